@@ -1,0 +1,229 @@
+// Kernel IR: explicit loop nests between a template's schedule and machine code.
+//
+// A kir::Function is one SPMD kernel. It names its buffers (arguments, scratch, registers), and
+// its body is a tree of statements: loops bound to what runs them, stores, register updates,
+// prefetches, barriers. Values are SSA-free expression trees with explicit vectors (lanes > 1).
+// Every index and every loop bound is an ir::Dim over shape symbols, loop variables and index
+// variables, so one prover simplifies bounds, tails and addresses.
+//
+// It has no undefined behaviour of its own: the interpreter (interpreter.h) checks every access
+// against the buffer's extent, every lane, every alignment claim; code generation may therefore
+// assume what the interpreter checks. One rule makes kernels deterministic: two threads never
+// write the same element between two barriers.
+//
+// The CPU printer is compiler/codegen/llvm, the NVIDIA one compiler/codegen/cuda; a printer
+// refuses what its machine lacks (LoopKind::kGrid on a CPU, …).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/dim.h"
+#include "vm/base/dtype.h"
+#include "vm/executable/contract.h"
+
+namespace nimble::kir {
+
+using ir::Dim;
+
+// ---------------------------------------------------------------- buffers
+
+enum class Scope {
+  kArgument,  // a tensor argument; in global memory
+  kScratch,   // one block per call, shared by the threads; sized by a Dim
+  kThread,    // one block per thread in scratch memory (packing buffers, partial rows)
+  kRegister,  // per-thread registers: after unrolling every index must be a constant
+  kShared,    // a block's on-chip memory (GPU)
+};
+
+struct Buffer {
+  std::string name;
+  Scope scope = Scope::kArgument;
+  DType dtype = DType::kF32;
+  int lanes = 1;     // kRegister only: vector width of one element
+  Dim extent;        // number of elements (flat; templates compute row-major offsets)
+  bool writable = false;  // kArgument: an output or in-out
+  int alignment = 0; // bytes that the base address is guaranteed to have; 0: element size
+};
+using BufferRef = std::shared_ptr<const Buffer>;
+
+// ---------------------------------------------------------------- values
+
+struct Value;
+using ValueRef = std::shared_ptr<const Value>;
+
+enum class ValueKind {
+  kConst,      // number: `constant` (floats) or `integer`, splat over the lanes
+  kIndex,      // the value of Dim `index` as an i64 (lanes 1)
+  kIota,       // i32 lanes 0, 1, 2, …
+  kLoad,       // buffer[index + stride*lane], lanes with lane < valid; others are `passthrough`
+  kRegister,   // register buffer element [index]
+  kLocal,      // a name bound by a kLet statement
+  kUnary, kBinary, kFma,  // fma: a*b + c, one rounding
+  kCompare,    // bool lanes
+  kSelect,     // a ? b : c by lane
+  kCast,       // numeric conversion to `dtype` (float to int truncates and saturates)
+  kBitcast,    // same size
+  kBroadcast,  // scalar operand to `lanes`
+  kReduce,     // all lanes of operand a to one scalar by `binary` (order: pairwise halves)
+  kExtract,    // lane number `integer` of operand a
+};
+
+enum class UnaryOp { kNeg, kAbs, kSqrt, kRsqrt, kFloor, kCeil, kRound /* to even */, kTrunc, kNot };
+enum class BinaryOp {
+  kAdd, kSub, kMul, kDiv, kMod, kMin, kMax,  // min/max: the second operand if either is NaN
+  kAnd, kOr, kXor, kShl, kShr,               // integers and bools; kShr is arithmetic if signed
+};
+enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN, but kNe true
+
+struct Value {
+  ValueKind kind;
+  DType dtype;
+  int lanes = 1;
+  double constant = 0;
+  int64_t integer = 0;
+  UnaryOp unary{};
+  BinaryOp binary{};
+  CompareOp compare{};
+  std::vector<ValueRef> operands;
+  // kLoad, kRegister, kIndex
+  BufferRef buffer;
+  Dim index;
+  Dim stride = 1;              // kLoad: elements between lanes (0: all lanes the same element)
+  std::optional<Dim> valid;    // kLoad: only lanes < valid are read (it may exceed lanes or be <= 0)
+  ValueRef passthrough;        // kLoad with `valid`: value of the other lanes; null: zero
+  std::string name;            // kLocal
+};
+
+// ---------------------------------------------------------------- statements
+
+struct Stmt;
+using StmtRef = std::shared_ptr<const Stmt>;
+
+enum class StmtKind {
+  kSeq, kFor, kIf, kStore, kSetRegister, kLet, kLetIndex, kPrefetch, kBarrier, kCheck,
+};
+
+enum class LoopKind {
+  kSerial,
+  kUnroll,   // extent must be a constant; the body is copied
+  kThread,   // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
+  kGrid, kBlock, kWarp,  // GPU axes
+};
+
+// A conjunction of comparisons between Dims.
+struct Condition {
+  enum class Op { kLt, kLe, kEq, kNe };
+  struct Term { Dim a; Op op; Dim b; };
+  std::vector<Term> terms;
+};
+
+struct Stmt {
+  StmtKind kind;
+  std::vector<StmtRef> body;   // kSeq: all; kFor: one; kIf: then[, else]
+  // kFor: `var` runs from `begin` while < begin + extent in steps of `step`
+  LoopKind loop = LoopKind::kSerial;
+  std::string var;             // kFor, kLetIndex: the new symbol; kLet: the new local's name
+  Dim begin, extent;
+  int64_t step = 1;
+  Condition condition;         // kIf
+  BufferRef buffer;            // kStore, kSetRegister, kPrefetch
+  Dim index;
+  Dim stride = 1;              // kStore: elements between lanes
+  std::optional<Dim> valid;    // kStore: only lanes < valid are written
+  ValueRef value;              // kStore, kSetRegister, kLet; kLetIndex: an integer scalar
+  std::optional<ir::SymbolFacts> facts;  // kLetIndex: range that a preceding kCheck ensures
+  int locality = 3;            // kPrefetch: 3 = L1, 2 = L2, 1 = L3
+  bool for_write = false;      // kPrefetch
+  std::string message;         // kCheck: unless `condition` holds, the kernel returns an error
+  bool non_temporal = false;   // kStore
+};
+
+struct Function {
+  std::string name;                    // the native symbol; unique in an image
+  exec::KernelContract contract;       // arguments and symbols; what the VM checks at Invoke
+  std::vector<BufferRef> arguments;    // in the contract's order (tensor arguments only)
+  std::vector<BufferRef> scratch;      // kScratch and kThread buffers
+  std::vector<BufferRef> registers;
+  ir::DimContext facts;                // ranges of symbols (for example n = 8*k + 3)
+  StmtRef body;
+};
+
+// Bytes of scratch that a call needs; a Dim over the contract's symbols and "threads". Buffers
+// are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies.
+Dim scratch_bytes(const Function& f);
+// Byte offset of one scratch buffer (of thread 0's copy, and the distance between copies).
+struct ScratchPlace { Dim offset; Dim per_thread; };
+ScratchPlace scratch_place(const Function& f, const Buffer& buffer);
+
+// ---------------------------------------------------------------- building
+
+namespace build {
+ValueRef f32(double v, int lanes = 1);
+ValueRef number(DType t, double v, int lanes = 1);
+ValueRef integer(DType t, int64_t v, int lanes = 1);
+ValueRef index(const Dim& d);  // i64 scalar
+ValueRef iota(int lanes);      // i32
+ValueRef load(BufferRef b, const Dim& index, int lanes = 1);
+ValueRef load_masked(BufferRef b, const Dim& index, int lanes, const Dim& valid,
+                     ValueRef passthrough = nullptr);
+ValueRef load_strided(BufferRef b, const Dim& index, const Dim& stride, int lanes,
+                      std::optional<Dim> valid = std::nullopt, ValueRef passthrough = nullptr);
+ValueRef reg(BufferRef b, const Dim& index);
+ValueRef local(const std::string& name, DType t, int lanes);
+ValueRef unary(UnaryOp op, ValueRef a);
+ValueRef binary(BinaryOp op, ValueRef a, ValueRef b);
+ValueRef add(ValueRef a, ValueRef b);
+ValueRef sub(ValueRef a, ValueRef b);
+ValueRef mul(ValueRef a, ValueRef b);
+ValueRef div(ValueRef a, ValueRef b);
+ValueRef min(ValueRef a, ValueRef b);
+ValueRef max(ValueRef a, ValueRef b);
+ValueRef fma(ValueRef a, ValueRef b, ValueRef c);
+ValueRef compare(CompareOp op, ValueRef a, ValueRef b);
+ValueRef select(ValueRef c, ValueRef a, ValueRef b);
+ValueRef cast(DType t, ValueRef a);
+ValueRef bitcast(DType t, ValueRef a);
+ValueRef broadcast(ValueRef scalar, int lanes);
+ValueRef reduce(BinaryOp op, ValueRef vector);
+ValueRef extract(ValueRef vector, int lane);
+
+StmtRef seq(std::vector<StmtRef> body);
+StmtRef loop(LoopKind kind, const std::string& var, const Dim& begin, const Dim& extent,
+             StmtRef body, int64_t step = 1);
+StmtRef if_then(Condition c, StmtRef then, StmtRef otherwise = nullptr);
+StmtRef store(BufferRef b, const Dim& index, ValueRef v);
+StmtRef store_masked(BufferRef b, const Dim& index, ValueRef v, const Dim& valid);
+StmtRef store_strided(BufferRef b, const Dim& index, const Dim& stride, ValueRef v,
+                      std::optional<Dim> valid = std::nullopt);
+StmtRef set_reg(BufferRef b, const Dim& index, ValueRef v);
+StmtRef let(const std::string& name, ValueRef v);
+StmtRef let_index(const std::string& symbol, ValueRef v,
+                  std::optional<ir::SymbolFacts> facts = std::nullopt);
+StmtRef prefetch(BufferRef b, const Dim& index, int locality, bool for_write = false);
+StmtRef barrier();
+StmtRef check(Condition c, const std::string& message);
+Condition lt(const Dim& a, const Dim& b);
+Condition le(const Dim& a, const Dim& b);
+Condition eq(const Dim& a, const Dim& b);
+Condition both(Condition a, const Condition& b);
+BufferRef buffer(std::string name, Scope scope, DType t, const Dim& extent, int lanes = 1);
+}  // namespace build
+
+// The text of a function: stable, used by tests, `nimble inspect` and as the base of code_hash.
+std::string print(const Function& f);
+// Nothing if well formed: names bound, types and lanes agree, register indices constant after
+// unrolling, loop kinds nested rightly, written buffers writable. Else the first fault.
+std::string verify(const Function& f);
+// Simplifies bounds, conditions and indices with `facts` and loop ranges; drops dead branches.
+// After a residue substitution n := 8*k + r this removes the boundary checks (paper, 3.5).
+Function simplify(Function f);
+// Replaces symbols (for example n by 8*k + 3) in body, buffers and facts. The contract is kept:
+// a printer computes the replaced symbols' values from the contract's own.
+Function substitute(Function f, const std::map<std::string, Dim>& replacement);
+
+}  // namespace nimble::kir

@@ -1,0 +1,26 @@
+// The machine that kernels are generated for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nimble::kernels {
+
+struct TargetInfo {
+  std::string level;                  // "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"
+  std::vector<std::string> features;  // what the code may use: "avx2", "fma", "avx512f", …
+  int vector_bits = 128;
+  int vector_registers = 16;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;
+
+  int lanes_f32() const { return vector_bits / 32; }
+  bool has(const std::string& feature) const;
+};
+
+// This machine, down to the highest level that it fully supports.
+TargetInfo detect_host();
+// "native", "x86-64-v2", …; nimble::Error names the choices if there is no such target.
+TargetInfo target_by_name(const std::string& name);
+
+}  // namespace nimble::kernels

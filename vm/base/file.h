@@ -1,0 +1,43 @@
+// Files in whole: read, map, write atomically. Every failure is one Error(kIo or kNotFound) that
+// names the path and what the system said.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nimble {
+
+std::vector<uint8_t> read_file(const std::string& path);
+std::string read_text_file(const std::string& path);
+
+// A file mapped read-only, alive as long as the object. The mapping is private, but truncating
+// the file while it is mapped kills its readers (SIGBUS), as with any mapping: replace files by
+// rename, as write_file_atomically does.
+class MappedFile {
+ public:
+  static std::shared_ptr<const MappedFile> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  const uint8_t* data_;
+  size_t size_;
+};
+
+// Writes the parts, in order, to a temporary file in the folder of `path`, syncs it, renames it
+// over `path` and syncs the folder. After a failure at any point, a crash included, `path` holds
+// either the old contents or the new ones, whole. A symbolic link is followed.
+void write_file_atomically(const std::string& path,
+                           std::span<const std::span<const uint8_t>> parts);
+void write_file_atomically(const std::string& path, std::span<const uint8_t> bytes);
+void write_file_atomically(const std::string& path, std::string_view text);
+
+}  // namespace nimble

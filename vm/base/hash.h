@@ -1,0 +1,27 @@
+// xxHash3: against damage and for table keys, never against an adversary. The values are stable
+// across machines and versions of the library, so they may be stored.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace nimble {
+
+struct Hash128 {
+  uint64_t high = 0, low = 0;
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+  friend auto operator<=>(const Hash128&, const Hash128&) = default;
+};
+
+uint64_t hash64(std::span<const uint8_t> bytes, uint64_t seed = 0);
+uint64_t hash64(std::string_view text, uint64_t seed = 0);
+Hash128 hash128(std::span<const uint8_t> bytes, uint64_t seed = 0);
+Hash128 hash128(std::string_view text, uint64_t seed = 0);
+
+// 16 or 32 lower-case hexadecimal digits.
+std::string hex(uint64_t hash);
+std::string hex(const Hash128& hash);
+
+}  // namespace nimble

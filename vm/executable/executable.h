@@ -1,0 +1,140 @@
+// The in-memory form of an executable file: what the emitter builds, the writer stores, the
+// reader restores, the verifier checks and the interpreter runs. Plain data, no behaviour.
+//
+// One file holds: bytecode functions, scalar functions, constants, kernels (contract, dispatch
+// tree, implementations), native images per target, the signatures of entry functions,
+// provenance, all under checksums (format.h says how).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vm/base/dtype.h"
+#include "vm/executable/contract.h"
+#include "vm/executable/dim_program.h"
+#include "vm/executable/dispatch.h"
+
+namespace nimble::exec {
+
+enum class Opcode : uint8_t {
+#define NIMBLE_OPCODE(name, operands, effect, sentence) k##name,
+#include "vm/executable/Opcodes.def"
+#undef NIMBLE_OPCODE
+};
+
+// Decoded instruction: operands in the table's order, lists (srcs, imms) as their count
+// followed by their elements. Registers, indices and targets are non-negative.
+struct Instruction {
+  Opcode op;
+  std::vector<int64_t> operands;
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+};
+
+// Where an instruction came from: an IR binding and the operator of the source model.
+struct SourceNote {
+  uint32_t instruction;  // holds from here on until the next note
+  std::string text;      // "main:%37 matmul (/encoder/layer.0/attention/query/MatMul)"
+  friend bool operator==(const SourceNote&, const SourceNote&) = default;
+};
+
+struct BytecodeFunction {
+  std::string name;
+  uint32_t parameters = 0;  // in registers 0 …
+  uint32_t registers = 0;   // in all
+  std::vector<Instruction> code;
+  std::vector<SourceNote> notes;
+};
+
+// Function indices of Invoke and AllocClosure: first all bytecode functions, then all scalar
+// functions (AllocClosure takes only the former).
+struct ScalarFunction {
+  std::string name;
+  DimProgram program;
+};
+
+struct Constant {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  // `bytes` views either `owned` or a mapping that outlives the executable.
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;
+  bool hot = false;  // read in full at each run (packed matrices): copied to huge pages at load
+};
+
+enum class ImplementationKind : uint8_t {
+  kNative = 0,  // a symbol of a native image
+  kVendor = 1,  // a vendor library's routine, by name ("onednn.matmul")
+  kHost = 2,    // a host-side operator of vm/library, by name ("host.nonzero")
+};
+
+struct Implementation {
+  ImplementationKind kind = ImplementationKind::kNative;
+  std::string symbol;
+  std::string config;      // canonical JSON of the template's configuration, for explain
+  std::string template_name;
+  int32_t max_threads = 0;  // 0: as many as the region has; 1: always one
+  uint64_t code_hash = 0;
+};
+
+struct Kernel {
+  std::string name;     // unique; shown by profiler and explain
+  std::string source;   // the operators it computes, "matmul+add+gelu"
+  std::string workload; // canonical workload text (the database's key), may be empty
+  KernelContract contract;
+  DispatchTree dispatch;  // leaves index `implementations`
+  std::vector<Implementation> implementations;
+};
+
+// A linked shared object for one target. Every image holds the same symbols.
+struct NativeImage {
+  std::string target;                 // "x86-64-v4", …
+  std::vector<std::string> features;  // CPU features that it needs ("avx512f", …)
+  std::span<const uint8_t> bytes;     // ELF
+  std::shared_ptr<const void> owner;
+};
+
+// One parameter or result of an entry function as its user sees it.
+struct Port {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::string> dims;  // "1", "n", "n + m", "?": text, equal names are equal extents
+  std::vector<int64_t> extents;   // the same where constant, else -1
+  // For a parameter with a default, how to fill it when it is not given; empty: required.
+  std::string default_fill;       // "", "zeros", "ones"
+  // The dims of a default, computed from other ports' symbols by name: `dims` again.
+};
+
+struct EntryPoint {
+  std::string name;        // "main"
+  uint32_t function = 0;
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;  // more than one: the function returns a tuple
+};
+
+// Where a kernel choice came from, and everything needed to reproduce the file.
+struct Provenance {
+  std::string compiler;          // nimble's version and code-generator version
+  std::string toolchain;         // LLVM's version
+  std::string model;             // source name
+  std::string database;          // its identity, may be empty
+  std::map<std::string, std::string> kernels;  // kernel name -> JSON: evidence of its dispatch
+};
+
+struct Executable {
+  std::vector<BytecodeFunction> functions;
+  std::vector<ScalarFunction> scalar_functions;
+  std::vector<Constant> constants;
+  std::vector<Kernel> kernels;
+  std::vector<NativeImage> images;
+  std::vector<EntryPoint> entries;
+  std::vector<std::string> texts;  // messages of Fatal
+  Provenance provenance;
+};
+
+}  // namespace nimble::exec

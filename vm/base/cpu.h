@@ -1,0 +1,61 @@
+// What the machine is: instruction sets (as far as the operating system lets programs use them),
+// caches, and how many cores this process may use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nimble {
+
+struct CpuCache {
+  int level = 0;
+  std::string type;  // "data", "instruction", "unified"
+  int64_t bytes = 0;
+  int line_bytes = 64;
+  int shared_by = 1;  // logical CPUs that share one such cache
+};
+
+struct CpuInfo {
+  std::string vendor;                 // "GenuineIntel", "AuthenticAMD"
+  std::string model;                  // brand string
+  std::string level;                  // "x86-64", "x86-64-v2", "x86-64-v3" or "x86-64-v4"
+  std::vector<std::string> features;  // sorted; spelled as in /proc/cpuinfo ("avx512f")
+  std::vector<CpuCache> caches;       // of the first CPU that this process may use
+  int logical_cpus = 1;               // online in the machine
+  int physical_cores = 1;             // distinct cores among the CPUs that this process may use
+  int affinity_cpus = 1;              // logical CPUs in this process's affinity mask
+  std::optional<double> cgroup_cpus;  // the tightest CPU quota of its control groups, if any
+  std::optional<int64_t> cgroup_memory_bytes;
+
+  // How many threads of work fit: the physical cores, cut by the quota; at least 1.
+  int usable_threads() const;
+  // Whether a feature is there. Spellings differ among tools ("sse4.2", "sse4_2",
+  // "avx512-vnni", "avx512vnni"), so '.', '-' and '_' do not count. Levels are features too.
+  bool has(std::string_view feature) const;
+  // Those of `features` that are not there, in order.
+  std::vector<std::string> missing(std::span<const std::string> features) const;
+  // Bytes of the data or unified cache of a level; 0 if there is none.
+  int64_t cache_bytes(int level) const;
+};
+
+// Detected once. The environment variable NIMBLE_CPU_LEVEL (a level's name) lowers what is
+// reported, so that a stronger machine can try the code for a weaker one.
+const CpuInfo& host_cpu();
+
+// The parts that can be tested on any machine:
+// The quota of one cpu.max file ("max 100000" or "150000 100000") in CPUs.
+std::optional<double> parse_cpu_max(std::string_view text);
+// The number of CPUs in a list as in sysfs ("0-3,8").
+int count_cpu_list(std::string_view text);
+// `cpu` without the features beyond `level`; unknown levels are Error(kInvalidArgument).
+CpuInfo limited_to_level(CpuInfo cpu, std::string_view level);
+
+// Asks Linux for the tile registers of AMX, which a process must do before it first uses them.
+// True if amx_tile may now be used.
+bool enable_amx();
+
+}  // namespace nimble

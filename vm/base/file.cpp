@@ -1,0 +1,191 @@
+#include "vm/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "vm/base/error.h"
+
+namespace nimble {
+namespace {
+
+const char* remedy_of(int code) {
+  switch (code) {
+    case ENOENT:
+      return "check the path";
+    case EACCES:
+    case EPERM:
+      return "check the permissions";
+    case EROFS:
+      return "choose a place on a writable file system";
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space or choose another disk";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit of open files";
+    case EISDIR:
+      return "name a file, not a folder";
+    default:
+      return "";
+  }
+}
+
+[[noreturn]] void fail(const std::string& path, std::string_view action, int code) {
+  throw Error(code == ENOENT ? Status::kNotFound : Status::kIo, path,
+              fmt::format("cannot {}: {}", action, std::strerror(code)), remedy_of(code));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  // Closes now and returns errno or 0: a network file system may report a full disk only here.
+  int close() {
+    const int code = ::close(fd_) == 0 ? 0 : errno;
+    fd_ = -1;
+    return code;
+  }
+
+ private:
+  int fd_;
+};
+
+// Opens a regular file for reading and tells its size.
+int open_regular(const std::string& path, size_t* size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(path, "open", errno);
+  struct stat info;
+  const int code = ::fstat(fd, &info) == 0 ? (S_ISDIR(info.st_mode) ? EISDIR : 0) : errno;
+  if (code == 0 && S_ISREG(info.st_mode)) {
+    *size = static_cast<size_t>(info.st_size);
+    return fd;
+  }
+  ::close(fd);
+  if (code) fail(path, "open", code);
+  throw Error(Status::kIo, path, "is not a regular file", "name a file");
+}
+
+template <typename Container>
+Container read_whole(const std::string& path) {
+  size_t size = 0;
+  Descriptor fd(open_regular(path, &size));
+  Container out;
+  out.resize(size);
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), out.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path, "read", errno);
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  out.resize(done);
+  return out;
+}
+
+int write_all(int fd, std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    // Linux writes at most 2 GiB a call.
+    const ssize_t n = ::write(fd, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+std::string resolved(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
+  char buffer[PATH_MAX];
+  return ::realpath(path.c_str(), buffer) ? std::string(buffer) : path;
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const std::string& path) {
+  return read_whole<std::vector<uint8_t>>(path);
+}
+std::string read_text_file(const std::string& path) {
+  return read_whole<std::string>(path);
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
+  size_t size = 0;
+  Descriptor fd(open_regular(path, &size));
+  if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(nullptr, 0));
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (data == MAP_FAILED) fail(path, "map", errno);
+  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const uint8_t*>(data), size));
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void write_file_atomically(const std::string& path,
+                           std::span<const std::span<const uint8_t>> parts) {
+  const std::string target = resolved(path);
+  struct stat info;
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISDIR(info.st_mode)) fail(path, "write", EISDIR);
+    throw Error(Status::kIo, path, "cannot write: is not a regular file", "name a file");
+  }
+  const size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  const std::string base = slash == std::string::npos ? target : target.substr(slash + 1);
+  static std::atomic<unsigned> serial{0};
+
+  std::string temporary;
+  int raw = -1;
+  for (int attempt = 0; attempt < 100 && raw < 0; ++attempt) {
+    temporary = fmt::format("{}.{}.{}-{}.tmp", slash == std::string::npos ? "" : folder, base,
+                            ::getpid(), serial++);
+    raw = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (raw < 0 && errno != EEXIST) break;
+  }
+  if (raw < 0) fail(path, "write", errno);
+
+  Descriptor fd(raw);
+  int code = 0;
+  for (const std::span<const uint8_t>& part : parts)
+    if (code == 0) code = write_all(fd.get(), part);
+  if (code == 0 && ::fsync(fd.get()) != 0) code = errno;
+  if (const int closed = fd.close(); code == 0) code = closed;
+  if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
+  if (code != 0) {
+    ::unlink(temporary.c_str());
+    fail(path, "write", code);
+  }
+  // The new contents are in place; syncing the folder makes the rename itself durable. Some file
+  // systems refuse to sync a folder (EINVAL), which is no failure of ours.
+  Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir.get() >= 0 && ::fsync(dir.get()) != 0 && errno != EINVAL)
+    fail(path, "sync the folder of the file", errno);
+}
+
+void write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {
+  const std::span<const uint8_t> parts[] = {bytes};
+  write_file_atomically(path, parts);
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  write_file_atomically(path,
+                        std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+}  // namespace nimble

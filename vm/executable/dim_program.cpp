@@ -1,0 +1,244 @@
+// Verification, evaluation and printing of dim programs. Verification proves the stack depth at
+// each instruction, so that evaluation runs over a fixed array without looking at its bounds.
+#include "vm/executable/dim_program.h"
+
+#include <algorithm>
+
+#include "vm/base/error.h"
+
+namespace nimble::exec {
+namespace {
+
+constexpr size_t kMaxStack = 256;
+
+// Values popped by an operation; each pushes one.
+int pops_of(DimOp op) {
+  switch (op) {
+    case DimOp::kConst:
+    case DimOp::kArg:
+      return 0;
+    case DimOp::kNot:
+      return 1;
+    case DimOp::kSelect:
+      return 3;
+    default:
+      return 2;
+  }
+}
+
+const char* infix_of(DimOp op) {
+  switch (op) {
+    case DimOp::kAdd:
+      return "+";
+    case DimOp::kSub:
+      return "-";
+    case DimOp::kMul:
+      return "*";
+    case DimOp::kFloorDiv:
+      return "//";
+    case DimOp::kMod:
+      return "%";
+    case DimOp::kEq:
+      return "==";
+    case DimOp::kNe:
+      return "!=";
+    case DimOp::kLt:
+      return "<";
+    case DimOp::kLe:
+      return "<=";
+    case DimOp::kAnd:
+      return "and";
+    case DimOp::kOr:
+      return "or";
+    default:
+      return nullptr;
+  }
+}
+
+[[noreturn]] void fail_arithmetic(const char* what, int64_t a, int64_t b) {
+  throw Error(Status::kFatal, "", fmt::format("shape arithmetic: {} of {} and {}", what, a, b),
+              "use smaller or consistent shapes");
+}
+
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) fail_arithmetic("division by zero", a, b);
+  if (b == -1) {
+    int64_t r;
+    if (__builtin_sub_overflow(int64_t{0}, a, &r))
+      fail_arithmetic("overflow in the quotient", a, b);
+    return r;
+  }
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == 0) fail_arithmetic("remainder by zero", a, b);
+  if (b == -1) return 0;
+  const int64_t r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
+
+int64_t apply(DimOp op, int64_t a, int64_t b) {
+  int64_t r = 0;
+  switch (op) {
+    case DimOp::kAdd:
+      if (__builtin_add_overflow(a, b, &r)) fail_arithmetic("overflow in the sum", a, b);
+      return r;
+    case DimOp::kSub:
+      if (__builtin_sub_overflow(a, b, &r)) fail_arithmetic("overflow in the difference", a, b);
+      return r;
+    case DimOp::kMul:
+      if (__builtin_mul_overflow(a, b, &r)) fail_arithmetic("overflow in the product", a, b);
+      return r;
+    case DimOp::kFloorDiv:
+      return floor_div(a, b);
+    case DimOp::kMod:
+      return floor_mod(a, b);
+    case DimOp::kMin:
+      return std::min(a, b);
+    case DimOp::kMax:
+      return std::max(a, b);
+    case DimOp::kBroadcast:
+      if (a == 1) return b;
+      if (b == 1 || a == b) return a;
+      throw Error(Status::kFatal, "", fmt::format("extents {} and {} do not broadcast", a, b),
+                  "give inputs whose extents are equal or 1");
+    case DimOp::kEq:
+      return a == b;
+    case DimOp::kNe:
+      return a != b;
+    case DimOp::kLt:
+      return a < b;
+    case DimOp::kLe:
+      return a <= b;
+    case DimOp::kAnd:
+      return a != 0 && b != 0;
+    case DimOp::kOr:
+      return a != 0 || b != 0;
+    case DimOp::kConst:
+    case DimOp::kArg:
+    case DimOp::kNot:
+    case DimOp::kSelect:
+      break;
+  }
+  NIMBLE_UNREACHABLE("dim operation {} in a verified program", static_cast<int>(op));
+}
+
+}  // namespace
+
+std::string DimProgram::verify() const {
+  size_t depth = 0;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const DimInstruction& in = code[i];
+    if (in.op > DimOp::kSelect)
+      return fmt::format("dim instruction {} has unknown operation {}", i, static_cast<int>(in.op));
+    if (in.op == DimOp::kArg && (in.immediate < 0 || in.immediate >= int64_t{arguments}))
+      return fmt::format("dim instruction {} reads argument {} of {}", i, in.immediate, arguments);
+    const size_t pops = pops_of(in.op);
+    if (depth < pops)
+      return fmt::format("dim instruction {} needs {} values, the stack has {}", i, pops, depth);
+    depth = depth - pops + 1;
+    if (depth > kMaxStack)
+      return fmt::format("dim instruction {} makes the stack deeper than {}", i, kMaxStack);
+  }
+  if (depth != results)
+    return fmt::format("dim program leaves {} values, declares {} results", depth, results);
+  return {};
+}
+
+void DimProgram::evaluate(std::span<const int64_t> args, std::span<int64_t> out) const {
+  NIMBLE_CHECK(args.size() >= arguments && out.size() == results, "{} arguments, {} results",
+               args.size(), out.size());
+  int64_t stack[kMaxStack];
+  int64_t* top = stack;  // one past the last value
+  for (const DimInstruction& in : code) {
+    switch (in.op) {
+      case DimOp::kConst:
+        *top++ = in.immediate;
+        break;
+      case DimOp::kArg:
+        *top++ = args[static_cast<size_t>(in.immediate)];
+        break;
+      case DimOp::kNot:
+        top[-1] = top[-1] == 0;
+        break;
+      case DimOp::kSelect:
+        top -= 2;
+        top[-1] = top[-1] != 0 ? top[0] : top[1];
+        break;
+      default:
+        --top;
+        top[-1] = apply(in.op, top[-1], top[0]);
+    }
+  }
+  std::copy(stack, top, out.begin());
+}
+
+int64_t DimProgram::evaluate1(std::span<const int64_t> args) const {
+  if (code.size() == 1) {  // nearly every dim of a contract
+    if (code[0].op == DimOp::kConst) return code[0].immediate;
+    NIMBLE_CHECK(static_cast<size_t>(code[0].immediate) < args.size());
+    return args[static_cast<size_t>(code[0].immediate)];
+  }
+  int64_t result;
+  evaluate(args, {&result, 1});
+  return result;
+}
+
+bool DimProgram::is_argument(uint32_t* index) const {
+  if (code.size() != 1 || code[0].op != DimOp::kArg) return false;
+  if (index) *index = static_cast<uint32_t>(code[0].immediate);
+  return true;
+}
+
+bool DimProgram::is_constant(int64_t* value) const {
+  if (code.size() != 1 || code[0].op != DimOp::kConst) return false;
+  if (value) *value = code[0].immediate;
+  return true;
+}
+
+std::string DimProgram::str() const {
+  if (std::string bad = verify(); !bad.empty()) return "<malformed: " + bad + ">";
+  std::vector<std::string> stack;
+  auto pop = [&] {
+    std::string s = std::move(stack.back());
+    stack.pop_back();
+    return s;
+  };
+  for (const DimInstruction& in : code) {
+    if (in.op == DimOp::kConst) {
+      stack.push_back(std::to_string(in.immediate));
+    } else if (in.op == DimOp::kArg) {
+      stack.push_back(fmt::format("a{}", in.immediate));
+    } else if (in.op == DimOp::kNot) {
+      stack.push_back(fmt::format("not {}", pop()));
+    } else if (in.op == DimOp::kSelect) {
+      const std::string c = pop(), b = pop(), a = pop();
+      stack.push_back(fmt::format("({} ? {} : {})", a, b, c));
+    } else {
+      const std::string b = pop(), a = pop();
+      if (const char* infix = infix_of(in.op)) {
+        stack.push_back(fmt::format("({} {} {})", a, infix, b));
+      } else {
+        const char* name = in.op == DimOp::kMin   ? "min"
+                           : in.op == DimOp::kMax ? "max"
+                                                  : "broadcast";
+        stack.push_back(fmt::format("{}({}, {})", name, a, b));
+      }
+    }
+  }
+  for (std::string& s : stack)  // the outermost parentheses say nothing
+    if (s.front() == '(' && s.back() == ')') {
+      int depth = 0;
+      bool whole = true;
+      for (size_t i = 0; i + 1 < s.size(); ++i) {
+        depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+        whole &= depth > 0;
+      }
+      if (whole) s = s.substr(1, s.size() - 2);
+    }
+  return fmt::format("{}", fmt::join(stack, ", "));
+}
+
+}  // namespace nimble::exec

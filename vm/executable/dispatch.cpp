@@ -1,0 +1,161 @@
+#include "vm/executable/dispatch.h"
+
+#include "vm/base/error.h"
+
+namespace nimble::exec {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b > 0 ? 1 : 0);
+}
+
+int64_t feature_value(const DispatchFeature& f, std::span<const int64_t> symbols, int32_t threads) {
+  switch (f.kind) {
+    case DispatchFeature::Kind::kSymbol:
+      return symbols[f.a];
+    case DispatchFeature::Kind::kCeilDiv:
+      return ceil_div(symbols[f.a], f.t);
+    case DispatchFeature::Kind::kMod: {
+      const int64_t r = symbols[f.a] % f.t;
+      return r < 0 ? r + f.t : r;
+    }
+    case DispatchFeature::Kind::kProduct: {
+      int64_t r;
+      if (__builtin_mul_overflow(symbols[f.a], symbols[f.b], &r))
+        return (symbols[f.a] < 0) != (symbols[f.b] < 0) ? INT64_MIN : INT64_MAX;
+      return r;
+    }
+    case DispatchFeature::Kind::kThreads:
+      return threads;
+  }
+  NIMBLE_UNREACHABLE("feature {}", static_cast<int>(f.kind));
+}
+
+std::string verify_feature(const DispatchFeature& f, uint32_t symbols) {
+  if (f.kind > DispatchFeature::Kind::kThreads)
+    return fmt::format("unknown feature {}", static_cast<int>(f.kind));
+  if (f.kind != DispatchFeature::Kind::kThreads && f.a >= symbols)
+    return fmt::format("feature reads symbol {} of {}", f.a, symbols);
+  if (f.kind == DispatchFeature::Kind::kProduct && f.b >= symbols)
+    return fmt::format("feature reads symbol {} of {}", f.b, symbols);
+  if ((f.kind == DispatchFeature::Kind::kCeilDiv || f.kind == DispatchFeature::Kind::kMod) &&
+      f.t < 1)
+    return fmt::format("feature divides by {}", f.t);
+  return {};
+}
+
+std::string feature_text(const DispatchFeature& f, std::span<const std::string> names) {
+  auto name = [&](uint32_t i) { return i < names.size() ? names[i] : fmt::format("s{}", i); };
+  switch (f.kind) {
+    case DispatchFeature::Kind::kSymbol:
+      return name(f.a);
+    case DispatchFeature::Kind::kCeilDiv:
+      return fmt::format("ceil({} / {})", name(f.a), f.t);
+    case DispatchFeature::Kind::kMod:
+      return fmt::format("{} mod {}", name(f.a), f.t);
+    case DispatchFeature::Kind::kProduct:
+      return fmt::format("{} * {}", name(f.a), name(f.b));
+    case DispatchFeature::Kind::kThreads:
+      return "threads";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string DispatchTree::verify(uint32_t symbols, uint32_t implementations) const {
+  if (nodes.empty()) return "the dispatch tree is empty";
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const DispatchNode& n = nodes[i];
+    if (n.test > DispatchNode::Test::kEqual)
+      return fmt::format("dispatch node {} has unknown test {}", i, static_cast<int>(n.test));
+    if (n.test == DispatchNode::Test::kLeaf) {
+      if (n.yes >= implementations)
+        return fmt::format("dispatch node {} names implementation {} of {}", i, n.yes,
+                           implementations);
+      continue;
+    }
+    for (uint32_t next : {n.yes, n.no})
+      if (next <= i || next >= nodes.size())
+        return fmt::format("dispatch node {} goes to node {} of {}", i, next, nodes.size());
+    if (std::string bad = verify_feature(n.feature, symbols); !bad.empty())
+      return fmt::format("dispatch node {}: {}", i, bad);
+  }
+  return {};
+}
+
+uint32_t DispatchTree::choose(std::span<const int64_t> symbols, int32_t threads) const {
+  uint32_t at = 0;
+  while (true) {
+    const DispatchNode& n = nodes[at];
+    if (n.test == DispatchNode::Test::kLeaf) return n.yes;
+    const int64_t value = feature_value(n.feature, symbols, threads);
+    const bool yes =
+        n.test == DispatchNode::Test::kLessEqual ? value <= n.threshold : value == n.threshold;
+    at = yes ? n.yes : n.no;
+  }
+}
+
+DispatchTree DispatchTree::graft(std::span<const DispatchTree> trees,
+                                 std::span<const uint32_t> base) const {
+  NIMBLE_CHECK(trees.size() == base.size());
+  // This tree's nodes keep their places; the root of trees[i] takes the place of each leaf i and
+  // its other nodes are appended once, shared by all leaves i.
+  DispatchTree out = *this;
+  std::vector<uint32_t> shift(trees.size());  // node j > 0 of trees[i] becomes node shift[i] + j
+  auto moved = [&](const DispatchNode& node, size_t i) {
+    DispatchNode n = node;
+    if (n.test == DispatchNode::Test::kLeaf) {
+      n.yes += base[i];
+    } else {
+      n.yes += shift[i];
+      n.no += shift[i];
+    }
+    return n;
+  };
+  for (size_t i = 0; i < trees.size(); ++i) {
+    NIMBLE_CHECK(!trees[i].nodes.empty(), "tree {}", i);
+    shift[i] = static_cast<uint32_t>(out.nodes.size()) - 1;
+    for (size_t j = 1; j < trees[i].nodes.size(); ++j)
+      out.nodes.push_back(moved(trees[i].nodes[j], i));
+  }
+  for (size_t k = 0; k < nodes.size(); ++k)
+    if (nodes[k].test == DispatchNode::Test::kLeaf) {
+      NIMBLE_CHECK(nodes[k].yes < trees.size(), "leaf {} of {}", nodes[k].yes, trees.size());
+      out.nodes[k] = moved(trees[nodes[k].yes].nodes[0], nodes[k].yes);
+    }
+  return out;
+}
+
+// One line per node, indented; a subtree that several nodes share is printed once and then
+// referred to, so that the text stays linear in the tree.
+std::string DispatchTree::str(std::span<const std::string> symbol_names) const {
+  std::string text;
+  std::vector<bool> seen(nodes.size());
+  auto print = [&](auto&& self, uint32_t at, int depth) -> void {
+    const std::string indent(2 * static_cast<size_t>(depth), ' ');
+    if (at >= nodes.size()) {
+      text += fmt::format("{}-> <missing node {}>\n", indent, at);
+      return;
+    }
+    const DispatchNode& n = nodes[at];
+    if (n.test == DispatchNode::Test::kLeaf) {
+      text += fmt::format("{}-> {}\n", indent, n.yes);
+      return;
+    }
+    if (seen[at]) {
+      text += fmt::format("{}as node {}\n", indent, at);
+      return;
+    }
+    seen[at] = true;
+    text += fmt::format("{}if {} {} {}\n", indent, feature_text(n.feature, symbol_names),
+                        n.test == DispatchNode::Test::kLessEqual ? "<=" : "==", n.threshold);
+    self(self, n.yes, depth + 1);
+    text += indent + "else\n";
+    self(self, n.no, depth + 1);
+  };
+  print(print, 0, 0);
+  return text;
+}
+
+}  // namespace nimble::exec

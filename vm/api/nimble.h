@@ -1,0 +1,224 @@
+/* The C interface of nimble's runtime: load a compiled model, make sessions, run them without
+ * copies, cancel them.
+ *
+ *   nimble_model* model;                nimble_load("m.nimble", &options, &model);
+ *   nimble_session* session;            nimble_session_create(model, NULL, &session);
+ *   nimble_session_run(session, NULL, names, inputs, 2, outputs, 1);
+ *   ... outputs[0].data, .shape, .rank ...
+ *   nimble_tensor_release(&outputs[0]); nimble_session_destroy(session); nimble_model_destroy(model);
+ *
+ * Rules that hold throughout:
+ *  - Every function that can fail returns a nimble_status; nimble_last_error() then tells, in one
+ *    line, the place, the problem and the remedy. Nothing throws, nothing prints.
+ *  - Structs that cross the border begin with `struct_size`: set it to sizeof the struct that the
+ *    caller was compiled with (NIMBLE_*_INIT do). A newer library fills in what an older caller
+ *    does not know of; fields are only ever appended.
+ *  - Handles are opaque. A model may be shared by threads. A session runs one call at a time
+ *    (a second concurrent run on it fails); several sessions of a model may run at once.
+ *  - Text returned by queries belongs to its handle and lives as long.
+ *  - All text is UTF-8, all sizes are in bytes unless said otherwise.
+ */
+#ifndef NIMBLE_VM_API_NIMBLE_H_
+#define NIMBLE_VM_API_NIMBLE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define NIMBLE_API __attribute__((visibility("default")))
+#else
+#define NIMBLE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NIMBLE_API_VERSION 1
+
+/* The version of the interface that the library implements; compare with NIMBLE_API_VERSION. */
+NIMBLE_API uint32_t nimble_api_version(void);
+/* "0.1.0" */
+NIMBLE_API const char* nimble_version(void);
+
+typedef int32_t nimble_status;
+enum {
+  NIMBLE_OK = 0,
+  NIMBLE_INVALID_ARGUMENT = 1, /* wrong shape, dtype, name, option */
+  NIMBLE_NOT_FOUND = 2,        /* no such file, input or entry point */
+  NIMBLE_CORRUPT = 3,          /* damaged or malformed file */
+  NIMBLE_INCOMPATIBLE = 4,     /* compiled for another CPU, newer format */
+  NIMBLE_UNSUPPORTED = 5,
+  NIMBLE_EXHAUSTED = 6,        /* fuel, memory or depth */
+  NIMBLE_CANCELLED = 7,
+  NIMBLE_IO = 8,
+  NIMBLE_FATAL = 9,            /* the program stopped itself, or a run-time check failed */
+  NIMBLE_INTERNAL = 10
+};
+/* "invalid argument", …; never NULL. */
+NIMBLE_API const char* nimble_status_name(nimble_status status);
+
+/* The calling thread's last failure in one line; "" if none yet. Valid until this thread's next
+ * failing call. */
+NIMBLE_API const char* nimble_last_error(void);
+
+typedef int32_t nimble_dtype;
+enum {
+  NIMBLE_BOOL = 0, NIMBLE_I8 = 1, NIMBLE_I16 = 2, NIMBLE_I32 = 3, NIMBLE_I64 = 4,
+  NIMBLE_U8 = 5, NIMBLE_U16 = 6, NIMBLE_U32 = 7, NIMBLE_U64 = 8,
+  NIMBLE_F16 = 9, NIMBLE_BF16 = 10, NIMBLE_F32 = 11, NIMBLE_F64 = 12
+};
+/* "f32", …; NULL if `dtype` is none. */
+NIMBLE_API const char* nimble_dtype_name(nimble_dtype dtype);
+/* Bytes of an element; 0 if `dtype` is none. */
+NIMBLE_API size_t nimble_dtype_size(nimble_dtype dtype);
+
+/* A tensor, in the manner of DLPack.
+ * As an input it is borrowed for the length of the call and never written. Dense row-major data
+ * aligned to its element is used in place; anything else is copied first.
+ * As an output, before the call:
+ *  - data == NULL: the library gives memory of its own. The tensor (data, shape and strides) then
+ *    belongs to the caller until nimble_tensor_release, also beyond the session's end. A later
+ *    run does not touch it. Two outputs of one run may share memory if the model returns the same
+ *    value twice.
+ *  - data != NULL: the result is written densely to data + byte_offset; `capacity` says how many
+ *    bytes are there, too few is NIMBLE_INVALID_ARGUMENT. The caller keeps the memory;
+ *    nimble_tensor_release then frees only the shape. */
+typedef struct nimble_tensor nimble_tensor;
+struct nimble_tensor {
+  uint64_t struct_size;
+  void* data;
+  uint64_t byte_offset;     /* of the first element, from data */
+  uint64_t capacity;        /* bytes at data + byte_offset; 0 if not known (inputs) */
+  const int64_t* shape;     /* `rank` extents */
+  const int64_t* strides;   /* in elements; NULL: dense row-major */
+  int32_t rank;
+  nimble_dtype dtype;
+  int32_t device;           /* 0: CPU */
+  int32_t reserved;
+  void* owner;                        /* the library's; NULL in tensors of the caller's */
+  void (*release)(nimble_tensor* self); /* frees what `owner` holds; NULL if nothing */
+};
+#define NIMBLE_TENSOR_INIT {sizeof(nimble_tensor), NULL, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL}
+/* Calls `release` once and clears the tensor's pointers; safe on NULL, on a cleared tensor and
+ * from any thread. */
+NIMBLE_API void nimble_tensor_release(nimble_tensor* tensor);
+
+/* ---- models ---------------------------------------------------------------------------- */
+
+typedef struct nimble_model nimble_model;
+
+typedef struct nimble_load_options {
+  uint64_t struct_size;
+  /* Native code of the file runs with the rights of the process and cannot be verified. It is
+   * loaded only if this is 1: set it for files whose origin you trust. Default 0. */
+  int32_t trust;
+  /* 1: write /tmp/perf-<pid>.map so that `perf` names the kernels (also: NIMBLE_PERF_MAP=1). */
+  int32_t perf_map;
+} nimble_load_options;
+#define NIMBLE_LOAD_OPTIONS_INIT {sizeof(nimble_load_options), 0, 0}
+
+/* Reads, checks and verifies a .nimble file. `options` may be NULL (defaults). */
+NIMBLE_API nimble_status nimble_load(const char* path, const nimble_load_options* options,
+                                     nimble_model** model);
+/* The same from memory, which is copied. */
+NIMBLE_API nimble_status nimble_load_memory(const void* bytes, size_t size,
+                                            const nimble_load_options* options,
+                                            nimble_model** model);
+/* Sessions and outputs of the model stay valid. NULL is fine. */
+NIMBLE_API void nimble_model_destroy(nimble_model* model);
+
+/* Entry points; entry 0 is the default one. */
+NIMBLE_API int32_t nimble_model_entry_count(const nimble_model* model);
+NIMBLE_API const char* nimble_model_entry_name(const nimble_model* model, int32_t entry);
+/* The entry's index, -1 if there is none of that name; NULL names the default one. */
+NIMBLE_API int32_t nimble_model_find_entry(const nimble_model* model, const char* name);
+NIMBLE_API int32_t nimble_model_input_count(const nimble_model* model, int32_t entry);
+NIMBLE_API int32_t nimble_model_output_count(const nimble_model* model, int32_t entry);
+
+/* What an entry point says of an input or output. */
+typedef struct nimble_port {
+  uint64_t struct_size;
+  const char* name;
+  nimble_dtype dtype;
+  int32_t rank;
+  /* One text for each dim: "8", "n", "n + m", "?". Equal texts but "?" are equal extents. */
+  const char* const* dims;
+  const int64_t* extents;    /* the same where constant, else -1 */
+  const char* default_fill;  /* "": required; "zeros" or "ones": what it is if not given */
+} nimble_port;
+#define NIMBLE_PORT_INIT {sizeof(nimble_port), NULL, 0, 0, NULL, NULL, NULL}
+NIMBLE_API nimble_status nimble_model_input(const nimble_model* model, int32_t entry,
+                                            int32_t index, nimble_port* port);
+NIMBLE_API nimble_status nimble_model_output(const nimble_model* model, int32_t entry,
+                                             int32_t index, nimble_port* port);
+
+/* What the loader chose, as JSON: target, available and replaced vendor implementations, bytes
+ * of constants, provenance, notes. */
+NIMBLE_API const char* nimble_model_info(const nimble_model* model);
+
+/* ---- sessions -------------------------------------------------------------------------- */
+
+typedef struct nimble_session nimble_session;
+
+typedef struct nimble_session_options {
+  uint64_t struct_size;
+  int32_t threads;        /* 0: as many as the process may use (affinity and cgroup) */
+  int32_t pin;            /* 1: bind worker threads, and the thread that runs, to cores */
+  uint64_t memory_limit;  /* bytes of tensors and scratch; 0: none */
+  uint64_t fuel;          /* instructions of one run; 0: no limit */
+  uint32_t depth;         /* nested calls; 0: 100000 */
+  uint32_t profile;       /* 1: profile from the start */
+} nimble_session_options;
+#define NIMBLE_SESSION_OPTIONS_INIT {sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0}
+
+NIMBLE_API nimble_status nimble_session_create(nimble_model* model,
+                                               const nimble_session_options* options,
+                                               nimble_session** session);
+/* Outputs of the session stay valid. Not during a run. NULL is fine. */
+NIMBLE_API void nimble_session_destroy(nimble_session* session);
+
+/* Runs entry point `entry` (NULL: the default one).
+ * `input_names[i]` names inputs[i]; input_names == NULL: inputs are given in the entry's order.
+ * Inputs with a default may be left out. `outputs` are in the entry's order; `output_count` may
+ * be fewer than the entry's outputs, the rest is dropped. Elements of the arrays lie
+ * inputs[0].struct_size (outputs[0].struct_size) bytes apart. After a failure no output is set. */
+NIMBLE_API nimble_status nimble_session_run(nimble_session* session, const char* entry,
+                                            const char* const* input_names,
+                                            const nimble_tensor* inputs, size_t input_count,
+                                            nimble_tensor* outputs, size_t output_count);
+
+/* Stops the session's run in progress at its next kernel, call or jump: that run then returns
+ * NIMBLE_CANCELLED. Without a run in progress nothing happens. May be called from any thread and
+ * from a signal handler. */
+NIMBLE_API void nimble_cancel(nimble_session* session);
+
+typedef struct nimble_memory_stats {
+  uint64_t struct_size;
+  uint64_t in_use;       /* bytes of live blocks, outputs held by the caller included */
+  uint64_t reserved;     /* in_use plus blocks kept for reuse */
+  uint64_t peak;         /* highest in_use since creation */
+  uint64_t allocations;  /* blocks handed out */
+  uint64_t reuses;       /* of these, from blocks kept */
+} nimble_memory_stats;
+#define NIMBLE_MEMORY_STATS_INIT {sizeof(nimble_memory_stats), 0, 0, 0, 0, 0}
+NIMBLE_API nimble_status nimble_session_memory(const nimble_session* session,
+                                               nimble_memory_stats* stats);
+/* Gives blocks kept for reuse back to the system. Not during a run. */
+NIMBLE_API void nimble_session_trim(nimble_session* session);
+/* The number of threads that the session's kernels run on. */
+NIMBLE_API int32_t nimble_session_threads(const nimble_session* session);
+
+/* The profiler: 1 starts it afresh, 0 stops it. Not during a run. */
+NIMBLE_API void nimble_session_set_profiling(nimble_session* session, int32_t on);
+/* What it saw so far, as JSON: runs, wall_ns, kernel_ns, overhead_ns, `instructions` (name, count,
+ * total_ns), `kernels` (name, source, implementation, shape, count, total_ns, share). Belongs to
+ * the session, until its next call. */
+NIMBLE_API const char* nimble_session_profile_json(nimble_session* session);
+/* The same as a table for people. */
+NIMBLE_API const char* nimble_session_profile_table(nimble_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* NIMBLE_VM_API_NIMBLE_H_ */

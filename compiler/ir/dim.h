@@ -29,7 +29,8 @@
 
 namespace nimble::ir {
 
-struct DimNode;  // interned, lives for the whole process
+struct DimNode;   // interned, lives for the whole process
+struct PolyTerm;  // one term of a node (dim_node.h)
 
 class Dim {
  public:
@@ -116,6 +117,8 @@ class DimContext {
   SymbolFacts facts(const std::string& symbol) const;
   // Also learns equalities: `assume_equal(n, m)` makes both provably equal from then on.
   void assume_equal(const Dim& a, const Dim& b);
+  // And inequalities: a <= b.
+  void assume_less_equal(const Dim& a, const Dim& b);
   Proof equal(const Dim& a, const Dim& b) const;
   Proof less(const Dim& a, const Dim& b) const;        // a < b
   Proof less_equal(const Dim& a, const Dim& b) const;  // a <= b
@@ -129,8 +132,15 @@ class DimContext {
   Dim simplify(const Dim& a) const;
 
  private:
+  bool nonnegative(const Dim& d, int depth) const;
+  bool nonnegative_by_atom(const Dim& d, const PolyTerm& t, const DimNode* atom, int depth) const;
+  int64_t term_divisor(const PolyTerm& t) const;
+  Dim simplify_atom(const DimNode* n) const;
+  Dim recombine(const Dim& a) const;
+
   std::map<std::string, SymbolFacts> facts_;
-  std::map<std::string, Dim> equal_to_;
+  std::map<std::string, Dim> equal_to_;  // solved: no value mentions a key
+  std::vector<Dim> nonnegative_;         // assumed >= 0
 };
 
 // Returns a symbol name that no earlier call returned and no source text can contain: "?1", ….

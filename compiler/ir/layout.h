@@ -1,0 +1,42 @@
+// Layouts of packed constant matrices: what the attribute `layout` of pack, packed_matmul and
+// packed_lstm_cell means.
+//
+// Packing turns the column-major walk of a matrix product into one forward stream. The columns
+// are cut into panels as wide as a register tile; within a panel the rows (k) follow each other,
+// so an inner loop reads consecutive cache lines and the next panel starts where one ends.
+//
+//   "panel48"  a matrix (k, n) becomes (ceil(n / 48), k, 48); missing columns are zero.
+//   "gate16"   a recurrent matrix (h, g * h) of g gates becomes (ceil(h / 16), h, g, 16): a panel
+//              holds all gates of 16 hidden units, so their cells can be updated from registers.
+//              Missing units are zero.
+//
+// The number is any positive integer. One constant has one layout per target.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/dim.h"
+#include "compiler/ir/tensor.h"
+
+namespace nimble::ir {
+
+struct Layout {
+  enum class Kind { kPanel, kGate };
+  Kind kind = Kind::kPanel;
+  int64_t width = 0;  // kPanel: columns of a panel; kGate: hidden units of a panel
+
+  std::string str() const;
+  // Extents after packing a matrix of `rows` x `columns`. For kGate, columns is a multiple of rows.
+  std::vector<Dim> packed_dims(const Dim& rows, const Dim& columns) const;
+};
+
+// Nothing if `text` is no layout.
+std::optional<Layout> parse_layout(const std::string& text);
+
+// Packs a 2-D tensor of any dtype; with `transpose`, `w` is stored as (columns, rows).
+// nimble::Error if the rank is not 2 or a kGate matrix is not (h, g * h).
+TensorRef pack_matrix(const Tensor& w, const Layout& layout, bool transpose);
+
+}  // namespace nimble::ir

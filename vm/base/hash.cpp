@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <new>
+
 namespace nimble {
 
 uint64_t hash64(std::span<const uint8_t> bytes, uint64_t seed) {
@@ -19,6 +21,20 @@ Hash128 hash128(std::span<const uint8_t> bytes, uint64_t seed) {
 Hash128 hash128(std::string_view text, uint64_t seed) {
   const XXH128_hash_t h = XXH3_128bits_withSeed(text.data(), text.size(), seed);
   return {h.high64, h.low64};
+}
+
+Hasher64::Hasher64() : state_(XXH3_createState()) {
+  if (!state_) throw std::bad_alloc();
+  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_));
+}
+Hasher64::~Hasher64() {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state_));
+}
+void Hasher64::update(std::span<const uint8_t> bytes) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());
+}
+uint64_t Hasher64::digest() const {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_));
 }
 
 std::string hex(uint64_t hash) {

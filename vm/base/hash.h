@@ -20,6 +20,20 @@ uint64_t hash64(std::string_view text, uint64_t seed = 0);
 Hash128 hash128(std::span<const uint8_t> bytes, uint64_t seed = 0);
 Hash128 hash128(std::string_view text, uint64_t seed = 0);
 
+// hash64 of the concatenation of several pieces.
+class Hasher64 {
+ public:
+  Hasher64();
+  ~Hasher64();
+  Hasher64(const Hasher64&) = delete;
+  Hasher64& operator=(const Hasher64&) = delete;
+  void update(std::span<const uint8_t> bytes);
+  uint64_t digest() const;
+
+ private:
+  void* state_;
+};
+
 // 16 or 32 lower-case hexadecimal digits.
 std::string hex(uint64_t hash);
 std::string hex(const Hash128& hash);

@@ -13,14 +13,23 @@
 namespace nimble::exec {
 
 enum class DimOp : uint8_t {
-  kConst = 0,    // push immediate
-  kArg = 1,      // push argument[immediate]
-  kAdd = 2, kSub = 3, kMul = 4,
-  kFloorDiv = 5, kMod = 6,  // rounds towards minus infinity; the modulus has the divisor's sign
-  kMin = 7, kMax = 8,
+  kConst = 0,  // push immediate
+  kArg = 1,    // push argument[immediate]
+  kAdd = 2,
+  kSub = 3,
+  kMul = 4,
+  kFloorDiv = 5,
+  kMod = 6,  // rounds towards minus infinity; the modulus has the divisor's sign
+  kMin = 7,
+  kMax = 8,
   kBroadcast = 9,  // (1, d) -> d, (d, 1) -> d, (d, d) -> d; anything else fails
-  kEq = 10, kNe = 11, kLt = 12, kLe = 13,  // push 0 or 1
-  kAnd = 14, kOr = 15, kNot = 16,
+  kEq = 10,
+  kNe = 11,
+  kLt = 12,
+  kLe = 13,  // push 0 or 1
+  kAnd = 14,
+  kOr = 15,
+  kNot = 16,
   kSelect = 17,  // condition, then, else -> then if condition != 0
 };
 

@@ -76,16 +76,16 @@ enum class ImplementationKind : uint8_t {
 struct Implementation {
   ImplementationKind kind = ImplementationKind::kNative;
   std::string symbol;
-  std::string config;      // canonical JSON of the template's configuration, for explain
+  std::string config;  // canonical JSON of the template's configuration, for explain
   std::string template_name;
   int32_t max_threads = 0;  // 0: as many as the region has; 1: always one
   uint64_t code_hash = 0;
 };
 
 struct Kernel {
-  std::string name;     // unique; shown by profiler and explain
-  std::string source;   // the operators it computes, "matmul+add+gelu"
-  std::string workload; // canonical workload text (the database's key), may be empty
+  std::string name;      // unique; shown by profiler and explain
+  std::string source;    // the operators it computes, "matmul+add+gelu"
+  std::string workload;  // canonical workload text (the database's key), may be empty
   KernelContract contract;
   DispatchTree dispatch;  // leaves index `implementations`
   std::vector<Implementation> implementations;
@@ -106,12 +106,12 @@ struct Port {
   std::vector<std::string> dims;  // "1", "n", "n + m", "?": text, equal names are equal extents
   std::vector<int64_t> extents;   // the same where constant, else -1
   // For a parameter with a default, how to fill it when it is not given; empty: required.
-  std::string default_fill;       // "", "zeros", "ones"
+  std::string default_fill;  // "", "zeros", "ones"
   // The dims of a default, computed from other ports' symbols by name: `dims` again.
 };
 
 struct EntryPoint {
-  std::string name;        // "main"
+  std::string name;  // "main"
   uint32_t function = 0;
   std::vector<Port> inputs;
   std::vector<Port> outputs;  // more than one: the function returns a tuple
@@ -119,10 +119,10 @@ struct EntryPoint {
 
 // Where a kernel choice came from, and everything needed to reproduce the file.
 struct Provenance {
-  std::string compiler;          // nimble's version and code-generator version
-  std::string toolchain;         // LLVM's version
-  std::string model;             // source name
-  std::string database;          // its identity, may be empty
+  std::string compiler;                        // nimble's version and code-generator version
+  std::string toolchain;                       // LLVM's version
+  std::string model;                           // source name
+  std::string database;                        // its identity, may be empty
   std::map<std::string, std::string> kernels;  // kernel name -> JSON: evidence of its dispatch
 };
 

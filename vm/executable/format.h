@@ -1,0 +1,62 @@
+// The layout of an executable file. All numbers are little-endian.
+//
+//   offset 0   magic            8 bytes
+//          8   format version   u32
+//         12   flags            u32, 0
+//         16   section count    u32
+//         20   reserved         u32, 0
+//         24   file size        u64
+//         32   section table    32 bytes a section: id u32, flags u32, offset u64, size u64,
+//                               xxHash3-64 of the section's bytes u64
+//              header checksum  u64, xxHash3-64 of everything before it
+//              sections         in the table's order, each aligned; the gaps hold zeros
+//
+// Every byte of the file is under a checksum or must be zero, so that any damage is noticed.
+// Constants and images lie at multiples of 4096 in the file, each constant at a multiple of 64
+// within its section and each image at a multiple of 4096, so that a mapping of the file serves
+// them in place.
+//
+// Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
+// a file with an unknown required section or a higher format version. The version grows when the
+// meaning of an existing section changes; what can be ignored comes as a new optional section.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace nimble::exec {
+
+inline constexpr uint8_t kMagic[8] = {0x8f, 'N', 'I', 'M', 'B', 'L', 'E', '\n'};
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr size_t kHeaderSize = 32;
+inline constexpr size_t kTableEntrySize = 32;
+inline constexpr size_t kSectionAlignment = 64;
+inline constexpr size_t kDataAlignment = 4096;
+inline constexpr size_t kConstantAlignment = 64;
+inline constexpr uint32_t kMaxSections = 1024;
+
+enum class Section : uint32_t {
+  kFunctions = 1,
+  kScalarFunctions = 2,
+  kConstants = 3,  // names, dtypes, shapes and places in kConstantData
+  kKernels = 4,
+  kImages = 5,  // targets, features and places in kImageData
+  kEntries = 6,
+  kTexts = 7,
+  kProvenance = 8,
+  kConstantData = 9,
+  kImageData = 10,
+};
+inline constexpr uint32_t kSectionCount = 10;
+inline constexpr uint32_t kRequired = 1;  // section flag
+
+constexpr std::string_view name_of(Section s) {
+  constexpr std::string_view kNames[] = {
+      "",        "functions", "scalar functions", "constants",     "kernels",   "images",
+      "entries", "texts",     "provenance",       "constant data", "image data"};
+  const uint32_t i = static_cast<uint32_t>(s);
+  return i <= kSectionCount ? kNames[i] : "unknown";
+}
+
+}  // namespace nimble::exec

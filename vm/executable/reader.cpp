@@ -1,0 +1,335 @@
+// Order of checks: magic, version, header checksum, file size, table, gaps, section checksums,
+// then the contents. So a file of another kind, a newer one, a truncated one and a damaged one
+// each get their own message, and contents are parsed only once they are known to be whole.
+#include "vm/executable/reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "vm/base/bytes.h"
+#include "vm/base/checked.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+#include "vm/executable/format.h"
+#include "vm/executable/opcodes.h"
+
+namespace nimble::exec {
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+constexpr const char* kRemedy = "compile or copy the file anew";
+
+[[noreturn]] void corrupt(const std::string& place, std::string problem) {
+  throw Error(Status::kCorrupt, place, std::move(problem), kRemedy);
+}
+
+// The sections that this version knows, by number; no data pointer: not in the file.
+using Sections = std::array<Bytes, kSectionCount + 1>;
+
+void expect_zeros(Bytes file, uint64_t begin, uint64_t end, const std::string& place) {
+  for (uint64_t i = begin; i < end; ++i)
+    if (file[i] != 0)
+      corrupt(place, fmt::format("damaged: byte {} between sections is not zero", i));
+}
+
+Sections open_file(Bytes file, const ReadOptions& options, const std::string& place) {
+  const size_t magic = std::min(file.size(), sizeof kMagic);
+  if (magic == 0 || std::memcmp(file.data(), kMagic, magic) != 0)
+    corrupt(place, "is not a nimble executable");
+  if (file.size() < kHeaderSize)
+    corrupt(place, fmt::format("is truncated: at least {} bytes expected, {} there", kHeaderSize,
+                               file.size()));
+  ByteReader in(file, place);
+  in.skip(sizeof kMagic);
+  const uint32_t version = in.u32();
+  if (version > kFormatVersion)
+    throw Error(
+        Status::kIncompatible, place,
+        fmt::format("has format version {}, this nimble reads up to {}", version, kFormatVersion),
+        "update nimble or compile the model anew");
+  const uint32_t flags = in.u32(), count = in.u32(), reserved = in.u32();
+  const uint64_t size = in.u64();
+  const uint64_t header_end =
+      kHeaderSize + uint64_t{std::min(count, kMaxSections)} * kTableEntrySize + sizeof(uint64_t);
+  const std::string truncated =
+      fmt::format("is truncated: {} bytes expected, {} there", size, file.size());
+  if (count > kMaxSections) corrupt(place, "damaged: the header counts too many sections");
+  if (file.size() < header_end) corrupt(place, truncated);
+  // The header is always verified: the sizes of what follows come from it.
+  Bytes header = file.first(static_cast<size_t>(header_end) - sizeof(uint64_t));
+  uint64_t stored;
+  std::memcpy(&stored, header.data() + header.size(), sizeof stored);
+  if (hash64(header) != stored)
+    corrupt(place, "damaged: the checksum of the header does not match");
+  if (version == 0 || reserved != 0) corrupt(place, "malformed header");
+  if (flags != 0)
+    throw Error(Status::kIncompatible, place, fmt::format("has unknown flags {:#x}", flags),
+                "update nimble or compile the model anew");
+  if (file.size() < size) corrupt(place, truncated);
+  if (file.size() > size)
+    corrupt(place, fmt::format("damaged: {} bytes expected, {} there", size, file.size()));
+
+  Sections sections{};
+  uint64_t at = header_end;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t id = in.u32(), section_flags = in.u32();
+    const uint64_t offset = in.u64(), bytes = in.u64(), hash = in.u64();
+    if (offset < at || offset > size || bytes > size - offset)
+      corrupt(place, fmt::format("malformed: section {} lies outside its place", id));
+    expect_zeros(file, at, offset, place);
+    at = offset + bytes;
+    const Bytes contents = file.subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+    const Section section = static_cast<Section>(id);
+    const bool is_data = section == Section::kConstantData || section == Section::kImageData;
+    if ((options.verify_checksums || !is_data) && hash64(contents) != hash)
+      corrupt(place, fmt::format("damaged: the checksum of section \"{}\" does not match",
+                                 name_of(section)));
+    if (id == 0 || id > kSectionCount) {
+      if (section_flags & kRequired)
+        throw Error(Status::kIncompatible, place, fmt::format("needs unknown section {}", id),
+                    "update nimble or compile the model anew");
+      continue;
+    }
+    if (sections[id].data()) corrupt(place, fmt::format("malformed: section {} occurs twice", id));
+    sections[id] = contents;
+  }
+  expect_zeros(file, at, size, place);
+  for (uint32_t id = 1; id <= kSectionCount; ++id)
+    if (!sections[id].data() && static_cast<Section>(id) != Section::kProvenance)
+      corrupt(place, fmt::format("malformed: section \"{}\" is missing",
+                                 name_of(static_cast<Section>(id))));
+  return sections;
+}
+
+// The enumerator that a byte stands for; `last` is the highest.
+template <typename E>
+E get_enum(ByteReader* in, E last, std::string_view what) {
+  const uint8_t v = in->u8();
+  if (v > static_cast<uint8_t>(last)) in->fail(fmt::format("unknown {} {}", what, v));
+  return static_cast<E>(v);
+}
+
+DType get_dtype(ByteReader* in) {
+  return get_enum(in, DType::kF64, "dtype");
+}
+
+std::vector<std::string> get_texts(ByteReader* in) {
+  std::vector<std::string> out(in->count("number of texts"));
+  for (std::string& t : out) t = in->text();
+  return out;
+}
+
+std::vector<int64_t> get_integers(ByteReader* in) {
+  std::vector<int64_t> out(in->count("number of integers"));
+  for (int64_t& v : out) v = in->svarint();
+  return out;
+}
+
+DimProgram get_program(ByteReader* in) {
+  DimProgram p;
+  p.arguments = in->varint32("number of arguments");
+  p.results = in->varint32("number of results");
+  p.code.resize(in->count("number of dim instructions"));
+  for (DimInstruction& i : p.code) {
+    i.op = get_enum(in, DimOp::kSelect, "dim operation");
+    if (i.op == DimOp::kConst || i.op == DimOp::kArg) i.immediate = in->svarint();
+  }
+  return p;
+}
+
+void get_functions(ByteReader* in, Executable* e) {
+  e->functions.resize(in->count("number of functions", 5));
+  for (BytecodeFunction& f : e->functions) {
+    f.name = in->text();
+    f.parameters = in->varint32("number of parameters");
+    f.registers = in->varint32("number of registers");
+    const size_t instructions = in->count("number of instructions", 2);
+    f.code.reserve(instructions);
+    for (size_t i = 0; i < instructions; ++i) f.code.push_back(decode(in));
+    f.notes.resize(in->count("number of notes", 2));
+    for (SourceNote& n : f.notes) {
+      n.instruction = in->varint32("instruction of a note");
+      n.text = in->text();
+    }
+  }
+}
+
+void get_scalar_functions(ByteReader* in, Executable* e) {
+  e->scalar_functions.resize(in->count("number of scalar functions", 4));
+  for (ScalarFunction& f : e->scalar_functions) {
+    f.name = in->text();
+    f.program = get_program(in);
+  }
+}
+
+KernelContract get_contract(ByteReader* in) {
+  KernelContract c;
+  c.symbols = get_texts(in);
+  c.arguments.resize(in->count("number of kernel arguments", 2));
+  for (KernelArgument& a : c.arguments) {
+    a.kind = get_enum(in, KernelArgument::Kind::kScalar, "kind of argument");
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      a.symbol = in->varint32("symbol");
+      continue;
+    }
+    a.dtype = get_dtype(in);
+    a.access = get_enum(in, Access::kInOut, "access");
+    a.dims.resize(in->count("rank", 3));
+    for (DimProgram& d : a.dims) d = get_program(in);
+  }
+  c.scratch_bytes = get_program(in);
+  return c;
+}
+
+DispatchTree get_dispatch(ByteReader* in) {
+  DispatchTree tree;
+  tree.nodes.resize(in->count("number of dispatch nodes", 2));
+  for (DispatchNode& n : tree.nodes) {
+    n.test = get_enum(in, DispatchNode::Test::kEqual, "dispatch test");
+    n.yes = in->varint32("dispatch node");
+    if (n.test == DispatchNode::Test::kLeaf) continue;
+    n.no = in->varint32("dispatch node");
+    n.threshold = in->svarint();
+    n.feature.kind = get_enum(in, DispatchFeature::Kind::kThreads, "dispatch feature");
+    n.feature.a = in->varint32("symbol");
+    n.feature.b = in->varint32("symbol");
+    n.feature.t = in->svarint();
+  }
+  return tree;
+}
+
+void get_kernels(ByteReader* in, Executable* e) {
+  e->kernels.resize(in->count("number of kernels", 9));
+  for (Kernel& k : e->kernels) {
+    k.name = in->text();
+    k.source = in->text();
+    k.workload = in->text();
+    k.contract = get_contract(in);
+    k.dispatch = get_dispatch(in);
+    k.implementations.resize(in->count("number of implementations", 13));
+    for (Implementation& i : k.implementations) {
+      i.kind = get_enum(in, ImplementationKind::kHost, "kind of implementation");
+      i.symbol = in->text();
+      i.config = in->text();
+      i.template_name = in->text();
+      const int64_t threads = in->svarint();
+      if (threads < INT32_MIN || threads > INT32_MAX) in->fail("number of threads out of range");
+      i.max_threads = static_cast<int32_t>(threads);
+      i.code_hash = in->u64();
+    }
+  }
+}
+
+std::vector<Port> get_ports(ByteReader* in) {
+  std::vector<Port> out(in->count("number of ports", 5));
+  for (Port& p : out) {
+    p.name = in->text();
+    p.dtype = get_dtype(in);
+    p.dims = get_texts(in);
+    p.extents = get_integers(in);
+    p.default_fill = in->text();
+  }
+  return out;
+}
+
+void get_entries(ByteReader* in, Executable* e) {
+  e->entries.resize(in->count("number of entry points", 4));
+  for (EntryPoint& p : e->entries) {
+    p.name = in->text();
+    p.function = in->varint32("function");
+    p.inputs = get_ports(in);
+    p.outputs = get_ports(in);
+  }
+}
+
+void get_provenance(ByteReader* in, Executable* e) {
+  Provenance& p = e->provenance;
+  for (std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) *t = in->text();
+  const size_t count = in->count("number of kernels", 2);
+  for (size_t i = 0; i < count; ++i) {
+    std::string kernel = in->text();
+    p.kernels[std::move(kernel)] = in->text();
+  }
+}
+
+// A place in one of the data sections.
+Bytes get_data(ByteReader* in, Bytes data, size_t alignment) {
+  const uint64_t offset = in->varint_max(data.size(), "offset of data");
+  const uint64_t size = in->varint_max(data.size() - offset, "size of data");
+  if (offset % alignment != 0) in->fail("misaligned data");
+  return data.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
+}
+
+void get_constants(ByteReader* in, Bytes data, const std::shared_ptr<const void>& owner,
+                   Executable* e) {
+  e->constants.resize(in->count("number of constants", 6));
+  for (Constant& c : e->constants) {
+    c.name = in->text();
+    c.dtype = get_dtype(in);
+    c.shape = get_integers(in);
+    c.hot = in->boolean();
+    c.bytes = get_data(in, data, kConstantAlignment);
+    c.owner = owner;
+  }
+}
+
+void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& owner,
+                Executable* e) {
+  e->images.resize(in->count("number of images", 4));
+  for (NativeImage& i : e->images) {
+    i.target = in->text();
+    i.features = get_texts(in);
+    i.bytes = get_data(in, data, kDataAlignment);
+    i.owner = owner;
+  }
+}
+
+Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
+                 const std::string& place) {
+  const Sections sections = open_file(file, options, place);
+  auto bytes_of = [&](Section s) { return sections[static_cast<size_t>(s)]; };
+  // Data sections must be aligned in memory: kernels load whole vectors.
+  for (Section s : {Section::kConstantData, Section::kImageData})
+    if (static_cast<size_t>(bytes_of(s).data() - file.data()) % kDataAlignment != 0)
+      corrupt(place, fmt::format("malformed: section \"{}\" is misaligned", name_of(s)));
+
+  Executable e;
+  auto with = [&](Section s, auto&& get) {
+    ByteReader in(bytes_of(s), fmt::format("{}: section \"{}\"", place, name_of(s)));
+    get(&in);
+    in.expect_end();
+  };
+  with(Section::kFunctions, [&](ByteReader* in) { get_functions(in, &e); });
+  with(Section::kScalarFunctions, [&](ByteReader* in) { get_scalar_functions(in, &e); });
+  with(Section::kKernels, [&](ByteReader* in) { get_kernels(in, &e); });
+  with(Section::kEntries, [&](ByteReader* in) { get_entries(in, &e); });
+  with(Section::kTexts, [&](ByteReader* in) { e.texts = get_texts(in); });
+  with(Section::kConstants,
+       [&](ByteReader* in) { get_constants(in, bytes_of(Section::kConstantData), owner, &e); });
+  with(Section::kImages,
+       [&](ByteReader* in) { get_images(in, bytes_of(Section::kImageData), owner, &e); });
+  if (bytes_of(Section::kProvenance).data())
+    with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
+  return e;
+}
+
+}  // namespace
+
+Executable read(const std::string& path, const ReadOptions& options) {
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
+  return parse(file->bytes(), file, options, path);
+}
+
+Executable deserialize(Bytes bytes, const ReadOptions& options, const std::string& place) {
+  const size_t size = std::max<size_t>(bytes.size(), 1);
+  uint8_t* copy = static_cast<uint8_t*>(::operator new (size, std::align_val_t{kDataAlignment}));
+  const std::shared_ptr<const void> owner(
+      copy, [](void* p) { ::operator delete (p, std::align_val_t{kDataAlignment}); });
+  std::copy(bytes.begin(), bytes.end(), copy);
+  return parse(Bytes(copy, bytes.size()), owner, options, place);
+}
+
+}  // namespace nimble::exec

@@ -1,0 +1,267 @@
+#include "vm/executable/writer.h"
+
+#include "vm/base/bytes.h"
+#include "vm/base/checked.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+#include "vm/executable/format.h"
+#include "vm/executable/opcodes.h"
+
+namespace nimble::exec {
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+constexpr uint8_t kZeros[kDataAlignment] = {};
+
+void put_texts(const std::vector<std::string>& texts, ByteWriter* out) {
+  out->varint(texts.size());
+  for (const std::string& t : texts) out->text(t);
+}
+
+void put_program(const DimProgram& p, ByteWriter* out) {
+  out->varint(p.arguments);
+  out->varint(p.results);
+  out->varint(p.code.size());
+  for (const DimInstruction& in : p.code) {
+    out->u8(static_cast<uint8_t>(in.op));
+    if (in.op == DimOp::kConst || in.op == DimOp::kArg) out->svarint(in.immediate);
+  }
+}
+
+void put_functions(const Executable& e, ByteWriter* out) {
+  out->varint(e.functions.size());
+  for (const BytecodeFunction& f : e.functions) {
+    out->text(f.name);
+    out->varint(f.parameters);
+    out->varint(f.registers);
+    out->varint(f.code.size());
+    for (const Instruction& i : f.code) encode(i, out);
+    out->varint(f.notes.size());
+    for (const SourceNote& n : f.notes) {
+      out->varint(n.instruction);
+      out->text(n.text);
+    }
+  }
+}
+
+void put_scalar_functions(const Executable& e, ByteWriter* out) {
+  out->varint(e.scalar_functions.size());
+  for (const ScalarFunction& f : e.scalar_functions) {
+    out->text(f.name);
+    put_program(f.program, out);
+  }
+}
+
+void put_contract(const KernelContract& c, ByteWriter* out) {
+  put_texts(c.symbols, out);
+  out->varint(c.arguments.size());
+  for (const KernelArgument& a : c.arguments) {
+    out->u8(static_cast<uint8_t>(a.kind));
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      out->varint(a.symbol);
+      continue;
+    }
+    out->u8(static_cast<uint8_t>(a.dtype));
+    out->u8(static_cast<uint8_t>(a.access));
+    out->varint(a.dims.size());
+    for (const DimProgram& d : a.dims) put_program(d, out);
+  }
+  put_program(c.scratch_bytes, out);
+}
+
+void put_dispatch(const DispatchTree& tree, ByteWriter* out) {
+  out->varint(tree.nodes.size());
+  for (const DispatchNode& n : tree.nodes) {
+    out->u8(static_cast<uint8_t>(n.test));
+    out->varint(n.yes);
+    if (n.test == DispatchNode::Test::kLeaf) continue;
+    out->varint(n.no);
+    out->svarint(n.threshold);
+    out->u8(static_cast<uint8_t>(n.feature.kind));
+    out->varint(n.feature.a);
+    out->varint(n.feature.b);
+    out->svarint(n.feature.t);
+  }
+}
+
+void put_kernels(const Executable& e, ByteWriter* out) {
+  out->varint(e.kernels.size());
+  for (const Kernel& k : e.kernels) {
+    out->text(k.name);
+    out->text(k.source);
+    out->text(k.workload);
+    put_contract(k.contract, out);
+    put_dispatch(k.dispatch, out);
+    out->varint(k.implementations.size());
+    for (const Implementation& i : k.implementations) {
+      out->u8(static_cast<uint8_t>(i.kind));
+      out->text(i.symbol);
+      out->text(i.config);
+      out->text(i.template_name);
+      out->svarint(i.max_threads);
+      out->u64(i.code_hash);
+    }
+  }
+}
+
+void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
+  out->varint(ports.size());
+  for (const Port& p : ports) {
+    out->text(p.name);
+    out->u8(static_cast<uint8_t>(p.dtype));
+    put_texts(p.dims, out);
+    out->varint(p.extents.size());
+    for (int64_t x : p.extents) out->svarint(x);
+    out->text(p.default_fill);
+  }
+}
+
+void put_entries(const Executable& e, ByteWriter* out) {
+  out->varint(e.entries.size());
+  for (const EntryPoint& p : e.entries) {
+    out->text(p.name);
+    out->varint(p.function);
+    put_ports(p.inputs, out);
+    put_ports(p.outputs, out);
+  }
+}
+
+void put_provenance(const Provenance& p, ByteWriter* out) {
+  for (const std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) out->text(*t);
+  out->varint(p.kernels.size());
+  for (const auto& [kernel, json] : p.kernels) {
+    out->text(kernel);
+    out->text(json);
+  }
+}
+
+// A section as the pieces of which it consists, in order.
+struct Piece {
+  Section id;
+  uint32_t flags;
+  size_t alignment;
+  std::vector<Bytes> parts;
+  uint64_t size = 0;
+
+  void append(Bytes bytes) {
+    if (bytes.empty()) return;
+    parts.push_back(bytes);
+    size += bytes.size();
+  }
+  void pad_to(size_t multiple) {
+    if (const size_t over = size % multiple) append(Bytes(kZeros, multiple - over));
+  }
+};
+
+// The whole file as parts: `storage` owns what is not the executable's own.
+struct Layout {
+  std::vector<std::vector<uint8_t>> storage;
+  std::vector<Bytes> parts;
+};
+
+Layout lay_out(const Executable& e) {
+  ByteWriter functions, scalars, constants, kernels, images, entries, texts, provenance;
+  Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
+  Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
+  put_functions(e, &functions);
+  put_scalar_functions(e, &scalars);
+  put_kernels(e, &kernels);
+  put_entries(e, &entries);
+  put_texts(e.texts, &texts);
+  put_provenance(e.provenance, &provenance);
+
+  constants.varint(e.constants.size());
+  for (const Constant& c : e.constants) {
+    constant_data.pad_to(kConstantAlignment);
+    constants.text(c.name);
+    constants.u8(static_cast<uint8_t>(c.dtype));
+    constants.varint(c.shape.size());
+    for (int64_t x : c.shape) constants.svarint(x);
+    constants.u8(c.hot);
+    constants.varint(constant_data.size);
+    constants.varint(c.bytes.size());
+    constant_data.append(c.bytes);
+  }
+  images.varint(e.images.size());
+  for (const NativeImage& i : e.images) {
+    image_data.pad_to(kDataAlignment);
+    images.text(i.target);
+    put_texts(i.features, &images);
+    images.varint(image_data.size);
+    images.varint(i.bytes.size());
+    image_data.append(i.bytes);
+  }
+
+  Layout out;
+  out.storage.reserve(16);
+  std::vector<Piece> sections;
+  auto add = [&](Section id, uint32_t flags, ByteWriter* w) {
+    out.storage.push_back(w->take());
+    Piece p{id, flags, kSectionAlignment, {}};
+    p.append(out.storage.back());
+    sections.push_back(std::move(p));
+  };
+  add(Section::kFunctions, kRequired, &functions);
+  add(Section::kScalarFunctions, kRequired, &scalars);
+  add(Section::kConstants, kRequired, &constants);
+  add(Section::kKernels, kRequired, &kernels);
+  add(Section::kImages, kRequired, &images);
+  add(Section::kEntries, kRequired, &entries);
+  add(Section::kTexts, kRequired, &texts);
+  add(Section::kProvenance, 0, &provenance);
+  sections.push_back(std::move(constant_data));
+  sections.push_back(std::move(image_data));
+
+  ByteWriter header;
+  header.bytes(kMagic);
+  header.u32(kFormatVersion);
+  header.u32(0);
+  header.u32(static_cast<uint32_t>(sections.size()));
+  header.u32(0);
+  uint64_t at = kHeaderSize + sections.size() * kTableEntrySize + sizeof(uint64_t);
+  const uint64_t header_end = at;
+  std::vector<uint64_t> offsets;
+  for (const Piece& s : sections) {
+    at = *try_align_up(at, s.alignment);
+    offsets.push_back(at);
+    at += s.size;
+  }
+  header.u64(at);
+  for (size_t i = 0; i < sections.size(); ++i) {
+    Hasher64 hash;
+    for (const Bytes& part : sections[i].parts) hash.update(part);
+    header.u32(static_cast<uint32_t>(sections[i].id));
+    header.u32(sections[i].flags);
+    header.u64(offsets[i]);
+    header.u64(sections[i].size);
+    header.u64(hash.digest());
+  }
+  header.u64(hash64(header.view()));
+  NIMBLE_CHECK(header.size() == header_end);
+
+  out.storage.push_back(header.take());
+  out.parts.push_back(out.storage.back());
+  at = header_end;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    if (offsets[i] > at) out.parts.emplace_back(kZeros, offsets[i] - at);
+    out.parts.insert(out.parts.end(), sections[i].parts.begin(), sections[i].parts.end());
+    at = offsets[i] + sections[i].size;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<uint8_t> serialize(const Executable& executable) {
+  const Layout layout = lay_out(executable);
+  ByteWriter out;
+  for (const Bytes& part : layout.parts) out.bytes(part);
+  return out.take();
+}
+
+void write(const Executable& executable, const std::string& path) {
+  write_file_atomically(path, lay_out(executable).parts);
+}
+
+}  // namespace nimble::exec

@@ -1,0 +1,85 @@
+"""Gets every system its model: exports ONNX files, compiles nimble executables."""
+
+import hashlib
+import importlib.metadata
+import shlex
+import subprocess
+import sys
+
+from experiments.harness.errors import USAGE, ExperimentError
+from experiments.harness.experiment import BUILD, ROOT, load
+
+BIN = ROOT / "build" / "bin"
+BUILD_COMMAND = "scripts/quickstart, or cmake --preset release && cmake --build --preset release"
+EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
+
+
+def folder(experiment):
+    path = BUILD / experiment.name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def export(experiment):
+    """Exports the ONNX files unless they were made from the same sources and versions.
+
+    In a process of its own: exporters leave threads and gigabytes behind.
+    """
+    where = folder(experiment)
+    digest = hashlib.sha256()
+    for source in experiment.sources:
+        digest.update(source.read_bytes())
+    for package in EXPORT_PACKAGES:
+        digest.update(f"{package} {importlib.metadata.version(package)}".encode())
+    stamp = where / "export.sha256"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    print(f"{experiment.name}: exporting the model to ONNX", file=sys.stderr)
+    with open(where / "export.log", "wb") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "experiments.harness.models", experiment.name], cwd=ROOT,
+            stdout=log, stderr=log)
+    if done.returncode != 0:
+        raise ExperimentError(f"{experiment.name}: the export to ONNX failed; see {log.name}")
+    stamp.write_text(digest.hexdigest())
+
+
+def compile_nimble(experiment, options):
+    """Compiles what nimble runs; returns {system: executable}.
+
+    options: the command line, of which database, untuned and nimble_file are used. Always
+    compiles anew, so that the figures belong to the compiler and the database of this moment.
+    """
+    if options.nimble_file is not None:
+        if not options.nimble_file.exists():
+            raise ExperimentError(f"--nimble-file {options.nimble_file}: no such file", USAGE)
+        return {"nimble": str(options.nimble_file.resolve())}
+    program = BIN / "nimble"
+    for needed in (program, ROOT / "build" / "lib" / "libnimble.so"):
+        if not needed.exists():
+            raise ExperimentError(f"{needed} is missing; build it with {BUILD_COMMAND} "
+                                  "(or measure the peers alone: --no-nimble)")
+    models = experiment.nimble_models(folder(experiment))
+    if not options.untuned and not options.database.exists():
+        tune = shlex.join([str(program), "tune", models["nimble"], "--db", str(options.database),
+                           "--trace", experiment.trace, "--budget", "30m"])
+        raise ExperimentError(f"{options.database}: no such tuning database; make it with `{tune}`, "
+                              "or measure default schedules with --untuned")
+    executables = {}
+    for system, model in models.items():
+        target = folder(experiment) / f"{system}.nimble"
+        command = [str(program), "compile", model, "-o", str(target)]
+        if not options.untuned:
+            command += ["--db", str(options.database)]
+        print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr)
+        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr)
+        if done.returncode != 0:
+            raise ExperimentError(f"{experiment.name}: `{shlex.join(command)}` failed with status "
+                                  f"{done.returncode}; its message is above")
+        executables[system] = str(target)
+    return executables
+
+
+if __name__ == "__main__":
+    chosen = load(sys.argv[1])
+    chosen.export(folder(chosen))

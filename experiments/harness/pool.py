@@ -1,0 +1,119 @@
+"""The driver's side of the workers: one process a system, of which only one ever runs.
+
+Why processes: ONNX Runtime, OpenMP and TBB keep pools whose idle threads spin for milliseconds, and
+spinning helps the system that owns them while it disturbs the next one that is measured. In one
+process the choice would be to disturb or to switch spinning off, at the peers' expense. So every
+system lives in its own process, and the driver stops (SIGSTOP) all but the one it is talking to:
+pools keep their default, fastest behaviour inside a burst, and outside it take no cycle. All
+workers share the same cores.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from experiments.harness.errors import ExperimentError
+from experiments.harness.experiment import BUILD, ROOT
+
+LOAD_SECONDS = 900  # torch.compile builds C++ at its first lengths
+REQUEST_SECONDS = 600
+
+
+class Worker:
+    """A running system; every method blocks until the worker has answered and stops it again."""
+
+    def __init__(self, experiment, system, module, threads, cores, options):
+        self.system, self.cores = system, cores
+        logs = BUILD / experiment.name / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        self.log = logs / f"{system}-{threads}.log"
+        ours, theirs = multiprocessing.Pipe()
+        environment = dict(
+            os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS=str(threads),
+            MKL_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1",
+            TORCHINDUCTOR_CACHE_DIR=str(BUILD / "inductor"), CUDA_VISIBLE_DEVICES="",
+            HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OPENVINO_TELEMETRY="0")
+        request = dict(options, experiment=experiment.name, module=module, threads=threads,
+                       cores=cores, fd=theirs.fileno())
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "experiments.harness.worker", json.dumps(request)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                pass_fds=[theirs.fileno()], start_new_session=True)
+        theirs.close()
+        self.pipe = ours
+        self._receive(LOAD_SECONDS)
+
+    def ask(self, method, *arguments, seconds=REQUEST_SECONDS):
+        """Calls a method of worker.Server and returns its result."""
+        self._signal(signal.SIGCONT)
+        try:
+            self.pipe.send((method, *arguments))
+        except OSError:
+            raise self._death() from None
+        return self._receive(seconds)
+
+    def confine(self):
+        """Puts every thread of the worker on the experiment's cores; libraries that pin threads
+        by themselves would otherwise leave them."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            try:
+                if os.sched_getaffinity(int(thread)) - set(self.cores):
+                    os.sched_setaffinity(int(thread), self.cores)
+            except ProcessLookupError:
+                pass  # a thread that ended meanwhile
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+
+    def _receive(self, seconds):
+        deadline = time.monotonic() + seconds
+        while not self.pipe.poll(0.2):
+            if self.process.poll() is not None and not self.pipe.poll(0):
+                raise self._death()
+            if time.monotonic() > deadline:
+                raise ExperimentError(f"{self.system}: no answer for {seconds} s; see {self.log}")
+        try:
+            status, value = self.pipe.recv()
+        except (EOFError, ConnectionError):
+            raise self._death() from None
+        if status != "ok":
+            raise ExperimentError(f"{self.system}: {value}; see {self.log}")
+        self._signal(signal.SIGSTOP)
+        return value
+
+    def _signal(self, number):
+        try:
+            self.process.send_signal(number)
+        except ProcessLookupError:
+            pass  # its death is reported by the next receive
+
+    def _death(self):
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            code = "unknown"
+        return ExperimentError(f"{self.system}: its process ended (status {code}); see {self.log}")
+
+
+class Pool:
+    """All systems of one case; a context manager, so that no stopped process is left behind."""
+
+    def __init__(self):
+        self.workers = {}
+
+    def start(self, system, *arguments):
+        self.workers[system] = Worker(*arguments)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for worker in self.workers.values():
+            worker.close()

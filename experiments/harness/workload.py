@@ -1,0 +1,55 @@
+"""Lengths of the MRPC sentences and how much each measured length stands for."""
+
+import collections
+
+from experiments.harness.errors import USAGE, ExperimentError
+from experiments.harness.experiment import ROOT
+
+FILE = ROOT / "experiments" / "workloads" / "mrpc-token-lengths.tsv"
+
+
+def histogram(columns):
+    """Returns {length: occurrences} over the named columns of the file, all parts."""
+    counts = collections.Counter()
+    header = None
+    with open(FILE, encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("#"):
+                continue
+            fields = line.rstrip("\n").split("\t")
+            if header is None:
+                header = [fields.index(column) for column in columns]
+                continue
+            counts.update(int(fields[i]) for i in header)
+    return dict(sorted(counts.items()))
+
+
+def quantile_lengths(counts, number):
+    """Returns the shortest and longest length and quantiles between, `number` in all."""
+    ordered = sorted(length for length, count in counts.items() for _ in range(count))
+    return sorted({ordered[round(i * (len(ordered) - 1) / (number - 1))] for i in range(number)})
+
+
+def weights(counts, lengths):
+    """Returns {measured length: occurrences it stands for}: every sentence counts for the nearest
+    measured length, the shorter one on a tie."""
+    result = dict.fromkeys(lengths, 0)
+    for length, count in counts.items():
+        result[min(lengths, key=lambda measured: (abs(measured - length), measured))] += count
+    return result
+
+
+def parse(text, counts):
+    """Returns the lengths of --lengths: `19,53,104`, ranges `19-104`, or `all`."""
+    if text == "all":
+        return list(counts)
+    lengths = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise ExperimentError(f"--lengths {text}: can't read “{part}”; write numbers and ranges "
+                                  "like 19,53,60-64, or all", USAGE)
+        lengths.update(range(int(first), int(last or first) + 1))
+    if not lengths or min(lengths) < 1 or max(lengths) > 512:
+        raise ExperimentError(f"--lengths {text}: lengths go from 1 to 512", USAGE)
+    return sorted(lengths)

@@ -1,0 +1,162 @@
+// What a VM register holds: nothing, an unboxed 64-bit scalar, or a counted reference to an
+// object: a storage, a tensor inside one, a data-type value or a closure.
+//
+// Objects belong to one session and are touched by the thread that runs it only, so their counts
+// are plain integers. What outlives a run, the memory of an output, leaves the session through a
+// BlockHold, whose count is atomic. Dead objects go to free lists: a loop at steady state never
+// reaches the system's allocator. Freeing walks a list of the dead instead of recursing, so a
+// linked list of a million cells dies without a million stack frames.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "vm/base/dtype.h"
+#include "vm/runtime/storage_pool.h"
+
+namespace nimble::rt {
+
+inline constexpr int kMaxRank = 8;
+
+enum class ObjectKind : uint8_t { kStorage, kTensor, kAdt, kClosure };
+std::string_view name_of(ObjectKind kind);
+
+struct Object {
+  uint32_t refs = 1;
+  ObjectKind kind;
+  Object* next = nullptr;  // in a free list, or in the list of the dead
+};
+
+struct Value {
+  enum class Tag : uint8_t { kNone, kScalar, kObject };
+  union {
+    int64_t scalar;
+    Object* object;
+  };
+  Tag tag = Tag::kNone;
+
+  Value() : scalar(0) {}
+  static Value of(int64_t scalar) {
+    Value v;
+    v.scalar = scalar;
+    v.tag = Tag::kScalar;
+    return v;
+  }
+  static Value of(Object* object) {
+    Value v;
+    v.object = object;
+    v.tag = Tag::kObject;
+    return v;
+  }
+  bool is_scalar() const { return tag == Tag::kScalar; }
+  bool is_object() const { return tag == Tag::kObject; }
+  bool is(ObjectKind kind) const { return is_object() && object->kind == kind; }
+};
+
+// Memory of a pool, owned jointly by a session and by users of its outputs.
+struct BlockHold {
+  std::atomic<uint32_t> refs{1};
+  std::shared_ptr<StoragePool> pool;
+  Block block;
+  static void release(BlockHold* hold);  // thread safe
+};
+
+struct Storage : Object {
+  // Only pool memory is written; constants and borrowed inputs are read.
+  enum class Origin : uint8_t { kPool, kConstant, kBorrowed };
+  Origin origin = Origin::kPool;
+  uint8_t* data = nullptr;  // nullptr once freed
+  uint64_t bytes = 0;
+  BlockHold* hold = nullptr;  // once an output shares the memory
+  bool writable() const { return origin == Origin::kPool; }
+};
+
+struct Tensor : Object {
+  DType dtype = DType::kF32;
+  uint8_t rank = 0;
+  Storage* storage = nullptr;
+  uint64_t offset = 0;    // bytes from the storage's start
+  uint64_t capacity = 0;  // bytes from there to the storage's end
+  std::array<int64_t, kMaxRank> extents;
+  std::array<int64_t, kMaxRank> strides;  // in elements; dense row-major
+
+  std::span<const int64_t> shape() const { return {extents.data(), rank}; }
+  uint8_t* data() const { return storage->data ? storage->data + offset : nullptr; }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= extents[i];
+    return n;
+  }
+  uint64_t bytes() const { return static_cast<uint64_t>(elements()) * size_of(dtype); }
+};
+
+// A data-type value or a closure: a number (tag or function) and values.
+struct Cell : Object {
+  int64_t number = 0;
+  uint32_t count = 0;
+  Value* fields() { return reinterpret_cast<Value*>(this + 1); }
+  std::span<const Value> values() const {
+    return {reinterpret_cast<const Value*>(this + 1), count};
+  }
+};
+
+// Makes and frees the objects of one session.
+class Heap {
+ public:
+  explicit Heap(std::shared_ptr<StoragePool> pool) : pool_(std::move(pool)) {}
+  ~Heap();  // every object must be dead
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // All objects come with one reference, the caller's.
+  Storage* new_storage(uint64_t bytes);
+  Storage* new_view(Storage::Origin origin, const void* data, uint64_t bytes);
+  // Takes its own reference to `storage`. Error(kFatal) unless the tensor lies inside, the offset
+  // is aligned to the element and the extents are not negative.
+  Tensor* new_tensor(Storage* storage, int64_t offset, DType dtype, std::span<const int64_t> shape);
+  // Takes its own references to `fields`.
+  Cell* new_cell(ObjectKind kind, int64_t number, std::span<const Value> fields);
+
+  static void retain(Object* object) { ++object->refs; }
+  static void retain(Value v) {
+    if (v.is_object()) retain(v.object);
+  }
+  void release(Object* object) {
+    if (--object->refs == 0) destroy(object);
+  }
+  void release(Value v) {
+    if (v.is_object()) release(v.object);
+  }
+  // Stores `value`, whose reference moves in, over what `slot` held.
+  void assign(Value& slot, Value value) {
+    const Value old = slot;
+    slot = value;
+    release(old);
+  }
+  // Gives the memory of a storage back while references to it remain.
+  void free_memory(Storage* storage);
+  // A share in the storage's memory that may leave the session (pool memory only).
+  BlockHold* hold(Storage* storage);
+
+  const std::shared_ptr<StoragePool>& pool() const { return pool_; }
+  uint64_t live() const { return live_; }
+
+ private:
+  static constexpr size_t kUnit = 64, kSlab = 64 << 10, kSmallUnits = 16;
+  void* take(size_t bytes);
+  void give(void* memory, size_t bytes);
+  void destroy(Object* object);
+
+  std::shared_ptr<StoragePool> pool_;
+  std::array<Object*, kSmallUnits + 1> free_{};  // by size in units
+  std::vector<Block> slabs_;
+  size_t slab_used_ = kSlab;
+  uint64_t live_ = 0;
+};
+
+}  // namespace nimble::rt

@@ -1,0 +1,100 @@
+#include "vm/runtime/native_image.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/kernel_abi.h"
+
+namespace nimble::rt {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<uint8_t> fixture(const std::string& name) {
+  return read_file(std::string(NIMBLE_FIXTURE_DIR) + "/" + name + ".so");
+}
+
+std::string failure(std::span<const uint8_t> elf) {
+  try {
+    NativeImage::load(elf, "m.nimble");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void run_scale(const NativeImage& image, int64_t n, float factor) {
+  const auto scale = reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(image.find("scale")));
+  ASSERT_NE(scale, nullptr);
+  std::vector<float> x(n), y(n);
+  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i);
+  void* buffers[] = {x.data(), y.data()};
+  const nimble_kernel_args args{NIMBLE_KERNEL_ABI_VERSION, 2, buffers, &n, nullptr};
+  for (int t = 0; t < 2; ++t) EXPECT_EQ(scale(&args, t, 2, nullptr), 0);
+  for (int64_t i = 0; i < n; ++i) EXPECT_EQ(y[i], x[i] * factor);
+}
+
+TEST(NativeImage, RunsRelocatedCode) {
+  for (const char* name : {"good", "sysv"}) {
+    const auto image = NativeImage::load(fixture(name), name);
+    run_scale(*image, 10, 2.0f);
+    run_scale(*image, 11, 3.0f);
+    EXPECT_EQ(image->find("absent"), nullptr);
+    EXPECT_EQ(image->symbol_count(), 2u);
+  }
+}
+
+TEST(NativeImage, ImagesHaveDataOfTheirOwn) {
+  const auto a = NativeImage::load(fixture("good"), "a"),
+             b = NativeImage::load(fixture("good"), "b");
+  auto calls = [](const NativeImage& image) {
+    return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(image.find("count_calls")))(
+        nullptr, 0, 1, nullptr);
+  };
+  EXPECT_EQ(calls(*a), 1);
+  EXPECT_EQ(calls(*a), 2);
+  EXPECT_EQ(calls(*b), 1);
+}
+
+TEST(NativeImage, RefusesWhatKernelsMustNotHave) {
+  EXPECT_THAT(failure(fixture("undefined")), HasSubstr("not allowed"));
+  EXPECT_THAT(failure(fixture("constructor")), HasSubstr("constructor"));
+  EXPECT_THAT(failure(fixture("tls")), HasSubstr("thread-local"));
+}
+
+TEST(NativeImage, RefusesOtherFiles) {
+  EXPECT_THAT(failure(std::vector<uint8_t>(100)), HasSubstr("no ELF file"));
+  EXPECT_THAT(failure({}), HasSubstr("ends early"));
+  auto elf = fixture("good");
+  elf[18] = 0xb7;  // AArch64
+  EXPECT_THAT(failure(elf), HasSubstr("not for x86-64"));
+}
+
+// Damage may go unnoticed here (checksums are the file's business) but must not crash the loader.
+TEST(NativeImage, SurvivesDamage) {
+  const auto good = fixture("good");
+  for (size_t n = 0; n < good.size(); n += 97) failure({good.data(), n});
+  std::mt19937 random(7);
+  for (int i = 0; i < 3000; ++i) {
+    auto bad = good;
+    for (int k = 0; k < 3; ++k) bad[random() % (i % 2 ? bad.size() : 1024)] = random();
+    failure(bad);
+  }
+}
+
+TEST(NativeImage, WritesAPerfMap) {
+  const auto image = NativeImage::load(fixture("good"), "m");
+  const std::string path = "/tmp/perf-" + std::to_string(::getpid()) + ".map";
+  image->write_perf_map();
+  EXPECT_THAT(read_text_file(path), HasSubstr(" scale\n"));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace nimble::rt

@@ -1,0 +1,134 @@
+#include "vm/runtime/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+
+namespace nimble::rt {
+namespace {
+
+TEST(ThreadPool, EveryThreadRunsOnce) {
+  ThreadPool pool(4);
+  for (int threads = 1; threads <= 4; ++threads)
+    for (int round = 0; round < 500; ++round) {
+      std::vector<int> seen(4, 0);
+      pool.run([](void* context, int32_t thread, int32_t,
+                  nimble_barrier*) { ++(*static_cast<std::vector<int>*>(context))[thread]; },
+               &seen, threads);
+      for (int i = 0; i < 4; ++i) ASSERT_EQ(seen[i], i < threads ? 1 : 0);
+    }
+}
+
+TEST(ThreadPool, AThreadKeepsItsNumber) {
+  ThreadPool pool(3);
+  std::vector<std::thread::id> first(3), again(3);
+  auto record = [](void* context, int32_t thread, int32_t, nimble_barrier*) {
+    (*static_cast<std::vector<std::thread::id>*>(context))[thread] = std::this_thread::get_id();
+  };
+  pool.run(record, &first, 3);
+  for (int i = 0; i < 50; ++i) {
+    pool.run(record, &again, 3);
+    ASSERT_EQ(first, again);
+  }
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+}
+
+// Each step reads what its neighbour wrote in the step before: wrong without the barrier.
+struct Relay {
+  std::vector<int64_t> values;
+  int steps;
+};
+void relay(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  Relay& r = *static_cast<Relay*>(context);
+  for (int s = 0; s < r.steps; ++s) {
+    const int64_t next = r.values[(thread + 1) % threads] + 1;
+    barrier->wait(barrier, thread);
+    r.values[thread] = next;
+    barrier->wait(barrier, thread);
+  }
+}
+
+TEST(ThreadPool, BarrierOrdersMemory) {
+  ThreadPool pool(4);
+  for (int threads : {2, 3, 4, 1, 4, 2}) {
+    Relay r{std::vector<int64_t>(4, 0), 200};
+    pool.run(relay, &r, threads);
+    for (int i = 0; i < threads; ++i) EXPECT_EQ(r.values[i], 200);
+  }
+}
+
+TEST(ThreadPool, RegionsOfManyCallersQueue) {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  std::vector<int64_t> sums(4, 0);
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&, c] {
+      for (int i = 0; i < 200; ++i) {
+        Relay r{std::vector<int64_t>(3, 0), 3};
+        pool.run(relay, &r, 3);
+        sums[c] += std::accumulate(r.values.begin(), r.values.end(), int64_t{0});
+      }
+    });
+  for (auto& t : callers) t.join();
+  for (int64_t s : sums) EXPECT_EQ(s, 200 * 9);
+}
+
+TEST(ThreadPool, NestedRegionsRunInline) {
+  ThreadPool pool(2);
+  struct Context {
+    ThreadPool* pool;
+    std::atomic<int> inner{0};
+  } context{&pool};
+  pool.run(
+      [](void* outer, int32_t, int32_t, nimble_barrier*) {
+        static_cast<Context*>(outer)->pool->run(
+            [](void* c, int32_t, int32_t threads, nimble_barrier*) {
+              EXPECT_EQ(threads, 1);
+              ++static_cast<Context*>(c)->inner;
+            },
+            outer, 2);
+      },
+      &context, 2);
+  EXPECT_EQ(context.inner, 2);
+}
+
+TEST(ThreadPool, AnAbandonedRegionEnds) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 20; ++round) {
+    pool.run(
+        [](void* p, int32_t thread, int32_t, nimble_barrier* barrier) {
+          if (thread == 2) {
+            static_cast<ThreadPool*>(p)->barrier().abandon();
+            return;
+          }
+          barrier->wait(barrier, thread);
+        },
+        &pool, 3);
+    Relay r{std::vector<int64_t>(3, 0), 10};  // the next region is whole again
+    pool.run(relay, &r, 3);
+    for (int64_t v : r.values) EXPECT_EQ(v, 10);
+  }
+}
+
+TEST(ThreadPool, WakesParkedWorkers) {
+  ThreadPool pool(2, true);
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    Relay r{std::vector<int64_t>(2, 0), 1};
+    pool.run(relay, &r, 2);
+    EXPECT_EQ(r.values[1], 1);
+  }
+}
+
+TEST(ThreadPool, SharedPoolServesAllSizes) {
+  const auto two = ThreadPool::shared(2, false);
+  EXPECT_EQ(ThreadPool::shared(1, false), two);
+  const auto three = ThreadPool::shared(3, false);
+  EXPECT_EQ(three->max_threads(), 3);
+  EXPECT_EQ(ThreadPool::shared(2, false), three);
+  EXPECT_GE(ThreadPool::default_threads(), 1);
+}
+
+}  // namespace
+}  // namespace nimble::rt

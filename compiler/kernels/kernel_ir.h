@@ -11,11 +11,30 @@
 // assume what the interpreter checks. One rule makes kernels deterministic: two threads never
 // write the same element between two barriers.
 //
+// Arithmetic is that of the element type: f32 in f32, integers modulo 2^bits. f16 and bf16 are
+// storage formats (load, store, cast, select, bitcast, broadcast, extract); kernels compute in
+// f32. What C leaves undefined has a meaning here:
+//   kDiv   integers truncate towards zero; x / 0 is 0, and INT_MIN / -1 wraps.
+//   kMod   integers only, with the divisor's sign; x mod 0 is 0.
+//   kShl, kShr   use the shift amount modulo the width.
+//   kCast  float to int truncates, saturates, and takes NaN to 0; to bool is `x != 0`;
+//          f64 to f16 or bf16 rounds to f32 first; integers wrap.
+//   kFma   rounds once where the target has an FMA instruction (x86-64-v3 and up, AArch64), else
+//          twice; no other operation is ever contracted, reassociated or approximated.
+//   kMin, kMax   a < b ? a : b and a > b ? a : b, hence the second operand on NaN.
+// Lanes are a power of two, at most 64. Distinct buffers never overlap in memory.
+//
+// Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
+// Barriers must be met by all threads alike: only where no kThread loop and no bound or
+// condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
+// since a failed check leaves the function.
+//
 // The CPU printer is compiler/codegen/llvm, the NVIDIA one compiler/codegen/cuda; a printer
 // refuses what its machine lacks (LoopKind::kGrid on a CPU, …).
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,6 +169,10 @@ struct Function {
   std::vector<BufferRef> scratch;      // kScratch and kThread buffers
   std::vector<BufferRef> registers;
   ir::DimContext facts;                // ranges of symbols (for example n = 8*k + 3)
+  // Symbols that the body uses and the contract lacks, each with its value over the contract's
+  // symbols and earlier entries; filled by substitute(). A kernel fails its first check when the
+  // replaced symbol is not of the form that was promised.
+  std::vector<std::pair<std::string, Dim>> derived;
   StmtRef body;
 };
 
@@ -224,6 +247,20 @@ std::string verify(const Function& f);
 Function simplify(Function f);
 // Replaces symbols (for example n by 8*k + 3) in body, buffers and facts. The contract is kept:
 // a printer computes the replaced symbols' values from the contract's own.
+// A replacement is a constant, or `a*k + r` with one new symbol k, a > 0 and 0 <= r < a.
 Function substitute(Function f, const std::map<std::string, Dim>& replacement);
+
+// Rebuilds a value or statement with symbols replaced; shared parts stay shared.
+ValueRef substitute(const ValueRef& v, const std::map<std::string, Dim>& replacement);
+StmtRef substitute(const StmtRef& s, const std::map<std::string, Dim>& replacement);
+
+// Loop iterations, ceildiv(extent, step); a kThread loop splits these.
+Dim trip_count(const Stmt& loop);
+
+std::string_view name_of(UnaryOp op);
+std::string_view name_of(BinaryOp op);
+std::string_view name_of(CompareOp op);
+std::string_view name_of(LoopKind kind);
+std::string_view name_of(Scope scope);
 
 }  // namespace nimble::kir

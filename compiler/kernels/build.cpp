@@ -1,0 +1,324 @@
+// Constructors of kernel IR. They infer element types and lanes, and widen a scalar operand to
+// its partner's lanes, so that templates read like arithmetic. A wrong combination is a
+// template's bug and stops at once, where it is made; verify() covers what only a whole function
+// shows.
+#include "compiler/kernels/kernel_ir.h"
+#include "vm/base/error.h"
+
+namespace nimble::kir::build {
+namespace {
+
+std::shared_ptr<Value> make(ValueKind kind, DType t, int lanes) {
+  auto v = std::make_shared<Value>();
+  v->kind = kind;
+  v->dtype = t;
+  v->lanes = lanes;
+  return v;
+}
+
+void unify_lanes(ValueRef& a, ValueRef& b) {
+  if (a->lanes == 1 && b->lanes > 1) a = broadcast(a, b->lanes);
+  if (b->lanes == 1 && a->lanes > 1) b = broadcast(b, a->lanes);
+  NIMBLE_CHECK(a->lanes == b->lanes, "lanes {} and {}", a->lanes, b->lanes);
+}
+
+void same_type(const Value& a, const Value& b) {
+  NIMBLE_CHECK(a.dtype == b.dtype, "{} and {}", nimble::name_of(a.dtype), nimble::name_of(b.dtype));
+}
+
+std::shared_ptr<Stmt> make(StmtKind kind) {
+  auto s = std::make_shared<Stmt>();
+  s->kind = kind;
+  return s;
+}
+
+}  // namespace
+
+ValueRef f32(double v, int lanes) {
+  return number(DType::kF32, v, lanes);
+}
+
+ValueRef number(DType t, double value, int lanes) {
+  if (!is_float(t)) return integer(t, static_cast<int64_t>(value), lanes);
+  auto v = make(ValueKind::kConst, t, lanes);
+  v->constant = value;
+  return v;
+}
+
+ValueRef integer(DType t, int64_t value, int lanes) {
+  if (is_float(t)) return number(t, static_cast<double>(value), lanes);
+  auto v = make(ValueKind::kConst, t, lanes);
+  v->integer = t == DType::kBool ? value != 0 : value;
+  return v;
+}
+
+ValueRef index(const Dim& d) {
+  auto v = make(ValueKind::kIndex, DType::kI64, 1);
+  v->index = d;
+  return v;
+}
+
+ValueRef iota(int lanes) {
+  return make(ValueKind::kIota, DType::kI32, lanes);
+}
+
+ValueRef load_strided(BufferRef b, const Dim& index, const Dim& stride, int lanes,
+                      std::optional<Dim> valid, ValueRef passthrough) {
+  auto v = make(ValueKind::kLoad, b->dtype, lanes);
+  v->buffer = std::move(b);
+  v->index = index;
+  v->stride = lanes == 1 ? Dim(1) : stride;
+  v->valid = std::move(valid);
+  if (passthrough && passthrough->lanes == 1 && lanes > 1)
+    passthrough = broadcast(passthrough, lanes);
+  v->passthrough = std::move(passthrough);
+  return v;
+}
+
+ValueRef load(BufferRef b, const Dim& index, int lanes) {
+  return load_strided(std::move(b), index, 1, lanes);
+}
+
+ValueRef load_masked(BufferRef b, const Dim& index, int lanes, const Dim& valid,
+                     ValueRef passthrough) {
+  return load_strided(std::move(b), index, 1, lanes, valid, std::move(passthrough));
+}
+
+ValueRef reg(BufferRef b, const Dim& index) {
+  auto v = make(ValueKind::kRegister, b->dtype, b->lanes);
+  v->buffer = std::move(b);
+  v->index = index;
+  return v;
+}
+
+ValueRef local(const std::string& name, DType t, int lanes) {
+  auto v = make(ValueKind::kLocal, t, lanes);
+  v->name = name;
+  return v;
+}
+
+ValueRef unary(UnaryOp op, ValueRef a) {
+  auto v = make(ValueKind::kUnary, a->dtype, a->lanes);
+  v->unary = op;
+  v->operands = {std::move(a)};
+  return v;
+}
+
+ValueRef binary(BinaryOp op, ValueRef a, ValueRef b) {
+  same_type(*a, *b);
+  unify_lanes(a, b);
+  auto v = make(ValueKind::kBinary, a->dtype, a->lanes);
+  v->binary = op;
+  v->operands = {std::move(a), std::move(b)};
+  return v;
+}
+
+ValueRef add(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kAdd, std::move(a), std::move(b));
+}
+ValueRef sub(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kSub, std::move(a), std::move(b));
+}
+ValueRef mul(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kMul, std::move(a), std::move(b));
+}
+ValueRef div(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kDiv, std::move(a), std::move(b));
+}
+ValueRef min(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kMin, std::move(a), std::move(b));
+}
+ValueRef max(ValueRef a, ValueRef b) {
+  return binary(BinaryOp::kMax, std::move(a), std::move(b));
+}
+
+ValueRef fma(ValueRef a, ValueRef b, ValueRef c) {
+  same_type(*a, *b);
+  same_type(*a, *c);
+  unify_lanes(a, b);
+  unify_lanes(a, c);
+  unify_lanes(b, c);
+  auto v = make(ValueKind::kFma, a->dtype, a->lanes);
+  v->operands = {std::move(a), std::move(b), std::move(c)};
+  return v;
+}
+
+ValueRef compare(CompareOp op, ValueRef a, ValueRef b) {
+  same_type(*a, *b);
+  unify_lanes(a, b);
+  auto v = make(ValueKind::kCompare, DType::kBool, a->lanes);
+  v->compare = op;
+  v->operands = {std::move(a), std::move(b)};
+  return v;
+}
+
+ValueRef select(ValueRef c, ValueRef a, ValueRef b) {
+  same_type(*a, *b);
+  unify_lanes(a, b);
+  unify_lanes(c, a);
+  unify_lanes(c, b);
+  auto v = make(ValueKind::kSelect, a->dtype, a->lanes);
+  v->operands = {std::move(c), std::move(a), std::move(b)};
+  return v;
+}
+
+ValueRef cast(DType t, ValueRef a) {
+  if (a->dtype == t) return a;
+  auto v = make(ValueKind::kCast, t, a->lanes);
+  v->operands = {std::move(a)};
+  return v;
+}
+
+ValueRef bitcast(DType t, ValueRef a) {
+  if (a->dtype == t) return a;
+  NIMBLE_CHECK(size_of(a->dtype) == size_of(t));
+  auto v = make(ValueKind::kBitcast, t, a->lanes);
+  v->operands = {std::move(a)};
+  return v;
+}
+
+ValueRef broadcast(ValueRef scalar, int lanes) {
+  if (lanes == scalar->lanes) return scalar;
+  NIMBLE_CHECK(scalar->lanes == 1, "broadcast of {} lanes", scalar->lanes);
+  if (scalar->kind == ValueKind::kConst) {
+    auto v = std::make_shared<Value>(*scalar);
+    v->lanes = lanes;
+    return v;
+  }
+  auto v = make(ValueKind::kBroadcast, scalar->dtype, lanes);
+  v->operands = {std::move(scalar)};
+  return v;
+}
+
+ValueRef reduce(BinaryOp op, ValueRef vector) {
+  if (vector->lanes == 1) return vector;
+  auto v = make(ValueKind::kReduce, vector->dtype, 1);
+  v->binary = op;
+  v->operands = {std::move(vector)};
+  return v;
+}
+
+ValueRef extract(ValueRef vector, int lane) {
+  if (vector->lanes == 1 && lane == 0) return vector;
+  auto v = make(ValueKind::kExtract, vector->dtype, 1);
+  v->integer = lane;
+  v->operands = {std::move(vector)};
+  return v;
+}
+
+StmtRef seq(std::vector<StmtRef> body) {
+  auto s = make(StmtKind::kSeq);
+  s->body = std::move(body);
+  return s;
+}
+
+StmtRef loop(LoopKind kind, const std::string& var, const Dim& begin, const Dim& extent,
+             StmtRef body, int64_t step) {
+  auto s = make(StmtKind::kFor);
+  s->loop = kind;
+  s->var = var;
+  s->begin = begin;
+  s->extent = extent;
+  s->step = step;
+  s->body = {std::move(body)};
+  return s;
+}
+
+StmtRef if_then(Condition c, StmtRef then, StmtRef otherwise) {
+  auto s = make(StmtKind::kIf);
+  s->condition = std::move(c);
+  s->body = {std::move(then)};
+  if (otherwise) s->body.push_back(std::move(otherwise));
+  return s;
+}
+
+StmtRef store_strided(BufferRef b, const Dim& index, const Dim& stride, ValueRef v,
+                      std::optional<Dim> valid) {
+  auto s = make(StmtKind::kStore);
+  s->buffer = std::move(b);
+  s->index = index;
+  s->stride = v->lanes == 1 ? Dim(1) : stride;
+  s->value = std::move(v);
+  s->valid = std::move(valid);
+  return s;
+}
+
+StmtRef store(BufferRef b, const Dim& index, ValueRef v) {
+  return store_strided(std::move(b), index, 1, std::move(v));
+}
+
+StmtRef store_masked(BufferRef b, const Dim& index, ValueRef v, const Dim& valid) {
+  return store_strided(std::move(b), index, 1, std::move(v), valid);
+}
+
+StmtRef set_reg(BufferRef b, const Dim& index, ValueRef v) {
+  if (v->lanes == 1 && b->lanes > 1) v = broadcast(v, b->lanes);
+  auto s = make(StmtKind::kSetRegister);
+  s->buffer = std::move(b);
+  s->index = index;
+  s->value = std::move(v);
+  return s;
+}
+
+StmtRef let(const std::string& name, ValueRef v) {
+  auto s = make(StmtKind::kLet);
+  s->var = name;
+  s->value = std::move(v);
+  return s;
+}
+
+StmtRef let_index(const std::string& symbol, ValueRef v, std::optional<ir::SymbolFacts> facts) {
+  auto s = make(StmtKind::kLetIndex);
+  s->var = symbol;
+  s->value = std::move(v);
+  s->facts = facts;
+  return s;
+}
+
+StmtRef prefetch(BufferRef b, const Dim& index, int locality, bool for_write) {
+  auto s = make(StmtKind::kPrefetch);
+  s->buffer = std::move(b);
+  s->index = index;
+  s->locality = locality;
+  s->for_write = for_write;
+  return s;
+}
+
+StmtRef barrier() {
+  return make(StmtKind::kBarrier);
+}
+
+StmtRef check(Condition c, const std::string& message) {
+  auto s = make(StmtKind::kCheck);
+  s->condition = std::move(c);
+  s->message = message;
+  return s;
+}
+
+Condition lt(const Dim& a, const Dim& b) {
+  return {{{a, Condition::Op::kLt, b}}};
+}
+Condition le(const Dim& a, const Dim& b) {
+  return {{{a, Condition::Op::kLe, b}}};
+}
+Condition eq(const Dim& a, const Dim& b) {
+  return {{{a, Condition::Op::kEq, b}}};
+}
+
+Condition both(Condition a, const Condition& b) {
+  a.terms.insert(a.terms.end(), b.terms.begin(), b.terms.end());
+  return a;
+}
+
+BufferRef buffer(std::string name, Scope scope, DType t, const Dim& extent, int lanes) {
+  auto b = std::make_shared<Buffer>();
+  b->name = std::move(name);
+  b->scope = scope;
+  b->dtype = t;
+  b->extent = extent;
+  b->lanes = lanes;
+  b->writable = scope != Scope::kArgument;
+  return b;
+}
+
+}  // namespace nimble::kir::build

@@ -1,0 +1,156 @@
+#include "compiler/kernels/kernel_ir.h"
+
+#include "vm/base/error.h"
+
+namespace nimble::kir {
+
+std::string_view name_of(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::kNeg:
+      return "neg";
+    case UnaryOp::kAbs:
+      return "abs";
+    case UnaryOp::kSqrt:
+      return "sqrt";
+    case UnaryOp::kRsqrt:
+      return "rsqrt";
+    case UnaryOp::kFloor:
+      return "floor";
+    case UnaryOp::kCeil:
+      return "ceil";
+    case UnaryOp::kRound:
+      return "round";
+    case UnaryOp::kTrunc:
+      return "trunc";
+    case UnaryOp::kNot:
+      return "not";
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+std::string_view name_of(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::kAdd:
+      return "add";
+    case BinaryOp::kSub:
+      return "sub";
+    case BinaryOp::kMul:
+      return "mul";
+    case BinaryOp::kDiv:
+      return "div";
+    case BinaryOp::kMod:
+      return "mod";
+    case BinaryOp::kMin:
+      return "min";
+    case BinaryOp::kMax:
+      return "max";
+    case BinaryOp::kAnd:
+      return "and";
+    case BinaryOp::kOr:
+      return "or";
+    case BinaryOp::kXor:
+      return "xor";
+    case BinaryOp::kShl:
+      return "shl";
+    case BinaryOp::kShr:
+      return "shr";
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+std::string_view name_of(CompareOp op) {
+  switch (op) {
+    case CompareOp::kEq:
+      return "eq";
+    case CompareOp::kNe:
+      return "ne";
+    case CompareOp::kLt:
+      return "lt";
+    case CompareOp::kLe:
+      return "le";
+    case CompareOp::kGt:
+      return "gt";
+    case CompareOp::kGe:
+      return "ge";
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+std::string_view name_of(LoopKind kind) {
+  switch (kind) {
+    case LoopKind::kSerial:
+      return "serial";
+    case LoopKind::kUnroll:
+      return "unroll";
+    case LoopKind::kThread:
+      return "thread";
+    case LoopKind::kGrid:
+      return "grid";
+    case LoopKind::kBlock:
+      return "block";
+    case LoopKind::kWarp:
+      return "warp";
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+std::string_view name_of(Scope scope) {
+  switch (scope) {
+    case Scope::kArgument:
+      return "argument";
+    case Scope::kScratch:
+      return "scratch";
+    case Scope::kThread:
+      return "thread";
+    case Scope::kRegister:
+      return "register";
+    case Scope::kShared:
+      return "shared";
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+Dim trip_count(const Stmt& loop) {
+  return loop.step == 1 ? loop.extent : ir::ceildiv(loop.extent, loop.step);
+}
+
+namespace {
+
+// A buffer's extent over the contract's symbols: symbols that substitute() introduced are
+// replaced by their values, the latest first since a value may use earlier ones.
+Dim over_contract(const Function& f, Dim d) {
+  for (auto it = f.derived.rbegin(); it != f.derived.rend(); ++it)
+    d = d.substitute({{it->first, it->second}});
+  return d;
+}
+
+constexpr int64_t kScratchAlignment = 64;
+
+Dim aligned_bytes(const Function& f, const Buffer& b) {
+  const Dim bytes = over_contract(f, b.extent) * Dim(static_cast<int64_t>(size_of(b.dtype)));
+  return ir::ceildiv(bytes, kScratchAlignment) * Dim(kScratchAlignment);
+}
+
+}  // namespace
+
+Dim scratch_bytes(const Function& f) {
+  Dim total = 0;
+  for (const BufferRef& b : f.scratch) {
+    const Dim bytes = aligned_bytes(f, *b);
+    total = total + (b->scope == Scope::kThread ? bytes * Dim::symbol("threads") : bytes);
+  }
+  return total;
+}
+
+ScratchPlace scratch_place(const Function& f, const Buffer& buffer) {
+  Dim offset = 0;
+  for (const BufferRef& b : f.scratch) {
+    const Dim bytes = aligned_bytes(f, *b);
+    const bool per_thread = b->scope == Scope::kThread;
+    if (b.get() == &buffer) return {offset, per_thread ? bytes : Dim(0)};
+    offset = offset + (per_thread ? bytes * Dim::symbol("threads") : bytes);
+  }
+  NIMBLE_UNREACHABLE("buffer {} is no scratch buffer of {}", buffer.name, f.name);
+}
+
+}  // namespace nimble::kir

@@ -1,0 +1,347 @@
+// Polynomial elementary functions.
+//
+// Method. Each function is reduced to a short interval, where a polynomial with free higher
+// coefficients and exact leading ones (so that the value near 0 keeps its relative precision) is
+// evaluated by Horner's rule with fma. The coefficients are ours: a Remez exchange in 50-digit
+// arithmetic on 400 Chebyshev nodes, minimising the largest *relative* error of the function (the
+// weight of each fit is given beside it), then rounded to the working format. The errors that
+// remain, in theory before rounding, stand with each table.
+//
+//   exp    x = n ln2 + r, |r| <= ln2 / 2 (Cody and Waite's two-part ln2); exp = 2^n exp(r).
+//          2^n is multiplied in two halves so that results below 2^-126 underflow gradually.
+//   expm1  the same reduction, 2^n (exp(r) - 1) + (2^n - 1): no cancellation for n = 0.
+//   tanh   (e - 1) / (e + 1) with e = exp(2|x|) becomes m / (m + 2), m = expm1(2|x|).
+//   erf    erfc(x) = exp(-Q(x)) with Q = -log(erfc), a smooth function that a polynomial of
+//          degree 9 fits on [0, 4]; erf = -expm1(-Q). In f64 a polynomial in x^2 up to 0.75,
+//          beyond it erfc(x) = t exp(-x^2 + P(t)), t = 2 / (2 + x) (the form of Schonfelder,
+//          Math. Comp. 32, 1978; coefficients ours).
+//   log    x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); f - f^2/2 + f^3 L(f) in f32, the series
+//          of 2 atanh(f / (2 + f)) in f64.
+//   sin    x = n pi/2 + r, the quadrant n mod 4 picks the polynomial and the sign. f32 arguments
+//          are reduced in f64.
+//
+// Rounding to an integer adds and subtracts 1.5 * 2^52 (2^23 in f32): the integer is then in the
+// low bits of the sum, from where shifts make 2^n without a conversion. min(c, x) in this
+// order keeps a NaN of x (kernel_ir.h), so no special case is needed for it.
+#include "compiler/kernels/math.h"
+
+#include <initializer_list>
+#include <limits>
+#include <numbers>
+
+#include "vm/base/error.h"
+
+namespace nimble::kir::math {
+namespace {
+
+using namespace build;
+
+// (expm1(r) - r) / r^2 on |r| <= ln2/2, weight r^2 / expm1(r); errors 2.7e-10 and 3.4e-21.
+constexpr double kExp32[] = {0x1p-1,        0x1.555556p-3,  0x1.55549ep-5,
+                             0x1.11101ep-7, 0x1.6d8348p-10, 0x1.a2a28p-13};
+constexpr double kExp64[] = {0x1.0000000000000p-1,  0x1.5555555555555p-3,  0x1.5555555555559p-5,
+                             0x1.1111111111118p-7,  0x1.6c16c16c14a74p-10, 0x1.a01a01a01462bp-13,
+                             0x1.a01a01aec0279p-16, 0x1.71de3a74c33a0p-19, 0x1.27e4c9d7a9134p-22,
+                             0x1.ae63b7434f24bp-26, 0x1.1f8ef2b055a8dp-29, 0x1.627d742fc5ba3p-33};
+// -log(erfc(x)) / x on [0, 3.93], weight x erfc(x) / erf(x); error 4.0e-9.
+constexpr double kErf32[] = {0x1.20dd76p+0,   0x1.45f2fap-1,   0x1.a4fa5ep-4,
+                             -0x1.39cdcep-6,  -0x1.50565ap-13, 0x1.b4fee6p-10,
+                             -0x1.4bc80cp-11, 0x1.ed674ap-14,  -0x1.369150p-17};
+// erf(x) / x in x^2 on [0, 0.75^2]; error 8.1e-19.
+constexpr double kErf64[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e0p-2,  0x1.ce2f21a0424dap-4,
+                             -0x1.b82ce31257c4dp-6,  0x1.565bcd037d03ep-8,   -0x1.c02db126e13cbp-11,
+                             0x1.f9a2b03e15e9dp-14,  -0x1.f4c5eaaf07896p-17, 0x1.b90f5c081fa4dp-20,
+                             -0x1.56532292969bcp-23, 0x1.8a45f040e4dc9p-27};
+// log(erfc(x) / t) + x^2 in z = 2t - 1, t = 2 / (2 + x), x in [0.7, 6]; absolute error 4.7e-18.
+constexpr double kErfc64[] = {
+    -0x1.57f564e956ebep-1,  0x1.5864b151b8572p-1,   0x1.83d61c5241413p-5,   -0x1.802b39089c5c1p-5,
+    -0x1.43821ef9c92aep-7,  0x1.212cf340ec5a7p-7,   0x1.cd18084b15483p-10,  -0x1.337868efad69cp-9,
+    -0x1.32b3980365b02p-13, 0x1.6133e9d8b696ap-11,  -0x1.892999bce51c2p-14, -0x1.6d95eb28e0edap-13,
+    0x1.2b8c4d942e8ccp-14,  0x1.0b7d940a6f130p-15,  -0x1.fbbd715ad2e14p-16, -0x1.c2f75b502f5eep-22,
+    0x1.25cdcb0f6ece9p-17,  -0x1.cd38562c20283p-20, -0x1.99314120ea9dap-20};
+// (log(1+f) - f + f^2/2) / f^3 on [sqrt(1/2) - 1, sqrt(2) - 1], weight f^3 / log(1+f); 5.8e-9.
+constexpr double kLog32[] = {0x1.555554p-2, -0x1.000226p-2, 0x1.99a008p-3, -0x1.547248p-3,
+                             0x1.22da2ep-3, -0x1.0d8534p-3, 0x1.055afp-3,  -0x1.38b49ep-4};
+// (2 atanh(s) / s - 2) / s^2 in s^2, s = f / (2 + f); error 1.6e-20.
+constexpr double kLog64[] = {0x1.5555555555555p-1, 0x1.9999999999dffp-2, 0x1.249249242b428p-2,
+                             0x1.c71c7258fc6f8p-3, 0x1.745cde35f5321p-3, 0x1.3b20ab827319dp-3,
+                             0x1.0f5cca10db4d3p-3, 0x1.0f630927b4554p-3};
+// (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4.
+constexpr double kSin32[] = {-0x1.555546p-3, 0x1.11075cp-7, -0x1.994cfap-13};
+constexpr double kCos32[] = {0x1.55554ap-5, -0x1.6c0c86p-10, 0x1.9a00cep-16};
+constexpr double kSin64[] = {-0x1.5555555555555p-3, 0x1.111111111110bp-7,   -0x1.a01a01a018acep-13,
+                             0x1.71de3a5337a4ap-19, -0x1.ae645295e00fbp-26, 0x1.61209125a1189p-33,
+                             -0x1.aaa47c693752fp-41};
+constexpr double kCos64[] = {0x1.5555555555555p-5,   -0x1.6c16c16c16c10p-10, 0x1.a01a01a018dd6p-16,
+                             -0x1.27e4fb75fc28dp-22, 0x1.1eed8ca22e633p-29,  -0x1.9393368e77decp-37,
+                             0x1.aac4e6b086d4fp-45};
+
+// Constants of one floating-point format.
+struct Format {
+  DType type, bits;
+  int mantissa;  // stored bits
+  int64_t bias;
+  double magic;              // 1.5 * 2^mantissa
+  double ln2_hi, ln2_lo;     // n * ln2_hi is exact for every exponent n
+  double exp_low, exp_high;  // beyond these exp is 0 or infinite
+  double smallest_normal;
+  int64_t sqrt_half, one, infinity, sign;  // bit patterns
+
+  const Value& like;
+  ValueRef c(double v) const { return number(type, v, like.lanes); }
+  ValueRef i(int64_t v) const { return integer(bits, v, like.lanes); }
+};
+
+Format format_of(const ValueRef& x) {
+  NIMBLE_CHECK(x->dtype == DType::kF32 || x->dtype == DType::kF64, "{}", nimble::name_of(x->dtype));
+  if (x->dtype == DType::kF32)
+    return {DType::kF32, DType::kI32,    23,         127,       0x1.8p23,
+            0x1.62e4p-1, 0x1.7f7d1cp-20, -104.0,     89.0,      0x1p-126,
+            0x3f3504f3,  0x3f800000,     0x7f800000, INT32_MIN, *x};
+  return {DType::kF64,
+          DType::kI64,
+          52,
+          1023,
+          0x1.8p52,
+          0x1.62e42fefa3800p-1,
+          0x1.ef35793c76730p-45,
+          -746.0,
+          710.0,
+          0x1p-1022,
+          0x3fe6a09e667f3bcd,
+          0x3ff0000000000000,
+          0x7ff0000000000000,
+          INT64_MIN,
+          *x};
+}
+
+template <size_t N>
+ValueRef horner(const Format& f, const double (&c)[N], const ValueRef& x) {
+  ValueRef p = f.c(c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) p = fma(p, x, f.c(c[i]));
+  return p;
+}
+
+ValueRef shift_left(const Format& f, const ValueRef& v, int by) {
+  return binary(BinaryOp::kShl, v, f.i(by));
+}
+ValueRef is(CompareOp op, const ValueRef& a, const ValueRef& b) {
+  return compare(op, a, b);
+}
+ValueRef abs_of(const ValueRef& x) {
+  return unary(UnaryOp::kAbs, x);
+}
+
+ValueRef copy_sign(const Format& f, const ValueRef& magnitude, const ValueRef& sign) {
+  return bitcast(f.type, binary(BinaryOp::kOr, bitcast(f.bits, magnitude),
+                                binary(BinaryOp::kAnd, bitcast(f.bits, sign), f.i(f.sign))));
+}
+
+// x = n ln2 + r. `n` is an integer vector; it is meaningless where x is NaN, but r is NaN there.
+struct Reduced {
+  ValueRef n, r;
+};
+Reduced reduce_by_ln2(const Format& f, const ValueRef& x) {
+  const ValueRef shifted = fma(x, f.c(std::numbers::log2e), f.c(f.magic));
+  const ValueRef whole = sub(shifted, f.c(f.magic));
+  const ValueRef r = fma(whole, f.c(-f.ln2_lo), fma(whole, f.c(-f.ln2_hi), x));
+  const int64_t magic_bits = f.type == DType::kF32 ? 0x4b400000 : 0x4338000000000000;
+  return {sub(bitcast(f.bits, shifted), f.i(magic_bits)), r};
+}
+
+ValueRef two_to_the(const Format& f, const ValueRef& n) {
+  return bitcast(f.type, shift_left(f, add(n, f.i(f.bias)), f.mantissa));
+}
+
+ValueRef expm1_reduced(const Format& f, const ValueRef& r) {
+  const ValueRef q = f.type == DType::kF32 ? horner(f, kExp32, r) : horner(f, kExp64, r);
+  return fma(mul(r, r), q, r);
+}
+
+// exp(x) - 1 for x whose 2^n is a normal number; the caller clamps.
+ValueRef expm1_clamped(const Format& f, const ValueRef& x) {
+  const Reduced d = reduce_by_ln2(f, x);
+  const ValueRef scale = two_to_the(f, d.n);
+  return fma(scale, expm1_reduced(f, d.r), sub(scale, f.c(1)));
+}
+
+ValueRef log_normal(const Format& f, const ValueRef& bits, const ValueRef& exponent_bias) {
+  const ValueRef offset = sub(bits, f.i(f.sqrt_half));
+  const ValueRef e = binary(BinaryOp::kShr, offset, f.i(f.mantissa));
+  const ValueRef m = bitcast(f.type, sub(bits, shift_left(f, e, f.mantissa)));
+  const ValueRef fraction = sub(m, f.c(1));
+  const ValueRef n = add(cast(f.type, e), exponent_bias);
+  const ValueRef square = mul(fraction, fraction);
+  if (f.type == DType::kF32) {
+    const ValueRef cubic = mul(mul(fraction, square), horner(f, kLog32, fraction));
+    const ValueRef tail = fma(n, f.c(f.ln2_lo), fma(square, f.c(-0.5), cubic));
+    return fma(n, f.c(f.ln2_hi), add(fraction, tail));
+  }
+  // log(1+f) = 2s + s^3 R = f - (f^2/2 - s (f^2/2 + s^2 R)): the leading terms are exact in f.
+  const ValueRef s = div(fraction, add(fraction, f.c(2)));
+  const ValueRef z = mul(s, s);
+  const ValueRef half = mul(square, f.c(0.5));
+  const ValueRef inner = fma(s, fma(z, horner(f, kLog64, z), half), mul(n, f.c(f.ln2_lo)));
+  return fma(n, f.c(f.ln2_hi), sub(fraction, sub(half, inner)));
+}
+
+}  // namespace
+
+ValueRef exp(ValueRef x) {
+  const Format f = format_of(x);
+  const ValueRef clamped = max(f.c(f.exp_low), min(f.c(f.exp_high), x));
+  const Reduced d = reduce_by_ln2(f, clamped);
+  const ValueRef half = binary(BinaryOp::kShr, d.n, f.i(1));
+  const ValueRef p = add(expm1_reduced(f, d.r), f.c(1));
+  return mul(mul(p, two_to_the(f, half)), two_to_the(f, sub(d.n, half)));
+}
+
+ValueRef expm1(ValueRef x) {
+  const Format f = format_of(x);
+  // Below -40 the result is -1. At the upper end 2^n itself would overflow, so 2^(n-1) is used.
+  const ValueRef clamped = max(f.c(-40), min(f.c(f.exp_high), x));
+  const Reduced d = reduce_by_ln2(f, clamped);
+  const ValueRef big = is(CompareOp::kGt, d.n, f.i(1));
+  const ValueRef scale = two_to_the(f, select(big, sub(d.n, f.i(1)), d.n));
+  const ValueRef one = select(big, f.c(0.5), f.c(1));
+  const ValueRef m = fma(scale, expm1_reduced(f, d.r), sub(scale, one));
+  const ValueRef result = select(big, mul(m, f.c(2)), m);
+  return select(is(CompareOp::kEq, x, f.c(0)), x, result);
+}
+
+ValueRef log(ValueRef x) {
+  const Format f = format_of(x);
+  const double up = f.type == DType::kF32 ? 0x1p24 : 0x1p54;
+  const ValueRef small = is(CompareOp::kLt, x, f.c(f.smallest_normal));
+  const ValueRef scaled = select(small, mul(x, f.c(up)), x);
+  const ValueRef bias = select(small, f.c(f.type == DType::kF32 ? -24 : -54), f.c(0));
+  ValueRef r = log_normal(f, bitcast(f.bits, scaled), bias);
+  const double inf = std::numeric_limits<double>::infinity();
+  // Of the arguments that are not positive and finite only +inf and NaN are their own logarithm.
+  r = select(is(CompareOp::kLt, x, f.c(inf)), r, x);
+  r = select(is(CompareOp::kEq, x, f.c(0)), f.c(-inf), r);
+  return select(is(CompareOp::kLt, x, f.c(0)), f.c(std::numeric_limits<double>::quiet_NaN()), r);
+}
+
+ValueRef log1p(ValueRef x) {
+  const Format f = format_of(x);
+  // log(w) + c/w, where c is what rounding 1 + x to w has lost (Goldberg, ACM CSUR 23, 1991).
+  const ValueRef w = add(x, f.c(1));
+  const ValueRef d = sub(w, f.c(1));
+  const ValueRef lost = add(sub(x, d), sub(f.c(1), sub(w, d)));
+  const ValueRef r = add(log(w), div(lost, w));
+  const double inf = std::numeric_limits<double>::infinity();
+  const ValueRef regular = is(CompareOp::kLt, abs_of(w), f.c(inf));
+  const ValueRef whole = select(is(CompareOp::kEq, w, f.c(0)), f.c(-inf), r);
+  return select(is(CompareOp::kEq, x, f.c(0)), x, select(regular, whole, log(w)));
+}
+
+ValueRef tanh(ValueRef x) {
+  const Format f = format_of(x);
+  // 1 - tanh is below half a unit in the last place from 9.1 (f32) and 19.1 (f64) on.
+  const ValueRef a = min(f.c(f.type == DType::kF32 ? 10 : 20), abs_of(x));
+  const ValueRef m = expm1_clamped(f, add(a, a));
+  return copy_sign(f, div(m, add(m, f.c(2))), x);
+}
+
+ValueRef sigmoid(ValueRef x) {
+  const Format f = format_of(x);
+  // From the side on which exp is at most 1, so that small results keep their precision.
+  const ValueRef e = exp(unary(UnaryOp::kNeg, abs_of(x)));
+  const ValueRef numerator = select(is(CompareOp::kLt, x, f.c(0)), e, f.c(1));
+  return div(numerator, add(e, f.c(1)));
+}
+
+ValueRef softplus(ValueRef x) {
+  const Format f = format_of(x);
+  return add(max(f.c(0), x), log1p(exp(unary(UnaryOp::kNeg, abs_of(x)))));
+}
+
+ValueRef erf(ValueRef x) {
+  const Format f = format_of(x);
+  if (f.type == DType::kF32) {
+    const ValueRef a = min(f.c(4), abs_of(x));
+    const ValueRef q = mul(a, horner(f, kErf32, a));
+    return copy_sign(f, unary(UnaryOp::kNeg, expm1_clamped(f, unary(UnaryOp::kNeg, q))), x);
+  }
+  const ValueRef a = min(f.c(6), abs_of(x));
+  const ValueRef near = mul(a, horner(f, kErf64, mul(a, a)));
+  const ValueRef t = div(f.c(2), add(a, f.c(2)));
+  const ValueRef p = horner(f, kErfc64, sub(add(t, t), f.c(1)));
+  const ValueRef far = sub(f.c(1), mul(t, exp(fma(unary(UnaryOp::kNeg, a), a, p))));
+  return copy_sign(f, select(is(CompareOp::kLt, a, f.c(0.75)), near, far), x);
+}
+
+namespace {
+
+ValueRef sine(ValueRef x, int quadrants_ahead) {
+  const Format f = format_of(x);
+  const ValueRef wide = cast(DType::kF64, x);
+  const Format w = format_of(wide);
+  // pi/2 in three parts of 33 bits: n * part is exact while |n| < 2^20; with 53 more bits in the
+  // last part the reduced argument of an f32 is good to 2^-60.
+  const ValueRef shifted = fma(wide, w.c(0x1.45f306dc9c883p-1), w.c(w.magic));
+  const ValueRef n = sub(shifted, w.c(w.magic));
+  ValueRef r = wide;
+  for (double part : {0x1.921fb544p+0, 0x1.0b4611a6p-34, 0x1.3198a2e037073p-69})
+    r = fma(n, w.c(-part), r);
+  // Far outside the stated range r is meaningless; NaN and infinity must stay NaN.
+  r = max(w.c(-0.8), min(w.c(0.8), r));
+  r = cast(f.type, r);
+  const ValueRef quadrant = cast(
+      f.bits, add(bitcast(DType::kI64, shifted), integer(DType::kI64, quadrants_ahead, x->lanes)));
+  const ValueRef z = mul(r, r);
+  const bool narrow = f.type == DType::kF32;
+  const ValueRef s = fma(mul(z, r), narrow ? horner(f, kSin32, z) : horner(f, kSin64, z), r);
+  const ValueRef c = fma(mul(z, z), narrow ? horner(f, kCos32, z) : horner(f, kCos64, z),
+                         fma(z, f.c(-0.5), f.c(1)));
+  const auto bit = [&](int64_t b) {
+    return is(CompareOp::kNe, binary(BinaryOp::kAnd, quadrant, f.i(b)), f.i(0));
+  };
+  const ValueRef v = select(bit(1), c, s);
+  return select(bit(2), unary(UnaryOp::kNeg, v), v);
+}
+
+}  // namespace
+
+ValueRef sin(ValueRef x) {
+  const Format f = format_of(x);
+  return select(is(CompareOp::kEq, x, f.c(0)), x, sine(x, 0));
+}
+
+ValueRef cos(ValueRef x) {
+  return sine(std::move(x), 1);
+}
+
+ValueRef pow(ValueRef x, ValueRef y) {
+  if (x->lanes == 1 && y->lanes > 1) x = broadcast(x, y->lanes);
+  if (y->lanes == 1 && x->lanes > 1) y = broadcast(y, x->lanes);
+  const DType t = x->dtype;
+  if (t == DType::kF32) {
+    return cast(t, pow(cast(DType::kF64, x), cast(DType::kF64, y)));
+  }
+  const Format f = format_of(x);
+  ValueRef r = exp(mul(y, log(abs_of(x))));
+  // A negative base: the sign of an odd exponent; NaN if the exponent is no integer.
+  const ValueRef half = mul(y, f.c(0.5));
+  const ValueRef integral = is(CompareOp::kEq, unary(UnaryOp::kTrunc, y), y);
+  const ValueRef even = is(CompareOp::kEq, unary(UnaryOp::kTrunc, half), half);
+  const ValueRef odd = binary(BinaryOp::kAnd, integral, unary(UnaryOp::kNot, even));
+  const ValueRef negative =
+      is(CompareOp::kLt, bitcast(f.bits, x), f.i(0));  // by the sign bit: -0 counts
+  r = select(binary(BinaryOp::kAnd, negative, odd), unary(UnaryOp::kNeg, r), r);
+  const double inf = std::numeric_limits<double>::infinity();
+  const ValueRef finite_base =
+      binary(BinaryOp::kAnd, is(CompareOp::kLt, x, f.c(0)), is(CompareOp::kGt, x, f.c(-inf)));
+  r = select(binary(BinaryOp::kAnd, finite_base, unary(UnaryOp::kNot, integral)),
+             f.c(std::numeric_limits<double>::quiet_NaN()), r);
+  // (-1)^(+-inf), where log gives 0 and 0 * inf is NaN.
+  const ValueRef unit = is(CompareOp::kEq, abs_of(x), f.c(1));
+  const ValueRef infinite = is(CompareOp::kEq, abs_of(y), f.c(inf));
+  r = select(binary(BinaryOp::kAnd, unit, infinite), f.c(1), r);
+  const ValueRef trivial =
+      binary(BinaryOp::kOr, is(CompareOp::kEq, y, f.c(0)), is(CompareOp::kEq, x, f.c(1)));
+  return select(trivial, f.c(1), r);
+}
+
+}  // namespace nimble::kir::math

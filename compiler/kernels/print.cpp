@@ -1,0 +1,225 @@
+// The text of a kernel. One statement a line, indented by nesting. A value that occurs several
+// times in one statement (values are directed graphs: a polynomial's argument, say) is printed
+// once as `%i = …` ahead of the statement, so that the text stays as small as the graph.
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "compiler/kernels/kernel_ir.h"
+#include "vm/base/error.h"
+
+namespace nimble::kir {
+namespace {
+
+std::string type_of(DType t, int lanes) {
+  return lanes == 1 ? std::string(nimble::name_of(t))
+                    : fmt::format("{}x{}", nimble::name_of(t), lanes);
+}
+
+class Printer {
+ public:
+  std::string function(const Function& f) {
+    std::string head = fmt::format("kernel {}(", f.name);
+    for (size_t i = 0; i < f.arguments.size(); ++i)
+      head += (i ? ", " : "") + buffer(*f.arguments[i]);
+    head += ")";
+    if (!f.contract.symbols.empty()) {
+      head += " symbols(";
+      for (size_t i = 0; i < f.contract.symbols.size(); ++i) {
+        const std::string& name = f.contract.symbols[i];
+        head += (i ? ", " : "") + name + range_of(f.facts.facts(name));
+      }
+      head += ")";
+    }
+    out_ = head + " {\n";
+    for (const auto& [name, value] : f.derived)
+      line(fmt::format("derive {}{} = {}", name, range_of(f.facts.facts(name)), value.str()));
+    for (const BufferRef& b : f.scratch) line("buffer " + buffer(*b));
+    for (const BufferRef& b : f.registers) line("buffer " + buffer(*b));
+    if (f.body) statement(*f.body);
+    return out_ + "}\n";
+  }
+
+ private:
+  static std::string range_of(const ir::SymbolFacts& s) {
+    std::string text;
+    if (s.low != 0 || s.high != INT64_MAX)
+      text = s.high == INT64_MAX ? fmt::format(" in [{}, inf)", s.low)
+                                 : fmt::format(" in [{}, {}]", s.low, s.high);
+    if (s.divisor != 1) text += fmt::format(" by {}", s.divisor);
+    return text;
+  }
+
+  static std::string buffer(const Buffer& b) {
+    std::string text =
+        fmt::format("{}{}: {}[{}]", b.scope == Scope::kArgument && b.writable ? "out " : "", b.name,
+                    type_of(b.dtype, b.lanes), b.extent.str());
+    if (b.scope != Scope::kArgument) text += fmt::format(" {}", name_of(b.scope));
+    if (b.alignment != 0) text += fmt::format(" align {}", b.alignment);
+    return text;
+  }
+
+  void line(const std::string& text) { out_ += std::string(indent_ * 2, ' ') + text + "\n"; }
+
+  void count(const Value& v) {
+    if (++uses_[&v] > 1) return;
+    for (const ValueRef& o : v.operands) count(*o);
+    if (v.passthrough) count(*v.passthrough);
+  }
+
+  // Prepares printing of one statement's value: shared parts get names and lines of their own.
+  std::string root(const Value& v) {
+    uses_.clear();
+    names_.clear();
+    count(v);
+    return value(v);
+  }
+
+  static bool is_leaf(const Value& v) {
+    return v.kind == ValueKind::kConst || v.kind == ValueKind::kIndex ||
+           v.kind == ValueKind::kLocal || v.kind == ValueKind::kIota ||
+           v.kind == ValueKind::kRegister;
+  }
+
+  std::string value(const Value& v) {
+    if (uses_[&v] < 2 || is_leaf(v)) return expression(v);
+    if (auto it = names_.find(&v); it != names_.end()) return it->second;
+    const std::string text = expression(v);
+    std::string name = fmt::format("%{}", names_.size());
+    line(fmt::format("{} = {}", name, text));
+    return names_.emplace(&v, name).first->second;
+  }
+
+  std::string operands(const Value& v) {
+    std::string text;
+    for (const ValueRef& o : v.operands) text += (text.empty() ? "" : ", ") + value(*o);
+    return text;
+  }
+
+  static std::string access(const Buffer& b, const Dim& index, const Dim& stride,
+                            const std::optional<Dim>& valid) {
+    std::string text = fmt::format("{}[{}", b.name, index.str());
+    if (!stride.is_constant(1)) text += fmt::format(" : {}", stride.str());
+    text += "]";
+    if (valid) text += fmt::format(" first {}", valid->str());
+    return text;
+  }
+
+  std::string expression(const Value& v) {
+    const std::string type = type_of(v.dtype, v.lanes);
+    switch (v.kind) {
+      case ValueKind::kConst:
+        return is_float(v.dtype) ? fmt::format("{}({:a})", type, v.constant)
+                                 : fmt::format("{}({})", type, v.integer);
+      case ValueKind::kIndex:
+        return fmt::format("index({})", v.index.str());
+      case ValueKind::kIota:
+        return "iota." + type;
+      case ValueKind::kLoad: {
+        std::string text =
+            fmt::format("load.{} {}", type, access(*v.buffer, v.index, v.stride, v.valid));
+        if (v.passthrough) text += " else " + value(*v.passthrough);
+        return "(" + text + ")";
+      }
+      case ValueKind::kRegister:
+        return fmt::format("{}[{}]", v.buffer->name, v.index.str());
+      case ValueKind::kLocal:
+        return v.name;
+      case ValueKind::kUnary:
+        return fmt::format("{}({})", name_of(v.unary), operands(v));
+      case ValueKind::kBinary:
+        return fmt::format("{}({})", name_of(v.binary), operands(v));
+      case ValueKind::kFma:
+        return fmt::format("fma({})", operands(v));
+      case ValueKind::kCompare:
+        return fmt::format("{}({})", name_of(v.compare), operands(v));
+      case ValueKind::kSelect:
+        return fmt::format("select({})", operands(v));
+      case ValueKind::kCast:
+        return fmt::format("cast.{}({})", type, operands(v));
+      case ValueKind::kBitcast:
+        return fmt::format("bitcast.{}({})", type, operands(v));
+      case ValueKind::kBroadcast:
+        return fmt::format("broadcast.{}({})", type, operands(v));
+      case ValueKind::kReduce:
+        return fmt::format("reduce.{}({})", name_of(v.binary), operands(v));
+      case ValueKind::kExtract:
+        return fmt::format("extract({}, {})", operands(v), v.integer);
+    }
+    NIMBLE_UNREACHABLE();
+  }
+
+  static std::string condition(const Condition& c) {
+    static constexpr const char* kOps[] = {"<", "<=", "==", "!="};
+    std::string text;
+    for (const Condition::Term& t : c.terms)
+      text += fmt::format("{}{} {} {}", text.empty() ? "" : " and ", t.a.str(),
+                          kOps[static_cast<int>(t.op)], t.b.str());
+    return text.empty() ? "true" : text;
+  }
+
+  void block(const Stmt& s) {
+    ++indent_;
+    statement(s);
+    --indent_;
+  }
+
+  void statement(const Stmt& s) {
+    switch (s.kind) {
+      case StmtKind::kSeq:
+        for (const StmtRef& b : s.body) statement(*b);
+        return;
+      case StmtKind::kFor:
+        line(fmt::format("{} {} from {} count {}{} {{", name_of(s.loop), s.var, s.begin.str(),
+                         s.extent.str(), s.step == 1 ? "" : fmt::format(" step {}", s.step)));
+        block(*s.body[0]);
+        return line("}");
+      case StmtKind::kIf:
+        line(fmt::format("if {} {{", condition(s.condition)));
+        block(*s.body[0]);
+        if (s.body.size() > 1) {
+          line("} else {");
+          block(*s.body[1]);
+        }
+        return line("}");
+      case StmtKind::kStore: {
+        const std::string text = root(*s.value);
+        return line(fmt::format("{} {} = {}", s.non_temporal ? "stream" : "store",
+                                access(*s.buffer, s.index, s.stride, s.valid), text));
+      }
+      case StmtKind::kSetRegister: {
+        const std::string text = root(*s.value);
+        return line(fmt::format("{}[{}] = {}", s.buffer->name, s.index.str(), text));
+      }
+      case StmtKind::kLet: {
+        const std::string text = root(*s.value);
+        return line(fmt::format("let {} = {}", s.var, text));
+      }
+      case StmtKind::kLetIndex: {
+        const std::string text = root(*s.value);
+        return line(
+            fmt::format("let index {}{} = {}", s.var, s.facts ? range_of(*s.facts) : "", text));
+      }
+      case StmtKind::kPrefetch:
+        return line(fmt::format("prefetch.{}{} {}[{}]", s.for_write ? "write." : "", s.locality,
+                                s.buffer->name, s.index.str()));
+      case StmtKind::kBarrier:
+        return line("barrier");
+      case StmtKind::kCheck:
+        return line(fmt::format("check {} else \"{}\"", condition(s.condition), s.message));
+    }
+  }
+
+  std::string out_;
+  int indent_ = 1;
+  std::unordered_map<const Value*, int> uses_;
+  std::unordered_map<const Value*, std::string> names_;
+};
+
+}  // namespace
+
+std::string print(const Function& f) {
+  return Printer().function(f);
+}
+
+}  // namespace nimble::kir

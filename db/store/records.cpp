@@ -1,0 +1,194 @@
+#include "db/store/records.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "db/store/hash.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+template <class E>
+struct Named {
+  E value;
+  std::string_view name;
+};
+
+constexpr Named<CacheMode> kCacheModes[] = {{CacheMode::kWarm, "warm"}, {CacheMode::kCold, "cold"}};
+constexpr Named<CampaignState> kCampaignStates[] = {{CampaignState::kRunning, "running"},
+                                                    {CampaignState::kPaused, "paused"},
+                                                    {CampaignState::kInterrupted, "interrupted"},
+                                                    {CampaignState::kFinished, "finished"},
+                                                    {CampaignState::kFailed, "failed"}};
+constexpr Named<Role> kRoles[] = {{Role::kSearch, "search"},
+                                  {Role::kCross, "cross"},
+                                  {Role::kVerify, "verify"},
+                                  {Role::kBaseline, "baseline"}};
+constexpr Named<TrialState> kTrialStates[] = {{TrialState::kQueued, "queued"},
+                                              {TrialState::kClaimed, "claimed"},
+                                              {TrialState::kOk, "ok"},
+                                              {TrialState::kWrong, "wrong"},
+                                              {TrialState::kCrashed, "crashed"},
+                                              {TrialState::kTimeout, "timeout"},
+                                              {TrialState::kCompileFailed, "compile_failed"}};
+constexpr Named<TableStatus> kTableStatuses[] = {{TableStatus::kDraft, "draft"},
+                                                 {TableStatus::kActive, "active"},
+                                                 {TableStatus::kRetired, "retired"}};
+constexpr Named<LookupOutcome> kOutcomes[] = {{LookupOutcome::kNone, "none"},
+                                              {LookupOutcome::kExact, "exact"},
+                                              {LookupOutcome::kSoftStale, "soft-stale"},
+                                              {LookupOutcome::kHardMismatch, "hard mismatch"}};
+
+template <class E, size_t N>
+std::string_view name_in(const Named<E> (&names)[N], E value) {
+  for (const Named<E>& row : names)
+    if (row.value == value) return row.name;
+  NIMBLE_UNREACHABLE("enumerator {}", static_cast<int>(value));
+}
+
+template <class E, size_t N>
+std::optional<E> value_in(const Named<E> (&names)[N], std::string_view name) {
+  for (const Named<E>& row : names)
+    if (row.name == name) return row.value;
+  return std::nullopt;
+}
+
+std::string number(int64_t value) {
+  return std::to_string(value);
+}
+
+// How deep the brackets of `json` nest. Writing a value recurses, so text from outside is bounded.
+int nesting_of(std::string_view json) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+constexpr int kDeepestJson = 500;
+
+}  // namespace
+
+std::string_view name_of(CacheMode v) {
+  return name_in(kCacheModes, v);
+}
+std::string_view name_of(CampaignState v) {
+  return name_in(kCampaignStates, v);
+}
+std::string_view name_of(Role v) {
+  return name_in(kRoles, v);
+}
+std::string_view name_of(TrialState v) {
+  return name_in(kTrialStates, v);
+}
+std::string_view name_of(TableStatus v) {
+  return name_in(kTableStatuses, v);
+}
+std::string_view name_of(LookupOutcome v) {
+  return name_in(kOutcomes, v);
+}
+std::optional<CacheMode> cache_mode_from_name(std::string_view n) {
+  return value_in(kCacheModes, n);
+}
+std::optional<CampaignState> campaign_state_from_name(std::string_view n) {
+  return value_in(kCampaignStates, n);
+}
+std::optional<Role> role_from_name(std::string_view n) {
+  return value_in(kRoles, n);
+}
+std::optional<TrialState> trial_state_from_name(std::string_view n) {
+  return value_in(kTrialStates, n);
+}
+
+std::string text_of(const Dims& dims) {
+  std::string text;
+  for (const auto& [name, extent] : dims) {
+    if (!text.empty()) text += ',';
+    text += name + '=' + number(extent);
+  }
+  return text;
+}
+
+Dims dims_from_text(std::string_view text) {
+  Dims dims;
+  const std::string whole(text);
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = text.substr(0, comma);
+    const size_t equals = item.find('=');
+    int64_t extent = 0;
+    bool ok = equals != std::string_view::npos && equals > 0;
+    if (ok) {
+      const char* last = item.data() + item.size();
+      auto [end, error] = std::from_chars(item.data() + equals + 1, last, extent);
+      ok = error == std::errc() && end == last && extent >= 0 &&
+           dims.emplace(item.substr(0, equals), extent).second;
+    }
+    const bool trailing = comma + 1 == text.size();
+    if (!ok || trailing)
+      throw Error(Status::kInvalidArgument, fmt::format("shape '{}'", whole),
+                  "is not of the form name=extent,name=extent", "write for example m=64,n=128");
+    text.remove_prefix(comma == text.size() ? comma : comma + 1);
+  }
+  return dims;
+}
+
+std::string canonical_json(std::string_view json, const std::string& place) {
+  if (nesting_of(json) > kDeepestJson)
+    throw Error(Status::kInvalidArgument, place,
+                fmt::format("nests deeper than {} levels", kDeepestJson), "flatten it");
+  // nlohmann's object is an ordered map, so dump() sorts the keys.
+  const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded())
+    throw Error(Status::kInvalidArgument, place, "is not valid JSON", "mend it where it is made");
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Hash key_of(const Hardware& h) {
+  return hash_of_fields(
+      "hardware", {h.vendor, number(h.family), number(h.model), number(h.stepping), h.model_name,
+                   h.isa, h.caches, h.topology, number(h.virtualised)});
+}
+Hash key_of(const Toolchain& t) {
+  return hash_of_fields("toolchain", {t.compiler, t.version, t.flags, number(t.codegen_version),
+                                      t.revision, number(t.dirty)});
+}
+Hash key_of(const Template& t) {
+  return hash_of_fields("template", {t.name, number(t.version), t.parameters});
+}
+Hash key_of(const Workload& w) {
+  return hash_of_fields("workload", {w.canonical});
+}
+Hash key_of(const Shape& s) {
+  return hash_of_fields("shape", {s.workload, text_of(s.dims)});
+}
+Hash key_of(const Config& c) {
+  return hash_of_fields("config", {c.template_hash, canonical_json(c.json, "configuration")});
+}
+Hash key_of(const Artifact& a) {
+  return hash_of_fields("artifact", {a.code_hash, a.workload, a.config, a.toolchain});
+}
+Hash key_of(const MeasurePolicy& p) {
+  return hash_of_fields("measure_policy", {name_of(p.mode), number(p.warm_up), number(p.threads),
+                                           p.timer, p.stop_rule});
+}
+
+Uuid uuid_of(const TrialKey& k) {
+  return uuid_from_hash(hash_of_fields(
+      "trial", {k.campaign, k.workload, k.config, k.shape, name_of(k.role), number(k.threads)}));
+}
+
+}  // namespace nimble::db

@@ -1,0 +1,110 @@
+// Campaigns: what a tuning run is, how far it got, and finding it again.
+#include <cmath>
+
+#include "db/store/hash.h"
+#include "db/store/sqlite_store.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr std::string_view kColumns =
+    "uuid, digest, hardware, seed, options, command, budget_s, consumed_s, state, created_at, "
+    "updated_at";
+
+Campaign read_campaign(const Statement& row) {
+  Campaign c;
+  c.uuid = row.text(0);
+  c.key = {row.text(1), row.text(2), row.integer(3), row.text(4)};
+  c.command = row.text(5);
+  c.budget_s = row.real(6);
+  c.consumed_s = row.real(7);
+  c.state = campaign_state_from_name(row.text(8)).value();
+  c.created_at = row.integer(9);
+  c.updated_at = row.integer(10);
+  return c;
+}
+
+void require_budget(double budget_s) {
+  if (!(budget_s > 0) || !std::isfinite(budget_s))
+    throw Error(Status::kInvalidArgument, "budget", fmt::format("{} s is no budget", budget_s),
+                "give a positive time, for example 5m");
+}
+
+}  // namespace
+
+Uuid SqliteStore::create_campaign(const CampaignKey& key, double budget_s,
+                                  const std::string& command) {
+  require_budget(budget_s);
+  const Uuid uuid = new_uuid();
+  db_->run(
+      "INSERT INTO campaign (uuid, digest, hardware, seed, options, command, budget_s, created_at, "
+      "updated_at) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?8)",
+      uuid, key.digest, key.hardware, key.seed, canonical_json(key.options, "campaign options"),
+      command, budget_s, now());
+  return uuid;
+}
+
+std::optional<Campaign> SqliteStore::find_campaign(const CampaignKey& key) {
+  Statement row = db_->prepare(fmt::format(
+      "SELECT {} FROM campaign WHERE digest = ? AND hardware = ? AND seed = ? AND options = ? "
+      "ORDER BY created_at DESC, uuid LIMIT 1",
+      kColumns));
+  row.bind(key.digest, key.hardware, key.seed, canonical_json(key.options, "campaign options"));
+  if (!row.step()) return std::nullopt;
+  return read_campaign(row);
+}
+
+std::optional<Campaign> SqliteStore::campaign(const Uuid& uuid) {
+  Statement row = db_->prepare(fmt::format("SELECT {} FROM campaign WHERE uuid = ?", kColumns));
+  if (!row.bind(uuid).step()) return std::nullopt;
+  return read_campaign(row);
+}
+
+std::vector<Campaign> SqliteStore::campaigns() {
+  std::vector<Campaign> all;
+  Statement row =
+      db_->prepare(fmt::format("SELECT {} FROM campaign ORDER BY created_at DESC, uuid", kColumns));
+  while (row.step()) all.push_back(read_campaign(row));
+  return all;
+}
+
+void SqliteStore::check_campaign_exists(const Uuid& campaign) {
+  if (!exists("SELECT 1 FROM campaign WHERE uuid = ?", campaign))
+    throw Error(Status::kNotFound, path_, fmt::format("has no campaign {}", campaign),
+                "list them: nimble db campaigns");
+}
+
+void SqliteStore::record_consumed(const Uuid& campaign, double consumed_s) {
+  check_campaign_exists(campaign);
+  if (!(consumed_s >= 0) || !std::isfinite(consumed_s))
+    throw Error(Status::kInvalidArgument, "consumed budget",
+                fmt::format("{} s is no duration", consumed_s));
+  db_->run(
+      "UPDATE campaign SET consumed_s = max(consumed_s, ?), updated_at = max(updated_at, ?) "
+      "WHERE uuid = ?",
+      consumed_s, now(), campaign);
+}
+
+void SqliteStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
+  check_campaign_exists(campaign);
+  db_->run("UPDATE campaign SET state = ?, updated_at = max(updated_at, ?) WHERE uuid = ?",
+           name_of(state), now(), campaign);
+}
+
+void SqliteStore::set_budget(const Uuid& campaign, double budget_s) {
+  require_budget(budget_s);
+  check_campaign_exists(campaign);
+  db_->run("UPDATE campaign SET budget_s = ?, updated_at = max(updated_at, ?) WHERE uuid = ?",
+           budget_s, now(), campaign);
+}
+
+CampaignProgress SqliteStore::progress(const Uuid& campaign) {
+  check_campaign_exists(campaign);
+  Statement row = db_->prepare(
+      "SELECT trials, queued, claimed, ok, failed FROM campaign_progress WHERE campaign = ?");
+  row.bind(campaign).step();
+  return {row.integer(0), row.integer(1), row.integer(2), row.integer(3), row.integer(4)};
+}
+
+}  // namespace nimble::db

@@ -1,0 +1,69 @@
+// `nimble db check`: everything that must hold of a database, from its pages to its meaning.
+#include "db/store/migrations.h"
+#include "db/store/samples.h"
+#include "db/store/sqlite_store.h"
+#include "db/store/tables.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr size_t kMostProblems = 100;  // a list that a person reads
+
+}  // namespace
+
+CheckReport SqliteStore::check() {
+  CheckReport report;
+  auto add = [&](std::string problem) {
+    if (report.problems.size() < kMostProblems) report.problems.push_back(std::move(problem));
+  };
+
+  Statement pages = db_->prepare("PRAGMA integrity_check(100)");
+  while (pages.step())
+    if (pages.text(0) != "ok") add(fmt::format("integrity: {}", pages.text(0)));
+  Statement keys = db_->prepare("PRAGMA foreign_key_check");
+  while (keys.step())
+    add(fmt::format("{}: row {} refers to a row of {} that does not exist", keys.text(0),
+                    keys.integer(1), keys.text(2)));
+  if (schema_text(*db_) != expected_schema_text(static_cast<int>(schema_version_)))
+    add(fmt::format("the tables are not those of schema {}", schema_version_));
+
+  for (const TableSpec& table : exchanged_tables()) {
+    Statement row = db_->prepare(fmt::format("SELECT {} FROM {}", table.columns, table.name));
+    while (row.step()) {
+      try {
+        table.validate(row);
+      } catch (const Error& error) {
+        add(error.what());
+      }
+    }
+  }
+  for (const Invariant& invariant : invariants()) {
+    Statement offender = db_->prepare(invariant.query);
+    while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
+  }
+  Statement medians = db_->prepare(
+      "SELECT m.uuid, m.median_ns, s.ns, s.outlier FROM measurement m "
+      "JOIN samples s ON s.measurement = m.uuid");
+  while (medians.step()) {
+    const std::string problem =
+        problem_of_samples(medians.blob(2), medians.blob(3), medians.real(1));
+    if (!problem.empty()) add(fmt::format("measurement {}: {}", medians.text(0), problem));
+  }
+
+  Statement stale = db_->prepare(
+      "SELECT s.uuid, w.canonical, s.codegen_version, "
+      "(SELECT max(codegen_version) FROM toolchain) AS newest "
+      "FROM dispatch_status s JOIN workload w ON w.hash = s.workload "
+      "WHERE s.status = 'active' AND s.codegen_version < newest AND NOT EXISTS "
+      "(SELECT 1 FROM dispatch_status t WHERE t.workload = s.workload "
+      " AND t.hardware = s.hardware AND t.status = 'active' AND t.codegen_version = newest) "
+      "ORDER BY w.canonical");
+  while (stale.step())
+    report.stale.push_back(
+        fmt::format("{}: tuned with code generator {}, the newest here is {} ({})", stale.text(1),
+                    stale.integer(2), stale.integer(3), stale.text(0)));
+  return report;
+}
+
+}  // namespace nimble::db

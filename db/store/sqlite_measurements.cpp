@@ -1,0 +1,170 @@
+// Measurements, their samples, correctness and cost models; and the queries that rank them.
+#include <cmath>
+
+#include "db/store/hash.h"
+#include "db/store/samples.h"
+#include "db/store/sqlite_store.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+
+Uuid SqliteStore::insert_measurement(const Measurement& m) {
+  if (m.samples_ns.empty())
+    throw Error(Status::kInvalidArgument, "measurement", "has no samples", "keep every raw sample");
+  if (!m.outliers.empty() && m.outliers.size() != m.samples_ns.size())
+    throw Error(
+        Status::kInvalidArgument, "measurement",
+        fmt::format("has {} samples but {} outlier flags", m.samples_ns.size(), m.outliers.size()));
+  require_time(m.median_ns, "median of a measurement");
+  require_time(m.ci_low_ns, "lower confidence bound of a measurement");
+  require_time(m.ci_high_ns, "upper confidence bound of a measurement");
+  for (double sample : m.samples_ns) require_time(sample, "sample of a measurement");
+  if (!(m.mad_ns >= 0) || !std::isfinite(m.mad_ns))
+    throw Error(Status::kInvalidArgument, "measurement",
+                fmt::format("median absolute deviation {} is no duration", m.mad_ns));
+
+  const std::vector<uint8_t> ns = encode_samples(m.samples_ns);
+  const std::vector<uint8_t> flags =
+      m.outliers.empty() ? std::vector<uint8_t>(m.samples_ns.size(), 0) : encode_flags(m.outliers);
+  const std::string problem = problem_of_samples(ns, flags, m.median_ns);
+  if (!problem.empty()) throw Error(Status::kInvalidArgument, "measurement", problem);
+
+  const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
+  const auto n = static_cast<int64_t>(m.samples_ns.size());
+  db_->run(
+      "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, median_ns, "
+      "mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      uuid, m.trial, m.artifact, m.policy, m.machine, m.host_state, n, m.median_ns, m.mad_ns,
+      m.ci_low_ns, m.ci_high_ns, m.stop_reason, now());
+  db_->run("INSERT INTO samples (measurement, n, ns, outlier) VALUES (?,?,?,?)", uuid, n,
+           std::span<const uint8_t>(ns), std::span<const uint8_t>(flags));
+  return uuid;
+}
+
+Uuid SqliteStore::add(const Measurement& m) {
+  Write write(*this);
+  const Uuid uuid = insert_measurement(m);
+  write.commit();
+  return uuid;
+}
+
+Uuid SqliteStore::add(const Correctness& c) {
+  if (c.pass && !(c.max_error <= c.tolerance))
+    throw Error(
+        Status::kInvalidArgument, "correctness",
+        fmt::format("an error of {} does not pass a tolerance of {}", c.max_error, c.tolerance));
+  const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
+  // SQLite stores NaN as NULL, which is what the column means by it.
+  db_->run(
+      "INSERT INTO correctness (uuid, artifact, shape, max_error, tolerance, pass, created_at) "
+      "VALUES (?,?,?,?,?,?,?)",
+      uuid, c.artifact, c.shape, c.max_error, c.tolerance, c.pass, now());
+  return uuid;
+}
+
+Uuid SqliteStore::add(const CostModel& m) {
+  const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
+  db_->run(
+      "INSERT INTO cost_model (uuid, campaign, workload, round, model, rank_correlation, "
+      "created_at) VALUES (?,?,?,?,?,?,?)",
+      uuid, m.campaign, m.workload, m.round, std::span<const uint8_t>(m.model), m.rank_correlation,
+      now());
+  return uuid;
+}
+
+std::optional<Measurement> SqliteStore::measurement(const Uuid& uuid) {
+  Statement row = db_->prepare(
+      "SELECT m.trial, m.artifact, m.policy, m.machine, m.host_state, m.median_ns, m.mad_ns, "
+      "m.ci_low_ns, m.ci_high_ns, m.stop_reason, m.created_at, s.ns, s.outlier "
+      "FROM measurement m JOIN samples s ON s.measurement = m.uuid WHERE m.uuid = ?");
+  if (!row.bind(uuid).step()) return std::nullopt;
+  Measurement m;
+  m.uuid = uuid;
+  m.trial = row.text(0);
+  m.artifact = row.text(1);
+  m.policy = row.text(2);
+  m.machine = row.text(3);
+  m.host_state = row.text(4);
+  m.median_ns = row.real(5);
+  m.mad_ns = row.real(6);
+  m.ci_low_ns = row.real(7);
+  m.ci_high_ns = row.real(8);
+  m.stop_reason = row.text(9);
+  m.created_at = row.integer(10);
+  m.samples_ns = decode_samples(row.blob(11));
+  m.outliers = decode_flags(row.blob(12));
+  return m;
+}
+
+std::optional<CostModel> SqliteStore::latest_cost_model(const Uuid& campaign,
+                                                        const Hash& workload) {
+  Statement row = db_->prepare(
+      "SELECT uuid, round, model, rank_correlation FROM cost_model "
+      "WHERE campaign = ? AND workload = ? ORDER BY round DESC, created_at DESC, uuid LIMIT 1");
+  if (!row.bind(campaign, workload).step()) return std::nullopt;
+  const std::span<const uint8_t> blob = row.blob(2);
+  return CostModel{row.text(0),      campaign, workload, row.integer(1), {blob.begin(), blob.end()},
+                   row.maybe_real(3)};
+}
+
+std::vector<MeasurePolicy> SqliteStore::policies(const Hash& workload, const Hash& hardware) {
+  std::vector<MeasurePolicy> all;
+  Statement row = db_->prepare(
+      "SELECT mode, warm_up, threads, timer, stop_rule FROM measure_policy WHERE hash IN "
+      "(SELECT policy FROM measured WHERE workload = ? AND hardware = ?) ORDER BY hash");
+  row.bind(workload, hardware);
+  while (row.step())
+    all.push_back({cache_mode_from_name(row.text(0)).value(), row.integer(1), row.integer(2),
+                   row.text(3), row.text(4)});
+  return all;
+}
+
+std::vector<Result> SqliteStore::results(const ResultQuery& query) {
+  std::string roles;  // names out of our own table: nothing to escape
+  for (Role role : query.roles)
+    roles += fmt::format("{}'{}'", roles.empty() ? "" : ",", name_of(role));
+  Statement row = db_->prepare(fmt::format(
+      "SELECT r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, r.toolchain, "
+      "r.code_hash, s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, "
+      "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason "
+      "FROM current_measured r JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
+      "JOIN template t ON t.hash = c.template WHERE r.workload = ? AND r.hardware = ? "
+      "AND r.policy = ? AND r.codegen_version = ? {}{} ORDER BY r.median_ns, r.measurement LIMIT "
+      "{}",
+      roles.empty() ? "" : fmt::format("AND r.role IN ({}) ", roles),
+      query.shape ? "AND r.shape = ?" : "", query.limit));
+  row.bind(query.workload, query.hardware, query.policy, query.codegen_version);
+  if (query.shape) row.bind_at(5, *query.shape);
+  std::vector<Result> all;
+  while (row.step()) {
+    Result r;
+    r.measurement = row.text(0);
+    r.trial = row.text(1);
+    r.campaign = row.text(2);
+    r.workload = query.workload;
+    r.shape = row.text(3);
+    r.config = row.text(4);
+    r.artifact = row.text(5);
+    r.toolchain = row.text(6);
+    r.policy = query.policy;
+    r.code_hash = row.text(7);
+    r.dims = dims_from_text(row.text(8));
+    r.config_json = row.text(9);
+    r.template_name = row.text(10);
+    r.template_version = row.integer(11);
+    r.codegen_version = query.codegen_version;
+    r.role = role_from_name(row.text(12)).value();
+    r.threads = row.integer(13);
+    r.round = row.integer(14);
+    r.n = row.integer(15);
+    r.median_ns = row.real(16);
+    r.mad_ns = row.real(17);
+    r.ci_low_ns = row.real(18);
+    r.ci_high_ns = row.real(19);
+    r.stop_reason = row.text(20);
+    all.push_back(std::move(r));
+  }
+  return all;
+}
+
+}  // namespace nimble::db

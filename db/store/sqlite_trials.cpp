@@ -1,0 +1,158 @@
+// The queue of trials.
+//
+// A worker claims trials under a lease: state, owner and time of expiry are set by one UPDATE that
+// also picks the rows, so two processes never get the same trial, and a trial whose owner died is
+// picked again once its lease is over, with no sweeper needed. No transaction stays open over a
+// measurement. A trial that took its owners down max_attempts times is closed as crashed.
+#include <algorithm>
+
+#include "db/store/sqlite_store.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr std::string_view kColumns =
+    "t.uuid, t.campaign, t.workload, t.config, t.shape, t.role, t.threads, t.round, t.priority, "
+    "t.predicted_ns, t.state, t.attempt, t.lease_owner, t.lease_until, t.error_class, t.message";
+constexpr int kColumnCount = 16;
+
+Trial read_trial(const Statement& row) {
+  Trial t;
+  t.uuid = row.text(0);
+  t.key = {
+      row.text(1),   row.text(2), row.text(3), row.text(4), role_from_name(row.text(5)).value(),
+      row.integer(6)};
+  t.round = row.integer(7);
+  t.priority = row.real(8);
+  t.predicted_ns = row.maybe_real(9);
+  t.state = trial_state_from_name(row.text(10)).value();
+  t.attempt = row.integer(11);
+  t.lease_owner = row.text(12);
+  t.lease_until = row.integer(13);
+  t.error_class = row.text(14);
+  t.message = row.text(15);
+  return t;
+}
+
+}  // namespace
+
+int64_t SqliteStore::enqueue(const std::vector<NewTrial>& trials) {
+  int64_t added = 0;
+  Write write(*this);
+  for (const NewTrial& t : trials) {
+    if (t.predicted_ns) require_time(*t.predicted_ns, "predicted time of a trial");
+    db_->run(
+        "INSERT INTO trial (uuid, campaign, workload, config, shape, role, threads, round, "
+        "priority, predicted_ns, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
+        "ON CONFLICT (uuid) DO NOTHING",
+        uuid_of(t.key), t.key.campaign, t.key.workload, t.key.config, t.key.shape,
+        name_of(t.key.role), t.key.threads, t.round, t.priority, t.predicted_ns, now());
+    added += db_->changes();
+  }
+  write.commit();
+  return added;
+}
+
+std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
+  if (request.owner.empty() || request.lease_ms <= 0)
+    throw Error(Status::kInvalidArgument, "claim", "needs an owner and a positive lease");
+  std::vector<Trial> claimed;
+  Write write(*this);
+  const int64_t t = now();
+  db_->run(
+      "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
+      "message = 'its owner ' || lease_owner || ' stopped without a result, attempt ' || attempt, "
+      "lease_owner = NULL, lease_until = NULL "
+      "WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?2 AND attempt >= ?3",
+      request.campaign, t, request.max_attempts);
+  {
+    Statement rows = db_->prepare(fmt::format(
+        "UPDATE trial AS t SET state = 'claimed', attempt = attempt + 1, lease_owner = ?2, "
+        "lease_until = ?3 + ?4 WHERE rowid IN ("
+        "  SELECT rowid FROM trial WHERE campaign = ?1"
+        "  AND (state = 'queued' OR (state = 'claimed' AND lease_until <= ?3))"
+        "  AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)"
+        "  ORDER BY priority DESC, rowid LIMIT ?5) RETURNING {}",
+        kColumns));
+    std::optional<std::string> role;
+    if (request.role) role = name_of(*request.role);
+    rows.bind(request.campaign, request.owner, t, request.lease_ms, request.limit, role,
+              request.workload);
+    while (rows.step()) claimed.push_back(read_trial(rows));
+  }
+  write.commit();
+  // RETURNING gives no order.
+  std::stable_sort(claimed.begin(), claimed.end(),
+                   [](const Trial& a, const Trial& b) { return a.priority > b.priority; });
+  return claimed;
+}
+
+bool SqliteStore::renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) {
+  db_->run(
+      "UPDATE trial SET lease_until = ? WHERE uuid = ? AND state = 'claimed' AND lease_owner = ?",
+      now() + lease_ms, trial, owner);
+  return db_->changes() == 1;
+}
+
+int64_t SqliteStore::release(const Uuid& campaign, const std::string& owner) {
+  db_->run(
+      "UPDATE trial SET state = 'queued', lease_owner = NULL, lease_until = NULL "
+      "WHERE campaign = ? AND state = 'claimed' AND lease_owner = ?",
+      campaign, owner);
+  return db_->changes();
+}
+
+std::vector<std::string> SqliteStore::lease_owners(const Uuid& campaign) {
+  std::vector<std::string> owners;
+  Statement rows = db_->prepare(
+      "SELECT DISTINCT lease_owner FROM trial WHERE campaign = ? AND state = 'claimed' ORDER BY 1");
+  rows.bind(campaign);
+  while (rows.step()) owners.push_back(rows.text(0));
+  return owners;
+}
+
+bool SqliteStore::finish(const TrialResult& result) {
+  if (!is_final(result.state))
+    throw Error(Status::kInvalidArgument, "trial result",
+                fmt::format("'{}' is no final state", name_of(result.state)));
+  if (result.state == TrialState::kOk && !result.measurement)
+    throw Error(Status::kInvalidArgument, "trial result", "a trial that is ok needs its times");
+  if (result.measurement && result.measurement->trial != result.trial)
+    throw Error(Status::kInvalidArgument, "trial result", "the measurement is of another trial");
+  Write write(*this);
+  db_->run(
+      "UPDATE trial SET state = ?, error_class = ?, message = ?, finished_at = ?, "
+      "lease_owner = NULL, lease_until = NULL "
+      "WHERE uuid = ? AND state = 'claimed' AND lease_owner = ?",
+      name_of(result.state), result.error_class, result.message, now(), result.trial, result.owner);
+  if (db_->changes() != 1) return false;
+  if (result.measurement) insert_measurement(*result.measurement);
+  write.commit();
+  return true;
+}
+
+std::optional<Trial> SqliteStore::trial(const Uuid& uuid) {
+  Statement row = db_->prepare(fmt::format("SELECT {} FROM trial t WHERE t.uuid = ?", kColumns));
+  if (!row.bind(uuid).step()) return std::nullopt;
+  return read_trial(row);
+}
+
+std::vector<TrialOutcome> SqliteStore::outcomes(const Uuid& campaign,
+                                                const std::optional<Hash>& workload) {
+  std::vector<TrialOutcome> all;
+  // The newest measurement of a trial stands for it.
+  Statement row = db_->prepare(fmt::format(
+      "SELECT {}, s.dims, c.json, (SELECT m.median_ns FROM measurement m WHERE m.trial = t.uuid "
+      "ORDER BY m.created_at DESC, m.uuid LIMIT 1) "
+      "FROM trial t JOIN shape s ON s.hash = t.shape JOIN config c ON c.hash = t.config "
+      "WHERE t.campaign = ?1 AND (?2 IS NULL OR t.workload = ?2) ORDER BY t.rowid",
+      kColumns));
+  row.bind(campaign, workload);
+  while (row.step())
+    all.push_back({read_trial(row), dims_from_text(row.text(kColumnCount)),
+                   row.text(kColumnCount + 1), row.maybe_real(kColumnCount + 2)});
+  return all;
+}
+
+}  // namespace nimble::db

@@ -1,0 +1,145 @@
+// The tuning database as the tuner, the compiler and the tools see it.
+//
+// Every call that writes is one transaction, durable when it returns (write-ahead log, synchronous
+// FULL): a process killed at any moment leaves either all of a call or nothing of it. Group calls
+// with transaction(). Every call may throw nimble::Error: kInvalidArgument for a record that the
+// schema refuses (a time that is zero, negative or NaN; an unknown key), kExhausted for a full
+// disk or a database that stays locked, kIo, kCorrupt.
+//
+// One Store serves one thread at a time; open one per thread or process.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "db/store/records.h"
+
+namespace nimble::db {
+
+struct OpenOptions {
+  bool create = true;      // make the file if it is missing (never the folder)
+  bool read_only = false;  // no migration, no writes
+  int busy_timeout_ms = 10'000;
+  std::function<int64_t()> clock_ms;  // the time of day; the system's by default (tests set it)
+  std::string vfs;                    // SQLite VFS to use; the default one when empty
+};
+
+class Store {
+ public:
+  // Opens the SQLite database at `path`, bringing an older schema up to date unless read-only.
+  // Errors: kNotFound (folder, or file without `create`), kIo (read-only file or folder, another
+  // failure of the file system), kUnsupported (network file system), kExhausted (disk full,
+  // locked too long), kCorrupt (damaged, no database), kInvalidArgument (a folder, another
+  // program's database), kIncompatible (newer schema, changed migration).
+  static std::unique_ptr<Store> open(const std::string& path, const OpenOptions& options = {});
+  virtual ~Store() = default;
+
+  virtual const std::string& path() const = 0;
+  virtual const Uuid& identity() const = 0;
+  virtual int64_t schema_version() const = 0;
+
+  // Runs `body` as one transaction; rolls back if it throws. Calls may nest: the outermost counts.
+  virtual void transaction(const std::function<void()>& body) = 0;
+
+  // ---- dimensions: written if missing; the key is returned either way --------------------
+  virtual Hash put(const Hardware&) = 0;
+  virtual Uuid put(const Machine&) = 0;
+  virtual Uuid put(const HostState&) = 0;
+  virtual Hash put(const Toolchain&) = 0;
+  virtual Hash put(const Template&) = 0;
+  virtual Hash put(const Workload&) = 0;
+  virtual Hash put(const Shape&) = 0;
+  virtual Hash put(const Config&) = 0;
+  virtual Hash put(const Artifact&) = 0;
+  virtual Hash put(const MeasurePolicy&) = 0;
+  virtual std::optional<Workload> workload(const Hash&) = 0;
+  virtual std::optional<Hardware> hardware(const Hash&) = 0;
+  virtual std::optional<Shape> shape(const Hash&) = 0;
+  virtual std::optional<ConfigInfo> config(const Hash&) = 0;
+  virtual std::vector<Workload> workloads() = 0;
+  virtual std::vector<Hardware> hardware() = 0;
+  virtual std::vector<Toolchain> toolchains() = 0;
+
+  // ---- campaigns ---------------------------------------------------------------------------
+  virtual Uuid create_campaign(const CampaignKey&, double budget_s, const std::string& command) = 0;
+  // The newest campaign of that key in any state; ask resumable() whether it goes on.
+  virtual std::optional<Campaign> find_campaign(const CampaignKey&) = 0;
+  virtual std::optional<Campaign> campaign(const Uuid&) = 0;
+  virtual std::vector<Campaign> campaigns() = 0;  // newest first
+  // To be called at least every two seconds while a campaign runs. Never lowers the stored value.
+  virtual void record_consumed(const Uuid& campaign, double consumed_s) = 0;
+  virtual void set_campaign_state(const Uuid& campaign, CampaignState) = 0;
+  virtual void set_budget(const Uuid& campaign, double budget_s) = 0;
+  virtual CampaignProgress progress(const Uuid& campaign) = 0;
+
+  // ---- trials ------------------------------------------------------------------------------
+  // Adds those whose key is new and returns how many were.
+  virtual int64_t enqueue(const std::vector<NewTrial>&) = 0;
+  // Takes queued trials, and claimed ones whose lease ran out, in order of priority, in one
+  // statement. Each claim counts as an attempt.
+  virtual std::vector<Trial> claim(const ClaimRequest&) = 0;
+  // False if `owner` no longer holds the trial.
+  virtual bool renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) = 0;
+  // Puts what `owner` still holds back into the queue, without waiting for the leases; for the
+  // trials of a process known to be dead. Returns how many.
+  virtual int64_t release(const Uuid& campaign, const std::string& owner) = 0;
+  virtual std::vector<std::string> lease_owners(const Uuid& campaign) = 0;
+  // Stores state, error and measurement together. False, and nothing stored, if the owner's lease
+  // passed to another or the trial is finished already: a finished trial never repeats.
+  virtual bool finish(const TrialResult&) = 0;
+  virtual std::optional<Trial> trial(const Uuid&) = 0;
+  // Every trial of the campaign, of one workload if given, in the order enqueued.
+  virtual std::vector<TrialOutcome> outcomes(const Uuid& campaign,
+                                             const std::optional<Hash>& workload = {}) = 0;
+
+  // ---- measurements ------------------------------------------------------------------------
+  // A further measurement of a trial already finished (a re-measurement in pairs, an A/A run).
+  virtual Uuid add(const Measurement&) = 0;
+  virtual Uuid add(const Correctness&) = 0;
+  virtual Uuid add(const CostModel&) = 0;
+  virtual std::optional<Measurement> measurement(const Uuid&) = 0;  // with its samples
+  virtual std::optional<CostModel> latest_cost_model(const Uuid& campaign,
+                                                     const Hash& workload) = 0;
+  virtual std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) = 0;
+  // The newest measurement of each (configuration, shape, role), fastest first: top-k of a shape
+  // with `shape` and `limit`, the whole cross-evaluation without.
+  virtual std::vector<Result> results(const ResultQuery&) = 0;
+
+  // ---- dispatch ----------------------------------------------------------------------------
+  // Stores a draft. Its version is its parent's plus one, or one.
+  virtual Uuid create_table(const NewDispatchTable&) = 0;
+  virtual std::optional<DispatchTable> table(const Uuid&) = 0;
+  // The versions of a workload's table, newest first; all tables without arguments.
+  virtual std::vector<DispatchTable> tables(const std::optional<Hash>& workload = {},
+                                            const std::optional<Hash>& hardware = {}) = 0;
+  // Makes it the active one of its (workload, hardware, code generator); the former is retired.
+  virtual void activate(const Uuid& table, const std::string& reason) = 0;
+  // Retires `table` and activates what was active before `table` first was; with nothing before it
+  // the slot is left empty. Returns what is active now. kInvalidArgument if `table` is not active.
+  virtual std::optional<Uuid> roll_back(const Uuid& table, const std::string& reason) = 0;
+  // A new, active version of `table` in which entry `ordinal` uses `config`. A reason is due.
+  virtual Uuid override_entry(const Uuid& table, int64_t ordinal, const Hash& config,
+                              const std::string& reason) = 0;
+  // By the full key only.
+  virtual LookupResult lookup(const LookupKey&) = 0;
+  // Tables of another workload with the same anchor and threads: another epilogue.
+  virtual LookupResult lookup_by_anchor(const LookupKey&) = 0;
+  // Tables of the same workload, tuned on other hardware of the same ISA.
+  virtual LookupResult lookup_same_isa(const LookupKey&) = 0;
+  virtual void record_miss(const Hash& workload, const Hash& hardware, const Dims&,
+                           int64_t count = 1) = 0;
+  virtual std::vector<DispatchMiss> misses() = 0;  // most frequent first
+
+  // ---- merge, check ------------------------------------------------------------------------
+  // Writes a consistent copy to `file`: one SQLite file without leases. Refuses an existing file
+  // unless `overwrite`; replaces it in one step.
+  virtual void export_to(const std::string& file, bool overwrite = false) = 0;
+  // Adds what `file` (an export, or any nimble database of this schema or an older one) has and
+  // this database lacks: all or nothing. Importing again changes nothing. A file whose schema,
+  // keys or numbers are not what nimble writes is refused (kCorrupt, kInvalidArgument).
+  virtual ImportReport import_from(const std::string& file) = 0;
+  // Integrity of the file, foreign keys, and the invariants that SQL cannot state.
+  virtual CheckReport check() = 0;
+};
+
+}  // namespace nimble::db

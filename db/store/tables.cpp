@@ -1,0 +1,217 @@
+#include "db/store/tables.h"
+
+#include "db/store/hash.h"
+#include "db/store/records.h"
+#include "db/store/samples.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+[[noreturn]] void refuse(const char* table, const std::string& key, const std::string& problem) {
+  throw Error(Status::kCorrupt, fmt::format("{} {}", table, key), problem,
+              "the row was not written by nimble, or was changed since");
+}
+
+void expect_key(const char* table, const std::string& stored, const std::string& computed) {
+  if (stored != computed)
+    refuse(table, stored, fmt::format("its content has the key {}", computed));
+}
+
+void expect_uuid(const char* table, const Statement& row) {
+  if (!is_uuid(row.text(0))) refuse(table, row.text(0), "its key is no UUID");
+}
+
+// Text that must already be in its canonical form.
+void expect_json(const char* table, const std::string& key, const std::string& json) {
+  if (canonical_json(json, fmt::format("{} {}", table, key)) != json)
+    refuse(table, key, "its JSON is not in canonical form");
+}
+
+void expect_dims(const char* table, const std::string& key, const std::string& dims) {
+  if (text_of(dims_from_text(dims)) != dims) refuse(table, key, "its shape is not canonical");
+}
+
+template <const char* kTable>
+void only_uuid(const Statement& row) {
+  expect_uuid(kTable, row);
+}
+
+void hardware(const Statement& row) {
+  expect_key(
+      "hardware", row.text(0),
+      key_of(Hardware{row.text(1), row.integer(2), row.integer(3), row.integer(4), row.text(5),
+                      row.text(6), row.text(7), row.text(8), row.integer(9) != 0}));
+}
+
+void toolchain(const Statement& row) {
+  expect_key("toolchain", row.text(0),
+             key_of(Toolchain{row.text(1), row.text(2), row.text(3), row.integer(4), row.text(5),
+                              row.integer(6) != 0}));
+}
+
+void template_row(const Statement& row) {
+  expect_key("template", row.text(0), key_of(Template{row.text(1), row.integer(2), row.text(3)}));
+}
+
+void workload(const Statement& row) {
+  Workload w;
+  w.canonical = row.text(1);
+  expect_key("workload", row.text(0), key_of(w));
+}
+
+void shape(const Statement& row) {
+  expect_dims("shape", row.text(0), row.text(2));
+  expect_key("shape", row.text(0), key_of(Shape{row.text(1), dims_from_text(row.text(2)), 0, 0}));
+}
+
+void config(const Statement& row) {
+  expect_json("config", row.text(0), row.text(2));
+  expect_key("config", row.text(0), key_of(Config{row.text(1), row.text(2)}));
+}
+
+void artifact(const Statement& row) {
+  expect_key("artifact", row.text(0),
+             key_of(Artifact{row.text(1), row.text(2), row.text(3), row.text(4), 0, 0}));
+}
+
+void measure_policy(const Statement& row) {
+  const std::optional<CacheMode> mode = cache_mode_from_name(row.text(1));
+  if (!mode) refuse("measure_policy", row.text(0), "its mode is neither warm nor cold");
+  expect_key(
+      "measure_policy", row.text(0),
+      key_of(MeasurePolicy{*mode, row.integer(2), row.integer(3), row.text(4), row.text(5)}));
+}
+
+void campaign(const Statement& row) {
+  expect_uuid("campaign", row);
+  expect_json("campaign", row.text(0), row.text(4));
+}
+
+void trial(const Statement& row) {
+  const std::optional<Role> role = role_from_name(row.text(5));
+  if (!role) refuse("trial", row.text(0), "its role is unknown");
+  expect_key(
+      "trial", row.text(0),
+      uuid_of(TrialKey{row.text(1), row.text(2), row.text(3), row.text(4), *role, row.integer(6)}));
+}
+
+void samples(const Statement& row) {
+  // The median is compared by an invariant; one of the samples lies within their range.
+  const std::vector<double> ns = decode_samples(row.blob(2));
+  const std::string problem =
+      problem_of_samples(row.blob(2), row.blob(3), ns.empty() ? 0 : ns.front());
+  if (!problem.empty()) refuse("samples", row.text(0), problem);
+}
+
+void dispatch_table(const Statement& row) {
+  expect_uuid("dispatch_table", row);
+  expect_json("dispatch_table", row.text(0), row.text(9));
+}
+
+void dispatch_entry(const Statement& row) {
+  expect_json("dispatch_entry", fmt::format("{}/{}", row.text(0), row.integer(1)), row.text(2));
+}
+
+void dispatch_miss(const Statement& row) {
+  expect_uuid("dispatch_miss", row);
+  expect_dims("dispatch_miss", row.text(0), row.text(3));
+}
+
+constexpr char kMachine[] = "machine";
+constexpr char kHostState[] = "host_state";
+constexpr char kCostModel[] = "cost_model";
+constexpr char kMeasurement[] = "measurement";
+constexpr char kCorrectness[] = "correctness";
+constexpr char kDispatchEvent[] = "dispatch_event";
+
+constexpr TableSpec kTables[] = {
+    {"hardware",
+     "hash, vendor, family, model, stepping, model_name, isa, caches, topology, virtualised",
+     "hash", hardware},
+    {kMachine, "uuid, hostname, hardware", "uuid", only_uuid<kMachine>},
+    {kHostState, "uuid, governor, turbo, smt, affinity, load, steal", "uuid",
+     only_uuid<kHostState>},
+    {"toolchain", "hash, compiler, version, flags, codegen_version, revision, dirty", "hash",
+     toolchain},
+    {"template", "hash, name, version, parameters", "hash", template_row},
+    {"workload", "hash, canonical, anchor, op, dtype, layout, symbolic_dims, threads", "hash",
+     workload},
+    {"shape", "hash, workload, dims, flops, bytes", "hash", shape},
+    {"config", "hash, template, json", "hash", config},
+    {"artifact", "hash, code_hash, workload, config, toolchain, compile_ms, size", "hash",
+     artifact},
+    {"measure_policy", "hash, mode, warm_up, threads, timer, stop_rule", "hash", measure_policy},
+    {"campaign",
+     "uuid, digest, hardware, seed, options, command, budget_s, consumed_s, state, created_at, "
+     "updated_at",
+     "uuid", campaign},
+    {kCostModel, "uuid, campaign, workload, round, model, rank_correlation, created_at", "uuid",
+     only_uuid<kCostModel>},
+    {"trial",
+     "uuid, campaign, workload, config, shape, role, threads, round, priority, predicted_ns, "
+     "state, attempt, lease_owner, lease_until, error_class, message, created_at, finished_at",
+     "uuid", trial},
+    {kMeasurement,
+     "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, ci_low_ns, "
+     "ci_high_ns, stop_reason, created_at",
+     "uuid", only_uuid<kMeasurement>},
+    {"samples", "measurement, n, ns, outlier", "measurement", samples},
+    {kCorrectness, "uuid, artifact, shape, max_error, tolerance, pass, created_at", "uuid",
+     only_uuid<kCorrectness>},
+    {"dispatch_table",
+     "uuid, workload, hardware, toolchain, policy, campaign, parent, version, objective, tree, "
+     "created_at",
+     "uuid", dispatch_table},
+    {"dispatch_entry",
+     "dispatch_table, ordinal, range, config, evidence, expected_ns, regret, fallback, "
+     "is_override, reason",
+     "dispatch_table, ordinal", dispatch_entry},
+    {kDispatchEvent, "uuid, dispatch_table, status, reason, created_at", "uuid",
+     only_uuid<kDispatchEvent>},
+    {"dispatch_miss", "replica, workload, hardware, dims, count",
+     "replica, workload, hardware, dims", dispatch_miss},
+};
+
+constexpr Invariant kInvariants[] = {
+    {"a trial that ended ok has no measurement",
+     "SELECT uuid FROM trial t WHERE state = 'ok' AND NOT EXISTS "
+     "(SELECT 1 FROM measurement m WHERE m.trial = t.uuid)"},
+    {"a measurement has not as many samples as it says",
+     "SELECT m.uuid FROM measurement m LEFT JOIN samples s ON s.measurement = m.uuid "
+     "WHERE s.n IS NOT m.n"},
+    {"a measurement's artifact is of another workload or configuration than its trial",
+     "SELECT m.uuid FROM measurement m JOIN trial t ON t.uuid = m.trial "
+     "JOIN artifact a ON a.hash = m.artifact "
+     "WHERE a.workload <> t.workload OR a.config <> t.config"},
+    {"a trial's shape is of another workload",
+     "SELECT t.uuid FROM trial t JOIN shape s ON s.hash = t.shape WHERE s.workload <> t.workload"},
+    {"a dispatch table has no entries",
+     "SELECT uuid FROM dispatch_table d WHERE NOT EXISTS "
+     "(SELECT 1 FROM dispatch_entry e WHERE e.dispatch_table = d.uuid)"},
+    {"the entries of a dispatch table are not numbered 0, 1, 2, …",
+     "SELECT dispatch_table FROM dispatch_entry GROUP BY dispatch_table "
+     "HAVING max(ordinal) <> count(*) - 1"},
+    {"a dispatch table's version does not follow its parent's",
+     "SELECT d.uuid FROM dispatch_table d LEFT JOIN dispatch_table p ON p.uuid = d.parent "
+     "WHERE d.version <> coalesce(p.version, 0) + 1"},
+    {"a dispatch table's parent is of another workload or other hardware",
+     "SELECT d.uuid FROM dispatch_table d JOIN dispatch_table p ON p.uuid = d.parent "
+     "WHERE d.workload <> p.workload OR d.hardware <> p.hardware"},
+    {"a dispatch entry's evidence is of another workload or configuration",
+     "SELECT e.dispatch_table || '/' || e.ordinal FROM dispatch_entry e "
+     "JOIN dispatch_table d ON d.uuid = e.dispatch_table "
+     "JOIN measurement m ON m.uuid = e.evidence JOIN trial t ON t.uuid = m.trial "
+     "WHERE t.workload <> d.workload OR t.config <> e.config"},
+};
+
+}  // namespace
+
+std::span<const TableSpec> exchanged_tables() {
+  return kTables;
+}
+std::span<const Invariant> invariants() {
+  return kInvariants;
+}
+
+}  // namespace nimble::db

@@ -20,14 +20,22 @@ namespace nimble::kernels {
 // model calls its symbols: a fused group whose parameters are %p0, %p1, …, whose symbols are
 // s0, s1, … in order of appearance, and whose leading axes are collapsed into one (b*n becomes
 // s0) where every operation of the group works row by row.
+//
+// A parameter whose index is in the group's attribute "scalars" (ints) is an unboxed integer of
+// the caller (a loop counter; its type in the group is Tensor[(), i64] or Tensor[(), bool]): in
+// the contract it is a scalar argument that binds a symbol of its own, and its value in the
+// group is that symbol.
 struct Workload {
-  ir::FunctionRef group;            // canonical; types inferred; a result may be a tuple
-  std::string anchor;               // name of the operator that decides the template, e.g. "matmul"
-  std::string key;                  // canonical text of the group: the database compares it in full
-  std::string anchor_key;           // the anchor with its types alone: explicit fallback
-  exec::KernelContract contract;    // arguments: parameters of `group` in order, then results
+  ir::FunctionRef group;          // canonical; types inferred; a result may be a tuple
+  std::string anchor;             // name of the operator that decides the template, e.g. "matmul"
+  std::string key;                // canonical text of the group: the database compares it in full
+  std::string anchor_key;         // the anchor with its types alone: explicit fallback
+  exec::KernelContract contract;  // arguments: parameters of `group` in order, then results
   std::vector<bool> constant_parameter;  // from the call site: weights (stay in cache, packed)
   ir::DimContext facts;
+  // Values (over the primitive's own symbols) that a caller passes as scalar arguments after the
+  // parameters, since no parameter's dims bind them: `range(n)` has no other way to know n.
+  std::vector<ir::Dim> extra_scalars;
 };
 
 // Canonicalises a primitive function. Two groups with equal keys are interchangeable.
@@ -39,7 +47,7 @@ struct Knob {
   std::vector<KnobValue> choices;  // in an order that makes neighbours similar
 };
 using Config = std::map<std::string, KnobValue>;
-std::string to_json(const Config& c);  // canonical: sorted keys, no spaces
+std::string to_json(const Config& c);              // canonical: sorted keys, no spaces
 Config config_from_json(const std::string& text);  // nimble::Error on bad text
 int64_t knob_int(const Config& c, const std::string& name);
 const std::string& knob_text(const Config& c, const std::string& name);
@@ -69,7 +77,7 @@ class Template {
 
 // In order of preference; the first that accepts a workload serves it.
 const std::vector<const Template*>& all_templates();
-const Template* find_template(std::string_view name);          // null if there is none
+const Template* find_template(std::string_view name);                  // null if there is none
 const Template* template_for(const Workload& w, const TargetInfo& t);  // null: nothing serves it
 
 }  // namespace nimble::kernels

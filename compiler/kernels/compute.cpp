@@ -1,0 +1,202 @@
+// Compute rules: what one element of each element-wise operator is. A rule is a function from
+// operand values to a value; it works on any lanes. Integers wrap and never trap (kernel_ir.h),
+// so lanes beyond a tail may hold anything.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <unordered_map>
+
+#include "compiler/kernels/group.h"
+#include "compiler/kernels/math.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+namespace km = kir::math;
+using kir::BinaryOp;
+using kir::CompareOp;
+using kir::UnaryOp;
+using kir::ValueRef;
+
+struct Arguments {
+  const ir::Expr& call;
+  const std::vector<ValueRef>& x;
+  DType result;
+  const ValueRef& operator[](size_t i) const { return x[i]; }
+  DType type() const { return x[0]->dtype; }
+  ValueRef number(double v) const { return kb::number(type(), v, x[0]->lanes); }
+  ValueRef integer(int64_t v) const { return kb::integer(type(), v, x[0]->lanes); }
+};
+using Rule = std::function<ValueRef(const Arguments&)>;
+
+Rule unary(UnaryOp op) {
+  return [op](const Arguments& a) { return kb::unary(op, a[0]); };
+}
+// Roundings leave integers as they are.
+Rule rounding(UnaryOp op) {
+  return [op](const Arguments& a) { return is_float(a.type()) ? kb::unary(op, a[0]) : a[0]; };
+}
+Rule function(ValueRef (*f)(ValueRef)) {
+  return [f](const Arguments& a) { return f(a[0]); };
+}
+Rule binary(BinaryOp op) {
+  return [op](const Arguments& a) { return kb::binary(op, a[0], a[1]); };
+}
+Rule comparison(CompareOp op) {
+  return [op](const Arguments& a) -> ValueRef {
+    // Bools compare as integers.
+    if (a.type() == DType::kBool)
+      return kb::compare(op, kb::cast(DType::kI32, a[0]), kb::cast(DType::kI32, a[1]));
+    return kb::compare(op, a[0], a[1]);
+  };
+}
+
+// numpy's maximum and minimum: NaN if either operand is.
+ValueRef extreme(BinaryOp op, const ValueRef& a, const ValueRef& b) {
+  if (a->dtype == DType::kBool)
+    return kb::binary(op == BinaryOp::kMax ? BinaryOp::kOr : BinaryOp::kAnd, a, b);
+  const ValueRef m = kb::binary(op, a, b);  // b if either is NaN
+  return is_float(a->dtype) ? kb::select(kb::compare(CompareOp::kNe, a, a), a, m) : m;
+}
+
+ValueRef clip(const Arguments& a) {
+  ValueRef v = a[0];
+  // A NaN stays one: it is the second operand.
+  if (a.call.attrs.contains("min")) v = kb::max(a.number(ir::attr<double>(a.call.attrs, "min")), v);
+  if (a.call.attrs.contains("max")) v = kb::min(a.number(ir::attr<double>(a.call.attrs, "max")), v);
+  return v;
+}
+
+ValueRef gelu(const Arguments& a) {
+  const ValueRef half = kb::mul(a[0], a.number(0.5));
+  return kb::fma(half, km::erf(kb::mul(a[0], a.number(std::sqrt(0.5)))), half);
+}
+
+ValueRef gelu_tanh(const Arguments& a) {
+  // x/2 * (1 + tanh(u)) = x * sigmoid(2u), u = sqrt(2/pi) * (x + 0.044715 x^3).
+  const double c = 2 * std::sqrt(2 / M_PI);
+  const ValueRef square = kb::mul(a[0], a[0]);
+  const ValueRef u = kb::mul(a[0], kb::fma(square, a.number(c * 0.044715), a.number(c)));
+  return kb::mul(a[0], km::sigmoid(u));
+}
+
+// The floating-point remainder with the divisor's sign.
+ValueRef remainder(const Arguments& a) {
+  if (!is_float(a.type())) return kb::binary(BinaryOp::kMod, a[0], a[1]);
+  const ValueRef quotient = kb::unary(UnaryOp::kFloor, kb::div(a[0], a[1]));
+  return kb::fma(kb::unary(UnaryOp::kNeg, quotient), a[1], a[0]);
+}
+
+// Integers: square and multiply over the exponent's low six bits; beyond 63 only 0, 1 and -1 have
+// powers that fit, and their parity decides.
+ValueRef integer_power(const Arguments& a) {
+  ValueRef base = a[0], result = a.integer(1);
+  for (int bit = 0; bit < 6; ++bit) {
+    const ValueRef set = kb::compare(
+        CompareOp::kNe, kb::binary(BinaryOp::kAnd, a[1], a.integer(1 << bit)), a.integer(0));
+    result = kb::select(set, kb::mul(result, base), result);
+    base = kb::mul(base, base);
+  }
+  // A negative exponent truncates 1 / x^n to 0 unless x is 1 or -1.
+  if (!is_signed_int(a.type())) return result;
+  const ValueRef unit = kb::binary(BinaryOp::kOr, kb::compare(CompareOp::kEq, a[0], a.integer(1)),
+                                   kb::compare(CompareOp::kEq, a[0], a.integer(-1)));
+  const ValueRef negative = kb::compare(CompareOp::kLt, a[1], a.integer(0));
+  return kb::select(kb::binary(BinaryOp::kAnd, negative, kb::unary(UnaryOp::kNot, unit)),
+                    a.integer(0), result);
+}
+
+ValueRef power(const Arguments& a) {
+  if (!is_float(a.type())) return integer_power(a);
+  if (a[1]->kind == kir::ValueKind::kConst) {  // what exporters write: x^2, x^3, x^0.5
+    const double y = a[1]->constant;
+    if (y == 1) return a[0];
+    if (y == 2) return kb::mul(a[0], a[0]);
+    if (y == 3) return kb::mul(kb::mul(a[0], a[0]), a[0]);
+    if (y == -1) return kb::div(a.number(1), a[0]);
+  }
+  return km::pow(a[0], a[1]);
+}
+
+ValueRef leaky_relu(const Arguments& a) {
+  const ValueRef scaled = kb::mul(a[0], a.number(ir::attr<double>(a.call.attrs, "alpha")));
+  return kb::select(kb::compare(CompareOp::kGe, a[0], a.number(0)), a[0], scaled);
+}
+
+ValueRef cast(const Arguments& a) {
+  if (a.result == DType::kBool && a.type() != DType::kBool)
+    return kb::compare(CompareOp::kNe, a[0], a.number(0));
+  return kb::cast(a.result, a[0]);
+}
+
+// x, scale, bias, mean, variance.
+ValueRef batch_norm(const Arguments& a) {
+  const double epsilon = ir::attr<double>(a.call.attrs, "epsilon");
+  const ValueRef deviation =
+      kb::unary(UnaryOp::kSqrt, kb::add(a[4], kb::number(a.type(), epsilon, a[4]->lanes)));
+  return kb::fma(kb::sub(a[0], a[3]), kb::div(a[1], deviation), a[2]);
+}
+
+const std::unordered_map<std::string, Rule>& rules() {
+  static const std::unordered_map<std::string, Rule> all = {
+      {"neg", unary(UnaryOp::kNeg)},
+      {"abs", unary(UnaryOp::kAbs)},
+      {"exp", function(km::exp)},
+      {"log", function(km::log)},
+      {"sqrt", unary(UnaryOp::kSqrt)},
+      {"rsqrt",
+       [](const Arguments& a) { return kb::div(a.number(1), kb::unary(UnaryOp::kSqrt, a[0])); }},
+      {"reciprocal", [](const Arguments& a) { return kb::div(a.number(1), a[0]); }},
+      {"tanh", function(km::tanh)},
+      {"sigmoid", function(km::sigmoid)},
+      {"erf", function(km::erf)},
+      {"relu", [](const Arguments& a) { return kb::max(a.number(0), a[0]); }},
+      {"gelu", gelu},
+      {"gelu_tanh", gelu_tanh},
+      {"softplus", function(km::softplus)},
+      {"leaky_relu", leaky_relu},
+      {"floor", rounding(UnaryOp::kFloor)},
+      {"ceil", rounding(UnaryOp::kCeil)},
+      {"round", rounding(UnaryOp::kRound)},
+      {"sin", function(km::sin)},
+      {"cos", function(km::cos)},
+      {"not", unary(UnaryOp::kNot)},
+      {"cast", cast},
+      {"clip", clip},
+      {"add", binary(BinaryOp::kAdd)},
+      {"sub", binary(BinaryOp::kSub)},
+      {"mul", binary(BinaryOp::kMul)},
+      {"div", binary(BinaryOp::kDiv)},
+      {"mod", remainder},
+      {"pow", power},
+      {"maximum", [](const Arguments& a) { return extreme(BinaryOp::kMax, a[0], a[1]); }},
+      {"minimum", [](const Arguments& a) { return extreme(BinaryOp::kMin, a[0], a[1]); }},
+      {"equal", comparison(CompareOp::kEq)},
+      {"not_equal", comparison(CompareOp::kNe)},
+      {"less", comparison(CompareOp::kLt)},
+      {"less_equal", comparison(CompareOp::kLe)},
+      {"greater", comparison(CompareOp::kGt)},
+      {"greater_equal", comparison(CompareOp::kGe)},
+      {"and", binary(BinaryOp::kAnd)},
+      {"or", binary(BinaryOp::kOr)},
+      {"where", [](const Arguments& a) { return kb::select(a[0], a[1], a[2]); }},
+      {"batch_norm", batch_norm},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool has_compute_rule(const std::string& op) {
+  return rules().contains(op);
+}
+
+ValueRef compute(const ir::Expr& call, const std::vector<ValueRef>& operands, DType result) {
+  const auto rule = rules().find(call.op);
+  NIMBLE_CHECK(rule != rules().end(), "no compute rule for {}", call.op);
+  return rule->second(Arguments{call, operands, result});
+}
+
+}  // namespace nimble::kernels

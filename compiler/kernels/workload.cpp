@@ -1,0 +1,532 @@
+// Canonical form of fused groups.
+//
+// Equal work must have an equal key, or tuning records would be found only by the model they were
+// measured with. Three things differ between equal groups, and three steps remove them:
+//
+//  1. Leading axes. Where every operation of the group treats rows alike, the leading axes (b, n)
+//     are one axis of b*n rows. `Collapse` tries the largest number of axes first; each operator
+//     either has a rule there or forbids it. The contract's collapse_leading tells the VM.
+//  2. Symbols. They become s0, s1, … in order of appearance. A symbol must be bound by a bare dim
+//     of a parameter, so a compound dim whose symbols nothing binds becomes a symbol of its own,
+//     and the symbols in it are solved for where it is linear (t = 2*n + 1: n = floordiv(t-1, 2)).
+//     What is left unbound is passed by the caller as an extra scalar.
+//  3. Names of variables: p0, p1, … for parameters, t0, t1, … for bindings.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/ir/op.h"
+#include "compiler/ir/text.h"
+#include "compiler/kernels/template.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+using ir::Atom;
+using ir::Attrs;
+using ir::Dim;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Function;
+using ir::Type;
+using ir::VarRef;
+using Ints = std::vector<int64_t>;
+
+size_t rank(const Type& t) {
+  return t->dims.size();
+}
+
+// One attempt to multiply the first `k` axes of all row-wise values into one.
+class Collapse {
+ public:
+  Collapse(const Function& f, size_t k) : f_(f), k_(k) {}
+
+  // The types and attributes after collapsing; false if some operation forbids it.
+  bool run() {
+    for (const Type& r : result_types()) {
+      if (r->kind != ir::TypeKind::kTensor || rank(r) < k_) return false;
+      if (rows_.empty()) rows_.assign(r->dims.begin(), r->dims.begin() + static_cast<long>(k_));
+      if (!leads(r)) return false;
+    }
+    for (const VarRef& p : f_.parameters) {
+      if (p->type->kind != ir::TypeKind::kTensor) return false;
+      if (leads(p->type)) rowful_.insert(p.get());
+    }
+    for (const ir::Binding& b : f_.body->bindings)
+      if (!binding(b)) return false;
+    return true;
+  }
+
+  bool rowful(const VarRef& v) const { return rowful_.contains(v.get()); }
+  Type type(const VarRef& v) const {
+    if (!rowful(v)) return v->type;
+    if (v->type->kind == ir::TypeKind::kTuple) {
+      std::vector<Type> elements;
+      for (const Type& e : v->type->elements) elements.push_back(collapsed(e));
+      return ir::tuple_type(std::move(elements));
+    }
+    return collapsed(v->type);
+  }
+  const Attrs& attrs(const Expr& e) const {
+    const auto it = attrs_.find(&e);
+    return it == attrs_.end() ? e.attrs : it->second;
+  }
+
+ private:
+  std::vector<Type> result_types() const {
+    const Type t = ir::type_of(f_.body->result);
+    return t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<Type>{t};
+  }
+  bool leads(const Type& t) const {
+    return rank(t) >= k_ && std::equal(rows_.begin(), rows_.end(), t->dims.begin());
+  }
+  Type collapsed(const Type& t) const {
+    Dim product = 1;
+    for (const Dim& d : rows_) product = product * d;
+    std::vector<Dim> dims = {product};
+    dims.insert(dims.end(), t->dims.begin() + static_cast<long>(k_), t->dims.end());
+    return ir::tensor_type(std::move(dims), t->dtype);
+  }
+  bool rowful(const Atom& a) const { return a.is_var() && rowful_.contains(a.var.get()); }
+  // An axis counted from the front; nothing if it is one of the rows.
+  std::optional<int64_t> inner_axis(int64_t axis, size_t rank) const {
+    if (axis < 0) axis += static_cast<int64_t>(rank);
+    if (axis < static_cast<int64_t>(k_)) return std::nullopt;
+    return axis - static_cast<int64_t>(k_) + 1;
+  }
+  void keep(const VarRef& v) { rowful_.insert(v.get()); }
+
+  bool shift_axis(const Expr& e, const char* name, size_t rank) {
+    const auto axis = inner_axis(ir::attr<int64_t>(e.attrs, name), rank);
+    if (!axis) return false;
+    Attrs a = attrs(e);
+    a[name] = *axis;
+    attrs_[&e] = std::move(a);
+    return true;
+  }
+  bool shift_axes(const Expr& e, size_t rank) {
+    Ints axes = ir::attr<Ints>(e.attrs, "axes");
+    for (int64_t& x : axes) {
+      const auto inner = inner_axis(x, rank);
+      if (!inner) return false;
+      x = *inner;
+    }
+    Attrs a = attrs(e);
+    a["axes"] = std::move(axes);
+    attrs_[&e] = std::move(a);
+    return true;
+  }
+  void set_shape(const Expr& e, const Type& t) {
+    Attrs a = attrs(e);
+    a["shape"] = collapsed(t)->dims;
+    a.erase("allow_zero");
+    attrs_[&e] = std::move(a);
+  }
+
+  bool binding(const ir::Binding& b) {
+    const Expr& e = *b.value;
+    bool any = false, all = true;
+    for (const Atom& a : e.args) {
+      if (a.is_global()) return false;
+      (rowful(a) ? any : all) = rowful(a);
+    }
+    if (e.kind == ExprKind::kTuple || e.kind == ExprKind::kAtom) {
+      if (any && !all) return false;
+      if (any) keep(b.var);
+      return true;
+    }
+    if (e.kind != ExprKind::kCall || e.op.empty()) return false;
+    if (e.op == "full") {
+      if (any || !leads(b.var->type)) return !any;
+      set_shape(e, b.var->type);
+      keep(b.var);
+      return true;
+    }
+    if (!any) return e.op != "range" || !leads(b.var->type);
+    if (b.var->type->kind != ir::TypeKind::kTensor || !leads(b.var->type)) return false;
+    if (!call(e, b.var->type)) return false;
+    keep(b.var);
+    return true;
+  }
+
+  bool call(const Expr& e, const Type& out) {
+    const ir::OpInfo* info = ir::find_op(e.op);
+    const auto in = [&](size_t i) { return ir::type_of(e.args[i]); };
+    if (e.op == "batch_norm" || info == nullptr) return false;
+    if (info->fusion == ir::FusionKind::kElementwise) return elementwise(e, out);
+    if (e.op == "softmax" || e.op == "log_softmax" || e.op == "l2_normalize" || e.op == "cumsum")
+      return shift_axis(e, "axis", rank(in(0)));
+    if (e.op == "layer_norm")
+      return rowful(e.args[0]) && !rowful(e.args[1]) && !rowful(e.args[2]) &&
+             shift_axis(e, "axis", rank(in(0)));
+    if (e.op == "argmax") return shift_axis(e, "axis", rank(in(0)));
+    if (info->fusion == ir::FusionKind::kReduction) return shift_axes(e, rank(in(0)));
+    if (e.op == "matmul")
+      return rowful(e.args[0]) && !rowful(e.args[1]) && rank(in(1)) == 2 && rank(in(0)) > k_ &&
+             !ir::attr_or<bool>(e.attrs, "transpose_a", false);
+    if (e.op == "packed_matmul") return rowful(e.args[0]) && !rowful(e.args[1]) && rank(in(0)) > k_;
+    if (e.op == "reshape" || e.op == "expand") {
+      if (e.args.size() != 1) return false;
+      set_shape(e, out);
+      return true;
+    }
+    if (e.op == "transpose") return transpose(e);
+    if (e.op == "squeeze") return shift_axes(e, rank(in(0)));
+    if (e.op == "unsqueeze") return shift_axes(e, rank(out));
+    if (e.op == "slice") return shift_axes(e, rank(in(0)));
+    if (e.op == "concat") {
+      for (const Atom& a : e.args)
+        if (!rowful(a)) return false;
+      return shift_axis(e, "axis", rank(out));
+    }
+    if (e.op == "pad") return pad(e);
+    if (e.op == "gather") {
+      const int64_t axis = ir::attr<int64_t>(e.attrs, "axis");
+      const bool by_rows = !rowful(e.args[0]) && rowful(e.args[1]);
+      if (by_rows) return axis == 0 || axis == -static_cast<int64_t>(rank(in(0)));
+      return !rowful(e.args[1]) && shift_axis(e, "axis", rank(in(0)));
+    }
+    return false;
+  }
+
+  bool elementwise(const Expr& e, const Type& out) const {
+    for (const Atom& a : e.args) {
+      const size_t r = rank(ir::type_of(a));
+      if (rowful(a) ? r != rank(out) : r + k_ > rank(out)) return false;
+    }
+    return true;
+  }
+  bool transpose(const Expr& e) {
+    Ints axes = ir::attr<Ints>(e.attrs, "axes"), inner = {0};
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const int64_t axis = axes[i] < 0 ? axes[i] + static_cast<int64_t>(axes.size()) : axes[i];
+      if (i < k_ && axis != static_cast<int64_t>(i)) return false;
+      if (i >= k_) inner.push_back(axis - static_cast<int64_t>(k_) + 1);
+    }
+    Attrs a = attrs(e);
+    a["axes"] = std::move(inner);
+    attrs_[&e] = std::move(a);
+    return true;
+  }
+  bool pad(const Expr& e) {
+    Attrs a = attrs(e);
+    for (const char* name : {"before", "after"}) {
+      Ints v = ir::attr<Ints>(e.attrs, name);
+      for (size_t i = 0; i < k_; ++i)
+        if (v[i] != 0) return false;
+      v.erase(v.begin(), v.begin() + static_cast<long>(k_) - 1);
+      a[name] = std::move(v);
+    }
+    attrs_[&e] = std::move(a);
+    return true;
+  }
+
+  const Function& f_;
+  size_t k_;
+  std::vector<Dim> rows_;
+  std::set<const ir::Var*> rowful_;
+  std::map<const Expr*, Attrs> attrs_;
+};
+
+// ---------------------------------------------------------------- symbols
+
+// t = a*n + rest with n not in rest: n = floordiv(t - rest, a).
+std::optional<Dim> solve(const Dim& compound, const std::string& symbol, const Dim& t) {
+  int64_t coefficient = 0;
+  Dim rest = 0;
+  for (const Dim::Term& term : compound.terms()) {
+    Dim product = term.coefficient;
+    bool contains = false;
+    for (const Dim& atom : term.atoms) {
+      product = product * atom;
+      contains |= atom.symbols().contains(symbol);
+    }
+    if (!contains) {
+      rest = rest + product;
+      continue;
+    }
+    if (coefficient != 0 || term.atoms.size() != 1 || term.atoms[0].as_symbol() != symbol)
+      return std::nullopt;
+    coefficient = term.coefficient;
+  }
+  if (coefficient == 0) return std::nullopt;
+  if (coefficient < 0) return ir::floordiv(rest - t, -coefficient);
+  return ir::floordiv(t - rest, coefficient);
+}
+
+class Symbols {
+ public:
+  // Learns what the parameters' dims bind; `scalar(i)`: parameter i is an unboxed integer.
+  void bind(const std::vector<Type>& parameters, const std::set<int64_t>& scalars) {
+    std::set<std::string> bound;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      for (const Dim& d : parameters[i]->dims)
+        if (auto s = d.as_symbol()) bound.insert(*s);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (scalars.contains(static_cast<int64_t>(i))) {
+        scalar_symbols_.push_back(next());
+        continue;
+      }
+      for (const Dim& d : parameters[i]->dims) {
+        if (auto s = d.as_symbol()) {
+          if (!renamed_.contains(*s)) {
+            const std::string name = next();
+            renamed_.emplace(*s, Dim::symbol(name));
+          }
+          continue;
+        }
+        if (whole_.contains(d)) continue;
+        std::set<std::string> unbound;
+        for (const std::string& s : d.symbols())
+          if (!bound.contains(s)) unbound.insert(s);
+        if (unbound.empty()) continue;
+        const std::string name = next();
+        whole_.emplace(d, Dim::symbol(name));
+        if (unbound.size() == 1) compound_.emplace_back(d, *unbound.begin());
+      }
+    }
+    // Solving needs the other symbols' final names, which stand now.
+    for (const auto& [d, symbol] : compound_) {
+      if (renamed_.contains(symbol)) continue;
+      if (auto value = solve(d, symbol, whole_.at(d)))
+        solved_.emplace(symbol, value->substitute(renamed_));
+    }
+    for (auto& [symbol, value] : solved_) renamed_.emplace(symbol, value);
+  }
+
+  Dim rewrite(const Dim& d) {
+    const auto it = whole_.find(d);
+    if (it != whole_.end()) return it->second;
+    for (const std::string& s : d.symbols()) {
+      if (renamed_.contains(s)) continue;
+      const std::string name = next();  // nothing binds it: the caller passes it
+      renamed_.emplace(s, Dim::symbol(name));
+      extra_.emplace_back(Dim::symbol(s), name);
+    }
+    return d.substitute(renamed_);
+  }
+  Type rewrite(const Type& t) {
+    if (t->kind == ir::TypeKind::kTuple) {
+      std::vector<Type> elements;
+      for (const Type& e : t->elements) elements.push_back(rewrite(e));
+      return ir::tuple_type(std::move(elements));
+    }
+    std::vector<Dim> dims;
+    for (const Dim& d : t->dims) dims.push_back(rewrite(d));
+    return ir::tensor_type(std::move(dims), t->dtype);
+  }
+  Attrs rewrite(Attrs attrs) {
+    for (auto& [name, value] : attrs) {
+      if (auto* d = std::get_if<Dim>(&value)) *d = rewrite(*d);
+      if (auto* all = std::get_if<std::vector<Dim>>(&value))
+        for (Dim& d : *all) d = rewrite(d);
+    }
+    return attrs;
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& scalar_symbols() const { return scalar_symbols_; }
+  const std::vector<std::pair<Dim, std::string>>& extra() const { return extra_; }
+
+ private:
+  std::string next() {
+    names_.push_back(fmt::format("s{}", names_.size()));
+    return names_.back();
+  }
+  std::vector<std::string> names_, scalar_symbols_;
+  std::map<std::string, Dim> renamed_, solved_;
+  std::map<Dim, Dim> whole_;
+  std::vector<std::pair<Dim, std::string>> compound_;
+  std::vector<std::pair<Dim, std::string>> extra_;
+};
+
+// ---------------------------------------------------------------- the anchor
+
+int weight(const Expr& e) {
+  const ir::OpInfo* info = ir::find_op(e.op);
+  if (info == nullptr) return -1;
+  switch (info->fusion) {
+    case ir::FusionKind::kAnchor:
+      return 3;
+    case ir::FusionKind::kOpaque:
+      return 3;
+    case ir::FusionKind::kReduction:
+      return 2;
+    case ir::FusionKind::kInjective:
+      return e.op == "gather" ? 1 : 0;
+    case ir::FusionKind::kElementwise:
+      return 0;
+  }
+  return 0;
+}
+
+std::string attr_text(const ir::AttrValue& v) {
+  struct Text {
+    std::string operator()(bool b) const { return b ? "true" : "false"; }
+    std::string operator()(int64_t i) const { return fmt::format("{}", i); }
+    std::string operator()(double d) const { return fmt::format("{}", d); }
+    std::string operator()(const std::string& s) const { return s; }
+    std::string operator()(DType t) const { return std::string(name_of(t)); }
+    std::string operator()(const Dim& d) const { return d.str(); }
+    std::string operator()(const std::vector<Dim>& all) const {
+      std::string out;
+      for (const Dim& d : all) out += (out.empty() ? "" : ", ") + d.str();
+      return "[" + out + "]";
+    }
+    std::string operator()(const Ints& v) const { return fmt::format("[{}]", fmt::join(v, ", ")); }
+    std::string operator()(const std::vector<double>& v) const {
+      return fmt::format("[{}]", fmt::join(v, ", "));
+    }
+    std::string operator()(const std::vector<std::string>& v) const {
+      return fmt::format("[{}]", fmt::join(v, ", "));
+    }
+  };
+  return std::visit(Text{}, v);
+}
+
+void choose_anchor(Workload& w) {
+  const ir::Binding* best = nullptr;
+  int best_weight = -1;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (b.value->kind != ExprKind::kCall) continue;
+    const int x = weight(*b.value);
+    if (x > best_weight) {
+      best = &b;
+      best_weight = x;
+    }
+  }
+  w.anchor = best_weight > 0 ? best->value->op : "elementwise";
+  if (best == nullptr) {
+    w.anchor_key = w.anchor;
+    return;
+  }
+  std::string operands;
+  for (const Atom& a : best->value->args)
+    operands += (operands.empty() ? "" : ", ") + ir::str(ir::type_of(a));
+  std::string attrs;
+  for (const auto& [name, value] : best->value->attrs)
+    attrs += fmt::format(" {}={}", name, attr_text(value));
+  w.anchor_key =
+      fmt::format("{}({}){} -> {}", best->value->op, operands, attrs, ir::str(best->var->type));
+}
+
+void require_inferred(const Function& f) {
+  for (const VarRef& p : f.parameters) NIMBLE_CHECK(p->type, "parameter {} has no type", p->name);
+  for (const ir::Binding& b : f.body->bindings) {
+    NIMBLE_CHECK(b.var->type, "{} has no type", b.var->name);
+    NIMBLE_CHECK(b.value->kind == ExprKind::kCall || b.value->kind == ExprKind::kTuple ||
+                     b.value->kind == ExprKind::kAtom || b.value->kind == ExprKind::kGetField,
+                 "a group holds calls and tuples only");
+  }
+}
+
+}  // namespace
+
+Workload make_workload(const Function& primitive, std::vector<bool> constant_parameter) {
+  require_inferred(primitive);
+  std::set<int64_t> scalars;
+  for (int64_t i : ir::attr_or<Ints>(primitive.attrs, "scalars", {})) scalars.insert(i);
+
+  // 1. Leading axes.
+  std::optional<Collapse> collapse;
+  const Type result = ir::type_of(primitive.body->result);
+  const Type& first = result->kind == ir::TypeKind::kTuple ? result->elements.at(0) : result;
+  for (size_t k = rank(first); k >= 2; --k) {
+    Collapse attempt(primitive, k);
+    if (!attempt.run()) continue;
+    collapse.emplace(std::move(attempt));
+    break;
+  }
+  const auto type_of = [&](const VarRef& v) { return collapse ? collapse->type(v) : v->type; };
+
+  // 2. Symbols.
+  Symbols symbols;
+  std::vector<Type> parameter_types;
+  for (const VarRef& p : primitive.parameters) parameter_types.push_back(type_of(p));
+  symbols.bind(parameter_types, scalars);
+
+  // 3. Names; the new function.
+  Workload w;
+  auto group = std::make_shared<Function>();
+  std::map<const ir::Var*, VarRef> renamed;
+  const auto atom = [&](const Atom& a) { return a.is_var() ? Atom(renamed.at(a.var.get())) : a; };
+  for (size_t i = 0; i < primitive.parameters.size(); ++i) {
+    VarRef p = ir::make_var(fmt::format("p{}", i), symbols.rewrite(parameter_types[i]));
+    renamed.emplace(primitive.parameters[i].get(), p);
+    group->parameters.push_back(std::move(p));
+  }
+  auto body = std::make_shared<ir::Block>();
+  for (const ir::Binding& b : primitive.body->bindings) {
+    auto e = std::make_shared<Expr>(*b.value);
+    e->attrs = symbols.rewrite(collapse ? collapse->attrs(*b.value) : b.value->attrs);
+    e->location = {};
+    for (Atom& a : e->args) a = atom(a);
+    VarRef v =
+        ir::make_var(fmt::format("t{}", body->bindings.size()), symbols.rewrite(type_of(b.var)));
+    renamed.emplace(b.var.get(), v);
+    body->bindings.push_back({std::move(v), std::move(e)});
+  }
+  body->result = atom(primitive.body->result);
+  group->result_type = ir::type_of(body->result);
+  group->body = std::move(body);
+  if (!scalars.empty()) {
+    group->attrs["scalars"] = Ints(scalars.begin(), scalars.end());
+    group->attrs["scalar_symbols"] = symbols.scalar_symbols();
+  }
+
+  // The contract.
+  w.contract.symbols = symbols.names();
+  const auto symbol_number = [&](const std::string& name) {
+    const auto it = std::find(symbols.names().begin(), symbols.names().end(), name);
+    return static_cast<uint32_t>(it - symbols.names().begin());
+  };
+  const auto tensor = [&](const Type& t, exec::Access access, bool collapsed) {
+    exec::KernelArgument a;
+    a.dtype = t->dtype;
+    a.access = access;
+    for (const Dim& d : t->dims) a.dims.push_back(d.to_program(symbols.names()));
+    a.collapse_leading = collapsed;
+    w.contract.arguments.push_back(std::move(a));
+  };
+  const auto scalar = [&](const std::string& symbol) {
+    exec::KernelArgument a;
+    a.kind = exec::KernelArgument::Kind::kScalar;
+    a.dtype = DType::kI64;
+    a.symbol = symbol_number(symbol);
+    w.contract.arguments.push_back(std::move(a));
+  };
+  // write_row changes its first operand in place; the planner copies it first if it lives on.
+  const bool in_place =
+      group->body->bindings.size() == 1 && group->body->bindings[0].value->op == "write_row";
+  size_t next_scalar = 0;
+  for (size_t i = 0; i < group->parameters.size(); ++i) {
+    if (scalars.contains(static_cast<int64_t>(i))) {
+      scalar(symbols.scalar_symbols()[next_scalar++]);
+      continue;
+    }
+    tensor(group->parameters[i]->type,
+           in_place && i == 0 ? exec::Access::kInOut : exec::Access::kIn,
+           collapse && collapse->rowful(primitive.parameters[i]));
+  }
+  for (const auto& [value, name] : symbols.extra()) {
+    scalar(name);
+    w.extra_scalars.push_back(value);
+  }
+  if (!in_place) {
+    const Type& r = group->result_type;
+    for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
+      tensor(t, exec::Access::kOut, collapse.has_value());
+  }
+
+  w.group = std::move(group);
+  w.constant_parameter = std::move(constant_parameter);
+  w.constant_parameter.resize(w.group->parameters.size(), false);
+  w.key = ir::print(*w.group, "group");
+  choose_anchor(w);
+  return w;
+}
+
+}  // namespace nimble::kernels

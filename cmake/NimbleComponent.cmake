@@ -2,6 +2,10 @@
 # its *.cpp files become one static library, its test/*.cpp one test program.
 
 set(NIMBLE_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns of overlap in its own operator+(const char*, std::string&&): GCC bug 105651.
+  list(APPEND NIMBLE_WARNINGS $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 
 # Marks `target` with the flags that all of nimble's own code shares.
 function(nimble_target_options target)

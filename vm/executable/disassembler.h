@@ -1,0 +1,54 @@
+// An executable as text that assembler.h reads back. The grammar, one statement after another;
+// `;` starts a comment that runs to the end of the line; strings are quoted with \" \\ \n \t \xHH:
+//
+//   text STRING
+//   constant STRING DTYPE [EXTENT, …] [hot] { VALUE, … }     values as decimal numbers, or 0xBITS
+//   scalar STRING PROGRAM
+//   kernel STRING {
+//     source STRING   workload STRING   symbols NAME …
+//     in DTYPE (PROGRAM, …)   out DTYPE (…)   inout DTYPE (…)   scalar NAME
+//     scratch PROGRAM
+//     dispatch { NODE: IMPLEMENTATION      a leaf
+//                NODE: FEATURE <= N ? NODE : NODE   … == … }
+//     native|vendor|host STRING [template STRING] [config STRING] [threads N] [hash 0xHEX]
+//   }
+//   function STRING PARAMETERS REGISTERS {
+//     [.note STRING]   [LABEL:]   OPCODE OPERAND, …
+//   }
+//   entry STRING FUNCTION {
+//     input STRING DTYPE [STRING, …] [EXTENT, …] [default STRING]
+//     output STRING DTYPE [STRING, …] [EXTENT, …]
+//   }
+//
+// PROGRAM is a dim program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and
+// results do not follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or
+// `threads`, NAME a symbol of the contract, quoted if it is no plain word. Operands: registers r3,
+// lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions f0 or f"name",
+// kernels k0 or k"name", texts t0, targets @LABEL (a number is the instruction's index), dtypes by
+// name, devices d0.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "vm/executable/executable.h"
+
+namespace nimble::exec {
+
+struct DisassembleOptions {
+  // Larger constants are shown as comments with their hash; the assembler cannot restore them.
+  int64_t max_constant_elements = 64;
+  bool comments = true;  // names of callees, kernels, constants after the instructions
+};
+
+// The whole executable. Images and provenance, which have no statement, come as comments.
+// Works on unverified executables too: what cannot be shown is marked as malformed.
+std::string disassemble(const Executable& executable, const DisassembleOptions& options = {});
+
+// One instruction, without its comment; `executable` gives no names here, only indices.
+std::string disassemble(const Instruction& instruction);
+
+// The postfix text of a dim program.
+std::string postfix(const DimProgram& program);
+
+}  // namespace nimble::exec

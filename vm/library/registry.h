@@ -1,0 +1,65 @@
+// Kernels that are not machine code inside the executable: host operators, written in C++ here,
+// and routines of vendor libraries, opened at run time. Bytecode reaches them through the
+// implementations of a kernel (kind kHost or kVendor) by name. Both run like native kernels: once
+// per thread of a region, after the VM has checked the kernel's contract.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vm/base/dtype.h"
+#include "vm/base/kernel_abi.h"
+#include "vm/executable/contract.h"
+#include "vm/executable/executable.h"
+
+namespace nimble::rt {
+
+// A dense row-major tensor as a library kernel sees it.
+struct LibraryTensor {
+  DType dtype = DType::kF32;
+  std::span<const int64_t> shape;
+  void* data = nullptr;
+};
+
+struct LibraryCall {
+  std::span<const LibraryTensor> tensors;  // the contract's tensor arguments, in order
+  std::span<const int64_t> symbols;        // the contract's symbols
+  void* scratch = nullptr;                 // as the contract asks
+};
+
+struct LibraryKernel {
+  std::string name;  // "host.copy", "onednn.matmul"
+  exec::ImplementationKind kind = exec::ImplementationKind::kHost;
+  std::string signature;  // "x f32 (m, k), w f32 (k, n) [, bias f32 (n)] -> y f32 (m, n)"
+  std::string summary;    // a sentence
+  // "" if a kernel of this contract may be served, else what does not fit. Called at load.
+  std::string (*check)(const exec::KernelContract& contract) = nullptr;
+  // "" if it can run on this machine now, else why not (a library that is not installed).
+  // Called at load; nullptr: always.
+  std::string (*unavailable)() = nullptr;
+  // Once per thread. Failures are nimble::Error, thrown on any thread before its first barrier
+  // or after its last.
+  void (*run)(const LibraryCall& call, int32_t thread, int32_t threads,
+              nimble_barrier* barrier) = nullptr;
+};
+
+// The kernel of a name; nullptr if there is none. Valid for the life of the process.
+const LibraryKernel* find_library_kernel(exec::ImplementationKind kind, std::string_view name);
+// All of them, by name: for `nimble doctor` and the documentation.
+std::vector<const LibraryKernel*> library_kernels();
+// Adds a kernel: an extension or a test. Error(kInvalidArgument) if the name is taken.
+void add_library_kernel(LibraryKernel kernel);
+
+// For `check` functions: "" if the contract's tensor arguments have these dtypes and accesses.
+struct ArgumentRule {
+  DType dtype;
+  exec::Access access;
+  size_t min_rank, max_rank;
+};
+std::string check_arguments(const exec::KernelContract& contract,
+                            std::span<const ArgumentRule> rules);
+
+}  // namespace nimble::rt

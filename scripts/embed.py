@@ -22,7 +22,7 @@ except ImportError as error:
 
 import nimble_ctypes
 
-LONGEST = 512  # positions that BERT's tables have
+LONGEST = 512  # positions of BERT's tables, for folders that state no limit of their own
 WARM_RUNS, TIMED_RUNS = 3, 20
 
 
@@ -34,7 +34,9 @@ def load_tokenizer(path):
                  "Hugging Face folder with one")
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
+    stated = file.with_name("sentence_bert_config.json")
+    limit = json.loads(stated.read_text()).get("max_seq_length") if stated.exists() else None
+    tokenizer.enable_truncation(limit or LONGEST)
     return tokenizer
 
 
@@ -72,7 +74,7 @@ def main():
                         help="tokenizer.json or the Hugging Face folder of the model")
     parser.add_argument("--threads", type=int, default=0, help="0 (default): all that are allowed")
     parser.add_argument("--format", choices=("table", "json"), default="table")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     sentences = options.sentences or [line.strip() for line in sys.stdin if line.strip()]
     if not sentences:
         parser.error("no sentences given")

@@ -1,6 +1,7 @@
 """The program behind `experiments/run`: arguments, the order of the work, the result file."""
 
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import time
 
 from experiments.harness import experiment as experiments
 from experiments.harness import systems
-from experiments.harness.errors import (FAILURE, INTERRUPTED, USAGE, ExperimentError)
+from experiments.harness.errors import FAILURE, INTERRUPTED, USAGE, ExperimentError
 
 FORMAT = 1  # of the result file
 FULL = {"rounds": 9, "burst_us": 30_000}
@@ -65,6 +66,15 @@ def parse_threads(text, available):
         raise ExperimentError(f"--threads {text}: this process may use 1 to {available} cores",
                               USAGE)
     return counts
+
+
+def count_threads(number):
+    return f"{number} thread" if number == 1 else f"{number} threads"
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Progress:
@@ -169,13 +179,13 @@ class Run:
                 report.write_json(self.partial, {"settings": self.settings(), "done": done,
                                                  "infos": self.infos})
                 best = min(found, key=lambda name: found[name]["median"])
-                progress.step(f"{threads} threads, length {length}: fastest {best}"
+                progress.step(f"{count_threads(threads)}, length {length}: fastest {best}"
                               + (f", ratio {comparison['ratio']:.2f}" if comparison["ratio"] else ""))
 
     def start(self, workers, name, threads, cores):
         from experiments.harness import models
         where = models.folder(self.experiment)
-        print(f"{self.experiment.name}: starting {name} on {threads} threads", file=sys.stderr)
+        print(f"{self.experiment.name}: starting {name} on {count_threads(threads)}", file=sys.stderr)
         workers.start(name, self.experiment, name, systems.ALL[name].module, threads, cores, {
             "onnx_model": str(where / "model.onnx"),
             "onnxruntime_model": str(where / "onnxruntime.onnx"),
@@ -186,7 +196,9 @@ class Run:
         """What must be equal for an interrupted run to go on."""
         return {"format": FORMAT, "experiment": self.experiment.name, "threads": self.threads,
                 "lengths": self.lengths, "systems": [*self.peers, *self.executables],
-                "commit": self.provenance["commit"], "cpu": self.machine["cpu"], **self.effort}
+                "commit": self.provenance["commit"],
+                "executables": {name: digest(path) for name, path in self.executables.items()},
+                "cpu": self.machine["cpu"], **self.effort}
 
     def load_partial(self):
         if not self.options.resume:
@@ -212,12 +224,14 @@ class Run:
         cases = []
         for threads in self.threads:
             entries = [done[f"{threads}:{length}"] for length in self.lengths]
-            case = {"name": f"{self.experiment.name}, {threads} "
-                            f"{'thread' if threads == 1 else 'threads'}",
+            case = {"name": f"{self.experiment.name}, {count_threads(threads)}",
                     "threads": threads, "lengths": entries, "ratio_to_best_peer": None}
             rated = [entry for entry in entries if entry["ratio"] is not None]
+            # Lengths that never occur (asked for by --lengths) weigh nothing, unless all do.
+            counts = [entry["count"] for entry in rated]
+            if rated and not any(counts):
+                counts = [1] * len(rated)
             if rated:
-                counts = [entry["count"] for entry in rated]
                 case["ratio_to_best_peer"] = stats.geometric_mean(
                     [entry["ratio"] for entry in rated], counts)
                 case["ratio_to"] = {peer: stats.geometric_mean(
@@ -232,7 +246,9 @@ class Run:
             "format": FORMAT, "experiment": self.experiment.name, "title": self.experiment.title,
             "unit": "µs per run", **self.provenance, "machine": self.machine,
             "effort": self.effort, "tolerance": self.experiment.tolerance,
-            "untuned": self.options.untuned, "systems": self.infos, "cases": cases,
+            "untuned": self.options.untuned,
+            "executables": {name: digest(path) for name, path in self.executables.items()},
+            "systems": self.infos, "cases": cases,
             # Over all cases; each case has its own beside its lengths.
             "ratio_to_best_peer": stats.geometric_mean(ratios, [1] * len(ratios)),
         }

@@ -47,8 +47,9 @@ def export(experiment):
 def compile_nimble(experiment, options):
     """Compiles what nimble runs; returns {system: executable}.
 
-    options: the command line, of which database, untuned and nimble_file are used. Always
-    compiles anew, so that the figures belong to the compiler and the database of this moment.
+    options: the command line, of which database, untuned, nimble_file and resume are used.
+    Compiles anew unless resuming, so that the figures belong to the compiler and the database of
+    this moment.
     """
     if options.nimble_file is not None:
         if not options.nimble_file.exists():
@@ -68,6 +69,9 @@ def compile_nimble(experiment, options):
     executables = {}
     for system, model in models.items():
         target = folder(experiment) / f"{system}.nimble"
+        executables[system] = str(target)
+        if options.resume and target.exists():
+            continue
         command = [str(program), "compile", model, "-o", str(target)]
         if not options.untuned:
             command += ["--db", str(options.database)]
@@ -76,7 +80,6 @@ def compile_nimble(experiment, options):
         if done.returncode != 0:
             raise ExperimentError(f"{experiment.name}: `{shlex.join(command)}` failed with status "
                                   f"{done.returncode}; its message is above")
-        executables[system] = str(target)
     return executables
 
 

@@ -56,13 +56,16 @@ def plot(result, stem):
     matplotlib.rcParams["svg.hashsalt"] = result["experiment"]  # same data, same bytes
     import matplotlib.pyplot as plt
     cases = result["cases"]
+    rated = result["ratio_to_best_peer"] is not None
     figure, axes = plt.subplots(
-        2, len(cases), figsize=(7 * len(cases), 7), squeeze=False, sharex=True,
-        height_ratios=(3, 1), layout="constrained")
+        1 + rated, len(cases), figsize=(7 * len(cases), 5 + 2 * rated), squeeze=False, sharex=True,
+        height_ratios=(3, 1)[:1 + rated], layout="constrained")
     figure.suptitle(f"{result['title']}\n{result['machine']['cpu']}")
-    for case, (times, ratios) in zip(cases, axes.T):
-        draw_times(times, case)
-        draw_ratios(ratios, case)
+    for case, column in zip(cases, axes.T):
+        draw_times(column[0], case)
+        if rated:
+            draw_ratios(column[1], case)
+        column[-1].set_xlabel("length (tokens)")
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
     figure.savefig(stem.with_suffix(".png"), dpi=120)
     plt.close(figure)
@@ -85,22 +88,18 @@ def draw_times(axis, case):
     axis.legend()
     occurrences = axis.twinx()
     occurrences.bar(lengths, [entry["count"] for entry in entries], color="#000000", alpha=0.08)
-    occurrences.set_ylim(top=4 * max(entry["count"] for entry in entries))
+    occurrences.set_ylim(top=4 * max(1, *(entry["count"] for entry in entries)))
     occurrences.set_yticks([])
 
 
 def draw_ratios(axis, case):
-    entries = [entry for entry in case["lengths"] if entry["ratio"]]
+    entries, colour = case["lengths"], ALL["nimble"].colour
     lengths = [entry["length"] for entry in entries]
     axis.axhline(1, color="#000000", linewidth=1)
-    if entries:
-        axis.plot(lengths, [entry["ratio"] for entry in entries], color=ALL["nimble"].colour,
-                  marker=".")
-        axis.fill_between(lengths, [entry["ratio_low"] for entry in entries],
-                          [entry["ratio_high"] for entry in entries],
-                          color=ALL["nimble"].colour, alpha=0.2)
-        axis.set_title(f"best peer's time / nimble's; weighted mean "
-                       f"{case['ratio_to_best_peer']:.2f}", fontsize=10)
-    axis.set_xlabel("length (tokens)")
+    axis.plot(lengths, [entry["ratio"] for entry in entries], color=colour, marker=".")
+    axis.fill_between(lengths, [entry["ratio_low"] for entry in entries],
+                      [entry["ratio_high"] for entry in entries], color=colour, alpha=0.2)
+    axis.set_title("best peer's time / nimble's, weighted mean "
+                   f"{case['ratio_to_best_peer']:.2f}", fontsize=10)
     axis.set_ylabel("ratio")
     axis.grid(alpha=0.3)

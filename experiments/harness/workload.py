@@ -45,8 +45,8 @@ def parse(text, counts):
         return list(counts)
     lengths = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
             raise ExperimentError(f"--lengths {text}: can't read “{part}”; write numbers and ranges "
                                   "like 19,53,60-64, or all", USAGE)
         lengths.update(range(int(first), int(last or first) + 1))

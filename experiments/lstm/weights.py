@@ -2,10 +2,10 @@
 
     python experiments/lstm/weights.py lstm.safetensors      writes them for a text IR model
 
-Element i of the stream of seed s is a uniform number of [-1, 1) made by SplitMix64 (Steele, Lea,
-Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) from state s·2^32 + i: every
-element by itself, in exact integer arithmetic, so C++ tests rebuild the same bits in three lines
-and no framework's generator is part of a recorded result.
+Element i of stream s is a uniform number of [-1, 1): the top 24 bits of output number s·2^32 + i of
+SplitMix64 started at 0 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+OOPSLA 2014). Every element is made by itself, in exact integer arithmetic, so C++ tests rebuild the
+same bits in a few lines and no framework's generator is part of a recorded result.
 """
 
 import json

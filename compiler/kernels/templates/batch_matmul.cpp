@@ -1,0 +1,337 @@
+// Products of two run-time tensors. A panel of the right-hand side, all k deep, is packed into
+// the thread's own scratch, then all row tiles pass over it (tile.h). Packing reads each element
+// of the panel once and costs as much as about two rows of the product; with few rows, or when
+// the right-hand rows are contiguous, a configuration may read in place instead.
+//
+// Work is split over (batch, panel) or, for narrow results, over (batch, group of row tiles).
+#include "compiler/kernels/templates/batch_matmul.h"
+
+#include <algorithm>
+
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/tile.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::Scope;
+using kir::StmtRef;
+
+namespace {
+
+struct Product {
+  Frame frame;
+  BufferRef lhs, rhs;
+  DType dtype{};
+  int lanes = 0;
+  bool transpose_lhs = false, transpose_rhs = false;
+  bool vector_rhs = false;  // rhs of rank 1: the result has no column axis
+  Dim m, k, n;
+  std::vector<Dim> batch;                 // axes that are walked one product at a time
+  std::vector<Dim> lhs_batch, rhs_batch;  // the operands' own, right-aligned with `batch`
+  std::vector<Dim> row_dims;              // axes of the result that `m` rows run through
+};
+
+std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
+  if (w.anchor != "matmul") return {};
+  Product p;
+  p.frame = make_frame(w);
+  if (!has_elementwise_epilogue(w, p.frame)) return {};
+  const ir::Expr& call = *p.frame.anchor->value;
+  p.lhs = parameter_buffer(w, p.frame, call.args[0]);
+  p.rhs = parameter_buffer(w, p.frame, call.args[1]);
+  if (!p.lhs || !p.rhs) return {};
+  p.dtype = p.lhs->dtype;
+  if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
+  p.lanes = t.vector_bits / 8 / static_cast<int>(size_of(p.dtype));
+  std::vector<Dim> a = ir::type_of(call.args[0])->dims, b = ir::type_of(call.args[1])->dims;
+  if (a.empty() || b.empty()) return {};
+  p.transpose_lhs = ir::attr_or(call.attrs, "transpose_a", false) && a.size() > 1;
+  p.transpose_rhs = ir::attr_or(call.attrs, "transpose_b", false) && b.size() > 1;
+  const std::vector<Dim>& result = p.frame.anchor->var->type->dims;
+  const bool row_lhs = a.size() == 1;
+  p.vector_rhs = b.size() == 1;
+  if (row_lhs) a.insert(a.begin(), Dim(1));
+  if (p.vector_rhs) b.push_back(Dim(1));
+  p.m = a[a.size() - (p.transpose_lhs ? 1 : 2)];
+  p.k = a[a.size() - (p.transpose_lhs ? 2 : 1)];
+  p.n = b[b.size() - (p.transpose_rhs ? 2 : 1)];
+  p.lhs_batch.assign(a.begin(), a.end() - 2);
+  p.rhs_batch.assign(b.begin(), b.end() - 2);
+  const size_t inner = (row_lhs ? 0 : 1) + (p.vector_rhs ? 0 : 1);
+  p.batch.assign(result.begin(), result.end() - static_cast<int64_t>(inner));
+  if (!row_lhs) p.row_dims = {p.m};
+  if (p.rhs_batch.empty() && !p.transpose_lhs && !row_lhs) {
+    // One right-hand matrix for all: the batch is only more rows.
+    p.row_dims.insert(p.row_dims.begin(), p.batch.begin(), p.batch.end());
+    p.m = 1;
+    for (const Dim& d : p.row_dims) p.m = p.m * d;
+    p.batch.clear();
+    p.lhs_batch.clear();
+  }
+  return p;
+}
+
+// Offset of one product's matrix in an operand whose batch axes broadcast to `batch`.
+Dim batch_offset(const Workload& w, const std::vector<Dim>& own, const std::vector<Dim>& batch,
+                 const std::vector<Dim>& coordinates, const Dim& matrix) {
+  Dim offset = 0;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const size_t at = batch.size() - own.size() + i;
+    Dim c = coordinates[at];
+    if (own[i].is_constant(1)) {
+      c = 0;
+    } else if (w.facts.equal(own[i], batch[at]) != ir::Proof::kYes) {
+      c = c * ir::min(ir::max(own[i] - 1, 0), 1);  // an extent of 1 has stride 0
+    }
+    offset = offset * own[i] + c;
+  }
+  return offset * matrix;
+}
+
+class BatchLowering {
+ public:
+  BatchLowering(const Workload& w, const Product& p, const Config& c, int residue)
+      : w_(w),
+        p_(p),
+        rows_(static_cast<int>(knob_int(c, "rows"))),
+        vectors_(static_cast<int>(knob_int(c, "vectors"))),
+        unroll_(static_cast<int>(knob_int(c, "unroll"))),
+        width_(vectors_ * p.lanes),
+        pack_(knob_text(c, "pack") == "yes"),
+        split_rows_(knob_text(c, "split") == "rows"),
+        group_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+        tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
+    accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * vectors_, p.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, vectors_, p.lanes);
+    sums_ = scratch("sums", Dim(rows_) * width_);
+    if (pack_) packed_ = scratch("packed", ir::max(p.k, 1) * width_);
+  }
+
+  kir::Function run(const std::string& name) {
+    const Dim panels = ir::ceildiv(p_.n, width_);
+    Dim batches = 1;
+    for (const Dim& d : p_.batch) batches = batches * d;
+    // A unit of work: one panel of one product, or one group of row tiles of one product.
+    const Dim unit = Dim::symbol("unit");
+    const Dim groups = ir::ceildiv(tiles_.count(), group_tiles_);
+    const Dim per_batch = split_rows_ ? groups : panels, at_least_one = ir::max(per_batch, 1);
+    const bool single = p_.batch.empty();
+    std::vector<StmtRef> work = {
+        kb::let_index("batch", kb::index(single ? Dim(0) : ir::floordiv(unit, at_least_one))),
+        kb::let_index("part", kb::index(single ? unit : ir::mod(unit, at_least_one)))};
+    coordinates_ = unflatten(Dim::symbol("batch"), p_.batch);
+    work.push_back(kb::let_index(
+        "lhs_at", kb::index(batch_offset(w_, p_.lhs_batch, p_.batch, coordinates_, p_.m * p_.k))));
+    work.push_back(kb::let_index(
+        "rhs_at", kb::index(batch_offset(w_, p_.rhs_batch, p_.batch, coordinates_, p_.k * p_.n))));
+    const Dim part = Dim::symbol("part"), p = Dim::symbol("p");
+    if (split_rows_) {
+      const Dim begin = part * group_tiles_;
+      work.push_back(kb::loop(LoopKind::kSerial, "p", 0, panels,
+                              panel_body(p, begin, ir::min(tiles_.count() - begin, group_tiles_))));
+    } else {
+      work.push_back(kb::let_index("p", kb::index(part)));
+      work.push_back(panel_body(p, 0, tiles_.count()));
+    }
+    std::vector<StmtRef> body = tiles_.prologue();
+    body.push_back(
+        kb::loop(LoopKind::kThread, "unit", 0, batches * per_batch, kb::seq(std::move(work))));
+    std::vector<BufferRef> scratch = {sums_};
+    if (packed_) scratch.push_back(packed_);
+    return make_function(w_, p_.frame, name, std::move(scratch), {accumulators_, panel_},
+                         kb::seq(std::move(body)));
+  }
+
+ private:
+  BufferRef scratch(const std::string& name, const Dim& extent) const {
+    auto b = std::make_shared<kir::Buffer>(*kb::buffer(name, Scope::kThread, p_.dtype, extent));
+    b->alignment = 64;
+    return b;
+  }
+  // Whether the columns of a panel may lie beyond the matrix.
+  bool partial() const { return w_.facts.divisible(p_.n, width_) != ir::Proof::kYes; }
+
+  StmtRef panel_body(const Dim& p, const Dim& first_tile, const Dim& tile_count) {
+    StmtRef tiles = tiles_.for_each(
+        first_tile, tile_count, [&](const RowTiles::Tile& t) { return tile(t, p); },
+        [&](const RowTiles::Tile& t) { return epilogue(t, p); });
+    return pack_ ? kb::seq({pack(p), std::move(tiles)}) : tiles;
+  }
+
+  StmtRef pack(const Dim& p) {
+    const Dim rhs_at = Dim::symbol("rhs_at"), first = p * width_;
+    if (!p_.transpose_rhs) {
+      const Dim k = Dim::symbol("pk"), v = Dim::symbol("pv");
+      const Dim column = first + v * p_.lanes, index = rhs_at + k * p_.n + column;
+      kir::ValueRef value = partial() ? kb::load_masked(p_.rhs, index, p_.lanes, p_.n - column)
+                                      : kb::load(p_.rhs, index, p_.lanes);
+      return kb::loop(LoopKind::kSerial, "pk", 0, p_.k,
+                      kb::loop(LoopKind::kUnroll, "pv", 0, vectors_,
+                               kb::store(packed_, k * width_ + v * p_.lanes, std::move(value))));
+    }
+    // Rows of the stored matrix are columns of the panel: read along k, write with a stride.
+    const Dim c = Dim::symbol("pc"), k = Dim::symbol("pk") * p_.lanes;
+    const Dim left = p_.k - k;
+    const Dim valid = partial() ? ir::min(left, (p_.n - first - c) * p_.lanes) : left;
+    return kb::loop(
+        LoopKind::kSerial, "pc", 0, width_,
+        kb::loop(
+            LoopKind::kSerial, "pk", 0, ir::ceildiv(p_.k, p_.lanes),
+            kb::store_strided(
+                packed_, k * width_ + c, width_,
+                kb::load_masked(p_.rhs, rhs_at + (first + c) * p_.k + k, p_.lanes, valid), left)));
+  }
+
+  StmtRef tile(const RowTiles::Tile& t, const Dim& p) {
+    TileProduct product;
+    product.rows = t.rows;
+    product.vectors = vectors_;
+    product.lanes = p_.lanes;
+    product.dtype = p_.dtype;
+    product.unroll = unroll_;
+    product.accumulators = accumulators_;
+    product.panel = panel_;
+    product.lhs = p_.lhs;
+    product.rhs = pack_ ? packed_ : p_.rhs;
+    const Dim lhs_at = Dim::symbol("lhs_at"), rhs_at = Dim::symbol("rhs_at");
+    product.lhs_index = [&, lhs_at](const Dim& r, const Dim& k) {
+      const Dim row = tiles_.row_of(t, r);
+      return lhs_at + (p_.transpose_lhs ? k * p_.m + row : row * p_.k + k);
+    };
+    product.rhs_index = [&, rhs_at](const Dim& v, const Dim& k) {
+      if (pack_) return k * width_ + v * p_.lanes;
+      return rhs_at + k * p_.n + p * width_ + v * p_.lanes;
+    };
+    if (!pack_ && partial())
+      product.rhs_valid = [&](const Dim& v) -> std::optional<Dim> {
+        return p_.n - p * width_ - v * p_.lanes;
+      };
+    product.k_extent = p_.k;
+    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+    StmtRef keep = kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
+                            kb::loop(LoopKind::kUnroll, "c_v", 0, vectors_,
+                                     kb::store(sums_, r * width_ + v * p_.lanes,
+                                               kb::reg(accumulators_, r * vectors_ + v))));
+    return kb::seq({tile_zero(product, "i_"), tile_product(product, "i_"), std::move(keep)});
+  }
+
+  StmtRef epilogue(const RowTiles::Tile& t, const Dim& p) {
+    const Dim r = Dim::symbol("e_r");
+    std::vector<Dim> coordinates = coordinates_;
+    for (const Dim& d : unflatten(t.row + r, p_.row_dims)) coordinates.push_back(d);
+    std::vector<StmtRef> all;
+    if (p_.vector_rhs) {
+      all.push_back(store_results(w_, p_.frame, kb::load(sums_, r * width_, 1), coordinates, 1,
+                                  std::nullopt, "e_"));
+    } else {
+      coordinates.push_back(0);
+      for (int v = 0; v < vectors_; ++v) {
+        const Dim column = p * width_ + v * p_.lanes;
+        coordinates.back() = column;
+        const std::optional<Dim> valid =
+            partial() ? std::optional<Dim>(p_.n - column) : std::nullopt;
+        StmtRef stores =
+            store_results(w_, p_.frame, kb::load(sums_, r * width_ + v * p_.lanes, p_.lanes),
+                          coordinates, p_.lanes, valid, "e" + std::to_string(v) + "_");
+        const bool may_be_beyond = partial() && v > 0;
+        all.push_back(may_be_beyond ? kb::if_then(kb::lt(column, p_.n), std::move(stores))
+                                    : std::move(stores));
+      }
+    }
+    return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, kb::seq(std::move(all)));
+  }
+
+  const Workload& w_;
+  const Product& p_;
+  int rows_, vectors_, unroll_;
+  int64_t width_;
+  bool pack_, split_rows_;
+  int64_t group_tiles_;
+  RowTiles tiles_;
+  BufferRef accumulators_, panel_, sums_, packed_;
+  std::vector<Dim> coordinates_;  // of the current product, one per axis of Product::batch
+};
+
+}  // namespace
+
+bool BatchMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  return analyse(w, t).has_value();
+}
+
+std::vector<Knob> BatchMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for batch_matmul", w.key);
+  Knob vectors{"vectors", {}};
+  const auto n = p->n.as_constant();
+  for (int64_t v = 1; v <= max_tile_vectors(t); ++v)
+    if (v == 1 || !n || (v - 1) * p->lanes < *n) vectors.choices.emplace_back(v);
+  return {std::move(vectors),
+          {"rows",
+           {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4}, int64_t{5}, int64_t{6}, int64_t{8},
+            int64_t{10}, int64_t{12}, int64_t{13}, int64_t{16}}},
+          {"unroll", {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}},
+          {"block_rows", {int64_t{16}, int64_t{32}, int64_t{64}, int64_t{128}}},
+          {"pack", {"yes", "no"}},
+          {"split", {"columns", "rows"}},
+          {"tails", {kTailsEven, kTailsResidue, kTailsChecked, kTailsMasked}}};
+}
+
+bool BatchMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  if (!p) return false;
+  const int64_t vectors = knob_int(c, "vectors"), rows = knob_int(c, "rows");
+  if (vectors < 1 || vectors > max_tile_vectors(t)) return false;
+  if (rows < 1 || rows > max_tile_rows(t, static_cast<int>(vectors))) return false;
+  if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
+  if (p->transpose_rhs && knob_text(c, "pack") != "yes") return false;  // lanes run along n
+  return knob_text(c, "tails") != kTailsResidue || p->m.as_symbol().has_value();
+}
+
+Config BatchMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for batch_matmul", w.key);
+  int64_t vectors = std::min(2, max_tile_vectors(t));
+  const auto n = p->n.as_constant(), m = p->m.as_constant();
+  if (n) vectors = ir::parse_layout(dense_layout(t, p->dtype, *n))->width / p->lanes;
+  const int most = max_tile_rows(t, static_cast<int>(vectors));
+  const int64_t rows = std::min(most, vectors >= 3 ? 8 : vectors == 2 ? 12 : 16);
+  const bool few_rows = m && *m < 16;
+  const bool narrow = n && *n <= 2 * vectors * p->lanes && p->batch.empty();
+  return {{"vectors", vectors},
+          {"rows", rows},
+          {"unroll", int64_t{4}},
+          {"block_rows", int64_t{32}},
+          {"pack", few_rows && !p->transpose_rhs ? "no" : "yes"},
+          {"split", narrow ? "rows" : "columns"},
+          {"tails", kTailsEven}};
+}
+
+Lowered BatchMatmulTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                                   const std::string& name) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of batch_matmul", to_json(c));
+  Lowered lowered;
+  if (knob_text(c, "tails") != kTailsResidue) {
+    lowered.functions.push_back(BatchLowering(w, *p, c, 0).run(name));
+    lowered.tails = exec::DispatchTree::single(0);
+    return lowered;
+  }
+  const int rows = static_cast<int>(knob_int(c, "rows"));
+  for (int r = 0; r < rows; ++r)
+    lowered.functions.push_back(BatchLowering(w, *p, c, r).run(name + "_r" + std::to_string(r)));
+  lowered.tails = residue_tree(w, *p->m.as_symbol(), rows);
+  return lowered;
+}
+
+const Template* make_batch_matmul() {
+  static const BatchMatmulTemplate t;
+  return &t;
+}
+
+}  // namespace nimble::kernels

@@ -1,0 +1,368 @@
+// Matrix product with a packed constant right-hand side.
+//
+// Method (after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
+// ACM TOMS 34(3), 2008, turned round for weights that are used once per inference):
+//
+//   for each block of row tiles                 (left-hand rows that stay in the L2 cache)
+//     for each panel of columns, split over the threads
+//       for each block of k                     (a piece of a panel that stays in L1)
+//         for each row tile                     (sums in registers, see tile.h)
+//           product of the tile; on the last block of k: epilogue and store
+//
+// The left-hand side is read where it lies: a tile of 8 rows needs 8 cache lines at a time and a
+// copy does not pay. The right-hand side is one forward stream, each panel used by all row tiles
+// as it passes. Weights of a whole model don't fit the L2 cache, so each tile also prefetches
+// its share of the next block of k into L2. The share matters: prefetches issued by the first
+// tile alone overrun the fill buffers and cost 5 to 20 % of the peak. A thread always takes the
+// same panels, so what does fit is found again at the next call.
+//
+// Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
+// stays in L1, and fused residual inputs may be read up to the last moment.
+#include "compiler/kernels/templates/dense.h"
+
+#include <algorithm>
+
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/tile.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::Scope;
+using kir::StmtRef;
+
+int max_tile_vectors(const TargetInfo& t) {
+  return t.vector_registers >= 32 ? 4 : 3;
+}
+
+int max_tile_rows(const TargetInfo& t, int vectors) {
+  // The panel's vectors and one broadcast element need registers too.
+  return std::max(1, (t.vector_registers - vectors - 1) / vectors);
+}
+
+std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
+  const int lanes = t.vector_bits / 8 / static_cast<int>(size_of(dtype));
+  // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
+  const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
+  int best = 1;
+  double least = 1e300;
+  for (int vectors = 1; vectors <= max_tile_vectors(t); ++vectors) {
+    const int64_t width = vectors * lanes;
+    const double columns = static_cast<double>((n + width - 1) / width * width);
+    const double cost =
+        columns * (t.vector_registers >= 32 ? cost32[vectors - 1] : cost16[vectors - 1]);
+    if (cost < least) least = cost, best = vectors;
+  }
+  return ir::Layout{ir::Layout::Kind::kPanel, best * lanes}.str();
+}
+
+namespace {
+
+// The problem that a workload states.
+struct Product {
+  Frame frame;
+  BufferRef lhs, rhs;
+  DType dtype{};
+  std::vector<Dim> row_dims;  // the result's axes but the last
+  Dim m;                      // rows: their product
+  int64_t k = 0, n = 0, width = 0;
+  int lanes = 0, vectors = 0;
+
+  int64_t panels() const { return (n + width - 1) / width; }
+};
+
+std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
+  if (w.anchor != "packed_matmul") return {};
+  Product p;
+  p.frame = make_frame(w);
+  if (!has_elementwise_epilogue(w, p.frame)) return {};
+  const ir::Expr& call = *p.frame.anchor->value;
+  p.lhs = parameter_buffer(w, p.frame, call.args[0]);
+  p.rhs = parameter_buffer(w, p.frame, call.args[1]);
+  if (!p.lhs || !p.rhs || p.lhs == p.rhs) return {};
+  p.dtype = p.lhs->dtype;
+  if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
+  const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
+  if (!layout || layout->kind != ir::Layout::Kind::kPanel) return {};
+  p.n = ir::attr<int64_t>(call.attrs, "n");
+  p.k = ir::attr<int64_t>(call.attrs, "k");
+  p.width = layout->width;
+  p.lanes = t.vector_bits / 8 / static_cast<int>(size_of(p.dtype));
+  if (p.width % p.lanes != 0 || p.width / p.lanes > max_tile_vectors(t)) return {};
+  p.vectors = static_cast<int>(p.width / p.lanes);
+  const auto& dims = p.frame.anchor->var->type->dims;
+  p.row_dims.assign(dims.begin(), dims.end() - 1);
+  p.m = 1;
+  for (const Dim& d : p.row_dims) p.m = p.m * d;
+  return p;
+}
+
+// k in equal blocks of at most `block` steps, each a multiple of the unrolling but the last.
+struct KBlocks {
+  int64_t size = 0, count = 0;
+};
+KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll) {
+  if (block <= 0 || block >= k) return {k, 1};
+  const int64_t count = (k + block - 1) / block;
+  const int64_t size = ((k + count - 1) / count + unroll - 1) / unroll * unroll;
+  return {size, (k + size - 1) / size};
+}
+
+class DenseLowering {
+ public:
+  DenseLowering(const Workload& w, const Product& p, const Config& c, int residue)
+      : w_(w),
+        p_(p),
+        rows_(static_cast<int>(knob_int(c, "rows"))),
+        unroll_(static_cast<int>(knob_int(c, "unroll"))),
+        split_rows_(knob_text(c, "split") == "rows"),
+        prefetch_(knob_text(c, "prefetch") == "spread"),
+        blocks_(k_blocks(p.k, knob_int(c, "k_block"), unroll_)),
+        block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+        tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
+    const int chains = 1;
+    accumulators_ =
+        kb::buffer("acc", Scope::kRegister, p.dtype, chains * rows_ * p.vectors, p.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
+    const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
+    auto sums = std::make_shared<kir::Buffer>(
+        *kb::buffer("sums", Scope::kThread, p.dtype, waiting * p.width));
+    sums->alignment = 64;
+    sums_ = sums;
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> body = tiles_.prologue();
+    const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
+              extent = Dim::symbol("tile_count");
+    // With rows split over the threads each has its own range of tiles, else all have all.
+    const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+    const Dim first = split_rows_ ? ir::floordiv(tiles_.count() * thread, threads) : Dim(0);
+    const Dim last =
+        split_rows_ ? ir::floordiv(tiles_.count() * (thread + 1), threads) : tiles_.count();
+    std::vector<StmtRef> in_block = {
+        kb::let_index("tile_begin", kb::index(first + block * block_tiles_)),
+        kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles_))),
+        kb::let_index("block_row", kb::index(tiles_.first_row(begin))),
+    };
+    if (prefetch_)
+      in_block.push_back(
+          kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(extent, 1)))));
+    in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
+                                p_.panels(), panel_body()));
+    body.push_back(kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
+                            kb::seq(std::move(in_block))));
+    return make_function(w_, p_.frame, name, {sums_}, {accumulators_, panel_},
+                         kb::seq(std::move(body)));
+  }
+
+ private:
+  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.dtype)); }
+  int64_t lines_per_body() const {
+    return (unroll_ * p_.width + line_elements() - 1) / line_elements();
+  }
+
+  StmtRef panel_body() {
+    const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
+    const Dim k0 = kblock * blocks_.size;
+    const bool even = blocks_.size * blocks_.count == p_.k;
+    const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.k - k0, blocks_.size);
+    StmtRef all_tiles = tiles_.for_each(
+        Dim::symbol("tile_begin"), extent,
+        [&](const RowTiles::Tile& t) { return tile(t, p, k0, k_extent); },
+        [&](const RowTiles::Tile& t) {
+          StmtRef finish = epilogue(t, p);
+          return blocks_.count == 1
+                     ? finish
+                     : kb::if_then(kb::eq(kblock, blocks_.count - 1), std::move(finish));
+        });
+    return kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+  }
+
+  // First element of a tile's sums in the scratch.
+  Dim sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {
+    const Dim first = blocks_.count > 1 ? t.row - Dim::symbol("block_row") : Dim(0);
+    return (first + row) * p_.width + column;
+  }
+
+  StmtRef tile(const RowTiles::Tile& t, const Dim& p, const Dim& k0, const Dim& k_extent) {
+    TileProduct product;
+    product.rows = t.rows;
+    product.vectors = p_.vectors;
+    product.lanes = p_.lanes;
+    product.dtype = p_.dtype;
+    product.unroll = unroll_;
+    product.accumulators = accumulators_;
+    product.panel = panel_;
+    product.lhs = p_.lhs;
+    product.rhs = p_.rhs;
+    product.lhs_index = [&](const Dim& r, const Dim& k) {
+      return tiles_.row_of(t, r) * p_.k + k0 + k;
+    };
+    const Dim piece = (p * p_.k + k0) * p_.width;
+    product.rhs_index = [&](const Dim& v, const Dim& k) {
+      return piece + k * p_.width + v * p_.lanes;
+    };
+    product.k_extent = k_extent;
+    if (prefetch_)
+      product.at_body = [&](const Dim& body) {
+        return prefetches(t, piece + blocks_.size * p_.width, body);
+      };
+
+    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+    auto each = [&](StmtRef s) {
+      return kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
+                      kb::loop(LoopKind::kUnroll, "c_v", 0, p_.vectors, std::move(s)));
+    };
+    const Dim element = r * p_.vectors + v, place = sums_at(t, r, v * p_.lanes);
+    std::vector<StmtRef> all;
+    StmtRef zero = tile_zero(product, "i_");
+    if (blocks_.count > 1) {
+      all.push_back(
+          kb::if_then(kb::eq(Dim::symbol("kb"), 0), std::move(zero),
+                      each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
+    } else {
+      all.push_back(std::move(zero));
+    }
+    all.push_back(tile_product(product, "i_"));
+    all.push_back(each(kb::store(sums_, place, kb::reg(accumulators_, element))));
+    return kb::seq(std::move(all));
+  }
+
+  // The tile's share of the lines that one loop body's part of the next block holds. Blocks lie
+  // one behind the other, across panels too, so "next" is an address. A share is rarely more
+  // than a few lines; nested conditions keep the usual case to one or two tests.
+  StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
+    const int64_t lines = lines_per_body();
+    const Dim share = Dim::symbol("share");
+    std::vector<int64_t> steps;  // the values that a share takes
+    for (int64_t tiles = lines; tiles >= 1; --tiles) {
+      const int64_t s = (lines + tiles - 1) / tiles;
+      if (steps.empty() || steps.back() != s) steps.push_back(s);
+    }
+    const int64_t bodies = blocks_.size / unroll_;
+    const Dim base = next + (t.number * bodies + body) * share * line_elements();
+    StmtRef nested;
+    for (size_t i = steps.size(); i-- > 0;) {
+      std::vector<StmtRef> group;
+      for (int64_t line = i == 0 ? 0 : steps[i - 1]; line < steps[i]; ++line)
+        group.push_back(kb::prefetch(p_.rhs, base + line * line_elements(), 2));
+      if (nested) group.push_back(std::move(nested));
+      nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
+    }
+    // Tiles beyond the last line have nothing to fetch.
+    return kb::if_then(kb::lt(t.number * share, lines), std::move(nested));
+  }
+
+  StmtRef epilogue(const RowTiles::Tile& t, const Dim& p) {
+    const Dim r = Dim::symbol("e_r");
+    auto row_stores = [&](bool masked) {
+      std::vector<StmtRef> all;
+      const Dim row = t.row + r;
+      std::vector<Dim> coordinates = unflatten(row, p_.row_dims);
+      coordinates.push_back(0);
+      const int64_t last = p_.n % p_.width;  // columns of a partial panel
+      for (int v = 0; v < p_.vectors; ++v) {
+        if (masked && v * p_.lanes >= last) break;
+        const Dim column = p * p_.width + v * p_.lanes;
+        coordinates.back() = column;
+        const std::optional<Dim> valid = masked ? std::optional<Dim>(p_.n - column) : std::nullopt;
+        all.push_back(store_results(w_, p_.frame,
+                                    kb::load(sums_, sums_at(t, r, v * p_.lanes), p_.lanes),
+                                    coordinates, p_.lanes, valid, "e" + std::to_string(v) + "_"));
+      }
+      return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, kb::seq(std::move(all)));
+    };
+    if (p_.n % p_.width == 0) return row_stores(false);
+    const int64_t full = p_.n / p_.width;
+    if (full == 0) return row_stores(true);
+    return kb::if_then(kb::lt(p, full), row_stores(false), row_stores(true));
+  }
+
+  const Workload& w_;
+  const Product& p_;
+  int rows_, unroll_;
+  bool split_rows_, prefetch_;
+  KBlocks blocks_;
+  int64_t block_tiles_;
+  RowTiles tiles_;
+  BufferRef accumulators_, panel_, sums_;
+};
+
+}  // namespace
+
+bool DenseTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  return analyse(w, t).has_value();
+}
+
+std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
+  const int most = max_tile_rows(t, p->vectors);
+  Knob rows{"rows", {}};
+  for (int64_t r : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 20, 24})
+    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  Knob k_block{"k_block", {}};
+  for (int64_t k : {64, 128, 192, 256, 384, 512, 1024})
+    if (k < p->k) k_block.choices.emplace_back(k);
+  k_block.choices.emplace_back(int64_t{0});
+  return {std::move(rows),
+          std::move(k_block),
+          {"unroll", {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}},
+          {"block_rows", {int64_t{32}, int64_t{64}, int64_t{128}, int64_t{256}}},
+          {"prefetch", {"none", "spread"}},
+          {"split", {"columns", "rows"}},
+          {"tails", {kTailsEven, kTailsResidue, kTailsChecked, kTailsMasked}}};
+}
+
+bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  if (!p) return false;
+  const int64_t rows = knob_int(c, "rows");
+  if (rows < 1 || rows > max_tile_rows(t, p->vectors)) return false;
+  if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
+  // Residues need a symbol to dispatch on.
+  if (knob_text(c, "tails") == kTailsResidue && !p->m.as_symbol()) return false;
+  return true;
+}
+
+Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
+  const int most = max_tile_rows(t, p->vectors);
+  // 8 rows never exceed the ways of L1; narrower panels need more rows for enough arithmetic.
+  const int64_t rows = std::min(most, p->vectors >= 3 ? 8 : p->vectors == 2 ? 12 : 16);
+  const int64_t columns = p->panels();
+  return {{"rows", rows},         {"k_block", int64_t{p->k > 384 ? 256 : 0}},
+          {"unroll", int64_t{4}}, {"block_rows", int64_t{128}},
+          {"prefetch", "spread"}, {"split", columns >= 4 ? "columns" : "rows"},
+          {"tails", kTailsEven}};
+}
+
+Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                             const std::string& name) const {
+  const auto p = analyse(w, t);
+  NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of dense", to_json(c));
+  Lowered lowered;
+  if (knob_text(c, "tails") != kTailsResidue) {
+    lowered.functions.push_back(DenseLowering(w, *p, c, 0).run(name));
+    lowered.tails = exec::DispatchTree::single(0);
+    return lowered;
+  }
+  const int rows = static_cast<int>(knob_int(c, "rows"));
+  for (int r = 0; r < rows; ++r)
+    lowered.functions.push_back(DenseLowering(w, *p, c, r).run(name + "_r" + std::to_string(r)));
+  lowered.tails = residue_tree(w, *p->m.as_symbol(), rows);
+  return lowered;
+}
+
+const Template* make_dense() {
+  static const DenseTemplate t;
+  return &t;
+}
+
+}  // namespace nimble::kernels

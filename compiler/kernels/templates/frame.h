@@ -1,0 +1,54 @@
+// What a template whose work centres on one operator (the anchor) needs around it: buffers for
+// the group's parameters and results, the anchor's place in the group, stores of the results
+// with everything that was fused behind the anchor.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/group.h"
+#include "compiler/kernels/template.h"
+
+namespace nimble::kernels {
+
+struct Frame {
+  std::vector<kir::BufferRef> parameters;  // one per parameter of the group; null for a scalar
+  std::vector<kir::BufferRef> results;
+  std::vector<ir::Atom> result_atoms;  // the group's result, or the fields of its tuple
+  std::vector<ir::Type> result_types;
+  const ir::Binding* anchor = nullptr;  // the only binding of an operator named w.anchor
+};
+
+// The frame of a workload; `anchor` is null if the operator stands there not exactly once.
+Frame make_frame(const Workload& w);
+
+// The buffer of a parameter that an atom names directly; null for any other atom.
+kir::BufferRef parameter_buffer(const Workload& w, const Frame& f, const ir::Atom& a);
+// The contract's symbol of a scalar parameter that an atom names; nothing for any other atom.
+std::optional<kir::Dim> scalar_symbol(const Workload& w, const ir::Atom& a);
+
+// True if every binding that depends on the anchor's value is element-wise with exactly the
+// anchor's shape, and every result is one of them: an epilogue in place.
+bool has_elementwise_epilogue(const Workload& w, const Frame& f);
+
+// Statements that store `lanes` consecutive elements of every result at `coordinates`, the
+// anchor's value there being `value`. Lanes from `valid` on are not stored. `prefix` keeps the
+// local names apart from those of other calls in the same scope.
+kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef value,
+                           const std::vector<kir::Dim>& coordinates, int lanes,
+                           const std::optional<kir::Dim>& valid, const std::string& prefix);
+
+// A function with the workload's contract and facts.
+kir::Function make_function(const Workload& w, const Frame& f, const std::string& name,
+                            std::vector<kir::BufferRef> scratch,
+                            std::vector<kir::BufferRef> registers, kir::StmtRef body);
+
+// Sends a shape to implementation `symbol mod divisor`, by bisection.
+exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, int divisor);
+
+// Coordinates of element number `flat` in a row-major tensor of `dims`; one axis needs no division.
+std::vector<kir::Dim> unflatten(const kir::Dim& flat, const std::vector<kir::Dim>& dims);
+
+}  // namespace nimble::kernels

@@ -1,0 +1,336 @@
+// A recurrent cell, bound by where its weights sit.
+//
+// One step reads all weights (4 MB for 512 hidden units) for one row of h, so time is bytes. Two
+// means against it:
+//  - A panel holds all gates of a few hidden units (layout "gate16"), so the gates, c and h of
+//    these units are updated while their sums are at hand, and a thread keeps to its own units.
+//  - Zig-zag: the panels are walked forwards in even steps and backwards in odd ones. A cache of
+//    2 MB that is walked in one direction only over 4 MB has always just evicted what comes
+//    next; turning round finds the last-used half again. On one thread 87 -> 61 us a step, on
+//    two 29 -> 20. Software prefetch on top of it made it slower in every variant tried.
+// Several rows (a batch) share each panel by row tiles (tile.h).
+//
+// A GRU whose reset gate applies before the product (linear_before_reset = 0) needs r * h of all
+// units before the candidate's product: two phases with a barrier between.
+#include "compiler/kernels/templates/recurrent.h"
+
+#include <algorithm>
+
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/tile.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::Scope;
+using kir::StmtRef;
+using kir::ValueRef;
+
+std::string recurrent_layout(const TargetInfo& t, DType dtype) {
+  const int64_t lanes = t.vector_bits / 8 / static_cast<int64_t>(size_of(dtype));
+  return ir::Layout{ir::Layout::Kind::kGate, lanes}.str();
+}
+
+namespace {
+
+struct Cell {
+  Frame frame;
+  bool lstm = false, packed = false, linear_before_reset = false;
+  BufferRef gates, h, c, weights, bias;  // c: LSTM only; bias: GRU only
+  BufferRef h_out, c_out;
+  std::optional<Dim> step;  // the step's number, if the operator knows it
+  DType dtype{};
+  Dim batch;
+  int64_t hidden = 0;
+  int lanes = 0;
+
+  int gate_count() const { return lstm ? 4 : 3; }
+  int64_t panels() const { return (hidden + lanes - 1) / lanes; }
+  bool partial() const { return hidden % lanes != 0; }
+};
+
+std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
+  Cell cell;
+  cell.packed = w.anchor == "packed_lstm_cell";
+  cell.lstm = cell.packed || w.anchor == "lstm_cell";
+  if (!cell.lstm && w.anchor != "gru_cell") return {};
+  if (w.group->body->bindings.size() != 1) return {};
+  cell.frame = make_frame(w);
+  if (!cell.frame.anchor) return {};
+  const ir::Expr& call = *cell.frame.anchor->value;
+  auto argument = [&](size_t i) { return parameter_buffer(w, cell.frame, call.args[i]); };
+  cell.gates = argument(0);
+  cell.h = argument(1);
+  cell.c = cell.lstm ? argument(2) : nullptr;
+  cell.weights = argument(cell.lstm ? 3 : 2);
+  cell.bias = cell.lstm ? nullptr : argument(3);
+  if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
+  cell.dtype = cell.h->dtype;
+  if (cell.dtype != DType::kF32) return {};
+  cell.lanes = t.vector_bits / 32;
+  const ir::Type state = ir::type_of(call.args[1]);
+  if (state->dims.size() != 2 || !state->dims[1].as_constant()) return {};
+  cell.batch = state->dims[0];
+  cell.hidden = *state->dims[1].as_constant();
+  if (cell.packed) {
+    const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
+    if (!layout || layout->kind != ir::Layout::Kind::kGate || layout->width != cell.lanes)
+      return {};
+    cell.step = scalar_symbol(w, call.args[4]);
+  }
+  if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
+  if (cell.frame.results.size() != (cell.lstm ? 2u : 1u)) return {};
+  cell.h_out = cell.frame.results[0];
+  if (cell.lstm) cell.c_out = cell.frame.results[1];
+  return cell;
+}
+
+int most_rows(const TargetInfo& t, int vectors) {
+  return std::max(1, (t.vector_registers - vectors - 1) / vectors);
+}
+
+ValueRef function_of(const char* op, ValueRef x) {
+  const ir::ExprRef call = ir::make_call(op, {});
+  const DType dtype = x->dtype;
+  return compute(*call, {std::move(x)}, dtype);
+}
+ValueRef sigmoid(ValueRef x) {
+  return function_of("sigmoid", std::move(x));
+}
+ValueRef tanh_of(ValueRef x) {
+  return function_of("tanh", std::move(x));
+}
+
+class CellLowering {
+ public:
+  CellLowering(const Workload& w, const Cell& cell, const Config& c)
+      : w_(w),
+        cell_(cell),
+        rows_(static_cast<int>(knob_int(c, "rows"))),
+        unroll_(static_cast<int>(knob_int(c, "unroll"))),
+        chains_(static_cast<int>(knob_int(c, "chains"))),
+        zigzag_(knob_text(c, "walk") == "zigzag"),
+        tiles_(cell.batch, rows_, knob_text(c, "tails"), 0, "b_") {
+    const int gates = cell.gate_count();
+    accumulators_ = kb::buffer("acc", Scope::kRegister, cell.dtype,
+                               std::max(rows_ * gates, chains_ * gates), cell.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, cell.dtype, gates, cell.lanes);
+    auto sums = std::make_shared<kir::Buffer>(
+        *kb::buffer("sums", Scope::kThread, cell.dtype, rows_ * gates * cell.lanes));
+    sums->alignment = 64;
+    sums_ = sums;
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> body = tiles_.prologue();
+    std::vector<BufferRef> scratch = {sums_};
+    if (cell_.lstm || cell_.linear_before_reset) {
+      body.push_back(phase("q", 0, cell_.gate_count(), cell_.h, [&](const Dim& row, const Dim& r) {
+        return cell_.lstm ? lstm_update(row, r) : gru_update(row, r);
+      }));
+    } else {
+      reset_ = kb::buffer("reset", Scope::kScratch, cell_.dtype, cell_.batch * cell_.hidden);
+      update_ = kb::buffer("update", Scope::kScratch, cell_.dtype, cell_.batch * cell_.hidden);
+      scratch.push_back(reset_);
+      scratch.push_back(update_);
+      body.push_back(phase("q", 0, 2, cell_.h,
+                           [&](const Dim& row, const Dim& r) { return gru_reset(row, r); }));
+      body.push_back(kb::barrier());
+      body.push_back(phase("q2", 2, 1, reset_,
+                           [&](const Dim& row, const Dim& r) { return gru_candidate(row, r); }));
+    }
+    return make_function(w_, cell_.frame, name, std::move(scratch), {accumulators_, panel_},
+                         kb::seq(std::move(body)));
+  }
+
+ private:
+  // Products of `vectors` gates from `first_gate` on with `lhs`, for all rows and this thread's
+  // units; `update` then consumes sums_[r][gate][lane] of one row.
+  StmtRef phase(const std::string& var, int first_gate, int vectors, const BufferRef& lhs,
+                const std::function<StmtRef(const Dim& row, const Dim& r)>& update) {
+    const Dim q = Dim::symbol(var), p = Dim::symbol("p");
+    Dim panel = q;
+    if (zigzag_ && cell_.step) {
+      // This thread's panels are [begin, end); odd steps mirror them.
+      const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+      const Dim begin = ir::floordiv(thread * cell_.panels(), threads);
+      const Dim end = ir::floordiv((thread + 1) * cell_.panels(), threads);
+      panel = q + ir::mod(*cell_.step, 2) * (begin + end - 1 - q - q);
+    }
+    StmtRef tiles = tiles_.for_each(
+        0, tiles_.count(),
+        [&](const RowTiles::Tile& t) { return tile(t, p, first_gate, vectors, lhs); },
+        [&](const RowTiles::Tile& t) {
+          const Dim r = Dim::symbol("e_r");
+          return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, update(t.row + r, r));
+        });
+    return kb::loop(LoopKind::kThread, var, 0, cell_.panels(),
+                    kb::seq({kb::let_index("p", kb::index(panel)), std::move(tiles)}));
+  }
+
+  StmtRef tile(const RowTiles::Tile& t, const Dim& p, int first_gate, int vectors,
+               const BufferRef& lhs) {
+    TileProduct product;
+    product.rows = t.rows;
+    product.vectors = vectors;
+    product.lanes = cell_.lanes;
+    product.dtype = cell_.dtype;
+    product.unroll = unroll_;
+    // A single row has too few sums to hide the latency of a multiply-add.
+    product.chains = t.rows == 1 ? chains_ : 1;
+    product.accumulators = accumulators_;
+    product.panel = panel_;
+    product.lhs = lhs;
+    product.rhs = cell_.weights;
+    product.lhs_index = [&](const Dim& r, const Dim& k) {
+      return tiles_.row_of(t, r) * cell_.hidden + k;
+    };
+    const int64_t gates = cell_.gate_count(), h = cell_.hidden, lanes = cell_.lanes;
+    product.rhs_index = [=, this](const Dim& v, const Dim& k) {
+      if (cell_.packed) return ((p * h + k) * gates + first_gate + v) * lanes;
+      return k * (gates * h) + (v + first_gate) * h + p * lanes;
+    };
+    if (!cell_.packed && cell_.partial())
+      product.rhs_valid = [=](const Dim&) -> std::optional<Dim> { return h - p * lanes; };
+    product.k_extent = h;
+    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+    StmtRef keep = kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
+                            kb::loop(LoopKind::kUnroll, "c_v", 0, vectors,
+                                     kb::store(sums_, (r * gates + v + first_gate) * lanes,
+                                               kb::reg(accumulators_, r * vectors + v))));
+    return kb::seq({tile_zero(product, "i_"), tile_product(product, "i_"), std::move(keep)});
+  }
+
+  // ---- one row of one panel's units
+
+  Dim unit() const { return Dim::symbol("p") * cell_.lanes; }
+  ValueRef load(const BufferRef& b, const Dim& index) const {
+    return cell_.partial() ? kb::load_masked(b, index, cell_.lanes, cell_.hidden - unit())
+                           : kb::load(b, index, cell_.lanes);
+  }
+  StmtRef store(const BufferRef& b, const Dim& index, ValueRef v) const {
+    return cell_.partial() ? kb::store_masked(b, index, std::move(v), cell_.hidden - unit())
+                           : kb::store(b, index, std::move(v));
+  }
+  ValueRef local(const std::string& name) const {
+    return kb::local(name, cell_.dtype, cell_.lanes);
+  }
+  ValueRef input(const Dim& row, int gate) const {
+    return load(cell_.gates,
+                row * (cell_.gate_count() * cell_.hidden) + gate * cell_.hidden + unit());
+  }
+  ValueRef sum(const Dim& r, int gate) const {
+    return kb::load(sums_, (r * cell_.gate_count() + gate) * cell_.lanes, cell_.lanes);
+  }
+  ValueRef bias(int gate) const { return load(cell_.bias, gate * cell_.hidden + unit()); }
+  ValueRef state(const BufferRef& b, const Dim& row) const {
+    return load(b, row * cell_.hidden + unit());
+  }
+
+  StmtRef lstm_update(const Dim& row, const Dim& r) const {
+    auto gate = [&](int g) { return kb::add(input(row, g), sum(r, g)); };
+    std::vector<StmtRef> all = {kb::let("g_i", sigmoid(gate(0))), kb::let("g_f", sigmoid(gate(1))),
+                                kb::let("g_g", tanh_of(gate(2))), kb::let("g_o", sigmoid(gate(3))),
+                                kb::let("g_c", kb::fma(local("g_f"), state(cell_.c, row),
+                                                       kb::mul(local("g_i"), local("g_g"))))};
+    const Dim at = row * cell_.hidden + unit();
+    all.push_back(store(cell_.c_out, at, local("g_c")));
+    all.push_back(store(cell_.h_out, at, kb::mul(local("g_o"), tanh_of(local("g_c")))));
+    return kb::seq(std::move(all));
+  }
+
+  // h' = (1 - z) * n + z * h = n + z * (h - n)
+  StmtRef gru_result(const Dim& row, ValueRef z) const {
+    ValueRef h = kb::fma(std::move(z), kb::sub(state(cell_.h, row), local("g_n")), local("g_n"));
+    return store(cell_.h_out, row * cell_.hidden + unit(), std::move(h));
+  }
+  ValueRef recurrent(const Dim& r, int gate) const { return kb::add(sum(r, gate), bias(gate)); }
+
+  StmtRef gru_update(const Dim& row, const Dim& r) const {
+    return kb::seq({kb::let("g_r", sigmoid(kb::add(input(row, 0), recurrent(r, 0)))),
+                    kb::let("g_z", sigmoid(kb::add(input(row, 1), recurrent(r, 1)))),
+                    kb::let("g_n", tanh_of(kb::fma(local("g_r"), recurrent(r, 2), input(row, 2)))),
+                    gru_result(row, local("g_z"))});
+  }
+
+  StmtRef gru_reset(const Dim& row, const Dim& r) const {
+    const Dim at = row * cell_.hidden + unit();
+    return kb::seq({kb::let("g_r", sigmoid(kb::add(input(row, 0), recurrent(r, 0)))),
+                    kb::let("g_z", sigmoid(kb::add(input(row, 1), recurrent(r, 1)))),
+                    store(reset_, at, kb::mul(local("g_r"), state(cell_.h, row))),
+                    store(update_, at, local("g_z"))});
+  }
+
+  StmtRef gru_candidate(const Dim& row, const Dim& r) const {
+    return kb::seq({kb::let("g_n", tanh_of(kb::add(input(row, 2), recurrent(r, 2)))),
+                    gru_result(row, state(update_, row))});
+  }
+
+  const Workload& w_;
+  const Cell& cell_;
+  int rows_, unroll_, chains_;
+  bool zigzag_;
+  RowTiles tiles_;
+  BufferRef accumulators_, panel_, sums_, reset_, update_;
+};
+
+}  // namespace
+
+bool RecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  return analyse(w, t).has_value();
+}
+
+std::vector<Knob> RecurrentTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto cell = analyse(w, t);
+  NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
+  Knob rows{"rows", {}};
+  const int most = most_rows(t, cell->gate_count());
+  for (int64_t r : {1, 2, 3, 4, 6, 8})
+    if (r <= most) rows.choices.emplace_back(r);
+  Knob walk{"walk", {"forward"}};
+  if (cell->step) walk.choices.emplace_back("zigzag");
+  return {std::move(rows),
+          {"unroll", {int64_t{2}, int64_t{4}, int64_t{8}}},
+          {"chains", {int64_t{1}, int64_t{2}}},
+          std::move(walk),
+          {"tails", {kTailsEven, kTailsChecked, kTailsMasked}}};
+}
+
+bool RecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto cell = analyse(w, t);
+  if (!cell) return false;
+  const int64_t rows = knob_int(c, "rows"), chains = knob_int(c, "chains");
+  return rows >= 1 && rows <= most_rows(t, cell->gate_count()) && chains >= 1 &&
+         knob_int(c, "unroll") % chains == 0 && (cell->step || knob_text(c, "walk") == "forward");
+}
+
+Config RecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto cell = analyse(w, t);
+  NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
+  return {{"rows", int64_t{std::min(4, most_rows(t, cell->gate_count()))}},
+          {"unroll", int64_t{4}},
+          {"chains", int64_t{2}},
+          {"walk", cell->step ? "zigzag" : "forward"},
+          {"tails", kTailsEven}};
+}
+
+Lowered RecurrentTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                                 const std::string& name) const {
+  const auto cell = analyse(w, t);
+  NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of recurrent", to_json(c));
+  Lowered lowered;
+  lowered.functions.push_back(CellLowering(w, *cell, c).run(name));
+  lowered.tails = exec::DispatchTree::single(0);
+  return lowered;
+}
+
+const Template* make_recurrent() {
+  static const RecurrentTemplate t;
+  return &t;
+}
+
+}  // namespace nimble::kernels

@@ -1,0 +1,184 @@
+#include "compiler/kernels/templates/tile.h"
+
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::LoopKind;
+using kir::StmtRef;
+
+// ---------------------------------------------------------------- one tile's product
+
+namespace {
+
+// Multiply-add in the element type: fused for floats, wrapping for integers.
+kir::ValueRef multiply_add(kir::ValueRef a, kir::ValueRef b, kir::ValueRef c) {
+  return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
+}
+
+}  // namespace
+
+StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
+  const Dim i = Dim::symbol(prefix + "z");
+  return kb::loop(LoopKind::kUnroll, prefix + "z", 0, t.chains * t.rows * t.vectors,
+                  kb::set_reg(t.accumulators, i, kb::number(t.dtype, 0, t.lanes)));
+}
+
+StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
+  NIMBLE_CHECK(t.unroll % t.chains == 0, "{} chains, {} steps", t.chains, t.unroll);
+  const Dim v = Dim::symbol(prefix + "v"), r = Dim::symbol(prefix + "r");
+  // One k step; `chain` chooses the set of accumulators.
+  auto step = [&](const Dim& k, const Dim& chain) {
+    const Dim element = (chain * t.rows + r) * t.vectors + v;
+    auto rhs = [&] {
+      const Dim index = t.rhs_index(v, k);
+      const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
+      return valid ? kb::load_masked(t.rhs, index, t.lanes, *valid)
+                   : kb::load(t.rhs, index, t.lanes);
+    };
+    const std::string a = prefix + "a";
+    auto columns =
+        kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors,
+                 kb::set_reg(t.accumulators, element,
+                             multiply_add(kb::local(a, t.dtype, t.lanes), kb::reg(t.panel, v),
+                                          kb::reg(t.accumulators, element))));
+    auto row = kb::seq({kb::let(a, kb::broadcast(kb::load(t.lhs, t.lhs_index(r, k)), t.lanes)),
+                        std::move(columns)});
+    return kb::seq(
+        {kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors, kb::set_reg(t.panel, v, rhs())),
+         kb::loop(LoopKind::kUnroll, prefix + "r", 0, t.rows, std::move(row))});
+  };
+  std::vector<StmtRef> all;
+  const Dim k = Dim::symbol(prefix + "k"), u = Dim::symbol(prefix + "u");
+  const Dim bodies = ir::floordiv(t.k_extent, t.unroll);
+  {
+    std::vector<StmtRef> body;
+    if (t.at_body) body.push_back(t.at_body(k));
+    body.push_back(kb::loop(LoopKind::kUnroll, prefix + "u", 0, t.unroll,
+                            step(k * t.unroll + u, ir::mod(u, t.chains))));
+    all.push_back(kb::loop(LoopKind::kSerial, prefix + "k", 0, bodies, kb::seq(std::move(body))));
+  }
+  const Dim rest = t.k_extent - bodies * t.unroll;
+  if (!rest.is_constant(0))
+    all.push_back(kb::loop(LoopKind::kSerial, prefix + "k", bodies * t.unroll, rest, step(k, 0)));
+  for (int chain = 1; chain < t.chains; ++chain) {
+    const Dim i = Dim::symbol(prefix + "s");
+    const Dim other = i + chain * t.rows * t.vectors;
+    all.push_back(
+        kb::loop(LoopKind::kUnroll, prefix + "s", 0, t.rows * t.vectors,
+                 kb::set_reg(t.accumulators, i,
+                             kb::add(kb::reg(t.accumulators, i), kb::reg(t.accumulators, other)))));
+  }
+  return kb::seq(std::move(all));
+}
+
+// ---------------------------------------------------------------- rows into tiles
+
+RowTiles::RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix)
+    : m_(m), rows_(rows), tails_(std::move(tails)), residue_(residue), prefix_(std::move(prefix)) {
+  if (m_.as_constant()) {
+    count_ = ir::ceildiv(m_, rows_);
+    const Dim at_least_one = ir::max(count_, 1);
+    base_ = tails_ == kTailsEven ? ir::floordiv(m_, at_least_one) : ir::floordiv(m_, rows_);
+    surplus_ = m_ - base_ * count_;
+  } else {
+    count_ = Dim::symbol(name("tiles"));
+    base_ = Dim::symbol(name("base"));
+    surplus_ = Dim::symbol(name("surplus"));
+  }
+}
+
+std::vector<StmtRef> RowTiles::prologue() const {
+  if (m_.as_constant()) return {};
+  std::vector<StmtRef> all = {kb::let_index(name("tiles"), kb::index(ir::ceildiv(m_, rows_)))};
+  if (tails_ == kTailsEven) {
+    all.push_back(kb::let_index(name("base"), kb::index(ir::floordiv(m_, ir::max(count_, 1)))));
+    all.push_back(kb::let_index(name("surplus"), kb::index(m_ - base_ * count_)));
+  } else {
+    all.push_back(kb::let_index(name("base"), kb::index(ir::floordiv(m_, rows_))));
+  }
+  return all;
+}
+
+Dim RowTiles::first_row(const Dim& tile) const {
+  // Even split: the first `surplus` tiles have one row more than the others.
+  if (tails_ == kTailsEven) return tile * base_ + ir::min(tile, surplus_);
+  return tile * rows_;
+}
+
+Dim RowTiles::row_of(const Tile& t, const Dim& r) const {
+  return tails_ == kTailsMasked ? ir::min(t.row + r, m_ - 1) : t.row + r;
+}
+
+StmtRef RowTiles::by_size(Tile t, int low, int high,
+                          const std::function<StmtRef(const Tile&)>& body) const {
+  // Largest first: it is the most frequent.
+  StmtRef chain;
+  for (int rows = low; rows <= high; ++rows) {
+    Tile sized = t;
+    sized.rows = rows;
+    sized.valid = rows;
+    StmtRef then = body(sized);
+    chain = chain ? kb::if_then(kb::eq(t.valid, rows), std::move(then), std::move(chain))
+                  : std::move(then);
+  }
+  return chain;
+}
+
+StmtRef RowTiles::for_each(const Dim& begin, const Dim& extent,
+                           const std::function<StmtRef(const Tile&)>& body,
+                           const std::function<StmtRef(const Tile&)>& after) const {
+  const std::string t = name("t"), row = name("row"), valid = name("valid");
+  const Dim number = Dim::symbol(t);
+  auto one = [&](std::vector<StmtRef> lets, StmtRef work, const Tile& tile) {
+    lets.push_back(std::move(work));
+    if (after) lets.push_back(after(tile));
+    return kb::seq(std::move(lets));
+  };
+  const Dim tile = begin + number;
+
+  if (tails_ == kTailsEven) {
+    Tile t0{number, Dim::symbol(row), 0, Dim::symbol(valid)};
+    std::vector<StmtRef> lets = {
+        kb::let_index(row, kb::index(first_row(tile))),
+        kb::let_index(valid, kb::index(base_ + ir::min(ir::max(surplus_ - tile, 0), 1)))};
+    int low = 1, high = rows_;
+    if (auto m = m_.as_constant(); m && *m > 0) {
+      const int64_t count = (*m + rows_ - 1) / rows_;
+      low = static_cast<int>(*m / count);
+      high = static_cast<int>((*m + count - 1) / count);
+    }
+    return kb::loop(LoopKind::kSerial, t, 0, extent,
+                    one(std::move(lets), by_size(t0, low, high, body), t0));
+  }
+  if (tails_ == kTailsMasked) {
+    Tile full{number, Dim::symbol(row), rows_, Dim::symbol(valid)};
+    std::vector<StmtRef> lets = {kb::let_index(row, kb::index(tile * rows_)),
+                                 kb::let_index(valid, kb::index(ir::min(m_ - full.row, rows_)))};
+    return kb::loop(LoopKind::kSerial, t, 0, extent, one(std::move(lets), body(full), full));
+  }
+
+  // Full tiles without any check, then at most one smaller tile at the end of the matrix.
+  std::vector<StmtRef> all;
+  const Dim full_here = ir::max(ir::min(begin + extent, base_) - begin, 0);
+  Tile full{number, Dim::symbol(row), rows_, rows_};
+  all.push_back(kb::loop(LoopKind::kSerial, t, 0, full_here,
+                         one({kb::let_index(row, kb::index(tile * rows_))}, body(full), full)));
+  if (tails_ == kTailsResidue && residue_ == 0) return kb::seq(std::move(all));
+  Tile rest{full_here, Dim::symbol(row), residue_, residue_};
+  std::vector<StmtRef> lets = {kb::let_index(row, kb::index(base_ * rows_))};
+  StmtRef work;
+  if (tails_ == kTailsResidue) {
+    work = body(rest);
+  } else {
+    rest.valid = Dim::symbol(valid);
+    lets.push_back(kb::let_index(valid, kb::index(m_ - base_ * rows_)));
+    work = by_size(rest, 1, rows_ - 1, body);
+  }
+  all.push_back(kb::if_then(kb::both(kb::lt(base_, begin + extent), kb::lt(base_ * rows_, m_)),
+                            one(std::move(lets), std::move(work), rest)));
+  return kb::seq(std::move(all));
+}
+
+}  // namespace nimble::kernels

@@ -1,0 +1,95 @@
+// The register tile: the inner loops that all products share (dense, batched, recurrent).
+//
+// A tile keeps rows x vectors accumulators in registers and walks k: per step it loads `vectors`
+// vectors of the right-hand panel, and per row broadcasts one left-hand element into as many
+// fused multiply-adds. With 8 rows x 3 vectors of AVX-512 that is 24 multiply-adds for 11 loads,
+// so two loads a cycle never limit two multiply-adds a cycle; 13 x 2, the other tile that fills
+// 32 registers, needs 15 loads for 26 and touches more cache lines of the left-hand side than
+// the first-level cache has ways when rows lie a multiple of 4 KiB apart.
+//
+// Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
+// measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
+// multiply units busy, while a remainder of 1 or 2 rows does not.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/kernel_ir.h"
+
+namespace nimble::kernels {
+
+using kir::Dim;
+
+// ---------------------------------------------------------------- one tile's product
+
+struct TileProduct {
+  int rows = 1, vectors = 1, lanes = 1;
+  DType dtype = DType::kF32;
+  int chains = 1;  // independent accumulators for each element, over successive k (few rows only)
+  int unroll = 4;  // k steps per loop body; a multiple of `chains`
+  kir::BufferRef accumulators;  // register buffer of >= chains*rows*vectors vectors
+  kir::BufferRef panel;         // register buffer of >= vectors vectors
+  kir::BufferRef lhs, rhs;
+  std::function<Dim(const Dim& row, const Dim& k)> lhs_index;      // of one element
+  std::function<Dim(const Dim& vector, const Dim& k)> rhs_index;   // of a vector's first element
+  std::function<std::optional<Dim>(const Dim& vector)> rhs_valid;  // may be empty: all lanes
+  Dim k_extent;                                                    // steps; k runs from 0
+  // Statements at the start of body number `body` (prefetches); may be empty.
+  std::function<kir::StmtRef(const Dim& body)> at_body;
+};
+
+// accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k). Further chains are added
+// into the first at the end. `prefix` keeps the names of loop variables apart.
+kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
+
+// Sets the accumulators of all chains to zero.
+kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
+
+// ---------------------------------------------------------------- rows into tiles
+
+// How rows that don't fill a tile are computed; the values of the knob "tails".
+inline constexpr const char* kTailsEven = "even";        // 37 = 8 + 8 + 7 + 7 + 7
+inline constexpr const char* kTailsResidue = "residue";  // a kernel for each m mod rows (paper 3.5)
+inline constexpr const char* kTailsChecked = "checked";  // full tiles, then a tile by run-time size
+inline constexpr const char* kTailsMasked = "masked";    // full tiles; surplus rows are discarded
+
+class RowTiles {
+ public:
+  // `m` rows in tiles of at most `rows`. For kTailsResidue, `residue` is m mod rows.
+  RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix);
+
+  // Statements that bind the symbols below; they stand once, ahead of any use.
+  std::vector<kir::StmtRef> prologue() const;
+  Dim count() const { return count_; }   // number of tiles
+  Dim first_row(const Dim& tile) const;  // also of tile == count(): m or more
+
+  struct Tile {
+    Dim number;  // from the range's first
+    Dim row;     // first row
+    int rows;    // rows that the accumulators hold: a constant
+    Dim valid;   // rows that exist, <= rows
+  };
+  // Runs `body` for tiles [begin, begin + extent). The body is emitted once for each size that a
+  // tile may have; `after` (may be empty) is emitted once, after whichever body ran.
+  kir::StmtRef for_each(const Dim& begin, const Dim& extent,
+                        const std::function<kir::StmtRef(const Tile&)>& body,
+                        const std::function<kir::StmtRef(const Tile&)>& after) const;
+  // Row number r of a tile, kept inside the matrix for kTailsMasked.
+  Dim row_of(const Tile& t, const Dim& r) const;
+
+ private:
+  kir::StmtRef by_size(Tile t, int low, int high,
+                       const std::function<kir::StmtRef(const Tile&)>& body) const;
+  std::string name(const char* what) const { return prefix_ + what; }
+
+  Dim m_;
+  int rows_;
+  std::string tails_;
+  int residue_;
+  std::string prefix_;
+  Dim count_, base_, surplus_;
+};
+
+}  // namespace nimble::kernels

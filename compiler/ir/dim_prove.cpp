@@ -502,9 +502,23 @@ Dim DimContext::recombine(const Dim& a) const {
 void DimContext::assume_less_equal(const Dim& a, const Dim& b) {
   const Dim g = simplify(b - a);
   if (nonnegative(g, 1)) return;
-  // A bound on a single symbol sharpens its range.
   Terms terms;
   terms_of(g.node(), terms);
+  // min(x, y) + r >= 0 says so of every operand; -max(x, y) + r >= 0 too.
+  for (const PolyTerm& t : terms) {
+    if (!t.monomial || t.monomial->atoms.size() != 1) continue;
+    const DimNode* atom = t.monomial->atoms[0];
+    if (atom->kind != DimNode::Kind::kFunction) continue;
+    if ((atom->function == Function::kMin && t.coefficient > 0) ||
+        (atom->function == Function::kMax && t.coefficient < 0)) {
+      const Dim rest = g - from_term(t);
+      for (const DimNode* o : atom->operands) {
+        assume_less_equal(Dim(0), rest + Dim(t.coefficient) * wrap(o));
+      }
+      return;
+    }
+  }
+  // A bound on a single symbol sharpens its range.
   const bool lone = !terms.empty() && terms[0].monomial && terms[0].monomial->atoms.size() == 1 &&
                     terms[0].monomial->atoms[0]->kind == DimNode::Kind::kSymbol &&
                     (terms.size() == 1 || (terms.size() == 2 && !terms[1].monomial));

@@ -52,6 +52,7 @@ struct AttrSpec {
   std::string name;
   enum class Kind { kBool, kInt, kFloat, kString, kInts, kFloats, kStrings, kDType, kDim, kDims } kind;
   bool required = false;
+  size_t kind_index() const;  // the index of this kind in AttrValue
 };
 
 struct OpInfo {
@@ -67,5 +68,7 @@ struct OpInfo {
 // Null if there is no such operator.
 const OpInfo* find_op(std::string_view name);
 const std::vector<OpInfo>& all_ops();
+// What is wrong with a call's operand count and attributes; empty if nothing.
+std::string check_call(const OpInfo& op, const Expr& call);
 
 }  // namespace nimble::ir

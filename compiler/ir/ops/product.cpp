@@ -1,0 +1,179 @@
+// Matrix products, convolution and attention.
+#include <algorithm>
+#include <cctype>
+
+#include "compiler/ir/layout.h"
+#include "compiler/ir/ops/relations.h"
+#include "compiler/ir/shapes.h"
+
+namespace nimble::ir {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// The panel width that a layout's name ends with: "panel32" -> 32.
+int64_t panel_of(const RelationContext& c, const std::string& layout) {
+  size_t digits = layout.size();
+  while (digits > 0 && std::isdigit(static_cast<unsigned char>(layout[digits - 1]))) --digits;
+  const std::string number = layout.substr(digits);
+  if (digits == 0 || number.empty() || number.size() > 4 || std::stoll(number) == 0) {
+    c.fail("layout \"" + layout + "\" has no panel width", "use a layout such as panel32");
+  }
+  return std::stoll(number);
+}
+
+const Ints& ints(const RelationContext& c, const char* name, size_t count, int64_t least) {
+  const auto& v = attr<Ints>(c.call.attrs, name);
+  if (v.size() != count) {
+    c.fail(fmt::format("{} has {} values, not {}", name, v.size(), count),
+           fmt::format("give {} integers", count));
+  }
+  if (std::any_of(v.begin(), v.end(), [&](int64_t x) { return x < least; })) {
+    c.fail(fmt::format("a value of {} is below {}", name, least), "");
+  }
+  return v;
+}
+
+Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride, int64_t before,
+           int64_t after, int64_t dilation, bool ceil_mode) {
+  const Dim padded = extent + Dim(before + after), reach = Dim(dilation * (kernel - 1) + 1);
+  if (c.dims.less(padded, reach) == Proof::kYes) {
+    c.fail(fmt::format("the window of {} is larger than the padded extent {}", reach.str(),
+                       padded.str()),
+           "pad the input or use a smaller kernel");
+  }
+  return window_count(extent, kernel, stride, before, after, dilation, ceil_mode, c.dims);
+}
+
+}  // namespace
+
+RelationResult relate_matmul(RelationContext& c) {
+  require_same_dtype(c);
+  require_rank_at_least(c, 0, 1);
+  require_rank_at_least(c, 1, 1);
+  Dims a = dims(c, 0), b = dims(c, 1);
+  // A vector becomes a row (left) or a column (right), and that axis leaves the result.
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  const bool transpose_a = attr_or<bool>(c.call.attrs, "transpose_a", false);
+  const bool transpose_b = attr_or<bool>(c.call.attrs, "transpose_b", false);
+  if ((vector_a && transpose_a) || (vector_b && transpose_b)) {
+    c.fail("a vector cannot be transposed", "drop the attribute");
+  }
+  if (vector_a) a.insert(a.begin(), Dim(1));
+  if (vector_b) b.push_back(Dim(1));
+  if (transpose_a) std::swap(a[a.size() - 1], a[a.size() - 2]);
+  if (transpose_b) std::swap(b[b.size() - 1], b[b.size() - 2]);
+  c.require_equal(a[a.size() - 1], b[b.size() - 2], "the contracted dim of matmul");
+  Dims out = broadcast_shapes(c, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
+  if (!vector_a) out.push_back(a[a.size() - 2]);
+  if (!vector_b) out.push_back(b[b.size() - 1]);
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_pack(RelationContext& c) {
+  require_rank(c, 0, 2);
+  const std::string& text = attr<std::string>(c.call.attrs, "layout");
+  const auto layout = parse_layout(text);
+  if (!layout) c.fail("\"" + text + "\" is no layout", "use a layout such as panel32 or gate16");
+  const bool transpose = attr_or<bool>(c.call.attrs, "transpose", false);
+  const Dim& k = dims(c, 0)[transpose ? 1 : 0];
+  const Dim& n = dims(c, 0)[transpose ? 0 : 1];
+  return {tensor_type(layout->packed_dims(k, n), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_packed_matmul(RelationContext& c) {
+  require_same_dtype(c);
+  require_rank_at_least(c, 0, 1);
+  const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
+  const int64_t panel = panel_of(c, attr<std::string>(c.call.attrs, "layout"));
+  Dims out = dims(c, 0);
+  c.require_equal(out.back(), k, "the contracted dim of packed_matmul");
+  c.require_equal(element_count(c.inputs[1]), ceildiv(n, Dim(panel)) * k * Dim(panel),
+                  "the size of the packed matrix");
+  out.back() = n;
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_conv2d(RelationContext& c) {
+  require_same_dtype(c);
+  require_float(c, 0);
+  require_rank(c, 0, 4);
+  require_rank(c, 1, 4);
+  const auto& strides = ints(c, "strides", 2, 1);
+  const auto& pads = ints(c, "pads", 4, 0);
+  const auto& dilations = ints(c, "dilations", 2, 1);
+  const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
+  if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
+  const Dims &x = dims(c, 0), &w = dims(c, 1);
+  auto kh = w[2].as_constant(), kw = w[3].as_constant();
+  if (!kh || !kw || *kh < 1 || *kw < 1) {
+    c.fail("the kernel's extents must be positive constants", "give the weights a static shape");
+  }
+  c.require_equal(x[1], w[1] * Dim(groups), "input channels of conv2d");
+  if (c.dims.divisible(w[0], groups) == Proof::kNo) {
+    c.fail(fmt::format("{} output channels do not divide into {} groups", w[0].str(), groups),
+           "change groups");
+  }
+  if (c.inputs.size() == 3) {
+    require_rank(c, 2, 1);
+    c.require_equal(dims(c, 2)[0], w[0], "the bias of conv2d");
+  }
+  Dims out = {x[0], w[0], window(c, x[2], *kh, strides[0], pads[0], pads[2], dilations[0], false),
+              window(c, x[3], *kw, strides[1], pads[1], pads[3], dilations[1], false)};
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_pool2d(RelationContext& c) {
+  require_rank(c, 0, 4);
+  if (c.call.op == "avg_pool2d") require_float(c, 0);
+  const auto& kernel = ints(c, "kernel", 2, 1);
+  const auto& strides = ints(c, "strides", 2, 1);
+  const auto& pads = ints(c, "pads", 4, 0);
+  const auto& dilations = ints(c, "dilations", 2, 1);
+  const bool ceil_mode = attr<bool>(c.call.attrs, "ceil_mode");
+  Dims out = dims(c, 0);
+  for (size_t i = 0; i < 2; ++i) {
+    out[2 + i] =
+        window(c, out[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil_mode);
+  }
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_attention(RelationContext& c) {
+  require_float(c, 0);
+  for (size_t i = 0; i < 3; ++i) {
+    require_rank(c, i, 3);
+    require_dtype(c, i, dtype(c, 0));
+  }
+  const int64_t heads = attr<int64_t>(c.call.attrs, "heads");
+  const Dims &q = dims(c, 0), &k = dims(c, 1), &v = dims(c, 2);
+  if (heads < 1 || c.dims.divisible(q[2], heads) == Proof::kNo ||
+      c.dims.divisible(v[2], heads) == Proof::kNo) {
+    c.fail(fmt::format("a width of {} or {} does not divide into {} heads", q[2].str(), v[2].str(),
+                       heads),
+           "change heads");
+  }
+  c.require_equal(q[0], k[0], "the batch of q and k");
+  c.require_equal(q[0], v[0], "the batch of q and v");
+  c.require_equal(q[2], k[2], "the width of q and k");
+  c.require_equal(k[1], v[1], "the length of k and v");
+  if (c.inputs.size() == 4) {
+    // The mask may be smaller (broadcast), never larger than the scores.
+    const Dims scores = {q[0], Dim(heads), q[1], k[1]}, &m = dims(c, 3);
+    if (dtype(c, 3) != dtype(c, 0) && dtype(c, 3) != DType::kBool) require_dtype(c, 3, dtype(c, 0));
+    if (m.size() > 4) c.fail("the mask has more than four axes", "squeeze it");
+    for (size_t i = 0; i < m.size(); ++i) {
+      const Dim& s = scores[4 - m.size() + i];
+      if (c.dims.equal(m[i], Dim(1)) == Proof::kYes || c.dims.equal(m[i], s) == Proof::kYes)
+        continue;
+      if (c.dims.equal(m[i], Dim(1)) == Proof::kNo) {
+        c.require_equal(m[i], s, fmt::format("axis {} of the mask", i));
+      } else {
+        c.require_equal(broadcast(m[i], s), s, fmt::format("axis {} of the mask", i));
+      }
+    }
+  }
+  return {tensor_type({q[0], q[1], v[2]}, dtype(c, 0)), std::nullopt};
+}
+
+}  // namespace nimble::ir

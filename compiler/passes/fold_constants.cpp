@@ -1,0 +1,65 @@
+// Evaluates operators whose operands are constants, with the reference interpreter: what it
+// computes is right by definition. A fold that would make a constant larger than both a page and
+// four times its operands (a broadcast) is left to run time, and so is anything above the limit.
+#include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+#include "compiler/reference/reference.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Expr;
+using ir::ExprKind;
+
+bool static_type(const ir::Type& t) {
+  if (!t || t->kind != ir::TypeKind::kTensor) return false;
+  for (const ir::Dim& d : t->dims)
+    if (!d.as_constant()) return false;
+  return true;
+}
+
+}  // namespace
+
+ir::Module fold_constants(const ir::Module& m, PassContext& context) {
+  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder&) -> std::optional<Atom> {
+    const Expr& e = *b.value;
+    if (e.kind != ExprKind::kCall || e.op.empty() || e.op.rfind("memory.", 0) == 0)
+      return std::nullopt;
+    if (!static_type(b.var->type) || !reference::has_reference(e.op)) return std::nullopt;
+    if (e.op == "assert_shape" || e.op == "write_row") return std::nullopt;
+    if (e.op == "size") {
+      auto value = ir::attr<ir::Dim>(e.attrs, "value").as_constant();
+      if (!value) return std::nullopt;
+      return Atom::of(ir::Tensor::scalar_i64(*value));
+    }
+    if (e.op == "shape_of") {
+      ir::Type operand = ir::type_of(e.args[0]);
+      std::vector<int64_t> extents;
+      for (const ir::Dim& d : operand->dims) {
+        if (!d.as_constant()) return std::nullopt;
+        extents.push_back(*d.as_constant());
+      }
+      auto rank = static_cast<int64_t>(extents.size());
+      return Atom::of(ir::Tensor::of<int64_t>(DType::kI64, {rank}, extents));
+    }
+    std::vector<ir::TensorRef> args;
+    int64_t operand_bytes = 0;
+    for (const Atom& a : e.args) {
+      if (!a.is_constant()) return std::nullopt;
+      args.push_back(a.constant);
+      operand_bytes += static_cast<int64_t>(a.constant->bytes.size());
+    }
+    int64_t bytes = *ir::byte_size(b.var->type).as_constant();
+    bool grows = bytes > 4096 && bytes > 4 * operand_bytes;
+    if (grows || bytes > context.fold_limit_bytes) return std::nullopt;
+    std::vector<ir::TensorRef> result = reference::evaluate_op(e, args, {});
+    if (result.size() != 1) return std::nullopt;
+    context.count("fold-constants.folded");
+    return Atom::of(result[0]);
+  });
+}
+
+}  // namespace nimble::passes

@@ -1,0 +1,253 @@
+// Operator fusion.
+//
+// Groups start as single operators and grow along edges whose value has exactly one use: then the
+// intermediate never needs memory, and the members form a tree, so no cycle can arise. An edge
+// joins
+//   element-wise or injective  -> anything   (a prologue),
+//   anchor or reduction        -> element-wise of the same shape (an epilogue),
+// provided that a template serves the joined group: templates alone know what they can compute,
+// so the pass asks instead of guessing. A producer that costs something is not recomputed for each
+// element of a larger consumer. Operators whose shape depends on data are never fused after
+// others (paper, 3.2).
+//
+// Views that stay alone remain views; scalar code stays outside of kernels.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
+#include "compiler/kernels/template.h"
+#include "compiler/passes/lower_memory.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Binding;
+using ir::Block;
+using ir::Expr;
+using ir::ExprKind;
+using ir::FusionKind;
+using ir::Var;
+using ir::VarRef;
+
+struct Group {
+  std::vector<size_t> members;  // binding indices, ascending; the last is the root
+  FusionKind kind = FusionKind::kOpaque;
+};
+
+// Operators that never enter a kernel.
+bool stays_outside(const Expr& e) {
+  static const std::set<std::string> kOutside = {"shape_of", "size", "assert_shape", "write_row"};
+  return e.kind != ExprKind::kCall || e.op.empty() || kOutside.count(e.op) || is_scalar_op(e);
+}
+
+bool is_cheap(const std::string& op) {
+  static const std::set<std::string> kCheap = {
+      "add",       "sub",        "mul",           "neg", "relu",  "maximum", "minimum",
+      "cast",      "where",      "abs",           "not", "equal", "less",    "greater",
+      "not_equal", "less_equal", "greater_equal", "and", "or",    "full"};
+  const ir::OpInfo* info = ir::find_op(op);
+  return kCheap.count(op) || (info && info->fusion == FusionKind::kInjective);
+}
+
+class BlockFusion {
+ public:
+  BlockFusion(const Block& block, const UseCounts& uses, const ir::DimContext& dims,
+              PassContext& context)
+      : block_(block), uses_(uses), dims_(dims), context_(context) {}
+
+  ir::BlockRef run(const std::function<ir::BlockRef(const Block&)>& nested) {
+    form_groups();
+    grow();
+    return rebuild(nested);
+  }
+
+ private:
+  const Expr& expr(size_t i) const { return *block_.bindings[i].value; }
+
+  void form_groups() {
+    group_of_.assign(block_.bindings.size(), SIZE_MAX);
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      if (stays_outside(expr(i))) continue;
+      const ir::OpInfo* info = ir::find_op(expr(i).op);
+      group_of_[i] = groups_.size();
+      groups_.push_back({{i}, info->fusion});
+    }
+  }
+
+  void grow() {
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      if (group_of_[i] == SIZE_MAX) continue;
+      const Var* v = block_.bindings[i].var.get();
+      auto use = uses_.find(v);
+      if (use == uses_.end() || use->second != 1) continue;
+      size_t consumer = consumer_of(v, i);
+      if (consumer == SIZE_MAX || group_of_[consumer] == SIZE_MAX) continue;
+      try_join(group_of_[i], group_of_[consumer], consumer);
+    }
+  }
+
+  size_t consumer_of(const Var* v, size_t from) const {
+    for (size_t i = from + 1; i < block_.bindings.size(); ++i) {
+      const Expr& e = expr(i);
+      if (e.kind != ExprKind::kCall) continue;
+      for (const Atom& a : e.args)
+        if (a.is_var() && a.var.get() == v) return i;
+    }
+    return SIZE_MAX;
+  }
+
+  void try_join(size_t producer, size_t consumer, size_t reader) {
+    Group& p = groups_[producer];
+    Group& c = groups_[consumer];
+    if (!kinds_allow(p, c, reader)) return;
+    Group joined;
+    joined.members = p.members;
+    joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
+    std::sort(joined.members.begin(), joined.members.end());
+    joined.kind = std::max(p.kind, c.kind);
+    if (!served(joined)) return;
+    for (size_t m : p.members) group_of_[m] = consumer;
+    p.members.clear();
+    c = std::move(joined);
+    context_.count("fuse.joined");
+  }
+
+  bool kinds_allow(const Group& p, const Group& c, size_t reader) const {
+    if (p.kind == FusionKind::kOpaque || c.kind == FusionKind::kOpaque) return false;
+    if (ir::find_op(expr(reader).op)->shape_mode != ir::ShapeMode::kDataIndependent) return false;
+    const ir::Type& made = block_.bindings[p.members.back()].var->type;
+    const ir::Type& read = block_.bindings[reader].var->type;
+    if (made->kind != ir::TypeKind::kTensor || read->kind != ir::TypeKind::kTensor) return false;
+    if (p.kind >= FusionKind::kReduction)
+      return c.kind <= FusionKind::kInjective &&
+             ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
+             made->dims == read->dims;
+    bool larger =
+        dims_.less_equal(ir::element_count(read), ir::element_count(made)) != ir::Proof::kYes;
+    return !larger || std::all_of(p.members.begin(), p.members.end(),
+                                  [&](size_t m) { return is_cheap(expr(m).op); });
+  }
+
+  bool served(const Group& g) const {
+    std::vector<Atom> args;
+    ir::FunctionRef f = primitive(g, &args);
+    std::vector<bool> constant;
+    for (const Atom& a : args) constant.push_back(a.is_constant());
+    return kernels::template_for(kernels::make_workload(*f, constant), context_.target) != nullptr;
+  }
+
+  bool only_views(const Group& g) const {
+    return std::all_of(g.members.begin(), g.members.end(), [&](size_t m) {
+      return is_view_op(expr(m).op) || (expr(m).op == "take_row" && g.members.size() == 1);
+    });
+  }
+
+  // The group as a function of its outside operands, which come back in `args`.
+  ir::FunctionRef primitive(const Group& g, std::vector<Atom>* args) const {
+    std::unordered_map<const Var*, Atom> inside;
+    std::vector<VarRef> parameters;
+    std::vector<int64_t> scalars;
+    std::map<const ir::Tensor*, Atom> constants;
+    ir::BlockBuilder body;
+    auto operand = [&](const Atom& a) -> Atom {
+      if (a.is_var()) {
+        auto it = inside.find(a.var.get());
+        if (it != inside.end()) return it->second;
+      } else if (a.is_constant()) {
+        if (a.constant->elements() == 1) return a;
+        auto it = constants.find(a.constant.get());
+        if (it != constants.end()) return it->second;
+      }
+      VarRef p = ir::make_var("p" + std::to_string(parameters.size()), ir::type_of(a));
+      if (a.is_var() && is_scalar(p->type)) scalars.push_back(static_cast<int64_t>(args->size()));
+      parameters.push_back(p);
+      args->push_back(a);
+      if (a.is_var())
+        inside[a.var.get()] = p;
+      else
+        constants[a.constant.get()] = p;
+      return p;
+    };
+    Atom result;
+    for (size_t m : g.members) {
+      const Binding& b = block_.bindings[m];
+      std::vector<Atom> operands;
+      for (const Atom& a : b.value->args) operands.push_back(operand(a));
+      VarRef v = body.call(b.value->op, std::move(operands), b.value->attrs, b.var->name,
+                           b.value->location);
+      v->type = b.var->type;
+      inside[b.var.get()] = v;
+      result = v;
+    }
+    ir::Attrs attrs = {{"primitive", true}};
+    if (!scalars.empty()) attrs["scalars"] = scalars;
+    return ir::make_function_of(std::move(parameters), body.finish(result), ir::type_of(result),
+                                attrs, block_.bindings[g.members.back()].value->location);
+  }
+
+  ir::BlockRef rebuild(const std::function<ir::BlockRef(const Block&)>& nested) {
+    ir::BlockBuilder out;
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      const Binding& b = block_.bindings[i];
+      if (b.value->kind == ExprKind::kIf) {
+        auto copy = std::make_shared<Expr>(*b.value);
+        copy->then_block = nested(*copy->then_block);
+        copy->else_block = nested(*copy->else_block);
+        out.append({b.var, copy});
+        continue;
+      }
+      if (group_of_[i] == SIZE_MAX) {
+        out.append(b);
+        continue;
+      }
+      const Group& g = groups_[group_of_[i]];
+      if (only_views(g)) {
+        out.append(b);
+        continue;
+      }
+      if (g.members.back() != i) continue;
+      std::vector<Atom> args;
+      ir::FunctionRef f = primitive(g, &args);
+      if (g.members.size() == 1 && !served(g)) {
+        out.append(b);
+        continue;
+      }
+      out.append({b.var, ir::make_call_primitive(f, std::move(args), b.value->location)});
+      context_.count("fuse.groups");
+    }
+    return out.finish(block_.result);
+  }
+
+  const Block& block_;
+  const UseCounts& uses_;
+  const ir::DimContext& dims_;
+  PassContext& context_;
+  std::vector<Group> groups_;
+  std::vector<size_t> group_of_;
+};
+
+}  // namespace
+
+ir::Module fuse(const ir::Module& m, PassContext& context) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) {
+    UseCounts uses = count_uses(*f->body);
+    ir::DimContext dims = ir::dim_context(*f);
+    std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
+      return BlockFusion(b, uses, dims, context).run(run);
+    };
+    auto copy = std::make_shared<ir::Function>(*f);
+    copy->body = run(*f->body);
+    f = copy;
+  }
+  return out;
+}
+
+}  // namespace nimble::passes

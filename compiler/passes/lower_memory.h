@@ -1,0 +1,19 @@
+// What other passes and the emitter need to know of lower-memory's conventions.
+#pragma once
+
+#include <string>
+
+#include "compiler/ir/expr.h"
+
+namespace nimble::passes {
+
+// Whether values of this type (rank-0 i64 or bool) live unboxed in registers after lowering.
+bool is_scalar(const ir::Type& t);
+// The type of a value after lowering.
+ir::Type lowered_type(const ir::Type& t);
+// Whether a call is an operator on scalars, which becomes scalar code instead of a kernel.
+bool is_scalar_op(const ir::Expr& call);
+// Whether an operator only reinterprets its operand's memory.
+bool is_view_op(const std::string& op);
+
+}  // namespace nimble::passes

@@ -1,0 +1,203 @@
+// Shape functions as code (paper, 3.2 and Appendix A).
+//
+// After memory lowering, extents and sizes are Dims in attributes. This pass computes them. The
+// symbols of a Dim come from the shapes of tensors: where a variable's type has a bare symbol that
+// nothing has bound yet, memory.shape_of reads it. As soon as symbols become known, one
+// memory.invoke_shape computes every Dim that the rest of the block needs and that they suffice
+// for, so a straight stretch costs a single call, usually at the function's entry.
+//
+// A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division):
+// then only on the path that needs them.
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "compiler/ir/builder.h"
+#include "compiler/passes/lower_memory.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Binding;
+using ir::Block;
+using ir::BlockBuilder;
+using ir::Dim;
+using ir::Expr;
+using ir::ExprKind;
+using ir::VarRef;
+
+bool can_fail(const Dim& d) {
+  for (const Dim::Term& t : d.terms())
+    for (const Dim& atom : t.atoms)
+      if (auto f = atom.as_application()) {
+        if (f->function == Dim::Function::kBroadcast) return true;
+        if ((f->function == Dim::Function::kFloorDiv || f->function == Dim::Function::kMod) &&
+            !f->operands[1].as_constant())
+          return true;
+        for (const Dim& o : f->operands)
+          if (can_fail(o)) return true;
+      }
+  return false;
+}
+
+// The Dims that an expression needs as scalars, in the order of its operands.
+std::vector<Dim> needed(const Expr& e) {
+  std::vector<Dim> out;
+  if (e.kind != ExprKind::kCall) return out;
+  if (e.op == "memory.alloc_storage") return {ir::attr<Dim>(e.attrs, "bytes")};
+  if (e.op == "size") return {ir::attr<Dim>(e.attrs, "value")};
+  if (e.op == "memory.alloc_tensor") out.push_back(ir::attr<Dim>(e.attrs, "offset"));
+  if (e.op == "memory.row_view") out.push_back(ir::attr<Dim>(e.attrs, "row_bytes"));
+  if (e.op == "memory.alloc_tensor" || e.op == "memory.row_view" || e.op == "memory.reshape")
+    for (const Dim& d : ir::attr<std::vector<Dim>>(e.attrs, "shape")) out.push_back(d);
+  return out;
+}
+
+struct Scope {
+  std::unordered_map<Dim, Atom> values;  // symbols and computed Dims
+  std::set<std::string> symbols;
+};
+
+class ShapeLowering {
+ public:
+  explicit ShapeLowering(PassContext& context) : context_(context) {}
+
+  ir::FunctionRef lower(const ir::FunctionRef& f) {
+    BlockBuilder b;
+    Scope scope;
+    std::set<Dim> wanted = wanted_by(*f->body, false);
+    for (const VarRef& p : f->parameters) learn(p, wanted, scope, b);
+    auto copy = std::make_shared<ir::Function>(*f);
+    lower_into(*f->body, scope, b);
+    copy->body = b.finish(f->body->result);
+    return copy;
+  }
+
+ private:
+  static std::set<Dim> wanted_by(const Block& block, bool nested) {
+    std::set<Dim> out;
+    for (const Binding& binding : block.bindings) {
+      for (const Dim& d : needed(*binding.value))
+        if (!d.as_constant() && !(nested && can_fail(d))) out.insert(d);
+      if (binding.value->kind == ExprKind::kIf)
+        for (const auto& branch : {binding.value->then_block, binding.value->else_block})
+          out.merge(wanted_by(*branch, true));
+    }
+    return out;
+  }
+
+  VarRef scalar(BlockBuilder& b, ir::ExprRef e, const std::string& hint) {
+    VarRef v = b.bind(std::move(e), hint);
+    v->type = ir::scalar_type();
+    return v;
+  }
+
+  // Reads the symbols that a variable's type introduces, if any wanted Dim needs them.
+  void learn(const VarRef& v, const std::set<Dim>& wanted, Scope& scope, BlockBuilder& b) {
+    if (!v->type || v->type->kind != ir::TypeKind::kTensor) return;
+    const std::vector<Dim>& dims = v->type->dims;
+    std::set<std::string> useful;
+    for (const Dim& d : wanted)
+      for (const std::string& s : d.symbols()) useful.insert(s);
+    bool any = false;
+    for (const Dim& d : dims) {
+      auto s = d.as_symbol();
+      any |= s && useful.count(*s) && !scope.symbols.count(*s);
+    }
+    if (!any) return;
+    auto rank = static_cast<int64_t>(dims.size());
+    VarRef shape = b.call("memory.shape_of", {v}, {{"rank", rank}}, v->name + "_shape");
+    shape->type = ir::tuple_type(std::vector<ir::Type>(dims.size(), ir::scalar_type()));
+    for (size_t i = 0; i < dims.size(); ++i) {
+      auto s = dims[i].as_symbol();
+      if (!s || !useful.count(*s) || !scope.symbols.insert(*s).second) continue;
+      scope.values[dims[i]] = scalar(b, ir::make_get_field(shape, static_cast<int64_t>(i)), *s);
+    }
+    compute(wanted, scope, b);
+  }
+
+  // Computes every wanted Dim whose symbols are known and that is not computed yet.
+  void compute(const std::set<Dim>& wanted, Scope& scope, BlockBuilder& b) {
+    std::vector<Dim> ready;
+    std::set<std::string> symbols;
+    for (const Dim& d : wanted) {
+      if (scope.values.count(d) || d.as_symbol()) continue;
+      std::set<std::string> reads = d.symbols();
+      bool known =
+          std::includes(scope.symbols.begin(), scope.symbols.end(), reads.begin(), reads.end());
+      if (!known) continue;
+      ready.push_back(d);
+      symbols.merge(reads);
+    }
+    if (ready.empty()) return;
+    // Dims are ordered by address; text makes equal models equal files.
+    std::sort(ready.begin(), ready.end(),
+              [](const Dim& x, const Dim& y) { return x.str() < y.str(); });
+    std::vector<Atom> args;
+    std::vector<std::string> names(symbols.begin(), symbols.end());
+    for (const std::string& s : names) args.push_back(scope.values.at(Dim::symbol(s)));
+    VarRef values = b.call("memory.invoke_shape", std::move(args),
+                           {{"results", ready}, {"symbols", names}}, "sizes");
+    values->type = ir::tuple_type(std::vector<ir::Type>(ready.size(), ir::scalar_type()));
+    for (size_t i = 0; i < ready.size(); ++i)
+      scope.values[ready[i]] = scalar(b, ir::make_get_field(values, static_cast<int64_t>(i)), "d");
+    context_.count("lower-shapes.stretches");
+    context_.count("lower-shapes.extents", static_cast<int64_t>(ready.size()));
+  }
+
+  Atom value(const Dim& d, const Scope& scope, const Expr& e) const {
+    if (auto c = d.as_constant()) return Atom::of(ir::Tensor::scalar_i64(*c));
+    auto it = scope.values.find(d);
+    if (it == scope.values.end())
+      throw Error(Status::kUnsupported, e.location.str(),
+                  fmt::format("the extent {} cannot be computed here: no tensor in scope has it "
+                              "as an extent of its own",
+                              d.str()),
+                  "add an operand whose shape has that extent");
+    return it->second;
+  }
+
+  ir::BlockRef lower_block(const Block& block, Scope scope) {
+    BlockBuilder b;
+    compute(wanted_by(block, false), scope, b);
+    lower_into(block, scope, b);
+    return b.finish(block.result);
+  }
+
+  void lower_into(const Block& block, Scope& scope, BlockBuilder& b) {
+    std::set<Dim> wanted = wanted_by(block, false);
+    for (const Binding& binding : block.bindings) {
+      const Expr& e = *binding.value;
+      auto now = std::make_shared<Expr>(e);
+      if (e.kind == ExprKind::kIf) {
+        now->then_block = lower_block(*e.then_block, scope);
+        now->else_block = lower_block(*e.else_block, scope);
+      } else if (e.kind == ExprKind::kCall && e.op == "size") {
+        now->kind = ExprKind::kAtom;
+        now->op.clear();
+        now->args = {value(ir::attr<Dim>(e.attrs, "value"), scope, e)};
+        now->attrs.clear();
+      } else {
+        for (const Dim& d : needed(e)) now->args.push_back(value(d, scope, e));
+      }
+      b.append({binding.var, now});
+      // A tensor allocated here has extents that were computed; others may bring new ones.
+      if (e.kind != ExprKind::kCall || e.callee) learn(binding.var, wanted, scope, b);
+    }
+  }
+
+  PassContext& context_;
+};
+
+}  // namespace
+
+ir::Module lower_shapes(const ir::Module& m, PassContext& context) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) f = ShapeLowering(context).lower(f);
+  return out;
+}
+
+}  // namespace nimble::passes

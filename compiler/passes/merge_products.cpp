@@ -1,0 +1,101 @@
+// Joins the products that make an attention's q, k and v: three products of one operand with
+// constant matrices become one with the matrices side by side, and q, k, v become column slices
+// that the attention kernel reads in place. One wide product keeps the registers busier and reads
+// its left operand once.
+#include <array>
+
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Expr;
+
+struct Projection {
+  Atom input, weight, bias;  // input * weight + bias
+};
+
+// Matches add(matmul(x, W), b) with constant W (k, n) and b (n).
+std::optional<Projection> match(const Definitions& d, const Atom& a) {
+  const Expr* add = definition(d, a, "add");
+  if (!add) return std::nullopt;
+  for (size_t side : {size_t{0}, size_t{1}}) {
+    const Expr* product = definition(d, add->args[side], "matmul");
+    const Atom& bias = add->args[1 - side];
+    if (!product || !bias.is_constant() || !product->args[1].is_constant()) continue;
+    if (ir::attr_or(product->attrs, "transpose_a", false) ||
+        ir::attr_or(product->attrs, "transpose_b", false))
+      continue;
+    const ir::Tensor& w = *product->args[1].constant;
+    if (w.dtype != DType::kF32 || w.shape.size() != 2 || bias.constant->shape.size() != 1 ||
+        bias.constant->shape[0] != w.shape[1] || !product->args[0].is_var())
+      continue;
+    return Projection{product->args[0], product->args[1], bias};
+  }
+  return std::nullopt;
+}
+
+// Constants side by side along their last axis.
+ir::TensorRef join_columns(const std::array<Projection, 3>& parts, bool weights) {
+  auto of = [&](const Projection& p) -> const ir::Tensor& {
+    return *(weights ? p.weight : p.bias).constant;
+  };
+  int64_t rows = weights ? of(parts[0]).shape[0] : 1;
+  int64_t columns = 0;
+  for (const Projection& p : parts) columns += of(p).shape.back();
+  uint8_t* data = nullptr;
+  auto shape = weights ? std::vector<int64_t>{rows, columns} : std::vector<int64_t>{columns};
+  auto joined = ir::Tensor::make(DType::kF32, shape, &data);
+  auto* to = reinterpret_cast<float*>(data);
+  for (int64_t r = 0; r < rows; ++r)
+    for (const Projection& p : parts) {
+      auto from = of(p).as<float>().subspan(static_cast<size_t>(r * of(p).shape.back()),
+                                            static_cast<size_t>(of(p).shape.back()));
+      to = std::copy(from.begin(), from.end(), to);
+    }
+  return joined;
+}
+
+}  // namespace
+
+ir::Module merge_products(const ir::Module& m, PassContext& context) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) {
+    Definitions definitions = definitions_of(*f);
+    Rewriter rewriter([&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
+      const Expr& e = *b.value;
+      if (e.op != "attention") return std::nullopt;
+      std::array<Projection, 3> parts;
+      for (size_t i = 0; i < 3; ++i) {
+        auto p = match(definitions, e.args[i]);
+        if (!p || p->input.var != (i ? parts[0].input : p->input).var) return std::nullopt;
+        parts[i] = *p;
+      }
+      ir::VarRef product = o.call("matmul", {parts[0].input, Atom::of(join_columns(parts, true))},
+                                  {}, "qkv", e.location);
+      ir::VarRef sum =
+          o.call("add", {product, Atom::of(join_columns(parts, false))}, {}, "qkv", e.location);
+      auto rank = static_cast<int64_t>(ir::type_of(e.args[0])->dims.size());
+      std::vector<Atom> args = e.args;
+      int64_t begin = 0;
+      for (size_t i = 0; i < 3; ++i) {
+        int64_t end = begin + parts[i].weight.constant->shape[1];
+        args[i] = o.call("slice", {sum},
+                         {{"axes", std::vector<int64_t>{rank - 1}},
+                          {"starts", std::vector<ir::Dim>{begin}},
+                          {"ends", std::vector<ir::Dim>{end}},
+                          {"steps", std::vector<int64_t>{1}}},
+                         std::string(1, "qkv"[i]), e.location);
+        begin = end;
+      }
+      context.count("merge-products.merged");
+      return Atom(o.call("attention", std::move(args), e.attrs, b.var->name, e.location));
+    });
+    f = rewriter.rewrite(f);
+  }
+  return out;
+}
+
+}  // namespace nimble::passes

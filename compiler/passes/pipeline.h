@@ -1,0 +1,33 @@
+// Runs passes in order: the way of a module from a frontend to the emitter.
+#pragma once
+
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/passes/pass.h"
+
+namespace nimble::passes {
+
+// The names of the whole way, in order; a name may stand more than once.
+const std::vector<std::string>& default_pipeline();
+
+struct PipelineOptions {
+  std::vector<std::string> passes = default_pipeline();
+  std::set<std::string> disabled;
+  std::set<std::string> print_after;  // "all" prints after each
+  bool verify = false;                // run the IR verifier after each pass
+  std::ostream* log = nullptr;        // where print_after goes
+};
+struct PassTiming {
+  std::string pass;
+  double milliseconds;
+};
+
+// nimble::Error (kInvalidArgument) for an unknown pass, or one that may not be disabled. A
+// verifier fault after a pass is a bug of that pass: an internal error that names it.
+ir::Module run_pipeline(ir::Module m, PassContext& context, const PipelineOptions& options = {},
+                        std::vector<PassTiming>* timings = nullptr);
+
+}  // namespace nimble::passes

@@ -1,0 +1,143 @@
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+
+using ir::Atom;
+using ir::Binding;
+using ir::Block;
+using ir::BlockRef;
+using ir::Expr;
+using ir::ExprKind;
+using ir::ExprRef;
+
+Atom Rewriter::resolve(const Atom& a) const {
+  Atom out = a;
+  while (out.is_var()) {
+    auto it = map_.find(out.var.get());
+    if (it == map_.end()) break;
+    out = it->second;
+  }
+  return out;
+}
+
+ExprRef Rewriter::rewrite(const ExprRef& e) {
+  auto copy = std::make_shared<Expr>(*e);
+  bool changed = false;
+  auto same = [](const Atom& a, const Atom& b) {
+    return a.kind == b.kind && a.var == b.var && a.constant == b.constant && a.global == b.global;
+  };
+  for (Atom& a : copy->args) {
+    Atom r = resolve(a);
+    if (!same(r, a)) changed = true;
+    a = std::move(r);
+  }
+  if (copy->callee) {
+    Atom r = resolve(*copy->callee);
+    if (!same(r, *copy->callee)) changed = true;
+    copy->callee = std::move(r);
+  }
+  if (e->kind == ExprKind::kIf) {
+    copy->then_block = rewrite(e->then_block);
+    copy->else_block = rewrite(e->else_block);
+    changed |= copy->then_block != e->then_block || copy->else_block != e->else_block;
+  } else if (e->kind == ExprKind::kFunction) {
+    copy->primitive = rewrite(e->primitive);
+    changed |= copy->primitive != e->primitive;
+  }
+  return changed ? ExprRef(copy) : e;
+}
+
+BlockRef Rewriter::rewrite(const BlockRef& b) {
+  ir::BlockBuilder out;
+  bool changed = false;
+  for (const Binding& binding : b->bindings) {
+    Binding now{binding.var, rewrite(binding.value)};
+    changed |= now.value != binding.value;
+    if (std::optional<Atom> replacement = hook_(now, out)) {
+      changed = true;
+      if (!(replacement->is_var() && replacement->var == binding.var))
+        map_[binding.var.get()] = std::move(*replacement);
+    } else {
+      out.append(std::move(now));
+    }
+  }
+  Atom result = resolve(b->result);
+  changed |= result.kind != b->result.kind || result.var != b->result.var;
+  changed_ |= changed;
+  return changed ? out.finish(std::move(result)) : b;
+}
+
+ir::FunctionRef Rewriter::rewrite(const ir::FunctionRef& f) {
+  BlockRef body = rewrite(f->body);
+  if (body == f->body) return f;
+  auto copy = std::make_shared<ir::Function>(*f);
+  copy->body = std::move(body);
+  return copy;
+}
+
+ir::Module rewrite_module(const ir::Module& m, const Rewriter::Hook& hook) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) {
+    Rewriter rewriter(hook);
+    f = rewriter.rewrite(f);
+  }
+  return out;
+}
+
+void visit_atoms(const Expr& e, const std::function<void(const Atom&)>& visit) {
+  for (const Atom& a : e.args) visit(a);
+  if (e.callee) visit(*e.callee);
+  if (e.kind == ExprKind::kIf) {
+    visit_atoms(*e.then_block, visit);
+    visit_atoms(*e.else_block, visit);
+  } else if (e.kind == ExprKind::kFunction) {
+    visit_atoms(*e.primitive->body, visit);
+  }
+}
+
+void visit_atoms(const Block& b, const std::function<void(const Atom&)>& visit) {
+  for (const Binding& binding : b.bindings) visit_atoms(*binding.value, visit);
+  visit(b.result);
+}
+
+void visit_bindings(const Block& b, const std::function<void(const Binding&)>& visit) {
+  for (const Binding& binding : b.bindings) {
+    visit(binding);
+    const Expr& e = *binding.value;
+    if (e.kind == ExprKind::kIf) {
+      visit_bindings(*e.then_block, visit);
+      visit_bindings(*e.else_block, visit);
+    } else if (e.kind == ExprKind::kFunction) {
+      visit_bindings(*e.primitive->body, visit);
+    }
+  }
+}
+
+UseCounts count_uses(const Block& b) {
+  UseCounts uses;
+  visit_atoms(b, [&](const Atom& a) {
+    if (a.is_var()) ++uses[a.var.get()];
+  });
+  return uses;
+}
+
+Definitions definitions_of(const ir::Function& f) {
+  Definitions out;
+  visit_bindings(*f.body, [&](const Binding& b) { out[b.var.get()] = b.value.get(); });
+  return out;
+}
+
+const Expr* definition(const Definitions& d, const Atom& a, std::string_view op) {
+  if (!a.is_var()) return nullptr;
+  auto it = d.find(a.var.get());
+  if (it == d.end() || it->second->kind != ExprKind::kCall || it->second->op.empty())
+    return nullptr;
+  return op.empty() || it->second->op == op ? it->second : nullptr;
+}
+
+std::optional<double> constant_value(const Atom& a) {
+  if (!a.is_constant() || a.constant->elements() != 1) return std::nullopt;
+  return a.constant->value(0);
+}
+
+}  // namespace nimble::passes

@@ -1,0 +1,168 @@
+// Local rewrites that need nothing but an expression and its operands' definitions. Each rule is
+// one function that either returns what stands for the value or nothing; all are exact (no
+// reassociation of floating-point arithmetic).
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Binding;
+using ir::BlockBuilder;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Type;
+
+struct Site {
+  const Binding& binding;
+  const Expr& e;
+  const Definitions& definitions;
+  BlockBuilder& out;
+};
+
+bool same_type(const Type& a, const Type& b) {
+  return a && b && ir::equal(a, b);
+}
+
+// reshape, expand, cast, slice, … whose result has the operand's type and does not reorder.
+std::optional<Atom> identity(const Site& s) {
+  static const std::set<std::string> kOps = {"reshape", "expand",    "cast",  "squeeze",
+                                             "slice",   "unsqueeze", "concat"};
+  if (!kOps.count(s.e.op) || s.e.args.empty()) return std::nullopt;
+  if (s.e.op == "concat" && s.e.args.size() != 1) return std::nullopt;
+  if (!same_type(ir::type_of(s.e.args[0]), s.binding.var->type)) return std::nullopt;
+  if (s.e.op == "slice")
+    for (int64_t step : ir::attr_or<std::vector<int64_t>>(s.e.attrs, "steps", {}))
+      if (step != 1) return std::nullopt;
+  return s.e.args[0];
+}
+
+std::optional<Atom> transpose_pair(const Site& s) {
+  if (s.e.op != "transpose") return std::nullopt;
+  auto axes = ir::attr<std::vector<int64_t>>(s.e.attrs, "axes");
+  std::vector<int64_t> sorted(axes.size());
+  std::iota(sorted.begin(), sorted.end(), 0);
+  if (axes == sorted) return s.e.args[0];
+  const Expr* inner = definition(s.definitions, s.e.args[0], "transpose");
+  if (!inner) return std::nullopt;
+  const auto& first = ir::attr<std::vector<int64_t>>(inner->attrs, "axes");
+  for (int64_t& a : axes) a = first[static_cast<size_t>(a)];
+  if (axes == sorted) return inner->args[0];
+  ir::VarRef v = s.out.call("transpose", {inner->args[0]}, {{"axes", axes}}, s.binding.var->name,
+                            s.e.location);
+  v->type = s.binding.var->type;
+  return v;
+}
+
+// A view of a view is a view of the first: reshape(squeeze(x)) = reshape(x).
+std::optional<Atom> view_pair(const Site& s) {
+  auto is_view = [](const std::string& op) {
+    return op == "reshape" || op == "squeeze" || op == "unsqueeze";
+  };
+  if (!is_view(s.e.op)) return std::nullopt;
+  const Expr* inner = definition(s.definitions, s.e.args[0]);
+  if (!inner || !is_view(inner->op)) return std::nullopt;
+  const Type& type = s.binding.var->type;
+  if (!type) return std::nullopt;
+  if (same_type(ir::type_of(inner->args[0]), type)) return inner->args[0];
+  ir::VarRef v =
+      s.out.call("reshape", {inner->args[0]}, {{"shape", type->dims}, {"allow_zero", true}},
+                 s.binding.var->name, s.e.location);
+  v->type = type;
+  return v;
+}
+
+// A reshape or expand by an operand whose contents typing has followed needs the operand no more.
+std::optional<Atom> static_shape_operand(const Site& s) {
+  if ((s.e.op != "reshape" && s.e.op != "expand") || s.e.args.size() != 2) return std::nullopt;
+  const Type& type = s.binding.var->type;
+  if (!type) return std::nullopt;
+  for (const ir::Dim& d : type->dims)
+    for (const std::string& symbol : d.symbols())
+      if (symbol[0] == '?') return std::nullopt;
+  ir::Attrs attrs = {{"shape", type->dims}};
+  if (s.e.op == "reshape") attrs["allow_zero"] = true;
+  ir::VarRef v = s.out.call(s.e.op, {s.e.args[0]}, attrs, s.binding.var->name, s.e.location);
+  v->type = type;
+  return v;
+}
+
+// x + 0, x - 0, x * 1, x / 1 where the constant does not widen the result.
+std::optional<Atom> neutral(const Site& s) {
+  static const std::map<std::string, std::pair<double, bool>> kNeutral = {
+      {"add", {0, true}}, {"sub", {0, false}}, {"mul", {1, true}}, {"div", {1, false}}};
+  auto rule = kNeutral.find(s.e.op);
+  if (rule == kNeutral.end()) return std::nullopt;
+  for (size_t side : {size_t{1}, size_t{0}}) {
+    if (side == 0 && !rule->second.second) break;
+    auto value = constant_value(s.e.args[side]);
+    // x + 0.0 turns -0.0 into 0.0; only the addition of -0.0 is exact for floats.
+    bool exact = s.e.op != "add" || !is_float(ir::type_of(s.e.args[side])->dtype) ||
+                 (value && std::signbit(*value));
+    if (value == rule->second.first && exact &&
+        same_type(ir::type_of(s.e.args[1 - side]), s.binding.var->type))
+      return s.e.args[1 - side];
+  }
+  return std::nullopt;
+}
+
+std::optional<Atom> field_of_tuple(const Site& s) {
+  if (s.e.kind != ExprKind::kGetField || !s.e.args[0].is_var()) return std::nullopt;
+  auto it = s.definitions.find(s.e.args[0].var.get());
+  if (it == s.definitions.end() || it->second->kind != ExprKind::kTuple) return std::nullopt;
+  return it->second->args[static_cast<size_t>(s.e.index)];
+}
+
+std::optional<Atom> constant_condition(const Site& s) {
+  if (s.e.kind != ExprKind::kIf) return std::nullopt;
+  auto value = constant_value(s.e.args[0]);
+  if (!value) return std::nullopt;
+  const ir::BlockRef& taken = *value != 0 ? s.e.then_block : s.e.else_block;
+  for (const Binding& b : taken->bindings) s.out.append(b);
+  return taken->result;
+}
+
+std::optional<Atom> copy(const Site& s) {
+  if (s.e.kind != ExprKind::kAtom) return std::nullopt;
+  return s.e.args[0];
+}
+
+using Rule = std::optional<Atom> (*)(const Site&);
+constexpr Rule kCallRules[] = {identity, transpose_pair, view_pair, static_shape_operand, neutral};
+constexpr Rule kOtherRules[] = {field_of_tuple, constant_condition, copy};
+
+}  // namespace
+
+ir::Module simplify(const ir::Module& m, PassContext& context) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) {
+    for (bool changed = true; changed;) {
+      Definitions definitions = definitions_of(*f);
+      Rewriter rewriter([&](const Binding& b, BlockBuilder& o) -> std::optional<Atom> {
+        const Expr& e = *b.value;
+        Site site{b, e, definitions, o};
+        bool is_op = e.kind == ExprKind::kCall && !e.op.empty();
+        for (Rule rule :
+             is_op ? std::span<const Rule>(kCallRules) : std::span<const Rule>(kOtherRules))
+          if (auto atom = rule(site)) {
+            context.count("simplify.rewrites");
+            return atom;
+          }
+        return std::nullopt;
+      });
+      ir::FunctionRef next = rewriter.rewrite(f);
+      changed = next != f;
+      f = next;
+    }
+  }
+  return out;
+}
+
+}  // namespace nimble::passes

@@ -1,0 +1,61 @@
+// The oracle: a plain, slow interpreter of the IR. Every operator is a few obvious loops over
+// doubles or integers; nothing is shared with the compiler's kernels beyond the operator table.
+// f32 operators compute in double and round once per operator, so that compiled kernels are
+// compared with something better than themselves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/expr.h"
+
+namespace nimble::reference {
+
+// A run-time value: a tensor, a tuple or a closure.
+struct Value;
+using ValueRef = std::shared_ptr<const Value>;
+struct Value {
+  ir::TensorRef tensor;            // set for a tensor
+  std::vector<ValueRef> fields;    // a tuple's
+  ir::FunctionRef function;        // a closure's code …
+  std::map<const ir::Var*, ValueRef> captured;  // … and environment
+  std::map<std::string, int64_t> symbols;       // … and the symbols in scope
+};
+ValueRef value_of(ir::TensorRef t);
+ValueRef tuple_of(std::vector<ValueRef> fields);
+
+// Values of the dim symbols in scope.
+using Symbols = std::map<std::string, int64_t>;
+
+// Evaluates one operator call on tensors: results of a multi-result operator in order.
+// nimble::Error(Status::kFatal) when a run-time shape check fails, kUnsupported when the
+// reference has no such operator.
+std::vector<ir::TensorRef> evaluate_op(const ir::Expr& call, const std::vector<ir::TensorRef>& args,
+                                       const Symbols& symbols);
+bool has_reference(const std::string& op);
+
+struct Limits {
+  int64_t max_depth = 100000;       // nested calls (tail calls do not count)
+  int64_t max_steps = INT64_MAX;    // bindings evaluated
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(const ir::Module& module, Limits limits = {});
+  // Runs a function on tensors (or tuples); binds the symbols of its parameter types from the
+  // arguments' shapes and checks them.
+  ValueRef run(const std::string& function, const std::vector<ValueRef>& args);
+  std::vector<ir::TensorRef> run_tensors(const std::string& function,
+                                         const std::vector<ir::TensorRef>& args);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace nimble::reference

@@ -1,0 +1,251 @@
+// LLVM IR to an object file: the target machine and our own, short pass pipeline.
+//
+// LLVM's -O2 pipeline is made for scalar C++: it vectorises, unrolls, turns loops into memset,
+// and takes most of the compile time. Kernels come out of their templates in the final form, so
+// what runs here is: promotion of register buffers (SROA), common subexpressions, peephole
+// combination, loop-invariant code motion, global value numbering. The target library
+// info knows no function, so nothing is turned into a call.
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/BinaryFormat/ELF.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/ADCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/llvm/emitter.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+
+namespace nimble::codegen {
+namespace {
+
+void initialise_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+  });
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& target,
+                                                  const Options& options) {
+  initialise_once();
+  const bool arm = target.level == "aarch64";
+  const std::string triple = arm ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+  std::string message, features;
+  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(triple, message);
+  NIMBLE_CHECK(t != nullptr, "{}", message);
+  for (const std::string& f : target.features) features += (features.empty() ? "+" : ",+") + f;
+  llvm::TargetOptions o;
+  o.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  o.FunctionSections = true;  // each function's code can be hashed on its own
+  const auto level = options.optimize == 0   ? llvm::CodeGenOptLevel::Less
+                     : options.optimize == 1 ? llvm::CodeGenOptLevel::Default
+                                             : llvm::CodeGenOptLevel::Aggressive;
+  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(
+      triple, arm ? "generic" : target.level, features, o, llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, level));
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::TargetLibraryInfoImpl library(machine.getTargetTriple());
+  library.disableAllFunctions();
+  fam.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(mam);
+  builder.registerCGSCCAnalyses(cam);
+  builder.registerFunctionAnalyses(fam);
+  builder.registerLoopAnalyses(lam);
+  builder.crossRegisterProxies(lam, fam, cam, mam);
+
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes.addPass(llvm::EarlyCSEPass(true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  if (level > 0) {
+    passes.addPass(llvm::InstCombinePass());
+    passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                         /*UseMemorySSA=*/true));
+    passes.addPass(llvm::GVNPass());
+    passes.addPass(llvm::InstCombinePass());
+    if (level > 1)
+      passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                           /*UseMemorySSA=*/true));
+    passes.addPass(llvm::ADCEPass());
+    passes.addPass(llvm::SimplifyCFGPass());
+  }
+  llvm::ModulePassManager all;
+  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  all.run(module, mam);
+}
+
+std::unique_ptr<llvm::Module> make_module(std::span<const kir::Function> functions,
+                                          const kernels::TargetInfo& target,
+                                          llvm::TargetMachine& machine,
+                                          llvm::LLVMContext& context) {
+  auto module = std::make_unique<llvm::Module>("kernels", context);
+  module->setTargetTriple(machine.getTargetTriple().str());
+  module->setDataLayout(machine.createDataLayout());
+  for (const kir::Function& f : functions) {
+    const std::string fault = kir::verify(f);
+    NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
+    Emitter(*module, target).emit(f);
+  }
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  NIMBLE_CHECK(!llvm::verifyModule(*module, &out), "{}", out.str());
+  return module;
+}
+
+llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine,
+                                    llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  llvm::legacy::PassManager passes;
+  llvm::TargetLibraryInfoImpl library(machine.getTargetTriple());
+  library.disableAllFunctions();
+  passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
+  NIMBLE_CHECK(!machine.addPassesToEmitFile(passes, out, nullptr, type));
+  passes.run(module);
+  return bytes;
+}
+
+// Name and machine code of every function; fails on symbols that the object does not define.
+std::vector<CompiledFunction> inspect(std::span<const kir::Function> functions,
+                                      const kernels::TargetInfo& target,
+                                      const llvm::SmallVector<char, 0>& bytes) {
+  auto object = llvm::object::ObjectFile::createELFObjectFile(
+      llvm::MemoryBufferRef(llvm::StringRef(bytes.data(), bytes.size()), "kernels"));
+  NIMBLE_CHECK(static_cast<bool>(object), "{}", llvm::toString(object.takeError()));
+  std::map<std::string, llvm::StringRef> code;
+  for (const llvm::object::ELFSymbolRef symbol :
+       llvm::cast<llvm::object::ELFObjectFileBase>(**object).symbols()) {
+    const auto flags = llvm::cantFail(symbol.getFlags());
+    const std::string name = llvm::cantFail(symbol.getName()).str();
+    NIMBLE_CHECK(!(flags & llvm::object::SymbolRef::SF_Undefined) || name.empty(),
+                 "a kernel refers to the outside symbol {}", name);
+    if (symbol.getELFType() != llvm::ELF::STT_FUNC) continue;
+    const auto section = llvm::cantFail(symbol.getSection());
+    const llvm::StringRef text = llvm::cantFail(section->getContents());
+    code[name] = text.substr(llvm::cantFail(symbol.getValue()), symbol.getSize());
+  }
+  std::vector<CompiledFunction> out;
+  for (const kir::Function& f : functions) {
+    kir::Function anonymous = f;
+    anonymous.name = "kernel";
+    const llvm::StringRef machine_code = code.at(f.name);
+    std::string text = target.level + "\n" + kir::print(anonymous);
+    text.append(machine_code.data(), machine_code.size());
+    out.push_back({f.name, hex(hash128(text)), machine_code.size()});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string backend_version() { return "LLVM " LLVM_VERSION_STRING; }
+
+CompiledObject compile(std::span<const kir::Function> functions,
+                       const kernels::TargetInfo& target, const Options& options) {
+  llvm::LLVMContext context;
+  const auto machine = make_machine(target, options);
+  const auto module = make_module(functions, target, *machine, context);
+  optimise(*module, *machine, options.optimize);
+  const auto bytes = generate(*module, *machine, llvm::CodeGenFileType::ObjectFile);
+  return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
+}
+
+std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
+                                             const kernels::TargetInfo& target, int threads,
+                                             const Options& options) {
+  const size_t parts = std::max<size_t>(1, std::min<size_t>(std::max(threads, 1), functions.size()));
+  if (parts == 1) return {compile(functions, target, options)};
+  // The longest text first, each to the part with the least so far.
+  std::vector<size_t> size(functions.size()), order(functions.size()), load(parts, 0);
+  for (size_t i = 0; i < functions.size(); ++i) size[i] = kir::print(functions[i]).size();
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return size[a] > size[b]; });
+  std::vector<std::vector<kir::Function>> part(parts);
+  for (size_t i : order) {
+    const size_t p = std::min_element(load.begin(), load.end()) - load.begin();
+    load[p] += size[i];
+    part[p].push_back(functions[i]);
+  }
+  std::vector<CompiledObject> objects(parts);
+  std::vector<std::exception_ptr> failures(parts);
+  std::vector<std::thread> workers;
+  for (size_t p = 0; p < parts; ++p) {
+    workers.emplace_back([&, p] {
+      try {
+        objects[p] = compile(part[p], target, options);
+      } catch (...) {
+        failures[p] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& w : workers) w.join();
+  for (const std::exception_ptr& e : failures)
+    if (e) std::rethrow_exception(e);
+  return objects;
+}
+
+std::string check_message(const kir::Function& f, int32_t status) {
+  int32_t next = 0;
+  std::string message;
+  const auto walk = [&](const auto& self, const kir::Stmt& s) -> void {
+    if (s.kind == kir::StmtKind::kCheck && ++next == status) message = s.message;
+    for (const kir::StmtRef& b : s.body) self(self, *b);
+  };
+  walk(walk, *f.body);
+  return message;
+}
+
+std::string llvm_ir(const kir::Function& f, const kernels::TargetInfo& target, bool optimized) {
+  llvm::LLVMContext context;
+  const auto machine = make_machine(target, {});
+  const auto module = make_module({&f, 1}, target, *machine, context);
+  if (optimized) optimise(*module, *machine, 2);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out, nullptr);
+  return text;
+}
+
+std::string assembly(const kir::Function& f, const kernels::TargetInfo& target) {
+  llvm::LLVMContext context;
+  const auto machine = make_machine(target, {});
+  const auto module = make_module({&f, 1}, target, *machine, context);
+  optimise(*module, *machine, 2);
+  const auto bytes = generate(*module, *machine, llvm::CodeGenFileType::AssemblyFile);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+}  // namespace nimble::codegen

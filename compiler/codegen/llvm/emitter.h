@@ -1,0 +1,134 @@
+// Kernel IR to LLVM IR, one function at a time. See emit_statement.cpp for the method.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/target.h"
+
+namespace nimble::codegen {
+
+class Emitter {
+ public:
+  Emitter(llvm::Module& module, const kernels::TargetInfo& target)
+      : module_(module), context_(module.getContext()), target_(target), b_(context_) {}
+
+  llvm::Function* emit(const kir::Function& f);
+
+ private:
+  // emit_statement.cpp
+  void prologue(const kir::Function& f);
+  void bind_symbol(const std::string& name, llvm::Value* value);
+  void place_buffers(const kir::Function& f);
+  void number_checks(const kir::Stmt& s);
+  void statement(const kir::Stmt& s);
+  void loop(const kir::Stmt& s);
+  void counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* end);
+  void unrolled_loop(const kir::Stmt& s);
+  void thread_loop(const kir::Stmt& s);
+  void branch(const kir::Stmt& s);
+  void check(const kir::Stmt& s);
+  void barrier();
+  void store(const kir::Stmt& s);
+  llvm::Value* condition(const kir::Condition& c);
+  // Emits `body` into the current block inside a scope of names of its own.
+  void scoped(const kir::Stmt& body);
+  llvm::BasicBlock* block(const char* name);
+
+  // emit_address.cpp
+  ir::Dim resolve(const ir::Dim& d) const { return d.substitute(unrolled_); }
+  int64_t constant(const ir::Dim& d) const;
+  llvm::Value* dim(const ir::Dim& d);
+  llvm::Value* resolved(const ir::Dim& d);
+  llvm::Value* monomial(const ir::Dim::Term& t);
+  llvm::Value* atom(const ir::Dim& d);
+  llvm::Value* floor_div_mod(llvm::Value* a, llvm::Value* b, bool mod, const ir::Dim& divisor);
+  int depth(const ir::Dim& d) const;
+  llvm::Value* address(const kir::Buffer& b, const ir::Dim& index);
+  llvm::Align alignment(const kir::Buffer& b, const ir::Dim& index) const;
+  int64_t divisor(const ir::Dim& d) const;
+  void annotate(llvm::Instruction* access, const kir::Buffer& b, bool load);
+  llvm::Value* lane_mask(const ir::Dim& valid, int lanes);
+  llvm::Value* lane_offsets(const ir::Dim& stride, int lanes);
+
+  // emit_value.cpp
+  llvm::Type* type(DType t, int lanes) const;
+  llvm::Type* memory_type(DType t, int lanes) const;
+  llvm::Value* root(const kir::ValueRef& v);  // starts a statement: clears the memo
+  llvm::Value* value(const kir::ValueRef& v);
+  llvm::Value* expression(const kir::Value& v);
+  llvm::Value* number(DType t, double v, int lanes);
+  llvm::Value* integer(DType t, int64_t v, int lanes);
+  llvm::Value* load(const kir::Value& v);
+  llvm::Value* from_memory(llvm::Value* v, DType t);
+  llvm::Value* to_memory(llvm::Value* v, DType t);
+  llvm::Value* unary(const kir::Value& v, llvm::Value* a);
+  llvm::Value* binary(kir::BinaryOp op, DType t, llvm::Value* a, llvm::Value* c);
+  llvm::Value* divide(DType t, bool mod, llvm::Value* a, llvm::Value* c);
+  llvm::Value* fma(llvm::Value* a, llvm::Value* c, llvm::Value* d);
+  llvm::Value* compare(const kir::Value& v, llvm::Value* a, llvm::Value* c);
+  llvm::Value* reduce(const kir::Value& v, llvm::Value* a);
+
+  // emit_cast.cpp
+  llvm::Value* cast(llvm::Value* v, DType from, DType to, int lanes);
+  llvm::Value* narrow_to_f32(llvm::Value* v, DType from, int lanes);
+  llvm::Value* f32_to_narrow(llvm::Value* v, DType to, int lanes);
+  llvm::Value* f16_to_f32_by_integers(llvm::Value* v, int lanes);
+  llvm::Value* f32_to_f16_by_integers(llvm::Value* v, int lanes);
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  const kernels::TargetInfo& target_;
+  llvm::IRBuilder<> b_;
+
+  const kir::Function* f_ = nullptr;
+  llvm::Function* fn_ = nullptr;
+  llvm::Value* thread_ = nullptr;   // i32
+  llvm::Value* barrier_ = nullptr;  // nimble_barrier*, unused if there is one thread
+
+  struct Place {
+    llvm::Value* base = nullptr;                 // memory buffers
+    std::vector<llvm::AllocaInst*> registers;    // register buffers: one slot an element
+    llvm::MDNode* scope = nullptr;               // alias.scope list of this buffer alone
+    llvm::MDNode* others = nullptr;              // noalias list: every other buffer
+  };
+  std::unordered_map<const kir::Buffer*, Place> places_;
+
+  struct Symbol {
+    llvm::Value* value = nullptr;  // i64
+    int depth = 0;                 // loops around its definition
+    int64_t divisor = 1;
+  };
+  std::map<std::string, Symbol> symbols_;
+  // Variables of unrolled loops and indices bound by kLetIndex: their values in this copy.
+  std::map<std::string, ir::Dim> unrolled_;
+  int next_index_ = 0;
+  std::map<std::string, llvm::Value*> locals_;
+  std::unordered_map<const kir::Stmt*, int32_t> check_codes_;
+  int depth_ = 0;
+
+  // Dims and addresses computed so far, valid where the current block dominates: a nested block
+  // undoes its additions when it ends.
+  struct AddressKey {
+    const kir::Buffer* buffer;
+    ir::Dim index;
+    friend bool operator<(const AddressKey& a, const AddressKey& b) {
+      return a.buffer != b.buffer ? a.buffer < b.buffer : a.index < b.index;
+    }
+  };
+  std::map<ir::Dim, llvm::Value*> dims_;
+  std::map<AddressKey, llvm::Value*> addresses_;
+  std::vector<ir::Dim> new_dims_;
+  std::vector<AddressKey> new_addresses_;
+
+  std::unordered_map<const kir::Value*, llvm::Value*> memo_;
+};
+
+}  // namespace nimble::codegen

@@ -14,7 +14,7 @@ CREATE TABLE dispatch_table (
   parent     TEXT REFERENCES dispatch_table (uuid),
   version    INTEGER NOT NULL CHECK (version > 0),  -- parent's + 1, or 1
   objective  TEXT NOT NULL,
-  tree       TEXT NOT NULL CHECK (json_valid(tree)),  -- leaves name ordinals of dispatch_entry
+  tree       TEXT NOT NULL CHECK (tree <> ''),  -- leaves name ordinals of dispatch_entry
   created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX dispatch_table_by_workload ON dispatch_table (workload, hardware);
@@ -22,7 +22,7 @@ CREATE INDEX dispatch_table_by_workload ON dispatch_table (workload, hardware);
 CREATE TABLE dispatch_entry (
   dispatch_table TEXT NOT NULL REFERENCES dispatch_table (uuid),
   ordinal        INTEGER NOT NULL CHECK (ordinal >= 0),
-  range          TEXT NOT NULL CHECK (json_valid(range)),
+  range          TEXT NOT NULL CHECK (range <> ''),
   config         TEXT NOT NULL REFERENCES config (hash),
   evidence       TEXT REFERENCES measurement (uuid),
   expected_ns    REAL CHECK (expected_ns > 0 AND expected_ns < 1e18),

@@ -207,8 +207,11 @@ ImportReport SqliteStore::import_from(const std::string& file) {
   } catch (const Error& error) {
     // Every refusal is about the file, unless it is about room or locks.
     if (error.status() == Status::kExhausted || error.status() == Status::kIo) throw;
-    throw Error(error.status(), file, fmt::format("not imported: {}", error.what()),
-                error.place() == path_ ? "export it again with nimble db export" : "");
+    const bool placed = error.place() != path_ && error.place() != file;
+    throw Error(error.status(), file,
+                fmt::format("not imported: {}{}{}", placed ? error.place() : "", placed ? ": " : "",
+                            error.problem()),
+                "import only what nimble db export wrote");
   }
   return report;
 }

@@ -12,9 +12,12 @@
 namespace nimble::db {
 namespace {
 
+// Qualified, since RETURNING allows no alias and a join needs it.
 constexpr std::string_view kColumns =
-    "t.uuid, t.campaign, t.workload, t.config, t.shape, t.role, t.threads, t.round, t.priority, "
-    "t.predicted_ns, t.state, t.attempt, t.lease_owner, t.lease_until, t.error_class, t.message";
+    "trial.uuid, trial.campaign, trial.workload, trial.config, trial.shape, "
+    "trial.role, trial.threads, trial.round, trial.priority, trial.predicted_ns, "
+    "trial.state, trial.attempt, trial.lease_owner, trial.lease_until, trial.error_class, "
+    "trial.message";
 constexpr int kColumnCount = 16;
 
 Trial read_trial(const Statement& row) {
@@ -67,14 +70,14 @@ std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
       "WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?2 AND attempt >= ?3",
       request.campaign, t, request.max_attempts);
   {
-    Statement rows = db_->prepare(fmt::format(
-        "UPDATE trial AS t SET state = 'claimed', attempt = attempt + 1, lease_owner = ?2, "
-        "lease_until = ?3 + ?4 WHERE rowid IN ("
-        "  SELECT rowid FROM trial WHERE campaign = ?1"
-        "  AND (state = 'queued' OR (state = 'claimed' AND lease_until <= ?3))"
-        "  AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)"
-        "  ORDER BY priority DESC, rowid LIMIT ?5) RETURNING {}",
-        kColumns));
+    Statement rows = db_->prepare(
+        fmt::format("UPDATE trial SET state = 'claimed', attempt = attempt + 1, lease_owner = ?2, "
+                    "lease_until = ?3 + ?4 WHERE rowid IN ("
+                    "  SELECT rowid FROM trial WHERE campaign = ?1"
+                    "  AND (state = 'queued' OR (state = 'claimed' AND lease_until <= ?3))"
+                    "  AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)"
+                    "  ORDER BY priority DESC, rowid LIMIT ?5) RETURNING {}",
+                    kColumns));
     std::optional<std::string> role;
     if (request.role) role = name_of(*request.role);
     rows.bind(request.campaign, request.owner, t, request.lease_ms, request.limit, role,
@@ -133,7 +136,7 @@ bool SqliteStore::finish(const TrialResult& result) {
 }
 
 std::optional<Trial> SqliteStore::trial(const Uuid& uuid) {
-  Statement row = db_->prepare(fmt::format("SELECT {} FROM trial t WHERE t.uuid = ?", kColumns));
+  Statement row = db_->prepare(fmt::format("SELECT {} FROM trial WHERE trial.uuid = ?", kColumns));
   if (!row.bind(uuid).step()) return std::nullopt;
   return read_trial(row);
 }
@@ -143,10 +146,11 @@ std::vector<TrialOutcome> SqliteStore::outcomes(const Uuid& campaign,
   std::vector<TrialOutcome> all;
   // The newest measurement of a trial stands for it.
   Statement row = db_->prepare(fmt::format(
-      "SELECT {}, s.dims, c.json, (SELECT m.median_ns FROM measurement m WHERE m.trial = t.uuid "
+      "SELECT {}, s.dims, c.json, (SELECT m.median_ns FROM measurement m WHERE m.trial = "
+      "trial.uuid "
       "ORDER BY m.created_at DESC, m.uuid LIMIT 1) "
-      "FROM trial t JOIN shape s ON s.hash = t.shape JOIN config c ON c.hash = t.config "
-      "WHERE t.campaign = ?1 AND (?2 IS NULL OR t.workload = ?2) ORDER BY t.rowid",
+      "FROM trial JOIN shape s ON s.hash = trial.shape JOIN config c ON c.hash = trial.config "
+      "WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) ORDER BY trial.rowid",
       kColumns));
   row.bind(campaign, workload);
   while (row.step())

@@ -1,0 +1,292 @@
+// Every way in which opening fails, the migrations, and what SQL refuses.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+
+#include "db/store/filesystem.h"
+#include "db/store/hash.h"
+#include "db/store/migrations.h"
+#include "db/store/test/fixture.h"
+
+namespace nimble::db {
+namespace {
+
+using testing::HasSubstr;
+constexpr int kReadWrite = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+
+void write_bytes(const std::string& path, std::string_view bytes, long offset = 0) {
+  std::fstream out(path, std::ios::binary | std::ios::in | std::ios::out);
+  if (!out) out.open(path, std::ios::binary | std::ios::out);
+  out.seekp(offset);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(out.good());
+}
+
+TEST_F(StoreTest, OpensANewFileAndAgain) {
+  Uuid identity;
+  {
+    auto store = open();
+    identity = store->identity();
+    EXPECT_EQ(store->schema_version(), latest_schema_version());
+    EXPECT_TRUE(store->check().sound());
+  }
+  auto store = open();
+  EXPECT_TRUE(is_uuid(identity));
+  EXPECT_EQ(store->identity(), identity);
+}
+
+TEST_F(StoreTest, RunsInWriteAheadLogWithForeignKeys) {
+  auto store = open();
+  Connection other(file(), SQLITE_OPEN_READONLY, "", "other");
+  EXPECT_EQ(other.text("PRAGMA journal_mode"), "wal");
+  EXPECT_EQ(other.integer("PRAGMA application_id"), kApplicationId);
+  const Error error = error_of([&] { store->put(Machine{"", "box", std::string(32, '0')}); });
+  EXPECT_THAT(error.what(), HasSubstr("FOREIGN KEY"));
+}
+
+TEST_F(StoreTest, MissingFolder) {
+  const Error error = error_of([&] { open("nowhere/tuning.db"); });
+  EXPECT_EQ(error.status(), Status::kNotFound);
+  EXPECT_THAT(error.what(), HasSubstr("nowhere' does not exist; create it"));
+}
+
+TEST_F(StoreTest, MissingFileWithoutCreate) {
+  options.create = false;
+  EXPECT_EQ(error_of([&] { open(); }).status(), Status::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(StoreTest, AFolderIsNoDatabase) {
+  EXPECT_EQ(error_of([&] { Store::open(folder, options); }).status(), Status::kInvalidArgument);
+}
+
+TEST_F(StoreTest, NotADatabase) {
+  write_bytes(file(), std::string(5000, 'x'));
+  const Error error = error_of([&] { open(); });
+  EXPECT_EQ(error.status(), Status::kCorrupt);
+  EXPECT_THAT(error.what(), HasSubstr("is not a database"));
+}
+
+TEST_F(StoreTest, AnotherProgramsDatabase) {
+  Connection(file(), kReadWrite, "", "x").script("CREATE TABLE songs (title TEXT)");
+  const Error error = error_of([&] { open(); });
+  EXPECT_EQ(error.status(), Status::kInvalidArgument);
+  Connection after(file(), SQLITE_OPEN_READONLY, "", "x");
+  EXPECT_EQ(after.integer("SELECT count(*) FROM sqlite_schema"), 1) << "it was written to";
+}
+
+TEST_F(StoreTest, DamagedPage) {
+  { World world(*open()); }
+  write_bytes(file(), std::string(2000, '\x5a'), 4096 * 3);
+  const Error error = error_of([&] { open(); });
+  EXPECT_EQ(error.status(), Status::kCorrupt);
+  EXPECT_THAT(error.what(), HasSubstr("damaged"));
+}
+
+TEST_F(StoreTest, CutShort) {
+  { World world(*open()); }
+  std::filesystem::resize_file(file(), std::filesystem::file_size(file()) / 2);
+  EXPECT_EQ(error_of([&] { open(); }).status(), Status::kCorrupt);
+}
+
+TEST_F(StoreTest, NewerSchema) {
+  { open(); }
+  Connection(file(), kReadWrite, "", "x").script("PRAGMA user_version = 99");
+  const Error error = error_of([&] { open(); });
+  EXPECT_EQ(error.status(), Status::kIncompatible);
+  EXPECT_THAT(error.what(), HasSubstr("schema 99, newer than"));
+}
+
+TEST_F(StoreTest, ChangedMigration) {
+  { open(); }
+  Connection(file(), kReadWrite, "", "x")
+      .script(
+          "DROP TRIGGER migration_keeps_update; UPDATE migration SET checksum = 'no' "
+          "WHERE version = 2");
+  const Error error = error_of([&] { open(); });
+  EXPECT_EQ(error.status(), Status::kIncompatible);
+  EXPECT_THAT(error.what(), HasSubstr("migration 2 (0002_campaigns)"));
+}
+
+// Runs `body` as a user without root's right to write anywhere; true if it returned true.
+template <class Body>
+bool as_nobody(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(2);
+    bool ok = false;
+    try {
+      ok = body();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "unexpected: %s\n", error.what());
+    }
+    _exit(ok ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(StoreTest, ReadOnlyFileAndFolder) {
+  namespace fs = std::filesystem;
+  {
+    World world(*open());
+  }
+  fs::permissions(folder, fs::perms(0777));
+  fs::permissions(file(), fs::perms(0444));
+  auto refused = [&](const std::string& name, const char* part) {
+    try {
+      open(name);
+    } catch (const Error& error) {
+      return error.status() == Status::kIo &&
+             std::string(error.what()).find(part) != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(as_nobody([&] { return refused("tuning.db", "is read-only; make it writable"); }));
+  fs::permissions(file(), fs::perms(0666));
+  fs::permissions(folder, fs::perms(0555));
+  EXPECT_TRUE(as_nobody([&] { return refused("tuning.db", "read-only, and the database keeps"); }));
+  EXPECT_TRUE(as_nobody([&] { return refused("new.db", "read-only, and the database keeps"); }));
+  // Reading works all the same.
+  options.read_only = true;
+  EXPECT_TRUE(as_nobody([&] { return open()->workloads().size() == 1; }));
+  fs::permissions(file(), fs::perms(0000));
+  EXPECT_TRUE(as_nobody([&] { return refused("tuning.db", "may not be read"); }));
+}
+
+TEST_F(StoreTest, ReadOnlyRefusesWrites) {
+  { open(); }
+  options.read_only = true;
+  auto store = open();
+  EXPECT_EQ(error_of([&] { store->put(Template{"t", 1, ""}); }).status(), Status::kIo);
+}
+
+TEST_F(StoreTest, LockedForTooLong) {
+  auto store = open();
+  options.busy_timeout_ms = 1;
+  auto hasty = open();
+  store->transaction([&] {
+    store->put(Template{"a", 1, ""});
+    EXPECT_EQ(error_of([&] { hasty->put(Template{"b", 1, ""}); }).status(), Status::kExhausted);
+  });
+  hasty->put(Template{"b", 1, ""});
+}
+
+TEST_F(StoreTest, KnowsNetworkFileSystems) {
+  EXPECT_STREQ(network_filesystem_name(0x6969), "NFS");
+  EXPECT_STREQ(network_filesystem_name(0xFFFFFFFFFF534D42u), "CIFS")
+      << "sign-extended by the kernel";
+  EXPECT_EQ(network_filesystem_name(0xEF53), nullptr) << "ext4";
+  EXPECT_EQ(network_filesystem_name(0x01021994), nullptr) << "tmpfs";
+}
+
+TEST_F(StoreTest, EveryOlderSchemaIsBroughtUpToDate) {
+  for (int version = 0; version < latest_schema_version(); ++version) {
+    const std::string name = "v" + std::to_string(version) + ".db";
+    {
+      Connection old(file(name), kReadWrite, "", name);
+      migrate(old, version, [] { return int64_t{5}; });
+      if (version > 0)
+        old.run("INSERT INTO template (hash, name, version, parameters) VALUES (?,?,?,?)",
+                key_of(Template{"kept", 1, "p"}), "kept", 1, "p");
+    }
+    if (version > 0) {
+      OpenOptions reading = options;
+      reading.read_only = true;
+      EXPECT_EQ(error_of([&] { Store::open(file(name), reading); }).status(),
+                Status::kIncompatible);
+    }
+    auto store = open(name);
+    EXPECT_EQ(store->schema_version(), latest_schema_version());
+    EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+    Connection look(file(name), SQLITE_OPEN_READONLY, "", name);
+    EXPECT_EQ(look.integer("SELECT count(*) FROM template"), version > 0 ? 1 : 0);
+    EXPECT_EQ(look.integer("SELECT count(*) FROM migration"), latest_schema_version());
+    World world(*store);
+    world.tried(*store, 8, 64, 100);
+    EXPECT_TRUE(store->check().sound());
+  }
+}
+
+TEST_F(StoreTest, FactsCannotBeChangedByAnyone) {
+  { World world(*open()); }
+  Connection raw(file(), kReadWrite, "", "x");
+  for (const char* sql :
+       {"UPDATE hardware SET isa = 'x'", "DELETE FROM workload", "UPDATE migration SET version = 9",
+        "UPDATE campaign SET consumed_s = -1", "UPDATE campaign SET seed = 8",
+        "DELETE FROM campaign", "UPDATE identity SET uuid = uuid"})
+    EXPECT_EQ(error_of([&] { raw.script(sql); }).status(), Status::kInvalidArgument) << sql;
+}
+
+TEST_F(StoreTest, TimesThatAreNoTimesAreRefused) {
+  auto store = open();
+  World world(*store);
+  const Uuid trial = world.tried(*store, 8, 64, 100);
+  const Measurement good = world.measured(*store, *store->trial(trial), 100);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (double bad : {0.0, -1.0, nan, std::numeric_limits<double>::infinity()}) {
+    for (double Measurement::*field :
+         {&Measurement::median_ns, &Measurement::ci_low_ns, &Measurement::ci_high_ns}) {
+      Measurement m = good;
+      m.*field = bad;
+      EXPECT_EQ(error_of([&] { store->add(m); }).status(), Status::kInvalidArgument) << bad;
+    }
+    Measurement m = good;
+    m.samples_ns[1] = bad;
+    EXPECT_EQ(error_of([&] { store->add(m); }).status(), Status::kInvalidArgument) << bad;
+    NewDispatchTable t = world.draft(*store, 8);
+    t.entries[0].expected_ns = bad;
+    EXPECT_EQ(error_of([&] { store->create_table(t); }).status(), Status::kInvalidArgument);
+    EXPECT_EQ(error_of([&] {
+                store->enqueue({{world.trial_key(*store, 9, 64), 0, 0, bad}});
+              }).status(),
+              Status::kInvalidArgument);
+    // The database itself refuses too, whoever writes.
+    Connection raw(file(), kReadWrite, "", "x");
+    Statement copy = raw.prepare(
+        "INSERT INTO measurement SELECT 'x' || substr(uuid, 2), trial, artifact, policy, machine, "
+        "host_state, n, ?, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at FROM "
+        "measurement");
+    copy.bind(bad);
+    EXPECT_EQ(error_of([&] { copy.run(); }).status(), Status::kInvalidArgument) << bad;
+  }
+  Measurement m = good;
+  m.samples_ns.clear();
+  EXPECT_EQ(error_of([&] { store->add(m); }).status(), Status::kInvalidArgument);
+  m = good;
+  m.outliers.pop_back();
+  EXPECT_EQ(error_of([&] { store->add(m); }).status(), Status::kInvalidArgument);
+  m = good;
+  m.median_ns = 1e6;
+  EXPECT_EQ(error_of([&] { store->add(m); }).status(), Status::kInvalidArgument) << "not a median";
+  EXPECT_EQ(error_of([&] {
+              store->add(Correctness{"", good.artifact, world.shape(*store, 64), nan, 1e-5, true});
+            }).status(),
+            Status::kInvalidArgument);
+  store->add(Correctness{"", good.artifact, world.shape(*store, 64), nan, 1e-5, false});
+  EXPECT_TRUE(store->check().sound());
+}
+
+TEST(Records, KeysFollowContent) {
+  EXPECT_EQ(key_of(Config{"t", R"({"b":1, "a":2})"}), key_of(Config{"t", R"({"a":2,"b":1})"}));
+  EXPECT_NE(key_of(Config{"t", "1"}), key_of(Config{"u", "1"}));
+  EXPECT_NE(hash_of_fields("k", {"ab", "c"}), hash_of_fields("k", {"a", "bc"}));
+  EXPECT_NE(new_uuid(), new_uuid());
+  EXPECT_TRUE(is_uuid(new_uuid()));
+  EXPECT_EQ(text_of(Dims{{"n", 3}, {"m", 64}}), "m=64,n=3");
+  EXPECT_EQ(dims_from_text("m=64,n=3"), (Dims{{"m", 64}, {"n", 3}}));
+  EXPECT_EQ(dims_from_text(""), Dims{});
+  for (const char* bad :
+       {"m", "=3", "m=", "m=x", "m=1,", ",m=1", "m=1,m=2", "m=-1", "m=99999999999999999999"})
+    EXPECT_EQ(error_of([&] { dims_from_text(bad); }).status(), Status::kInvalidArgument) << bad;
+  EXPECT_EQ(error_of([] { canonical_json("{", "here"); }).place(), "here");
+  EXPECT_EQ(error_of([] { canonical_json(std::string(100'000, '['), "deep"); }).status(),
+            Status::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nimble::db

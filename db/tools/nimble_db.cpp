@@ -1,0 +1,191 @@
+// nimble db: look into a tuning database, merge it, check it.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "db/store/store.h"
+#include "db/tools/show.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+// The exit codes that all of nimble's programs share.
+constexpr int kExitFailure = 1, kExitUsage = 2, kExitStale = 5;
+
+constexpr const char* kEpilogue = R"(Examples:
+  nimble db show --db tuning.db
+  nimble db show dispatch --db tuning.db --format json
+  nimble db show measurement UUID --db tuning.db --format csv
+  nimble db campaigns --db tuning.db
+  nimble db top --db tuning.db --workload dense --shape m=64 --limit 5
+  nimble db export --db tuning.db records.nimbledb
+  nimble db import --db tuning.db records.nimbledb
+  nimble db check --db tuning.db
+
+The database can also be named by the environment variable NIMBLE_DB.
+Exit codes: 0 ok, 1 failure, 2 usage, 5 stale or incompatible database.)";
+
+struct Arguments {
+  std::string db;
+  Format format = Format::kTable;
+  std::string what = "summary", key;
+  std::string file;
+  bool force = false, migrate = false;
+  TopOptions top;
+};
+
+std::unique_ptr<Store> open(const Arguments& args, bool write) {
+  OpenOptions options;
+  options.create = false;
+  options.read_only = !write;
+  return Store::open(args.db, options);
+}
+
+void print(const Output& output, const Arguments& args) {
+  output.print(std::cout, args.format);
+}
+
+int show(const Arguments& args) {
+  const bool keyed = args.what == "measurement" || args.what == "trials";
+  if (keyed == args.key.empty())
+    throw Error(Status::kInvalidArgument, "show",
+                keyed ? fmt::format("'{}' needs a UUID", args.what)
+                      : fmt::format("'{}' takes no UUID", args.what),
+                keyed ? "for example: nimble db show trials CAMPAIGN" : "leave it out");
+  auto store = open(args, false);
+  if (args.what == "summary") print(show_summary(*store), args);
+  if (args.what == "hardware") print(show_hardware(*store), args);
+  if (args.what == "toolchains") print(show_toolchains(*store), args);
+  if (args.what == "workloads") print(show_workloads(*store), args);
+  if (args.what == "dispatch") print(show_dispatch(*store), args);
+  if (args.what == "misses") print(show_misses(*store), args);
+  if (args.what == "measurement") print(show_measurement(*store, args.key), args);
+  if (args.what == "trials") print(show_trials(*store, args.key), args);
+  return 0;
+}
+
+int import(const Arguments& args) {
+  OpenOptions options;  // a new database may begin with an import
+  const ImportReport report = Store::open(args.db, options)->import_from(args.file);
+  Output out({"origin", "rows_added", "rows_updated"});
+  out.add({report.origin, report.rows_added, report.rows_updated});
+  print(out, args);
+  return 0;
+}
+
+int export_records(const Arguments& args) {
+  auto store = open(args, false);
+  store->export_to(args.file, args.force);
+  Output out({"file", "origin"});
+  out.add({args.file, store->identity()});
+  print(out, args);
+  return 0;
+}
+
+int check(const Arguments& args) {
+  const CheckReport report = open(args, args.migrate)->check();
+  Output out({"kind", "finding"});
+  for (const std::string& problem : report.problems) out.add({"problem", problem});
+  for (const std::string& stale : report.stale) out.add({"stale", stale});
+  if (out.empty() && args.format == Format::kTable)
+    std::cout << "sound: pages, keys, samples and invariants hold; nothing is stale\n";
+  else
+    print(out, args);
+  if (!report.sound()) return kExitFailure;
+  return report.stale.empty() ? 0 : kExitStale;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Look into a tuning database, merge it, check it.", "nimble db"};
+  app.require_subcommand(1);
+  app.footer(kEpilogue);
+  Arguments args;
+  const std::map<std::string, Format> formats{
+      {"table", Format::kTable}, {"json", Format::kJson}, {"csv", Format::kCsv}};
+
+  auto command = [&](const char* name, const char* description, const char* example) {
+    CLI::App* sub = app.add_subcommand(name, description);
+    sub->add_option("--db", args.db, "The database")
+        ->required()
+        ->envname("NIMBLE_DB")
+        ->type_name("FILE");
+    sub->add_option("--format", args.format, "How to print: table, json or csv")
+        ->transform(CLI::CheckedTransformer(formats).description(""))
+        ->type_name("FORMAT");
+    sub->footer(fmt::format("Example:\n  {}", example));
+    return sub;
+  };
+
+  CLI::App* show_command = command("show", "Print one view of the database",
+                                   "nimble db show dispatch --db tuning.db --format json");
+  show_command
+      ->add_option("what", args.what,
+                   "summary (default), hardware, toolchains, workloads, dispatch, misses, "
+                   "trials CAMPAIGN, measurement UUID")
+      ->check(CLI::IsMember({"summary", "hardware", "toolchains", "workloads", "dispatch", "misses",
+                             "trials", "measurement"})
+                  .description(""))
+      ->type_name("VIEW");
+  show_command->add_option("uuid", args.key, "A campaign or measurement")->type_name("UUID");
+
+  CLI::App* campaigns_command = command("campaigns", "List the tuning campaigns, newest first",
+                                        "nimble db campaigns --db tuning.db");
+
+  CLI::App* top_command = command("top", "Print the fastest configurations of each shape",
+                                  "nimble db top --db tuning.db --workload dense --shape m=64");
+  top_command->add_option("--workload", args.top.workload,
+                          "Hash, its beginning, or part of the workload's text");
+  top_command->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128");
+  top_command->add_option("--role", args.top.role, "Only search, cross, verify or baseline");
+  top_command->add_option("--limit", args.top.limit, "How many per shape")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber.description(""));
+
+  CLI::App* export_command =
+      command("export", "Write everything to one portable SQLite file, without leases",
+              "nimble db export --db tuning.db records.nimbledb");
+  export_command->add_option("file", args.file, "The file to write")->required();
+  export_command->add_flag("--force", args.force, "Replace the file if it exists");
+
+  CLI::App* import_command =
+      command("import", "Add what a file has and the database lacks; all or nothing",
+              "nimble db import --db tuning.db records.nimbledb");
+  import_command->add_option("file", args.file, "An export, or another database")->required();
+
+  CLI::App* check_command =
+      command("check", "Check pages, keys, samples and invariants; list stale dispatch tables",
+              "nimble db check --db tuning.db");
+  check_command->add_flag("--migrate", args.migrate, "Bring an older schema up to date first");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error, std::cout, std::cerr);
+    return code == 0 ? 0 : kExitUsage;
+  }
+  if (*show_command) return show(args);
+  if (*campaigns_command) {
+    print(show_campaigns(*open(args, false)), args);
+    return 0;
+  }
+  if (*top_command) {
+    print(show_top(*open(args, false), args.top), args);
+    return 0;
+  }
+  if (*export_command) return export_records(args);
+  if (*import_command) return import(args);
+  return check(args);
+}
+
+}  // namespace
+}  // namespace nimble::db
+
+int main(int argc, char** argv) {
+  try {
+    return nimble::db::run(argc, argv);
+  } catch (const nimble::Error& error) {
+    std::cerr << "nimble db: " << error.what() << '\n';
+    return error.status() == nimble::Status::kIncompatible ? nimble::db::kExitStale
+                                                           : nimble::db::kExitFailure;
+  }
+}

@@ -1,0 +1,191 @@
+#include "db/tools/show.h"
+
+#include <algorithm>
+#include <set>
+
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+std::string short_of(const std::string& key) {
+  return key.substr(0, 8);
+}
+
+template <class T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+std::string name_of_workload(Store& store, const Hash& hash) {
+  const std::optional<Workload> found = store.workload(hash);
+  return found ? found->canonical : hash;
+}
+
+std::string name_of_hardware(Store& store, const Hash& hash) {
+  const std::optional<Hardware> found = store.hardware(hash);
+  return found ? fmt::format("{} ({})", found->model_name, found->isa) : hash;
+}
+
+}  // namespace
+
+Output show_summary(Store& store) {
+  Output out({"what", "value"});
+  out.add({"file", store.path()});
+  out.add({"identity", store.identity()});
+  out.add({"schema", store.schema_version()});
+  out.add({"hardware", store.hardware().size()});
+  out.add({"toolchains", store.toolchains().size()});
+  out.add({"workloads", store.workloads().size()});
+  CampaignProgress total;
+  const std::vector<Campaign> campaigns = store.campaigns();
+  for (const Campaign& c : campaigns) {
+    const CampaignProgress p = store.progress(c.uuid);
+    total.trials += p.trials;
+    total.ok += p.ok;
+    total.failed += p.failed;
+  }
+  out.add({"campaigns", campaigns.size()});
+  out.add({"trials", total.trials});
+  out.add({"trials ok", total.ok});
+  out.add({"trials failed", total.failed});
+  const std::vector<DispatchTable> tables = store.tables();
+  out.add({"dispatch tables", tables.size()});
+  out.add({"dispatch tables active",
+           std::count_if(tables.begin(), tables.end(),
+                         [](const DispatchTable& t) { return t.status == TableStatus::kActive; })});
+  out.add({"shapes missed", store.misses().size()});
+  return out;
+}
+
+Output show_hardware(Store& store) {
+  Output out({"hash", "model", "isa", "caches", "topology", "virtualised"});
+  for (const Hardware& h : store.hardware())
+    out.add({key_of(h), h.model_name, h.isa, h.caches, h.topology, h.virtualised});
+  return out;
+}
+
+Output show_toolchains(Store& store) {
+  Output out({"hash", "compiler", "version", "codegen", "flags", "revision", "dirty"});
+  for (const Toolchain& t : store.toolchains())
+    out.add({key_of(t), t.compiler, t.version, t.codegen_version, t.flags, t.revision, t.dirty});
+  return out;
+}
+
+Output show_workloads(Store& store) {
+  Output out({"hash", "op", "dtype", "symbols", "threads", "active", "workload"});
+  for (const Workload& w : store.workloads()) {
+    int64_t active = 0;
+    for (const DispatchTable& t : store.tables(key_of(w)))
+      active += t.status == TableStatus::kActive;
+    out.add({key_of(w), w.op, w.dtype, w.symbolic_dims, w.threads, active, w.canonical});
+  }
+  return out;
+}
+
+Output show_dispatch(Store& store) {
+  Output out({"table", "version", "status", "entry", "range", "config", "expected_ns", "regret",
+              "override", "reason", "hardware", "workload"});
+  for (const DispatchTable& t : store.tables()) {
+    int64_t ordinal = 0;
+    for (const DispatchEntry& e : t.entries)
+      out.add({t.uuid, t.version, name_of(t.status), ordinal++, e.range,
+               t.configs.at(e.config).json, or_null(e.expected_ns), or_null(e.regret),
+               e.is_override, e.reason, name_of_hardware(store, t.hardware),
+               name_of_workload(store, t.workload)});
+  }
+  return out;
+}
+
+Output show_misses(Store& store) {
+  Output out({"count", "shape", "workload", "hardware"});
+  for (const DispatchMiss& m : store.misses())
+    out.add({m.count, text_of(m.dims), name_of_workload(store, m.workload),
+             name_of_hardware(store, m.hardware)});
+  return out;
+}
+
+Output show_measurement(Store& store, const Uuid& uuid) {
+  const std::optional<Measurement> m = store.measurement(uuid);
+  if (!m)
+    throw Error(Status::kNotFound, store.path(), fmt::format("has no measurement {}", uuid),
+                "list them: nimble db top");
+  Output out({"sample", "ns", "outlier"});
+  for (size_t i = 0; i < m->samples_ns.size(); ++i)
+    out.add({i, m->samples_ns[i], static_cast<bool>(m->outliers[i])});
+  return out;
+}
+
+Output show_trials(Store& store, const Uuid& campaign) {
+  if (!store.campaign(campaign))
+    throw Error(Status::kNotFound, store.path(), fmt::format("has no campaign {}", campaign),
+                "list them: nimble db campaigns");
+  Output out({"trial", "role", "shape", "state", "attempt", "median_ns", "predicted_ns", "error",
+              "message", "config"});
+  for (const TrialOutcome& o : store.outcomes(campaign))
+    out.add({o.trial.uuid, name_of(o.trial.key.role), text_of(o.dims), name_of(o.trial.state),
+             o.trial.attempt, or_null(o.median_ns), or_null(o.trial.predicted_ns),
+             o.trial.error_class, o.trial.message, o.config_json});
+  return out;
+}
+
+Output show_campaigns(Store& store) {
+  Output out({"campaign", "state", "started", "consumed_s", "budget_s", "trials", "ok", "failed",
+              "queued", "command"});
+  for (const Campaign& c : store.campaigns()) {
+    const CampaignProgress p = store.progress(c.uuid);
+    out.add({c.uuid, name_of(c.state), time_text(c.created_at), c.consumed_s, c.budget_s, p.trials,
+             p.ok, p.failed, p.queued + p.claimed, c.command});
+  }
+  return out;
+}
+
+Output show_top(Store& store, const TopOptions& options) {
+  Output out({"workload", "hardware", "policy", "codegen", "shape", "role", "rank", "median_ns",
+              "ci_low_ns", "ci_high_ns", "n", "template", "config", "measurement"});
+  std::vector<Role> roles;
+  if (!options.role.empty()) {
+    const std::optional<Role> role = role_from_name(options.role);
+    if (!role)
+      throw Error(Status::kInvalidArgument, "--role", fmt::format("'{}' is no role", options.role),
+                  "use search, cross, verify or baseline");
+    roles.push_back(*role);
+  }
+  const std::string shape =
+      options.shape.empty() ? "" : text_of(dims_from_text(options.shape));  // in canonical order
+  std::set<int64_t> codegen_versions;
+  for (const Toolchain& t : store.toolchains()) codegen_versions.insert(t.codegen_version);
+
+  bool matched = false;
+  for (const Workload& w : store.workloads()) {
+    const Hash hash = key_of(w);
+    if (!hash.starts_with(options.workload) &&
+        w.canonical.find(options.workload) == std::string::npos)
+      continue;
+    matched = true;
+    for (const Hardware& h : store.hardware())
+      for (const MeasurePolicy& policy : store.policies(hash, key_of(h)))
+        for (int64_t version : codegen_versions) {
+          // Fastest first, so a count per shape and role is the rank.
+          std::map<std::pair<std::string, Role>, int64_t> ranks;
+          for (const Result& r :
+               store.results({hash, key_of(h), key_of(policy), version, roles, {}, -1})) {
+            const std::string dims = text_of(r.dims);
+            if (!shape.empty() && dims != shape) continue;
+            const int64_t rank = ++ranks[{dims, r.role}];
+            if (rank > options.limit) continue;
+            out.add({w.canonical, h.model_name,
+                     fmt::format("{} {}", name_of(policy.mode), short_of(r.policy)), version, dims,
+                     name_of(r.role), rank, r.median_ns, r.ci_low_ns, r.ci_high_ns, r.n,
+                     r.template_name, r.config_json, r.measurement});
+          }
+        }
+  }
+  if (!matched && !options.workload.empty())
+    throw Error(Status::kNotFound, store.path(),
+                fmt::format("has no workload that matches '{}'", options.workload),
+                "list them: nimble db show workloads");
+  return out;
+}
+
+}  // namespace nimble::db

@@ -1,0 +1,137 @@
+// The program nimble-db as a user meets it: output, exit codes, messages.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "db/store/test/fixture.h"
+
+namespace nimble::db {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Ran {
+  int exit_code;
+  std::string out;  // stdout and stderr together
+};
+
+class ProgramTest : public StoreTest {
+ protected:
+  Ran run(const std::string& arguments) {
+    const std::string command = std::string(NIMBLE_DB_PROGRAM) + " " + arguments + " 2>&1";
+    std::FILE* pipe = popen(command.c_str(), "r");
+    EXPECT_NE(pipe, nullptr);
+    Ran ran;
+    char buffer[4096];
+    while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) ran.out.append(buffer, n);
+    const int status = pclose(pipe);
+    ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return ran;
+  }
+  std::string db() const { return "--db " + file(); }
+  void fill() {
+    auto store = open();
+    World world(*store);
+    world.tried(*store, 8, 64, 120);
+    world.tried(*store, 16, 64, 80);
+    world.tried(*store, 16, 37, 60, Role::kCross);
+    store->activate(store->create_table(world.draft(*store, 16)), "tuned");
+    store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 5}});
+    campaign = world.campaign;
+  }
+  Uuid campaign;
+};
+
+TEST_F(ProgramTest, HelpHasExamplesOnEveryLevel) {
+  EXPECT_THAT(run("--help").out, HasSubstr("Examples:"));
+  for (const char* sub : {"show", "campaigns", "top", "export", "import", "check"}) {
+    const Ran ran = run(std::string(sub) + " --help");
+    EXPECT_EQ(ran.exit_code, 0) << sub;
+    EXPECT_THAT(ran.out, HasSubstr("Example:\n  nimble db")) << sub;
+  }
+}
+
+TEST_F(ProgramTest, UsageErrorsExitWithTwo) {
+  for (const char* bad : {"", "nonsense", "show", "top --db x --limit 0", "show sideways --db x",
+                          "show --db x --format xml", "export --db x"})
+    EXPECT_EQ(run(bad).exit_code, 2) << bad;
+}
+
+TEST_F(ProgramTest, EveryViewInEveryFormat) {
+  fill();
+  for (const std::string view :
+       {"show summary", "show hardware", "show toolchains", "show workloads", "show dispatch",
+        "show misses", "campaigns", "top"}) {
+    const Ran json = run(view + " " + db() + " --format json");
+    EXPECT_EQ(json.exit_code, 0) << json.out;
+    EXPECT_FALSE(nlohmann::json::parse(json.out).empty()) << view;
+    EXPECT_THAT(run(view + " " + db() + " --format csv").out, HasSubstr(",")) << view;
+    EXPECT_EQ(run(view + " " + db()).exit_code, 0) << view;
+  }
+  const Ran trials = run("show trials " + campaign + " " + db() + " --format json");
+  EXPECT_EQ(nlohmann::json::parse(trials.out).size(), 3u);
+  EXPECT_EQ(run("show trials " + db()).exit_code, 1);
+  EXPECT_EQ(run("show trials nobody " + db()).exit_code, 1);
+}
+
+TEST_F(ProgramTest, TopRanksWithinAShape) {
+  fill();
+  auto rows = nlohmann::json::parse(
+      run("top --workload dense --shape m=64 --limit 1 --format json " + db()).out);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["median_ns"], 80);
+  EXPECT_EQ(rows[0]["config"], R"({"tile":16})");
+  rows = nlohmann::json::parse(run("top --role cross --format json " + db()).out);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["shape"], "m=37");
+  const Ran samples = run("show measurement " + rows[0]["measurement"].get<std::string>() +
+                          " --format csv " + db());
+  EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\r\n0,58.8,false\r\n"));
+  EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
+  EXPECT_EQ(run("top --role king " + db()).exit_code, 1);
+  EXPECT_EQ(run("top --shape m " + db()).exit_code, 1);
+}
+
+TEST_F(ProgramTest, ExportImportCheck) {
+  fill();
+  EXPECT_EQ(run("export " + db() + " " + file("out")).exit_code, 0);
+  const Ran again = run("export " + db() + " " + file("out"));
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.out, HasSubstr("exists already"));
+  const std::string other = " --db " + file("other.db") + " ";
+  EXPECT_EQ(run("import" + other + file("out")).exit_code, 0);
+  EXPECT_THAT(run("import --format csv" + other + file("out")).out, HasSubstr(",0,0\r\n"));
+  const Ran checked = run("check" + other);
+  EXPECT_EQ(checked.exit_code, 0);
+  EXPECT_THAT(checked.out, StartsWith("sound:"));
+}
+
+TEST_F(ProgramTest, ErrorsAreOneLineWithARemedy) {
+  const Ran missing = run("show " + db());
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.out, StartsWith("nimble db: " + file() + ": there is no such database; "));
+  EXPECT_EQ(std::count(missing.out.begin(), missing.out.end(), '\n'), 1);
+  { open(); }
+  ASSERT_EQ(system(("sqlite3 " + file() + " 'PRAGMA user_version = 99'").c_str()), 0);
+  EXPECT_EQ(run("show " + db()).exit_code, 5) << "a newer schema is an incompatible database";
+}
+
+TEST_F(ProgramTest, StaleTablesAreFoundWithExitCodeFive) {
+  fill();
+  {
+    auto store = open();
+    World world(*store);
+    Toolchain newer = world.toolchain;
+    ++newer.codegen_version;
+    store->put(newer);
+  }
+  const Ran stale = run("check " + db());
+  EXPECT_EQ(stale.exit_code, 5);
+  EXPECT_THAT(stale.out, HasSubstr("tuned with code generator 3, the newest here is 4"));
+}
+
+}  // namespace
+}  // namespace nimble::db

@@ -25,8 +25,8 @@ def parse_arguments(arguments):
         description="Compares nimble with its peers on one model, in one interleaved run.",
         epilog="The table goes to standard output, progress to standard error. Results go to\n"
                "experiments/results/NAME.json, .svg and .png; a run that leaves something out\n"
-               "(--quick, --lengths, --threads, --peers, --no-nimble, --untuned) writes NAME-part.*\n"
-               "instead, or NAME-LABEL.* with --label.\n\n"
+               "(--quick, --lengths, --threads, --peers, --no-nimble, --untuned) writes\n"
+               "NAME-part.* instead, or NAME-LABEL.* with --label.\n\n"
                "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, 130 interrupted")
     parser.add_argument("name", metavar="NAME", choices=experiments.NAMES,
                         help=f"experiment: {' or '.join(experiments.NAMES)}")
@@ -34,7 +34,7 @@ def parse_arguments(arguments):
                         help="only make the virtual environment (alone on the command line)")
     parser.add_argument("--threads", metavar="N[,N…]", help="thread counts, one case each")
     parser.add_argument("--lengths", metavar="L[,L…]",
-                        help="numbers and ranges like 19,53,60-64, or all (default: all that occur)")
+                        help="numbers and ranges like 19,53,60-64, or all (default: all)")
     parser.add_argument("--repetitions", type=int, metavar="N",
                         help=f"interleaved rounds at each length (default {FULL['rounds']})")
     parser.add_argument("--peers", metavar="P[,P…]", default=",".join(systems.PEERS),
@@ -179,13 +179,15 @@ class Run:
                 report.write_json(self.partial, {"settings": self.settings(), "done": done,
                                                  "infos": self.infos})
                 best = min(found, key=lambda name: found[name]["median"])
-                progress.step(f"{count_threads(threads)}, length {length}: fastest {best}"
-                              + (f", ratio {comparison['ratio']:.2f}" if comparison["ratio"] else ""))
+                ratio = f", ratio {comparison['ratio']:.2f}" if comparison["ratio"] else ""
+                progress.step(
+                    f"{count_threads(threads)}, length {length}: fastest {best}{ratio}")
 
     def start(self, workers, name, threads, cores):
         from experiments.harness import models
         where = models.folder(self.experiment)
-        print(f"{self.experiment.name}: starting {name} on {count_threads(threads)}", file=sys.stderr)
+        print(f"{self.experiment.name}: starting {name} on {count_threads(threads)}",
+              file=sys.stderr)
         workers.start(name, self.experiment, name, systems.ALL[name].module, threads, cores, {
             "onnx_model": str(where / "model.onnx"),
             "onnxruntime_model": str(where / "onnxruntime.onnx"),
@@ -209,12 +211,13 @@ class Run:
         try:
             saved = json.loads(self.partial.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ExperimentError(f"{self.partial}: not JSON ({error}); run without --resume") from None
+            raise ExperimentError(
+                f"{self.partial}: not JSON ({error}); run without --resume") from None
         changed = [key for key, value in self.settings().items()
                    if saved.get("settings", {}).get(key) != value]
         if changed:
-            raise ExperimentError(f"{self.partial}: made with other settings ({', '.join(changed)}); "
-                                  "run without --resume")
+            raise ExperimentError(f"{self.partial}: made with other settings "
+                                  f"({', '.join(changed)}); run without --resume")
         self.infos = saved["infos"]
         return saved["done"]
 

@@ -64,8 +64,8 @@ def compile_nimble(experiment, options):
     if not options.untuned and not options.database.exists():
         tune = shlex.join([str(program), "tune", models["nimble"], "--db", str(options.database),
                            "--trace", experiment.trace, "--budget", "30m"])
-        raise ExperimentError(f"{options.database}: no such tuning database; make it with `{tune}`, "
-                              "or measure default schedules with --untuned")
+        raise ExperimentError(f"{options.database}: no such tuning database; make it with "
+                              f"`{tune}`, or measure default schedules with --untuned")
     executables = {}
     for system, model in models.items():
         target = folder(experiment) / f"{system}.nimble"

@@ -78,7 +78,8 @@ def main():
             return
         except BaseException as error:  # the driver turns it into its own one-line error
             traceback.print_exc()
-            pipe.send(("error", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"))
+            first_line = (str(error).splitlines() or [""])[0]
+            pipe.send(("error", f"{type(error).__name__}: {first_line}"))
 
 
 if __name__ == "__main__":

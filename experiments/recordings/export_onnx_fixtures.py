@@ -1,6 +1,6 @@
 """Exports the small ONNX models of the importer's tests.
 
-    .venv-experiments/bin/python experiments/recordings/export_onnx_fixtures.py [--output DIR] [NAME…]
+    .venv-experiments/bin/python experiments/recordings/export_onnx_fixtures.py [NAME…]
 
 Every model goes through both of PyTorch's exporters, because they write different graphs for the
 same module: the TorchScript one traces and leaves Shape-Gather-Concat-Reshape chains behind, the
@@ -126,7 +126,7 @@ def bert_inputs(generator, b, n):
     return {
         "input_ids": generator.integers(0, 64, size=(b, n), dtype=np.int64),
         "attention_mask": mask,
-        "token_type_ids": (np.arange(n)[None] >= n // 2).astype(np.int64) * np.ones((b, 1), np.int64),
+        "token_type_ids": np.tile((np.arange(n) >= n // 2).astype(np.int64), (b, 1)),
     }
 
 
@@ -164,7 +164,8 @@ FIXTURES = {
                        {"logits": {0: "b"}}, [dict(b=2), dict(b=1), dict(b=5)]),
     "convnet_any_size": Fixture(
         ConvNet, floats("image", "b", 3, "h", "w"), {"image": {0: "b", 2: "h", 3: "w"}},
-        {"logits": {0: "b"}}, [dict(b=2, h=24, w=20), dict(b=1, h=17, w=31), dict(b=3, h=32, w=32)]),
+        {"logits": {0: "b"}},
+        [dict(b=2, h=24, w=20), dict(b=1, h=17, w=31), dict(b=3, h=32, w=32)]),
     "bert_sdpa": Fixture(lambda: Bert("sdpa"), bert_inputs, BERT_SYMBOLS, BERT_OUTPUTS, BN_SIZES),
     "bert_eager": Fixture(lambda: Bert("eager"), bert_inputs, BERT_SYMBOLS, BERT_OUTPUTS, BN_SIZES),
     "lstm": Fixture(lambda: Recurrent(nn.LSTM), floats("x", "b", "n", 12), {"x": {0: "b", 1: "n"}},
@@ -239,7 +240,7 @@ def strip(path):
 
 
 def export_external(folder):
-    """Writes mlp_dynamo again with its weights in a file of their own, as exporters do above 2 GB."""
+    """Writes mlp_dynamo with its weights in a file of their own, as exporters do above 2 GB."""
     model = onnx.load(folder / "mlp_dynamo.onnx")
     target = folder / "mlp_external.onnx"
     target.with_suffix(".onnx.data").unlink(missing_ok=True)  # onnx.save would append to it
@@ -256,7 +257,8 @@ def main():
     options = parser.parse_args()
     unknown = set(options.names) - set(FIXTURES)
     if unknown:
-        parser.error(f"no model called {', '.join(sorted(unknown))}; there are {', '.join(FIXTURES)}")
+        parser.error(f"no model called {', '.join(sorted(unknown))}; there are "
+                     f"{', '.join(FIXTURES)}")
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     options.output.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,8 @@ LSTM_STEPS = 64
 def token_ids(seed, length):
     """Returns `length` word ids from the stream of `seed`, [CLS] first and, if any, [SEP] last."""
     from experiments.lstm.weights import uniform
-    words = VOCABULARY - FIRST_WORD
-    ids = FIRST_WORD + ((uniform(seed, (length,)).astype(np.float64) + 1) / 2 * words).astype(np.int64)
+    fractions = (uniform(seed, (length,)).astype(np.float64) + 1) / 2
+    ids = FIRST_WORD + (fractions * (VOCABULARY - FIRST_WORD)).astype(np.int64)
     ids[0] = CLS
     if length > 1:
         ids[-1] = SEP

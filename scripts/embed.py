@@ -59,7 +59,8 @@ def embed(session, ids):
 def print_table(sentences, lengths, times, similarities):
     print("     tokens        µs  µs/token   sentence")
     for i, sentence in enumerate(sentences):
-        print(f"{i + 1:3d}  {lengths[i]:6d}  {times[i]:8.0f}  {times[i] / lengths[i]:8.1f}   {sentence}")
+        print(f"{i + 1:3d}  {lengths[i]:6d}  {times[i]:8.0f}  {times[i] / lengths[i]:8.1f}   "
+              f"{sentence}")
     print("\ncosine similarities")
     print("     " + "".join(f"{i + 1:7d}" for i in range(len(sentences))))
     for i, row in enumerate(similarities):

@@ -92,7 +92,10 @@ class ByteReader {
   }
   // A count of elements that take at least `min_bytes` each of what is left.
   size_t count(std::string_view what, size_t min_bytes = 1) {
-    return varint_max(left() / min_bytes, what);
+    const uint64_t n = varint();
+    if (n > left() / min_bytes)
+      fail(fmt::format("{} is {}, at most {} is possible", what, n, left() / min_bytes));
+    return n;
   }
   std::string text() {
     const size_t n = count("length of a text");

@@ -200,45 +200,39 @@ bool DimProgram::is_constant(int64_t* value) const {
 
 std::string DimProgram::str() const {
   if (std::string bad = verify(); !bad.empty()) return "<malformed: " + bad + ">";
-  std::vector<std::string> stack;
-  auto pop = [&] {
-    std::string s = std::move(stack.back());
+  if (code.size() > 1000) return fmt::format("<program of {} instructions>", code.size());
+  struct Term {
+    std::string text;
+    bool compound;  // in parentheses inside a larger term
+  };
+  std::vector<Term> stack;
+  auto pop = [&](bool inside_term) {
+    Term t = std::move(stack.back());
     stack.pop_back();
-    return s;
+    return inside_term && t.compound ? "(" + t.text + ")" : t.text;
   };
   for (const DimInstruction& in : code) {
     if (in.op == DimOp::kConst) {
-      stack.push_back(std::to_string(in.immediate));
+      stack.push_back({std::to_string(in.immediate), in.immediate < 0});
     } else if (in.op == DimOp::kArg) {
-      stack.push_back(fmt::format("a{}", in.immediate));
+      stack.push_back({fmt::format("a{}", in.immediate), false});
     } else if (in.op == DimOp::kNot) {
-      stack.push_back(fmt::format("not {}", pop()));
+      stack.push_back({fmt::format("not {}", pop(true)), true});
     } else if (in.op == DimOp::kSelect) {
-      const std::string c = pop(), b = pop(), a = pop();
-      stack.push_back(fmt::format("({} ? {} : {})", a, b, c));
+      const std::string c = pop(true), b = pop(true), a = pop(true);
+      stack.push_back({fmt::format("{} ? {} : {}", a, b, c), true});
+    } else if (const char* infix = infix_of(in.op)) {
+      const std::string b = pop(true), a = pop(true);
+      stack.push_back({fmt::format("{} {} {}", a, infix, b), true});
     } else {
-      const std::string b = pop(), a = pop();
-      if (const char* infix = infix_of(in.op)) {
-        stack.push_back(fmt::format("({} {} {})", a, infix, b));
-      } else {
-        const char* name = in.op == DimOp::kMin   ? "min"
-                           : in.op == DimOp::kMax ? "max"
-                                                  : "broadcast";
-        stack.push_back(fmt::format("{}({}, {})", name, a, b));
-      }
+      const char* name = in.op == DimOp::kMin ? "min" : in.op == DimOp::kMax ? "max" : "broadcast";
+      const std::string b = pop(false), a = pop(false);
+      stack.push_back({fmt::format("{}({}, {})", name, a, b), false});
     }
   }
-  for (std::string& s : stack)  // the outermost parentheses say nothing
-    if (s.front() == '(' && s.back() == ')') {
-      int depth = 0;
-      bool whole = true;
-      for (size_t i = 0; i + 1 < s.size(); ++i) {
-        depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
-        whole &= depth > 0;
-      }
-      if (whole) s = s.substr(1, s.size() - 2);
-    }
-  return fmt::format("{}", fmt::join(stack, ", "));
+  std::string out;
+  for (const Term& t : stack) out += (out.empty() ? "" : ", ") + t.text;
+  return out;
 }
 
 }  // namespace nimble::exec

@@ -1,0 +1,79 @@
+#include "vm/base/cpu.h"
+
+#include <gtest/gtest.h>
+
+#include "vm/base/error.h"
+
+namespace nimble {
+namespace {
+
+CpuInfo strong_cpu() {
+  CpuInfo cpu;
+  cpu.level = "x86-64-v4";
+  cpu.features = {"amx_tile", "avx", "avx2", "avx512_vnni", "avx512f", "fma", "sse4_2"};
+  cpu.physical_cores = 8;
+  cpu.caches = {
+      {1, "data", 32768, 64, 2}, {1, "instruction", 65536, 64, 2}, {2, "unified", 2 << 20}};
+  return cpu;
+}
+
+TEST(CpuTest, FeatureSpellingsDoNotMatter) {
+  const CpuInfo cpu = strong_cpu();
+  for (const char* name :
+       {"sse4.2", "sse4_2", "avx512vnni", "avx512-vnni", "amx-tile", "x86-64-v3"})
+    EXPECT_TRUE(cpu.has(name)) << name;
+  EXPECT_FALSE(cpu.has("avx512bf16"));
+  const std::vector<std::string> wanted = {"avx2", "avx512_fp16", "magic"};
+  EXPECT_EQ(cpu.missing(wanted), (std::vector<std::string>{"avx512_fp16", "magic"}));
+}
+
+TEST(CpuTest, LoweringALevelTakesItsFeatures) {
+  const CpuInfo v3 = limited_to_level(strong_cpu(), "x86-64-v3");
+  EXPECT_EQ(v3.level, "x86-64-v3");
+  EXPECT_EQ(v3.features, (std::vector<std::string>{"avx", "avx2", "fma", "sse4_2"}));
+  const CpuInfo v2 = limited_to_level(strong_cpu(), "x86-64-v2");
+  EXPECT_EQ(v2.features, (std::vector<std::string>{"sse4_2"}));
+  EXPECT_FALSE(v2.has("x86-64-v3"));
+  EXPECT_EQ(limited_to_level(v2, "x86-64-v4").level, "x86-64-v2") << "a level is never raised";
+  EXPECT_THROW(limited_to_level(strong_cpu(), "x86-64-v9"), Error);
+}
+
+TEST(CpuTest, LimitsOfControlGroups) {
+  EXPECT_EQ(parse_cpu_max("max 100000"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
+  EXPECT_DOUBLE_EQ(*parse_cpu_max("150000 100000"), 1.5);
+  CpuInfo cpu = strong_cpu();
+  EXPECT_EQ(cpu.usable_threads(), 8);
+  cpu.cgroup_cpus = 1.5;
+  EXPECT_EQ(cpu.usable_threads(), 2);
+  cpu.cgroup_cpus = 2.0;
+  EXPECT_EQ(cpu.usable_threads(), 2);
+  cpu.cgroup_cpus = 0.2;
+  EXPECT_EQ(cpu.usable_threads(), 1);
+}
+
+TEST(CpuTest, ListsAndCaches) {
+  EXPECT_EQ(count_cpu_list("0-3,8"), 5);
+  EXPECT_EQ(count_cpu_list("7"), 1);
+  EXPECT_EQ(count_cpu_list(""), 0);
+  EXPECT_EQ(strong_cpu().cache_bytes(1), 32768);
+  EXPECT_EQ(strong_cpu().cache_bytes(2), 2 << 20);
+  EXPECT_EQ(strong_cpu().cache_bytes(4), 0);
+}
+
+TEST(CpuTest, TheHostIsPlausible) {
+  const CpuInfo& cpu = host_cpu();
+  EXPECT_GE(cpu.usable_threads(), 1);
+  EXPECT_LE(cpu.physical_cores, cpu.affinity_cpus);
+  EXPECT_LE(cpu.affinity_cpus, cpu.logical_cpus);
+#if defined(__x86_64__)
+  EXPECT_EQ(cpu.has("avx2"), __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(cpu.has("avx512f"), __builtin_cpu_supports("avx512f") != 0);
+  EXPECT_EQ(cpu.has("fma"), __builtin_cpu_supports("fma") != 0);
+  EXPECT_TRUE(cpu.has("x86-64"));
+  EXPECT_FALSE(cpu.vendor.empty());
+#endif
+}
+
+}  // namespace
+}  // namespace nimble

@@ -1,0 +1,206 @@
+#include "vm/executable/format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+#include "vm/executable/disassembler.h"
+#include "vm/executable/opcodes.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/test/sample.h"
+#include "vm/executable/writer.h"
+
+namespace nimble::exec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void expect_same(const Executable& a, const Executable& b) {
+  EXPECT_EQ(serialize(a), serialize(b));
+  DisassembleOptions everything;
+  everything.max_constant_elements = INT64_MAX;
+  EXPECT_EQ(disassemble(a, everything), disassemble(b, everything));
+}
+
+TEST(FormatTest, MemoryRoundTrip) {
+  const Executable e = sample();
+  const Executable back = deserialize(serialize(e));
+  expect_same(e, back);
+  EXPECT_EQ(back.provenance.kernels.at("dense"), "{\"trials\":12}");
+  EXPECT_EQ(back.images[1].features, (std::vector<std::string>{"sse4_2", "popcnt"}));
+  for (const Constant& c : back.constants)
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(c.bytes.data()) % kConstantAlignment, 0u);
+  for (const NativeImage& i : back.images)
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(i.bytes.data()) % kDataAlignment, 0u);
+}
+
+TEST(FormatTest, AnEmptyExecutable) {
+  expect_same({}, deserialize(serialize({})));
+}
+
+class FileFormatTest : public ::testing::Test {
+ protected:
+  std::string path_ =
+      ::testing::TempDir() + "nimble-format-" + std::to_string(::getpid()) + ".nimble";
+  void TearDown() override { std::filesystem::remove(path_); }
+};
+
+TEST_F(FileFormatTest, FileRoundTripServesConstantsFromTheMapping) {
+  const Executable e = sample();
+  write(e, path_);
+  Executable back = read(path_);
+  expect_same(e, back);
+  const Constant w = back.constants[0];
+  back = {};  // the constant keeps the mapping alive
+  EXPECT_EQ(std::memcmp(w.bytes.data(), e.constants[0].bytes.data(), w.bytes.size()), 0);
+  EXPECT_EQ(read_file(path_), serialize(e));
+}
+
+TEST_F(FileFormatTest, EveryFlippedByteIsDetected) {
+  std::vector<uint8_t> bytes = serialize(sample());
+  ASSERT_LT(bytes.size(), 40000u);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (uint8_t mask : {uint8_t{0x01}, uint8_t{0x80}, uint8_t{0xff}}) {
+      bytes[i] ^= mask;
+      bool detected = false;
+      try {
+        deserialize(bytes);
+      } catch (const Error& e) {
+        detected = e.status() == Status::kCorrupt || e.status() == Status::kIncompatible;
+      }
+      ASSERT_TRUE(detected) << "byte " << i << " xor " << int{mask};
+      bytes[i] ^= mask;
+    }
+  }
+}
+
+std::string error_of(std::span<const uint8_t> bytes, Status status = Status::kCorrupt) {
+  try {
+    deserialize(bytes, {}, "m.nimble");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), status) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    EXPECT_EQ(e.place().rfind("m.nimble", 0), 0u);
+    EXPECT_FALSE(e.remedy().empty());
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_F(FileFormatTest, EveryTruncationSaysTheSizes) {
+  const std::vector<uint8_t> bytes = serialize(sample());
+  EXPECT_THAT(error_of({}), HasSubstr("is not a nimble executable"));
+  for (size_t n = 1; n < bytes.size(); n += 13) {
+    const std::string text = error_of(std::span(bytes).first(n));
+    EXPECT_THAT(text, AllOf(HasSubstr("is truncated"), HasSubstr(fmt::format("{} there", n))));
+    if (n >= kHeaderSize) {
+      EXPECT_THAT(text, HasSubstr(fmt::format("{} bytes expected", bytes.size())));
+    }
+  }
+}
+
+// Rewrites the header checksum after `bytes` was changed on purpose.
+void reseal(std::vector<uint8_t>* bytes, size_t sections) {
+  const size_t end = kHeaderSize + sections * kTableEntrySize;
+  const uint64_t hash = hash64(std::span(*bytes).first(end));
+  std::memcpy(bytes->data() + end, &hash, sizeof hash);
+}
+
+TEST_F(FileFormatTest, EachFaultHasItsMessage) {
+  const std::vector<uint8_t> good = serialize(sample());
+  std::vector<uint8_t> text = {'#', '!', '/', 'b', 'i', 'n'};
+  EXPECT_THAT(error_of(text), HasSubstr("is not a nimble executable"));
+
+  std::vector<uint8_t> newer = good;
+  newer[8] = 2;
+  EXPECT_THAT(error_of(newer, Status::kIncompatible),
+              HasSubstr("format version 2, this nimble reads up to 1"));
+
+  std::vector<uint8_t> longer = good;
+  longer.push_back(0);
+  EXPECT_THAT(error_of(longer), HasSubstr("bytes expected"));
+
+  // Flip a byte inside each section: the message names it.
+  for (uint32_t i = 0; i < kSectionCount; ++i) {
+    uint32_t id;
+    uint64_t offset, size;
+    const uint8_t* entry = good.data() + kHeaderSize + i * kTableEntrySize;
+    std::memcpy(&id, entry, sizeof id);
+    std::memcpy(&offset, entry + 8, sizeof offset);
+    std::memcpy(&size, entry + 16, sizeof size);
+    ASSERT_GT(size, 0u);
+    std::vector<uint8_t> damaged = good;
+    damaged[offset + size / 2] ^= 4;
+    EXPECT_THAT(error_of(damaged), HasSubstr(fmt::format("checksum of section \"{}\"",
+                                                         name_of(static_cast<Section>(id)))));
+  }
+}
+
+TEST_F(FileFormatTest, UnknownSectionsAreSkippedUnlessRequired) {
+  std::vector<uint8_t> bytes = serialize(sample());
+  // Provenance is the one optional section: give its entry an unknown number.
+  for (uint32_t i = 0; i < kSectionCount; ++i) {
+    uint8_t* entry = bytes.data() + kHeaderSize + i * kTableEntrySize;
+    if (entry[0] != static_cast<uint8_t>(Section::kProvenance)) continue;
+    ASSERT_EQ(entry[4], 0) << "provenance is optional";
+    entry[0] = 77;
+    reseal(&bytes, kSectionCount);
+    const Executable e = deserialize(bytes);
+    EXPECT_EQ(e.functions.size(), 2u);
+    EXPECT_EQ(e.provenance.compiler, "");
+    entry[4] = kRequired;
+    reseal(&bytes, kSectionCount);
+    EXPECT_THAT(error_of(bytes, Status::kIncompatible), HasSubstr("unknown section 77"));
+  }
+}
+
+TEST_F(FileFormatTest, MissingFilesAndFolders) {
+  EXPECT_THROW(read("/nonexistent/m.nimble"), Error);
+  EXPECT_THROW(write(sample(), "/nonexistent/m.nimble"), Error);
+}
+
+TEST(OpcodesTest, EveryOpcodeSurvivesEncoding) {
+  for (int op = 0; op < kOpcodeCount; ++op) {
+    Instruction in{static_cast<Opcode>(op), {}};
+    int64_t next = 1;
+    for (const OperandSpec& spec : info_of(in.op).operands) {
+      if (is_list(spec.kind)) in.operands.push_back(3);
+      for (int i = 0; i < (is_list(spec.kind) ? 3 : 1); ++i)
+        in.operands.push_back(spec.kind == OperandKind::kImm || spec.kind == OperandKind::kImms
+                                  ? -(next *= 100)
+                                  : next *= 7);
+    }
+    ByteWriter out;
+    encode(in, &out);
+    ByteReader reader(out.view(), "test");
+    EXPECT_EQ(decode(&reader), in) << name_of(in.op);
+    reader.expect_end();
+    EXPECT_EQ(opcode_from_name(name_of(in.op)), in.op);
+    EXPECT_TRUE(operands_of(in));
+    Instruction longer = in, shorter = in;
+    longer.operands.push_back(0);
+    shorter.operands.pop_back();
+    EXPECT_FALSE(operands_of(longer)) << name_of(in.op);
+    EXPECT_FALSE(operands_of(shorter)) << name_of(in.op);
+  }
+  EXPECT_EQ(kOpcodeCount, 22) << "the paper's Table C.1";
+  EXPECT_EQ(opcode_from_name("Add"), std::nullopt);
+}
+
+TEST(OpcodesTest, CommonInstructionsAreShort) {
+  ByteWriter out;
+  encode({Opcode::kMove, {100, 101}}, &out);
+  EXPECT_EQ(out.size(), 3u);
+  encode({Opcode::kInvokePacked, {3, 4, 1, 2, 3, 4}}, &out);
+  EXPECT_EQ(out.size(), 3u + 7u);
+}
+
+}  // namespace
+}  // namespace nimble::exec

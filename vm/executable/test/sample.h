@@ -1,0 +1,112 @@
+// An executable that uses every part of the format, for the tests of this folder.
+#pragma once
+
+#include "vm/executable/assembler.h"
+#include "vm/executable/executable.h"
+
+namespace nimble::exec {
+
+inline constexpr const char* kSampleText = R"ASM(
+text "negative \"length\"\n"
+constant "w" f32 [2, 3] hot { 1, -0.5, 3.25e-10, 0x7fc00001, 0x7f800000, -0 }
+constant "ids" i64 [3] { -9223372036854775808, 0, 9223372036854775807 }
+constant "flags" bool [2] { 0, 1 }
+constant "h" f16 [3] { 1, 0.1, 0x7e01 }
+constant "bh" bf16 [2] { 1.5, -2 }
+constant "empty" f32 [0, 4] { }
+scalar "bytes" [a0 12 * 4096 max]
+scalar "split" [2->3: a0 a1 a0 a1 <]
+kernel "dense" {
+  source "matmul+add"
+  workload "matmul(m,3,2)"
+  symbols m "b*n"
+  in f32 ([a0], [3])
+  in f32 ([2], [3])
+  scalar "b*n"
+  out f32 ([a0], [2])
+  scratch [a0 a2 * 64 *]
+  dispatch {
+    0: m <= 16 ? 1 : 2
+    1: 0
+    2: mod(m, 8) == 0 ? 3 : 4
+    3: 1
+    4: ceil(m, 8) <= 3 ? 5 : 6
+    5: 0
+    6: m * "b*n" <= 1000000 ? 7 : 8
+    7: 1
+    8: threads <= 1 ? 9 : 10
+    9: 0
+    10: 2
+  }
+  native "dense_0" template "matmul" config "{\"mr\":12}" threads 1 hash 0x123456789abcdef0
+  native "dense_1" template "matmul"
+  vendor "onednn.matmul"
+}
+kernel "less" {
+  in i64 ()
+  out bool ()
+  scratch [0]
+  dispatch { 0: 0 }
+  host "host.less"
+}
+function "main" 1 12 {
+  .note "main:%0 shape_of"
+  ShapeOf r1, 2, r0
+  Invoke r3, f"bytes", (r1)
+  AllocStorage r4, r3, 64, d0
+  LoadConsti r5, 0
+  AllocTensorReg r6, r4, r5, f32, (r1, r2)
+  LoadConst r7, c"w"
+  .note "main:%1 matmul (/encoder/MatMul)"
+  InvokePacked k"dense", (r0, r7, r1, r6)
+  Invoke r8, f"split", (r1, r2)
+  If r10, @less, @more
+less:
+  AllocADT r11, 0, (r6, r0)
+  FreeTensor r0
+  Goto @done
+more:
+  AllocClosure r9, f"helper", (r6)
+  InvokeClosure r11, r9, (r0)
+  Goto @done
+done:
+  Ret r11
+}
+function "helper" 2 5 {
+  LoadConsti r2, 7
+  AllocStorage r2, r2, 8, d0
+  LoadConsti r3, 0
+  AllocTensor r3, r2, r3, i8, [1, 2]
+  AllocADT r4, 1, (r0, r1, r3)
+  GetTag r3, r4
+  If r3, @fine, @bad
+bad:
+  Fatal t0
+fine:
+  GetField r3, r4, 1
+  Ret r3
+}
+entry "main" f0 {
+  input "x" f32 ["n", "3"] [-1, 3]
+  output "y" f32 ["n", "2"] [-1, 2]
+  output "z" f32 ["n", "3"] [-1, 3]
+}
+entry "second" f1 {
+  input "a" f32 [] [] default "ones"
+  input "b" i64 ["?"] [-1] default "zeros"
+  output "c" f32 [] []
+}
+)ASM";
+
+// With images and provenance, for which the assembler has no statements.
+inline Executable sample() {
+  Executable e = assemble(kSampleText);
+  for (const char* target : {"x86-64-v2", "x86-64-v4"}) {
+    auto bytes = std::make_shared<std::vector<uint8_t>>(300, static_cast<uint8_t>(target[8]));
+    e.images.push_back({target, {"sse4_2", "popcnt"}, *bytes, bytes});
+  }
+  e.provenance = {"nimble 0.1", "LLVM 19", "tiny", "db 7", {{"dense", "{\"trials\":12}"}}};
+  return e;
+}
+
+}  // namespace nimble::exec

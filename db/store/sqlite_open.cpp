@@ -52,9 +52,9 @@ void use_write_ahead_log(Connection& db, int timeout_ms) {
                     fmt::format("its file system allows no write-ahead log (mode {})", mode),
                     "keep it on a local disk");
       break;
-    } catch (const Error& error) {
-      if (error.status() != Status::kExhausted || std::chrono::steady_clock::now() >= deadline)
-        throw;
+    } catch (const Error&) {
+      const bool busy = sqlite3_errcode(db.raw()) == SQLITE_BUSY;
+      if (!busy || std::chrono::steady_clock::now() >= deadline) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }

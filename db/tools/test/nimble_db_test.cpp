@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -115,7 +116,7 @@ TEST_F(ProgramTest, ErrorsAreOneLineWithARemedy) {
   EXPECT_THAT(missing.out, StartsWith("nimble db: " + file() + ": there is no such database; "));
   EXPECT_EQ(std::count(missing.out.begin(), missing.out.end(), '\n'), 1);
   { open(); }
-  ASSERT_EQ(system(("sqlite3 " + file() + " 'PRAGMA user_version = 99'").c_str()), 0);
+  Connection(file(), SQLITE_OPEN_READWRITE, "", "x").script("PRAGMA user_version = 99");
   EXPECT_EQ(run("show " + db()).exit_code, 5) << "a newer schema is an incompatible database";
 }
 

@@ -5,13 +5,14 @@
 #include <cctype>
 #include <charconv>
 
+#include "compiler/kernels/templates/batch_matmul.h"
+#include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/elementwise.h"
+#include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/reduce.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
-
-#define NIMBLE_TEMPLATE(class_name) const Template* make_##class_name();
-#include "compiler/kernels/Templates.def"
-#undef NIMBLE_TEMPLATE
 
 namespace {
 
@@ -138,11 +139,15 @@ const std::string& knob_text(const Config& c, const std::string& name) {
 }
 
 const std::vector<const Template*>& all_templates() {
-  static const std::vector<const Template*> all = {
-#define NIMBLE_TEMPLATE(class_name) make_##class_name(),
+  static const std::vector<const Template*> all = [] {
+    std::vector<const Template*> list;
+#define NIMBLE_TEMPLATE(class_name)         \
+  static const class_name class_name##_one; \
+  list.push_back(&class_name##_one);
 #include "compiler/kernels/Templates.def"
 #undef NIMBLE_TEMPLATE
-  };
+    return list;
+  }();
   return all;
 }
 

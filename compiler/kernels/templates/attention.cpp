@@ -1,0 +1,402 @@
+// Attention by head, without ever storing the matrix of scores.
+//
+// An item of work is one head of one batch entry and a block of its query rows; threads share the
+// items. A thread first transposes the head's keys into panels of `vectors` vectors of columns
+// (panel, d, column), so that the product q k^T reads consecutive cache lines and keeps a tile of
+// rows x vectors accumulators in registers. For one tile of rows it then
+//   1. computes all scores into its scratch (rows x m, in the first-level cache),
+//   2. adds the mask, subtracts the row's maximum, exponentiates and sums (one row at a time),
+//   3. multiplies by v, whose rows are read where they lie, and divides by the sums at the end,
+//      d numbers a row instead of m.
+// The softmax is exact, not an online one: a tile's scores fit the cache up to several thousand
+// keys, and rescaling partial results would cost more than the second pass.
+//
+// q, k and v may be slices of one matrix (b, n, 3*heads*d): they are addressed by the strides that
+// GroupEvaluator finds, so nothing is copied but the keys.
+#include "compiler/kernels/templates/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/kernels/math.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/tile.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+namespace km = kir::math;
+using kir::BinaryOp;
+using kir::LoopKind;
+using kir::Scope;
+using kir::StmtRef;
+using kir::ValueRef;
+using Dims = std::vector<Dim>;
+
+struct Plan {
+  DType type = DType::kF32;
+  Dim batch, n, m;
+  int64_t heads = 1, d = 1, dv = 1;
+  double scale = 1;
+};
+
+// Whether an operand is a part of a parameter, addressed without arithmetic on its elements.
+bool is_view(GroupEvaluator& group, const ir::Atom& a) {
+  const ir::Type t = ir::type_of(a);
+  if (t->kind != ir::TypeKind::kTensor || a.is_constant() || !group.vectorizable(a)) return false;
+  Dims at;
+  for (size_t i = 0; i < t->dims.size(); ++i) at.push_back(Dim::symbol(fmt::format("v{}", i)));
+  const ValueRef v = group.value(a, at, 2);
+  return group.take_statements().empty() && v->kind == kir::ValueKind::kLoad &&
+         v->stride.is_constant(1);
+}
+
+std::optional<Plan> analyse(const Workload& w) {
+  if (w.anchor != "attention") return std::nullopt;
+  const Frame frame = make_frame(w);
+  if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
+  const ir::Expr& e = *frame.anchor->value;
+  GroupEvaluator group(*w.group, frame.parameters);
+  for (const ir::Binding& b : w.group->body->bindings)
+    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(b.value->op))
+      return std::nullopt;
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_view(group, e.args[i])) return std::nullopt;
+  if (e.args.size() == 4 && !e.args[3].is_constant() && !group.vectorizable(e.args[3]))
+    return std::nullopt;
+  Plan p;
+  const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
+  p.type = q->dtype;
+  if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
+  p.heads = ir::attr<int64_t>(e.attrs, "heads");
+  p.scale = ir::attr<double>(e.attrs, "scale");
+  const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
+  if (!width || !value_width || *width == 0 || *value_width == 0) return std::nullopt;
+  p.d = *width / p.heads;
+  p.dv = *value_width / p.heads;
+  p.batch = q->dims[0];
+  p.n = q->dims[1];
+  p.m = k->dims[1];
+  return p;
+}
+
+int lanes_of(const Plan& p, const TargetInfo& t) {
+  return std::max(1, t.vector_bits / (8 * static_cast<int>(size_of(p.type))));
+}
+
+// The register tile: accumulators, one panel row and one broadcast element.
+bool fits(const TargetInfo& t, int rows, int vectors) {
+  return rows * vectors + vectors + 1 <= t.vector_registers;
+}
+
+class AttentionLowering {
+ public:
+  AttentionLowering(const Workload& w, const Plan& p, const Config& c, const TargetInfo& t)
+      : w_(w),
+        p_(p),
+        frame_(make_frame(w)),
+        group_(*w.group, frame_.parameters),
+        call_(*frame_.anchor->value),
+        lanes_(lanes_of(p, t)),
+        rows_(static_cast<int>(knob_int(c, "rows"))),
+        vectors_(static_cast<int>(knob_int(c, "vectors"))),
+        block_(knob_int(c, "block")),
+        tails_(knob_text(c, "tails")),
+        width_(lanes_ * vectors_),
+        tiles_(p.n, rows_, tails_, 0, "a") {
+    const Dim padded = ir::ceildiv(p.m, width_) * width_;
+    // A cache line more than the columns, lest rows a multiple of 4 KiB apart share cache sets.
+    stride_ = padded + lanes_;
+    keys_ = kb::buffer("keys", Scope::kThread, p.type, padded * p.d);
+    scores_ = kb::buffer("scores", Scope::kThread, p.type, stride_ * rows_);
+    scale_ = kb::buffer("scale", Scope::kThread, p.type, rows_);
+    // The second product's tile is as wide as the head allows.
+    const int head_vectors = static_cast<int>((p.dv + lanes_ - 1) / lanes_);
+    out_vectors_ = 1;
+    for (int v = 2; v <= 4; ++v)
+      if (head_vectors % v == 0 && fits(t, rows_, v)) out_vectors_ = v;
+    const int widest = std::max(vectors_, out_vectors_);
+    accumulators_ = kb::buffer("acc", Scope::kRegister, p.type, rows_ * widest, lanes_);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.type, widest, lanes_);
+    maxima_ = kb::buffer("maxima", Scope::kRegister, p.type, kChains, lanes_);
+    sums_ = kb::buffer("sums", Scope::kRegister, p.type, kChains, lanes_);
+  }
+
+  kir::Function run(const std::string& name) {
+    const Dim blocks = ir::ceildiv(tiles_.count(), block_);
+    std::vector<StmtRef> all = tiles_.prologue();
+    if (!blocks.as_constant()) all.push_back(kb::let_index("blocks", kb::index(blocks)));
+    const Dim block_count = blocks.as_constant() ? blocks : Dim::symbol("blocks");
+
+    std::vector<StmtRef> body;
+    const Dims item = {p_.batch, Dim(p_.heads), block_count};
+    const Dims at = bind_coordinates("x", item, Dim::symbol("item"), body);
+    b_ = at[0];
+    h_ = at[1];
+    body.push_back(pack_keys());
+    const Dim first = at[2] * block_;
+    body.push_back(tiles_.for_each(
+        first, ir::min(tiles_.count() - first, block_),
+        [&](const RowTiles::Tile& t) { return score_tile(t); },
+        [&](const RowTiles::Tile& t) {
+          return kb::seq({softmax(t), by_size(t)});
+        }));
+    all.push_back(kb::loop(LoopKind::kThread, "item", 0, p_.batch * p_.heads * block_count,
+                           kb::seq(std::move(body))));
+    return make_function(w_, frame_, name, {keys_, scores_, scale_},
+                         {accumulators_, panel_, maxima_, sums_}, kb::seq(std::move(all)));
+  }
+
+ private:
+  static constexpr int kChains = 4;  // independent maxima and sums of a row
+
+  // Where an element of q, k or v lies.
+  std::pair<kir::BufferRef, Dim> place(size_t operand, const Dim& row, const Dim& column) {
+    const ValueRef v = group_.value(call_.args[operand], {b_, row, column}, 1);
+    return {v->buffer, v->index};
+  }
+
+  StmtRef pack_keys() {
+    const auto panel = [&](const Dim& tile, const std::optional<Dim>& left) {
+      const Dim c = Dim::symbol("kc");
+      std::vector<StmtRef> body;
+      for (int v = 0; v < vectors_; ++v) {
+        const Dim row = tile * width_ + v * lanes_;
+        const auto valid = left ? std::optional<Dim>(*left - v * lanes_) : std::nullopt;
+        const auto [buffer, index] = place(1, row, h_ * p_.d + c);
+        const Dim next = place(1, row + 1, h_ * p_.d + c).second;
+        body.push_back(kb::store(keys_, (tile * p_.d + c) * width_ + v * lanes_,
+                                 kb::load_strided(buffer, index, next - index, lanes_, valid)));
+      }
+      return kb::loop(LoopKind::kSerial, "kc", 0, p_.d, kb::seq(std::move(body)));
+    };
+    const Dim full = ir::floordiv(p_.m, width_);
+    const Dim rest = p_.m - full * width_;
+    std::vector<StmtRef> all = {
+        kb::loop(LoopKind::kSerial, "kt", 0, full, panel(Dim::symbol("kt"), std::nullopt))};
+    if (!rest.is_constant(0)) all.push_back(kb::if_then(kb::lt(0, rest), panel(full, rest)));
+    return kb::seq(std::move(all));
+  }
+
+  TileProduct product(int rows, int vectors) const {
+    TileProduct t;
+    t.rows = rows;
+    t.vectors = vectors;
+    t.lanes = lanes_;
+    t.dtype = p_.type;
+    t.accumulators = accumulators_;
+    t.panel = panel_;
+    return t;
+  }
+
+  StmtRef score_tile(const RowTiles::Tile& tile) {
+    TileProduct t = product(tile.rows, vectors_);
+    t.lhs = place(0, 0, 0).first;
+    t.rhs = keys_;
+    const Dim column = Dim::symbol("sc");  // number of the panel
+    t.lhs_index = [&](const Dim& row, const Dim& k) {
+      return place(0, tiles_.row_of(tile, row), h_ * p_.d + k).second;
+    };
+    t.rhs_index = [&](const Dim& vector, const Dim& k) {
+      return (column * p_.d + k) * width_ + vector * lanes_;
+    };
+    t.k_extent = p_.d;
+    const Dim r = Dim::symbol("sr"), v = Dim::symbol("sv");
+    StmtRef store = kb::loop(LoopKind::kUnroll, "sr", 0, tile.rows,
+                             kb::loop(LoopKind::kUnroll, "sv", 0, vectors_,
+                                      kb::store(scores_, r * stride_ + column * width_ + v * lanes_,
+                                                kb::reg(accumulators_, r * vectors_ + v))));
+    return kb::loop(LoopKind::kSerial, "sc", 0, ir::ceildiv(p_.m, width_),
+                    kb::seq({tile_zero(t, "q"), tile_product(t, "q"), std::move(store)}));
+  }
+
+  // The mask at keys from `column` on, as a number to add.
+  ValueRef mask(const Dim& row, const Dim& column, const std::optional<Dim>& valid,
+                std::vector<StmtRef>& out) {
+    const ir::Atom& a = call_.args[3];
+    const Dims scores = {p_.batch, Dim(p_.heads), p_.n, p_.m}, at = {b_, h_, row, column};
+    const Dims dims = a.is_constant() ? Dims() : ir::type_of(a)->dims;
+    Dims where, steps;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const size_t axis = 4 - dims.size() + i;
+      Dim factor = 1;
+      if (dims[i].is_constant(1)) {
+        factor = 0;
+      } else if (!(dims[i] == scores[axis]) && !dims[i].as_constant()) {
+        factor = ir::min(dims[i] - 1, 1);
+      }
+      where.push_back(at[axis] * factor);
+      steps.push_back(axis == 3 ? factor : Dim(0));
+    }
+    ValueRef v = group_.value_along(a, where, steps, lanes_, valid);
+    for (StmtRef& s : group_.take_statements()) out.push_back(std::move(s));
+    if (v->dtype == DType::kBool)
+      return kb::select(v, kb::number(p_.type, 0, lanes_),
+                        kb::number(p_.type, -std::numeric_limits<double>::infinity(), lanes_));
+    return kb::cast(p_.type, v);
+  }
+
+  // Turns a tile's scores into exp(score - maximum) and keeps 1 / sum of each row.
+  StmtRef softmax(const RowTiles::Tile& tile) {
+    const Dim r = Dim::symbol("xr");
+    const bool masked = call_.args.size() == 4;
+    const bool fold_scale = !masked && p_.scale > 0;  // scaling keeps the order: do it last
+    const double infinity = std::numeric_limits<double>::infinity();
+    const ValueRef lowest = kb::number(p_.type, -infinity, lanes_);
+    const ValueRef zero = kb::number(p_.type, 0, lanes_);
+    const ValueRef scale = kb::number(p_.type, p_.scale, lanes_);
+    std::vector<StmtRef> body;
+    const auto fill = [&](const kir::BufferRef& b, const ValueRef& v) {
+      for (int u = 0; u < kChains; ++u) body.push_back(kb::set_reg(b, u, v));
+    };
+    const auto total = [&](const kir::BufferRef& b, BinaryOp op) {
+      ValueRef v = kb::reg(b, 0);
+      for (int u = 1; u < kChains; ++u) v = kb::binary(op, v, kb::reg(b, u));
+      return kb::reduce(op, v);
+    };
+    int names = 0;
+    const auto let = [&](std::vector<StmtRef>& out, ValueRef v) {
+      const std::string name = fmt::format("x{}", names++);
+      out.push_back(kb::let(name, v));
+      return kb::local(name, v->dtype, v->lanes);
+    };
+    // Whole vectors are loaded and stored everywhere: the buffer has room for them.
+    fill(maxima_, lowest);
+    body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
+      std::vector<StmtRef> all;
+      const Dim index = r * stride_ + s.at;
+      ValueRef x = kb::load(scores_, index, lanes_);
+      if (masked) {
+        const ValueRef bias = mask(tile.row + r, s.at, s.valid, all);
+        x = let(all, kb::fma(x, scale, bias));
+        all.push_back(kb::store(scores_, index, x));
+      } else if (!fold_scale) {
+        x = let(all, kb::mul(x, scale));
+        all.push_back(kb::store(scores_, index, x));
+      }
+      if (s.valid) x = kb::select(lane_mask(*s.valid, lanes_), x, lowest);
+      all.push_back(kb::set_reg(maxima_, s.slot, kb::max(kb::reg(maxima_, s.slot), x)));
+      return all;
+    }));
+    ValueRef shift = let(body, total(maxima_, BinaryOp::kMax));
+    if (fold_scale) shift = let(body, kb::mul(shift, kb::number(p_.type, p_.scale)));
+    fill(sums_, zero);
+    body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
+      std::vector<StmtRef> all;
+      const Dim index = r * stride_ + s.at;
+      ValueRef x = kb::load(scores_, index, lanes_);
+      x = fold_scale
+              ? kb::fma(x, scale, kb::unary(kir::UnaryOp::kNeg, kb::broadcast(shift, lanes_)))
+              : kb::sub(x, kb::broadcast(shift, lanes_));
+      x = let(all, km::exp(let(all, x)));
+      all.push_back(kb::store(scores_, index, x));
+      if (s.valid) x = kb::select(lane_mask(*s.valid, lanes_), x, zero);
+      all.push_back(kb::set_reg(sums_, s.slot, kb::add(kb::reg(sums_, s.slot), x)));
+      return all;
+    }));
+    body.push_back(
+        kb::store(scale_, r, kb::div(kb::number(p_.type, 1), total(sums_, BinaryOp::kAdd))));
+    return kb::loop(LoopKind::kSerial, "xr", 0, tile.valid, kb::seq(std::move(body)));
+  }
+
+  // The second product, for each number of rows that a tile may have.
+  StmtRef by_size(const RowTiles::Tile& tile) {
+    if (tails_ == kTailsMasked) return value_tile(tile, rows_);
+    if (const auto rows = tile.valid.as_constant())
+      return value_tile(tile, static_cast<int>(*rows));
+    StmtRef chain;
+    for (int rows = 1; rows <= rows_; ++rows) {
+      StmtRef then = value_tile(tile, rows);
+      chain = chain ? kb::if_then(kb::eq(tile.valid, rows), std::move(then), std::move(chain))
+                    : std::move(then);
+    }
+    return chain;
+  }
+
+  StmtRef value_tile(const RowTiles::Tile& tile, int rows) {
+    TileProduct t = product(rows, out_vectors_);
+    const bool whole = p_.dv % lanes_ == 0;
+    const Dim group = Dim::symbol("og");
+    const auto column = [&](const Dim& vector) { return (group * out_vectors_ + vector) * lanes_; };
+    const auto valid = [&](const Dim& vector) {
+      return whole ? std::nullopt : std::optional<Dim>(p_.dv - column(vector));
+    };
+    t.lhs = scores_;
+    t.lhs_index = [&](const Dim& row, const Dim& k) { return row * stride_ + k; };
+    t.rhs = place(2, 0, 0).first;
+    t.rhs_index = [&](const Dim& vector, const Dim& k) {
+      return place(2, k, h_ * p_.dv + column(vector)).second;
+    };
+    if (!whole) t.rhs_valid = valid;
+    t.k_extent = p_.m;
+    const Dim r = Dim::symbol("or"), v = Dim::symbol("ov");
+    const ValueRef value = kb::mul(kb::reg(accumulators_, r * out_vectors_ + v),
+                                   kb::broadcast(kb::load(scale_, r), lanes_));
+    StmtRef store = store_results(w_, frame_, value, {b_, tile.row + r, h_ * p_.dv + column(v)},
+                                  lanes_, valid(v), "o");
+    if (tails_ == kTailsMasked) store = kb::if_then(kb::lt(r, tile.valid), std::move(store));
+    StmtRef stores = kb::loop(LoopKind::kUnroll, "or", 0, rows,
+                              kb::loop(LoopKind::kUnroll, "ov", 0, out_vectors_, std::move(store)));
+    const int64_t groups = ((p_.dv + lanes_ - 1) / lanes_ + out_vectors_ - 1) / out_vectors_;
+    return kb::loop(LoopKind::kSerial, "og", 0, groups,
+                    kb::seq({tile_zero(t, "w"), tile_product(t, "w"), std::move(stores)}));
+  }
+
+  const Workload& w_;
+  const Plan& p_;
+  Frame frame_;
+  GroupEvaluator group_;
+  const ir::Expr& call_;
+  int lanes_, rows_, vectors_;
+  int64_t block_;
+  std::string tails_;
+  int width_, out_vectors_ = 1;
+  RowTiles tiles_;
+  Dim stride_, b_, h_;
+  kir::BufferRef keys_, scores_, scale_, accumulators_, panel_, maxima_, sums_;
+};
+
+}  // namespace
+
+bool AttentionTemplate::accepts(const Workload& w, const TargetInfo&) const {
+  return analyse(w).has_value();
+}
+
+std::vector<Knob> AttentionTemplate::knobs(const Workload&, const TargetInfo&) const {
+  Knob tails;
+  tails.name = "tails";
+  for (const char* t : {kTailsEven, kTailsChecked, kTailsMasked})
+    tails.choices.emplace_back(std::string(t));
+  return {int_knob("rows", {2, 4, 6, 8, 10, 12, 13}), int_knob("vectors", {1, 2, 3, 4}),
+          int_knob("block", {4, 16, 64}), tails};
+}
+
+bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  return within(knobs(w, t), c) &&
+         fits(t, static_cast<int>(knob_int(c, "rows")), static_cast<int>(knob_int(c, "vectors")));
+}
+
+Config AttentionTemplate::default_config(const Workload&, const TargetInfo& t) const {
+  const int64_t rows = t.vector_registers >= 32 ? 12 : 6;
+  return {{"rows", rows},
+          {"vectors", int64_t{2}},
+          {"block", int64_t{64}},
+          {"tails", std::string(kTailsEven)}};
+}
+
+Lowered AttentionTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                                 const std::string& name) const {
+  const auto plan = analyse(w);
+  NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of attention", to_json(c));
+  Lowered lowered;
+  lowered.functions.push_back(AttentionLowering(w, *plan, c, t).run(name));
+  lowered.tails = exec::DispatchTree::single(0);
+  return lowered;
+}
+
+}  // namespace nimble::kernels

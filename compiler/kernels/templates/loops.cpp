@@ -1,0 +1,174 @@
+#include "compiler/kernels/templates/loops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::Dim;
+using kir::StmtRef;
+using kir::ValueRef;
+
+namespace {
+
+// Whether a value or statement mentions one of some symbols or locals.
+class Mentions {
+ public:
+  explicit Mentions(const std::set<std::string>& names) : names_(names) {}
+
+  bool in(const Dim& d) const {
+    for (const std::string& s : d.symbols())
+      if (names_.contains(s)) return true;
+    return false;
+  }
+  bool in(const ValueRef& v) {
+    if (!v || !seen_.insert(v.get()).second) return false;
+    if (v->kind == kir::ValueKind::kLocal && names_.contains(v->name)) return true;
+    // Registers change from iteration to iteration.
+    if (v->kind == kir::ValueKind::kRegister) return true;
+    if (v->kind == kir::ValueKind::kLoad && v->buffer->writable) return true;
+    if (in(v->index) || in(v->stride) || (v->valid && in(*v->valid)) || in(v->passthrough))
+      return true;
+    return std::any_of(v->operands.begin(), v->operands.end(),
+                       [&](const ValueRef& o) { return in(o); });
+  }
+  bool in(const kir::Condition& c) const {
+    return std::any_of(c.terms.begin(), c.terms.end(),
+                       [&](const kir::Condition::Term& t) { return in(t.a) || in(t.b); });
+  }
+
+ private:
+  const std::set<std::string>& names_;
+  std::unordered_set<const kir::Value*> seen_;
+};
+
+// Splits `body` into statements that may stand ahead of a loop over `var` and the others.
+void hoist(const std::string& var, std::vector<StmtRef> body, std::vector<StmtRef>& ahead,
+           std::vector<StmtRef>& inside) {
+  std::set<std::string> varying = {var};
+  bool open = true;  // nothing overtakes a check that stays inside: it may guard what follows
+  for (StmtRef& s : body) {
+    bool moves = false;
+    if (open && (s->kind == kir::StmtKind::kLet || s->kind == kir::StmtKind::kLetIndex)) {
+      moves = !Mentions(varying).in(s->value);
+      if (!moves) varying.insert(s->var);
+    } else if (open && s->kind == kir::StmtKind::kCheck) {
+      moves = open = !Mentions(varying).in(s->condition);
+    } else if (s->kind == kir::StmtKind::kIf) {
+      open = false;
+    }
+    (moves ? ahead : inside).push_back(std::move(s));
+  }
+}
+
+}  // namespace
+
+StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent, int lanes,
+                    int unroll, const SliceBody& body) {
+  const Dim c = Dim::symbol(var);
+  std::vector<StmtRef> all;
+  const auto loop = [&](const Dim& from, const Dim& length, int copies) {
+    if (length.is_constant(0)) return;
+    std::vector<StmtRef> statements;
+    for (int slot = 0; slot < copies; ++slot)
+      for (StmtRef& s : body({c + slot * lanes, std::nullopt, slot}))
+        statements.push_back(std::move(s));
+    std::vector<StmtRef> ahead, inside;
+    hoist(var, std::move(statements), ahead, inside);
+    // What stands ahead may read memory that only exists if the loop runs at all.
+    StmtRef whole = kb::loop(kir::LoopKind::kSerial, var, from, length, kb::seq(std::move(inside)),
+                             copies * lanes);
+    if (!ahead.empty()) {
+      ahead.push_back(std::move(whole));
+      whole = kb::seq(std::move(ahead));
+      if (const auto n = length.as_constant(); !n) whole = kb::if_then(kb::lt(0, length), whole);
+    }
+    all.push_back(std::move(whole));
+  };
+  const Dim bulk = ir::floordiv(extent, unroll * lanes) * (unroll * lanes);
+  loop(begin, bulk, unroll);
+  const Dim full = ir::floordiv(extent, lanes) * lanes;
+  if (unroll > 1) loop(begin + bulk, full - bulk, 1);
+  const Dim tail = extent - full;
+  if (!tail.is_constant(0)) {
+    StmtRef last = kb::seq(body({begin + full, tail, 0}));
+    all.push_back(tail.as_constant() ? last : kb::if_then(kb::lt(0, tail), last));
+  }
+  return kb::seq(std::move(all));
+}
+
+ValueRef lane_mask(const Dim& valid, int lanes) {
+  return kb::compare(kir::CompareOp::kLt, kb::iota(lanes),
+                     kb::broadcast(kb::cast(DType::kI32, kb::index(valid)), lanes));
+}
+
+std::vector<Dim> bind_coordinates(const std::string& prefix, const std::vector<Dim>& dims,
+                                  const Dim& flat, std::vector<StmtRef>& out) {
+  std::vector<Dim> coordinates = coordinates_of(dims, flat);
+  for (size_t i = 0; i < coordinates.size(); ++i) {
+    if (coordinates[i].as_constant() || coordinates[i].as_symbol()) continue;
+    const std::string name = fmt::format("{}{}", prefix, i);
+    ir::SymbolFacts facts;
+    if (const auto extent = dims[i].as_constant(); extent && *extent > 0) facts.high = *extent - 1;
+    out.push_back(kb::let_index(name, kb::index(coordinates[i]), facts));
+    coordinates[i] = Dim::symbol(name);
+  }
+  return coordinates;
+}
+
+int group_lanes(const ir::Function& group, const TargetInfo& t) {
+  bool small = false, any = false;
+  const auto look = [&](const ir::Type& type) {
+    if (type->kind != ir::TypeKind::kTensor) return;
+    any = true;
+    small |= size_of(type->dtype) < 8 && type->dtype != DType::kBool;
+  };
+  for (const ir::VarRef& p : group.parameters) look(p->type);
+  for (const ir::Binding& b : group.body->bindings) look(b.var->type);
+  return std::max(1, t.vector_bits / (small || !any ? 32 : 64));
+}
+
+bool is_pullable(const std::string& op) {
+  static const std::set<std::string> injective = {"full",      "reshape", "transpose", "squeeze",
+                                                  "unsqueeze", "expand",  "slice",     "concat",
+                                                  "pad",       "gather",  "take_row",  "range"};
+  return injective.contains(op) || has_compute_rule(op);
+}
+
+ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
+  ir::Atom x = group.resolve(a);
+  while (const ir::Expr* e = group.definition(x)) {
+    if (e->op != "reshape" && e->op != "squeeze" && e->op != "unsqueeze") break;
+    x = group.resolve(e->args[0]);
+  }
+  return x;
+}
+
+int threads_for(const Dim& elements, int64_t least) {
+  const auto n = elements.as_constant();
+  return n && *n < least ? 1 : 0;
+}
+
+Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices) {
+  Knob k;
+  k.name = name;
+  for (int64_t c : choices) k.choices.emplace_back(c);
+  return k;
+}
+
+bool within(const std::vector<Knob>& knobs, const Config& c) {
+  if (knobs.size() != c.size()) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
+    const auto it = c.find(k.name);
+    return it != c.end() &&
+           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
+  });
+}
+
+}  // namespace nimble::kernels

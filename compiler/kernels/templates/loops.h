@@ -1,0 +1,55 @@
+// Loops that most templates share: vectors over a stretch of elements with a masked tail, and the
+// set-up around them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/group.h"
+#include "compiler/kernels/template.h"
+
+namespace nimble::kernels {
+
+// One vector of a stretch: its first element, and how many lanes exist (nothing: all).
+struct Slice {
+  kir::Dim at;
+  std::optional<kir::Dim> valid;
+  int slot = 0;  // which of the `unroll` copies this is: an accumulator's number
+};
+using SliceBody = std::function<std::vector<kir::StmtRef>(const Slice&)>;
+
+// Elements [begin, begin + extent) in vectors of `lanes`: a loop of `unroll` vectors a step, a
+// loop of single vectors for the rest, and a masked tail unless it is provably empty. Statements
+// of the body that depend neither on the element nor on one another's such results are moved
+// ahead of their loop.
+kir::StmtRef vector_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
+                         int lanes, int unroll, const SliceBody& body);
+
+// Lane < valid as a bool vector.
+kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);
+
+// Binds the coordinates of element `flat` of `dims` to symbols prefix0, prefix1, … (constants
+// stay constants), appending the statements to `out`.
+std::vector<kir::Dim> bind_coordinates(const std::string& prefix, const std::vector<kir::Dim>& dims,
+                                       const kir::Dim& flat, std::vector<kir::StmtRef>& out);
+
+// Vector width for a group: of 4-byte elements, or of 8-byte ones if it has no smaller numbers.
+int group_lanes(const ir::Function& group, const TargetInfo& t);
+
+// Whether GroupEvaluator knows an operator (everything element-wise or injective).
+bool is_pullable(const std::string& op);
+
+// A value through the reshapes, squeezes and unsqueezes at its end, which keep flat offsets.
+ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);
+
+// 1 if fewer than `least` elements are to be computed in every call, else 0 (any number).
+int threads_for(const kir::Dim& elements, int64_t least = 4096);
+
+// Choices of an integer knob.
+Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices);
+// Whether a configuration has exactly the knobs, each with one of its choices.
+bool within(const std::vector<Knob>& knobs, const Config& c);
+
+}  // namespace nimble::kernels

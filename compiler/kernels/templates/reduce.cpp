@@ -1,0 +1,542 @@
+// Reductions and row normalisations.
+//
+// The operand has kept axes and reduced axes. There are two ways to use vectors:
+//  - If the last axis is reduced ("along"), lanes run along it: `unroll` vector accumulators hide
+//    the latency of their additions, and the lanes are added up at the end of the row.
+//  - If it is kept ("across"), lanes are neighbouring results, each reduced on its own; the
+//    accumulators take turns over the reduced axis. Nothing is added across lanes.
+//
+// A reduction is one pass. Normalisations need two or three over the same row: the maximum (or
+// mean), then the sum of exponentials (or squared deviations), then the results. A row that comes
+// out of fused operators, or whose exponentials would be computed twice, is kept in the thread's
+// scratch between the passes; a plain row is read again, from the first-level cache.
+// The variance is the mean of squared deviations, not a difference of squares, which cancels.
+//
+// Threads share the rows; no sum is split between them, so results do not depend on their number.
+#include "compiler/kernels/templates/reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "compiler/ir/op.h"
+#include "compiler/kernels/math.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+namespace km = kir::math;
+using kir::BinaryOp;
+using kir::Dim;
+using kir::StmtRef;
+using kir::ValueRef;
+using Dims = std::vector<Dim>;
+using Ints = std::vector<int64_t>;
+
+bool is_normalisation(const std::string& op) {
+  return op == "softmax" || op == "log_softmax" || op == "l2_normalize" || op == "layer_norm";
+}
+
+// What is reduced, and which axes of the operand are.
+struct Plan {
+  const ir::Binding* anchor = nullptr;
+  Dims dims;                  // of the operand
+  std::vector<bool> reduced;  // by axis
+  bool normalises = false;
+  bool along = false;  // lanes run along the last axis, which is reduced
+};
+
+std::optional<Plan> analyse(const Workload& w) {
+  Plan plan;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (b.value->kind != ir::ExprKind::kCall) continue;
+    const ir::OpInfo* op = ir::find_op(b.value->op);
+    if (op == nullptr) return std::nullopt;
+    if (op->fusion == ir::FusionKind::kReduction) {
+      if (plan.anchor != nullptr) return std::nullopt;
+      plan.anchor = &b;
+    } else if (!is_pullable(b.value->op)) {
+      return std::nullopt;
+    }
+  }
+  if (plan.anchor == nullptr) return std::nullopt;
+  const ir::Expr& e = *plan.anchor->value;
+  plan.dims = ir::type_of(e.args[0])->dims;
+  const auto rank = static_cast<int64_t>(plan.dims.size());
+  plan.normalises = is_normalisation(e.op);
+  plan.reduced.assign(plan.dims.size(), false);
+  const auto mark = [&](int64_t axis) {
+    plan.reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
+  };
+  if (e.op == "layer_norm") {
+    const int64_t axis = ir::attr<int64_t>(e.attrs, "axis");
+    for (int64_t i = axis < 0 ? axis + rank : axis; i < rank; ++i) mark(i);
+  } else if (plan.normalises || e.op == "argmax") {
+    mark(ir::attr<int64_t>(e.attrs, "axis"));
+  } else {
+    const Ints axes = ir::attr<Ints>(e.attrs, "axes");
+    for (int64_t axis : axes) mark(axis);
+    if (axes.empty()) plan.reduced.assign(plan.dims.size(), true);
+  }
+  if (plan.dims.empty()) return std::nullopt;
+  plan.along = plan.reduced.back();
+
+  // Results are element-wise over the anchor's shape (up to final reshapes). What depends on the
+  // anchor must not rearrange it.
+  std::set<const ir::Var*> dependent = {plan.anchor->var.get()};
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (&b == plan.anchor || b.value->kind == ir::ExprKind::kTuple) continue;
+    bool depends = false;
+    for (const ir::Atom& a : b.value->args)
+      depends |= a.is_var() && dependent.contains(a.var.get());
+    if (depends) dependent.insert(b.var.get());
+  }
+  const Frame frame = make_frame(w);
+  const GroupEvaluator group(*w.group, frame.parameters);
+  for (const ir::Atom& a : frame.result_atoms) {
+    const ir::Atom inner = strip_reshapes(group, a);
+    if (inner.is_global() || ir::type_of(inner)->dims != plan.anchor->var->type->dims)
+      return std::nullopt;
+  }
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (&b == plan.anchor || !dependent.contains(b.var.get())) continue;
+    if (b.value->kind == ir::ExprKind::kAtom || b.value->kind == ir::ExprKind::kGetField) continue;
+    const bool moves = !has_compute_rule(b.value->op);
+    const bool reshapes =
+        b.value->op == "reshape" || b.value->op == "squeeze" || b.value->op == "unsqueeze";
+    if (moves && !reshapes) return std::nullopt;
+  }
+  return plan;
+}
+
+// The neutral element of a reduction.
+ValueRef identity(BinaryOp op, DType t, int lanes) {
+  switch (op) {
+    case BinaryOp::kMul:
+      return kb::integer(t, 1, lanes);
+    case BinaryOp::kMax:
+    case BinaryOp::kMin: {
+      const bool max = op == BinaryOp::kMax;
+      if (is_float(t)) {
+        const double infinity = std::numeric_limits<double>::infinity();
+        return kb::number(t, max ? -infinity : infinity, lanes);
+      }
+      const int bits = static_cast<int>(size_of(t)) * 8;
+      if (is_signed_int(t)) {
+        const int64_t low = std::numeric_limits<int64_t>::min() >> (64 - bits);
+        return kb::integer(t, max ? low : ~low, lanes);
+      }
+      return kb::integer(t, max ? 0 : static_cast<int64_t>(~uint64_t{0} >> (64 - bits)), lanes);
+    }
+    default:
+      return kb::integer(t, 0, lanes);
+  }
+}
+
+class ReduceLowering {
+ public:
+  ReduceLowering(const Workload& w, Plan plan, const Config& c, const TargetInfo& t)
+      : w_(w),
+        plan_(std::move(plan)),
+        frame_(make_frame(w)),
+        group_(*w.group, frame_.parameters),
+        unroll_(static_cast<int>(knob_int(c, "unroll"))),
+        call_(*plan_.anchor->value),
+        x_(group_.resolve(call_.args[0])),
+        type_(compute_type(ir::type_of(x_)->dtype)) {
+    lanes_ = group_lanes(*w.group, t);
+    const DType result = compute_type(plan_.anchor->var->type->dtype);
+    group_.give(plan_.anchor->var,
+                [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
+    bool vectors = group_.vectorizable(x_);
+    if (!plan_.along || plan_.normalises)
+      for (const ir::Atom& a : frame_.result_atoms) vectors &= group_.vectorizable(stripped(a));
+    if (!vectors) lanes_ = 1;
+  }
+
+  kir::Function run(const std::string& name) {
+    // Items: kept coordinates, where across replaces the last axis by blocks of `lanes` columns.
+    const size_t rank = plan_.dims.size();
+    Dims items = plan_.dims;
+    for (size_t i = 0; i < rank; ++i)
+      if (plan_.reduced[i]) items[i] = 1;
+    if (!plan_.along) items.back() = ir::ceildiv(plan_.dims.back(), lanes_);
+    Dim count = 1;
+    for (const Dim& d : items) count = count * d;
+    std::vector<StmtRef> body;
+    base_ = bind_coordinates("x", items, Dim::symbol("item"), body);
+    if (plan_.along) {
+      body.push_back(item(std::nullopt));
+    } else {
+      const Dim first = base_.back() * lanes_;
+      base_.back() = first;
+      const Dim left = plan_.dims.back() - first;
+      if (lanes_ == 1 || w_.facts.divisible(plan_.dims.back(), lanes_) == ir::Proof::kYes) {
+        body.push_back(item(std::nullopt));
+      } else {
+        StmtRef full = item(std::nullopt);
+        body.push_back(kb::if_then(kb::le(lanes_, left), std::move(full), item(left)));
+      }
+    }
+    StmtRef nest = kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)));
+    return make_function(w_, frame_, name, scratch_, registers_, std::move(nest));
+  }
+
+ private:
+  // One element or vector of the row: its coordinates, and how many lanes along it exist.
+  struct Step {
+    Dims at;
+    std::optional<Dim> valid;    // lanes that may be read
+    std::optional<Dim> counted;  // lanes that take part in the reduction (along only)
+    Dim place;                   // in the thread's row buffer
+    int slot = 0;
+  };
+
+  ir::Atom stripped(const ir::Atom& a) const { return strip_reshapes(group_, a); }
+  std::string fresh(const char* kind) { return fmt::format("{}{}", kind, next_++); }
+
+  Dim row_length() const {
+    Dim n = 1;
+    for (size_t i = 0; i < plan_.dims.size(); ++i)
+      if (plan_.reduced[i]) n = n * plan_.dims[i];
+    return n;
+  }
+
+  kir::BufferRef registers(const char* name, DType t) {
+    auto b = kb::buffer(fresh(name), kir::Scope::kRegister, t, unroll_, lanes_);
+    registers_.push_back(b);
+    return b;
+  }
+
+  // Loops over the reduced axes; the innermost one by vectors (along) or single steps (across).
+  StmtRef walk(const std::optional<Dim>& columns,
+               const std::function<std::vector<StmtRef>(const Step&)>& body) {
+    std::vector<size_t> axes;
+    for (size_t i = 0; i < plan_.dims.size(); ++i)
+      if (plan_.reduced[i]) axes.push_back(i);
+    const size_t inner = axes.back();
+    Dims at = base_;
+    std::vector<std::string> names;
+    for (size_t k = 0; k + 1 < axes.size(); ++k) {
+      names.push_back(fresh("o"));
+      at[axes[k]] = Dim::symbol(names.back());
+    }
+    StmtRef nest = vector_loop(fresh("c"), 0, plan_.dims[inner], plan_.along ? lanes_ : 1, unroll_,
+                               [&](const Slice& s) {
+                                 Step step{at, plan_.along ? s.valid : columns,
+                                           plan_.along ? s.valid : std::nullopt, 0, s.slot};
+                                 step.at[inner] = s.at;
+                                 for (size_t axis : axes)
+                                   step.place = step.place * plan_.dims[axis] + step.at[axis];
+                                 if (!plan_.along) step.place = step.place * lanes_;
+                                 return body(step);
+                               });
+    for (size_t k = axes.size() - 1; k-- > 0;)
+      nest = kb::loop(kir::LoopKind::kSerial, names[k], 0, plan_.dims[axes[k]], std::move(nest));
+    return nest;
+  }
+
+  StmtRef fill(const kir::BufferRef& b, const ValueRef& v) {
+    std::vector<StmtRef> all;
+    for (int u = 0; u < unroll_; ++u) all.push_back(kb::set_reg(b, u, v));
+    return kb::seq(std::move(all));
+  }
+
+  // Folds `value` of every step by `op`; the result stands in local `name`: a scalar (along) or a
+  // vector of one result a lane (across).
+  ValueRef fold(std::vector<StmtRef>& out, const std::optional<Dim>& columns, BinaryOp op,
+                const char* name,
+                const std::function<ValueRef(const Step&, std::vector<StmtRef>&)>& value) {
+    const kir::BufferRef acc = registers("acc", type_);
+    const ValueRef neutral = identity(op, type_, lanes_);
+    out.push_back(fill(acc, neutral));
+    out.push_back(walk(columns, [&](const Step& s) {
+      std::vector<StmtRef> all;
+      ValueRef v = value(s, all);
+      if (s.counted && lanes_ > 1) v = kb::select(lane_mask(*s.counted, lanes_), v, neutral);
+      all.push_back(kb::set_reg(acc, s.slot, kb::binary(op, kb::reg(acc, s.slot), v)));
+      return all;
+    }));
+    ValueRef total = kb::reg(acc, 0);
+    for (int u = 1; u < unroll_; ++u) total = kb::binary(op, total, kb::reg(acc, u));
+    if (plan_.along) total = kb::reduce(op, total);
+    const std::string local = fresh(name);
+    out.push_back(kb::let(local, total));
+    return kb::local(local, total->dtype, total->lanes);
+  }
+
+  ValueRef let(std::vector<StmtRef>& out, const char* name, ValueRef v) {
+    const std::string local = fresh(name);
+    out.push_back(kb::let(local, v));
+    return kb::local(local, v->dtype, v->lanes);
+  }
+
+  // The operand at a step, from the parameters; statements go to `out`.
+  ValueRef pull(const Step& s, std::vector<StmtRef>& out) {
+    ValueRef v = group_.value(x_, s.at, lanes_, s.valid);
+    for (StmtRef& q : group_.take_statements()) out.push_back(std::move(q));
+    return v;
+  }
+
+  StmtRef store(size_t r, const ir::Atom& a, const Dims& at, int lanes,
+                const std::optional<Dim>& valid, std::vector<StmtRef>& out) {
+    ValueRef v = group_.value(a, at, lanes, valid);
+    for (StmtRef& q : group_.take_statements()) out.push_back(std::move(q));
+    v = kb::cast(frame_.results[r]->dtype, v);
+    const Dim offset = flat_offset(ir::type_of(a)->dims, at);
+    return valid && lanes > 1 ? kb::store_masked(frame_.results[r], offset, v, *valid)
+                              : kb::store(frame_.results[r], offset, v);
+  }
+
+  // One item: a row (along) or a block of columns, of which `columns` exist (across).
+  StmtRef item(const std::optional<Dim>& columns) {
+    std::vector<StmtRef> out;
+    if (plan_.normalises) {
+      normalise(columns, out);
+    } else {
+      reduce(columns, out);
+    }
+    return kb::seq(std::move(out));
+  }
+
+  // ------------------------------------------------------------ plain reductions
+
+  void reduce(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+    const std::string& op = call_.op;
+    const auto operand = [&](const Step& s, std::vector<StmtRef>& all) { return pull(s, all); };
+    ValueRef total;
+    if (op == "argmax") {
+      total = arg_max(columns, out);
+    } else if (op == "reduce_max" || op == "reduce_min") {
+      total =
+          fold(out, columns, op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, "m", operand);
+    } else if (op == "prod") {
+      total = fold(out, columns, BinaryOp::kMul, "p", operand);
+    } else {
+      total = fold(out, columns, BinaryOp::kAdd, "sum", operand);
+      if (op == "mean")
+        total = let(out, "mean", kb::div(total, kb::cast(type_, kb::index(row_length()))));
+    }
+    total = kb::cast(compute_type(plan_.anchor->var->type->dtype), total);
+    group_.give(plan_.anchor->var,
+                [total](const Dims&, int lanes) { return kb::broadcast(total, lanes); });
+    const bool keep = ir::attr<bool>(call_.attrs, "keepdims");
+    Dims at;
+    for (size_t i = 0; i < plan_.dims.size(); ++i) {
+      if (!plan_.reduced[i]) {
+        at.push_back(base_[i]);
+      } else if (keep) {
+        at.push_back(0);
+      }
+    }
+    const int lanes = plan_.along ? 1 : lanes_;
+    for (size_t r = 0; r < frame_.results.size(); ++r) {
+      StmtRef s = store(r, stripped(frame_.result_atoms[r]), at, lanes, columns, out);
+      out.push_back(std::move(s));
+    }
+  }
+
+  // The first index with the largest value: each accumulator keeps the first of its own, then the
+  // smallest index among those that hold the overall maximum wins.
+  ValueRef arg_max(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+    const kir::BufferRef best = registers("best", type_);
+    const kir::BufferRef where = registers("where", DType::kI64);
+    const ValueRef lowest = identity(BinaryOp::kMax, type_, lanes_);
+    const ValueRef nowhere = kb::integer(DType::kI64, std::numeric_limits<int64_t>::max(), lanes_);
+    out.push_back(fill(best, lowest));
+    out.push_back(fill(where, nowhere));
+    size_t axis = 0;
+    while (!plan_.reduced[axis]) ++axis;
+    out.push_back(walk(columns, [&](const Step& s) {
+      std::vector<StmtRef> all;
+      const ValueRef v = let(all, "v", pull(s, all));
+      ValueRef index = kb::broadcast(kb::index(s.at[axis]), lanes_);
+      if (plan_.along && lanes_ > 1)
+        index = kb::add(index, kb::cast(DType::kI64, kb::iota(lanes_)));
+      // Not smaller than the best where none was seen: the first element counts even if it is the
+      // lowest value there is.
+      ValueRef larger =
+          kb::binary(BinaryOp::kOr, kb::compare(kir::CompareOp::kGt, v, kb::reg(best, s.slot)),
+                     kb::compare(kir::CompareOp::kEq, kb::reg(where, s.slot), nowhere));
+      if (s.counted && lanes_ > 1)
+        larger = kb::binary(BinaryOp::kAnd, larger, lane_mask(*s.counted, lanes_));
+      const ValueRef l = let(all, "l", larger);
+      all.push_back(kb::set_reg(where, s.slot, kb::select(l, index, kb::reg(where, s.slot))));
+      all.push_back(kb::set_reg(best, s.slot, kb::select(l, v, kb::reg(best, s.slot))));
+      return all;
+    }));
+    ValueRef top = kb::reg(best, 0);
+    for (int u = 1; u < unroll_; ++u) top = kb::max(top, kb::reg(best, u));
+    if (plan_.along) top = kb::reduce(BinaryOp::kMax, top);
+    top = kb::broadcast(let(out, "top", top), lanes_);
+    ValueRef first = nowhere;
+    for (int u = 0; u < unroll_; ++u)
+      first = kb::min(first, kb::select(kb::compare(kir::CompareOp::kEq, kb::reg(best, u), top),
+                                        kb::reg(where, u), nowhere));
+    if (plan_.along) first = kb::reduce(BinaryOp::kMin, first);
+    return let(out, "index", first);
+  }
+
+  // ------------------------------------------------------------ normalisations
+
+  kir::BufferRef row_buffer() {
+    if (!row_) {
+      const Dim length = plan_.along ? row_length() + lanes_ : row_length() * lanes_;
+      row_ = kb::buffer("row", kir::Scope::kThread, type_, length);
+      scratch_.push_back(row_);
+    }
+    return row_;
+  }
+
+  void normalise(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+    const std::string& op = call_.op;
+    const bool plain = group_.definition(x_) == nullptr;  // a parameter: reading it twice is free
+    const auto keep = [&](const Step& s, ValueRef v, std::vector<StmtRef>& all) {
+      v = let(all, "v", v);
+      all.push_back(kb::store(row_buffer(), s.place, v));
+      return v;
+    };
+    const auto first = [&](const Step& s, std::vector<StmtRef>& all) {
+      ValueRef v = pull(s, all);
+      return plain ? v : keep(s, v, all);
+    };
+    const auto again = [&](const Step& s, std::vector<StmtRef>& all) {
+      return plain ? pull(s, all) : kb::load(row_buffer(), s.place, lanes_);
+    };
+    const auto kept = [&](const Step& s) { return kb::load(row_buffer(), s.place, lanes_); };
+    const auto wide = [&](const ValueRef& v) { return kb::broadcast(v, lanes_); };
+    const ValueRef one = kb::number(type_, 1, 1);
+
+    std::function<ValueRef(const Step&, std::vector<StmtRef>&)> last;
+    if (op == "softmax" || op == "log_softmax") {
+      const ValueRef top = fold(out, columns, BinaryOp::kMax, "m", first);
+      if (op == "softmax") {
+        const ValueRef sum = fold(
+            out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
+              const ValueRef x = let(all, "d", kb::sub(again(s, all), wide(top)));
+              return keep(s, km::exp(x), all);
+            });
+        const ValueRef scale = let(out, "scale", kb::div(wide_like(one, sum), sum));
+        last = [=](const Step& s, std::vector<StmtRef>&) { return kb::mul(kept(s), wide(scale)); };
+      } else {
+        const ValueRef sum = fold(
+            out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
+              return km::exp(let(all, "d", kb::sub(again(s, all), wide(top))));
+            });
+        const ValueRef log_sum = let(out, "log", km::log(sum));
+        last = [=](const Step& s, std::vector<StmtRef>& all) {
+          return kb::sub(kb::sub(again(s, all), wide(top)), wide(log_sum));
+        };
+      }
+    } else if (op == "l2_normalize") {
+      const ValueRef sum =
+          fold(out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
+            const ValueRef v = let(all, "q", first(s, all));
+            return kb::mul(v, v);
+          });
+      const ValueRef epsilon =
+          kb::number(type_, ir::attr<double>(call_.attrs, "epsilon"), sum->lanes);
+      const ValueRef norm = kb::max(kb::unary(kir::UnaryOp::kSqrt, sum), epsilon);
+      const ValueRef scale = let(out, "scale", kb::div(wide_like(one, sum), norm));
+      last = [=](const Step& s, std::vector<StmtRef>& all) {
+        return kb::mul(again(s, all), wide(scale));
+      };
+    } else {
+      const ValueRef length = kb::cast(type_, kb::index(row_length()));
+      const ValueRef sum = fold(out, columns, BinaryOp::kAdd, "sum", first);
+      const ValueRef mean = let(out, "mean", kb::div(sum, length));
+      const ValueRef squares =
+          fold(out, columns, BinaryOp::kAdd, "q", [&](const Step& s, std::vector<StmtRef>& all) {
+            const ValueRef d = let(all, "d", kb::sub(again(s, all), wide(mean)));
+            return kb::mul(d, d);
+          });
+      const ValueRef variance =
+          kb::add(kb::div(squares, length),
+                  kb::number(type_, ir::attr<double>(call_.attrs, "epsilon"), squares->lanes));
+      const ValueRef scale =
+          let(out, "scale", kb::div(one, kb::unary(kir::UnaryOp::kSqrt, variance)));
+      last = [=, this](const Step& s, std::vector<StmtRef>& all) {
+        const auto parameter = [&](size_t i) {
+          const ir::Atom& a = call_.args[i];
+          const size_t rank = a.is_constant() ? 0 : ir::type_of(a)->dims.size();
+          const Dims at(s.at.end() - static_cast<long>(rank), s.at.end());
+          ValueRef v = group_.value(a, at, lanes_, s.valid);
+          for (StmtRef& q : group_.take_statements()) all.push_back(std::move(q));
+          return v;
+        };
+        const ValueRef gamma = parameter(1);
+        const ValueRef beta = parameter(2);
+        const ValueRef d = kb::mul(kb::sub(again(s, all), wide(mean)), wide(scale));
+        return kb::fma(d, gamma, beta);
+      };
+    }
+
+    out.push_back(walk(columns, [&](const Step& s) {
+      std::vector<StmtRef> all;
+      const ValueRef y = let(all, "y", last(s, all));
+      group_.give(plan_.anchor->var, [y](const Dims&, int) { return y; });
+      for (size_t r = 0; r < frame_.results.size(); ++r) {
+        StmtRef st = store(r, stripped(frame_.result_atoms[r]), s.at, lanes_, s.valid, all);
+        all.push_back(std::move(st));
+      }
+      return all;
+    }));
+  }
+
+  static ValueRef wide_like(const ValueRef& v, const ValueRef& like) {
+    return kb::broadcast(v, like->lanes);
+  }
+
+  const Workload& w_;
+  Plan plan_;
+  Frame frame_;
+  GroupEvaluator group_;
+  int unroll_;
+  const ir::Expr& call_;
+  ir::Atom x_;
+  DType type_;
+  int lanes_ = 1;
+  Dims base_;
+  kir::BufferRef row_;
+  std::vector<kir::BufferRef> scratch_, registers_;
+  int next_ = 0;
+};
+
+}  // namespace
+
+bool ReduceTemplate::accepts(const Workload& w, const TargetInfo&) const {
+  return analyse(w).has_value();
+}
+
+std::vector<Knob> ReduceTemplate::knobs(const Workload&, const TargetInfo&) const {
+  return {int_knob("unroll", {1, 2, 4, 8})};
+}
+
+bool ReduceTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  return within(knobs(w, t), c);
+}
+
+Config ReduceTemplate::default_config(const Workload&, const TargetInfo&) const {
+  return {{"unroll", int64_t{4}}};
+}
+
+Lowered ReduceTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                              const std::string& name) const {
+  auto plan = analyse(w);
+  NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of reduce", to_json(c));
+  Dim elements = 1;
+  for (const Dim& d : plan->dims) elements = elements * d;
+  Lowered lowered;
+  lowered.functions.push_back(ReduceLowering(w, std::move(*plan), c, t).run(name));
+  lowered.tails = exec::DispatchTree::single(0);
+  lowered.max_threads = threads_for(elements);
+  return lowered;
+}
+
+}  // namespace nimble::kernels

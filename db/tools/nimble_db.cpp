@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "db/store/filesystem.h"
 #include "db/store/store.h"
 #include "db/tools/show.h"
 #include "vm/base/error.h"
@@ -65,7 +66,8 @@ int show(const Arguments& args) {
 }
 
 int import(const Arguments& args) {
-  OpenOptions options;  // a new database may begin with an import
+  check_database_place(args.file, false, true);  // before a new database is made for it
+  OpenOptions options;                           // a new database may begin with an import
   const ImportReport report = Store::open(args.db, options)->import_from(args.file);
   Output out({"origin", "rows_added", "rows_updated"});
   out.add({report.origin, report.rows_added, report.rows_updated});

@@ -105,6 +105,8 @@ TEST_F(ProgramTest, ExportImportCheck) {
   const std::string other = " --db " + file("other.db") + " ";
   EXPECT_EQ(run("import" + other + file("out")).exit_code, 0);
   EXPECT_THAT(run("import --format csv" + other + file("out")).out, HasSubstr(",0,0\r\n"));
+  EXPECT_EQ(run("import --db " + file("third.db") + " " + file("missing")).exit_code, 1);
+  EXPECT_FALSE(std::filesystem::exists(file("third.db"))) << "made for nothing";
   const Ran checked = run("check" + other);
   EXPECT_EQ(checked.exit_code, 0);
   EXPECT_THAT(checked.out, StartsWith("sound:"));

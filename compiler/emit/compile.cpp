@@ -1,0 +1,177 @@
+#include "compiler/emit/compile.h"
+
+#include <chrono>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/emit/function_emitter.h"
+#include "compiler/emit/kernel_set.h"
+#include "compiler/ir/builder.h"
+#include "compiler/ir/infer.h"
+#include "compiler/passes/rewrite.h"
+#include "vm/executable/verifier.h"
+
+namespace nimble::emit {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+exec::Port port_of(const std::string& name, const ir::Type& type) {
+  exec::Port p;
+  p.name = name;
+  p.dtype = type->dtype;
+  for (const ir::Dim& d : type->dims) {
+    std::string text = d.str();
+    p.dims.push_back(text[0] == '?' ? "?" : text);
+    p.extents.push_back(d.as_constant().value_or(-1));
+  }
+  return p;
+}
+
+void require_tensor(const ir::Type& t, const std::string& what) {
+  if (!t || t->kind != ir::TypeKind::kTensor)
+    throw Error(Status::kUnsupported, what, "an entry function takes and returns tensors",
+                "pass the fields of a tuple one by one");
+}
+
+exec::EntryPoint entry_of(const ir::Module& m, const std::string& name, const ir::Function& f,
+                          uint32_t index) {
+  exec::EntryPoint entry{name, index, {}, {}};
+  auto it = m.signatures.find(name);
+  ir::Module::Signature s = it == m.signatures.end() ? ir::Module::Signature{} : it->second;
+  for (size_t i = 0; i < f.parameters.size(); ++i) {
+    const ir::VarRef& p = f.parameters[i];
+    std::string port_name = i < s.input_names.size() ? s.input_names[i] : p->name;
+    require_tensor(p->type, name + ": " + port_name);
+    entry.inputs.push_back(port_of(port_name, p->type));
+    if (i < s.input_defaults.size()) entry.inputs.back().default_fill = s.input_defaults[i];
+  }
+  std::vector<ir::Type> results = {f.result_type};
+  if (f.result_type->kind == ir::TypeKind::kTuple) results = f.result_type->elements;
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::string port_name = i < s.output_names.size() ? s.output_names[i]
+                            : results.size() == 1     ? "result"
+                                                      : fmt::format("result{}", i);
+    require_tensor(results[i], name + ": " + port_name);
+    entry.outputs.push_back(port_of(port_name, results[i]));
+  }
+  return entry;
+}
+
+bool is_entry(const ir::Module& m, const std::string& name) {
+  return name == "main" || m.signatures.count(name) > 0;
+}
+
+// Emits every function of a lowered module; `source` has the types that users see.
+void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
+                 const std::vector<CandidateKernel>& fixed, exec::Executable& out) {
+  EmitContext context{out, kernels, {}, {}, {}, {}, 0, nullptr};
+  for (const auto& [name, f] : lowered.functions)
+    context.function_index[name] = context.bytecode_functions++;
+  for (const auto& [name, f] : lowered.functions) {
+    context.fixed = nullptr;
+    for (const CandidateKernel& c : fixed)
+      if (c.name == name) context.fixed = &c.candidate;
+    out.functions.push_back(emit_function(name, *f, context));
+    if (is_entry(source, name))
+      out.entries.push_back(
+          entry_of(source, name, *source.find(name), context.function_index[name]));
+  }
+}
+
+}  // namespace
+
+exec::Executable compile(const ir::Module& module, const CompileOptions& options,
+                         CompileReport* report) {
+  auto begin = std::chrono::steady_clock::now();
+  auto say = [&](const std::string& text) {
+    if (options.progress) options.progress(text);
+  };
+  ir::Module typed = ir::infer_types(module);
+  if (typed.signatures.empty() && !typed.find("main"))
+    throw Error(Status::kInvalidArgument, module.source.empty() ? "module" : module.source,
+                "there is no function @main", "name the entry function @main");
+  passes::PassContext context;
+  context.target = options.target;
+  say("running passes");
+  ir::Module lowered =
+      passes::run_pipeline(typed, context, options.pipeline, report ? &report->passes : nullptr);
+  if (report) report->passes_ms = ms_since(begin);
+
+  exec::Executable out;
+  KernelSet kernels(options.target, options.tuned);
+  emit_module(typed, lowered, kernels, {}, out);
+  kernels.finish(options, out, report);
+  out.provenance.compiler =
+      fmt::format("nimble {} (code generator {})", NIMBLE_VERSION, codegen::kCodegenVersion);
+  out.provenance.toolchain = codegen::backend_version();
+  out.provenance.model = module.source;
+  out.provenance.database = options.tuned ? options.tuned->identity() : "";
+  exec::verify(out, "compiled executable");
+  if (report) {
+    report->statistics = context.statistics;
+    report->total_ms = ms_since(begin);
+  }
+  return out;
+}
+
+std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
+  std::vector<WorkloadUse> out;
+  std::map<std::string, size_t> by_key;
+  for (const auto& [name, f] : lowered.functions)
+    passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
+      const ir::Expr& e = *b.value;
+      if (!e.primitive || e.kind != ir::ExprKind::kCall) return;
+      std::vector<bool> constant;
+      for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
+        constant.push_back(e.args[i].is_constant());
+      kernels::Workload w = kernels::make_workload(*e.primitive, constant);
+      auto [it, fresh] = by_key.emplace(w.key, out.size());
+      if (fresh) out.push_back({std::move(w), source_of(*e.primitive), 0, e.primitive});
+      ++out[it->second].calls;
+    });
+  return out;
+}
+
+exec::Executable candidate_executable(const kernels::Workload& w,
+                                      const std::vector<Candidate>& candidates,
+                                      const kernels::TargetInfo& target, int optimize) {
+  ir::Module module;
+  module.source = w.key;
+  std::vector<CandidateKernel> fixed;
+  for (size_t c = 0; c < candidates.size(); ++c) {
+    std::string name = fmt::format("c{}", c);
+    std::vector<ir::VarRef> parameters;
+    std::vector<ir::Atom> args;
+    for (const ir::VarRef& p : w.group->parameters) {
+      parameters.push_back(ir::make_var(p->name, p->type));
+      args.push_back(parameters.back());
+    }
+    ir::BlockBuilder body;
+    ir::VarRef y = body.bind(ir::make_call_primitive(w.group, std::move(args)), "y");
+    y->type = w.group->result_type;
+    module.set(name,
+               ir::make_function_of(std::move(parameters), body.finish(y), w.group->result_type));
+    module.signatures[name] = {};
+    fixed.push_back({candidates[c], name});
+  }
+  passes::PassContext context;
+  context.target = target;
+  passes::PipelineOptions pipeline;
+  pipeline.passes = {"lower-memory", "lower-shapes"};
+  ir::Module lowered = passes::run_pipeline(module, context, pipeline);
+  exec::Executable out;
+  KernelSet kernels(target, nullptr);
+  emit_module(module, lowered, kernels, fixed, out);
+  CompileOptions options;
+  options.target = target;
+  options.compile_threads = 1;
+  options.optimize = optimize;
+  kernels.finish(options, out, nullptr);
+  exec::verify(out, "tuning candidate");
+  return out;
+}
+
+}  // namespace nimble::emit

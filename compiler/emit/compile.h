@@ -1,0 +1,63 @@
+// From a module to an executable: the compiler's one entry.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/emit/tuned.h"
+#include "compiler/ir/expr.h"
+#include "compiler/kernels/target.h"
+#include "compiler/passes/pipeline.h"
+#include "vm/executable/executable.h"
+
+namespace nimble::emit {
+
+struct CompileOptions {
+  kernels::TargetInfo target;
+  passes::PipelineOptions pipeline;
+  TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
+  int compile_threads = 2;
+  int optimize = 2;
+  std::function<void(const std::string&)> progress;  // one line a step; may be empty
+};
+
+struct KernelReport {
+  std::string kernel, source, workload, template_name, evidence;
+  Lookup::Outcome outcome = Lookup::Outcome::kUntuned;
+  std::string reason;
+  size_t implementations = 0;
+  uint64_t code_bytes = 0;
+};
+struct CompileReport {
+  std::vector<KernelReport> kernels;
+  std::vector<passes::PassTiming> passes;
+  std::map<std::string, int64_t> statistics;
+  double passes_ms = 0, lower_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
+};
+
+exec::Executable compile(const ir::Module& module, const CompileOptions& options,
+                         CompileReport* report = nullptr);
+
+// The distinct workloads of a module after the passes, with the number of calls of each, in
+// order of first appearance: what `nimble check` lists and `nimble tune` tunes.
+struct WorkloadUse {
+  kernels::Workload workload;
+  std::string source;  // "matmul+add+gelu"
+  int64_t calls = 0;
+  // A call of it: the primitive as the model wrote it, with the model's symbols.
+  ir::FunctionRef primitive;
+};
+std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
+
+// A one-kernel executable that runs one configuration of a workload: a tuning candidate. Its
+// entry "main" takes the kernel's inputs and returns its results; constants are inputs too.
+struct CandidateKernel {
+  Candidate candidate;
+  std::string name;
+};
+exec::Executable candidate_executable(const kernels::Workload& w,
+                                      const std::vector<Candidate>& candidates,
+                                      const kernels::TargetInfo& target, int optimize = 2);
+
+}  // namespace nimble::emit

@@ -1,0 +1,543 @@
+// One pass over a function in administrative normal form: each binding becomes at most a few
+// instructions. Every variable has a register of its own; memory.kill frees what is dead, so
+// registers need no reuse. Integer constants are loaded once, at the function's entry.
+//
+// Scalar arithmetic: a run of adjacent scalar bindings becomes one scalar function with as many
+// results as variables, so a loop's counter and condition cost a single instruction.
+#include "compiler/emit/function_emitter.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler/passes/lower_memory.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::emit {
+namespace {
+
+using exec::DimInstruction;
+using exec::DimOp;
+using exec::DimProgram;
+using exec::Opcode;
+using ir::Atom;
+using ir::Binding;
+using ir::Block;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Var;
+
+// A packed matrix is read in full at each run; an embedding table is not.
+constexpr size_t kHotBytes = 16 << 10;
+
+bool gathers_from(const ir::Function& group, size_t parameter) {
+  for (const Binding& b : group.body->bindings)
+    if (b.value->op == "gather" && b.value->args[0].is_var() &&
+        b.value->args[0].var == group.parameters[parameter])
+      return true;
+  return false;
+}
+
+// The postfix code of one scalar operator on its operands' code.
+std::vector<DimInstruction> scalar_code(const Expr& e,
+                                        const std::vector<std::vector<DimInstruction>>& args) {
+  std::vector<DimInstruction> code;
+  auto put = [&](size_t i) { code.insert(code.end(), args[i].begin(), args[i].end()); };
+  auto op = [&](DimOp o) { code.push_back({o, 0}); };
+  auto constant = [&](int64_t v) { code.push_back({DimOp::kConst, v}); };
+  auto binary = [&](DimOp o, bool swap = false) {
+    put(swap ? 1 : 0);
+    put(swap ? 0 : 1);
+    op(o);
+  };
+  static const std::map<std::string, DimOp> kPlain = {
+      {"add", DimOp::kAdd},       {"sub", DimOp::kSub},      {"mul", DimOp::kMul},
+      {"mod", DimOp::kMod},       {"maximum", DimOp::kMax},  {"minimum", DimOp::kMin},
+      {"equal", DimOp::kEq},      {"not_equal", DimOp::kNe}, {"less", DimOp::kLt},
+      {"less_equal", DimOp::kLe}, {"and", DimOp::kAnd},      {"or", DimOp::kOr}};
+  if (auto it = kPlain.find(e.op); it != kPlain.end()) {
+    binary(it->second);
+  } else if (e.op == "greater" || e.op == "greater_equal") {
+    binary(e.op == "greater" ? DimOp::kLt : DimOp::kLe, true);
+  } else if (e.op == "not") {
+    put(0);
+    op(DimOp::kNot);
+  } else if (e.op == "neg") {
+    constant(0);
+    put(0);
+    op(DimOp::kSub);
+  } else if (e.op == "where") {
+    put(0);
+    put(1);
+    put(2);
+    op(DimOp::kSelect);
+  } else if (e.op == "cast") {
+    put(0);
+    if (ir::attr<DType>(e.attrs, "dtype") == DType::kBool) {
+      constant(0);
+      op(DimOp::kNe);
+    }
+  } else if (e.op == "div") {
+    // Truncation towards zero: floor where the signs agree, else -floor(-a / b).
+    put(0);
+    constant(0);
+    op(DimOp::kLt);
+    put(1);
+    constant(0);
+    op(DimOp::kLt);
+    op(DimOp::kEq);
+    binary(DimOp::kFloorDiv);
+    constant(0);
+    constant(0);
+    put(0);
+    op(DimOp::kSub);
+    put(1);
+    op(DimOp::kFloorDiv);
+    op(DimOp::kSub);
+    op(DimOp::kSelect);
+  } else {
+    NIMBLE_UNREACHABLE("scalar operator {}", e.op);
+  }
+  return code;
+}
+
+class Emitter {
+ public:
+  Emitter(const ir::Function& f, EmitContext& context) : f_(f), context_(context) {}
+
+  exec::BytecodeFunction run(const std::string& name) {
+    out_.name = name;
+    out_.parameters = static_cast<uint32_t>(f_.parameters.size());
+    for (const ir::VarRef& p : f_.parameters) registers_[p.get()] = next_++;
+    block_tail(*f_.body);
+    insert_prologue();
+    out_.registers = next_;
+    return std::move(out_);
+  }
+
+ private:
+  // ---- registers and operands
+
+  int64_t fresh(int64_t count = 1) {
+    int64_t r = next_;
+    next_ += static_cast<uint32_t>(count);
+    return r;
+  }
+
+  int64_t integer(int64_t v) {
+    auto [it, is_new] = integers_.emplace(v, 0);
+    if (is_new) it->second = fresh();
+    return it->second;
+  }
+
+  int64_t define(const ir::VarRef& v) {
+    return registers_[v.get()] = static_cast<uint32_t>(fresh());
+  }
+
+  int64_t operand(const Atom& a, bool hot = false) {
+    if (a.is_var()) {
+      auto it = registers_.find(a.var.get());
+      NIMBLE_CHECK(it != registers_.end(), "%{} has no register", a.var->name);
+      return it->second;
+    }
+    NIMBLE_CHECK(a.is_constant(), "a function as an operand");
+    if (passes::is_scalar(ir::type_of(a)) && !force_tensor_) return integer(a.constant->integer(0));
+    int64_t r = fresh();
+    emit(Opcode::kLoadConst, {r, context_.constant(a.constant, hot)});
+    return r;
+  }
+
+  void emit(Opcode op, std::vector<int64_t> operands) {
+    out_.code.push_back({op, std::move(operands)});
+  }
+  int64_t here() const { return static_cast<int64_t>(out_.code.size()); }
+
+  void append_list(std::vector<int64_t>& operands, const std::vector<Atom>& atoms,
+                   size_t from = 0) {
+    operands.push_back(static_cast<int64_t>(atoms.size() - from));
+    for (size_t i = from; i < atoms.size(); ++i) operands.push_back(operand(atoms[i]));
+  }
+
+  void note(const Binding& b) {
+    if (b.value->op == "memory.kill") return;
+    std::string what = b.value->op;
+    if (b.value->primitive) what = source_of(*b.value->primitive);
+    std::string text = fmt::format("{}:%{} {}", out_.name, b.var->name, what);
+    if (!b.value->location.source_name.empty()) text += " (" + b.value->location.source_name + ")";
+    out_.notes.push_back({static_cast<uint32_t>(here()), std::move(text)});
+  }
+
+  // Integer constants are loaded first, so that a jump never skips them. Targets move with them.
+  void insert_prologue() {
+    std::vector<exec::Instruction> prologue;
+    for (auto [value, r] : integers_) prologue.push_back({Opcode::kLoadConsti, {r, value}});
+    auto shift = static_cast<int64_t>(prologue.size());
+    for (exec::Instruction& i : out_.code) {
+      if (i.op == Opcode::kGoto) i.operands[0] += shift;
+      if (i.op == Opcode::kIf) {
+        i.operands[1] += shift;
+        i.operands[2] += shift;
+      }
+    }
+    for (exec::SourceNote& n : out_.notes) n.instruction += static_cast<uint32_t>(shift);
+    out_.code.insert(out_.code.begin(), prologue.begin(), prologue.end());
+    // Several bindings may start at one instruction (aliases): the last one says most.
+    std::vector<exec::SourceNote> kept;
+    for (exec::SourceNote& n : out_.notes) {
+      if (n.instruction >= out_.code.size()) continue;
+      if (!kept.empty() && kept.back().instruction == n.instruction) kept.pop_back();
+      kept.push_back(std::move(n));
+    }
+    out_.notes = std::move(kept);
+  }
+
+  // ---- blocks
+
+  // Emits a block whose value is the function's.
+  void block_tail(const Block& b) {
+    size_t end = b.bindings.size();
+    while (end > 0 && b.bindings[end - 1].value->op == "memory.kill") --end;
+    const Binding* last = end ? &b.bindings[end - 1] : nullptr;
+    bool returned = last && b.result.is_var() && b.result.var == last->var;
+    if (returned && last->value->kind == ExprKind::kIf) {
+      bindings(b, end - 1);
+      note(*last);
+      branch(*last->value, [&](const Block& side) {
+        block_tail(side);
+        return false;
+      });
+      return;
+    }
+    if (returned && last->value->kind == ExprKind::kCall && last->value->callee) {
+      bindings(b, end);  // the VM reuses the frame for a call that is returned at once
+    } else {
+      bindings(b, b.bindings.size());
+    }
+    if (fatal_) return void(fatal_ = false);
+    force_tensor_ = is_entry();
+    int64_t r = operand(b.result);
+    force_tensor_ = false;
+    emit(Opcode::kRet, {r});
+  }
+
+  bool is_entry() const {
+    return f_.result_type && !(f_.result_type->kind == ir::TypeKind::kScalar);
+  }
+
+  void bindings(const Block& b, size_t count) {
+    for (size_t i = 0; i < count;) {
+      size_t end = i;
+      while (end < count && is_scalar_code(*b.bindings[end].value)) ++end;
+      if (end > i) {
+        scalar_run(b, i, end);
+        i = end;
+        continue;
+      }
+      binding(b.bindings[i]);
+      if (fatal_) return;
+      ++i;
+    }
+  }
+
+  // If: `side` emits a branch and says whether control leaves it at its end.
+  template <class Side>
+  void branch(const Expr& e, const Side& side) {
+    int64_t condition = operand(e.args[0]);
+    size_t at = out_.code.size();
+    emit(Opcode::kIf, {condition, 0, 0});
+    out_.code[at].operands[1] = here();
+    bool falls = side(*e.then_block);
+    size_t jump = out_.code.size();
+    if (falls) emit(Opcode::kGoto, {0});
+    out_.code[at].operands[2] = here();
+    side(*e.else_block);
+    if (falls) out_.code[jump].operands[0] = here();
+  }
+
+  void if_value(const Binding& b) {
+    int64_t to = define(b.var);
+    bool ends[2] = {false, false};
+    int which = 0;
+    auto side = [&](const Block& block) {
+      bindings(block, block.bindings.size());
+      if (fatal_) {
+        fatal_ = false;
+        ends[which++] = true;
+        return false;
+      }
+      emit(Opcode::kMove, {to, operand(block.result)});
+      ++which;
+      return true;
+    };
+    // A branch that ends in Fatal needs no jump over the other; both ending leaves no way on.
+    branch(*b.value, side);
+    fatal_ = ends[0] && ends[1];
+  }
+
+  // ---- scalar code
+
+  static bool is_scalar_code(const Expr& e) {
+    return e.kind == ExprKind::kCall &&
+           (e.op == "memory.invoke_shape" || (e.op != "size" && passes::is_scalar_op(e)));
+  }
+
+  void scalar_run(const Block& b, size_t begin, size_t end) {
+    constexpr size_t kMaxCode = 96;  // operands are recomputed, not stored: keep trees small
+    note(b.bindings[begin]);
+    std::unordered_map<const Var*, std::vector<DimInstruction>> code;
+    std::vector<int64_t> inputs;
+    std::map<int64_t, int64_t> input_index;
+    std::vector<std::pair<const Binding*, std::vector<DimInstruction>>> results;
+    auto flush = [&] {
+      if (results.empty()) return;
+      DimProgram p{static_cast<uint32_t>(inputs.size()), 0, {}};
+      int64_t base = next_;
+      for (auto& [binding, instructions] : results) {
+        const Expr& e = *binding->value;
+        registers_[binding->var.get()] = static_cast<uint32_t>(base + p.results);
+        if (e.op == "memory.invoke_shape") spread_[binding->var.get()] = base + p.results;
+        p.results +=
+            e.op == "memory.invoke_shape"
+                ? static_cast<uint32_t>(ir::attr<std::vector<ir::Dim>>(e.attrs, "results").size())
+                : 1;
+        p.code.insert(p.code.end(), instructions.begin(), instructions.end());
+      }
+      fresh(p.results);
+      std::vector<int64_t> operands = {base, context_.scalar_function(std::move(p)),
+                                       static_cast<int64_t>(inputs.size())};
+      operands.insert(operands.end(), inputs.begin(), inputs.end());
+      emit(Opcode::kInvoke, std::move(operands));
+      results.clear();
+      code.clear();
+      inputs.clear();
+      input_index.clear();
+    };
+    auto input = [&](int64_t r) {
+      auto [it, is_new] = input_index.emplace(r, static_cast<int64_t>(inputs.size()));
+      if (is_new) inputs.push_back(r);
+      return it->second;
+    };
+    auto operand_code = [&](const Atom& a) -> std::vector<DimInstruction> {
+      if (a.is_constant()) return {{DimOp::kConst, a.constant->integer(0)}};
+      if (auto it = code.find(a.var.get()); it != code.end()) return it->second;
+      return {{DimOp::kArg, input(operand(a))}};
+    };
+    for (size_t i = begin; i < end; ++i) {
+      const Binding& binding = b.bindings[i];
+      const Expr& e = *binding.value;
+      bool large = false;
+      for (const Atom& a : e.args)
+        if (a.is_var())
+          if (auto it = code.find(a.var.get()); it != code.end())
+            large |= it->second.size() > kMaxCode;
+      if (large) flush();
+      if (e.op == "memory.invoke_shape") {
+        results.emplace_back(&binding, shape_code(e, operand_code));
+        flush();  // its fields are read by get_field from consecutive registers
+        continue;
+      }
+      std::vector<std::vector<DimInstruction>> args;
+      for (const Atom& a : e.args) args.push_back(operand_code(a));
+      code[binding.var.get()] = scalar_code(e, args);
+      results.emplace_back(&binding, code[binding.var.get()]);
+    }
+    flush();
+  }
+
+  template <class OperandCode>
+  static std::vector<DimInstruction> shape_code(const Expr& e, const OperandCode& operand_code) {
+    const auto& names = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
+    std::vector<DimInstruction> code;
+    for (const ir::Dim& d : ir::attr<std::vector<ir::Dim>>(e.attrs, "results"))
+      for (const DimInstruction& i : d.to_program(names).code) {
+        if (i.op != DimOp::kArg) {
+          code.push_back(i);
+          continue;
+        }
+        for (const DimInstruction& j : operand_code(e.args[static_cast<size_t>(i.immediate)]))
+          code.push_back(j);
+      }
+    return code;
+  }
+
+  // ---- single bindings
+
+  void binding(const Binding& b) {
+    const Expr& e = *b.value;
+    if (e.kind != ExprKind::kGetField && e.kind != ExprKind::kAtom) note(b);
+    switch (e.kind) {
+      case ExprKind::kAtom:
+        registers_[b.var.get()] = static_cast<uint32_t>(operand(e.args[0]));
+        return;
+      case ExprKind::kTuple: {
+        std::vector<int64_t> fields;
+        for (const Atom& a : e.args) fields.push_back(operand(a));
+        std::vector<int64_t> operands = {define(b.var), 0, static_cast<int64_t>(fields.size())};
+        operands.insert(operands.end(), fields.begin(), fields.end());
+        emit(Opcode::kAllocADT, std::move(operands));
+        return;
+      }
+      case ExprKind::kGetField:
+        if (auto it = spread_.find(e.args[0].var.get()); it != spread_.end()) {
+          registers_[b.var.get()] = static_cast<uint32_t>(it->second + e.index);
+        } else {
+          int64_t object = operand(e.args[0]);
+          emit(Opcode::kGetField, {define(b.var), object, e.index});
+        }
+        return;
+      case ExprKind::kIf:
+        if_value(b);
+        return;
+      case ExprKind::kCall:
+        if (e.callee)
+          call(b);
+        else
+          memory_op(b);
+        return;
+      case ExprKind::kFunction:
+      case ExprKind::kMatch:
+        NIMBLE_UNREACHABLE("lower-memory leaves no function values");
+    }
+  }
+
+  void call(const Binding& b) {
+    const Expr& e = *b.value;
+    std::vector<int64_t> args;
+    for (const Atom& a : e.args) args.push_back(operand(a));
+    std::vector<int64_t> operands = {define(b.var), context_.function_index.at(e.callee->global),
+                                     static_cast<int64_t>(args.size())};
+    operands.insert(operands.end(), args.begin(), args.end());
+    emit(Opcode::kInvoke, std::move(operands));
+  }
+
+  void memory_op(const Binding& b) {
+    const Expr& e = *b.value;
+    if (e.op == "memory.alloc_storage") {
+      int64_t bytes = operand(e.args[0]);
+      emit(Opcode::kAllocStorage, {define(b.var), bytes, ir::attr<int64_t>(e.attrs, "alignment"),
+                                   ir::attr<int64_t>(e.attrs, "device")});
+    } else if (e.op == "memory.alloc_tensor") {
+      alloc_tensor(b, operand(e.args[0]), operand(e.args[1]), {e.args.begin() + 2, e.args.end()});
+    } else if (e.op == "memory.row_view") {
+      row_view(b);
+    } else if (e.op == "memory.invoke_mut") {
+      invoke_packed(e);
+    } else if (e.op == "memory.shape_of") {
+      auto rank = ir::attr<int64_t>(e.attrs, "rank");
+      int64_t tensor = operand(e.args[0]);
+      int64_t base = fresh(rank);
+      spread_[b.var.get()] = base;
+      emit(Opcode::kShapeOf, {base, rank, tensor});
+    } else if (e.op == "memory.reshape") {
+      force_tensor_ = true;
+      int64_t tensor = operand(e.args[0]);
+      force_tensor_ = false;
+      std::vector<int64_t> dims;
+      append_list(dims, e.args, 1);
+      std::vector<int64_t> operands = {define(b.var), tensor};
+      operands.insert(operands.end(), dims.begin(), dims.end());
+      emit(Opcode::kReshapeTensor, std::move(operands));
+    } else if (e.op == "memory.read_scalar") {
+      int64_t tensor = operand(e.args[0]);
+      emit(Opcode::kGetField, {define(b.var), tensor, 0});
+    } else if (e.op == "memory.kill") {
+      bool storage = e.args[0].var->type->kind == ir::TypeKind::kStorage;
+      emit(storage ? Opcode::kFreeStorage : Opcode::kFreeTensor, {operand(e.args[0])});
+    } else if (e.op == "memory.fatal") {
+      emit(Opcode::kFatal, {context_.text(ir::attr<std::string>(e.attrs, "message"))});
+      fatal_ = true;
+    } else {
+      NIMBLE_UNREACHABLE("operator {} after lowering", e.op);
+    }
+  }
+
+  void alloc_tensor(const Binding& b, int64_t storage, int64_t offset, std::vector<Atom> dims) {
+    auto dtype = static_cast<int64_t>(ir::attr<DType>(b.value->attrs, "dtype"));
+    bool fixed =
+        std::all_of(dims.begin(), dims.end(), [](const Atom& a) { return a.is_constant(); });
+    std::vector<int64_t> shape;
+    for (const Atom& a : dims) shape.push_back(fixed ? a.constant->integer(0) : operand(a));
+    std::vector<int64_t> operands = {define(b.var), storage, offset, dtype,
+                                     static_cast<int64_t>(shape.size())};
+    operands.insert(operands.end(), shape.begin(), shape.end());
+    emit(fixed ? Opcode::kAllocTensor : Opcode::kAllocTensorReg, std::move(operands));
+  }
+
+  void row_view(const Binding& b) {
+    const Expr& e = *b.value;
+    // Offset = index * bytes of a row; the VM checks that the row lies inside.
+    DimProgram product{2, 1, {{DimOp::kArg, 0}, {DimOp::kArg, 1}, {DimOp::kMul, 0}}};
+    int64_t tensor = operand(e.args[0]);
+    int64_t offset = fresh();
+    int64_t index = operand(e.args[1]), bytes = operand(e.args[2]);
+    emit(Opcode::kInvoke, {offset, context_.scalar_function(std::move(product)), 2, index, bytes});
+    alloc_tensor(b, tensor, offset, {e.args.begin() + 3, e.args.end()});
+  }
+
+  void invoke_packed(const Expr& e) {
+    const ir::Function& group = *e.primitive;
+    std::vector<bool> constant;
+    for (size_t i = 0; i < group.parameters.size(); ++i)
+      constant.push_back(e.args[i].is_constant());
+    uint32_t kernel = context_.fixed
+                          ? context_.kernels.add_fixed(e.primitive, constant, *context_.fixed,
+                                                       out_.name + "_kernel")
+                          : context_.kernels.add(e.primitive, constant, out_.name);
+    auto scalars = ir::attr_or<std::vector<int64_t>>(group.attrs, "scalars", {});
+    std::vector<int64_t> operands = {kernel, static_cast<int64_t>(e.args.size())};
+    for (size_t i = 0; i < e.args.size(); ++i) {
+      bool scalar =
+          std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end();
+      bool hot = e.args[i].is_constant() && e.args[i].constant->bytes.size() >= kHotBytes &&
+                 i < group.parameters.size() && !gathers_from(group, i);
+      force_tensor_ = !scalar && i < group.parameters.size();
+      operands.push_back(operand(e.args[i], hot));
+      force_tensor_ = false;
+    }
+    emit(Opcode::kInvokePacked, std::move(operands));
+  }
+
+  const ir::Function& f_;
+  EmitContext& context_;
+  exec::BytecodeFunction out_;
+  uint32_t next_ = 0;
+  bool fatal_ = false;         // the instruction just emitted was Fatal
+  bool force_tensor_ = false;  // a rank-0 constant is wanted as a tensor
+  std::unordered_map<const Var*, uint32_t> registers_;
+  std::unordered_map<const Var*, int64_t> spread_;  // tuples that only exist as registers
+  std::map<int64_t, int64_t> integers_;
+};
+
+}  // namespace
+
+uint32_t EmitContext::constant(const ir::TensorRef& t, bool hot) {
+  auto [it, fresh] = constant_index.emplace(t.get(), static_cast<uint32_t>(out.constants.size()));
+  if (fresh) {
+    std::string name = t->name.empty() ? fmt::format("c{}", it->second) : t->name;
+    // The tensor owns the bytes (or views a file that its owner keeps mapped).
+    out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot});
+  }
+  out.constants[it->second].hot |= hot;
+  return it->second;
+}
+
+uint32_t EmitContext::scalar_function(exec::DimProgram p) {
+  std::string key = fmt::format("{}:{}:", p.arguments, p.results);
+  for (const DimInstruction& i : p.code)
+    key += fmt::format("{},{};", static_cast<int>(i.op), i.immediate);
+  auto [it, fresh] = scalar_index.emplace(key, static_cast<uint32_t>(out.scalar_functions.size()));
+  if (fresh) out.scalar_functions.push_back({fmt::format("scalar{}", it->second), std::move(p)});
+  return bytecode_functions + it->second;
+}
+
+uint32_t EmitContext::text(const std::string& s) {
+  auto [it, fresh] = text_index.emplace(s, static_cast<uint32_t>(out.texts.size()));
+  if (fresh) out.texts.push_back(s);
+  return it->second;
+}
+
+exec::BytecodeFunction emit_function(const std::string& name, const ir::Function& f,
+                                     EmitContext& context) {
+  return Emitter(f, context).run(name);
+}
+
+}  // namespace nimble::emit

@@ -1,0 +1,48 @@
+// Collects the kernels of a module, generates their code and describes them for the executable.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/emit/compile.h"
+#include "compiler/emit/tuned.h"
+
+namespace nimble::emit {
+
+class KernelSet {
+ public:
+  KernelSet(const kernels::TargetInfo& target, TunedSource* tuned)
+      : target_(target), tuned_(tuned) {}
+
+  // The index of the kernel that computes a group; equal workloads share one.
+  uint32_t add(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+               const std::string& place);
+  // The same with the configuration fixed, never shared: a tuning candidate.
+  uint32_t add_fixed(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+                     const Candidate& candidate, const std::string& name);
+
+  // Lowers, compiles and links everything into `out`; fills the report.
+  void finish(const CompileOptions& options, exec::Executable& out, CompileReport* report);
+
+ private:
+  struct Entry {
+    kernels::Workload workload;
+    std::string name, source;
+    Lookup lookup;
+    std::vector<Candidate> candidates;
+    exec::DispatchTree tree;
+  };
+  Entry make_entry(kernels::Workload w, const ir::Function& group, const std::string& place) const;
+  void lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel) const;
+
+  const kernels::TargetInfo target_;
+  TunedSource* tuned_;
+  std::vector<Entry> entries_;
+  std::map<std::string, uint32_t> by_key_;
+};
+
+// "matmul+add+gelu": the operators of a group in order.
+std::string source_of(const ir::Function& group);
+
+}  // namespace nimble::emit

@@ -1,0 +1,71 @@
+// Writes the reference of the instruction set in Markdown, from Opcodes.def and from the
+// verifier's rules. Run at build time: bytecode_doc FILE.
+#include "vm/base/file.h"
+#include "vm/base/program.h"
+#include "vm/executable/format.h"
+#include "vm/executable/opcodes.h"
+#include "vm/executable/verifier.h"
+
+namespace nimble::exec {
+namespace {
+
+constexpr std::string_view kKinds[][2] = {
+    {"dst", "register written"},
+    {"src", "register read"},
+    {"dsts", "first of several consecutive registers written"},
+    {"srcs", "list of registers read"},
+    {"imm", "signed integer"},
+    {"imms", "list of signed integers"},
+    {"const", "index of a constant"},
+    {"func", "index of a function: first all bytecode functions, then all scalar functions"},
+    {"kernel", "index of a kernel"},
+    {"target", "index of an instruction of the same function"},
+    {"dtype", "number of an element type"},
+    {"device", "number of a device"},
+    {"text", "index of a text"},
+};
+
+std::string document() {
+  std::string out =
+      "# Bytecode\n\n"
+      "Made from `vm/executable/Opcodes.def`; do not edit.\n\n"
+      "A function has as many registers as it needs; its parameters are the first ones. An "
+      "instruction is one byte of opcode and its operands in order, each a variable-length "
+      "integer of seven bits a byte, low bits first. Signed integers are zigzag-coded; a list is "
+      "its count and its elements.\n\n"
+      "| Number | Instruction | Operands | Effect | Meaning |\n|---|---|---|---|---|\n";
+  for (int i = 0; i < kOpcodeCount; ++i) {
+    const OpcodeInfo& info = info_of(static_cast<Opcode>(i));
+    std::string operands;
+    for (const OperandSpec& o : info.operands)
+      operands += fmt::format("{}`{}` {}", operands.empty() ? "" : ", ", o.name, name_of(o.kind));
+    out += fmt::format("| {} | `{}` | {} | {} | {} |\n", i, info.name, operands,
+                       name_of(info.effect), info.sentence);
+  }
+  out += "\n## Kinds of operands\n\n| Kind | Meaning |\n|---|---|\n";
+  for (const auto& [kind, meaning] : kKinds) out += fmt::format("| {} | {} |\n", kind, meaning);
+  out += "\n## Rules of the verifier\n\n| Rule | What it asks |\n|---|---|\n";
+  for (int rule = 1; rule <= kRuleCount; ++rule)
+    out += fmt::format("| R{} | {} |\n", rule, rule_sentence(rule));
+  out += fmt::format(
+      "\n## Sections of an executable file (format version {})\n\n"
+      "| Number | Section |\n|---|---|\n",
+      kFormatVersion);
+  for (uint32_t s = 1; s <= kSectionCount; ++s)
+    out += fmt::format("| {} | {} |\n", s, name_of(static_cast<Section>(s)));
+  return out;
+}
+
+}  // namespace
+}  // namespace nimble::exec
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: bytecode_doc FILE\n", stderr);
+    return nimble::kExitUsage;
+  }
+  return nimble::run_program("bytecode_doc", [&] {
+    nimble::write_file_atomically(argv[1], nimble::exec::document());
+    return nimble::kExitOk;
+  });
+}

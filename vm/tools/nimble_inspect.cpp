@@ -1,0 +1,300 @@
+// nimble inspect: what is in an executable file. It reads the file with every check of the loader
+// but runs nothing of it, so that it may be used on files that nobody trusts yet.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "vm/base/program.h"
+#include "vm/executable/disassembler.h"
+#include "vm/executable/opcodes.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/verifier.h"
+#include "vm/tools/text_table.h"
+
+namespace nimble {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using exec::Executable;
+
+struct Arguments {
+  std::string file, format = "table";
+  bool signature = false, disassemble = false, kernels = false, provenance = false, verify = false;
+  int64_t max_constant = 64;
+};
+
+std::string shape_text(const std::vector<std::string>& dims) {
+  return fmt::format("({})", fmt::join(dims, ", "));
+}
+
+// --- Summary and signature ----------------------------------------------------------------------
+
+Json summary_json(const Executable& e, const std::string& file) {
+  int64_t constant_bytes = 0, instructions = 0;
+  for (const exec::Constant& c : e.constants)
+    constant_bytes += static_cast<int64_t>(c.bytes.size());
+  for (const exec::BytecodeFunction& f : e.functions)
+    instructions += static_cast<int64_t>(f.code.size());
+  Json images = Json::array();
+  for (const exec::NativeImage& i : e.images)
+    images.push_back({{"target", i.target}, {"features", i.features}, {"bytes", i.bytes.size()}});
+  return {{"file", file},
+          {"file_bytes", std::filesystem::file_size(file)},
+          {"functions", e.functions.size()},
+          {"scalar_functions", e.scalar_functions.size()},
+          {"instructions", instructions},
+          {"constants", e.constants.size()},
+          {"constant_bytes", constant_bytes},
+          {"kernels", e.kernels.size()},
+          {"images", images}};
+}
+
+void print_summary(const Json& s) {
+  TextTable table({"what", "value"});
+  for (const auto& [key, value] : s.items())
+    if (key != "images")
+      table.add({key, value.is_string() ? value.get<std::string>() : value.dump()});
+  for (const Json& i : s["images"])
+    table.add({"image " + i["target"].get<std::string>(),
+               fmt::format("{} bytes, needs {}", i["bytes"].get<int64_t>(),
+                           fmt::join(i["features"].get<std::vector<std::string>>(), " "))});
+  std::fputs(table.str().c_str(), stdout);
+}
+
+Json ports_json(const std::vector<exec::Port>& ports) {
+  Json out = Json::array();
+  for (const exec::Port& p : ports)
+    out.push_back({{"name", p.name},
+                   {"dtype", name_of(p.dtype)},
+                   {"dims", p.dims},
+                   {"extents", p.extents},
+                   {"default", p.default_fill.empty() ? Json(nullptr) : Json(p.default_fill)}});
+  return out;
+}
+
+Json signature_json(const Executable& e) {
+  Json out = Json::array();
+  for (const exec::EntryPoint& p : e.entries)
+    out.push_back(
+        {{"entry", p.name}, {"inputs", ports_json(p.inputs)}, {"outputs", ports_json(p.outputs)}});
+  return out;
+}
+
+void print_signature(const Executable& e) {
+  TextTable table({"entry", "port", "name", "dtype", "shape", "default"});
+  for (const exec::EntryPoint& p : e.entries) {
+    for (const exec::Port& i : p.inputs)
+      table.add({p.name, "input", i.name, std::string(name_of(i.dtype)), shape_text(i.dims),
+                 i.default_fill});
+    for (const exec::Port& o : p.outputs)
+      table.add({p.name, "output", o.name, std::string(name_of(o.dtype)), shape_text(o.dims), ""});
+  }
+  std::fputs(table.str().c_str(), stdout);
+}
+
+// --- Kernels ------------------------------------------------------------------------------------
+
+const char* kind_text(exec::ImplementationKind kind) {
+  switch (kind) {
+    case exec::ImplementationKind::kNative:
+      return "native";
+    case exec::ImplementationKind::kVendor:
+      return "vendor";
+    case exec::ImplementationKind::kHost:
+      return "host";
+  }
+  return "unknown";
+}
+
+std::string argument_text(const exec::KernelArgument& a, const exec::KernelContract& c) {
+  auto symbol = [&](uint32_t i) { return i < c.symbols.size() ? c.symbols[i] : "<unknown>"; };
+  if (a.kind == exec::KernelArgument::Kind::kScalar) return "scalar " + symbol(a.symbol);
+  std::string dims;
+  for (const exec::DimProgram& d : a.dims) {
+    uint32_t index = 0;
+    dims += (dims.empty() ? "" : ", ") + (d.is_argument(&index) ? symbol(index) : d.str());
+  }
+  const char* access = a.access == exec::Access::kIn    ? "in"
+                       : a.access == exec::Access::kOut ? "out"
+                                                        : "inout";
+  return fmt::format("{} {} ({})", access, name_of(a.dtype), dims);
+}
+
+Json kernels_json(const Executable& e) {
+  Json out = Json::array();
+  for (const exec::Kernel& k : e.kernels) {
+    Json arguments = Json::array(), implementations = Json::array();
+    for (const exec::KernelArgument& a : k.contract.arguments)
+      arguments.push_back(argument_text(a, k.contract));
+    for (const exec::Implementation& i : k.implementations)
+      implementations.push_back({{"kind", kind_text(i.kind)},
+                                 {"symbol", i.symbol},
+                                 {"template", i.template_name},
+                                 {"config", i.config},
+                                 {"max_threads", i.max_threads},
+                                 {"code_hash", fmt::format("{:016x}", i.code_hash)}});
+    out.push_back({{"name", k.name},
+                   {"source", k.source},
+                   {"workload", k.workload},
+                   {"symbols", k.contract.symbols},
+                   {"arguments", arguments},
+                   {"scratch_bytes", k.contract.scratch_bytes.str()},
+                   {"dispatch", k.dispatch.str(k.contract.symbols)},
+                   {"implementations", implementations}});
+  }
+  return out;
+}
+
+std::string indented(const std::string& text, const std::string& indent) {
+  std::string out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out += indent + line + "\n";
+  return out;
+}
+
+void print_kernels(const Executable& e) {
+  for (const exec::Kernel& k : e.kernels) {
+    fmt::print("{}: {}\n", k.name, k.source);
+    if (!k.workload.empty()) fmt::print("  workload {}\n", k.workload);
+    for (const exec::KernelArgument& a : k.contract.arguments)
+      fmt::print("  {}\n", argument_text(a, k.contract));
+    TextTable table({"", "kind", "symbol", "template", "config"});
+    for (size_t i = 0; i < k.implementations.size(); ++i) {
+      const exec::Implementation& x = k.implementations[i];
+      table.add({std::to_string(i), kind_text(x.kind), x.symbol, x.template_name, x.config});
+    }
+    std::fputs(table.str("  ").c_str(), stdout);
+    if (k.implementations.size() > 1)
+      std::fputs(indented(k.dispatch.str(k.contract.symbols), "    ").c_str(), stdout);
+  }
+}
+
+// --- Code, provenance, verification --------------------------------------------------------------
+
+Json code_json(const Executable& e) {
+  Json out = Json::array();
+  for (const exec::BytecodeFunction& f : e.functions) {
+    Json code = Json::array(), notes = Json::array();
+    for (const exec::Instruction& i : f.code) code.push_back(exec::disassemble(i));
+    for (const exec::SourceNote& n : f.notes)
+      notes.push_back({{"instruction", n.instruction}, {"text", n.text}});
+    out.push_back({{"name", f.name},
+                   {"parameters", f.parameters},
+                   {"registers", f.registers},
+                   {"code", code},
+                   {"notes", notes}});
+  }
+  for (const exec::ScalarFunction& f : e.scalar_functions)
+    out.push_back({{"name", f.name},
+                   {"parameters", f.program.arguments},
+                   {"results", f.program.results},
+                   {"program", f.program.str()}});
+  return out;
+}
+
+Json provenance_json(const exec::Provenance& p) {
+  Json kernels = Json::object();
+  for (const auto& [name, text] : p.kernels) {
+    // What the compiler stored as JSON stays JSON; anything else stays text.
+    Json evidence = Json::parse(text, nullptr, false);
+    kernels[name] = evidence.is_discarded() ? Json(text) : evidence;
+  }
+  return {{"compiler", p.compiler},
+          {"toolchain", p.toolchain},
+          {"model", p.model},
+          {"database", p.database},
+          {"kernels", kernels}};
+}
+
+void print_provenance(const exec::Provenance& p) {
+  TextTable table({"what", "value"});
+  table.add({"compiler", p.compiler});
+  table.add({"toolchain", p.toolchain});
+  table.add({"model", p.model});
+  table.add({"database", p.database.empty() ? "none" : p.database});
+  for (const auto& [name, text] : p.kernels) table.add({"kernel " + name, text});
+  std::fputs(table.str().c_str(), stdout);
+}
+
+Json verify_json(const std::vector<exec::Violation>& found) {
+  Json list = Json::array();
+  for (const exec::Violation& v : found)
+    list.push_back({{"where", v.where},
+                    {"rule", fmt::format("R{}", v.rule)},
+                    {"asks", exec::rule_sentence(v.rule)},
+                    {"message", v.message}});
+  return {{"sound", found.empty()}, {"rules", exec::kRuleCount}, {"violations", list}};
+}
+
+void print_verify(const std::vector<exec::Violation>& found, const Executable& e) {
+  if (found.empty())
+    fmt::print("sound: {} functions, {} kernels and {} constants keep all {} rules\n",
+               e.functions.size(), e.kernels.size(), e.constants.size(), exec::kRuleCount);
+  for (const exec::Violation& v : found)
+    fmt::print("{}: breaks rule R{} ({}): {}\n", v.where, v.rule, exec::rule_sentence(v.rule),
+               v.message);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Show the signature, code, kernels and provenance of an executable file.",
+               "nimble inspect"};
+  Arguments args;
+  app.add_option("file", args.file, "The executable file")->required()->type_name("FILE");
+  app.add_flag("--signature", args.signature, "Inputs and outputs of each entry point");
+  app.add_flag("--disassemble", args.disassemble, "The bytecode, in the assembler's language");
+  app.add_flag("--kernels", args.kernels, "Contracts, implementations and dispatch of kernels");
+  app.add_flag("--provenance", args.provenance, "What the file was made from, and why so");
+  app.add_flag("--verify", args.verify, "Check the rules of the bytecode verifier");
+  app.add_option("--max-constant", args.max_constant,
+                 "Show the values of constants of at most so many elements (64)")
+      ->type_name("N");
+  app.add_option("--format", args.format, "How to print: table or json")
+      ->check(CLI::IsMember({"table", "json"}).description(""))
+      ->type_name("FORMAT");
+  app.footer(
+      "Without a choice: a summary and the signature.\n\n"
+      "Examples:\n"
+      "  nimble inspect model.nimble --signature\n"
+      "  nimble inspect model.nimble --kernels --format json\n"
+      "  nimble inspect model.nimble --verify\n\n"
+      "Exit codes: 0 ok, 1 failure or an unsound file, 2 usage.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  const bool summary =
+      !(args.signature || args.disassemble || args.kernels || args.provenance || args.verify);
+  const Executable e = exec::read(args.file);
+  const std::vector<exec::Violation> found =
+      args.verify ? exec::find_violations(e) : std::vector<exec::Violation>();
+
+  if (args.format == "json") {
+    Json out = Json::object();
+    if (summary) out["summary"] = summary_json(e, args.file);
+    if (summary || args.signature) out["signature"] = signature_json(e);
+    if (args.kernels) out["kernels"] = kernels_json(e);
+    if (args.disassemble) out["functions"] = code_json(e);
+    if (args.provenance) out["provenance"] = provenance_json(e.provenance);
+    if (args.verify) out["verification"] = verify_json(found);
+    // Names in a damaged or hostile file need not be UTF-8.
+    std::puts(out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    if (summary) print_summary(summary_json(e, args.file));
+    if (summary || args.signature) print_signature(e);
+    if (args.kernels) print_kernels(e);
+    if (args.disassemble)
+      std::fputs(exec::disassemble(e, {args.max_constant, true}).c_str(), stdout);
+    if (args.provenance) print_provenance(e.provenance);
+    if (args.verify) print_verify(found, e);
+  }
+  return found.empty() ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_program("nimble inspect", [&] { return nimble::run(argc, argv); });
+}

@@ -5,11 +5,15 @@
 #include <cctype>
 #include <charconv>
 
+#include "compiler/kernels/templates/attention.h"
 #include "compiler/kernels/templates/batch_matmul.h"
+#include "compiler/kernels/templates/conv2d.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/elementwise.h"
+#include "compiler/kernels/templates/pool2d.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/reduce.h"
+#include "compiler/kernels/templates/scan.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

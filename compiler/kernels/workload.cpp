@@ -498,28 +498,22 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
     a.symbol = symbol_number(symbol);
     w.contract.arguments.push_back(std::move(a));
   };
-  // write_row changes its first operand in place; the planner copies it first if it lives on.
-  const bool in_place =
-      group->body->bindings.size() == 1 && group->body->bindings[0].value->op == "write_row";
   size_t next_scalar = 0;
   for (size_t i = 0; i < group->parameters.size(); ++i) {
     if (scalars.contains(static_cast<int64_t>(i))) {
       scalar(symbols.scalar_symbols()[next_scalar++]);
       continue;
     }
-    tensor(group->parameters[i]->type,
-           in_place && i == 0 ? exec::Access::kInOut : exec::Access::kIn,
+    tensor(group->parameters[i]->type, exec::Access::kIn,
            collapse && collapse->rowful(primitive.parameters[i]));
   }
   for (const auto& [value, name] : symbols.extra()) {
     scalar(name);
     w.extra_scalars.push_back(value);
   }
-  if (!in_place) {
-    const Type& r = group->result_type;
-    for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
-      tensor(t, exec::Access::kOut, collapse.has_value());
-  }
+  const Type& r = group->result_type;
+  for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
+    tensor(t, exec::Access::kOut, collapse.has_value());
 
   w.group = std::move(group);
   w.constant_parameter = std::move(constant_parameter);

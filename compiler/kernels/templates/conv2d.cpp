@@ -1,0 +1,300 @@
+// Direct convolution.
+//
+// The natural layouts are used as they are: images NCHW, weights OIHW. Lanes run along an output
+// row; a register tile is `rows` output channels x `vectors` vectors of columns, and every input
+// vector that is loaded serves all its channels, whose weights are broadcast. Nothing is unfolded
+// (im2col), so memory traffic stays that of the image.
+//
+// Padding is made real once: all threads copy the image, with zeros around it, to shared scratch
+// and meet at a barrier. After that no window needs a check, and even the lanes beyond the end of
+// a row lie in memory. An unpadded image that is a parameter is read where it lies.
+//
+// An item is (image, group, tile of channels, output row): neighbouring items of a thread share
+// their weights.
+#include "compiler/kernels/templates/conv2d.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+using kir::Dim;
+using kir::LoopKind;
+using kir::StmtRef;
+using kir::ValueRef;
+using Ints = std::vector<int64_t>;
+
+struct Plan {
+  DType type = DType::kF32;
+  std::vector<Dim> in, out;  // NCHW
+  int64_t channels = 1;      // input channels of a group
+  int64_t filters = 1;       // output channels of a group
+  int64_t groups = 1, kh = 1, kw = 1;
+  Ints strides, pads, dilations;
+  bool direct = false;       // read the image where it lies
+};
+
+std::optional<Plan> analyse(const Workload& w) {
+  if (w.anchor != "conv2d") return std::nullopt;
+  const Frame frame = make_frame(w);
+  if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
+  const ir::Expr& e = *frame.anchor->value;
+  Plan p;
+  p.type = frame.anchor->var->type->dtype;
+  if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
+  for (size_t i = 1; i < e.args.size(); ++i)
+    if (!parameter_buffer(w, frame, e.args[i])) return std::nullopt;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (&b == frame.anchor || b.value->kind != ir::ExprKind::kCall) continue;
+    // A failing index check would leave the others at the barrier.
+    if (!is_pullable(b.value->op) || b.value->op == "gather" || b.value->op == "take_row")
+      return std::nullopt;
+  }
+  p.in = ir::type_of(e.args[0])->dims;
+  p.out = frame.anchor->var->type->dims;
+  const std::vector<Dim>& weights = ir::type_of(e.args[1])->dims;
+  std::vector<int64_t> shape;
+  for (const Dim& d : weights) {
+    if (!d.as_constant()) return std::nullopt;
+    shape.push_back(*d.as_constant());
+  }
+  p.groups = ir::attr<int64_t>(e.attrs, "groups");
+  p.filters = shape[0] / p.groups;
+  p.channels = shape[1];
+  p.kh = shape[2];
+  p.kw = shape[3];
+  p.strides = ir::attr<Ints>(e.attrs, "strides");
+  p.pads = ir::attr<Ints>(e.attrs, "pads");
+  p.dilations = ir::attr<Ints>(e.attrs, "dilations");
+  p.direct = parameter_buffer(w, frame, e.args[0]) != nullptr &&
+             std::all_of(p.pads.begin(), p.pads.end(), [](int64_t x) { return x == 0; });
+  return p;
+}
+
+bool fits(const TargetInfo& t, int64_t rows, int64_t vectors) {
+  return rows * vectors + vectors + 1 <= t.vector_registers;
+}
+
+class ConvLowering {
+ public:
+  ConvLowering(const Workload& w, const Plan& p, const Config& c, const TargetInfo& t)
+      : w_(w),
+        p_(p),
+        frame_(make_frame(w)),
+        call_(*frame_.anchor->value),
+        lanes_(std::max(1, t.vector_bits / (8 * static_cast<int>(size_of(p.type))))),
+        rows_(std::min(knob_int(c, "rows"), p.filters)),
+        vectors_(static_cast<int>(knob_int(c, "vectors"))),
+        weights_(parameter_buffer(w, frame_, call_.args[1])) {
+    accumulators_ =
+        kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
+    panel_ = kb::buffer("panel", kir::Scope::kRegister, p.type, vectors_, lanes_);
+    if (p.direct) {
+      image_ = parameter_buffer(w, frame_, call_.args[0]);
+      height_ = p.in[2];
+      width_ = p.in[3];
+    } else {
+      height_ = (p.out[2] - 1) * p.strides[0] + (p.kh - 1) * p.dilations[0] + 1;
+      width_ = (p.out[3] - 1) * p.strides[1] + (p.kw - 1) * p.dilations[1] + 1;
+      slack_ = lanes_ * vectors_ * p.strides[1];
+      image_ = kb::buffer("padded", kir::Scope::kScratch, p.type,
+                          ir::max(p.in[0] * p.in[1] * height_ * width_, 0) + slack_);
+    }
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> all;
+    std::vector<kir::BufferRef> scratch;
+    if (!p_.direct) {
+      scratch.push_back(image_);
+      all.push_back(pad());
+      all.push_back(kb::barrier());
+    }
+    all.push_back(convolve());
+    return make_function(w_, frame_, name, std::move(scratch), {accumulators_, panel_},
+                         kb::seq(std::move(all)));
+  }
+
+ private:
+  // Copies the image, as the operators fused before the convolution make it, into its zeros.
+  StmtRef pad() {
+    GroupEvaluator group(*w_.group, frame_.parameters, "p");
+    const int lanes = group.vectorizable(call_.args[0]) ? lanes_ : 1;
+    std::vector<StmtRef> body;
+    const std::vector<Dim> at =
+        bind_coordinates("q", {p_.in[0], p_.in[1], height_}, Dim::symbol("line"), body);
+    const Dim begin = ((at[0] * p_.in[1] + at[1]) * height_ + at[2]) * width_;
+    const auto zeros = [&](const char* var, const Dim& from, const Dim& count) {
+      return vector_loop(var, from, count, lanes_, 1, [&](const Slice& s) {
+        const ValueRef zero = kb::number(p_.type, 0, lanes_);
+        return std::vector<StmtRef>{kb::store_strided(image_, begin + s.at, 1, zero, s.valid)};
+      });
+    };
+    const Dim y = at[2] - p_.pads[0];
+    const Dim left = ir::min(p_.pads[1], width_);
+    const Dim here = ir::max(ir::min(p_.in[3], width_ - p_.pads[1]), 0);
+    StmtRef copy = vector_loop("pc", 0, here, lanes, 2, [&](const Slice& s) {
+      ValueRef v = group.value(call_.args[0], {at[0], at[1], y, s.at}, lanes, s.valid);
+      std::vector<StmtRef> out = group.take_statements();
+      out.push_back(kb::store_strided(image_, begin + p_.pads[1] + s.at, 1, v, s.valid));
+      return out;
+    });
+    body.push_back(kb::if_then(
+        kb::both(kb::le(0, y), kb::lt(y, p_.in[2])),
+        kb::seq({zeros("pl", 0, left), std::move(copy),
+                 zeros("pr", p_.pads[1] + here, ir::max(width_ - p_.pads[1] - here, 0))}),
+        zeros("pz", 0, width_)));
+    // What lanes beyond the last row's end read.
+    StmtRef rest = kb::loop(
+        LoopKind::kThread, "slack", 0, slack_,
+        kb::store(image_, p_.in[0] * p_.in[1] * height_ * width_ + Dim::symbol("slack"),
+                  kb::number(p_.type, 0)));
+    return kb::seq({kb::loop(LoopKind::kThread, "line", 0, p_.in[0] * p_.in[1] * height_,
+                             kb::seq(std::move(body))),
+                    std::move(rest)});
+  }
+
+  StmtRef convolve() {
+    const int64_t tiles = (p_.filters + rows_ - 1) / rows_;
+    const int64_t rest = p_.filters - (tiles - 1) * rows_;
+    std::vector<StmtRef> body;
+    const std::vector<Dim> at = bind_coordinates(
+        "x", {p_.in[0], Dim(p_.groups), Dim(tiles), p_.out[2]}, Dim::symbol("item"), body);
+    if (rest == rows_) {
+      body.push_back(line(at, rows_));
+    } else {
+      StmtRef full = line(at, rows_);
+      body.push_back(kb::if_then(kb::lt(at[2], tiles - 1), std::move(full), line(at, rest)));
+    }
+    return kb::loop(LoopKind::kThread, "item", 0, p_.in[0] * p_.groups * tiles * p_.out[2],
+                    kb::seq(std::move(body)));
+  }
+
+  // One output row of `rows` channels: at = (image, group, tile, row).
+  StmtRef line(const std::vector<Dim>& at, int64_t rows) {
+    const int width = lanes_ * vectors_;
+    const Dim full = ir::floordiv(p_.out[3], width);
+    const Dim left = p_.out[3] - full * width;
+    const Dim tile = Dim::symbol("ct");
+    std::vector<StmtRef> all = {
+        kb::loop(LoopKind::kSerial, "ct", 0, full,
+                 columns(at, rows, tile * width, std::nullopt))};
+    if (!left.is_constant(0)) {
+      StmtRef tail = columns(at, rows, full * width, left);
+      all.push_back(left.as_constant() ? tail : kb::if_then(kb::lt(0, left), tail));
+    }
+    return kb::seq(std::move(all));
+  }
+
+  StmtRef columns(const std::vector<Dim>& at, int64_t rows, const Dim& first,
+                  const std::optional<Dim>& left) {
+    const Dim channel0 = at[1] * p_.filters + at[2] * rows_;
+    const Dim r = Dim::symbol("r"), v = Dim::symbol("v");
+    const auto unrolled = [](const char* var, int64_t n, StmtRef s) {
+      return kb::loop(LoopKind::kUnroll, var, 0, n, std::move(s));
+    };
+    const auto valid = [&](const Dim& vector) {
+      return left ? std::optional<Dim>(*left - vector * lanes_) : std::nullopt;
+    };
+    const auto acc = [&] { return kb::reg(accumulators_, r * vectors_ + v); };
+    ValueRef start = kb::number(p_.type, 0, lanes_);
+    if (call_.args.size() == 3)
+      start = kb::broadcast(kb::load(parameter_buffer(w_, frame_, call_.args[2]), channel0 + r),
+                            lanes_);
+    StmtRef init = unrolled(
+        "r", rows, unrolled("v", vectors_, kb::set_reg(accumulators_, r * vectors_ + v, start)));
+
+    const Dim c = Dim::symbol("c"), y = Dim::symbol("y"), x = Dim::symbol("x");
+    const Dim row = at[3] * p_.strides[0] + y * p_.dilations[0];
+    const Dim column = (first + v * lanes_) * p_.strides[1] + x * p_.dilations[1];
+    const Dim index =
+        ((at[0] * p_.in[1] + at[1] * p_.channels + c) * height_ + row) * width_ + column;
+    StmtRef load = unrolled(
+        "v", vectors_,
+        kb::set_reg(panel_, v,
+                    kb::load_strided(image_, index, p_.strides[1], lanes_,
+                                     p_.direct ? valid(v) : std::nullopt)));
+    const Dim weight = (((channel0 + r) * p_.channels + c) * p_.kh + y) * p_.kw + x;
+    StmtRef multiply = unrolled(
+        "r", rows,
+        kb::seq({kb::let("w", kb::broadcast(kb::load(weights_, weight), lanes_)),
+                 unrolled("v", vectors_,
+                          kb::set_reg(accumulators_, r * vectors_ + v,
+                                      kb::fma(kb::local("w", p_.type, lanes_),
+                                              kb::reg(panel_, v), acc())))}));
+    // Small windows are unrolled along their rows.
+    const LoopKind inner = p_.kw <= 7 ? LoopKind::kUnroll : LoopKind::kSerial;
+    StmtRef sum = kb::loop(
+        LoopKind::kSerial, "c", 0, p_.channels,
+        kb::loop(LoopKind::kSerial, "y", 0, p_.kh,
+                 kb::loop(inner, "x", 0, p_.kw, kb::seq({std::move(load), std::move(multiply)}))));
+    StmtRef stores = unrolled(
+        "r", rows,
+        unrolled("v", vectors_,
+                 store_results(w_, frame_, acc(),
+                               {at[0], channel0 + r, at[3], first + v * lanes_}, lanes_, valid(v),
+                               "o")));
+    return kb::seq({std::move(init), std::move(sum), std::move(stores)});
+  }
+
+  const Workload& w_;
+  const Plan& p_;
+  Frame frame_;
+  const ir::Expr& call_;
+  int lanes_;
+  int64_t rows_;
+  int vectors_;
+  kir::BufferRef weights_, image_, accumulators_, panel_;
+  Dim height_, width_;
+  int64_t slack_ = 0;
+};
+
+}  // namespace
+
+bool Conv2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
+  return analyse(w).has_value();
+}
+
+std::vector<Knob> Conv2dTemplate::knobs(const Workload&, const TargetInfo&) const {
+  return {int_knob("rows", {1, 2, 4, 6, 8, 12, 16, 24}), int_knob("vectors", {1, 2})};
+}
+
+bool Conv2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  if (!within(knobs(w, t), c)) return false;
+  const auto p = analyse(w);
+  const int64_t rows = knob_int(c, "rows");
+  // Larger tiles than there are filters would be equal configurations under other names.
+  return p && fits(t, rows, knob_int(c, "vectors")) && (rows == 1 || rows <= p->filters);
+}
+
+Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto p = analyse(w);
+  NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
+  const int64_t lanes = std::max<int64_t>(
+      1, t.vector_bits / (8 * static_cast<int64_t>(size_of(p->type))));
+  const auto columns = p->out[3].as_constant();
+  const int64_t vectors = columns && *columns <= lanes ? 1 : 2;
+  int64_t rows = 1;
+  for (int64_t r : {2, 4, 6, 8, 12, 16, 24})
+    if (r <= p->filters && fits(t, r, vectors)) rows = r;
+  return {{"rows", rows}, {"vectors", vectors}};
+}
+
+Lowered Conv2dTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                              const std::string& name) const {
+  const auto plan = analyse(w);
+  NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of conv2d", to_json(c));
+  Lowered lowered;
+  lowered.functions.push_back(ConvLowering(w, *plan, c, t).run(name));
+  lowered.tails = exec::DispatchTree::single(0);
+  return lowered;
+}
+
+}  // namespace nimble::kernels

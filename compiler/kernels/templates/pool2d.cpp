@@ -1,0 +1,173 @@
+// Pooling. An item is one output row of one channel. Its columns fall into three stretches: those
+// whose windows lie inside the image take vectors (with the stride of the window between lanes),
+// those at the left and right edge are computed one by one with checks. Rows outside the image
+// are skipped once for the whole output row.
+#include "compiler/kernels/templates/pool2d.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+using kir::Dim;
+using kir::StmtRef;
+using kir::ValueRef;
+using Ints = std::vector<int64_t>;
+
+class PoolLowering {
+ public:
+  PoolLowering(const Workload& w, const Config& c, const TargetInfo& t)
+      : w_(w),
+        frame_(make_frame(w)),
+        call_(*frame_.anchor->value),
+        x_(parameter_buffer(w, frame_, call_.args[0])),
+        in_(ir::type_of(call_.args[0])->dims),
+        out_(frame_.anchor->var->type->dims),
+        type_(frame_.anchor->var->type->dtype),
+        lanes_(group_lanes(*w.group, t)),
+        unroll_(static_cast<int>(knob_int(c, "unroll"))),
+        average_(call_.op == "avg_pool2d"),
+        with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")),
+        kernel_(ir::attr<Ints>(call_.attrs, "kernel")),
+        strides_(ir::attr<Ints>(call_.attrs, "strides")),
+        pads_(ir::attr<Ints>(call_.attrs, "pads")),
+        dilations_(ir::attr<Ints>(call_.attrs, "dilations")) {
+    NIMBLE_CHECK(x_, "pooling of something but a parameter");
+    best_ = kb::buffer("best", kir::Scope::kRegister, type_, 1, lanes_);
+    edge_ = kb::buffer("edge", kir::Scope::kRegister, type_, 1, 1);
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> body;
+    const std::vector<Dim> at =
+        bind_coordinates("x", {out_[0] * out_[1], out_[2]}, Dim::symbol("item"), body);
+    image_ = at[0];
+    row_ = at[1];
+    top_ = row_ * strides_[0] - pads_[0];
+    // The columns whose windows lie inside.
+    const int64_t reach = (kernel_[1] - 1) * dilations_[1];
+    const Dim low = ir::min(ir::ceildiv(pads_[1], strides_[1]), out_[3]);
+    const Dim high = ir::max(
+        low, ir::min(out_[3], ir::floordiv(in_[3] - 1 - reach + pads_[1], strides_[1]) + 1));
+    const auto bind = [&](const char* symbol, const Dim& d) {
+      if (d.as_constant()) return d;
+      body.push_back(kb::let_index(symbol, kb::index(d)));
+      return Dim::symbol(symbol);
+    };
+    const Dim first = bind("first", low), last = bind("last", high);
+    if (average_) rows_ = bind("rows", taps(row_, 0));
+    body.push_back(edge("l", 0, first));
+    body.push_back(vector_loop("c", first, last - first, lanes_, unroll_, [&](const Slice& s) {
+      return pool(s.at, lanes_, s.valid, false);
+    }));
+    body.push_back(edge("r", last, out_[3] - last));
+    return make_function(w_, frame_, name, {}, {best_, edge_},
+                         kb::loop(kir::LoopKind::kThread, "item", 0, out_[0] * out_[1] * out_[2],
+                                  kb::seq(std::move(body))));
+  }
+
+ private:
+  StmtRef edge(const std::string& var, const Dim& begin, const Dim& extent) {
+    return kb::loop(kir::LoopKind::kSerial, var, begin, extent,
+                    kb::seq(pool(Dim::symbol(var), 1, std::nullopt, true)));
+  }
+
+  // How many window positions count at output position `o` of spatial axis `i`.
+  Dim taps(const Dim& o, size_t i) const {
+    const Dim start = o * strides_[i] - (with_padding_ ? 0 : pads_[i]);
+    const Dim extent = in_[2 + i] + (with_padding_ ? pads_[i] + pads_[2 + i] : 0);
+    Dim n = 0;
+    for (int64_t k = 0; k < kernel_[i]; ++k) {
+      const Dim x = start + k * dilations_[i];
+      n = n + ir::min(1, ir::max(0, ir::min(x + 1, extent - x)));
+    }
+    return n;
+  }
+
+  std::vector<StmtRef> pool(const Dim& column, int lanes, const std::optional<Dim>& valid,
+                            bool checked) {
+    const kir::BufferRef& acc = lanes == 1 && lanes_ != 1 ? edge_ : best_;
+    ValueRef start = kb::number(type_, 0, lanes);
+    if (!average_) {
+      start = is_float(type_)
+                  ? kb::number(type_, -std::numeric_limits<double>::infinity(), lanes)
+                  : kb::integer(type_,
+                                is_signed_int(type_)
+                                    ? std::numeric_limits<int64_t>::min() >>
+                                          (64 - 8 * static_cast<int>(size_of(type_)))
+                                    : 0,
+                                lanes);
+    }
+    const Dim kh = Dim::symbol("kh"), kw = Dim::symbol("kw");
+    const Dim y = top_ + kh * dilations_[0];
+    const Dim x = column * strides_[1] - pads_[1] + kw * dilations_[1];
+    const ValueRef v = kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, strides_[1], lanes,
+                                        valid);
+    StmtRef take = kb::set_reg(
+        acc, 0, average_ ? kb::add(kb::reg(acc, 0), v) : kb::max(v, kb::reg(acc, 0)));
+    if (checked) take = kb::if_then(kb::both(kb::le(0, x), kb::lt(x, in_[3])), std::move(take));
+    StmtRef window = kb::loop(
+        kir::LoopKind::kSerial, "kh", 0, kernel_[0],
+        kb::if_then(kb::both(kb::le(0, y), kb::lt(y, in_[2])),
+                    kb::loop(kir::LoopKind::kSerial, "kw", 0, kernel_[1], std::move(take))));
+    ValueRef result = kb::reg(acc, 0);
+    if (average_) {
+      const Dim count = ir::max(rows_ * (checked ? taps(column, 1) : Dim(kernel_[1])), 1);
+      result = kb::div(result, kb::broadcast(kb::cast(type_, kb::index(count)), lanes));
+    }
+    const Dim offset = (image_ * out_[2] + row_) * out_[3] + column;
+    return {kb::set_reg(acc, 0, start), std::move(window),
+            kb::store_strided(frame_.results[0], offset, 1, result, valid)};
+  }
+
+  const Workload& w_;
+  Frame frame_;
+  const ir::Expr& call_;
+  kir::BufferRef x_;
+  std::vector<Dim> in_, out_;
+  DType type_;
+  int lanes_, unroll_;
+  bool average_, with_padding_;
+  Ints kernel_, strides_, pads_, dilations_;
+  kir::BufferRef best_, edge_;
+  Dim image_, row_, top_, rows_ = 1;
+};
+
+}  // namespace
+
+bool Pool2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
+  if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
+  const DType t = w.group->result_type->dtype;
+  return w.group->body->bindings.size() == 1 && compute_type(t) == t && t != DType::kBool;
+}
+
+std::vector<Knob> Pool2dTemplate::knobs(const Workload&, const TargetInfo&) const {
+  return {int_knob("unroll", {1, 2})};
+}
+
+bool Pool2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  return within(knobs(w, t), c);
+}
+
+Config Pool2dTemplate::default_config(const Workload&, const TargetInfo&) const {
+  return {{"unroll", int64_t{1}}};
+}
+
+Lowered Pool2dTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                              const std::string& name) const {
+  NIMBLE_CHECK(accepts(w, t) && valid(w, c, t), "configuration {} of pool2d", to_json(c));
+  Lowered lowered;
+  lowered.functions.push_back(PoolLowering(w, c, t).run(name));
+  lowered.tails = exec::DispatchTree::single(0);
+  lowered.max_threads = threads_for(ir::element_count(w.group->result_type), 1024);
+  return lowered;
+}
+
+}  // namespace nimble::kernels

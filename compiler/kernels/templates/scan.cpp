@@ -1,0 +1,84 @@
+// Running sums. Each row is summed in order by one thread, so the result is the sequential one;
+// where the last axis is not the summed one, lanes are neighbouring rows.
+#include "compiler/kernels/templates/scan.h"
+
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::Dim;
+using kir::StmtRef;
+
+bool ScanTemplate::accepts(const Workload& w, const TargetInfo&) const {
+  if (w.anchor != "cumsum" || w.group->body->bindings.size() != 1) return false;
+  const DType t = w.group->result_type->dtype;
+  return t != DType::kBool && compute_type(t) == t && !w.group->result_type->dims.empty();
+}
+
+std::vector<Knob> ScanTemplate::knobs(const Workload&, const TargetInfo&) const {
+  return {int_knob("unroll", {1, 2, 4})};
+}
+
+bool ScanTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  return within(knobs(w, t), c);
+}
+
+Config ScanTemplate::default_config(const Workload&, const TargetInfo&) const {
+  return {{"unroll", int64_t{2}}};
+}
+
+Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                            const std::string& name) const {
+  NIMBLE_CHECK(accepts(w, t) && valid(w, c, t), "configuration {} of scan", to_json(c));
+  const Frame frame = make_frame(w);
+  const ir::Expr& call = *frame.anchor->value;
+  const std::vector<Dim>& dims = frame.anchor->var->type->dims;
+  const DType type = frame.anchor->var->type->dtype;
+  const size_t rank = dims.size();
+  const int64_t given = ir::attr<int64_t>(call.attrs, "axis");
+  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
+  const bool exclusive = ir::attr_or<bool>(call.attrs, "exclusive", false);
+  const bool reverse = ir::attr_or<bool>(call.attrs, "reverse", false);
+  const bool across = axis + 1 < rank;
+  const int lanes = across ? group_lanes(*w.group, t) : 1;
+  const kir::BufferRef x = parameter_buffer(w, frame, call.args[0]);
+  NIMBLE_CHECK(x, "cumsum of something but a parameter");
+  const auto sum = kb::buffer("sum", kir::Scope::kRegister, type, 1, lanes);
+
+  std::vector<Dim> items = dims;
+  items[axis] = 1;
+  if (across) items.back() = ir::ceildiv(dims.back(), lanes);
+  Dim count = 1;
+  for (const Dim& d : items) count = count * d;
+  std::vector<StmtRef> body;
+  std::vector<Dim> at = bind_coordinates("x", items, Dim::symbol("item"), body);
+  std::optional<Dim> valid;
+  if (across) {
+    at.back() = at.back() * lanes;
+    if (w.facts.divisible(dims.back(), lanes) != ir::Proof::kYes) valid = dims.back() - at.back();
+  }
+  body.push_back(kb::set_reg(sum, 0, kb::integer(type, 0, lanes)));
+  body.push_back(vector_loop(
+      "c", 0, dims[axis], 1, static_cast<int>(knob_int(c, "unroll")), [&](const Slice& s) {
+        std::vector<Dim> here = at;
+        here[axis] = reverse ? dims[axis] - 1 - s.at : s.at;
+        const Dim index = flat_offset(dims, here);
+        const StmtRef add = kb::set_reg(
+            sum, 0, kb::add(kb::reg(sum, 0), kb::load_strided(x, index, 1, lanes, valid)));
+        const StmtRef store =
+            kb::store_strided(frame.results[0], index, 1, kb::reg(sum, 0), valid);
+        return exclusive ? std::vector<StmtRef>{store, add} : std::vector<StmtRef>{add, store};
+      }));
+  Lowered lowered;
+  lowered.functions.push_back(make_function(
+      w, frame, name, {}, {sum},
+      kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)))));
+  lowered.tails = exec::DispatchTree::single(0);
+  lowered.max_threads = threads_for(ir::element_count(frame.anchor->var->type));
+  return lowered;
+}
+
+}  // namespace nimble::kernels

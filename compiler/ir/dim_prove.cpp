@@ -438,13 +438,9 @@ Dim DimContext::simplify_atom(const DimNode* n) const {
       return *result;
     }
     case Function::kBroadcast: {
+      // A known operand does not decide: broadcast(n, 768) also says that n is 1 or 768.
       Dim result = 1;
-      for (const Dim& o : operands) {
-        const Interval r = range(o);
-        // An operand that is never 1 is the result wherever the broadcast is defined.
-        if (r.low > 1 || r.high < 1) return o;
-        result = broadcast(result, o);
-      }
+      for (const Dim& o : operands) result = broadcast(result, o);
       return result;
     }
   }

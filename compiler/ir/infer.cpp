@@ -237,8 +237,14 @@ class FunctionInference {
       if (what.find(d.what) == std::string::npos) what += (what.empty() ? "" : "; ") + d.what;
     }
     unproved.clear();
-    VarRef v = make_var(operand.is_var() ? operand.var->name : "checked", type, at);
-    if (const Dims* known = contents_of(operand)) contents_[v.get()] = Dims(*known);
+    const auto simplify = [&](const Dim& d) { return facts_.simplify(d); };
+    VarRef v =
+        make_var(operand.is_var() ? operand.var->name : "checked", map_dims(type, simplify), at);
+    if (const Dims* known = contents_of(operand)) {
+      Dims simpler = *known;
+      std::transform(simpler.begin(), simpler.end(), simpler.begin(), simplify);
+      contents_[v.get()] = std::move(simpler);
+    }
     out.append({v, make_call("assert_shape", {operand},
                              {{"left", left}, {"right", right}, {"what", what}}, at)});
     operand = Atom(v);
@@ -248,8 +254,12 @@ class FunctionInference {
   void assert_demands_of_call(Expr& call, const std::vector<Type>& types,
                               std::vector<Demand>& unproved, BlockBuilder& out) {
     if (unproved.empty()) return;
-    size_t i = 0;
-    while (i + 1 < types.size() && (!types[i] || types[i]->kind != TypeKind::kTensor)) ++i;
+    std::optional<size_t> chosen;  // the first variable, or else a constant
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (!types[i] || types[i]->kind != TypeKind::kTensor) continue;
+      if (!chosen || (call.args[i].is_var() && !call.args[*chosen].is_var())) chosen = i;
+    }
+    const size_t i = chosen.value_or(0);
     NIMBLE_CHECK(i < types.size(), "a call without arguments demands nothing");
     assert_demands(call.args[i], types[i], unproved, call.location, out);
   }
@@ -564,7 +574,10 @@ class FunctionInference {
     Type type = atom_type(result, at);
     std::vector<Demand> unproved;
     reconcile(declared, type, what, at, born_.size(), unproved);
-    if (!unproved.empty()) assert_demands(result, type, unproved, at, out);
+    if (!unproved.empty()) {
+      assert_demands(result, type, unproved, at, out);
+      type = result.var->type;
+    }
     return {out.finish(result), type};
   }
 

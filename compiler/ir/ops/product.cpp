@@ -1,6 +1,5 @@
 // Matrix products, convolution and attention.
 #include <algorithm>
-#include <cctype>
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/ops/relations.h"
@@ -11,15 +10,11 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The panel width that a layout's name ends with: "panel32" -> 32.
-int64_t panel_of(const RelationContext& c, const std::string& layout) {
-  size_t digits = layout.size();
-  while (digits > 0 && std::isdigit(static_cast<unsigned char>(layout[digits - 1]))) --digits;
-  const std::string number = layout.substr(digits);
-  if (digits == 0 || number.empty() || number.size() > 4 || std::stoll(number) == 0) {
-    c.fail("layout \"" + layout + "\" has no panel width", "use a layout such as panel32");
-  }
-  return std::stoll(number);
+Layout layout_of(const RelationContext& c) {
+  const auto& text = attr<std::string>(c.call.attrs, "layout");
+  auto layout = parse_layout(text);
+  if (!layout) c.fail("layout \"" + text + "\" is unknown", "use a layout such as panel32");
+  return *layout;
 }
 
 const Ints& ints(const RelationContext& c, const char* name, size_t count, int64_t least) {
@@ -72,23 +67,25 @@ RelationResult relate_matmul(RelationContext& c) {
 
 RelationResult relate_pack(RelationContext& c) {
   require_rank(c, 0, 2);
-  const std::string& text = attr<std::string>(c.call.attrs, "layout");
-  const auto layout = parse_layout(text);
-  if (!layout) c.fail("\"" + text + "\" is no layout", "use a layout such as panel32 or gate16");
   const bool transpose = attr_or<bool>(c.call.attrs, "transpose", false);
-  const Dim& k = dims(c, 0)[transpose ? 1 : 0];
-  const Dim& n = dims(c, 0)[transpose ? 0 : 1];
-  return {tensor_type(layout->packed_dims(k, n), dtype(c, 0)), std::nullopt};
+  const Dim& rows = dims(c, 0)[transpose ? 1 : 0];
+  const Dim& columns = dims(c, 0)[transpose ? 0 : 1];
+  const Layout layout = layout_of(c);
+  if (layout.kind == Layout::Kind::kGate) {
+    const Dim gates = c.dims.simplify(floordiv(columns, rows));
+    c.require_equal(gates * rows, columns, "a gate layout needs a multiple of its rows as columns");
+  }
+  return {tensor_type(layout.packed_dims(rows, columns), dtype(c, 0)), std::nullopt};
 }
 
 RelationResult relate_packed_matmul(RelationContext& c) {
   require_same_dtype(c);
   require_rank_at_least(c, 0, 1);
   const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
-  const int64_t panel = panel_of(c, attr<std::string>(c.call.attrs, "layout"));
   Dims out = dims(c, 0);
   c.require_equal(out.back(), k, "the contracted dim of packed_matmul");
-  c.require_equal(element_count(c.inputs[1]), ceildiv(n, Dim(panel)) * k * Dim(panel),
+  const Type packed = tensor_type(layout_of(c).packed_dims(k, n), dtype(c, 0));
+  c.require_equal(element_count(c.inputs[1]), element_count(packed),
                   "the size of the packed matrix");
   out.back() = n;
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};

@@ -1,0 +1,48 @@
+// Tokens of the text form, and what printer and parser share. Private to compiler/ir.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/tensor.h"
+
+namespace nimble::ir {
+
+struct Token {
+  enum class Kind {
+    kEnd,
+    kIdentifier,   // matmul, let, f32
+    kVariable,     // %x; text without the sigil
+    kGlobal,       // @f
+    kNumber,       // 3, -1.5e3; text as written, without suffix
+    kString,       // "…", unescaped
+    kPunctuation,  // one of ( ) { } [ ] , ; : = ? + - * ` or ->
+    kFault,        // text says what is wrong
+  };
+  Kind kind = Kind::kEnd;
+  std::string text;
+  size_t begin = 0, end = 0;  // bytes of the source
+};
+
+bool is_identifier_char(char c);
+bool is_identifier(std::string_view s);
+std::string quote(std::string_view s);
+
+// The token that starts at or after `pos`, behind white space and comments.
+Token lex(std::string_view text, size_t pos);
+
+// Names the constants that do not stand in the text.
+struct SideFile {
+  std::vector<std::pair<std::string, TensorRef>> tensors;
+  std::string name_of(const TensorRef& t);
+
+ private:
+  std::unordered_map<const Tensor*, std::string> names_;
+  std::set<std::string> used_;
+};
+
+}  // namespace nimble::ir

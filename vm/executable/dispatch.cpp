@@ -5,6 +5,8 @@
 namespace nimble::exec {
 namespace {
 
+constexpr int kMaxPrintedDepth = 100;
+
 int64_t ceil_div(int64_t a, int64_t b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
@@ -128,7 +130,8 @@ DispatchTree DispatchTree::graft(std::span<const DispatchTree> trees,
 }
 
 // One line per node, indented; a subtree that several nodes share is printed once and then
-// referred to, so that the text stays linear in the tree.
+// referred to, so that the text stays linear in the tree. Trees of real dispatch tables are some
+// ten levels deep; what lies beyond kMaxPrintedDepth comes only from damage, and is cut.
 std::string DispatchTree::str(std::span<const std::string> symbol_names) const {
   std::string text;
   std::vector<bool> seen(nodes.size());
@@ -141,6 +144,10 @@ std::string DispatchTree::str(std::span<const std::string> symbol_names) const {
     const DispatchNode& n = nodes[at];
     if (n.test == DispatchNode::Test::kLeaf) {
       text += fmt::format("{}-> {}\n", indent, n.yes);
+      return;
+    }
+    if (depth > kMaxPrintedDepth) {
+      text += indent + "…\n";
       return;
     }
     if (seen[at]) {

@@ -155,7 +155,7 @@ std::string indented(const std::string& text, const std::string& indent) {
 
 void print_kernels(const Executable& e) {
   for (const exec::Kernel& k : e.kernels) {
-    fmt::print("{}: {}\n", k.name, k.source);
+    fmt::print("{}{}{}\n", k.name, k.source.empty() ? "" : ": ", k.source);
     if (!k.workload.empty()) fmt::print("  workload {}\n", k.workload);
     for (const exec::KernelArgument& a : k.contract.arguments)
       fmt::print("  {}\n", argument_text(a, k.contract));
@@ -193,11 +193,21 @@ Json code_json(const Executable& e) {
   return out;
 }
 
+// Printing JSON recurses; text of a hostile file must not choose how deep.
+bool shallow(const std::string& text) {
+  int depth = 0;
+  for (char c : text) {
+    depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    if (depth > 100) return false;
+  }
+  return true;
+}
+
 Json provenance_json(const exec::Provenance& p) {
   Json kernels = Json::object();
   for (const auto& [name, text] : p.kernels) {
     // What the compiler stored as JSON stays JSON; anything else stays text.
-    Json evidence = Json::parse(text, nullptr, false);
+    Json evidence = shallow(text) ? Json::parse(text, nullptr, false) : Json(text);
     kernels[name] = evidence.is_discarded() ? Json(text) : evidence;
   }
   return {{"compiler", p.compiler},

@@ -1,0 +1,241 @@
+#include "vm/interpreter/entry.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "vm/base/checked.h"
+#include "vm/base/error.h"
+
+namespace nimble::rt {
+namespace {
+
+// Levenshtein's distance.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// Whether the elements lie one after another in row-major order; extents of 1 have no stride that
+// matters.
+bool is_dense(const InputTensor& t) {
+  if (t.strides.empty()) return true;
+  int64_t expected = 1;
+  for (size_t i = t.shape.size(); i-- > 0;) {
+    if (t.shape[i] == 0) return true;
+    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+    expected *= t.shape[i];
+  }
+  return true;
+}
+
+void copy_strided(uint8_t* to, const uint8_t* from, size_t element, std::span<const int64_t> shape,
+                  std::span<const int64_t> strides) {
+  if (shape.empty()) {
+    std::memcpy(to, from, element);
+    return;
+  }
+  const int64_t step = strides[0] * static_cast<int64_t>(element);
+  int64_t inner = static_cast<int64_t>(element);
+  for (int64_t extent : shape.subspan(1)) inner *= extent;
+  for (int64_t i = 0; i < shape[0]; ++i)
+    copy_strided(to + i * inner, from + i * step, element, shape.subspan(1), strides.subspan(1));
+}
+
+void fill_ones(DType dtype, uint8_t* data, int64_t count) {
+  uint64_t one = 1;
+  switch (dtype) {
+    case DType::kF16:
+      one = 0x3c00;
+      break;
+    case DType::kBF16:
+      one = 0x3f80;
+      break;
+    case DType::kF32:
+      one = 0x3f800000;
+      break;
+    case DType::kF64:
+      one = 0x3ff0000000000000;
+      break;
+    default:
+      break;
+  }
+  const size_t size = size_of(dtype);
+  for (int64_t i = 0; i < count; ++i) std::memcpy(data + i * size, &one, size);
+}
+
+Value make_tensor(Heap& heap, Storage* storage, DType dtype, std::span<const int64_t> shape) {
+  try {
+    const Value v = Value::of(heap.new_tensor(storage, 0, dtype, shape));
+    heap.release(storage);
+    return v;
+  } catch (...) {
+    heap.release(storage);
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name, std::span<const std::string> names) {
+  std::string best;
+  size_t least = std::max<size_t>(name.size() / 2, 2) + 1;
+  for (const std::string& n : names)
+    if (const size_t d = edit_distance(name, n); d < least) {
+      least = d;
+      best = n;
+    }
+  return best;
+}
+
+EntryPlan::EntryPlan(const exec::EntryPoint& entry, const std::string& place)
+    : entry_(entry), place_(place) {
+  for (const exec::Port& port : entry.inputs) {
+    std::vector<int32_t>& dims = dims_.emplace_back();
+    for (size_t i = 0; i < port.dims.size(); ++i) {
+      if (port.extents[i] >= 0) {
+        dims.push_back(kFixed);
+      } else if (port.dims[i] == "?") {
+        dims.push_back(kAny);
+      } else {
+        const auto at = std::find(names_.begin(), names_.end(), port.dims[i]);
+        dims.push_back(static_cast<int32_t>(at - names_.begin()));
+        if (at == names_.end()) names_.push_back(port.dims[i]);
+      }
+    }
+  }
+  extents_.resize(names_.size());
+  origins_.resize(names_.size());
+}
+
+size_t EntryPlan::find_input(std::string_view name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < entry_.inputs.size(); ++i) {
+    if (entry_.inputs[i].name == name) return i;
+    names.push_back(entry_.inputs[i].name);
+  }
+  const std::string near = nearest_name(name, names);
+  throw Error(Status::kNotFound, place_, fmt::format("{} has no input {}", entry_.name, name),
+              near.empty() ? fmt::format("its inputs are {}", fmt::join(names, ", "))
+                           : fmt::format("did you mean {}?", near));
+}
+
+std::string EntryPlan::port_text(const exec::Port& port) const {
+  return fmt::format("{} ({})", name_of(port.dtype), fmt::join(port.dims, ", "));
+}
+
+void EntryPlan::check(size_t index, const InputTensor& input) {
+  const exec::Port& port = entry_.inputs[index];
+  auto fail = [&](const std::string& problem, const std::string& remedy) {
+    throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name), problem,
+                remedy);
+  };
+  const std::string wanted = "give " + port_text(port);
+  if (input.dtype != port.dtype)
+    fail(fmt::format("it is {}, not {}", name_of(input.dtype), name_of(port.dtype)), wanted);
+  if (input.shape.size() != port.dims.size())
+    fail(fmt::format("it has {} dims, not {}", input.shape.size(), port.dims.size()), wanted);
+  if (!input.strides.empty() && input.strides.size() != input.shape.size())
+    fail("it has as many strides as dims", wanted);
+  if (!try_byte_size(input.dtype, input.shape))
+    fail(fmt::format("its shape ({}) is negative or too large", fmt::join(input.shape, ", ")),
+         wanted);
+  for (size_t d = 0; d < input.shape.size(); ++d) {
+    const int64_t extent = input.shape[d];
+    const int32_t number = dims_[index][d];
+    if (number == kFixed && extent != port.extents[d])
+      fail(fmt::format("dim {} is {}, not {}", d, extent, port.extents[d]), wanted);
+    if (number < 0) continue;
+    if (extents_[number] < 0) {
+      extents_[number] = extent;
+      origins_[number] = {static_cast<uint32_t>(index), static_cast<uint32_t>(d)};
+    } else if (extents_[number] != extent) {
+      const Origin& o = origins_[number];
+      fail(fmt::format("dim {} ({}) is {}, but dim {} of {} makes it {}", d, port.dims[d], extent,
+                       o.dim, entry_.inputs[o.input].name, extents_[number]),
+           "give inputs whose extents agree");
+    }
+  }
+  if (!input.data && try_element_count(input.shape) != 0) fail("it has no data", wanted);
+}
+
+Value EntryPlan::default_value(size_t index, Heap& heap) const {
+  const exec::Port& port = entry_.inputs[index];
+  std::array<int64_t, kMaxRank> shape{};
+  for (size_t d = 0; d < port.dims.size(); ++d) {
+    const int32_t number = dims_[index][d];
+    shape[d] = number == kFixed ? port.extents[d] : number >= 0 ? extents_[number] : -1;
+    if (shape[d] < 0)
+      throw Error(
+          Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
+          fmt::format("it is not given, and no other input tells its dim {} ({})", d, port.dims[d]),
+          "give " + port_text(port));
+  }
+  const std::span<const int64_t> extents(shape.data(), port.dims.size());
+  const std::optional<int64_t> bytes = try_byte_size(port.dtype, extents);
+  if (!bytes)
+    throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
+                "its default is too large", "give smaller inputs");
+  Storage* storage = heap.new_storage(static_cast<uint64_t>(*bytes));
+  if (port.default_fill == "ones")
+    fill_ones(port.dtype, storage->data, *bytes / static_cast<int64_t>(size_of(port.dtype)));
+  else
+    std::memset(storage->data, 0, static_cast<size_t>(*bytes));
+  return make_tensor(heap, storage, port.dtype, extents);
+}
+
+void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values) {
+  values->clear();
+  std::fill(extents_.begin(), extents_.end(), -1);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const exec::Port& port = entry_.inputs[i];
+    if (port.dims.size() > static_cast<size_t>(kMaxRank))
+      throw Error(Status::kUnsupported, fmt::format("{}: input {}", place_, port.name),
+                  fmt::format("it has {} dims", port.dims.size()),
+                  fmt::format("at most {} are possible", kMaxRank));
+    if (inputs[i].given)
+      check(i, inputs[i]);
+    else if (port.default_fill.empty())
+      throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
+                  "it is not given and has no default", "give " + port_text(port));
+  }
+  try {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const InputTensor& in = inputs[i];
+      if (!in.given) {
+        values->push_back(default_value(i, heap));
+        continue;
+      }
+      const uint64_t bytes = static_cast<uint64_t>(*try_byte_size(in.dtype, in.shape));
+      const bool aligned = reinterpret_cast<uintptr_t>(in.data) % size_of(in.dtype) == 0;
+      if (is_dense(in) && aligned) {
+        values->push_back(make_tensor(
+            heap, heap.new_view(Storage::Origin::kBorrowed, in.data, bytes), in.dtype, in.shape));
+        continue;
+      }
+      Storage* copy = heap.new_storage(bytes);
+      if (is_dense(in))
+        std::memcpy(copy->data, in.data, bytes);
+      else
+        copy_strided(copy->data, static_cast<const uint8_t*>(in.data), size_of(in.dtype), in.shape,
+                     in.strides);
+      values->push_back(make_tensor(heap, copy, in.dtype, in.shape));
+    }
+  } catch (...) {
+    for (const Value& v : *values) heap.release(v);
+    values->clear();
+    throw;
+  }
+}
+
+}  // namespace nimble::rt

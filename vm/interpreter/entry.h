@@ -1,0 +1,59 @@
+// The border between a user's tensors and an entry point: names, dtypes, ranks and extents are
+// checked before anything runs, and every message says which input, what it is and what it
+// should be.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vm/executable/executable.h"
+#include "vm/runtime/object.h"
+
+namespace nimble::rt {
+
+struct InputTensor {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  std::span<const int64_t> shape;
+  std::span<const int64_t> strides;  // in elements; empty: dense row-major
+  bool given = false;                // false: left out, its default is used
+};
+
+// An entry point with its dims numbered: equal texts are one extent.
+class EntryPlan {
+ public:
+  EntryPlan(const exec::EntryPoint& entry, const std::string& place);
+
+  // The values to call the entry's function with, one reference each; `inputs` in the entry's
+  // order. Dense inputs are borrowed, others copied, missing ones filled. Error(kInvalidArgument),
+  // after which `values` is empty.
+  void bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values);
+
+  // The index of an input; Error(kNotFound) that suggests the nearest name.
+  size_t find_input(std::string_view name) const;
+  const exec::EntryPoint& entry() const { return entry_; }
+
+ private:
+  static constexpr int32_t kAny = -1, kFixed = -2;
+  struct Origin {
+    uint32_t input, dim;
+  };
+  void check(size_t index, const InputTensor& input);
+  Value default_value(size_t index, Heap& heap) const;
+  std::string port_text(const exec::Port& port) const;
+
+  const exec::EntryPoint& entry_;
+  const std::string& place_;
+  std::vector<std::vector<int32_t>> dims_;  // per input: extent number, kAny or kFixed
+  std::vector<std::string> names_;          // of extents
+  std::vector<int64_t> extents_;            // in this call; -1: not yet known
+  std::vector<Origin> origins_;             // which input told it
+};
+
+// The element of `names` most like `name`; empty if none is.
+std::string nearest_name(std::string_view name, std::span<const std::string> names);
+
+}  // namespace nimble::rt

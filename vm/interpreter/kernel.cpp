@@ -1,0 +1,327 @@
+#include "vm/interpreter/kernel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "vm/base/error.h"
+
+namespace nimble::rt {
+namespace {
+
+using exec::Access;
+using exec::ImplementationKind;
+using exec::KernelArgument;
+using Dim = PreparedKernel::Dim;
+
+std::string kernel_text(const PreparedKernel& k) {
+  return k.kernel->source.empty() ? fmt::format("kernel {}", k.kernel->name)
+                                  : fmt::format("kernel {} ({})", k.kernel->name, k.kernel->source);
+}
+
+[[noreturn, gnu::cold]] void fail_kind(const PreparedKernel& k, size_t argument,
+                                       std::string_view expected, std::string_view actual) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: argument {} must be a {}, it is a {}", kernel_text(k), argument,
+                          expected, actual),
+              "report it: the program passes a wrong kind of value");
+}
+
+std::string_view kind_of(const Value& v) {
+  if (v.is_scalar()) return "scalar";
+  return v.is_object() ? name_of(v.object->kind) : "register without a value";
+}
+
+// Expected shape as text, "(2, n = 5, ?)", with what is bound so far.
+std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argument& a,
+                           std::span<const int64_t> symbols) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < a.rank; ++i) {
+    const Dim& d = k.dims[a.first_dim + i];
+    switch (d.kind) {
+      case Dim::Kind::kConstant:
+        parts.push_back(std::to_string(d.value));
+        break;
+      case Dim::Kind::kBind:
+        parts.push_back(k.kernel->contract.symbols[d.symbol]);
+        break;
+      case Dim::Kind::kSymbol:
+        parts.push_back(
+            fmt::format("{} = {}", k.kernel->contract.symbols[d.symbol], symbols[d.symbol]));
+        break;
+      case Dim::Kind::kProgram: {
+        std::string value = "?";
+        try {
+          value = std::to_string(d.program->evaluate1(symbols));
+        } catch (const Error&) {  // the message is about the shape; overflow has its own
+        }
+        parts.push_back(fmt::format("{} = {}", d.program->str(), value));
+        break;
+      }
+    }
+  }
+  return fmt::format("({})", fmt::join(parts, ", "));
+}
+
+[[noreturn, gnu::cold]] void fail_tensor(const PreparedKernel& k, size_t argument,
+                                         const Tensor& tensor, std::span<const int64_t> symbols) {
+  const PreparedKernel::Argument& a = k.arguments[argument];
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: argument {} must be {} {}, it is {} ({})", kernel_text(k), argument,
+                          name_of(a.dtype), expected_shape(k, a, symbols), name_of(tensor.dtype),
+                          fmt::join(tensor.shape(), ", ")),
+              "give inputs whose extents agree");
+}
+
+[[noreturn, gnu::cold]] void fail_memory(const PreparedKernel& k, size_t argument,
+                                         const Tensor& tensor) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: argument {} {}", kernel_text(k), argument,
+                          tensor.data() ? "would be written but is a constant or an input"
+                                        : "lies in a storage that was freed"),
+              "report it: the memory plan is wrong");
+}
+
+}  // namespace
+
+PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
+                              const std::string& place, std::vector<std::string>* notes) {
+  PreparedKernel out;
+  out.kernel = &kernel;
+  out.symbols = static_cast<uint32_t>(kernel.contract.symbols.size());
+  std::vector<bool> bound(out.symbols, false);
+  for (const KernelArgument& a : kernel.contract.arguments) {
+    PreparedKernel::Argument p{a.kind,
+                               a.access,
+                               a.dtype,
+                               static_cast<uint8_t>(a.dims.size()),
+                               static_cast<uint32_t>(out.dims.size()),
+                               a.symbol};
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      bound[a.symbol] = true;
+    } else {
+      ++out.tensors;
+      if (a.dims.size() > static_cast<size_t>(kMaxRank))
+        throw Error(Status::kUnsupported, place,
+                    fmt::format("kernel {} takes a tensor of {} dims", kernel.name, a.dims.size()),
+                    fmt::format("at most {} are possible", kMaxRank));
+      for (const exec::DimProgram& program : a.dims) {
+        Dim d{Dim::Kind::kProgram, 0, 0, &program};
+        if (program.is_constant(&d.value)) {
+          d.kind = Dim::Kind::kConstant;
+        } else if (program.is_argument(&d.symbol)) {
+          const bool binds = !bound[d.symbol] && a.access != Access::kOut;
+          d.kind = binds ? Dim::Kind::kBind : Dim::Kind::kSymbol;
+          bound[d.symbol] = true;
+        }
+        out.dims.push_back(d);
+      }
+    }
+    out.arguments.push_back(p);
+  }
+
+  std::vector<std::string> missing(kernel.implementations.size());
+  for (size_t i = 0; i < kernel.implementations.size(); ++i) {
+    const exec::Implementation& impl = kernel.implementations[i];
+    KernelTarget target;
+    target.max_threads = impl.max_threads;
+    target.implementation = static_cast<uint32_t>(i);
+    if (impl.kind == ImplementationKind::kNative) {
+      target.native = find_native(impl.symbol);
+      if (!target.native)
+        throw Error(Status::kCorrupt, place,
+                    fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),
+                    "compile the model again");
+    } else {
+      const LibraryKernel* library = find_library_kernel(impl.kind, impl.symbol);
+      if (!library) {
+        if (impl.kind == ImplementationKind::kHost)
+          throw Error(
+              Status::kUnsupported, place,
+              fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
+              "use a runtime as new as the compiler");
+        missing[i] = "this runtime does not know it";
+      } else if (std::string bad = library->check(kernel.contract); !bad.empty()) {
+        missing[i] = bad;
+      } else if (library->unavailable) {
+        missing[i] = library->unavailable();
+      }
+      target.library = library;
+    }
+    out.targets.push_back(target);
+  }
+  const auto first = std::find(missing.begin(), missing.end(), "");
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i].empty()) continue;
+    const std::string& symbol = kernel.implementations[i].symbol;
+    if (first == missing.end())
+      throw Error(Status::kIncompatible, place,
+                  fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
+                  "install it, or compile the model without vendor kernels");
+    const size_t stand_in = static_cast<size_t>(first - missing.begin());
+    out.targets[i] = out.targets[stand_in];
+    notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
+                                 kernel.name, symbol, missing[i],
+                                 kernel.implementations[stand_in].symbol));
+  }
+  int64_t scratch = -1;
+  out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
+  out.single = kernel.dispatch.nodes.size() == 1;
+  return out;
+}
+
+void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
+  size_t most_tensors = 0, most_symbols = 0;
+  for (const PreparedKernel& k : kernels) {
+    most_tensors = std::max<size_t>(most_tensors, k.tensors);
+    most_symbols = std::max<size_t>(most_symbols, k.symbols);
+  }
+  buffers.resize(most_tensors);
+  tensors.resize(most_tensors);
+  symbols.resize(most_symbols + 1);
+}
+
+void* Scratch::at_least(uint64_t bytes) {
+  if (bytes > block_.bytes) {
+    drop();
+    block_ = pool_.allocate(bytes);
+  }
+  return block_.data;
+}
+
+void Scratch::drop() {
+  pool_.release(block_);
+  block_ = {};
+}
+
+void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, KernelFrame* frame) {
+  int64_t* symbols = frame->symbols.data();
+  void** buffer = frame->buffers.data();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const PreparedKernel::Argument& a = k.arguments[i];
+    const Value& v = arguments[i];
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      if (!v.is_scalar()) [[unlikely]]
+        fail_kind(k, i, "scalar", kind_of(v));
+      symbols[a.symbol] = v.scalar;
+      continue;
+    }
+    if (!v.is(ObjectKind::kTensor)) [[unlikely]]
+      fail_kind(k, i, "tensor", kind_of(v));
+    const Tensor& t = *static_cast<const Tensor*>(v.object);
+    if (t.dtype != a.dtype || t.rank != a.rank) [[unlikely]]
+      fail_tensor(k, i, t, frame->symbols);
+    const Dim* dim = k.dims.data() + a.first_dim;
+    for (int d = 0; d < a.rank; ++d, ++dim) {
+      int64_t expected = 0;
+      switch (dim->kind) {
+        case Dim::Kind::kBind:
+          symbols[dim->symbol] = t.extents[d];
+          continue;
+        case Dim::Kind::kSymbol:
+          expected = symbols[dim->symbol];
+          break;
+        case Dim::Kind::kConstant:
+          expected = dim->value;
+          break;
+        case Dim::Kind::kProgram:
+          expected = dim->program->evaluate1(frame->symbols);
+          break;
+      }
+      if (t.extents[d] != expected) [[unlikely]]
+        fail_tensor(k, i, t, frame->symbols);
+    }
+    uint8_t* data = t.data();
+    if (!data || (a.access != Access::kIn && !t.storage->writable())) [[unlikely]]
+      fail_memory(k, i, t);
+    *buffer++ = data;
+  }
+}
+
+namespace {
+
+// What the threads of a region share.
+struct Region {
+  nimble_kernel_args args;
+  nimble_kernel_fn native = nullptr;
+  const LibraryKernel* library = nullptr;
+  LibraryCall call;
+  ThreadPool* pool = nullptr;
+  std::atomic<int32_t> status{0};
+  std::atomic_flag failed;
+  std::exception_ptr error;
+};
+
+void native_body(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  Region& r = *static_cast<Region*>(context);
+  const int32_t status = r.native(&r.args, thread, threads, barrier);
+  if (status != 0) [[unlikely]] {
+    r.status.store(status, std::memory_order_relaxed);
+    if (threads > 1) r.pool->barrier().abandon();
+  }
+}
+
+void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  Region& r = *static_cast<Region*>(context);
+  try {
+    r.library->run(r.call, thread, threads, barrier);
+  } catch (...) {
+    if (!r.failed.test_and_set()) r.error = std::current_exception();
+    if (threads > 1) r.pool->barrier().abandon();
+  }
+}
+
+}  // namespace
+
+KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> arguments,
+                            int32_t threads, ThreadPool& pool, Scratch& scratch,
+                            KernelFrame* frame) {
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const uint32_t leaf =
+      k.single ? k.kernel->dispatch.nodes[0].yes : k.kernel->dispatch.choose(symbols, threads);
+  const KernelTarget& target = k.targets[leaf];
+  if (target.max_threads > 0) threads = std::min(threads, target.max_threads);
+
+  Region region;
+  if (k.uses_scratch) {
+    frame->symbols[k.symbols] = threads;
+    const int64_t bytes =
+        k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
+    if (bytes < 0) [[unlikely]]
+      throw Error(Status::kFatal, "",
+                  fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
+                  "report it: the kernel's contract is wrong");
+    region.args.scratch = scratch.at_least(static_cast<uint64_t>(bytes));
+  } else {
+    region.args.scratch = nullptr;
+  }
+  region.pool = &pool;
+  if (target.native) {
+    region.native = target.native;
+    region.args.version = NIMBLE_KERNEL_ABI_VERSION;
+    region.args.buffer_count = k.tensors;
+    region.args.buffers = frame->buffers.data();
+    region.args.symbols = frame->symbols.data();
+    pool.run(&native_body, &region, threads);
+  } else {
+    size_t n = 0;
+    for (const Value& v : arguments)
+      if (v.is(ObjectKind::kTensor)) {
+        const Tensor& t = *static_cast<const Tensor*>(v.object);
+        frame->tensors[n++] = {t.dtype, t.shape(), t.data()};
+      }
+    region.library = target.library;
+    region.call = {{frame->tensors.data(), n}, symbols, region.args.scratch};
+    pool.run(&library_body, &region, threads);
+    if (region.error) std::rethrow_exception(region.error);
+  }
+  if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
+    throw Error(Status::kFatal, "",
+                fmt::format("{}: a run-time check of the kernel failed with code {} (such as an "
+                            "index out of range)",
+                            kernel_text(k), status),
+                "check the values of the inputs");
+  return {target.implementation, threads};
+}
+
+}  // namespace nimble::rt

@@ -1,0 +1,105 @@
+// A kernel prepared for calls: its contract compiled to a straight list of checks, its
+// implementations resolved to code. A call binds the symbols, checks every dim, walks the
+// dispatch tree and starts one parallel region; at a fixed shape it allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vm/base/kernel_abi.h"
+#include "vm/executable/executable.h"
+#include "vm/library/registry.h"
+#include "vm/runtime/object.h"
+#include "vm/runtime/thread_pool.h"
+
+namespace nimble::rt {
+
+// One implementation as it will be run.
+struct KernelTarget {
+  nimble_kernel_fn native = nullptr;
+  const LibraryKernel* library = nullptr;
+  int32_t max_threads = 0;
+  // What runs: itself, or the implementation that stands in for a vendor's that is missing.
+  uint32_t implementation = 0;
+};
+
+struct PreparedKernel {
+  const exec::Kernel* kernel = nullptr;
+  struct Argument {
+    exec::KernelArgument::Kind kind;
+    exec::Access access;
+    DType dtype;
+    uint8_t rank;
+    uint32_t first_dim;  // in `dims`
+    uint32_t symbol;
+  };
+  struct Dim {
+    enum class Kind : uint8_t { kBind, kSymbol, kConstant, kProgram };
+    Kind kind;
+    uint32_t symbol;
+    int64_t value;
+    const exec::DimProgram* program;
+  };
+  std::vector<Argument> arguments;
+  std::vector<Dim> dims;
+  std::vector<KernelTarget> targets;
+  uint32_t tensors = 0;
+  uint32_t symbols = 0;
+  bool uses_scratch = true;
+  bool single = false;  // the tree is one leaf
+};
+
+// Resolves a native symbol; nullptr if there is none.
+using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
+
+// `kernel` must be verified and outlive the result. An implementation of a vendor library that is
+// not there, or does not take this contract, is replaced by the first one of the kernel that is
+// there, and `notes` says so; without any, Error(kIncompatible). A missing native symbol is
+// Error(kCorrupt), a missing host operator Error(kUnsupported).
+PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
+                              const std::string& place, std::vector<std::string>* notes);
+
+// Space for one call at a time, sized once for all kernels of a model.
+struct KernelFrame {
+  std::vector<void*> buffers;
+  std::vector<int64_t> symbols;  // and, last, the number of threads
+  std::vector<LibraryTensor> tensors;
+  void reserve(std::span<const PreparedKernel> kernels);
+};
+
+// What a call did, for the profiler.
+struct KernelCallResult {
+  uint32_t implementation = 0;
+  int32_t threads = 1;
+};
+
+// Scratch memory that a session keeps from call to call.
+class Scratch {
+ public:
+  explicit Scratch(StoragePool& pool) : pool_(pool) {}
+  ~Scratch() { pool_.release(block_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* at_least(uint64_t bytes);
+  void drop();
+
+ private:
+  StoragePool& pool_;
+  Block block_;
+};
+
+// Binds and checks `arguments` against the contract: Error(kFatal) naming kernel, operator,
+// argument, expected and actual extents. Fills frame.buffers and frame.symbols.
+void bind_arguments(const PreparedKernel& kernel, std::span<const Value> arguments,
+                    KernelFrame* frame);
+// Runs a bound kernel on up to `threads` threads of `pool`.
+KernelCallResult run_kernel(const PreparedKernel& kernel, std::span<const Value> arguments,
+                            int32_t threads, ThreadPool& pool, Scratch& scratch,
+                            KernelFrame* frame);
+
+}  // namespace nimble::rt

@@ -1,0 +1,475 @@
+#include "vm/interpreter/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+
+#include "vm/base/checked.h"
+#include "vm/base/error.h"
+
+namespace nimble::rt {
+namespace {
+
+using exec::Opcode;
+
+[[noreturn, gnu::cold]] void fail_kind(std::string_view expected, const Value& v) {
+  throw Error(Status::kFatal, "",
+              fmt::format("a {} is needed, the register holds a {}", expected,
+                          v.is_scalar()   ? "scalar"
+                          : v.is_object() ? name_of(v.object->kind)
+                                          : "register without a value"),
+              "report it: the program passes a wrong kind of value");
+}
+
+Tensor& tensor_of(const Value& v) {
+  if (!v.is(ObjectKind::kTensor)) [[unlikely]]
+    fail_kind("tensor", v);
+  return *static_cast<Tensor*>(v.object);
+}
+Storage& storage_of(const Value& v) {
+  if (!v.is(ObjectKind::kStorage)) [[unlikely]]
+    fail_kind("storage", v);
+  return *static_cast<Storage*>(v.object);
+}
+Cell& cell_of(const Value& v, ObjectKind kind) {
+  if (!v.is(kind)) [[unlikely]]
+    fail_kind(name_of(kind), v);
+  return *static_cast<Cell*>(v.object);
+}
+
+// The one element of an integer or bool tensor: what If and shape code may be given where data
+// decides.
+int64_t element_of(const Tensor& t) {
+  if (t.elements() != 1 || is_float(t.dtype)) [[unlikely]]
+    throw Error(Status::kFatal, "",
+                fmt::format("a scalar or a tensor of one integer is needed, not {} ({})",
+                            name_of(t.dtype), fmt::join(t.shape(), ", ")),
+                "give a single integer or bool");
+  const uint8_t* data = t.data();
+  if (!data) [[unlikely]]
+    throw Error(Status::kFatal, "", "a tensor is read whose storage was freed",
+                "report it: the memory plan is wrong");
+  auto load = [&]<typename T>(T value) {
+    std::memcpy(&value, data, sizeof value);
+    return static_cast<int64_t>(value);
+  };
+  switch (t.dtype) {
+    case DType::kI8:
+      return load(int8_t{});
+    case DType::kI16:
+      return load(int16_t{});
+    case DType::kI32:
+      return load(int32_t{});
+    case DType::kI64:
+      return load(int64_t{});
+    case DType::kU16:
+      return load(uint16_t{});
+    case DType::kU32:
+      return load(uint32_t{});
+    case DType::kU64:
+      return load(uint64_t{});
+    default:
+      return load(uint8_t{});  // bool, u8
+  }
+}
+
+int64_t scalar_of(const Value& v) {
+  if (v.is_scalar()) [[likely]]
+    return v.scalar;
+  return element_of(tensor_of(v));
+}
+
+[[noreturn, gnu::cold]] void fail_cancelled() {
+  throw Error(Status::kCancelled, "", "the run was cancelled");
+}
+
+}  // namespace
+
+Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threads, Limits limits)
+    : model_(model),
+      heap_(heap),
+      pool_(pool),
+      threads_(threads),
+      limits_(limits),
+      scratch_(*heap.pool()) {
+  kernel_frame_.reserve(model.kernels());
+  size_t most_results = 0, most_arguments = 0;
+  for (const exec::ScalarFunction& f : model.executable().scalar_functions)
+    most_results = std::max<size_t>(most_results, f.program.results);
+  for (const DecodedFunction& f : model.functions())
+    for (const DecodedInstruction& in : f.code)
+      most_arguments = std::max<size_t>(most_arguments, in.count);
+  results_.resize(most_results);
+  scalars_.resize(most_arguments);
+  call_.reserve(most_arguments);
+  try {
+    for (size_t i = 0; i < model.executable().constants.size(); ++i) {
+      const exec::Constant& c = model.executable().constants[i];
+      Storage* s =
+          heap_.new_view(Storage::Origin::kConstant, model.constant_data(i), c.bytes.size());
+      Tensor* t = nullptr;
+      try {
+        t = heap_.new_tensor(s, 0, c.dtype, c.shape);
+      } catch (...) {
+        heap_.release(s);
+        throw;
+      }
+      heap_.release(s);
+      constants_.push_back(t);
+    }
+  } catch (...) {
+    for (Tensor* t : constants_) heap_.release(t);
+    throw;
+  }
+}
+
+Machine::~Machine() {
+  for (Tensor* t : constants_) heap_.release(t);
+  heap_.pool()->refund(stack_.size() * sizeof(Value));
+}
+
+Value Machine::execute(uint32_t function, std::span<const Value> arguments,
+                       const std::atomic<bool>& cancelled, Profiler* profiler) {
+  pc_ = 0;
+  try {
+    push_frame(model_.functions()[function], arguments, 0);
+    return loop(cancelled, profiler);
+  } catch (const Error& e) {
+    std::string place = model_.place();
+    if (!frames_.empty()) place += ": " + frames_.back().function->place_of(pc_);
+    const std::string problem =
+        e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
+    unwind();
+    throw Error(e.status(), place, problem, e.remedy());
+  } catch (const std::bad_alloc&) {
+    unwind();
+    throw Error(Status::kExhausted, model_.place(), "the system has no more memory",
+                "use smaller inputs or set a memory limit");
+  }
+}
+
+void Machine::need_stack(size_t registers) {
+  if (top_ + registers <= stack_.size()) return;
+  const size_t size = std::max<size_t>({256, 2 * stack_.size(), top_ + registers});
+  const uint64_t more = (size - stack_.size()) * sizeof(Value);
+  heap_.pool()->charge(more);
+  try {
+    stack_.resize(size);
+  } catch (...) {
+    heap_.pool()->refund(more);
+    throw;
+  }
+}
+
+void Machine::push_frame(const DecodedFunction& function, std::span<const Value> arguments,
+                         uint32_t result) {
+  try {
+    if (frames_.size() >= limits_.depth)
+      throw Error(Status::kExhausted, "",
+                  fmt::format("calls are nested more than {} deep", limits_.depth),
+                  "raise the depth limit of the session or use smaller inputs");
+    need_stack(function.registers);
+    if (!frames_.empty()) frames_.back().pc = pc_;
+    frames_.push_back({&function, static_cast<uint32_t>(top_), result, 0});
+  } catch (...) {
+    for (const Value& v : arguments) heap_.release(v);
+    throw;
+  }
+  std::copy(arguments.begin(), arguments.end(), stack_.begin() + static_cast<ptrdiff_t>(top_));
+  top_ += function.registers;
+}
+
+void Machine::replace_frame(const DecodedFunction& function, std::span<const Value> arguments) {
+  Frame& frame = frames_.back();
+  clear_registers(frame);
+  top_ = frame.base;
+  try {
+    need_stack(function.registers);
+  } catch (...) {
+    top_ += frame.function->registers;  // all empty by now: unwind finds a whole frame
+    for (const Value& v : arguments) heap_.release(v);
+    throw;
+  }
+  frame.function = &function;
+  std::copy(arguments.begin(), arguments.end(), stack_.begin() + static_cast<ptrdiff_t>(top_));
+  top_ += function.registers;
+}
+
+void Machine::clear_registers(const Frame& frame) {
+  Value* r = stack_.data() + frame.base;
+  for (uint32_t i = 0; i < frame.function->registers; ++i) {
+    heap_.release(r[i]);
+    r[i] = Value();
+  }
+}
+
+void Machine::unwind() {
+  while (!frames_.empty()) {
+    clear_registers(frames_.back());
+    frames_.pop_back();
+  }
+  top_ = 0;
+}
+
+void Machine::gather(const Value* registers, std::span<const uint32_t> list, const Cell* closure) {
+  call_.clear();
+  if (closure)
+    for (const Value& v : closure->values()) call_.push_back(v);
+  for (uint32_t reg : list) call_.push_back(registers[reg]);
+  for (const Value& v : call_) Heap::retain(v);
+}
+
+void Machine::invoke_scalar(const exec::ScalarFunction& function, Value* results,
+                            const Value* registers, std::span<const uint32_t> list) {
+  for (size_t i = 0; i < list.size(); ++i) scalars_[i] = scalar_of(registers[list[i]]);
+  const uint32_t count = function.program.results;
+  try {
+    function.program.evaluate({scalars_.data(), list.size()}, {results_.data(), count});
+  } catch (const Error& e) {
+    throw Error(e.status(), "", fmt::format("{}: {}", function.name, e.problem()), e.remedy());
+  }
+  for (uint32_t i = 0; i < count; ++i) heap_.assign(results[i], Value::of(results_[i]));
+}
+
+void Machine::invoke_packed(uint32_t index, const Value* registers, std::span<const uint32_t> list,
+                            Profiler* profiler) {
+  const PreparedKernel& kernel = model_.kernels()[index];
+  call_.clear();  // borrowed here: a kernel call changes no counts
+  for (uint32_t reg : list) call_.push_back(registers[reg]);
+  bind_arguments(kernel, call_, &kernel_frame_);
+  if (!profiler) [[likely]] {
+    run_kernel(kernel, call_, threads_, pool_, scratch_, &kernel_frame_);
+    return;
+  }
+  const int64_t start = Profiler::now();
+  const KernelCallResult done =
+      run_kernel(kernel, call_, threads_, pool_, scratch_, &kernel_frame_);
+  profiler->add_kernel(index, done.implementation, done.threads,
+                       {kernel_frame_.symbols.data(), kernel.symbols}, Profiler::now() - start);
+}
+
+Value Machine::alloc_tensor(const DecodedFunction& f, const DecodedInstruction& in,
+                            const Value* r) {
+  Storage& storage = storage_of(r[in.b]);
+  const int64_t offset = scalar_of(r[in.c]);
+  if (in.op == Opcode::kAllocTensor)
+    return Value::of(heap_.new_tensor(&storage, offset, in.dtype, f.immediate_list(in)));
+  std::array<int64_t, kMaxRank + 1> shape;
+  const size_t rank = std::min<size_t>(in.count, shape.size());  // new_tensor refuses more
+  for (size_t i = 0; i < rank; ++i) shape[i] = scalar_of(r[f.sources(in)[i]]);
+  return Value::of(heap_.new_tensor(&storage, offset, in.dtype, {shape.data(), rank}));
+}
+
+Value Machine::reshape(const DecodedFunction& f, const DecodedInstruction& in, const Value* r) {
+  Tensor& t = tensor_of(r[in.b]);
+  std::array<int64_t, kMaxRank + 1> shape;
+  const size_t rank = std::min<size_t>(in.count, shape.size());
+  for (size_t i = 0; i < rank; ++i) shape[i] = scalar_of(r[f.sources(in)[i]]);
+  const std::span<const int64_t> wanted(shape.data(), rank);
+  if (try_element_count(wanted) != try_element_count(t.shape()))
+    throw Error(Status::kFatal, "",
+                fmt::format("shape ({}) cannot become ({}): the numbers of elements differ",
+                            fmt::join(t.shape(), ", "), fmt::join(wanted, ", ")),
+                "give inputs whose extents agree");
+  return Value::of(heap_.new_tensor(t.storage, static_cast<int64_t>(t.offset), t.dtype, wanted));
+}
+
+Value Machine::device_copy(const DecodedInstruction& in, const Value* r) {
+  Tensor& t = tensor_of(r[in.b]);
+  Device& to = device(static_cast<int32_t>(in.c));
+  const uint64_t bytes = t.bytes();
+  if (!t.data())
+    throw Error(Status::kFatal, "", "a tensor is copied whose storage was freed",
+                "report it: the memory plan is wrong");
+  Storage* storage = heap_.new_storage(bytes);
+  Tensor* copy = nullptr;
+  try {
+    copy = heap_.new_tensor(storage, 0, t.dtype, t.shape());
+  } catch (...) {
+    heap_.release(storage);
+    throw;
+  }
+  heap_.release(storage);
+  if (bytes > 0) to.copy_from_host(copy->data(), t.data(), bytes);
+  return Value::of(copy);
+}
+
+Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
+  const std::span<const DecodedFunction> functions = model_.functions();
+  const exec::Executable& executable = model_.executable();
+  uint64_t fuel = limits_.fuel == 0 ? UINT64_MAX : limits_.fuel;
+
+  // The running frame; set anew whenever frames or the stack move.
+  const DecodedFunction* f = nullptr;
+  const DecodedInstruction* code = nullptr;
+  Value* r = nullptr;
+  uint32_t pc = 0;
+  auto enter = [&](uint32_t at) {
+    f = frames_.back().function;
+    code = f->code.data();
+    r = stack_.data() + frames_.back().base;
+    pc = at;
+  };
+  auto check_cancelled = [&] {
+    if (cancelled.load(std::memory_order_relaxed)) [[unlikely]]
+      fail_cancelled();
+  };
+  auto call = [&](const DecodedFunction& callee, const DecodedInstruction& in) {
+    if (in.tail)
+      replace_frame(callee, call_);
+    else
+      push_frame(callee, call_, in.a);
+    enter(0);
+  };
+  enter(0);
+
+  int64_t last_time = 0;
+  const DecodedInstruction* last = nullptr;  // the instruction being timed
+  while (true) {
+    const DecodedInstruction& in = code[pc];
+    pc_ = pc;
+    if (fuel-- == 0) [[unlikely]]
+      throw Error(Status::kExhausted, "",
+                  fmt::format("the run took more than {} instructions", limits_.fuel),
+                  "raise the fuel of the session or use smaller inputs");
+    if (profiler) [[unlikely]] {
+      const int64_t time = Profiler::now();
+      if (last) profiler->add_instruction(last->op, time - last_time);
+      last_time = time;
+      last = &in;
+    }
+    switch (in.op) {
+      case Opcode::kMove: {
+        Heap::retain(r[in.b]);
+        heap_.assign(r[in.a], r[in.b]);
+        break;
+      }
+      case Opcode::kRet: {
+        const Value result = r[in.a];
+        Heap::retain(result);
+        const Frame frame = frames_.back();
+        clear_registers(frame);
+        frames_.pop_back();
+        top_ = frame.base;
+        if (frames_.empty()) {
+          if (profiler) profiler->add_instruction(Opcode::kRet, Profiler::now() - last_time);
+          return result;
+        }
+        enter(frames_.back().pc);
+        heap_.assign(r[frame.result], result);
+        break;
+      }
+      case Opcode::kIf:
+        check_cancelled();
+        pc = scalar_of(r[in.a]) != 0 ? in.b : in.c;
+        continue;
+      case Opcode::kGoto:
+        check_cancelled();
+        pc = in.b;
+        continue;
+      case Opcode::kLoadConst:
+        Heap::retain(constants_[in.b]);
+        heap_.assign(r[in.a], Value::of(constants_[in.b]));
+        break;
+      case Opcode::kLoadConsti:
+        heap_.assign(r[in.a], Value::of(in.imm));
+        break;
+      case Opcode::kAllocStorage: {
+        const int64_t bytes = scalar_of(r[in.b]);
+        if (bytes < 0)
+          throw Error(Status::kFatal, "", fmt::format("a storage of {} bytes", bytes),
+                      "check the extents of the inputs");
+        device(static_cast<int32_t>(in.c));
+        heap_.assign(r[in.a], Value::of(heap_.new_storage(static_cast<uint64_t>(bytes))));
+        break;
+      }
+      case Opcode::kAllocTensor:
+      case Opcode::kAllocTensorReg:
+        heap_.assign(r[in.a], alloc_tensor(*f, in, r));
+        break;
+      case Opcode::kAllocADT:
+      case Opcode::kAllocClosure: {
+        call_.clear();
+        for (uint32_t reg : f->sources(in)) call_.push_back(r[reg]);
+        const bool adt = in.op == Opcode::kAllocADT;
+        heap_.assign(r[in.a],
+                     Value::of(heap_.new_cell(adt ? ObjectKind::kAdt : ObjectKind::kClosure,
+                                              adt ? in.imm : static_cast<int64_t>(in.b), call_)));
+        break;
+      }
+      case Opcode::kFreeStorage:
+        heap_.free_memory(&storage_of(r[in.a]));
+        heap_.assign(r[in.a], Value());
+        break;
+      case Opcode::kFreeTensor:
+        tensor_of(r[in.a]);
+        heap_.assign(r[in.a], Value());
+        break;
+      case Opcode::kInvoke:
+        check_cancelled();
+        if (in.b >= functions.size()) {
+          invoke_scalar(executable.scalar_functions[in.b - functions.size()], r + in.a, r,
+                        f->sources(in));
+          break;
+        }
+        gather(r, f->sources(in), nullptr);
+        call(functions[in.b], in);
+        continue;
+      case Opcode::kInvokeClosure: {
+        check_cancelled();
+        const Cell& closure = cell_of(r[in.b], ObjectKind::kClosure);
+        const DecodedFunction& callee = functions[static_cast<size_t>(closure.number)];
+        if (closure.count + in.count != callee.source->parameters)
+          throw Error(
+              Status::kFatal, "",
+              fmt::format("{} takes {} values, the closure holds {} and the call gives {}",
+                          callee.source->name, callee.source->parameters, closure.count, in.count),
+              "report it: the program calls it wrongly");
+        gather(r, f->sources(in), &closure);
+        call(callee, in);
+        continue;
+      }
+      case Opcode::kInvokePacked:
+        check_cancelled();
+        invoke_packed(in.b, r, f->sources(in), profiler);
+        break;
+      case Opcode::kGetField: {
+        const Cell& cell = cell_of(r[in.b], ObjectKind::kAdt);
+        if (in.imm >= cell.count)
+          throw Error(Status::kFatal, "",
+                      fmt::format("field {} of a value with {}", in.imm, cell.count),
+                      "report it: the program reads a field that is not there");
+        const Value field = cell.values()[static_cast<size_t>(in.imm)];
+        Heap::retain(field);
+        heap_.assign(r[in.a], field);
+        break;
+      }
+      case Opcode::kGetTag:
+        heap_.assign(r[in.a], Value::of(cell_of(r[in.b], ObjectKind::kAdt).number));
+        break;
+      case Opcode::kDeviceCopy:
+        heap_.assign(r[in.a], device_copy(in, r));
+        break;
+      case Opcode::kShapeOf: {
+        const Tensor& t = tensor_of(r[in.b]);
+        if (t.rank != in.imm)
+          throw Error(Status::kFatal, "",
+                      fmt::format("a tensor of {} dims is needed, it has {}", in.imm, t.rank),
+                      "give inputs of the right rank");
+        // The results may overwrite the tensor's own register, and so free it.
+        const std::array<int64_t, kMaxRank> extents = t.extents;
+        for (int64_t i = 0; i < in.imm; ++i) heap_.assign(r[in.a + i], Value::of(extents[i]));
+        break;
+      }
+      case Opcode::kReshapeTensor:
+        heap_.assign(r[in.a], reshape(*f, in, r));
+        break;
+      case Opcode::kFatal:
+        throw Error(Status::kFatal, "", executable.texts[in.b]);
+    }
+    ++pc;
+  }
+}
+
+}  // namespace nimble::rt

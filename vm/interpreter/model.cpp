@@ -1,0 +1,166 @@
+#include "vm/interpreter/model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "vm/base/checked.h"
+#include "vm/base/cpu.h"
+#include "vm/base/error.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/verifier.h"
+#include "vm/runtime/device.h"
+
+namespace nimble::rt {
+namespace {
+
+// Each hot constant starts on a page of its own: panels of different matrices then never share a
+// line, and streams through them start alike.
+constexpr uint64_t kHotAlignment = 4096;
+// Below this, copying in one thread takes about a millisecond.
+constexpr uint64_t kParallelCopy = uint64_t{8} << 20;
+
+// The features that this CPU lacks for the image. AMX must be asked for before its first use.
+std::vector<std::string> missing_features(const exec::NativeImage& image) {
+  std::vector<std::string> missing = host_cpu().missing(image.features);
+  if (!missing.empty()) return missing;
+  for (const std::string& f : image.features) {
+    const bool amx = f.starts_with("amx");
+    if (amx && !enable_amx()) return {f};
+  }
+  return {};
+}
+
+bool wants_perf_map(const LoadOptions& options) {
+  const char* set = std::getenv("NIMBLE_PERF_MAP");
+  return options.perf_map || (set && std::strcmp(set, "1") == 0);
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOptions& options) {
+  return load(exec::read(path), options, path);
+}
+
+std::shared_ptr<const Model> Model::load(exec::Executable executable, const LoadOptions& options,
+                                         const std::string& place) {
+  exec::verify(executable, place);
+  std::shared_ptr<Model> model(new Model);
+  model->executable_ = std::move(executable);
+  model->place_ = place;
+  const exec::Executable& e = model->executable_;
+  for (const exec::BytecodeFunction& f : e.functions)
+    model->functions_.push_back(decode_function(f));
+  model->load_image(options);
+  const FindNative find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
+    if (!model->image_) return nullptr;
+    return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
+  };
+  for (const exec::Kernel& k : e.kernels)
+    model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
+  model->place_constants();
+  model->describe();
+  return model;
+}
+
+Model::~Model() {
+  if (hot_) unmap_huge(hot_, hot_bytes_);
+}
+
+void Model::load_image(const LoadOptions& options) {
+  const bool native = std::any_of(
+      executable_.kernels.begin(), executable_.kernels.end(), [](const exec::Kernel& k) {
+        return std::any_of(k.implementations.begin(), k.implementations.end(),
+                           [](const exec::Implementation& i) {
+                             return i.kind == exec::ImplementationKind::kNative;
+                           });
+      });
+  if (!native) return;
+  if (!options.trust)
+    throw Error(Status::kInvalidArgument, place_,
+                "it holds native code, which runs with all rights of this process",
+                "set `trust` in the load options if you trust where the file comes from");
+  const exec::NativeImage* best = nullptr;
+  std::vector<std::string> least_missing;
+  for (const exec::NativeImage& image : executable_.images) {
+    std::vector<std::string> missing = missing_features(image);
+    if (missing.empty()) {
+      if (!best || image.features.size() > best->features.size()) best = &image;
+    } else if (least_missing.empty() || missing.size() < least_missing.size()) {
+      least_missing = std::move(missing);
+    }
+  }
+  if (!best) {
+    if (executable_.images.empty())
+      throw Error(Status::kCorrupt, place_, "its kernels' native code is missing",
+                  "compile the model again");
+    throw Error(Status::kIncompatible, place_,
+                fmt::format("this CPU lacks {}, which the model's kernels use",
+                            fmt::join(least_missing, ", ")),
+                fmt::format("compile the model with --target {} (or --target native here)",
+                            host_cpu().level));
+  }
+  image_ = NativeImage::load(best->bytes, place_);
+  target_ = best->target;
+  if (wants_perf_map(options)) image_->write_perf_map();
+}
+
+void Model::place_constants() {
+  uint64_t total = 0;
+  std::vector<std::pair<size_t, uint64_t>> hot;  // constant, offset
+  constants_.resize(executable_.constants.size());
+  for (size_t i = 0; i < executable_.constants.size(); ++i) {
+    const exec::Constant& c = executable_.constants[i];
+    constants_[i] = c.bytes.data();
+    if (!c.hot || c.bytes.empty()) continue;
+    hot.emplace_back(i, total);
+    total = (total + c.bytes.size() + kHotAlignment - 1) / kHotAlignment * kHotAlignment;
+  }
+  if (hot.empty()) return;
+  hot_ = static_cast<uint8_t*>(map_huge(total));
+  if (!hot_)
+    throw Error(Status::kExhausted, place_,
+                fmt::format("no memory for {} bytes of constants", total), "free some memory");
+  hot_bytes_ = total;
+  // First touch of huge pages zeroes them, which costs as much as the copy: share both.
+  const int threads = total < kParallelCopy ? 1 : host_cpu().usable_threads();
+  auto copy = [&](int thread) {
+    const uint64_t begin = total * thread / threads, end = total * (thread + 1) / threads;
+    for (const auto& [index, offset] : hot) {
+      const std::span<const uint8_t> bytes = executable_.constants[index].bytes;
+      const uint64_t from = std::max(begin, offset), to = std::min(end, offset + bytes.size());
+      if (from < to) std::memcpy(hot_ + from, bytes.data() + (from - offset), to - from);
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int t = 1; t < threads; ++t) helpers.emplace_back(copy, t);
+  copy(0);
+  for (std::thread& t : helpers) t.join();
+  for (const auto& [index, offset] : hot) constants_[index] = hot_ + offset;
+}
+
+void Model::describe() {
+  using nlohmann::json;
+  json info;
+  info["file"] = place_;
+  info["target"] = target_;
+  info["kernels"] = executable_.kernels.size();
+  info["functions"] = executable_.functions.size();
+  uint64_t bytes = 0;
+  for (const exec::Constant& c : executable_.constants) bytes += c.bytes.size();
+  info["constant_bytes"] = bytes;
+  info["hot_bytes"] = hot_bytes_;
+  info["native_bytes"] = image_ ? image_->mapped_bytes() : 0;
+  info["notes"] = notes_;
+  const exec::Provenance& p = executable_.provenance;
+  info["provenance"] = {{"compiler", p.compiler},
+                        {"toolchain", p.toolchain},
+                        {"model", p.model},
+                        {"database", p.database}};
+  // Names in a file may be any bytes; JSON wants UTF-8.
+  info_ = info.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace nimble::rt

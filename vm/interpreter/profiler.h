@@ -1,0 +1,57 @@
+// Where a run's time goes: per opcode and per kernel, implementation and shape. What is left of
+// the wall time after the kernels is the machine's own overhead.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "vm/executable/executable.h"
+#include "vm/executable/opcodes.h"
+
+namespace nimble::rt {
+
+class Profiler {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+        .count();
+  }
+
+  void clear() { *this = {}; }
+  void add_run(int64_t ns) {
+    ++runs_;
+    wall_ns_ += ns;
+  }
+  // `ns` of an InvokePacked includes its kernel.
+  void add_instruction(exec::Opcode op, int64_t ns) {
+    Count& c = opcodes_[static_cast<size_t>(op)];
+    ++c.count;
+    c.ns += ns;
+  }
+  void add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
+                  std::span<const int64_t> symbols, int64_t ns);
+
+  std::string json(const exec::Executable& executable) const;
+  std::string table(const exec::Executable& executable) const;
+
+ private:
+  struct Count {
+    int64_t count = 0, ns = 0;
+  };
+  struct Row;  // a kernel at a shape, sorted by time
+  std::vector<Row> rows() const;
+
+  int64_t runs_ = 0, wall_ns_ = 0, kernel_ns_ = 0;
+  std::array<Count, exec::kOpcodeCount> opcodes_{};
+  // kernel, implementation, threads, shape
+  std::map<std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>, Count> kernels_;
+};
+
+}  // namespace nimble::rt

@@ -165,27 +165,18 @@ class BatchLowering {
   }
 
   StmtRef pack(const Dim& p) {
-    const Dim rhs_at = Dim::symbol("rhs_at"), first = p * width_;
-    if (!p_.transpose_rhs) {
-      const Dim k = Dim::symbol("pk"), v = Dim::symbol("pv");
-      const Dim column = first + v * p_.lanes, index = rhs_at + k * p_.n + column;
-      kir::ValueRef value = partial() ? kb::load_masked(p_.rhs, index, p_.lanes, p_.n - column)
-                                      : kb::load(p_.rhs, index, p_.lanes);
-      return kb::loop(LoopKind::kSerial, "pk", 0, p_.k,
-                      kb::loop(LoopKind::kUnroll, "pv", 0, vectors_,
-                               kb::store(packed_, k * width_ + v * p_.lanes, std::move(value))));
-    }
-    // Rows of the stored matrix are columns of the panel: read along k, write with a stride.
-    const Dim c = Dim::symbol("pc"), k = Dim::symbol("pk") * p_.lanes;
-    const Dim left = p_.k - k;
-    const Dim valid = partial() ? ir::min(left, (p_.n - first - c) * p_.lanes) : left;
-    return kb::loop(
-        LoopKind::kSerial, "pc", 0, width_,
-        kb::loop(
-            LoopKind::kSerial, "pk", 0, ir::ceildiv(p_.k, p_.lanes),
-            kb::store_strided(
-                packed_, k * width_ + c, width_,
-                kb::load_masked(p_.rhs, rhs_at + (first + c) * p_.k + k, p_.lanes, valid), left)));
+    const Dim k = Dim::symbol("pk"), v = Dim::symbol("pv");
+    const Dim column = p * width_ + v * p_.lanes;
+    // Transposed, a panel's row is a column of the stored matrix: a strided load, whose lines
+    // serve the next rows too.
+    const Dim at =
+        Dim::symbol("rhs_at") + (p_.transpose_rhs ? column * p_.k + k : k * p_.n + column);
+    const std::optional<Dim> valid = partial() ? std::optional<Dim>(p_.n - column) : std::nullopt;
+    kir::ValueRef value =
+        kb::load_strided(p_.rhs, at, p_.transpose_rhs ? p_.k : Dim(1), p_.lanes, valid);
+    return kb::loop(LoopKind::kSerial, "pk", 0, p_.k,
+                    kb::loop(LoopKind::kUnroll, "pv", 0, vectors_,
+                             kb::store(packed_, k * width_ + v * p_.lanes, std::move(value))));
   }
 
   StmtRef tile(const RowTiles::Tile& t, const Dim& p) {
@@ -327,11 +318,6 @@ Lowered BatchMatmulTemplate::lower(const Workload& w, const Config& c, const Tar
     lowered.functions.push_back(BatchLowering(w, *p, c, r).run(name + "_r" + std::to_string(r)));
   lowered.tails = residue_tree(w, *p->m.as_symbol(), rows);
   return lowered;
-}
-
-const Template* make_batch_matmul() {
-  static const BatchMatmulTemplate t;
-  return &t;
 }
 
 }  // namespace nimble::kernels

@@ -360,9 +360,4 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
   return lowered;
 }
 
-const Template* make_dense() {
-  static const DenseTemplate t;
-  return &t;
-}
-
 }  // namespace nimble::kernels

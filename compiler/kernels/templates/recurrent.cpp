@@ -328,9 +328,4 @@ Lowered RecurrentTemplate::lower(const Workload& w, const Config& c, const Targe
   return lowered;
 }
 
-const Template* make_recurrent() {
-  static const RecurrentTemplate t;
-  return &t;
-}
-
 }  // namespace nimble::kernels

@@ -1,0 +1,13 @@
+// Renames and fixes symbols of a module's entry function.
+#pragma once
+
+#include "compiler/frontend/frontend.h"
+
+namespace nimble::frontend {
+
+// nimble::Error(kInvalidArgument) for a symbol that the entry function lacks, a negative extent, a
+// new name that is taken or is no identifier. Other functions keep their symbols: these are bound
+// at each call.
+ir::Module specialise(ir::Module module, const ImportOptions& options);
+
+}  // namespace nimble::frontend

@@ -43,8 +43,8 @@ struct Options {
 
 // Functions must be well formed (verify), their names unique. Error(kUnsupported) for what a CPU
 // lacks (loops over a GPU's axes, shared memory).
-CompiledObject compile(std::span<const kir::Function> functions,
-                       const kernels::TargetInfo& target, const Options& options = {});
+CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
+                       const Options& options = {});
 // The same work split over `threads` objects, balanced by the size of the kernels.
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,

@@ -262,7 +262,9 @@ ValueRef erf(ValueRef x) {
   if (f.type == DType::kF32) {
     const ValueRef a = min(f.c(4), abs_of(x));
     const ValueRef q = mul(a, horner(f, kErf32, a));
-    return copy_sign(f, unary(UnaryOp::kNeg, expm1_clamped(f, unary(UnaryOp::kNeg, q))), x);
+    // 0 - m, not -m: the magnitude of a zero must be +0.
+    const ValueRef m = expm1_clamped(f, unary(UnaryOp::kNeg, q));
+    return copy_sign(f, sub(f.c(0), m), x);
   }
   const ValueRef a = min(f.c(6), abs_of(x));
   const ValueRef near = mul(a, horner(f, kErf64, mul(a, a)));

@@ -20,7 +20,7 @@ ValueRef tanh(ValueRef x);      // f32: 4 ulp. f64: 1e-15
 ValueRef sigmoid(ValueRef x);   // 1 / (1 + exp(-x)). f32: 4 ulp. f64: 1e-15
 ValueRef erf(ValueRef x);       // f32: 4 ulp. f64: 1e-14
 ValueRef softplus(ValueRef x);  // log(1 + exp(x)). f32: 4 ulp. f64: 1e-15
-// f32: 2 ulp for |x| <= 2^30. f64: 1e-15 absolute for |x| <= 2^20. The argument is reduced with a
+// f32: 2 ulp for |x| <= 2^20. f64: 1e-15 absolute for |x| <= 2^20. The argument is reduced with a
 // finite number of digits of pi: beyond these bounds the result is only known to be in [-1, 1].
 ValueRef sin(ValueRef x);
 ValueRef cos(ValueRef x);

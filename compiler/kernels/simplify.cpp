@@ -356,8 +356,10 @@ Function substitute(Function f, const std::map<std::string, Dim>& replacement) {
                                 fmt::format("{} is not {}", old, form.str())));
   }
   body.push_back(substitute(f.body, replacement));
+  // Arguments keep their extents: the caller's tensors have them whatever form n is of.
   std::unordered_map<const Buffer*, BufferRef> to;
-  for (auto* list : {&f.arguments, &f.scratch, &f.registers}) {
+  for (const BufferRef& b : f.arguments) to[b.get()] = b;
+  for (auto* list : {&f.scratch, &f.registers}) {
     for (BufferRef& b : *list) {
       BufferRef replaced = substitute_buffer(b, replacement);
       to[b.get()] = replaced;

@@ -66,9 +66,9 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& tar
   const auto level = options.optimize == 0   ? llvm::CodeGenOptLevel::Less
                      : options.optimize == 1 ? llvm::CodeGenOptLevel::Default
                                              : llvm::CodeGenOptLevel::Aggressive;
-  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(
-      triple, arm ? "generic" : target.level, features, o, llvm::Reloc::PIC_,
-      llvm::CodeModel::Small, level));
+  return std::unique_ptr<llvm::TargetMachine>(
+      t->createTargetMachine(triple, arm ? "generic" : target.level, features, o, llvm::Reloc::PIC_,
+                             llvm::CodeModel::Small, level));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {
@@ -171,10 +171,12 @@ std::vector<CompiledFunction> inspect(std::span<const kir::Function> functions,
 
 }  // namespace
 
-std::string backend_version() { return "LLVM " LLVM_VERSION_STRING; }
+std::string backend_version() {
+  return "LLVM " LLVM_VERSION_STRING;
+}
 
-CompiledObject compile(std::span<const kir::Function> functions,
-                       const kernels::TargetInfo& target, const Options& options) {
+CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
+                       const Options& options) {
   llvm::LLVMContext context;
   const auto machine = make_machine(target, options);
   const auto module = make_module(functions, target, *machine, context);
@@ -186,13 +188,15 @@ CompiledObject compile(std::span<const kir::Function> functions,
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,
                                              const Options& options) {
-  const size_t parts = std::max<size_t>(1, std::min<size_t>(std::max(threads, 1), functions.size()));
+  const size_t parts =
+      std::max<size_t>(1, std::min<size_t>(std::max(threads, 1), functions.size()));
   if (parts == 1) return {compile(functions, target, options)};
   // The longest text first, each to the part with the least so far.
   std::vector<size_t> size(functions.size()), order(functions.size()), load(parts, 0);
   for (size_t i = 0; i < functions.size(); ++i) size[i] = kir::print(functions[i]).size();
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return size[a] > size[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size[a] > size[b]; });
   std::vector<std::vector<kir::Function>> part(parts);
   for (size_t i : order) {
     const size_t p = std::min_element(load.begin(), load.end()) - load.begin();

@@ -29,7 +29,9 @@ int Emitter::depth(const Dim& d) const {
   return deepest;
 }
 
-llvm::Value* Emitter::dim(const Dim& d) { return resolved(resolve(d)); }
+llvm::Value* Emitter::dim(const Dim& d) {
+  return resolved(resolve(d));
+}
 
 llvm::Value* Emitter::resolved(const Dim& d) {
   if (const auto c = d.as_constant()) return b_.getInt64(*c);
@@ -84,8 +86,8 @@ llvm::Value* Emitter::floor_div_mod(llvm::Value* a, llvm::Value* b, bool mod, co
   }
   llvm::Value* zero = b_.getInt64(0);
   llvm::Value* r = b_.CreateSRem(a, b);
-  llvm::Value* wrong_side = b_.CreateAnd(
-      b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(r, b), zero));
+  llvm::Value* wrong_side =
+      b_.CreateAnd(b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(r, b), zero));
   if (mod) return b_.CreateSelect(wrong_side, b_.CreateAdd(r, b), r);
   return b_.CreateSub(b_.CreateSDiv(a, b), b_.CreateZExt(wrong_side, b_.getInt64Ty()));
 }
@@ -176,9 +178,8 @@ int64_t Emitter::divisor(const Dim& d) const {
 
 llvm::Align Emitter::alignment(const kir::Buffer& buffer, const Dim& index) const {
   const int64_t size = static_cast<int64_t>(size_of(buffer.dtype));
-  const int64_t base = buffer.scope == kir::Scope::kArgument
-                           ? std::max<int64_t>(buffer.alignment, size)
-                           : 64;
+  const int64_t base =
+      buffer.scope == kir::Scope::kArgument ? std::max<int64_t>(buffer.alignment, size) : 64;
   const int64_t offset = divisor(resolve(index)) * size;  // 0: the index is 0
   const uint64_t known = offset == 0 ? base : std::gcd(base, offset & -offset);
   return llvm::Align(std::max<uint64_t>(known, 1));
@@ -196,8 +197,8 @@ void Emitter::annotate(llvm::Instruction* access, const kir::Buffer& buffer, boo
 llvm::Value* Emitter::lane_mask(const Dim& valid, int lanes) {
   llvm::SmallVector<llvm::Constant*, 64> numbers;
   for (int i = 0; i < lanes; ++i) numbers.push_back(b_.getInt32(i));
-  llvm::Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, dim(valid),
-                                                b_.getInt64(lanes));
+  llvm::Value* count =
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, dim(valid), b_.getInt64(lanes));
   count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, count, b_.getInt64(0));
   count = b_.CreateTrunc(count, b_.getInt32Ty());
   return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), b_.CreateVectorSplat(lanes, count));

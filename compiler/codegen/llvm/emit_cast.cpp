@@ -7,7 +7,9 @@
 namespace nimble::codegen {
 namespace {
 
-bool is_narrow(DType t) { return t == DType::kF16 || t == DType::kBF16; }
+bool is_narrow(DType t) {
+  return t == DType::kF16 || t == DType::kBF16;
+}
 
 }  // namespace
 
@@ -91,8 +93,8 @@ llvm::Value* Emitter::f32_to_f16_by_integers(llvm::Value* v, int lanes) {
   llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(magnitude, u32(13)), u32(1));
   llvm::Value* rounded = b_.CreateAdd(b_.CreateAdd(magnitude, u32(0xfff)), odd);
   llvm::Value* normal = b_.CreateLShr(b_.CreateSub(rounded, u32(0x38000000)), u32(13));
-  llvm::Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, u32(0x38800000)), subnormal,
-                                        normal);
+  llvm::Value* result =
+      b_.CreateSelect(b_.CreateICmpULT(magnitude, u32(0x38800000)), subnormal, normal);
   result = b_.CreateSelect(b_.CreateICmpUGE(magnitude, u32(0x477ff000)), u32(0x7c00), result);
   result = b_.CreateSelect(b_.CreateICmpUGT(magnitude, u32(0x7f800000)), nan, result);
   return b_.CreateTrunc(b_.CreateOr(result, sign), type(DType::kU16, lanes));

@@ -160,13 +160,18 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kSeq:
       for (const kir::StmtRef& b : s.body) statement(*b);
       return;
-    case StmtKind::kFor: return loop(s);
-    case StmtKind::kIf: return branch(s);
-    case StmtKind::kStore: return store(s);
+    case StmtKind::kFor:
+      return loop(s);
+    case StmtKind::kIf:
+      return branch(s);
+    case StmtKind::kStore:
+      return store(s);
     case StmtKind::kSetRegister:
       b_.CreateStore(root(s.value), places_.at(s.buffer.get()).registers.at(constant(s.index)));
       return;
-    case StmtKind::kLet: locals_[s.var] = root(s.value); return;
+    case StmtKind::kLet:
+      locals_[s.var] = root(s.value);
+      return;
     case StmtKind::kLetIndex: {
       llvm::Value* v = root(s.value);
       v = is_signed_int(s.value->dtype) ? b_.CreateSExtOrTrunc(v, b_.getInt64Ty())
@@ -182,8 +187,10 @@ void Emitter::statement(const kir::Stmt& s) {
                          {address(*s.buffer, s.index), b_.getInt32(s.for_write),
                           b_.getInt32(s.locality), b_.getInt32(1)});
       return;
-    case StmtKind::kBarrier: return barrier();
-    case StmtKind::kCheck: return check(s);
+    case StmtKind::kBarrier:
+      return barrier();
+    case StmtKind::kCheck:
+      return check(s);
   }
 }
 
@@ -191,12 +198,14 @@ void Emitter::loop(const kir::Stmt& s) {
   switch (s.loop) {
     case kir::LoopKind::kSerial:
       return counted_loop(s, dim(s.begin), dim(s.begin + s.extent));
-    case kir::LoopKind::kUnroll: return unrolled_loop(s);
-    case kir::LoopKind::kThread: return thread_loop(s);
+    case kir::LoopKind::kUnroll:
+      return unrolled_loop(s);
+    case kir::LoopKind::kThread:
+      return thread_loop(s);
     default:
-      throw Error(Status::kUnsupported, f_->name,
-                  fmt::format("loop {} is bound to {}, which a CPU lacks", s.var,
-                              kir::name_of(s.loop)));
+      throw Error(
+          Status::kUnsupported, f_->name,
+          fmt::format("loop {} is bound to {}, which a CPU lacks", s.var, kir::name_of(s.loop)));
   }
 }
 
@@ -272,8 +281,10 @@ llvm::Value* Emitter::condition(const kir::Condition& c) {
 void Emitter::branch(const kir::Stmt& s) {
   llvm::Value* c = condition(s.condition);
   if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(c)) {  // by unrolling
-    if (known->isOne()) scoped(*s.body[0]);
-    else if (s.body.size() > 1) scoped(*s.body[1]);
+    if (known->isOne())
+      scoped(*s.body[0]);
+    else if (s.body.size() > 1)
+      scoped(*s.body[1]);
     return;
   }
   llvm::BasicBlock* then = block("then");
@@ -325,8 +336,9 @@ void Emitter::store(const kir::Stmt& s) {
     llvm::StoreInst* store = b_.CreateAlignedStore(v, to, alignment(*s.buffer, s.index));
     annotate(store, *s.buffer, false);
     if (s.non_temporal)
-      store->setMetadata(llvm::LLVMContext::MD_nontemporal,
-                         llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(b_.getInt32(1))));
+      store->setMetadata(
+          llvm::LLVMContext::MD_nontemporal,
+          llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(b_.getInt32(1))));
     return;
   }
   llvm::Value* mask = s.valid ? lane_mask(*s.valid, lanes) : nullptr;

@@ -16,10 +16,17 @@ llvm::Type* Emitter::type(DType t, int lanes) const {
   llvm::Type* scalar = nullptr;
   auto& c = const_cast<llvm::LLVMContext&>(context_);
   switch (t) {
-    case DType::kBool: scalar = llvm::Type::getInt1Ty(c); break;
-    case DType::kF32: scalar = llvm::Type::getFloatTy(c); break;
-    case DType::kF64: scalar = llvm::Type::getDoubleTy(c); break;
-    default: scalar = llvm::Type::getIntNTy(c, static_cast<unsigned>(8 * size_of(t)));
+    case DType::kBool:
+      scalar = llvm::Type::getInt1Ty(c);
+      break;
+    case DType::kF32:
+      scalar = llvm::Type::getFloatTy(c);
+      break;
+    case DType::kF64:
+      scalar = llvm::Type::getDoubleTy(c);
+      break;
+    default:
+      scalar = llvm::Type::getIntNTy(c, static_cast<unsigned>(8 * size_of(t)));
   }
   return lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, lanes);
 }
@@ -42,10 +49,14 @@ llvm::Value* Emitter::number(DType t, double v, int lanes) {
   switch (t) {
     case DType::kF32:  // through float, so that the interpreter's constant is the same
       return llvm::ConstantFP::get(type(t, lanes), static_cast<double>(static_cast<float>(v)));
-    case DType::kF64: return llvm::ConstantFP::get(type(t, lanes), v);
-    case DType::kF16: return integer(DType::kU16, f16_from_f32(static_cast<float>(v)), lanes);
-    case DType::kBF16: return integer(DType::kU16, bf16_from_f32(static_cast<float>(v)), lanes);
-    default: NIMBLE_UNREACHABLE();
+    case DType::kF64:
+      return llvm::ConstantFP::get(type(t, lanes), v);
+    case DType::kF16:
+      return integer(DType::kU16, f16_from_f32(static_cast<float>(v)), lanes);
+    case DType::kBF16:
+      return integer(DType::kU16, bf16_from_f32(static_cast<float>(v)), lanes);
+    default:
+      NIMBLE_UNREACHABLE();
   }
 }
 
@@ -73,20 +84,24 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
     case ValueKind::kConst:
       return is_float(v.dtype) ? number(v.dtype, v.constant, v.lanes)
                                : integer(v.dtype, v.integer, v.lanes);
-    case ValueKind::kIndex: return dim(v.index);
+    case ValueKind::kIndex:
+      return dim(v.index);
     case ValueKind::kIota: {
       if (v.lanes == 1) return b_.getInt32(0);
       llvm::SmallVector<llvm::Constant*, 64> numbers;
       for (int i = 0; i < v.lanes; ++i) numbers.push_back(b_.getInt32(i));
       return llvm::ConstantVector::get(numbers);
     }
-    case ValueKind::kLoad: return load(v);
+    case ValueKind::kLoad:
+      return load(v);
     case ValueKind::kRegister: {
       llvm::AllocaInst* slot = places_.at(v.buffer.get()).registers.at(constant(v.index));
       return b_.CreateLoad(slot->getAllocatedType(), slot);
     }
-    case ValueKind::kLocal: return locals_.at(v.name);
-    case ValueKind::kUnary: return unary(v, operand(0));
+    case ValueKind::kLocal:
+      return locals_.at(v.name);
+    case ValueKind::kUnary:
+      return unary(v, operand(0));
     case ValueKind::kBinary: {
       llvm::Value* a = operand(0);
       return binary(v.binary, v.dtype, a, operand(1));
@@ -105,7 +120,8 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
       llvm::Value* a = operand(1);
       return b_.CreateSelect(c, a, operand(2));
     }
-    case ValueKind::kCast: return cast(operand(0), v.operands[0]->dtype, v.dtype, v.lanes);
+    case ValueKind::kCast:
+      return cast(operand(0), v.operands[0]->dtype, v.dtype, v.lanes);
     case ValueKind::kBitcast:
       // f16 and bf16 are integers already.
       return b_.CreateBitCast(operand(0), type(v.dtype, v.lanes));
@@ -113,7 +129,8 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
       llvm::Value* a = operand(0);
       return v.lanes == 1 ? a : b_.CreateVectorSplat(v.lanes, a);
     }
-    case ValueKind::kReduce: return reduce(v, operand(0));
+    case ValueKind::kReduce:
+      return reduce(v, operand(0));
     case ValueKind::kExtract: {
       llvm::Value* a = operand(0);
       return v.operands[0]->lanes == 1 ? a : b_.CreateExtractElement(a, v.integer);
@@ -131,8 +148,8 @@ llvm::Value* Emitter::load(const kir::Value& v) {
   llvm::Value* at = address(buffer, v.index);
   if (!v.valid) {
     if (dense) {
-      auto* load = b_.CreateAlignedLoad(memory_type(v.dtype, v.lanes), at,
-                                        alignment(buffer, v.index));
+      auto* load =
+          b_.CreateAlignedLoad(memory_type(v.dtype, v.lanes), at, alignment(buffer, v.index));
       annotate(load, buffer, true);
       return from_memory(load, v.dtype);
     }
@@ -172,20 +189,27 @@ llvm::Value* Emitter::load(const kir::Value& v) {
 llvm::Value* Emitter::unary(const kir::Value& v, llvm::Value* a) {
   const bool floating = is_float(v.dtype);
   switch (v.unary) {
-    case UnaryOp::kNeg: return floating ? b_.CreateFNeg(a) : b_.CreateNeg(a);
+    case UnaryOp::kNeg:
+      return floating ? b_.CreateFNeg(a) : b_.CreateNeg(a);
     case UnaryOp::kAbs:
       if (floating) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
       if (!is_signed_int(v.dtype)) return a;
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, b_.getFalse());
-    case UnaryOp::kSqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a);
+    case UnaryOp::kSqrt:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a);
     case UnaryOp::kRsqrt:
       return b_.CreateFDiv(llvm::ConstantFP::get(a->getType(), 1),
                            b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
-    case UnaryOp::kFloor: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a);
-    case UnaryOp::kCeil: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, a);
-    case UnaryOp::kRound: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a);
-    case UnaryOp::kTrunc: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);
-    case UnaryOp::kNot: return b_.CreateNot(a);
+    case UnaryOp::kFloor:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a);
+    case UnaryOp::kCeil:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, a);
+    case UnaryOp::kRound:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a);
+    case UnaryOp::kTrunc:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a);
+    case UnaryOp::kNot:
+      return b_.CreateNot(a);
   }
   NIMBLE_UNREACHABLE();
 }
@@ -194,11 +218,16 @@ llvm::Value* Emitter::binary(BinaryOp op, DType t, llvm::Value* a, llvm::Value* 
   const bool floating = is_float(t), is_signed = is_signed_int(t);
   const auto bits = [&] { return llvm::ConstantInt::get(a->getType(), 8 * size_of(t) - 1); };
   switch (op) {
-    case BinaryOp::kAdd: return floating ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
-    case BinaryOp::kSub: return floating ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
-    case BinaryOp::kMul: return floating ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
-    case BinaryOp::kDiv: return floating ? b_.CreateFDiv(a, c) : divide(t, false, a, c);
-    case BinaryOp::kMod: return divide(t, true, a, c);
+    case BinaryOp::kAdd:
+      return floating ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
+    case BinaryOp::kSub:
+      return floating ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
+    case BinaryOp::kMul:
+      return floating ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
+    case BinaryOp::kDiv:
+      return floating ? b_.CreateFDiv(a, c) : divide(t, false, a, c);
+    case BinaryOp::kMod:
+      return divide(t, true, a, c);
     case BinaryOp::kMin:
       // The selects are minps and maxps exactly, NaNs and zeros included.
       if (floating) return b_.CreateSelect(b_.CreateFCmpOLT(a, c), a, c);
@@ -208,10 +237,14 @@ llvm::Value* Emitter::binary(BinaryOp op, DType t, llvm::Value* a, llvm::Value* 
       if (floating) return b_.CreateSelect(b_.CreateFCmpOGT(a, c), a, c);
       return b_.CreateBinaryIntrinsic(is_signed ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, a,
                                       c);
-    case BinaryOp::kAnd: return b_.CreateAnd(a, c);
-    case BinaryOp::kOr: return b_.CreateOr(a, c);
-    case BinaryOp::kXor: return b_.CreateXor(a, c);
-    case BinaryOp::kShl: return b_.CreateShl(a, b_.CreateAnd(c, bits()));
+    case BinaryOp::kAnd:
+      return b_.CreateAnd(a, c);
+    case BinaryOp::kOr:
+      return b_.CreateOr(a, c);
+    case BinaryOp::kXor:
+      return b_.CreateXor(a, c);
+    case BinaryOp::kShl:
+      return b_.CreateShl(a, b_.CreateAnd(c, bits()));
     case BinaryOp::kShr:
       return is_signed ? b_.CreateAShr(a, b_.CreateAnd(c, bits()))
                        : b_.CreateLShr(a, b_.CreateAnd(c, bits()));
@@ -236,8 +269,8 @@ llvm::Value* Emitter::divide(DType t, bool mod, llvm::Value* a, llvm::Value* c) 
     return b_.CreateSelect(by_zero, zero, q);
   }
   llvm::Value* r = b_.CreateSRem(a, safe);  // 0 where `safe` is 1
-  llvm::Value* wrong_side = b_.CreateAnd(b_.CreateICmpNE(r, zero),
-                                         b_.CreateICmpSLT(b_.CreateXor(r, safe), zero));
+  llvm::Value* wrong_side =
+      b_.CreateAnd(b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(r, safe), zero));
   return b_.CreateSelect(wrong_side, b_.CreateAdd(r, safe), r);
 }
 

@@ -94,10 +94,10 @@ class Emitter {
   llvm::Value* barrier_ = nullptr;  // nimble_barrier*, unused if there is one thread
 
   struct Place {
-    llvm::Value* base = nullptr;                 // memory buffers
-    std::vector<llvm::AllocaInst*> registers;    // register buffers: one slot an element
-    llvm::MDNode* scope = nullptr;               // alias.scope list of this buffer alone
-    llvm::MDNode* others = nullptr;              // noalias list: every other buffer
+    llvm::Value* base = nullptr;               // memory buffers
+    std::vector<llvm::AllocaInst*> registers;  // register buffers: one slot an element
+    llvm::MDNode* scope = nullptr;             // alias.scope list of this buffer alone
+    llvm::MDNode* others = nullptr;            // noalias list: every other buffer
   };
   std::unordered_map<const kir::Buffer*, Place> places_;
 

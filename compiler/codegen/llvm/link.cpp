@@ -21,7 +21,8 @@ class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     std::error_code ec;
-    std::string pattern = (std::filesystem::temp_directory_path(ec) / "nimble-link-XXXXXX").string();
+    std::string pattern =
+        (std::filesystem::temp_directory_path(ec) / "nimble-link-XXXXXX").string();
     if (ec || mkdtemp(pattern.data()) == nullptr)
       throw Error(Status::kIo, pattern, "cannot create a temporary directory",
                   "set TMPDIR to a writable place");
@@ -52,8 +53,8 @@ std::vector<uint8_t> link(std::span<const CompiledObject> objects) {
       "ld.lld", "-m", arm ? "aarch64linux" : "elf_x86_64", "-shared", "--no-undefined",
       "-Bsymbolic", "--build-id=none", "--hash-style=gnu", "--threads=1", "--strip-debug",
       // Every segment on pages of its own, so that a loader maps or copies them as they are.
-      "-z", "separate-loadable-segments", "-z", "max-page-size=4096", "-z", "norelro",
-      "-z", "noexecstack", "-z", "text", "-o", output};
+      "-z", "separate-loadable-segments", "-z", "max-page-size=4096", "-z", "norelro", "-z",
+      "noexecstack", "-z", "text", "-o", output};
   for (size_t i = 0; i < objects.size(); ++i) {
     NIMBLE_CHECK(objects[i].level == objects[0].level);
     arguments.push_back(directory.file("object" + std::to_string(i) + ".o"));

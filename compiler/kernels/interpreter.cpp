@@ -1,0 +1,513 @@
+// Execution. Method: names were resolved by interpreter_compile.cpp, so a run walks a tree of
+// statements whose values are straight-line lists of lane operations on one frame of 8-byte lanes.
+//
+// Races and undefined reads are found with a shadow cell per element of memory: who wrote it
+// last and who read it last, each with the number of the phase (the stretch between two
+// barriers). A second thread's access in the same phase is a race if either writes. Threads run
+// one at a time (a token passes at barriers), so the cells need no synchronisation.
+#include "compiler/kernels/interpreter.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "compiler/kernels/interpreter_code.h"
+#include "compiler/kernels/interpreter_lanes.h"
+#include "vm/base/error.h"
+
+namespace nimble::kir {
+namespace {
+
+struct Cell {
+  uint32_t writer = 0, reader = 0;  // phase * 256 + thread + 1; 0: never
+};
+constexpr uint32_t kSeveral = 255;  // in place of thread + 1: more than one thread reads
+constexpr uint32_t kBefore = 1;     // phase 0: what the caller has written
+
+struct Memory {
+  std::byte* data = nullptr;
+  int64_t extent = 0;  // elements; kThread: of one copy
+  std::vector<Cell> cells;
+};
+
+// Passes the right to run around the threads of a region.
+class Token {
+ public:
+  explicit Token(int threads) : threads_(threads), finished_(threads, false) {}
+
+  void wait_for(int thread) {
+    std::unique_lock lock(mutex_);
+    turn_.wait(lock, [&] { return current_ == thread; });
+  }
+  void barrier(int thread) {
+    std::unique_lock lock(mutex_);
+    waiting_ = true;
+    advance(thread);
+    turn_.wait(lock, [&] { return current_ == thread; });
+  }
+  void finish(int thread) {
+    std::unique_lock lock(mutex_);
+    finished_[thread] = true;
+    ended_ = true;
+    advance(thread);
+  }
+  uint32_t phase() const { return phase_; }
+  // Whether some thread has ended while another waits at a barrier.
+  bool disagreement() const { return disagreement_; }
+
+ private:
+  void advance(int thread) {
+    int next = thread + 1;
+    while (next < threads_ && finished_[next]) ++next;
+    if (next == threads_) {
+      disagreement_ |= waiting_ && ended_;
+      ended_ = std::find(finished_.begin(), finished_.end(), true) != finished_.end();
+      waiting_ = false;
+      ++phase_;
+      next = static_cast<int>(std::find(finished_.begin(), finished_.end(), false) -
+                              finished_.begin());
+    }
+    current_ = next;
+    turn_.notify_all();
+  }
+
+  const int threads_;
+  std::vector<bool> finished_;
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  int current_ = 0;
+  uint32_t phase_ = 1;
+  bool waiting_ = false, ended_ = false, disagreement_ = false;
+};
+
+struct Region {
+  const InterpreterCode& code;
+  bool fused;
+  int threads;
+  std::vector<Memory> memory;  // arguments, then scratch
+  std::vector<int64_t> symbols;
+  Token token;
+};
+
+class Thread {
+ public:
+  Thread(Region& region, int thread)
+      : r_(region),
+        code_(region.code),
+        thread_(thread),
+        symbols_(region.symbols),
+        frame_(region.code.frame) {
+    symbols_.resize(code_.symbols);
+    symbols_[0] = thread;
+    for (size_t i = code_.arguments + code_.scratch; i < code_.buffers.size(); ++i) {
+      const Buffer& b = *code_.buffers[i];
+      registers_.push_back({std::vector<Lane>(*b.extent.as_constant() * b.lanes),
+                            std::vector<bool>(*b.extent.as_constant(), false)});
+    }
+  }
+
+  int32_t run() {
+    statement(code_.body);
+    return status_;
+  }
+
+ private:
+  [[noreturn]] void fault(const std::string& problem) const {
+    throw Error(Status::kFatal, "kernel " + code_.name, problem);
+  }
+
+  int64_t dim(const DimCode& d) const {
+    int64_t sum = d.constant;
+    for (const DimCode::Term& t : d.terms) {
+      int64_t product = t.coefficient;
+      bool overflow = false;
+      for (const DimCode::Factor& f : t.factors) {
+        const int64_t v = f.slot >= 0 ? symbols_[f.slot] : apply(f);
+        overflow |= __builtin_mul_overflow(product, v, &product);
+      }
+      overflow |= __builtin_add_overflow(sum, product, &sum);
+      if (overflow) fault("index arithmetic beyond 64 bits");
+    }
+    return sum;
+  }
+
+  int64_t apply(const DimCode::Factor& f) const {
+    int64_t a = dim(f.operands[0]);
+    for (size_t i = 1; i < f.operands.size(); ++i) {
+      const int64_t b = dim(f.operands[i]);
+      switch (f.function) {
+        case Dim::Function::kFloorDiv:
+        case Dim::Function::kMod: {
+          if (b == 0) fault("division by 0 in an index");
+          const int64_t q = a / b - ((a % b != 0 && (a ^ b) < 0) ? 1 : 0);
+          a = f.function == Dim::Function::kMod ? a - q * b : q;
+          break;
+        }
+        case Dim::Function::kMin:
+          a = std::min(a, b);
+          break;
+        case Dim::Function::kMax:
+          a = std::max(a, b);
+          break;
+        case Dim::Function::kBroadcast:
+          if (a != b && a != 1 && b != 1) fault("extents that do not broadcast");
+          a = a == 1 ? b : a;
+          break;
+      }
+    }
+    return a;
+  }
+
+  // The place of one element, after all checks.
+  std::byte* element(int buffer, int64_t index, bool write) {
+    const Buffer& b = *code_.buffers[buffer];
+    Memory& m = r_.memory[buffer];
+    if (index < 0 || index >= m.extent)
+      fault(fmt::format("{} {}[{}] outside its {} elements", write ? "write to" : "read of", b.name,
+                        index, m.extent));
+    const int64_t at = b.scope == Scope::kThread ? thread_ * m.extent + index : index;
+    Cell& c = m.cells[at];
+    const uint32_t phase = r_.token.phase() << 8;
+    const uint32_t me = phase + static_cast<uint32_t>(thread_) + 1;
+    if (c.writer > phase && c.writer != me) race(b, index);
+    if (write) {
+      if (c.reader > phase && c.reader != me) race(b, index);
+      c.writer = me;
+    } else {
+      if (c.writer == 0)
+        fault(fmt::format("read of {}[{}], which nothing has written", b.name, index));
+      c.reader = c.reader > phase && c.reader != me ? phase + kSeveral : me;
+    }
+    return m.data + at * static_cast<int64_t>(size_of(b.dtype));
+  }
+
+  [[noreturn]] void race(const Buffer& b, int64_t index) const {
+    fault(fmt::format("race: two threads use {}[{}] between two barriers", b.name, index));
+  }
+
+  struct Registers {
+    std::vector<Lane> lanes;
+    std::vector<bool> defined;
+  };
+
+  Registers& registers(const AccessCode& a, int64_t index, bool write) {
+    Registers& r = registers_[a.buffer - code_.arguments - code_.scratch];
+    const Buffer& b = *code_.buffers[a.buffer];
+    if (index < 0 || index >= static_cast<int64_t>(r.defined.size()))
+      fault(
+          fmt::format("register {}[{}] outside its {} elements", b.name, index, r.defined.size()));
+    if (write)
+      r.defined[index] = true;
+    else if (!r.defined[index])
+      fault(fmt::format("read of register {}[{}], which nothing has written", b.name, index));
+    return r;
+  }
+
+  void load(const OpCode& op) {
+    const Value& v = *op.value;
+    Lane* out = &frame_[op.result];
+    const int64_t index = dim(op.access.index);
+    const int64_t stride = v.lanes == 1 ? 1 : dim(op.access.stride);
+    const int64_t valid = op.access.masked ? dim(op.access.valid) : v.lanes;
+    for (int i = 0; i < v.lanes; ++i) {
+      if (i < valid)
+        out[i] = load_lane(v.dtype, element(op.access.buffer, index + i * stride, false));
+      else if (op.operand[0] >= 0)
+        out[i] = frame_[op.operand[0] + i];
+      else
+        out[i] = constant_lane(v.dtype, 0, 0);
+    }
+  }
+
+  void compute(const OpCode& op) {
+    const Value& v = *op.value;
+    const int n = v.lanes;
+    Lane* out = &frame_[op.result];
+    const Lane* a = &frame_[op.operand[0] < 0 ? 0 : op.operand[0]];
+    const Lane* b = &frame_[op.operand[1]];
+    const Lane* c = &frame_[op.operand[2]];
+    switch (v.kind) {
+      case ValueKind::kConst:
+        std::fill(out, out + n, constant_lane(v.dtype, v.constant, v.integer));
+        return;
+      case ValueKind::kIndex:
+        out[0].i = dim(op.access.index);
+        return;
+      case ValueKind::kIota:
+        for (int i = 0; i < n; ++i) out[i].i = i;
+        return;
+      case ValueKind::kLoad:
+        return load(op);
+      case ValueKind::kRegister: {
+        const int64_t index = dim(op.access.index);
+        const Registers& r = registers(op.access, index, false);
+        std::copy_n(&r.lanes[index * n], n, out);
+        return;
+      }
+      case ValueKind::kLocal:
+        return;  // read in place
+      case ValueKind::kUnary:
+        if (v.dtype == DType::kF32)
+          for (int i = 0; i < n; ++i) out[i].f32 = float_unary(v.unary, a[i].f32);
+        else if (v.dtype == DType::kF64)
+          for (int i = 0; i < n; ++i) out[i].f64 = float_unary(v.unary, a[i].f64);
+        else
+          for (int i = 0; i < n; ++i) out[i].i = integer_unary(v.dtype, v.unary, a[i].i);
+        return;
+      case ValueKind::kBinary:
+        if (v.dtype == DType::kF32)
+          for (int i = 0; i < n; ++i) out[i].f32 = float_binary(v.binary, a[i].f32, b[i].f32);
+        else
+          for (int i = 0; i < n; ++i) out[i] = binary_lane(v.dtype, v.binary, a[i], b[i]);
+        return;
+      case ValueKind::kFma:
+        if (v.dtype == DType::kF32)
+          for (int i = 0; i < n; ++i)
+            out[i].f32 = r_.fused ? std::fma(a[i].f32, b[i].f32, c[i].f32)
+                                  : rounded(a[i].f32 * b[i].f32) + c[i].f32;
+        else
+          for (int i = 0; i < n; ++i)
+            out[i].f64 = r_.fused ? std::fma(a[i].f64, b[i].f64, c[i].f64)
+                                  : rounded(a[i].f64 * b[i].f64) + c[i].f64;
+        return;
+      case ValueKind::kCompare:
+        for (int i = 0; i < n; ++i) out[i].i = compare_lane(op.from, v.compare, a[i], b[i]);
+        return;
+      case ValueKind::kSelect:
+        for (int i = 0; i < n; ++i) out[i] = a[i].i ? b[i] : c[i];
+        return;
+      case ValueKind::kCast:
+        for (int i = 0; i < n; ++i) out[i] = cast_lane(op.from, v.dtype, a[i]);
+        return;
+      case ValueKind::kBitcast:
+        for (int i = 0; i < n; ++i) {
+          std::byte bytes[8];
+          store_lane(op.from, a[i], bytes);
+          out[i] = load_lane(v.dtype, bytes);
+        }
+        return;
+      case ValueKind::kBroadcast: {
+        const Lane x = a[0];
+        std::fill(out, out + n, x);
+        return;
+      }
+      case ValueKind::kReduce: {
+        Lane lanes[64];
+        std::copy_n(a, op.from_lanes, lanes);
+        for (int half = op.from_lanes / 2; half > 0; half /= 2)
+          for (int i = 0; i < half; ++i)
+            lanes[i] = binary_lane(v.dtype, v.binary, lanes[i], lanes[half + i]);
+        out[0] = lanes[0];
+        return;
+      }
+      case ValueKind::kExtract:
+        out[0] = a[v.integer];
+        return;
+    }
+  }
+
+  // Keeps the host compiler from contracting a product and a sum into one rounding.
+  template <class T>
+  static T rounded(T v) {
+    volatile T once = v;
+    return once;
+  }
+
+  void compute_all(const StmtCode& s) {
+    for (const OpCode& op : s.ops) compute(op);
+  }
+
+  bool holds(const StmtCode& s) const {
+    for (const StmtCode::Term& t : s.condition) {
+      const int64_t a = dim(t.a), b = dim(t.b);
+      const bool ok = t.op == Condition::Op::kLt   ? a < b
+                      : t.op == Condition::Op::kLe ? a <= b
+                      : t.op == Condition::Op::kEq ? a == b
+                                                   : a != b;
+      if (!ok) return false;
+    }
+    return true;
+  }
+
+  void loop(const StmtCode& s) {
+    const Stmt& stmt = *s.stmt;
+    const int64_t begin = dim(s.begin), extent = dim(s.extent);
+    int64_t trips = extent <= 0 ? 0 : (extent - 1) / stmt.step + 1, first = 0;
+    if (stmt.loop == LoopKind::kThread) {
+      const int64_t all = trips;
+      first = thread_ * all / r_.threads;
+      trips = (thread_ + 1) * all / r_.threads;
+    }
+    for (int64_t i = first; i < trips && status_ == 0; ++i) {
+      symbols_[s.slot] = begin + i * stmt.step;
+      statement(s.body[0]);
+    }
+  }
+
+  void store(const StmtCode& s) {
+    const int lanes = s.stmt->value->lanes;
+    const int64_t index = dim(s.access.index);
+    const int64_t stride = lanes == 1 ? 1 : dim(s.access.stride);
+    const int64_t valid = s.access.masked ? dim(s.access.valid) : lanes;
+    for (int i = 0; i < lanes && i < valid; ++i)
+      store_lane(s.stmt->value->dtype, frame_[s.value + i],
+                 element(s.access.buffer, index + i * stride, true));
+  }
+
+  void statement(const StmtCode& s) {
+    switch (s.stmt->kind) {
+      case StmtKind::kSeq:
+        for (const StmtCode& b : s.body) {
+          statement(b);
+          if (status_ != 0) return;
+        }
+        return;
+      case StmtKind::kFor:
+        return loop(s);
+      case StmtKind::kIf:
+        if (holds(s))
+          statement(s.body[0]);
+        else if (s.body.size() > 1)
+          statement(s.body[1]);
+        return;
+      case StmtKind::kStore:
+        compute_all(s);
+        return store(s);
+      case StmtKind::kSetRegister: {
+        compute_all(s);
+        const int64_t index = dim(s.access.index);
+        Registers& r = registers(s.access, index, true);
+        const int lanes = s.stmt->value->lanes;
+        std::copy_n(&frame_[s.value], lanes, &r.lanes[index * lanes]);
+        return;
+      }
+      case StmtKind::kLet:
+        compute_all(s);
+        std::copy_n(&frame_[s.value], s.stmt->value->lanes, &frame_[s.slot]);
+        return;
+      case StmtKind::kLetIndex: {
+        compute_all(s);
+        const int64_t v = frame_[s.value].i;
+        if (const auto& f = s.stmt->facts; f && (v < f->low || v > f->high || v % f->divisor != 0))
+          fault(fmt::format("index {} = {} contradicts its stated range", s.stmt->var, v));
+        symbols_[s.slot] = v;
+        return;
+      }
+      case StmtKind::kPrefetch:
+        return;
+      case StmtKind::kBarrier:
+        return r_.token.barrier(thread_);
+      case StmtKind::kCheck:
+        if (!holds(s)) status_ = s.check;
+        return;
+    }
+  }
+
+  Region& r_;
+  const InterpreterCode& code_;
+  const int64_t thread_;
+  std::vector<int64_t> symbols_;
+  std::vector<Lane> frame_;
+  std::vector<Registers> registers_;
+  int32_t status_ = 0;
+
+  friend void prepare(Region&, std::span<const std::span<std::byte>>, std::span<const int64_t>,
+                      std::vector<std::vector<std::byte>>&);
+};
+
+// Checks the arguments and lays out memory; `scratch` owns the scratch buffers.
+void prepare(Region& r, std::span<const std::span<std::byte>> buffers,
+             std::span<const int64_t> symbols, std::vector<std::vector<std::byte>>& scratch) {
+  const InterpreterCode& code = r.code;
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(Status::kFatal, "kernel " + code.name, problem);
+  };
+  if (buffers.size() != code.arguments || symbols.size() != code.contract_symbols.size())
+    refuse(fmt::format("{} buffers and {} symbols given, {} and {} needed", buffers.size(),
+                       symbols.size(), code.arguments, code.contract_symbols.size()));
+  r.symbols.assign(code.symbols, 0);
+  r.symbols[1] = r.threads;
+  std::copy(symbols.begin(), symbols.end(), r.symbols.begin() + 2);
+  Thread evaluator(r, 0);
+  for (size_t i = 0; i < code.facts.size(); ++i) {
+    int64_t& v = r.symbols[2 + i];
+    if (i >= symbols.size()) {
+      evaluator.symbols_ = r.symbols;
+      v = evaluator.dim(code.derived[i - symbols.size()]);
+    }
+    const ir::SymbolFacts& f = code.facts[i];
+    // A derived symbol's value is only promised once the kernel's own first check has passed.
+    if (i < symbols.size() && (v < f.low || v > f.high || v % f.divisor != 0))
+      refuse(
+          fmt::format("symbol {} = {} contradicts its stated range", code.contract_symbols[i], v));
+  }
+  evaluator.symbols_ = r.symbols;
+  r.memory.resize(code.arguments + code.scratch);
+  for (size_t i = 0; i < r.memory.size(); ++i) {
+    const Buffer& b = *code.buffers[i];
+    Memory& m = r.memory[i];
+    m.extent = evaluator.dim(code.extents[i]);
+    if (m.extent < 0) refuse(fmt::format("buffer {} has {} elements", b.name, m.extent));
+    const int64_t copies = b.scope == Scope::kThread ? r.threads : 1;
+    const size_t bytes = static_cast<size_t>(m.extent * copies) * size_of(b.dtype);
+    m.cells.resize(static_cast<size_t>(m.extent * copies));
+    if (b.scope != Scope::kArgument) {
+      scratch.emplace_back(bytes);
+      m.data = scratch.back().data();
+      continue;
+    }
+    if (buffers[i].size() < bytes)
+      refuse(fmt::format("buffer {} has {} bytes, {} needed", b.name, buffers[i].size(), bytes));
+    m.data = buffers[i].data();
+    if (b.alignment > 1 && bytes > 0 && reinterpret_cast<uintptr_t>(m.data) % b.alignment != 0)
+      refuse(fmt::format("buffer {} is not aligned to {} bytes", b.name, b.alignment));
+    if (code.defined[i]) std::fill(m.cells.begin(), m.cells.end(), Cell{kBefore, 0});
+  }
+}
+
+}  // namespace
+
+Interpreter::Interpreter(const Function& f) : Interpreter(f, Options{}) {}
+Interpreter::Interpreter(const Function& f, Options options) : options_(options) {
+  const std::string wrong = verify(f);
+  NIMBLE_CHECK(wrong.empty(), "malformed kernel: {}\n{}", wrong, print(f));
+  code_ = std::make_unique<const InterpreterCode>(compile_for_interpreter(f));
+}
+Interpreter::~Interpreter() = default;
+Interpreter::Interpreter(Interpreter&&) noexcept = default;
+
+int32_t Interpreter::run(std::span<const std::span<std::byte>> buffers,
+                         std::span<const int64_t> symbols, int threads) const {
+  NIMBLE_CHECK(threads >= 1 && threads < static_cast<int>(kSeveral) - 1);
+  Region region{*code_, options_.fused, threads, {}, {}, Token(threads)};
+  std::vector<std::vector<std::byte>> scratch;
+  prepare(region, buffers, symbols, scratch);
+  std::vector<int32_t> status(threads, 0);
+  if (!code_->has_barrier || threads == 1) {
+    for (int t = 0; t < threads; ++t) status[t] = Thread(region, t).run();
+  } else {
+    std::vector<std::exception_ptr> faults(threads);
+    std::vector<std::thread> runners;
+    for (int t = 0; t < threads; ++t) {
+      runners.emplace_back([&, t] {
+        region.token.wait_for(t);
+        try {
+          status[t] = Thread(region, t).run();
+        } catch (...) {
+          faults[t] = std::current_exception();
+        }
+        region.token.finish(t);
+      });
+    }
+    for (std::thread& r : runners) r.join();
+    for (const std::exception_ptr& f : faults)
+      if (f) std::rethrow_exception(f);
+    if (region.token.disagreement())
+      throw Error(Status::kFatal, "kernel " + code_->name, "threads disagree about a barrier");
+  }
+  const auto failed = std::find_if(status.begin(), status.end(), [](int32_t s) { return s != 0; });
+  return failed == status.end() ? 0 : *failed;
+}
+
+}  // namespace nimble::kir

@@ -1,0 +1,189 @@
+#include <unordered_map>
+
+#include "compiler/kernels/interpreter_code.h"
+#include "vm/base/error.h"
+
+namespace nimble::kir {
+namespace {
+
+class Compiler {
+ public:
+  explicit Compiler(const Function& f) {
+    code_.name = f.name;
+    code_.root = f.body;
+    slot_of("thread");
+    slot_of("threads");
+    code_.contract_symbols = f.contract.symbols;
+    for (const std::string& s : f.contract.symbols) {
+      slot_of(s);
+      code_.facts.push_back(f.facts.facts(s));
+    }
+    for (const auto& [name, form] : f.derived) {
+      code_.derived.push_back(dim(form));
+      slot_of(name);
+      code_.facts.push_back(f.facts.facts(name));
+    }
+    for (const auto* list : {&f.arguments, &f.scratch, &f.registers}) {
+      for (const BufferRef& b : *list) {
+        buffers_[b.get()] = static_cast<int>(code_.buffers.size());
+        code_.buffers.push_back(b);
+        code_.extents.push_back(dim(b->extent));
+      }
+    }
+    for (const exec::KernelArgument& a : f.contract.arguments)
+      if (a.kind == exec::KernelArgument::Kind::kTensor)
+        code_.defined.push_back(a.access != exec::Access::kOut);
+    code_.arguments = f.arguments.size();
+    code_.scratch = f.scratch.size();
+    code_.body = statement(*f.body);
+  }
+
+  InterpreterCode take() { return std::move(code_); }
+
+ private:
+  int slot_of(const std::string& name) { return slots_[name] = code_.symbols++; }
+
+  DimCode dim(const Dim& d) {
+    DimCode code;
+    for (const Dim::Term& t : d.terms()) {
+      if (t.atoms.empty()) {
+        code.constant = t.coefficient;
+        continue;
+      }
+      DimCode::Term term{t.coefficient, {}};
+      for (const Dim& a : t.atoms) {
+        DimCode::Factor factor;
+        if (const auto name = a.as_symbol()) {
+          factor.slot = slots_.at(*name);
+        } else {
+          const auto call = a.as_application();
+          NIMBLE_CHECK(call.has_value(), "{}", a.str());
+          factor.function = call->function;
+          for (const Dim& o : call->operands) factor.operands.push_back(dim(o));
+        }
+        term.factors.push_back(std::move(factor));
+      }
+      code.terms.push_back(std::move(term));
+    }
+    return code;
+  }
+
+  int reserve(int lanes) {
+    const int at = code_.frame;
+    code_.frame += lanes;
+    return at;
+  }
+
+  AccessCode access(const BufferRef& b, const Dim& index, const Dim& stride,
+                    const std::optional<Dim>& valid) {
+    AccessCode a;
+    a.buffer = buffers_.at(b.get());
+    a.index = dim(index);
+    a.stride = dim(stride);
+    a.masked = valid.has_value();
+    if (valid) a.valid = dim(*valid);
+    return a;
+  }
+
+  int value(const ValueRef& v, std::vector<OpCode>& ops) {
+    if (v->kind == ValueKind::kLocal) return locals_.at(v->name);
+    if (auto it = temporaries_.find(v.get()); it != temporaries_.end()) return it->second;
+    OpCode op;
+    op.value = v.get();
+    for (size_t i = 0; i < v->operands.size(); ++i) op.operand[i] = value(v->operands[i], ops);
+    if (!v->operands.empty()) {
+      op.from = v->operands[0]->dtype;
+      op.from_lanes = v->operands[0]->lanes;
+    }
+    if (v->kind == ValueKind::kLoad) {
+      op.operand[0] = v->passthrough ? value(v->passthrough, ops) : -1;
+      op.access = access(v->buffer, v->index, v->stride, v->valid);
+    } else if (v->kind == ValueKind::kRegister) {
+      op.access = access(v->buffer, v->index, 1, std::nullopt);
+    } else if (v->kind == ValueKind::kIndex) {
+      op.access.index = dim(v->index);
+    }
+    op.result = reserve(v->lanes);
+    temporaries_[v.get()] = op.result;
+    ops.push_back(std::move(op));
+    return ops.back().result;
+  }
+
+  StmtCode nested(const Stmt& s) {
+    const auto slots = slots_;
+    const auto locals = locals_;
+    StmtCode code = statement(s);
+    slots_ = slots;
+    locals_ = locals;
+    return code;
+  }
+
+  StmtCode statement(const Stmt& s) {
+    StmtCode code;
+    code.stmt = &s;
+    for (const Condition::Term& t : s.condition.terms)
+      code.condition.push_back({dim(t.a), dim(t.b), t.op});
+    if (s.value) {
+      temporaries_.clear();
+      code.value = value(s.value, code.ops);
+    }
+    switch (s.kind) {
+      case StmtKind::kSeq:
+        for (const StmtRef& b : s.body) code.body.push_back(statement(*b));
+        break;
+      case StmtKind::kFor: {
+        if (s.loop != LoopKind::kSerial && s.loop != LoopKind::kUnroll &&
+            s.loop != LoopKind::kThread)
+          throw Error(Status::kUnsupported, "kernel " + code_.name,
+                      fmt::format("loop {} is bound to {}", s.var, name_of(s.loop)),
+                      "the interpreter runs CPU kernels");
+        code.begin = dim(s.begin);
+        code.extent = dim(s.extent);
+        const auto slots = slots_;
+        code.slot = slot_of(s.var);
+        code.body.push_back(nested(*s.body[0]));
+        slots_ = slots;
+        break;
+      }
+      case StmtKind::kIf:
+        for (const StmtRef& b : s.body) code.body.push_back(nested(*b));
+        break;
+      case StmtKind::kStore:
+        code.access = access(s.buffer, s.index, s.stride, s.valid);
+        break;
+      case StmtKind::kSetRegister:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        break;
+      case StmtKind::kLet:
+        code.slot = reserve(s.value->lanes);
+        locals_[s.var] = code.slot;
+        break;
+      case StmtKind::kLetIndex:
+        code.slot = slot_of(s.var);
+        break;
+      case StmtKind::kPrefetch:
+        break;
+      case StmtKind::kBarrier:
+        code_.has_barrier = true;
+        break;
+      case StmtKind::kCheck:
+        code.check = ++checks_;
+        break;
+    }
+    return code;
+  }
+
+  InterpreterCode code_;
+  std::unordered_map<std::string, int> slots_, locals_;
+  std::unordered_map<const Buffer*, int> buffers_;
+  std::unordered_map<const Value*, int> temporaries_;
+  int32_t checks_ = 0;
+};
+
+}  // namespace
+
+InterpreterCode compile_for_interpreter(const Function& f) {
+  return Compiler(f).take();
+}
+
+}  // namespace nimble::kir

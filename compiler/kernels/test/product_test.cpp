@@ -1,0 +1,273 @@
+// The product templates (dense, batch_matmul, recurrent) against the reference interpreter.
+#include "compiler/ir/builder.h"
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/batch_matmul.h"
+#include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/test/reference_harness.h"
+
+namespace nimble::kernels {
+namespace {
+
+using ir::Dim;
+
+constexpr int kConfigurations = 50;
+// Runs of each configuration; 50 * 3 sizes visit all of 0 … 130.
+constexpr int kRuns = 3;
+constexpr int64_t kSizes = 131;
+
+ir::Type f32(std::vector<Dim> dims) {
+  return ir::tensor_type(std::move(dims), DType::kF32);
+}
+const Dim kM = Dim::symbol("m"), kN = Dim::symbol("n"), kK = Dim::symbol("k"),
+          kB = Dim::symbol("b");
+
+// Builds a group call by call, with types given by hand.
+struct Group {
+  std::vector<ir::VarRef> parameters;
+  ir::BlockBuilder body;
+  ir::Attrs attrs;
+
+  ir::VarRef parameter(const ir::Type& type) {
+    parameters.push_back(ir::make_var("p" + std::to_string(parameters.size()), type));
+    return parameters.back();
+  }
+  ir::VarRef call(const std::string& op, std::vector<ir::Atom> args, ir::Attrs a,
+                  const ir::Type& type) {
+    ir::VarRef v = body.call(op, std::move(args), std::move(a));
+    v->type = type;
+    return v;
+  }
+  Workload finish(const ir::VarRef& result) {
+    return make_workload(
+        *ir::make_function_of(parameters, body.finish(result), result->type, attrs));
+  }
+};
+
+Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n,
+                        bool epilogue) {
+  Group g;
+  const std::string layout = dense_layout(target, DType::kF32, n);
+  const ir::VarRef x = g.parameter(f32({m, k}));
+  const ir::VarRef w = g.parameter(f32(ir::parse_layout(layout)->packed_dims(k, n)));
+  ir::VarRef y =
+      g.call("packed_matmul", {x, w}, {{"n", n}, {"k", k}, {"layout", layout}}, f32({m, n}));
+  if (epilogue) {
+    const ir::VarRef bias = g.parameter(f32({n})), residual = g.parameter(f32({m, n}));
+    y = g.call("add", {y, bias}, {}, f32({m, n}));
+    y = g.call("gelu", {y}, {}, f32({m, n}));
+    y = g.call("add", {residual, y}, {}, f32({m, n}));
+  }
+  return g.finish(y);
+}
+
+// All of 0 … 130 in an order that mixes small and large.
+int64_t size_of_run(int run) {
+  return static_cast<int64_t>(run) * 47 % kSizes;
+}
+
+void check_configurations(const Workload& w, const TargetInfo& target, std::string_view name,
+                          const std::function<std::vector<int64_t>(int run, std::mt19937&)>& sizes,
+                          int configurations = kConfigurations) {
+  ReferenceHarness harness(w, target);
+  ASSERT_NE(harness.chosen(), nullptr);
+  ASSERT_EQ(harness.chosen()->name(), name);
+  std::mt19937 random(7);
+  for (int c = 0; c < configurations && !::testing::Test::HasFailure(); ++c) {
+    const Config config =
+        c == 0 ? harness.chosen()->default_config(harness.workload(), target)
+               : random_config(*harness.chosen(), harness.workload(), target, random);
+    SCOPED_TRACE(to_json(config));
+    harness.lower(config);
+    for (int r = 0; r < kRuns && !::testing::Test::HasFailure(); ++r) {
+      const int run = c * kRuns + r;
+      harness.run(sizes(run, random), 1 + static_cast<int>(random() % 3),
+                  static_cast<unsigned>(run));
+    }
+  }
+}
+
+class ProductTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  const TargetInfo target_ = target_by_name(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, ProductTest,
+                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+std::vector<int64_t> one_size(int run, std::mt19937&) {
+  return {size_of_run(run)};
+}
+
+TEST_P(ProductTest, DenseAtEverySizeInSampledConfigurations) {
+  check_configurations(dense_workload(target_, kM, 21, 40, false), target_, "dense", one_size);
+}
+
+TEST_P(ProductTest, DenseWithBiasActivationAndResidual) {
+  check_configurations(dense_workload(target_, kM, 9, 50, true), target_, "dense", one_size, 12);
+}
+
+TEST_P(ProductTest, DenseWithSeveralBlocksOfK) {
+  check_configurations(
+      dense_workload(target_, kM, 150, 16, true), target_, "dense",
+      [](int, std::mt19937& r) { return std::vector<int64_t>{static_cast<int64_t>(r() % 40)}; },
+      10);
+}
+
+TEST_P(ProductTest, DenseOfConstantRows) {
+  for (int64_t m : {1, 5, 37})
+    check_configurations(
+        dense_workload(target_, m, 12, 24, true), target_, "dense",
+        [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 6);
+}
+
+TEST_P(ProductTest, DenseOverLeadingAxes) {
+  // (b, n, k) and (b*n, k) are the same workload.
+  Group g;
+  const std::string layout = dense_layout(target_, DType::kF32, 32);
+  const ir::VarRef x = g.parameter(f32({kB, kN, 8}));
+  const ir::VarRef w = g.parameter(f32(ir::parse_layout(layout)->packed_dims(8, 32)));
+  const ir::VarRef y =
+      g.call("packed_matmul", {x, w}, {{"n", int64_t{32}}, {"k", int64_t{8}}, {"layout", layout}},
+             f32({kB, kN, 32}));
+  const Workload deep = g.finish(y);
+  EXPECT_EQ(deep.key, dense_workload(target_, kM, 8, 32, false).key);
+  check_configurations(deep, target_, "dense", one_size, 4);
+}
+
+Workload batch_workload(const std::vector<Dim>& a, const std::vector<Dim>& b,
+                        const std::vector<Dim>& out, bool transpose_a, bool transpose_b,
+                        bool epilogue = false) {
+  Group g;
+  const ir::VarRef x = g.parameter(f32(a)), y = g.parameter(f32(b));
+  ir::VarRef z = g.call("matmul", {x, y},
+                        {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}}, f32(out));
+  if (epilogue) z = g.call("relu", {z}, {}, f32(out));
+  return g.finish(z);
+}
+
+// Sizes of m, n, k or batch: one walks through all values, the others stay small.
+std::vector<int64_t> several(size_t count, int run, std::mt19937& random) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < count; ++i) sizes.push_back(static_cast<int64_t>(random() % 7));
+  sizes[static_cast<size_t>(run) % count] = size_of_run(run);
+  return sizes;
+}
+
+TEST_P(ProductTest, MatmulOfTwoVariables) {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      const std::vector<Dim> a = ta ? std::vector<Dim>{kK, kM} : std::vector<Dim>{kM, kK};
+      const std::vector<Dim> b = tb ? std::vector<Dim>{kN, kK} : std::vector<Dim>{kK, kN};
+      check_configurations(
+          batch_workload(a, b, {kM, kN}, ta, tb, true), target_, "batch_matmul",
+          [](int run, std::mt19937& r) { return several(3, run, r); }, 25);
+    }
+}
+
+TEST_P(ProductTest, BatchedMatmul) {
+  check_configurations(batch_workload({kB, kM, kK}, {kB, kN, kK}, {kB, kM, kN}, false, true),
+                       target_, "batch_matmul",
+                       [](int run, std::mt19937& r) { return several(4, run, r); });
+}
+
+TEST_P(ProductTest, BatchesBroadcast) {
+  // (b, 1, m, 5) x (3, 5, n): axes of extent 1 and missing ones.
+  check_configurations(
+      batch_workload({kB, 1, kM, 5}, {3, 5, kN}, {kB, 3, kM, kN}, false, false), target_,
+      "batch_matmul", [](int run, std::mt19937& r) { return several(3, run, r); }, 10);
+}
+
+TEST_P(ProductTest, VectorsOnEitherSide) {
+  for (int side = 0; side < 3; ++side) {
+    const std::vector<Dim> a = side == 0 ? std::vector<Dim>{kM, kK} : std::vector<Dim>{kK};
+    const std::vector<Dim> b = side == 1 ? std::vector<Dim>{kK, kM} : std::vector<Dim>{kK};
+    const std::vector<Dim> out = side == 2 ? std::vector<Dim>{} : std::vector<Dim>{kM};
+    const size_t symbols = side == 2 ? 1 : 2;
+    check_configurations(
+        batch_workload(a, b, out, false, false), target_, "batch_matmul",
+        [=](int run, std::mt19937& r) { return several(symbols, run, r); }, 8);
+  }
+}
+
+Workload lstm_workload(const TargetInfo& target, int64_t hidden, bool packed) {
+  Group g;
+  const std::string layout = recurrent_layout(target, DType::kF32);
+  const ir::Type state = f32({kB, hidden}), both = ir::tuple_type({state, state});
+  const ir::VarRef x = g.parameter(f32({kB, 4 * hidden})), h = g.parameter(state),
+                   c = g.parameter(state);
+  if (!packed) {
+    const ir::VarRef w = g.parameter(f32({hidden, 4 * hidden}));
+    return g.finish(g.call("lstm_cell", {x, h, c, w}, {}, both));
+  }
+  const ir::VarRef w = g.parameter(f32(ir::parse_layout(layout)->packed_dims(hidden, 4 * hidden)));
+  const ir::VarRef step = g.parameter(ir::tensor_type({}, DType::kI64));
+  g.attrs["scalars"] = std::vector<int64_t>{4};
+  return g.finish(g.call("packed_lstm_cell", {x, h, c, w, step},
+                         {{"hidden", hidden}, {"layout", layout}}, both));
+}
+
+TEST_P(ProductTest, LstmCell) {
+  for (const int64_t hidden : {32, 19})
+    check_configurations(
+        lstm_workload(target_, hidden, false), target_, "recurrent",
+        [](int run, std::mt19937&) { return std::vector<int64_t>{size_of_run(run) % 14}; }, 12);
+}
+
+TEST_P(ProductTest, PackedLstmCellWalksEitherWay) {
+  const Workload w = lstm_workload(target_, 19, true);
+  check_configurations(
+      w, target_, "recurrent",
+      [&](int run, std::mt19937&) {
+        // The batch and the step, in the contract's order.
+        std::vector<int64_t> sizes(2);
+        sizes[w.contract.arguments[4].symbol] = run % 5;
+        sizes[1 - w.contract.arguments[4].symbol] = size_of_run(run) % 14;
+        return sizes;
+      },
+      25);
+}
+
+TEST_P(ProductTest, GruCell) {
+  for (const bool linear_before_reset : {false, true}) {
+    Group g;
+    const int64_t hidden = 21;
+    const ir::VarRef x = g.parameter(f32({kB, 3 * hidden})), h = g.parameter(f32({kB, hidden})),
+                     w = g.parameter(f32({hidden, 3 * hidden})),
+                     bias = g.parameter(f32({3 * hidden}));
+    const Workload workload =
+        g.finish(g.call("gru_cell", {x, h, w, bias}, {{"linear_before_reset", linear_before_reset}},
+                        f32({kB, hidden})));
+    check_configurations(
+        workload, target_, "recurrent",
+        [](int run, std::mt19937&) { return std::vector<int64_t>{size_of_run(run) % 14}; }, 12);
+  }
+}
+
+TEST(ResidueDispatch, EachShapeGetsTheKernelOfItsResidue) {
+  const TargetInfo target = target_by_name("x86-64-v4");
+  const Workload w = dense_workload(target, kM, 8, 48, false);
+  const Template& t = *template_for(w, target);
+  Config c = t.default_config(w, target);
+  c["tails"] = std::string("residue");
+  c["rows"] = int64_t{6};
+  const Lowered lowered = t.lower(w, c, target, "kernel");
+  ASSERT_EQ(lowered.functions.size(), 6u);
+  for (int64_t m = 0; m < 40; ++m)
+    EXPECT_EQ(lowered.tails.choose(std::vector<int64_t>{m}, 1), static_cast<uint32_t>(m % 6));
+}
+
+TEST(DenseLayout, ChoosesTheWidthThatWastesLeast) {
+  const TargetInfo v4 = target_by_name("x86-64-v4");
+  EXPECT_EQ(dense_layout(v4, DType::kF32, 768), "panel48");
+  EXPECT_EQ(dense_layout(v4, DType::kF32, 64), "panel64");
+  EXPECT_EQ(dense_layout(v4, DType::kF32, 10), "panel16");
+}
+
+}  // namespace
+}  // namespace nimble::kernels

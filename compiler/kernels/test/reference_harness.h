@@ -1,0 +1,132 @@
+// Checks a template against the reference interpreter: a workload's own operators are evaluated
+// one by one on the data that its kernels run on. The kernels run on the kernel IR's interpreter,
+// which checks every access as well.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/interpreter.h"
+#include "compiler/kernels/template.h"
+#include "compiler/reference/reference.h"
+
+namespace nimble::kernels {
+
+// A random configuration that the template calls valid.
+inline Config random_config(const Template& t, const Workload& w, const TargetInfo& target,
+                            std::mt19937& random) {
+  const std::vector<Knob> knobs = t.knobs(w, target);
+  for (int attempt = 0; attempt < 10000; ++attempt) {
+    Config c;
+    for (const Knob& k : knobs) c[k.name] = k.choices[random() % k.choices.size()];
+    if (t.valid(w, c, target)) return c;
+  }
+  ADD_FAILURE() << "no valid configuration in 10000 samples";
+  return t.default_config(w, target);
+}
+
+class ReferenceHarness {
+ public:
+  ReferenceHarness(Workload w, const TargetInfo& target)
+      : w_(std::move(w)), target_(target), template_(template_for(w_, target_)) {}
+
+  const Workload& workload() const { return w_; }
+  const Template* chosen() const { return template_; }
+
+  // Lowers a configuration; its kernels must be well formed before and after simplification.
+  void lower(const Config& c) {
+    lowered_ = template_->lower(w_, c, target_, "kernel");
+    ASSERT_EQ(lowered_.tails.verify(static_cast<uint32_t>(w_.contract.symbols.size()),
+                                    static_cast<uint32_t>(lowered_.functions.size())),
+              "");
+    kernels_.clear();
+    for (kir::Function& f : lowered_.functions) {
+      ASSERT_EQ(kir::verify(f), "") << kir::print(f);
+      f = kir::simplify(std::move(f));
+      ASSERT_EQ(kir::verify(f), "") << kir::print(f);
+      kernels_.push_back(std::make_unique<kir::Interpreter>(f));
+    }
+  }
+
+  // Runs on random data with these values of the contract's symbols and compares all results.
+  void run(const std::vector<int64_t>& symbols, int threads, unsigned seed,
+           double tolerance = 2e-5) {
+    std::string trace = "threads " + std::to_string(threads) + ",";
+    for (size_t i = 0; i < symbols.size(); ++i)
+      trace += " " + w_.contract.symbols[i] + " = " + std::to_string(symbols[i]);
+    SCOPED_TRACE(trace);
+    ASSERT_EQ(symbols.size(), w_.contract.symbols.size());
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> distribution(-1, 1);
+    std::vector<ir::TensorRef> inputs;
+    std::vector<std::vector<std::byte>> memory;
+    for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {
+      const exec::KernelArgument& a = w_.contract.arguments[i];
+      const bool input = i < w_.group->parameters.size();
+      if (a.kind == exec::KernelArgument::Kind::kScalar) {
+        if (input) inputs.push_back(ir::Tensor::scalar_i64(symbols[a.symbol]));
+        continue;
+      }
+      ASSERT_EQ(a.dtype, DType::kF32);
+      std::vector<int64_t> shape;
+      for (const exec::DimProgram& d : a.dims) shape.push_back(d.evaluate1(symbols));
+      uint8_t* data = nullptr;
+      const auto tensor = ir::Tensor::make(a.dtype, shape, &data);
+      auto* values = reinterpret_cast<float*>(data);
+      for (int64_t e = 0; e < tensor->elements(); ++e)
+        values[e] = input ? distribution(random) : std::nanf("");
+      memory.emplace_back(tensor->bytes.size());
+      if (!memory.back().empty()) std::memcpy(memory.back().data(), data, tensor->bytes.size());
+      if (input) inputs.push_back(tensor);
+    }
+    const std::vector<std::span<std::byte>> buffers(memory.begin(), memory.end());
+    const uint32_t choice = lowered_.tails.choose(symbols, threads);
+    ASSERT_EQ(kernels_[choice]->run(buffers, symbols, threads), 0);
+
+    const std::vector<ir::TensorRef> expected = reference(inputs, symbols);
+    ASSERT_LE(expected.size(), memory.size());
+    for (size_t r = 0; r < expected.size(); ++r) {
+      const auto& bytes = memory[memory.size() - expected.size() + r];
+      ASSERT_EQ(bytes.size(), expected[r]->bytes.size());
+      const auto* got = reinterpret_cast<const float*>(bytes.data());
+      for (int64_t e = 0; e < expected[r]->elements(); ++e) {
+        const double want = expected[r]->value(e);
+        ASSERT_NEAR(got[e], want, tolerance * std::max(1.0, std::abs(want)))
+            << "result " << r << " element " << e;
+      }
+    }
+  }
+
+ private:
+  std::vector<ir::TensorRef> reference(const std::vector<ir::TensorRef>& inputs,
+                                       const std::vector<int64_t>& symbols) const {
+    reference::Symbols values;
+    for (size_t i = 0; i < symbols.size(); ++i) values[w_.contract.symbols[i]] = symbols[i];
+    std::map<const ir::Var*, std::vector<ir::TensorRef>> known;
+    for (size_t i = 0; i < inputs.size(); ++i) known[w_.group->parameters[i].get()] = {inputs[i]};
+    for (const ir::Binding& b : w_.group->body->bindings) {
+      std::vector<ir::TensorRef> args;
+      for (const ir::Atom& a : b.value->args)
+        args.push_back(a.is_constant() ? a.constant : known.at(a.var.get()).at(0));
+      known[b.var.get()] = b.value->kind == ir::ExprKind::kTuple
+                               ? args
+                               : reference::evaluate_op(*b.value, args, values);
+    }
+    return known.at(w_.group->body->result.var.get());
+  }
+
+  Workload w_;
+  TargetInfo target_;
+  const Template* template_;
+  Lowered lowered_;
+  std::vector<std::unique_ptr<kir::Interpreter>> kernels_;
+};
+
+}  // namespace nimble::kernels

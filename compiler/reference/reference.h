@@ -20,9 +20,9 @@ namespace nimble::reference {
 struct Value;
 using ValueRef = std::shared_ptr<const Value>;
 struct Value {
-  ir::TensorRef tensor;            // set for a tensor
-  std::vector<ValueRef> fields;    // a tuple's
-  ir::FunctionRef function;        // a closure's code …
+  ir::TensorRef tensor;                         // set for a tensor
+  std::vector<ValueRef> fields;                 // a tuple's
+  ir::FunctionRef function;                     // a closure's code …
   std::map<const ir::Var*, ValueRef> captured;  // … and environment
   std::map<std::string, int64_t> symbols;       // … and the symbols in scope
 };
@@ -40,8 +40,8 @@ std::vector<ir::TensorRef> evaluate_op(const ir::Expr& call, const std::vector<i
 bool has_reference(const std::string& op);
 
 struct Limits {
-  int64_t max_depth = 100000;       // nested calls (tail calls do not count)
-  int64_t max_steps = INT64_MAX;    // bindings evaluated
+  int64_t max_depth = 100000;     // nested calls (tail calls do not count)
+  int64_t max_steps = INT64_MAX;  // bindings evaluated
 };
 
 class Interpreter {

@@ -1,0 +1,273 @@
+// Reference functions of the element-wise operators: one line of mathematics each.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/reference/operand.h"
+
+namespace nimble::reference {
+namespace {
+
+using Unary = double (*)(double);
+using Binary = double (*)(double, double);
+using IntBinary = int64_t (*)(int64_t, int64_t);
+
+double gelu(double x) {
+  return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+}
+double gelu_tanh(double x) {
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+const std::map<std::string, Unary>& unary_table() {
+  static const std::map<std::string, Unary> kTable = {
+      {"neg", [](double x) { return -x; }},
+      {"abs", [](double x) { return std::fabs(x); }},
+      {"exp", [](double x) { return std::exp(x); }},
+      {"log", [](double x) { return std::log(x); }},
+      {"sqrt", [](double x) { return std::sqrt(x); }},
+      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+      {"reciprocal", [](double x) { return 1 / x; }},
+      {"tanh", [](double x) { return std::tanh(x); }},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"erf", [](double x) { return std::erf(x); }},
+      {"relu", [](double x) { return x > 0           ? x
+                                     : std::isnan(x) ? x
+                                                     : 0.0; }},
+      {"gelu", gelu},
+      {"gelu_tanh", gelu_tanh},
+      {"softplus", [](double x) { return x > 30 ? x : std::log1p(std::exp(x)); }},
+      {"floor", [](double x) { return std::floor(x); }},
+      {"ceil", [](double x) { return std::ceil(x); }},
+      {"round", [](double x) { return std::nearbyint(x); }},
+      {"sin", [](double x) { return std::sin(x); }},
+      {"cos", [](double x) { return std::cos(x); }},
+  };
+  return kTable;
+}
+
+std::vector<Array> unary(const OpCall& c) {
+  Array y = c.result();
+  Unary f = unary_table().at(c.e.op);
+  for (int64_t k = 0; k < y.size(); ++k) {
+    auto s = static_cast<size_t>(k);
+    if (y.floating()) {
+      y.f[s] = f(c.in[0].number(k));
+    } else {  // integers: exact for those operators that keep integers
+      int64_t x = c.in[0].i[s];
+      y.i[s] = c.e.op == "neg"    ? -x
+               : c.e.op == "abs"  ? (x < 0 ? -x : x)
+               : c.e.op == "relu" ? std::max<int64_t>(x, 0)
+                                  : static_cast<int64_t>(f(static_cast<double>(x)));
+    }
+  }
+  return {y};
+}
+
+std::vector<Array> leaky_relu(const OpCall& c) {
+  Array y = c.result();
+  auto alpha = ir::attr<double>(c.e.attrs, "alpha");
+  for (int64_t k = 0; k < y.size(); ++k) {
+    double x = c.in[0].number(k);
+    y.f[static_cast<size_t>(k)] = x >= 0 ? x : alpha * x;
+  }
+  return {y};
+}
+
+std::vector<Array> clip(const OpCall& c) {
+  Array y = c.result();
+  double low = ir::attr_or<double>(c.e.attrs, "min", -INFINITY);
+  double high = ir::attr_or<double>(c.e.attrs, "max", INFINITY);
+  for (int64_t k = 0; k < y.size(); ++k) {
+    double x = std::min(std::max(c.in[0].number(k), low), high);
+    if (y.floating())
+      y.f[static_cast<size_t>(k)] = x;
+    else
+      y.i[static_cast<size_t>(k)] = static_cast<int64_t>(x);
+  }
+  return {y};
+}
+
+int64_t to_integer(double x, DType t) {
+  if (std::isnan(x)) return 0;
+  int bits = static_cast<int>(size_of(t)) * 8;
+  double low = is_unsigned_int(t) ? 0 : -std::ldexp(1.0, bits - 1);
+  double high = std::ldexp(1.0, is_unsigned_int(t) ? bits : bits - 1);
+  if (x <= low)
+    return is_unsigned_int(t) ? 0 : bits == 64 ? INT64_MIN : -(int64_t{1} << (bits - 1));
+  if (x >= high)
+    return bits == 64 ? (is_unsigned_int(t) ? -1 : INT64_MAX)
+                      : (int64_t{1} << (is_unsigned_int(t) ? bits : bits - 1)) - 1;
+  if (t == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(x));
+  return static_cast<int64_t>(x);
+}
+
+std::vector<Array> cast(const OpCall& c) {
+  Array y = c.result();
+  const Array& x = c.in[0];
+  for (int64_t k = 0; k < y.size(); ++k) {
+    auto s = static_cast<size_t>(k);
+    if (y.floating())
+      y.f[s] =
+          x.dtype == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(x.i[s])) : x.number(k);
+    else if (y.dtype == DType::kBool)
+      y.i[s] = x.number(k) != 0;
+    else
+      y.i[s] = x.floating() ? to_integer(x.f[s], y.dtype) : x.i[s];
+  }
+  return {y};
+}
+
+std::vector<Array> logical_not(const OpCall& c) {
+  Array y = c.result();
+  for (size_t k = 0; k < y.i.size(); ++k) y.i[k] = c.in[0].i[k] == 0;
+  return {y};
+}
+
+struct BinaryRule {
+  Binary number;
+  IntBinary integer;
+};
+
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == 0 || b == -1) return 0;
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+int64_t int_power(int64_t a, int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  uint64_t out = 1, base = static_cast<uint64_t>(a);
+  for (; b; b >>= 1, base *= base)
+    if (b & 1) out *= base;
+  return static_cast<int64_t>(out);
+}
+uint64_t u(int64_t x) {
+  return static_cast<uint64_t>(x);
+}
+
+const std::map<std::string, BinaryRule>& binary_table() {
+  static const std::map<std::string, BinaryRule> kTable = {
+      {"add",
+       {[](double a, double b) { return a + b; },
+        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) + u(b)); }}},
+      {"sub",
+       {[](double a, double b) { return a - b; },
+        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) - u(b)); }}},
+      {"mul",
+       {[](double a, double b) { return a * b; },
+        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) * u(b)); }}},
+      {"div",
+       {[](double a, double b) { return a / b; },
+        [](int64_t a, int64_t b) {
+          return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - u(a)) : a / b;
+        }}},
+      {"mod", {[](double a, double b) { return a - std::floor(a / b) * b; }, floor_mod}},
+      {"pow", {[](double a, double b) { return std::pow(a, b); }, int_power}},
+      {"maximum",
+       {[](double a, double b) { return a > b ? a : b; },
+        [](int64_t a, int64_t b) { return std::max(a, b); }}},
+      {"minimum",
+       {[](double a, double b) { return a < b ? a : b; },
+        [](int64_t a, int64_t b) { return std::min(a, b); }}},
+      {"equal",
+       {[](double a, double b) { return double(a == b); },
+        [](int64_t a, int64_t b) { return int64_t(a == b); }}},
+      {"not_equal",
+       {[](double a, double b) { return double(a != b); },
+        [](int64_t a, int64_t b) { return int64_t(a != b); }}},
+      {"less",
+       {[](double a, double b) { return double(a < b); },
+        [](int64_t a, int64_t b) { return int64_t(a < b); }}},
+      {"less_equal",
+       {[](double a, double b) { return double(a <= b); },
+        [](int64_t a, int64_t b) { return int64_t(a <= b); }}},
+      {"greater",
+       {[](double a, double b) { return double(a > b); },
+        [](int64_t a, int64_t b) { return int64_t(a > b); }}},
+      {"greater_equal",
+       {[](double a, double b) { return double(a >= b); },
+        [](int64_t a, int64_t b) { return int64_t(a >= b); }}},
+      {"and",
+       {[](double a, double b) { return double(a != 0 && b != 0); },
+        [](int64_t a, int64_t b) { return int64_t(a && b); }}},
+      {"or",
+       {[](double a, double b) { return double(a != 0 || b != 0); },
+        [](int64_t a, int64_t b) { return int64_t(a || b); }}},
+  };
+  return kTable;
+}
+
+std::vector<Array> binary(const OpCall& c) {
+  Array y = c.result();
+  const BinaryRule& rule = binary_table().at(c.e.op);
+  const Array &a = c.in[0], &b = c.in[1];
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t ka = broadcast_offset(a.shape, at), kb = broadcast_offset(b.shape, at);
+    auto to = static_cast<size_t>(flat);
+    if (a.floating()) {
+      double v = rule.number(a.number(ka), b.number(kb));
+      if (y.floating())
+        y.f[to] = v;
+      else
+        y.i[to] = static_cast<int64_t>(v);
+    } else {
+      y.i[to] = rule.integer(a.i[static_cast<size_t>(ka)], b.i[static_cast<size_t>(kb)]);
+    }
+  });
+  return {y};
+}
+
+std::vector<Array> where(const OpCall& c) {
+  Array y = c.result();
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    bool yes = c.in[0].i[static_cast<size_t>(broadcast_offset(c.in[0].shape, at))] != 0;
+    const Array& from = c.in[yes ? 1 : 2];
+    y.copy(flat, from, broadcast_offset(from.shape, at));
+  });
+  return {y};
+}
+
+std::vector<Array> batch_norm(const OpCall& c) {
+  Array y = c.result();
+  auto epsilon = ir::attr<double>(c.e.attrs, "epsilon");
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    auto ch = static_cast<size_t>(at[1]);
+    double x = c.in[0].f[static_cast<size_t>(flat)];
+    y.f[static_cast<size_t>(flat)] =
+        (x - c.in[3].f[ch]) / std::sqrt(c.in[4].f[ch] + epsilon) * c.in[1].f[ch] + c.in[2].f[ch];
+  });
+  return {y};
+}
+
+std::vector<Array> full(const OpCall& c) {
+  Array y = c.result();
+  double value = ir::attr_or<double>(c.e.attrs, "value", 0.0);
+  for (int64_t k = 0; k < y.size(); ++k) {
+    auto s = static_cast<size_t>(k);
+    if (!c.in.empty())
+      y.floating()
+          ? void(y.f[s] = c.in[0].number(0))
+          : void(y.i[s] = c.in[0].floating() ? static_cast<int64_t>(c.in[0].f[0]) : c.in[0].i[0]);
+    else
+      y.floating() ? void(y.f[s] = value) : void(y.i[s] = static_cast<int64_t>(value));
+  }
+  return {y};
+}
+
+}  // namespace
+
+ReferenceFunction find_elementwise(const std::string& op) {
+  if (unary_table().count(op)) return unary;
+  if (binary_table().count(op)) return binary;
+  static const std::map<std::string, ReferenceFunction> kOthers = {{"leaky_relu", leaky_relu},
+                                                                   {"clip", clip},
+                                                                   {"cast", cast},
+                                                                   {"not", logical_not},
+                                                                   {"where", where},
+                                                                   {"batch_norm", batch_norm},
+                                                                   {"full", full}};
+  auto it = kOthers.find(op);
+  return it == kOthers.end() ? nullptr : it->second;
+}
+
+}  // namespace nimble::reference

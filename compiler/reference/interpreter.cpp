@@ -1,0 +1,260 @@
+// Walks blocks on an explicit stack of frames, so that the depth of recursion is a limit and not
+// a crash; a call whose value is the function's own replaces its frame.
+#include "compiler/reference/reference.h"
+
+namespace nimble::reference {
+namespace {
+
+using ir::Atom;
+using ir::Block;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Var;
+
+struct Activation {  // a block being evaluated
+  const Block* block;
+  size_t next = 0;
+  const Var* result = nullptr;  // the variable of the enclosing `if` that gets the value
+};
+
+struct Frame {
+  ir::FunctionRef function;
+  std::map<const Var*, ValueRef> variables;
+  Symbols symbols;
+  std::vector<Activation> blocks;
+  const Var* result = nullptr;  // in the caller's frame
+};
+
+void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const std::string& what) {
+  if (!t) return;
+  if (t->kind == ir::TypeKind::kTuple) {
+    for (size_t i = 0; i < t->elements.size(); ++i)
+      bind_symbols(t->elements[i], v->fields[i], symbols, what);
+    return;
+  }
+  if (t->kind != ir::TypeKind::kTensor || !v->tensor) return;
+  const ir::Tensor& x = *v->tensor;
+  auto fail = [&](const std::string& problem) {
+    throw Error(Status::kFatal, what, problem, "pass a tensor of type " + ir::str(t));
+  };
+  if (x.dtype != t->dtype) fail(fmt::format("dtype is {}", name_of(x.dtype)));
+  if (x.shape.size() != t->dims.size()) fail(fmt::format("rank is {}", x.shape.size()));
+  for (size_t i = 0; i < t->dims.size(); ++i) {
+    if (t->dims[i].is_any()) continue;
+    if (auto s = t->dims[i].as_symbol()) {
+      auto [it, fresh] = symbols.emplace(*s, x.shape[i]);
+      if (!fresh && it->second != x.shape[i])
+        fail(fmt::format("extent {} is {}, but {} is {}", i, x.shape[i], *s, it->second));
+    } else if (auto c = t->dims[i].as_constant(); c && *c != x.shape[i]) {
+      fail(fmt::format("extent {} is {}, not {}", i, x.shape[i], *c));
+    }
+  }
+}
+
+}  // namespace
+
+ValueRef value_of(ir::TensorRef t) {
+  auto v = std::make_shared<Value>();
+  v->tensor = std::move(t);
+  return v;
+}
+
+ValueRef tuple_of(std::vector<ValueRef> fields) {
+  auto v = std::make_shared<Value>();
+  v->fields = std::move(fields);
+  return v;
+}
+
+struct Interpreter::Impl {
+  ir::Module module;
+  Limits limits;
+  std::vector<Frame> frames;
+  ValueRef returned;
+
+  ValueRef value(const Frame& f, const Atom& a) const {
+    if (a.is_constant()) return value_of(a.constant);
+    if (a.is_global()) {
+      auto v = std::make_shared<Value>();
+      v->function = module.find(a.global);
+      return v;
+    }
+    auto it = f.variables.find(a.var.get());
+    NIMBLE_CHECK(it != f.variables.end(), "%{} is unbound", a.var->name);
+    return it->second;
+  }
+
+  void define(Frame& f, const Var* v, ValueRef x) {
+    bind_symbols(v->type, x, f.symbols, "%" + v->name);
+    f.variables[v] = std::move(x);
+  }
+
+  void enter(const ir::FunctionRef& function, const std::vector<ValueRef>& args,
+             const Var* result) {
+    if (static_cast<int64_t>(frames.size()) >= limits.max_depth)
+      throw Error(Status::kExhausted, function->location.str(),
+                  fmt::format("recursion is deeper than {} calls", limits.max_depth));
+    Frame f;
+    f.function = function;
+    f.result = result;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const ir::VarRef& p = function->parameters[i];
+      bind_symbols(p->type, args[i], f.symbols, "argument " + p->name);
+      f.variables[p.get()] = args[i];
+    }
+    f.blocks.push_back({function->body.get()});
+    frames.push_back(std::move(f));
+  }
+
+  // A block's value goes to the enclosing `if`, or is the function's.
+  void leave_block() {
+    Frame& f = frames.back();
+    ValueRef v = value(f, f.blocks.back().block->result);
+    const Var* to = f.blocks.back().result;
+    f.blocks.pop_back();
+    if (!f.blocks.empty()) return define(f, to, std::move(v));
+    const Var* result = f.result;
+    frames.pop_back();
+    if (frames.empty())
+      returned = std::move(v);
+    else
+      define(frames.back(), result, std::move(v));
+  }
+
+  // Whether the binding just taken from the innermost block ends the function with its value.
+  static bool is_tail(const Frame& f, const Var* v) {
+    for (size_t k = f.blocks.size(); k-- > 0;) {
+      const Activation& a = f.blocks[k];
+      if (a.next != a.block->bindings.size() || !a.block->result.is_var() ||
+          a.block->result.var.get() != v)
+        return false;
+      v = a.result;
+    }
+    return true;
+  }
+
+  void call(Frame& f, const ir::Binding& b) {
+    const Expr& e = *b.value;
+    std::vector<ValueRef> args;
+    for (const Atom& a : e.args) args.push_back(value(f, a));
+    if (e.callee) {
+      ValueRef callee = value(f, *e.callee);
+      NIMBLE_CHECK(callee->function, "call of a value that is no function");
+      const Var* result = b.var.get();
+      if (is_tail(f, result)) {
+        result = f.result;
+        ir::FunctionRef target = callee->function;
+        auto captured = callee->captured;
+        frames.pop_back();
+        enter(target, args, result);
+        for (auto& [v, x] : captured) frames.back().variables[v] = x;
+      } else {
+        enter(callee->function, args, result);
+        for (auto& [v, x] : callee->captured) frames.back().variables[v] = x;
+      }
+      for (auto& [name, extent] : callee->symbols) frames.back().symbols.emplace(name, extent);
+      return;
+    }
+    if (e.primitive) return enter(e.primitive, args, b.var.get());
+    std::vector<ir::TensorRef> tensors;
+    for (const ValueRef& v : args) tensors.push_back(v->tensor);
+    if (e.op == "assert_shape") return check_shape(f, b, args[0]);
+    std::vector<ir::TensorRef> out = evaluate_op(e, tensors, f.symbols);
+    if (out.size() == 1) return define(f, b.var.get(), value_of(out[0]));
+    std::vector<ValueRef> fields;
+    for (ir::TensorRef& t : out) fields.push_back(value_of(std::move(t)));
+    define(f, b.var.get(), tuple_of(std::move(fields)));
+  }
+
+  void check_shape(Frame& f, const ir::Binding& b, const ValueRef& x) {
+    const Expr& e = *b.value;
+    const auto& left = ir::attr<std::vector<ir::Dim>>(e.attrs, "left");
+    const auto& right = ir::attr<std::vector<ir::Dim>>(e.attrs, "right");
+    auto extent = [&](const ir::Dim& d) {
+      return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
+        auto it = f.symbols.find(name);
+        return it == f.symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
+      });
+    };
+    for (size_t i = 0; i < left.size(); ++i)
+      if (extent(left[i]) != extent(right[i]))
+        throw Error(
+            Status::kFatal, e.location.str(),
+            fmt::format("{}: {} is {}, but {} is {}", ir::attr<std::string>(e.attrs, "what"),
+                        left[i].str(), extent(left[i]), right[i].str(), extent(right[i])));
+    define(f, b.var.get(), x);
+  }
+
+  void step() {
+    Frame& f = frames.back();
+    Activation& a = f.blocks.back();
+    if (a.next == a.block->bindings.size()) return leave_block();
+    const ir::Binding& b = a.block->bindings[a.next++];
+    const Expr& e = *b.value;
+    switch (e.kind) {
+      case ExprKind::kAtom:
+        return define(f, b.var.get(), value(f, e.args[0]));
+      case ExprKind::kTuple: {
+        std::vector<ValueRef> fields;
+        for (const Atom& x : e.args) fields.push_back(value(f, x));
+        return define(f, b.var.get(), tuple_of(std::move(fields)));
+      }
+      case ExprKind::kGetField:
+        return define(f, b.var.get(), value(f, e.args[0])->fields[static_cast<size_t>(e.index)]);
+      case ExprKind::kIf: {
+        bool yes = value(f, e.args[0])->tensor->integer(0) != 0;
+        f.blocks.push_back({(yes ? e.then_block : e.else_block).get(), 0, b.var.get()});
+        return;
+      }
+      case ExprKind::kFunction: {
+        auto v = std::make_shared<Value>();
+        v->function = e.primitive;
+        v->captured = f.variables;
+        v->symbols = f.symbols;
+        return define(f, b.var.get(), v);
+      }
+      case ExprKind::kCall:
+        return call(f, b);
+      case ExprKind::kMatch:
+        NIMBLE_UNREACHABLE("match has no data types yet");
+    }
+  }
+};
+
+Interpreter::Interpreter(const ir::Module& module, Limits limits)
+    : impl_(std::make_shared<Impl>()) {
+  impl_->module = module;
+  impl_->limits = limits;
+}
+
+ValueRef Interpreter::run(const std::string& function, const std::vector<ValueRef>& args) {
+  ir::FunctionRef f = impl_->module.find(function);
+  if (!f)
+    throw Error(Status::kNotFound, impl_->module.source, "there is no function @" + function,
+                "name a function of the module");
+  if (args.size() != f->parameters.size())
+    throw Error(Status::kInvalidArgument, "@" + function,
+                fmt::format("{} arguments for {} parameters", args.size(), f->parameters.size()),
+                "pass one value per parameter");
+  impl_->frames.clear();
+  impl_->enter(f, args, nullptr);
+  for (int64_t steps = 0; !impl_->frames.empty(); ++steps) {
+    if (steps >= impl_->limits.max_steps)
+      throw Error(Status::kExhausted, "@" + function,
+                  fmt::format("more than {} bindings evaluated", impl_->limits.max_steps));
+    impl_->step();
+  }
+  return impl_->returned;
+}
+
+std::vector<ir::TensorRef> Interpreter::run_tensors(const std::string& function,
+                                                    const std::vector<ir::TensorRef>& args) {
+  std::vector<ValueRef> values;
+  for (const ir::TensorRef& t : args) values.push_back(value_of(t));
+  ValueRef out = run(function, values);
+  if (out->tensor) return {out->tensor};
+  std::vector<ir::TensorRef> tensors;
+  for (const ValueRef& v : out->fields) tensors.push_back(v->tensor);
+  return tensors;
+}
+
+}  // namespace nimble::reference

@@ -1,0 +1,67 @@
+// Tensors as plain vectors of doubles or integers, for the reference functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/expr.h"
+#include "compiler/ir/tensor.h"
+
+namespace nimble::reference {
+
+using Shape = std::vector<int64_t>;
+
+// One operand or result. Float dtypes use `f`, integer and bool dtypes `i`.
+struct Array {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::vector<double> f;
+  std::vector<int64_t> i;
+
+  static Array from(const ir::Tensor& t);
+  static Array make(DType dtype, Shape shape);
+  // Rounds to the dtype; integers wrap.
+  ir::TensorRef tensor() const;
+
+  bool floating() const { return is_float(dtype); }
+  int64_t size() const { return static_cast<int64_t>(floating() ? f.size() : i.size()); }
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+  double number(int64_t k) const {
+    return floating() ? f[static_cast<size_t>(k)] : static_cast<double>(i[static_cast<size_t>(k)]);
+  }
+  void copy(int64_t to, const Array& from, int64_t k) {
+    if (floating())
+      f[static_cast<size_t>(to)] = from.f[static_cast<size_t>(k)];
+    else
+      i[static_cast<size_t>(to)] = from.i[static_cast<size_t>(k)];
+  }
+};
+
+struct OpCall {
+  const ir::Expr& e;  // attributes have constant dims
+  std::vector<Array> in;
+  std::vector<ir::Type> results;     // static
+  Array result(size_t k = 0) const;  // zeroed, of result k's type
+};
+using ReferenceFunction = std::vector<Array> (*)(const OpCall&);
+
+// Null if there is none.
+ReferenceFunction find_elementwise(const std::string& op);
+ReferenceFunction find_rearrangement(const std::string& op);
+ReferenceFunction find_product(const std::string& op);
+ReferenceFunction find_reduction(const std::string& op);
+ReferenceFunction find_network(const std::string& op);
+
+int64_t elements(const Shape& s);
+// Row-major strides.
+Shape strides_of(const Shape& s);
+// Calls `visit(index, flat)` for every coordinate of a shape, in row-major order.
+void for_each(const Shape& s, const std::function<void(const Shape& at, int64_t flat)>& visit);
+// The flat position in `from` that broadcasting maps `at` (of a shape of higher or equal rank) to.
+int64_t broadcast_offset(const Shape& from, const Shape& at);
+int64_t normalize_axis(int64_t axis, int64_t rank);
+[[noreturn]] void fatal(const OpCall& c, const std::string& problem);
+
+}  // namespace nimble::reference

@@ -1,0 +1,143 @@
+// Reference functions of matrix products, convolution and attention.
+#include <cmath>
+#include <map>
+
+#include "compiler/ir/layout.h"
+#include "compiler/reference/operand.h"
+
+namespace nimble::reference {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+std::vector<Array> matmul(const OpCall& c) {
+  Array y = c.result();
+  const Array &a = c.in[0], &b = c.in[1];
+  bool ta = ir::attr_or(c.e.attrs, "transpose_a", false);
+  bool tb = ir::attr_or(c.e.attrs, "transpose_b", false);
+  // A vector operand is a matrix of one row (left) or one column (right).
+  Shape as = a.shape, bs = b.shape;
+  if (as.size() == 1) as.insert(as.begin(), 1);
+  if (bs.size() == 1) bs.push_back(1);
+  if (ta) std::swap(as[as.size() - 1], as[as.size() - 2]);
+  if (tb) std::swap(bs[bs.size() - 1], bs[bs.size() - 2]);
+  int64_t m = as[as.size() - 2], k = as.back(), n = bs.back();
+  Shape a_batch(as.begin(), as.end() - 2), b_batch(bs.begin(), bs.end() - 2);
+  size_t vectors = (a.shape.size() == 1) + (b.shape.size() == 1);
+  Shape batch(y.shape.begin(), y.shape.end() - static_cast<std::ptrdiff_t>(2 - vectors));
+  for_each(batch, [&](const Shape& at, int64_t group) {
+    int64_t a0 = broadcast_offset(a_batch, at) * m * k;
+    int64_t b0 = broadcast_offset(b_batch, at) * k * n;
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t col = 0; col < n; ++col) {
+        double sum = 0;
+        int64_t isum = 0;
+        for (int64_t q = 0; q < k; ++q) {
+          int64_t ia = a0 + (ta ? q * m + r : r * k + q);
+          int64_t ib = b0 + (tb ? col * k + q : q * n + col);
+          if (y.floating())
+            sum += a.f[static_cast<size_t>(ia)] * b.f[static_cast<size_t>(ib)];
+          else
+            isum += a.i[static_cast<size_t>(ia)] * b.i[static_cast<size_t>(ib)];
+        }
+        auto to = static_cast<size_t>((group * m + r) * n + col);
+        y.floating() ? void(y.f[to] = sum) : void(y.i[to] = isum);
+      }
+  });
+  return {y};
+}
+
+// Element (row, column) of a packed matrix; see compiler/ir/layout.h.
+double panel_element(const Array& w, int64_t width, int64_t k, int64_t row, int64_t column) {
+  return w.f[static_cast<size_t>((column / width * k + row) * width + column % width)];
+}
+
+std::vector<Array> packed_matmul(const OpCall& c) {
+  Array y = c.result();
+  auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
+  int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  int64_t rows = n ? y.size() / n : 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t col = 0; col < n; ++col) {
+      double sum = 0;
+      for (int64_t q = 0; q < k; ++q)
+        sum += c.in[0].f[static_cast<size_t>(r * k + q)] * panel_element(c.in[1], width, k, q, col);
+      y.f[static_cast<size_t>(r * n + col)] = sum;
+    }
+  return {y};
+}
+
+std::vector<Array> conv2d(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &w = c.in[1];
+  const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
+  const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
+  const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  int64_t groups = ir::attr<int64_t>(c.e.attrs, "groups");
+  int64_t channels = w.shape[1], height = x.shape[2], width = x.shape[3];
+  int64_t per_group = y.shape[1] / groups;
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t o = at[1], first = o / per_group * channels;
+    double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
+    for (int64_t ch = 0; ch < channels; ++ch)
+      for (int64_t i = 0; i < w.shape[2]; ++i)
+        for (int64_t j = 0; j < w.shape[3]; ++j) {
+          int64_t r = at[2] * strides[0] - pads[0] + i * dilations[0];
+          int64_t q = at[3] * strides[1] - pads[1] + j * dilations[1];
+          if (r < 0 || r >= height || q < 0 || q >= width) continue;
+          sum += x.f[static_cast<size_t>(((at[0] * x.shape[1] + first + ch) * height + r) * width +
+                                         q)] *
+                 w.f[static_cast<size_t>(((o * channels + ch) * w.shape[2] + i) * w.shape[3] + j)];
+        }
+    y.f[static_cast<size_t>(flat)] = sum;
+  });
+  return {y};
+}
+
+std::vector<Array> attention(const OpCall& c) {
+  Array y = c.result();
+  const Array &q = c.in[0], &k = c.in[1], &v = c.in[2];
+  auto heads = ir::attr<int64_t>(c.e.attrs, "heads");
+  auto scale = ir::attr<double>(c.e.attrs, "scale");
+  int64_t batch = q.shape[0], n = q.shape[1], m = k.shape[1];
+  int64_t d = q.shape[2] / heads, dv = v.shape[2] / heads;
+  std::vector<double> p(static_cast<size_t>(m));
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < n; ++i) {
+        double top = -INFINITY, total = 0;
+        for (int64_t j = 0; j < m; ++j) {
+          double s = 0;
+          for (int64_t e = 0; e < d; ++e)
+            s += q.f[static_cast<size_t>((b * n + i) * q.shape[2] + h * d + e)] *
+                 k.f[static_cast<size_t>((b * m + j) * k.shape[2] + h * d + e)];
+          s *= scale;
+          if (c.in.size() > 3)
+            s += c.in[3].f[static_cast<size_t>(broadcast_offset(c.in[3].shape, {b, h, i, j}))];
+          p[static_cast<size_t>(j)] = s;
+          top = std::max(top, s);
+        }
+        for (double& s : p) total += s = std::exp(s - top);
+        for (int64_t e = 0; e < dv; ++e) {
+          double sum = 0;
+          for (int64_t j = 0; j < m; ++j)
+            sum += p[static_cast<size_t>(j)] *
+                   v.f[static_cast<size_t>((b * m + j) * v.shape[2] + h * dv + e)];
+          y.f[static_cast<size_t>((b * n + i) * y.shape[2] + h * dv + e)] = sum / total;
+        }
+      }
+  return {y};
+}
+
+}  // namespace
+
+ReferenceFunction find_product(const std::string& op) {
+  static const std::map<std::string, ReferenceFunction> kTable = {{"matmul", matmul},
+                                                                  {"packed_matmul", packed_matmul},
+                                                                  {"conv2d", conv2d},
+                                                                  {"attention", attention}};
+  auto it = kTable.find(op);
+  return it == kTable.end() ? nullptr : it->second;
+}
+
+}  // namespace nimble::reference

@@ -1,0 +1,192 @@
+// Reference functions of the operators that move elements.
+#include <map>
+
+#include "compiler/ir/layout.h"
+#include "compiler/ir/shapes.h"
+#include "compiler/reference/operand.h"
+
+namespace nimble::reference {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// reshape, squeeze, unsqueeze, assert_shape: the same elements in the same order.
+std::vector<Array> same_order(const OpCall& c) {
+  Array y = c.result();
+  if (y.size() != c.in[0].size())
+    fatal(c, fmt::format("{} elements do not fit {}", c.in[0].size(), y.size()));
+  y.f = c.in[0].f;
+  y.i = c.in[0].i;
+  return {y};
+}
+
+std::vector<Array> transpose(const OpCall& c) {
+  Array y = c.result();
+  const auto& axes = ir::attr<Ints>(c.e.attrs, "axes");
+  Shape strides = strides_of(c.in[0].shape);
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t from = 0;
+    for (size_t k = 0; k < axes.size(); ++k)
+      from += at[k] * strides[static_cast<size_t>(normalize_axis(axes[k], c.in[0].rank()))];
+    y.copy(flat, c.in[0], from);
+  });
+  return {y};
+}
+
+std::vector<Array> expand(const OpCall& c) {
+  Array y = c.result();
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    y.copy(flat, c.in[0], broadcast_offset(c.in[0].shape, at));
+  });
+  return {y};
+}
+
+std::vector<Array> slice(const OpCall& c) {
+  Array y = c.result();
+  const Array& x = c.in[0];
+  const auto& axes = ir::attr<Ints>(c.e.attrs, "axes");
+  const auto& starts = ir::attr<std::vector<ir::Dim>>(c.e.attrs, "starts");
+  const auto& ends = ir::attr<std::vector<ir::Dim>>(c.e.attrs, "ends");
+  Ints steps = ir::attr_or<Ints>(c.e.attrs, "steps", Ints(axes.size(), 1));
+  Shape first(x.shape.size(), 0), step(x.shape.size(), 1), strides = strides_of(x.shape);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    auto a = static_cast<size_t>(normalize_axis(axes[k], x.rank()));
+    first[a] = *ir::slice_bounds(x.shape[a], starts[k], ends[k], steps[k], {}).first.as_constant();
+    step[a] = steps[k];
+  }
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t from = 0;
+    for (size_t k = 0; k < at.size(); ++k) from += (first[k] + at[k] * step[k]) * strides[k];
+    y.copy(flat, x, from);
+  });
+  return {y};
+}
+
+std::vector<Array> concat(const OpCall& c) {
+  Array y = c.result();
+  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), y.rank()));
+  Shape strides = strides_of(y.shape);
+  int64_t begin = 0;
+  for (const Array& x : c.in) {
+    for_each(x.shape, [&](const Shape& at, int64_t flat) {
+      int64_t to = begin * strides[axis];
+      for (size_t k = 0; k < at.size(); ++k) to += at[k] * strides[k];
+      y.copy(to, x, flat);
+    });
+    begin += x.shape[axis];
+  }
+  return {y};
+}
+
+std::vector<Array> pad(const OpCall& c) {
+  Array y = c.result();
+  const auto& before = ir::attr<Ints>(c.e.attrs, "before");
+  double value = ir::attr_or<double>(c.e.attrs, "value", 0.0);
+  std::fill(y.f.begin(), y.f.end(), value);
+  std::fill(y.i.begin(), y.i.end(), static_cast<int64_t>(value));
+  Shape strides = strides_of(y.shape);
+  for_each(c.in[0].shape, [&](const Shape& at, int64_t flat) {
+    int64_t to = 0;
+    for (size_t k = 0; k < at.size(); ++k) {
+      int64_t p = at[k] + before[k];
+      if (p < 0 || p >= y.shape[k]) return;  // negative padding crops
+      to += p * strides[k];
+    }
+    y.copy(to, c.in[0], flat);
+  });
+  return {y};
+}
+
+int64_t checked_index(const OpCall& c, int64_t index, int64_t extent) {
+  int64_t i = index < 0 ? index + extent : index;
+  if (i < 0 || i >= extent)
+    fatal(c, fmt::format("index {} is out of range for an extent of {}", index, extent));
+  return i;
+}
+
+std::vector<Array> gather(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &indices = c.in[1];
+  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  Shape strides = strides_of(x.shape), index_strides = strides_of(indices.shape);
+  size_t r = indices.shape.size();
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t where = 0, from = 0;
+    for (size_t k = 0; k < r; ++k) where += at[axis + k] * index_strides[k];
+    for (size_t k = 0; k < axis; ++k) from += at[k] * strides[k];
+    from += checked_index(c, indices.i[static_cast<size_t>(where)], x.shape[axis]) * strides[axis];
+    for (size_t k = axis + 1; k < x.shape.size(); ++k) from += at[k - 1 + r] * strides[k];
+    y.copy(flat, x, from);
+  });
+  return {y};
+}
+
+std::vector<Array> take_row(const OpCall& c) {
+  Array y = c.result();
+  int64_t begin = checked_index(c, c.in[1].i[0], c.in[0].shape[0]) * y.size();
+  for (int64_t k = 0; k < y.size(); ++k) y.copy(k, c.in[0], begin + k);
+  return {y};
+}
+
+std::vector<Array> write_row(const OpCall& c) {
+  Array y = c.in[0];
+  int64_t begin = checked_index(c, c.in[1].i[0], y.shape[0]) * c.in[2].size();
+  for (int64_t k = 0; k < c.in[2].size(); ++k) y.copy(begin + k, c.in[2], k);
+  return {y};
+}
+
+std::vector<Array> shape_of(const OpCall& c) {
+  Array y = c.result();
+  y.i = c.in[0].shape;
+  return {y};
+}
+
+std::vector<Array> size(const OpCall& c) {
+  Array y = c.result();
+  y.i[0] = *ir::attr<ir::Dim>(c.e.attrs, "value").as_constant();
+  return {y};
+}
+
+std::vector<Array> range(const OpCall& c) {
+  Array y = c.result();
+  int64_t start = ir::attr_or<int64_t>(c.e.attrs, "start", 0);
+  int64_t step = ir::attr_or<int64_t>(c.e.attrs, "step", 1);
+  for (int64_t k = 0; k < y.size(); ++k) {
+    int64_t v = start + k * step;
+    y.floating() ? void(y.f[static_cast<size_t>(k)] = static_cast<double>(v))
+                 : void(y.i[static_cast<size_t>(k)] = v);
+  }
+  return {y};
+}
+
+std::vector<Array> pack(const OpCall& c) {
+  auto layout = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  NIMBLE_CHECK(layout, "a layout that typing accepted");
+  return {Array::from(
+      *ir::pack_matrix(*c.in[0].tensor(), *layout, ir::attr_or(c.e.attrs, "transpose", false)))};
+}
+
+}  // namespace
+
+ReferenceFunction find_rearrangement(const std::string& op) {
+  static const std::map<std::string, ReferenceFunction> kTable = {{"reshape", same_order},
+                                                                  {"squeeze", same_order},
+                                                                  {"unsqueeze", same_order},
+                                                                  {"assert_shape", same_order},
+                                                                  {"transpose", transpose},
+                                                                  {"expand", expand},
+                                                                  {"slice", slice},
+                                                                  {"concat", concat},
+                                                                  {"pad", pad},
+                                                                  {"gather", gather},
+                                                                  {"take_row", take_row},
+                                                                  {"write_row", write_row},
+                                                                  {"shape_of", shape_of},
+                                                                  {"size", size},
+                                                                  {"range", range},
+                                                                  {"pack", pack}};
+  auto it = kTable.find(op);
+  return it == kTable.end() ? nullptr : it->second;
+}
+
+}  // namespace nimble::reference

@@ -1,0 +1,95 @@
+// Reference functions of the recurrent cells.
+#include <cmath>
+#include <map>
+
+#include "compiler/ir/layout.h"
+#include "compiler/reference/operand.h"
+
+namespace nimble::reference {
+namespace {
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// One LSTM step; `weight(row, column)` reads the recurrent matrix (h, 4h), gates i, f, g, o.
+template <class Weight>
+std::vector<Array> lstm(const OpCall& c, const Weight& weight) {
+  Array h_new = c.result(0), c_new = c.result(1);
+  const Array &x = c.in[0], &h = c.in[1], &cell = c.in[2];
+  int64_t width = h.shape.back(), batch = width ? h.size() / width : 0;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t u = 0; u < width; ++u) {
+      double gate[4];
+      for (int64_t g = 0; g < 4; ++g) {
+        gate[g] = x.f[static_cast<size_t>(b * 4 * width + g * width + u)];
+        for (int64_t k = 0; k < width; ++k)
+          gate[g] += h.f[static_cast<size_t>(b * width + k)] * weight(k, g * width + u);
+      }
+      auto p = static_cast<size_t>(b * width + u);
+      double next = sigmoid(gate[1]) * cell.f[p] + sigmoid(gate[0]) * std::tanh(gate[2]);
+      c_new.f[p] = next;
+      h_new.f[p] = sigmoid(gate[3]) * std::tanh(next);
+    }
+  return {h_new, c_new};
+}
+
+std::vector<Array> lstm_cell(const OpCall& c) {
+  int64_t columns = c.in[3].shape[1];
+  return lstm(c, [&](int64_t row, int64_t column) {
+    return c.in[3].f[static_cast<size_t>(row * columns + column)];
+  });
+}
+
+std::vector<Array> packed_lstm_cell(const OpCall& c) {
+  int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  auto hidden = ir::attr<int64_t>(c.e.attrs, "hidden");
+  return lstm(c, [&](int64_t row, int64_t column) {
+    int64_t gate = column / hidden, unit = column % hidden;
+    return c.in[3]
+        .f[static_cast<size_t>(((unit / width * hidden + row) * 4 + gate) * width + unit % width)];
+  });
+}
+
+std::vector<Array> gru_cell(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &h = c.in[1], &w = c.in[2], &bias = c.in[3];
+  bool linear = ir::attr_or(c.e.attrs, "linear_before_reset", true);
+  int64_t width = h.shape.back(), batch = width ? h.size() / width : 0;
+  std::vector<double> reset(static_cast<size_t>(width)), update(static_cast<size_t>(width));
+  for (int64_t b = 0; b < batch; ++b) {
+    auto old = [&](int64_t k) { return h.f[static_cast<size_t>(b * width + k)]; };
+    auto input = [&](int64_t g, int64_t u) {
+      return x.f[static_cast<size_t>(b * 3 * width + g * width + u)];
+    };
+    auto recurrent = [&](int64_t g, int64_t u, bool with_reset) {
+      double sum = 0;
+      for (int64_t k = 0; k < width; ++k)
+        sum += old(k) * (with_reset ? reset[static_cast<size_t>(k)] : 1.0) *
+               w.f[static_cast<size_t>(k * 3 * width + g * width + u)];
+      return sum + bias.f[static_cast<size_t>(g * width + u)];
+    };
+    for (int64_t u = 0; u < width; ++u) {
+      reset[static_cast<size_t>(u)] = sigmoid(input(0, u) + recurrent(0, u, false));
+      update[static_cast<size_t>(u)] = sigmoid(input(1, u) + recurrent(1, u, false));
+    }
+    for (int64_t u = 0; u < width; ++u) {
+      double r = reset[static_cast<size_t>(u)], z = update[static_cast<size_t>(u)];
+      double n = std::tanh(linear ? input(2, u) + r * recurrent(2, u, false)
+                                  : input(2, u) + recurrent(2, u, true));
+      y.f[static_cast<size_t>(b * width + u)] = (1 - z) * n + z * old(u);
+    }
+  }
+  return {y};
+}
+
+}  // namespace
+
+ReferenceFunction find_network(const std::string& op) {
+  static const std::map<std::string, ReferenceFunction> kTable = {
+      {"lstm_cell", lstm_cell}, {"packed_lstm_cell", packed_lstm_cell}, {"gru_cell", gru_cell}};
+  auto it = kTable.find(op);
+  return it == kTable.end() ? nullptr : it->second;
+}
+
+}  // namespace nimble::reference

@@ -57,7 +57,7 @@ class Collapse {
     }
     for (const ir::Binding& b : f_.body->bindings)
       if (!binding(b)) return false;
-    return true;
+    return rowful(f_.body->result);
   }
 
   bool rowful(const VarRef& v) const { return rowful_.contains(v.get()); }

@@ -20,13 +20,14 @@ TEST(Elementwise, FlatWhenNothingBroadcasts) {
   const Workload w = workload_of(
       "fn @f(%x: Tensor[(b, n, 8), f32], %y: Tensor[(b, n, 8), f32]) { let %z = sub(%x, %y); %z }");
   EXPECT_EQ(w.contract.symbols.size(), 1u);
-  check({"fn @f(%x: Tensor[(b, n, 8), f32], %y: Tensor[(b, n, 8), f32]) "
-         "{ let %z = sub(%x, %y); %z }",
-         "elementwise",
-         [](const Arrays& in, Arrays& out) {
-           for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] = in[0][i] - in[1][i];
-         },
-         one_symbol()});
+  check(
+      {"fn @f(%x: Tensor[(b, n, 8), f32], %y: Tensor[(b, n, 8), f32]) "
+       "{ let %z = sub(%x, %y); %z }",
+       "elementwise",
+       [](const Arrays& in, Arrays& out) {
+         for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] = in[0][i] - in[1][i];
+       },
+       one_symbol()});
 }
 
 struct UnaryCase {
@@ -109,8 +110,7 @@ TEST(Elementwise, EveryBinaryOperatorOnFloatsAndIntegers) {
            "elementwise",
            [&](const Arrays& in, Arrays& out) {
              const int64_t m = in[1].size();
-             for (int64_t i = 0; i < out[0].size(); ++i)
-               out[0][i] = b.f(in[0][i], in[1][i % m]);
+             for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] = b.f(in[0][i], in[1][i % m]);
            },
            {{3, 20}, {1, 1}, {2, 7}, {0, 3}}};
     c.low = -5;
@@ -167,8 +167,8 @@ TEST(Elementwise, ExtentThatMayBeOneBroadcasts) {
            const int64_t n = out[0].dim(0), m = out[0].dim(1);
            for (int64_t i = 0; i < n; ++i)
              for (int64_t j = 0; j < m; ++j)
-               out[0].at(i, j) = in[0].at(i, in[0].dim(1) == 1 ? 0 : j) +
-                                 in[1].at(i, in[1].dim(1) == 1 ? 0 : j);
+               out[0].at(i, j) =
+                   in[0].at(i, in[0].dim(1) == 1 ? 0 : j) + in[1].at(i, in[1].dim(1) == 1 ? 0 : j);
          },
          {{3, 5, 5}, {2, 20, 1}, {4, 1, 33}, {1, 1, 1}, {0, 4, 4}, {2, 64, 64}}});
 }
@@ -181,8 +181,7 @@ TEST(Elementwise, HeadsApartAndTogether) {
          [](const Arrays& in, Arrays& out) {
            for (int64_t b = 0; b < in[0].dim(0); ++b)
              for (int64_t n = 0; n < in[0].dim(1); ++n)
-               for (int64_t c = 0; c < 24; ++c)
-                 out[0].at(b, c / 8, n, c % 8) = in[0].at(b, n, c);
+               for (int64_t c = 0; c < 24; ++c) out[0].at(b, c / 8, n, c % 8) = in[0].at(b, n, c);
          },
          random_sizes(2, 20, 6)});
   check({R"(fn @f(%x: Tensor[(b, 3, n, 8), f32]) {
@@ -192,8 +191,7 @@ TEST(Elementwise, HeadsApartAndTogether) {
          [](const Arrays& in, Arrays& out) {
            for (int64_t b = 0; b < out[0].dim(0); ++b)
              for (int64_t n = 0; n < out[0].dim(1); ++n)
-               for (int64_t c = 0; c < 24; ++c)
-                 out[0].at(b, n, c) = in[0].at(b, c / 8, n, c % 8);
+               for (int64_t c = 0; c < 24; ++c) out[0].at(b, n, c) = in[0].at(b, c / 8, n, c % 8);
          },
          random_sizes(2, 20, 6)});
   // Arithmetic behind the merged axes forces single elements; the result is the same.
@@ -296,9 +294,9 @@ TEST(Elementwise, GatherChecksItsIndices) {
   std::vector<float> table(12, 1.f), out(6);
   for (int64_t bad : {4, -5}) {
     std::vector<int64_t> index = {1, bad};
-    const std::vector<std::span<std::byte>> buffers = {
-        std::as_writable_bytes(std::span(table)), std::as_writable_bytes(std::span(index)),
-        std::as_writable_bytes(std::span(out))};
+    const std::vector<std::span<std::byte>> buffers = {std::as_writable_bytes(std::span(table)),
+                                                       std::as_writable_bytes(std::span(index)),
+                                                       std::as_writable_bytes(std::span(out))};
     const std::vector<int64_t> symbols = {2};
     EXPECT_NE(interpret(lowered.functions[0], buffers, symbols, 1), 0) << bad;
   }
@@ -326,13 +324,14 @@ TEST(Elementwise, RangeNeedsItsCountFromTheCaller) {
       "fn @f(%x: Tensor[(n, 3), f32]) { let %r = range() {count = n, start = 2, step = 3, "
       "dtype = i64}; %r }");
   EXPECT_TRUE(w.extra_scalars.empty());
-  check({"fn @f(%x: Tensor[(n, 3), f32]) { let %r = range() {count = n, start = 2, step = 3, "
-         "dtype = i64}; %r }",
-         "elementwise",
-         [](const Arrays&, Arrays& out) {
-           for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] = 2.0 + 3.0 * double(i);
-         },
-         few({0, 1, 8, 50})});
+  check(
+      {"fn @f(%x: Tensor[(n, 3), f32]) { let %r = range() {count = n, start = 2, step = 3, "
+       "dtype = i64}; %r }",
+       "elementwise",
+       [](const Arrays&, Arrays& out) {
+         for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] = 2.0 + 3.0 * double(i);
+       },
+       few({0, 1, 8, 50})});
 }
 
 TEST(Elementwise, HalfPrecisionIsStorage) {

@@ -57,9 +57,9 @@ using Oracle = std::function<void(const Arrays& in, Arrays& out)>;
 using Sizes = std::vector<std::vector<int64_t>>;  // each: values of the workload's symbols
 
 // Runs a kernel; the interpreter or native code.
-using Runner = std::function<int32_t(const kir::Function& f,
-                                     std::span<const std::span<std::byte>> buffers,
-                                     std::span<const int64_t> symbols, int threads)>;
+using Runner =
+    std::function<int32_t(const kir::Function& f, std::span<const std::span<std::byte>> buffers,
+                          std::span<const int64_t> symbols, int threads)>;
 inline int32_t interpret(const kir::Function& f, std::span<const std::span<std::byte>> buffers,
                          std::span<const int64_t> symbols, int threads) {
   return kir::Interpreter(f).run(buffers, symbols, threads);
@@ -70,9 +70,9 @@ struct Case {
   std::string served_by;
   Oracle oracle;
   Sizes sizes;
-  double tolerance = 1e-5;       // relative to max(1, |expected|)
-  double low = -2, high = 2;     // of random inputs
-  int configurations = 4;        // sampled ones, besides the default
+  double tolerance = 1e-5;    // relative to max(1, |expected|)
+  double low = -2, high = 2;  // of random inputs
+  int configurations = 4;     // sampled ones, besides the default
 };
 
 inline Workload workload_of(const std::string& text) {
@@ -99,19 +99,26 @@ inline void to_bytes(const Array& a, DType t, std::vector<std::byte>& out) {
   };
   switch (t) {
     case DType::kBool:
-    case DType::kU8: return put(uint8_t{});
-    case DType::kI8: return put(int8_t{});
-    case DType::kI32: return put(int32_t{});
-    case DType::kI64: return put(int64_t{});
-    case DType::kF32: return put(float{});
-    case DType::kF64: return put(double{});
+    case DType::kU8:
+      return put(uint8_t{});
+    case DType::kI8:
+      return put(int8_t{});
+    case DType::kI32:
+      return put(int32_t{});
+    case DType::kI64:
+      return put(int64_t{});
+    case DType::kF32:
+      return put(float{});
+    case DType::kF64:
+      return put(double{});
     case DType::kF16:
       for (size_t i = 0; i < a.v.size(); ++i) {
         const uint16_t x = f16_from_f32(static_cast<float>(a.v[i]));
         std::memcpy(out.data() + i * 2, &x, 2);
       }
       return;
-    default: FAIL() << "no test values of " << name_of(t);
+    default:
+      FAIL() << "no test values of " << name_of(t);
   }
 }
 
@@ -127,12 +134,18 @@ inline void from_bytes(const std::vector<std::byte>& bytes, DType t, Array& a) {
   };
   switch (t) {
     case DType::kBool:
-    case DType::kU8: return get(uint8_t{});
-    case DType::kI8: return get(int8_t{});
-    case DType::kI32: return get(int32_t{});
-    case DType::kI64: return get(int64_t{});
-    case DType::kF32: return get(float{});
-    case DType::kF64: return get(double{});
+    case DType::kU8:
+      return get(uint8_t{});
+    case DType::kI8:
+      return get(int8_t{});
+    case DType::kI32:
+      return get(int32_t{});
+    case DType::kI64:
+      return get(int64_t{});
+    case DType::kF32:
+      return get(float{});
+    case DType::kF64:
+      return get(double{});
     case DType::kF16:
       for (size_t i = 0; i < a.v.size(); ++i) {
         uint16_t x;
@@ -140,7 +153,8 @@ inline void from_bytes(const std::vector<std::byte>& bytes, DType t, Array& a) {
         a.v[i] = f32_from_f16(x);
       }
       return;
-    default: FAIL() << "no test values of " << name_of(t);
+    default:
+      FAIL() << "no test values of " << name_of(t);
   }
 }
 
@@ -207,7 +221,8 @@ inline void check(const Case& c, const Runner& run = interpret,
     ASSERT_TRUE(t->valid(w, configs[0], target)) << to_json(configs[0]);
     for (int i = 0; i < 200 && configs.size() < 1 + static_cast<size_t>(c.configurations); ++i) {
       Config sample;
-      for (const Knob& k : t->knobs(w, target)) sample[k.name] = k.choices[random() % k.choices.size()];
+      for (const Knob& k : t->knobs(w, target))
+        sample[k.name] = k.choices[random() % k.choices.size()];
       if (t->valid(w, sample, target)) configs.push_back(sample);
     }
     for (size_t i = 0; i < configs.size(); ++i) {
@@ -234,8 +249,8 @@ inline void check(const Case& c, const Runner& run = interpret,
 // 0 … 130 with all values around multiples of a vector and of a tile.
 inline Sizes one_symbol() {
   Sizes s;
-  for (int64_t n : {0, 1, 2, 3, 5, 7, 8, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 37, 47, 48,
-                    49, 53, 63, 64, 65, 79, 96, 97, 104, 127, 128, 129, 130})
+  for (int64_t n : {0,  1,  2,  3,  5,  7,  8,  11, 12, 13, 15, 16, 17,  23,  24,  25,  31, 32,
+                    33, 37, 47, 48, 49, 53, 63, 64, 65, 79, 96, 97, 104, 127, 128, 129, 130})
     s.push_back({n});
   return s;
 }

@@ -1,0 +1,185 @@
+#include <limits>
+
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+// Element (b, row, column) of q, k, v and of the mask.
+using Element = std::function<double(int64_t, int64_t, int64_t)>;
+using MaskElement = std::function<double(int64_t, int64_t, int64_t, int64_t)>;
+
+void attention(Array& out, int64_t m, int64_t heads, int64_t d, double scale, const Element& q,
+               const Element& k, const Element& v, const MaskElement& mask) {
+  const int64_t dv = out.dim(2) / heads;
+  std::vector<double> s(static_cast<size_t>(m));
+  for (int64_t b = 0; b < out.dim(0); ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < out.dim(1); ++i) {
+        double top = -std::numeric_limits<double>::infinity(), sum = 0;
+        for (int64_t j = 0; j < m; ++j) {
+          double x = 0;
+          for (int64_t c = 0; c < d; ++c) x += q(b, i, h * d + c) * k(b, j, h * d + c);
+          s[j] = x * scale + mask(b, h, i, j);
+          top = std::max(top, s[j]);
+        }
+        for (double& x : s) sum += x = std::exp(x - top);
+        for (int64_t c = 0; c < dv; ++c) {
+          double o = 0;
+          for (int64_t j = 0; j < m; ++j) o += s[j] * v(b, j, h * dv + c);
+          out.at(b, i, h * dv + c) = o / sum;
+        }
+      }
+}
+
+const MaskElement kNoMask = [](int64_t, int64_t, int64_t, int64_t) { return 0.0; };
+
+TEST(Attention, SlicesOfOneMatrixWithAMaskPerKey) {
+  Sizes sizes;
+  for (int64_t n : {1, 2, 7, 12, 13, 15, 16, 17, 25, 31, 33, 48, 53})
+    sizes.push_back({n % 3 + 1, n});
+  sizes.push_back({0, 5});
+  sizes.push_back({2, 0});
+  Case c{R"(fn @f(%x: Tensor[(b, n, 96), f32], %m: Tensor[(b, 1, 1, n), f32]) {
+           let %q = slice(%x) {axes = [2], starts = (0), ends = (32)};
+           let %k = slice(%x) {axes = [2], starts = (32), ends = (64)};
+           let %v = slice(%x) {axes = [2], starts = (64), ends = (96)};
+           let %y = attention(%q, %k, %v, %m) {heads = 2, scale = 0.25}; %y })",
+         "attention",
+         [](const Arrays& in, Arrays& out) {
+           const auto part = [&](int64_t shift) {
+             return [&in, shift](int64_t b, int64_t i, int64_t c) {
+               return in[0].at(b, i, c + shift);
+             };
+           };
+           attention(out[0], in[0].dim(1), 2, 16, 0.25, part(0), part(32), part(64),
+                     [&](int64_t b, int64_t, int64_t, int64_t j) { return in[1].at(b, 0, 0, j); });
+         },
+         sizes};
+  c.configurations = 5;
+  check(c);
+}
+
+TEST(Attention, CrossAttentionWithoutMaskAndOddHeads) {
+  const auto reads = [](const Array& a) {
+    return [&a](int64_t b, int64_t i, int64_t c) { return a.at(b, i, c); };
+  };
+  // Keys are never absent: an empty softmax has no value.
+  check({R"(fn @f(%q: Tensor[(b, n, 15), f32], %k: Tensor[(b, m, 15), f32],
+               %v: Tensor[(b, m, 60), f32], %r: Tensor[(b, n, 60), f32]) {
+           let %y = attention(%q, %k, %v) {heads = 3, scale = 0.5};
+           let %z = add(%y, %r); %z })",
+         "attention",
+         [&](const Arrays& in, Arrays& out) {
+           attention(out[0], in[1].dim(1), 3, 5, 0.5, reads(in[0]), reads(in[1]), reads(in[2]),
+                     kNoMask);
+           for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] += in[3][i];
+         },
+         {{1, 1, 1}, {2, 3, 20}, {1, 40, 3}, {1, 13, 70}, {2, 25, 33}, {0, 3, 4}}});
+}
+
+TEST(Attention, MaskComputedInPlaceFromIntegers) {
+  const auto reads = [](const Array& a) {
+    return [&a](int64_t b, int64_t i, int64_t c) { return a.at(b, i, c); };
+  };
+  Case c{R"(fn @f(%q: Tensor[(b, n, 32), f32], %k: Tensor[(b, n, 32), f32],
+               %v: Tensor[(b, n, 32), f32], %m: Tensor[(b, n), i64]) {
+           let %u = unsqueeze(%m) {axes = [1, 2]}; let %c = cast(%u) {dtype = f32};
+           let %d = mul(%c, -4f32);
+           let %y = attention(%q, %k, %v, %d) {heads = 1, scale = -0.125}; %y })",
+         "attention",
+         [&](const Arrays& in, Arrays& out) {
+           attention(out[0], in[1].dim(1), 1, 32, -0.125, reads(in[0]), reads(in[1]), reads(in[2]),
+                     [&](int64_t b, int64_t, int64_t, int64_t j) { return -4 * in[3].at(b, j); });
+         },
+         {{1, 1}, {2, 9}, {1, 40}, {3, 17}}};
+  check(c);
+}
+
+struct Window {
+  int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
+};
+
+TEST(Conv2d, WindowsStridesPaddingDilationGroups) {
+  const Window windows[] = {
+      {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 5}, {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 4, 26},
+      {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 7}, {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 2, 3},
+      {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 4, 4, 4}, {2, 2, 1, 1, 0, 0, 0, 0, 2, 1, 2, 4, 6}};
+  for (const Window& w : windows) {
+    SCOPED_TRACE(fmt::format("{}x{}/{} {}->{}", w.kh, w.kw, w.sh, w.in, w.out));
+    Case c{
+        fmt::format("fn @f(%x: Tensor[(b, {}, h, w), f32], %w: Tensor[({}, {}, {}, {}), f32], "
+                    "%c: Tensor[({}), f32]) {{ let %y = conv2d(%x, %w, %c) {{strides = [{}, {}], "
+                    "pads = [{}, {}, {}, {}], dilations = [{}, {}], groups = {}}}; "
+                    "let %r = relu(%y); %r }}",
+                    w.in, w.out, w.in / w.groups, w.kh, w.kw, w.out, w.sh, w.sw, w.top, w.left,
+                    w.bottom, w.right, w.dh, w.dw, w.groups),
+        "conv2d",
+        [&](const Arrays& in, Arrays& out) {
+          Array& y = out[0];
+          const int64_t cg = w.in / w.groups, og = w.out / w.groups;
+          for (int64_t b = 0; b < y.dim(0); ++b)
+            for (int64_t o = 0; o < y.dim(1); ++o)
+              for (int64_t i = 0; i < y.dim(2); ++i)
+                for (int64_t j = 0; j < y.dim(3); ++j) {
+                  double s = in[2][o];
+                  for (int64_t c = 0; c < cg; ++c)
+                    for (int64_t p = 0; p < w.kh; ++p)
+                      for (int64_t q = 0; q < w.kw; ++q) {
+                        const int64_t r = i * w.sh + p * w.dh - w.top;
+                        const int64_t t = j * w.sw + q * w.dw - w.left;
+                        if (r < 0 || t < 0 || r >= in[0].dim(2) || t >= in[0].dim(3)) continue;
+                        s += in[0].at(b, o / og * cg + c, r, t) * in[1].at(o, c, p, q);
+                      }
+                  y.at(b, o, i, j) = std::max(s, 0.0);
+                }
+        },
+        {{1, 7, 7}, {2, 9, 40}, {1, 12, 18}, {0, 8, 8}, {1, 6, 70}},
+        1e-4};
+    c.configurations = 3;
+    check(c);
+  }
+}
+
+TEST(Pool2d, MaximaAndAverages) {
+  for (const char* op : {"max_pool2d", "avg_pool2d"})
+    for (const char* ceil : {"false", "true"})
+      for (const char* padded : {"false", "true"}) {
+        const bool average = op[0] == 'a', include = padded[0] == 't';
+        if (!average && include) continue;
+        SCOPED_TRACE(fmt::format("{} {} {}", op, ceil, padded));
+        Case c{fmt::format("fn @f(%x: Tensor[(b, 2, h, w), f32]) {{ let %y = {}(%x) "
+                           "{{kernel = [3, 2], strides = [2, 2], pads = [1, 0, 1, 1], "
+                           "dilations = [1, 1], ceil_mode = {}{}}}; %y }}",
+                           op, ceil, average ? std::string(", count_include_pad = ") + padded : ""),
+               "pool2d",
+               [&](const Arrays& in, Arrays& out) {
+                 Array& y = out[0];
+                 const int64_t height = in[0].dim(2), width = in[0].dim(3);
+                 for (int64_t b = 0; b < y.dim(0); ++b)
+                   for (int64_t ch = 0; ch < 2; ++ch)
+                     for (int64_t i = 0; i < y.dim(2); ++i)
+                       for (int64_t j = 0; j < y.dim(3); ++j) {
+                         double sum = 0, top = -std::numeric_limits<double>::infinity();
+                         int64_t count = 0;
+                         for (int64_t p = 0; p < 3; ++p)
+                           for (int64_t q = 0; q < 2; ++q) {
+                             const int64_t r = i * 2 + p - 1, t = j * 2 + q;
+                             const bool image = r >= 0 && r < height && t >= 0 && t < width;
+                             const bool real = r >= -1 && r < height + 1 && t < width + 1;
+                             count += include ? real : image;
+                             if (!image) continue;
+                             sum += in[0].at(b, ch, r, t);
+                             top = std::max(top, in[0].at(b, ch, r, t));
+                           }
+                         y.at(b, ch, i, j) =
+                             average ? sum / double(std::max<int64_t>(count, 1)) : top;
+                       }
+               },
+               {{1, 7, 7}, {2, 9, 80}, {1, 12, 18}, {0, 8, 8}, {1, 3, 4}, {1, 2, 2}}};
+        check(c);
+      }
+}
+
+}  // namespace
+}  // namespace nimble::kernels::testing

@@ -1,0 +1,272 @@
+#include <limits>
+
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+TEST(Reduce, LastAxisWithPrologueAndEpilogue) {
+  check({R"(fn @f(%x: Tensor[(n, m), f32], %y: Tensor[(n, m), f32]) {
+           let %p = mul(%x, %y); let %s = sum(%p) {axes = [1], keepdims = false};
+           let %e = neg(%s); %e })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           const int64_t m = in[0].dim(1);
+           for (int64_t i = 0; i < out[0].size(); ++i) {
+             double s = 0;
+             for (int64_t j = 0; j < m; ++j) s += in[0].at(i, j) * in[1].at(i, j);
+             out[0][i] = -s;
+           }
+         },
+         random_sizes(2, 130, 24), 1e-4});
+}
+
+TEST(Reduce, EveryReductionOnBothKindsOfAxes) {
+  struct Op {
+    const char* name;
+    double start;
+    double (*f)(double, double);
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  const Op ops[] = {{"sum", 0, [](double a, double b) { return a + b; }},
+                    {"mean", 0, [](double a, double b) { return a + b; }},
+                    {"reduce_max", -inf, [](double a, double b) { return std::max(a, b); }},
+                    {"reduce_min", inf, [](double a, double b) { return std::min(a, b); }},
+                    {"prod", 1, [](double a, double b) { return a * b; }}};
+  for (const Op& op : ops) {
+    for (int axis : {0, 1, 2}) {
+      SCOPED_TRACE(fmt::format("{} {}", op.name, axis));
+      Case c{fmt::format("fn @f(%x: Tensor[(a, b, c), f32]) "
+                         "{{ let %s = {}(%x) {{axes = [{}], keepdims = true}}; %s }}",
+                         op.name, axis),
+             "reduce",
+             [&](const Arrays& in, Arrays& out) {
+               const Array& x = in[0];
+               // The rows of the case may have been collapsed: (a*b, c).
+               const size_t rank = x.shape.size();
+               const size_t ax = static_cast<size_t>(axis) - (3 - rank);
+               int64_t inner = 1, outer = 1;
+               for (size_t i = 0; i < ax; ++i) outer *= x.dim(i);
+               for (size_t i = ax + 1; i < rank; ++i) inner *= x.dim(i);
+               const int64_t n = x.dim(ax);
+               for (int64_t o = 0; o < outer; ++o)
+                 for (int64_t i = 0; i < inner; ++i) {
+                   double s = op.start;
+                   for (int64_t k = 0; k < n; ++k) s = op.f(s, x[(o * n + k) * inner + i]);
+                   out[0][o * inner + i] = op.name == std::string("mean") ? s / double(n) : s;
+                 }
+             },
+             {},
+             1e-4};
+      const size_t symbols = workload_of(c.text).contract.symbols.size();
+      c.sizes = random_sizes(symbols, symbols == 2 ? 40 : 20, 8);
+      c.low = 0.5;
+      c.high = 1.5;
+      c.configurations = 2;
+      check(c);
+    }
+  }
+}
+
+TEST(Reduce, IntegersAndSeveralAxes) {
+  Case c{R"(fn @f(%x: Tensor[(b, n, 6), i64]) {
+           let %s = sum(%x) {axes = [0, 2], keepdims = false}; %s })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t n = 0; n < out[0].size(); ++n) {
+             out[0][n] = 0;
+             for (int64_t b = 0; b < in[0].dim(0); ++b)
+               for (int64_t k = 0; k < 6; ++k) out[0][n] += in[0].at(b, n, k);
+           }
+         },
+         random_sizes(2, 20, 6)};
+  c.low = -100;
+  c.high = 100;
+  check(c);
+  Case all{
+      "fn @f(%x: Tensor[(n, m), i64]) "
+      "{ let %s = reduce_max(%x) {axes = [0, 1], keepdims = false}; %s }",
+      "reduce",
+      [](const Arrays& in, Arrays& out) {
+        out[0][0] = double(std::numeric_limits<int64_t>::min());
+        for (int64_t i = 0; i < in[0].size(); ++i) out[0][0] = std::max(out[0][0], in[0][i]);
+      },
+      random_sizes(2, 20, 6)};
+  all.low = -100;
+  all.high = 100;
+  check(all);
+}
+
+TEST(Reduce, FirstMaximum) {
+  for (int axis : {0, 1}) {
+    Case c{fmt::format("fn @f(%x: Tensor[(n, m), f32]) {{ let %r = round(%x); "
+                       "let %i = argmax(%r) {{axis = {}, keepdims = false}}; %i }}",
+                       axis),
+           "reduce",
+           [&](const Arrays& in, Arrays& out) {
+             const int64_t n = in[0].dim(0), m = in[0].dim(1);
+             for (int64_t i = 0; i < out[0].size(); ++i) {
+               int64_t best = 0;
+               const auto at = [&](int64_t k) {
+                 return std::nearbyint(axis == 1 ? in[0].at(i, k) : in[0].at(k, i));
+               };
+               for (int64_t k = 1; k < (axis == 1 ? m : n); ++k)
+                 if (at(k) > at(best)) best = k;
+               out[0][i] = double(best);
+             }
+           },
+           {{1, 1}, {3, 40}, {40, 3}, {17, 130}, {130, 17}, {2, 16}}};
+    check(c);
+  }
+}
+
+void softmax_rows(const Array& x, Array& y) {
+  const int64_t m = x.shape.back();
+  for (int64_t i = 0; m > 0 && i < x.size() / m; ++i) {
+    double top = -1e300, sum = 0;
+    for (int64_t j = 0; j < m; ++j) top = std::max(top, x[i * m + j]);
+    for (int64_t j = 0; j < m; ++j) sum += std::exp(x[i * m + j] - top);
+    for (int64_t j = 0; j < m; ++j) y[i * m + j] = std::exp(x[i * m + j] - top) / sum;
+  }
+}
+
+TEST(Reduce, SoftmaxOfScaledScores) {
+  check({R"(fn @f(%x: Tensor[(b, 3, n, m), f32]) {
+           let %s = mul(%x, 0.25f32); let %y = softmax(%s) {axis = -1}; %y })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           Array x = in[0];
+           for (double& v : x.v) v *= 0.25;
+           softmax_rows(x, out[0]);
+         },
+         random_sizes(2, 130, 30)});
+}
+
+TEST(Reduce, SoftmaxOverTheFirstAxis) {
+  check({"fn @f(%x: Tensor[(n, m), f32]) { let %y = softmax(%x) {axis = 0}; %y }", "reduce",
+         [](const Arrays& in, Arrays& out) {
+           const int64_t n = in[0].dim(0), m = in[0].dim(1);
+           for (int64_t j = 0; j < m; ++j) {
+             double sum = 0;
+             for (int64_t i = 0; i < n; ++i) sum += std::exp(in[0].at(i, j));
+             for (int64_t i = 0; i < n; ++i) out[0].at(i, j) = std::exp(in[0].at(i, j)) / sum;
+           }
+         },
+         random_sizes(2, 60, 16)});
+}
+
+TEST(Reduce, LogSoftmax) {
+  check({"fn @f(%x: Tensor[(n, m), f32]) { let %y = log_softmax(%x) {axis = 1}; %y }", "reduce",
+         [](const Arrays& in, Arrays& out) {
+           softmax_rows(in[0], out[0]);
+           for (double& v : out[0].v) v = std::log(v);
+         },
+         random_sizes(2, 130, 16)});
+}
+
+TEST(Reduce, LayerNormOfAResidualSum) {
+  check({R"(fn @f(%x: Tensor[(b, n, 52), f32], %r: Tensor[(b, n, 52), f32],
+               %g: Tensor[(52), f32], %o: Tensor[(52), f32]) {
+           let %a = add(%x, %r);
+           let %y = layer_norm(%a, %g, %o) {epsilon = 1e-12, axis = -1};
+           let %t = (%y, %a); %t })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t i = 0; i < out[0].dim(0); ++i) {
+             double mean = 0, variance = 0;
+             for (int64_t j = 0; j < 52; ++j) {
+               out[1].at(i, j) = in[0].at(i, j) + in[1].at(i, j);
+               mean += out[1].at(i, j) / 52;
+             }
+             for (int64_t j = 0; j < 52; ++j) variance += std::pow(out[1].at(i, j) - mean, 2) / 52;
+             for (int64_t j = 0; j < 52; ++j)
+               out[0].at(i, j) =
+                   (out[1].at(i, j) - mean) / std::sqrt(variance + 1e-12) * in[2][j] + in[3][j];
+           }
+         },
+         one_symbol(), 1e-4});
+}
+
+TEST(Reduce, LayerNormOverTwoAxes) {
+  check({R"(fn @f(%x: Tensor[(n, 3, 20), f32], %g: Tensor[(3, 20), f32], %o: Tensor[(3, 20), f32]) {
+           let %y = layer_norm(%x, %g, %o) {epsilon = 0.001, axis = 1}; %y })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t i = 0; i < out[0].dim(0); ++i) {
+             double mean = 0, variance = 0;
+             for (int64_t j = 0; j < 60; ++j) mean += in[0][i * 60 + j] / 60;
+             for (int64_t j = 0; j < 60; ++j)
+               variance += std::pow(in[0][i * 60 + j] - mean, 2) / 60;
+             for (int64_t j = 0; j < 60; ++j)
+               out[0][i * 60 + j] =
+                   (in[0][i * 60 + j] - mean) / std::sqrt(variance + 0.001) * in[1][j] + in[2][j];
+           }
+         },
+         few({0, 1, 2, 5, 17}), 1e-4});
+}
+
+TEST(Reduce, L2Normalize) {
+  check(
+      {"fn @f(%x: Tensor[(n, m), f32]) { let %y = l2_normalize(%x) {axis = 1, epsilon = 1e-12}; "
+       "%y }",
+       "reduce",
+       [](const Arrays& in, Arrays& out) {
+         const int64_t m = in[0].dim(1);
+         for (int64_t i = 0; i < in[0].dim(0); ++i) {
+           double s = 0;
+           for (int64_t j = 0; j < m; ++j) s += in[0].at(i, j) * in[0].at(i, j);
+           for (int64_t j = 0; j < m; ++j)
+             out[0].at(i, j) = in[0].at(i, j) / std::max(std::sqrt(s), 1e-12);
+         }
+       },
+       random_sizes(2, 130, 16)});
+}
+
+TEST(Reduce, MaskedMeanPooling) {
+  check({R"(fn @f(%x: Tensor[(b, n, 40), f32], %m: Tensor[(b, n), f32], %c: Tensor[(b, 1), f32]) {
+           let %u = unsqueeze(%m) {axes = [2]};
+           let %p = mul(%x, %u);
+           let %s = sum(%p) {axes = [1], keepdims = false};
+           let %d = div(%s, %c); %d })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t b = 0; b < in[0].dim(0); ++b)
+             for (int64_t j = 0; j < 40; ++j) {
+               double s = 0;
+               for (int64_t n = 0; n < in[0].dim(1); ++n) s += in[0].at(b, n, j) * in[1].at(b, n);
+               out[0].at(b, j) = s / in[2].at(b, 0);
+             }
+         },
+         random_sizes(2, 40, 10), 1e-4, 0.5, 2});
+}
+
+TEST(Scan, RunningSums) {
+  for (int axis : {0, 1}) {
+    for (const char* options : {"", ", exclusive = true", ", reverse = true"}) {
+      SCOPED_TRACE(options);
+      check({fmt::format("fn @f(%x: Tensor[(n, m), f32]) {{ let %y = cumsum(%x) {{axis = {}{}}}; "
+                         "%y }}",
+                         axis, options),
+             "scan",
+             [&](const Arrays& in, Arrays& out) {
+               const bool exclusive = std::string(options).find("exclusive") != std::string::npos;
+               const bool reverse = std::string(options).find("reverse") != std::string::npos;
+               const int64_t rows = in[0].dim(axis == 1 ? 0 : 1), n = in[0].dim(axis == 1 ? 1 : 0);
+               for (int64_t i = 0; i < rows; ++i) {
+                 double s = 0;
+                 for (int64_t k = 0; k < n; ++k) {
+                   const int64_t j = reverse ? n - 1 - k : k;
+                   const double x = axis == 1 ? in[0].at(i, j) : in[0].at(j, i);
+                   double& y = axis == 1 ? out[0].at(i, j) : out[0].at(j, i);
+                   y = exclusive ? s : s + x;
+                   s += x;
+                 }
+               }
+             },
+             random_sizes(2, 40, 6)});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nimble::kernels::testing

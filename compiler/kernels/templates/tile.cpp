@@ -165,7 +165,7 @@ StmtRef RowTiles::for_each(const Dim& begin, const Dim& extent,
   Tile full{number, Dim::symbol(row), rows_, rows_};
   all.push_back(kb::loop(LoopKind::kSerial, t, 0, full_here,
                          one({kb::let_index(row, kb::index(tile * rows_))}, body(full), full)));
-  if (tails_ == kTailsResidue && residue_ == 0) return kb::seq(std::move(all));
+  if (rows_ == 1 || (tails_ == kTailsResidue && residue_ == 0)) return kb::seq(std::move(all));
   Tile rest{full_here, Dim::symbol(row), residue_, residue_};
   std::vector<StmtRef> lets = {kb::let_index(row, kb::index(base_ * rows_))};
   StmtRef work;

@@ -265,7 +265,7 @@ TEST(ResidueDispatch, EachShapeGetsTheKernelOfItsResidue) {
 TEST(DenseLayout, ChoosesTheWidthThatWastesLeast) {
   const TargetInfo v4 = target_by_name("x86-64-v4");
   EXPECT_EQ(dense_layout(v4, DType::kF32, 768), "panel48");
-  EXPECT_EQ(dense_layout(v4, DType::kF32, 64), "panel64");
+  EXPECT_EQ(dense_layout(v4, DType::kF32, 64), "panel32");
   EXPECT_EQ(dense_layout(v4, DType::kF32, 10), "panel16");
 }
 

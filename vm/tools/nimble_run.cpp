@@ -1,0 +1,232 @@
+// nimble run: runs an executable once on tensors from files or the command line.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "vm/api/nimble.hpp"
+#include "vm/base/half.h"
+#include "vm/base/npy.h"
+#include "vm/base/program.h"
+#include "vm/tools/tensor_arguments.h"
+
+namespace nimble {
+namespace {
+
+constexpr char kAbout[] =
+    "Runs a compiled model.\n\n"
+    "Naming the file here is your consent to run the native code in it, with your rights: run\n"
+    "only files whose origin you trust. --no-trust refuses files that hold native code.\n\n"
+    "Inputs: NAME=@FILE.npy, NAME=@FILE.npz, @FILE.npz (every member), NAME=[[1, 2], [3, 4]],\n"
+    "NAME=random:2x16, NAME=zeros:2x16, NAME=ones:2x16. Without --output-dir or --output the\n"
+    "results are summarised on stdout.";
+
+struct Options {
+  std::string model, entry, output_dir, output, format = "table";
+  std::vector<std::string> inputs, expected;
+  int threads = 0;
+  bool no_trust = false, profile = false, verify = false, pin = false;
+  double tolerance = 1e-5;
+  uint64_t memory_limit = 0, fuel = 0;
+  uint32_t depth = 0;
+  RandomOptions random;
+};
+
+nimble_session* interrupted_session = nullptr;
+
+double value_at(const Array& a, size_t i) {
+  const uint8_t* p = a.bytes.data() + i * size_of(a.dtype);
+  auto load = [&]<typename T>(T value) {
+    std::memcpy(&value, p, sizeof value);
+    return value;
+  };
+  switch (a.dtype) {
+    case DType::kI8:
+      return load(int8_t{});
+    case DType::kI16:
+      return load(int16_t{});
+    case DType::kI32:
+      return load(int32_t{});
+    case DType::kI64:
+      return static_cast<double>(load(int64_t{}));
+    case DType::kU16:
+      return load(uint16_t{});
+    case DType::kU32:
+      return load(uint32_t{});
+    case DType::kU64:
+      return static_cast<double>(load(uint64_t{}));
+    case DType::kF16:
+      return f32_from_f16(load(uint16_t{}));
+    case DType::kBF16:
+      return f32_from_bf16(load(uint16_t{}));
+    case DType::kF32:
+      return load(float{});
+    case DType::kF64:
+      return load(double{});
+    default:
+      return load(uint8_t{});
+  }
+}
+
+size_t count_of(const Array& a) {
+  return a.bytes.size() / size_of(a.dtype);
+}
+
+// "" if `actual` is `expected` within |a - e| <= tolerance * max(1, |e|), else the worst place.
+std::string difference(const Array& actual, const Array& expected, double tolerance) {
+  if (actual.dtype != expected.dtype)
+    return fmt::format("is {}, not {}", name_of(actual.dtype), name_of(expected.dtype));
+  if (actual.shape != expected.shape)
+    return fmt::format("has shape ({}), not ({})", fmt::join(actual.shape, ", "),
+                       fmt::join(expected.shape, ", "));
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < count_of(actual); ++i) {
+    const double a = value_at(actual, i), e = value_at(expected, i);
+    if (a == e || (std::isnan(a) && std::isnan(e))) continue;
+    double d = std::abs(a - e) / std::max(1.0, std::abs(e));
+    if (std::isnan(d)) d = INFINITY;
+    if (d > worst) worst = d, at = i;
+  }
+  if (worst <= tolerance) return {};
+  return fmt::format("differs by {:.3g} at element {}: {} instead of {}", worst, at,
+                     value_at(actual, at), value_at(expected, at));
+}
+
+void summarise(const std::string& name, const Array& a) {
+  std::string values;
+  const size_t n = count_of(a);
+  for (size_t i = 0; i < std::min<size_t>(n, 6); ++i)
+    values += fmt::format("{}{:.6g}", i ? ", " : "", value_at(a, i));
+  fmt::print("{}: {} ({}) [{}{}]\n", name, name_of(a.dtype), fmt::join(a.shape, ", "), values,
+             n > 6 ? ", …" : "");
+}
+
+int run(const Options& o) {
+  if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
+    throw Error(Status::kIo, o.output_dir,
+                fmt::format("cannot make the folder ({})", std::strerror(errno)),
+                "name a folder that you may write to");
+  const api::Model model(o.model, {!o.no_trust});
+  if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
+    throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
+                fmt::format("it has {}", fmt::join(model.entries(), ", ")));
+  const NamedArrays inputs = parse_inputs(o.inputs, model.inputs(o.entry), o.random);
+  std::vector<api::NamedView> views;
+  for (const auto& [name, array] : inputs) views.emplace_back(name, view_of(array));
+
+  api::SessionOptions options{o.threads, o.pin, o.memory_limit, o.fuel, o.depth, o.profile};
+  auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
+    api::Session session(model, with);
+    interrupted_session = session.handle();
+    std::signal(SIGINT, [](int) { nimble_cancel(interrupted_session); });
+    std::vector<api::Tensor> results;
+    try {
+      results = session.run(views, o.entry);
+    } catch (...) {
+      std::signal(SIGINT, SIG_DFL);
+      throw;
+    }
+    std::signal(SIGINT, SIG_DFL);
+    if (profile) *profile = o.format == "json" ? session.profile_json() : session.profile_table();
+    NamedArrays named;
+    const std::vector<api::Port> ports = model.outputs(o.entry);
+    for (size_t i = 0; i < results.size(); ++i)
+      named.emplace_back(ports[i].name, array_of(results[i]));
+    return named;
+  };
+  std::string profile;
+  const NamedArrays outputs = run_with(options, o.profile ? &profile : nullptr);
+
+  for (const auto& [name, array] : outputs) {
+    if (!o.output_dir.empty())
+      write_npy(o.output_dir + "/" + name + ".npy", array);
+    else if (o.output.empty() && !o.profile)
+      summarise(name, array);
+  }
+  if (!o.output.empty()) write_npz(o.output, outputs);
+  if (o.profile) fmt::print("{}\n", profile);
+
+  int code = kExitOk;
+  auto compare = [&](const std::string& name, const Array& expected, const std::string& what) {
+    const auto found = std::find_if(outputs.begin(), outputs.end(),
+                                    [&](const auto& output) { return output.first == name; });
+    if (found == outputs.end())
+      throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
+                  "see nimble inspect --signature");
+    const std::string bad = difference(found->second, expected, o.tolerance);
+    if (bad.empty()) return;
+    fmt::print(stderr, "nimble run: wrong result: {} {} ({})\n", name, bad, what);
+    code = kExitWrongResult;
+  };
+  for (const std::string& text : o.expected) {
+    const auto [name, value] = split_assignment(text, "--expect");
+    compare(name, read_npy(value.starts_with("@") ? value.substr(1) : value), value);
+  }
+  if (o.verify) {
+    options.profile = false;
+    for (const auto& [name, array] : run_with(options, nullptr))
+      compare(name, array, "a second run");
+    options.threads = 1;
+    for (const auto& [name, array] : run_with(options, nullptr))
+      compare(name, array, "a run on one thread");
+  }
+  return code;
+}
+
+int main_of(int argc, char** argv) {
+  Options o;
+  CLI::App app(kAbout, "nimble run");
+  app.add_option("MODEL", o.model, "The .nimble file")->required();
+  app.add_option("-i,--input", o.inputs, "An input, as above; once per input")->type_name("INPUT");
+  app.add_option("--entry", o.entry, "Entry point (default: the first)");
+  app.add_option("-o,--output-dir", o.output_dir, "Write each output to DIR/NAME.npy")
+      ->type_name("DIR");
+  app.add_option("--output", o.output, "Write all outputs to one .npz")->type_name("FILE");
+  app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")
+      ->check(CLI::Range(0, 1024));
+  app.add_flag("--pin", o.pin, "Bind threads to cores");
+  app.add_flag("--profile", o.profile, "Print where the time went");
+  app.add_option("--format", o.format, "Of the profile")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_flag("--verify", o.verify,
+               "Run again, and once more on one thread, and compare the results");
+  app.add_option("--expect", o.expected,
+                 "NAME=@FILE.npy that an output must equal; exit code 3 if not");
+  app.add_option("--tolerance", o.tolerance,
+                 "For --verify and --expect: absolute up to 1, relative above")
+      ->capture_default_str();
+  app.add_flag("--no-trust", o.no_trust, "Refuse native code");
+  app.add_option("--memory-limit", o.memory_limit, "Bytes of tensors (default: no limit)");
+  app.add_option("--fuel", o.fuel, "Instructions that the run may take (default: no limit)");
+  app.add_option("--depth", o.depth, "Nested calls that the run may make (default: 100000)");
+  app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
+  app.add_option("--int-range", o.random.int_range, "Random integers are below this")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  try {
+    return run(o);
+  } catch (const api::Error& e) {
+    if (e.status() != NIMBLE_CANCELLED) throw;
+    fmt::print(stderr, "nimble run: interrupted\n");
+    return kExitInterrupted;
+  }
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_program("nimble run", [&] { return nimble::main_of(argc, argv); });
+}

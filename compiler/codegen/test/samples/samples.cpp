@@ -1,0 +1,121 @@
+// nimble-kernel-samples NAME LEVEL kir|llvm|llvm-raw|asm: prints one sample kernel for the text
+// tests in compiler/test/codegen.
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/kernels/math.h"
+#include "compiler/kernels/test/kernel_builder.h"
+#include "vm/base/error.h"
+
+namespace nimble {
+namespace {
+
+using namespace kir;         // NOLINT
+using namespace kir::build;  // NOLINT
+using kir::testing::KernelBuilder;
+
+// C[rows][vectors * lanes] = A[rows][K] * B[K][vectors * lanes], all of C in registers.
+Function tile(int rows, int vectors, int lanes) {
+  KernelBuilder b("tile");
+  const Dim depth = b.symbol("K"), k = Dim::symbol("k"), i = Dim::symbol("i"), j = Dim::symbol("j");
+  const int width = vectors * lanes;
+  auto a = b.in("A", DType::kF32, rows * 768);
+  auto packed = b.in("B", DType::kF32, depth * width);
+  auto c = b.out("C", DType::kF32, rows * width);
+  auto acc = b.registers("acc", DType::kF32, rows * vectors, lanes);
+  const auto unroll = [](const std::string& v, int n, StmtRef s) {
+    return loop(LoopKind::kUnroll, v, 0, n, std::move(s));
+  };
+  const Dim at = i * vectors + j;
+  return b.body(
+      {unroll("i", rows, unroll("j", vectors, set_reg(acc, at, f32(0, lanes)))),
+       loop(LoopKind::kSerial, "k", 0, depth,
+            unroll("i", rows,
+                   unroll("j", vectors,
+                          set_reg(acc, at,
+                                  fma(load_strided(a, i * 768 + k, 0, lanes),
+                                      load(packed, k * width + j * lanes, lanes), reg(acc, at)))))),
+       unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
+}
+
+Function guarded_rows() {
+  KernelBuilder b("rows");
+  const Dim n = b.symbol("n"), o = Dim::symbol("o"), i = Dim::symbol("i");
+  auto x = b.in("x", DType::kF32, n * 16);
+  auto y = b.out("y", DType::kF32, n * 16);
+  const Dim full = ir::floordiv(n, 8), rest = ir::mod(n, 8);
+  const auto row = [&](const Dim& r) {
+    return if_then(lt(r, n), store(y, r * 16, mul(load(x, r * 16, 16), f32(2))));
+  };
+  return b.body(
+      {loop(LoopKind::kThread, "o", 0, full, loop(LoopKind::kUnroll, "i", 0, 8, row(o * 8 + i))),
+       loop(LoopKind::kThread, "t", 0, 1,
+            loop(LoopKind::kSerial, "i", 0, rest, row(n - rest + i)))});
+}
+
+Function masked(const std::function<ValueRef(ValueRef)>& value, DType t = DType::kF32) {
+  KernelBuilder b("masked");
+  const Dim n = b.symbol("n"), j = Dim::symbol("j");
+  auto x = b.in("x", t, n);
+  auto y = b.out("y", DType::kF32, n);
+  return b.body({loop(LoopKind::kSerial, "j", 0, n,
+                      store_masked(y, j, value(load_masked(x, j, 16, n - j)), n - j), 16)});
+}
+
+Function fill() {
+  KernelBuilder b("fill");
+  const Dim n = b.symbol("n"), j = Dim::symbol("j");
+  auto x = b.in("x", DType::kF32, n);
+  auto y = b.out("y", DType::kF32, n);
+  auto z = b.out("z", DType::kF32, n);
+  return b.body({loop(LoopKind::kSerial, "j", 0, n, store(y, j, f32(0))),
+                 loop(LoopKind::kSerial, "j", 0, n, store(z, j, load(x, j)))});
+}
+
+const std::map<std::string, std::function<Function()>> kSamples = {
+    {"tile-8x3x16", [] { return tile(8, 3, 16); }},
+    {"tile-6x2x8", [] { return tile(6, 2, 8); }},
+    {"tile-4x2x4", [] { return tile(4, 2, 4); }},
+    {"rows", guarded_rows},
+    {"rows-residue-3",
+     [] {
+       return simplify(substitute(guarded_rows(), {{"n", Dim(8) * Dim::symbol("k") + 3}}));
+     }},
+    {"masked", [] { return masked([](ValueRef x) { return x; }); }},
+    {"bf16", [] { return masked([](ValueRef x) { return cast(DType::kF32, x); }, DType::kBF16); }},
+    {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},
+    {"exp", [] { return masked([](ValueRef x) { return math::exp(x); }); }},
+    {"fill", fill},
+};
+
+int run(int argc, char** argv) {
+  if (argc != 4 || !kSamples.contains(argv[1])) {
+    std::fprintf(stderr, "usage: %s SAMPLE LEVEL kir|llvm|llvm-raw|asm\nsamples:", argv[0]);
+    for (const auto& [name, make] : kSamples) std::fprintf(stderr, " %s", name.c_str());
+    std::fprintf(stderr, "\n");
+    return 2;
+  }
+  const Function f = kSamples.at(argv[1])();
+  const kernels::TargetInfo target = kernels::target_by_name(argv[2]);
+  const std::string form = argv[3];
+  const std::string text = form == "kir"        ? print(f)
+                           : form == "llvm"     ? codegen::llvm_ir(f, target, true)
+                           : form == "llvm-raw" ? codegen::llvm_ir(f, target, false)
+                                                : codegen::assembly(f, target);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  try {
+    return nimble::run(argc, argv);
+  } catch (const nimble::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -67,7 +67,7 @@ void print(const DimNode* n, std::string& out) {
       out += std::to_string(n->constant);
       return;
     case DimNode::Kind::kSymbol:
-      out += plain_symbol(n->name) ? n->name : "`" + n->name + "`";
+      out += plain_symbol(n->name) ? n->name : fmt::format("`{}`", n->name);
       return;
     case DimNode::Kind::kFunction:
       out += function_name(n->function);

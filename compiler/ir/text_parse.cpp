@@ -385,10 +385,18 @@ class Parser {
       note(name, fmt::format("there is no operator {}", name.text),
            nearest ? fmt::format("did you mean {}?", nearest->name) : "see docs/operators.md");
     }
+    FunctionRef primitive;  // memory.invoke_mut group fn(…) { … } (…)
+    if (take_word("group")) {
+      if (!take_word("fn"))
+        fail(token_, "expected `fn` after `group`", "write group fn(…) { … } (…)");
+      primitive = function(at);
+    }
     std::vector<Atom> args = arguments();
     Attrs attrs;
     if (is("{")) attrs = attributes(op);
-    ExprRef call = make_call(name.text, std::move(args), std::move(attrs), at);
+    auto call =
+        std::make_shared<Expr>(*make_call(name.text, std::move(args), std::move(attrs), at));
+    call->primitive = std::move(primitive);
     if (op) {
       if (std::string fault = check_call(*op, *call); !fault.empty()) {
         note(name, fault, op->summary);

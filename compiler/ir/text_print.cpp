@@ -234,9 +234,10 @@ class Printer {
         return;
       case ExprKind::kCall:
         if (e.primitive) {
-          out_ += "group fn" + head(*e.primitive) + " ";
+          out_ += (e.op.empty() ? "" : e.op + " ") + "group fn" + head(*e.primitive) + " ";
           block(*e.primitive->body);
           out_ += " (" + atoms(e.args) + ")";
+          if (!e.attrs.empty()) out_ += " " + attributes(e.attrs, find_op(e.op));
         } else if (e.callee) {
           out_ += atom(*e.callee) + "(" + atoms(e.args) + ")";
         } else {

@@ -231,6 +231,7 @@ class Verifier {
         return compare(function_type(parameters, e.primitive->result_type), stated);
       }
       case ExprKind::kCall:
+        if (e.op == "memory.invoke_mut" && e.primitive) return lowered_group(e, used);
         if (!e.op.empty() + e.callee.has_value() + (e.primitive != nullptr) != 1) {
           return fault("V4", "a call must name one of operator, callee and group");
         }
@@ -342,6 +343,18 @@ class Verifier {
     require_known(used, "the type");
     nested(*f.body, stated, "V6");
     for (const VarRef& p : f.parameters) visible_.erase(p.get());
+  }
+
+  // A group's call after lowering: its arguments are inputs (scalars among them), then outputs.
+  void lowered_group(const Expr& e, const std::set<std::string>& used) {
+    symbols_.insert(used.begin(), used.end());
+    const auto inputs = attr_or<int64_t>(e.attrs, "inputs", -1);
+    if (inputs < static_cast<int64_t>(e.primitive->parameters.size()) ||
+        inputs > static_cast<int64_t>(e.args.size())) {
+      return fault("V5", fmt::format("{} inputs of a group of {} parameters", inputs,
+                                     e.primitive->parameters.size()));
+    }
+    function(*e.primitive, /*closed=*/false);
   }
 
   void operation(const Binding& binding, const std::vector<Type>& types, bool typed,

@@ -239,10 +239,9 @@ TEST(Text, TruncationsNeverCrash) {
 // ------------------------------------------------------------------------- safetensors
 
 std::vector<uint8_t> image(const std::string& header, size_t data) {
-  std::vector<uint8_t> bytes(8);
-  const uint64_t n = header.size();
-  std::memcpy(bytes.data(), &n, 8);
-  bytes.insert(bytes.end(), header.begin(), header.end());
+  std::vector<uint8_t> bytes;
+  for (int i = 0; i < 64; i += 8) bytes.push_back(static_cast<uint8_t>(header.size() >> i));
+  for (char c : header) bytes.push_back(static_cast<uint8_t>(c));
   bytes.resize(bytes.size() + data);
   return bytes;
 }

@@ -11,8 +11,12 @@
 // The softmax is exact, not an online one: a tile's scores fit the cache up to several thousand
 // keys, and rescaling partial results would cost more than the second pass.
 //
+// The values of the head are copied too ("values": "packed"): rows of a matrix (b, n, 3*h*d) lie
+// several KiB apart and fall into few sets of the first-level cache, which a hundred of them
+// overflow, though their bytes would fit.
+//
 // q, k and v may be slices of one matrix (b, n, 3*heads*d): they are addressed by the strides that
-// GroupEvaluator finds, so nothing is copied but the keys.
+// GroupEvaluator finds.
 #include "compiler/kernels/templates/attention.h"
 
 #include <fmt/format.h>
@@ -37,6 +41,10 @@ using kir::Scope;
 using kir::StmtRef;
 using kir::ValueRef;
 using Dims = std::vector<Dim>;
+
+// Values of the knob "values".
+constexpr const char* kPacked = "packed";     // copied to the thread's scratch
+constexpr const char* kInPlace = "in_place";  // read where they lie
 
 struct Plan {
   DType type = DType::kF32;
@@ -107,6 +115,7 @@ class AttentionLowering {
         vectors_(static_cast<int>(knob_int(c, "vectors"))),
         block_(knob_int(c, "block")),
         tails_(knob_text(c, "tails")),
+        pack_values_(knob_text(c, "values") == kPacked),
         width_(lanes_ * vectors_),
         tiles_(p.n, rows_, tails_, 0, "a") {
     const Dim padded = ir::ceildiv(p.m, width_) * width_;
@@ -115,6 +124,8 @@ class AttentionLowering {
     keys_ = kb::buffer("keys", Scope::kThread, p.type, padded * p.d);
     scores_ = kb::buffer("scores", Scope::kThread, p.type, stride_ * rows_);
     scale_ = kb::buffer("scale", Scope::kThread, p.type, rows_);
+    value_stride_ = (p.dv + lanes_ - 1) / lanes_ * lanes_;
+    values_ = kb::buffer("values", Scope::kThread, p.type, p.m * value_stride_);
     // The second product's tile is as wide as the head allows.
     const int head_vectors = static_cast<int>((p.dv + lanes_ - 1) / lanes_);
     out_vectors_ = 1;
@@ -139,6 +150,7 @@ class AttentionLowering {
     b_ = at[0];
     h_ = at[1];
     body.push_back(pack_keys());
+    if (pack_values_) body.push_back(pack_values());
     const Dim first = at[2] * block_;
     body.push_back(tiles_.for_each(
         first, ir::min(tiles_.count() - first, block_),
@@ -148,7 +160,9 @@ class AttentionLowering {
         }));
     all.push_back(kb::loop(LoopKind::kThread, "item", 0, p_.batch * p_.heads * block_count,
                            kb::seq(std::move(body))));
-    return make_function(w_, frame_, name, {keys_, scores_, scale_},
+    std::vector<kir::BufferRef> scratch = {keys_, scores_, scale_};
+    if (pack_values_) scratch.push_back(values_);
+    return make_function(w_, frame_, name, std::move(scratch),
                          {accumulators_, panel_, maxima_, sums_}, kb::seq(std::move(all)));
   }
 
@@ -181,6 +195,18 @@ class AttentionLowering {
         kb::loop(LoopKind::kSerial, "kt", 0, full, panel(Dim::symbol("kt"), std::nullopt))};
     if (!rest.is_constant(0)) all.push_back(kb::if_then(kb::lt(0, rest), panel(full, rest)));
     return kb::seq(std::move(all));
+  }
+
+  StmtRef pack_values() {
+    const Dim row = Dim::symbol("vr");
+    std::vector<StmtRef> body;
+    for (int64_t c = 0; c < value_stride_; c += lanes_) {
+      const auto [buffer, index] = place(2, row, h_ * p_.dv + c);
+      const auto valid = c + lanes_ > p_.dv ? std::optional<Dim>(p_.dv - c) : std::nullopt;
+      body.push_back(kb::store(values_, row * value_stride_ + c,
+                               kb::load_strided(buffer, index, 1, lanes_, valid)));
+    }
+    return kb::loop(LoopKind::kSerial, "vr", 0, p_.m, kb::seq(std::move(body)));
   }
 
   TileProduct product(int rows, int vectors) const {
@@ -328,11 +354,12 @@ class AttentionLowering {
     };
     t.lhs = scores_;
     t.lhs_index = [&](const Dim& row, const Dim& k) { return row * stride_ + k; };
-    t.rhs = place(2, 0, 0).first;
+    t.rhs = pack_values_ ? values_ : place(2, 0, 0).first;
     t.rhs_index = [&](const Dim& vector, const Dim& k) {
-      return place(2, k, h_ * p_.dv + column(vector)).second;
+      return pack_values_ ? k * value_stride_ + column(vector)
+                          : place(2, k, h_ * p_.dv + column(vector)).second;
     };
-    if (!whole) t.rhs_valid = valid;
+    if (!whole && !pack_values_) t.rhs_valid = valid;
     t.k_extent = p_.m;
     const Dim r = Dim::symbol("or"), v = Dim::symbol("ov");
     const ValueRef value = kb::mul(kb::reg(accumulators_, r * out_vectors_ + v),
@@ -355,10 +382,12 @@ class AttentionLowering {
   int lanes_, rows_, vectors_;
   int64_t block_;
   std::string tails_;
+  bool pack_values_;
+  int64_t value_stride_ = 0;
   int width_, out_vectors_ = 1;
   RowTiles tiles_;
   Dim stride_, b_, h_;
-  kir::BufferRef keys_, scores_, scale_, accumulators_, panel_, maxima_, sums_;
+  kir::BufferRef keys_, values_, scores_, scale_, accumulators_, panel_, maxima_, sums_;
 };
 
 }  // namespace
@@ -372,8 +401,11 @@ std::vector<Knob> AttentionTemplate::knobs(const Workload&, const TargetInfo&) c
   tails.name = "tails";
   for (const char* t : {kTailsEven, kTailsChecked, kTailsMasked})
     tails.choices.emplace_back(std::string(t));
+  Knob values;
+  values.name = "values";
+  for (const char* v : {kPacked, kInPlace}) values.choices.emplace_back(std::string(v));
   return {int_knob("rows", {2, 4, 6, 8, 10, 12, 13}), int_knob("vectors", {1, 2, 3, 4}),
-          int_knob("block", {4, 16, 64}), tails};
+          int_knob("block", {4, 16, 64}), tails, values};
 }
 
 bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
@@ -382,11 +414,12 @@ bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetIn
 }
 
 Config AttentionTemplate::default_config(const Workload&, const TargetInfo& t) const {
-  const int64_t rows = t.vector_registers >= 32 ? 12 : 6;
+  const int64_t rows = t.vector_registers >= 32 ? 10 : 6;
   return {{"rows", rows},
           {"vectors", int64_t{2}},
           {"block", int64_t{64}},
-          {"tails", std::string(kTailsEven)}};
+          {"tails", std::string(kTailsEven)},
+          {"values", std::string(kPacked)}};
 }
 
 Lowered AttentionTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,

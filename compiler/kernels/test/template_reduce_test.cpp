@@ -62,7 +62,6 @@ TEST(Reduce, EveryReductionOnBothKindsOfAxes) {
       c.sizes = random_sizes(symbols, symbols == 2 ? 40 : 20, 8);
       c.low = 0.5;
       c.high = 1.5;
-      c.configurations = 2;
       check(c);
     }
   }

@@ -35,6 +35,14 @@ std::string quote(std::string_view s);
 // The token that starts at or after `pos`, behind white space and comments.
 Token lex(std::string_view text, size_t pos);
 
+// The shortest text that reads back as the same number.
+std::string shortest_text(double v);
+// One element of a constant as text, and back (false if it is no value of the type).
+std::string element_text(const Tensor& t, int64_t i);
+bool parse_element(std::string_view text, DType dtype, uint8_t* to);
+// Insertions, deletions and replacements that lead from a to b.
+size_t edit_distance(std::string_view a, std::string_view b);
+
 // Names the constants that do not stand in the text.
 struct SideFile {
   std::vector<std::pair<std::string, TensorRef>> tensors;

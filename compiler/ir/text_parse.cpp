@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <set>
 
@@ -16,7 +15,6 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/text_lexer.h"
 #include "vm/base/file.h"
-#include "vm/base/half.h"
 
 namespace nimble::ir {
 namespace {
@@ -27,21 +25,6 @@ struct SyntaxFault {};  // thrown after the diagnostic is noted
 
 constexpr size_t kMaxDiagnostics = 50;
 constexpr int kMaxDepth = 200;
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 class Parser {
  public:
@@ -382,8 +365,9 @@ class Parser {
         const size_t d = edit_distance(o.name, name.text);
         if (d < best) best = d, nearest = &o;
       }
-      note(name, fmt::format("there is no operator {}", name.text),
-           nearest ? fmt::format("did you mean {}?", nearest->name) : "see docs/operators.md");
+      note(
+          name, fmt::format("there is no operator {}", name.text),
+          nearest ? fmt::format("did you mean {}?", nearest->name) : "Ops.def lists all operators");
     }
     FunctionRef primitive;  // memory.invoke_mut group fn(…) { … } (…)
     if (take_word("group")) {
@@ -526,46 +510,9 @@ class Parser {
     return it->second;
   }
 
-  // Parses one element of a constant into memory.
   void element(const Token& t, DType dtype, uint8_t* to) {
-    const std::string& s = t.text;
-    const auto store = [&](auto v) { std::memcpy(to, &v, sizeof v); };
-    const auto bad = [&] {
-      fail(t, fmt::format("`{}` is no value of type {}", s, name_of(dtype)), "");
-    };
-    const auto parse = [&](auto zero) {
-      auto v = zero;
-      const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
-      if (r.ec != std::errc() || r.ptr != s.data() + s.size()) bad();
-      return v;
-    };
-    switch (dtype) {
-      case DType::kBool:
-        if (s != "true" && s != "false") bad();
-        return store(static_cast<uint8_t>(s == "true"));
-      case DType::kI8:
-        return store(parse(int8_t{}));
-      case DType::kI16:
-        return store(parse(int16_t{}));
-      case DType::kI32:
-        return store(parse(int32_t{}));
-      case DType::kI64:
-        return store(parse(int64_t{}));
-      case DType::kU8:
-        return store(parse(uint8_t{}));
-      case DType::kU16:
-        return store(parse(uint16_t{}));
-      case DType::kU32:
-        return store(parse(uint32_t{}));
-      case DType::kU64:
-        return store(parse(uint64_t{}));
-      case DType::kF64:
-        return store(s == "nan" ? static_cast<double>(NAN) : parse(double{}));
-      default: {
-        const float v = s == "nan" ? NAN : parse(float{});
-        if (dtype == DType::kF32) return store(v);
-        return store(dtype == DType::kF16 ? f16_from_f32(v) : bf16_from_f32(v));
-      }
+    if (!parse_element(t.text, dtype, to)) {
+      fail(t, fmt::format("`{}` is no value of type {}", t.text, name_of(dtype)), "");
     }
   }
 

@@ -1,6 +1,5 @@
 // The printer of the text form. Names of variables are made unique per function and reduced to
 // identifier characters; everything else prints as it is, so that parsing gives the same text.
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -11,39 +10,14 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/text_lexer.h"
 #include "vm/base/file.h"
-#include "vm/base/half.h"
 
 namespace nimble::ir {
 namespace {
 
-template <class T>
-std::string shortest(T v) {
-  char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
-  return std::string(buffer, end);
-}
-
 std::string float_literal(double v) {  // of attributes: never looks like an integer
-  std::string s = shortest(v);
+  std::string s = shortest_text(v);
   if (s.find_first_of(".en") == std::string::npos) s += ".0";
   return s;
-}
-
-std::string element_literal(const Tensor& t, int64_t i) {
-  switch (t.dtype) {
-    case DType::kBool:
-      return t.integer(i) ? "true" : "false";
-    case DType::kU64:
-      return std::to_string(t.as<uint64_t>()[static_cast<size_t>(i)]);
-    case DType::kF64:
-      return shortest(t.value(i));
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      return shortest(static_cast<float>(t.value(i)));
-    default:
-      return std::to_string(t.integer(i));
-  }
 }
 
 class Printer {
@@ -106,13 +80,13 @@ class Printer {
     if (!inline_it) return "const(" + quote(side_->name_of(t)) + ")";
     const std::string type(name_of(t->dtype));
     if (t->shape.empty()) {
-      if (t->dtype == DType::kBool) return element_literal(*t, 0);
-      if (!is_float(t->dtype) || std::isfinite(t->value(0))) return element_literal(*t, 0) + type;
+      if (t->dtype == DType::kBool) return element_text(*t, 0);
+      if (!is_float(t->dtype) || std::isfinite(t->value(0))) return element_text(*t, 0) + type;
     }
     std::string shape, values;
     for (int64_t d : t->shape) shape += (shape.empty() ? "" : ", ") + std::to_string(d);
     for (int64_t i = 0; i < t->elements(); ++i) {
-      values += (values.empty() ? "" : ", ") + element_literal(*t, i);
+      values += (values.empty() ? "" : ", ") + element_text(*t, i);
     }
     return type + "[" + shape + "]{" + values + "}";
   }

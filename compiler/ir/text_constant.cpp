@@ -1,0 +1,106 @@
+// Elements of constants as text, both ways, and the likeness of names.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "compiler/ir/text_lexer.h"
+#include "vm/base/half.h"
+
+namespace nimble::ir {
+namespace {
+
+template <class T>
+std::string shortest(T v) {
+  char buffer[64];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, v).ptr);
+}
+
+// Parses all of `text` as a T and stores it.
+template <class T>
+bool store(std::string_view text, uint8_t* to) {
+  T v{};
+  const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size()) return false;
+  std::memcpy(to, &v, sizeof v);
+  return true;
+}
+
+}  // namespace
+
+std::string shortest_text(double v) {
+  return shortest(v);
+}
+
+std::string element_text(const Tensor& t, int64_t i) {
+  switch (t.dtype) {
+    case DType::kBool:
+      return t.integer(i) ? "true" : "false";
+    case DType::kU64:
+      return std::to_string(t.as<uint64_t>()[static_cast<size_t>(i)]);
+    case DType::kF64:
+      return shortest(t.value(i));
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      return shortest(static_cast<float>(t.value(i)));
+    default:
+      return std::to_string(t.integer(i));
+  }
+}
+
+bool parse_element(std::string_view text, DType dtype, uint8_t* to) {
+  switch (dtype) {
+    case DType::kBool:
+      *to = text == "true";
+      return text == "true" || text == "false";
+    case DType::kI8:
+      return store<int8_t>(text, to);
+    case DType::kI16:
+      return store<int16_t>(text, to);
+    case DType::kI32:
+      return store<int32_t>(text, to);
+    case DType::kI64:
+      return store<int64_t>(text, to);
+    case DType::kU8:
+      return store<uint8_t>(text, to);
+    case DType::kU16:
+      return store<uint16_t>(text, to);
+    case DType::kU32:
+      return store<uint32_t>(text, to);
+    case DType::kU64:
+      return store<uint64_t>(text, to);
+    case DType::kF32:
+      return store<float>(text, to);
+    case DType::kF64:
+      return store<double>(text, to);
+    case DType::kF16:
+    case DType::kBF16: {
+      uint8_t wide[sizeof(float)];
+      if (!store<float>(text, wide)) return false;
+      float v;
+      std::memcpy(&v, wide, sizeof v);
+      const uint16_t bits = dtype == DType::kF16 ? f16_from_f32(v) : bf16_from_f32(v);
+      std::memcpy(to, &bits, sizeof bits);
+      return true;
+    }
+  }
+  return false;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace nimble::ir

@@ -95,6 +95,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
                                a.access,
                                a.dtype,
                                static_cast<uint8_t>(a.dims.size()),
+                               a.collapse_leading,
                                static_cast<uint32_t>(out.dims.size()),
                                a.symbol};
     if (a.kind == KernelArgument::Kind::kScalar) {
@@ -209,14 +210,20 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
     if (!v.is(ObjectKind::kTensor)) [[unlikely]]
       fail_kind(k, i, "tensor", kind_of(v));
     const Tensor& t = *static_cast<const Tensor*>(v.object);
-    if (t.dtype != a.dtype || t.rank != a.rank) [[unlikely]]
+    const int surplus = t.rank - a.rank;
+    if (t.dtype != a.dtype || (surplus != 0 && (surplus < 0 || !a.collapse))) [[unlikely]]
       fail_tensor(k, i, t, frame->symbols);
     const Dim* dim = k.dims.data() + a.first_dim;
     for (int d = 0; d < a.rank; ++d, ++dim) {
       int64_t expected = 0;
+      // No overflow: the tensor's element count fits 63 bits, unless it is empty further on.
+      uint64_t product = static_cast<uint64_t>(t.extents[d + surplus]);
+      if (d == 0)
+        for (int e = 0; e < surplus; ++e) product *= static_cast<uint64_t>(t.extents[e]);
+      const auto extent = static_cast<int64_t>(product);
       switch (dim->kind) {
         case Dim::Kind::kBind:
-          symbols[dim->symbol] = t.extents[d];
+          symbols[dim->symbol] = extent;
           continue;
         case Dim::Kind::kSymbol:
           expected = symbols[dim->symbol];
@@ -228,7 +235,7 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
           expected = dim->program->evaluate1(frame->symbols);
           break;
       }
-      if (t.extents[d] != expected) [[unlikely]]
+      if (extent != expected) [[unlikely]]
         fail_tensor(k, i, t, frame->symbols);
     }
     uint8_t* data = t.data();

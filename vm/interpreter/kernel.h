@@ -35,6 +35,7 @@ struct PreparedKernel {
     exec::Access access;
     DType dtype;
     uint8_t rank;
+    bool collapse;  // surplus leading axes are multiplied into the first dim
     uint32_t first_dim;  // in `dims`
     uint32_t symbol;
   };

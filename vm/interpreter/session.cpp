@@ -95,6 +95,7 @@ Session::Lock::~Lock() {
 
 void Session::run(const Lock&, size_t entry, std::span<const InputTensor> inputs,
                   std::span<OutputTensor> outputs) {
+  for (OutputTensor& o : outputs) o.release();
   if (entry >= plans_.size())
     throw Error(Status::kNotFound, model_->place(), "it has no entry point",
                 "compile the model again");
@@ -134,7 +135,6 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
   auto fail = [&](Status status, const std::string& problem, const std::string& remedy) {
     throw Error(status, fmt::format("{}: output {}", model_->place(), port.name), problem, remedy);
   };
-  output->release();
   Value held = value;
   if (value.is_scalar()) {
     // Scalars have no memory of their own; a user sees them as tensors without dims.

@@ -1,0 +1,555 @@
+// Runs bytecode written by hand, instruction by instruction and limit by limit.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include "vm/base/error.h"
+#include "vm/executable/assembler.h"
+#include "vm/interpreter/session.h"
+
+namespace nimble::rt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// y = a + b, element by element, split over the threads. Scratch, if asked for, is written.
+void run_add(const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  const auto* a = static_cast<const float*>(call.tensors[0].data);
+  const auto* b = static_cast<const float*>(call.tensors[1].data);
+  auto* y = static_cast<float*>(call.tensors[2].data);
+  int64_t n = 1;
+  for (int64_t extent : call.tensors[2].shape) n *= extent;
+  if (call.scratch) static_cast<int32_t*>(call.scratch)[thread] = threads;
+  barrier->wait(barrier, thread);
+  for (int64_t i = n * thread / threads; i < n * (thread + 1) / threads; ++i) y[i] = a[i] + b[i];
+}
+
+std::string accept(const exec::KernelContract&) {
+  return {};
+}
+
+void register_kernels() {
+  static const bool once = [] {
+    using Kind = exec::ImplementationKind;
+    add_library_kernel({"test.add", Kind::kHost, "a, b -> y", "Adds.", accept, nullptr, run_add});
+    add_library_kernel(
+        {"test.threads", Kind::kHost, "-> y i64 (1)", "Threads of the region.", accept, nullptr,
+         [](const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier*) {
+           if (thread == 0) *static_cast<int64_t*>(call.tensors[0].data) = threads;
+         }});
+    add_library_kernel(
+        {"test.fail", Kind::kHost, "x -> y", "Fails on its last thread.", accept, nullptr,
+         [](const LibraryCall&, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+           if (thread + 1 == threads) throw Error(Status::kFatal, "", "index 9 is out of range");
+           barrier->wait(barrier, thread);
+         }});
+    add_library_kernel({"test.vendor", Kind::kVendor, "a, b -> y", "Never there.", accept,
+                        [] { return std::string("libnothing.so is not installed"); }, run_add});
+    return true;
+  }();
+  (void)once;
+}
+
+struct Result {
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<float> floats;
+  std::vector<int64_t> integers;
+};
+
+struct Input {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+class Interpreter : public ::testing::Test {
+ protected:
+  void SetUp() override { register_kernels(); }
+
+  void load(const std::string& text, SessionOptions options = {}) {
+    if (options.threads == 0) options.threads = 2;
+    session_.reset();
+    model_ = Model::load(exec::assemble(text), {}, "test");
+    session_ = std::make_unique<Session>(model_, options);
+  }
+
+  std::vector<Result> run(const std::vector<Input>& inputs, size_t outputs = 1,
+                          const std::string& entry = "main") {
+    std::vector<InputTensor> in;
+    for (const Input& i : inputs) in.push_back({i.values.data(), DType::kF32, i.shape, {}, true});
+    std::vector<OutputTensor> out(outputs);
+    session_->run(session_->find_entry(entry), in, out);
+    std::vector<Result> results;
+    for (const OutputTensor& o : out) {
+      Result r{o.dtype, {o.shape().begin(), o.shape().end()}, {}, {}};
+      const int64_t n =
+          std::accumulate(r.shape.begin(), r.shape.end(), int64_t{1}, std::multiplies<>());
+      for (int64_t i = 0; i < n; ++i) {
+        if (o.dtype == DType::kF32) r.floats.push_back(static_cast<const float*>(o.data)[i]);
+        if (o.dtype == DType::kI64) r.integers.push_back(static_cast<const int64_t*>(o.data)[i]);
+      }
+      results.push_back(std::move(r));
+    }
+    return results;
+  }
+
+  std::string failure(const std::vector<Input>& inputs, Status status = Status::kFatal) {
+    try {
+      run(inputs);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), status) << e.what();
+      return e.what();
+    }
+    return "no failure";
+  }
+
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<Session> session_;
+};
+
+constexpr char kAddKernel[] = R"(
+scalar "bytes" [a0 4 *]
+kernel "add" {
+  source "add"
+  symbols n
+  in f32 ([a0])
+  in f32 ([a0])
+  out f32 ([a0])
+  dispatch { 0: 0 }
+  host "test.add"
+}
+)";
+
+constexpr char kScalarEntry[] = R"(
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" i64 [] []
+}
+)";
+
+constexpr char kAddModel[] = R"(
+constant "w" f32 [3] { 10, 20, 30 }
+function "main" 1 6 {
+  .note "main:%1 add /layer/Add"
+  LoadConst r1, c"w"
+  ShapeOf r2, 1, r0
+  Invoke r3, f"bytes", (r2)
+  AllocStorage r3, r3, 64, d0
+  LoadConsti r4, 0
+  AllocTensorReg r5, r3, r4, f32, (r2)
+  InvokePacked k"add", (r0, r1, r5)
+  Ret r5
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["n"] [-1]
+}
+)";
+
+TEST_F(Interpreter, RunsAKernel) {
+  load(std::string(kAddKernel) + kAddModel);
+  const auto y = run({{{3}, {1, 2, 3}}});
+  EXPECT_THAT(y[0].floats, ElementsAre(11, 22, 33));
+  EXPECT_EQ(y[0].shape, std::vector<int64_t>{3});
+}
+
+TEST_F(Interpreter, ContractFailuresNameEverything) {
+  load(std::string(kAddKernel) + kAddModel);
+  EXPECT_THAT(failure({{{4}, {1, 2, 3, 4}}}),
+              AllOf(HasSubstr("test: main@6"), HasSubstr("/layer/Add"), HasSubstr("kernel add"),
+                    HasSubstr("argument 1 must be f32 (n = 4), it is f32 (3)")));
+  // The session is as good as new.
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+}
+
+TEST_F(Interpreter, ConstantsAreNotWritten) {
+  // The verifier sees constants; it cannot see that a parameter is borrowed from the user.
+  load(std::string(kAddKernel) + R"(
+function "main" 1 1 {
+  InvokePacked k"add", (r0, r0, r0)
+  Ret r0
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["n"] [-1]
+}
+)");
+  EXPECT_THAT(failure({{{1}, {1}}}), HasSubstr("would be written"));
+}
+
+TEST_F(Interpreter, ScalarsControlFlowAndShapes) {
+  load(R"(
+scalar "less" [a0 a1 <]
+scalar "next" [2->2: a0 1 + a1 a0 +]
+function "main" 1 5 {
+  ShapeOf r1, 1, r0
+  LoadConsti r2, 0
+  LoadConsti r3, 0
+loop:
+  Invoke r4, f"less", (r2, r1)
+  If r4, @body, @done
+body:
+  Invoke r2, f"next", (r2, r3)
+  Goto @loop
+done:
+  Ret r3
+}
+)" + std::string(kScalarEntry));
+  // The sum of 0 … n - 1.
+  for (int64_t n : {0, 1, 2, 10, 100})
+    EXPECT_THAT(run({{{n}, std::vector<float>(n)}})[0].integers, ElementsAre(n * (n - 1) / 2));
+}
+
+// Counts down from n by recursion that is not in tail position.
+constexpr char kRecursion[] = R"(
+scalar "minus" [a0 1 -]
+scalar "plus" [a0 1 +]
+function "main" 1 3 {
+  ShapeOf r1, 1, r0
+  Invoke r2, f"count", (r1)
+  Move r1, r2
+  Ret r1
+}
+function "count" 1 3 {
+  If r0, @more, @done
+more:
+  Invoke r1, f"minus", (r0)
+  Invoke r2, f"count", (r1)
+  Invoke r0, f"plus", (r2)
+done:
+  Ret r0
+}
+)";
+
+TEST_F(Interpreter, RecursionIsBoundedByDepthOnly) {
+  const std::string text = std::string(kRecursion) + kScalarEntry;
+  SessionOptions options;
+  options.depth = 50;
+  load(text, options);
+  const std::vector<float> data(90000);
+  EXPECT_THAT(run({{{40}, data}})[0].integers, ElementsAre(40));
+  EXPECT_THAT(failure({{{60}, data}}, Status::kExhausted), HasSubstr("more than 50 deep"));
+  EXPECT_THAT(run({{{40}, data}})[0].integers, ElementsAre(40));
+  load(text);
+  EXPECT_THAT(run({{{90000}, data}})[0].integers, ElementsAre(90000));
+}
+
+TEST_F(Interpreter, TailCallsTakeNoSpace) {
+  SessionOptions options;
+  options.depth = 2;
+  options.memory_limit = 1 << 20;
+  load(R"(
+scalar "minus" [a0 1 -]
+scalar "plus" [a0 1 +]
+function "main" 1 3 {
+  ShapeOf r1, 1, r0
+  LoadConsti r2, 0
+  Invoke r1, f"loop", (r1, r2)
+  Ret r1
+}
+function "loop" 2 5 {
+  If r0, @more, @done
+more:
+  Invoke r2, f"minus", (r0)
+  Invoke r3, f"plus", (r1)
+  Invoke r4, f"loop", (r2, r3)
+  Goto @return
+return:
+  Ret r4
+done:
+  Ret r1
+}
+)" + std::string(kScalarEntry),
+       options);
+  const std::vector<float> data(200000);
+  EXPECT_THAT(run({{{200000}, data}})[0].integers, ElementsAre(200000));
+}
+
+TEST_F(Interpreter, FuelStopsEndlessLoops) {
+  SessionOptions options;
+  options.fuel = 1000;
+  load(R"(
+function "main" 1 1 {
+  Goto @0
+}
+)" + std::string(kScalarEntry),
+       options);
+  EXPECT_THAT(failure({{{1}, {0}}}, Status::kExhausted), HasSubstr("more than 1000 instructions"));
+}
+
+TEST_F(Interpreter, MemoryLimitHolds) {
+  SessionOptions options;
+  options.memory_limit = 1 << 20;
+  load(std::string(kAddKernel) + R"(
+function "main" 1 6 {
+  ShapeOf r1, 1, r0
+  Invoke r2, f"bytes", (r1)
+  AllocStorage r3, r2, 64, d0
+  LoadConsti r4, 0
+  AllocTensorReg r5, r3, r4, f32, (r1)
+  InvokePacked k"add", (r0, r0, r5)
+  Ret r5
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["n"] [-1]
+}
+)",
+       options);
+  const std::vector<float> data(1 << 20, 1.0f);
+  for (int i = 0; i < 50; ++i) run({{{1000 + 500 * i}, data}});
+  EXPECT_LE(session_->memory().reserved, 1u << 20);
+  EXPECT_THAT(failure({{{1 << 20}, data}}, Status::kExhausted),
+              AllOf(HasSubstr("memory limit"), HasSubstr("main@2")));
+  run({{{1000}, data}});
+}
+
+TEST_F(Interpreter, ClosuresTuplesAndFields) {
+  load(R"(
+scalar "sub" [a0 a1 -]
+function "main" 1 8 {
+  LoadConsti r1, 50
+  LoadConsti r2, 8
+  AllocClosure r3, f"minus", (r1)
+  InvokeClosure r4, r3, (r2)
+  AllocADT r5, 7, (r4, r3)
+  GetTag r6, r5
+  AllocADT r5, 0, (r6, r4)
+  Ret r5
+}
+function "minus" 2 3 {
+  Invoke r2, f"sub", (r0, r1)
+  Ret r2
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "tag" i64 [] []
+  output "difference" i64 [] []
+}
+)");
+  const auto results = run({{{1}, {0}}}, 2);
+  EXPECT_THAT(results[0].integers, ElementsAre(7));
+  EXPECT_THAT(results[1].integers, ElementsAre(42));
+}
+
+TEST_F(Interpreter, WrongKindsAndFieldsFail) {
+  auto body = [&](const std::string& text) {
+    load("text \"stopped here\"\nfunction \"main\" 1 6 {\n  Invoke r1, f\"id\", (r0)\n" + text +
+         "\n  Ret r2\n}\nfunction \"id\" 1 1 {\n  Ret r0\n}\n" + kScalarEntry);
+    return failure({{{2}, {1, 2}}});
+  };
+  EXPECT_THAT(body("  GetField r2, r1, 0"), HasSubstr("a data-type value is needed"));
+  EXPECT_THAT(body("  AllocADT r3, 0, (r0)\n  GetField r2, r3, 1"), HasSubstr("field 1"));
+  EXPECT_THAT(body("  InvokeClosure r2, r1, ()"), HasSubstr("closure is needed"));
+  EXPECT_THAT(body("  ShapeOf r2, 2, r1"), HasSubstr("2 dims is needed, it has 1"));
+  EXPECT_THAT(body("  LoadConsti r3, 3\n  ReshapeTensor r2, r1, (r3)"),
+              HasSubstr("(2) cannot become (3)"));
+  EXPECT_THAT(body("  If r1, @2, @2\n  Move r2, r1"), HasSubstr("not f32"));
+  EXPECT_THAT(body("  Fatal t0\n  Move r2, r1"), HasSubstr("stopped here"));
+  EXPECT_THAT(body("  LoadConsti r3, -1\n  AllocStorage r2, r3, 64, d0"), HasSubstr("-1 bytes"));
+  EXPECT_THAT(body("  LoadConsti r3, 64\n  AllocStorage r4, r3, 64, d0\n  AllocTensor r2, r4, r3, "
+                   "f32, [1]"),
+              HasSubstr("do not fit"));
+}
+
+TEST_F(Interpreter, ReshapeSharesAndDeviceCopyCopies) {
+  load(R"(
+function "main" 1 5 {
+  LoadConsti r1, 2
+  LoadConsti r2, 3
+  ReshapeTensor r3, r0, (r1, r2)
+  DeviceCopy r4, r3, d0
+  Ret r4
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["2", "3"] [2, 3]
+}
+)");
+  const auto y = run({{{6}, {1, 2, 3, 4, 5, 6}}});
+  EXPECT_THAT(y[0].shape, ElementsAre(2, 3));
+  EXPECT_THAT(y[0].floats, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+constexpr char kThreads[] = R"(
+kernel "threads" {
+  source "threads"
+  symbols n
+  scalar n
+  out i64 ([1])
+  dispatch { 0: n <= 10 ? 1 : 2  1: 0  2: 1 }
+  host "test.threads" threads 1
+  host "test.threads"
+}
+function "main" 1 5 {
+  ShapeOf r1, 1, r0
+  LoadConsti r2, 8
+  AllocStorage r2, r2, 64, d0
+  LoadConsti r3, 0
+  AllocTensor r4, r2, r3, i64, [1]
+  InvokePacked k"threads", (r1, r4)
+  Ret r4
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" i64 ["1"] [1]
+}
+)";
+
+TEST_F(Interpreter, DispatchChoosesByShapeAndThreads) {
+  load(kThreads);
+  const std::vector<float> data(20);
+  EXPECT_THAT(run({{{10}, data}})[0].integers, ElementsAre(1));
+  EXPECT_THAT(run({{{11}, data}})[0].integers, ElementsAre(2));
+}
+
+TEST_F(Interpreter, KernelFailuresReachTheUser) {
+  load(R"(
+kernel "gather" {
+  source "take"
+  symbols n
+  in f32 ([a0])
+  dispatch { 0: 0 }
+  host "test.fail"
+}
+function "main" 1 1 {
+  InvokePacked k"gather", (r0)
+  Ret r0
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["n"] [-1]
+}
+)");
+  for (int i = 0; i < 20; ++i)
+    EXPECT_THAT(failure({{{1}, {0}}}), AllOf(HasSubstr("index 9"), HasSubstr("main@0")));
+}
+
+TEST_F(Interpreter, MissingVendorsAreReplacedAndReported) {
+  std::string text = std::string(kAddKernel) + kAddModel;
+  text.replace(text.find("dispatch { 0: 0 }"), 17, "dispatch { 0: 1 }");
+  text.replace(text.find("host \"test.add\""), 15, "host \"test.add\"\n  vendor \"test.vendor\"");
+  load(text);
+  EXPECT_THAT(model_->notes(), ElementsAre(HasSubstr("libnothing.so is not installed")));
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+  text.replace(text.find("host \"test.add\"\n"), 16, "");
+  text.replace(text.find("dispatch { 0: 1 }"), 17, "dispatch { 0: 0 }");
+  try {
+    load(text);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kIncompatible);
+    EXPECT_THAT(e.what(), HasSubstr("can only run as test.vendor"));
+  }
+}
+
+TEST_F(Interpreter, ScratchIsSizedByShapeAndThreads) {
+  std::string text = std::string(kAddKernel) + kAddModel;
+  text.replace(text.find("dispatch {"), 0, "scratch [a1 4 * a0 +]\n  ");
+  load(text);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+}
+
+TEST_F(Interpreter, NativeCodeNeedsTrust) {
+  std::string text = std::string(kAddKernel) + kAddModel;
+  text.replace(text.find("host \"test.add\""), 15, "native \"add\"");
+  exec::Executable e = exec::assemble(text);
+  const uint8_t junk[] = {1, 2, 3};
+  e.images.push_back({"x86-64-v9", {"avx9", "sse2"}, junk, nullptr});
+  auto fails = [&](bool trust) {
+    try {
+      Model::load(e, {trust}, "m.nimble");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(fails(false), HasSubstr("trust"));
+  EXPECT_THAT(fails(true), AllOf(HasSubstr("lacks avx9"), HasSubstr("--target")));
+  e.images[0].features.clear();
+  EXPECT_THAT(fails(true), AllOf(HasSubstr("m.nimble"), HasSubstr("ends early")));
+}
+
+TEST_F(Interpreter, HotConstantsMoveOutOfTheFile) {
+  exec::Executable e = exec::assemble(std::string(kAddKernel) + kAddModel);
+  e.constants[0].hot = true;
+  const uint8_t* in_file = e.constants[0].bytes.data();
+  model_ = Model::load(std::move(e), {}, "test");
+  EXPECT_NE(model_->constant_data(0), in_file);
+  EXPECT_GT(model_->hot_bytes(), 0u);
+  session_ = std::make_unique<Session>(model_, SessionOptions{1});
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+}
+
+TEST_F(Interpreter, SteadyStateReusesAllMemory) {
+  load(std::string(kAddKernel) + kAddModel);
+  for (int i = 0; i < 3; ++i) run({{{3}, {1, 2, 3}}});
+  const MemoryStats before = session_->memory();
+  for (int i = 0; i < 100; ++i) run({{{3}, {1, 2, 3}}});
+  const MemoryStats after = session_->memory();
+  EXPECT_EQ(after.reserved, before.reserved);
+  EXPECT_EQ(after.allocations - before.allocations, after.reuses - before.reuses);
+}
+
+TEST_F(Interpreter, SessionsOfAModelRunAtOnce) {
+  load(std::string(kAddKernel) + kAddModel);
+  std::vector<std::thread> users;
+  for (int u = 0; u < 4; ++u)
+    users.emplace_back([this, u] {
+      Session session(model_, SessionOptions{1 + u % 3});
+      for (int i = 0; i < 100; ++i) {
+        const float x[] = {static_cast<float>(u), static_cast<float>(i), 0};
+        const int64_t shape[] = {3};
+        const InputTensor in{x, DType::kF32, shape, {}, true};
+        std::vector<OutputTensor> out(1);
+        session.run(0, {&in, 1}, out);
+        const float* y = static_cast<const float*>(out[0].data);
+        ASSERT_EQ(y[0], 10.0f + x[0]);
+        ASSERT_EQ(y[1], 20.0f + x[1]);
+      }
+    });
+  for (auto& t : users) t.join();
+}
+
+TEST_F(Interpreter, DefaultsNeedKnownDims) {
+  load(R"(
+function "main" 2 3 {
+  AllocADT r2, 0, (r0, r1)
+  Ret r2
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1] default "zeros"
+  input "mask" i64 ["n", "2"] [-1, 2] default "ones"
+  output "x" f32 ["n"] [-1]
+  output "mask" i64 ["n", "2"] [-1, 2]
+}
+)");
+  const float x[] = {5, 6};
+  const int64_t shape[] = {2};
+  InputTensor in[2];
+  in[0] = {x, DType::kF32, shape, {}, true};
+  std::vector<OutputTensor> out(2);
+  session_->run(0, in, out);
+  // An input that is returned comes back in memory of its own.
+  EXPECT_NE(out[0].data, x);
+  EXPECT_EQ(static_cast<const float*>(out[0].data)[1], 6.0f);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(static_cast<const int64_t*>(out[1].data)[i], 1);
+  in[0].given = false;
+  EXPECT_THROW(session_->run(0, in, out), Error);
+  EXPECT_EQ(out[0].data, nullptr);
+}
+
+TEST(NearestName, Suggests) {
+  const std::vector<std::string> names = {"input_ids", "attention_mask"};
+  EXPECT_EQ(nearest_name("inputids", names), "input_ids");
+  EXPECT_EQ(nearest_name("atention_masks", names), "attention_mask");
+  EXPECT_EQ(nearest_name("zzzzzzzz", names), "");
+}
+
+}  // namespace
+}  // namespace nimble::rt

@@ -10,6 +10,9 @@ if(nimble_tools)
   install(TARGETS ${nimble_tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endif()
 
+# What a user needs, without tests: scripts/quickstart builds this.
+add_custom_target(nimble-programs DEPENDS ${nimble_tools} nimble_shared)
+
 install(TARGETS nimble_shared EXPORT nimbleTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 install(FILES vm/api/nimble.h vm/api/nimble.hpp

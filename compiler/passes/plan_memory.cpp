@@ -100,7 +100,11 @@ class Planner {
       sizes[slot.var.get()] = slot.bytes;
       context_.count("plan-memory.shared");
     }
-    return rebuild(block, std::move(bindings), shared, sizes);
+    // A slot's memory may be freed after the last use of whatever it held; an escaping one never.
+    std::unordered_map<const Var*, size_t> freed_after;
+    for (size_t s : slots)
+      if (!storages[s].escapes) freed_after[storages[s].var.get()] = storages[s].last;
+    return rebuild(block, std::move(bindings), shared, sizes, freed_after);
   }
 
  private:
@@ -144,11 +148,15 @@ class Planner {
 
   static ir::BlockRef rebuild(const Block& block, std::vector<Binding> bindings,
                               const std::unordered_map<const Var*, VarRef>& shared,
-                              const std::unordered_map<const Var*, Dim>& sizes) {
+                              const std::unordered_map<const Var*, Dim>& sizes,
+                              const std::unordered_map<const Var*, size_t>& freed_after) {
     ir::BlockBuilder out;
     std::vector<Binding> kept;
     std::unordered_map<const Var*, size_t> last_use;
-    for (Binding& b : bindings) {
+    std::vector<size_t> place(bindings.size());  // of each original binding among those kept
+    for (size_t i = 0; i < bindings.size(); ++i) {
+      Binding& b = bindings[i];
+      place[i] = kept.size();
       auto now = std::make_shared<Expr>(*b.value);
       if (b.value->kind == ExprKind::kCall && b.value->op == "memory.alloc_storage") {
         if (shared.count(b.var.get())) continue;
@@ -170,9 +178,18 @@ class Planner {
       ir::TypeKind kind = v->type->kind;
       if (kind != ir::TypeKind::kTensor && kind != ir::TypeKind::kStorage) continue;
       if (block.result.is_var() && block.result.var == v) continue;
+      if (kind == ir::TypeKind::kStorage) {
+        if (auto freed = freed_after.find(v.get()); freed != freed_after.end())
+          kills[place[freed->second]].push_back(v);
+        continue;
+      }
       auto it = last_use.find(v.get());
       kills[it == last_use.end() ? i : it->second].push_back(v);
     }
+    // Tensors before their storage.
+    for (auto& [i, dying] : kills)
+      std::stable_partition(dying.begin(), dying.end(),
+                            [](const VarRef& v) { return v->type->kind == ir::TypeKind::kTensor; });
     for (size_t i = 0; i < kept.size(); ++i) {
       out.append(kept[i]);
       for (const VarRef& v : kills[i]) {

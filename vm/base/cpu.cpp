@@ -72,11 +72,12 @@ constexpr FeatureBit kFeatures[] = {
 
 constexpr const char* kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
+// A feature's name without separators; where LLVM's name differs from /proc/cpuinfo's, the latter.
 std::string plain(std::string_view name) {
   std::string out;
   for (char c : name)
     if (c != '.' && c != '-' && c != '_') out += c;
-  return out;
+  return out == "bmi" ? "bmi1" : out;
 }
 
 int level_number(std::string_view level) {

@@ -369,6 +369,7 @@ class Assembler {
       auto tensor = [&](Access access) {
         KernelArgument a;
         a.access = access;
+        a.collapse_leading = in_.accept("rows");
         a.dtype = in_.dtype();
         in_.list("(", ")", [&] { a.dims.push_back(parse_program(&in_)); });
         k.contract.arguments.push_back(std::move(a));

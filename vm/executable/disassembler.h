@@ -6,7 +6,7 @@
 //   scalar STRING PROGRAM
 //   kernel STRING {
 //     source STRING   workload STRING   symbols NAME …
-//     in DTYPE (PROGRAM, …)   out DTYPE (…)   inout DTYPE (…)   scalar NAME
+//     in [rows] DTYPE (PROGRAM, …)   out … (…)   inout … (…)   scalar NAME
 //     scratch PROGRAM
 //     dispatch { NODE: IMPLEMENTATION      a leaf
 //                NODE: FEATURE <= N ? NODE : NODE   … == … }
@@ -20,7 +20,7 @@
 //     output STRING DTYPE [STRING, …] [EXTENT, …]
 //   }
 //
-// PROGRAM is a dim program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and
+// `rows`: surplus leading axes of the tensor are multiplied into the first dim. PROGRAM is a dim program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and
 // results do not follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or
 // `threads`, NAME a symbol of the contract, quoted if it is no plain word. Operands: registers r3,
 // lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions f0 or f"name",

@@ -177,6 +177,7 @@ KernelContract get_contract(ByteReader* in) {
     }
     a.dtype = get_dtype(in);
     a.access = get_enum(in, Access::kInOut, "access");
+    a.collapse_leading = in->boolean();
     a.dims.resize(in->count("rank", 3));
     for (DimProgram& d : a.dims) d = get_program(in);
   }

@@ -64,6 +64,7 @@ void put_contract(const KernelContract& c, ByteWriter* out) {
     }
     out->u8(static_cast<uint8_t>(a.dtype));
     out->u8(static_cast<uint8_t>(a.access));
+    out->u8(a.collapse_leading);
     out->varint(a.dims.size());
     for (const DimProgram& d : a.dims) put_program(d, out);
   }

@@ -1,0 +1,91 @@
+#include "compiler/tools/common.h"
+
+#include <fmt/format.h>
+
+namespace nimble::tools {
+
+void add_model_arguments(CLI::App& app, ModelArguments& a) {
+  app.add_option("MODEL", a.model,
+                 "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
+      ->required();
+  app.add_option("--shape", a.shapes, "Fix a symbolic dim: n=128 (may be given more than once)");
+  app.add_option("--target", a.target,
+                 "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
+      ->capture_default_str();
+  app.add_option("--db", a.database,
+                 "Tuning database (SQLite); default: the environment's NIMBLE_DB")
+      ->envname("NIMBLE_DB");
+  app.add_option("--disable-pass", a.disabled, "Leave a pass out (may be given more than once)");
+}
+
+ir::Module import(const ModelArguments& a) {
+  frontend::ImportOptions options;
+  for (const std::string& s : a.shapes)
+    for (const auto& [symbol, value] : frontend::parse_shapes(s)) options.shapes[symbol] = value;
+  ir::Module m = frontend::import_model(a.model, options);
+  m.source = a.model;
+  return m;
+}
+
+std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a) {
+  if (a.database.empty()) return nullptr;
+  db::OpenOptions options;
+  options.create = false;
+  options.read_only = true;
+  return emit::database_source(db::Store::open(a.database, options));
+}
+
+emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned) {
+  emit::CompileOptions options;
+  options.target = kernels::target_by_name(a.target);
+  options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
+  options.tuned = tuned;
+  return options;
+}
+
+std::string_view name_of(emit::Lookup::Outcome outcome) {
+  using Outcome = emit::Lookup::Outcome;
+  switch (outcome) {
+    case Outcome::kTuned:
+      return "tuned";
+    case Outcome::kStale:
+      return "stale";
+    case Outcome::kMismatch:
+      return "mismatch";
+    case Outcome::kUntuned:
+      return "untuned";
+  }
+  return "untuned";
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> width;
+  for (const auto& row : rows)
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c == width.size()) width.push_back(0);
+      width[c] = std::max(width[c], row[c].size());
+    }
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c)
+      out += c + 1 < row.size() ? fmt::format("{:<{}}  ", row[c], width[c]) : row[c];
+    out += "\n";
+  }
+  return out;
+}
+
+std::string csv(const std::vector<std::vector<std::string>>& rows) {
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      bool quote = row[c].find_first_of(",\"\n") != std::string::npos;
+      std::string cell;
+      for (char ch : row[c]) cell += ch == '"' ? "\"\"" : std::string(1, ch);
+      out += (c ? "," : "") + (quote ? "\"" + cell + "\"" : cell);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace nimble::tools

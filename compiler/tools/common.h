@@ -1,0 +1,33 @@
+// What the compiler's programs share: model and database arguments, tables, compile options.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/emit/compile.h"
+#include "compiler/frontend/frontend.h"
+
+namespace nimble::tools {
+
+struct ModelArguments {
+  std::string model;
+  std::vector<std::string> shapes, disabled;
+  std::string target = "native";
+  std::string database;
+};
+
+// MODEL, --shape, --target, --db, --disable-pass.
+void add_model_arguments(CLI::App& app, ModelArguments& a);
+ir::Module import(const ModelArguments& a);
+// Null without --db. The database must exist; it is opened read-only.
+std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a);
+emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned);
+std::string_view name_of(emit::Lookup::Outcome outcome);
+
+// Left-aligned columns under a header, as wide as their contents.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+std::string csv(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace nimble::tools

@@ -1,0 +1,127 @@
+// nimble compile: a model in, one executable file out.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/tools/common.h"
+#include "vm/base/program.h"
+#include "vm/executable/writer.h"
+
+namespace nimble {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kAbout[] =
+    "Compiles a model to one executable file that `nimble run`, the C interface and every other\n"
+    "program of the runtime load without a compiler.\n\n"
+    "With --db each kernel is dispatched as the tuning database says; a workload that it does not\n"
+    "know gets its template's default schedule and is reported.\n\n"
+    "Examples:\n"
+    "  nimble compile model.onnx -o model.nimble\n"
+    "  nimble compile all-MiniLM-L6-v2/ --db tuning.db -o minilm.nimble\n"
+    "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble";
+
+struct Options {
+  tools::ModelArguments model;
+  std::string output, format = "table";
+  int jobs = 2;
+  bool quiet = false, strict = false;
+};
+
+void print_report(const Options& o, const emit::CompileReport& r) {
+  size_t tuned = 0, stale = 0, mismatch = 0;
+  uint64_t code = 0;
+  size_t implementations = 0;
+  for (const emit::KernelReport& k : r.kernels) {
+    tuned += k.outcome == emit::Lookup::Outcome::kTuned;
+    stale += k.outcome == emit::Lookup::Outcome::kStale;
+    mismatch += k.outcome == emit::Lookup::Outcome::kMismatch;
+    code += k.code_bytes;
+    implementations += k.implementations;
+  }
+  if (o.format == "json") {
+    Json kernels = Json::array();
+    for (const emit::KernelReport& k : r.kernels)
+      kernels.push_back({{"kernel", k.kernel},
+                         {"source", k.source},
+                         {"template", k.template_name},
+                         {"implementations", k.implementations},
+                         {"code_bytes", k.code_bytes},
+                         {"outcome", tools::name_of(k.outcome)},
+                         {"reason", k.reason},
+                         {"workload", k.workload}});
+    Json passes = Json::array();
+    for (const passes::PassTiming& p : r.passes)
+      passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
+    fmt::print("{}\n", Json{{"output", o.output},
+                            {"kernels", kernels},
+                            {"passes", passes},
+                            {"statistics", r.statistics},
+                            {"ms",
+                             {{"passes", r.passes_ms},
+                              {"lowering", r.lower_ms},
+                              {"code_generation", r.codegen_ms},
+                              {"linking", r.link_ms},
+                              {"total", r.total_ms}}}}
+                           .dump(2));
+    return;
+  }
+  size_t untuned = r.kernels.size() - tuned - stale;
+  fmt::print(
+      "{}: {} kernels ({} tuned, {} stale, {} by default schedule), {} variants, {} KiB of "
+      "code, {:.1f} s\n",
+      o.output, r.kernels.size(), tuned, stale, untuned, implementations, code >> 10,
+      r.total_ms / 1000);
+  for (const emit::KernelReport& k : r.kernels)
+    if (!k.reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, k.reason);
+  if (untuned)
+    fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
+               untuned, o.model.model, o.model.database.empty() ? "tuning.db" : o.model.database);
+}
+
+int run(Options& o) {
+  std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
+  emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
+  options.compile_threads = o.jobs;
+  if (!o.quiet && isatty(STDERR_FILENO))
+    options.progress = [](const std::string& text) { fmt::print(stderr, "{} …\n", text); };
+  ir::Module m = tools::import(o.model);
+  emit::CompileReport report;
+  exec::Executable e = emit::compile(m, options, &report);
+  exec::write(e, o.output);
+  print_report(o, report);
+  if (o.strict)
+    for (const emit::KernelReport& k : report.kernels)
+      if (k.outcome != emit::Lookup::Outcome::kTuned) return kExitStale;
+  return kExitOk;
+}
+
+int main_of(int argc, char** argv) {
+  Options o;
+  CLI::App app(kAbout, "nimble compile");
+  tools::add_model_arguments(app, o.model);
+  app.add_option("-o,--output", o.output, "The executable file to write")->required();
+  app.add_option("-j,--jobs", o.jobs, "Threads that generate code")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--format", o.format, "Of the report")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", o.quiet, "No progress");
+  app.add_flag("--require-tuned", o.strict, "Exit code 5 if a kernel has no fresh tuning record");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  return run(o);
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_program("nimble compile", [&] { return nimble::main_of(argc, argv); });
+}

@@ -183,10 +183,14 @@ class Simplifier : public Rewriter {
     out->begin = dim(s->begin);
     out->extent = dim(s->extent);
     if (less_equal(out->extent, 0) == Proof::kYes) return nullptr;
+    if (s->var.rfind("scope", 0) == 0 && s->loop == LoopKind::kUnroll) {  // from an earlier run
+      StmtRef body = statement(s->body[0]);
+      return body ? scoped(std::move(body)) : nullptr;
+    }
     // One iteration is no loop, except that a thread loop also says who runs it.
     if (s->loop != LoopKind::kThread && less_equal(out->extent, s->step) == Proof::kYes &&
         less_equal(1, out->extent) == Proof::kYes)
-      return statement(substitute(s->body[0], {{s->var, out->begin}}));
+      return scoped(statement(substitute(s->body[0], {{s->var, out->begin}})));
     const Dim trips = dim(trip_count(*out));
     loops_.push_back({s->var, out->begin, out->begin + (trips - 1) * s->step});
     const ir::SymbolFacts outer = facts_.facts(s->var);
@@ -197,6 +201,21 @@ class Simplifier : public Rewriter {
     if (!body) return nullptr;
     out->body = {std::move(body)};
     return out;
+  }
+
+  static bool binds_names(const Stmt& s) {
+    if (s.kind == StmtKind::kLet || s.kind == StmtKind::kLetIndex) return true;
+    return s.kind == StmtKind::kSeq &&
+           std::any_of(s.body.begin(), s.body.end(),
+                       [](const StmtRef& b) { return binds_names(*b); });
+  }
+
+  // A block whose loop or condition went away. Names that it binds must still end with it, or they
+  // would meet those of its neighbours: an unrolled loop of one iteration keeps them inside.
+  StmtRef scoped(StmtRef body) {
+    if (!body || !binds_names(*body)) return body;
+    return build::loop(LoopKind::kUnroll, "scope" + std::to_string(scopes_++), 0, 1,
+                       std::move(body));
   }
 
   ir::SymbolFacts range_of(const Stmt& loop, const LoopRange& r) const {
@@ -212,8 +231,8 @@ class Simplifier : public Rewriter {
 
   StmtRef branch(const StmtRef& s) {
     const Reduced r = reduced(s->condition);
-    if (r.never) return s->body.size() > 1 ? statement(s->body[1]) : nullptr;
-    if (r.condition.terms.empty()) return statement(s->body[0]);
+    if (r.never) return s->body.size() > 1 ? scoped(statement(s->body[1])) : nullptr;
+    if (r.condition.terms.empty()) return scoped(statement(s->body[0]));
     StmtRef then = statement(s->body[0]);
     StmtRef otherwise = s->body.size() > 1 ? statement(s->body[1]) : nullptr;
     if (!then && !otherwise) return nullptr;
@@ -281,6 +300,7 @@ class Simplifier : public Rewriter {
 
   DimContext facts_;
   std::vector<LoopRange> loops_;
+  int scopes_ = 0;
 };
 
 // The value of the new symbol in old := a*k + r: nothing if `form` is a constant.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "compiler/frontend/huggingface/huggingface.h"
+#include "compiler/frontend/onnx/onnx.h"
 #include "compiler/frontend/specialise.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
@@ -62,6 +63,7 @@ bool Coverage::complete() const {
 
 Coverage coverage(const std::string& path) {
   const Format format = format_of(path);
+  if (format == Format::kOnnx) return onnx_coverage(path);
   OperatorCount count;
   for (const auto& [name, f] : import_model(path).functions) count.visit(*f->body);
   return {format == Format::kText ? "text" : "huggingface", count.rows()};
@@ -74,7 +76,8 @@ ir::Module import_model(const std::string& path, const ImportOptions& options) {
       m = import_huggingface(path);
       break;
     case Format::kOnnx:
-      throw Error(Status::kUnsupported, path, "ONNX is not read yet", "use a Hugging Face folder");
+      m = import_onnx(path);
+      break;
     case Format::kText:
       m = ir::read_module(path);
       break;

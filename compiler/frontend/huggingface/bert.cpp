@@ -101,7 +101,7 @@ class BertBuilder {
     place_ = "embeddings.";
     const int64_t h = config_.hidden, most = config_.positions;
     const Dim n = Dim::symbol("n");
-    // max(n, most) = most says n <= most.
+    // max(n, most) = most says n <= most, so that the slice of positions below has n rows.
     ids = call("assert_shape", {ids},
                {{"left", std::vector<Dim>{ir::max(n, Dim(most))}},
                 {"right", std::vector<Dim>{Dim(most)}},
@@ -110,19 +110,16 @@ class BertBuilder {
                                      most)}},
                "input_ids");
     const Attrs rows = {{"axis", int64_t{0}}};
-    VarRef positions =
-        call("range", {},
-             {{"count", n}, {"start", int64_t{0}}, {"step", int64_t{1}}, {"dtype", DType::kI64}},
-             "positions");
     VarRef word =
         call("gather", {weight("embeddings.word_embeddings.weight", {config_.vocabulary, h}), ids},
              rows, "word");
     VarRef type = call(
         "gather", {weight("embeddings.token_type_embeddings.weight", {config_.types, h}), types},
         rows, "type");
-    VarRef position =
-        call("gather", {weight("embeddings.position_embeddings.weight", {most, h}), positions},
-             rows, "position");
+    VarRef position = call(
+        "slice", {weight("embeddings.position_embeddings.weight", {most, h})},
+        {{"axes", Axes{0}}, {"starts", std::vector<Dim>{Dim(0)}}, {"ends", std::vector<Dim>{n}}},
+        "position");
     VarRef sum = call("add", {word, type}, {}, "sum");
     sum = call("add", {sum, position}, {}, "sum");
     return norm("embeddings.LayerNorm", sum);
@@ -154,12 +151,8 @@ class BertBuilder {
   }
 
   VarRef first_token(const VarRef& x) {
-    VarRef first = call("slice", {x},
-                        {{"axes", Axes{1}},
-                         {"starts", std::vector<Dim>{Dim(0)}},
-                         {"ends", std::vector<Dim>{Dim(1)}}},
-                        "first");
-    return call("squeeze", {first}, {{"axes", Axes{1}}}, "first");
+    return call("gather", {x, Atom::of(ir::Tensor::scalar_i64(0))}, {{"axis", int64_t{1}}},
+                "first");
   }
 
   VarRef pooler(const VarRef& x) {

@@ -1,0 +1,218 @@
+#include "compiler/frontend/onnx/graph_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "compiler/ir/op.h"
+
+namespace nimble::frontend::onnx {
+namespace {
+
+constexpr int64_t kMostContents = 64;  // as inference tracks
+
+std::optional<Dims> contents_of(const ir::Tensor& t) {
+  if (t.dtype != DType::kI64 && t.dtype != DType::kI32 && t.dtype != DType::kBool) return {};
+  const int64_t n = t.elements();
+  if (n > kMostContents) return {};
+  Dims out;
+  for (int64_t i = 0; i < n; ++i) out.emplace_back(t.integer(i));
+  return out;
+}
+
+void store(DType type, double real, int64_t integer, uint8_t* to) {
+  auto put = [&](auto v) { std::memcpy(to, &v, sizeof v); };
+  switch (type) {
+    case DType::kF32:
+      return put(static_cast<float>(real));
+    case DType::kF64:
+      return put(real);
+    case DType::kI64:
+      return put(integer);
+    case DType::kI32:
+      return put(static_cast<int32_t>(integer));
+    case DType::kBool:
+      return put(static_cast<uint8_t>(integer != 0));
+    default:
+      throw Error(Status::kUnsupported, "",
+                  fmt::format("a constant of type {} is not supported here", nimble::name_of(type)),
+                  "use float, int64, int32 or bool");
+  }
+}
+
+// The tensor with these contents, if all are constants.
+ir::TensorRef tensor_of(const ir::Type& type, const Dims& contents) {
+  std::vector<int64_t> shape;
+  for (const ir::Dim& d : type->dims) {
+    auto c = d.as_constant();
+    if (!c) return nullptr;
+    shape.push_back(*c);
+  }
+  for (const ir::Dim& d : contents)
+    if (!d.as_constant()) return nullptr;
+  uint8_t* data = nullptr;
+  auto out = ir::Tensor::make(type->dtype, shape, &data);
+  if (static_cast<size_t>(out->elements()) != contents.size()) return nullptr;
+  for (size_t i = 0; i < contents.size(); ++i)
+    store(type->dtype, 0, *contents[i].as_constant(), data + i * size_of(type->dtype));
+  return out;
+}
+
+}  // namespace
+
+Value GraphBuilder::parameter(const std::string& name, ir::Type type) {
+  parameters_.push_back(ir::make_var(name, type, location_));
+  return {parameters_.back(), std::move(type), std::nullopt};
+}
+
+Value GraphBuilder::constant(ir::TensorRef t) {
+  Dims dims;
+  for (int64_t d : t->shape) dims.emplace_back(d);
+  ir::Type type = ir::tensor_type(std::move(dims), t->dtype);
+  std::optional<Dims> contents = contents_of(*t);
+  return {ir::Atom::of(std::move(t)), std::move(type), std::move(contents)};
+}
+
+Value GraphBuilder::scalar(double v, DType type) {
+  uint8_t* data = nullptr;
+  auto t = ir::Tensor::make(type, {}, &data);
+  store(type, v, static_cast<int64_t>(v), data);
+  return constant(std::move(t));
+}
+
+Value GraphBuilder::bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents) {
+  ir::VarRef v = ir::make_var(hint_, nullptr, location_);
+  bindings_.push_back({v, std::move(expr)});
+  return {std::move(v), std::move(type), std::move(contents)};
+}
+
+Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, ir::Attrs attrs) {
+  const ir::OpInfo* info = ir::find_op(op);
+  NIMBLE_CHECK(info, "no operator {}", op);
+  std::vector<ir::Atom> atoms;
+  std::vector<ir::Type> types;
+  for (const Value& a : args) {
+    if (a.type->kind != ir::TypeKind::kTensor)
+      throw Error(Status::kInvalidArgument, location_.str(), "an operand is no tensor");
+    atoms.push_back(a.atom);
+    types.push_back(a.type);
+  }
+  ir::ExprRef expr = ir::make_call(op, std::move(atoms), std::move(attrs), location_);
+  if (std::string fault = ir::check_call(*info, *expr); !fault.empty())
+    throw Error(Status::kInvalidArgument, location_.str(), fault, "correct the model");
+  ir::RelationContext context{
+      *expr,
+      types,
+      facts_,
+      [&](size_t i) { return args[i].contents ? &*args[i].contents : nullptr; },
+      [&](const ir::Dim& a, const ir::Dim& b, const std::string& what) {
+        if (facts_.equal(a, b) == ir::Proof::kNo)
+          throw Error(Status::kInvalidArgument, location_.str(),
+                      fmt::format("{}: {} and {} differ", what, a.str(), b.str()),
+                      "make the extents equal");
+        facts_.assume_equal(a, b);  // inference puts the check into the program
+      },
+      [] { return ir::Dim::symbol(ir::fresh_symbol()); }};
+  ir::RelationResult r = info->relation(context);
+  if (r.type->kind == ir::TypeKind::kTensor) {
+    auto type = std::make_shared<ir::TypeNode>(*r.type);
+    for (ir::Dim& d : type->dims) d = facts_.simplify(d);
+    r.type = std::move(type);
+  }
+  if (r.contents) {
+    for (ir::Dim& d : *r.contents) d = facts_.simplify(d);
+    if (ir::TensorRef t = tensor_of(r.type, *r.contents)) return constant(std::move(t));
+  }
+  return bound(std::move(expr), std::move(r.type), std::move(r.contents));
+}
+
+std::vector<Value> GraphBuilder::call_function(const std::string& function,
+                                               const std::vector<Value>& args,
+                                               const std::vector<ir::Type>& results) {
+  std::vector<ir::Atom> atoms;
+  for (const Value& a : args) atoms.push_back(a.atom);
+  Value tuple =
+      bound(ir::make_call_function(ir::Atom::of_global(function), std::move(atoms), location_),
+            ir::tuple_type(results), std::nullopt);
+  std::vector<Value> out;
+  for (size_t i = 0; i < results.size(); ++i)
+    out.push_back(bound(ir::make_get_field(tuple.atom, static_cast<int64_t>(i), location_),
+                        results[i], std::nullopt));
+  return out;
+}
+
+Value GraphBuilder::reshape(const Value& x, Dims shape) {
+  if (x.dims() == shape) return x;
+  return call("reshape", {x}, {{"shape", std::move(shape)}, {"allow_zero", true}});
+}
+
+Value GraphBuilder::slice(const Value& x, int64_t axis, ir::Dim from, ir::Dim to) {
+  return call("slice", {x}, {{"axes", Axes{axis}}, {"starts", Dims{from}}, {"ends", Dims{to}}});
+}
+
+Value GraphBuilder::full(Dims shape, double value, DType type) {
+  return call("full", {}, {{"shape", std::move(shape)}, {"dtype", type}, {"value", value}});
+}
+
+Value GraphBuilder::size(const ir::Dim& d) {
+  return call("size", {}, {{"value", d}});
+}
+
+// A table sliced to n rows has min(n, rows) of them. Where such a dim meets n itself, numpy's rule
+// leaves one possibility (a dim of 2 or more never stretches): n is at most `rows`. To say so as a
+// check keeps n's name, where broadcasting would leave an expression in all later dims.
+Value GraphBuilder::settle_broadcast(Value x, const Value& other) {
+  Dims left, right;
+  for (size_t back = 1; back <= std::min(x.dims().size(), other.dims().size()); ++back) {
+    const ir::Dim& d = x.dims()[x.dims().size() - back];
+    const ir::Dim& wide = other.dims()[other.dims().size() - back];
+    auto application = d.as_application();
+    if (!application || application->function != ir::Dim::Function::kMin) continue;
+    const Dims& of = application->operands;
+    const bool narrows = std::find(of.begin(), of.end(), wide) != of.end();
+    const bool stretches = std::any_of(of.begin(), of.end(), [&](const ir::Dim& o) {
+      return !(o == wide) && o.as_constant().value_or(1) < 2;
+    });
+    if (!narrows || stretches) continue;
+    left.push_back(wide);
+    right.push_back(d);
+  }
+  if (left.empty()) return x;
+  return call("assert_shape", {x},
+              {{"left", left},
+               {"right", right},
+               {"what", std::string("a table of the model has fewer rows than the input needs")}});
+}
+
+Value GraphBuilder::broadcast_call(const std::string& op, Value a, Value b) {
+  a = settle_broadcast(std::move(a), b);
+  b = settle_broadcast(std::move(b), a);
+  return call(op, {a, b});
+}
+
+ir::FunctionRef GraphBuilder::finish(const std::vector<Value>& results) {
+  std::unordered_set<const ir::Var*> needed;
+  auto need = [&](const ir::Atom& a) {
+    if (a.is_var()) needed.insert(a.var.get());
+  };
+  ir::Atom result = results[0].atom;
+  if (results.size() > 1) {
+    std::vector<ir::Atom> fields;
+    for (const Value& v : results) fields.push_back(v.atom);
+    location_ = {};
+    hint_ = "results";
+    result = bound(ir::make_tuple(std::move(fields)), nullptr, std::nullopt).atom;
+  }
+  need(result);
+  auto block = std::make_shared<ir::Block>();
+  for (auto b = bindings_.rbegin(); b != bindings_.rend(); ++b) {
+    if (!needed.contains(b->var.get())) continue;
+    for (const ir::Atom& a : b->value->args) need(a);
+    block->bindings.push_back(*b);
+  }
+  std::reverse(block->bindings.begin(), block->bindings.end());
+  block->result = std::move(result);
+  return ir::make_function_of(parameters_, std::move(block));
+}
+
+}  // namespace nimble::frontend::onnx

@@ -1,0 +1,75 @@
+// Builds the body of a function from operators whose types are known at once.
+//
+// Exported graphs compute shapes with operators (Shape, Gather, Concat, Reshape …), while the IR
+// wants them as dim expressions in attributes. So each operator's type relation runs as soon as the
+// operator is emitted, with the symbolic contents of small integer tensors, and what turns out
+// constant becomes a constant. Inference repeats all of that later on the finished module.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/ir/builder.h"
+
+namespace nimble::frontend::onnx {
+
+using Dims = std::vector<ir::Dim>;
+using Axes = std::vector<int64_t>;
+
+// A value of the graph: an atom with its type and, for a small integer tensor, its contents.
+struct Value {
+  ir::Atom atom;
+  ir::Type type;
+  std::optional<Dims> contents;
+
+  const Dims& dims() const { return type->dims; }
+  int64_t rank() const { return static_cast<int64_t>(type->dims.size()); }
+  DType dtype() const { return type->dtype; }
+  bool is_constant() const { return atom.is_constant(); }
+};
+
+class GraphBuilder {
+ public:
+  // A parameter of the function, in order.
+  Value parameter(const std::string& name, ir::Type type);
+  Value constant(ir::TensorRef t);
+  Value scalar(double v, DType type);
+  Value integer(int64_t v) { return scalar(static_cast<double>(v), DType::kI64); }
+
+  // An operator of one result; nimble::Error when its types contradict.
+  Value call(const std::string& op, const std::vector<Value>& args, ir::Attrs attrs = {});
+  // A field of an expression whose tuple type the caller knows.
+  std::vector<Value> call_function(const std::string& function, const std::vector<Value>& args,
+                                   const std::vector<ir::Type>& results);
+  // Operators with a fixed form.
+  Value reshape(const Value& x, Dims shape);
+  Value slice(const Value& x, int64_t axis, ir::Dim from, ir::Dim to);
+  Value full(Dims shape, double value, DType type);
+  Value size(const ir::Dim& d);
+  Value broadcast_call(const std::string& op, Value a, Value b);
+
+  // The place of the operators that follow: a node's name, and a name for their results.
+  void set_place(ir::Location location, std::string hint) {
+    location_ = std::move(location);
+    hint_ = std::move(hint);
+  }
+  const ir::DimContext& facts() const { return facts_; }
+  ir::Dim simplify(const ir::Dim& d) const { return facts_.simplify(d); }
+
+  // The function that returns `results`; operators that they don't need are left out.
+  ir::FunctionRef finish(const std::vector<Value>& results);
+
+ private:
+  Value bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents);
+  Value settle_broadcast(Value x, const Value& other);
+
+  std::vector<ir::VarRef> parameters_;
+  std::vector<ir::Binding> bindings_;
+  ir::DimContext facts_;
+  ir::Location location_;
+  std::string hint_ = "t";
+};
+
+}  // namespace nimble::frontend::onnx

@@ -1,0 +1,345 @@
+// Walks an ONNX graph in its order and applies the rules of the operators.
+//
+// Before anything is built, all nodes are checked against the table of operators, those in the
+// bodies of model-local functions included, so that one error names everything nimble lacks.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compiler/frontend/onnx/onnx.h"
+#include "compiler/frontend/onnx/operators.h"
+
+namespace nimble::frontend {
+namespace onnx {
+namespace {
+
+constexpr int64_t kOldestOpset = 7, kNewestOpset = 25;
+constexpr int kDeepestCall = 32;           // model-local functions in each other
+constexpr size_t kMostNodes = 10'000'000;  // after inlining: functions could grow exponentially
+
+const LocalFunction* find_function(const Model& m, const Node& n) {
+  for (const LocalFunction& f : m.functions)
+    if (f.name == n.op && f.domain == n.domain) return &f;
+  return nullptr;
+}
+
+// ------------------------------------------------------------------------------ what is there
+
+// One line of the table that coverage() returns, with every node that is not supported.
+struct Usage {
+  Coverage::Row row;
+  int64_t opset = 0;
+  std::vector<std::string> nodes;
+};
+
+class Survey {
+ public:
+  explicit Survey(const Model& m) : model_(m) {
+    visit(m.graph.nodes, m.opsets);
+    for (const LocalFunction& f : m.functions)
+      if (called_.contains(&f)) visit(f.nodes, f.opsets.empty() ? m.opsets : f.opsets);
+  }
+
+  const std::map<std::pair<std::string, std::string>, Usage>& usages() const { return usages_; }
+
+  void require_supported() const {
+    std::string list;
+    size_t count = 0;
+    for (const auto& [key, u] : usages_) {
+      if (u.row.supported) continue;
+      count += u.nodes.size();
+      list += fmt::format("{}{} ({}, opset {}; {}) at {}", list.empty() ? "" : "; ", u.row.op,
+                          u.row.domain.empty() ? "domain ai.onnx" : "domain " + u.row.domain,
+                          u.opset, u.row.reason, fmt::join(u.nodes, ", "));
+    }
+    if (count)
+      throw Error(Status::kUnsupported, model_.path,
+                  fmt::format("{} unsupported node{}: {}", count, count == 1 ? "" : "s", list),
+                  "export the model without them");
+  }
+
+ private:
+  void visit(const std::vector<Node>& nodes, const std::map<std::string, int64_t>& opsets) {
+    for (const Node& n : nodes) {
+      Usage& u = usages_[{n.op, n.domain}];
+      u.row.op = n.op;
+      u.row.domain = n.domain;
+      auto version = opsets.find(n.domain);
+      u.opset = version == opsets.end() ? 0 : version->second;
+      const std::string reason = reason_against(n, u.opset);
+      if (++u.row.count == 1) u.row.supported = true;
+      if (!reason.empty()) {
+        if (u.row.supported) {
+          u.row.supported = false;
+          u.row.reason = reason;
+          u.row.first_node = n.label();
+        }
+        u.nodes.push_back(n.label());
+      }
+      for (const Attribute& a : n.attributes)
+        for (const auto& g : a.graphs) visit(g->nodes, opsets);
+    }
+  }
+
+  std::string reason_against(const Node& n, int64_t opset) {
+    if (const LocalFunction* f = find_function(model_, n)) {
+      called_.insert(f);
+      return "";
+    }
+    if (!n.domain.empty()) return "there is no rule for this domain";
+    const Operator* op = find_operator(n.op);
+    if (!op) return "there is no rule for it";
+    return op->check ? op->check(n, opset) : "";
+  }
+
+  const Model& model_;
+  std::unordered_set<const LocalFunction*> called_;
+  std::map<std::pair<std::string, std::string>, Usage> usages_;
+};
+
+// ---------------------------------------------------------------------------------- the import
+
+std::string identifier(const std::string& name, const std::string& otherwise) {
+  std::string out;
+  for (char ch : name) out += std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
+  if (out.empty()) return otherwise;
+  if (std::isdigit(static_cast<unsigned char>(out[0]))) out = "_" + out;
+  // The functions of dim expressions are no symbols.
+  static const std::set<std::string> kTaken = {"min", "max", "mod", "floordiv", "broadcast"};
+  return kTaken.contains(out) ? out + "_" : out;
+}
+
+// The values of one graph or function body by their names.
+using Environment = std::unordered_map<std::string, Value>;
+
+class Importer {
+ public:
+  explicit Importer(const Model& m)
+      : model_(m),
+        external_(std::filesystem::path(m.path).parent_path().string().empty()
+                      ? std::string(".")
+                      : std::filesystem::path(m.path).parent_path().string()) {}
+
+  ir::Module run() {
+    module_.source = model_.path;
+    module_.set("main", nullptr);  // main stands first
+    Environment values;
+    if (model_.graph.has_sparse)
+      throw Error(Status::kUnsupported, model_.path, "sparse initialisers are not supported",
+                  "store the weights densely");
+    for (const TensorData& t : model_.graph.initialisers) {
+      const std::string place = fmt::format("{}: initialiser {}", model_.path, t.name);
+      define(values, t.name, g_.constant(to_tensor(t, model_.file, external_, place)), place);
+    }
+    ir::Module::Signature signature;
+    for (const ValueInfo& v : model_.graph.inputs) {
+      if (values.contains(v.name)) continue;  // an initialiser's default, listed before IR 4
+      define(values, v.name, g_.parameter(identifier(v.name, "input"), type_of(v)),
+             model_.path + ": inputs");
+      signature.input_names.push_back(v.name);
+      signature.input_defaults.emplace_back();
+    }
+    run_nodes(model_.graph.nodes, model_.opsets, {}, values, 0);
+    Values results;
+    for (const ValueInfo& v : model_.graph.outputs) {
+      auto it = values.find(v.name);
+      if (it == values.end()) corrupt(fmt::format("no node computes the output {}", v.name));
+      results.push_back(it->second);
+      signature.output_names.push_back(v.name);
+    }
+    if (results.empty()) corrupt("the graph has no outputs");
+    module_.set("main", g_.finish(results));
+    module_.signatures["main"] = std::move(signature);
+    return std::move(module_);
+  }
+
+ private:
+  [[noreturn]] void corrupt(const std::string& problem) const {
+    throw Error(Status::kCorrupt, model_.path, problem, "export the model again");
+  }
+
+  void define(Environment& values, const std::string& name, Value v, const std::string& place) {
+    if (!values.emplace(name, std::move(v)).second)
+      throw Error(Status::kCorrupt, place, fmt::format("the value {} is defined twice", name),
+                  "export the model again");
+  }
+
+  ir::Type type_of(const ValueInfo& v) {
+    const std::string place = fmt::format("{}: input {}", model_.path, v.name);
+    if (!v.is_tensor)
+      throw Error(Status::kUnsupported, place, "is no tensor", "use tensors as inputs");
+    if (!v.has_shape)
+      throw Error(Status::kUnsupported, place, "has no rank",
+                  "export the model with shapes (extents may be symbolic)");
+    Dims dims;
+    for (size_t i = 0; i < v.dims.size(); ++i) {
+      const ValueInfo::Dim& d = v.dims[i];
+      if (d.has_value) {
+        if (d.value < 0)
+          throw Error(Status::kCorrupt, place, fmt::format("axis {} has extent {}", i, d.value),
+                      "export the model again");
+        dims.emplace_back(d.value);
+      } else {
+        dims.push_back(ir::Dim::symbol(
+            symbol_for(d.symbol, fmt::format("{}_{}", identifier(v.name, "input"), i))));
+      }
+    }
+    return ir::tensor_type(std::move(dims), dtype_of(v.type, place));
+  }
+
+  // The model's name for a dim as an identifier; two names never become one symbol.
+  std::string symbol_for(const std::string& name, const std::string& otherwise) {
+    const std::string key = name.empty() ? "\n" + otherwise : name;
+    auto [it, added] = symbols_.try_emplace(key);
+    if (!added) return it->second;
+    std::string s = identifier(name, otherwise);
+    while (!used_symbols_.insert(s).second) s += "_";
+    return it->second = s;
+  }
+
+  static int64_t opset_of(const Node& n, const std::map<std::string, int64_t>& opsets) {
+    auto it = opsets.find(n.domain);
+    return it == opsets.end() ? 0 : it->second;
+  }
+
+  // `attributes` are those of the enclosing call, which nodes of a function body may refer to.
+  void run_nodes(const std::vector<Node>& nodes, const std::map<std::string, int64_t>& opsets,
+                 const std::map<std::string, Attribute>& attributes, Environment& values,
+                 int depth) {
+    if (depth > kDeepestCall) corrupt("model-local functions call each other too deeply");
+    for (const Node& written : nodes) {
+      if (++nodes_done_ > kMostNodes) corrupt("the graph has too many nodes");
+      const Node node = depth == 0 ? written : resolve(written, attributes);
+      const std::string place = fmt::format("{}: node {} ({})", model_.path, node.label(), node.op);
+      std::vector<std::optional<Value>> inputs;
+      for (const std::string& name : node.inputs) {
+        if (name.empty()) {
+          inputs.emplace_back();
+          continue;
+        }
+        auto it = values.find(name);
+        if (it == values.end())
+          throw Error(Status::kCorrupt, place,
+                      fmt::format("its input {} is not defined before it", name),
+                      "export the model again");
+        inputs.emplace_back(it->second);
+      }
+      Values results = apply(node, opset_of(node, opsets), inputs, place, depth);
+      if (node.outputs.size() > results.size() && uses_from(node, results.size()))
+        throw Error(Status::kCorrupt, place,
+                    fmt::format("it has {} outputs where {} are known", node.outputs.size(),
+                                results.size()),
+                    "export the model again");
+      for (size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
+        if (!node.outputs[i].empty()) define(values, node.outputs[i], results[i], place);
+    }
+  }
+
+  static bool uses_from(const Node& n, size_t from) {
+    return std::any_of(n.outputs.begin() + static_cast<int64_t>(from), n.outputs.end(),
+                       [](const std::string& s) { return !s.empty(); });
+  }
+
+  Values apply(const Node& node, int64_t opset, const std::vector<std::optional<Value>>& inputs,
+               const std::string& place, int depth) {
+    if (const LocalFunction* f = find_function(model_, node))
+      return call_local(*f, node, inputs, depth);
+    const Operator* op = find_operator(node.op);
+    NIMBLE_CHECK(op && node.domain.empty(), "{} passed the survey", node.op);
+    ir::Location at;
+    at.file = model_.path;
+    at.source_name = node.label();
+    g_.set_place(std::move(at), identifier(node.outputs.empty() ? "" : node.outputs[0], "t"));
+    NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place};
+    try {
+      return op->rule(context);
+    } catch (const Error& e) {
+      if (e.place().starts_with(place)) throw;
+      throw Error(e.status(), place, e.problem(), e.remedy());
+    }
+  }
+
+  Values call_local(const LocalFunction& f, const Node& node,
+                    const std::vector<std::optional<Value>>& inputs, int depth) {
+    Environment values;
+    for (size_t i = 0; i < std::min(f.inputs.size(), inputs.size()); ++i)
+      if (inputs[i]) values.emplace(f.inputs[i], *inputs[i]);
+    std::map<std::string, Attribute> attributes;
+    for (const Attribute& a : f.defaults) attributes[a.name] = a;
+    for (const Attribute& a : node.attributes) attributes[a.name] = a;
+    run_nodes(f.nodes, f.opsets.empty() ? model_.opsets : f.opsets, attributes, values, depth + 1);
+    Values out;
+    for (const std::string& name : f.outputs) {
+      auto it = values.find(name);
+      if (it == values.end())
+        corrupt(fmt::format("the function {} does not compute its output {}", f.name, name));
+      out.push_back(it->second);
+    }
+    return out;
+  }
+
+  // Replaces references to attributes of the enclosing call by these; absent ones are left out.
+  static Node resolve(const Node& node, const std::map<std::string, Attribute>& attributes) {
+    Node out = node;
+    out.attributes.clear();
+    for (const Attribute& a : node.attributes) {
+      if (a.reference.empty()) {
+        out.attributes.push_back(a);
+        continue;
+      }
+      auto it = attributes.find(a.reference);
+      if (it == attributes.end()) continue;
+      out.attributes.push_back(it->second);
+      out.attributes.back().name = a.name;
+    }
+    return out;
+  }
+
+  const Model& model_;
+  ExternalData external_;
+  ir::Module module_;
+  GraphBuilder g_;
+  size_t nodes_done_ = 0;
+  std::map<std::string, std::string> symbols_;
+  std::set<std::string> used_symbols_;
+};
+
+}  // namespace
+
+const Operator* find_operator(const std::string& name) {
+  static const auto* kAll = [] {
+    auto* all = new std::unordered_map<std::string, const Operator*>;
+    for (auto family : {elementwise_operators(), shape_operators(), product_operators(),
+                        reduction_operators(), recurrent_operators()})
+      for (const Operator& op : family) (*all)[op.name] = &op;
+    return all;
+  }();
+  auto it = kAll->find(name);
+  return it == kAll->end() ? nullptr : it->second;
+}
+
+}  // namespace onnx
+
+ir::Module import_onnx(const std::string& path) {
+  const onnx::Model model = onnx::read_model(path);
+  const int64_t opset = model.opsets.at("");
+  if (opset < onnx::kOldestOpset || opset > onnx::kNewestOpset)
+    throw Error(
+        Status::kUnsupported, path, fmt::format("operator set {} is not supported", opset),
+        fmt::format("export with an opset from {} to {}", onnx::kOldestOpset, onnx::kNewestOpset));
+  onnx::Survey(model).require_supported();
+  return onnx::Importer(model).run();
+}
+
+Coverage onnx_coverage(const std::string& path) {
+  const onnx::Model model = onnx::read_model(path);
+  Coverage out{"onnx", {}};
+  const onnx::Survey survey(model);
+  for (const auto& [key, usage] : survey.usages()) out.rows.push_back(usage.row);
+  return out;
+}
+
+}  // namespace nimble::frontend

@@ -1,0 +1,104 @@
+// What the rule of an ONNX operator sees: one node, its inputs, its attributes with their defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/graph_builder.h"
+#include "compiler/frontend/onnx/model.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace nimble::frontend::onnx {
+
+class NodeContext {
+ public:
+  const Node& node;
+  int64_t opset;
+  GraphBuilder& g;
+  ir::Module& module;  // where a rule may put functions
+  ExternalData& external;
+  std::shared_ptr<const void> file;  // keeps raw data alive
+  const std::vector<std::optional<Value>>& inputs;
+  std::string place;
+
+  size_t count() const { return inputs.size(); }
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }
+  const Value& in(size_t i) const {
+    if (!has(i)) fail(fmt::format("input {} is missing", i + 1));
+    return *inputs[i];
+  }
+  bool wants(size_t output) const {
+    return output < node.outputs.size() && !node.outputs[output].empty();
+  }
+
+  int64_t integer(const std::string& name, int64_t otherwise) const {
+    const Attribute* a = node.find(name);
+    return a ? a->i : otherwise;
+  }
+  int64_t integer(const std::string& name) const {
+    if (!node.find(name)) fail(fmt::format("the attribute {} is missing", name));
+    return integer(name, 0);
+  }
+  double real(const std::string& name, double otherwise) const {
+    const Attribute* a = node.find(name);
+    return a ? static_cast<double>(a->f) : otherwise;
+  }
+  std::string text(const std::string& name, const std::string& otherwise) const {
+    const Attribute* a = node.find(name);
+    return a ? a->s : otherwise;
+  }
+  Axes integers(const std::string& name, Axes otherwise = {}) const {
+    const Attribute* a = node.find(name);
+    return a ? a->ints : otherwise;
+  }
+
+  // The contents of an integer input as dims; an error if they depend on data.
+  const Dims& dims(size_t i) const {
+    if (!in(i).contents)
+      unsupported(
+          fmt::format("input {} ({}) depends on the values of tensors", i + 1, node.inputs[i]),
+          "nimble needs it as constants or from shapes of inputs");
+    return *in(i).contents;
+  }
+  // The same as constants.
+  Axes constants(size_t i) const {
+    Axes out;
+    for (const ir::Dim& d : dims(i)) {
+      auto c = d.as_constant();
+      if (!c)
+        unsupported(fmt::format("input {} ({}) is not constant", i + 1, node.inputs[i]),
+                    "export the model with constant axes and steps");
+      out.push_back(*c);
+    }
+    return out;
+  }
+  // Axes that moved from an attribute to an input in some opset; nothing if neither is there.
+  std::optional<Axes> axes(size_t input) const {
+    if (node.find("axes")) return integers("axes");
+    if (has(input)) return constants(input);
+    return std::nullopt;
+  }
+  // The value of a constant one-element input, if it is one.
+  std::optional<double> number(size_t i) const {
+    if (!has(i) || !in(i).is_constant() || in(i).atom.constant->elements() != 1) return {};
+    return in(i).atom.constant->value(0);
+  }
+
+  int64_t axis(int64_t axis, int64_t rank) const {
+    if (axis < -rank || axis >= rank)
+      fail(fmt::format("axis {} is out of range for rank {}", axis, rank));
+    return axis < 0 ? axis + rank : axis;
+  }
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    throw Error(Status::kCorrupt, place, problem, "export the model again");
+  }
+  [[noreturn]] void unsupported(const std::string& problem, const std::string& remedy) const {
+    throw Error(Status::kUnsupported, place, problem, remedy);
+  }
+};
+
+using Values = std::vector<Value>;
+
+}  // namespace nimble::frontend::onnx

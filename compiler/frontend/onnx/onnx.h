@@ -1,0 +1,18 @@
+// ONNX models.
+#pragma once
+
+#include <string>
+
+#include "compiler/frontend/frontend.h"
+
+namespace nimble::frontend {
+
+// Imports an .onnx file. Symbolic dims keep their names (reduced to identifiers), inputs and
+// outputs theirs; the names of nodes become the locations of operators. An input dim without name
+// or value becomes a symbol named after its input and axis. LSTM and GRU become recursive functions
+// over time; model-local functions are inlined. Errors as frontend.h says; unsupported operators
+// are all in one error.
+ir::Module import_onnx(const std::string& path);
+Coverage onnx_coverage(const std::string& path);
+
+}  // namespace nimble::frontend

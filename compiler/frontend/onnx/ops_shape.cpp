@@ -1,0 +1,382 @@
+// Operators that move elements, and those that compute with shapes.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compiler/frontend/onnx/operators.h"
+
+namespace nimble::frontend::onnx {
+namespace {
+
+using ir::Dim;
+
+Dim product(const Dims& d, size_t from, size_t to) {
+  Dim p = 1;
+  for (size_t i = from; i < to; ++i) p = p * d[i];
+  return p;
+}
+
+// ------------------------------------------------------------------- shapes and constants
+
+Values constant(NodeContext& c) {
+  if (const Attribute* a = c.node.find("value"); a && a->t)
+    return {c.g.constant(to_tensor(*a->t, c.file, c.external, c.place))};
+  if (const Attribute* a = c.node.find("value_float"))
+    return {c.g.constant(ir::Tensor::scalar_f32(a->f))};
+  if (const Attribute* a = c.node.find("value_int"))
+    return {c.g.constant(ir::Tensor::scalar_i64(a->i))};
+  if (const Attribute* a = c.node.find("value_floats"))
+    return {c.g.constant(
+        ir::Tensor::of(DType::kF32, {static_cast<int64_t>(a->floats.size())}, a->floats))};
+  const Attribute* a = c.node.find("value_ints");
+  if (!a) c.fail("the constant has no value");
+  return {
+      c.g.constant(ir::Tensor::of(DType::kI64, {static_cast<int64_t>(a->ints.size())}, a->ints))};
+}
+
+std::string check_constant(const Node& n, int64_t) {
+  for (const char* name : {"sparse_value", "value_string", "value_strings"})
+    if (n.find(name)) return fmt::format("{} is not supported", name);
+  return "";
+}
+
+Values constant_of_shape(NodeContext& c) {
+  DType type = DType::kF32;
+  double value = 0;
+  if (const Attribute* a = c.node.find("value"); a && a->t) {
+    ir::TensorRef t = to_tensor(*a->t, c.file, c.external, c.place);
+    if (t->elements() != 1) c.fail("the value has more than one element");
+    type = t->dtype;
+    value = t->value(0);
+  }
+  return {c.g.full(c.dims(0), value, type)};
+}
+
+Values shape(NodeContext& c) {
+  Value all = c.g.call("shape_of", {c.in(0)});
+  const int64_t r = c.in(0).rank();
+  auto clamp = [&](int64_t v) { return std::clamp(v < 0 ? v + r : v, int64_t{0}, r); };
+  const int64_t from = clamp(c.integer("start", 0)), to = clamp(c.integer("end", r));
+  if (from == 0 && to == r) return {all};
+  return {c.g.slice(all, 0, Dim(from), Dim(std::max(from, to)))};
+}
+
+Values size(NodeContext& c) {
+  const Dims& d = c.in(0).dims();
+  return {c.g.size(product(d, 0, d.size()))};
+}
+
+// start, start + delta, … below limit. Integers may be symbolic but for delta; floats are
+// constants.
+Values range(NodeContext& c) {
+  const DType type = c.in(0).dtype();
+  if (is_float(type)) {
+    auto start = c.number(0), limit = c.number(1), delta = c.number(2);
+    if (!start || !limit || !delta)
+      c.unsupported("a range of floats is not constant", "compute it in integers and cast");
+    const double count = std::max(0.0, std::ceil((*limit - *start) / *delta));
+    if (!(count < 1e8)) c.fail("the range has too many elements");
+    uint8_t* data = nullptr;
+    auto t = ir::Tensor::make(type, {static_cast<int64_t>(count)}, &data);
+    for (int64_t i = 0; i < t->elements(); ++i) {
+      const double v = *start + static_cast<double>(i) * *delta;
+      const auto narrow = static_cast<float>(v);
+      if (type == DType::kF32)
+        std::memcpy(data + i * 4, &narrow, 4);
+      else if (type == DType::kF64)
+        std::memcpy(data + i * 8, &v, 8);
+      else
+        c.unsupported("a range of 16-bit floats", "compute it in float and cast");
+    }
+    return {c.g.constant(std::move(t))};
+  }
+  const Dim start = c.dims(0).at(0), limit = c.dims(1).at(0);
+  const int64_t delta = c.constants(2).at(0);
+  if (delta == 0) c.fail("the step of a range is 0");
+  const Dim span = delta > 0 ? limit - start : start - limit;
+  const Dim count = c.g.simplify(ir::max(Dim(0), ir::ceildiv(span, Dim(std::abs(delta)))));
+  auto first = start.as_constant();
+  Value r =
+      c.g.call("range", {},
+               {{"count", count}, {"start", first.value_or(0)}, {"step", delta}, {"dtype", type}});
+  return {first ? r : c.g.call("add", {r, c.in(0)})};
+}
+
+// --------------------------------------------------------------------------- rearrangement
+
+// -1 is resolved here where the other dims divide the element count as polynomials: that is exact
+// also where a symbol is 0, which a division by symbols is not.
+Dims resolve(const NodeContext& c, const Dims& from, Dims to, bool allow_zero) {
+  std::optional<size_t> open;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].is_constant(0) && !allow_zero) {
+      if (i >= from.size()) c.fail("a 0 of the shape has no dim to copy");
+      to[i] = from[i];
+    } else if (to[i].is_constant(-1)) {
+      if (open) c.fail("the shape has two dims of -1");
+      open = i;
+    }
+  }
+  if (!open) return to;
+  Dims left = from;
+  int64_t divisor = 1;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (i == *open) continue;
+    if (auto k = to[i].as_constant()) {
+      divisor *= *k;
+      continue;
+    }
+    auto same = std::find(left.begin(), left.end(), to[i]);
+    if (same == left.end()) return to;
+    left.erase(same);
+  }
+  const Dim rest = product(left, 0, left.size());
+  if (divisor <= 0 || c.g.facts().divisible(rest, divisor) != ir::Proof::kYes) return to;
+  to[*open] = c.g.simplify(ir::floordiv(rest, Dim(divisor)));
+  return to;
+}
+
+Values reshape(NodeContext& c) {
+  const Value& x = c.in(0);
+  Dims to;
+  if (c.opset < 5)
+    for (int64_t d : c.integers("shape")) to.emplace_back(d);
+  else
+    to = c.dims(1);
+  const bool allow_zero = c.integer("allowzero", 0) != 0;
+  to = resolve(c, x.dims(), std::move(to), allow_zero);
+  if (to == x.dims()) return {x};
+  return {c.g.call("reshape", {x}, {{"shape", std::move(to)}, {"allow_zero", allow_zero}})};
+}
+
+Values flatten(NodeContext& c) {
+  const Value& x = c.in(0);
+  const int64_t axis = c.integer("axis", 1);
+  if (axis < -x.rank() || axis > x.rank()) c.fail("the axis of Flatten is out of range");
+  const auto at = static_cast<size_t>(axis < 0 ? axis + x.rank() : axis);
+  return {c.g.reshape(x, {product(x.dims(), 0, at), product(x.dims(), at, x.dims().size())})};
+}
+
+Values squeeze(NodeContext& c) {
+  const Value& x = c.in(0);
+  Axes axes;
+  if (auto given = c.axes(1)) {
+    axes = *given;
+  } else {
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (x.dims()[static_cast<size_t>(i)].is_constant(1)) axes.push_back(i);
+  }
+  if (axes.empty()) return {x};
+  return {c.g.call("squeeze", {x}, {{"axes", axes}})};
+}
+
+Values unsqueeze(NodeContext& c) {
+  auto axes = c.axes(1);
+  if (!axes) c.fail("Unsqueeze has no axes");
+  return {c.g.call("unsqueeze", {c.in(0)}, {{"axes", *axes}})};
+}
+
+Values transpose(NodeContext& c) {
+  Axes reversed;
+  for (int64_t i = c.in(0).rank(); i-- > 0;) reversed.push_back(i);
+  return {c.g.call("transpose", {c.in(0)}, {{"axes", c.integers("perm", reversed)}})};
+}
+
+Values concat(NodeContext& c) {
+  Values parts;
+  for (size_t i = 0; i < c.count(); ++i) parts.push_back(c.in(i));
+  if (parts.empty()) c.fail("Concat has no inputs");
+  if (parts.size() == 1) return parts;
+  return {c.g.call("concat", parts, {{"axis", c.integer("axis", c.opset < 4 ? 1 : 0)}})};
+}
+
+Values split(NodeContext& c) {
+  const Value& x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x.rank());
+  const Dim extent = x.dims()[static_cast<size_t>(axis)];
+  const auto parts = static_cast<int64_t>(c.node.outputs.size());
+  Dims sizes;
+  if (c.node.find("split"))
+    for (int64_t s : c.integers("split")) sizes.emplace_back(s);
+  else if (c.has(1))
+    sizes = c.dims(1);
+  else
+    for (int64_t i = 0; i < parts; ++i) {
+      // Equal parts; where they don't divide, the last is shorter (opset 18).
+      const Dim chunk = ir::ceildiv(extent, Dim(parts));
+      sizes.push_back(i + 1 < parts ? chunk : extent - chunk * Dim(parts - 1));
+    }
+  if (static_cast<int64_t>(sizes.size()) != parts) c.fail("Split has not one size per output");
+  Values out;
+  Dim at = 0;
+  for (const Dim& s : sizes) {
+    out.push_back(c.g.slice(x, axis, at, c.g.simplify(at + s)));
+    at = at + s;
+  }
+  return out;
+}
+
+Values slice(NodeContext& c) {
+  const Value& x = c.in(0);
+  Dims starts, ends;
+  Axes axes, steps;
+  if (c.opset < 10) {
+    for (int64_t v : c.integers("starts")) starts.emplace_back(v);
+    for (int64_t v : c.integers("ends")) ends.emplace_back(v);
+    axes = c.integers("axes");
+  } else {
+    starts = c.dims(1);
+    ends = c.dims(2);
+    if (c.has(3)) axes = c.constants(3);
+    if (c.has(4)) steps = c.constants(4);
+  }
+  if (axes.empty())
+    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  // Whole axes, which exporters like to slice, stay as they are.
+  const bool whole = std::all_of(axes.begin(), axes.end(), [&](const int64_t& a) {
+    const auto i = static_cast<size_t>(&a - axes.data());
+    if (i >= starts.size() || i >= ends.size() || i >= steps.size()) return false;
+    const Dim& extent = x.dims()[static_cast<size_t>(c.axis(a, x.rank()))];
+    const bool to_end = ends[i] == extent || ends[i].as_constant().value_or(0) >= INT64_MAX - 1;
+    return steps[i] == 1 && starts[i].is_constant(0) && to_end;
+  });
+  if (whole) return {x};
+  return {c.g.call("slice", {x},
+                   {{"axes", axes}, {"starts", starts}, {"ends", ends}, {"steps", steps}})};
+}
+
+Values expand(NodeContext& c) {
+  Dims to = c.dims(1);
+  if (to == c.in(0).dims()) return {c.in(0)};
+  return {c.g.call("expand", {c.in(0)}, {{"shape", std::move(to)}})};
+}
+
+// Each axis becomes (repeats, extent), which broadcasting fills, and both merge.
+Values tile(NodeContext& c) {
+  const Value& x = c.in(0);
+  const Dims& repeats = c.dims(1);
+  if (repeats.size() != x.dims().size()) c.fail("Tile has not one repeat per axis");
+  Dims apart, filled, merged;
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    apart.insert(apart.end(), {Dim(1), x.dims()[i]});
+    filled.insert(filled.end(), {repeats[i], x.dims()[i]});
+    merged.push_back(repeats[i] * x.dims()[i]);
+  }
+  if (merged == x.dims()) return {x};
+  Value y = c.g.call("expand", {c.g.reshape(x, apart)}, {{"shape", filled}});
+  return {c.g.reshape(y, merged)};
+}
+
+Values pad(NodeContext& c) {
+  const Value& x = c.in(0);
+  Axes pads, axes;
+  double value = 0;
+  if (c.opset < 11) {
+    pads = c.integers("pads");
+    value = c.real("value", 0);
+  } else {
+    pads = c.constants(1);
+    if (c.has(2)) {
+      auto v = c.number(2);
+      if (!v) c.unsupported("the padding value is not constant", "pad with a constant");
+      value = *v;
+    }
+    if (c.has(3)) axes = c.constants(3);
+  }
+  if (axes.empty())
+    for (int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
+  if (pads.size() != 2 * axes.size()) c.fail("Pad has not two pads per axis");
+  Axes before(x.dims().size(), 0), after = before;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto a = static_cast<size_t>(c.axis(axes[i], x.rank()));
+    before[a] = pads[i];
+    after[a] = pads[i + axes.size()];
+  }
+  return {c.g.call("pad", {x}, {{"before", before}, {"after", after}, {"value", value}})};
+}
+
+std::string check_pad(const Node& n, int64_t) {
+  const Attribute* mode = n.find("mode");
+  return mode && mode->s != "constant" ? fmt::format("mode {} is not supported", mode->s) : "";
+}
+
+// -------------------------------------------------------------------------------- indexing
+
+Values gather(NodeContext& c) {
+  return {c.g.call("gather", {c.in(0), c.in(1)}, {{"axis", c.integer("axis", 0)}})};
+}
+
+// Rows of indices select elements (or slices) of the leading axes. Those axes are merged and the
+// indices combined: i0 * d1 + i1. An index outside its own axis must not fall into a neighbour's
+// row, so it becomes one that is outside the merged axis, which gather refuses.
+Values gather_nd(NodeContext& c) {
+  const Value& x = c.in(0);
+  const Value& indices = c.in(1);
+  auto depth = indices.rank() > 0 ? indices.dims().back().as_constant() : std::nullopt;
+  if (!depth || *depth < 1 || *depth > x.rank())
+    c.unsupported("the last dim of the indices is not constant", "use constant index tuples");
+  const auto k = static_cast<size_t>(*depth);
+  const Dim total = product(x.dims(), 0, k);
+  std::optional<Value> flat, inside;
+  for (size_t i = 0; i < k; ++i) {
+    const auto at = static_cast<int64_t>(i);
+    Value index = c.g.slice(indices, indices.rank() - 1, Dim(at), Dim(at + 1));
+    index = c.g.call("squeeze", {index}, {{"axes", Axes{-1}}});
+    if (index.dtype() != DType::kI64) index = c.g.call("cast", {index}, {{"dtype", DType::kI64}});
+    Value extent = c.g.size(x.dims()[i]);
+    Value negative = c.g.call("less", {index, c.g.integer(0)});
+    index = c.g.call("where", {negative, c.g.call("add", {index, extent}), index});
+    Value fits = c.g.call("and", {c.g.call("greater_equal", {index, c.g.integer(0)}),
+                                  c.g.call("less", {index, extent})});
+    flat = flat ? c.g.call("add", {c.g.call("mul", {*flat, extent}), index}) : index;
+    inside = inside ? c.g.call("and", {*inside, fits}) : fits;
+  }
+  Value merged_index = c.g.call("where", {*inside, *flat, c.g.size(total)});
+  Dims merged = {total};
+  merged.insert(merged.end(), x.dims().begin() + *depth, x.dims().end());
+  return {c.g.call("gather", {c.g.reshape(x, merged), merged_index}, {{"axis", int64_t{0}}})};
+}
+
+std::string check_gather_nd(const Node& n, int64_t) {
+  const Attribute* batch = n.find("batch_dims");
+  return batch && batch->i != 0 ? "batch_dims is not supported" : "";
+}
+
+Values cumsum(NodeContext& c) {
+  const Axes axis = c.constants(1);
+  if (axis.size() != 1) c.fail("CumSum takes one axis");
+  return {c.g.call("cumsum", {c.in(0)},
+                   {{"axis", axis[0]},
+                    {"exclusive", c.integer("exclusive", 0) != 0},
+                    {"reverse", c.integer("reverse", 0) != 0}})};
+}
+
+}  // namespace
+
+std::span<const Operator> shape_operators() {
+  static const Operator kRows[] = {
+      {"Constant", constant, check_constant},
+      {"ConstantOfShape", constant_of_shape},
+      {"Shape", shape},
+      {"Size", size},
+      {"Range", range},
+      {"Reshape", reshape},
+      {"Flatten", flatten},
+      {"Squeeze", squeeze},
+      {"Unsqueeze", unsqueeze},
+      {"Transpose", transpose},
+      {"Concat", concat},
+      {"Split", split},
+      {"Slice", slice},
+      {"Expand", expand},
+      {"Tile", tile},
+      {"Pad", pad, check_pad},
+      {"Gather", gather},
+      {"GatherND", gather_nd, check_gather_nd},
+      {"CumSum", cumsum},
+  };
+  return kRows;
+}
+
+}  // namespace nimble::frontend::onnx

@@ -265,7 +265,7 @@ GroupEvaluator::Place GroupEvaluator::broadcast_to(const Dims& from, const Dims&
 ValueRef GroupEvaluator::call(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
   NIMBLE_CHECK(e.kind == ir::ExprKind::kCall && !e.op.empty(), "{} is no operator call", v->name);
   const Dims& out = v->type->dims;
-  const auto dims = [&](size_t i) -> const Dims& { return ir::type_of(e.args[i])->dims; };
+  const auto dims = [&](size_t i) -> Dims { return ir::type_of(e.args[i])->dims; };
   if (e.op == "batch_norm") {
     Place channel = p;
     channel.at = {p.at[1]};
@@ -366,7 +366,7 @@ ValueRef GroupEvaluator::reshape(const ir::Atom& input, const Dims& out, const P
   if (is_flat(input)) return flat(input, flat_offset(out, p.at), flat_offset(out, p.steps), p);
   // Axes fall into the smallest groups of equal products: (b, n, 384) and (b, n, 12, 32) are
   // b, n and 384 = 12*32. A group of one input axis keeps its steps.
-  const Dims& in = ir::type_of(input)->dims;
+  const Dims in = ir::type_of(input)->dims;
   Place q = p;
   q.at.assign(in.size(), 0);
   q.steps.assign(in.size(), 0);
@@ -407,7 +407,7 @@ ValueRef GroupEvaluator::reshape(const ir::Atom& input, const Dims& out, const P
 // ---------------------------------------------------------------- other movements
 
 ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
-  const Dims& in = ir::type_of(e.args[0])->dims;
+  const Dims in = ir::type_of(e.args[0])->dims;
   const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
   const Dims& starts = ir::attr<Dims>(e.attrs, "starts");
   const Ints steps = ir::attr_or<Ints>(e.attrs, "steps", Ints(axes.size(), 1));
@@ -491,7 +491,7 @@ Dim GroupEvaluator::index_of(const ir::Atom& a, const Place& p, const Dim& exten
 }
 
 ValueRef GroupEvaluator::gather(const ir::Expr& e, const Place& p) {
-  const Dims& in = ir::type_of(e.args[0])->dims;
+  const Dims in = ir::type_of(e.args[0])->dims;
   const size_t index_rank = ir::type_of(e.args[1])->dims.size();
   const size_t axis = e.op == "gather" ? axis_of(ir::attr<int64_t>(e.attrs, "axis"), in.size()) : 0;
   Place q = p, index = p;

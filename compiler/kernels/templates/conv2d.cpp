@@ -59,7 +59,7 @@ std::optional<Plan> analyse(const Workload& w) {
   }
   p.in = ir::type_of(e.args[0])->dims;
   p.out = frame.anchor->var->type->dims;
-  const std::vector<Dim>& weights = ir::type_of(e.args[1])->dims;
+  const std::vector<Dim> weights = ir::type_of(e.args[1])->dims;
   std::vector<int64_t> shape;
   for (const Dim& d : weights) {
     if (!d.as_constant()) return std::nullopt;

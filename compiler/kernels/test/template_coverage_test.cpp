@@ -107,6 +107,7 @@ const Row kRows[] = {
     {"or", kPQ, "or(%x, %y)"},
     {"where", "%c: Tensor[(n, 1), bool], %x: Tensor[(n, m), f32], %y: Tensor[(m), f32]",
      "where(%c, %x, %y)"},
+    {"where", kXY, "where(true, %x, f32[1]{-2.5})"},
     {"reshape", kX, "reshape(%x) {shape = (-1, n)}"},
     {"transpose", kImage, "transpose(%x) {axes = [3, 1, 0, 2]}"},
     {"squeeze", "%x: Tensor[(n, 1, m), f32]", "squeeze(%x) {axes = [1]}"},

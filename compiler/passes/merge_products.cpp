@@ -15,9 +15,11 @@ using ir::Expr;
 
 struct Projection {
   Atom input, weight, bias;  // input * weight + bias
+  bool transposed = false;   // the weight is stored as (columns, rows)
+  int64_t columns() const { return bias.constant->shape[0]; }
 };
 
-// Matches add(matmul(x, W), b) with constant W (k, n) and b (n).
+// Matches add(matmul(x, W), b) with constant W (k, n), stored either way, and b (n).
 std::optional<Projection> match(const Definitions& d, const Atom& a) {
   const Expr* add = definition(d, a, "add");
   if (!add) return std::nullopt;
@@ -25,34 +27,37 @@ std::optional<Projection> match(const Definitions& d, const Atom& a) {
     const Expr* product = definition(d, add->args[side], "matmul");
     const Atom& bias = add->args[1 - side];
     if (!product || !bias.is_constant() || !product->args[1].is_constant()) continue;
-    if (ir::attr_or(product->attrs, "transpose_a", false) ||
-        ir::attr_or(product->attrs, "transpose_b", false))
-      continue;
+    if (ir::attr_or(product->attrs, "transpose_a", false)) continue;
+    bool transposed = ir::attr_or(product->attrs, "transpose_b", false);
     const ir::Tensor& w = *product->args[1].constant;
     if (w.dtype != DType::kF32 || w.shape.size() != 2 || bias.constant->shape.size() != 1 ||
-        bias.constant->shape[0] != w.shape[1] || !product->args[0].is_var())
+        bias.constant->shape[0] != w.shape[transposed ? 0 : 1] || !product->args[0].is_var())
       continue;
-    return Projection{product->args[0], product->args[1], bias};
+    return Projection{product->args[0], product->args[1], bias, transposed};
   }
   return std::nullopt;
 }
 
-// Constants side by side along their last axis.
+// Constants side by side along their columns: row by row, unless they are stored transposed.
 ir::TensorRef join_columns(const std::array<Projection, 3>& parts, bool weights) {
   auto of = [&](const Projection& p) -> const ir::Tensor& {
     return *(weights ? p.weight : p.bias).constant;
   };
-  int64_t rows = weights ? of(parts[0]).shape[0] : 1;
+  bool transposed = weights && parts[0].transposed;
   int64_t columns = 0;
-  for (const Projection& p : parts) columns += of(p).shape.back();
+  for (const Projection& p : parts) columns += p.columns();
+  int64_t depth = weights ? of(parts[0]).shape[transposed ? 1 : 0] : 1;
+  std::vector<int64_t> shape = {columns};
+  if (weights) shape.insert(transposed ? shape.end() : shape.begin(), depth);
+  // Rows of every part in turn; transposed, each part is one run.
+  int64_t rows = transposed ? 1 : depth;
   uint8_t* data = nullptr;
-  auto shape = weights ? std::vector<int64_t>{rows, columns} : std::vector<int64_t>{columns};
   auto joined = ir::Tensor::make(DType::kF32, shape, &data);
   auto* to = reinterpret_cast<float*>(data);
   for (int64_t r = 0; r < rows; ++r)
     for (const Projection& p : parts) {
-      auto from = of(p).as<float>().subspan(static_cast<size_t>(r * of(p).shape.back()),
-                                            static_cast<size_t>(of(p).shape.back()));
+      auto run = static_cast<size_t>(of(p).elements() / rows);
+      auto from = of(p).as<float>().subspan(static_cast<size_t>(r) * run, run);
       to = std::copy(from.begin(), from.end(), to);
     }
   return joined;
@@ -70,18 +75,20 @@ ir::Module merge_products(const ir::Module& m, PassContext& context) {
       std::array<Projection, 3> parts;
       for (size_t i = 0; i < 3; ++i) {
         auto p = match(definitions, e.args[i]);
-        if (!p || p->input.var != (i ? parts[0].input : p->input).var) return std::nullopt;
+        if (!p) return std::nullopt;
         parts[i] = *p;
+        if (p->input.var != parts[0].input.var || p->transposed != parts[0].transposed)
+          return std::nullopt;
       }
       ir::VarRef product = o.call("matmul", {parts[0].input, Atom::of(join_columns(parts, true))},
-                                  {}, "qkv", e.location);
+                                  {{"transpose_b", parts[0].transposed}}, "qkv", e.location);
       ir::VarRef sum =
           o.call("add", {product, Atom::of(join_columns(parts, false))}, {}, "qkv", e.location);
       auto rank = static_cast<int64_t>(ir::type_of(e.args[0])->dims.size());
       std::vector<Atom> args = e.args;
       int64_t begin = 0;
       for (size_t i = 0; i < 3; ++i) {
-        int64_t end = begin + parts[i].weight.constant->shape[1];
+        int64_t end = begin + parts[i].columns();
         args[i] = o.call("slice", {sum},
                          {{"axes", std::vector<int64_t>{rank - 1}},
                           {"starts", std::vector<ir::Dim>{begin}},
@@ -91,7 +98,9 @@ ir::Module merge_products(const ir::Module& m, PassContext& context) {
         begin = end;
       }
       context.count("merge-products.merged");
-      return Atom(o.call("attention", std::move(args), e.attrs, b.var->name, e.location));
+      ir::VarRef y = o.call("attention", std::move(args), e.attrs, b.var->name, e.location);
+      y->type = b.var->type;
+      return Atom(y);
     });
     f = rewriter.rewrite(f);
   }

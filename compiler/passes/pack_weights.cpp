@@ -61,18 +61,22 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
         bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
         const std::vector<int64_t>& shape = e.args[1].constant->shape;
         ir::VarRef w = pack(e.args[1], panel, transpose);
-        return Atom(o.call("packed_matmul", {e.args[0], w},
-                           {{"k", shape[transpose ? 1 : 0]},
-                            {"n", shape[transpose ? 0 : 1]},
-                            {"layout", panel.str()}},
-                           b.var->name, e.location));
+        ir::VarRef y = o.call("packed_matmul", {e.args[0], w},
+                              {{"k", shape[transpose ? 1 : 0]},
+                               {"n", shape[transpose ? 0 : 1]},
+                               {"layout", panel.str()}},
+                              b.var->name, e.location);
+        y->type = b.var->type;  // the next product in a row asks for it
+        return Atom(y);
       }
       if (e.op == "lstm_cell" && is_matrix(e.args[3])) {
         Atom step = step_of(*function, definitions, e);
         ir::VarRef w = pack(e.args[3], gates, false);
-        return Atom(o.call("packed_lstm_cell", {e.args[0], e.args[1], e.args[2], w, step},
-                           {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}},
-                           b.var->name, e.location));
+        ir::VarRef y = o.call("packed_lstm_cell", {e.args[0], e.args[1], e.args[2], w, step},
+                              {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}},
+                              b.var->name, e.location);
+        y->type = b.var->type;
+        return Atom(y);
       }
       return std::nullopt;
     });

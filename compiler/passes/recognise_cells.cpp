@@ -26,6 +26,7 @@ class CellMatcher {
 
   struct Cell {
     Atom input, h, c, weights;
+    bool transposed = false;  // the weights are stored as (4h, h)
   };
 
   // Matches the definition of c'.
@@ -103,13 +104,12 @@ class CellMatcher {
     if (!add) return std::nullopt;
     for (size_t side : {size_t{0}, size_t{1}}) {
       const Expr* product = definition(d_, add->args[side], "matmul");
-      if (!product || ir::attr_or(product->attrs, "transpose_a", false) ||
-          ir::attr_or(product->attrs, "transpose_b", false))
-        continue;
+      if (!product || ir::attr_or(product->attrs, "transpose_a", false)) continue;
       ir::Type h = ir::type_of(product->args[0]), c_type = ir::type_of(c);
       ir::Type x = ir::type_of(add->args[1 - side]), g = ir::type_of(gates);
       if (!ir::equal(h, c_type) || !ir::equal(x, g)) continue;
-      return Cell{add->args[1 - side], product->args[0], c, product->args[1]};
+      return Cell{add->args[1 - side], product->args[0], c, product->args[1],
+                  ir::attr_or(product->attrs, "transpose_b", false)};
     }
     return std::nullopt;
   }
@@ -136,8 +136,16 @@ ir::Module recognise_cells(const ir::Module& m, PassContext& context) {
       const Expr& e = *original->second;
       if (e.kind != ir::ExprKind::kCall || !b.var->type) return std::nullopt;
       if (auto cell = matcher.match_c(e)) {
-        ir::VarRef both = o.call("lstm_cell", {cell->input, cell->h, cell->c, cell->weights}, {},
-                                 "cell", e.location);
+        Atom weights = cell->weights;
+        if (cell->transposed) {
+          ir::Type stored = ir::type_of(weights);
+          ir::VarRef t = o.call("transpose", {weights}, {{"axes", std::vector<int64_t>{1, 0}}},
+                                "weights", e.location);
+          t->type = ir::tensor_type({stored->dims[1], stored->dims[0]}, stored->dtype);
+          weights = t;
+        }
+        ir::VarRef both =
+            o.call("lstm_cell", {cell->input, cell->h, cell->c, weights}, {}, "cell", e.location);
         both->type = ir::tuple_type({b.var->type, b.var->type});
         o.append({b.var, ir::make_get_field(both, 1, e.location)});
         found.push_back({both, b.var, *matcher.gates_of(e)});

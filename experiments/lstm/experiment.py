@@ -35,7 +35,7 @@ def nimble_models(folder):
     models = {"nimble": str(folder / "model.onnx")}
     if TEXT_IR.exists():
         shutil.copyfile(TEXT_IR, folder / TEXT_IR.name)
-        weights.save_safetensors(folder / "lstm.safetensors")
+        weights.save_safetensors(folder / "lstm.nir.safetensors")
         models["nimble_loop"] = str(folder / TEXT_IR.name)
     return models
 

@@ -1,6 +1,6 @@
 """Weights and inputs of the lstm experiment, from a seed, with numpy alone.
 
-    python experiments/lstm/weights.py lstm.safetensors      writes them for a text IR model
+    python experiments/lstm/weights.py lstm.nir.safetensors      writes them for a text IR model
 
 Element i of stream s is a uniform number of [-1, 1): the top 24 bits of output number s·2^32 + i of
 SplitMix64 started at 0 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",

@@ -25,7 +25,7 @@
 //  R13 Dispatch trees are total: non-empty, nodes lead only to later nodes, leaves to
 //      implementations that exist, features to symbols that exist.
 //  R14 InvokePacked passes what the contract counts and needs: tensors and scalars in their places.
-//  R15 InvokePacked never writes to a constant; neither does AllocTensor place a tensor in one.
+//  R15 InvokePacked never writes to a constant, nor to a tensor that AllocTensor placed in one.
 //  R16 A constant has exactly the bytes of its dtype and shape, bools only 0 and 1.
 //  R17 Entry points have unique names, exist, and their ports match the function: as many inputs
 //      as parameters, an output, one extent per dim, known fills.

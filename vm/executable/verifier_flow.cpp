@@ -240,13 +240,10 @@ class Flow {
   void alloc_tensor(const std::vector<OperandView>& o, bool shape_in_registers) {
     const Value base = need(o[1].value(), "a storage or a tensor",
                             [](Value v) { return v == Value::kStorage || is_tensor(v); });
-    if (base == Value::kConstant)
-      report(15, fmt::format("register {} may hold a constant, in which no tensor is placed",
-                             o[1].value()));
     need_scalar(o[2].value());
     if (shape_in_registers)
       for (int64_t r : o[4].values) need_scalar(r);
-    set(o[0].value(), Value::kTensor);
+    set(o[0].value(), base == Value::kConstant ? Value::kConstant : Value::kTensor);
   }
 
   void invoke(const std::vector<OperandView>& o) {

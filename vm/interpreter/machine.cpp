@@ -38,18 +38,18 @@ Cell& cell_of(const Value& v, ObjectKind kind) {
   return *static_cast<Cell*>(v.object);
 }
 
-// The one element of an integer or bool tensor: what If and shape code may be given where data
-// decides.
-int64_t element_of(const Tensor& t) {
-  if (t.elements() != 1 || is_float(t.dtype)) [[unlikely]]
+// Element `index` of an integer or bool tensor as a scalar.
+int64_t element_of(const Tensor& t, int64_t index) {
+  if (index >= t.elements() || is_float(t.dtype)) [[unlikely]]
     throw Error(Status::kFatal, "",
-                fmt::format("a scalar or a tensor of one integer is needed, not {} ({})",
+                fmt::format("element {} of a tensor of integers is needed, not of {} ({})", index,
                             name_of(t.dtype), fmt::join(t.shape(), ", ")),
-                "give a single integer or bool");
+                "give integers or bools");
   const uint8_t* data = t.data();
   if (!data) [[unlikely]]
     throw Error(Status::kFatal, "", "a tensor is read whose storage was freed",
                 "report it: the memory plan is wrong");
+  data += static_cast<size_t>(index) * size_of(t.dtype);
   auto load = [&]<typename T>(T value) {
     std::memcpy(&value, data, sizeof value);
     return static_cast<int64_t>(value);
@@ -72,6 +72,17 @@ int64_t element_of(const Tensor& t) {
     default:
       return load(uint8_t{});  // bool, u8
   }
+}
+
+// The one element of an integer or bool tensor: what If and shape code may be given where data
+// decides.
+int64_t element_of(const Tensor& t) {
+  if (t.elements() != 1) [[unlikely]]
+    throw Error(Status::kFatal, "",
+                fmt::format("a scalar or a tensor of one integer is needed, not {} ({})",
+                            name_of(t.dtype), fmt::join(t.shape(), ", ")),
+                "give a single integer or bool");
+  return element_of(t, 0);
 }
 
 int64_t scalar_of(const Value& v) {
@@ -251,14 +262,28 @@ void Machine::invoke_packed(uint32_t index, const Value* registers, std::span<co
 
 Value Machine::alloc_tensor(const DecodedFunction& f, const DecodedInstruction& in,
                             const Value* r) {
-  Storage& storage = storage_of(r[in.b]);
-  const int64_t offset = scalar_of(r[in.c]);
-  if (in.op == Opcode::kAllocTensor)
-    return Value::of(heap_.new_tensor(&storage, offset, in.dtype, f.immediate_list(in)));
-  std::array<int64_t, kMaxRank + 1> shape;
-  const size_t rank = std::min<size_t>(in.count, shape.size());  // new_tensor refuses more
-  for (size_t i = 0; i < rank; ++i) shape[i] = scalar_of(r[f.sources(in)[i]]);
-  return Value::of(heap_.new_tensor(&storage, offset, in.dtype, {shape.data(), rank}));
+  int64_t offset = scalar_of(r[in.c]);
+  std::array<int64_t, kMaxRank + 1> extents;
+  std::span<const int64_t> shape = f.immediate_list(in);
+  if (in.op == Opcode::kAllocTensorReg) {
+    const size_t rank = std::min<size_t>(in.count, extents.size());  // new_tensor refuses more
+    for (size_t i = 0; i < rank; ++i) extents[i] = scalar_of(r[f.sources(in)[i]]);
+    shape = {extents.data(), rank};
+  }
+  if (!r[in.b].is(ObjectKind::kTensor))
+    return Value::of(heap_.new_tensor(&storage_of(r[in.b]), offset, in.dtype, shape));
+  // A view: it must lie inside the tensor, not only inside the tensor's storage.
+  const Tensor& whole = tensor_of(r[in.b]);
+  const auto bytes = try_byte_size(in.dtype, shape);
+  const uint64_t limit = whole.bytes();
+  if (offset < 0 || static_cast<uint64_t>(offset) > limit || !bytes || *bytes < 0 ||
+      static_cast<uint64_t>(*bytes) > limit - static_cast<uint64_t>(offset)) [[unlikely]]
+    throw Error(Status::kFatal, "",
+                fmt::format("a part of shape ({}) at byte {} lies outside of a tensor ({})",
+                            fmt::join(shape, ", "), offset, fmt::join(whole.shape(), ", ")),
+                "index only what is there");
+  return Value::of(heap_.new_tensor(whole.storage, static_cast<int64_t>(whole.offset) + offset,
+                                    in.dtype, shape));
 }
 
 Value Machine::reshape(const DecodedFunction& f, const DecodedInstruction& in, const Value* r) {
@@ -435,6 +460,10 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         invoke_packed(in.b, r, f->sources(in), profiler);
         break;
       case Opcode::kGetField: {
+        if (r[in.b].is(ObjectKind::kTensor)) {
+          heap_.assign(r[in.a], Value::of(element_of(tensor_of(r[in.b]), in.imm)));
+          break;
+        }
         const Cell& cell = cell_of(r[in.b], ObjectKind::kAdt);
         if (in.imm >= cell.count)
           throw Error(Status::kFatal, "",

@@ -127,9 +127,10 @@ const Rejected kRejected[] = {
      "function \"f\" 1 5 { LoadConsti r1, 2  LoadConst r2, c0  If r0, @3, @5  "
      "3: AllocStorage r3, r1, 8, d0  4: AllocTensor r2, r3, r1, f32, [2]  "
      "5: ReshapeTensor r4, r2, (r1)  Move r3, r4  InvokePacked k0, (r0, r1, r3)  Ret r3 }"},
-    {15, "f@2",
-     "function \"f\" 0 2 { LoadConst r0, c0  LoadConsti r1, 0  AllocTensor r0, r0, r1, f32, [1]  "
-     "Ret r0 }"},
+    // A part of a constant.
+    {15, "f@3",
+     "function \"f\" 1 3 { LoadConst r1, c0  LoadConsti r2, 0  AllocTensor r1, r1, r2, f32, [1]  "
+     "InvokePacked k0, (r0, r2, r1)  Ret r1 }"},
     {16, "constant bad", "constant \"bad\" f32 [3] { 1, 2 }"},
     {16, "constant bad", "constant \"bad\" f32 [-1] { }"},
     {16, "constant bad", "constant \"bad\" bool [1] { 0x2 }"},

@@ -81,6 +81,8 @@ class Verifier {
     // After lowering a rank-0 integer constant stands for an unboxed scalar.
     if (derived->kind == TypeKind::kScalar && stated->kind == TypeKind::kTensor)
       return stated->dims.empty() && !is_float(stated->dtype);
+    if (stated->kind == TypeKind::kScalar && derived->kind == TypeKind::kTensor)
+      return agrees(stated, derived, open);
     if (derived->kind != stated->kind || derived->dtype != stated->dtype ||
         derived->name != stated->name || derived->dims.size() != stated->dims.size() ||
         derived->elements.size() != stated->elements.size()) {

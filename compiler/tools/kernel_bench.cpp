@@ -321,7 +321,7 @@ void add_benchmarks(const std::string& config) {
   }
   auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
   auto* b = benchmark::RegisterBenchmark("lstm_cell/512", [=](benchmark::State& state) {
-    if (!*kernel) *kernel = std::make_shared<Compiled>(lstm_workload(512), "");
+    if (!*kernel) *kernel = std::make_shared<Compiled>(lstm_workload(512), config);
     lstm(state, *kernel, 512);
   });
   b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
@@ -333,7 +333,7 @@ void add_benchmarks(const std::string& config) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  // --config='{"rows":6}' overrides knobs of the default configuration of every dense kernel.
+  // --config='{"rows":6}' overrides knobs of the default configurations.
   std::string config;
   constexpr std::string_view kFlag = "--config=";
   for (int i = 1; i < argc; ++i)

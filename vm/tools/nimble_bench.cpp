@@ -17,6 +17,7 @@
 
 #include "vm/api/nimble.hpp"
 #include "vm/base/program.h"
+#include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
 #include "vm/tools/text_table.h"
 
@@ -24,7 +25,6 @@ namespace nimble {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Shape = std::map<std::string, int64_t>;
 
 constexpr char kAbout[] =
     "Measures how long a compiled model takes at each shape, on random inputs (inputs with a\n"
@@ -44,7 +44,7 @@ struct Options {
 };
 
 struct Case {
-  Shape shape;
+  ShapeValues shape;
   NamedArrays inputs;
   std::vector<api::NamedView> views;
   double first_us = 0;
@@ -56,60 +56,6 @@ struct Case {
   }
   double mean() const { return std::accumulate(us.begin(), us.end(), 0.0) / us.size(); }
 };
-
-int64_t parse_extent(const std::string& text, const std::string& option) {
-  int64_t value = -1;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < 0)
-    throw Error(Status::kInvalidArgument, option, fmt::format("\"{}\" is no extent", text),
-                "give whole numbers");
-  return value;
-}
-
-// Every combination of the values listed.
-std::vector<Shape> shapes_of(const Options& o) {
-  std::vector<Shape> shapes{{}};
-  for (const std::string& text : o.fixed) {
-    const auto [name, value] = split_assignment(text, "--set");
-    shapes[0][name] = parse_extent(value, "--set");
-  }
-  for (const std::string& text : o.shapes) {
-    const auto [name, list] = split_assignment(text, "--shapes");
-    std::vector<Shape> more;
-    for (const Shape& shape : shapes)
-      for (size_t at = 0; at <= list.size();) {
-        const size_t comma = std::min(list.find(',', at), list.size());
-        more.push_back(shape);
-        more.back()[name] = parse_extent(list.substr(at, comma - at), "--shapes");
-        at = comma + 1;
-      }
-    shapes = std::move(more);
-  }
-  return shapes;
-}
-
-void make_inputs(const std::vector<api::Port>& ports, const Options& o, Case* c) {
-  // Seeded by the shape too: a case has the same inputs whatever else is measured.
-  uint64_t seed = o.random.seed;
-  for (const auto& [name, extent] : c->shape)
-    seed = seed * 6364136223846793005u + static_cast<uint64_t>(extent) + 1;
-  std::mt19937_64 random(seed);
-  for (const api::Port& p : ports) {
-    if (!p.default_fill.empty()) continue;
-    std::vector<int64_t> shape;
-    for (size_t d = 0; d < p.dims.size(); ++d) {
-      const auto found = c->shape.find(p.dims[d]);
-      if (p.extents[d] < 0 && found == c->shape.end())
-        throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", o.model, p.name),
-                    fmt::format("no value for its dim \"{}\"", p.dims[d]),
-                    fmt::format("add --set \"{}=1\" or --shapes", p.dims[d]));
-      shape.push_back(p.extents[d] >= 0 ? p.extents[d] : found->second);
-    }
-    c->inputs.emplace_back(p.name, random_array(static_cast<DType>(p.dtype), std::move(shape),
-                                                o.random.int_range, &random));
-  }
-  for (const auto& [name, array] : c->inputs) c->views.emplace_back(name, view_of(array));
-}
 
 nimble_session* interrupted_session = nullptr;
 volatile std::sig_atomic_t interrupted = 0;
@@ -135,13 +81,6 @@ void measure(api::Session& session, const Options& o, std::vector<Case>* cases) 
       }
     }
   for (Case& c : *cases) std::sort(c.us.begin(), c.us.end());
-}
-
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (const auto& [name, extent] : shape)
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, extent);
-  return text.empty() ? "-" : text;
 }
 
 int64_t peak_rss_bytes() {
@@ -174,14 +113,14 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
   if (o.format == "csv") {
     fmt::print("shape,threads,runs,first_us,min_us,p50_us,p99_us,mean_us\n");
     for (const Case& c : cases)
-      fmt::print("{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", shape_text(c.shape),
+      fmt::print("{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", text_of(c.shape),
                  session.threads(), c.us.size(), c.first_us, c.us.front(), c.quantile(0.5),
                  c.quantile(0.99), c.mean());
     return;
   }
   TextTable table({"shape", "runs", "first us", "min us", "p50 us", "p99 us", "mean us"});
   for (const Case& c : cases)
-    table.add({shape_text(c.shape), std::to_string(c.us.size()), fmt::format("{:.1f}", c.first_us),
+    table.add({text_of(c.shape), std::to_string(c.us.size()), fmt::format("{:.1f}", c.first_us),
                fmt::format("{:.1f}", c.us.front()), fmt::format("{:.1f}", c.quantile(0.5)),
                fmt::format("{:.1f}", c.quantile(0.99)), fmt::format("{:.1f}", c.mean())});
   fmt::print("{}", table.str());
@@ -199,7 +138,7 @@ int bench(const Options& o) {
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
   const std::vector<api::Port> ports = model.inputs(o.entry);
   std::vector<Case> cases;
-  for (Shape& shape : shapes_of(o)) {
+  for (ShapeValues& shape : shape_combinations(o.shapes, o.fixed)) {
     for (const auto& [name, extent] : shape) {
       const bool known = std::any_of(ports.begin(), ports.end(), [&, &n = name](const auto& p) {
         return std::find(p.dims.begin(), p.dims.end(), n) != p.dims.end();
@@ -209,7 +148,9 @@ int bench(const Options& o) {
                     "see nimble inspect --signature");
     }
     cases.push_back({std::move(shape)});
-    make_inputs(ports, o, &cases.back());
+    Case& c = cases.back();
+    c.inputs = random_inputs(ports, c.shape, o.random, o.model);
+    for (const auto& [name, array] : c.inputs) c.views.emplace_back(name, view_of(array));
   }
   api::SessionOptions options;
   options.threads = o.threads;

@@ -56,6 +56,13 @@ std::vector<Dim> needed(const Expr& e) {
   return out;
 }
 
+// What a block needs. Symbols are read where they first appear, even if only a branch uses them in
+// a Dim that may fail and so waits for that branch.
+struct Wanted {
+  std::set<Dim> dims;
+  std::set<std::string> symbols;
+};
+
 struct Scope {
   std::unordered_map<Dim, Atom> values;  // symbols and computed Dims
   std::set<std::string> symbols;
@@ -68,7 +75,7 @@ class ShapeLowering {
   ir::FunctionRef lower(const ir::FunctionRef& f) {
     BlockBuilder b;
     Scope scope;
-    std::set<Dim> wanted = wanted_by(*f->body, false);
+    const Wanted wanted = wanted_by(*f->body, false);
     for (const VarRef& p : f->parameters) learn(p, wanted, scope, b);
     auto copy = std::make_shared<ir::Function>(*f);
     lower_into(*f->body, scope, b);
@@ -77,14 +84,19 @@ class ShapeLowering {
   }
 
  private:
-  static std::set<Dim> wanted_by(const Block& block, bool nested) {
-    std::set<Dim> out;
+  static Wanted wanted_by(const Block& block, bool nested) {
+    Wanted out;
     for (const Binding& binding : block.bindings) {
-      for (const Dim& d : needed(*binding.value))
-        if (!d.as_constant() && !(nested && can_fail(d))) out.insert(d);
+      for (const Dim& d : needed(*binding.value)) {
+        out.symbols.merge(d.symbols());
+        if (!d.as_constant() && !(nested && can_fail(d))) out.dims.insert(d);
+      }
       if (binding.value->kind == ExprKind::kIf)
-        for (const auto& branch : {binding.value->then_block, binding.value->else_block})
-          out.merge(wanted_by(*branch, true));
+        for (const auto& branch : {binding.value->then_block, binding.value->else_block}) {
+          Wanted inner = wanted_by(*branch, true);
+          out.dims.merge(inner.dims);
+          out.symbols.merge(inner.symbols);
+        }
     }
     return out;
   }
@@ -96,16 +108,13 @@ class ShapeLowering {
   }
 
   // Reads the symbols that a variable's type introduces, if any wanted Dim needs them.
-  void learn(const VarRef& v, const std::set<Dim>& wanted, Scope& scope, BlockBuilder& b) {
+  void learn(const VarRef& v, const Wanted& wanted, Scope& scope, BlockBuilder& b) {
     if (!v->type || v->type->kind != ir::TypeKind::kTensor) return;
     const std::vector<Dim>& dims = v->type->dims;
-    std::set<std::string> useful;
-    for (const Dim& d : wanted)
-      for (const std::string& s : d.symbols()) useful.insert(s);
     bool any = false;
     for (const Dim& d : dims) {
       auto s = d.as_symbol();
-      any |= s && useful.count(*s) && !scope.symbols.count(*s);
+      any |= s && wanted.symbols.count(*s) && !scope.symbols.count(*s);
     }
     if (!any) return;
     auto rank = static_cast<int64_t>(dims.size());
@@ -113,10 +122,10 @@ class ShapeLowering {
     shape->type = ir::tuple_type(std::vector<ir::Type>(dims.size(), ir::scalar_type()));
     for (size_t i = 0; i < dims.size(); ++i) {
       auto s = dims[i].as_symbol();
-      if (!s || !useful.count(*s) || !scope.symbols.insert(*s).second) continue;
+      if (!s || !wanted.symbols.count(*s) || !scope.symbols.insert(*s).second) continue;
       scope.values[dims[i]] = scalar(b, ir::make_get_field(shape, static_cast<int64_t>(i)), *s);
     }
-    compute(wanted, scope, b);
+    compute(wanted.dims, scope, b);
   }
 
   // Computes every wanted Dim whose symbols are known and that is not computed yet.
@@ -162,13 +171,13 @@ class ShapeLowering {
 
   ir::BlockRef lower_block(const Block& block, Scope scope) {
     BlockBuilder b;
-    compute(wanted_by(block, false), scope, b);
+    compute(wanted_by(block, false).dims, scope, b);
     lower_into(block, scope, b);
     return b.finish(block.result);
   }
 
   void lower_into(const Block& block, Scope& scope, BlockBuilder& b) {
-    std::set<Dim> wanted = wanted_by(block, false);
+    const Wanted wanted = wanted_by(block, false);
     for (const Binding& binding : block.bindings) {
       const Expr& e = *binding.value;
       auto now = std::make_shared<Expr>(e);

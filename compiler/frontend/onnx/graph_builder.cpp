@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <unordered_set>
 
 #include "compiler/ir/op.h"
@@ -159,34 +160,47 @@ Value GraphBuilder::size(const ir::Dim& d) {
 }
 
 // A table sliced to n rows has min(n, rows) of them. Where such a dim meets n itself, numpy's rule
-// leaves one possibility (a dim of 2 or more never stretches): n is at most `rows`. To say so as a
-// check keeps n's name, where broadcasting would leave an expression in all later dims.
-Value GraphBuilder::settle_broadcast(Value x, const Value& other) {
-  Dims left, right;
+// leaves one possibility (a dim of 2 or more never stretches): n is at most `rows`. Said at the
+// entry of the function, that keeps n's name where broadcasting would leave an expression in all
+// later dims.
+void GraphBuilder::demand_bounds(const Value& x, const Value& other) const {
   for (size_t back = 1; back <= std::min(x.dims().size(), other.dims().size()); ++back) {
     const ir::Dim& d = x.dims()[x.dims().size() - back];
     const ir::Dim& wide = other.dims()[other.dims().size() - back];
     auto application = d.as_application();
     if (!application || application->function != ir::Dim::Function::kMin) continue;
     const Dims& of = application->operands;
-    const bool narrows = std::find(of.begin(), of.end(), wide) != of.end();
-    const bool stretches = std::any_of(of.begin(), of.end(), [&](const ir::Dim& o) {
-      return !(o == wide) && o.as_constant().value_or(1) < 2;
-    });
-    if (!narrows || stretches) continue;
-    left.push_back(wide);
-    right.push_back(d);
+    if (of.size() != 2 || !(of[0] == wide || of[1] == wide)) continue;
+    const int64_t bound = of[of[0] == wide ? 1 : 0].as_constant().value_or(0);
+    if (bound >= 2 && parameter_with(wide)) throw BoundNeeded{wide, bound};
   }
-  if (left.empty()) return x;
-  return call("assert_shape", {x},
-              {{"left", left},
-               {"right", right},
-               {"what", std::string("a table of the model has fewer rows than the input needs")}});
 }
 
-Value GraphBuilder::broadcast_call(const std::string& op, Value a, Value b) {
-  a = settle_broadcast(std::move(a), b);
-  b = settle_broadcast(std::move(b), a);
+std::optional<size_t> GraphBuilder::parameter_with(const ir::Dim& d) const {
+  const std::set<std::string> symbols = d.symbols();
+  std::set<std::string> found;
+  std::optional<size_t> out;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    for (const ir::Dim& extent : parameters_[i]->type->dims)
+      for (const std::string& s : extent.symbols())
+        if (symbols.contains(s)) {
+          found.insert(s);
+          if (!out) out = i;
+        }
+  return found == symbols ? out : std::nullopt;
+}
+
+Value GraphBuilder::assert_bound(const Value& x, const BoundNeeded& b) {
+  return call("assert_shape", {x},
+              {{"left", Dims{ir::max(b.dim, ir::Dim(b.bound))}},
+               {"right", Dims{ir::Dim(b.bound)}},
+               {"what", fmt::format("{} is at most {}: a table of the model has no more rows",
+                                    b.dim.str(), b.bound)}});
+}
+
+Value GraphBuilder::broadcast_call(const std::string& op, const Value& a, const Value& b) {
+  demand_bounds(a, b);
+  demand_bounds(b, a);
   return call(op, {a, b});
 }
 

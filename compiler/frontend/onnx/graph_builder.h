@@ -30,6 +30,12 @@ struct Value {
   bool is_constant() const { return atom.is_constant(); }
 };
 
+// Thrown to begin anew: the function is only defined for dim <= bound.
+struct BoundNeeded {
+  ir::Dim dim;
+  int64_t bound;
+};
+
 class GraphBuilder {
  public:
   // A parameter of the function, in order.
@@ -48,7 +54,12 @@ class GraphBuilder {
   Value slice(const Value& x, int64_t axis, ir::Dim from, ir::Dim to);
   Value full(Dims shape, double value, DType type);
   Value size(const ir::Dim& d);
-  Value broadcast_call(const std::string& op, Value a, Value b);
+  // A broadcasting operator. Throws BoundNeeded where a bound of a symbol, said at the entry, would
+  // keep the dims simple.
+  Value broadcast_call(const std::string& op, const Value& a, const Value& b);
+  // A parameter through which a dim's bound can be said, if its symbols are bound at the entry.
+  std::optional<size_t> parameter_with(const ir::Dim& d) const;
+  Value assert_bound(const Value& x, const BoundNeeded& b);
 
   // The place of the operators that follow: a node's name, and a name for their results.
   void set_place(ir::Location location, std::string hint) {
@@ -63,7 +74,7 @@ class GraphBuilder {
 
  private:
   Value bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents);
-  Value settle_broadcast(Value x, const Value& other);
+  void demand_bounds(const Value& x, const Value& other) const;
 
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;

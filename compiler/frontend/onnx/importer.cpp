@@ -117,11 +117,9 @@ using Environment = std::unordered_map<std::string, Value>;
 
 class Importer {
  public:
-  explicit Importer(const Model& m)
-      : model_(m),
-        external_(std::filesystem::path(m.path).parent_path().string().empty()
-                      ? std::string(".")
-                      : std::filesystem::path(m.path).parent_path().string()) {}
+  // `bounds` of symbols are checked at the entry.
+  Importer(const Model& m, const std::vector<BoundNeeded>& bounds)
+      : model_(m), bounds_(bounds), external_(folder_of(m.path)) {}
 
   ir::Module run() {
     module_.source = model_.path;
@@ -137,10 +135,15 @@ class Importer {
     ir::Module::Signature signature;
     for (const ValueInfo& v : model_.graph.inputs) {
       if (values.contains(v.name)) continue;  // an initialiser's default, listed before IR 4
-      define(values, v.name, g_.parameter(identifier(v.name, "input"), type_of(v)),
+      ir::Type type = type_of(v);
+      define(values, v.name, g_.parameter(identifier(v.name, "input"), std::move(type)),
              model_.path + ": inputs");
       signature.input_names.push_back(v.name);
       signature.input_defaults.emplace_back();
+    }
+    for (const BoundNeeded& b : bounds_) {
+      Value& input = values.at(signature.input_names.at(*g_.parameter_with(b.dim)));
+      input = g_.assert_bound(input, b);
     }
     run_nodes(model_.graph.nodes, model_.opsets, {}, values, 0);
     Values results;
@@ -298,7 +301,13 @@ class Importer {
     return out;
   }
 
+  static std::string folder_of(const std::string& path) {
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    return folder.empty() ? "." : folder;
+  }
+
   const Model& model_;
+  const std::vector<BoundNeeded>& bounds_;
   ExternalData external_;
   ir::Module module_;
   GraphBuilder g_;
@@ -331,7 +340,16 @@ ir::Module import_onnx(const std::string& path) {
         Status::kUnsupported, path, fmt::format("operator set {} is not supported", opset),
         fmt::format("export with an opset from {} to {}", onnx::kOldestOpset, onnx::kNewestOpset));
   onnx::Survey(model).require_supported();
-  return onnx::Importer(model).run();
+  std::vector<onnx::BoundNeeded> bounds;
+  while (true) {
+    try {
+      return onnx::Importer(model, bounds).run();
+    } catch (const onnx::BoundNeeded& b) {
+      constexpr size_t kMostBounds = 64;  // each is new, so this only guards against mistakes
+      NIMBLE_CHECK(bounds.size() < kMostBounds, "bounds of {}", path);
+      bounds.push_back(b);
+    }
+  }
 }
 
 Coverage onnx_coverage(const std::string& path) {

@@ -28,7 +28,8 @@ constexpr size_t kPrimitivesPerThread = 512;
 
 #define NIMBLE_DNNL_FUNCTIONS(X)                                                            \
   X(dnnl_engine_create)                                                                     \
-  X(dnnl_stream_create) X(dnnl_stream_wait) X(dnnl_memory_desc_init_by_tag)                 \
+  X(dnnl_stream_create)                                                                     \
+  X(dnnl_stream_wait) X(dnnl_stream_destroy) X(dnnl_memory_desc_init_by_tag)                \
       X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) \
           X(dnnl_primitive_create) X(dnnl_primitive_destroy) X(dnnl_memory_create)          \
               X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
@@ -146,6 +147,9 @@ class PrimitiveCache {
     require(library().dnnl_stream_create(&stream_, library().engine, dnnl_stream_default_flags),
             "dnnl_stream_create");
   }
+  ~PrimitiveCache() { library().dnnl_stream_destroy(stream_); }
+  PrimitiveCache(const PrimitiveCache&) = delete;
+  PrimitiveCache& operator=(const PrimitiveCache&) = delete;
   MatmulPrimitive& get(int64_t m, int64_t k, int64_t n, bool bias) {
     const Key key{m, k, n, bias};
     const auto found = index_.find(key);
@@ -167,7 +171,7 @@ class PrimitiveCache {
  private:
   using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
   using Order = std::list<std::pair<Key, MatmulPrimitive>>;
-  dnnl_stream_t stream_ = nullptr;  // lives as long as the library
+  dnnl_stream_t stream_ = nullptr;
   Order order_;
   std::map<Key, Order::iterator> index_;
 };

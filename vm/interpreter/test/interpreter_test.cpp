@@ -342,7 +342,8 @@ TEST_F(Interpreter, WrongKindsAndFieldsFail) {
          "\n  Ret r2\n}\nfunction \"id\" 1 1 {\n  Ret r0\n}\n" + kScalarEntry);
     return failure({{{2}, {1, 2}}});
   };
-  EXPECT_THAT(body("  GetField r2, r1, 0"), HasSubstr("a data-type value is needed"));
+  EXPECT_THAT(body("  GetField r2, r1, 0"), HasSubstr("tensor of integers is needed, not of f32"));
+  EXPECT_THAT(body("  GetTag r2, r1"), HasSubstr("a data-type value is needed"));
   EXPECT_THAT(body("  AllocADT r3, 0, (r0)\n  GetField r2, r3, 1"), HasSubstr("field 1"));
   EXPECT_THAT(body("  InvokeClosure r2, r1, ()"), HasSubstr("closure is needed"));
   EXPECT_THAT(body("  ShapeOf r2, 2, r1"), HasSubstr("2 dims is needed, it has 1"));
@@ -373,6 +374,28 @@ entry "main" f0 {
   const auto y = run({{{6}, {1, 2, 3, 4, 5, 6}}});
   EXPECT_THAT(y[0].shape, ElementsAre(2, 3));
   EXPECT_THAT(y[0].floats, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(Interpreter, ViewsLieInsideTheirTensor) {
+  load(R"(
+constant "where" i64 [2] { 4, 8 }
+function "main" 1 7 {
+  LoadConst r1, c"where"
+  GetField r2, r1, 0
+  AllocTensor r3, r0, r2, f32, [2]
+  GetField r4, r1, 1
+  AllocTensor r5, r3, r4, f32, [0]
+  DeviceCopy r6, r3, d0
+  Ret r6
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["2"] [2]
+}
+)");
+  EXPECT_THAT(run({{{4}, {1, 2, 3, 4}}})[0].floats, ElementsAre(2, 3));
+  EXPECT_THAT(failure({{{2}, {1, 2}}}),
+              AllOf(HasSubstr("main@2"), HasSubstr("lies outside of a tensor (2)")));
 }
 
 constexpr char kThreads[] = R"(

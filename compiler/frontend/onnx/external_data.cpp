@@ -63,8 +63,8 @@ uint64_t decimal(const std::string& text, const char* what, const std::string& p
   uint64_t value = 0;
   auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || code != std::errc() || stop != text.data() + text.size() || value > INT64_MAX)
-    refuse(place, fmt::format("the {} of the external data, '{}', is no number", what,
-                              text.substr(0, 40)));
+    refuse(place,
+           fmt::format("the {} of the external data, '{}', is no number", what, printable(text)));
   return value;
 }
 

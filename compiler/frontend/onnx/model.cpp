@@ -16,7 +16,7 @@ std::pair<std::string, std::string> parse_entry(WireReader in) {
   std::pair<std::string, std::string> out;
   while (in.next()) {
     if (in.field() == 1) out.first = in.text();
-    if (in.field() == 2) out.second = in.text();
+    if (in.field() == 2) out.second = in.string();
   }
   return out;
 }
@@ -80,7 +80,7 @@ Attribute parse_attribute(WireReader in) {
         a.i = in.integer();
         break;
       case 4:
-        a.s = in.text();
+        a.s = in.string();
         break;
       case 5:
         a.t = std::make_shared<TensorData>(parse_tensor(in.message()));
@@ -97,7 +97,7 @@ Attribute parse_attribute(WireReader in) {
         in.repeated_varint([&](uint64_t v) { a.ints.push_back(static_cast<int64_t>(v)); });
         break;
       case 9:
-        a.strings.push_back(in.text());
+        a.strings.push_back(in.string());
         break;
       case 20:
         a.type = in.integer();
@@ -243,6 +243,14 @@ LocalFunction parse_function(WireReader in) {
 }
 
 }  // namespace
+
+std::string printable(const std::string& s) {
+  constexpr size_t kMost = 60;
+  std::string out = s.substr(0, kMost);
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return s.size() > kMost ? out + "…" : out;
+}
 
 std::string canonical_domain(std::string domain) {
   return domain == "ai.onnx" ? std::string() : domain;

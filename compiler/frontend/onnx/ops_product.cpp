@@ -60,7 +60,7 @@ Window window(const NodeContext& c, const Value& x, Axes kernel) {
       if (w.strides[i] != 1) {
         auto extent = x.dims()[i + 2].as_constant();
         if (!extent)
-          c.unsupported(fmt::format("auto_pad {} over a symbolic extent", mode),
+          c.unsupported(fmt::format("auto_pad {} over a symbolic extent", printable(mode)),
                         "export with explicit pads");
         const int64_t count = (*extent + w.strides[i] - 1) / w.strides[i];
         total = std::max<int64_t>(0, (count - 1) * w.strides[i] + total + 1 - *extent);
@@ -70,7 +70,7 @@ Window window(const NodeContext& c, const Value& x, Axes kernel) {
       w.pads[i + spatial] = mode == "SAME_UPPER" ? large : small;
     }
   } else if (mode != "NOTSET" && mode != "VALID") {
-    c.fail(fmt::format("auto_pad {} has no meaning", mode));
+    c.fail(fmt::format("auto_pad {} has no meaning", printable(mode)));
   }
   if (spatial == 1) w.pads = {0, w.pads[0], 0, w.pads[1]};
   w.kernel = widen(std::move(w.kernel), 1, spatial);

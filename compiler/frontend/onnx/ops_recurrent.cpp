@@ -84,7 +84,7 @@ class Recurrent {
     const std::string direction = c_.text("direction", "forward");
     const bool both = direction == "bidirectional";
     if (!both && direction != "forward" && direction != "reverse")
-      c_.fail(fmt::format("direction {} has no meaning", direction));
+      c_.fail(fmt::format("direction {} has no meaning", printable(direction)));
     directions_ = both ? 2 : 1;
     batch_first_ = c_.integer("layout", 0) != 0;
     read_weights();
@@ -280,7 +280,7 @@ std::string check_recurrent(const Node& n, int64_t) {
                                                : std::vector<std::string>{"Sigmoid", "Tanh"};
     for (size_t i = 0; i < a->strings.size(); ++i)
       if (a->strings[i] != usual[i % usual.size()])
-        return fmt::format("the activation {} is not supported", a->strings[i]);
+        return fmt::format("the activation {} is not supported", printable(a->strings[i]));
   }
   return "";
 }

@@ -298,13 +298,18 @@ Values pad(NodeContext& c) {
 
 std::string check_pad(const Node& n, int64_t) {
   const Attribute* mode = n.find("mode");
-  return mode && mode->s != "constant" ? fmt::format("mode {} is not supported", mode->s) : "";
+  return mode && mode->s != "constant" ? fmt::format("mode {} is not supported", printable(mode->s))
+                                       : "";
 }
 
 // -------------------------------------------------------------------------------- indexing
 
 Values gather(NodeContext& c) {
   return {c.g.call("gather", {c.in(0), c.in(1)}, {{"axis", c.integer("axis", 0)}})};
+}
+
+Values gather_elements(NodeContext& c) {
+  return {c.g.call("gather_elements", {c.in(0), c.in(1)}, {{"axis", c.integer("axis", 0)}})};
 }
 
 // Rows of indices select elements (or slices) of the leading axes. Those axes are merged and the
@@ -373,6 +378,7 @@ std::span<const Operator> shape_operators() {
       {"Tile", tile},
       {"Pad", pad, check_pad},
       {"Gather", gather},
+      {"GatherElements", gather_elements},
       {"GatherND", gather_nd, check_gather_nd},
       {"CumSum", cumsum},
   };

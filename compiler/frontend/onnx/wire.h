@@ -58,9 +58,17 @@ class WireReader {
     expect(2, "bytes");
     return raw_bytes();
   }
-  std::string text() {
+  // Any bytes as a string.
+  std::string string() {
     const std::span<const uint8_t> b = bytes();
     return {b.begin(), b.end()};
+  }
+  // A name: it will stand in messages and signatures.
+  std::string text() {
+    std::string s = string();
+    for (char c : s)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) fail("a name has a control character");
+    return s;
   }
   WireReader message() { return {bytes(), file_start_, place_, depth_ + 1}; }
 

@@ -1,9 +1,14 @@
-"""Records the small Hugging Face folder of the importer's tests, and what PyTorch makes of it.
+""
+    "Records the small Hugging Face folder of the importer's tests, and what PyTorch makes of it.
 
-    .venv-experiments/bin/python compiler/frontend/test/record_tiny_bert.py
+        .venv -
+    experiments / bin / python compiler / frontend / test /
+        record_tiny_bert.py
 
-Writes test/data/tiny_bert: config.json and model.safetensors of a two-layer, 32 wide transformers
-BertModel with seeded weights; and test/data/tiny_bert.npz with cases `CASE.VALUE`: input_ids,
+            Writes test /
+        data / tiny_bert : config.json and model.safetensors of a two -
+    layer,
+    32 wide transformers BertModel with seeded weights; and test/data/tiny_bert.npz with cases `CASE.VALUE`: input_ids,
 attention_mask, token_type_ids, last_hidden_state, pooler_output and, for each pooling mode of
 sentence-transformers, cls, max, mean, mean_sqrt_len (not normalised). Case 2 has a row that is
 masked throughout. `experiments/run --setup` makes the virtual environment.
@@ -38,7 +43,7 @@ def main():
         intermediate_size=48, max_position_embeddings=64, attn_implementation="eager")
     model = transformers.BertModel(config).eval()
     for name, parameter in model.named_parameters():
-        # Zero biases and unit scales would hide a mistake.
+#Zero biases and unit scales would hide a mistake.
         torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.15)
     model.save_pretrained(FOLDER, safe_serialization=True)
 

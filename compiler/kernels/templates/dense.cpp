@@ -124,9 +124,7 @@ class DenseLowering {
         blocks_(k_blocks(p.k, knob_int(c, "k_block"), unroll_)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
-    const int chains = 1;
-    accumulators_ =
-        kb::buffer("acc", Scope::kRegister, p.dtype, chains * rows_ * p.vectors, p.lanes);
+    accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     auto sums = std::make_shared<kir::Buffer>(

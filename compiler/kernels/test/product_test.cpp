@@ -73,6 +73,7 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   ASSERT_NE(harness.chosen(), nullptr);
   ASSERT_EQ(harness.chosen()->name(), name);
   std::mt19937 random(7);
+  configurations = std::min(configurations, harness_mode().most_configurations);
   for (int c = 0; c < configurations && !::testing::Test::HasFailure(); ++c) {
     const Config config =
         c == 0 ? harness.chosen()->default_config(harness.workload(), target)
@@ -89,6 +90,9 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
 
 class ProductTest : public ::testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
+  }
   const TargetInfo target_ = target_by_name(GetParam());
 };
 

@@ -1,12 +1,13 @@
 // Checks a template against the reference interpreter: a workload's own operators are evaluated
-// one by one on the data that its kernels run on. The kernels run on the kernel IR's interpreter,
-// which checks every access as well.
+// one by one on the data that its kernels run on. By default these run on the kernel IR's
+// interpreter, which checks every access as well.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -18,6 +19,27 @@
 #include "compiler/reference/reference.h"
 
 namespace nimble::kernels {
+
+// What runs a kernel: made once, called at many sizes.
+using Execute = std::function<int32_t(std::span<const std::span<std::byte>> buffers,
+                                      std::span<const int64_t> symbols, int threads)>;
+
+// How tests run. Another program that includes them may run machine code, in fewer configurations.
+struct HarnessMode {
+  std::function<Execute(const kir::Function& f, const TargetInfo& target)> prepare =
+      [](const kir::Function& f, const TargetInfo&) -> Execute {
+    const auto interpreter = std::make_shared<kir::Interpreter>(f);
+    return [interpreter](auto buffers, auto symbols, int threads) {
+      return interpreter->run(buffers, symbols, threads);
+    };
+  };
+  std::function<bool(const std::string& level)> runs = [](const std::string&) { return true; };
+  int most_configurations = 50;
+};
+inline HarnessMode& harness_mode() {
+  static HarnessMode mode;
+  return mode;
+}
 
 // A random configuration that the template calls valid.
 inline Config random_config(const Template& t, const Workload& w, const TargetInfo& target,
@@ -51,7 +73,7 @@ class ReferenceHarness {
       ASSERT_EQ(kir::verify(f), "") << kir::print(f);
       f = kir::simplify(std::move(f));
       ASSERT_EQ(kir::verify(f), "") << kir::print(f);
-      kernels_.push_back(std::make_unique<kir::Interpreter>(f));
+      kernels_.push_back(harness_mode().prepare(f, target_));
     }
   }
 
@@ -88,7 +110,7 @@ class ReferenceHarness {
     }
     const std::vector<std::span<std::byte>> buffers(memory.begin(), memory.end());
     const uint32_t choice = lowered_.tails.choose(symbols, threads);
-    ASSERT_EQ(kernels_[choice]->run(buffers, symbols, threads), 0);
+    ASSERT_EQ(kernels_[choice](buffers, symbols, threads), 0);
 
     const std::vector<ir::TensorRef> expected = reference(inputs, symbols);
     ASSERT_LE(expected.size(), memory.size());
@@ -126,7 +148,7 @@ class ReferenceHarness {
   TargetInfo target_;
   const Template* template_;
   Lowered lowered_;
-  std::vector<std::unique_ptr<kir::Interpreter>> kernels_;
+  std::vector<Execute> kernels_;
 };
 
 }  // namespace nimble::kernels

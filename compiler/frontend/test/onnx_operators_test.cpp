@@ -1,0 +1,127 @@
+// Single operators in their variants, against what ONNX Runtime recorded (record_operators.py).
+#include "compiler/frontend/test/onnx_writer.h"
+#include "compiler/frontend/test/support.h"
+
+namespace nimble::frontend {
+namespace {
+
+std::vector<std::string> recorded_names() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(data_path("operators")))
+    out.push_back(entry.path().stem().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class OnnxOperator : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnnxOperator, AgreesWithOnnxRuntime) {
+  static const NamedArrays kAll = read_npz(data_path("operators.npz"));
+  const std::string prefix = GetParam() + "/";
+  Arrays arrays;
+  for (const auto& [name, array] : kAll)
+    if (name.starts_with(prefix)) arrays[name.substr(prefix.size())] = array;
+  const ir::Module m = import_model(data_path("operators/" + GetParam() + ".onnx"));
+  EXPECT_THAT(ir::verify(m), testing::IsEmpty());
+  const Arrays results = run_reference(m, arrays);
+  ASSERT_FALSE(results.empty());
+  for (const auto& [name, array] : results)
+    expect_close(array, arrays.at(name), 2e-6, GetParam() + ", " + name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, OnnxOperator, testing::ValuesIn(recorded_names()),
+                         [](const auto& p) { return p.param; });
+
+// ONNX Runtime has no batch-first recurrence: it must equal the other layout, transposed.
+TEST(OnnxRecurrentLayout, BatchFirstEqualsSequenceFirst) {
+  constexpr int64_t n = 4, b = 2, width = 3, h = 2;
+  auto make = [&](bool batch_first) {
+    std::vector<float> w(4 * h * width), r(4 * h * h);
+    for (size_t i = 0; i < w.size(); ++i) w[i] = std::sin(static_cast<float>(i));
+    for (size_t i = 0; i < r.size(); ++i) r[i] = std::cos(static_cast<float>(i));
+    proto::GraphParts g;
+    g.nodes = {proto::node(
+        "LSTM", {"x", "w", "r"}, {"y", "h", "c"},
+        proto::attribute("hidden_size", h) + proto::attribute("layout", int64_t{batch_first}))};
+    g.initialisers = {proto::tensor("w", {1, 4 * h, width}, w),
+                      proto::tensor("r", {1, 4 * h, h}, r)};
+    g.inputs = {proto::value("x", batch_first ? std::vector<std::string>{"b", "n", "3"}
+                                              : std::vector<std::string>{"n", "b", "3"})};
+    g.outputs = {proto::value("y", {}), proto::value("h", {})};
+    Scratch scratch;
+    scratch.write("m.onnx", proto::model(g));
+    return import_model(scratch.path("m.onnx"));
+  };
+  std::vector<float> by_step(n * b * width), by_batch(n * b * width);
+  for (int64_t t = 0; t < n; ++t)
+    for (int64_t k = 0; k < b; ++k)
+      for (int64_t i = 0; i < width; ++i)
+        by_step[static_cast<size_t>((t * b + k) * width + i)] =
+            by_batch[static_cast<size_t>((k * n + t) * width + i)] =
+                static_cast<float>(t - k) * 0.3f + static_cast<float>(i);
+  const Arrays a = run_reference(make(false), {{"x", array_of({n, b, width}, by_step)}});
+  const Arrays c = run_reference(make(true), {{"x", array_of({b, n, width}, by_batch)}});
+  EXPECT_EQ(c.at("y").shape, (std::vector<int64_t>{b, n, 1, h}));
+  EXPECT_EQ(c.at("h").shape, (std::vector<int64_t>{b, 1, h}));
+  const auto* y = reinterpret_cast<const float*>(a.at("y").bytes.data());
+  const auto* z = reinterpret_cast<const float*>(c.at("y").bytes.data());
+  for (int64_t t = 0; t < n; ++t)
+    for (int64_t k = 0; k < b; ++k)
+      for (int64_t i = 0; i < h; ++i)
+        EXPECT_EQ(y[(t * b + k) * h + i], z[(k * n + t) * h + i]) << t << " " << k << " " << i;
+}
+
+// An index outside its own axis is an error, also where it would fall into another row.
+TEST(OnnxGatherNd, ChecksEachIndexOfATuple) {
+  const ir::Module m = import_model(data_path("operators/gather_nd_rows.onnx"));
+  const Array x = array_of({2, 3}, std::vector<float>{0, 1, 2, 3, 4, 5});
+  auto run = [&](std::vector<int64_t> tuple) {
+    return run_reference(m, {{"x", x}, {"i", array_of({1, 2}, tuple)}}).at("y");
+  };
+  expect_close(run({1, -3}), array_of({1}, std::vector<float>{3}), 0, "");
+  EXPECT_THROW(run({0, 3}), Error);
+  EXPECT_THROW(run({1, -4}), Error);
+  EXPECT_THROW(run({-3, 0}), Error);
+}
+
+// -------------------------------------------------------------------------------- symbols
+
+TEST(Specialise, FixesAndRenamesSymbols) {
+  const std::string path = data_path("bert_eager_dynamo.onnx");
+  auto input = [&](const ImportOptions& o) {
+    return ir::str(import_model(path, o).find("main")->parameters[0]->type);
+  };
+  EXPECT_EQ(input({{{"n", 16}}, {}}), "Tensor[(b, 16), i64]");
+  EXPECT_EQ(input({{{"n", 16}, {"b", 1}}, {}}), "Tensor[(1, 16), i64]");
+  EXPECT_EQ(input({{}, {{"n", "tokens"}}}), "Tensor[(b, tokens), i64]");
+  EXPECT_EQ(input({{}, {{"n", "b"}, {"b", "n"}}}), "Tensor[(n, b), i64]");
+  EXPECT_EQ(input({{{"t", 8}}, {{"n", "t"}}}), "Tensor[(b, 8), i64]");
+}
+
+TEST(Specialise, ComputesTheSameAsTheSymbolicModel) {
+  for (const char* name : {"lstm_dynamo", "bert_eager_torchscript"}) {
+    const Arrays c = read_cases(data_path(std::string(name) + ".npz"))[0];  // b = 2, n = 7
+    const ir::Module m = import_model(data_path(std::string(name) + ".onnx"), {{{"n", 7}}, {}});
+    for (const auto& [output, array] : run_reference(m, c))
+      expect_close(array, c.at(output), 1e-5, output);
+  }
+}
+
+TEST(Specialise, RefusesWhatMakesNoSense) {
+  const std::string path = data_path("mlp_dynamo.onnx");
+  auto status = [&](const ImportOptions& o) {
+    return error_of([&] { import_model(path, o); }).status();
+  };
+  EXPECT_EQ(status({{{"n", 1}}, {}}), Status::kInvalidArgument);
+  EXPECT_EQ(status({{{"m", -1}}, {}}), Status::kInvalidArgument);
+  EXPECT_EQ(status({{}, {{"m", "1m"}}}), Status::kInvalidArgument);
+  EXPECT_EQ(status({{}, {{"k", "m"}}}), Status::kInvalidArgument);
+  for (const char* text :
+       {"n", "n=", "n=x", "=4", "n=-1", "n=1,n=2", "n=1.5", "n=99999999999999999999"})
+    EXPECT_EQ(error_of([&] { parse_shapes(text); }).status(), Status::kInvalidArgument) << text;
+  EXPECT_EQ(parse_shapes("b=1,n=128"), (std::map<std::string, int64_t>{{"b", 1}, {"n", 128}}));
+  EXPECT_TRUE(parse_shapes("").empty());
+}
+
+}  // namespace
+}  // namespace nimble::frontend

@@ -1,0 +1,203 @@
+"""Records one small ONNX model per operator variant, and what ONNX Runtime makes of it.
+
+    .venv-experiments/bin/python compiler/frontend/test/record_operators.py
+
+Writes test/data/operators/NAME.onnx and test/data/operators.npz with arrays `NAME/VALUE`. Inputs
+have symbolic dims wherever the variant allows. `experiments/run --setup` makes the virtual
+environment.
+"""
+
+import pathlib
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+DATA = pathlib.Path(__file__).parent / "data"
+RANDOM = np.random.default_rng(5)
+
+
+def floats(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def ints(values):
+    return np.array(values, np.int64)
+
+
+class Case:
+    """One node (or a few) over `inputs` {name: (array, dims)} and constants."""
+
+    def __init__(self, nodes, inputs, outputs=("y",), constants=None, opset=18):
+        self.nodes = nodes if isinstance(nodes, list) else [nodes]
+        self.inputs, self.outputs = inputs, outputs
+        self.constants, self.opset = constants or {}, opset
+
+    def model(self):
+        kinds = {np.float32: TensorProto.FLOAT, np.int64: TensorProto.INT64,
+                 np.bool_: TensorProto.BOOL}
+        inputs = [helper.make_tensor_value_info(n, kinds[a.dtype.type], dims)
+                  for n, (a, dims) in self.inputs.items()]
+        outputs = [onnx.ValueInfoProto(name=n) for n in self.outputs]
+        initialisers = [numpy_helper.from_array(a, n) for n, a in self.constants.items()]
+        graph = helper.make_graph(self.nodes, "g", inputs, outputs, initialisers)
+        return helper.make_model(graph, ir_version=8,
+                                 opset_imports=[helper.make_opsetid("", self.opset)])
+
+
+def node(op, inputs="x", outputs="y", **attributes):
+    return helper.make_node(op, inputs.split(","), outputs.split(","), **attributes)
+
+
+def unary(op, x=None, **attributes):
+    opset = attributes.pop("opset", 18)
+    return Case(node(op, **attributes), {"x": (floats(3, 5) if x is None else x, ["m", 5])},
+                opset=opset)
+
+
+def recurrent(op, gates, direction, bias, state, linear=1):
+    n, b, width, h = 5, 3, 4, 6
+    d = 2 if direction == "bidirectional" else 1
+    constants = {"w": floats(d, gates * h, width), "r": floats(d, gates * h, h)}
+    names = ["x", "w", "r", "", "", "", ""][:7 if op == "LSTM" else 6]
+    inputs = {"x": (floats(n, b, width), ["n", "b", width])}
+    if bias:
+        constants["bias"], names[3] = floats(d, 2 * gates * h), "bias"
+    if state:
+        inputs["h0"], names[5] = (floats(d, b, h), [d, "b", h]), "h0"
+        if op == "LSTM":
+            inputs["c0"], names[6] = (floats(d, b, h), [d, "b", h]), "c0"
+    outputs = ["y", "h", "c"] if op == "LSTM" else ["y", "h"]
+    options = {} if op == "LSTM" else {"linear_before_reset": linear}
+    return Case(helper.make_node(op, names, outputs, hidden_size=h, direction=direction, **options),
+                inputs, outputs, constants)
+
+
+X4 = (floats(2, 3, 9, 8), ["b", 3, "h", "w"])
+X3 = (floats(2, 3, 9), ["b", 3, "n"])
+INDICES = ints([[0, 2], [1, -1]])
+
+CASES = {
+    "elu": unary("Elu", alpha=0.7),
+    "leaky_relu": unary("LeakyRelu", alpha=0.3),
+    "hard_sigmoid": unary("HardSigmoid", alpha=0.3, beta=0.4),
+    "hard_swish": unary("HardSwish", x=floats(3, 5) * 4),
+    "sign": unary("Sign", x=np.array([[-2, 0, 3, -0.5, 1]], np.float32)),
+    "softplus": unary("Softplus"),
+    "gelu_tanh": unary("Gelu", approximate="tanh", opset=20),
+    "is_nan": unary("IsNaN", x=np.array([[1, np.nan, 2, np.nan, 0]], np.float32)),
+    "clip_old": unary("Clip", min=-0.5, max=0.25, opset=9),
+    "clip_new": Case(node("Clip", "x,,high"), {"x": (floats(3, 5), ["m", 5])},
+                     constants={"high": np.float32(0.1)}),
+    "prelu": Case(node("PRelu", "x,slope"), {"x": (floats(3, 5), ["m", 5])},
+                  constants={"slope": floats(5)}),
+    "pow_square": Case(node("Pow", "x,e"), {"x": (floats(3, 5), ["m", 5])},
+                       constants={"e": np.float32(2)}),
+    "pow_general": Case(node("Pow", "x,e"), {"x": (np.abs(floats(3, 5)), ["m", 5])},
+                        constants={"e": floats(5)}),
+    "max_of_three": Case(node("Max", "x,a,b"), {"x": (floats(3, 5), ["m", 5])},
+                         constants={"a": floats(5), "b": floats(1, 5)}),
+    "mean_of_two": Case(node("Mean", "x,a"), {"x": (floats(3, 5), ["m", 5])},
+                        constants={"a": floats(5)}),
+    "xor": Case([node("Greater", "x,zero", "p"), node("Less", "x,one", "q"), node("Xor", "p,q")],
+                {"x": (floats(3, 5), ["m", 5])},
+                constants={"zero": np.float32(0), "one": np.float32(1)}),
+    "mod": Case(node("Mod", "x,d"), {"x": (ints([[7, -7, 8]]), ["m", 3])},
+                constants={"d": ints([3, 3, -5])}),
+    "integer_div": Case(node("Div", "x,d"), {"x": (ints([[7, -7, 8]]), ["m", 3])},
+                        constants={"d": ints([3, 3, -5])}),
+    "softmax_old": Case(node("Softmax", axis=1), {"x": (floats(2, 3, 4), ["b", 3, "n"])}, opset=11),
+    "softmax_middle": Case(node("Softmax", axis=1), {"x": (floats(2, 3, 4), ["b", 3, "n"])}),
+    "log_softmax": unary("LogSoftmax", axis=-1),
+    "layer_norm_two_axes": Case(node("LayerNormalization", "x,g", axis=1, epsilon=0.01),
+                                {"x": (floats(4, 3, 5), ["b", 3, 5])},
+                                constants={"g": floats(3, 5)}),
+    "reduce_l2": Case(node("ReduceL2", "x,a", keepdims=0), {"x": (floats(3, 5), ["m", 5])},
+                      constants={"a": ints([1])}),
+    "reduce_l1": Case(node("ReduceL1", "x,a"), {"x": (floats(3, 5), ["m", 5])},
+                      constants={"a": ints([-1])}),
+    "reduce_all": Case(node("ReduceSumSquare", keepdims=0), {"x": (floats(3, 5), ["m", 5])}),
+    "reduce_old": Case(node("ReduceProd", axes=[0]), {"x": (floats(3, 5), ["m", 5])}, opset=13),
+    "argmax": Case(node("ArgMax", axis=1, keepdims=0), {"x": (floats(3, 5), ["m", 5])}),
+    "cumsum": Case(node("CumSum", "x,a", exclusive=1, reverse=1), {"x": (floats(3, 5), ["m", 5])},
+                   constants={"a": ints(1)}),
+    "gemm": Case(node("Gemm", "x,w,c", alpha=0.5, beta=2.0, transA=1),
+                 {"x": (floats(4, 3), [4, "m"])}, constants={"w": floats(4, 5), "c": floats(5)}),
+    "matmul_vector": Case(node("MatMul", "x,w"), {"x": (floats(2, 3, 4), ["b", "n", 4])},
+                          constants={"w": floats(4)}),
+    "split_sizes": Case([node("Split", "x,s", "a,b,c", axis=1)], {"x": (floats(3, 6), ["m", 6])},
+                        ("a", "b", "c"), {"s": ints([1, 2, 3])}),
+    "split_uneven": Case(node("Split", "x", "a,b", axis=1, num_outputs=2),
+                         {"x": (floats(3, 5), ["m", 5])}, ("a", "b")),
+    "split_old": Case(node("Split", "x", "a,b", axis=-1, split=[4, 2]),
+                      {"x": (floats(3, 6), ["m", 6])}, ("a", "b"), opset=11),
+    "slice_steps": Case(node("Slice", "x,s,e,a,t"), {"x": (floats(7, 6), ["m", 6])},
+                        constants={"s": ints([-1, 1]), "e": ints([-100, 100]), "a": ints([0, 1]),
+                                   "t": ints([-2, 2])}),
+    "slice_old": Case(node("Slice", starts=[1, -3], ends=[99, -1], axes=[0, 1]),
+                      {"x": (floats(7, 6), ["m", 6])}, opset=9),
+    "tile": Case(node("Tile", "x,r"), {"x": (floats(2, 3), ["m", 3])},
+                 constants={"r": ints([2, 3])}),
+    "pad": Case(node("Pad", "x,p,v"), {"x": (floats(2, 3), ["m", 3])},
+                constants={"p": ints([1, 0, 2, 1]), "v": np.float32(7)}),
+    "expand": Case([node("Shape", "x", "s"), node("Concat", "two,s", "t", axis=0),
+                    node("Expand", "row,t")], {"x": (floats(3, 5), ["m", 5])},
+                   constants={"two": ints([2]), "row": floats(1, 5)}),
+    "flatten_reshape": Case([node("Flatten", "x", "f", axis=2), node("Reshape", "f,s")],
+                            {"x": (floats(2, 3, 4), ["b", 3, "n"])},
+                            constants={"s": ints([0, -1, 1])}),
+    "size_range": Case([node("Shape", "x", "s", start=0, end=1), node("Squeeze", "s", "m"),
+                        node("Range", "zero,m,two")], {"x": (floats(7, 2), ["m", 2])},
+                       constants={"zero": ints(0), "two": ints(2)}),
+    "gather_nd": Case(node("GatherND", "x,i"), {"x": (floats(2, 3, 4), ["b", "n", 4])},
+                      constants={"i": INDICES}),
+    "gather_nd_rows": Case(node("GatherND", "x,i"),
+                           {"x": (floats(2, 3), ["b", "n"]), "i": (INDICES, ["k", 2])}),
+    "conv_one_axis": Case(node("Conv", "x,w,c", strides=[2], pads=[1, 2], dilations=[2]),
+                          {"x": X3}, constants={"w": floats(4, 3, 3), "c": floats(4)}),
+    "conv_same_upper": Case(node("Conv", "x,w", auto_pad="SAME_UPPER"), {"x": X4},
+                            constants={"w": floats(4, 3, 4, 2)}),
+    "conv_same_lower_stride": Case(node("Conv", "x,w", auto_pad="SAME_LOWER", strides=[2, 3]),
+                                   {"x": (X4[0], ["b", 3, 9, 8])},
+                                   constants={"w": floats(4, 3, 4, 2)}),
+    "conv_groups": Case(node("Conv", "x,w", group=3, pads=[1, 0, 0, 1]), {"x": X4},
+                        constants={"w": floats(6, 1, 3, 3)}),
+    "max_pool_ceil": Case(node("MaxPool", kernel_shape=[3, 2], strides=[2, 3], ceil_mode=1),
+                          {"x": X4}),
+    "max_pool_one_axis": Case(node("MaxPool", kernel_shape=[3], dilations=[2]), {"x": X3}),
+    "average_pool_padded": Case(node("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1],
+                                     strides=[2, 2]), {"x": X4}),
+    "average_pool_counted": Case(node("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1],
+                                      count_include_pad=1), {"x": X4}),
+    "global_max_pool": Case(node("GlobalMaxPool"), {"x": X4}),
+    "lstm_plain": recurrent("LSTM", 4, "forward", False, False),
+    "lstm_reverse": recurrent("LSTM", 4, "reverse", True, True),
+    "lstm_both": recurrent("LSTM", 4, "bidirectional", True, True),
+    "gru_plain": recurrent("GRU", 3, "forward", False, True),
+    "gru_reverse": recurrent("GRU", 3, "reverse", True, False),
+    "gru_both_reset_first": recurrent("GRU", 3, "bidirectional", True, True, linear=0),
+}
+
+
+def main():
+    folder = DATA / "operators"
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {}
+    for name, case in CASES.items():
+        model = case.model()
+        path = folder / f"{name}.onnx"
+        onnx.save(model, path)
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        inputs = {n: a for n, (a, _) in case.inputs.items()}
+        accepted = {i.name for i in session.get_inputs()}
+        results = session.run(None, {n: a for n, a in inputs.items() if n in accepted})
+        arrays.update({f"{name}/{n}": a for n, a in inputs.items()})
+        arrays.update({f"{name}/{n}": np.asarray(a)
+                       for n, a in zip(case.outputs, results, strict=True)})
+    np.savez(DATA / "operators.npz", **arrays)
+    print(f"{len(CASES)} models")
+
+
+if __name__ == "__main__":
+    main()

@@ -327,6 +327,7 @@ ValueRef GroupEvaluator::call(const ir::VarRef& v, const ir::Expr& e, const Plac
   if (e.op == "concat") return concat(v, e, p);
   if (e.op == "pad") return pad(e, p);
   if (e.op == "gather" || e.op == "take_row") return gather(e, p);
+  if (e.op == "gather_elements") return gather_elements(e, p);
   if (e.op == "range") return range(v, e, p);
   NIMBLE_UNREACHABLE("operator {} inside an element-wise group", e.op);
 }
@@ -507,6 +508,16 @@ ValueRef GroupEvaluator::gather(const ir::Expr& e, const Place& p) {
   };
   replace(q.at, i);
   replace(q.steps, 0);
+  return at(e.args[0], q);
+}
+
+ValueRef GroupEvaluator::gather_elements(const ir::Expr& e, const Place& p) {
+  const Dims in = ir::type_of(e.args[0])->dims;
+  const size_t axis = axis_of(ir::attr<int64_t>(e.attrs, "axis"), in.size());
+  // Each lane has an index of its own.
+  if (p.lanes > 1 && !all_zero(p.steps)) throw NeedsScalar{};
+  Place q = p;
+  q.at[axis] = index_of(e.args[1], p, in[axis], static_cast<int>(axis));
   return at(e.args[0], q);
 }
 

@@ -82,6 +82,7 @@ class GroupEvaluator {
   kir::ValueRef concat(const ir::VarRef& v, const ir::Expr& e, const Place& p);
   kir::ValueRef pad(const ir::Expr& e, const Place& p);
   kir::ValueRef gather(const ir::Expr& e, const Place& p);
+  kir::ValueRef gather_elements(const ir::Expr& e, const Place& p);
   kir::ValueRef range(const ir::VarRef& v, const ir::Expr& e, const Place& p);
   kir::Dim index_of(const ir::Atom& a, const Place& p, const kir::Dim& extent, int axis);
   Place broadcast_to(const Dims& from, const Dims& to, const Place& p) const;

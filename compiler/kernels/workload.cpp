@@ -189,6 +189,8 @@ class Collapse {
       if (by_rows) return axis == 0 || axis == -static_cast<int64_t>(rank(in(0)));
       return !rowful(e.args[1]) && shift_axis(e, "axis", rank(in(0)));
     }
+    if (e.op == "gather_elements")
+      return rowful(e.args[0]) && rowful(e.args[1]) && shift_axis(e, "axis", rank(out));
     return false;
   }
 
@@ -356,7 +358,7 @@ int weight(const Expr& e) {
     case ir::FusionKind::kReduction:
       return 2;
     case ir::FusionKind::kInjective:
-      return e.op == "gather" ? 1 : 0;
+      return e.op == "gather" || e.op == "gather_elements" ? 1 : 0;
     case ir::FusionKind::kElementwise:
       return 0;
   }

@@ -121,6 +121,22 @@ std::vector<Array> gather(const OpCall& c) {
   return {y};
 }
 
+std::vector<Array> gather_elements(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &indices = c.in[1];
+  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  Shape strides = strides_of(x.shape);
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    int64_t from = 0;
+    for (size_t k = 0; k < at.size(); ++k)
+      from += strides[k] *
+              (k == axis ? checked_index(c, indices.i[static_cast<size_t>(flat)], x.shape[axis])
+                         : at[k]);
+    y.copy(flat, x, from);
+  });
+  return {y};
+}
+
 std::vector<Array> take_row(const OpCall& c) {
   Array y = c.result();
   int64_t begin = checked_index(c, c.in[1].i[0], c.in[0].shape[0]) * y.size();
@@ -169,22 +185,24 @@ std::vector<Array> pack(const OpCall& c) {
 }  // namespace
 
 ReferenceFunction find_rearrangement(const std::string& op) {
-  static const std::map<std::string, ReferenceFunction> kTable = {{"reshape", same_order},
-                                                                  {"squeeze", same_order},
-                                                                  {"unsqueeze", same_order},
-                                                                  {"assert_shape", same_order},
-                                                                  {"transpose", transpose},
-                                                                  {"expand", expand},
-                                                                  {"slice", slice},
-                                                                  {"concat", concat},
-                                                                  {"pad", pad},
-                                                                  {"gather", gather},
-                                                                  {"take_row", take_row},
-                                                                  {"write_row", write_row},
-                                                                  {"shape_of", shape_of},
-                                                                  {"size", size},
-                                                                  {"range", range},
-                                                                  {"pack", pack}};
+  static const std::map<std::string, ReferenceFunction> kTable = {
+      {"reshape", same_order},
+      {"squeeze", same_order},
+      {"unsqueeze", same_order},
+      {"assert_shape", same_order},
+      {"transpose", transpose},
+      {"expand", expand},
+      {"slice", slice},
+      {"concat", concat},
+      {"pad", pad},
+      {"gather", gather},
+      {"gather_elements", gather_elements},
+      {"take_row", take_row},
+      {"write_row", write_row},
+      {"shape_of", shape_of},
+      {"size", size},
+      {"range", range},
+      {"pack", pack}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

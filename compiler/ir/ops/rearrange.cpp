@@ -246,6 +246,20 @@ RelationResult relate_gather(RelationContext& c) {
   return r;
 }
 
+RelationResult relate_gather_elements(RelationContext& c) {
+  require_rank_at_least(c, 0, 1);
+  require_rank(c, 1, rank(c, 0));
+  if (dtype(c, 1) != DType::kI64 && dtype(c, 1) != DType::kI32) require_dtype(c, 1, DType::kI64);
+  const auto axis =
+      static_cast<size_t>(normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0)));
+  for (size_t i = 0; i < dims(c, 0).size(); ++i) {
+    if (i == axis) continue;
+    const Dim within = c.dims.simplify(min(dims(c, 1)[i], dims(c, 0)[i]));
+    c.require_equal(within, dims(c, 1)[i], fmt::format("axis {} of the indices, at most x's", i));
+  }
+  return {tensor_type(dims(c, 1), dtype(c, 0)), std::nullopt};
+}
+
 RelationResult relate_take_row(RelationContext& c) {
   require_rank_at_least(c, 0, 1);
   require_index(c, 1);

@@ -38,7 +38,7 @@ struct Plan {
   int64_t filters = 1;       // output channels of a group
   int64_t groups = 1, kh = 1, kw = 1;
   Ints strides, pads, dilations;
-  bool direct = false;       // read the image where it lies
+  bool direct = false;  // read the image where it lies
 };
 
 std::optional<Plan> analyse(const Workload& w) {
@@ -54,7 +54,8 @@ std::optional<Plan> analyse(const Workload& w) {
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == frame.anchor || b.value->kind != ir::ExprKind::kCall) continue;
     // A failing index check would leave the others at the barrier.
-    if (!is_pullable(b.value->op) || b.value->op == "gather" || b.value->op == "take_row")
+    if (!is_pullable(b.value->op) || b.value->op == "gather" || b.value->op == "gather_elements" ||
+        b.value->op == "take_row")
       return std::nullopt;
   }
   p.in = ir::type_of(e.args[0])->dims;
@@ -93,8 +94,7 @@ class ConvLowering {
         rows_(std::min(knob_int(c, "rows"), p.filters)),
         vectors_(static_cast<int>(knob_int(c, "vectors"))),
         weights_(parameter_buffer(w, frame_, call_.args[1])) {
-    accumulators_ =
-        kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
+    accumulators_ = kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
     panel_ = kb::buffer("panel", kir::Scope::kRegister, p.type, vectors_, lanes_);
     if (p.direct) {
       image_ = parameter_buffer(w, frame_, call_.args[0]);
@@ -152,10 +152,10 @@ class ConvLowering {
                  zeros("pr", p_.pads[1] + here, ir::max(width_ - p_.pads[1] - here, 0))}),
         zeros("pz", 0, width_)));
     // What lanes beyond the last row's end read.
-    StmtRef rest = kb::loop(
-        LoopKind::kThread, "slack", 0, slack_,
-        kb::store(image_, p_.in[0] * p_.in[1] * height_ * width_ + Dim::symbol("slack"),
-                  kb::number(p_.type, 0)));
+    StmtRef rest =
+        kb::loop(LoopKind::kThread, "slack", 0, slack_,
+                 kb::store(image_, p_.in[0] * p_.in[1] * height_ * width_ + Dim::symbol("slack"),
+                           kb::number(p_.type, 0)));
     return kb::seq({kb::loop(LoopKind::kThread, "line", 0, p_.in[0] * p_.in[1] * height_,
                              kb::seq(std::move(body))),
                     std::move(rest)});
@@ -184,8 +184,7 @@ class ConvLowering {
     const Dim left = p_.out[3] - full * width;
     const Dim tile = Dim::symbol("ct");
     std::vector<StmtRef> all = {
-        kb::loop(LoopKind::kSerial, "ct", 0, full,
-                 columns(at, rows, tile * width, std::nullopt))};
+        kb::loop(LoopKind::kSerial, "ct", 0, full, columns(at, rows, tile * width, std::nullopt))};
     if (!left.is_constant(0)) {
       StmtRef tail = columns(at, rows, full * width, left);
       all.push_back(left.as_constant() ? tail : kb::if_then(kb::lt(0, left), tail));
@@ -216,19 +215,18 @@ class ConvLowering {
     const Dim column = (first + v * lanes_) * p_.strides[1] + x * p_.dilations[1];
     const Dim index =
         ((at[0] * p_.in[1] + at[1] * p_.channels + c) * height_ + row) * width_ + column;
-    StmtRef load = unrolled(
-        "v", vectors_,
-        kb::set_reg(panel_, v,
-                    kb::load_strided(image_, index, p_.strides[1], lanes_,
-                                     p_.direct ? valid(v) : std::nullopt)));
+    StmtRef load = unrolled("v", vectors_,
+                            kb::set_reg(panel_, v,
+                                        kb::load_strided(image_, index, p_.strides[1], lanes_,
+                                                         p_.direct ? valid(v) : std::nullopt)));
     const Dim weight = (((channel0 + r) * p_.channels + c) * p_.kh + y) * p_.kw + x;
-    StmtRef multiply = unrolled(
-        "r", rows,
-        kb::seq({kb::let("w", kb::broadcast(kb::load(weights_, weight), lanes_)),
-                 unrolled("v", vectors_,
-                          kb::set_reg(accumulators_, r * vectors_ + v,
-                                      kb::fma(kb::local("w", p_.type, lanes_),
-                                              kb::reg(panel_, v), acc())))}));
+    StmtRef multiply =
+        unrolled("r", rows,
+                 kb::seq({kb::let("w", kb::broadcast(kb::load(weights_, weight), lanes_)),
+                          unrolled("v", vectors_,
+                                   kb::set_reg(accumulators_, r * vectors_ + v,
+                                               kb::fma(kb::local("w", p_.type, lanes_),
+                                                       kb::reg(panel_, v), acc())))}));
     // Small windows are unrolled along their rows.
     const LoopKind inner = p_.kw <= 7 ? LoopKind::kUnroll : LoopKind::kSerial;
     StmtRef sum = kb::loop(
@@ -238,9 +236,8 @@ class ConvLowering {
     StmtRef stores = unrolled(
         "r", rows,
         unrolled("v", vectors_,
-                 store_results(w_, frame_, acc(),
-                               {at[0], channel0 + r, at[3], first + v * lanes_}, lanes_, valid(v),
-                               "o")));
+                 store_results(w_, frame_, acc(), {at[0], channel0 + r, at[3], first + v * lanes_},
+                               lanes_, valid(v), "o")));
     return kb::seq({std::move(init), std::move(sum), std::move(stores)});
   }
 
@@ -277,8 +274,8 @@ bool Conv2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo&
 Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w);
   NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
-  const int64_t lanes = std::max<int64_t>(
-      1, t.vector_bits / (8 * static_cast<int64_t>(size_of(p->type))));
+  const int64_t lanes =
+      std::max<int64_t>(1, t.vector_bits / (8 * static_cast<int64_t>(size_of(p->type))));
   const auto columns = p->out[3].as_constant();
   const int64_t vectors = columns && *columns <= lanes ? 1 : 2;
   int64_t rows = 1;

@@ -334,8 +334,12 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int most = max_tile_rows(t, p->vectors);
   // 8 rows never exceed the ways of L1; narrower panels need more rows for enough arithmetic.
   const int64_t rows = std::min(most, p->vectors >= 3 ? 8 : p->vectors == 2 ? 12 : 16);
+  // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
+  // through memory if there are several.
+  const int64_t row_bytes = p->width * static_cast<int64_t>(size_of(p->dtype));
+  const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
-  return {{"rows", rows},         {"k_block", int64_t{p->k > 384 ? 256 : 0}},
+  return {{"rows", rows},         {"k_block", p->k > 2 * fits ? fits : int64_t{0}},
           {"unroll", int64_t{4}}, {"block_rows", int64_t{128}},
           {"prefetch", "spread"}, {"split", columns >= 4 ? "columns" : "rows"},
           {"tails", kTailsEven}};

@@ -135,9 +135,9 @@ int group_lanes(const ir::Function& group, const TargetInfo& t) {
 }
 
 bool is_pullable(const std::string& op) {
-  static const std::set<std::string> injective = {"full",      "reshape", "transpose", "squeeze",
-                                                  "unsqueeze", "expand",  "slice",     "concat",
-                                                  "pad",       "gather",  "take_row",  "range"};
+  static const std::set<std::string> injective = {
+      "full",   "reshape", "transpose", "squeeze",  "unsqueeze", "expand",         "slice",
+      "concat", "pad",     "gather",    "take_row", "range",     "gather_elements"};
   return injective.contains(op) || has_compute_rule(op);
 }
 

@@ -157,6 +157,8 @@ class ReduceLowering {
     bool vectors = group_.vectorizable(x_);
     if (!plan_.along || plan_.normalises)
       for (const ir::Atom& a : frame_.result_atoms) vectors &= group_.vectorizable(stripped(a));
+    // Lanes across columns need columns: an axis of extent 1 is broadcast, not walked.
+    if (!plan_.along && !plan_.dims.empty() && plan_.dims.back().is_constant(1)) vectors = false;
     if (!vectors) lanes_ = 1;
   }
 

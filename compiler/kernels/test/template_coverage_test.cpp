@@ -119,6 +119,8 @@ const Row kRows[] = {
     {"pad", kX, "pad(%x) {before = [0, 3], after = [2, 1], value = 2.5}"},
     {"gather", "%x: Tensor[(n, 7, m), f32], %i: Tensor[(3), i64]", "gather(%x, %i) {axis = 1}"},
     {"gather", "%x: Tensor[(7), f32], %i: Tensor[(n, m), i64]", "gather(%x, %i) {axis = 0}"},
+    {"gather_elements", "%x: Tensor[(n, 7, m), f32], %i: Tensor[(n, 3, m), i64]",
+     "gather_elements(%x, %i) {axis = 1}"},
     {"take_row", "%x: Tensor[(4, n, m), f32], %i: Tensor[(), i64]", "take_row(%x, %i)"},
     {"conv2d", "%x: Tensor[(n, 2, m, 9), f32], %w: Tensor[(3, 2, 1, 3), f32]",
      "conv2d(%x, %w) {strides = [1, 2], pads = [0, 1, 0, 1], dilations = [1, 1], groups = 1}"},
@@ -176,7 +178,7 @@ TEST(Coverage, EveryOperatorAgreesWithTheReference) {
         w.contract.symbols.empty() ? Sizes{{}} : random_sizes(w.contract.symbols.size(), 40, 6);
     for (auto& s : c.sizes)  // windows, maxima and slices need an element
       for (int64_t& n : s) n = std::max<int64_t>(n, 2);
-    if (std::string(r.op) == "gather") c.low = -7, c.high = 7;
+    if (std::string(r.op).starts_with("gather")) c.low = -7, c.high = 7;
     if (std::string(r.op) == "take_row") c.low = -4, c.high = 4;
     check(c);
     if (HasFatalFailure()) return;

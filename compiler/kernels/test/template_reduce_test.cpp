@@ -239,6 +239,22 @@ TEST(Reduce, MaskedMeanPooling) {
          random_sizes(2, 40, 10), 1e-4, 0.5, 2});
 }
 
+// The epilogue of a sum across rows of one column: what follows broadcasts along that column.
+TEST(Reduce, AcrossASingleColumn) {
+  check({R"(fn @f(%m: Tensor[(b, n, 1), f32]) {
+           let %s = sum(%m) {axes = [1], keepdims = false};
+           let %c = clip(%s) {min = 1e-9}; %c })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t b = 0; b < in[0].dim(0); ++b) {
+             double s = 0;
+             for (int64_t n = 0; n < in[0].dim(1); ++n) s += in[0].at(b, n, 0);
+             out[0].at(b, 0) = std::max(s, 1e-9);
+           }
+         },
+         random_sizes(2, 40, 10)});
+}
+
 TEST(Scan, RunningSums) {
   for (int axis : {0, 1}) {
     for (const char* options : {"", ", exclusive = true", ", reverse = true"}) {

@@ -1,0 +1,336 @@
+#include "tuner/measure/bench.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "tuner/measure/statistics.h"
+#include "vm/executable/reader.h"
+#include "vm/interpreter/kernel.h"
+#include "vm/runtime/object.h"
+#include "vm/runtime/storage_pool.h"
+
+namespace nimble::tuner {
+namespace {
+
+using exec::Access;
+using exec::KernelArgument;
+
+constexpr size_t kMaxCopies = 64;
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// A tensor in huge pages of its own: where the VM keeps large constants at run time.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : bytes_(std::max<size_t>(bytes, 64)) {
+    data_ = static_cast<uint8_t*>(rt::map_huge(bytes_));
+    if (!data_)
+      throw Error(Status::kExhausted, "worker", fmt::format("no memory for {} bytes", bytes_),
+                  "free some, or tune smaller sizes");
+  }
+  ~Memory() { rt::unmap_huge(data_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  uint8_t* data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  uint8_t* data_;
+};
+
+// The arguments of a case, in every variant that runs use in turn.
+class Arguments {
+ public:
+  Arguments(const exec::KernelContract& contract, const Case& c)
+      : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_) {
+    require(c.symbols.size() == contract.symbols.size(), "symbols");
+    int64_t constant_bytes = 0;
+    size_t next_input = 0;
+    for (const KernelArgument& a : contract.arguments) {
+      Shape s;
+      for (const exec::DimProgram& d : a.dims) {
+        s.extents.push_back(d.evaluate1(c.symbols));
+        if (s.extents.back() < 0) bad(fmt::format("an extent of {}", s.extents.back()));
+        s.bytes *= static_cast<uint64_t>(s.extents.back());
+      }
+      s.bytes *= size_of(a.dtype);
+      if (a.kind == KernelArgument::Kind::kTensor && a.access != Access::kOut) {
+        require(next_input < c.inputs.size(), "inputs");
+        s.fill = &c.inputs[next_input++];
+        if (s.fill->constant) constant_bytes += static_cast<int64_t>(s.bytes);
+      }
+      shapes_.push_back(std::move(s));
+    }
+    require(next_input == c.inputs.size(), "inputs");
+    size_t variants = 1;
+    if (constant_bytes > 0 && c.policy.rotate_bytes > 0)
+      variants = static_cast<size_t>(std::clamp<int64_t>(c.policy.rotate_bytes / constant_bytes, 1,
+                                                         static_cast<int64_t>(kMaxCopies)));
+    const bool steps = std::count(c.stepping.begin(), c.stepping.end(), 1) > 0;
+    // A kernel that counts its steps runs on the same weights at each of them.
+    copies_ = steps ? 1 : variants;
+    if (steps) variants = 2;
+    values_.resize(variants);
+    for (size_t v = 0; v < variants; ++v) build(contract, c, v);
+  }
+  ~Arguments() {
+    for (auto& all : values_)
+      for (rt::Value v : all) heap_.release(v);
+    for (rt::Storage* s : storages_) heap_.release(s);
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  size_t variants() const { return values_.size(); }
+  std::span<const rt::Value> values(size_t variant) const { return values_[variant]; }
+  const std::vector<std::span<uint8_t>>& outputs() const { return outputs_; }
+  const std::vector<DType>& output_types() const { return output_types_; }
+
+ private:
+  struct Shape {
+    std::vector<int64_t> extents;
+    uint64_t bytes = 1;
+    const Fill* fill = nullptr;
+    rt::Storage* shared = nullptr;  // of arguments that all variants have in common
+  };
+  [[noreturn]] static void bad(const std::string& problem) {
+    throw Error(Status::kInvalidArgument, "measurement", problem,
+                "the case does not fit the candidates' contract");
+  }
+  static void require(bool ok, const char* what) {
+    if (!ok) bad(fmt::format("another number of {} than the contract has", what));
+  }
+
+  rt::Storage* new_storage(uint64_t bytes) {
+    memory_.push_back(std::make_unique<Memory>(bytes));
+    // Borrowed memory is not writable for the VM's checks; outputs come from the pool.
+    rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, memory_.back()->data(), bytes);
+    storages_.push_back(s);
+    return s;
+  }
+
+  void build(const exec::KernelContract& contract, const Case& c, size_t variant) {
+    uint32_t index = 0;
+    size_t scalar = 0;
+    for (size_t i = 0; i < contract.arguments.size(); ++i, ++index) {
+      const KernelArgument& a = contract.arguments[i];
+      if (a.kind == KernelArgument::Kind::kScalar) {
+        require(scalar < c.stepping.size(), "scalars");
+        const int64_t step = c.stepping[scalar++] ? static_cast<int64_t>(variant) : 0;
+        values_[variant].push_back(rt::Value::of(c.symbols[a.symbol] + step));
+        continue;
+      }
+      Shape& s = shapes_[i];
+      const bool own = s.fill && s.fill->constant && variant < copies_;
+      if (own || !s.shared) {
+        if (a.access == Access::kIn) {
+          s.shared = new_storage(s.bytes);
+        } else {
+          s.shared = heap_.new_storage(std::max<uint64_t>(s.bytes, 1));
+          storages_.push_back(s.shared);
+          outputs_.emplace_back(s.shared->data, s.bytes);
+          output_types_.push_back(a.dtype);
+        }
+        if (s.fill) fill_tensor(*s.fill, a.dtype, c.seed, index, {s.shared->data, s.bytes});
+      }
+      values_[variant].push_back(rt::Value::of(heap_.new_tensor(s.shared, 0, a.dtype, s.extents)));
+    }
+    require(scalar == c.stepping.size(), "scalars");
+  }
+
+  std::shared_ptr<rt::StoragePool> storage_;
+  rt::Heap heap_;
+  std::vector<Shape> shapes_;
+  size_t copies_ = 1;
+  std::vector<std::unique_ptr<Memory>> memory_;
+  std::vector<rt::Storage*> storages_;
+  std::vector<std::vector<rt::Value>> values_;
+  std::vector<std::span<uint8_t>> outputs_;
+  std::vector<DType> output_types_;
+};
+
+// One entry, bound to the arguments and ready to run.
+class Runnable {
+ public:
+  Runnable(std::shared_ptr<const rt::Model> model, uint32_t kernel, const Arguments& arguments,
+           rt::ThreadPool& pool, int32_t threads)
+      : model_(std::move(model)),
+        kernel_(model_->kernels()[kernel]),
+        arguments_(arguments),
+        pool_(pool),
+        threads_(threads),
+        storage_(rt::device(0)),
+        scratch_(storage_),
+        frames_(arguments.variants()) {
+    for (size_t v = 0; v < frames_.size(); ++v) {
+      frames_[v].reserve(model_->kernels());
+      rt::bind_arguments(kernel_, arguments_.values(v), &frames_[v]);
+    }
+  }
+
+  void run() {
+    rt::run_kernel(kernel_, arguments_.values(next_), threads_, pool_, scratch_, &frames_[next_]);
+    if (++next_ == frames_.size()) next_ = 0;
+  }
+  void rewind() { next_ = 0; }
+
+ private:
+  std::shared_ptr<const rt::Model> model_;
+  const rt::PreparedKernel& kernel_;
+  const Arguments& arguments_;
+  rt::ThreadPool& pool_;
+  int32_t threads_;
+  rt::StoragePool storage_;
+  rt::Scratch scratch_;
+  std::vector<rt::KernelFrame> frames_;
+  size_t next_ = 0;
+};
+
+struct Live {
+  EntryResult result;
+  std::unique_ptr<Runnable> runnable;
+};
+
+// Empties the results, so that those of the entry before cannot pass for this one's.
+void poison(const Arguments& a) {
+  for (const auto& out : a.outputs()) std::memset(out.data(), 0xff, out.size());
+}
+
+double check(Runnable& r, const Arguments& a, const Case& c) {
+  if (a.outputs().size() != c.expected.size())
+    throw Error(
+        Status::kInvalidArgument, "measurement",
+        fmt::format("{} expected results for {} outputs", c.expected.size(), a.outputs().size()));
+  poison(a);
+  r.rewind();
+  r.run();
+  double worst = 0;
+  for (size_t i = 0; i < c.expected.size(); ++i) {
+    const double e = compare_tensors(a.output_types()[i], a.outputs()[i], c.expected[i]);
+    if (std::isnan(e)) return e;
+    worst = std::max(worst, e);
+  }
+  return worst;
+}
+
+double sample(Runnable& r, int64_t runs) {
+  const int64_t start = now_ns();
+  for (int64_t i = 0; i < runs; ++i) r.run();
+  // A clock that does not move would make a time of zero, which is no time.
+  return static_cast<double>(std::max<int64_t>(1, now_ns() - start)) / static_cast<double>(runs);
+}
+
+}  // namespace
+
+void Bench::at(Phase phase, uint32_t entry) {
+  progress_->phase.store(phase, std::memory_order_relaxed);
+  progress_->entry.store(entry, std::memory_order_relaxed);
+  progress_->beat.fetch_add(1, std::memory_order_release);
+}
+
+rt::ThreadPool& Bench::pool(int32_t threads) {
+  auto& p = pools_[threads];
+  if (!p) p = std::make_unique<rt::ThreadPool>(threads, true);
+  return *p;
+}
+
+uint32_t Bench::load(uint32_t id, std::span<const uint8_t> bytes) {
+  at(kLoading, 0);
+  rt::LoadOptions options;
+  options.trust = true;  // the parent made it
+  auto model = rt::Model::load(exec::deserialize(bytes, {}, "candidates"), options, "candidates");
+  const auto kernels = static_cast<uint32_t>(model->kernels().size());
+  models_[id] = std::move(model);
+  at(kIdle, 0);
+  return kernels;
+}
+
+void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>& done) {
+  const Policy& policy = c.policy;
+  at(kPreparing, 0);
+  std::optional<Arguments> arguments;
+  std::vector<Live> live;
+  for (uint32_t i = 0; i < c.entries.size(); ++i) {
+    const EntryRef& e = c.entries[i];
+    const auto it = models_.find(e.executable);
+    if (it == models_.end() || e.kernel >= it->second->kernels().size())
+      throw Error(Status::kNotFound, "measurement",
+                  fmt::format("kernel {} of executable {} is not loaded", e.kernel, e.executable));
+    if (!arguments) arguments.emplace(it->second->kernels()[e.kernel].kernel->contract, c);
+    at(kChecking, i);
+    Live l;
+    l.result.index = i;
+    try {
+      l.runnable =
+          std::make_unique<Runnable>(it->second, e.kernel, *arguments, pool(c.threads), c.threads);
+      l.result.max_error = check(*l.runnable, *arguments, c);
+      if (!(l.result.max_error <= c.tolerance)) {
+        l.result.state = EntryState::kWrong;
+        l.result.message =
+            fmt::format("result is off by {:g}, {:g} is allowed", l.result.max_error, c.tolerance);
+      }
+    } catch (const Error& error) {
+      l.result.state = EntryState::kFailed;
+      l.result.message = error.what();
+    }
+    if (l.result.state == EntryState::kOk)
+      live.push_back(std::move(l));
+    else
+      done(l.result);
+  }
+
+  for (Live& l : live) {
+    at(kTiming, l.result.index);
+    for (int32_t i = 0; i < policy.warm_up; ++i) l.runnable->run();
+    const double once = sample(*l.runnable, 1);
+    l.result.runs_per_sample = std::clamp<int64_t>(
+        static_cast<int64_t>(std::ceil(static_cast<double>(policy.batch_ns) / once)), 1, 1 << 20);
+  }
+  std::mt19937_64 random(c.seed);
+  const int64_t start = now_ns();
+  double best = HUGE_VAL;  // of all entries, those that have ended included
+  while (!live.empty()) {
+    std::shuffle(live.begin(), live.end(), random);
+    for (Live& l : live) {
+      at(kTiming, l.result.index);
+      l.result.samples_ns.push_back(sample(*l.runnable, l.result.runs_per_sample));
+    }
+    const bool late = now_ns() - start > policy.case_ns;
+    std::vector<double> medians;
+    for (Live& l : live) {
+      medians.push_back(median_of(l.result.samples_ns));
+      best = std::min(best, medians.back());
+    }
+    std::vector<Live> still;
+    for (size_t i = 0; i < live.size(); ++i) {
+      EntryResult& r = live[i].result;
+      const auto n = static_cast<int32_t>(r.samples_ns.size());
+      if (n >= policy.race_samples && medians[i] > policy.race_factor * best)
+        r.stop_reason = "raced";
+      else if (n >= policy.min_samples &&
+               summarise(r.samples_ns).relative_error() <= policy.ci_target)
+        r.stop_reason = "ci";
+      else if (n >= policy.max_samples)
+        r.stop_reason = "samples";
+      else if (late)
+        r.stop_reason = "time";
+      if (r.stop_reason.empty())
+        still.push_back(std::move(live[i]));
+      else
+        done(r);
+    }
+    live = std::move(still);
+  }
+  at(kIdle, 0);
+}
+
+}  // namespace nimble::tuner

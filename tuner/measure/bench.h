@@ -1,0 +1,44 @@
+// The worker's half: runs kernels of loaded executables on test data, checks their results, then
+// takes their time.
+//
+// Order within a case: every entry is checked against the expected result first; only those that
+// are right are timed. Timing goes in rounds; in each round every live entry takes one sample, in
+// an order drawn anew, so that a drift of the machine meets all alike. One sample is a batch of
+// runs, long enough for the clock. After a few rounds an entry beyond race_factor times the best
+// is dropped (its samples are kept); an entry ends when the interval of its median is narrow.
+// Kernels are called as the VM calls them, dispatch tree and parallel region included; the
+// bytecode around a kernel, equal for all candidates, is left out.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "tuner/measure/protocol.h"
+#include "vm/interpreter/model.h"
+#include "vm/runtime/thread_pool.h"
+
+namespace nimble::tuner {
+
+class Bench {
+ public:
+  explicit Bench(Progress* progress) : progress_(progress) {}
+
+  // Takes a serialised executable; returns its number of kernels.
+  uint32_t load(uint32_t id, std::span<const uint8_t> bytes);
+  void drop(uint32_t id) { models_.erase(id); }
+
+  // Calls `done` with each entry's result as soon as it is final.
+  void measure(const Case& c, const std::function<void(const EntryResult&)>& done);
+
+ private:
+  rt::ThreadPool& pool(int32_t threads);
+  void at(Phase phase, uint32_t entry);
+
+  Progress* progress_;
+  std::map<uint32_t, std::shared_ptr<const rt::Model>> models_;
+  std::map<int32_t, std::unique_ptr<rt::ThreadPool>> pools_;
+};
+
+}  // namespace nimble::tuner

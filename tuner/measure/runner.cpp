@@ -1,0 +1,267 @@
+#include "tuner/measure/runner.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstring>
+
+#include "vm/base/error.h"
+
+extern char** environ;
+
+namespace nimble::tuner {
+namespace {
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+[[noreturn]] void broken(const std::string& problem) {
+  throw Error(Status::kInternal, "worker", problem, "run it by hand: nimble worker --help");
+}
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name ? std::string("SIG") + name : fmt::format("signal {}", number);
+}
+
+std::string text_of_failure(const Frame& f) {
+  ByteReader r(f.payload, "worker protocol");
+  return r.text();
+}
+
+}  // namespace
+
+std::string worker_program() {
+  char path[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  const std::string whole(path, n > 0 ? static_cast<size_t>(n) : 0);
+  return whole.substr(0, whole.rfind('/') + 1) + "nimble-worker";
+}
+
+Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
+  ::signal(SIGPIPE, SIG_IGN);  // a worker that dies while we write is noticed by its pipe
+  page_fd_ = ::memfd_create("nimble-progress", 0);  // inherited by the worker
+  if (page_fd_ < 0 || ::ftruncate(page_fd_, sizeof(Progress)) != 0)
+    broken(fmt::format("cannot make a shared page: {}", std::strerror(errno)));
+  void* page = ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd_, 0);
+  if (page == MAP_FAILED) broken(fmt::format("cannot map a shared page: {}", std::strerror(errno)));
+  progress_ = new (page) Progress;
+}
+
+Runner::~Runner() {
+  if (pid_ > 0) lose(true);
+  if (progress_) ::munmap(progress_, sizeof(Progress));
+  if (page_fd_ >= 0) ::close(page_fd_);
+}
+
+void Runner::start() {
+  int down[2], up[2];
+  if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
+    broken(fmt::format("cannot make pipes: {}", std::strerror(errno)));
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, down[0], 0);
+  ::posix_spawn_file_actions_adddup2(&actions, up[1], 1);
+  const std::string parent = fmt::format("--parent={}", ::getpid());
+  const std::string page = fmt::format("--progress-fd={}", page_fd_);
+  const std::string limit = fmt::format("--memory-limit={}", options_.memory_limit);
+  const char* argv[] = {
+      options_.program.c_str(), "--serve", parent.c_str(), page.c_str(), limit.c_str(), nullptr};
+  const int failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr,
+                                   const_cast<char**>(argv), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(down[0]);
+  ::close(up[1]);
+  to_ = down[1];
+  from_ = up[0];
+  if (failed != 0) {
+    pid_ = 0;
+    ::close(to_);
+    ::close(from_);
+    to_ = from_ = -1;
+    throw Error(Status::kNotFound, options_.program,
+                fmt::format("cannot start the worker: {}", std::strerror(failed)),
+                "build or install nimble-worker beside nimble-tune");
+  }
+  ++started_;
+  for (auto& [id, k] : kept_) k.loaded = false;
+  Frame hello;
+  Lost lost;
+  if (!receive(&hello, &lost) || hello.type != MessageType::kHello)
+    broken(fmt::format("{} does not answer ({})", options_.program, lost.reason));
+}
+
+Runner::Lost Runner::lose(bool hung) {
+  Lost lost;
+  lost.hung = hung;
+  lost.phase = static_cast<Phase>(progress_->phase.load());
+  lost.entry = progress_->entry.load();
+  if (hung) ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (hung)
+    lost.reason = fmt::format("no progress for {} ms", options_.hang_ms);
+  else if (WIFSIGNALED(status))
+    lost.reason = signal_name(WTERMSIG(status));
+  else
+    lost.reason = fmt::format("exit code {}", WEXITSTATUS(status));
+  ::close(to_);
+  ::close(from_);
+  to_ = from_ = -1;
+  pid_ = 0;
+  progress_->phase = kIdle;
+  return lost;
+}
+
+bool Runner::receive(Frame* frame, Lost* lost) {
+  uint64_t beat = progress_->beat.load();
+  int64_t since = now_ms();
+  for (;;) {
+    if (options_.cancel && options_.cancel->load()) {
+      lose(true);
+      throw Error(Status::kCancelled, "tuning", "interrupted");
+    }
+    pollfd p{from_, POLLIN, 0};
+    const int ready = ::poll(&p, 1, 100);
+    if (ready < 0 && errno != EINTR) broken(fmt::format("poll: {}", std::strerror(errno)));
+    if (ready > 0) {
+      try {
+        if (read_frame(from_, frame)) return true;
+        *lost = lose(false);
+      } catch (const Error& e) {
+        *lost = lose(true);
+        lost->hung = false;
+        lost->reason = e.what();
+      }
+      return false;
+    }
+    if (const uint64_t now = progress_->beat.load(); now != beat) {
+      beat = now;
+      since = now_ms();
+    }
+    if (now_ms() - since > options_.hang_ms) {
+      *lost = lose(true);
+      return false;
+    }
+  }
+}
+
+bool Runner::send(MessageType type, std::span<const uint8_t> payload, Lost* lost) {
+  if (write_frame(to_, type, payload)) return true;
+  *lost = lose(false);
+  return false;
+}
+
+uint32_t Runner::add(std::vector<uint8_t> executable) {
+  kept_[next_id_].bytes = std::move(executable);
+  return next_id_++;
+}
+
+void Runner::remove(uint32_t id) {
+  const auto it = kept_.find(id);
+  if (it == kept_.end()) return;
+  if (pid_ > 0 && it->second.loaded) {
+    ByteWriter w;
+    w.varint(id);
+    Lost lost;
+    Frame reply;
+    if (send(MessageType::kDrop, w.view(), &lost)) receive(&reply, &lost);
+  }
+  kept_.erase(it);
+}
+
+bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state) {
+  if (!kept.refused.empty()) return false;
+  if (pid_ == 0) start();
+  if (kept.loaded) return true;
+  ByteWriter w;
+  w.varint(id);
+  w.bytes(kept.bytes);
+  Lost lost;
+  Frame reply;
+  *state = EntryState::kFailed;
+  if (!send(MessageType::kLoad, w.view(), &lost) || !receive(&reply, &lost)) {
+    *state = lost.hung ? EntryState::kTimeout : EntryState::kCrashed;
+    kept.refused = "while loading: " + lost.reason;
+    return false;
+  }
+  if (reply.type == MessageType::kLoaded) return kept.loaded = true;
+  kept.refused = reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
+  return false;
+}
+
+bool Runner::attempt(const Case& c, const std::vector<uint32_t>& which,
+                     std::vector<EntryResult>& results, std::vector<bool>& have, Lost* lost) {
+  Case part = c;
+  part.entries.clear();
+  for (uint32_t i : which) part.entries.push_back(c.entries[i]);
+  if (!send(MessageType::kMeasure, encode(part), lost)) return false;
+  for (Frame reply; receive(&reply, lost);) {
+    if (reply.type == MessageType::kMeasured) return true;
+    if (reply.type == MessageType::kFailure) broken(text_of_failure(reply));
+    if (reply.type != MessageType::kEntry) broken("an unexpected message came");
+    EntryResult r = decode_entry_result(reply.payload);
+    if (r.index >= which.size()) broken("a result of an entry that was not asked for");
+    r.index = which[r.index];
+    have[r.index] = true;
+    results[r.index] = std::move(r);
+  }
+  return false;
+}
+
+std::vector<EntryResult> Runner::measure(const Case& c) {
+  std::vector<EntryResult> results(c.entries.size());
+  std::vector<bool> have(c.entries.size(), false);
+  for (uint32_t i = 0; i < results.size(); ++i) results[i].index = i;
+  for (;;) {
+    std::vector<uint32_t> which;
+    for (uint32_t i = 0; i < c.entries.size(); ++i) {
+      if (have[i]) continue;
+      const auto it = kept_.find(c.entries[i].executable);
+      NIMBLE_CHECK(it != kept_.end(), "executable {} was not added", c.entries[i].executable);
+      EntryState state = EntryState::kFailed;
+      if (ensure_loaded(it->first, it->second, &state)) {
+        which.push_back(i);
+        continue;
+      }
+      results[i].state = state;
+      results[i].message = it->second.refused;
+      have[i] = true;
+    }
+    if (which.empty()) return results;
+    // A later executable may have taken the worker down, and the earlier ones with it.
+    bool all_there = pid_ > 0;
+    for (uint32_t i : which) all_there &= kept_.at(c.entries[i].executable).loaded;
+    if (!all_there) continue;
+    Lost lost;
+    if (attempt(c, which, results, have, &lost)) continue;
+    // Blame the entry at which it happened; between entries, the first that is still due.
+    uint32_t blamed = which[0];
+    if (lost.entry < which.size() && (lost.phase == kChecking || lost.phase == kTiming))
+      blamed = which[lost.entry];
+    if (have[blamed]) {
+      for (uint32_t i : which)
+        if (!have[i]) {
+          blamed = i;
+          break;
+        }
+    }
+    results[blamed].state = lost.hung ? EntryState::kTimeout : EntryState::kCrashed;
+    results[blamed].message = lost.reason;
+    have[blamed] = true;
+  }
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,84 @@
+// The campaign's half: a worker process that may crash, hang or vanish, as a plain object.
+//
+// Executables that were given stay known here; when the worker is lost they are handed to the
+// next one. The entry at which it was lost is reported as crashed or timed out, and the rest of
+// the case is measured by the new worker. So a bad candidate costs itself and nothing else.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tuner/measure/protocol.h"
+
+namespace nimble::tuner {
+
+struct RunnerOptions {
+  std::string program;                        // nimble-worker
+  int64_t hang_ms = 4000;                     // no sign of progress for so long: the worker hangs
+  int64_t memory_limit = 0;                   // bytes of the worker's address space; 0: none
+  const std::atomic<bool>* cancel = nullptr;  // set: stop at once, Error(kCancelled)
+};
+
+class Runner {
+ public:
+  explicit Runner(RunnerOptions options);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Keeps an executable (serialised) for measure(); it is sent when first needed.
+  uint32_t add(std::vector<uint8_t> executable);
+  void remove(uint32_t id);
+
+  // One result per entry, in the case's order. Error(kCancelled) when told to stop,
+  // Error(kInternal) if no worker can be started or the worker refuses the case as a whole.
+  std::vector<EntryResult> measure(const Case& c);
+
+  // The worker's process; 0 if there is none at the moment. For tests.
+  pid_t worker() const { return pid_; }
+  int64_t workers_started() const { return started_; }
+
+ private:
+  struct Kept {
+    std::vector<uint8_t> bytes;
+    bool loaded = false;
+    std::string refused;  // why the worker could not load it
+  };
+  // How a request ended without an answer.
+  struct Lost {
+    bool hung = false;
+    std::string reason;  // "SIGSEGV", "exit code 1", "no progress for 4000 ms"
+    Phase phase = kIdle;
+    uint32_t entry = 0;
+  };
+
+  void start();
+  Lost lose(bool hung);
+  // Waits for the next frame. False, and `lost` set, if the worker died or hung.
+  bool receive(Frame* frame, Lost* lost);
+  bool send(MessageType type, std::span<const uint8_t> payload, Lost* lost);
+  // Loads one executable; false if it cannot be (then kept.refused says why).
+  bool ensure_loaded(uint32_t id, Kept& kept, EntryState* state);
+  // Measures the entries `which` of the case, until done or lost.
+  bool attempt(const Case& c, const std::vector<uint32_t>& which, std::vector<EntryResult>& results,
+               std::vector<bool>& have, Lost* lost);
+
+  RunnerOptions options_;
+  std::map<uint32_t, Kept> kept_;
+  uint32_t next_id_ = 0;
+  pid_t pid_ = 0;
+  int to_ = -1, from_ = -1, page_fd_ = -1;
+  Progress* progress_ = nullptr;
+  int64_t started_ = 0;
+};
+
+// The nimble-worker beside the running program.
+std::string worker_program();
+
+}  // namespace nimble::tuner

@@ -1,0 +1,101 @@
+#include "tuner/measure/worker.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "tuner/measure/bench.h"
+#include "tuner/measure/protocol.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+// The kernel kills us when the parent dies. It may have died before we asked: then our parent is
+// another process already.
+void die_with_parent(int64_t parent) {
+  if (parent == 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent)
+    throw Error(Status::kCancelled, "worker", "the campaign's process is gone");
+}
+
+void limit_memory(int64_t bytes) {
+  if (bytes <= 0) return;
+  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+Progress* map_progress(int fd) {
+  static Progress local;
+  if (fd < 0) return &local;
+  void* page = ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED)
+    throw Error(Status::kIo, "worker",
+                fmt::format("cannot map the shared page: {}", std::strerror(errno)));
+  return static_cast<Progress*>(page);
+}
+
+void answer(Bench& bench, const Frame& request, int out) {
+  const auto reply = [&](MessageType type, std::span<const uint8_t> payload) {
+    // Nobody listens any more: there is nothing left to do.
+    if (!write_frame(out, type, payload)) ::_exit(0);
+  };
+  try {
+    switch (request.type) {
+      case MessageType::kLoad: {
+        ByteReader r(request.payload, "worker protocol");
+        const uint32_t id = r.varint32("executable");
+        ByteWriter w;
+        w.varint(id);
+        w.varint(bench.load(id, r.bytes(r.left())));
+        return reply(MessageType::kLoaded, w.view());
+      }
+      case MessageType::kDrop: {
+        ByteReader r(request.payload, "worker protocol");
+        bench.drop(r.varint32("executable"));
+        r.expect_end();
+        return reply(MessageType::kDropped, {});
+      }
+      case MessageType::kMeasure:
+        bench.measure(decode_case(request.payload),
+                      [&](const EntryResult& e) { reply(MessageType::kEntry, encode(e)); });
+        return reply(MessageType::kMeasured, {});
+      default:
+        throw Error(Status::kCorrupt, "worker protocol",
+                    fmt::format("type {} is no request", static_cast<int>(request.type)));
+    }
+  } catch (const std::exception& e) {
+    ByteWriter w;
+    w.text(e.what());
+    reply(MessageType::kFailure, w.view());
+  }
+}
+
+}  // namespace
+
+int serve(const WorkerOptions& options) {
+  try {
+    die_with_parent(options.parent);
+    limit_memory(options.memory_limit);
+    // Ctrl-C reaches the whole group; the campaign decides what becomes of us.
+    ::signal(SIGINT, SIG_IGN);
+    ::signal(SIGPIPE, SIG_IGN);
+    Bench bench(map_progress(options.progress));
+    ByteWriter hello;
+    hello.varint(static_cast<uint64_t>(::getpid()));
+    if (!write_frame(options.out, MessageType::kHello, hello.view())) return 0;
+    for (Frame request; read_frame(options.in, &request);) answer(bench, request, options.out);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "nimble worker: error: %s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,20 @@
+// What the cost model sees of a kernel: numbers of its loop nest at one shape.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/target.h"
+
+namespace nimble::tuner {
+
+// Features of `f` at the given values of its contract's symbols, run by `threads` threads. The
+// length is feature_names().size() for every kernel.
+std::vector<float> features_of(const kir::Function& f, std::span<const int64_t> symbols,
+                               int threads, const kernels::TargetInfo& target);
+const std::vector<std::string>& feature_names();
+
+}  // namespace nimble::tuner

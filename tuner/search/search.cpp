@@ -1,0 +1,183 @@
+#include "tuner/search/search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tuner/measure/statistics.h"
+#include "tuner/search/features.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+constexpr int64_t kEnumerateUpTo = 256;
+constexpr size_t kMinPointsToTrust = 8;
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]) > 1e-9 ? 1 : 0;
+  return sum;
+}
+
+}  // namespace
+
+Search::Search(const Space& space, SearchOptions options)
+    : space_(space), options_(std::move(options)), random_(options_.seed), model_(options_.seed) {}
+
+const std::vector<float>& Search::features(const emit::Candidate& c) {
+  auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
+  if (!fresh) return it->second;
+  std::vector<float>& out = it->second;
+  if (c.vendor.empty()) {
+    const kernels::Template* t = kernels::find_template(c.template_name);
+    const kernels::Lowered lowered =
+        t->lower(space_.workload(), c.config, space_.target(), "candidate");
+    const uint32_t leaf = lowered.tails.choose(options_.symbols, options_.threads);
+    const int threads = lowered.max_threads > 0 ? std::min(lowered.max_threads, options_.threads)
+                                                : options_.threads;
+    out = features_of(lowered.functions.at(leaf), options_.symbols, threads, space_.target());
+    out.push_back(static_cast<float>(lowered.functions.size()));
+  } else {
+    out.assign(feature_names().size() + 1, -1);
+  }
+  for (double x : space_.coordinates(c)) out.push_back(static_cast<float>(x));
+  return out;
+}
+
+void Search::add(std::vector<emit::Candidate>& pool, std::set<std::string>& seen,
+                 std::optional<emit::Candidate> c) const {
+  if (!c) return;
+  const std::string text = text_of(*c);
+  if (tried_.contains(text) || !seen.insert(text).second) return;
+  pool.push_back(std::move(*c));
+}
+
+std::vector<Proposal> Search::propose(size_t count) {
+  std::vector<emit::Candidate> pool;
+  std::set<std::string> seen;
+  const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
+  const std::vector<emit::Candidate> all = space_.enumerate(kEnumerateUpTo);
+  std::vector<emit::Candidate> first;
+  if (!all.empty()) {
+    for (const emit::Candidate& c : all) add(pool, seen, c);
+    std::shuffle(pool.begin(), pool.end(), random_);
+  } else {
+    const auto elites = best(options_.elites);
+    for (size_t i = 0; i < options_.pool && !elites.empty(); ++i) {
+      // Better elites have more children.
+      const size_t rank =
+          std::min(elites.size() - 1, static_cast<size_t>(std::abs(std::normal_distribution<double>(
+                                          0, static_cast<double>(elites.size()) / 2)(random_))));
+      if (i % 4 == 3)
+        add(pool, seen, space_.cross(elites[rank].first, elites[i % elites.size()].first, random_));
+      else
+        add(pool, seen, space_.mutate(elites[rank].first, random_));
+    }
+    for (size_t i = 0; i < options_.pool && pool.size() < 2 * options_.pool; ++i)
+      add(pool, seen, space_.sample(random_));
+  }
+  if (!learnt) {
+    // Nothing to rank by: the default, what is near it, then chance.
+    std::set<std::string> taken;
+    add(first, taken, space_.default_candidate());
+    auto near = space_.neighbours(space_.default_candidate());
+    std::shuffle(near.begin(), near.end(), random_);
+    for (size_t i = 0; i < near.size() && first.size() < 1 + count / 2; ++i)
+      add(first, taken, near[i]);
+    std::shuffle(pool.begin(), pool.end(), random_);
+    for (const emit::Candidate& c : pool) add(first, taken, c);
+    std::vector<Proposal> out;
+    for (size_t i = 0; i < first.size() && i < count; ++i) out.push_back({first[i], std::nullopt});
+    for (const Proposal& p : out) tried_.insert(text_of(p.candidate));
+    return out;
+  }
+
+  std::vector<std::vector<float>> rows;
+  for (const emit::Candidate& c : pool) rows.push_back(features(c));
+  const std::vector<double> predicted = model_.predict(rows);
+  std::vector<std::vector<double>> at;
+  for (const emit::Candidate& c : pool) at.push_back(space_.coordinates(c));
+  std::vector<bool> used(pool.size(), false);
+  std::vector<size_t> chosen;
+  const auto take = [&](size_t i) {
+    used[i] = true;
+    chosen.push_back(i);
+  };
+  const size_t wanted = std::min(count, pool.size());
+  const auto random_share = static_cast<size_t>(options_.epsilon * static_cast<double>(wanted));
+  while (chosen.size() < wanted) {
+    if (chosen.size() >= wanted - random_share) {
+      std::vector<size_t> left;
+      for (size_t i = 0; i < pool.size(); ++i)
+        if (!used[i]) left.push_back(i);
+      take(left[std::uniform_int_distribution<size_t>(0, left.size() - 1)(random_)]);
+      continue;
+    }
+    size_t best = pool.size();
+    double least = HUGE_VAL;
+    for (size_t i = 0; i < pool.size(); ++i) {
+      if (used[i]) continue;
+      // 5 % for each point chosen in this round that differs in one knob only.
+      double penalty = 1;
+      for (size_t j : chosen)
+        if (distance(at[i], at[j]) <= 1) penalty += 0.05;
+      if (predicted[i] * penalty < least) least = predicted[i] * penalty, best = i;
+    }
+    take(best);
+  }
+  std::vector<Proposal> out;
+  for (size_t i : chosen) {
+    out.push_back({pool[i], predicted[i]});
+    const std::string text = text_of(pool[i]);
+    tried_.insert(text);
+    predicted_[text] = predicted[i];
+  }
+  return out;
+}
+
+void Search::tell(const emit::Candidate& c, std::optional<double> time_ns) {
+  const std::string text = text_of(c);
+  tried_.insert(text);
+  if (!time_ns) return;
+  if (auto it = predicted_.find(text); it != predicted_.end()) {
+    checked_.emplace_back(it->second, *time_ns);
+    predicted_.erase(it);
+  }
+  points_.push_back({c, *time_ns, features(c)});
+}
+
+std::optional<double> Search::learn() {
+  std::vector<std::vector<float>> rows;
+  std::vector<double> times;
+  for (const Point& p : points_) {
+    rows.push_back(p.features);
+    times.push_back(p.time_ns);
+  }
+  std::optional<double> correlation;
+  if (checked_.size() >= 4) {
+    std::vector<double> a, b;
+    for (const auto& [predicted, measured] : checked_) {
+      a.push_back(predicted);
+      b.push_back(measured);
+    }
+    correlation = rank_correlation(a, b);
+    checked_.clear();
+  }
+  model_.train(rows, times);
+  return correlation;
+}
+
+std::vector<std::pair<emit::Candidate, double>> Search::best(size_t count) const {
+  std::vector<const Point*> order;
+  for (const Point& p : points_) order.push_back(&p);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Point* a, const Point* b) { return a->time_ns < b->time_ns; });
+  std::vector<std::pair<emit::Candidate, double>> out;
+  for (const Point* p : order) {
+    if (out.size() == count) break;
+    out.emplace_back(p->candidate, p->time_ns);
+  }
+  return out;
+}
+
+}  // namespace nimble::tuner

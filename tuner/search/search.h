@@ -1,0 +1,75 @@
+// Rounds of a search: which candidates to measure next, given those measured so far.
+//
+// A round's proposals come from a pool of mutations and crossings of the best points known and of
+// random points, less what was tried. The cost model ranks the pool. Most of the round takes the
+// highest ranks, spread out: of near-twins the better one goes first and the other pays for its
+// likeness. A share (epsilon) is random, so that what the model misjudges can still be found.
+// Before the model has learnt anything the round is the default configuration, its neighbours and
+// random points.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tuner/search/cost_model.h"
+#include "tuner/space/space.h"
+
+namespace nimble::tuner {
+
+struct SearchOptions {
+  uint64_t seed = 0;
+  int threads = 1;
+  std::vector<int64_t> symbols;  // the shape that is searched at
+  size_t pool = 192;             // points ranked per round
+  size_t elites = 12;            // points that mutations start from
+  double epsilon = 0.2;          // share of random points
+};
+
+struct Proposal {
+  emit::Candidate candidate;
+  std::optional<double> predicted_ns;
+};
+
+class Search {
+ public:
+  Search(const Space& space, SearchOptions options);
+
+  // Up to `count` points never proposed before; empty when the space is used up.
+  std::vector<Proposal> propose(size_t count);
+  // What became of a point; without a time it failed, and is only remembered as tried.
+  void tell(const emit::Candidate& c, std::optional<double> time_ns);
+  // Trains the model on all times told. Returns the rank correlation between what was predicted
+  // for the points told since the last call and their times; nothing without enough of them.
+  std::optional<double> learn();
+
+  size_t tried() const { return tried_.size(); }
+  size_t measured() const { return points_.size(); }
+  const CostModel& model() const { return model_; }
+  // The fastest first.
+  std::vector<std::pair<emit::Candidate, double>> best(size_t count) const;
+
+ private:
+  struct Point {
+    emit::Candidate candidate;
+    double time_ns;
+    std::vector<float> features;
+  };
+  const std::vector<float>& features(const emit::Candidate& c);
+  void add(std::vector<emit::Candidate>& pool, std::set<std::string>& seen,
+           std::optional<emit::Candidate> c) const;
+
+  const Space& space_;
+  SearchOptions options_;
+  Random random_;
+  CostModel model_;
+  std::vector<Point> points_;
+  std::set<std::string> tried_;
+  std::map<std::string, double> predicted_;         // of points proposed and not yet learnt from
+  std::vector<std::pair<double, double>> checked_;  // predicted, measured
+  std::map<std::string, std::vector<float>> feature_cache_;
+};
+
+}  // namespace nimble::tuner

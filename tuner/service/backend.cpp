@@ -1,0 +1,52 @@
+#include "tuner/service/backend.h"
+
+#include <chrono>
+
+#include "compiler/emit/compile.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+#include "vm/executable/writer.h"
+
+namespace nimble::tuner {
+namespace {
+
+class CompilerBackend : public Backend {
+ public:
+  Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    Built out;
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      const exec::Executable e = emit::candidate_executable(w, candidates, target);
+      NIMBLE_CHECK(e.kernels.size() == candidates.size(), "{} kernels of {} candidates",
+                   e.kernels.size(), candidates.size());
+      for (const exec::Kernel& k : e.kernels) {
+        // A candidate of several residues is as many pieces of code and a tree over them.
+        std::string text = k.implementations.size() == 1 ? "" : k.dispatch.str(k.contract.symbols);
+        for (const exec::Implementation& i : k.implementations)
+          text += i.kind == exec::ImplementationKind::kNative ? hex(i.code_hash) : i.symbol;
+        out.code_hashes.push_back(k.implementations.size() == 1 ? text : hex(hash128(text)));
+      }
+      for (const exec::NativeImage& image : e.images)
+        out.image_bytes += static_cast<int64_t>(image.bytes.size());
+      out.executable = exec::serialize(e);
+    } catch (const std::exception& e) {
+      out.error = e.what();
+    }
+    out.compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return out;
+  }
+
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point) override {
+    return expected_result(task, point);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> compiler_backend() {
+  return std::make_unique<CompilerBackend>();
+}
+
+}  // namespace nimble::tuner

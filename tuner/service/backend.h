@@ -1,0 +1,39 @@
+// Makes candidates into executables and knows what they should compute. The compiler is one
+// implementation; tests have others, whose candidates crash, hang or lie.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/emit/tuned.h"
+#include "compiler/kernels/target.h"
+#include "tuner/service/oracle.h"
+#include "tuner/service/workloads.h"
+
+namespace nimble::tuner {
+
+// Several candidates of one workload in one executable: kernel i is candidate i. Compiling a few
+// together spares the fixed costs of a module and a link.
+struct Built {
+  std::vector<uint8_t> executable;       // serialised; empty if compiling failed
+  std::vector<std::string> code_hashes;  // per candidate
+  int64_t image_bytes = 0;               // machine code and its tables, of all
+  double compile_ms = 0;                 // of all
+  std::string error;                     // why it failed
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Thread safe. Never throws: failures are in `error`.
+  virtual Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+                      const kernels::TargetInfo& target) = 0;
+  // Thread safe. May throw nimble::Error: the workload then cannot be checked, so not tuned.
+  virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point) = 0;
+};
+
+// The compiler and the reference interpreter.
+std::unique_ptr<Backend> compiler_backend();
+
+}  // namespace nimble::tuner

@@ -1,0 +1,387 @@
+#include "tuner/service/campaign.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/infer.h"
+#include "compiler/passes/pipeline.h"
+#include "vm/base/cpu.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+
+namespace nimble::tuner {
+
+const char kBudgetRule[] =
+    "How a budget is spent: the default schedule of every workload is measured first; that tells\n"
+    "the share of the model's time that each takes. Workloads are tuned hottest first, each with "
+    "a\n"
+    "part of the remaining budget in proportion to the root of its share: 60 % of it for the\n"
+    "search at the representative size, the rest for the cross-evaluation of the best k at all\n"
+    "sizes and for verifying the winners. What a small budget drops, in this order: rounds of the\n"
+    "search, then configurations of the cross-evaluation (fewer k), then the coldest workloads,\n"
+    "which keep their default schedule and are listed. What a workload leaves over goes to the\n"
+    "next. Nothing is compiled while something is measured.";
+
+namespace {
+
+// Less than this is no budget for a workload of its own: it keeps the default.
+constexpr double kLeastTaskSeconds = 1.5;
+constexpr double kSearchShare = 0.6;
+
+// Start time of a process in clock ticks since boot: with the process id, it names a process even
+// after its number has been given to another.
+std::string start_time(int64_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(in, text);
+  // The second field, the name, is in parentheses and may hold anything.
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return "";
+  std::istringstream rest(text.substr(close + 1));
+  std::string field;
+  for (int i = 0; i < 20; ++i) rest >> field;  // field 22 of the line
+  return field;
+}
+
+std::string owner_name(const db::Machine& machine) {
+  return fmt::format("{}:{}:{}", machine.hostname, ::getpid(), start_time(::getpid()));
+}
+
+// Gives back what dead processes of this machine hold.
+void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine) {
+  for (const std::string& owner : store.lease_owners(campaign)) {
+    const size_t a = owner.find(':'), b = owner.rfind(':');
+    if (a == std::string::npos || a == b || owner.substr(0, a) != machine.hostname) continue;
+    const int64_t pid = std::atoll(owner.substr(a + 1, b - a - 1).c_str());
+    const std::string started = start_time(pid);
+    if (started.empty() || started != owner.substr(b + 1)) store.release(campaign, owner);
+  }
+}
+
+// One tuning process per campaign: two would fight for the cores and spoil each other's times.
+class CampaignLock {
+ public:
+  CampaignLock(const std::string& database, const db::Uuid& campaign)
+      : path_(fmt::format("{}.{}.lock", database, campaign.substr(0, 8))) {
+    fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    if (fd_ >= 0 && ::fcntl(fd_, F_SETLK, &lock) != 0) {
+      ::close(fd_);
+      throw Error(Status::kInvalidArgument, database,
+                  "this campaign is running already, in another process",
+                  "wait for it, or give another --seed");
+    }
+  }
+  ~CampaignLock() {
+    if (fd_ < 0) return;
+    ::unlink(path_.c_str());
+    ::close(fd_);
+  }
+  CampaignLock(const CampaignLock&) = delete;
+  CampaignLock& operator=(const CampaignLock&) = delete;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+std::string digest_of(const std::vector<TuningTask>& tasks, const kernels::TargetInfo& target) {
+  std::vector<std::string> keys;
+  for (const TuningTask& t : tasks) {
+    keys.push_back(emit::workload_record(t.workload(), target, 0).canonical);
+    for (const WorkloadPoint& p : t.points)
+      keys.back() += fmt::format("|{}:{:.6f}", fmt::join(p.symbols, ","), p.weight);
+  }
+  std::sort(keys.begin(), keys.end());
+  return hex(hash128(fmt::format("{}", fmt::join(keys, "\n"))));
+}
+
+class Driver {
+ public:
+  Driver(const CampaignOptions& options, Backend& backend, const std::atomic<bool>& cancel)
+      : options_(options), backend_(backend), cancel_(cancel) {}
+
+  CampaignReport run() {
+    prepare();
+    open_campaign();
+    if (report_.nothing_to_do) {
+      reports_of_finished();
+      return report_;
+    }
+    const CampaignLock lock(options_.database, campaign_.uuid);
+    release_dead(*store_, campaign_.uuid, machine_);
+    ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
+                         !options_.quiet});
+    RunnerOptions runner_options;
+    runner_options.program = options_.worker.empty() ? worker_program() : options_.worker;
+    runner_options.cancel = &cancel_;
+    Runner runner(runner_options);
+    CampaignContext context{*store_,
+                            backend_,
+                            runner,
+                            meter,
+                            target_,
+                            campaign_.uuid,
+                            owner_name(machine_),
+                            hardware_,
+                            toolchain_,
+                            store_->put(machine_),
+                            options_.policy,
+                            static_cast<uint64_t>(options_.seed),
+                            options_.compile_threads,
+                            {},
+                            &cancel_};
+    for (const std::string& s : report_.skipped) meter.note("skipped " + s);
+    try {
+      baselines(context);
+      tune(context);
+    } catch (const Error& e) {
+      if (e.status() != Status::kCancelled) throw;
+      report_.interrupted = true;
+    }
+    if (report_.interrupted) keep_what_is_known();
+    report_.consumed_s = meter.consumed_s();
+    store_->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
+                                                                   : db::CampaignState::kFinished);
+    for (auto& r : runs_) report_.tasks.push_back(r->report());
+    runs_.clear();
+    return report_;
+  }
+
+ private:
+  void prepare() {
+    target_ = kernels::target_by_name(options_.target);
+    if (!host_cpu().has(target_.level))
+      throw Error(
+          Status::kIncompatible, "--target " + options_.target,
+          fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
+          "tune on the machine that the code is for");
+    threads_ = options_.threads;
+    if (threads_.empty()) threads_ = {host_cpu().usable_threads()};
+    PointOptions points;
+    if (!options_.trace.empty()) points.trace = read_trace(options_.trace);
+    points.symbol = options_.trace_symbol;
+    points.fixed = options_.fixed;
+    points.representative = options_.representative;
+    points.seed = static_cast<uint64_t>(options_.seed);
+    // Before the model is read: a database that cannot be opened is known at once.
+    store_ = db::Store::open(options_.database);
+    const ir::Module typed = ir::infer_types(frontend::import_model(options_.model));
+    passes::PassContext context;
+    context.target = target_;
+    const ir::Module lowered = passes::run_pipeline(typed, context);
+    tasks_ = tuning_tasks(lowered, model_points(typed, points), target_, &report_.skipped);
+    if (tasks_.empty())
+      throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
+                  "nimble check shows what it consists of");
+    machine_ = emit::host_machine();
+    hardware_ = store_->put(emit::host_hardware());
+    toolchain_ = store_->put(emit::toolchain_record());
+  }
+
+  void open_campaign() {
+    db::CampaignKey key;
+    key.digest = digest_of(tasks_, target_);
+    key.hardware = hardware_;
+    key.seed = options_.seed;
+    key.options = nlohmann::json{{"top_k", options_.top_k},
+                                 {"only_hot", options_.only_hot},
+                                 {"threads", threads_},
+                                 {"target", target_.level},
+                                 {"codegen", emit::toolchain_record().codegen_version},
+                                 {"backend", emit::toolchain_record().version},
+                                 {"policy", options_.policy.text()}}
+                      .dump();
+    if (const auto found = store_->find_campaign(key)) {
+      campaign_ = *found;
+      report_.resumed = true;
+      // The budget is not part of the key: a larger one lets a campaign go on.
+      const bool more = options_.budget_s > campaign_.budget_s;
+      if (more) store_->set_budget(campaign_.uuid, options_.budget_s);
+      if (!campaign_.resumable() && !more) report_.nothing_to_do = true;
+      campaign_.budget_s = std::max(campaign_.budget_s, options_.budget_s);
+      if (!report_.nothing_to_do) {
+        continued_ = !campaign_.resumable();
+        store_->set_campaign_state(campaign_.uuid, db::CampaignState::kRunning);
+      }
+    } else {
+      campaign_ =
+          *store_->campaign(store_->create_campaign(key, options_.budget_s, options_.command));
+    }
+    report_.campaign = campaign_.uuid;
+    report_.budget_s = campaign_.budget_s;
+    report_.consumed_s = campaign_.consumed_s;
+  }
+
+  // The tables that the finished campaign left.
+  void reports_of_finished() {
+    for (const TuningTask& t : tasks_)
+      for (int64_t threads : threads_) {
+        TaskReport r;
+        r.label = t.label;
+        r.threads = threads;
+        r.calls = t.calls;
+        r.workload = db::key_of(emit::workload_record(t.workload(), target_, threads));
+        for (const db::DispatchTable& table : store_->tables(r.workload, hardware_))
+          if (table.status == db::TableStatus::kActive) {
+            r.table = table.uuid;
+            r.entries = table.entries.size();
+            for (const db::DispatchEntry& e : table.entries)
+              r.regret = std::max(r.regret, e.regret.value_or(0));
+          }
+        if (!r.table) r.note = "keeps the default schedule";
+        report_.tasks.push_back(std::move(r));
+      }
+  }
+
+  // Measures the defaults and sorts the tasks by their share of the model's time.
+  void baselines(CampaignContext& context) {
+    for (int64_t threads : threads_)
+      for (const TuningTask& t : tasks_) {
+        context.meter.task(fmt::format("{}, {} threads", t.label, threads), 0);
+        try {
+          runs_.push_back(std::make_unique<TaskRun>(context, t, threads));
+          runs_.back()->baseline();
+        } catch (const Error& e) {
+          if (e.status() == Status::kCancelled) throw;
+          // Such as an operator that the reference lacks: nothing could be checked.
+          context.meter.note(fmt::format("skipped {}: {}", t.label, e.what()));
+          report_.skipped.push_back(fmt::format("{}: {}", t.label, e.what()));
+          if (!runs_.empty() && runs_.back()->report().label == t.label &&
+              runs_.back()->report().threads == threads)
+            runs_.back()->report().note = e.what();
+        }
+      }
+    std::map<int64_t, double> total;
+    const auto cost = [](const TaskReport& r) { return r.calls * r.default_ns; };
+    for (const auto& r : runs_) total[r->report().threads] += cost(r->report());
+    for (auto& r : runs_)
+      if (total[r->report().threads] > 0)
+        r->report().share = cost(r->report()) / total[r->report().threads];
+    std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
+      return a->report().share > b->report().share;
+    });
+  }
+
+  void tune(CampaignContext& context) {
+    // What is not hot keeps its default.
+    std::map<int64_t, double> covered;
+    std::vector<TaskRun*> hot;
+    double weight_left = 0;
+    for (auto& r : runs_) {
+      TaskReport& report = r->report();
+      double& sum = covered[report.threads];
+      if (!report.note.empty()) continue;
+      if (report.default_ns <= 0) {
+        report.note = "nothing was measured";
+      } else if (sum >= options_.only_hot) {
+        report.note = "default schedule kept: not hot";
+      } else if (!continued_ && r->finished_before()) {
+        report.note = "tuned before";
+      } else {
+        hot.push_back(r.get());
+        weight_left += std::sqrt(report.share);
+      }
+      sum += report.share;
+    }
+    for (size_t i = 0; i < hot.size(); ++i) {
+      TaskRun& task = *hot[i];
+      TaskReport& report = task.report();
+      const double begin = context.meter.consumed_s();
+      const double weight = std::sqrt(report.share);
+      const double part = (report_.budget_s - begin) * weight / std::max(1e-9, weight_left);
+      weight_left -= weight;
+      if (part < kLeastTaskSeconds) {
+        report.note = "default schedule kept: the budget ended";
+        continue;
+      }
+      current_ = &task;
+      context.meter.task(
+          fmt::format("{}/{} {}, {} threads", i + 1, hot.size(), report.label, report.threads),
+          static_cast<double>(i) / static_cast<double>(hot.size()));
+      task.search(begin + kSearchShare * part);
+      task.cross(options_.top_k, begin + 0.95 * part);
+      task.verify();
+      task.make_table(true);
+      current_ = nullptr;
+      context.meter.note(fmt::format(
+          "tuned {}, {} threads: {:.1f} us -> {:.1f} us ({:.2f}x), {} entries", report.label,
+          report.threads, report.default_ns / 1000, report.best_ns / 1000,
+          report.best_ns > 0 ? report.default_ns / report.best_ns : 0.0, report.entries));
+    }
+  }
+
+  void keep_what_is_known() {
+    for (auto& r : runs_)
+      if (r.get() == current_) r->make_table(false);
+    for (auto& r : runs_)
+      if (!r->report().table && r->report().note.empty())
+        r->report().note = "default schedule kept: interrupted";
+  }
+
+  const CampaignOptions& options_;
+  Backend& backend_;
+  const std::atomic<bool>& cancel_;
+  kernels::TargetInfo target_;
+  std::vector<int64_t> threads_;
+  std::unique_ptr<db::Store> store_;
+  std::vector<TuningTask> tasks_;
+  db::Machine machine_;
+  db::Hash hardware_, toolchain_;
+  db::Campaign campaign_;
+  bool continued_ = false;  // finished before, goes on with a larger budget
+  std::vector<std::unique_ptr<TaskRun>> runs_;
+  TaskRun* current_ = nullptr;
+  CampaignReport report_;
+};
+
+}  // namespace
+
+CampaignReport run_campaign(const CampaignOptions& options, Backend& backend,
+                            const std::atomic<bool>& cancel) {
+  return Driver(options, backend, cancel).run();
+}
+
+double parse_duration(const std::string& text) {
+  size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  const std::string unit = text.substr(end);
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value * scale))
+    throw Error(Status::kInvalidArgument, "--budget", fmt::format("\"{}\" is no time", text),
+                "give, for example, 90s, 5m or 1.5h");
+  return value * scale;
+}
+
+double parse_share(const std::string& text) {
+  size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  if (end > 0 && text.substr(end) == "%") {
+    value /= 100;
+    ++end;
+  }
+  if (end != text.size() || end == 0 || !(value > 0 && value <= 1))
+    throw Error(Status::kInvalidArgument, "--only-hot", fmt::format("\"{}\" is no share", text),
+                "give, for example, 90% or 0.9");
+  return value;
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,54 @@
+// A tuning campaign: all hot workloads of a model, within a budget, resumable.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tuner/service/task_run.h"
+
+namespace nimble::tuner {
+
+struct CampaignOptions {
+  std::string model, database;
+  std::string target = "native";
+  std::string trace, trace_symbol;       // "file.tsv:column"
+  std::map<std::string, int64_t> fixed;  // symbols with one value
+  double budget_s = 300;
+  size_t top_k = 100;
+  double only_hot = 1;           // share of the model's time that is tuned
+  std::vector<int64_t> threads;  // empty: all that may be used
+  int64_t seed = 0;
+  int64_t representative = 64;
+  int compile_threads = 2;
+  bool quiet = false;
+  std::string worker;   // program; empty: nimble-worker beside the program
+  std::string command;  // for the record
+  Policy policy;
+};
+
+struct CampaignReport {
+  db::Uuid campaign;
+  std::vector<TaskReport> tasks;     // hottest first
+  std::vector<std::string> skipped;  // workloads left out, with the reason
+  double budget_s = 0, consumed_s = 0;
+  bool interrupted = false;
+  bool nothing_to_do = false;  // it was finished before
+  bool resumed = false;
+};
+
+// The rule by which a budget is spent, for --help.
+extern const char kBudgetRule[];
+
+// Runs or continues the campaign. `cancel` may be set at any time, from a signal handler too: what
+// is known by then becomes dispatch tables and the report says `interrupted`.
+CampaignReport run_campaign(const CampaignOptions& options, Backend& backend,
+                            const std::atomic<bool>& cancel);
+
+// "5m", "90s", "1.5h", "300" (seconds) → seconds. Error(kInvalidArgument).
+double parse_duration(const std::string& text);
+// "90%" or "0.9" → 0.9.
+double parse_share(const std::string& text);
+
+}  // namespace nimble::tuner

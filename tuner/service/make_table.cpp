@@ -1,0 +1,117 @@
+// The last step of a task: from the best evidence in the database to a dispatch table.
+#include <cmath>
+
+#include "tuner/service/task_run.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+// The paper's choice looks at powers of two only; its regret is then taken over all sizes.
+double single_regret(const CrossTable& cross, const std::vector<WorkloadPoint>& points) {
+  CrossTable powers = cross;
+  powers.shapes.clear();
+  powers.weights.clear();
+  for (auto& row : powers.times) row.clear();
+  for (size_t s = 0; s < cross.shapes.size(); ++s) {
+    const auto it = std::find_if(points.begin(), points.end(), [&](const WorkloadPoint& p) {
+      return p.symbols == cross.shapes[s];
+    });
+    if (it == points.end() || !it->power_of_two) continue;
+    powers.shapes.push_back(cross.shapes[s]);
+    powers.weights.push_back(cross.weights[s]);
+    for (size_t c = 0; c < cross.times.size(); ++c) powers.times[c].push_back(cross.times[c][s]);
+  }
+  if (powers.shapes.empty()) powers = cross;
+  const size_t chosen = choose_single(powers).entries[0].configuration;
+  const auto r = regrets(cross);
+  double sum = 0, mass = 0;
+  for (size_t s = 0; s < cross.shapes.size(); ++s) {
+    sum += cross.weights[s] * r[chosen][s];
+    mass += cross.weights[s];
+  }
+  return mass > 0 ? sum / mass : 0;
+}
+
+double weighted(const CrossTable& cross, const std::vector<double>& times) {
+  double sum = 0, mass = 0;
+  for (size_t s = 0; s < times.size(); ++s) {
+    sum += cross.weights[s] * times[s];
+    mass += cross.weights[s];
+  }
+  return mass > 0 ? sum / mass : 0;
+}
+
+}  // namespace
+
+void TaskRun::make_table(bool complete) {
+  // The best evidence that there is: finalists side by side, else the cross-evaluation as far as
+  // it went, else the search at its one size.
+  Evidence e = evidence({db::Role::kVerify}, true);
+  if (e.configs.size() < 1 || e.cross.shapes.size() < task_.points.size()) {
+    Evidence wider = evidence({db::Role::kCross}, true);
+    if (wider.cross.shapes.size() > e.cross.shapes.size()) e = std::move(wider);
+  }
+  if (e.configs.empty()) e = evidence({db::Role::kSearch, db::Role::kBaseline}, false);
+  if (e.configs.empty()) {
+    if (report_.note.empty()) report_.note = "nothing was measured";
+    return;
+  }
+  const Table table = choose(e.cross);
+  const size_t base = static_cast<size_t>(
+      std::find(e.configs.begin(), e.configs.end(), default_config_) - e.configs.begin());
+
+  // Evidence of each entry: the measurement at the size of most weight inside its region.
+  std::map<std::pair<db::Hash, db::Hash>, db::Uuid> measurements;
+  for (db::Role role : {db::Role::kSearch, db::Role::kCross, db::Role::kVerify}) {
+    db::ResultQuery q{workload_, context_.hardware, policy_};
+    const db::Toolchain toolchain = emit::toolchain_record();
+    q.codegen_version = toolchain.codegen_version;
+    q.roles = {role};
+    for (const db::Result& r : context_.store.results(q))
+      if (r.campaign == context_.campaign) measurements[{r.config, r.shape}] = r.measurement;
+  }
+  db::NewDispatchTable out;
+  out.workload = workload_;
+  out.hardware = context_.hardware;
+  out.toolchain = context_.toolchain;
+  out.policy = policy_;
+  out.campaign = context_.campaign;
+  for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware))
+    if (t.status == db::TableStatus::kActive) out.parent = t.uuid;
+  out.objective =
+      fmt::format("weighted mean regret, {} sizes, {} configurations{}", e.cross.shapes.size(),
+                  std::max(report_.k, e.configs.size()), complete ? "" : ", interrupted");
+  out.tree = emit::tree_to_json(table.tree, e.cross.symbols);
+  std::vector<double> chosen_times(e.cross.shapes.size());
+  for (const TableEntry& entry : table.entries) {
+    db::DispatchEntry d;
+    d.range = entry.range;
+    d.config = e.configs[entry.configuration];
+    d.expected_ns = entry.expected_ns;
+    d.regret = entry.regret;
+    if (d.config != default_config_) d.fallback = default_config_;
+    size_t heaviest = entry.shapes.at(0);
+    for (size_t s : entry.shapes) {
+      chosen_times[s] = e.cross.times[entry.configuration][s];
+      if (e.cross.weights[s] > e.cross.weights[heaviest]) heaviest = s;
+    }
+    for (size_t p = 0; p < task_.points.size(); ++p)
+      if (task_.points[p].symbols == e.cross.shapes[heaviest])
+        if (const auto it = measurements.find({d.config, shapes_[p]}); it != measurements.end())
+          d.evidence = it->second;
+    out.entries.push_back(std::move(d));
+  }
+  context_.store.transaction([&] {
+    report_.table = context_.store.create_table(out);
+    context_.store.activate(*report_.table, complete ? "tuned" : "tuning was interrupted");
+  });
+  report_.entries = table.entries.size();
+  report_.regret = table.regret;
+  report_.worst_regret = table.worst_regret;
+  report_.single_regret = single_regret(e.cross, task_.points);
+  report_.best_ns = weighted(e.cross, chosen_times);
+  if (base < e.configs.size()) report_.default_ns = weighted(e.cross, e.cross.times[base]);
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,66 @@
+// What a campaign shows while it runs, and the record of the budget that it has used.
+//
+// A thread of its own writes the time consumed to the database every second and a half, so that a
+// campaign that is killed continues with what is left, and draws: one live line on a terminal, a
+// line every few seconds elsewhere. It does no other work, so measurements hardly notice it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "db/store/store.h"
+
+namespace nimble::tuner {
+
+struct StatusLine {
+  std::string task;   // "3/10 packed_matmul k=384 n=384, 2 threads"
+  std::string phase;  // "search round 4"
+  int64_t trials = 0, failed = 0;
+  double best_us = 0, default_us = 0;
+  double done = 0;  // share of the campaign, 0…1
+};
+
+class ProgressMeter {
+ public:
+  struct Options {
+    std::string database;
+    db::Uuid campaign;
+    double budget_s = 0, consumed_s = 0;  // consumed by earlier processes
+    bool show = true;
+  };
+  explicit ProgressMeter(Options options);
+  ~ProgressMeter();
+  ProgressMeter(const ProgressMeter&) = delete;
+  ProgressMeter& operator=(const ProgressMeter&) = delete;
+
+  double consumed_s() const;
+  double left_s() const { return options_.budget_s - consumed_s(); }
+  void task(const std::string& text, double done);
+  void phase(const std::string& text);
+  void count(int64_t trials, int64_t failed);
+  void times(double best_ns, double default_ns);
+  // Prints a line that stays.
+  void note(const std::string& text);
+
+ private:
+  void run();
+  std::string line() const;
+
+  Options options_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const bool terminal_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  StatusLine now_;
+  std::thread thread_;
+};
+
+// "1 m 05 s"
+std::string duration_text(double seconds);
+
+}  // namespace nimble::tuner

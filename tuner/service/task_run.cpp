@@ -1,0 +1,499 @@
+#include "tuner/service/task_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <future>
+#include <numeric>
+
+#include "tuner/measure/statistics.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+constexpr int64_t kLeaseMs = 60'000;
+constexpr size_t kPerExecutable = 4;
+constexpr size_t kMostPerRound = 16;
+// A round that is lost by a kill must not cost more than a few seconds.
+constexpr double kRoundMs = 3000;
+constexpr int kPatience = 5;  // rounds without a gain of 1 %
+constexpr double kWorthwhile = 0.01;
+constexpr double kUnusable = HUGE_VAL;
+
+db::TrialState state_of(EntryState s) {
+  switch (s) {
+    case EntryState::kOk:
+      return db::TrialState::kOk;
+    case EntryState::kWrong:
+      return db::TrialState::kWrong;
+    case EntryState::kTimeout:
+      return db::TrialState::kTimeout;
+    case EntryState::kCrashed:
+    case EntryState::kFailed:
+      return db::TrialState::kCrashed;
+  }
+  return db::TrialState::kCrashed;
+}
+
+std::string error_class_of(const EntryResult& r) {
+  switch (r.state) {
+    case EntryState::kOk:
+      return "";
+    case EntryState::kWrong:
+      return "mismatch";
+    case EntryState::kTimeout:
+      return "hang";
+    case EntryState::kCrashed:
+      return r.message.starts_with("SIG") ? r.message : "crash";
+    case EntryState::kFailed:
+      return "refused";
+  }
+  return "";
+}
+
+}  // namespace
+
+TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threads)
+    : context_(context), task_(task), threads_(threads), space_(task.workload(), context.target) {
+  db::Store& store = context_.store;
+  store.transaction([&] {
+    workload_ = store.put(emit::workload_record(task.workload(), context.target, threads));
+    db::MeasurePolicy policy;
+    policy.warm_up = context.policy.warm_up;
+    policy.threads = threads;
+    policy.timer = kTimer;
+    policy.stop_rule = context.policy.text();
+    policy_ = store.put(policy);
+    for (const WorkloadPoint& p : task.points) {
+      db::Dims dims;
+      for (size_t i = 0; i < p.symbols.size(); ++i)
+        dims[task.workload().contract.symbols[i]] = p.symbols[i];
+      shapes_.push_back(store.put(db::Shape{workload_, dims, p.flops, p.bytes}));
+      point_of_[shapes_.back()] = shapes_.size() - 1;
+    }
+    default_config_ = put_config(space_.default_candidate());
+  });
+  report_.workload = workload_;
+  report_.label = task.label;
+  report_.threads = threads;
+  report_.calls = task.calls;
+}
+
+TaskRun::~TaskRun() {
+  for (uint32_t id : executables_) context_.runner.remove(id);
+}
+
+bool TaskRun::finished_before() const {
+  for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware))
+    if (t.campaign == context_.campaign && t.objective.find("interrupted") == std::string::npos)
+      return true;
+  return false;
+}
+
+db::Hash TaskRun::put_config(const emit::Candidate& c) {
+  int64_t version = 1;
+  if (const kernels::Template* t = kernels::find_template(c.template_name)) version = t->version();
+  const db::Hash schedule = context_.store.put(db::Template{c.template_name, version, ""});
+  const db::Hash hash = context_.store.put(db::Config{schedule, config_json(c)});
+  candidates_.emplace(hash, c);
+  return hash;
+}
+
+const emit::Candidate& TaskRun::candidate(const db::Hash& config) {
+  const auto it = candidates_.find(config);
+  if (it != candidates_.end()) return it->second;
+  const auto info = context_.store.config(config);
+  NIMBLE_CHECK(info, "configuration {} is not in the database", config);
+  return candidates_.emplace(config, candidate_of(info->template_name, info->json)).first->second;
+}
+
+db::TrialKey TaskRun::key(const db::Hash& config, size_t point, db::Role role) const {
+  return {context_.campaign, workload_, config, shapes_[point], role, threads_};
+}
+
+void TaskRun::run(const std::vector<db::NewTrial>& trials, db::Role role) {
+  std::vector<db::Trial> claimed;
+  context_.store.transaction([&] {
+    context_.store.enqueue(trials);
+    // What an earlier process left in the queue comes along.
+    db::ClaimRequest request{context_.campaign, context_.owner, kLeaseMs, 1 << 20};
+    request.role = role;
+    request.workload = workload_;
+    claimed = context_.store.claim(request);
+  });
+  run_claimed(std::move(claimed));
+}
+
+void TaskRun::run_claimed(std::vector<db::Trial> trials) {
+  compile(trials);
+  std::map<size_t, std::vector<db::Trial>> by_point;
+  for (db::Trial& t : trials) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
+  for (const auto& [point, group] : by_point) {
+    if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+    measure(point, group);
+  }
+}
+
+void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
+                            const std::string& error_class, const std::string& message) {
+  context_.store.finish({trial.uuid, context_.owner, state, error_class, message, std::nullopt});
+  context_.meter.count(1, 1);
+  ++report_.trials;
+  ++report_.failed;
+}
+
+void TaskRun::compile(std::vector<db::Trial>& trials) {
+  std::vector<db::Hash> missing;
+  std::set<size_t> points;
+  for (const db::Trial& t : trials) {
+    points.insert(point_of_.at(t.key.shape));
+    if (!built_.contains(t.key.config) &&
+        std::find(missing.begin(), missing.end(), t.key.config) == missing.end())
+      missing.push_back(t.key.config);
+  }
+  const auto workers = static_cast<size_t>(context_.compile_threads);
+  const size_t share =
+      std::max<size_t>(1, std::min(kPerExecutable, (missing.size() + workers - 1) / workers));
+  std::vector<std::vector<db::Hash>> batches;
+  for (size_t i = 0; i < missing.size(); i += share)
+    batches.emplace_back(missing.begin() + static_cast<long>(i),
+                         missing.begin() + static_cast<long>(std::min(missing.size(), i + share)));
+
+  std::vector<Built> results(batches.size());
+  std::vector<std::vector<emit::Candidate>> candidates;
+  for (const auto& b : batches) {
+    candidates.emplace_back();
+    for (const db::Hash& h : b) candidates.back().push_back(candidate(h));
+  }
+  std::vector<size_t> unknown;  // points whose expected results are still to be computed
+  for (size_t p : points)
+    if (!expectations_.contains(p)) unknown.push_back(p);
+  std::vector<Expectation> expected(unknown.size());
+  std::atomic<size_t> next{0};
+  const size_t jobs = batches.size() + unknown.size();
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs && !context_.cancelled(); i = next++) {
+      if (i < batches.size())
+        results[i] = context_.backend.build(task_.workload(), candidates[i], context_.target);
+      else
+        expected[i - batches.size()] =
+            context_.backend.expect(task_, task_.points[unknown[i - batches.size()]]);
+    }
+  };
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < std::min(workers, jobs); ++i)
+    others.push_back(std::async(std::launch::async, work));
+  work();
+  for (auto& f : others) f.get();
+  if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+  for (size_t i = 0; i < unknown.size(); ++i) expectations_[unknown[i]] = std::move(expected[i]);
+
+  std::map<db::Hash, std::string> failed;
+  double ms = 0;
+  const auto keep = [&](const db::Hash& config, uint32_t id, uint32_t kernel, const Built& b,
+                        size_t count) {
+    const db::Artifact a{b.code_hashes[kernel],
+                         workload_,
+                         config,
+                         context_.toolchain,
+                         b.compile_ms / static_cast<double>(count),
+                         b.image_bytes / static_cast<int64_t>(count)};
+    built_[config] = {id, kernel, context_.store.put(a)};
+  };
+  context_.store.transaction([&] {
+    for (size_t i = 0; i < batches.size(); ++i) {
+      ms += results[i].compile_ms;
+      if (results[i].error.empty()) {
+        const uint32_t id = context_.runner.add(std::move(results[i].executable));
+        executables_.insert(id);
+        for (uint32_t k = 0; k < batches[i].size(); ++k)
+          keep(batches[i][k], id, k, results[i], batches[i].size());
+        continue;
+      }
+      // One of them spoilt it: each alone.
+      for (size_t k = 0; k < batches[i].size(); ++k) {
+        Built alone =
+            batches[i].size() == 1
+                ? std::move(results[i])
+                : context_.backend.build(task_.workload(), {candidates[i][k]}, context_.target);
+        if (!alone.error.empty()) {
+          failed[batches[i][k]] = alone.error;
+          continue;
+        }
+        const uint32_t id = context_.runner.add(std::move(alone.executable));
+        executables_.insert(id);
+        keep(batches[i][k], id, 0, alone, 1);
+      }
+    }
+  });
+  if (!missing.empty())
+    ms_per_candidate_ = 0.5 * ms_per_candidate_ + 0.5 * ms / static_cast<double>(missing.size());
+  std::erase_if(trials, [&](const db::Trial& t) {
+    const auto it = failed.find(t.key.config);
+    if (it == failed.end()) return false;
+    finish_failed(t, db::TrialState::kCompileFailed, "compiler", it->second);
+    return true;
+  });
+}
+
+const Expectation& TaskRun::expectation(size_t point) {
+  auto it = expectations_.find(point);
+  if (it == expectations_.end())
+    it = expectations_.emplace(point, context_.backend.expect(task_, task_.points[point])).first;
+  return it->second;
+}
+
+void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
+  const WorkloadPoint& at = task_.points[point];
+  const Expectation& e = expectation(point);
+  Case c;
+  c.symbols = at.symbols;
+  c.threads = static_cast<int32_t>(threads_);
+  c.seed = data_seed(task_, at);
+  c.inputs = task_.fills;
+  c.stepping = task_.stepping;
+  c.expected = e.outputs;
+  c.tolerance = e.tolerance;
+  c.policy = context_.policy;
+  for (const db::Trial& t : trials) {
+    const Kept& k = built_.at(t.key.config);
+    c.entries.push_back({k.executable, k.kernel});
+  }
+  const std::vector<EntryResult> results = context_.runner.measure(c);
+  const HostReading h = context_.host.read();
+  int64_t failures = 0;
+  context_.store.transaction([&] {
+    const db::Uuid host = context_.store.put(
+        db::HostState{"", h.governor, h.turbo, h.smt, h.affinity, h.load, h.steal});
+    for (size_t i = 0; i < trials.size(); ++i) {
+      const EntryResult& r = results[i];
+      const db::Hash& artifact = built_.at(trials[i].key.config).artifact;
+      db::TrialResult out{trials[i].uuid,    context_.owner, state_of(r.state),
+                          error_class_of(r), r.message,      std::nullopt};
+      if (r.state == EntryState::kOk) {
+        const Summary s = summarise(r.samples_ns);
+        db::Measurement m;
+        m.trial = trials[i].uuid;
+        m.artifact = artifact;
+        m.policy = policy_;
+        m.machine = context_.machine;
+        m.host_state = host;
+        m.median_ns = s.median;
+        m.mad_ns = s.mad;
+        m.ci_low_ns = s.ci_low;
+        m.ci_high_ns = s.ci_high;
+        m.stop_reason = r.stop_reason;
+        m.samples_ns = r.samples_ns;
+        m.outliers = s.outliers;
+        out.measurement = std::move(m);
+      } else {
+        ++failures;
+      }
+      if (context_.store.finish(out) &&
+          (r.state == EntryState::kOk || r.state == EntryState::kWrong))
+        context_.store.add(db::Correctness{"", artifact, shapes_[point], r.max_error, e.tolerance,
+                                           r.state == EntryState::kOk});
+    }
+  });
+  report_.trials += static_cast<int64_t>(trials.size());
+  report_.failed += failures;
+  context_.meter.count(static_cast<int64_t>(trials.size()), failures);
+}
+
+double TaskRun::baseline() {
+  const size_t point = task_.representative();
+  const db::TrialKey k = key(default_config_, point, db::Role::kBaseline);
+  context_.meter.phase("default schedule");
+  run({{k, 0, 1e6, std::nullopt}}, db::Role::kBaseline);
+  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
+    if (o.trial.uuid == db::uuid_of(k)) {
+      if (!o.median_ns)
+        report_.note =
+            fmt::format("the default schedule failed: {} {}", o.trial.error_class, o.trial.message);
+      report_.default_ns = o.median_ns.value_or(0);
+    }
+  return report_.default_ns;
+}
+
+void TaskRun::search(double until_s) {
+  const size_t point = task_.representative();
+  SearchOptions options;
+  options.seed = context_.seed ^ std::hash<std::string>()(workload_);
+  options.threads = static_cast<int>(threads_);
+  options.symbols = task_.points[point].symbols;
+  Search search(space_, options);
+  int64_t round = 0;
+  double best = HUGE_VAL;
+  const auto tell = [&](const db::TrialOutcome& o) {
+    search.tell(candidate(o.trial.key.config), o.median_ns);
+    if (o.median_ns) best = std::min(best, *o.median_ns);
+  };
+  // What earlier processes found out.
+  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
+    if (o.trial.key.role == db::Role::kSearch && db::is_final(o.trial.state)) {
+      tell(o);
+      round = std::max(round, o.trial.round + 1);
+    }
+  search.learn();
+  int stale = 0;
+  while (context_.meter.consumed_s() < until_s && stale < kPatience) {
+    const double each = ms_per_candidate_ / context_.compile_threads + 20;
+    const auto count =
+        static_cast<size_t>(std::clamp(kRoundMs / each, 2.0, static_cast<double>(kMostPerRound)));
+    const std::vector<Proposal> proposals = search.propose(count);
+    if (proposals.empty()) break;
+    context_.meter.phase(fmt::format("search, round {}", round));
+    std::vector<db::NewTrial> trials;
+    std::set<db::Uuid> mine;
+    context_.store.transaction([&] {
+      for (const Proposal& p : proposals) {
+        trials.push_back({key(put_config(p.candidate), point, db::Role::kSearch), round,
+                          static_cast<double>(-round), p.predicted_ns});
+        mine.insert(db::uuid_of(trials.back().key));
+      }
+    });
+    run(trials, db::Role::kSearch);
+    const double before = best;
+    for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
+      if (mine.contains(o.trial.uuid)) tell(o);
+    const std::optional<double> correlation = search.learn();
+    if (search.model().trained()) {
+      db::CostModel m;
+      m.campaign = context_.campaign;
+      m.workload = workload_;
+      m.round = round;
+      m.model = search.model().serialised();
+      m.rank_correlation = correlation;
+      context_.store.add(m);
+    }
+    if (correlation) report_.model_correlation = correlation;
+    stale = best < before * (1 - kWorthwhile) ? 0 : stale + 1;
+    context_.meter.times(best, report_.default_ns);
+    ++round;
+  }
+}
+
+void TaskRun::cross(size_t top_k, double until_s) {
+  struct Found {
+    db::Hash config;
+    double ns;
+  };
+  std::vector<Found> found;
+  std::set<db::Hash> before;
+  double mean_points_ns = 0;
+  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
+    if (o.trial.key.role == db::Role::kCross) before.insert(o.trial.key.config);
+    if (o.trial.key.role == db::Role::kSearch && o.median_ns)
+      found.push_back({o.trial.key.config, *o.median_ns});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.ns < b.ns; });
+  // Configurations that an earlier process began with come first: their trials are half done.
+  std::vector<db::Hash> chosen(before.begin(), before.end());
+  for (const Found& f : found) {
+    // Twice the best at this size is rarely the best elsewhere, and the table has six entries.
+    if (chosen.size() >= top_k || f.ns > 2 * found[0].ns) break;
+    if (std::find(chosen.begin(), chosen.end(), f.config) == chosen.end())
+      chosen.push_back(f.config);
+  }
+  if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())
+    chosen.push_back(default_config_);
+  // What a small budget drops here: fewer k. A case of k configurations takes about 15 samples
+  // each and a check; compiling anew, after a resume, is part of the price.
+  for (const WorkloadPoint& p : task_.points) {
+    const double ratio = static_cast<double>(p.flops + p.bytes + 1) /
+                         static_cast<double>(task_.points[task_.representative()].flops +
+                                             task_.points[task_.representative()].bytes + 1);
+    mean_points_ns += std::max(2e4, ratio * (found.empty() ? 1e6 : found[0].ns));
+  }
+  const double sample_ns = 15 * static_cast<double>(context_.policy.batch_ns);
+  const double per_config_s =
+      (15 * mean_points_ns + sample_ns * static_cast<double>(task_.points.size())) * 1e-9;
+  const double left = std::max(0.5, until_s - context_.meter.consumed_s());
+  const auto affordable = static_cast<size_t>(std::max(2.0, left / per_config_s));
+  if (chosen.size() > affordable + 1) {
+    // The default stays.
+    std::erase(chosen, default_config_);
+    chosen.resize(affordable);
+    chosen.push_back(default_config_);
+  }
+  crossed_ = chosen;
+  report_.k = chosen.size();
+
+  // Sizes of most weight first, so that an interrupted evaluation is of use.
+  std::vector<size_t> order(task_.points.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return task_.points[a].weight > task_.points[b].weight;
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    context_.meter.phase(
+        fmt::format("cross-evaluation of {}, size {} of {}", chosen.size(), i + 1, order.size()));
+    std::vector<db::NewTrial> trials;
+    for (const db::Hash& config : chosen)
+      trials.push_back(
+          {key(config, order[i], db::Role::kCross), 0, -static_cast<double>(i), std::nullopt});
+    run(trials, db::Role::kCross);
+  }
+}
+
+TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles, bool complete_only) const {
+  std::map<db::Hash, std::map<size_t, double>> times;
+  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
+    if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
+    const auto it = point_of_.find(o.trial.key.shape);
+    if (it == point_of_.end()) continue;
+    // Later outcomes of a configuration at a size replace earlier ones.
+    times[o.trial.key.config][it->second] =
+        o.trial.state == db::TrialState::kOk && o.median_ns ? *o.median_ns : kUnusable;
+  }
+  // Sizes at which every configuration was tried; or, for a first impression, every
+  // configuration that was tried wherever the default was.
+  std::vector<size_t> points;
+  const auto base = times.find(default_config_);
+  for (size_t p = 0; p < task_.points.size(); ++p) {
+    if (base == times.end() || !base->second.contains(p)) continue;
+    bool all = true;
+    if (complete_only)
+      for (const auto& [config, row] : times) all &= row.contains(p);
+    if (all) points.push_back(p);
+  }
+  Evidence out;
+  out.cross.symbols = task_.workload().contract.symbols;
+  for (size_t p : points) {
+    out.cross.shapes.push_back(task_.points[p].symbols);
+    out.cross.weights.push_back(task_.points[p].weight);
+  }
+  for (const auto& [config, row] : times) {
+    std::vector<double> line;
+    for (size_t p : points) {
+      const auto it = row.find(p);
+      if (it == row.end()) break;
+      line.push_back(it->second);
+    }
+    if (line.size() != points.size() || points.empty()) continue;
+    // Wrong at one size is wrong: it is not used at any.
+    if (std::any_of(line.begin(), line.end(), [](double x) { return !std::isfinite(x); })) continue;
+    out.configs.push_back(config);
+    out.cross.times.push_back(std::move(line));
+  }
+  return out;
+}
+
+void TaskRun::verify() {
+  const Evidence e = evidence({db::Role::kCross}, true);
+  if (e.configs.empty()) return;
+  std::set<db::Hash> finalists = {default_config_};
+  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
+  finalists.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
+  context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
+  for (size_t p = 0; p < task_.points.size(); ++p) {
+    std::vector<db::NewTrial> trials;
+    for (const db::Hash& config : finalists)
+      trials.push_back(
+          {key(config, p, db::Role::kVerify), 0, -static_cast<double>(p), std::nullopt});
+    run(trials, db::Role::kVerify);
+  }
+}
+
+}  // namespace nimble::tuner

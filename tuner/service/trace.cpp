@@ -1,0 +1,82 @@
+#include "tuner/service/trace.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <vector>
+
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+
+namespace nimble::tuner {
+namespace {
+
+std::vector<std::string> split(const std::string& line, char separator) {
+  std::vector<std::string> out;
+  std::string field;
+  std::istringstream in(line);
+  while (std::getline(in, field, separator)) out.push_back(field);
+  return out;
+}
+
+}  // namespace
+
+int64_t Trace::quantile(double share) const {
+  int64_t below = 0, last = 0;
+  for (const auto& [size, count] : counts) {
+    below += count;
+    last = size;
+    if (static_cast<double>(below) >= share * static_cast<double>(total)) return size;
+  }
+  return last;
+}
+
+Trace read_trace(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const std::string file = text.substr(0, colon);
+  const std::string column = colon == std::string::npos ? "" : text.substr(colon + 1);
+  return parse_trace(read_text_file(file), file, column);
+}
+
+Trace parse_trace(const std::string& contents, const std::string& file, const std::string& column) {
+  Trace trace{file, column, {}, 0};
+  std::istringstream in(contents);
+  std::vector<std::string> header;
+  char separator = '\t';
+  size_t at = 0, number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line[0] == '#') continue;
+    if (header.empty()) {
+      if (line.find('\t') == std::string::npos) separator = ',';
+      header = split(line, separator);
+      if (column.empty() && header.size() > 1)
+        throw Error(Status::kInvalidArgument, file,
+                    fmt::format("has {} columns ({})", header.size(), fmt::join(header, ", ")),
+                    fmt::format("name one: --trace {}:{}", file, header.back()));
+      const auto it = std::find(header.begin(), header.end(), column);
+      if (!column.empty() && it == header.end())
+        throw Error(Status::kInvalidArgument, file, fmt::format("has no column \"{}\"", column),
+                    fmt::format("it has {}", fmt::join(header, ", ")));
+      at = column.empty() ? 0 : static_cast<size_t>(it - header.begin());
+      continue;
+    }
+    const std::vector<std::string> fields = split(line, separator);
+    int64_t size = 0;
+    const std::string field = at < fields.size() ? fields[at] : "";
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), size);
+    if (error != std::errc() || end != field.data() + field.size() || size < 0)
+      throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number),
+                  fmt::format("\"{}\" is no size", field),
+                  "give whole numbers, 0 or more, in each row of the column");
+    ++trace.counts[size];
+    ++trace.total;
+  }
+  if (trace.total == 0)
+    throw Error(Status::kInvalidArgument, file, "holds no sizes",
+                "give a header line and a row per request");
+  return trace;
+}
+
+}  // namespace nimble::tuner

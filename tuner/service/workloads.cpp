@@ -1,0 +1,400 @@
+#include "tuner/service/workloads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "compiler/passes/rewrite.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using exec::KernelArgument;
+
+// Odd sizes between the powers of two: tails of every tile size show up there.
+constexpr int64_t kOdd[] = {3, 13, 27, 37, 53, 77, 101, 149, 203};
+constexpr double kQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
+constexpr double kUniformMass = 0.1;
+constexpr int kRandomPairs = 12;
+constexpr double kLoopIterations = 32;  // of a loop whose length nothing tells
+
+bool is_batch(const std::string& s) {
+  return s == "b" || s == "batch" || s == "batch_size";
+}
+
+int64_t evaluate(const ir::Dim& d, const ModelPoint& at, int64_t otherwise) {
+  return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
+    const auto it = at.find(name);
+    return it == at.end() ? otherwise : it->second;
+  });
+}
+
+int64_t value(const ir::Dim& d, const kernels::Workload& w, const std::vector<int64_t>& symbols) {
+  return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
+    const auto& names = w.contract.symbols;
+    const auto it = std::find(names.begin(), names.end(), name);
+    if (it == names.end()) return std::nullopt;
+    return symbols[static_cast<size_t>(it - names.begin())];
+  });
+}
+
+int64_t elements(const ir::Type& t, const kernels::Workload& w, const std::vector<int64_t>& s) {
+  int64_t n = 1;
+  for (const ir::Dim& d : t->dims) n *= value(d, w, s);
+  return n;
+}
+
+// Length of the sums behind one element of a binding's result.
+double reduction_of(const ir::Binding& b, const kernels::Workload& w,
+                    const std::vector<int64_t>& s) {
+  const ir::Expr& e = *b.value;
+  if (e.kind != ir::ExprKind::kCall || e.args.empty()) return 1;
+  const auto dims = [&](size_t i) { return ir::type_of(e.args[i])->dims; };
+  const auto at = [&](const ir::Dim& d) { return static_cast<double>(value(d, w, s)); };
+  if (e.op == "packed_matmul") return static_cast<double>(ir::attr<int64_t>(e.attrs, "k"));
+  if (e.op == "matmul") {
+    const auto d = dims(0);
+    const bool transposed = ir::attr_or(e.attrs, "transpose_a", false);
+    return d.empty() ? 1 : at(transposed && d.size() > 1 ? d[d.size() - 2] : d.back());
+  }
+  if (e.op == "attention") return at(dims(0).back()) + at(dims(1)[1]);
+  if (e.op == "conv2d") {
+    double n = 1;
+    for (size_t i = 1; i < dims(1).size(); ++i) n *= at(dims(1)[i]);
+    return n;
+  }
+  if (e.op.find("cell") != std::string::npos) return at(dims(1).back());
+  static const std::set<std::string> reductions = {"sum",     "mean",         "prod",
+                                                   "softmax", "log_softmax",  "layer_norm",
+                                                   "cumsum",  "l2_normalize", "avg_pool2d"};
+  if (!reductions.contains(e.op)) return 1;
+  double most = 1;
+  for (const ir::Dim& d : dims(0)) most = std::max(most, at(d));
+  return most;
+}
+
+int64_t flops_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
+  double sum = 0;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const ir::Type t = b.var->type;
+    if (b.value->kind != ir::ExprKind::kCall) continue;
+    double n = 0;
+    for (const ir::Type& part :
+         t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t})
+      n += static_cast<double>(elements(part, w, s));
+    const double sums = reduction_of(b, w, s);
+    const bool product = b.value->op.find("matmul") != std::string::npos ||
+                         b.value->op == "conv2d" || b.value->op == "attention";
+    const bool cell = b.value->op.find("lstm") != std::string::npos;
+    sum += n * (cell ? 4 * sums : product ? 2 * sums : 1);
+  }
+  return static_cast<int64_t>(std::min(sum, 9e18));
+}
+
+int64_t bytes_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
+  int64_t sum = 0;
+  for (const KernelArgument& a : w.contract.arguments) {
+    if (a.kind != KernelArgument::Kind::kTensor) continue;
+    int64_t n = static_cast<int64_t>(size_of(a.dtype));
+    for (const exec::DimProgram& d : a.dims) n *= d.evaluate1(s);
+    sum += n;
+  }
+  return sum;
+}
+
+// Which parameters serve as indices of a gather, and the extent that they index.
+std::map<size_t, ir::Dim> indices_of(const kernels::Workload& w) {
+  const auto& parameters = w.group->parameters;
+  std::map<const ir::Var*, size_t> parameter;
+  for (size_t i = 0; i < parameters.size(); ++i) parameter[parameters[i].get()] = i;
+  std::map<const ir::Var*, std::set<size_t>> from;  // through element-wise operators
+  for (size_t i = 0; i < parameters.size(); ++i) from[parameters[i].get()] = {i};
+  std::map<size_t, ir::Dim> out;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    for (const ir::Atom& a : b.value->args)
+      if (a.is_var()) from[b.var.get()].insert(from[a.var.get()].begin(), from[a.var.get()].end());
+    const ir::Expr& e = *b.value;
+    if ((e.op != "gather" && e.op != "take_row") || !e.args[1].is_var()) continue;
+    const auto& dims = ir::type_of(e.args[0])->dims;
+    int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
+    if (axis < 0) axis += static_cast<int64_t>(dims.size());
+    for (size_t i : from[e.args[1].var.get()])
+      if (is_int(parameters[i]->type->dtype)) out[i] = dims[static_cast<size_t>(axis)];
+  }
+  return out;
+}
+
+std::vector<Fill> fills_of(const kernels::Workload& w) {
+  const auto indices = indices_of(w);
+  const auto scalars = ir::attr_or<std::vector<int64_t>>(w.group->attrs, "scalars", {});
+  std::vector<Fill> out;
+  for (size_t i = 0; i < w.group->parameters.size(); ++i) {
+    if (std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end())
+      continue;
+    Fill f;
+    f.constant = i < w.constant_parameter.size() && w.constant_parameter[i];
+    const DType t = w.group->parameters[i]->type->dtype;
+    if (!is_float(t)) f.low = 0, f.high = 1;
+    if (const auto it = indices.find(i); it != indices.end()) {
+      // Indices stay inside the smallest extent that they will meet; a symbolic one may be 1.
+      const auto extent = it->second.as_constant();
+      f.high = extent ? static_cast<double>(std::max<int64_t>(0, *extent - 1)) : 0;
+    }
+    out.push_back(f);
+  }
+  return out;
+}
+
+std::string label_of(const emit::WorkloadUse& use) {
+  std::string out = use.source.empty() ? use.workload.anchor : use.source;
+  if (out.size() > 48) out = out.substr(0, 45) + "...";
+  for (const ir::Binding& b : use.workload.group->body->bindings)
+    if (b.value->op == "packed_matmul")
+      return fmt::format("{} k={} n={}", out, ir::attr<int64_t>(b.value->attrs, "k"),
+                         ir::attr<int64_t>(b.value->attrs, "n"));
+  return out;
+}
+
+// Functions that can reach themselves: loops.
+std::set<std::string> recursive_functions(const ir::Module& m) {
+  std::map<std::string, std::set<std::string>> reaches;
+  for (const auto& [name, f] : m.functions)
+    passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
+      if (b.value->callee && b.value->callee->is_global())
+        reaches[name].insert(b.value->callee->global);
+      for (const ir::Atom& a : b.value->args)
+        if (a.is_global()) reaches[name].insert(a.global);
+    });
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (auto& [name, others] : reaches) {
+      std::set<std::string> more = others;
+      for (const std::string& o : others) more.insert(reaches[o].begin(), reaches[o].end());
+      if (more.size() > others.size()) others = std::move(more), grows = true;
+    }
+  }
+  std::set<std::string> out;
+  for (const auto& [name, others] : reaches)
+    if (others.contains(name)) out.insert(name);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> model_symbols(const ir::Module& m) {
+  std::vector<std::string> out;
+  const auto take = [&](const ir::Function& f) {
+    for (const ir::VarRef& p : f.parameters) {
+      if (!p->type || p->type->kind != ir::TypeKind::kTensor) continue;
+      for (const ir::Dim& d : p->type->dims)
+        if (!d.is_any())
+          for (const std::string& s : d.symbols())
+            if (s[0] != '?' && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+    }
+  };
+  for (const auto& [name, f] : m.functions)
+    if (name == "main" || m.signatures.contains(name)) take(*f);
+  return out;
+}
+
+std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions& o) {
+  const std::vector<std::string> symbols = model_symbols(m);
+  const auto known = [&](const std::string& s) {
+    return std::find(symbols.begin(), symbols.end(), s) != symbols.end();
+  };
+  const auto require = [&](const std::string& s, const char* option) {
+    if (!known(s))
+      throw Error(Status::kInvalidArgument, option, fmt::format("the model has no symbol {}", s),
+                  symbols.empty() ? "its shapes are all constant"
+                                  : fmt::format("it has {}", fmt::join(symbols, ", ")));
+  };
+  for (const auto& [s, v] : o.fixed) require(s, "--fix");
+  ModelPoint base;
+  std::vector<std::string> varying;
+  for (const std::string& s : symbols) {
+    const auto it = o.fixed.find(s);
+    base[s] = it != o.fixed.end() ? it->second : is_batch(s) ? 1 : o.representative;
+    if (it == o.fixed.end() && !is_batch(s)) varying.push_back(s);
+  }
+  std::string traced = o.symbol;
+  if (!traced.empty()) require(traced, "--trace-symbol");
+  if (traced.empty()) traced = known("n") ? "n" : varying.empty() ? "" : varying[0];
+  if (o.trace && traced.empty())
+    throw Error(Status::kInvalidArgument, "--trace", "the model has no symbol that varies",
+                "leave --trace out");
+
+  std::map<int64_t, WeightedPoint> by_size;
+  const auto add = [&](int64_t size) -> WeightedPoint& {
+    WeightedPoint& p = by_size[size];
+    p.at = base;
+    for (const std::string& s : varying) p.at[s] = size;
+    return p;
+  };
+  for (int64_t size = 1; size <= o.largest; size *= 2) add(size).power_of_two = true;
+  for (int64_t size : kOdd)
+    if (size <= o.largest) add(size);
+  add(o.representative).representative = true;
+  if (o.trace)
+    for (double q : kQuantiles) add(std::max<int64_t>(1, o.trace->quantile(q)));
+  if (varying.empty()) {  // one shape is all there is
+    by_size.clear();
+    add(o.representative) = {base, 1, true, true};
+  }
+
+  std::vector<WeightedPoint> out;
+  for (const auto& [size, p] : by_size) out.push_back(p);
+  const auto uniform = [&](double mass) {
+    for (WeightedPoint& p : out) p.weight += mass / static_cast<double>(out.size());
+  };
+  if (o.trace) {
+    for (const auto& [size, count] : o.trace->counts) {
+      auto nearest = std::min_element(out.begin(), out.end(), [&](const auto& a, const auto& b) {
+        const auto away = [&](const WeightedPoint& p) {
+          return std::abs(std::log(static_cast<double>(p.at.at(traced)) /
+                                   static_cast<double>(std::max<int64_t>(1, size))));
+        };
+        return away(a) < away(b);
+      });
+      nearest->weight +=
+          (1 - kUniformMass) * static_cast<double>(count) / static_cast<double>(o.trace->total);
+    }
+    uniform(kUniformMass);
+  } else {
+    uniform(1);
+  }
+  // Several symbols: pairs off the diagonal.
+  if (varying.size() > 1) {
+    std::mt19937_64 random(o.seed);
+    std::uniform_real_distribution<double> exponent(0, std::log2(o.largest));
+    for (WeightedPoint& p : out) p.weight *= 0.5;
+    for (int i = 0; i < kRandomPairs; ++i) {
+      WeightedPoint p{base, 0.5 / kRandomPairs, false, false};
+      for (const std::string& s : varying)
+        p.at[s] = static_cast<int64_t>(std::exp2(exponent(random)));
+      out.push_back(std::move(p));
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<int64_t>> workload_symbols(const emit::WorkloadUse& use,
+                                                     const ModelPoint& at, int64_t otherwise) {
+  const kernels::Workload& w = use.workload;
+  std::vector<int64_t> out(w.contract.symbols.size(), -1);
+  size_t extra = 0;
+  for (size_t i = 0; i < w.contract.arguments.size(); ++i) {
+    const KernelArgument& a = w.contract.arguments[i];
+    const bool parameter = i < use.primitive->parameters.size();
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      // A loop counter of the caller begins at 0; other scalars are dims that the caller knows.
+      out[a.symbol] = parameter ? 0 : evaluate(w.extra_scalars.at(extra++), at, otherwise);
+      continue;
+    }
+    if (!parameter) break;  // results bind nothing
+    std::vector<int64_t> shape;
+    for (const ir::Dim& d : use.primitive->parameters[i]->type->dims)
+      shape.push_back(evaluate(d, at, otherwise));
+    while (shape.size() > a.dims.size()) {
+      if (!a.collapse_leading) return std::nullopt;
+      shape[1] *= shape[0];
+      shape.erase(shape.begin());
+    }
+    if (shape.size() != a.dims.size()) return std::nullopt;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      uint32_t symbol = 0;
+      if (a.dims[d].is_argument(&symbol) && out[symbol] < 0)
+        out[symbol] = shape[d];
+      else if (std::find(out.begin(), out.end(), -1) == out.end() &&
+               a.dims[d].evaluate1(out) != shape[d])
+        return std::nullopt;
+    }
+  }
+  for (int64_t v : out)
+    if (v < 0) return std::nullopt;
+  return out;
+}
+
+size_t TuningTask::representative() const {
+  for (size_t i = 0; i < points.size(); ++i)
+    if (points[i].representative) return i;
+  return 0;
+}
+
+std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
+                                     const std::vector<WeightedPoint>& points,
+                                     const kernels::TargetInfo& target,
+                                     std::vector<std::string>* skipped) {
+  const std::set<std::string> loops = recursive_functions(lowered);
+  double mean_size = 0;  // how often a loop over the varying symbol turns
+  for (const WeightedPoint& p : points) {
+    int64_t most = 0;
+    for (const auto& [s, v] : p.at) most = std::max(most, v);
+    mean_size += p.weight * static_cast<double>(most);
+  }
+  if (mean_size <= 0) mean_size = kLoopIterations;
+
+  std::vector<TuningTask> out;
+  std::map<std::string, size_t> by_key;
+  for (const auto& [name, f] : lowered.functions) {
+    ir::Module alone;
+    alone.set(name, f);
+    for (emit::WorkloadUse& use : emit::workloads_of(alone)) {
+      const double calls = static_cast<double>(use.calls) * (loops.contains(name) ? mean_size : 1);
+      std::string key = use.workload.key;
+      for (bool c : use.workload.constant_parameter) key += c ? 'c' : 'v';
+      const auto [it, fresh] = by_key.emplace(key, out.size());
+      if (!fresh) {
+        out[it->second].calls += calls;
+        continue;
+      }
+      TuningTask t;
+      t.calls = calls;
+      t.label = label_of(use);
+      t.use = std::move(use);
+      if (!kernels::template_for(t.workload(), target)) {
+        if (skipped) skipped->push_back(t.label + ": no kernel template serves it");
+        by_key.erase(it);
+        continue;
+      }
+      std::map<std::vector<int64_t>, size_t> seen;
+      for (const WeightedPoint& p : points) {
+        int64_t size = 1;
+        for (const auto& [s, v] : p.at)
+          if (!is_batch(s)) size = std::max(size, v);
+        const auto symbols = workload_symbols(t.use, p.at, size);
+        if (!symbols) continue;
+        const auto [at, added] = seen.emplace(*symbols, t.points.size());
+        if (added)
+          t.points.push_back({*symbols, 0, false, false, flops_of(t.workload(), *symbols),
+                              bytes_of(t.workload(), *symbols)});
+        WorkloadPoint& wp = t.points[at->second];
+        wp.weight += p.weight;
+        wp.power_of_two |= p.power_of_two;
+        wp.representative |= p.representative;
+      }
+      if (t.points.empty()) {
+        if (skipped) skipped->push_back(t.label + ": its shapes do not follow from the model's");
+        by_key.erase(it);
+        continue;
+      }
+      t.fills = fills_of(t.workload());
+      for (const KernelArgument& a : t.workload().contract.arguments)
+        if (a.kind == KernelArgument::Kind::kScalar)
+          t.stepping.push_back(
+              t.stepping.size() <
+              ir::attr_or<std::vector<int64_t>>(t.workload().group->attrs, "scalars", {}).size());
+      // A step must not walk out of a tensor; only cells count without indexing.
+      if (t.workload().anchor.find("cell") == std::string::npos)
+        std::fill(t.stepping.begin(), t.stepping.end(), uint8_t{0});
+      for (const WorkloadPoint& p : t.points)
+        for (const ir::Binding& b : t.workload().group->body->bindings)
+          t.reduction = std::max(t.reduction, reduction_of(b, t.workload(), p.symbols));
+      out.push_back(std::move(t));
+    }
+  }
+  return out;
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,82 @@
+// From a model to what is tuned: its workloads, how often each is called, and the shapes at which
+// each is measured.
+//
+// Shapes are chosen for the model, then translated for each workload. A model point gives every
+// symbol of the model a value (n=64, b=1); a workload's own symbols follow by evaluating the dims
+// of its parameters there, since its contract binds each symbol to a parameter's dim (b*n becomes
+// s0 where leading axes are collapsed).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/emit/compile.h"
+#include "tuner/measure/inputs.h"
+#include "tuner/service/trace.h"
+
+namespace nimble::tuner {
+
+// Values of the model's symbols.
+using ModelPoint = std::map<std::string, int64_t>;
+
+struct PointOptions {
+  std::optional<Trace> trace;
+  std::string symbol;                    // that the trace is of; empty: chosen by rule
+  std::map<std::string, int64_t> fixed;  // symbols with one value each
+  int64_t representative = 64;           // the size that the search runs at
+  int64_t largest = 256;
+  uint64_t seed = 0;
+};
+
+struct WeightedPoint {
+  ModelPoint at;
+  double weight = 0;          // over all points; sums to 1
+  bool power_of_two = false;  // one of the paper's sizes
+  bool representative = false;
+};
+
+// The symbols of an entry function's parameters, in order of appearance.
+std::vector<std::string> model_symbols(const ir::Module& m);
+// Powers of two to the largest size, odd sizes, quantiles of the trace. A symbol called b, batch or
+// batch_size is 1 unless fixed; several varying symbols also meet in random pairs. Weights: by the
+// trace, each of its sizes counted for the nearest point by ratio, and a tenth of the mass spread
+// over all points alike; without a trace all alike. Error(kInvalidArgument) for an unknown symbol.
+std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions& options);
+
+// A shape of one workload.
+struct WorkloadPoint {
+  std::vector<int64_t> symbols;  // of the contract
+  double weight = 0;
+  bool power_of_two = false;
+  bool representative = false;
+  int64_t flops = 0, bytes = 0;
+};
+
+struct TuningTask {
+  emit::WorkloadUse use;
+  std::string label;  // "packed_matmul+add+gelu k=384 n=1536"
+  double calls = 0;   // per run of the model; a call in a loop counts once per iteration
+  std::vector<WorkloadPoint> points;  // distinct; one is representative
+  std::vector<Fill> fills;            // of the tensors that are read
+  std::vector<uint8_t> stepping;      // per scalar argument
+  double reduction = 1;               // longest sum in it, for the tolerance
+  const kernels::Workload& workload() const { return use.workload; }
+  size_t representative() const;
+};
+
+// The workloads of a lowered module at these points, in order of first appearance. Workloads that
+// no template serves are left out; `skipped` names them with the reason.
+std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
+                                     const std::vector<WeightedPoint>& points,
+                                     const kernels::TargetInfo& target,
+                                     std::vector<std::string>* skipped);
+
+// The contract's symbols of a workload at a model point; symbols that the model does not name take
+// `otherwise`. Nothing if the dims contradict each other there.
+std::optional<std::vector<int64_t>> workload_symbols(const emit::WorkloadUse& use,
+                                                     const ModelPoint& at, int64_t otherwise);
+
+}  // namespace nimble::tuner

@@ -1,0 +1,200 @@
+// nimble tune: runs or continues a tuning campaign for a model.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "tuner/service/campaign.h"
+#include "vm/base/program.h"
+#include "vm/tools/text_table.h"
+
+namespace nimble {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void on_signal(int number) {
+  // The second time the user means it.
+  if (interrupted.exchange(true)) {
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  }
+}
+
+constexpr char kAbout[] =
+    "Tunes the kernels of a model on this machine and stores every measurement, and the dispatch\n"
+    "tables chosen from them, in a database that `nimble compile --db` reads.\n\n"
+    "The same command again continues the campaign with what is left of its budget, also after\n"
+    "Ctrl-C or a crash; a larger --budget extends a finished one.\n\n";
+
+constexpr char kEpilogue[] =
+    "Examples:\n"
+    "  nimble tune model.onnx --db tuning.db --budget 5m\n"
+    "  nimble tune all-MiniLM-L6-v2/ --db tuning.db --trace lengths.tsv:pair --threads 1,2\n\n"
+    "The database can also be named by the environment variable NIMBLE_DB.\n"
+    "Exit codes: 0 ok, 1 failure, 2 usage, 5 incompatible database, 130 interrupted (the best so\n"
+    "far is stored).";
+
+std::string ns_text(double ns) {
+  if (ns <= 0) return "-";
+  return ns < 1e4 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
+}
+
+nlohmann::json json_of(const tuner::TaskReport& r) {
+  nlohmann::json j = {{"workload", r.workload},
+                      {"label", r.label},
+                      {"threads", r.threads},
+                      {"calls", r.calls},
+                      {"share", r.share},
+                      {"default_ns", r.default_ns},
+                      {"best_ns", r.best_ns},
+                      {"trials", r.trials},
+                      {"failed", r.failed},
+                      {"k", r.k},
+                      {"entries", r.entries},
+                      {"regret", r.regret},
+                      {"worst_regret", r.worst_regret},
+                      {"single_regret", r.single_regret},
+                      {"note", r.note}};
+  if (r.table) j["table"] = *r.table;
+  if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
+  return j;
+}
+
+void print(const tuner::CampaignReport& report, const std::string& format) {
+  if (format == "json") {
+    nlohmann::json tasks = nlohmann::json::array();
+    for (const auto& r : report.tasks) tasks.push_back(json_of(r));
+    fmt::print("{}\n", nlohmann::json{{"campaign", report.campaign},
+                                      {"budget_s", report.budget_s},
+                                      {"consumed_s", report.consumed_s},
+                                      {"interrupted", report.interrupted},
+                                      {"resumed", report.resumed},
+                                      {"skipped", report.skipped},
+                                      {"workloads", tasks}}
+                           .dump(2));
+    return;
+  }
+  if (format == "csv") {
+    fmt::print(
+        "workload,label,threads,calls,share,default_ns,best_ns,trials,failed,k,entries,"
+        "regret,single_regret,note\n");
+    for (const auto& r : report.tasks)
+      fmt::print("{},\"{}\",{},{},{:.4f},{:.1f},{:.1f},{},{},{},{},{:.4f},{:.4f},\"{}\"\n",
+                 r.workload, r.label, r.threads, r.calls, r.share, r.default_ns, r.best_ns,
+                 r.trials, r.failed, r.k, r.entries, r.regret, r.single_regret, r.note);
+    return;
+  }
+  TextTable table({"workload", "threads", "calls", "share", "default", "best", "speed-up", "trials",
+                   "failed", "k", "entries", "regret", "worst", "one config", "note"});
+  for (const auto& r : report.tasks) {
+    const bool tuned = r.best_ns > 0;
+    const auto percent = [&](double x) { return tuned ? fmt::format("{:.1f}%", x * 100) : "-"; };
+    table.add({r.label, fmt::format("{}", r.threads), fmt::format("{:.0f}", r.calls),
+               fmt::format("{:.1f}%", r.share * 100), ns_text(r.default_ns), ns_text(r.best_ns),
+               tuned ? fmt::format("{:.2f}x", r.default_ns / r.best_ns) : "-",
+               fmt::format("{}", r.trials), fmt::format("{}", r.failed), fmt::format("{}", r.k),
+               fmt::format("{}", r.entries), percent(r.regret), percent(r.worst_regret),
+               percent(r.single_regret), r.note});
+  }
+  std::cout << table.str();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
+  app.footer(kEpilogue);
+  tuner::CampaignOptions options;
+  std::string budget = "5m", only_hot = "100%", format = "table";
+  std::vector<std::string> fixed;
+  app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
+  app.add_option("--db", options.database, "The database; made if it is missing")
+      ->envname("NIMBLE_DB")
+      ->required();
+  app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
+      ->capture_default_str();
+  app.add_option("--trace", options.trace, "Sizes that the model will meet: FILE:COLUMN");
+  app.add_option("--trace-symbol", options.trace_symbol,
+                 "The model's symbol that the trace is of (default: n, or its first that varies)");
+  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)");
+  app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--only-hot", only_hot, "Tune what makes up this share of the model's time")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "Thread counts to tune for: 1,2 (default: all cores)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
+  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+      ->capture_default_str();
+  app.add_option("--size", options.representative, "The size that the search runs at")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--jobs", options.compile_threads, "Compilations at a time, between measurements")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_option("--format", format, "table, json or csv")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"table", "json", "csv"}));
+  app.add_flag("--quiet", options.quiet, "No progress on stderr");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+  }
+  options.budget_s = tuner::parse_duration(budget);
+  options.only_hot = tuner::parse_share(only_hot);
+  for (const std::string& text : fixed) {
+    const size_t equals = text.find('=');
+    char* end = nullptr;
+    const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
+    if (equals == std::string::npos || value < 1 || *end != '\0')
+      throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
+                  "write SYMBOL=SIZE, for example b=4");
+    options.fixed[text.substr(0, equals)] = value;
+  }
+  options.command = "nimble tune";
+  for (int i = 1; i < argc; ++i) options.command += std::string(" ") + argv[i];
+
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  const auto backend = tuner::compiler_backend();
+  const tuner::CampaignReport report = tuner::run_campaign(options, *backend, interrupted);
+  print(report, format);
+  if (!options.quiet) {
+    std::cerr << fmt::format("campaign {}: {} of {} used{}\n", report.campaign.substr(0, 8),
+                             tuner::duration_text(report.consumed_s),
+                             tuner::duration_text(report.budget_s),
+                             report.nothing_to_do ? "; it is finished, a larger --budget extends it"
+                             : report.interrupted ? "; interrupted, the same command continues it"
+                                                  : "");
+    std::cerr << fmt::format(
+        "next: nimble compile {0} --db {1} -o model.nimble\n"
+        "      nimble dispatch show --db {1}\n"
+        "      nimble db top --db {1}\n",
+        options.model, options.database);
+  }
+  return report.interrupted ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_program("nimble tune", [&] {
+    try {
+      return nimble::run(argc, argv);
+    } catch (const nimble::Error& e) {
+      // A database that cannot be used has a code of its own.
+      if (e.status() != nimble::Status::kIncompatible) throw;
+      std::cerr << "nimble tune: error: " << e.what() << '\n';
+      return static_cast<int>(nimble::kExitStale);
+    }
+  });
+}

@@ -39,13 +39,17 @@ void futex_wake(std::atomic<uint32_t>& word) {
             0);
 }
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int i = 0; i < CPU_SETSIZE; ++i)
-      if (CPU_ISSET(i, &set)) cores.push_back(i);
+// Asked once: a caller that a pool has pinned would give the next pool its own core only.
+const std::vector<int>& allowed_cores() {
+  static const std::vector<int> cores = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::vector<int> all;
+    if (::sched_getaffinity(0, sizeof set, &set) == 0)
+      for (int i = 0; i < CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &set)) all.push_back(i);
+    return all;
+  }();
   return cores;
 }
 

@@ -106,7 +106,7 @@ class Kernel {
   std::vector<char> scratch_;
 };
 
-// One pool for all: a thread that was pinned once would give a second pool its own core only.
+// One pool for all benchmarks: each thread keeps its core, and its share of the weights.
 rt::ThreadPool& the_pool() {
   static rt::ThreadPool pool(rt::ThreadPool::default_threads(), true);
   return pool;

@@ -62,6 +62,10 @@ bool is_scalar_op(const Expr& call) {
       "equal", "not_equal", "less",  "less_equal", "greater", "greater_equal", "and",
       "or",    "not",       "where", "neg",        "cast",    "size"};
   if (call.kind != ExprKind::kCall || !kOps.count(call.op)) return false;
+  if (call.op == "cast") {
+    DType to = ir::attr<DType>(call.attrs, "dtype");
+    if (to != DType::kI64 && to != DType::kBool) return false;  // leaves the registers
+  }
   return std::all_of(call.args.begin(), call.args.end(),
                      [](const Atom& a) { return is_scalar(ir::type_of(a)); });
 }

@@ -61,6 +61,23 @@ std::optional<Atom> transpose_pair(const Site& s) {
   return v;
 }
 
+// A transposition that only moves axes of extent 1 leaves every element where it is.
+std::optional<Atom> transpose_of_units(const Site& s) {
+  if (s.e.op != "transpose" || !s.binding.var->type) return std::nullopt;
+  const Type operand = ir::type_of(s.e.args[0]);
+  int64_t last = -1;
+  for (int64_t axis : ir::attr<std::vector<int64_t>>(s.e.attrs, "axes")) {
+    if (operand->dims[static_cast<size_t>(axis)].is_constant(1)) continue;
+    if (axis < last) return std::nullopt;
+    last = axis;
+  }
+  ir::VarRef v = s.out.call("reshape", {s.e.args[0]},
+                            {{"shape", s.binding.var->type->dims}, {"allow_zero", true}},
+                            s.binding.var->name, s.e.location);
+  v->type = s.binding.var->type;
+  return v;
+}
+
 // A view of a view is a view of the first: reshape(squeeze(x)) = reshape(x).
 std::optional<Atom> view_pair(const Site& s) {
   auto is_view = [](const std::string& op) {
@@ -135,7 +152,8 @@ std::optional<Atom> copy(const Site& s) {
 }
 
 using Rule = std::optional<Atom> (*)(const Site&);
-constexpr Rule kCallRules[] = {identity, transpose_pair, view_pair, static_shape_operand, neutral};
+constexpr Rule kCallRules[] = {identity,  transpose_pair,       transpose_of_units,
+                               view_pair, static_shape_operand, neutral};
 constexpr Rule kOtherRules[] = {field_of_tuple, constant_condition, copy};
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "compiler/ir/op.h"
+#include "compiler/reference/reference.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -87,6 +88,22 @@ Value GraphBuilder::bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> c
   return {std::move(v), std::move(type), std::move(contents)};
 }
 
+// Exporters cut and join weights with operators (PyTorch reorders an LSTM's gates so) where ONNX's
+// operators want constants: movements of constants are done here and now.
+ir::TensorRef GraphBuilder::moved(const ir::Expr& call, const ir::TypeNode& result) {
+  static const std::set<std::string> kMovements = {"slice",   "concat",    "transpose",
+                                                   "squeeze", "unsqueeze", "reshape"};
+  if (!kMovements.contains(call.op)) return nullptr;
+  for (const ir::Dim& d : result.dims)
+    if (!d.as_constant()) return nullptr;
+  std::vector<ir::TensorRef> args;
+  for (const ir::Atom& a : call.args) {
+    if (!a.is_constant()) return nullptr;
+    args.push_back(a.constant);
+  }
+  return reference::evaluate_op(call, args, {})[0];
+}
+
 Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, ir::Attrs attrs) {
   const ir::OpInfo* info = ir::find_op(op);
   NIMBLE_CHECK(info, "no operator {}", op);
@@ -124,6 +141,7 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
     for (ir::Dim& d : *r.contents) d = facts_.simplify(d);
     if (ir::TensorRef t = tensor_of(r.type, *r.contents)) return constant(std::move(t));
   }
+  if (ir::TensorRef t = moved(*expr, *r.type)) return constant(std::move(t));
   return bound(std::move(expr), std::move(r.type), std::move(r.contents));
 }
 

@@ -73,6 +73,8 @@ class GraphBuilder {
   ir::FunctionRef finish(const std::vector<Value>& results);
 
  private:
+  // The result if the call only moves elements of constants; else null.
+  static ir::TensorRef moved(const ir::Expr& call, const ir::TypeNode& result);
   Value bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents);
   void demand_bounds(const Value& x, const Value& other) const;
 

@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/test/support.h"
 #include "compiler/ir/safetensors.h"
+#include "compiler/ir/text.h"
 #include "vm/base/file.h"
 
 namespace nimble::frontend {
@@ -254,6 +255,20 @@ TEST(Formats, UnknownOnesAreRefused) {
   EXPECT_EQ(error_of([&] { import_model(scratch.path("absent.onnx")); }).status(),
             Status::kNotFound);
   EXPECT_EQ(error_of([&] { import_model(scratch.path()); }).status(), Status::kNotFound);
+}
+
+TEST(Formats, TextIrIsReadWithItsSideFile) {
+  Scratch scratch;
+  const ir::Module m = import_model(data_path("mlp_dynamo.onnx"));
+  ir::write_module(m, scratch.path("mlp.nir"));
+  const ir::Module again = import_model(scratch.path("mlp.nir"), {{{"m", 4}}, {}});
+  EXPECT_EQ(ir::str(again.find("main")->result_type), "Tensor[(4, 10), f32]");
+  const Arrays c = read_cases(data_path("mlp_dynamo.npz"))[0];
+  expect_close(run_reference(again, c).at("y"), c.at("y"), 1e-5, "y");
+  EXPECT_EQ(coverage(scratch.path("mlp.nir")).format, "text");
+  scratch.write("bad.nir", "fn @main(");
+  EXPECT_EQ(error_of([&] { coverage(scratch.path("absent.nir")); }).status(), Status::kNotFound);
+  EXPECT_THROW(import_model(scratch.path("bad.nir")), Error);
 }
 
 // The real model, where NIMBLE_MINILM names its folder (scripts/quickstart fetches it).

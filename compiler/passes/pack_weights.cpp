@@ -2,9 +2,11 @@
 // target; the entries of a dispatch table vary the schedule only). The packing itself is an
 // operator on a constant, so the next fold-constants does it at compile time.
 //
-// Panel widths follow the register tiles that measured best: three vectors of columns beside as
-// many rows as registers allow; a recurrent cell takes one vector of units with all its gates.
+// The templates know the widths that suit their register tiles and the number of columns; a
+// recurrent cell takes one vector of units with all its gates.
 #include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/recurrent.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
@@ -41,9 +43,8 @@ Atom step_of(const ir::Function& f, const Definitions& definitions, const Expr& 
 }  // namespace
 
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
-  const int64_t lanes = context.target.lanes_f32();
-  const ir::Layout panel{ir::Layout::Kind::kPanel, 3 * lanes};
-  const ir::Layout gates{ir::Layout::Kind::kGate, lanes};
+  const ir::Layout gates =
+      *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
@@ -60,6 +61,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           ir::type_of(e.args[0])->dims.size() >= 2) {
         bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
         const std::vector<int64_t>& shape = e.args[1].constant->shape;
+        const ir::Layout panel = *ir::parse_layout(
+            kernels::dense_layout(context.target, DType::kF32, shape[transpose ? 0 : 1]));
         ir::VarRef w = pack(e.args[1], panel, transpose);
         ir::VarRef y = o.call("packed_matmul", {e.args[0], w},
                               {{"k", shape[transpose ? 1 : 0]},

@@ -67,7 +67,13 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
   std::string key = w.key;
   for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
   auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
-  if (!fresh) return it->second;
+  if (!fresh) {
+    // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
+    std::vector<exec::KernelArgument>& arguments = entries_[it->second].workload.contract.arguments;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      arguments[i].collapse_leading |= w.contract.arguments[i].collapse_leading;
+    return it->second;
+  }
   Entry e = make_entry(std::move(w), *group, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
   if (tuned_) e.lookup = tuned_->find(e.workload, target_);

@@ -25,8 +25,20 @@ Dim concrete(const Dim& d, const Symbols& symbols) {
   });
 }
 
-ir::Expr with_concrete_attributes(const ir::Expr& call, const Symbols& symbols) {
+// A literal 0 in reshape's shape copies a dim; a symbol that is 0 in this run means 0.
+void resolve_copied_dims(ir::Expr& reshape, const ir::TensorRef& x) {
+  auto it = reshape.attrs.find("shape");
+  if (it == reshape.attrs.end() || ir::attr_or(reshape.attrs, "allow_zero", false)) return;
+  auto& shape = std::get<std::vector<Dim>>(it->second);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i].is_constant(0) && i < x->shape.size()) shape[i] = x->shape[i];
+  reshape.attrs["allow_zero"] = true;
+}
+
+ir::Expr with_concrete_attributes(const ir::Expr& call, const std::vector<ir::TensorRef>& args,
+                                  const Symbols& symbols) {
   ir::Expr out = call;
+  if (call.op == "reshape") resolve_copied_dims(out, args[0]);
   for (auto& [name, value] : out.attrs) {
     if (auto* d = std::get_if<Dim>(&value)) *d = concrete(*d, symbols);
     if (auto* dims = std::get_if<std::vector<Dim>>(&value))
@@ -78,7 +90,7 @@ std::vector<ir::TensorRef> evaluate_op(const ir::Expr& call, const std::vector<i
     throw Error(Status::kUnsupported, call.location.str(),
                 fmt::format("the reference interpreter has no operator {}", call.op),
                 "see compiler/ir/Ops.def for what there is");
-  ir::Expr concrete_call = with_concrete_attributes(call, symbols);
+  ir::Expr concrete_call = with_concrete_attributes(call, args, symbols);
   OpCall c{concrete_call, {}, result_types(*op, concrete_call, args)};
   for (const ir::TensorRef& a : args) c.in.push_back(Array::from(*a));
   std::vector<ir::TensorRef> out;

@@ -1,0 +1,163 @@
+// What a compiled program does beyond values: messages of failing checks, depth, results that
+// outlive the run, several entries, errors of the compiler itself.
+#include "compiler/emit/test/harness.h"
+#include "compiler/ir/text.h"
+#include "compiler/reference/reference.h"
+#include "vm/executable/writer.h"
+
+namespace nimble::emit::testing {
+namespace {
+
+using ir::Tensor;
+
+Error error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e;
+  }
+  ADD_FAILURE() << "no error";
+  return Error(Status::kOk, "", "");
+}
+
+ir::TensorRef ones(std::vector<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t d : shape) count *= d;
+  return Tensor::of<float>(DType::kF32, shape, std::vector<float>(static_cast<size_t>(count), 1));
+}
+
+TEST(Behaviour, AFailedShapeCheckNamesItself) {
+  Compiled c(ir::parse_module(R"(fn @main(%x: Tensor[(n, m), f32]) {
+  let %y = assert_shape(%x) {left = (n,), right = (2*m,), what = "twice as tall"};
+  let %z = exp(%y);
+  %z
+})"),
+             {"default"});
+  EXPECT_EQ(c.run("main", {ones({4, 2})})[0]->shape, (std::vector<int64_t>{4, 2}));
+  Error e = error_of([&] { c.run("main", {ones({4, 3})}); });
+  EXPECT_EQ(e.status(), Status::kFatal);
+  EXPECT_NE(std::string(e.what()).find("twice as tall"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("main"), std::string::npos) << e.what();
+  // The session goes on.
+  EXPECT_EQ(c.run("main", {ones({2, 1})}).size(), 1u);
+}
+
+TEST(Behaviour, AnInferredCheckNamesTheOperator) {
+  Compiled c(ir::parse_module(R"(fn @main(%x: Tensor[(n, 2), f32], %y: Tensor[(m, 2), f32]) {
+  let %c = concat(%x, %y) {axis = 1};
+  %c
+})"),
+             {"default"});
+  Error e = error_of([&] { c.run("main", {ones({3, 2}), ones({4, 2})}); });
+  EXPECT_EQ(e.status(), Status::kFatal);
+  EXPECT_NE(std::string(e.what()).find("concat"), std::string::npos) << e.what();
+}
+
+TEST(Behaviour, TailCallsCostNoStack) {
+  Compiled c(
+      ir::parse_module(R"(fn @loop(%i: Tensor[(), i64], %x: Tensor[(k), f32]) -> Tensor[(k), f32] {
+  let %more = greater(%i, 0i64);
+  let %r = if (%more) {
+    let %y = sin(%x);
+    let %j = sub(%i, 1i64);
+    let %u = @loop(%j, %y);
+    %u
+  } else { %x };
+  %r
+}
+fn @main(%n: Tensor[(), i64], %x: Tensor[(m), f32]) { let %r = @loop(%n, %x); %r })"),
+      {"default"});
+  float expected = 1;
+  for (int i = 0; i < 100000; ++i) expected = std::sin(expected);
+  std::vector<ir::TensorRef> y = c.run("main", {Tensor::scalar_i64(100000), ones({3})});
+  for (int64_t i = 0; i < 3; ++i) EXPECT_NEAR(y[0]->value(i), expected, 1e-4);
+}
+
+TEST(Behaviour, DeepRecursionEndsInAnError) {
+  Compiled c(ir::parse_module(R"(fn @f(%i: Tensor[(), i64]) -> Tensor[(), i64] {
+  let %j = add(%i, 1i64);
+  let %a = @f(%j);
+  let %b = add(%a, 1i64);
+  %b
+}
+fn @main(%i: Tensor[(), i64]) { let %r = @f(%i); %r })"),
+             {"default"});
+  Error e = error_of([&] { c.run("main", {Tensor::scalar_i64(0)}); });
+  EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
+}
+
+TEST(Behaviour, ResultsOutliveLaterRuns) {
+  auto model = load(emit::compile(ir::parse_module("fn @main(%x: Tensor[(n), f32]) { let %y = "
+                                                   "neg(%x); let %z = exp(%y); %z }"),
+                                  options_of({"default"})));
+  rt::SessionOptions one;
+  one.threads = 1;
+  std::vector<rt::OutputTensor> first(1), second(1);
+  {
+    rt::Session session(model, one);
+    float a[2] = {0, 0}, b[2] = {1, 1};
+    const int64_t shape[1] = {2};
+    rt::InputTensor in{a, DType::kF32, shape, {}, true};
+    session.run(0, {&in, 1}, first);
+    in.data = b;
+    session.run(0, {&in, 1}, second);
+  }
+  EXPECT_FLOAT_EQ(static_cast<const float*>(first[0].data)[1], 1);
+  EXPECT_FLOAT_EQ(static_cast<const float*>(second[0].data)[1], std::exp(-1.0f));
+}
+
+TEST(Behaviour, EveryEntryOfTheSignaturesRuns) {
+  ir::Module m = ir::parse_module(R"(
+signature @main {inputs = ["x"], outputs = ["y"]};
+signature @twice {inputs = ["in", "bias"], outputs = ["out"], defaults = ["", "zeros"]};
+fn @main(%x: Tensor[(n), f32]) { let %y = exp(%x); %y }
+fn @twice(%a: Tensor[(n), f32], %b: Tensor[(n), f32]) {
+  let %y = add(%a, %a);
+  let %z = add(%y, %b);
+  %z
+})");
+  Compiled c(m, {"default"});
+  EXPECT_EQ(c.run("twice", {ones({2}), ones({2})})[0]->value(0), 3);
+  const exec::EntryPoint& entry = c.executable().entries.at(1);
+  EXPECT_EQ(entry.inputs[1].name, "bias");
+  EXPECT_EQ(entry.inputs[1].default_fill, "zeros");
+  EXPECT_EQ(entry.outputs[0].name, "out");
+  Error e = error_of([&] { c.run("twise", {}); });
+  EXPECT_EQ(e.status(), Status::kNotFound);
+}
+
+TEST(Behaviour, EqualModulesGiveEqualBytes) {
+  ir::Module m = ir::parse_module(all_programs().at(0).text);
+  CompileOptions o = options_of({"default"});
+  std::vector<uint8_t> a = exec::serialize(emit::compile(m, o));
+  o.compile_threads = 2;
+  EXPECT_EQ(a, exec::serialize(emit::compile(m, o)));
+}
+
+TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {
+  auto refuse = [](const std::string& text) {
+    return error_of(
+        [&] { emit::compile(ir::parse_module(text, "model.nir"), options_of({"default"})); });
+  };
+  Error no_main = refuse("fn @f(%x: Tensor[(n), f32]) { %x }");
+  EXPECT_EQ(no_main.status(), Status::kInvalidArgument);
+  EXPECT_NE(no_main.remedy().find("@main"), std::string::npos);
+  Error closure = refuse(
+      "fn @main(%x: Tensor[(n), f32]) { let %f = fn(%y: Tensor[(n), f32]) { let %z = add(%x, %y); "
+      "%z }; let %r = %f(%x); %r }");
+  EXPECT_EQ(closure.status(), Status::kUnsupported);
+  EXPECT_NE(closure.place().find("model.nir:1"), std::string::npos) << closure.what();
+  Error tuple = refuse("fn @main(%x: (Tensor[(n), f32], Tensor[(n), f32])) { let %a = %x[0]; %a }");
+  EXPECT_EQ(tuple.status(), Status::kUnsupported);
+  Configuration unknown{"default"};
+  unknown.disabled_pass = "fuze";
+  EXPECT_EQ(error_of([&] {
+              emit::compile(ir::parse_module("fn @main(%x: Tensor[(n), f32]) { %x }"),
+                            options_of(unknown));
+            }).status(),
+            Status::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nimble::emit::testing

@@ -160,6 +160,7 @@ void ThreadPool::work(int index) {
   while (true) {
     last = await_signal(worker, last, &spin_ns);
     if (stop_.load(std::memory_order_relaxed)) return;
+    if (!claim(worker, last)) continue;  // too late: what body_ and context_ say is not for us
     body_(context_, index, threads_, barrier_.get());
     worker.done.store(last, std::memory_order_release);
   }
@@ -188,6 +189,14 @@ void ThreadPool::run(Body body, void* context, int32_t threads) {
   }
   in_region = true;
   body(context, 0, threads, barrier_.get());
+  // The last workers were signalled last: they are the likeliest not to have begun.
+  for (int32_t i = threads - 1; i >= 1; --i) {
+    Worker& worker = *workers_[i - 1];
+    const uint32_t number = worker.signal.load(std::memory_order_relaxed);
+    if (!claim(worker, number)) continue;
+    body(context, i, threads, barrier_.get());
+    worker.done.store(number, std::memory_order_relaxed);
+  }
   in_region = false;
   for (int32_t i = 1; i < threads; ++i) {
     Worker& worker = *workers_[i - 1];

@@ -6,6 +6,12 @@
 // park on a futex; the time is adapted to what the last waits were like. A thread keeps its
 // number for ever, so the share of the weights that a kernel gives it stays in its own cache.
 //
+// A worker that has not begun by the time the caller is through with its own share loses it: the
+// caller does that share too. So a region never waits for a thread that the system has not
+// scheduled, which on busy machines costs milliseconds, and a tiny kernel not for a wake-up. The
+// split of the work, and with it the result, is the same. (A kernel with barriers cannot get
+// there: its caller has met all others inside.)
+//
 // Sessions share one pool: regions of concurrent sessions queue, one after the other, which
 // keeps results and cache contents independent of who else runs. A region started inside a
 // region runs on one thread, inline.
@@ -75,9 +81,15 @@ class ThreadPool {
   struct alignas(64) Worker {
     std::atomic<uint32_t> signal{0};
     std::atomic<uint32_t> parked{0};
+    std::atomic<uint32_t> claimed{0};  // the last signal whose share somebody took
     alignas(64) std::atomic<uint32_t> done{0};
     std::thread thread;
   };
+  // Whether the calling thread gets to do the share that `signal` announced.
+  static bool claim(Worker& worker, uint32_t signal) {
+    uint32_t before = signal - 1;
+    return worker.claimed.compare_exchange_strong(before, signal, std::memory_order_acq_rel);
+  }
   void work(int index);
   uint32_t await_signal(Worker& worker, uint32_t last, int64_t* spin_ns);
 

@@ -1,0 +1,231 @@
+// Every operator of the reference interpreter against values worked out by hand or by a closed
+// form: the oracle of all other tests is not its own judge.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "compiler/ir/op.h"
+#include "compiler/ir/text.h"
+#include "compiler/reference/reference.h"
+
+namespace nimble::reference {
+namespace {
+
+struct Row {
+  const char* call;
+  const char* expected;  // a constant; several results: separated by "; "
+};
+
+const Row kRows[] = {
+    {"neg(f32[2]{1, -2})", "f32[2]{-1, 2}"},
+    {"neg(i64[2]{1, -2})", "i64[2]{-1, 2}"},
+    {"abs(f32[2]{1, -2})", "f32[2]{1, 2}"},
+    {"exp(f32[3]{0, 1, -inf})", "f32[3]{1, 2.7182818, 0}"},
+    {"log(f32[3]{1, 2.7182818, 0})", "f32[3]{0, 1, -inf}"},
+    {"sqrt(f32[2]{4, 2})", "f32[2]{2, 1.4142135}"},
+    {"rsqrt(f32[2]{4, 0.25})", "f32[2]{0.5, 2}"},
+    {"reciprocal(f32[2]{4, -0.5})", "f32[2]{0.25, -2}"},
+    {"tanh(f32[3]{0, 1, 100})", "f32[3]{0, 0.76159416, 1}"},
+    {"sigmoid(f32[3]{0, 100, -200})", "f32[3]{0.5, 1, 0}"},
+    {"erf(f32[2]{0, 1})", "f32[2]{0, 0.84270079}"},
+    {"relu(f32[3]{-1, 0, 2})", "f32[3]{0, 0, 2}"},
+    {"relu(f32[1]{nan})", "f32[1]{nan}"},
+    {"gelu(f32[3]{0, 1, -1})", "f32[3]{0, 0.84134475, -0.15865525}"},
+    {"gelu_tanh(f32[2]{0, 1})", "f32[2]{0, 0.84119199}"},
+    {"softplus(f32[3]{0, 100, -100})", "f32[3]{0.69314718, 100, 0}"},
+    {"leaky_relu(f32[2]{-2, 3}) {alpha = 0.5}", "f32[2]{-1, 3}"},
+    {"floor(f32[2]{1.5, -1.5})", "f32[2]{1, -2}"},
+    {"ceil(f32[2]{1.5, -1.5})", "f32[2]{2, -1}"},
+    {"round(f32[4]{0.5, 1.5, 2.5, -0.5})", "f32[4]{0, 2, 2, 0}"},
+    {"sin(f32[2]{0, 1.5707963})", "f32[2]{0, 1}"},
+    {"cos(f32[2]{0, 3.1415927})", "f32[2]{1, -1}"},
+    {"not(bool[2]{true, false})", "bool[2]{false, true}"},
+    {"cast(f32[4]{1.9, -1.9, 300, nan}) {dtype = i32}", "i32[4]{1, -1, 300, 0}"},
+    {"cast(f32[3]{1000, -1000, 7.9}) {dtype = i8}", "i8[3]{127, -128, 7}"},
+    {"cast(i64[2]{300, -1}) {dtype = u8}", "u8[2]{44, 255}"},
+    {"cast(f32[3]{0, 0.5, -1}) {dtype = bool}", "bool[3]{false, true, true}"},
+    {"cast(bool[2]{true, false}) {dtype = f32}", "f32[2]{1, 0}"},
+    {"cast(f32[2]{1.0009766, 2049}) {dtype = f16}", "f16[2]{1.0009766, 2048}"},
+    {"cast(f32[1]{1.00390625}) {dtype = bf16}", "bf16[1]{1}"},
+    {"clip(f32[3]{-2, 0, 2}) {min = -1.0, max = 1.5}", "f32[3]{-1, 0, 1.5}"},
+    {"add(f32[2, 1]{1, 2}, f32[3]{10, 20, 30})", "f32[2, 3]{11, 21, 31, 12, 22, 32}"},
+    {"add(i8[1]{127}, i8[1]{1})", "i8[1]{-128}"},
+    {"sub(i64[2]{1, 5}, i64[1]{3})", "i64[2]{-2, 2}"},
+    {"mul(f32[2]{2, 3}, 4.0f32)", "f32[2]{8, 12}"},
+    {"div(f32[2]{1, -1}, f32[2]{4, 0})", "f32[2]{0.25, -inf}"},
+    {"div(i64[4]{7, -7, 7, -7}, i64[4]{2, 2, -2, -2})", "i64[4]{3, -3, -3, 3}"},
+    {"mod(i64[4]{7, -7, 7, -7}, i64[4]{3, 3, -3, -3})", "i64[4]{1, 2, -2, -1}"},
+    {"mod(f32[2]{5.5, -5.5}, f32[2]{2, 2})", "f32[2]{1.5, 0.5}"},
+    {"pow(f32[2]{2, 9}, f32[2]{10, 0.5})", "f32[2]{1024, 3}"},
+    {"pow(i64[2]{3, -2}, i64[2]{4, 3})", "i64[2]{81, -8}"},
+    {"maximum(f32[2]{1, 5}, f32[2]{3, 2})", "f32[2]{3, 5}"},
+    {"minimum(i64[2]{1, 5}, i64[2]{3, 2})", "i64[2]{1, 2}"},
+    {"equal(i64[2]{1, 2}, i64[2]{1, 3})", "bool[2]{true, false}"},
+    {"not_equal(i64[2]{1, 2}, i64[2]{1, 3})", "bool[2]{false, true}"},
+    {"less(f32[3]{1, 2, 3}, 2.0f32)", "bool[3]{true, false, false}"},
+    {"less_equal(f32[3]{1, 2, 3}, 2.0f32)", "bool[3]{true, true, false}"},
+    {"greater(f32[3]{1, 2, 3}, 2.0f32)", "bool[3]{false, false, true}"},
+    {"greater_equal(f32[3]{1, 2, 3}, 2.0f32)", "bool[3]{false, true, true}"},
+    {"and(bool[4]{true, true, false, false}, bool[4]{true, false, true, false})",
+     "bool[4]{true, false, false, false}"},
+    {"or(bool[4]{true, true, false, false}, bool[4]{true, false, true, false})",
+     "bool[4]{true, true, true, false}"},
+    {"where(bool[2]{true, false}, f32[2]{1, 2}, f32[1]{9})", "f32[2]{1, 9}"},
+    {"reshape(f32[2, 3]{1, 2, 3, 4, 5, 6}) {shape = (3, -1)}", "f32[3, 2]{1, 2, 3, 4, 5, 6}"},
+    {"reshape(f32[2, 3]{1, 2, 3, 4, 5, 6}, i64[2]{-1, 2})", "f32[3, 2]{1, 2, 3, 4, 5, 6}"},
+    {"reshape(f32[2, 2]{1, 2, 3, 4}) {shape = (0, 2, 1)}", "f32[2, 2, 1]{1, 2, 3, 4}"},
+    {"transpose(f32[2, 3]{1, 2, 3, 4, 5, 6}) {axes = [1, 0]}", "f32[3, 2]{1, 4, 2, 5, 3, 6}"},
+    {"squeeze(f32[1, 2, 1]{1, 2}) {axes = [0, -1]}", "f32[2]{1, 2}"},
+    {"unsqueeze(f32[2]{1, 2}) {axes = [0, 2]}", "f32[1, 2, 1]{1, 2}"},
+    {"expand(f32[2, 1]{1, 2}) {shape = (2, 2)}", "f32[2, 2]{1, 1, 2, 2}"},
+    {"slice(f32[5]{0, 1, 2, 3, 4}) {axes = [0], starts = (-4,), ends = (99,), steps = [2]}",
+     "f32[2]{1, 3}"},
+    {"slice(f32[5]{0, 1, 2, 3, 4}) {axes = [0], starts = (-1,), ends = (-99,), steps = [-2]}",
+     "f32[3]{4, 2, 0}"},
+    {"slice(f32[3]{0, 1, 2}) {axes = [0], starts = (2,), ends = (1,)}", "f32[0]{}"},
+    {"concat(f32[1, 2]{1, 2}, f32[2, 2]{3, 4, 5, 6}) {axis = 0}", "f32[3, 2]{1, 2, 3, 4, 5, 6}"},
+    {"concat(f32[2, 1]{1, 2}, f32[2, 2]{3, 4, 5, 6}) {axis = -1}", "f32[2, 3]{1, 3, 4, 2, 5, 6}"},
+    {"pad(f32[2]{1, 2}) {before = [1], after = [2], value = 7.0}", "f32[5]{7, 1, 2, 7, 7}"},
+    {"gather(f32[3, 2]{1, 2, 3, 4, 5, 6}, i64[2]{-1, 0}) {axis = 0}", "f32[2, 2]{5, 6, 1, 2}"},
+    {"gather(f32[2, 3]{1, 2, 3, 4, 5, 6}, i64[2]{2, 0}) {axis = 1}", "f32[2, 2]{3, 1, 6, 4}"},
+    {"gather_elements(f32[2, 3]{1, 2, 3, 4, 5, 6}, i64[2, 2]{2, 0, -1, 1}) {axis = 1}",
+     "f32[2, 2]{3, 1, 6, 5}"},
+    {"take_row(f32[2, 2]{1, 2, 3, 4}, 1i64)", "f32[2]{3, 4}"},
+    {"write_row(f32[2, 2]{1, 2, 3, 4}, 0i64, f32[2]{8, 9})", "f32[2, 2]{8, 9, 3, 4}"},
+    {"matmul(f32[2, 2]{1, 2, 3, 4}, f32[2, 1]{5, 6})", "f32[2, 1]{17, 39}"},
+    {"matmul(f32[2, 2]{1, 2, 3, 4}, f32[2, 2]{5, 6, 7, 8}) {transpose_a = true}",
+     "f32[2, 2]{26, 30, 38, 44}"},
+    {"matmul(f32[2, 2]{1, 2, 3, 4}, f32[2, 2]{5, 6, 7, 8}) {transpose_b = true}",
+     "f32[2, 2]{17, 23, 39, 53}"},
+    {"matmul(f32[2]{1, 2}, f32[2]{3, 4})", "f32[]{11}"},
+    {"matmul(f32[2, 1, 2]{1, 2, 3, 4}, f32[2]{5, 6})", "f32[2, 1]{17, 39}"},
+    {"conv2d(f32[1, 1, 2, 2]{1, 2, 3, 4}, f32[1, 1, 2, 2]{1, 10, 100, 1000}, f32[1]{0.5}) {strides "
+     "= [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1}",
+     "f32[1, 1, 1, 1]{4321.5}"},
+    {"conv2d(f32[1, 2, 1, 3]{1, 2, 3, 4, 5, 6}, f32[2, 1, 1, 1]{10, 100}) {strides = [1, 2], pads "
+     "= "
+     "[0, 0, 0, 0], dilations = [1, 1], groups = 2}",
+     "f32[1, 2, 1, 2]{10, 30, 400, 600}"},
+    // Equal keys: the mean of the values; a mask of -inf on one: the other.
+    {"attention(f32[1, 1, 2]{1, 1}, f32[1, 2, 2]{1, 1, 1, 1}, f32[1, 2, 2]{1, 2, 3, 4}) {heads = "
+     "1, "
+     "scale = 1.0}",
+     "f32[1, 1, 2]{2, 3}"},
+    {"attention(f32[1, 1, 2]{1, 1}, f32[1, 2, 2]{1, 1, 1, 1}, f32[1, 2, 2]{1, 2, 3, 4}, f32[1, 1, "
+     "1, 2]{0, -inf}) {heads = 2, scale = 1.0}",
+     "f32[1, 1, 2]{1, 2}"},
+    {"sum(f32[2, 2]{1, 2, 3, 4}) {axes = [0], keepdims = true}", "f32[1, 2]{4, 6}"},
+    {"sum(f32[2, 0]{}) {axes = [1], keepdims = false}", "f32[2]{0, 0}"},
+    {"mean(f32[2, 2]{1, 2, 3, 4}) {axes = [1], keepdims = false}", "f32[2]{1.5, 3.5}"},
+    {"reduce_max(f32[2, 2]{1, 2, 3, 4}) {axes = [0, 1], keepdims = false}", "f32[]{4}"},
+    {"reduce_min(i64[2, 2]{1, 2, 3, -4}) {axes = [-1], keepdims = false}", "i64[2]{1, -4}"},
+    {"prod(f32[3]{2, 3, 4}) {axes = [0], keepdims = true}", "f32[1]{24}"},
+    {"argmax(f32[2, 3]{1, 3, 3, 5, 4, 5}) {axis = 1, keepdims = false}", "i64[2]{1, 0}"},
+    {"softmax(f32[2]{1000, 1000}) {axis = 0}", "f32[2]{0.5, 0.5}"},
+    {"softmax(f32[2, 2]{0, 0, 1.0986123, 0}) {axis = 0}", "f32[2, 2]{0.25, 0.5, 0.75, 0.5}"},
+    {"log_softmax(f32[2]{0, 0}) {axis = -1}", "f32[2]{-0.69314718, -0.69314718}"},
+    {"layer_norm(f32[1, 2]{1, 3}, f32[2]{2, 2}, f32[2]{10, 20}) {epsilon = 0.0, axis = 1}",
+     "f32[1, 2]{8, 22}"},
+    {"l2_normalize(f32[2]{3, 4}) {axis = 0, epsilon = 1e-12}", "f32[2]{0.6, 0.8}"},
+    {"l2_normalize(f32[2]{0, 0}) {axis = 0, epsilon = 1e-12}", "f32[2]{0, 0}"},
+    {"batch_norm(f32[1, 2, 1]{3, 5}, f32[2]{2, 1}, f32[2]{10, 20}, f32[2]{1, 5}, f32[2]{4, 1}) "
+     "{epsilon = 0.0}",
+     "f32[1, 2, 1]{12, 20}"},
+    {"max_pool2d(f32[1, 1, 2, 3]{1, 2, 3, 6, 5, 4}) {kernel = [2, 2], strides = [1, 1], pads = [0, "
+     "0, 0, 0], dilations = [1, 1], ceil_mode = false}",
+     "f32[1, 1, 1, 2]{6, 5}"},
+    {"max_pool2d(f32[1, 1, 1, 3]{1, 2, 3}) {kernel = [1, 2], strides = [1, 2], pads = [0, 0, 0, "
+     "0], "
+     "dilations = [1, 1], ceil_mode = true}",
+     "f32[1, 1, 1, 2]{2, 3}"},
+    {"avg_pool2d(f32[1, 1, 1, 2]{1, 3}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, 0, 0], "
+     "dilations = [1, 1], ceil_mode = false, count_include_pad = true}",
+     "f32[1, 1, 1, 2]{0.5, 2}"},
+    {"avg_pool2d(f32[1, 1, 1, 2]{1, 3}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, 0, 0], "
+     "dilations = [1, 1], ceil_mode = false, count_include_pad = false}",
+     "f32[1, 1, 1, 2]{1, 2}"},
+    // i = f = o = 1/2, g = tanh(0) = 0: half the cell stays.
+    {"lstm_cell(f32[1, 4]{0, 0, 0, 0}, f32[1, 1]{0}, f32[1, 1]{2}, f32[1, 4]{1, 1, 1, 1})",
+     "f32[1, 1]{0.38079708}; f32[1, 1]{1}"},
+    // Gates saturated: the cell takes g = 1 in, forgets the old, and lets it out.
+    {"lstm_cell(f32[1, 4]{100, -100, 100, 100}, f32[1, 1]{0}, f32[1, 1]{7}, f32[1, 4]{0, 0, 0, 0})",
+     "f32[1, 1]{0.76159416}; f32[1, 1]{1}"},
+    // z saturated: h stays. z = 0: the candidate, tanh(1).
+    {"gru_cell(f32[1, 3]{0, 100, 5}, f32[1, 1]{0.25}, f32[1, 3]{0, 0, 0}, f32[3]{0, 0, 0}) "
+     "{linear_before_reset = true}",
+     "f32[1, 1]{0.25}"},
+    {"gru_cell(f32[1, 3]{-100, -100, 1}, f32[1, 1]{0.25}, f32[1, 3]{0, 0, 9}, f32[3]{0, 0, 0}) "
+     "{linear_before_reset = true}",
+     "f32[1, 1]{0.76159416}"},
+    {"shape_of(f32[2, 0, 3]{})", "i64[3]{2, 0, 3}"},
+    {"size() {value = 6}", "i64[]{6}"},
+    {"full(5i64) {shape = (2,), dtype = i64}", "i64[2]{5, 5}"},
+    {"full() {shape = (1, 2), dtype = f32, value = -1.5}", "f32[1, 2]{-1.5, -1.5}"},
+    {"range() {count = 3, start = 5, step = -2, dtype = i64}", "i64[3]{5, 3, 1}"},
+    {"cumsum(f32[3]{1, 2, 3}) {axis = 0}", "f32[3]{1, 3, 6}"},
+    {"cumsum(f32[3]{1, 2, 3}) {axis = 0, exclusive = true}", "f32[3]{0, 1, 3}"},
+    {"cumsum(i64[2, 2]{1, 2, 3, 4}) {axis = 0, reverse = true}", "i64[2, 2]{4, 6, 3, 4}"},
+    {"assert_shape(f32[2]{1, 2}) {left = (2,), right = (2,), what = \"same\"}", "f32[2]{1, 2}"},
+};
+
+ir::TensorRef constant(const std::string& text) {
+  ir::Module m = ir::parse_module("fn @main() { " + text + " }");
+  return Interpreter(m).run_tensors("main", {}).at(0);
+}
+
+TEST(Operators, GiveTheValuesWorkedOutByHand) {
+  for (const Row& r : kRows) {
+    SCOPED_TRACE(r.call);
+    ir::Module m = ir::parse_module(fmt::format("fn @main() {{ let %r = {}; %r }}", r.call));
+    std::vector<ir::TensorRef> got = Interpreter(m).run_tensors("main", {});
+    std::string expected = r.expected;
+    size_t count = 0;
+    for (size_t at = 0; at != std::string::npos; ++count) {
+      size_t end = expected.find("; ", at);
+      ir::TensorRef want = constant(expected.substr(at, end == std::string::npos ? end : end - at));
+      at = end == std::string::npos ? end : end + 2;
+      ASSERT_LT(count, got.size());
+      ASSERT_EQ(got[count]->dtype, want->dtype);
+      ASSERT_EQ(got[count]->shape, want->shape);
+      for (int64_t i = 0; i < want->elements(); ++i) {
+        double a = got[count]->value(i), b = want->value(i);
+        if (std::isnan(b) || std::isinf(b))
+          EXPECT_TRUE(std::isnan(b) ? std::isnan(a) : a == b) << a << " at " << i;
+        else
+          EXPECT_NEAR(a, b, 2e-7 * std::max(1.0, std::abs(b))) << "at " << i;
+      }
+    }
+    EXPECT_EQ(got.size(), count);
+  }
+}
+
+TEST(Operators, NoneIsWithoutARow) {
+  for (const ir::OpInfo& op : ir::all_ops()) {
+    // packed forms: below. The memory dialect is the VM's.
+    if (op.name.starts_with("memory.") || op.name.starts_with("pack")) continue;
+    bool found = false;
+    for (const Row& r : kRows) found |= std::string(r.call).starts_with(op.name + "(");
+    EXPECT_TRUE(found) << op.name;
+  }
+}
+
+TEST(Operators, PackedProductsEqualPlainOnes) {
+  ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, 3), f32], %w: Tensor[(3, 5), f32]) {
+  let %p = pack(%w) {layout = "panel16"};
+  let %y = packed_matmul(%x, %p) {n = 5, k = 3, layout = "panel16"};
+  let %z = matmul(%x, %w);
+  let %r = (%y, %z);
+  %r
+})");
+  std::vector<float> x = {1, 2, 3, -1, 0.5, 4}, w;
+  for (int i = 0; i < 15; ++i) w.push_back(static_cast<float>(i - 7));
+  std::vector<ir::TensorRef> out =
+      Interpreter(m).run_tensors("main", {ir::Tensor::of<float>(DType::kF32, {2, 3}, x),
+                                          ir::Tensor::of<float>(DType::kF32, {3, 5}, w)});
+  ASSERT_EQ(out[0]->shape, out[1]->shape);
+  for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(out[0]->value(i), out[1]->value(i));
+}
+
+}  // namespace
+}  // namespace nimble::reference

@@ -29,6 +29,8 @@ const char* remedy_of(int code) {
     case ENOSPC:
     case EDQUOT:
       return "free some space or choose another disk";
+    case EFBIG:
+      return "raise the limit of file sizes (ulimit -f)";
     case EMFILE:
     case ENFILE:
       return "raise the limit of open files";

@@ -69,7 +69,15 @@ std::vector<uint8_t> link(std::span<const CompiledObject> objects) {
   std::string text;
   llvm::raw_string_ostream out(text);
   const lld::Result result = lld::lldMain(argv, out, out, {{lld::Gnu, &lld::elf::link}});
-  NIMBLE_CHECK(result.retCode == 0, "lld: {}", out.str());
+  if (result.retCode != 0) {
+    // Our objects always link, so a failure is a matter of files; anything else is our bug.
+    const bool files = text.find("failed to open") != std::string::npos ||
+                       text.find("failed to write") != std::string::npos ||
+                       text.find("No space left") != std::string::npos;
+    NIMBLE_CHECK(files, "lld: {}", out.str());
+    std::string line = out.str().substr(0, out.str().find('\n'));
+    throw Error(Status::kIo, output, "cannot write: " + line, "make room, or set TMPDIR");
+  }
   return read_file(output);
 }
 

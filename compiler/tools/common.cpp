@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "vm/base/program.h"
+
 namespace nimble::tools {
 
 void add_model_arguments(CLI::App& app, ModelArguments& a) {
@@ -32,7 +34,23 @@ std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a) {
   db::OpenOptions options;
   options.create = false;
   options.read_only = true;
-  return emit::database_source(db::Store::open(a.database, options));
+  try {
+    return emit::database_source(db::Store::open(a.database, options));
+  } catch (const Error& e) {
+    if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
+    throw;
+  }
+}
+
+int run_compiler_program(const char* name, const std::function<int()>& body) {
+  return run_program(name, [&]() -> int {
+    try {
+      return body();
+    } catch (const IncompatibleDatabase& e) {
+      fmt::print(stderr, "{}: error: {}\n", name, e.what());
+      return kExitStale;
+    }
+  });
 }
 
 emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct ModelArguments {
 // MODEL, --shape, --target, --db, --disable-pass.
 void add_model_arguments(CLI::App& app, ModelArguments& a);
 ir::Module import(const ModelArguments& a);
+// A database of a newer schema, or one that is no nimble database at all.
+class IncompatibleDatabase : public Error {
+ public:
+  explicit IncompatibleDatabase(const Error& e) : Error(e) {}
+};
+// As run_program; an incompatible database ends with kExitStale.
+int run_compiler_program(const char* name, const std::function<int()>& body);
+
 // Null without --db. The database must exist; it is opened read-only.
 std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a);
 emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned);

@@ -160,5 +160,5 @@ int main_of(int argc, char** argv) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::run_program("nimble check", [&] { return nimble::main_of(argc, argv); });
+  return nimble::tools::run_compiler_program("nimble check", [&] { return nimble::main_of(argc, argv); });
 }

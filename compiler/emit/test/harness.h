@@ -45,6 +45,7 @@ struct Configuration {
   int optimize = 1;
   int threads = 1;
   bool round_trip = false;  // through the bytes of a file
+  friend void PrintTo(const Configuration& c, std::ostream* out) { *out << c.name; }
 };
 
 // A compiled program in a session of its own, next to its oracle.

@@ -1,0 +1,324 @@
+// Bad input as a user meets it: each case is one error on stderr that names the place and the
+// remedy, the right exit code, no abort, and no file overwritten.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "db/store/store.h"
+#include "vm/base/program.h"
+
+namespace nimble::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const fs::path kFixtures = fs::path(__FILE__).parent_path() / "../../frontend/test/data";
+
+constexpr const char* kModel =
+    "fn @main(%x: Tensor[(n, 4), f32], %m: Tensor[(n), i64]) {\n"
+    "  let %u = unsqueeze(%m) {axes = [1]};\n"
+    "  let %f = cast(%u) {dtype = f32};\n"
+    "  let %y = mul(%x, %f);\n"
+    "  let %z = exp(%y);\n"
+    "  %z\n"
+    "}\n";
+
+struct Ran {
+  int code;  // 128 + signal if one ended it
+  std::string out, error;
+};
+
+std::string contents(const fs::path& p) {
+  std::ifstream in(p, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+void write(const fs::path& p, const std::string& text) {
+  std::ofstream(p, std::ios::binary) << text;
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  BadInput() {
+    std::string pattern = ::testing::TempDir() + "nimble-bad-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    write(file("model.nir"), kModel);
+  }
+  ~BadInput() override {
+    std::error_code ignored;
+    fs::permissions(folder_, fs::perms::owner_all, ignored);
+    fs::remove_all(folder_, ignored);
+  }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+  // Runs a program that lies in the folder of this test. `prepare` runs in the child before it.
+  Ran run(std::vector<std::string> arguments, const std::function<void()>& prepare = {}) {
+    arguments[0] = (fs::read_symlink("/proc/self/exe").parent_path() / arguments[0]).string();
+    const std::string out = file("stdout"), error = file("stderr");
+    pid_t child = fork();
+    if (child == 0) {
+      if (!freopen(out.c_str(), "w", stdout) || !freopen(error.c_str(), "w", stderr)) _exit(125);
+      unsetenv("NIMBLE_DB");
+      std::vector<char*> argv;
+      for (std::string& a : arguments) argv.push_back(a.data());
+      argv.push_back(nullptr);
+      if (prepare) prepare();
+      execv(argv[0], argv.data());
+      _exit(126);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    Ran r{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out),
+          contents(error)};
+    return r;
+  }
+  Ran compile(const std::string& model, std::vector<std::string> more = {},
+              const std::string& output = "out.nimble") {
+    std::vector<std::string> a = {"nimble-compile", model, "-o", file(output), "-j", "1"};
+    a.insert(a.end(), more.begin(), more.end());
+    return run(a);
+  }
+  void compiled() {
+    Ran r = compile(file("model.nir"), {}, "model.nimble");
+    ASSERT_EQ(r.code, 0) << r.error;
+  }
+
+  // One line, "PROGRAM: error: PLACE: …; REMEDY", that has all of `parts`.
+  static void expect_error(const Ran& r, const std::vector<std::string>& parts,
+                           int code = kExitFailure) {
+    EXPECT_EQ(r.code, code) << r.error;
+    EXPECT_EQ(std::count(r.error.begin(), r.error.end(), '\n'), 1) << r.error;
+    EXPECT_THAT(r.error, HasSubstr(": error: "));
+    EXPECT_THAT(r.error, HasSubstr("; ")) << "a remedy";
+    EXPECT_THAT(r.error, Not(HasSubstr("internal error")));
+    for (const std::string& part : parts) EXPECT_THAT(r.error, HasSubstr(part));
+  }
+  void expect_nothing_written(const std::string& name = "out.nimble") {
+    EXPECT_FALSE(fs::exists(file(name)));
+    for (const auto& f : fs::directory_iterator(folder_))
+      EXPECT_THAT(f.path().filename().string(), Not(HasSubstr(".tmp")));
+  }
+  // A copy of a fixture folder.
+  std::string hugging_face() {
+    fs::copy(kFixtures / "tiny_bert", folder_ / "hf");
+    return file("hf");
+  }
+
+  fs::path folder_;
+};
+
+// ---- models
+
+TEST_F(BadInput, NoSuchModel) {
+  expect_error(compile(file("none.onnx")), {file("none.onnx")});
+  expect_error(compile(file("none")), {file("none")});
+  write(file("model.txt"), "hello");
+  expect_error(compile(file("model.txt")), {file("model.txt")});
+  expect_nothing_written();
+}
+
+TEST_F(BadInput, TextWithFaults) {
+  write(file("bad.nir"), "fn @main(%x: Tensor[(n), f32]) {\n  let %y = exq(%x);\n  %y\n}\n");
+  Ran r = compile(file("bad.nir"));
+  EXPECT_EQ(r.code, kExitFailure);
+  EXPECT_THAT(r.error, HasSubstr("bad.nir:2:12: there is no operator exq; did you mean exp?"));
+  write(file("types.nir"), "fn @main(%x: Tensor[(2, 3), f32]) { let %y = matmul(%x, %x); %y }");
+  expect_error(compile(file("types.nir")), {"types.nir:1:"});
+  write(file("constant.nir"),
+        "fn @main(%x: Tensor[(2), f32]) { let %y = add(%x, const(\"w\")); %y }");
+  r = compile(file("constant.nir"));
+  EXPECT_EQ(r.code, kExitFailure);
+  EXPECT_THAT(r.error, HasSubstr("constant.nir"));
+  EXPECT_THAT(r.error, Not(HasSubstr("internal error")));
+  expect_nothing_written();
+}
+
+TEST_F(BadInput, HuggingFaceFolderWithoutItsFiles) {
+  std::string model = hugging_face();
+  ASSERT_EQ(compile(model, {}, "good.nimble").code, 0);
+  fs::remove(model + "/config.json");
+  expect_error(compile(model), {model});
+  write(model + "/config.json", "{\"model_type\": ");
+  expect_error(compile(model), {"config.json"});
+  expect_nothing_written();
+}
+
+TEST_F(BadInput, HuggingFaceWeightsMissingOrTruncated) {
+  std::string model = hugging_face(), weights = model + "/model.safetensors";
+  std::string whole = contents(weights);
+  for (size_t size : {size_t{0}, size_t{5}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    write(weights, whole.substr(0, size));
+    expect_error(compile(model), {"model.safetensors"});
+  }
+  // A weight under another name is a missing weight.
+  std::string renamed = whole;
+  size_t at = renamed.find("query.weight");
+  ASSERT_NE(at, std::string::npos);
+  renamed[at] = 'Q';
+  write(weights, renamed);
+  expect_error(compile(model), {"query.weight"});
+  fs::remove(weights);
+  expect_error(compile(model), {model});
+  expect_nothing_written();
+}
+
+TEST_F(BadInput, OnnxTruncated) {
+  std::string whole = contents(kFixtures / "mlp_dynamo.onnx");
+  for (size_t size : {size_t{0}, size_t{1}, whole.size() / 3, whole.size() / 2, whole.size() - 1}) {
+    write(file("cut.onnx"), whole.substr(0, size));
+    expect_error(compile(file("cut.onnx")), {"cut.onnx"});
+  }
+  // External data that is not there.
+  fs::copy_file(kFixtures / "mlp_external.onnx", file("external.onnx"));
+  expect_error(compile(file("external.onnx")), {"mlp_external.onnx.data"});
+  expect_nothing_written();
+}
+
+TEST_F(BadInput, OptionsThatMeanNothing) {
+  expect_error(compile(file("model.nir"), {"--target", "z80"}), {"z80", "x86-64-v3"});
+  expect_error(compile(file("model.nir"), {"--shape", "q=4"}), {"q"});
+  expect_error(compile(file("model.nir"), {"--shape", "n=x"}), {"n=x"});
+  expect_error(compile(file("model.nir"), {"--disable-pass", "fuze"}), {"fuze"});
+  EXPECT_EQ(run({"nimble-compile", file("model.nir")}).code, kExitUsage) << "no output";
+  EXPECT_EQ(run({"nimble-compile", "--nonsense"}).code, kExitUsage);
+  expect_nothing_written();
+}
+
+// ---- outputs
+
+TEST_F(BadInput, ReadOnlyOutputKeepsTheOldFile) {
+  expect_error(run({"nimble-compile", file("model.nir"), "-o", file("no/such/folder/x.nimble")}),
+               {file("no/such/folder/x.nimble")});
+  fs::create_directory(folder_ / "locked");
+  write(file("locked/out.nimble"), "old");
+  fs::permissions(folder_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
+  auto as_nobody = [&] {
+    // root may write anywhere
+    if (geteuid() == 0 && (setegid(65534) != 0 || seteuid(65534) != 0)) _exit(124);
+  };
+  fs::permissions(folder_, fs::perms::all);
+  write(file("stdout"), "");
+  write(file("stderr"), "");
+  // exec keeps effective ids: the program itself runs without root's rights.
+  Ran r = run({"nimble-compile", file("model.nir"), "-o", file("locked/out.nimble"), "-j", "1"},
+              as_nobody);
+  fs::permissions(folder_ / "locked", fs::perms::owner_all);
+  if (r.code == 126) GTEST_SKIP() << "another user cannot run the programs here";
+  expect_error(r, {file("locked/out.nimble")});
+  EXPECT_EQ(contents(file("locked/out.nimble")), "old");
+  expect_error(run({"nimble-compile", file("model.nir"), "-o", "/dev/full"}), {"/dev/full"});
+}
+
+TEST_F(BadInput, FullDiskKeepsTheOldFile) {
+  // As a full disk does, a limit on file sizes fails a write half way.
+  auto limited = [](rlim_t bytes) {
+    return [bytes] {
+      signal(SIGXFSZ, SIG_IGN);
+      rlimit limit{bytes, bytes};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    };
+  };
+  compiled();
+  const auto whole = static_cast<rlim_t>(fs::file_size(file("model.nimble")));
+  write(file("old.nimble"), "old");
+  // From no room at all to one byte less than needed; the linker's own file is among the victims.
+  for (rlim_t bytes : {rlim_t{4096}, rlim_t{8192}, whole / 2, whole - 1}) {
+    Ran r = run({"nimble-compile", file("model.nir"), "-o", file("old.nimble"), "-j", "1"},
+                limited(bytes));
+    expect_error(r, {});
+    EXPECT_EQ(contents(file("old.nimble")), "old");
+  }
+  for (const auto& f : fs::directory_iterator(folder_))
+    EXPECT_THAT(f.path().filename().string(), Not(HasSubstr("old.nimble."))) << "left behind";
+}
+
+// ---- databases
+
+TEST_F(BadInput, DatabaseMissingDamagedOrNewer) {
+  expect_error(compile(file("model.nir"), {"--db", file("none.db")}), {file("none.db")});
+  EXPECT_FALSE(fs::exists(file("none.db")));
+  write(file("text.db"), std::string(8192, 'x'));
+  Ran r = compile(file("model.nir"), {"--db", file("text.db")});
+  EXPECT_TRUE(r.code == kExitFailure || r.code == kExitStale) << r.code;
+  expect_error(r, {file("text.db")}, r.code);
+
+  { db::Store::open(file("new.db")); }
+  ASSERT_EQ(compile(file("model.nir"), {"--db", file("new.db")}, "good.nimble").code, 0);
+  std::string bytes = contents(file("new.db"));
+  bytes[62] = 0x7f;  // the schema's number, PRAGMA user_version: bytes 60 to 63 of the file
+  write(file("new.db"), bytes);
+  for (const char* program : {"nimble-compile", "nimble-check"}) {
+    std::vector<std::string> a = {program, file("model.nir"), "--db", file("new.db")};
+    if (program == std::string("nimble-compile")) a.insert(a.end(), {"-o", file("out.nimble")});
+    expect_error(run(a), {file("new.db"), "newer"}, kExitStale);
+  }
+  EXPECT_EQ(contents(file("new.db")), bytes);
+  expect_nothing_written();
+}
+
+// ---- running
+
+TEST_F(BadInput, InputsThatDoNotFit) {
+  compiled();
+  auto run_model = [&](std::vector<std::string> inputs) {
+    std::vector<std::string> a = {"nimble-run", file("model.nimble")};
+    for (std::string& i : inputs) a.insert(a.end(), {"-i", std::move(i)});
+    return run(a);
+  };
+  ASSERT_EQ(run_model({"x=ones:3x4", "m=ones:3"}).code, 0);
+  expect_error(run_model({"x=ones:3x5", "m=ones:3"}), {"x", "(n, 4)"});
+  expect_error(run_model({"x=ones:3", "m=ones:3"}), {"x", "(n, 4)"});
+  expect_error(run_model({"x=ones:3x4", "m=ones:2"}), {"m", "n"});
+  expect_error(run_model({"x=ones:3x4"}), {"m"});
+  expect_error(run_model({"x=ones:3x4", "mm=ones:3"}), {"mm", "did you mean m?"});
+  expect_error(run_model({"x=ones:3x4", "m=@" + file("none.npy")}), {"none.npy"});
+  expect_error(run_model({"x=[[1, 2, 3, 4], [1, 2]]", "m=ones:2"}), {"x"});
+  write(file("broken.npy"), "\x93NUMPY\x01");
+  expect_error(run_model({"x=@" + file("broken.npy"), "m=ones:2"}), {"broken.npy"});
+}
+
+TEST_F(BadInput, ExecutableOfAnotherMachine) {
+#ifdef __x86_64__
+  const char* other = "aarch64";
+#else
+  const char* other = "x86-64-v2";
+#endif
+  ASSERT_EQ(compile(file("model.nir"), {"--target", other}, "other.nimble").code, 0);
+  expect_error(run({"nimble-run", file("other.nimble"), "-i", "x=ones:1x4", "-i", "m=ones:1"}),
+               {file("other.nimble"), "--target"});
+}
+
+TEST_F(BadInput, ExecutableMissingTruncatedOrFlipped) {
+  auto run_file = [&](const std::string& name) {
+    return run({"nimble-run", file(name), "-i", "x=ones:1x4", "-i", "m=ones:1"});
+  };
+  expect_error(run_file("none.nimble"), {file("none.nimble")});
+  expect_error(run_file("model.nir"), {file("model.nir")});
+  compiled();
+  std::string whole = contents(file("model.nimble"));
+  for (size_t size : {size_t{0}, size_t{7}, size_t{64}, whole.size() / 2, whole.size() - 1}) {
+    write(file("cut.nimble"), whole.substr(0, size));
+    expect_error(run_file("cut.nimble"), {file("cut.nimble")});
+  }
+  // Every part of the file: header, sections, code, padding. vm/executable's tests flip each byte.
+  for (size_t i = 0; i < 40; ++i) {
+    std::string flipped = whole;
+    flipped[i * (whole.size() - 1) / 39] ^= 0x20;
+    write(file("flipped.nimble"), flipped);
+    expect_error(run_file("flipped.nimble"), {file("flipped.nimble")});
+  }
+}
+
+}  // namespace
+}  // namespace nimble::tools

@@ -82,6 +82,7 @@ TEST(HuggingFace, DefaultsAreOnesAndZeros) {
 struct Mode {
   const char* key;
   const char* recorded;
+  friend void PrintTo(const Mode& m, std::ostream* out) { *out << m.recorded; }
 };
 
 class Pooling : public testing::TestWithParam<Mode> {};

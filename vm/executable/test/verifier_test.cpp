@@ -34,6 +34,9 @@ struct Rejected {
   int rule;
   const char* where;
   const char* text;
+  friend void PrintTo(const Rejected& r, std::ostream* out) {
+    *out << "R" << r.rule << " at " << r.where;
+  }
 };
 
 class VerifierRejects : public ::testing::TestWithParam<Rejected> {};

@@ -350,11 +350,10 @@ Table choose(const CrossTable& t, const ChooseOptions& options) {
         break;
       }
   if (varying.empty() || options.max_entries <= 1) return choose_single(t);
-  bool distinct = true;
   std::vector<int64_t> sizes;
   for (const auto& shape : t.shapes) sizes.push_back(shape[varying[0]]);
   std::sort(sizes.begin(), sizes.end());
-  distinct = std::adjacent_find(sizes.begin(), sizes.end()) == sizes.end();
+  const bool distinct = std::adjacent_find(sizes.begin(), sizes.end()) == sizes.end();
   if (varying.size() == 1 && distinct) return choose_ranges(t, varying[0], options);
   // Symbols that grow together (b*n rows and n with b fixed) are one for our purpose.
   if (distinct) {

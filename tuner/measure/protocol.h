@@ -51,10 +51,10 @@ struct Frame {
 // How time is taken. The whole of it is one row of measure_policy: text() is its stop rule.
 struct Policy {
   int32_t warm_up = 2;         // runs of each entry before its first sample
-  int64_t batch_ns = 200'000;  // runs are batched until one sample takes this long
+  int64_t batch_ns = 100'000;  // runs are batched until one sample takes this long
   int32_t min_samples = 6;     // before an entry may stop for its interval
-  int32_t max_samples = 40;
-  double ci_target = 0.01;          // stop when the interval's half width is below this share
+  int32_t max_samples = 24;
+  double ci_target = 0.015;         // stop when the interval's half width is below this share
   double race_factor = 2;           // drop an entry whose median is beyond this times the best …
   int32_t race_samples = 3;         // … after this many samples
   int64_t case_ns = 2'000'000'000;  // all entries of a case together; then what is there counts

@@ -122,6 +122,7 @@ class Driver {
                          !options_.quiet});
     RunnerOptions runner_options;
     runner_options.program = options_.worker.empty() ? worker_program() : options_.worker;
+    runner_options.hang_ms = options_.hang_ms;
     runner_options.cancel = &cancel_;
     Runner runner(runner_options);
     CampaignContext context{*store_,

@@ -23,8 +23,9 @@ struct CampaignOptions {
   int64_t representative = 64;
   int compile_threads = 2;
   bool quiet = false;
-  std::string worker;   // program; empty: nimble-worker beside the program
-  std::string command;  // for the record
+  std::string worker;      // program; empty: nimble-worker beside the program
+  int64_t hang_ms = 4000;  // without progress for so long, a candidate hangs
+  std::string command;     // for the record
   Policy policy;
 };
 

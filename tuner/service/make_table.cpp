@@ -47,12 +47,12 @@ double weighted(const CrossTable& cross, const std::vector<double>& times) {
 void TaskRun::make_table(bool complete) {
   // The best evidence that there is: finalists side by side, else the cross-evaluation as far as
   // it went, else the search at its one size.
-  Evidence e = evidence({db::Role::kVerify}, true);
+  Evidence e = evidence({db::Role::kVerify});
   if (e.configs.size() < 1 || e.cross.shapes.size() < task_.points.size()) {
-    Evidence wider = evidence({db::Role::kCross}, true);
+    Evidence wider = evidence({db::Role::kCross});
     if (wider.cross.shapes.size() > e.cross.shapes.size()) e = std::move(wider);
   }
-  if (e.configs.empty()) e = evidence({db::Role::kSearch, db::Role::kBaseline}, false);
+  if (e.configs.empty()) e = evidence({db::Role::kSearch, db::Role::kBaseline});
   if (e.configs.empty()) {
     if (report_.note.empty()) report_.note = "nothing was measured";
     return;

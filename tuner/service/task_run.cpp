@@ -19,6 +19,7 @@ constexpr double kRoundMs = 3000;
 constexpr int kPatience = 5;  // rounds without a gain of 1 %
 constexpr double kWorthwhile = 0.01;
 constexpr double kUnusable = HUGE_VAL;
+constexpr double kLeastCrossed = 3;  // configurations, the default among them
 
 db::TrialState state_of(EntryState s) {
   switch (s) {
@@ -380,7 +381,6 @@ void TaskRun::cross(size_t top_k, double until_s) {
   };
   std::vector<Found> found;
   std::set<db::Hash> before;
-  double mean_points_ns = 0;
   for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
     if (o.trial.key.role == db::Role::kCross) before.insert(o.trial.key.config);
     if (o.trial.key.role == db::Role::kSearch && o.median_ns)
@@ -398,46 +398,50 @@ void TaskRun::cross(size_t top_k, double until_s) {
   }
   if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())
     chosen.push_back(default_config_);
-  // What a small budget drops here: fewer k. A case of k configurations takes about 15 samples
-  // each and a check; compiling anew, after a resume, is part of the price.
-  for (const WorkloadPoint& p : task_.points) {
-    const double ratio = static_cast<double>(p.flops + p.bytes + 1) /
-                         static_cast<double>(task_.points[task_.representative()].flops +
-                                             task_.points[task_.representative()].bytes + 1);
-    mean_points_ns += std::max(2e4, ratio * (found.empty() ? 1e6 : found[0].ns));
-  }
-  const double sample_ns = 15 * static_cast<double>(context_.policy.batch_ns);
-  const double per_config_s =
-      (15 * mean_points_ns + sample_ns * static_cast<double>(task_.points.size())) * 1e-9;
-  const double left = std::max(0.5, until_s - context_.meter.consumed_s());
-  const auto affordable = static_cast<size_t>(std::max(2.0, left / per_config_s));
-  if (chosen.size() > affordable + 1) {
-    // The default stays.
-    std::erase(chosen, default_config_);
-    chosen.resize(affordable);
-    chosen.push_back(default_config_);
-  }
-  crossed_ = chosen;
-  report_.k = chosen.size();
-
   // Sizes of most weight first, so that an interrupted evaluation is of use.
   std::vector<size_t> order(task_.points.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return task_.points[a].weight > task_.points[b].weight;
   });
+  double spent_s = 0, configs = 0;  // on cases so far, and how many configurations they held
   for (size_t i = 0; i < order.size(); ++i) {
+    // What a small budget drops here: fewer k. At the first size the price is a guess, later it
+    // is known; the configurations of most regret so far go.
+    const double left = std::max(0.0, until_s - context_.meter.consumed_s());
+    const double each = i == 0 ? 2e-3 : spent_s / configs;
+    const auto affordable = static_cast<size_t>(
+        std::max(kLeastCrossed, left / (each * static_cast<double>(order.size() - i))));
+    if (chosen.size() > affordable) drop_worst(chosen, affordable);
     context_.meter.phase(
         fmt::format("cross-evaluation of {}, size {} of {}", chosen.size(), i + 1, order.size()));
     std::vector<db::NewTrial> trials;
     for (const db::Hash& config : chosen)
       trials.push_back(
           {key(config, order[i], db::Role::kCross), 0, -static_cast<double>(i), std::nullopt});
+    const double begin = context_.meter.consumed_s();
     run(trials, db::Role::kCross);
+    spent_s += context_.meter.consumed_s() - begin;
+    configs += static_cast<double>(chosen.size());
   }
+  report_.k = chosen.size();
 }
 
-TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles, bool complete_only) const {
+void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
+  const Evidence e = evidence({db::Role::kCross});
+  std::map<db::Hash, double> regret;  // not measured yet: 0, in the order of the search
+  if (!e.configs.empty()) {
+    const auto r = regrets(e.cross);
+    for (size_t c = 0; c < e.configs.size(); ++c)
+      for (size_t p = 0; p < r[c].size(); ++p) regret[e.configs[c]] += e.cross.weights[p] * r[c][p];
+  }
+  regret[default_config_] = -1;  // stays: it is what everything is compared with
+  std::stable_sort(configs.begin(), configs.end(),
+                   [&](const db::Hash& a, const db::Hash& b) { return regret[a] < regret[b]; });
+  configs.resize(std::min(configs.size(), keep));
+}
+
+TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   std::map<db::Hash, std::map<size_t, double>> times;
   for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
     if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
@@ -447,17 +451,12 @@ TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles, bool comple
     times[o.trial.key.config][it->second] =
         o.trial.state == db::TrialState::kOk && o.median_ns ? *o.median_ns : kUnusable;
   }
-  // Sizes at which every configuration was tried; or, for a first impression, every
-  // configuration that was tried wherever the default was.
+  // Where the default was tried. Whoever was dropped on the way lacks the later of these sizes
+  // and is out.
   std::vector<size_t> points;
   const auto base = times.find(default_config_);
-  for (size_t p = 0; p < task_.points.size(); ++p) {
-    if (base == times.end() || !base->second.contains(p)) continue;
-    bool all = true;
-    if (complete_only)
-      for (const auto& [config, row] : times) all &= row.contains(p);
-    if (all) points.push_back(p);
-  }
+  for (size_t p = 0; p < task_.points.size(); ++p)
+    if (base != times.end() && base->second.contains(p)) points.push_back(p);
   Evidence out;
   out.cross.symbols = task_.workload().contract.symbols;
   for (size_t p : points) {
@@ -481,7 +480,7 @@ TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles, bool comple
 }
 
 void TaskRun::verify() {
-  const Evidence e = evidence({db::Role::kCross}, true);
+  const Evidence e = evidence({db::Role::kCross});
   if (e.configs.empty()) return;
   std::set<db::Hash> finalists = {default_config_};
   for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);

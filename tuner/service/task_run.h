@@ -88,7 +88,7 @@ class TaskRun {
     uint32_t executable = 0, kernel = 0;
     db::Hash artifact;
   };
-  // Times of a role: [configuration hash][point]; infinite where it failed.
+  // Times of some roles: the configurations that were right wherever the default was tried.
   struct Evidence {
     std::vector<db::Hash> configs;
     CrossTable cross;
@@ -104,7 +104,9 @@ class TaskRun {
   void compile(std::vector<db::Trial>& trials);
   void measure(size_t point, const std::vector<db::Trial>& trials);
   const Expectation& expectation(size_t point);
-  Evidence evidence(const std::set<db::Role>& roles, bool complete_only) const;
+  Evidence evidence(const std::set<db::Role>& roles) const;
+  // Keeps the `keep` configurations of least regret in the cross-evaluation so far.
+  void drop_worst(std::vector<db::Hash>& configs, size_t keep);
   void finish_failed(const db::Trial& trial, db::TrialState state, const std::string& error_class,
                      const std::string& message);
 
@@ -121,7 +123,6 @@ class TaskRun {
   std::map<size_t, Expectation> expectations_;
   db::Hash default_config_;
   double ms_per_candidate_ = 400;  // compile time, learnt
-  std::vector<db::Hash> crossed_;
   TaskReport report_;
 };
 

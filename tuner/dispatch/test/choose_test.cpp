@@ -1,0 +1,206 @@
+// The choice is optimal where it claims to be, and says truly how good it is.
+#include "tuner/dispatch/choose.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+CrossTable random_table(std::mt19937_64& random, size_t configurations, size_t shapes) {
+  std::uniform_real_distribution<double> time(100, 300), weight(0, 1);
+  CrossTable t;
+  t.symbols = {"s0"};
+  for (size_t s = 0; s < shapes; ++s) {
+    t.shapes.push_back({static_cast<int64_t>(s * s + s + 1)});
+    t.weights.push_back(weight(random));
+  }
+  for (size_t c = 0; c < configurations; ++c) {
+    t.times.emplace_back();
+    for (size_t s = 0; s < shapes; ++s) t.times.back().push_back(time(random));
+  }
+  return t;
+}
+
+std::vector<std::vector<double>> weighted(const CrossTable& t) {
+  auto cost = regrets(t);
+  for (auto& row : cost)
+    for (size_t s = 0; s < row.size(); ++s) row[s] *= t.weights[s];
+  return cost;
+}
+
+double cost_of(const std::vector<Segment>& segments, const std::vector<std::vector<double>>& cost,
+               const ChooseOptions& o) {
+  double sum = 0;
+  for (const Segment& s : segments) {
+    sum += o.entry_cost;
+    for (size_t i = s.begin; i < s.end; ++i) sum += cost[s.configuration][i];
+  }
+  return sum;
+}
+
+// Every way to cut n shapes, every configuration for each piece.
+double brute_force(const std::vector<std::vector<double>>& cost, const ChooseOptions& o) {
+  const size_t n = cost[0].size();
+  double best = HUGE_VAL;
+  for (uint32_t cuts = 0; cuts < (1u << (n - 1)); ++cuts) {
+    if (static_cast<size_t>(__builtin_popcount(cuts)) + 1 > o.max_entries) continue;
+    double sum = 0;
+    for (size_t begin = 0; begin < n;) {
+      size_t end = begin + 1;
+      while (end < n && !(cuts >> (end - 1) & 1)) ++end;
+      double least = HUGE_VAL;
+      for (const auto& row : cost)
+        least = std::min(least, std::accumulate(row.begin() + static_cast<long>(begin),
+                                                row.begin() + static_cast<long>(end), 0.0));
+      sum += least + o.entry_cost;
+      begin = end;
+    }
+    best = std::min(best, sum);
+  }
+  return best;
+}
+
+TEST(Choose, SegmentsAreAsGoodAsBruteForce) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 200; ++trial) {
+    const CrossTable t = random_table(random, 1 + random() % 5, 1 + random() % 9);
+    ChooseOptions o;
+    o.max_entries = 1 + random() % 5;
+    o.entry_cost = trial % 2 ? 0.05 : 0;
+    const auto cost = weighted(t);
+    const auto segments = best_segments(cost, o);
+    EXPECT_NEAR(cost_of(segments, cost, o), brute_force(cost, o), 1e-9);
+    EXPECT_LE(segments.size(), o.max_entries);
+    EXPECT_EQ(segments.front().begin, 0u);
+    EXPECT_EQ(segments.back().end, t.shapes.size());
+    for (size_t i = 1; i < segments.size(); ++i) EXPECT_EQ(segments[i].begin, segments[i - 1].end);
+  }
+}
+
+void expect_consistent(const CrossTable& t, const Table& table) {
+  EXPECT_EQ(table.tree.verify(static_cast<uint32_t>(t.symbols.size()),
+                              static_cast<uint32_t>(table.entries.size())),
+            "");
+  const auto r = regrets(t);
+  double worst = 0, sum = 0, mass = 0;
+  std::vector<int> covered(t.shapes.size(), 0);
+  for (size_t e = 0; e < table.entries.size(); ++e)
+    for (size_t s : table.entries[e].shapes) {
+      ++covered[s];
+      EXPECT_EQ(table.tree.choose(t.shapes[s], 1), e);
+      worst = std::max(worst, r[table.entries[e].configuration][s]);
+      sum += t.weights[s] * r[table.entries[e].configuration][s];
+      mass += t.weights[s];
+    }
+  for (int c : covered) EXPECT_EQ(c, 1);
+  EXPECT_DOUBLE_EQ(table.worst_regret, worst);
+  EXPECT_NEAR(table.regret, sum / mass, 1e-12);
+}
+
+TEST(Choose, TheTreeSendsEveryShapeToItsEntryAndTheRegretIsTrue) {
+  std::mt19937_64 random(4);
+  for (int trial = 0; trial < 100; ++trial) {
+    const CrossTable t = random_table(random, 2 + random() % 6, 1 + random() % 12);
+    expect_consistent(t, choose(t));
+    expect_consistent(t, choose_single(t));
+  }
+}
+
+TEST(Choose, ATableIsNeverWorseThanOneConfiguration) {
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 100; ++trial) {
+    const CrossTable t = random_table(random, 4, 8);
+    EXPECT_LE(choose(t).regret, choose_single(t).regret + 1e-12);
+  }
+}
+
+TEST(Choose, SingleIsTheBestWeightedAverageOfRelativeTime) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{1}, {64}};
+  t.times = {{100, 200}, {150, 100}};  // relative: 1, 2 and 1.5, 1
+  t.weights = {1, 1};
+  EXPECT_EQ(choose_single(t).entries[0].configuration, 1u);
+  t.weights = {9, 1};  // the trace says that size 1 is what matters
+  EXPECT_EQ(choose_single(t).entries[0].configuration, 0u);
+}
+
+TEST(Choose, RangesJoinWithoutGapsAndTheThresholdLiesBetween) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{64}, {4}, {16}, {256}};
+  t.times = {{300, 100, 300, 300}, {100, 200, 100, 100}};
+  t.weights = {1, 1, 1, 1};
+  const Table table = choose(t);
+  ASSERT_EQ(table.entries.size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(table.entries[0].range), nlohmann::json({{"s0", {0, 8}}}));
+  EXPECT_EQ(nlohmann::json::parse(table.entries[1].range),
+            nlohmann::json::parse(R"({"s0":[9,null]})"));
+  EXPECT_EQ(table.tree.choose(std::vector<int64_t>{8}, 1), 0u);
+  EXPECT_EQ(table.tree.choose(std::vector<int64_t>{9}, 1), 1u);
+  EXPECT_EQ(table.regret, 0);
+}
+
+TEST(Choose, AnEntryMustPay) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{1}, {2}};
+  t.times = {{100, 100.1}, {100.1, 100}};
+  t.weights = {0.5, 0.5};
+  EXPECT_EQ(choose(t).entries.size(), 1u);
+}
+
+TEST(Choose, ATreeSeparatesWhatNoSingleSymbolCan) {
+  // Fast for few rows in all (s0*s1), whatever the parts are.
+  CrossTable t;
+  t.symbols = {"s0", "s1"};
+  t.times = {{}, {}};
+  for (int64_t a : {1, 2, 4, 8, 16, 32})
+    for (int64_t b : {1, 2, 4, 8, 16, 32}) {
+      t.shapes.push_back({a, b});
+      t.weights.push_back(1.0 / 36);
+      t.times[0].push_back(a * b <= 32 ? 100 : 200);
+      t.times[1].push_back(a * b <= 32 ? 200 : 100);
+    }
+  const Table table = choose(t);
+  expect_consistent(t, table);
+  EXPECT_EQ(table.regret, 0);
+  EXPECT_EQ(table.entries.size(), 2u);
+  EXPECT_THAT(table.entries[0].range, ::testing::HasSubstr("s0*s1"));
+}
+
+TEST(Choose, SymbolsThatGrowTogetherAreOne) {
+  CrossTable t;
+  t.symbols = {"s0", "s1", "s2"};
+  for (int64_t n : {1, 4, 16, 64}) t.shapes.push_back({1, n, 3 * n});
+  t.weights = {1, 1, 1, 1};
+  t.times = {{100, 100, 300, 300}, {300, 300, 100, 100}};
+  const Table table = choose(t);
+  expect_consistent(t, table);
+  EXPECT_EQ(table.entries.size(), 2u);
+  EXPECT_THAT(table.entries[0].range, ::testing::HasSubstr("\"s1\""));
+}
+
+TEST(Choose, WithoutAConfigurationForAllSizesItIsAnError) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{1}, {2}};
+  t.weights = {1, 1};
+  t.times = {{100, HUGE_VAL}, {HUGE_VAL, 100}};
+  EXPECT_THROW(choose(t), Error);
+  t.times.push_back({500, 500});
+  const Table table = choose(t);
+  EXPECT_EQ(table.regret, 0);  // each where it works
+  EXPECT_EQ(table.entries.size(), 2u);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

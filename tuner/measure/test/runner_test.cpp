@@ -1,0 +1,193 @@
+// The worker process: candidates that crash, hang or lie cost themselves and nothing else.
+#include "tuner/measure/runner.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tuner/measure/test/fault_executable.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using ::testing::HasSubstr;
+
+RunnerOptions options(int64_t hang_ms = 400) {
+  RunnerOptions o;
+  o.program = NIMBLE_FAULT_WORKER;
+  o.hang_ms = hang_ms;
+  return o;
+}
+
+EntryResult only(Runner& runner, const std::string& kernel) {
+  const uint32_t id = runner.add(fault_executable({kernel}));
+  return runner.measure(copy_case(id, 1)).at(0);
+}
+
+TEST(Runner, TimesARightCandidateAndKeepsEverySample) {
+  Runner runner(options());
+  const EntryResult r = only(runner, "test.copy");
+  EXPECT_EQ(r.state, EntryState::kOk) << r.message;
+  EXPECT_EQ(r.max_error, 0);
+  EXPECT_GE(r.samples_ns.size(), 3u);
+  EXPECT_GE(r.runs_per_sample, 1);
+  EXPECT_FALSE(r.stop_reason.empty());
+  for (double s : r.samples_ns) EXPECT_GT(s, 0);
+}
+
+TEST(Runner, ReportsACrashBySignalAndGoesOn) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.crash", "test.copy"}));
+  const auto results = runner.measure(copy_case(id, 3));
+  EXPECT_EQ(results[0].state, EntryState::kOk);
+  EXPECT_EQ(results[1].state, EntryState::kCrashed);
+  EXPECT_EQ(results[1].message, "SIGSEGV");
+  EXPECT_EQ(results[2].state, EntryState::kOk);
+  EXPECT_EQ(runner.workers_started(), 2);
+}
+
+TEST(Runner, BlamesTheRightCandidateForACrashWhileTiming) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.late_crash", "test.copy"}));
+  const auto results = runner.measure(copy_case(id, 3));
+  EXPECT_EQ(results[0].state, EntryState::kOk);
+  EXPECT_EQ(results[1].state, EntryState::kCrashed);
+  EXPECT_EQ(results[2].state, EntryState::kOk);
+}
+
+TEST(Runner, EndsAHangAfterItsTime) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.hang", "test.copy"}));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto results = runner.measure(copy_case(id, 2));
+  EXPECT_EQ(results[0].state, EntryState::kTimeout);
+  EXPECT_THAT(results[0].message, HasSubstr("no progress"));
+  EXPECT_EQ(results[1].state, EntryState::kOk);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Runner, RefusesWrongNumbersBeforeTiming) {
+  Runner runner(options());
+  for (const char* kernel : {"test.wrong", "test.nothing"}) {
+    const EntryResult r = only(runner, kernel);
+    EXPECT_EQ(r.state, EntryState::kWrong) << kernel;
+    EXPECT_TRUE(r.samples_ns.empty()) << kernel;
+    EXPECT_FALSE(r.message.empty()) << kernel;
+  }
+}
+
+TEST(Runner, ReportsAKernelThatExitsOrThrows) {
+  Runner runner(options());
+  const EntryResult left = only(runner, "test.exit");
+  EXPECT_EQ(left.state, EntryState::kCrashed);
+  EXPECT_EQ(left.message, "exit code 7");
+  const EntryResult threw = only(runner, "test.failing");
+  EXPECT_EQ(threw.state, EntryState::kFailed);
+  EXPECT_THAT(threw.message, HasSubstr("refuses"));
+}
+
+TEST(Runner, WhatAKernelPrintsDoesNotDisturbTheMessages) {
+  Runner runner(options());
+  EXPECT_EQ(only(runner, "test.chatty").state, EntryState::kOk);
+}
+
+TEST(Runner, DropsASlowCandidateFromTheRace) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.slow"}));
+  const auto results = runner.measure(copy_case(id, 2));
+  EXPECT_EQ(results[1].state, EntryState::kOk);
+  EXPECT_EQ(results[1].stop_reason, "raced");
+  EXPECT_LT(results[1].samples_ns.size(), 6u);
+}
+
+TEST(Runner, ReportsAnExecutableThatIsNone) {
+  Runner runner(options());
+  const uint32_t bad = runner.add({1, 2, 3}), good = runner.add(fault_executable({"test.copy"}));
+  Case c = copy_case(good, 1);
+  c.entries.insert(c.entries.begin(), EntryRef{bad, 0});
+  const auto results = runner.measure(c);
+  EXPECT_EQ(results[0].state, EntryState::kFailed);
+  EXPECT_EQ(results[1].state, EntryState::kOk);
+}
+
+TEST(Runner, ACaseThatFitsNoContractIsAnError) {
+  Runner runner(options());
+  Case c = copy_case(runner.add(fault_executable({"test.copy"})), 1);
+  c.symbols = {1, 2};
+  EXPECT_THROW(runner.measure(c), Error);
+}
+
+TEST(Runner, StopsAtOnceWhenCancelled) {
+  std::atomic<bool> cancel{false};
+  RunnerOptions o = options(60'000);
+  o.cancel = &cancel;
+  Runner runner(o);
+  const uint32_t id = runner.add(fault_executable({"test.hang"}));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    cancel = true;
+  });
+  EXPECT_THROW(runner.measure(copy_case(id, 1)), Error);
+  later.join();
+  EXPECT_EQ(runner.worker(), 0);
+}
+
+TEST(Runner, AMissingWorkerIsNamed) {
+  RunnerOptions o;
+  o.program = "/nowhere/nimble-worker";
+  Runner runner(o);
+  const uint32_t id = runner.add(fault_executable({"test.copy"}));
+  try {
+    runner.measure(copy_case(id, 1));
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kNotFound);
+    EXPECT_THAT(e.what(), HasSubstr("/nowhere/nimble-worker"));
+  }
+}
+
+TEST(Runner, TheWorkerDiesWithItsParent) {
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const pid_t parent = ::fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    Runner runner(options(60'000));
+    const uint32_t good = runner.add(fault_executable({"test.copy"}));
+    runner.measure(copy_case(good, 1));
+    const pid_t worker = runner.worker();
+    if (::write(pipe_ends[1], &worker, sizeof worker) != sizeof worker) ::_exit(1);
+    const uint32_t id = runner.add(fault_executable({"test.hang"}));
+    runner.measure(copy_case(id, 1));
+    ::_exit(0);
+  }
+  pid_t worker = 0;
+  ASSERT_EQ(::read(pipe_ends[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
+  EXPECT_EQ(::kill(worker, 0), 0);
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  // It is a zombie of init's, or nobody, within moments.
+  bool gone = false;
+  for (int i = 0; i < 200 && !gone; ++i) {
+    std::string state = "gone";
+    if (std::FILE* f = std::fopen(fmt::format("/proc/{}/stat", worker).c_str(), "r")) {
+      char text[256] = {};
+      if (std::fgets(text, sizeof text, f))
+        state = std::string(text).substr(std::string(text).rfind(')') + 2, 1);
+      std::fclose(f);
+    }
+    gone = state == "gone" || state == "Z" || state == "X";
+    if (!gone) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(gone);
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

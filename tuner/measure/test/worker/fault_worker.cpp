@@ -1,0 +1,97 @@
+// A worker whose library has kernels that go wrong in every way that a candidate can.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "tuner/measure/worker.h"
+#include "vm/base/error.h"
+#include "vm/library/registry.h"
+
+namespace {
+
+using nimble::rt::LibraryCall;
+
+void copy(const LibraryCall& c) {
+  const auto& x = c.tensors[0];
+  size_t bytes = size_of(x.dtype);
+  for (int64_t d : x.shape) bytes *= static_cast<size_t>(d);
+  std::memcpy(c.tensors[1].data, x.data, bytes);
+}
+
+template <void (*body)(const LibraryCall&)>
+void on_first_thread(const LibraryCall& c, int32_t thread, int32_t, nimble_barrier*) {
+  if (thread == 0) body(c);
+}
+
+void crash(const LibraryCall&) {
+  ::raise(SIGSEGV);
+}
+void late_crash(const LibraryCall& c) {
+  static std::atomic<int> calls{0};
+  if (++calls > 4) ::raise(SIGSEGV);
+  copy(c);
+}
+void hang(const LibraryCall&) {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+void leave(const LibraryCall&) {
+  ::_exit(7);
+}
+void wrong(const LibraryCall& c) {
+  copy(c);
+  static_cast<float*>(c.tensors[1].data)[0] += 1;
+}
+void nothing(const LibraryCall&) {}
+void slow(const LibraryCall& c) {
+  copy(c);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+void chatty(const LibraryCall& c) {
+  static std::atomic<int> once{0};
+  if (once++ == 0) std::puts("this must not land among the messages");
+  std::fflush(stdout);
+  copy(c);
+}
+void failing(const LibraryCall&) {
+  throw nimble::Error(nimble::Status::kFatal, "", "this kernel refuses");
+}
+
+template <void (*body)(const LibraryCall&)>
+void add(const char* name) {
+  nimble::rt::LibraryKernel k;
+  k.name = name;
+  k.kind = nimble::exec::ImplementationKind::kHost;
+  k.check = [](const nimble::exec::KernelContract&) { return std::string(); };
+  k.run = on_first_thread<body>;
+  nimble::rt::add_library_kernel(std::move(k));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  nimble::tuner::WorkerOptions options;
+  CLI::App app;
+  bool serve = false;
+  app.add_flag("--serve", serve);
+  app.add_option("--parent", options.parent);
+  app.add_option("--progress-fd", options.progress);
+  app.add_option("--memory-limit", options.memory_limit);
+  CLI11_PARSE(app, argc, argv);
+  add<copy>("test.copy");
+  add<crash>("test.crash");
+  add<late_crash>("test.late_crash");
+  add<hang>("test.hang");
+  add<leave>("test.exit");
+  add<wrong>("test.wrong");
+  add<nothing>("test.nothing");
+  add<slow>("test.slow");
+  add<chatty>("test.chatty");
+  add<failing>("test.failing");
+  options.out = ::dup(1);
+  ::dup2(2, 1);
+  return nimble::tuner::serve(options);
+}

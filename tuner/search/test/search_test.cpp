@@ -1,0 +1,199 @@
+// The cost model learns, and the search profits from it.
+#include "tuner/search/search.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "compiler/emit/compile.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/pipeline.h"
+#include "tuner/measure/statistics.h"
+#include "tuner/search/features.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+// A product whose right-hand side is a constant, hence packed.
+std::string product_text() {
+  std::string weights = "0.5";
+  for (int i = 1; i < 96 * 80; ++i) weights += ", 0.5";
+  return "fn @main(%x: Tensor[(n, 96), f32]) -> Tensor[(n, 80), f32] {\n  let %y = matmul(%x, "
+         "f32[96, 80]{" +
+         weights + "});\n  %y\n}\n";
+}
+
+TEST(CostModel, LearnsTheOrderOfAFunctionThatItNeverSaw) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<float> unit(0, 1);
+  std::normal_distribution<double> noise(0, 0.02);
+  const auto draw = [&](size_t n, std::vector<std::vector<float>>& x, std::vector<double>& y) {
+    for (size_t i = 0; i < n; ++i) {
+      x.push_back({unit(random), unit(random), unit(random), unit(random)});
+      const auto& r = x.back();
+      const double slow = 2 * std::abs(r[0] - 0.3) + r[1] * r[2] + noise(random);
+      y.push_back(1000 * std::exp2(slow));
+    }
+  };
+  std::vector<std::vector<float>> train_x, test_x;
+  std::vector<double> train_y, test_y;
+  draw(200, train_x, train_y);
+  draw(200, test_x, test_y);
+  CostModel model(5);
+  EXPECT_FALSE(model.trained());
+  model.train(train_x, train_y);
+  ASSERT_TRUE(model.trained());
+  const auto predicted = model.predict(test_x);
+  EXPECT_GT(rank_correlation(predicted, test_y), 0.9);
+  // In ns, not only in order.
+  EXPECT_NEAR(median_of(predicted) / median_of(test_y), 1, 0.2);
+}
+
+TEST(CostModel, IsTheSameForTheSameDataAndSeed) {
+  std::vector<std::vector<float>> x;
+  std::vector<double> y;
+  for (int i = 0; i < 30; ++i) {
+    x.push_back({static_cast<float>(i % 7), static_cast<float>(i % 4)});
+    y.push_back(100 + i % 7 * 10 + i % 4);
+  }
+  CostModel a(1), b(1);
+  a.train(x, y);
+  b.train(x, y);
+  EXPECT_EQ(a.predict(x), b.predict(x));
+  EXPECT_EQ(a.serialised(), b.serialised());
+}
+
+TEST(CostModel, TooFewPointsTeachNothing) {
+  CostModel m(1);
+  m.train({{1}, {2}, {3}}, std::vector<double>{1, 2, 3});
+  EXPECT_FALSE(m.trained());
+}
+
+class SearchTest : public testing::Test {
+ protected:
+  SearchTest() {
+    target = kernels::target_by_name("x86-64-v3");
+    passes::PassContext context;
+    context.target = target;
+    const ir::Module lowered =
+        passes::run_pipeline(ir::infer_types(ir::parse_module(product_text())), context);
+    workload = emit::workloads_of(lowered).at(0).workload;
+    space = std::make_unique<Space>(workload, target);
+    options.symbols.assign(workload.contract.symbols.size(), 64);
+  }
+  // A made-up machine: smooth in the knobs, with one best corner.
+  double time_of(const emit::Candidate& c) const {
+    const std::vector<double> at = space->coordinates(c);
+    double slow = 0;
+    for (size_t i = 0; i < at.size(); ++i)
+      slow += (at[i] - 0.7) * (at[i] - 0.7) * static_cast<double>(1 + i % 3);
+    return 1000 * (1 + slow);
+  }
+  double run(Search& search, int rounds, size_t per_round) const {
+    double best = HUGE_VAL;
+    for (int r = 0; r < rounds; ++r) {
+      for (const Proposal& p : search.propose(per_round)) {
+        const double t = time_of(p.candidate);
+        best = std::min(best, t);
+        search.tell(p.candidate, t);
+      }
+      search.learn();
+    }
+    return best;
+  }
+  kernels::TargetInfo target;
+  kernels::Workload workload;
+  std::unique_ptr<Space> space;
+  SearchOptions options;
+};
+
+TEST_F(SearchTest, FeaturesAreFiniteAndTellConfigurationsApart) {
+  Random random(1);
+  std::set<std::vector<float>> distinct;
+  for (int i = 0; i < 30; ++i) {
+    const emit::Candidate c = *space->sample(random);
+    const kernels::Template* t = kernels::find_template(c.template_name);
+    const kernels::Lowered l = t->lower(workload, c.config, target, "k");
+    const auto f =
+        features_of(l.functions.at(l.tails.choose(options.symbols, 2)), options.symbols, 2, target);
+    ASSERT_EQ(f.size(), feature_names().size());
+    for (size_t j = 0; j < f.size(); ++j) EXPECT_TRUE(std::isfinite(f[j])) << feature_names()[j];
+    distinct.insert(f);
+  }
+  EXPECT_GT(distinct.size(), 15u);
+}
+
+TEST_F(SearchTest, FlopsAreCountedAsTheProductHasThem) {
+  const emit::Candidate c = space->default_candidate();
+  const kernels::Lowered l =
+      kernels::find_template(c.template_name)->lower(workload, c.config, target, "k");
+  const auto f =
+      features_of(l.functions.at(l.tails.choose(options.symbols, 1)), options.symbols, 1, target);
+  // 2 * 64 * 96 * 80, panels padded to whole vectors and rows to whole tiles.
+  const double flops = std::exp2(f[0]);
+  EXPECT_GE(flops, 2.0 * 64 * 96 * 80 * 0.8);
+  EXPECT_LE(flops, 2.0 * 64 * 96 * 80 * 1.7);
+}
+
+TEST_F(SearchTest, NeverProposesAPointTwice) {
+  Search search(*space, options);
+  std::set<std::string> seen;
+  for (int r = 0; r < 8; ++r) {
+    for (const Proposal& p : search.propose(12)) {
+      EXPECT_TRUE(space->contains(p.candidate));
+      EXPECT_TRUE(seen.insert(text_of(p.candidate)).second) << text_of(p.candidate);
+      search.tell(p.candidate, time_of(p.candidate));
+    }
+    search.learn();
+  }
+  EXPECT_EQ(seen.size(), 96u);
+}
+
+TEST_F(SearchTest, TheFirstRoundHoldsTheDefault) {
+  Search search(*space, options);
+  const auto first = search.propose(8);
+  ASSERT_FALSE(first.empty());
+  EXPECT_EQ(text_of(first[0].candidate), text_of(space->default_candidate()));
+}
+
+TEST_F(SearchTest, BeatsChance) {
+  Search search(*space, options);
+  const double found = run(search, 8, 12);
+  // The median of what as many random draws find.
+  std::vector<double> chance;
+  for (uint64_t seed = 0; seed < 9; ++seed) {
+    Random random(seed);
+    double best = HUGE_VAL;
+    for (int i = 0; i < 96; ++i) best = std::min(best, time_of(*space->sample(random)));
+    chance.push_back(best);
+  }
+  EXPECT_LT(found, median_of(chance));
+}
+
+TEST_F(SearchTest, PredictionsAreCheckedAgainstWhatWasMeasured) {
+  Search search(*space, options);
+  run(search, 6, 12);
+  for (const Proposal& p : search.propose(12)) {
+    ASSERT_TRUE(p.predicted_ns);
+    search.tell(p.candidate, time_of(p.candidate));
+  }
+  const auto correlation = search.learn();
+  ASSERT_TRUE(correlation);
+  EXPECT_GT(*correlation, 0.2);
+}
+
+TEST_F(SearchTest, FailedPointsAreRememberedAndNotLearnt) {
+  Search search(*space, options);
+  for (const Proposal& p : search.propose(8)) search.tell(p.candidate, std::nullopt);
+  EXPECT_EQ(search.tried(), 8u);
+  EXPECT_EQ(search.measured(), 0u);
+  EXPECT_FALSE(search.learn());
+  EXPECT_EQ(search.propose(8).size(), 8u);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

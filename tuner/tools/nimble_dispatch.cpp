@@ -1,0 +1,332 @@
+// nimble dispatch: shows, compares and changes dispatch tables.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "db/store/store.h"
+#include "vm/base/program.h"
+#include "vm/tools/text_table.h"
+
+namespace nimble {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kEpilogue[] =
+    "A TABLE is the beginning of a table's identifier, as `nimble dispatch show` prints it.\n\n"
+    "Examples:\n"
+    "  nimble dispatch show --db tuning.db\n"
+    "  nimble dispatch show 3f2a --db tuning.db --format json\n"
+    "  nimble dispatch diff 3f2a 77c0 --db tuning.db\n"
+    "  nimble dispatch override 3f2a 1 --config 90ab… --reason \"noisy neighbour\" --db tuning.db\n"
+    "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n\n"
+    "The database can also be named by the environment variable NIMBLE_DB.\n"
+    "Exit codes: 0 ok, 1 failure, 2 usage, 5 incompatible database.";
+
+struct Arguments {
+  std::string database, format = "table";
+  std::string table, other, workload, config, reason;
+  int64_t entry = 0;
+  bool all = false;
+};
+
+std::unique_ptr<db::Store> open(const Arguments& a, bool write) {
+  db::OpenOptions options;
+  options.create = false;
+  options.read_only = !write;
+  return db::Store::open(a.database, options);
+}
+
+// The one whose identifier begins with `prefix`.
+template <typename Rows, typename Key>
+auto find_by_prefix(const Rows& rows, const std::string& prefix, Key key, const char* what,
+                    const char* how) {
+  const typename Rows::value_type* found = nullptr;
+  for (const auto& r : rows) {
+    if (!key(r).starts_with(prefix)) continue;
+    if (found)
+      throw Error(Status::kInvalidArgument, prefix, fmt::format("names several {}s", what),
+                  "give more of the identifier");
+    found = &r;
+  }
+  if (!found || prefix.empty())
+    throw Error(Status::kNotFound, prefix, fmt::format("no {} begins so", what), how);
+  return *found;
+}
+
+db::DispatchTable find_table(db::Store& store, const std::string& prefix) {
+  return find_by_prefix(
+      store.tables(), prefix, [](const db::DispatchTable& t) { return t.uuid; }, "table",
+      "list them: nimble dispatch show --all");
+}
+
+// Configurations are found among those that were measured for the workload, or stand in a table.
+db::Hash find_config(db::Store& store, const db::DispatchTable& table, const std::string& prefix) {
+  std::set<db::Hash> known;
+  db::ResultQuery q{table.workload, table.hardware, table.policy};
+  for (const db::Toolchain& t : store.toolchains())
+    if (db::key_of(t) == table.toolchain) q.codegen_version = t.codegen_version;
+  for (const db::Result& r : store.results(q)) known.insert(r.config);
+  for (const auto& [hash, info] : table.configs) known.insert(hash);
+  return find_by_prefix(
+      known, prefix, [](const db::Hash& h) { return h; },
+      "configuration measured for this workload", "list them: nimble db top");
+}
+
+std::string config_text(const db::DispatchTable& t, const db::Hash& config) {
+  const auto it = t.configs.find(config);
+  return it == t.configs.end() ? config
+                               : fmt::format("{} {}", it->second.template_name, it->second.json);
+}
+
+std::string workload_label(db::Store& store, const db::Hash& hash) {
+  const auto w = store.workload(hash);
+  return w ? fmt::format("{} {} ({}), {} threads", w->op, hash.substr(0, 8), w->symbolic_dims,
+                         w->threads)
+           : hash;
+}
+
+Json json_of(const db::DispatchTable& t) {
+  Json entries = Json::array();
+  for (const db::DispatchEntry& e : t.entries) {
+    Json j = {{"range", Json::parse(e.range)}, {"config", e.config}};
+    const auto it = t.configs.find(e.config);
+    if (it != t.configs.end()) {
+      j["template"] = it->second.template_name;
+      j["knobs"] = Json::parse(it->second.json);
+    }
+    if (e.evidence) j["measurement"] = *e.evidence;
+    if (e.expected_ns) j["expected_ns"] = *e.expected_ns;
+    if (e.regret) j["regret"] = *e.regret;
+    if (e.fallback) j["fallback"] = *e.fallback;
+    j["override"] = e.is_override;
+    if (!e.reason.empty()) j["reason"] = e.reason;
+    entries.push_back(std::move(j));
+  }
+  Json j = {{"table", t.uuid},
+            {"version", t.version},
+            {"status", name_of(t.status)},
+            {"workload", t.workload},
+            {"hardware", t.hardware},
+            {"objective", t.objective},
+            {"tree", Json::parse(t.tree)},
+            {"entries", std::move(entries)}};
+  if (t.parent) j["parent"] = *t.parent;
+  if (t.campaign) j["campaign"] = *t.campaign;
+  return j;
+}
+
+void print_rows(const std::vector<std::string>& header,
+                const std::vector<std::vector<std::string>>& rows, const std::string& format) {
+  if (format == "csv") {
+    const auto field = [](const std::string& s) {
+      if (s.find_first_of(",\"\n") == std::string::npos) return s;
+      std::string out = "\"";
+      for (char c : s) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+      return out + "\"";
+    };
+    const auto line = [&](const std::vector<std::string>& row) {
+      std::string out;
+      for (const std::string& s : row) out += (out.empty() ? "" : ",") + field(s);
+      std::cout << out << '\n';
+    };
+    line(header);
+    for (const auto& r : rows) line(r);
+    return;
+  }
+  TextTable table(header);
+  for (const auto& r : rows) table.add(r);
+  std::cout << table.str();
+}
+
+const std::vector<std::string> kEntryHeader = {"entry",  "range",    "expected", "regret",
+                                               "config", "schedule", "note"};
+std::vector<std::vector<std::string>> entry_rows(const db::DispatchTable& t) {
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < t.entries.size(); ++i) {
+    const db::DispatchEntry& e = t.entries[i];
+    rows.push_back({fmt::format("{}", i), e.range,
+                    e.expected_ns ? fmt::format("{:.1f} us", *e.expected_ns / 1000) : "-",
+                    e.regret ? fmt::format("{:.1f}%", *e.regret * 100) : "-", e.config.substr(0, 8),
+                    config_text(t, e.config), e.is_override ? "override: " + e.reason : e.reason});
+  }
+  return rows;
+}
+
+int show(const Arguments& a) {
+  auto store = open(a, false);
+  if (!a.table.empty()) {
+    const db::DispatchTable t = find_table(*store, a.table);
+    if (a.format == "json") {
+      std::cout << json_of(t).dump(2) << '\n';
+      return kExitOk;
+    }
+    if (a.format == "table")
+      fmt::print("table {} version {} ({})\nworkload {}\nobjective {}\n\n", t.uuid, t.version,
+                 name_of(t.status), workload_label(*store, t.workload), t.objective);
+    print_rows(kEntryHeader, entry_rows(t), a.format);
+    return kExitOk;
+  }
+  Json all = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const db::DispatchTable& t : store->tables()) {
+    if (!a.all && t.status != db::TableStatus::kActive) continue;
+    const auto w = store->workload(t.workload);
+    if (!a.workload.empty() && !t.workload.starts_with(a.workload) &&
+        !(w && w->canonical.find(a.workload) != std::string::npos))
+      continue;
+    if (a.format == "json") {
+      all.push_back(json_of(t));
+      continue;
+    }
+    double worst = 0;
+    for (const db::DispatchEntry& e : t.entries) worst = std::max(worst, e.regret.value_or(0));
+    const auto overrides = std::count_if(t.entries.begin(), t.entries.end(),
+                                         [](const db::DispatchEntry& e) { return e.is_override; });
+    rows.push_back({t.uuid.substr(0, 8), fmt::format("{}", t.version),
+                    std::string(name_of(t.status)), workload_label(*store, t.workload),
+                    fmt::format("{}", t.entries.size()), fmt::format("{:.1f}%", worst * 100),
+                    fmt::format("{}", overrides), t.objective});
+  }
+  if (a.format == "json")
+    std::cout << all.dump(2) << '\n';
+  else if (rows.empty() && a.format == "table")
+    std::cout << "(no table; nimble tune makes them)\n";
+  else
+    print_rows(
+        {"table", "version", "status", "workload", "entries", "regret", "overrides", "objective"},
+        rows, a.format);
+  return kExitOk;
+}
+
+// Entry by entry where the regions agree; else both lists.
+int diff(const Arguments& a) {
+  auto store = open(a, false);
+  const db::DispatchTable left = find_table(*store, a.table), right = find_table(*store, a.other);
+  if (left.workload != right.workload)
+    throw Error(Status::kInvalidArgument, "dispatch diff", "the tables are of different workloads",
+                "list a workload's versions: nimble dispatch show --all --workload HASH");
+  if (a.format == "json") {
+    std::cout << Json{{"left", json_of(left)}, {"right", json_of(right)}}.dump(2) << '\n';
+    return kExitOk;
+  }
+  std::map<std::string, std::pair<const db::DispatchEntry*, const db::DispatchEntry*>> by_range;
+  for (const auto& e : left.entries) by_range[e.range].first = &e;
+  for (const auto& e : right.entries) by_range[e.range].second = &e;
+  std::vector<std::vector<std::string>> rows;
+  const auto expected = [](const db::DispatchEntry* e) {
+    return e && e->expected_ns ? fmt::format("{:.1f} us", *e->expected_ns / 1000) : "-";
+  };
+  for (const auto& [range, pair] : by_range) {
+    const auto [l, r] = pair;
+    const std::string change = !l                       ? "added"
+                               : !r                     ? "removed"
+                               : l->config == r->config ? ""
+                                                        : "changed";
+    rows.push_back({range, change, expected(l), expected(r), l ? config_text(left, l->config) : "",
+                    r ? config_text(right, r->config) : ""});
+  }
+  print_rows({"range", "change", "expected", "expected then", "schedule", "schedule then"}, rows,
+             a.format);
+  return kExitOk;
+}
+
+void say_active(db::Store& store, const db::Uuid& uuid) {
+  const db::DispatchTable t = *store.table(uuid);
+  fmt::print("active: table {} version {} of {}\n", t.uuid, t.version,
+             workload_label(store, t.workload));
+}
+
+int override_entry(const Arguments& a) {
+  auto store = open(a, true);
+  const db::DispatchTable t = find_table(*store, a.table);
+  say_active(*store,
+             store->override_entry(t.uuid, a.entry, find_config(*store, t, a.config), a.reason));
+  return kExitOk;
+}
+
+int activate(const Arguments& a) {
+  auto store = open(a, true);
+  const db::DispatchTable t = find_table(*store, a.table);
+  store->activate(t.uuid, a.reason);
+  say_active(*store, t.uuid);
+  return kExitOk;
+}
+
+int roll_back(const Arguments& a) {
+  auto store = open(a, true);
+  const auto now = store->roll_back(find_table(*store, a.table).uuid, a.reason);
+  if (now)
+    say_active(*store, *now);
+  else
+    fmt::print("no table is active now: the default schedule is used\n");
+  return kExitOk;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Shows, compares and changes dispatch tables.", "nimble dispatch"};
+  app.require_subcommand(1);
+  app.footer(kEpilogue);
+  Arguments a;
+  const auto command = [&](const char* name, const char* description) {
+    CLI::App* sub = app.add_subcommand(name, description);
+    sub->add_option("--db", a.database, "The database")->envname("NIMBLE_DB")->required();
+    return sub;
+  };
+  const auto formats = [&](CLI::App* sub) {
+    sub->add_option("--format", a.format, "table, json or csv")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"table", "json", "csv"}));
+  };
+  CLI::App* show_command = command("show", "List the active tables, or the entries of one");
+  show_command->add_option("table", a.table, "The table");
+  show_command->add_option("--workload", a.workload, "Hash, or part of the workload's text");
+  show_command->add_flag("--all", a.all, "Drafts and retired versions too");
+  formats(show_command);
+  CLI::App* diff_command = command("diff", "Compare two versions of a workload's table");
+  diff_command->add_option("table", a.table, "The one")->required();
+  diff_command->add_option("other", a.other, "The other")->required();
+  formats(diff_command);
+  CLI::App* override_command = command(
+      "override", "Make a new, active version in which one entry has another configuration");
+  override_command->add_option("table", a.table, "The table")->required();
+  override_command->add_option("entry", a.entry, "Number of the entry")->required();
+  override_command->add_option("--config", a.config, "The configuration (beginning of its hash)")
+      ->required();
+  override_command->add_option("--reason", a.reason, "Why; is kept")->required();
+  CLI::App* activate_command = command("activate", "Make a version the one that compilers use");
+  activate_command->add_option("table", a.table, "The table")->required();
+  activate_command->add_option("--reason", a.reason, "Why; is kept");
+  CLI::App* rollback_command =
+      command("rollback", "Retire an active table; what was active before it is active again");
+  rollback_command->add_option("table", a.table, "The table")->required();
+  rollback_command->add_option("--reason", a.reason, "Why; is kept");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+  }
+  if (*show_command) return show(a);
+  if (*diff_command) return diff(a);
+  if (*override_command) return override_entry(a);
+  if (*activate_command) return activate(a);
+  return roll_back(a);
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_program("nimble dispatch", [&] {
+    try {
+      return nimble::run(argc, argv);
+    } catch (const nimble::Error& e) {
+      if (e.status() != nimble::Status::kIncompatible) throw;
+      std::cerr << "nimble dispatch: error: " << e.what() << '\n';
+      return static_cast<int>(nimble::kExitStale);
+    }
+  });
+}

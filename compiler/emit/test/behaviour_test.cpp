@@ -87,6 +87,25 @@ fn @main(%i: Tensor[(), i64]) { let %r = @f(%i); %r })"),
   EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
 }
 
+TEST(Behaviour, IndicesOutOfRangeAreErrors) {
+  for (const char* call :
+       {"gather(%x, %i) {axis = 0}", "take_row(%x, %i)", "write_row(%x, %i, %v)"}) {
+    SCOPED_TRACE(call);
+    Compiled c(
+        ir::parse_module(fmt::format("fn @main(%x: Tensor[(n, m), f32], %i: Tensor[(), i64], "
+                                     "%v: Tensor[(m), f32]) {{ let %y = {}; %y }}",
+                                     call)),
+        {"default"});
+    auto run = [&](int64_t i) { c.run("main", {ones({3, 2}), Tensor::scalar_i64(i), ones({2})}); };
+    run(2);
+    for (int64_t i : {int64_t{3}, int64_t{-4}, INT64_MAX, INT64_MIN}) {
+      Error e = error_of([&] { run(i); });
+      EXPECT_EQ(e.status(), Status::kFatal) << i << ": " << e.what();
+    }
+    run(0);  // the session goes on
+  }
+}
+
 TEST(Behaviour, ResultsOutliveLaterRuns) {
   auto model = load(emit::compile(ir::parse_module("fn @main(%x: Tensor[(n), f32]) { let %y = "
                                                    "neg(%x); let %z = exp(%y); %z }"),

@@ -73,8 +73,17 @@ class DatabaseSource : public TunedSource {
         out.reason = found.reason;
       }
       if (!found.table) continue;
+      // A table that cannot be used must not stop a compilation: it is reported instead.
+      const size_t candidates = choice.candidates.size();
+      try {
+        add_table(w, target, *found.table, threads, choice, tables, evidence);
+      } catch (const Error& e) {
+        choice.candidates.resize(candidates);
+        out.outcome = Lookup::Outcome::kMismatch;
+        out.reason = e.what();
+        continue;
+      }
       choice.stale |= found.outcome == db::LookupOutcome::kSoftStale;
-      add_table(w, target, *found.table, threads, choice, tables, evidence);
       if (!found.reason.empty()) out.reason = found.reason;
     }
     if (tables.empty()) return out;

@@ -37,7 +37,31 @@ bool gathers_from(const ir::Function& group, size_t parameter) {
   return false;
 }
 
-// The postfix code of one scalar operator on its operands' code.
+using Code = std::vector<DimInstruction>;
+
+Code joined(Code a, const Code& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// a / b truncated towards zero, or a mod b with b's sign, for b != 0; for b = 0 something that does
+// not fail: both branches of a selection are computed.
+Code division_code(const std::string& op, const std::vector<Code>& args) {
+  const Code& a = args[0];
+  const Code b_is_zero = joined(args[1], {{DimOp::kConst, 0}, {DimOp::kEq, 0}});
+  const Code b = joined(joined(args[1], b_is_zero), {{DimOp::kAdd, 0}});
+  if (op == "mod") return joined(joined(a, b), {{DimOp::kMod, 0}});
+  auto negative = [](const Code& x) { return joined(x, {{DimOp::kConst, 0}, {DimOp::kLt, 0}}); };
+  // Floor where the signs agree, else -floor(-a / b).
+  Code code = joined(joined(negative(a), negative(b)), {{DimOp::kEq, 0}});
+  code = joined(joined(joined(code, a), b), {{DimOp::kFloorDiv, 0}});
+  code = joined(code, {{DimOp::kConst, 0}, {DimOp::kConst, 0}});
+  code = joined(joined(code, a), {{DimOp::kSub, 0}});
+  return joined(joined(code, b), {{DimOp::kFloorDiv, 0}, {DimOp::kSub, 0}, {DimOp::kSelect, 0}});
+}
+
+// The postfix code of one scalar operator on its operands' code. Division by zero gives 0, as it
+// does in kernels.
 std::vector<DimInstruction> scalar_code(const Expr& e,
                                         const std::vector<std::vector<DimInstruction>>& args) {
   std::vector<DimInstruction> code;
@@ -50,10 +74,10 @@ std::vector<DimInstruction> scalar_code(const Expr& e,
     op(o);
   };
   static const std::map<std::string, DimOp> kPlain = {
-      {"add", DimOp::kAdd},       {"sub", DimOp::kSub},      {"mul", DimOp::kMul},
-      {"mod", DimOp::kMod},       {"maximum", DimOp::kMax},  {"minimum", DimOp::kMin},
-      {"equal", DimOp::kEq},      {"not_equal", DimOp::kNe}, {"less", DimOp::kLt},
-      {"less_equal", DimOp::kLe}, {"and", DimOp::kAnd},      {"or", DimOp::kOr}};
+      {"add", DimOp::kAdd},      {"sub", DimOp::kSub},     {"mul", DimOp::kMul},
+      {"maximum", DimOp::kMax},  {"minimum", DimOp::kMin}, {"equal", DimOp::kEq},
+      {"not_equal", DimOp::kNe}, {"less", DimOp::kLt},     {"less_equal", DimOp::kLe},
+      {"and", DimOp::kAnd},      {"or", DimOp::kOr}};
   if (auto it = kPlain.find(e.op); it != kPlain.end()) {
     binary(it->second);
   } else if (e.op == "greater" || e.op == "greater_equal") {
@@ -76,23 +100,12 @@ std::vector<DimInstruction> scalar_code(const Expr& e,
       constant(0);
       op(DimOp::kNe);
     }
-  } else if (e.op == "div") {
-    // Truncation towards zero: floor where the signs agree, else -floor(-a / b).
-    put(0);
-    constant(0);
-    op(DimOp::kLt);
+  } else if (e.op == "div" || e.op == "mod") {
     put(1);
     constant(0);
-    op(DimOp::kLt);
     op(DimOp::kEq);
-    binary(DimOp::kFloorDiv);
     constant(0);
-    constant(0);
-    put(0);
-    op(DimOp::kSub);
-    put(1);
-    op(DimOp::kFloorDiv);
-    op(DimOp::kSub);
+    code = joined(code, division_code(e.op, args));
     op(DimOp::kSelect);
   } else {
     NIMBLE_UNREACHABLE("scalar operator {}", e.op);

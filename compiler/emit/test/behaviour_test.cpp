@@ -27,6 +27,26 @@ ir::TensorRef ones(std::vector<int64_t> shape) {
   return Tensor::of<float>(DType::kF32, shape, std::vector<float>(static_cast<size_t>(count), 1));
 }
 
+// Scalar code, kernels and the reference agree: x / 0 and x mod 0 are 0, division truncates.
+TEST(Behaviour, ScalarDivisionTakesEverySign) {
+  Compiled c(ir::parse_module(R"(fn @main(%a: Tensor[(), i64], %b: Tensor[(), i64]) {
+  let %q = div(%a, %b);
+  let %r = mod(%a, %b);
+  let %t = (%q, %r);
+  %t
+})"),
+             {});
+  for (int64_t a = -7; a <= 7; ++a)
+    for (int64_t b = -3; b <= 3; ++b) {
+      auto out = c.run("main", {ir::Tensor::scalar_i64(a), ir::Tensor::scalar_i64(b)});
+      const int64_t remainder = b ? a % b : 0;
+      EXPECT_EQ(out[0]->integer(0), b ? a / b : 0) << a << " / " << b;
+      EXPECT_EQ(out[1]->integer(0),
+                remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder)
+          << a << " mod " << b;
+    }
+}
+
 TEST(Behaviour, AFailedShapeCheckNamesItself) {
   Compiled c(ir::parse_module(R"(fn @main(%x: Tensor[(n, m), f32]) {
   let %y = assert_shape(%x) {left = (n,), right = (2*m,), what = "twice as tall"};

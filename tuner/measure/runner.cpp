@@ -172,12 +172,17 @@ uint32_t Runner::add(std::vector<uint8_t> executable) {
 void Runner::remove(uint32_t id) {
   const auto it = kept_.find(id);
   if (it == kept_.end()) return;
-  if (pid_ > 0 && it->second.loaded) {
+  const bool cancelled = options_.cancel && options_.cancel->load();
+  if (pid_ > 0 && it->second.loaded && !cancelled) {
     ByteWriter w;
     w.varint(id);
     Lost lost;
     Frame reply;
-    if (send(MessageType::kDrop, w.view(), &lost)) receive(&reply, &lost);
+    try {
+      if (send(MessageType::kDrop, w.view(), &lost)) receive(&reply, &lost);
+    } catch (const Error&) {
+      // Told to stop while waiting: the worker is gone, and the executable with it.
+    }
   }
   kept_.erase(it);
 }

@@ -34,7 +34,7 @@ class Runner {
 
   // Keeps an executable (serialised) for measure(); it is sent when first needed.
   uint32_t add(std::vector<uint8_t> executable);
-  void remove(uint32_t id);
+  void remove(uint32_t id);  // never throws
 
   // One result per entry, in the case's order. Error(kCancelled) when told to stop,
   // Error(kInternal) if no worker can be started or the worker refuses the case as a whole.

@@ -93,6 +93,8 @@ int serve(const WorkerOptions& options) {
     for (Frame request; read_frame(options.in, &request);) answer(bench, request, options.out);
     return 0;
   } catch (const std::exception& e) {
+    // A parent that was killed in the middle of a message is nobody's mistake.
+    if (options.parent != 0 && ::getppid() != options.parent) return 0;
     std::fprintf(stderr, "nimble worker: error: %s\n", e.what());
     return 1;
   }

@@ -12,7 +12,8 @@ namespace nimble::tuner {
 namespace {
 
 constexpr int64_t kLeaseMs = 60'000;
-constexpr size_t kPerExecutable = 4;
+constexpr double kExecutableMs = 500;  // of compiling one executable, by its size
+constexpr double kMostPerExecutable = 4;
 constexpr size_t kMostPerRound = 16;
 // A round that is lost by a kill must not cost more than a few seconds.
 constexpr double kRoundMs = 3000;
@@ -125,13 +126,32 @@ void TaskRun::run(const std::vector<db::NewTrial>& trials, db::Role role) {
   run_claimed(std::move(claimed));
 }
 
+size_t TaskRun::per_executable() const {
+  return static_cast<size_t>(
+      std::clamp(kExecutableMs / ms_per_candidate_, 1.0, kMostPerExecutable));
+}
+
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {
-  compile(trials);
-  std::map<size_t, std::vector<db::Trial>> by_point;
-  for (db::Trial& t : trials) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
-  for (const auto& [point, group] : by_point) {
-    if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-    measure(point, group);
+  // What needs compiling goes in pieces, so that a kill loses a piece and not a round; what is
+  // compiled already stays together: times are best compared within one case.
+  const size_t piece = per_executable() * static_cast<size_t>(context_.compile_threads);
+  size_t missing = 0;
+  std::vector<std::vector<db::Trial>> pieces(1);
+  for (db::Trial& t : trials) {
+    if (t.key.role == db::Role::kSearch && !built_.contains(t.key.config) && ++missing > piece) {
+      pieces.emplace_back();
+      missing = 1;
+    }
+    pieces.back().push_back(std::move(t));
+  }
+  for (std::vector<db::Trial>& some : pieces) {
+    compile(some);
+    std::map<size_t, std::vector<db::Trial>> by_point;
+    for (db::Trial& t : some) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
+    for (const auto& [point, group] : by_point) {
+      if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+      measure(point, group);
+    }
   }
 }
 
@@ -154,7 +174,7 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   }
   const auto workers = static_cast<size_t>(context_.compile_threads);
   const size_t share =
-      std::max<size_t>(1, std::min(kPerExecutable, (missing.size() + workers - 1) / workers));
+      std::max<size_t>(1, std::min(per_executable(), (missing.size() + workers - 1) / workers));
   std::vector<std::vector<db::Hash>> batches;
   for (size_t i = 0; i < missing.size(); i += share)
     batches.emplace_back(missing.begin() + static_cast<long>(i),

@@ -99,6 +99,7 @@ class TaskRun {
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
   // Enqueues and runs; trials that are finished already are left alone.
   void run(const std::vector<db::NewTrial>& trials, db::Role role);
+  size_t per_executable() const;  // candidates compiled together
   void run_claimed(std::vector<db::Trial> trials);
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
@@ -122,7 +123,7 @@ class TaskRun {
   std::set<uint32_t> executables_;
   std::map<size_t, Expectation> expectations_;
   db::Hash default_config_;
-  double ms_per_candidate_ = 400;  // compile time, learnt
+  double ms_per_candidate_ = 200;  // compile time, learnt
   TaskReport report_;
 };
 

@@ -240,7 +240,7 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
     for (double q : kQuantiles) add(std::max<int64_t>(1, o.trace->quantile(q)));
   if (varying.empty()) {  // one shape is all there is
     by_size.clear();
-    add(o.representative) = {base, 1, true, true};
+    add(o.representative) = {base, 0, true, true};
   }
 
   std::vector<WeightedPoint> out;

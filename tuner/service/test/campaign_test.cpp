@@ -1,0 +1,339 @@
+// Campaigns with candidates that go wrong, and campaigns that are killed.
+#include "tuner/service/campaign.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/pipeline.h"
+#include "tuner/measure/test/fault_executable.h"
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+
+namespace nimble::tuner {
+namespace {
+
+using db::TrialState;
+
+class CampaignTest : public testing::Test {
+ protected:
+  CampaignTest() {
+    const std::filesystem::path root =
+        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string pattern = (root / "nimble-tune-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  ~CampaignTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  std::string file(const std::string& name) const { return folder + "/" + name; }
+  CampaignOptions quick(const std::string& model) {
+    std::ofstream(file("model.nir")) << model;
+    CampaignOptions o;
+    o.model = file("model.nir");
+    o.database = file("tuning.db");
+    o.threads = {1};
+    o.quiet = true;
+    o.budget_s = 6;
+    o.hang_ms = 300;
+    o.worker = NIMBLE_FAULT_WORKER;
+    o.policy.batch_ns = 10'000;
+    o.policy.max_samples = 6;
+    o.policy.case_ns = 100'000'000;
+    return o;
+  }
+  std::vector<db::TrialOutcome> outcomes(const db::Uuid& campaign) {
+    return db::Store::open(file("tuning.db"))->outcomes(campaign);
+  }
+  std::string folder;
+};
+
+// A workload that computes its input: the product of the fault worker's kernels.
+const char kCopy[] = "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
+
+// Hands out kernels that go wrong, by what the configuration's hash says.
+class FaultyBackend : public Backend {
+ public:
+  Built build(const kernels::Workload&, const std::vector<emit::Candidate>& candidates,
+              const kernels::TargetInfo&) override {
+    Built b;
+    std::vector<std::string> names;
+    for (const emit::Candidate& c : candidates) {
+      const uint64_t number = hash64(text_of(c));
+      names.push_back(text_of(c) == good ? "test.copy" : kKernels[number % std::size(kKernels)]);
+      if (names.back() == "uncompilable") b.error = "the compiler gave up";
+      b.code_hashes.push_back(hex(number));
+    }
+    if (b.error.empty()) b.executable = fault_executable(names);
+    b.compile_ms = 1;
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point) override {
+    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
+    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
+    return {{x}, 1e-6};
+  }
+  static constexpr const char* kKernels[] = {"test.copy", "test.crash",  "test.wrong",
+                                             "test.hang", "test.exit",   "test.failing",
+                                             "test.slow", "uncompilable"};
+  std::string good;  // this one is fine in any case
+};
+
+TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
+  const CampaignOptions o = quick(kCopy);
+  FaultyBackend backend;
+  {
+    const kernels::TargetInfo target = kernels::target_by_name("native");
+    const ir::Module m = ir::infer_types(ir::read_module(o.model));
+    passes::PassContext context;
+    context.target = target;
+    const auto tasks =
+        tuning_tasks(passes::run_pipeline(m, context), model_points(m, {}), target, nullptr);
+    ASSERT_EQ(tasks.size(), 1u);
+    backend.good = text_of(Space(tasks[0].workload(), target).default_candidate());
+  }
+  const std::atomic<bool> never{false};
+  const CampaignReport report = run_campaign(o, backend, never);
+  EXPECT_FALSE(report.interrupted);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  EXPECT_GT(report.tasks[0].failed, 0);
+  std::map<std::string, std::set<TrialState>> states;  // by kernel
+  for (const db::TrialOutcome& t : outcomes(report.campaign)) {
+    if (t.trial.key.role != db::Role::kSearch) continue;
+    const auto info = db::Store::open(file("tuning.db"))->config(t.trial.key.config);
+    const emit::Candidate c = candidate_of(info->template_name, info->json);
+    const std::string kernel =
+        text_of(c) == backend.good
+            ? "test.copy"
+            : FaultyBackend::kKernels[hash64(text_of(c)) % std::size(FaultyBackend::kKernels)];
+    states[kernel].insert(t.trial.state);
+  }
+  const std::map<std::string, TrialState> due = {
+      {"test.copy", TrialState::kOk},         {"test.slow", TrialState::kOk},
+      {"test.crash", TrialState::kCrashed},   {"test.exit", TrialState::kCrashed},
+      {"test.failing", TrialState::kCrashed}, {"test.wrong", TrialState::kWrong},
+      {"test.hang", TrialState::kTimeout},    {"uncompilable", TrialState::kCompileFailed}};
+  EXPECT_GE(states.size(), 4u);
+  for (const auto& [kernel, seen] : states)
+    EXPECT_EQ(seen, std::set<TrialState>{due.at(kernel)}) << kernel;
+  // Nothing that went wrong is in the table.
+  const db::DispatchTable table =
+      *db::Store::open(file("tuning.db"))->table(*report.tasks[0].table);
+  for (const db::DispatchEntry& e : table.entries) {
+    const auto& info = table.configs.at(e.config);
+    const emit::Candidate c = candidate_of(info.template_name, info.json);
+    if (text_of(c) == backend.good) continue;
+    const std::string kernel =
+        FaultyBackend::kKernels[hash64(text_of(c)) % std::size(FaultyBackend::kKernels)];
+    EXPECT_TRUE(kernel == "test.copy" || kernel == "test.slow") << kernel;
+  }
+}
+
+TEST_F(CampaignTest, AFinishedCampaignIsNotDoneAgain) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  const auto backend = compiler_backend();
+  const std::atomic<bool> never{false};
+  const CampaignReport first = run_campaign(o, *backend, never);
+  const size_t trials = outcomes(first.campaign).size();
+  const CampaignReport second = run_campaign(o, *backend, never);
+  EXPECT_TRUE(second.nothing_to_do);
+  EXPECT_EQ(second.campaign, first.campaign);
+  EXPECT_EQ(outcomes(first.campaign).size(), trials);
+  EXPECT_EQ(second.tasks.at(0).table, first.tasks.at(0).table);
+  o.seed = 9;
+  EXPECT_NE(run_campaign(o, *backend, never).campaign, first.campaign);
+}
+
+TEST_F(CampaignTest, AnInterruptLeavesATable) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 60;
+  std::atomic<bool> cancel{false};
+  // Interrupts once the search has measured something.
+  class Interrupting : public Backend {
+   public:
+    Interrupting(Backend& inner, std::atomic<bool>& cancel) : inner_(inner), cancel_(cancel) {}
+    Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& c,
+                const kernels::TargetInfo& t) override {
+      if (++builds_ > 4) cancel_ = true;
+      return inner_.build(w, c, t);
+    }
+    Expectation expect(const TuningTask& t, const WorkloadPoint& p) override {
+      // The second size belongs to the cross-evaluation.
+      if (++expectations_ > 1) cancel_ = true;
+      return inner_.expect(t, p);
+    }
+
+   private:
+    Backend& inner_;
+    std::atomic<bool>& cancel_;
+    std::atomic<int> builds_{0}, expectations_{0};
+  };
+  const auto compiler = compiler_backend();
+  Interrupting backend(*compiler, cancel);
+  const CampaignReport report = run_campaign(o, backend, cancel);
+  EXPECT_TRUE(report.interrupted);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  auto store = db::Store::open(file("tuning.db"));
+  EXPECT_EQ(store->campaign(report.campaign)->state, db::CampaignState::kInterrupted);
+  EXPECT_EQ(store->table(*report.tasks[0].table)->status, db::TableStatus::kActive);
+  // The same command goes on to the end.
+  cancel = false;
+  const CampaignReport rest = run_campaign(o, *compiler, cancel);
+  EXPECT_EQ(rest.campaign, report.campaign);
+  EXPECT_TRUE(rest.resumed);
+  EXPECT_FALSE(rest.interrupted);
+  EXPECT_GE(rest.consumed_s, report.consumed_s);
+}
+
+// ---- kill -9
+
+std::set<pid_t> workers_of(pid_t parent) {
+  std::set<pid_t> out;
+  const std::string flag = fmt::format("--parent={}", parent);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream in(entry.path() / "cmdline");
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    if (text.find(flag) != std::string::npos) out.insert(std::stoi(name));
+  }
+  return out;
+}
+
+TEST_F(CampaignTest, SurvivesFiftyKills) {
+  // A few reductions: more work than the test has time for, in small pieces.
+  const std::string model =
+      "fn @main(%x: Tensor[(n, 64), f32]) -> Tensor[(n, 64), f32] {\n"
+      "  let %a = softmax(%x) {axis = 1};\n"
+      "  let %b = l2_normalize(%a) {axis = 1, epsilon = 0.001};\n"
+      "  let %d = log_softmax(%b) {axis = 1};\n"
+      "  let %e = cumsum(%d) {axis = 1};\n  %e\n}\n";
+  std::ofstream(file("model.nir")) << model;
+  const std::string database = file("tuning.db"), path = file("model.nir");
+
+  std::mt19937 random(11);
+  std::uniform_int_distribution<int> delay_ms(150, 750);
+  std::map<db::Uuid, std::pair<TrialState, int64_t>> finished;  // state and attempts
+  std::map<db::Uuid, double> consumed;                          // by campaign
+  constexpr int kKills = 50;
+  int seed = 1;  // a campaign that comes to its end is followed by another
+  for (int killed = 0, runs = 0; killed < kKills && runs < 2 * kKills; ++runs) {
+    const std::string seed_text = std::to_string(seed);
+    const pid_t tuner = ::fork();
+    ASSERT_GE(tuner, 0);
+    if (tuner == 0) {
+      std::freopen("/dev/null", "w", stdout);
+      ::execl(NIMBLE_TUNE, NIMBLE_TUNE, path.c_str(), "--db", database.c_str(), "--budget", "10m",
+              "--threads", "1", "--quiet", "--seed", seed_text.c_str(),
+              static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms(random)));
+    ::kill(tuner, SIGKILL);
+    int status = 0;
+    ::waitpid(tuner, &status, 0);
+    killed += WIFSIGNALED(status);
+    if (WIFEXITED(status)) {
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+      ++seed;
+    }
+    // The worker goes with it.
+    bool alone = false;
+    for (int wait = 0; wait < 300 && !alone; ++wait) {
+      alone = workers_of(tuner).empty();
+      if (!alone) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(alone) << "a worker outlived its campaign";
+
+    if (!std::filesystem::exists(database)) continue;  // killed before it was made
+    auto store = db::Store::open(database);
+    const auto all = store->campaigns();
+    EXPECT_LE(static_cast<int>(all.size()), seed) << "a resumed campaign became another one";
+    std::set<db::Uuid> seen;
+    for (const db::Campaign& c : all) {
+      EXPECT_GE(c.consumed_s, consumed[c.uuid]);
+      consumed[c.uuid] = c.consumed_s;
+      for (const db::TrialOutcome& t : store->outcomes(c.uuid)) {
+        EXPECT_TRUE(seen.insert(t.trial.uuid).second);
+        if (!db::is_final(t.trial.state)) continue;
+        const auto now = std::pair(t.trial.state, t.trial.attempt);
+        const auto [it, fresh] = finished.emplace(t.trial.uuid, now);
+        EXPECT_EQ(it->second, now) << "a finished trial was touched again";
+      }
+    }
+    for (const auto& [uuid, state] : finished) EXPECT_TRUE(seen.contains(uuid));
+    if (HasFailure()) break;
+    ASSERT_LT(runs + 1, 2 * kKills) << "too few of the processes lived to be killed";
+  }
+  EXPECT_GT(finished.size(), 50u) << "no progress between the kills";
+  auto store = db::Store::open(database);
+  EXPECT_TRUE(store->check().sound());
+  // One measurement each, however often the process died.
+  std::map<db::Uuid, int> measurements;
+  for (const db::Workload& w : store->workloads())
+    for (const db::MeasurePolicy& p :
+         store->policies(db::key_of(w), db::key_of(emit::host_hardware()))) {
+      db::ResultQuery q{db::key_of(w), db::key_of(emit::host_hardware()), db::key_of(p)};
+      q.codegen_version = emit::toolchain_record().codegen_version;
+      for (const db::Result& r : store->results(q)) ++measurements[r.trial];
+    }
+  EXPECT_FALSE(measurements.empty());
+  for (const auto& [trial, n] : measurements) EXPECT_EQ(n, 1);
+}
+
+TEST_F(CampaignTest, CtrlCEndsWith130AndTheBestIsStored) {
+  std::ofstream(file("model.nir"))
+      << "fn @main(%x: Tensor[(n, 256), f32]) -> Tensor[(n, 256), f32] {\n"
+         "  let %y = softmax(%x) {axis = 1};\n  %y\n}\n";
+  const std::string database = file("tuning.db"), path = file("model.nir");
+  const pid_t tuner = ::fork();
+  ASSERT_GE(tuner, 0);
+  if (tuner == 0) {
+    std::freopen("/dev/null", "w", stdout);
+    ::execl(NIMBLE_TUNE, NIMBLE_TUNE, path.c_str(), "--db", database.c_str(), "--threads", "1",
+            "--quiet", static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  // Once something has been measured in the search.
+  bool measured = false;
+  for (int i = 0; i < 1000 && !measured; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!std::filesystem::exists(database)) continue;
+    try {
+      db::OpenOptions read;
+      read.create = false;
+      auto store = db::Store::open(database, read);
+      for (const db::Campaign& c : store->campaigns())
+        for (const db::TrialOutcome& t : store->outcomes(c.uuid))
+          measured |= t.trial.key.role == db::Role::kSearch && t.median_ns.has_value();
+    } catch (const Error&) {
+      // It is being made.
+    }
+  }
+  ASSERT_TRUE(measured);
+  ::kill(tuner, SIGINT);
+  int status = 0;
+  ::waitpid(tuner, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  // It may have come to its end in that very moment.
+  EXPECT_TRUE(WEXITSTATUS(status) == 130 || WEXITSTATUS(status) == 0) << WEXITSTATUS(status);
+  EXPECT_FALSE(db::Store::open(database)->tables().empty());
+}
+
+}  // namespace
+}  // namespace nimble::tuner

@@ -1,0 +1,69 @@
+#include "tuner/service/trace.h"
+
+#include <gmock/gmock.h>
+
+#include "tuner/service/campaign.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using ::testing::HasSubstr;
+
+Error error_of(const std::string& contents, const std::string& column) {
+  try {
+    parse_trace(contents, "t.tsv", column);
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    return e;
+  }
+  ADD_FAILURE() << "no error";
+  return Error(Status::kOk, "", "");
+}
+
+TEST(Trace, ReadsAColumnByName) {
+  const Trace t =
+      parse_trace("# about\npart\tfirst\tpair\na\t1\t10\nb\t2\t20\r\nb\t2\t10\n", "t.tsv", "pair");
+  EXPECT_EQ(t.counts, (std::map<int64_t, int64_t>{{10, 2}, {20, 1}}));
+  EXPECT_EQ(t.total, 3);
+  EXPECT_EQ(t.quantile(0.5), 10);
+  EXPECT_EQ(t.quantile(0.99), 20);
+  EXPECT_EQ(t.quantile(0), 10);
+}
+
+TEST(Trace, OneColumnNeedsNoName) {
+  EXPECT_EQ(parse_trace("n\n3\n4\n", "t", "").total, 2);
+  EXPECT_EQ(parse_trace("a,b\n3,4\n", "t", "b").counts.begin()->first, 4);
+}
+
+TEST(Trace, EveryFaultIsNamed) {
+  EXPECT_THAT(error_of("a\tb\n1\t2\n", "c").what(), HasSubstr("no column \"c\""));
+  EXPECT_THAT(error_of("a\tb\n1\t2\n", "").what(), HasSubstr("2 columns"));
+  const Error word = error_of("a\tb\n1\tx\n", "b");
+  EXPECT_EQ(word.status(), Status::kCorrupt);
+  EXPECT_THAT(word.what(), HasSubstr("t.tsv:2"));
+  EXPECT_THAT(error_of("a\tb\n1\n", "b").what(), HasSubstr("\"\" is no size"));
+  EXPECT_THAT(error_of("a\n-4\n", "a").what(), HasSubstr("\"-4\""));
+  EXPECT_THAT(error_of("a\n4.5\n", "a").what(), HasSubstr("\"4.5\""));
+  EXPECT_THAT(error_of("a\n99999999999999999999\n", "a").what(), HasSubstr("is no size"));
+  EXPECT_THAT(error_of("a\n", "a").what(), HasSubstr("no sizes"));
+  EXPECT_THAT(error_of("", "a").what(), HasSubstr("no sizes"));
+  EXPECT_THROW(read_trace("/nowhere/t.tsv:pair"), Error);
+}
+
+TEST(Options, DurationsAndShares) {
+  EXPECT_EQ(parse_duration("90s"), 90);
+  EXPECT_EQ(parse_duration("5m"), 300);
+  EXPECT_EQ(parse_duration("1.5h"), 5400);
+  EXPECT_EQ(parse_duration("7"), 7);
+  for (const char* bad : {"", "m", "-5m", "5x", "0", "nan", "inf", "5 m"})
+    EXPECT_THROW(parse_duration(bad), Error) << bad;
+  EXPECT_DOUBLE_EQ(parse_share("90%"), 0.9);
+  EXPECT_DOUBLE_EQ(parse_share("0.25"), 0.25);
+  EXPECT_DOUBLE_EQ(parse_share("100%"), 1);
+  for (const char* bad : {"", "%", "0", "101%", "1.5", "90%%", "x"})
+    EXPECT_THROW(parse_share(bad), Error) << bad;
+}
+
+}  // namespace
+}  // namespace nimble::tuner

@@ -1,0 +1,134 @@
+// From a model's shapes to those of its workloads.
+#include "tuner/service/workloads.h"
+
+#include <gmock/gmock.h>
+
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/pipeline.h"
+#include "tuner/service/oracle.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+kernels::TargetInfo target() {
+  return kernels::target_by_name("x86-64-v3");
+}
+ir::Module typed(const std::string& text) {
+  return ir::infer_types(ir::parse_module(text));
+}
+ir::Module lowered(const ir::Module& m) {
+  passes::PassContext context;
+  context.target = target();
+  return passes::run_pipeline(m, context);
+}
+
+const char kBatched[] = R"(
+fn @main(%x: Tensor[(b, n, 16), f32], %ids: Tensor[(b, n), i64], %t: Tensor[(50, 16), f32])
+    -> Tensor[(b, n, 16), f32] {
+  let %e = gather(%t, %ids) {axis = 0};
+  let %s = add(%e, %x);
+  let %y = softmax(%s) {axis = 2};
+  %y
+})";
+
+TEST(Points, AreThePapersSizesOddOnesAndTheTraces) {
+  const ir::Module m = typed(kBatched);
+  EXPECT_EQ(model_symbols(m), (std::vector<std::string>{"b", "n"}));
+  PointOptions o;
+  o.trace = parse_trace("n\n40\n40\n40\n90\n", "t", "n");
+  const auto points = model_points(m, o);
+  std::set<int64_t> sizes, powers;
+  double sum = 0;
+  for (const WeightedPoint& p : points) {
+    EXPECT_EQ(p.at.at("b"), 1);
+    sizes.insert(p.at.at("n"));
+    if (p.power_of_two) powers.insert(p.at.at("n"));
+    EXPECT_EQ(p.representative, p.at.at("n") == 64);
+    EXPECT_GT(p.weight, 0);
+    sum += p.weight;
+  }
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_EQ(powers, (std::set<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
+  for (int64_t odd : {13, 37, 101}) EXPECT_TRUE(sizes.contains(odd));
+  EXPECT_TRUE(sizes.contains(40) && sizes.contains(90));
+  const auto heavy = std::max_element(points.begin(), points.end(),
+                                      [](auto& a, auto& b) { return a.weight < b.weight; });
+  EXPECT_EQ(heavy->at.at("n"), 40);
+  EXPECT_GT(heavy->weight, 0.6);
+}
+
+TEST(Points, UnknownSymbolsAreNamed) {
+  const ir::Module m = typed(kBatched);
+  PointOptions o;
+  o.fixed = {{"q", 3}};
+  EXPECT_THROW(model_points(m, o), Error);
+  o.fixed = {{"b", 4}};
+  EXPECT_EQ(model_points(m, o)[0].at.at("b"), 4);
+  o.symbol = "z";
+  EXPECT_THROW(model_points(m, o), Error);
+}
+
+TEST(Points, AModelOfConstantShapesHasOne) {
+  const ir::Module m =
+      typed("fn @main(%x: Tensor[(4, 8), f32]) -> Tensor[(4, 8), f32] { let %y = exp(%x); %y }");
+  const auto points = model_points(m, {});
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0].weight, 1);
+}
+
+TEST(Workloads, LeadingAxesAreMultipliedAndSymbolsFollow) {
+  const ir::Module m = typed(kBatched);
+  PointOptions o;
+  o.fixed = {{"b", 3}};
+  std::vector<std::string> skipped;
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, o), target(), &skipped);
+  ASSERT_FALSE(tasks.empty());
+  EXPECT_TRUE(skipped.empty());
+  for (const TuningTask& t : tasks) {
+    double sum = 0;
+    std::set<std::vector<int64_t>> distinct;
+    for (const WorkloadPoint& p : t.points) {
+      EXPECT_TRUE(distinct.insert(p.symbols).second);
+      sum += p.weight;
+      EXPECT_GT(p.bytes, 0);
+    }
+    EXPECT_NEAR(sum, 1, 1e-9) << t.label;
+    const WorkloadPoint& r = t.points[t.representative()];
+    EXPECT_TRUE(r.representative);
+    // b*n rows: 3 * 64.
+    EXPECT_EQ(r.symbols[0], 192) << t.label;
+  }
+}
+
+TEST(Workloads, IndicesStayInsideTheirTable) {
+  const ir::Module m = typed(kBatched);
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  bool seen = false;
+  for (const TuningTask& t : tasks)
+    for (const Fill& f : t.fills)
+      if (f.high == 49) seen = f.low == 0;
+  EXPECT_TRUE(seen);
+}
+
+TEST(Oracle, ComputesWhatTheWorkloadSays) {
+  const ir::Module m =
+      typed("fn @main(%x: Tensor[(n, 4), f32]) -> Tensor[(n, 4), f32] { let %y = relu(%x); %y }");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_EQ(tasks.size(), 1u);
+  const WorkloadPoint& p = tasks[0].points[3];
+  const Expectation e = expected_result(tasks[0], p);
+  ASSERT_EQ(e.outputs.size(), 1u);
+  // Read once, written once, four bytes an element.
+  const auto count = static_cast<size_t>(p.bytes / 8);
+  std::vector<uint8_t> x(count * 4);
+  fill_tensor(tasks[0].fills[0], DType::kF32, data_seed(tasks[0], p), 0, x);
+  ASSERT_EQ(e.outputs[0].size(), x.size());
+  for (size_t i = 0; i < count; ++i)
+    EXPECT_EQ(reinterpret_cast<const float*>(e.outputs[0].data())[i],
+              std::max(0.0f, reinterpret_cast<const float*>(x.data())[i]));
+}
+
+}  // namespace
+}  // namespace nimble::tuner

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "compiler/emit/compile.h"
+#include "compiler/emit/kernel_set.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 #include "vm/executable/writer.h"
@@ -17,7 +18,15 @@ class CompilerBackend : public Backend {
     Built out;
     const auto begin = std::chrono::steady_clock::now();
     try {
-      const exec::Executable e = emit::candidate_executable(w, candidates, target);
+      // Kernels alone, without a program around them: the worker calls them by themselves.
+      exec::Executable e;
+      emit::KernelSet kernels(target, nullptr);
+      for (size_t c = 0; c < candidates.size(); ++c)
+        kernels.add_fixed(w.group, w.constant_parameter, candidates[c], fmt::format("c{}", c));
+      emit::CompileOptions options;
+      options.target = target;
+      options.compile_threads = 1;
+      kernels.finish(options, e, nullptr);
       NIMBLE_CHECK(e.kernels.size() == candidates.size(), "{} kernels of {} candidates",
                    e.kernels.size(), candidates.size());
       for (const exec::Kernel& k : e.kernels) {

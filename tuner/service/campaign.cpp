@@ -31,7 +31,7 @@ const char kBudgetRule[] =
 
 namespace {
 
-// Less than this is no budget for a workload of its own: it keeps the default.
+// Each workload gets at least this much, the hottest first, while there is any.
 constexpr double kLeastTaskSeconds = 1.5;
 constexpr double kSearchShare = 0.6;
 
@@ -298,9 +298,11 @@ class Driver {
       TaskReport& report = task.report();
       const double begin = context.meter.consumed_s();
       const double weight = std::sqrt(report.share);
-      const double part = (report_.budget_s - begin) * weight / std::max(1e-9, weight_left);
+      const double left = report_.budget_s - begin;
+      const double part =
+          std::min(left, std::max(kLeastTaskSeconds, left * weight / std::max(1e-9, weight_left)));
       weight_left -= weight;
-      if (part < kLeastTaskSeconds) {
+      if (left < kLeastTaskSeconds) {
         report.note = "default schedule kept: the budget ended";
         continue;
       }

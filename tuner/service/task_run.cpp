@@ -416,6 +416,14 @@ void TaskRun::cross(size_t top_k, double until_s) {
     if (std::find(chosen.begin(), chosen.end(), f.config) == chosen.end())
       chosen.push_back(f.config);
   }
+  // After a resume they are to be compiled again: for half of the time at most.
+  const double compile_s =
+      std::max(0.5, (until_s - context_.meter.consumed_s()) / 2) * context_.compile_threads;
+  size_t missing = 0;
+  std::erase_if(chosen, [&](const db::Hash& config) {
+    return !built_.contains(config) &&
+           static_cast<double>(++missing) * ms_per_candidate_ > compile_s * 1000;
+  });
   if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())
     chosen.push_back(default_config_);
   // Sizes of most weight first, so that an interrupted evaluation is of use.

@@ -441,6 +441,7 @@ void TaskRun::cross(size_t top_k, double until_s) {
     const auto affordable = static_cast<size_t>(
         std::max(kLeastCrossed, left / (each * static_cast<double>(order.size() - i))));
     if (chosen.size() > affordable) drop_worst(chosen, affordable);
+    if (i == 0) report_.k = chosen.size();
     context_.meter.phase(
         fmt::format("cross-evaluation of {}, size {} of {}", chosen.size(), i + 1, order.size()));
     std::vector<db::NewTrial> trials;
@@ -452,7 +453,6 @@ void TaskRun::cross(size_t top_k, double until_s) {
     spent_s += context_.meter.consumed_s() - begin;
     configs += static_cast<double>(chosen.size());
   }
-  report_.k = chosen.size();
 }
 
 void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {

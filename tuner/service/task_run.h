@@ -55,7 +55,7 @@ struct TaskReport {
   double calls = 0, share = 0;         // of the model's time with default schedules
   double default_ns = 0, best_ns = 0;  // weighted over the sizes; 0: not measured
   int64_t trials = 0, failed = 0;
-  size_t k = 0;  // configurations that were cross-evaluated
+  size_t k = 0;  // configurations that entered the cross-evaluation
   size_t entries = 0;
   double regret = 0, worst_regret = 0;      // of the table, over the sizes measured
   double single_regret = 0;                 // of the paper's one configuration, over the same sizes

@@ -66,14 +66,11 @@ bool is_entry(const ir::Module& m, const std::string& name) {
 
 // Emits every function of a lowered module; `source` has the types that users see.
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
-                 const std::vector<CandidateKernel>& fixed, exec::Executable& out) {
-  EmitContext context{out, kernels, {}, {}, {}, {}, 0, nullptr};
+                 exec::Executable& out) {
+  EmitContext context{out, kernels, {}, {}, {}, {}, 0};
   for (const auto& [name, f] : lowered.functions)
     context.function_index[name] = context.bytecode_functions++;
   for (const auto& [name, f] : lowered.functions) {
-    context.fixed = nullptr;
-    for (const CandidateKernel& c : fixed)
-      if (c.name == name) context.fixed = &c.candidate;
     out.functions.push_back(emit_function(name, *f, context));
     if (is_entry(source, name))
       out.entries.push_back(
@@ -102,7 +99,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
 
   exec::Executable out;
   KernelSet kernels(options.target, options.tuned);
-  emit_module(typed, lowered, kernels, {}, out);
+  emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =
       fmt::format("nimble {} (code generator {})", NIMBLE_VERSION, codegen::kCodegenVersion);
@@ -132,45 +129,6 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       if (fresh) out.push_back({std::move(w), source_of(*e.primitive), 0, e.primitive});
       ++out[it->second].calls;
     });
-  return out;
-}
-
-exec::Executable candidate_executable(const kernels::Workload& w,
-                                      const std::vector<Candidate>& candidates,
-                                      const kernels::TargetInfo& target, int optimize) {
-  ir::Module module;
-  module.source = w.key;
-  std::vector<CandidateKernel> fixed;
-  for (size_t c = 0; c < candidates.size(); ++c) {
-    std::string name = fmt::format("c{}", c);
-    std::vector<ir::VarRef> parameters;
-    std::vector<ir::Atom> args;
-    for (const ir::VarRef& p : w.group->parameters) {
-      parameters.push_back(ir::make_var(p->name, p->type));
-      args.push_back(parameters.back());
-    }
-    ir::BlockBuilder body;
-    ir::VarRef y = body.bind(ir::make_call_primitive(w.group, std::move(args)), "y");
-    y->type = w.group->result_type;
-    module.set(name,
-               ir::make_function_of(std::move(parameters), body.finish(y), w.group->result_type));
-    module.signatures[name] = {};
-    fixed.push_back({candidates[c], name});
-  }
-  passes::PassContext context;
-  context.target = target;
-  passes::PipelineOptions pipeline;
-  pipeline.passes = {"lower-memory", "lower-shapes"};
-  ir::Module lowered = passes::run_pipeline(module, context, pipeline);
-  exec::Executable out;
-  KernelSet kernels(target, nullptr);
-  emit_module(module, lowered, kernels, fixed, out);
-  CompileOptions options;
-  options.target = target;
-  options.compile_threads = 1;
-  options.optimize = optimize;
-  kernels.finish(options, out, nullptr);
-  exec::verify(out, "tuning candidate");
   return out;
 }
 

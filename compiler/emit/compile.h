@@ -50,14 +50,4 @@ struct WorkloadUse {
 };
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
 
-// A one-kernel executable that runs one configuration of a workload: a tuning candidate. Its
-// entry "main" takes the kernel's inputs and returns its results; constants are inputs too.
-struct CandidateKernel {
-  Candidate candidate;
-  std::string name;
-};
-exec::Executable candidate_executable(const kernels::Workload& w,
-                                      const std::vector<Candidate>& candidates,
-                                      const kernels::TargetInfo& target, int optimize = 2);
-
 }  // namespace nimble::emit

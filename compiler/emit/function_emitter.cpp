@@ -491,10 +491,7 @@ class Emitter {
     std::vector<bool> constant;
     for (size_t i = 0; i < group.parameters.size(); ++i)
       constant.push_back(e.args[i].is_constant());
-    uint32_t kernel = context_.fixed
-                          ? context_.kernels.add_fixed(e.primitive, constant, *context_.fixed,
-                                                       out_.name + "_kernel")
-                          : context_.kernels.add(e.primitive, constant, out_.name);
+    uint32_t kernel = context_.kernels.add(e.primitive, constant, out_.name);
     auto scalars = ir::attr_or<std::vector<int64_t>>(group.attrs, "scalars", {});
     std::vector<int64_t> operands = {kernel, static_cast<int64_t>(e.args.size())};
     for (size_t i = 0; i < e.args.size(); ++i) {

@@ -19,8 +19,6 @@ struct EmitContext {
   std::map<std::string, uint32_t> scalar_index;  // by the program's text
   std::map<std::string, uint32_t> text_index;
   uint32_t bytecode_functions = 0;
-  // Set while candidates are emitted: every kernel of a function uses this one.
-  const Candidate* fixed = nullptr;
 
   uint32_t constant(const ir::TensorRef& t, bool hot);
   // An Invoke index: scalar functions come after all bytecode functions.

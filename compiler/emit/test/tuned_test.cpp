@@ -252,42 +252,5 @@ TEST(TreeJson, EveryFeatureRoundTrips) {
     EXPECT_THROW(tree_from_json(bad, symbols), Error) << bad;
 }
 
-TEST(Candidates, EveryEntryGivesTheReferencesResult) {
-  const kernels::TargetInfo target = kernels::detect_host();
-  for (auto [text, anchor] :
-       {std::pair<std::string, std::string>{kDense, "packed_matmul"},
-        {"fn @main(%x: Tensor[(b, n, m), f32]) { let %y = softmax(%x) {axis = 2}; %y }", "softmax"},
-        {"fn @main(%x: Tensor[(n, m), f32], %y: Tensor[(n, 1), f32]) { let %a = add(%x, %y); let "
-         "%b "
-         "= gelu(%a); %b }",
-         "elementwise"}}) {
-    SCOPED_TRACE(anchor);
-    WorkloadUse use = workload_of(text, anchor);
-    if (!use.workload.group) continue;
-    std::vector<Candidate> candidates = candidates_of(use.workload, target, 4);
-    auto model = load(candidate_executable(use.workload, candidates, target, 1));
-    ir::Module oracle;
-    oracle.set("main", use.workload.group);
-    for (int threads : {1, 2}) {
-      rt::SessionOptions options;
-      options.threads = threads;
-      rt::Session session(model, options);
-      Program p{anchor, text};
-      std::vector<std::string> symbols = symbols_of(*use.workload.group);
-      for (int64_t size : {1, 5, 17, 65}) {
-        Sizes sizes;
-        for (const std::string& s : symbols) sizes[s] = size;
-        std::vector<ir::TensorRef> in = random_inputs(p, *use.workload.group, sizes, 5);
-        std::vector<ir::TensorRef> expected =
-            reference::Interpreter(oracle).run_tensors("main", in);
-        for (size_t c = 0; c < candidates.size(); ++c) {
-          SCOPED_TRACE(kernels::to_json(candidates[c].config));
-          expect_close(run_session(session, "c" + std::to_string(c), in), expected, 1e-4);
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace nimble::emit::testing

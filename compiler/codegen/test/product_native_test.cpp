@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compiler/codegen/test/native.h"
+#include "compiler/kernels/test/exhaustive.h"
 #include "compiler/kernels/test/reference_harness.h"
 
 namespace nimble::kernels {
@@ -22,7 +23,7 @@ const bool kNativeMode = [] {
     const std::vector<std::string> levels = codegen::testing::runnable_levels();
     return std::find(levels.begin(), levels.end(), level) != levels.end();
   };
-  mode.most_configurations = 2;
+  if (!exhaustive()) mode.most_configurations = 2;
   return true;
 }();
 

@@ -24,7 +24,7 @@ int32_t run_native(const kir::Function& f, std::span<const std::span<std::byte>>
 const bool kNativeMode = [] {
   mode().run = run_native;
   mode().targets = {detect_host()};
-  mode().only_default = true;
+  mode().only_default = !exhaustive();
   return true;
 }();
 

@@ -4,6 +4,7 @@
 #include "compiler/kernels/templates/batch_matmul.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/test/exhaustive.h"
 #include "compiler/kernels/test/reference_harness.h"
 
 namespace nimble::kernels {
@@ -73,15 +74,17 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   ASSERT_NE(harness.chosen(), nullptr);
   ASSERT_EQ(harness.chosen()->name(), name);
   std::mt19937 random(7);
-  configurations = std::min(configurations, harness_mode().most_configurations);
+  configurations =
+      exhaustive() ? kConfigurations : std::min(configurations, harness_mode().most_configurations);
+  const int runs = exhaustive() ? static_cast<int>(kSizes) : kRuns;
   for (int c = 0; c < configurations && !::testing::Test::HasFailure(); ++c) {
     const Config config =
         c == 0 ? harness.chosen()->default_config(harness.workload(), target)
                : random_config(*harness.chosen(), harness.workload(), target, random);
     SCOPED_TRACE(to_json(config));
     harness.lower(config);
-    for (int r = 0; r < kRuns && !::testing::Test::HasFailure(); ++r) {
-      const int run = c * kRuns + r;
+    for (int r = 0; r < runs && !::testing::Test::HasFailure(); ++r) {
+      const int run = c * runs + r;
       harness.run(sizes(run, random), 1 + static_cast<int>(random() % 3),
                   static_cast<unsigned>(run));
     }

@@ -19,6 +19,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/exhaustive.h"
 #include "vm/base/half.h"
 
 namespace nimble::kernels::testing {
@@ -222,8 +223,14 @@ inline Mode& mode() {
   return m;
 }
 
-inline void check(const Case& c) {
+inline void check(Case c) {
   const Workload w = workload_of(c.text);
+  if (exhaustive() && w.contract.symbols.size() == 1 && !c.sizes.empty()) {
+    int64_t least = 130;
+    for (const auto& s : c.sizes) least = std::min(least, s[0]);
+    c.sizes.clear();
+    for (int64_t n = least; n <= 130; ++n) c.sizes.push_back({n});
+  }
   std::mt19937 random(1234);
   for (const TargetInfo& target : mode().targets) {
     const Template* t = template_for(w, target);
@@ -242,7 +249,8 @@ inline void check(const Case& c) {
     }
     // The default meets every size; the sampled configurations share them out, each at least two.
     const size_t share =
-        std::max<size_t>(1, std::min(configs.size() - 1, (c.sizes.size() + 1) / 2));
+        exhaustive() ? 1
+                     : std::max<size_t>(1, std::min(configs.size() - 1, (c.sizes.size() + 1) / 2));
     for (size_t i = 0; i < configs.size(); ++i) {
       SCOPED_TRACE(target.level + " " + to_json(configs[i]) + "\n" + w.key);
       Lowered lowered = t->lower(w, configs[i], target, "k");

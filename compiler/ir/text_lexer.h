@@ -40,8 +40,6 @@ std::string shortest_text(double v);
 // One element of a constant as text, and back (false if it is no value of the type).
 std::string element_text(const Tensor& t, int64_t i);
 bool parse_element(std::string_view text, DType dtype, uint8_t* to);
-// Insertions, deletions and replacements that lead from a to b.
-size_t edit_distance(std::string_view a, std::string_view b);
 
 // Names the constants that do not stand in the text.
 struct SideFile {

@@ -15,6 +15,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/text_lexer.h"
 #include "vm/base/file.h"
+#include "vm/base/edit_distance.h"
 
 namespace nimble::ir {
 namespace {

@@ -5,26 +5,11 @@
 #include <cstring>
 
 #include "vm/base/checked.h"
+#include "vm/base/edit_distance.h"
 #include "vm/base/error.h"
 
 namespace nimble::rt {
 namespace {
-
-// Levenshtein's distance.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 // Whether the elements lie one after another in row-major order; extents of 1 have no stride that
 // matters.

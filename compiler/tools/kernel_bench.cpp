@@ -2,9 +2,11 @@
 //
 // Products are measured as inside a model: weights rotate over six matrices, so they come from
 // the third-level cache or memory, not from where the last call left them. The machine's
-// multiply-add peak is measured around each benchmark, by a kernel of the same code generator on
-// the same threads, because clocks move; `peak_share` compares the median iteration with
-// that. `best` counters take the fastest one, which other programs on the machine disturb least.
+// multiply-add peak is measured before and after every iteration, by a kernel of the same code
+// generator on the same threads: on a shared host clocks and neighbours change within
+// milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
+// these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
+// iteration's part of the highest peak seen.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -115,7 +117,7 @@ rt::ThreadPool& the_pool() {
 // ---------------------------------------------------------------- the machine's peak
 
 constexpr int kPeakSums = 24;
-constexpr int64_t kPeakSteps = 4000;
+constexpr int64_t kPeakSteps = 32000;  // about 0.2 ms, a product's time
 
 // Every thread multiplies and adds in registers; the sums are stored once.
 kir::Function peak_kernel(const kernels::TargetInfo& target) {
@@ -155,19 +157,21 @@ kir::Function peak_kernel(const kernels::TargetInfo& target) {
   return f;
 }
 
-// Multiply-add peak of `threads` threads in GF/s: the best of some short runs.
+// Multiply-add peak of `threads` threads in GF/s: one short run.
 double measure_peak(rt::ThreadPool& pool, int threads) {
   const kernels::TargetInfo target = kernels::detect_host();
   static Kernel kernel(peak_kernel(target));
   static std::vector<float> out(1024 * kPeakSums * 64);
   const int sums = std::min(kPeakSums, target.vector_registers - 4);
-  double best = 1e300;
-  for (int i = 0; i < 20; ++i) {
-    const double start = now();
-    kernel.run(pool, threads, {out.data()}, {threads});
-    best = std::min(best, now() - start);
-  }
-  return 2.0 * sums * target.lanes_f32() * kPeakSteps * threads / best / 1e9;
+  const double start = now();
+  kernel.run(pool, threads, {out.data()}, {threads});
+  const double seconds = now() - start;
+  return 2.0 * sums * target.lanes_f32() * kPeakSteps * threads / seconds / 1e9;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
 }
 
 // ---------------------------------------------------------------- workloads
@@ -253,8 +257,8 @@ void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int
   const size_t matrix = static_cast<size_t>(k * ((n + 255) / 256 * 256));
   const HugeBuffer x(static_cast<size_t>(m * k)), y(static_cast<size_t>(m * n)),
       b(static_cast<size_t>(n)), w(matrix * kRotation);
-  double peak = measure_peak(pool, threads);
-  std::vector<double> samples;
+  const double flops = 2.0 * static_cast<double>(m * k * n) / 1e9;
+  std::vector<double> speeds, peaks, shares;
   int64_t turn = 0;
   auto call = [&] {
     float* weights = w.data() + matrix * static_cast<size_t>(turn++ % kRotation);
@@ -263,20 +267,23 @@ void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int
     return now() - start;
   };
   for (int i = 0; i < kRotation; ++i) call();  // touches every matrix
+  double before = measure_peak(pool, threads);
   for (auto _ : state) {
     const double seconds = call();
-    samples.push_back(seconds);
+    const double after = measure_peak(pool, threads);
+    speeds.push_back(flops / seconds);
+    peaks.push_back((before + after) / 2);
+    shares.push_back(speeds.back() / peaks.back());
+    before = after;
     state.SetIterationTime(seconds);
   }
-  peak = std::max(peak, measure_peak(pool, threads));
-  std::sort(samples.begin(), samples.end());
-  const double flops = 2.0 * static_cast<double>(m * k * n) / 1e9;
-  const double median = flops / samples[samples.size() / 2], best = flops / samples[0];
-  state.counters["GF/s"] = median;
-  state.counters["best_GF/s"] = best;
-  state.counters["peak_GF/s"] = peak;
-  state.counters["peak_share"] = median / peak;
-  state.counters["best_share"] = best / peak;
+  state.counters["GF/s"] = quantile(speeds, 0.5);
+  state.counters["best_GF/s"] = quantile(speeds, 1);
+  state.counters["peak_GF/s"] = quantile(peaks, 0.5);
+  state.counters["peak_share"] = quantile(shares, 0.5);
+  state.counters["share_low"] = quantile(shares, 0.25);
+  state.counters["share_high"] = quantile(shares, 0.75);
+  state.counters["best_share"] = quantile(speeds, 1) / quantile(peaks, 1);
 }
 
 void lstm(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t hidden) {

@@ -407,7 +407,9 @@ class Emitter {
           memory_op(b);
         return;
       case ExprKind::kFunction:
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
+      case ExprKind::kClosure:
         NIMBLE_UNREACHABLE("lower-memory leaves no function values");
     }
   }

@@ -38,6 +38,22 @@ void Module::set(const std::string& name, FunctionRef f) {
   functions.emplace_back(name, std::move(f));
 }
 
+const DataType* Module::find_data(const std::string& name) const {
+  for (const DataType& d : data_types) {
+    if (d.name == name) return &d;
+  }
+  return nullptr;
+}
+
+std::pair<const DataType*, int64_t> Module::find_constructor(const std::string& name) const {
+  for (const DataType& d : data_types) {
+    for (size_t i = 0; i < d.constructors.size(); ++i) {
+      if (d.constructors[i].name == name) return {&d, static_cast<int64_t>(i)};
+    }
+  }
+  return {nullptr, 0};
+}
+
 VarRef make_var(std::string name, Type type, Location location) {
   return std::make_shared<const Var>(Var{std::move(name), std::move(type), std::move(location)});
 }
@@ -95,6 +111,44 @@ ExprRef make_function(FunctionRef f, Location location) {
   auto e = make(ExprKind::kFunction, std::move(location));
   e->primitive = std::move(f);
   return e;
+}
+
+ExprRef make_construct(std::string constructor, std::vector<Atom> fields, Location location) {
+  auto e = make(ExprKind::kConstruct, std::move(location));
+  e->constructor = std::move(constructor);
+  e->args = std::move(fields);
+  return e;
+}
+
+ExprRef make_match(Atom value, std::vector<MatchCase> cases, Location location) {
+  auto e = make(ExprKind::kMatch, std::move(location));
+  e->args = {std::move(value)};
+  e->cases = std::move(cases);
+  return e;
+}
+
+ExprRef make_closure(std::string function, std::vector<Atom> captured, Location location) {
+  auto e = make(ExprKind::kClosure, std::move(location));
+  e->callee = Atom::of_global(std::move(function));
+  e->args = std::move(captured);
+  return e;
+}
+
+std::vector<VarRef> variables_of(const Pattern& p) {
+  std::vector<VarRef> out;
+  if (p.kind == Pattern::Kind::kVar) out.push_back(p.var);
+  for (const Pattern& field : p.fields) {
+    for (VarRef& v : variables_of(field)) out.push_back(std::move(v));
+  }
+  return out;
+}
+
+std::vector<BlockRef> blocks_of(const Expr& e) {
+  std::vector<BlockRef> out;
+  if (e.kind == ExprKind::kIf) out = {e.then_block, e.else_block};
+  if (e.kind == ExprKind::kFunction) out = {e.primitive->body};
+  for (const MatchCase& c : e.cases) out.push_back(c.body);
+  return out;
 }
 
 Type type_of(const Atom& a, const Module* module) {

@@ -77,6 +77,9 @@ struct Block {
 using BlockRef = std::shared_ptr<const Block>;
 
 struct Function {
+  // Type variables of a polymorphic function: fn @map[A, B](…). Values of a variable's type are
+  // only passed on, so one compiled function serves all instances.
+  std::vector<std::string> type_variables;
   std::vector<VarRef> parameters;
   Type result_type;                 // may be null before inference
   BlockRef body;
@@ -86,14 +89,32 @@ struct Function {
 };
 using FunctionRef = std::shared_ptr<const Function>;
 
+// What a case of a match accepts. Patterns nest in the source; the pass flatten-matches leaves
+// constructors (and tuples) of variables and wildcards only.
+struct Pattern {
+  enum class Kind { kWildcard, kVar, kConstructor, kTuple };
+  Kind kind = Kind::kWildcard;
+  VarRef var;                   // kVar
+  std::string constructor;      // kConstructor
+  std::vector<Pattern> fields;  // kConstructor, kTuple
+  Location location;
+};
+
+struct MatchCase {
+  Pattern pattern;
+  BlockRef body;
+};
+
 enum class ExprKind {
-  kAtom,      // a copy: let %y = %x
-  kCall,      // operator, global function, closure or primitive group
+  kAtom,       // a copy: let %y = %x
+  kCall,       // operator, global function, closure or primitive group
   kTuple,
-  kGetField,  // tuple element
-  kIf,        // condition atom (bool scalar), two blocks
-  kFunction,  // a closure literal; free variables are captured
-  kMatch,     // on a data type (later)
+  kGetField,   // tuple element
+  kConstruct,  // a value of a data type: Node(%l, %r)
+  kIf,         // condition atom (bool scalar), two blocks
+  kMatch,      // on a data type or a tuple; the first case that fits
+  kFunction,   // a closure literal; free variables are captured
+  kClosure,    // after closure conversion: a global function, its first arguments (captured)
 };
 
 struct Expr {
@@ -101,17 +122,36 @@ struct Expr {
   Location location;
   // kCall: exactly one of `op` (registered name), `callee`, `primitive`
   std::string op;
-  std::optional<Atom> callee;       // a global or a variable of function type
+  std::optional<Atom> callee;       // a global or a variable of function type; kClosure: a global
   FunctionRef primitive;            // a fused group called in place; also kFunction's literal
-  std::vector<Atom> args;           // kCall, kTuple; kAtom, kGetField, kIf: args[0]
+  // kCall, kTuple, kConstruct, kClosure (captured); kAtom, kGetField, kIf, kMatch: args[0]
+  std::vector<Atom> args;
   Attrs attrs;                      // kCall
   int64_t index = 0;                // kGetField
   BlockRef then_block, else_block;  // kIf
+  std::string constructor;          // kConstruct
+  std::vector<MatchCase> cases;     // kMatch
 };
 
 // ---------------------------------------------------------------- module
 
+// An algebraic data type, perhaps recursive and polymorphic:
+//   data List[A] { Nil; Cons(A, List[A]) }
+// A `?` dim of a field is any extent, another for each value; a match binds it to a fresh symbol.
+struct Constructor {
+  std::string name;  // unique in the module; its tag is its position in the data type
+  std::vector<Type> fields;
+  Location location;
+};
+struct DataType {
+  std::string name;
+  std::vector<std::string> variables;
+  std::vector<Constructor> constructors;
+  Location location;
+};
+
 struct Module {
+  std::vector<DataType> data_types;  // in definition order
   // In definition order; "main" is the entry.
   std::vector<std::pair<std::string, FunctionRef>> functions;
   // What the user sees of an entry function beyond its types: names of results, defaults.
@@ -124,6 +164,9 @@ struct Module {
 
   FunctionRef find(const std::string& name) const;  // null if there is none
   void set(const std::string& name, FunctionRef f); // replaces or appends
+  const DataType* find_data(const std::string& name) const;  // null if there is none
+  // The data type with this constructor, and its tag there; null if there is none.
+  std::pair<const DataType*, int64_t> find_constructor(const std::string& name) const;
 };
 
 // ---------------------------------------------------------------- construction
@@ -137,6 +180,13 @@ ExprRef make_tuple(std::vector<Atom> fields, Location location = {});
 ExprRef make_get_field(Atom tuple, int64_t index, Location location = {});
 ExprRef make_if(Atom condition, BlockRef then_block, BlockRef else_block, Location location = {});
 ExprRef make_function(FunctionRef f, Location location = {});
+ExprRef make_construct(std::string constructor, std::vector<Atom> fields, Location location = {});
+ExprRef make_match(Atom value, std::vector<MatchCase> cases, Location location = {});
+ExprRef make_closure(std::string function, std::vector<Atom> captured, Location location = {});
+// The variables that a pattern binds, from left to right.
+std::vector<VarRef> variables_of(const Pattern& p);
+// The nested blocks of an expression, in order: branches, cases' bodies, a closure's body.
+std::vector<BlockRef> blocks_of(const Expr& e);
 
 // Attribute access with a default or, without one, an internal error if absent.
 template <class T>

@@ -494,8 +494,10 @@ class FunctionInference {
         return infer_if(e);
       case ExprKind::kFunction:
         return infer_closure(e);
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
-        fail(e.location, "match is not supported yet", "use if");
+      case ExprKind::kClosure:
+        fail(e.location, "data types are not supported yet", "use tuples and if");
     }
     NIMBLE_UNREACHABLE("expression kind");
   }

@@ -235,8 +235,10 @@ class Printer {
         out_ += "fn" + head(*e.primitive) + " ";
         block(*e.primitive->body);
         return;
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
-        NIMBLE_UNREACHABLE("match has no text form yet");
+      case ExprKind::kClosure:
+        NIMBLE_UNREACHABLE("data types have no text form yet");
     }
   }
 

@@ -39,6 +39,13 @@ Type storage_type() {
   return t;
 }
 
+Type data_type(std::string name, std::vector<Type> arguments) {
+  return make({TypeKind::kData, DType::kF32, {}, std::move(arguments), std::move(name)});
+}
+Type variable_type(std::string name) {
+  return make({TypeKind::kVariable, DType::kF32, {}, {}, std::move(name)});
+}
+
 bool equal(const Type& a, const Type& b) {
   if (a == b) return true;
   if (!a || !b || a->kind != b->kind) return false;
@@ -90,6 +97,22 @@ Type substitute(const Type& t, const std::map<std::string, Dim>& replacement) {
   }
   for (Type& e : node.elements) {
     Type replaced = substitute(e, replacement);
+    changed |= replaced != e;
+    e = std::move(replaced);
+  }
+  return changed ? make(std::move(node)) : t;
+}
+
+Type substitute_types(const Type& t, const std::map<std::string, Type>& replacement) {
+  if (!t || replacement.empty()) return t;
+  if (t->kind == TypeKind::kVariable) {
+    auto it = replacement.find(t->name);
+    return it == replacement.end() ? t : it->second;
+  }
+  TypeNode node = *t;
+  bool changed = false;
+  for (Type& e : node.elements) {
+    Type replaced = substitute_types(e, replacement);
     changed |= replaced != e;
     e = std::move(replaced);
   }

@@ -36,10 +36,14 @@ Type scalar_type();
 Type tuple_type(std::vector<Type> elements);
 Type function_type(std::vector<Type> parameters, Type result);
 Type storage_type();
+Type data_type(std::string name, std::vector<Type> arguments = {});
+Type variable_type(std::string name);
 
 bool equal(const Type& a, const Type& b);  // structural; dims compared as canonical polynomials
 std::string str(const Type& t);            // the text form
 Type substitute(const Type& t, const std::map<std::string, Dim>& replacement);
+// Replaces type variables.
+Type substitute_types(const Type& t, const std::map<std::string, Type>& replacement);
 // Bytes of a tensor type as a Dim.
 Dim byte_size(const Type& t);
 Dim element_count(const Type& t);

@@ -244,8 +244,10 @@ class Verifier {
         if (e.callee) return call(e, stated, types, used);
         if (e.primitive) return group(e, stated, types, used);
         return operation(binding, types, typed, used);
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
-        return fault("V4", "match is not part of the language yet");
+      case ExprKind::kClosure:
+        return fault("V4", "data types and converted closures are not part of the language yet");
     }
   }
 

@@ -256,7 +256,9 @@ class Lowering {
              b);
         return;
       case ExprKind::kFunction:
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
+      case ExprKind::kClosure:
         throw Error(Status::kUnsupported, e.location.str(),
                     "a function used as a value cannot be compiled",
                     "call a named function instead");

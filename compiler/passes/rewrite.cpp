@@ -44,6 +44,11 @@ ExprRef Rewriter::rewrite(const ExprRef& e) {
     copy->primitive = rewrite(e->primitive);
     changed |= copy->primitive != e->primitive;
   }
+  for (ir::MatchCase& c : copy->cases) {
+    BlockRef body = rewrite(c.body);
+    changed |= body != c.body;
+    c.body = std::move(body);
+  }
   return changed ? ExprRef(copy) : e;
 }
 
@@ -87,12 +92,7 @@ ir::Module rewrite_module(const ir::Module& m, const Rewriter::Hook& hook) {
 void visit_atoms(const Expr& e, const std::function<void(const Atom&)>& visit) {
   for (const Atom& a : e.args) visit(a);
   if (e.callee) visit(*e.callee);
-  if (e.kind == ExprKind::kIf) {
-    visit_atoms(*e.then_block, visit);
-    visit_atoms(*e.else_block, visit);
-  } else if (e.kind == ExprKind::kFunction) {
-    visit_atoms(*e.primitive->body, visit);
-  }
+  for (const BlockRef& nested : ir::blocks_of(e)) visit_atoms(*nested, visit);
 }
 
 void visit_atoms(const Block& b, const std::function<void(const Atom&)>& visit) {
@@ -103,13 +103,7 @@ void visit_atoms(const Block& b, const std::function<void(const Atom&)>& visit) 
 void visit_bindings(const Block& b, const std::function<void(const Binding&)>& visit) {
   for (const Binding& binding : b.bindings) {
     visit(binding);
-    const Expr& e = *binding.value;
-    if (e.kind == ExprKind::kIf) {
-      visit_bindings(*e.then_block, visit);
-      visit_bindings(*e.else_block, visit);
-    } else if (e.kind == ExprKind::kFunction) {
-      visit_bindings(*e.primitive->body, visit);
-    }
+    for (const BlockRef& nested : ir::blocks_of(*binding.value)) visit_bindings(*nested, visit);
   }
 }
 

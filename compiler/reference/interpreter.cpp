@@ -214,8 +214,10 @@ struct Interpreter::Impl {
       }
       case ExprKind::kCall:
         return call(f, b);
+      case ExprKind::kConstruct:
       case ExprKind::kMatch:
-        NIMBLE_UNREACHABLE("match has no data types yet");
+      case ExprKind::kClosure:
+        NIMBLE_UNREACHABLE("data types are not interpreted yet");
     }
   }
 };

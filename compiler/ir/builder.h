@@ -17,7 +17,7 @@ class BlockBuilder {
               const std::string& hint = "t", Location location = {});
   void append(Binding b) { bindings_.push_back(std::move(b)); }
   const std::vector<Binding>& bindings() const { return bindings_; }
-  BlockRef finish(Atom result);
+  BlockRef finish(Atom result, Location location = {});
 
  private:
   std::vector<Binding> bindings_;

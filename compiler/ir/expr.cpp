@@ -181,10 +181,11 @@ VarRef BlockBuilder::call(const std::string& op, std::vector<Atom> args, Attrs a
   return bind(make_call(op, std::move(args), std::move(attrs), std::move(location)), hint);
 }
 
-BlockRef BlockBuilder::finish(Atom result) {
+BlockRef BlockBuilder::finish(Atom result, Location location) {
   auto b = std::make_shared<Block>();
   b->bindings = std::move(bindings_);
   b->result = std::move(result);
+  b->location = std::move(location);
   bindings_.clear();
   return b;
 }

@@ -73,6 +73,7 @@ struct Binding {
 struct Block {
   std::vector<Binding> bindings;
   Atom result;
+  Location location;  // of the result
 };
 using BlockRef = std::shared_ptr<const Block>;
 
@@ -161,6 +162,7 @@ struct Module {
   };
   std::map<std::string, Signature> signatures;
   std::string source;  // where the model came from, for provenance
+  std::shared_ptr<const std::string> text;  // that it was parsed from, for messages; may be null
 
   FunctionRef find(const std::string& name) const;  // null if there is none
   void set(const std::string& name, FunctionRef f); // replaces or appends

@@ -15,11 +15,16 @@
 //             | @f(atoms) | %f(atoms)                       a function or a closure
 //             | (atoms) | %t[0]                             a tuple (one element: (%a,)), a field
 //             | if (atom) block else block | atom
+//             | Constructor(atoms)                          a value of a data type
+//             | match (atom) { { pattern => block } }       the first case that fits
 //             | fn(%p: type, …) [-> type] [attrs {…}] block             a closure
+//             | closure @f(atoms)                           a converted closure: captured values
 //             | group fn(%p: type, …) [-> type] [attrs {…}] block (atoms)   a fused group, called
+//   pattern   = _ | %x [: type] | Constructor [(patterns)] | (patterns)
 //   atom      = %x | @f | constant
 //   constant  = 1.5f32 | 3i64 | true | f32[2, 2]{1, 2, 3, 4} | const("name")
-//   type      = Tensor[(dims), dtype] | (types) | fn(types) -> type | i64 | Storage
+//   type      = Tensor[(dims), dtype] | (types) | fn(types) -> type | Name[types] | A
+//             | i64 | Storage
 //   value     = true | 3 | 0.5 | "text" | [3, 4] | [0.5] | ["a"] | f32 | n + 1 | (b, n, -1)
 //
 // The kind of an attribute's value follows from the operator's row in Ops.def; attributes of
@@ -32,6 +37,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/ir/diagnostic.h"
 #include "compiler/ir/expr.h"
 
 namespace nimble::ir {
@@ -44,11 +50,6 @@ std::string print(const Module& m, PrintOptions options = {});
 std::string print(const Function& f, const std::string& name, PrintOptions options = {});
 
 // All errors of a text, not only the first: each with file:line:column, a caret line, a remedy.
-struct Diagnostic {
-  Location location;
-  std::string problem, remedy, source_line;
-  std::string str() const;
-};
 struct ParseResult {
   Module module;                        // of no use if there are diagnostics
   std::vector<Diagnostic> diagnostics;  // in order of their place

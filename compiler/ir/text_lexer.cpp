@@ -154,6 +154,7 @@ Token lex(std::string_view text, size_t pos) {
   }
   if (c == '"') return lex_string(text, pos);
   if (text.substr(pos, 2) == "->") return {Token::Kind::kPunctuation, "->", pos, pos + 2};
+  if (text.substr(pos, 2) == "=>") return {Token::Kind::kPunctuation, "=>", pos, pos + 2};
   if (std::string_view("(){}[],;:=?+-*`").find(c) != std::string_view::npos) {
     return {Token::Kind::kPunctuation, std::string(1, c), pos, pos + 1};
   }

@@ -20,7 +20,7 @@ struct Token {
     kGlobal,       // @f
     kNumber,       // 3, -1.5e3; text as written, without suffix
     kString,       // "…", unescaped
-    kPunctuation,  // one of ( ) { } [ ] , ; : = ? + - * ` or ->
+    kPunctuation,  // one of ( ) { } [ ] , ; : = ? + - * ` or -> =>
     kFault,        // text says what is wrong
   };
   Kind kind = Kind::kEnd;

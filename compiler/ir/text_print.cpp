@@ -32,16 +32,32 @@ class Printer {
       if (!s.input_defaults.empty()) text += ", defaults = " + list(s.input_defaults);
       line(text + "};");
     }
+    for (const DataType& d : m.data_types) {
+      if (!out_.empty()) out_ += "\n";
+      data(d);
+    }
     for (const auto& [name, f] : m.functions) {
       if (!out_.empty()) out_ += "\n";
       function(*f, name);
     }
   }
 
+  void data(const DataType& d) {
+    line("data " + d.name + type_variables(d.variables) + " {");
+    for (size_t i = 0; i < d.constructors.size(); ++i) {
+      const Constructor& c = d.constructors[i];
+      std::string fields;
+      for (const Type& t : c.fields) fields += (fields.empty() ? "" : ", ") + str(t);
+      line("  " + c.name + (fields.empty() ? "" : "(" + fields + ")") +
+           (i + 1 < d.constructors.size() ? ";" : ""));
+    }
+    line("}");
+  }
+
   void function(const Function& f, const std::string& name) {
     names_.clear();
     used_.clear();
-    out_ += "fn " + global(name) + head(f) + " ";
+    out_ += "fn " + global(name) + type_variables(f.type_variables) + head(f) + " ";
     block(*f.body);
     out_ += "\n";
   }
@@ -53,6 +69,12 @@ class Printer {
 
   static std::string global(const std::string& name) {
     return "@" + (is_identifier(name) ? name : quote(name));
+  }
+
+  static std::string type_variables(const std::vector<std::string>& names) {
+    std::string s;
+    for (const std::string& n : names) s += (s.empty() ? "" : ", ") + n;
+    return s.empty() ? s : "[" + s + "]";
   }
 
   static std::string list(const std::vector<std::string>& v) {
@@ -236,10 +258,40 @@ class Printer {
         block(*e.primitive->body);
         return;
       case ExprKind::kConstruct:
-      case ExprKind::kMatch:
+        out_ += e.constructor + "(" + atoms(e.args) + ")";
+        return;
       case ExprKind::kClosure:
-        NIMBLE_UNREACHABLE("data types have no text form yet");
+        out_ += "closure " + atom(*e.callee) + "(" + atoms(e.args) + ")";
+        return;
+      case ExprKind::kMatch:
+        out_ += "match (" + atom(e.args[0]) + ") {\n";
+        indent_ += 2;
+        for (const MatchCase& c : e.cases) {
+          out_ += std::string(indent_, ' ') + pattern(c.pattern) + " => ";
+          block(*c.body);
+          out_ += "\n";
+        }
+        indent_ -= 2;
+        out_ += std::string(indent_, ' ') + "}";
+        return;
     }
+  }
+
+  std::string pattern(const Pattern& p) {
+    std::string fields;
+    switch (p.kind) {
+      case Pattern::Kind::kWildcard:
+        return "_";
+      case Pattern::Kind::kVar:
+        return variable(p.var) +
+               (options_.types && p.var->type ? ": " + str(p.var->type) : std::string());
+      case Pattern::Kind::kConstructor:
+      case Pattern::Kind::kTuple:
+        for (const Pattern& f : p.fields) fields += (fields.empty() ? "" : ", ") + pattern(f);
+        if (p.kind == Pattern::Kind::kTuple) return "(" + fields + ")";
+        return p.constructor + (fields.empty() ? "" : "(" + fields + ")");
+    }
+    NIMBLE_UNREACHABLE("pattern kind");
   }
 
   PrintOptions options_;

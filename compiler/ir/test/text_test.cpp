@@ -129,7 +129,7 @@ struct Wrong {
 // One fault each; `message` must be among what is reported for that line.
 const Wrong kSyntax[] = {
     {"", 1, "defines no function"},
-    {"hello", 1, "expected a function but found `hello`"},
+    {"hello", 1, "expected a function or a data type but found `hello`"},
     {"fn main() { 1i64 }", 1, "expected a function name such as @main"},
     {"fn @main( { 1i64 }", 1, "expected a parameter such as %x"},
     {"fn @main(%x: Tensor[(n) f32]) { %x }", 1, "expected `,` before the element type"},
@@ -137,7 +137,7 @@ const Wrong kSyntax[] = {
     {"fn @main(%x: Tensor[(n +), f32]) { %x }", 1, "expected a dim"},
     {"fn @main(%x: Tensor[(? + 1), f32]) { %x }", 1, "wildcard ? cannot be part"},
     {"fn @main(%x: Tensor[(-3), f32]) { %x }", 1, "extent -3 is negative"},
-    {"fn @main(%x: Matrix) { %x }", 1, "`Matrix` is no type"},
+    {"fn @main(%x: Matrix) { %x }", 1, "there is no type Matrix"},
     {"fn @main(%x: Tensor[(n), f32]) {\n  %y\n}", 2, "%y is not defined here"},
     {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = relu(%x)\n  %y\n}", 3,
      "expected `;` after the binding"},

@@ -117,6 +117,7 @@ class Driver {
       return report_;
     }
     const CampaignLock lock(options_.database, campaign_.uuid);
+    WorkCache cache(fmt::format("{}.{}.work", options_.database, campaign_.uuid.substr(0, 8)));
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet});
@@ -139,6 +140,7 @@ class Driver {
                             static_cast<uint64_t>(options_.seed),
                             options_.compile_threads,
                             {},
+                            &cache,
                             &cancel_};
     for (const std::string& s : report_.skipped) meter.note("skipped " + s);
     try {
@@ -150,6 +152,7 @@ class Driver {
     }
     if (report_.interrupted) keep_what_is_known();
     report_.consumed_s = meter.consumed_s();
+    if (!report_.interrupted) cache.clear();
     store_->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
                                                                    : db::CampaignState::kFinished);
     for (auto& r : runs_) report_.tasks.push_back(r->report());

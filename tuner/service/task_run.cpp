@@ -4,6 +4,7 @@
 #include <cmath>
 #include <future>
 #include <numeric>
+#include <utility>
 
 #include "tuner/measure/statistics.h"
 #include "vm/base/error.h"
@@ -132,26 +133,36 @@ size_t TaskRun::per_executable() const {
 }
 
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {
-  // What needs compiling goes in pieces, so that a kill loses a piece and not a round; what is
-  // compiled already stays together: times are best compared within one case.
+  // What needs compiling goes in pieces, so that a kill loses a piece and not a round.
   const size_t piece = per_executable() * static_cast<size_t>(context_.compile_threads);
   size_t missing = 0;
   std::vector<std::vector<db::Trial>> pieces(1);
   for (db::Trial& t : trials) {
-    if (t.key.role == db::Role::kSearch && !built_.contains(t.key.config) && ++missing > piece) {
+    if (!built_.contains(t.key.config) && ++missing > piece) {
       pieces.emplace_back();
       missing = 1;
     }
     pieces.back().push_back(std::move(t));
   }
+  // Rounds of the search are measured piece by piece. Configurations that are compared at a size
+  // stay together: times are best compared within one case.
+  std::vector<db::Trial> compiled;
   for (std::vector<db::Trial>& some : pieces) {
     compile(some);
-    std::map<size_t, std::vector<db::Trial>> by_point;
-    for (db::Trial& t : some) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
-    for (const auto& [point, group] : by_point) {
-      if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-      measure(point, group);
-    }
+    const bool search = std::all_of(some.begin(), some.end(), [](const db::Trial& t) {
+      return t.key.role == db::Role::kSearch;
+    });
+    std::move(some.begin(), some.end(), std::back_inserter(compiled));
+    if (search || &some == &pieces.back()) measure(std::exchange(compiled, {}));
+  }
+}
+
+void TaskRun::measure(std::vector<db::Trial> trials) {
+  std::map<size_t, std::vector<db::Trial>> by_point;
+  for (db::Trial& t : trials) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
+  for (const auto& [point, group] : by_point) {
+    if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+    measure(point, group);
   }
 }
 
@@ -169,7 +180,8 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   for (const db::Trial& t : trials) {
     points.insert(point_of_.at(t.key.shape));
     if (!built_.contains(t.key.config) &&
-        std::find(missing.begin(), missing.end(), t.key.config) == missing.end())
+        std::find(missing.begin(), missing.end(), t.key.config) == missing.end() &&
+        !restore(t.key.config))
       missing.push_back(t.key.config);
   }
   const auto workers = static_cast<size_t>(context_.compile_threads);
@@ -187,8 +199,13 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
     for (const db::Hash& h : b) candidates.back().push_back(candidate(h));
   }
   std::vector<size_t> unknown;  // points whose expected results are still to be computed
-  for (size_t p : points)
-    if (!expectations_.contains(p)) unknown.push_back(p);
+  for (size_t p : points) {
+    if (expectations_.contains(p)) continue;
+    if (std::optional<Expectation> known = recall_expectation(p))
+      expectations_.emplace(p, std::move(*known));
+    else
+      unknown.push_back(p);
+  }
   std::vector<Expectation> expected(unknown.size());
   std::atomic<size_t> next{0};
   const size_t jobs = batches.size() + unknown.size();
@@ -207,28 +224,21 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   work();
   for (auto& f : others) f.get();
   if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-  for (size_t i = 0; i < unknown.size(); ++i) expectations_[unknown[i]] = std::move(expected[i]);
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    nlohmann::json record = {{"tolerance", expected[i].tolerance}};
+    for (std::vector<uint8_t>& bytes : expected[i].outputs)
+      record["outputs"].push_back(nlohmann::json::binary(bytes));
+    remember(cache_key("expected", shapes_[unknown[i]]), record);
+    expectations_[unknown[i]] = std::move(expected[i]);
+  }
 
   std::map<db::Hash, std::string> failed;
   double ms = 0;
-  const auto keep = [&](const db::Hash& config, uint32_t id, uint32_t kernel, const Built& b,
-                        size_t count) {
-    const db::Artifact a{b.code_hashes[kernel],
-                         workload_,
-                         config,
-                         context_.toolchain,
-                         b.compile_ms / static_cast<double>(count),
-                         b.image_bytes / static_cast<int64_t>(count)};
-    built_[config] = {id, kernel, context_.store.put(a)};
-  };
   context_.store.transaction([&] {
     for (size_t i = 0; i < batches.size(); ++i) {
       ms += results[i].compile_ms;
       if (results[i].error.empty()) {
-        const uint32_t id = context_.runner.add(std::move(results[i].executable));
-        executables_.insert(id);
-        for (uint32_t k = 0; k < batches[i].size(); ++k)
-          keep(batches[i][k], id, k, results[i], batches[i].size());
+        keep(batches[i], std::move(results[i]));
         continue;
       }
       // One of them spoilt it: each alone.
@@ -237,13 +247,10 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
             batches[i].size() == 1
                 ? std::move(results[i])
                 : context_.backend.build(task_.workload(), {candidates[i][k]}, context_.target);
-        if (!alone.error.empty()) {
+        if (alone.error.empty())
+          keep({batches[i][k]}, std::move(alone));
+        else
           failed[batches[i][k]] = alone.error;
-          continue;
-        }
-        const uint32_t id = context_.runner.add(std::move(alone.executable));
-        executables_.insert(id);
-        keep(batches[i][k], id, 0, alone, 1);
       }
     }
   });
@@ -257,16 +264,79 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   });
 }
 
-const Expectation& TaskRun::expectation(size_t point) {
-  auto it = expectations_.find(point);
-  if (it == expectations_.end())
-    it = expectations_.emplace(point, context_.backend.expect(task_, task_.points[point])).first;
-  return it->second;
+void TaskRun::keep(const std::vector<db::Hash>& configs, Built built) {
+  const auto count = static_cast<int64_t>(configs.size());
+  const std::string file = cache_key("executable", configs[0]);
+  remember(file, {{"bytes", nlohmann::json::binary(built.executable)}});
+  const uint32_t id = context_.runner.add(std::move(built.executable));
+  executables_.insert(id);
+  for (uint32_t k = 0; k < configs.size(); ++k) {
+    const db::Artifact artifact{built.code_hashes[k],
+                                workload_,
+                                configs[k],
+                                context_.toolchain,
+                                built.compile_ms / static_cast<double>(count),
+                                built.image_bytes / count};
+    built_[configs[k]] = {id, k, context_.store.put(artifact)};
+    // After the executable: what is found here can be loaded.
+    remember(cache_key("candidate", configs[k]), {{"executable", file},
+                                                  {"kernel", k},
+                                                  {"code_hash", artifact.code_hash},
+                                                  {"compile_ms", artifact.compile_ms},
+                                                  {"bytes", artifact.size}});
+  }
+}
+
+bool TaskRun::restore(const db::Hash& config) {
+  const std::optional<nlohmann::json> entry = recall(cache_key("candidate", config));
+  if (!entry) return false;
+  const auto file = entry->at("executable").get<std::string>();
+  auto it = restored_.find(file);
+  if (it == restored_.end()) {
+    const std::optional<nlohmann::json> executable = recall(file);
+    if (!executable) return false;
+    it = restored_.emplace(file, context_.runner.add(executable->at("bytes").get_binary())).first;
+    executables_.insert(it->second);
+  }
+  // The artifact's row may have gone with the transaction that a kill cut short.
+  const db::Hash artifact = context_.store.put(
+      db::Artifact{entry->at("code_hash").get<std::string>(), workload_, config, context_.toolchain,
+                   entry->at("compile_ms").get<double>(), entry->at("bytes").get<int64_t>()});
+  built_[config] = {it->second, entry->at("kernel").get<uint32_t>(), artifact};
+  return true;
+}
+
+// What an entry depends on, beyond the campaign, whose folder it is in.
+std::string TaskRun::cache_key(const std::string& kind, const std::string& name) const {
+  return fmt::format("{} {} {} {} {}", kind, workload_, context_.toolchain, context_.target.level,
+                     name);
+}
+
+void TaskRun::remember(const std::string& key, const nlohmann::json& value) const {
+  if (context_.cache) context_.cache->put(key, nlohmann::json::to_cbor(value));
+}
+
+std::optional<nlohmann::json> TaskRun::recall(const std::string& key) const {
+  if (!context_.cache) return std::nullopt;
+  const std::optional<std::vector<uint8_t>> bytes = context_.cache->get(key);
+  if (!bytes) return std::nullopt;
+  return nlohmann::json::from_cbor(*bytes);
+}
+
+std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
+  const std::optional<nlohmann::json> record = recall(cache_key("expected", shapes_[point]));
+  if (!record) return std::nullopt;
+  Expectation e;
+  e.tolerance = record->at("tolerance").get<double>();
+  if (record->contains("outputs"))
+    for (const nlohmann::json& bytes : record->at("outputs"))
+      e.outputs.push_back(bytes.get_binary());
+  return e;
 }
 
 void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
   const WorkloadPoint& at = task_.points[point];
-  const Expectation& e = expectation(point);
+  const Expectation& e = expectations_.at(point);
   Case c;
   c.symbols = at.symbols;
   c.threads = static_cast<int32_t>(threads_);
@@ -416,12 +486,13 @@ void TaskRun::cross(size_t top_k, double until_s) {
     if (std::find(chosen.begin(), chosen.end(), f.config) == chosen.end())
       chosen.push_back(f.config);
   }
-  // After a resume they are to be compiled again: for half of the time at most.
+  // What a resumed campaign has to compile again, its cache being lost: for half of the time at
+  // most.
   const double compile_s =
       std::max(0.5, (until_s - context_.meter.consumed_s()) / 2) * context_.compile_threads;
   size_t missing = 0;
   std::erase_if(chosen, [&](const db::Hash& config) {
-    return !built_.contains(config) &&
+    return !built_.contains(config) && !restore(config) &&
            static_cast<double>(++missing) * ms_per_candidate_ > compile_s * 1000;
   });
   if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,6 +27,7 @@
 #include "tuner/search/search.h"
 #include "tuner/service/backend.h"
 #include "tuner/service/progress.h"
+#include "tuner/service/work_cache.h"
 
 namespace nimble::tuner {
 
@@ -44,6 +46,7 @@ struct CampaignContext {
   uint64_t seed = 0;
   int compile_threads = 2;
   HostWatch host;
+  WorkCache* cache = nullptr;  // null: a kill loses what was compiled
   const std::atomic<bool>* cancel = nullptr;
   bool cancelled() const { return cancel && cancel->load(); }
 };
@@ -103,8 +106,15 @@ class TaskRun {
   void run_claimed(std::vector<db::Trial> trials);
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
+  void keep(const std::vector<db::Hash>& configs, Built built);
+  // Takes the candidate from the cache, where an earlier process put it.
+  bool restore(const db::Hash& config);
+  std::string cache_key(const std::string& kind, const std::string& name) const;
+  void remember(const std::string& key, const nlohmann::json& value) const;
+  std::optional<nlohmann::json> recall(const std::string& key) const;
+  std::optional<Expectation> recall_expectation(size_t point) const;
+  void measure(std::vector<db::Trial> trials);  // size by size
   void measure(size_t point, const std::vector<db::Trial>& trials);
-  const Expectation& expectation(size_t point);
   Evidence evidence(const std::set<db::Role>& roles) const;
   // Keeps the `keep` configurations of least regret in the cross-evaluation so far.
   void drop_worst(std::vector<db::Hash>& configs, size_t keep);
@@ -121,6 +131,7 @@ class TaskRun {
   std::map<db::Hash, emit::Candidate> candidates_;  // by configuration
   std::map<db::Hash, Kept> built_;                  // by configuration
   std::set<uint32_t> executables_;
+  std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there
   std::map<size_t, Expectation> expectations_;
   db::Hash default_config_;
   double ms_per_candidate_ = 200;  // compile time, learnt

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -198,6 +199,62 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
   EXPECT_TRUE(rest.resumed);
   EXPECT_FALSE(rest.interrupted);
   EXPECT_GE(rest.consumed_s, report.consumed_s);
+}
+
+// What a backend was asked for, across processes.
+class CountingBackend : public Backend {
+ public:
+  CountingBackend(Backend& inner, std::atomic<bool>& cancel) : inner_(inner), cancel_(cancel) {}
+  Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+              const kernels::TargetInfo& t) override {
+    Built b = inner_.build(w, candidates, t);
+    const std::lock_guard lock(mutex_);
+    for (const emit::Candidate& c : candidates) ++builds[text_of(c)];
+    return b;
+  }
+  Expectation expect(const TuningTask& t, const WorkloadPoint& p) override {
+    Expectation e = inner_.expect(t, p);
+    const std::lock_guard lock(mutex_);
+    ++expectations[p.symbols];
+    if (static_cast<int>(expectations.size()) == cancel_at) cancel_ = true;
+    return e;
+  }
+  std::map<std::string, int> builds;
+  std::map<std::vector<int64_t>, int> expectations;
+  int cancel_at = 0;  // sizes
+
+ private:
+  std::mutex mutex_;
+  Backend& inner_;
+  std::atomic<bool>& cancel_;
+};
+
+TEST_F(CampaignTest, AResumedCrossEvaluationCompilesNothingTwice) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 20;
+  std::atomic<bool> cancel{false};
+  const auto compiler = compiler_backend();
+  CountingBackend backend(*compiler, cancel);
+  // The sizes come one by one in the cross-evaluation: stop at several of them.
+  int stops = 0;
+  CampaignReport report;
+  do {
+    cancel = false;
+    backend.cancel_at = 3 + 2 * stops;
+    report = run_campaign(o, backend, cancel);
+    stops += report.interrupted;
+    const std::string folder = fmt::format("{}.{}.work", o.database, report.campaign.substr(0, 8));
+    EXPECT_EQ(std::filesystem::exists(folder), report.interrupted);
+  } while (report.interrupted && stops < 20);
+  EXPECT_FALSE(report.interrupted);
+  EXPECT_GE(stops, 2);
+  EXPECT_GT(backend.builds.size(), 3u);
+  for (const auto& [candidate, n] : backend.builds) EXPECT_EQ(n, 1) << candidate;
+  // What was computed in the moment of the interrupt is lost, once for each stop.
+  int repeated = 0;
+  for (const auto& [size, n] : backend.expectations) repeated += n - 1;
+  EXPECT_LE(repeated, stops);
 }
 
 // ---- kill -9

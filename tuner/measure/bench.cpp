@@ -20,7 +20,7 @@ namespace {
 using exec::Access;
 using exec::KernelArgument;
 
-constexpr size_t kMaxCopies = 64;
+constexpr size_t kMaxCopies = 64, kMaxColdCopies = 4096;
 
 int64_t now_ns() {
   timespec t;
@@ -53,7 +53,7 @@ class Arguments {
   Arguments(const exec::KernelContract& contract, const Case& c)
       : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_) {
     require(c.symbols.size() == contract.symbols.size(), "symbols");
-    int64_t constant_bytes = 0;
+    int64_t constant_bytes = 0, all_bytes = 0;
     size_t next_input = 0;
     for (const KernelArgument& a : contract.arguments) {
       Shape s;
@@ -63,6 +63,7 @@ class Arguments {
         s.bytes *= static_cast<uint64_t>(s.extents.back());
       }
       s.bytes *= size_of(a.dtype);
+      if (a.kind == KernelArgument::Kind::kTensor) all_bytes += static_cast<int64_t>(s.bytes);
       if (a.kind == KernelArgument::Kind::kTensor && a.access != Access::kOut) {
         require(next_input < c.inputs.size(), "inputs");
         s.fill = &c.inputs[next_input++];
@@ -72,9 +73,11 @@ class Arguments {
     }
     require(next_input == c.inputs.size(), "inputs");
     size_t variants = 1;
-    if (constant_bytes > 0 && c.policy.rotate_bytes > 0)
-      variants = static_cast<size_t>(std::clamp<int64_t>(c.policy.rotate_bytes / constant_bytes, 1,
-                                                         static_cast<int64_t>(kMaxCopies)));
+    const int64_t rotating = c.policy.cold ? all_bytes : constant_bytes;
+    if (rotating > 0 && c.policy.rotate_bytes > 0)
+      variants = static_cast<size_t>(
+          std::clamp<int64_t>(c.policy.rotate_bytes / rotating, 1,
+                              static_cast<int64_t>(c.policy.cold ? kMaxColdCopies : kMaxCopies)));
     const bool steps = std::count(c.stepping.begin(), c.stepping.end(), 1) > 0;
     // A kernel that counts its steps runs on the same weights at each of them.
     copies_ = steps ? 1 : variants;
@@ -111,9 +114,17 @@ class Arguments {
   }
 
   rt::Storage* new_storage(uint64_t bytes) {
-    memory_.push_back(std::make_unique<Memory>(bytes));
+    // Small ones share a block: thousands of copies must not take a huge page each.
+    const uint64_t size = (bytes + 63) / 64 * 64;
+    if (memory_.empty() || used_ + size > block_) {
+      block_ = std::max(kBlock, size);
+      memory_.push_back(std::make_unique<Memory>(block_));
+      used_ = 0;
+    }
+    uint8_t* data = memory_.back()->data() + used_;
+    used_ += size;
     // Borrowed memory is not writable for the VM's checks; outputs come from the pool.
-    rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, memory_.back()->data(), bytes);
+    rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, data, bytes);
     storages_.push_back(s);
     return s;
   }
@@ -130,15 +141,17 @@ class Arguments {
         continue;
       }
       Shape& s = shapes_[i];
-      const bool own = s.fill && s.fill->constant && variant < copies_;
+      const bool own = variant < copies_ && (c.policy.cold || (s.fill && s.fill->constant));
       if (own || !s.shared) {
         if (a.access == Access::kIn) {
           s.shared = new_storage(s.bytes);
         } else {
           s.shared = heap_.new_storage(std::max<uint64_t>(s.bytes, 1));
           storages_.push_back(s.shared);
-          outputs_.emplace_back(s.shared->data, s.bytes);
-          output_types_.push_back(a.dtype);
+          if (variant == 0) {  // which checks run on
+            outputs_.emplace_back(s.shared->data, s.bytes);
+            output_types_.push_back(a.dtype);
+          }
         }
         if (s.fill) fill_tensor(*s.fill, a.dtype, c.seed, index, {s.shared->data, s.bytes});
       }
@@ -151,10 +164,12 @@ class Arguments {
   rt::Heap heap_;
   std::vector<Shape> shapes_;
   size_t copies_ = 1;
+  static constexpr uint64_t kBlock = uint64_t{2} << 20;
   std::vector<std::unique_ptr<Memory>> memory_;
+  uint64_t block_ = 0, used_ = 0;  // bytes of the last one
   std::vector<rt::Storage*> storages_;
   std::vector<std::vector<rt::Value>> values_;
-  std::vector<std::span<uint8_t>> outputs_;
+  std::vector<std::span<uint8_t>> outputs_;  // of the first variant
   std::vector<DType> output_types_;
 };
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+
+#include "vm/base/cpu.h"
 
 namespace nimble::tuner {
 namespace {
@@ -68,6 +71,7 @@ void encode_policy(ByteWriter& w, const Policy& p) {
   w.svarint(p.race_samples);
   w.svarint(p.case_ns);
   w.svarint(p.rotate_bytes);
+  w.u8(p.cold);
 }
 
 Policy decode_policy(ByteReader& r) {
@@ -81,6 +85,7 @@ Policy decode_policy(ByteReader& r) {
   p.race_samples = static_cast<int32_t>(r.svarint());
   p.case_ns = r.svarint();
   p.rotate_bytes = r.svarint();
+  p.cold = r.u8() != 0;
   if (p.warm_up < 0 || p.batch_ns < 0 || p.min_samples < 1 || p.max_samples < p.min_samples ||
       p.race_samples < 1 || p.rotate_bytes < 0)
     r.fail("policy out of range");
@@ -89,12 +94,20 @@ Policy decode_policy(ByteReader& r) {
 
 }  // namespace
 
+Policy Policy::cold_policy() {
+  constexpr int64_t kMost = int64_t{512} << 20, kLeast = int64_t{64} << 20;
+  Policy p;
+  p.cold = true;
+  p.rotate_bytes = std::clamp(2 * host_cpu().cache_bytes(3), kLeast, kMost);
+  return p;
+}
+
 std::string Policy::text() const {
   return fmt::format(
       "median's 95% interval within {:g}% after {} samples, at most {}, {} ms a case; raced at "
-      "{:g}x after {}; a sample takes {} us; constants rotate over {} MiB",
+      "{:g}x after {}; a sample takes {} us; {} over {} MiB",
       ci_target * 100, min_samples, max_samples, case_ns / 1'000'000, race_factor, race_samples,
-      batch_ns / 1000, rotate_bytes >> 20);
+      batch_ns / 1000, cold ? "all arguments rotate" : "constants rotate", rotate_bytes >> 20);
 }
 
 std::vector<uint8_t> encode(const Case& c) {

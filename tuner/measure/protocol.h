@@ -28,7 +28,7 @@
 namespace nimble::tuner {
 
 inline constexpr uint32_t kFrameMagic = 0x31574d4e;  // "NMW1"
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr uint64_t kMaxPayload = uint64_t{2} << 30;
 
 enum class MessageType : uint16_t {
@@ -61,6 +61,13 @@ struct Policy {
   // Copies of constant arguments are used in turn until they fill this many bytes, so that
   // weights come from where they come from inside a model, not from L2. 0: one copy.
   int64_t rotate_bytes = 32 << 20;
+  // All arguments rotate, results too: every run finds them in memory, if the copies fill more
+  // than the last cache holds. Else what a kernel reads beside constants is warm, as the result
+  // of the kernel before it is.
+  bool cold = false;
+  // The cold policy of this machine: the copies fill twice the last cache, 512 MiB at most (a
+  // virtual machine may report a cache that it shares with many).
+  static Policy cold_policy();
   std::string text() const;
   friend bool operator==(const Policy&, const Policy&) = default;
 };

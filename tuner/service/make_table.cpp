@@ -42,6 +42,17 @@ double weighted(const CrossTable& cross, const std::vector<double>& times) {
   return mass > 0 ? sum / mass : 0;
 }
 
+// A gain over the default that is smaller than this, or than the default's difference from itself,
+// is none: such a time counts as the default's.
+constexpr double kLeastGain = 0.01;
+
+void level_small_gains(CrossTable& cross, size_t base, double least) {
+  for (size_t c = 0; c < cross.times.size(); ++c)
+    for (size_t s = 0; s < cross.shapes.size(); ++s)
+      if (c != base && cross.times[c][s] > cross.times[base][s] * (1 - least))
+        cross.times[c][s] = std::max(cross.times[c][s], cross.times[base][s]);
+}
+
 }  // namespace
 
 void TaskRun::make_table(bool complete) {
@@ -57,9 +68,17 @@ void TaskRun::make_table(bool complete) {
     if (report_.note.empty()) report_.note = "nothing was measured";
     return;
   }
-  const Table table = choose(e.cross);
-  const size_t base = static_cast<size_t>(
-      std::find(e.configs.begin(), e.configs.end(), default_config_) - e.configs.begin());
+  // The default first: among equals it is the one.
+  const auto own = std::find(e.configs.begin(), e.configs.end(), default_config_);
+  const bool has_default = own != e.configs.end();
+  if (has_default) {
+    const auto at = own - e.configs.begin();
+    std::rotate(e.configs.begin(), own, own + 1);
+    std::rotate(e.cross.times.begin(), e.cross.times.begin() + at, e.cross.times.begin() + at + 1);
+  }
+  CrossTable levelled = e.cross;
+  if (has_default) level_small_gains(levelled, 0, std::max(kLeastGain, report_.noise.value_or(0)));
+  const Table table = choose(levelled);
 
   // Evidence of each entry: the measurement at the size of most weight inside its region.
   std::map<std::pair<db::Hash, db::Hash>, db::Uuid> measurements;
@@ -80,8 +99,10 @@ void TaskRun::make_table(bool complete) {
   for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware))
     if (t.status == db::TableStatus::kActive) out.parent = t.uuid;
   out.objective =
-      fmt::format("weighted mean regret, {} sizes, {} configurations{}", e.cross.shapes.size(),
-                  std::max(report_.k, e.configs.size()), complete ? "" : ", interrupted");
+      fmt::format("weighted mean regret, {} sizes, {} configurations{}{}", e.cross.shapes.size(),
+                  std::max(report_.k, e.configs.size()),
+                  report_.noise ? fmt::format(", A/A {:.1f}%", *report_.noise * 100) : "",
+                  complete ? "" : ", interrupted");
   out.tree = emit::tree_to_json(table.tree, e.cross.symbols);
   std::vector<double> chosen_times(e.cross.shapes.size());
   for (const TableEntry& entry : table.entries) {
@@ -111,7 +132,7 @@ void TaskRun::make_table(bool complete) {
   report_.worst_regret = table.worst_regret;
   report_.single_regret = single_regret(e.cross, task_.points);
   report_.best_ns = weighted(e.cross, chosen_times);
-  if (base < e.configs.size()) report_.default_ns = weighted(e.cross, e.cross.times[base]);
+  if (has_default) report_.default_ns = weighted(e.cross, e.cross.times[0]);
 }
 
 }  // namespace nimble::tuner

@@ -62,6 +62,7 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   store.transaction([&] {
     workload_ = store.put(emit::workload_record(task.workload(), context.target, threads));
     db::MeasurePolicy policy;
+    policy.mode = context.policy.cold ? db::CacheMode::kCold : db::CacheMode::kWarm;
     policy.warm_up = context.policy.warm_up;
     policy.threads = threads;
     policy.timer = kTimer;
@@ -350,8 +351,19 @@ void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
     const Kept& k = built_.at(t.key.config);
     c.entries.push_back({k.executable, k.kernel});
   }
+  // The default competes with itself: how far its two medians lie apart is what a difference
+  // must exceed to count.
+  const bool paired = trials[0].key.role == db::Role::kVerify && built_.contains(default_config_);
+  if (paired) {
+    const Kept& k = built_.at(default_config_);
+    c.entries.push_back({k.executable, k.kernel});
+  }
   const std::vector<EntryResult> results = context_.runner.measure(c);
   const HostReading h = context_.host.read();
+  if (paired && results.back().state == EntryState::kOk)
+    for (size_t i = 0; i < trials.size(); ++i)
+      if (trials[i].key.config == default_config_ && results[i].state == EntryState::kOk)
+        same_.push_back(median_of(results.back().samples_ns) / median_of(results[i].samples_ns));
   int64_t failures = 0;
   context_.store.transaction([&] {
     const db::Uuid host = context_.store.put(
@@ -401,7 +413,7 @@ double TaskRun::baseline() {
       if (!o.median_ns)
         report_.note =
             fmt::format("the default schedule failed: {} {}", o.trial.error_class, o.trial.message);
-      report_.default_ns = o.median_ns.value_or(0);
+      report_.default_ns = opening_ns_ = o.median_ns.value_or(0);
     }
   return report_.default_ns;
 }
@@ -592,6 +604,16 @@ void TaskRun::verify() {
           {key(config, p, db::Role::kVerify), 0, -static_cast<double>(p), std::nullopt});
     run(trials, db::Role::kVerify);
   }
+  // The baseline again, at the end: what drifted in between is not a candidate's merit.
+  const Evidence last = evidence({db::Role::kVerify});
+  for (size_t i = 0; i < last.configs.size(); ++i)
+    for (size_t p = 0; p < last.cross.shapes.size(); ++p)
+      if (last.configs[i] == default_config_ && opening_ns_ > 0 &&
+          last.cross.shapes[p] == task_.points[task_.representative()].symbols)
+        report_.drift = last.cross.times[i][p] / opening_ns_ - 1;
+  std::vector<double> apart;
+  for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));
+  if (!apart.empty()) report_.noise = median_of(apart);
 }
 
 }  // namespace nimble::tuner

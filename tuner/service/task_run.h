@@ -63,6 +63,9 @@ struct TaskReport {
   double regret = 0, worst_regret = 0;      // of the table, over the sizes measured
   double single_regret = 0;                 // of the paper's one configuration, over the same sizes
   std::optional<double> model_correlation;  // of the last round
+  // A/A pairs: how far two medians of the default schedule, taken side by side, lie apart (median
+  // over the sizes); and the default's time at the end over its time at the start, less one.
+  std::optional<double> noise, drift;
   std::optional<db::Uuid> table;
   std::string note;  // "default schedule kept: …"
 };
@@ -134,6 +137,8 @@ class TaskRun {
   std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there
   std::map<size_t, Expectation> expectations_;
   db::Hash default_config_;
+  double opening_ns_ = 0;          // of the default, at the start
+  std::vector<double> same_;       // ratios of A/A pairs
   double ms_per_candidate_ = 200;  // compile time, learnt
   TaskReport report_;
 };

@@ -61,6 +61,8 @@ nlohmann::json json_of(const tuner::TaskReport& r) {
                       {"note", r.note}};
   if (r.table) j["table"] = *r.table;
   if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
+  if (r.noise) j["noise"] = *r.noise;
+  if (r.drift) j["drift"] = *r.drift;
   return j;
 }
 
@@ -107,7 +109,7 @@ int run(int argc, char** argv) {
   CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
   app.footer(kEpilogue);
   tuner::CampaignOptions options;
-  std::string budget = "5m", only_hot = "100%", format = "table";
+  std::string budget = "5m", only_hot = "100%", format = "table", policy = "warm";
   std::vector<std::string> fixed;
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   app.add_option("--db", options.database, "The database; made if it is missing")
@@ -137,6 +139,12 @@ int run(int argc, char** argv) {
   app.add_option("--jobs", options.compile_threads, "Compilations at a time, between measurements")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
+  app.add_option("--policy", policy,
+                 "Where kernels find their operands: warm (weights rotate over 32 MiB, the rest as "
+                 "the last run left it) or cold (all in memory). Records of one are never compared "
+                 "with records of the other")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"warm", "cold"}));
   app.add_option("--format", format, "table, json or csv")
       ->capture_default_str()
       ->check(CLI::IsMember({"table", "json", "csv"}));
@@ -148,6 +156,7 @@ int run(int argc, char** argv) {
   }
   options.budget_s = tuner::parse_duration(budget);
   options.only_hot = tuner::parse_share(only_hot);
+  if (policy == "cold") options.policy = tuner::Policy::cold_policy();
   for (const std::string& text : fixed) {
     const size_t equals = text.find('=');
     char* end = nullptr;

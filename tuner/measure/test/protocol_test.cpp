@@ -61,10 +61,21 @@ std::vector<uint8_t> frame(uint32_t magic, uint16_t version, uint16_t type, uint
 }
 
 TEST(Protocol, CasesAndResultsRoundTrip) {
-  const Case c = sample_case();
+  Case c = sample_case();
+  EXPECT_EQ(decode_case(encode(c)), c);
+  c.policy.cold = true;
   EXPECT_EQ(decode_case(encode(c)), c);
   EntryResult r{4, EntryState::kTimeout, 0.5, "ci", "no progress", 12, {1.5, 2.5}};
   EXPECT_EQ(decode_entry_result(encode(r)), r);
+}
+
+TEST(Protocol, WarmAndColdPoliciesAreDifferentOnes) {
+  EXPECT_TRUE(Policy::cold_policy().cold);
+  EXPECT_GE(Policy::cold_policy().rotate_bytes, int64_t{64} << 20);
+  EXPECT_LE(Policy::cold_policy().rotate_bytes, int64_t{512} << 20);
+  Policy warm, cold;
+  cold.cold = true;
+  EXPECT_NE(warm.text(), cold.text());
 }
 
 TEST(Protocol, EveryTruncationIsRefused) {
@@ -94,9 +105,12 @@ TEST(Protocol, FramesTravel) {
 TEST(Protocol, StrangeFramesAreNamed) {
   EXPECT_THAT(error_of_reading(frame(0x12345678, 1, 1, 0)), HasSubstr("begins with 12345678"));
   EXPECT_THAT(error_of_reading(frame(kFrameMagic, 9, 1, 0)), HasSubstr("version 9"));
-  EXPECT_THAT(error_of_reading(frame(kFrameMagic, 1, 77, 0)), HasSubstr("unknown type 77"));
-  EXPECT_THAT(error_of_reading(frame(kFrameMagic, 1, 1, UINT64_MAX)), HasSubstr("bytes"));
-  EXPECT_THAT(error_of_reading(frame(kFrameMagic, 1, 1, 10)), HasSubstr("ends within"));
+  EXPECT_THAT(error_of_reading(frame(kFrameMagic, kProtocolVersion, 77, 0)),
+              HasSubstr("unknown type 77"));
+  EXPECT_THAT(error_of_reading(frame(kFrameMagic, kProtocolVersion, 1, UINT64_MAX)),
+              HasSubstr("bytes"));
+  EXPECT_THAT(error_of_reading(frame(kFrameMagic, kProtocolVersion, 1, 10)),
+              HasSubstr("ends within"));
   EXPECT_THAT(error_of_reading({0x4e, 0x4d}), HasSubstr("ends within"));
 }
 

@@ -40,6 +40,19 @@ TEST(Runner, TimesARightCandidateAndKeepsEverySample) {
   for (double s : r.samples_ns) EXPECT_GT(s, 0);
 }
 
+TEST(Runner, AColdCaseHasManyCopiesOfAllArgumentsAndChecksTheResult) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.copy"}));
+  Case c = copy_case(id, 3);
+  c.policy.cold = true;
+  c.policy.rotate_bytes = 8 << 20;
+  const auto results = runner.measure(c);
+  EXPECT_EQ(results[0].state, EntryState::kOk) << results[0].message;
+  EXPECT_EQ(results[1].state, EntryState::kWrong);
+  EXPECT_EQ(results[2].state, EntryState::kOk) << results[2].message;
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
 TEST(Runner, ReportsACrashBySignalAndGoesOn) {
   Runner runner(options());
   const uint32_t id = runner.add(fault_executable({"test.copy", "test.crash", "test.copy"}));

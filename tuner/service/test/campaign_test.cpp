@@ -158,6 +158,35 @@ TEST_F(CampaignTest, AFinishedCampaignIsNotDoneAgain) {
   EXPECT_NE(run_campaign(o, *backend, never).campaign, first.campaign);
 }
 
+TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  const auto backend = compiler_backend();
+  const std::atomic<bool> never{false};
+  const CampaignReport warm = run_campaign(o, *backend, never);
+  // The default ran against itself, and again at the end.
+  EXPECT_TRUE(warm.tasks.at(0).noise);
+  EXPECT_TRUE(warm.tasks.at(0).drift);
+  o.policy.cold = true;
+  o.policy.rotate_bytes = 4 << 20;
+  const CampaignReport cold = run_campaign(o, *backend, never);
+  EXPECT_NE(cold.campaign, warm.campaign);
+  EXPECT_TRUE(cold.tasks.at(0).table) << cold.tasks.at(0).note;
+  auto store = db::Store::open(file("tuning.db"));
+  const db::Hash hardware = db::key_of(emit::host_hardware());
+  const auto policies = store->policies(cold.tasks[0].workload, hardware);
+  ASSERT_EQ(policies.size(), 2u);
+  EXPECT_NE(policies[0].mode, policies[1].mode);
+  for (const db::MeasurePolicy& p : policies) {
+    db::ResultQuery q{cold.tasks[0].workload, hardware, db::key_of(p)};
+    q.codegen_version = emit::toolchain_record().codegen_version;
+    const db::Uuid& campaign = p.mode == db::CacheMode::kCold ? cold.campaign : warm.campaign;
+    const auto results = store->results(q);
+    EXPECT_FALSE(results.empty());
+    for (const db::Result& r : results) EXPECT_EQ(r.campaign, campaign);
+  }
+}
+
 TEST_F(CampaignTest, AnInterruptLeavesATable) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;

@@ -33,7 +33,9 @@ std::vector<Array> reduce(const OpCall& c) {
   std::fill(y.i.begin(), y.i.end(), first_int);
   auto fold = [&](auto& acc, auto v) {
     using T = std::decay_t<decltype(v)>;
-    if (op == "prod")
+    if (v != v || acc != acc)  // NaN wins, as in numpy
+      acc = v != v ? v : acc;
+    else if (op == "prod")
       acc *= v;
     else if (op == "reduce_max")
       acc = std::max<T>(acc, v);

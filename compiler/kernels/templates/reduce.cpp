@@ -250,11 +250,20 @@ class ReduceLowering {
     return kb::seq(std::move(all));
   }
 
+  static ValueRef is_nan(const ValueRef& v) { return kb::compare(kir::CompareOp::kNe, v, v); }
+
   // Folds `value` of every step by `op`; the result stands in local `name`: a scalar (along) or a
-  // vector of one result a lane (across).
+  // vector of one result a lane (across). Of a maximum or minimum, `keep_nan` says that one NaN
+  // makes the result NaN; the machine's operations forget it.
   ValueRef fold(std::vector<StmtRef>& out, const std::optional<Dim>& columns, BinaryOp op,
                 const char* name,
-                const std::function<ValueRef(const Step&, std::vector<StmtRef>&)>& value) {
+                const std::function<ValueRef(const Step&, std::vector<StmtRef>&)>& value,
+                bool keep_nan = false) {
+    // The accumulator second: a NaN in it stays.
+    const auto combine = [&](const ValueRef& acc, const ValueRef& v) {
+      const ValueRef folded = kb::binary(op, v, acc);
+      return keep_nan ? kb::select(is_nan(v), v, folded) : folded;
+    };
     const kir::BufferRef acc = registers("acc", type_);
     const ValueRef neutral = identity(op, type_, lanes_);
     out.push_back(fill(acc, neutral));
@@ -262,12 +271,23 @@ class ReduceLowering {
       std::vector<StmtRef> all;
       ValueRef v = value(s, all);
       if (s.counted && lanes_ > 1) v = kb::select(lane_mask(*s.counted, lanes_), v, neutral);
-      all.push_back(kb::set_reg(acc, s.slot, kb::binary(op, kb::reg(acc, s.slot), v)));
+      if (keep_nan) v = let(all, "v", v);
+      all.push_back(kb::set_reg(acc, s.slot, combine(kb::reg(acc, s.slot), v)));
       return all;
     }));
     ValueRef total = kb::reg(acc, 0);
-    for (int u = 1; u < unroll_; ++u) total = kb::binary(op, total, kb::reg(acc, u));
-    if (plan_.along) total = kb::reduce(op, total);
+    for (int u = 1; u < unroll_; ++u) total = combine(total, kb::reg(acc, u));
+    if (plan_.along && keep_nan) {
+      total = let(out, "lanes", total);
+      // NaN if a lane is, else 0.
+      const ValueRef spoilt =
+          let(out, "spoilt",
+              kb::reduce(BinaryOp::kAdd,
+                         kb::select(is_nan(total), total, kb::number(type_, 0, lanes_))));
+      total = kb::select(is_nan(spoilt), spoilt, kb::reduce(op, total));
+    } else if (plan_.along) {
+      total = kb::reduce(op, total);
+    }
     const std::string local = fresh(name);
     out.push_back(kb::let(local, total));
     return kb::local(local, total->dtype, total->lanes);
@@ -316,8 +336,8 @@ class ReduceLowering {
     if (op == "argmax") {
       total = arg_max(columns, out);
     } else if (op == "reduce_max" || op == "reduce_min") {
-      total =
-          fold(out, columns, op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, "m", operand);
+      total = fold(out, columns, op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, "m", operand,
+                   is_float(type_));
     } else if (op == "prod") {
       total = fold(out, columns, BinaryOp::kMul, "p", operand);
     } else {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "compiler/kernels/test/template_harness.h"
@@ -65,6 +66,35 @@ TEST(Reduce, EveryReductionOnBothKindsOfAxes) {
       check(c);
     }
   }
+}
+
+TEST(Reduce, OneNanMakesAnExtremeNan) {
+  for (const std::string op : {"reduce_max", "reduce_min"})
+    for (int axis : {0, 1}) {
+      SCOPED_TRACE(fmt::format("{} {}", op, axis));
+      check({fmt::format("fn @f(%x: Tensor[(n, m), f32]) {{ let %a = add(%x, 0.97f32); "
+                         "let %l = log(%a); let %s = {}(%l) {{axes = [{}], keepdims = false}}; "
+                         "%s }}",
+                         op, axis),
+             "reduce",
+             [&](const Arrays& in, Arrays& out) {  // log of what is below zero is no number
+               const int64_t n = in[0].dim(0), m = in[0].dim(1);
+               for (int64_t o = 0; o < out[0].size(); ++o) {
+                 double best = op == "reduce_max" ? -std::numeric_limits<double>::infinity()
+                                                  : std::numeric_limits<double>::infinity();
+                 for (int64_t k = 0; k < (axis == 0 ? n : m); ++k) {
+                   const double v = std::log(
+                       static_cast<float>(axis == 0 ? in[0].at(k, o) : in[0].at(o, k)) + 0.97f);
+                   if (std::isnan(best)) break;
+                   best = std::isnan(v)        ? v
+                          : op == "reduce_max" ? std::max(best, v)
+                                               : std::min(best, v);
+                 }
+                 out[0][o] = best;
+               }
+             },
+             random_sizes(2, 130, 16), 1e-4});
+    }
 }
 
 TEST(Reduce, IntegersAndSeveralAxes) {

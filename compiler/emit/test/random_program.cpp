@@ -134,7 +134,6 @@ class Generator {
     BlockBuilder body;
     const int steps = options_.steps / 2 + pick(options_.steps);
     for (int i = 0; i < steps; ++i) step(body, scope, 0);
-    // The last values, tensors only, at least one of them.
     std::vector<Atom> results;
     for (size_t i = scope.size(); i-- > 0 && results.size() < 4;)
       if (is_tensor(scope[i]->type) && (results.empty() || pick(2))) results.push_back(scope[i]);
@@ -356,7 +355,6 @@ class Generator {
       else if (spec.required)
         return false;
     }
-    // Lists that belong together are of one length.
     if (auto it = attrs.find("axes"); it != attrs.end() && op.name == "slice") {
       auto& axes = std::get<std::vector<int64_t>>(it->second);
       if (axes.empty()) return false;
@@ -425,7 +423,6 @@ class Generator {
     for (int tries = 0; tries < 60 && !done; ++tries) done = operator_step(out, scope, depth == 0);
   }
 
-  // A block that ends in a value of the type.
   BlockRef block(Scope scope, const Type& type, int depth, int steps) {
     BlockBuilder out;
     for (int i = 0; i < steps; ++i) step(out, scope, depth + 1);

@@ -69,8 +69,7 @@ Atom ValueParser::constant() {
   int64_t elements = 1;
   while (!is("]")) {
     const Token extent = token_;
-    expect_kind(Kind::kNumber, "an extent");
-    shape.push_back(integer(extent));
+    shape.push_back(integer(expect_kind(Kind::kNumber, "an extent")));
     if (shape.back() < 0 || __builtin_mul_overflow(elements, shape.back(), &elements)) {
       fail(extent, "the extents of the constant have no meaning", "use non-negative extents");
     }
@@ -185,12 +184,6 @@ double ValueParser::floating() {
   return negative ? -v : v;
 }
 
-int64_t ValueParser::integer_token() {
-  const Token t = token_;
-  expect_kind(Kind::kNumber, "an integer");
-  return integer(t);
-}
-
 AttrValue ValueParser::value_of(const AttrSpec& spec) {
   using K = AttrSpec::Kind;
   switch (spec.kind) {
@@ -213,7 +206,7 @@ AttrValue ValueParser::value_of(const AttrSpec& spec) {
     case K::kDim:
       return dim();
     case K::kDims:
-      return is("[") ? list([&] { return dim(); }) : dim_list();
+      return dim_list();
   }
   NIMBLE_UNREACHABLE("attribute kind");
 }

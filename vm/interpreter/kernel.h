@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,9 +13,7 @@
 
 #include "vm/base/kernel_abi.h"
 #include "vm/executable/executable.h"
-#include "vm/interpreter/portable_kernel.h"
 #include "vm/library/registry.h"
-#include "vm/runtime/device.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
 
@@ -26,10 +23,8 @@ namespace nimble::rt {
 struct KernelTarget {
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
-  bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
-  // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
-  // portable form, where it stands in, comes behind the last one.
+  // What runs: itself, or the implementation that stands in for a vendor's that is missing.
   uint32_t implementation = 0;
 };
 
@@ -40,10 +35,9 @@ struct PreparedKernel {
     exec::Access access;
     DType dtype;
     uint8_t rank;
-    bool collapse;       // surplus leading axes are multiplied into the first dim
+    bool collapse;  // surplus leading axes are multiplied into the first dim
     uint32_t first_dim;  // in `dims`
     uint32_t symbol;
-    bool binds = false;  // a scalar that tells its symbol; another must agree with it
   };
   struct Dim {
     enum class Kind : uint8_t { kBind, kSymbol, kConstant, kProgram };
@@ -55,23 +49,19 @@ struct PreparedKernel {
   std::vector<Argument> arguments;
   std::vector<Dim> dims;
   std::vector<KernelTarget> targets;
-  std::shared_ptr<const PortableProgram> portable;  // if any target needs it
   uint32_t tensors = 0;
   uint32_t symbols = 0;
   bool uses_scratch = true;
-  bool single = false;       // the tree is one leaf
-  Device* device = nullptr;  // where it runs
+  bool single = false;  // the tree is one leaf
 };
 
-// Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
-// nor a vendor's; portable forms run in their place.
+// Resolves a native symbol; nullptr if there is none.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
 // not there, or does not take this contract, is replaced by the first one of the kernel that is
 // there, and `notes` says so; without any, Error(kIncompatible). A missing native symbol is
-// Error(kCorrupt), a missing host operator Error(kUnsupported), a missing portable form that
-// is needed Error(kIncompatible).
+// Error(kCorrupt), a missing host operator Error(kUnsupported).
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes);
 
@@ -80,10 +70,6 @@ struct KernelFrame {
   std::vector<void*> buffers;
   std::vector<int64_t> symbols;  // and, last, the number of threads
   std::vector<LibraryTensor> tensors;
-  std::vector<PortableBuffer> portable_buffers;
-  PortableFrame portable;
-  PortableBudget budget;  // of portable code; the caller sets and reads it
-  std::vector<int64_t> scalars;
   void reserve(std::span<const PreparedKernel> kernels);
 };
 
@@ -109,7 +95,7 @@ class Scratch {
 };
 
 // Binds and checks `arguments` against the contract: Error(kFatal) naming kernel, operator,
-// argument, expected and actual extents (or devices). Fills frame.buffers and frame.symbols.
+// argument, expected and actual extents. Fills frame.buffers and frame.symbols.
 void bind_arguments(const PreparedKernel& kernel, std::span<const Value> arguments,
                     KernelFrame* frame);
 // Runs a bound kernel on up to `threads` threads of `pool`.

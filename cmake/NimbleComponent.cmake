@@ -55,3 +55,36 @@ function(nimble_tool name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   set_property(GLOBAL APPEND PROPERTY NIMBLE_TOOLS ${name})
 endfunction()
+
+# nimble_fuzz(NAME SOURCES file... DEPS target... [MUTANTS n])
+#   A fuzz target (vm/base/fuzz/fuzz.h). With the preset fuzz the program nimble-fuzz-NAME on
+#   libFuzzer; with tests on nimble-replay-NAME, which a test runs on the seeds, n mutants of each,
+#   and the folder `regressions` beside the target.
+function(nimble_fuzz name)
+  cmake_parse_arguments(ARG "" "MUTANTS" "SOURCES;DEPS" ${ARGN})
+  set(driver ${PROJECT_SOURCE_DIR}/vm/base/fuzz)
+  set(programs "")
+  if(NIMBLE_SANITIZE MATCHES "fuzzer")
+    add_executable(nimble-fuzz-${name} ${ARG_SOURCES} ${driver}/corpus.cpp
+                                       ${driver}/libfuzzer_main.cpp)
+    target_link_options(nimble-fuzz-${name} PRIVATE -fsanitize=fuzzer)
+    list(APPEND programs nimble-fuzz-${name})
+  endif()
+  if(NIMBLE_BUILD_TESTS)
+    add_executable(nimble-replay-${name} ${ARG_SOURCES} ${driver}/corpus.cpp
+                                         ${driver}/replay_main.cpp)
+    list(APPEND programs nimble-replay-${name})
+    set(regressions ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/regressions)
+    if(NOT EXISTS ${regressions})
+      set(regressions "")
+    endif()
+    add_test(NAME fuzz.replay.${name}
+             COMMAND nimble-replay-${name} --mutants ${ARG_MUTANTS} ${regressions})
+    set_tests_properties(fuzz.replay.${name} PROPERTIES TIMEOUT 300)
+  endif()
+  foreach(program ${programs})
+    nimble_target_options(${program})
+    target_link_libraries(${program} PRIVATE ${ARG_DEPS})
+    target_compile_definitions(${program} PRIVATE NIMBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  endforeach()
+endfunction()

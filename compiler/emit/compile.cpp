@@ -3,10 +3,13 @@
 #include <chrono>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/emit/entry_types.h"
 #include "compiler/emit/function_emitter.h"
 #include "compiler/emit/kernel_set.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/infer.h"
+#include "compiler/kernels/host_ops.h"
+#include "compiler/passes/crash.h"
 #include "compiler/passes/rewrite.h"
 #include "vm/executable/verifier.h"
 
@@ -18,34 +21,31 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-exec::Port port_of(const std::string& name, const ir::Type& type) {
+exec::Port port_of(const std::string& name, const ir::Type& type, EntryTypes& types,
+                   const std::string& place) {
   exec::Port p;
   p.name = name;
+  if (!type || type->kind != ir::TypeKind::kTensor) {
+    p.type = types.number_of(type, place);
+    return p;
+  }
   p.dtype = type->dtype;
   for (const ir::Dim& d : type->dims) {
-    std::string text = d.str();
-    p.dims.push_back(text[0] == '?' ? "?" : text);
+    p.dims.push_back(dim_text(d));
     p.extents.push_back(d.as_constant().value_or(-1));
   }
   return p;
 }
 
-void require_tensor(const ir::Type& t, const std::string& what) {
-  if (!t || t->kind != ir::TypeKind::kTensor)
-    throw Error(Status::kUnsupported, what, "an entry function takes and returns tensors",
-                "pass the fields of a tuple one by one");
-}
-
 exec::EntryPoint entry_of(const ir::Module& m, const std::string& name, const ir::Function& f,
-                          uint32_t index) {
+                          uint32_t index, EntryTypes& types) {
   exec::EntryPoint entry{name, index, {}, {}};
   auto it = m.signatures.find(name);
   ir::Module::Signature s = it == m.signatures.end() ? ir::Module::Signature{} : it->second;
   for (size_t i = 0; i < f.parameters.size(); ++i) {
     const ir::VarRef& p = f.parameters[i];
     std::string port_name = i < s.input_names.size() ? s.input_names[i] : p->name;
-    require_tensor(p->type, name + ": " + port_name);
-    entry.inputs.push_back(port_of(port_name, p->type));
+    entry.inputs.push_back(port_of(port_name, p->type, types, name + ": " + port_name));
     if (i < s.input_defaults.size()) entry.inputs.back().default_fill = s.input_defaults[i];
   }
   std::vector<ir::Type> results = {f.result_type};
@@ -54,8 +54,7 @@ exec::EntryPoint entry_of(const ir::Module& m, const std::string& name, const ir
     std::string port_name = i < s.output_names.size() ? s.output_names[i]
                             : results.size() == 1     ? "result"
                                                       : fmt::format("result{}", i);
-    require_tensor(results[i], name + ": " + port_name);
-    entry.outputs.push_back(port_of(port_name, results[i]));
+    entry.outputs.push_back(port_of(port_name, results[i], types, name + ": " + port_name));
   }
   return entry;
 }
@@ -67,14 +66,15 @@ bool is_entry(const ir::Module& m, const std::string& name) {
 // Emits every function of a lowered module; `source` has the types that users see.
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
                  exec::Executable& out) {
-  EmitContext context{out, kernels, {}, {}, {}, {}, 0};
+  EmitContext context{out, kernels, {}, {}, {}, {}, 0, &lowered};
+  EntryTypes types(source, out.types);
   for (const auto& [name, f] : lowered.functions)
     context.function_index[name] = context.bytecode_functions++;
   for (const auto& [name, f] : lowered.functions) {
     out.functions.push_back(emit_function(name, *f, context));
     if (is_entry(source, name))
       out.entries.push_back(
-          entry_of(source, name, *source.find(name), context.function_index[name]));
+          entry_of(source, name, *source.find(name), context.function_index[name], types));
   }
 }
 
@@ -92,11 +92,14 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
                 "there is no function @main", "name the entry function @main");
   passes::PassContext context;
   context.target = options.target;
+  context.device = options.device;
   say("running passes");
   ir::Module lowered =
       passes::run_pipeline(typed, context, options.pipeline, report ? &report->passes : nullptr);
   if (report) report->passes_ms = ms_since(begin);
 
+  const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
+                                 passes::CrashScope::Program::kCompile);
   exec::Executable out;
   KernelSet kernels(options.target, options.tuned);
   emit_module(typed, lowered, kernels, out);
@@ -121,6 +124,7 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
     passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
       const ir::Expr& e = *b.value;
       if (!e.primitive || e.kind != ir::ExprKind::kCall) return;
+      if (kernels::host_op_of(*e.primitive)) return;  // nothing to tune
       std::vector<bool> constant;
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());

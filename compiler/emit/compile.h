@@ -15,10 +15,14 @@ namespace nimble::emit {
 
 struct CompileOptions {
   kernels::TargetInfo target;
+  int32_t device = 0;  // vm/base/device_number.h: what nothing constrains runs there
   passes::PipelineOptions pipeline;
   TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
   int compile_threads = 2;
   int optimize = 2;
+  // Each kernel also in the form that the checked interpreter runs. The target "portable" has
+  // nothing else, whatever this says.
+  bool portable = true;
   std::function<void(const std::string&)> progress;  // one line a step; may be empty
 };
 
@@ -33,7 +37,7 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   std::vector<passes::PassTiming> passes;
   std::map<std::string, int64_t> statistics;
-  double passes_ms = 0, lower_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
+  double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
 };
 
 exec::Executable compile(const ir::Module& module, const CompileOptions& options,

@@ -4,13 +4,20 @@
 //
 // Scalar arithmetic: a run of adjacent scalar bindings becomes one scalar function with as many
 // results as variables, so a loop's counter and condition cost a single instruction.
+//
+// A match reads the tag once, as an unboxed scalar, and finds its case by If. A type of two
+// constructors needs no more than that; for more, one scalar function compares the tag with all
+// thresholds of a binary search ahead of it.
 #include "compiler/emit/function_emitter.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
+#include "compiler/emit/tag_switch.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/rewrite.h"
+#include "vm/executable/opcodes.h"
 
 namespace nimble::emit {
 namespace {
@@ -35,6 +42,10 @@ bool gathers_from(const ir::Function& group, size_t parameter) {
         b.value->args[0].var == group.parameters[parameter])
       return true;
   return false;
+}
+
+bool ends_life(const Expr& e) {
+  return e.op == "memory.kill" || e.op == "memory.release";
 }
 
 using Code = std::vector<DimInstruction>;
@@ -155,7 +166,7 @@ class Emitter {
     NIMBLE_CHECK(a.is_constant(), "a function as an operand");
     if (passes::is_scalar(ir::type_of(a)) && !force_tensor_) return integer(a.constant->integer(0));
     int64_t r = fresh();
-    emit(Opcode::kLoadConst, {r, context_.constant(a.constant, hot)});
+    emit(Opcode::kLoadConst, {r, context_.constant(a.constant, hot, device_)});
     return r;
   }
 
@@ -171,9 +182,12 @@ class Emitter {
   }
 
   void note(const Binding& b) {
-    if (b.value->op == "memory.kill") return;
+    if (ends_life(*b.value)) return;
     std::string what = b.value->op;
     if (b.value->primitive) what = source_of(*b.value->primitive);
+    if (b.value->kind == ExprKind::kMatch) what = "match";
+    if (b.value->kind == ExprKind::kConstruct) what = b.value->constructor;
+    if (b.value->kind == ExprKind::kClosure) what = "closure @" + b.value->callee->global;
     std::string text = fmt::format("{}:%{} {}", out_.name, b.var->name, what);
     if (!b.value->location.source_name.empty()) text += " (" + b.value->location.source_name + ")";
     out_.notes.push_back({static_cast<uint32_t>(here()), std::move(text)});
@@ -208,13 +222,22 @@ class Emitter {
   // Emits a block whose value is the function's.
   void block_tail(const Block& b) {
     size_t end = b.bindings.size();
-    while (end > 0 && b.bindings[end - 1].value->op == "memory.kill") --end;
+    while (end > 0 && ends_life(*b.bindings[end - 1].value)) --end;
     const Binding* last = end ? &b.bindings[end - 1] : nullptr;
     bool returned = last && b.result.is_var() && b.result.var == last->var;
     if (returned && last->value->kind == ExprKind::kIf) {
       bindings(b, end - 1);
       note(*last);
       branch(*last->value, [&](const Block& side) {
+        block_tail(side);
+        return false;
+      });
+      return;
+    }
+    if (returned && last->value->kind == ExprKind::kMatch) {
+      bindings(b, end - 1);
+      note(*last);
+      match(*last->value, [&](const Block& side) {
         block_tail(side);
         return false;
       });
@@ -277,13 +300,101 @@ class Emitter {
         ends[which++] = true;
         return false;
       }
-      emit(Opcode::kMove, {to, operand(block.result)});
+      const int64_t from = operand(block.result);
+      emit(Opcode::kMove, {to, from});
+      // The branch's own name for its result would keep it alive as long as the frame.
+      for (const Binding& inner : block.bindings)
+        if (block.result.is_var() && inner.var == block.result.var &&
+            inner.value->kind != ExprKind::kAtom && inner.var->type->kind == ir::TypeKind::kTensor)
+          emit(Opcode::kFreeTensor, {from});
       ++which;
       return true;
     };
     // A branch that ends in Fatal needs no jump over the other; both ending leaves no way on.
     branch(*b.value, side);
     fatal_ = ends[0] && ends[1];
+  }
+
+  // ---- match
+
+  // Match: `side` emits a case's body and says whether control goes on at its end.
+  template <class Side>
+  void match(const Expr& e, const Side& side) {
+    const int64_t object = operand(e.args[0]);
+    const ir::DataType& data = *context_.module->find_data(e.args[0].var->type->name);
+    std::vector<size_t> case_of_tag(data.constructors.size(), e.cases.size() - 1);
+    for (size_t i = 0; i < e.cases.size(); ++i)
+      if (e.cases[i].pattern.kind == ir::Pattern::Kind::kConstructor)
+        case_of_tag[static_cast<size_t>(tag_of(e.cases[i].pattern.constructor))] = i;
+    const std::vector<TagNode> nodes = plan_tag_switch(case_of_tag);
+    const std::vector<int64_t> conditions = tag_conditions(nodes, object);
+    std::vector<int64_t> starts(e.cases.size(), -1);
+    std::vector<size_t> jumps;  // to the end
+    auto body = [&](size_t which) {
+      if (starts[which] >= 0) return emit(Opcode::kGoto, {starts[which]});
+      starts[which] = here();
+      const std::vector<ir::Pattern>& fields = e.cases[which].pattern.fields;
+      for (size_t i = 0; i < fields.size(); ++i)
+        if (fields[i].kind == ir::Pattern::Kind::kVar)
+          emit(Opcode::kGetField, {define(fields[i].var), object, static_cast<int64_t>(i)});
+      if (!side(*e.cases[which].body)) return;
+      jumps.push_back(out_.code.size());
+      emit(Opcode::kGoto, {0});
+    };
+    std::function<void(size_t)> visit = [&](size_t n) {
+      if (nodes[n].leaf) return body(nodes[n].which);
+      const size_t at = out_.code.size();
+      emit(Opcode::kIf, {conditions[n], here() + 1, 0});
+      visit(nodes[n].from);
+      out_.code[at].operands[2] = here();
+      visit(nodes[n].below);
+    };
+    visit(0);
+    if (!jumps.empty() && jumps.back() + 1 == out_.code.size()) {  // the last one falls through
+      out_.code.pop_back();
+      jumps.pop_back();
+    }
+    for (size_t at : jumps) out_.code[at].operands[0] = here();
+  }
+
+  int64_t tag_of(const std::string& constructor) const {
+    return context_.module->find_constructor(constructor).second;
+  }
+
+  // For each node that asks, the register of its answer.
+  std::vector<int64_t> tag_conditions(const std::vector<TagNode>& nodes, int64_t object) {
+    std::vector<int64_t> out(nodes.size(), -1);
+    if (nodes[0].leaf) return out;
+    const int64_t tag = fresh();
+    emit(Opcode::kGetTag, {tag, object});
+    DimProgram p{1, 0, {}};
+    const int64_t base = next_;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].leaf) continue;
+      if (nodes[i].threshold == 1) {
+        out[i] = tag;  // at least 1: not zero
+        continue;
+      }
+      out[i] = base + p.results++;
+      p.code.insert(p.code.end(),
+                    {{DimOp::kConst, nodes[i].threshold}, {DimOp::kArg, 0}, {DimOp::kLe, 0}});
+    }
+    if (p.results == 0) return out;
+    fresh(p.results);
+    emit(Opcode::kInvoke, {base, context_.scalar_function(std::move(p)), 1, tag});
+    return out;
+  }
+
+  void match_value(const Binding& b) {
+    const int64_t to = define(b.var);
+    bool goes_on = false;
+    match(*b.value, [&](const Block& block) {
+      bindings(block, block.bindings.size());
+      if (fatal_) return fatal_ = false;
+      emit(Opcode::kMove, {to, operand(block.result)});
+      return goes_on = true;
+    });
+    fatal_ = !goes_on;
   }
 
   // ---- scalar code
@@ -381,14 +492,9 @@ class Emitter {
       case ExprKind::kAtom:
         registers_[b.var.get()] = static_cast<uint32_t>(operand(e.args[0]));
         return;
-      case ExprKind::kTuple: {
-        std::vector<int64_t> fields;
-        for (const Atom& a : e.args) fields.push_back(operand(a));
-        std::vector<int64_t> operands = {define(b.var), 0, static_cast<int64_t>(fields.size())};
-        operands.insert(operands.end(), fields.begin(), fields.end());
-        emit(Opcode::kAllocADT, std::move(operands));
+      case ExprKind::kTuple:
+        with_operands(Opcode::kAllocADT, b, 0);
         return;
-      }
       case ExprKind::kGetField:
         if (auto it = spread_.find(e.args[0].var.get()); it != spread_.end()) {
           registers_[b.var.get()] = static_cast<uint32_t>(it->second + e.index);
@@ -406,22 +512,36 @@ class Emitter {
         else
           memory_op(b);
         return;
-      case ExprKind::kFunction:
-      case ExprKind::kConstruct:
       case ExprKind::kMatch:
+        match_value(b);
+        return;
+      case ExprKind::kConstruct:
+        with_operands(Opcode::kAllocADT, b, tag_of(e.constructor));
+        return;
       case ExprKind::kClosure:
-        NIMBLE_UNREACHABLE("lower-memory leaves no function values");
+        with_operands(Opcode::kAllocClosure, b, context_.function_index.at(e.callee->global));
+        return;
+      case ExprKind::kFunction:
+        NIMBLE_UNREACHABLE("convert-closures leaves no literal");
     }
   }
 
+  // AllocADT, AllocClosure, Invoke, InvokeClosure: `first` (a tag, function or closure), then the
+  // expression's operands.
+  void with_operands(Opcode op, const Binding& b, int64_t first) {
+    std::vector<int64_t> list;
+    append_list(list, b.value->args);
+    std::vector<int64_t> operands = {define(b.var), first};
+    operands.insert(operands.end(), list.begin(), list.end());
+    emit(op, std::move(operands));
+  }
+
   void call(const Binding& b) {
-    const Expr& e = *b.value;
-    std::vector<int64_t> args;
-    for (const Atom& a : e.args) args.push_back(operand(a));
-    std::vector<int64_t> operands = {define(b.var), context_.function_index.at(e.callee->global),
-                                     static_cast<int64_t>(args.size())};
-    operands.insert(operands.end(), args.begin(), args.end());
-    emit(Opcode::kInvoke, std::move(operands));
+    const Atom& callee = *b.value->callee;
+    if (callee.is_global())
+      with_operands(Opcode::kInvoke, b, context_.function_index.at(callee.global));
+    else
+      with_operands(Opcode::kInvokeClosure, b, operand(callee));
   }
 
   void memory_op(const Binding& b) {
@@ -452,17 +572,49 @@ class Emitter {
       operands.insert(operands.end(), dims.begin(), dims.end());
       emit(Opcode::kReshapeTensor, std::move(operands));
     } else if (e.op == "memory.read_scalar") {
+      int64_t value = operand(e.args[0]);
+      if (passes::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
+        registers_[b.var.get()] = static_cast<uint32_t>(value);  // a register already
+      else
+        emit(Opcode::kGetField, {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});
+    } else if (e.op == "memory.storage_of") {
       int64_t tensor = operand(e.args[0]);
-      emit(Opcode::kGetField, {define(b.var), tensor, 0});
+      emit(Opcode::kGetField, {define(b.var), tensor, exec::kStorageField});
+    } else if (e.op == "memory.capacity") {
+      int64_t storage = operand(e.args[0]);
+      emit(Opcode::kGetField, {define(b.var), storage, 0});
+    } else if (e.op == "memory.release") {
+      emit(Opcode::kFreeTensor, {operand(e.args[0])});
+    } else if (e.op == "device_copy") {
+      device_copy(b);
     } else if (e.op == "memory.kill") {
-      bool storage = e.args[0].var->type->kind == ir::TypeKind::kStorage;
-      emit(storage ? Opcode::kFreeStorage : Opcode::kFreeTensor, {operand(e.args[0])});
+      const ir::TypeKind kind = e.args[0].var->type->kind;
+      const int64_t r = operand(e.args[0]);
+      if (kind == ir::TypeKind::kStorage)
+        emit(Opcode::kFreeStorage, {r});
+      else if (kind == ir::TypeKind::kTensor)
+        emit(Opcode::kFreeTensor, {r});
+      else
+        emit(Opcode::kLoadConsti, {r, 0});  // any other value dies by being overwritten
     } else if (e.op == "memory.fatal") {
       emit(Opcode::kFatal, {context_.text(ir::attr<std::string>(e.attrs, "message"))});
       fatal_ = true;
     } else {
       NIMBLE_UNREACHABLE("operator {} after lowering", e.op);
     }
+  }
+
+  // Of a constant each device has its own, from the load on.
+  void device_copy(const Binding& b) {
+    const Atom& x = b.value->args[0];
+    const auto device = ir::attr<int64_t>(b.value->attrs, "device");
+    if (x.is_constant()) {
+      emit(Opcode::kLoadConst,
+           {define(b.var), context_.constant(x.constant, false, static_cast<int32_t>(device))});
+      return;
+    }
+    int64_t tensor = operand(x);
+    emit(Opcode::kDeviceCopy, {define(b.var), tensor, device});
   }
 
   void alloc_tensor(const Binding& b, int64_t storage, int64_t offset, std::vector<Atom> dims) {
@@ -496,6 +648,7 @@ class Emitter {
     uint32_t kernel = context_.kernels.add(e.primitive, constant, out_.name);
     auto scalars = ir::attr_or<std::vector<int64_t>>(group.attrs, "scalars", {});
     std::vector<int64_t> operands = {kernel, static_cast<int64_t>(e.args.size())};
+    device_ = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", 0));
     for (size_t i = 0; i < e.args.size(); ++i) {
       bool scalar =
           std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end();
@@ -505,6 +658,7 @@ class Emitter {
       operands.push_back(operand(e.args[i], hot));
       force_tensor_ = false;
     }
+    device_ = 0;
     emit(Opcode::kInvokePacked, std::move(operands));
   }
 
@@ -514,6 +668,7 @@ class Emitter {
   uint32_t next_ = 0;
   bool fatal_ = false;         // the instruction just emitted was Fatal
   bool force_tensor_ = false;  // a rank-0 constant is wanted as a tensor
+  int32_t device_ = 0;         // where constants are wanted
   std::unordered_map<const Var*, uint32_t> registers_;
   std::unordered_map<const Var*, int64_t> spread_;  // tuples that only exist as registers
   std::map<int64_t, int64_t> integers_;
@@ -521,12 +676,13 @@ class Emitter {
 
 }  // namespace
 
-uint32_t EmitContext::constant(const ir::TensorRef& t, bool hot) {
-  auto [it, fresh] = constant_index.emplace(t.get(), static_cast<uint32_t>(out.constants.size()));
+uint32_t EmitContext::constant(const ir::TensorRef& t, bool hot, int32_t device) {
+  auto [it, fresh] = constant_index.emplace(std::pair(t.get(), device),
+                                            static_cast<uint32_t>(out.constants.size()));
   if (fresh) {
     std::string name = t->name.empty() ? fmt::format("c{}", it->second) : t->name;
     // The tensor owns the bytes (or views a file that its owner keeps mapped).
-    out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot});
+    out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot, device});
   }
   out.constants[it->second].hot |= hot;
   return it->second;

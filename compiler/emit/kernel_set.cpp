@@ -4,12 +4,17 @@
 // tree (or a single leaf with the default schedule) chooses a candidate by shape and threads, and
 // each candidate's own tree resolves its tails (paper, 3.5: a kernel per residue). They are
 // grafted into one, so the VM walks one tree.
+//
+// Beside them stands the portable form: the template's default schedule, without dispatch, for the
+// checked interpreter. The target "portable" has that alone.
 #include "compiler/emit/kernel_set.h"
 
 #include <chrono>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/portable/portable.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/host_ops.h"
 
 namespace nimble::emit {
 namespace {
@@ -53,6 +58,11 @@ KernelSet::Entry KernelSet::make_entry(kernels::Workload w, const ir::Function& 
                                        const std::string& place) const {
   Entry e;
   e.source = source_of(group);
+  if (const kernels::HostOp* op = kernels::host_op_of(group)) {
+    e.host = op->kernel;
+    e.workload = std::move(w);
+    return e;
+  }
   if (!kernels::template_for(w, target_))
     throw Error(Status::kUnsupported, place,
                 fmt::format("no kernel template serves {} on {}", e.source, target_.level),
@@ -66,6 +76,8 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
   kernels::Workload w = kernels::make_workload(*group, std::move(constant_parameter));
   std::string key = w.key;
   for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
+  const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", 0));
+  if (device != 0) key += fmt::format("@{}", device);
   auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
   if (!fresh) {
     // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
@@ -76,6 +88,13 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
   }
   Entry e = make_entry(std::move(w), *group, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
+  e.device = device;
+  if (!e.host.empty()) {
+    e.candidates = {{kHostTemplate, {}, {}}};
+    e.tree = exec::DispatchTree::single(0);
+    entries_.push_back(std::move(e));
+    return it->second;
+  }
   if (tuned_) e.lookup = tuned_->find(e.workload, target_);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
@@ -99,12 +118,49 @@ uint32_t KernelSet::add_fixed(const ir::FunctionRef& group, std::vector<bool> co
   return static_cast<uint32_t>(entries_.size() - 1);
 }
 
+exec::PortableKernel KernelSet::portable_form(const Entry& e) const {
+  const kernels::TargetInfo target = kernels::portable_target();
+  const kernels::Template* t = kernels::template_for(e.workload, target);
+  NIMBLE_CHECK(t, "no template serves {}", e.workload.key);
+  const kernels::Config config = t->default_config(e.workload, target);
+  const kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_portable");
+  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+  exec::PortableKernel form = codegen::to_portable(lowered.functions[0]);
+  form.template_name = t->name();
+  form.config = kernels::to_json(config);
+  return form;
+}
+
 void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions,
                       exec::Kernel& kernel) const {
   kernel.name = e.name;
   kernel.source = e.source;
   kernel.workload = e.workload.key;
+  kernel.device = e.device;
   kernel.contract = e.workload.contract;
+  if (!e.host.empty()) {
+    exec::Implementation i;
+    i.kind = exec::ImplementationKind::kHost;
+    i.symbol = e.host;
+    i.template_name = kHostTemplate;
+    i.max_threads = 1;
+    kernel.implementations = {std::move(i)};
+    kernel.dispatch = e.tree;
+    return;
+  }
+  if (target_.level == kernels::portable_target().level) {
+    kernel.portable = portable_form(e);
+    exec::Implementation i;
+    i.kind = exec::ImplementationKind::kPortable;
+    i.symbol = e.name + "_portable";
+    i.template_name = kernel.portable->template_name;
+    i.config = kernel.portable->config;
+    i.max_threads = 1;
+    kernel.implementations.push_back(std::move(i));
+    kernel.dispatch = exec::DispatchTree::single(0);
+    kernel.contract.scratch_bytes = exec::DimProgram::constant(0);
+    return;
+  }
   std::vector<exec::DispatchTree> tails;
   std::vector<uint32_t> base;
   std::vector<kir::Function> own;
@@ -154,6 +210,14 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     out.kernels.push_back(std::move(kernel));
   }
   if (report) report->lower_ms += ms_since(begin);
+
+  begin = std::chrono::steady_clock::now();
+  if (options.portable)
+    for (size_t k = 0; k < entries_.size(); ++k)
+      if (!out.kernels[k].portable && entries_[k].host.empty() &&
+          kernels::template_for(entries_[k].workload, kernels::portable_target()))
+        out.kernels[k].portable = portable_form(entries_[k]);
+  if (report) report->portable_ms += ms_since(begin);
 
   begin = std::chrono::steady_clock::now();
   say(fmt::format("generating code for {} kernels ({} variants)", entries_.size(),

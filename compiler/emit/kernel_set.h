@@ -15,7 +15,7 @@ class KernelSet {
   KernelSet(const kernels::TargetInfo& target, TunedSource* tuned)
       : target_(target), tuned_(tuned) {}
 
-  // The index of the kernel that computes a group; equal workloads share one.
+  // The index of the kernel that computes a group; equal workloads on one device share one.
   uint32_t add(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
                const std::string& place);
   // The same with the configuration fixed, never shared: a tuning candidate.
@@ -29,12 +29,15 @@ class KernelSet {
   struct Entry {
     kernels::Workload workload;
     std::string name, source;
+    std::string host;  // the host operator that computes it; empty: templates do
     Lookup lookup;
     std::vector<Candidate> candidates;
     exec::DispatchTree tree;
+    int32_t device = 0;
   };
   Entry make_entry(kernels::Workload w, const ir::Function& group, const std::string& place) const;
   void lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel) const;
+  exec::PortableKernel portable_form(const Entry& e) const;
 
   const kernels::TargetInfo target_;
   TunedSource* tuned_;

@@ -55,6 +55,7 @@ db::Machine host_machine();
 db::Toolchain toolchain_record();
 std::vector<db::TemplateVersion> template_versions();
 inline constexpr const char* kVendorTemplate = "vendor";
+inline constexpr const char* kHostTemplate = "host";  // no schedule to choose
 
 // The JSON of a dispatch tree; the inverse throws nimble::Error.
 std::string tree_to_json(const exec::DispatchTree& tree, const std::vector<std::string>& symbols);

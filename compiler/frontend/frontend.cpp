@@ -40,9 +40,8 @@ class OperatorCount {
     for (const ir::Binding& binding : b.bindings) {
       const ir::Expr& e = *binding.value;
       if (!e.op.empty()) ++counts_[e.op];
-      if (e.primitive) visit(*e.primitive->body);
-      if (e.then_block) visit(*e.then_block);
-      if (e.else_block) visit(*e.else_block);
+      if (e.kind == ir::ExprKind::kCall && e.primitive) visit(*e.primitive->body);
+      for (const ir::BlockRef& nested : ir::blocks_of(e)) visit(*nested);
     }
   }
   std::vector<Coverage::Row> rows() const {

@@ -86,7 +86,16 @@ class Substitution {
     if (e.primitive) out->primitive = apply(*e.primitive);
     if (e.then_block) out->then_block = block(*e.then_block);
     if (e.else_block) out->else_block = block(*e.else_block);
+    for (ir::MatchCase& c : out->cases) {
+      renew_pattern(c.pattern);
+      c.body = block(*c.body);
+    }
     return out;
+  }
+
+  void renew_pattern(ir::Pattern& p) {
+    if (p.var) p.var = renew(p.var);
+    for (ir::Pattern& field : p.fields) renew_pattern(field);
   }
 
   const Replacement& replacement_;

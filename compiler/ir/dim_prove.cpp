@@ -78,6 +78,40 @@ Dim replace_atom(const Dim& d, const DimNode* atom, const Dim& by) {
   return result;
 }
 
+// Nodes that a walk of the expression meets, up to `most`.
+size_t walk_size(const DimNode* n, size_t most) {
+  size_t size = 1;
+  for (const DimNode* o : n->operands)
+    if (size < most) size += walk_size(o, most - size);
+  for (const PolyTerm& t : n->terms)
+    if (t.monomial)
+      for (const DimNode* atom : t.monomial->atoms)
+        if (size < most) size += walk_size(atom, most - size);
+  return size;
+}
+
+// Rules look at pairs of operands at every level, so their cost grows fast with depth. What a
+// reshape by values of a tensor gives is far beyond what anybody reads; nothing is proved of it but
+// that it equals itself.
+constexpr size_t kLargest = 64;
+bool too_large(const Dim& d) {
+  return walk_size(d.node(), kLargest + 1) > kLargest;
+}
+
+// A proof simplifies, and to simplify is to prove: how often one stands inside the other.
+class Nesting {
+ public:
+  Nesting() { ++depth_; }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  bool too_deep() const { return depth_ > 12; }
+
+ private:
+  static thread_local int depth_;
+};
+thread_local int Nesting::depth_ = 0;
+
 }  // namespace
 
 SymbolFacts DimContext::facts(const std::string& symbol) const {
@@ -160,7 +194,9 @@ DimContext::Interval DimContext::range(const Dim& a) const {
 // True only if d >= 0 for every assignment that the facts allow. `d` is simplified.
 bool DimContext::nonnegative(const Dim& d, int depth) const {
   if (range(d).low >= 0) return true;
-  if (d.as_constant() || d.as_symbol()) return false;
+  if (d.as_constant() || d.as_symbol() || too_large(d)) return false;
+  const Nesting nesting;
+  if (nesting.too_deep()) return false;
   Terms terms;
   terms_of(d.node(), terms);
 
@@ -290,6 +326,13 @@ Proof DimContext::less(const Dim& a, const Dim& b) const {
 Proof DimContext::equal(const Dim& a, const Dim& b) const {
   if (a.is_any() || b.is_any()) return Proof::kUnknown;
   if (a == b) return Proof::kYes;
+  if (!nonnegative_.empty()) {  // as it was assumed, both ways
+    const Dim difference = a - b, reversed = b - a;
+    const auto assumed = [&](const Dim& wanted) {
+      return std::find(nonnegative_.begin(), nonnegative_.end(), wanted) != nonnegative_.end();
+    };
+    if (assumed(difference) && assumed(reversed)) return Proof::kYes;
+  }
   Dim d = simplify(a - b);
   if (d.is_constant(0)) return Proof::kYes;
   if (d.as_constant()) return Proof::kNo;
@@ -449,6 +492,7 @@ Dim DimContext::simplify_atom(const DimNode* n) const {
 
 Dim DimContext::simplify(const Dim& a) const {
   const DimNode* n = a.node();
+  if (too_large(a)) return a;
   if (n->kind == DimNode::Kind::kAny || n->kind == DimNode::Kind::kConstant) return a;
   if (n->is_atom()) return simplify_atom(n);
   Dim result;
@@ -535,6 +579,11 @@ void DimContext::assume_less_equal(const Dim& a, const Dim& b) {
 
 void DimContext::assume_equal(const Dim& a, const Dim& b) {
   const Dim d = simplify(a - b);
+  if (too_large(d)) {
+    nonnegative_.push_back(a - b);
+    nonnegative_.push_back(b - a);
+    return;
+  }
   if (d.as_constant()) return;
   // Solve for a symbol that occurs once, linearly, with a coefficient that divides all others;
   // rather one that inference made up (`?1`) than one of the user.
@@ -561,6 +610,12 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
       divided.push_back({u.coefficient / -t.coefficient, u.monomial});
     best = s;
     solution = wrap(DimInterner::sum(divided));
+  }
+  // The user's symbol keeps its name rather than become an expression of what inference made up.
+  if (best && best->name[0] != '?') {
+    const std::set<std::string> others = solution.symbols();
+    if (std::any_of(others.begin(), others.end(), [](const auto& s) { return s[0] == '?'; }))
+      best = nullptr;
   }
   if (!best) {
     assume_less_equal(a, b);

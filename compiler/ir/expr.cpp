@@ -151,6 +151,22 @@ std::vector<BlockRef> blocks_of(const Expr& e) {
   return out;
 }
 
+std::string assertion_text(const Expr& e) {
+  std::string what = attr<std::string>(e.attrs, "what");
+  if (const std::string at = e.location.str(); !at.empty()) {
+    // "matmul: the contracted dim": the place belongs to the operator.
+    const size_t colon = what.find(": ");
+    what.insert(colon == std::string::npos ? what.size() : colon, " at " + at);
+  }
+  const auto& left = attr<std::vector<Dim>>(e.attrs, "left");
+  const auto& right = attr<std::vector<Dim>>(e.attrs, "right");
+  std::string dims;
+  for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    dims += fmt::format("{}{} = {}", i ? ", " : "", left[i].str(), right[i].str());
+  }
+  return fmt::format("{} ({})", what, dims);
+}
+
 Type type_of(const Atom& a, const Module* module) {
   switch (a.kind) {
     case Atom::Kind::kVar:

@@ -32,9 +32,9 @@ struct Location {  // in a text IR file, or the name of a node of the source mod
 
 // ---------------------------------------------------------------- attributes
 
-using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
-                               std::vector<double>, std::vector<std::string>, DType, Dim,
-                               std::vector<Dim>>;
+using AttrValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                 std::vector<std::string>, DType, Dim, std::vector<Dim>>;
 using Attrs = std::map<std::string, AttrValue>;
 
 // ---------------------------------------------------------------- expressions
@@ -45,7 +45,7 @@ using ExprRef = std::shared_ptr<const Expr>;
 // A variable is identified by its address; the name is for people (made unique by the printer).
 struct Var {
   std::string name;
-  mutable Type type;       // annotation of a parameter; set by inference for bindings
+  mutable Type type;  // annotation of a parameter; set by inference for bindings
   mutable Location location;
 };
 using VarRef = std::shared_ptr<const Var>;
@@ -53,20 +53,30 @@ using VarRef = std::shared_ptr<const Var>;
 struct Atom {
   enum class Kind { kVar, kConstant, kGlobal };
   Kind kind = Kind::kVar;
-  VarRef var;               // kVar
-  TensorRef constant;       // kConstant
-  std::string global;       // kGlobal: a function of the module
+  VarRef var;          // kVar
+  TensorRef constant;  // kConstant
+  std::string global;  // kGlobal: a function of the module
   Atom() = default;
   Atom(VarRef v) : kind(Kind::kVar), var(std::move(v)) {}  // NOLINT
-  static Atom of(TensorRef c) { Atom a; a.kind = Kind::kConstant; a.constant = std::move(c); return a; }
-  static Atom of_global(std::string n) { Atom a; a.kind = Kind::kGlobal; a.global = std::move(n); return a; }
+  static Atom of(TensorRef c) {
+    Atom a;
+    a.kind = Kind::kConstant;
+    a.constant = std::move(c);
+    return a;
+  }
+  static Atom of_global(std::string n) {
+    Atom a;
+    a.kind = Kind::kGlobal;
+    a.global = std::move(n);
+    return a;
+  }
   bool is_var() const { return kind == Kind::kVar; }
   bool is_constant() const { return kind == Kind::kConstant; }
   bool is_global() const { return kind == Kind::kGlobal; }
 };
 
 struct Binding {
-  VarRef var;      // never null; its type is the expression's after inference
+  VarRef var;  // never null; its type is the expression's after inference
   ExprRef value;
 };
 
@@ -82,7 +92,7 @@ struct Function {
   // only passed on, so one compiled function serves all instances.
   std::vector<std::string> type_variables;
   std::vector<VarRef> parameters;
-  Type result_type;                 // may be null before inference
+  Type result_type;  // may be null before inference
   BlockRef body;
   // "primitive": true on a fused group; "template", "inline", …
   Attrs attrs;
@@ -107,8 +117,8 @@ struct MatchCase {
 };
 
 enum class ExprKind {
-  kAtom,       // a copy: let %y = %x
-  kCall,       // operator, global function, closure or primitive group
+  kAtom,  // a copy: let %y = %x
+  kCall,  // operator, global function, closure or primitive group
   kTuple,
   kGetField,   // tuple element
   kConstruct,  // a value of a data type: Node(%l, %r)
@@ -123,8 +133,8 @@ struct Expr {
   Location location;
   // kCall: exactly one of `op` (registered name), `callee`, `primitive`
   std::string op;
-  std::optional<Atom> callee;       // a global or a variable of function type; kClosure: a global
-  FunctionRef primitive;            // a fused group called in place; also kFunction's literal
+  std::optional<Atom> callee;  // a global or a variable of function type; kClosure: a global
+  FunctionRef primitive;       // a fused group called in place; also kFunction's literal
   // kCall, kTuple, kConstruct, kClosure (captured); kAtom, kGetField, kIf, kMatch: args[0]
   std::vector<Atom> args;
   Attrs attrs;                      // kCall
@@ -161,11 +171,11 @@ struct Module {
     std::vector<std::string> input_defaults;  // "", "zeros", "ones"
   };
   std::map<std::string, Signature> signatures;
-  std::string source;  // where the model came from, for provenance
+  std::string source;                       // where the model came from, for provenance
   std::shared_ptr<const std::string> text;  // that it was parsed from, for messages; may be null
 
-  FunctionRef find(const std::string& name) const;  // null if there is none
-  void set(const std::string& name, FunctionRef f); // replaces or appends
+  FunctionRef find(const std::string& name) const;           // null if there is none
+  void set(const std::string& name, FunctionRef f);          // replaces or appends
   const DataType* find_data(const std::string& name) const;  // null if there is none
   // The data type with this constructor, and its tag there; null if there is none.
   std::pair<const DataType*, int64_t> find_constructor(const std::string& name) const;
@@ -203,6 +213,10 @@ T attr_or(const Attrs& attrs, const std::string& name, T otherwise) {
   return it != attrs.end() && std::holds_alternative<T>(it->second) ? std::get<T>(it->second)
                                                                     : otherwise;
 }
+
+// What an assert_shape checks, for its message: the operator with its place, then the extents,
+// as in "matmul at f.nir:7:12: the contracted dim (k = 512)".
+std::string assertion_text(const Expr& assert_shape);
 
 // The type of an atom: its variable's, its constant's, or its function's.
 Type type_of(const Atom& a, const Module* module = nullptr);

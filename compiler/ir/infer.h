@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/diagnostic.h"
 #include "compiler/ir/expr.h"
 
 namespace nimble::ir {
@@ -11,7 +12,13 @@ namespace nimble::ir {
 // Infers every binding's type, with symbolic dims, forwards and backwards; replaces `?` of
 // parameters by fresh symbols; tracks symbolic contents of small integer tensors; inserts
 // assert_shape where equality of dims is demanded but not provable (gradual typing, paper 3.1).
-// Throws nimble::Error with a location when dims or dtypes contradict. Idempotent.
+// Idempotent. Goes on after a fault, so that one run reports all (diagnostic.h).
+struct InferResult {
+  Module module;                        // of no use if there are diagnostics
+  std::vector<Diagnostic> diagnostics;  // in order of their place
+};
+InferResult infer_module(const Module& m);
+// The same, throwing one nimble::Error (kInvalidArgument) that carries every diagnostic's text.
 Module infer_types(const Module& m);
 
 // Rules of a well-formed module (scoping, arity, ANF, types agree with relations); returns all

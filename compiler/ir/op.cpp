@@ -93,7 +93,7 @@ std::string check_call(const OpInfo& op, const Expr& call) {
   }
   for (const auto& [name, value] : call.attrs) {
     if (std::none_of(op.attrs.begin(), op.attrs.end(),
-                     [&](const AttrSpec& s) { return s.name == name; })) {
+                     [&name = name](const AttrSpec& s) { return s.name == name; })) {
       std::string known;
       for (const AttrSpec& s : op.attrs) known += (known.empty() ? "" : ", ") + s.name;
       return fmt::format("{} has no attribute {} (it has {})", op.name, name,
@@ -101,6 +101,21 @@ std::string check_call(const OpInfo& op, const Expr& call) {
     }
   }
   return {};
+}
+
+std::string form_of(const OpInfo& op) {
+  static const char* const kNames[] = {"%x", "%y", "%z", "%u", "%v"};
+  std::string operands, attrs;
+  for (int i = 0; i < op.min_args; ++i) {
+    operands += std::string(i ? ", " : "") + (i < 5 ? kNames[i] : "%w");
+  }
+  if (op.max_args < 0) operands += ", …";
+  if (op.max_args > op.min_args) operands += operands.empty() ? "[%x]" : "[, …]";
+  for (const AttrSpec& a : op.attrs) {
+    const std::string one = fmt::format("{} = {}", a.name, kind_name(a.kind));
+    attrs += (attrs.empty() ? "" : ", ") + (a.required ? one : "[" + one + "]");
+  }
+  return fmt::format("write {}({}){}", op.name, operands, attrs.empty() ? "" : " {" + attrs + "}");
 }
 
 size_t AttrSpec::kind_index() const {
@@ -197,6 +212,17 @@ void require_index(const RelationContext& c, size_t input) {
   require_dtype(c, input, DType::kI64);
 }
 
+Layout layout_of(const RelationContext& c, std::optional<Layout::Kind> kind) {
+  const auto& text = attr<std::string>(c.call.attrs, "layout");
+  auto layout = parse_layout(text);
+  if (!layout || (kind && layout->kind != *kind)) {
+    const bool gate = kind == Layout::Kind::kGate;
+    c.fail(fmt::format("layout \"{}\" is {}", text, layout ? "of another kind" : "unknown"),
+           gate ? "use a layout such as gate16" : "use a layout such as panel32");
+  }
+  return *layout;
+}
+
 Dim broadcast_dims(RelationContext& c, const Dim& a, const Dim& b, const std::string& what) {
   if (a.is_constant(1)) return b;
   if (b.is_constant(1)) return a;
@@ -257,6 +283,27 @@ std::optional<Dims> contents_of(const RelationContext& c, size_t input) {
   const Dims* known = c.contents(input);
   if (!known || known->size() > kMaxContents) return std::nullopt;
   return *known;
+}
+
+Dims extents_of(RelationContext& c, size_t input, const std::string& role) {
+  if (dtype(c, input) != DType::kI64 && dtype(c, input) != DType::kI32)
+    require_dtype(c, input, DType::kI64);
+  if (rank(c, input) > 1) require_rank(c, input, 1);
+  if (auto known = contents_of(c, input)) return *known;
+  if (const Dims* read = c.read_contents ? c.read_contents(input) : nullptr) return *read;
+  c.fail(fmt::format("{} has a number of elements that only the run knows", role),
+         "ranks are static: give it a constant extent, or compute it from constants, shape_of and "
+         "size");
+}
+
+void require_not_negative(RelationContext& c, const Dim& d, const std::string& what) {
+  if (c.dims.range(d).low >= 0) return;
+  c.require_equal(max(d, Dim(0)), d, what + " is not negative");
+}
+
+Dim is_negative(const Dim& d) {
+  if (auto c = d.as_constant()) return *c < 0 ? 1 : 0;
+  return Dim(0) - max(min(d, Dim(0)), Dim(-1));
 }
 
 }  // namespace nimble::ir

@@ -34,23 +34,43 @@ enum class ShapeMode {
 // which becomes an assert_shape in the program unless proved or refuted (refuted: an Error).
 struct RelationContext {
   const Expr& call;
-  std::span<const Type> inputs;          // tensor types, no `?` left
+  std::span<const Type> inputs;  // tensor types, no `?` left
   DimContext& dims;
   // Symbolic contents of input i if known: a flat list of Dims (i64/i32 tensors up to 64 elements).
   std::function<const std::vector<Dim>*(size_t)> contents;
   std::function<void(const Dim&, const Dim&, const std::string& what)> require_equal;
-  std::function<Dim()> fresh;            // a new symbol for a dim that is known only at run time
+  std::function<Dim()> fresh;  // a new symbol for a dim that is known only at run time
+  // As `contents`, but elements that are not known become symbols that the run reads (see
+  // read_extents); null where even their number is unknown. Empty: what `contents` says is all.
+  std::function<const std::vector<Dim>*(size_t)> read_contents = {};
   [[noreturn]] void fail(const std::string& problem, const std::string& remedy = {}) const;
 };
 struct RelationResult {
-  Type type;                              // tensor or tuple of tensors
+  Type type;                                 // tensor or tuple of tensors
   std::optional<std::vector<Dim>> contents;  // symbolic contents of the output, if known
+  // The same call with its integer operands as attributes: these, on the first `operands` operands.
+  struct Resolved {
+    Attrs attrs;
+    size_t operands;
+  };
+  std::optional<Resolved> resolved = {};
 };
 using TypeRelation = RelationResult (*)(RelationContext&);
 
 struct AttrSpec {
   std::string name;
-  enum class Kind { kBool, kInt, kFloat, kString, kInts, kFloats, kStrings, kDType, kDim, kDims } kind;
+  enum class Kind {
+    kBool,
+    kInt,
+    kFloat,
+    kString,
+    kInts,
+    kFloats,
+    kStrings,
+    kDType,
+    kDim,
+    kDims
+  } kind;
   bool required = false;
   size_t kind_index() const;  // the index of this kind in AttrValue
 };
@@ -62,7 +82,7 @@ struct OpInfo {
   ShapeMode shape_mode = ShapeMode::kDataIndependent;
   TypeRelation relation = nullptr;
   std::vector<AttrSpec> attrs;
-  std::string summary;             // one sentence, for docs and errors
+  std::string summary;  // one sentence, for docs and errors
 };
 
 // Null if there is no such operator.
@@ -70,5 +90,7 @@ const OpInfo* find_op(std::string_view name);
 const std::vector<OpInfo>& all_ops();
 // What is wrong with a call's operand count and attributes; empty if nothing.
 std::string check_call(const OpInfo& op, const Expr& call);
+// How a call is written, as a remedy: "write softmax(%x) {axis = an integer}".
+std::string form_of(const OpInfo& op);
 
 }  // namespace nimble::ir

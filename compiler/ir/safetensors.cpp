@@ -178,8 +178,9 @@ void write_safetensors(const std::string& path, const SafeTensors& contents) {
   std::vector<std::span<const uint8_t>> parts(2);
   for (const auto& [name, tensor] : order) {
     NIMBLE_CHECK(name != kMetadata && !header.contains(name), "tensor name {}", name);
-    const auto* dtype = std::find_if(std::begin(kDTypes), std::end(kDTypes),
-                                     [&](const DTypeName& d) { return tensor->dtype == d.dtype; });
+    const auto* dtype =
+        std::find_if(std::begin(kDTypes), std::end(kDTypes),
+                     [type = tensor->dtype](const DTypeName& d) { return type == d.dtype; });
     header[name] = {{"dtype", dtype->name},
                     {"shape", tensor->shape},
                     {"data_offsets", {at, at + tensor->bytes.size()}}};

@@ -47,6 +47,8 @@ struct PrintOptions {
   bool types = true;                      // annotate bindings once inferred
 };
 std::string print(const Module& m, PrintOptions options = {});
+// A constant: "f32[2]{1, 2.5}", "3i64", "true".
+std::string print(const Tensor& t);
 std::string print(const Function& f, const std::string& name, PrintOptions options = {});
 
 // All errors of a text, not only the first: each with file:line:column, a caret line, a remedy.

@@ -77,7 +77,9 @@ class Parser : ValueParser {
         const auto meant = nearest(used.name, types);
         note(used.at, fmt::format("there is no type {}", used.name),
              meant ? fmt::format("did you mean {}?", *meant)
-                   : fmt::format("define it: data {} {{ … }}", used.name));
+                   : fmt::format("define it: data {0} {{ … }}, or bind it as a type variable: fn "
+                                 "@f[{0}](…)",
+                                 used.name));
       } else if (d->variables.size() != used.count) {
         note(used.at,
              fmt::format("{} takes {} type argument{}, not {}", used.name, d->variables.size(),
@@ -163,17 +165,18 @@ class Parser : ValueParser {
     advance();
     const Token name = token_;
     d.location = location(name.begin);
-    d.name = capitalised("a data type, such as Tree");
+    d.name = capitalised("the name of a data type");
     if (d.name == "Tensor" || d.name == "Storage") {
       fail(name, fmt::format("{} is a type of the language", d.name), "choose another name");
     }
     d.variables = type_variable_list();
     type_variables_ = {d.variables.begin(), d.variables.end()};
     expect("{", "before the constructors");
+    const bool any = !is("}");
     while (!is("}")) {
       Constructor c;
       c.location = location(token_.begin);
-      c.name = capitalised("a constructor, such as Leaf");
+      c.name = capitalised("the name of a constructor");
       if (is("(")) c.fields = type_list();
       const auto same = [&](const Constructor& other) { return other.name == c.name; };
       if (m.find_constructor(c.name).first ||
@@ -186,7 +189,7 @@ class Parser : ValueParser {
       if (!take(";")) break;
     }
     expect("}", "after the constructors");
-    if (d.constructors.empty()) {
+    if (!any) {
       note(name, fmt::format("the data type {} has no constructor", d.name),
            "give it at least one");
     }
@@ -200,7 +203,7 @@ class Parser : ValueParser {
   std::string capitalised(const char* what) {
     const Token t = token_;
     if (t.kind != Kind::kIdentifier || !is_capitalised(t.text)) {
-      fail(t, fmt::format("expected the name of {} but found {}", what, shown(t)),
+      fail(t, fmt::format("expected {} but found {}", what, shown(t)),
            "begin the name with a capital letter");
     }
     advance();
@@ -257,11 +260,12 @@ class Parser : ValueParser {
     expect("{", "before a block");
     scopes_.emplace_back();
     BlockBuilder builder;
+    const int level = braces_;
     while (is_word("let")) {
       try {
         binding(builder);
       } catch (const SyntaxFault&) {
-        recover();
+        recover(level);
       }
     }
     Atom result;
@@ -272,7 +276,7 @@ class Parser : ValueParser {
       }
       result = atom();
     } catch (const SyntaxFault&) {
-      recover();
+      recover(level);
     }
     scopes_.pop_back();
     if (take("}")) return builder.finish(std::move(result), location(at.begin));
@@ -283,14 +287,17 @@ class Parser : ValueParser {
          "a block is a list of `let`s and one result atom");
   }
 
-  // Skips the rest of a faulty binding: behind its `;`, or to the `}` that ends the block.
-  void recover() {
-    int nested = 0;
+  // Skips the rest of a faulty binding of a block with `level` open braces: behind its `;`, or to
+  // the `}` that ends the block. A `let` after a fault in attributes begins the next binding.
+  void recover(int level) {
+    const bool in_braces = braces_ > level;
     while (token_.kind != Kind::kEnd) {
-      if (nested == 0 && (is("}") || is_word("let"))) return;
-      if (nested == 0 && take(";")) return;
-      if (is("{")) ++nested;
-      if (is("}")) --nested;
+      if (is_word("let") && (in_braces || braces_ == level)) {
+        braces_ = level;
+        return;
+      }
+      if (braces_ == level && is("}")) return;
+      if (braces_ == level && take(";")) return;
       advance();
     }
   }
@@ -311,11 +318,14 @@ class Parser : ValueParser {
         named->location.source_name = expect_kind(Kind::kString, "a quoted name");
         value = std::move(named);
       }
-      if (!is(";")) {
-        fail(token_, fmt::format("expected `;` after the binding but found {}", shown(token_)),
-             "end each binding with `;`");
+      if (!take(";")) {
+        const std::string problem =
+            fmt::format("expected `;` after the binding but found {}", shown(token_));
+        if (token_.kind == Kind::kFault || !(is_word("let") || token_.kind == Kind::kVariable)) {
+          fail(token_, problem, "end each binding with `;`");
+        }
+        note(token_, problem, "end each binding with `;`");  // and go on as if it stood there
       }
-      advance();
       builder.append({define(name, std::move(t)), std::move(value)});
     } catch (const SyntaxFault&) {
       scopes_.resize(level);  // of blocks that the fault left
@@ -370,7 +380,8 @@ class Parser : ValueParser {
       return make_call_function(std::move(a), arguments(), at);
     }
     if (take("[")) {
-      const std::string index = expect_kind(Kind::kNumber, "the index of a field");
+      const Token index = token_;
+      expect_kind(Kind::kNumber, "the index of a field");
       expect("]", "after the index of a field");
       return make_get_field(std::move(a), integer(index), at);
     }
@@ -499,7 +510,7 @@ class Parser : ValueParser {
     call->primitive = std::move(primitive);
     if (op) {
       if (std::string fault = check_call(*op, *call); !fault.empty()) {
-        note(name, fault, op->summary);
+        note(name, fault, form_of(*op));
       }
     }
     return call;

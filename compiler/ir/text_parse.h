@@ -48,7 +48,7 @@ class TokenStream {
   bool take_word(std::string_view word);
   void expect(std::string_view punctuation, const char* where);
   std::string expect_kind(Kind kind, const char* what);
-  int64_t integer(const std::string& s);
+  int64_t integer(const Token& t);
 
   struct Nesting {  // one level of the recursive descent
     explicit Nesting(TokenStream& s);
@@ -63,6 +63,7 @@ class TokenStream {
   size_t pos_ = 0;
   Token token_;
   int depth_ = 0;
+  int braces_ = 0;  // open ones before the token
   Diagnostics diagnostics_;
 };
 
@@ -105,7 +106,7 @@ class ValueParser : protected TypeParser {
   void element(const Token& t, DType dtype, uint8_t* to);
   bool boolean();
   double floating();
-  int64_t integer_token() { return integer(expect_kind(Kind::kNumber, "an integer")); }
+  int64_t integer_token();
   std::string string_token() { return expect_kind(Kind::kString, "a quoted string"); }
   AttrValue value_of(const AttrSpec& spec);
   AttrValue any_value();

@@ -69,7 +69,8 @@ Atom ValueParser::constant() {
   int64_t elements = 1;
   while (!is("]")) {
     const Token extent = token_;
-    shape.push_back(integer(expect_kind(Kind::kNumber, "an extent")));
+    expect_kind(Kind::kNumber, "an extent");
+    shape.push_back(integer(extent));
     if (shape.back() < 0 || __builtin_mul_overflow(elements, shape.back(), &elements)) {
       fail(extent, "the extents of the constant have no meaning", "use non-negative extents");
     }
@@ -184,6 +185,12 @@ double ValueParser::floating() {
   return negative ? -v : v;
 }
 
+int64_t ValueParser::integer_token() {
+  const Token t = token_;
+  expect_kind(Kind::kNumber, "an integer");
+  return integer(t);
+}
+
 AttrValue ValueParser::value_of(const AttrSpec& spec) {
   using K = AttrSpec::Kind;
   switch (spec.kind) {
@@ -206,7 +213,7 @@ AttrValue ValueParser::value_of(const AttrSpec& spec) {
     case K::kDim:
       return dim();
     case K::kDims:
-      return dim_list();
+      return is("[") ? list([&] { return dim(); }) : dim_list();
   }
   NIMBLE_UNREACHABLE("attribute kind");
 }

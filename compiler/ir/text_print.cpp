@@ -100,17 +100,7 @@ class Printer {
     // Text keeps no payload of a NaN but the default one.
     const bool inline_it = t->elements() <= options_.inline_constant_elements && !odd_nan(*t);
     if (!inline_it) return "const(" + quote(side_->name_of(t)) + ")";
-    const std::string type(name_of(t->dtype));
-    if (t->shape.empty()) {
-      if (t->dtype == DType::kBool) return element_text(*t, 0);
-      if (!is_float(t->dtype) || std::isfinite(t->value(0))) return element_text(*t, 0) + type;
-    }
-    std::string shape, values;
-    for (int64_t d : t->shape) shape += (shape.empty() ? "" : ", ") + std::to_string(d);
-    for (int64_t i = 0; i < t->elements(); ++i) {
-      values += (values.empty() ? "" : ", ") + element_text(*t, i);
-    }
-    return type + "[" + shape + "]{" + values + "}";
+    return print(*t);
   }
 
   static bool odd_nan(const Tensor& t) {
@@ -320,6 +310,20 @@ std::string print(const Module& m, PrintOptions options) {
   Printer p(options, &side);
   p.module(m);
   return p.take();
+}
+
+std::string print(const Tensor& t) {
+  const std::string type(name_of(t.dtype));
+  if (t.shape.empty()) {
+    if (t.dtype == DType::kBool) return element_text(t, 0);
+    if (!is_float(t.dtype) || std::isfinite(t.value(0))) return element_text(t, 0) + type;
+  }
+  std::string shape, values;
+  for (int64_t d : t.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(d);
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    values += (values.empty() ? "" : ", ") + element_text(t, i);
+  }
+  return type + "[" + shape + "]{" + values + "}";
 }
 
 std::string print(const Function& f, const std::string& name, PrintOptions options) {

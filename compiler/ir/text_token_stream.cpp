@@ -24,6 +24,8 @@ TokenStream::TokenStream(std::shared_ptr<const std::string> text, std::string fi
 }
 
 void TokenStream::advance() {
+  if (is("{")) ++braces_;
+  if (is("}")) --braces_;
   token_ = lex(text_, pos_);
   pos_ = std::max(token_.end, pos_);
 }
@@ -76,11 +78,12 @@ std::string TokenStream::expect_kind(Kind kind, const char* what) {
   return text;
 }
 
-int64_t TokenStream::integer(const std::string& s) {
+int64_t TokenStream::integer(const Token& t) {
+  const std::string& s = t.text;
   int64_t v = 0;
   const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
   if (r.ec != std::errc() || r.ptr != s.data() + s.size()) {
-    fail(token_, fmt::format("`{}` is no integer of 64 bits", s), "write an integer such as 3");
+    fail(t, fmt::format("`{}` is no integer of 64 bits", s), "write an integer such as 3");
   }
   return v;
 }

@@ -25,10 +25,10 @@ enum class TypeKind {
 
 struct TypeNode {
   TypeKind kind;
-  DType dtype = DType::kF32;     // kTensor
-  std::vector<Dim> dims;         // kTensor
-  std::vector<Type> elements;    // kTuple; kFunction: parameters, then result; kData: arguments
-  std::string name;              // kData, kVariable
+  DType dtype = DType::kF32;   // kTensor
+  std::vector<Dim> dims;       // kTensor
+  std::vector<Type> elements;  // kTuple; kFunction: parameters, then result; kData: arguments
+  std::string name;            // kData, kVariable
 };
 
 Type tensor_type(std::vector<Dim> dims, DType dtype);

@@ -12,6 +12,12 @@
 //   V9  symbols of types and attributes are bound: by a parameter, or by the result of a branch
 //       or call, whose extents only the run decides
 //   V10 a function's result type is its body's
+//   V11 a constructor exists and takes its fields, a more specific type or the same each
+//   V12 the patterns of a match fit the value, and every value has a case
+//   V13 a converted closure captures first arguments of its function, and leaves the rest
+//   V14 type variables are those of the function or data type, data types exist and get their
+//       arguments; constructors are unique; fields of data types name no symbols
+//   V15 after device placement every value lies where it is read (verify_devices.cpp)
 // Operators of the memory dialect have no relation: of V6 and V7 they are exempt.
 #include <algorithm>
 #include <set>
@@ -19,7 +25,10 @@
 #include <unordered_set>
 
 #include "compiler/ir/infer.h"
+#include "compiler/ir/match_check.h"
 #include "compiler/ir/op.h"
+#include "compiler/ir/verify_devices.h"
+#include "compiler/ir/verify_types.h"
 
 namespace nimble::ir {
 namespace {
@@ -31,8 +40,10 @@ class Verifier {
   explicit Verifier(const Module& m) : module_(m) {}
 
   std::vector<std::string> run() {
+    data_types();
     std::set<std::string> names;
     for (const auto& [name, f] : module_.functions) {
+      variables_ = f->type_variables;
       function_ = "@" + name;
       where_ = function_;
       if (!names.insert(name).second) fault("V1", "the function is defined twice");
@@ -52,21 +63,28 @@ class Verifier {
 
   // ----------------------------------------------------------------------------- types
 
-  static bool complete(const Type& t) {
-    if (!t) return false;
-    for (const Dim& d : t->dims) {
-      if (d.is_any()) return false;
+  void data_types() {
+    std::set<std::string> types, constructors;
+    for (const DataType& d : module_.data_types) {
+      where_ = "data " + d.name;
+      if (!types.insert(d.name).second) fault("V14", "the data type is defined twice");
+      for (const Constructor& c : d.constructors) {
+        if (!constructors.insert(c.name).second)
+          fault("V14", fmt::format("the constructor {} is defined twice", c.name));
+        std::set<std::string> symbols;
+        for (const Type& t : c.fields) {
+          collect_symbols(t, symbols);
+          well_formed(t, d.variables);
+        }
+        if (!symbols.empty())
+          fault("V14", fmt::format("a field of {} names the symbol {}", c.name, *symbols.begin()));
+      }
     }
-    for (const Type& e : t->elements) {
-      if (!complete(e)) return false;
-    }
-    return true;
   }
 
-  static void collect(const Type& t, std::set<std::string>& out) {
-    if (!t) return;
-    for (const Dim& d : t->dims) out.merge(d.symbols());
-    for (const Type& e : t->elements) collect(e, out);
+  void well_formed(const Type& t, const std::vector<std::string>& variables) {
+    if (const std::string problem = type_fault(t, module_, variables); !problem.empty())
+      fault("V14", problem);
   }
 
   void require_known(const std::set<std::string>& used, const std::string& what) {
@@ -75,29 +93,10 @@ class Verifier {
     }
   }
 
-  // Whether `derived` describes `stated`. Symbols of `open` in `derived` stand for any extent.
+  // Whether a value of type `derived` may stand where `stated` is written. Symbols of `open`
+  // stand for any extent.
   bool agrees(const Type& derived, const Type& stated, const std::set<std::string>& open) {
-    if (!derived || !stated) return derived == stated;
-    // After lowering a rank-0 integer constant stands for an unboxed scalar.
-    if (derived->kind == TypeKind::kScalar && stated->kind == TypeKind::kTensor)
-      return stated->dims.empty() && !is_float(stated->dtype);
-    if (stated->kind == TypeKind::kScalar && derived->kind == TypeKind::kTensor)
-      return agrees(stated, derived, open);
-    if (derived->kind != stated->kind || derived->dtype != stated->dtype ||
-        derived->name != stated->name || derived->dims.size() != stated->dims.size() ||
-        derived->elements.size() != stated->elements.size()) {
-      return false;
-    }
-    for (size_t i = 0; i < derived->dims.size(); ++i) {
-      auto s = derived->dims[i].as_symbol();
-      if (s && open.contains(*s)) continue;
-      const Proof equal = facts_.equal(derived->dims[i], stated->dims[i]);
-      if (equal == Proof::kNo || (equal == Proof::kUnknown && !lowered_)) return false;
-    }
-    for (size_t i = 0; i < derived->elements.size(); ++i) {
-      if (!agrees(derived->elements[i], stated->elements[i], open)) return false;
-    }
-    return true;
+    return TypeRules{module_, facts_, symbols_, lowered_}.fits(derived, stated, open);
   }
 
   // ----------------------------------------------------------------------------- scopes
@@ -105,7 +104,9 @@ class Verifier {
   void bind(const VarRef& v) {
     if (!v) return fault("V2", "a binding without a variable");
     if (!bound_.insert(v.get()).second) fault("V2", fmt::format("%{} is bound twice", v->name));
-    if (!complete(v->type)) fault("V1", fmt::format("%{} has the type {}", v->name, str(v->type)));
+    well_formed(v->type, variables_);
+    if (!is_complete(v->type))
+      fault("V1", fmt::format("%{} has the type {}", v->name, str(v->type)));
     visible_.insert(v.get());
   }
 
@@ -118,8 +119,9 @@ class Verifier {
         }
         return a.var->type;
       case Atom::Kind::kGlobal:
-        if (!module_.find(a.global)) fault("V4", fmt::format("there is no function @{}", a.global));
-        return type_of(a, &module_);
+        if (const FunctionRef f = module_.find(a.global)) return foreign_type(*f);
+        fault("V4", fmt::format("there is no function @{}", a.global));
+        return nullptr;
       case Atom::Kind::kConstant:
         if (!a.constant) fault("V4", "a constant without a value");
         return a.constant ? type_of(a) : nullptr;
@@ -145,8 +147,8 @@ class Verifier {
     std::set<std::string> bare, all;
     for (const VarRef& p : f.parameters) {
       bind(p);
-      collect(p->type, all);
-      if (p->type) bare_symbols(p->type, bare);
+      collect_symbols(p->type, all);
+      collect_bare_symbols(p->type, bare);
     }
     if (closed) {
       for (const std::string& s : all) {
@@ -155,18 +157,10 @@ class Verifier {
     }
     const std::set<std::string> outer = symbols_;
     symbols_.merge(all);
+    well_formed(f.result_type, variables_);
     block(*f.body, f.result_type, "V10");
     for (const VarRef& p : f.parameters) visible_.erase(p.get());
     symbols_ = outer;
-  }
-
-  static void bare_symbols(const Type& t, std::set<std::string>& out) {
-    for (const Dim& d : t->dims) {
-      if (auto s = d.as_symbol()) out.insert(*s);
-    }
-    for (const Type& e : t->elements) {
-      if (e) bare_symbols(e, out);
-    }
   }
 
   // Returns the type of the block's result; compares it with `stated` unless that is null.
@@ -205,9 +199,9 @@ class Verifier {
     const Type& stated = binding.var ? binding.var->type : nullptr;
     std::vector<Type> types;
     for (const Atom& a : e.args) types.push_back(use(a));
-    const bool typed = complete(stated) && std::all_of(types.begin(), types.end(), complete);
+    const bool typed = is_complete(stated) && std::all_of(types.begin(), types.end(), is_complete);
     std::set<std::string> used;
-    collect(stated, used);
+    collect_symbols(stated, used);
     switch (e.kind) {
       case ExprKind::kAtom:
         if (e.args.size() != 1) return fault("V4", "a copy of other than one atom");
@@ -231,7 +225,7 @@ class Verifier {
         return branches(e, stated, types, used);
       case ExprKind::kFunction: {
         function(*e.primitive, /*closed=*/false);
-        if (!complete(stated)) return;
+        if (!is_complete(stated)) return;
         std::vector<Type> parameters;
         for (const VarRef& p : e.primitive->parameters) parameters.push_back(p->type);
         return compare(function_type(parameters, e.primitive->result_type), stated);
@@ -245,9 +239,12 @@ class Verifier {
         if (e.primitive) return group(e, stated, types, used);
         return operation(binding, types, typed, used);
       case ExprKind::kConstruct:
+        require_known(used, "the type");
+        return construct(e, stated, types);
       case ExprKind::kMatch:
+        return match(e, stated, types, used);
       case ExprKind::kClosure:
-        return fault("V4", "data types and converted closures are not part of the language yet");
+        return closure(e, stated, types);
     }
   }
 
@@ -281,7 +278,7 @@ class Verifier {
       const Type t = block(*b, nullptr, "V6");
       // A lowered assert_shape: where its other branch stops the run, the check has been made.
       lowered_ = stops(*e.then_block) || stops(*e.else_block);
-      const bool agreed = !complete(t) || !complete(stated) || agrees(stated, t, open);
+      const bool agreed = !is_complete(t) || !is_complete(stated) || agrees(t, stated, open);
       lowered_ = false;
       if (!agreed && !stops(*b)) {
         fault("V6", fmt::format("a branch gives {} but {} is stated", str(t), str(stated)));
@@ -302,22 +299,25 @@ class Verifier {
     if (callee->elements.size() != types.size() + 1) {
       return fault("V5", fmt::format("{} arguments for {}", types.size(), str(callee)));
     }
+    const Type instance = instantiated(e, callee, types, stated);
     // Bare dims of the parameters bind the callee's symbols. A closure's symbols may be ours.
     std::map<std::string, Dim> bound;
     if (!e.callee->is_global()) {
       for (const std::string& s : symbols_) bound.emplace(s, Dim::symbol(s));
     }
-    for (size_t i = 0; i < types.size(); ++i) bind_symbols(callee->elements[i], types[i], bound);
+    const std::vector<Type> parameters(instance->elements.begin(), instance->elements.end() - 1);
+    bind_symbols(tuple_type(parameters), tuple_type(types), bound);
     for (size_t i = 0; i < types.size(); ++i) {
-      const Type parameter = substitute(callee->elements[i], bound);
-      if (complete(types[i]) && !agrees(parameter, types[i], {})) {
+      const Type parameter = substitute(parameters[i], bound);
+      if (is_complete(types[i]) && !agrees(types[i], parameter, {})) {
         fault("V6", fmt::format("argument {} is {} where {} is expected", i + 1, str(types[i]),
                                 str(parameter)));
       }
     }
     std::set<std::string> open;
-    collect(callee->elements.back(), open);
-    std::erase_if(open, [&](const std::string& s) { return bound.contains(s); });
+    collect_symbols(instance->elements.back(), open);
+    std::erase_if(open,
+                  [&](const std::string& s) { return bound.contains(s) || symbols_.contains(s); });
     // Names that the callee alone decides must not be taken for ours.
     std::map<std::string, Dim> renamed = bound;
     std::set<std::string> wild;
@@ -325,24 +325,164 @@ class Verifier {
       renamed[s] = Dim::symbol("callee's " + s);
       wild.insert("callee's " + s);
     }
-    if (!agrees(substitute(callee->elements.back(), renamed), stated, wild)) {
-      fault("V6", fmt::format("the callee gives {} but {} is stated", str(callee->elements.back()),
-                              str(stated)));
+    for (const std::string& s : used) {
+      if (!symbols_.contains(s)) wild.insert(s);
+    }
+    if (!agrees(substitute(instance->elements.back(), renamed), stated, wild)) {
+      fault("V6", fmt::format("the callee gives {} but {} is stated",
+                              str(instance->elements.back()), str(stated)));
     }
     symbols_.insert(used.begin(), used.end());
   }
 
-  static void bind_symbols(const Type& pattern, const Type& actual,
-                           std::map<std::string, Dim>& bound) {
-    if (!pattern || !actual || pattern->dims.size() != actual->dims.size() ||
-        pattern->elements.size() != actual->elements.size()) {
-      return;
+  // The callee's type with its type variables replaced by what arguments and result make them.
+  Type instantiated(const Expr& e, const Type& callee, const std::vector<Type>& types,
+                    const Type& stated) {
+    const FunctionRef f = e.callee->is_global() ? module_.find(e.callee->global) : nullptr;
+    if (!f || f->type_variables.empty()) return callee;
+    std::map<std::string, Type> bound;
+    std::set<std::string> names;
+    for (const std::string& v : f->type_variables) names.insert(foreign_name(v));
+    std::vector<Type> parameters(callee->elements.begin(), callee->elements.end() - 1);
+    parameters.resize(types.size());
+    bind_variables(tuple_type(parameters), tuple_type(types), names, bound);
+    bind_rest(callee->elements.back(), stated, names, symbols_, bound);
+    bind_rest(tuple_type(parameters), tuple_type(types), names, symbols_, bound);
+    return substitute_types(callee, bound);
+  }
+
+  void construct(const Expr& e, const Type& stated, const std::vector<Type>& types) {
+    const auto [data, tag] = module_.find_constructor(e.constructor);
+    if (!data) return fault("V11", fmt::format("there is no constructor {}", e.constructor));
+    const std::vector<Type>& fields = data->constructors[static_cast<size_t>(tag)].fields;
+    if (fields.size() != types.size()) {
+      return fault("V11", fmt::format("{} has {} fields, not {}", e.constructor, fields.size(),
+                                      types.size()));
     }
-    for (size_t i = 0; i < pattern->dims.size(); ++i) {
-      if (auto s = pattern->dims[i].as_symbol()) bound.try_emplace(*s, actual->dims[i]);
+    if (!stated || stated->kind != TypeKind::kData || stated->name != data->name ||
+        stated->elements.size() != data->variables.size()) {
+      return fault("V6", fmt::format("{} gives a {} but {} is stated", e.constructor, data->name,
+                                     str(stated)));
     }
-    for (size_t i = 0; i < pattern->elements.size(); ++i) {
-      bind_symbols(pattern->elements[i], actual->elements[i], bound);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const Type field = substitute_types(fields[i], arguments_of(*data, stated));
+      if (is_complete(types[i]) && !agrees(types[i], field, {})) {
+        fault("V11", fmt::format("field {} of {} is {} where {} is expected", i + 1, e.constructor,
+                                 str(types[i]), str(field)));
+      }
+    }
+  }
+
+  static std::map<std::string, Type> arguments_of(const DataType& d, const Type& t) {
+    std::map<std::string, Type> out;
+    for (size_t i = 0; i < d.variables.size(); ++i) out[d.variables[i]] = t->elements[i];
+    return out;
+  }
+
+  // False after a fault.
+  bool pattern(const Pattern& p, const Type& t) {
+    const auto wrong = [&](const std::string& problem) {
+      fault("V12", problem);
+      return false;
+    };
+    switch (p.kind) {
+      case Pattern::Kind::kWildcard:
+        return true;
+      case Pattern::Kind::kVar: {
+        bind(p.var);
+        if (!p.var || !is_complete(p.var->type)) return true;
+        std::set<std::string> used, open;
+        collect_symbols(p.var->type, used);
+        for (const std::string& s : used) {
+          if (!symbols_.contains(s)) open.insert(s);
+        }
+        if (!agrees(t, p.var->type, open)) {
+          return wrong(fmt::format("%{} is {} where the value has {}", p.var->name,
+                                   str(p.var->type), str(t)));
+        }
+        symbols_.insert(open.begin(), open.end());
+        return true;
+      }
+      case Pattern::Kind::kTuple:
+        if (t->kind != TypeKind::kTuple || t->elements.size() != p.fields.size())
+          return wrong(fmt::format("a tuple pattern for a value of type {}", str(t)));
+        for (size_t i = 0; i < p.fields.size(); ++i) {
+          if (!pattern(p.fields[i], t->elements[i])) return false;
+        }
+        return true;
+      case Pattern::Kind::kConstructor: {
+        const auto [data, tag] = module_.find_constructor(p.constructor);
+        if (!data || t->kind != TypeKind::kData || t->name != data->name)
+          return wrong(fmt::format("the pattern {} for a value of type {}", p.constructor, str(t)));
+        const std::vector<Type>& fields = data->constructors[static_cast<size_t>(tag)].fields;
+        if (fields.size() != p.fields.size() || t->elements.size() != data->variables.size())
+          return wrong(fmt::format("{} has {} fields", p.constructor, fields.size()));
+        for (size_t i = 0; i < fields.size(); ++i) {
+          if (!pattern(p.fields[i], substitute_types(fields[i], arguments_of(*data, t))))
+            return false;
+        }
+        return true;
+      }
+    }
+    return true;
+  }
+
+  void match(const Expr& e, const Type& stated, const std::vector<Type>& types,
+             const std::set<std::string>& used) {
+    if (types.size() != 1 || e.cases.empty()) return fault("V12", "a match without value or cases");
+    if (!types[0]) return;
+    std::set<std::string> open;
+    for (const std::string& s : used) {
+      if (!symbols_.contains(s)) open.insert(s);
+    }
+    bool sound = true;
+    for (const MatchCase& c : e.cases) {
+      const DimContext facts = facts_;
+      const std::set<std::string> symbols = symbols_;
+      sound &= pattern(c.pattern, types[0]);
+      const Type t = block(*c.body, nullptr, "V6");
+      if (is_complete(t) && is_complete(stated) && !stops(*c.body) && !agrees(t, stated, open))
+        fault("V6", fmt::format("a case gives {} but {} is stated", str(t), str(stated)));
+      for (const VarRef& v : variables_of(c.pattern)) visible_.erase(v.get());
+      facts_ = facts;
+      symbols_ = symbols;
+    }
+    symbols_.insert(open.begin(), open.end());
+    if (!sound) return;
+    const MatchFault found = check_match(module_, types[0], e.cases);
+    if (found.uncovered) fault("V12", fmt::format("no case for {}", *found.uncovered));
+  }
+
+  void closure(const Expr& e, const Type& stated, const std::vector<Type>& types) {
+    if (!e.callee || !e.callee->is_global())
+      return fault("V13", "a closure of other than a function of the module");
+    const Type callee = use(*e.callee);
+    if (!callee) return;
+    if (callee->elements.size() < types.size() + 1) {
+      return fault("V13", fmt::format("{} captured values for {}", types.size(), str(callee)));
+    }
+    if (!is_complete(stated) || stated->kind != TypeKind::kFunction) {
+      return fault("V13", fmt::format("a closure of type {}", str(stated)));
+    }
+    std::vector<Type> all = types;  // with what the closure will be called with
+    all.insert(all.end(), stated->elements.begin(), stated->elements.end() - 1);
+    const Type instance = instantiated(e, callee, all, stated->elements.back());
+    std::map<std::string, Dim> bound;
+    for (size_t i = 0; i < types.size(); ++i) {
+      bind_symbols(instance->elements[i], types[i], bound);
+    }
+    const auto split = instance->elements.begin() + static_cast<int64_t>(types.size());
+    for (size_t i = 0; i < types.size(); ++i) {
+      const Type parameter = substitute(instance->elements[i], bound);
+      if (is_complete(types[i]) && !agrees(types[i], parameter, {})) {
+        fault("V13", fmt::format("captured value {} is {} where {} is expected", i + 1,
+                                 str(types[i]), str(parameter)));
+      }
+    }
+    const Type rest = substitute(
+        function_type({split, instance->elements.end() - 1}, instance->elements.back()), bound);
+    if (!agrees(rest, stated, {})) {
+      fault("V13", fmt::format("the closure is {} but {} is stated", str(rest), str(stated)));
     }
   }
 
@@ -355,7 +495,7 @@ class Verifier {
     for (size_t i = 0; i < types.size(); ++i) {
       bind(f.parameters[i]);
       if (const Dims* known = contents(e.args[i])) contents_[f.parameters[i].get()] = Dims(*known);
-      if (complete(types[i]) && complete(f.parameters[i]->type))
+      if (is_complete(types[i]) && is_complete(f.parameters[i]->type))
         compare(types[i], f.parameters[i]->type);
     }
     require_known(used, "the type");
@@ -378,6 +518,11 @@ class Verifier {
     lowered_ = false;
   }
 
+  void name_elements(const Expr& e) {
+    for (const std::string& s : attr<std::vector<std::string>>(e.attrs, "symbols"))
+      symbols_.insert(s);
+  }
+
   void operation(const Binding& binding, const std::vector<Type>& types, bool typed,
                  const std::set<std::string>& used) {
     const Expr& e = *binding.value;
@@ -389,8 +534,13 @@ class Verifier {
     const Type& result = binding.var->type;
     if (e.op.starts_with("memory.") || (result && result->kind == TypeKind::kScalar)) {
       symbols_.insert(used.begin(), used.end());
+      if (e.op == "memory.read_extents") name_elements(e);
+      if (auto s = attr_or<std::string>(e.attrs, "symbol", ""); !s.empty()) symbols_.insert(s);
       return;
     }
+    if (e.op == "read_extents") name_elements(e);
+    // What the values of tensors decide is a symbol of the result.
+    if (op->shape_mode != ShapeMode::kDataIndependent) symbols_.insert(used.begin(), used.end());
     std::set<std::string> attr_symbols;
     for (const auto& [name, value] : e.attrs) {
       if (const auto* d = std::get_if<Dim>(&value)) attr_symbols.merge(d->symbols());
@@ -436,6 +586,7 @@ class Verifier {
   }
 
   const Module& module_;
+  std::vector<std::string> variables_;  // type variables of the function
   std::string function_, where_;
   std::vector<std::string> faults_;
   std::unordered_set<const Var*> bound_, visible_;
@@ -449,7 +600,9 @@ class Verifier {
 }  // namespace
 
 std::vector<std::string> verify(const Module& m) {
-  return Verifier(m).run();
+  std::vector<std::string> faults = Verifier(m).run();
+  verify_devices(m, &faults);
+  return faults;
 }
 
 }  // namespace nimble::ir

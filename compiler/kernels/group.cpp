@@ -411,13 +411,13 @@ ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
   const Dims in = ir::type_of(e.args[0])->dims;
   const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
   const Dims& starts = ir::attr<Dims>(e.attrs, "starts");
-  const Ints steps = ir::attr_or<Ints>(e.attrs, "steps", Ints(axes.size(), 1));
+  const Dims steps = ir::attr_or<Dims>(e.attrs, "steps", Dims(axes.size(), 1));
   Place q = p;
   for (size_t k = 0; k < axes.size(); ++k) {
     const size_t i = axis_of(axes[k], in.size());
     const Dim counted = starts[k] + in[i] * is_negative(starts[k]);
-    const Dim start = steps[k] > 0 ? ir::min(ir::max(counted, 0), in[i])
-                                   : ir::min(ir::max(counted, -1), in[i] - 1);
+    const Dim backwards = is_negative(steps[k]);
+    const Dim start = ir::min(ir::max(counted, 0), in[i] - backwards);
     q.at[i] = start + p.at[i] * steps[k];
     q.steps[i] = p.steps[i] * steps[k];
   }
@@ -453,12 +453,12 @@ ValueRef GroupEvaluator::concat(const ir::VarRef& v, const ir::Expr& e, const Pl
 
 ValueRef GroupEvaluator::pad(const ir::Expr& e, const Place& p) {
   const ir::Type& type = ir::type_of(e.args[0]);
-  const Ints& before = ir::attr<Ints>(e.attrs, "before");
-  const Ints& after = ir::attr<Ints>(e.attrs, "after");
+  const Dims& before = ir::attr<Dims>(e.attrs, "before");
+  const Dims& after = ir::attr<Dims>(e.attrs, "after");
   Place q = p;
   Dim here = 1;
   for (size_t i = 0; i < before.size(); ++i) {
-    if (before[i] == 0 && after[i] == 0) continue;
+    if (before[i].is_constant(0) && after[i].is_constant(0)) continue;
     if (p.lanes > 1 && !p.steps[i].is_constant(0)) throw NeedsScalar{};
     q.at[i] = p.at[i] - before[i];
     here = here * inside(q.at[i], type->dims[i]);
@@ -523,8 +523,8 @@ ValueRef GroupEvaluator::gather_elements(const ir::Expr& e, const Place& p) {
 
 ValueRef GroupEvaluator::range(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
   const DType type = compute_type(v->type->dtype);
-  const int64_t start = ir::attr<int64_t>(e.attrs, "start");
-  const int64_t step = ir::attr<int64_t>(e.attrs, "step");
+  const Dim& start = ir::attr<Dim>(e.attrs, "start");
+  const Dim& step = ir::attr<Dim>(e.attrs, "step");
   ValueRef x = kb::broadcast(kb::index(p.at[0] * step + start), p.lanes);
   if (p.lanes > 1)
     x = kb::add(x, kb::mul(kb::cast(DType::kI64, kb::iota(p.lanes)),

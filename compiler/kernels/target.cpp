@@ -29,6 +29,7 @@ TargetInfo named(const std::string& level) {
   return t;
 }
 
+constexpr const char* kPortable = "portable";
 constexpr const char* kLevels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
 
 }  // namespace
@@ -51,13 +52,22 @@ TargetInfo detect_host() {
               "nimble needs at least x86-64-v2 (SSE4.2)");
 }
 
+TargetInfo portable_target() {
+  TargetInfo t;
+  t.level = kPortable;
+  t.vector_bits = 512;
+  t.vector_registers = 32;
+  return t;
+}
+
 TargetInfo target_by_name(const std::string& name) {
   if (name == "native") return detect_host();
   for (const char* level : kLevels)
     if (name == level) return named(name);
   if (name == "aarch64") return named(name);
+  if (name == kPortable) return portable_target();
   throw Error(Status::kInvalidArgument, "target " + name, "there is no such target",
-              "use native, x86-64-v2, x86-64-v3, x86-64-v4 or aarch64");
+              "use native, x86-64-v2, x86-64-v3, x86-64-v4, aarch64 or portable");
 }
 
 }  // namespace nimble::kernels

@@ -8,7 +8,7 @@
 namespace nimble::kernels {
 
 struct TargetInfo {
-  std::string level;                  // "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"
+  std::string level;  // "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "portable"
   std::vector<std::string> features;  // what the code may use: "avx2", "fma", "avx512f", …
   int vector_bits = 128;
   int vector_registers = 16;
@@ -20,7 +20,10 @@ struct TargetInfo {
 
 // This machine, down to the highest level that it fully supports.
 TargetInfo detect_host();
-// "native", "x86-64-v2", …; nimble::Error names the choices if there is no such target.
+// The checked interpreter's machine, whose code any CPU runs: vectors as wide as the widest, since
+// an operation costs about the same for any number of lanes.
+TargetInfo portable_target();
+// "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
 
 }  // namespace nimble::kernels

@@ -7,9 +7,10 @@
 //     are one axis of b*n rows. `Collapse` tries the largest number of axes first; each operator
 //     either has a rule there or forbids it. The contract's collapse_leading tells the VM.
 //  2. Symbols. They become s0, s1, … in order of appearance. A symbol must be bound by a bare dim
-//     of a parameter, so a compound dim whose symbols nothing binds becomes a symbol of its own,
-//     and the symbols in it are solved for where it is linear (t = 2*n + 1: n = floordiv(t-1, 2)).
-//     What is left unbound is passed by the caller as an extra scalar.
+//     of a parameter, so a compound dim whose symbols nothing has bound before becomes a symbol of
+//     its own, and those that nothing binds later either are solved for where it is linear
+//     (t = 2*n + 1: n = floordiv(t-1, 2)). What is left unbound is passed by the caller as an
+//     extra scalar.
 //  3. Names of variables: p0, p1, … for parameters, t0, t1, … for bindings.
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/template.h"
 #include "vm/base/error.h"
 
@@ -216,9 +218,9 @@ class Collapse {
   bool pad(const Expr& e) {
     Attrs a = attrs(e);
     for (const char* name : {"before", "after"}) {
-      Ints v = ir::attr<Ints>(e.attrs, name);
+      std::vector<Dim> v = ir::attr<std::vector<Dim>>(e.attrs, name);
       for (size_t i = 0; i < k_; ++i)
-        if (v[i] != 0) return false;
+        if (!v[i].is_constant(0)) return false;
       v.erase(v.begin(), v.begin() + static_cast<long>(k_) - 1);
       a[name] = std::move(v);
     }
@@ -281,10 +283,15 @@ class Symbols {
           continue;
         }
         if (whole_.contains(d)) continue;
+        // Symbols that nothing binds, and those that a later dim binds: collapsed rows 4*n may
+        // stand in front of the n that explains them, and the VM binds in order.
         std::set<std::string> unbound;
-        for (const std::string& s : d.symbols())
+        bool readable = true;
+        for (const std::string& s : d.symbols()) {
           if (!bound.contains(s)) unbound.insert(s);
-        if (unbound.empty()) continue;
+          readable &= renamed_.contains(s);
+        }
+        if (readable) continue;
         const std::string name = next();
         whole_.emplace(d, Dim::symbol(name));
         if (unbound.size() == 1) compound_.emplace_back(d, *unbound.begin());
@@ -322,23 +329,51 @@ class Symbols {
   }
   Attrs rewrite(Attrs attrs) {
     for (auto& [name, value] : attrs) {
-      if (auto* d = std::get_if<Dim>(&value)) *d = rewrite(*d);
+      const bool plain = !is_offset(name);
+      if (auto* d = std::get_if<Dim>(&value)) *d = plain ? rewrite(*d) : rewrite_offset(*d);
       if (auto* all = std::get_if<std::vector<Dim>>(&value))
-        for (Dim& d : *all) d = rewrite(d);
+        for (Dim& d : *all) d = plain ? rewrite(d) : rewrite_offset(d);
     }
     return attrs;
   }
 
-  const std::vector<std::string>& names() const { return names_; }
-  const std::vector<std::string>& scalar_symbols() const { return scalar_symbols_; }
-  const std::vector<std::pair<Dim, std::string>>& extra() const { return extra_; }
-
- private:
+  // A new symbol of the contract.
   std::string next() {
     names_.push_back(fmt::format("s{}", names_.size()));
     return names_.back();
   }
-  std::vector<std::string> names_, scalar_symbols_;
+
+  const std::vector<std::string>& names() const { return names_; }
+  // Of them, those whose values may be negative.
+  const std::vector<std::string>& offsets() const { return offsets_; }
+  const std::vector<std::string>& scalar_symbols() const { return scalar_symbols_; }
+  const std::vector<std::pair<Dim, std::string>>& extra() const { return extra_; }
+
+ private:
+  // Attributes that are no extents.
+  static bool is_offset(const std::string& name) {
+    static const std::set<std::string> kNames = {"starts", "ends",   "steps", "start",
+                                                 "step",   "before", "after"};
+    return kNames.contains(name);
+  }
+  // A value that parameters do not bind is passed whole, so that what its symbols are (elements of
+  // tensors, perhaps negative) is nobody's concern here.
+  Dim rewrite_offset(const Dim& d) {
+    const std::set<std::string> symbols = d.symbols();
+    if (std::all_of(symbols.begin(), symbols.end(),
+                    [&](const std::string& s) { return renamed_.contains(s); }))
+      return d.substitute(renamed_);
+    auto [it, is_new] = passed_.try_emplace(d);
+    if (is_new) {
+      offsets_.push_back(next());
+      it->second = Dim::symbol(offsets_.back());
+      extra_.emplace_back(d, offsets_.back());
+    }
+    return it->second;
+  }
+
+  std::vector<std::string> names_, scalar_symbols_, offsets_;
+  std::map<Dim, Dim> passed_;
   std::map<std::string, Dim> renamed_, solved_;
   std::map<Dim, Dim> whole_;
   std::vector<std::pair<Dim, std::string>> compound_;
@@ -479,6 +514,12 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
     group->attrs["scalar_symbols"] = symbols.scalar_symbols();
   }
 
+  // A host operator is told its parameters by scalars.
+  std::vector<std::pair<Dim, std::string>> host;
+  if (const HostOp* op = host_op_of(primitive))
+    for (const Dim& value : op->parameters(*primitive.body->bindings[0].value))
+      host.emplace_back(value, symbols.next());
+
   // The contract.
   w.contract.symbols = symbols.names();
   const auto symbol_number = [&](const std::string& name) {
@@ -509,6 +550,10 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
     tensor(group->parameters[i]->type, exec::Access::kIn,
            collapse && collapse->rowful(primitive.parameters[i]));
   }
+  for (const auto& [value, name] : host) {
+    scalar(name);
+    w.extra_scalars.push_back(value);
+  }
   for (const auto& [value, name] : symbols.extra()) {
     scalar(name);
     w.extra_scalars.push_back(value);
@@ -521,6 +566,8 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   w.constant_parameter = std::move(constant_parameter);
   w.constant_parameter.resize(w.group->parameters.size(), false);
   w.key = ir::print(*w.group, "group");
+  for (const auto* names : {&symbols.offsets(), &symbols.scalar_symbols()})
+    for (const std::string& s : *names) w.facts.set(s, {INT64_MIN, INT64_MAX, 1});
   choose_anchor(w);
   return w;
 }

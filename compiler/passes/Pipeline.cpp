@@ -4,8 +4,11 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
+#include "compiler/passes/crash.h"
+#include "compiler/passes/fuse.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
+#include "compiler/passes/verify_plan.h"
 
 namespace nimble::passes {
 
@@ -13,9 +16,17 @@ const std::vector<std::string>& default_pipeline() {
   static const std::vector<std::string> kPasses = {
       // Understand: every dim named, every constant known.
       "infer",
+      // Functions and patterns of the source become those that the passes below know: global
+      // functions, and matches on one constructor at a time.
+      "flatten-matches",
+      "infer",
+      "convert-closures",
+      "infer",
       "simplify",
       "fold-constants",
       "propagate-constants",
+      "refine-shapes",
+      "expose-shapes",
       "infer",
       "simplify",
       "fold-constants",
@@ -33,10 +44,13 @@ const std::vector<std::string>& default_pipeline() {
       "fold-constants",
       "eliminate-common",
       "eliminate-dead",
+      "grow-tensors",
       // Kernels.
       "fuse",
+      "place-devices",
       // Memory and shapes become explicit: from here on the order of bindings matters.
       "lower-memory",
+      "update-in-place",
       "plan-memory",
       "lower-shapes",
   };
@@ -58,14 +72,26 @@ const PassInfo* find_pass(std::string_view name) {
   return nullptr;
 }
 
+bool is_required(std::string_view name) {
+  static const std::set<std::string_view> kRequired = {
+      "infer", "flatten-matches", "convert-closures", "expose-shapes",
+      "fuse",  "place-devices",   "lower-memory",     "lower-shapes"};
+  return kRequired.count(name) > 0;
+}
+
 namespace {
 
-// Without these no module reaches the emitter; all others only make it better.
-const std::set<std::string> kRequired = {"infer", "fuse", "lower-memory", "lower-shapes"};
+const PassInfo* pass_of(const PipelineOptions& options, std::string_view name) {
+  static const PassInfo kApart = {"fuse", fuse_nothing,
+                                  "Gives every operator a kernel of its own."};
+  for (const PassInfo& p : options.extra_passes)
+    if (p.name == name) return &p;
+  return name == "fuse" && !options.fusion ? &kApart : passes::find_pass(name);
+}
 
 void check_names(const PipelineOptions& options) {
-  auto known = [](const std::string& name) {
-    if (find_pass(name)) return;
+  auto known = [&](const std::string& name) {
+    if (pass_of(options, name)) return;
     std::string names;
     for (const PassInfo& p : all_passes())
       names += (names.empty() ? "" : ", ") + std::string(p.name);
@@ -75,7 +101,7 @@ void check_names(const PipelineOptions& options) {
   for (const std::string& p : options.passes) known(p);
   for (const std::string& p : options.disabled) {
     known(p);
-    if (kRequired.count(p))
+    if (is_required(p))
       throw Error(Status::kInvalidArgument, "pass " + p, "this pass cannot be disabled",
                   "every other pass can");
   }
@@ -87,7 +113,11 @@ void check_names(const PipelineOptions& options) {
 bool is_typed(const ir::Module& m) {
   bool typed = true;
   for (const auto& [name, f] : m.functions)
-    visit_bindings(*f->body, [&](const ir::Binding& b) { typed &= b.var->type != nullptr; });
+    visit_bindings(*f->body, [&](const ir::Binding& b) {
+      typed &= b.var->type != nullptr;
+      for (const ir::MatchCase& c : b.value->cases)
+        for (const ir::VarRef& v : ir::variables_of(c.pattern)) typed &= v->type != nullptr;
+    });
   return typed;
 }
 
@@ -99,24 +129,72 @@ void verify_after(const ir::Module& m, const std::string& pass) {
                        faults.size());
 }
 
+void verify_plan_after(const ir::Module& m, const std::string& pass, PassContext& context) {
+  const PlanReport report = verify_plan(m);
+  if (!report.faults.empty())
+    NIMBLE_UNREACHABLE("the memory plan is wrong after pass '{}': {} ({} faults)", pass,
+                       report.faults[0], report.faults.size());
+  context.statistics["verify-plan.proved_sizes"] = report.proved_sizes;
+  context.statistics["verify-plan.checked_sizes"] = report.checked_sizes;
+}
+
+#ifdef NDEBUG
+constexpr bool kVerifyPlans = false;
+#else
+constexpr bool kVerifyPlans = true;
+#endif
+
+ir::Module reserialised(const ir::Module& m, const std::string& before) {
+  ir::PrintOptions whole;
+  whole.inline_constant_elements = INT64_MAX;
+  const std::string text = ir::print(m, whole);
+  ir::ParseResult parsed = ir::parse_text(text, "before pass " + before);
+  if (!parsed.diagnostics.empty())
+    NIMBLE_UNREACHABLE("what was printed before pass '{}' does not parse: {}", before,
+                       parsed.diagnostics[0].str());
+  const std::string again = ir::print(parsed.module, whole);
+  NIMBLE_CHECK(again == text, "the text before pass '{}' does not print as it was parsed", before);
+  return std::move(parsed.module);
+}
+
 }  // namespace
 
 ir::Module infer(const ir::Module& m, PassContext&) {
   return ir::infer_types(m);
 }
 
+std::string command_options(const PipelineOptions& options, size_t first_pass,
+                            const PassContext& context) {
+  std::string passes;
+  for (size_t i = first_pass; i < options.passes.size(); ++i)
+    if (!options.disabled.count(options.passes[i]))
+      passes += (passes.empty() ? "" : ",") + options.passes[i];
+  std::string out = "--passes " + passes;
+  if (!context.target.level.empty()) out += " --target " + context.target.level;
+  if (!options.fusion) out += " --no-fusion";
+  if (options.verify) out += " --verify";
+  if (options.reserialise) out += " --reserialise";
+  return out;
+}
+
 ir::Module run_pipeline(ir::Module m, PassContext& context, const PipelineOptions& options,
                         std::vector<PassTiming>* timings) {
   check_names(options);
-  for (const std::string& name : options.passes) {
+  bool planned = false;
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const std::string& name = options.passes[i];
     if (options.disabled.count(name)) continue;
+    if (options.reserialise) m = reserialised(m, name);
+    const CrashScope scope(m, "pass '" + name + "'", command_options(options, i, context));
     auto begin = std::chrono::steady_clock::now();
-    m = find_pass(name)->run(m, context);
+    m = pass_of(options, name)->run(m, context);
     std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
     if (timings) timings->push_back({name, spent.count()});
     if (options.log && (options.print_after.count(name) || options.print_after.count("all")))
       *options.log << "// after " << name << "\n" << ir::print(m) << "\n";
     if (options.verify) verify_after(m, name);
+    planned |= name == "plan-memory";
+    if (planned && (options.verify || kVerifyPlans)) verify_plan_after(m, name, context);
   }
   return m;
 }

@@ -1,8 +1,10 @@
 // Common subexpressions of a block, its nested blocks seeing what the outer ones computed: equal
-// operator, attributes and operands give one value. Calls of functions are kept (a recursion may
-// be deep and its cost is the program's own), closures too.
+// operator, attributes and operands give one value; equal fields one data value, of one type (an
+// empty list of tensors is not an empty list of numbers). Calls of functions are kept (a recursion
+// may be deep and its cost is the program's own), closures too.
 #include <unordered_map>
 
+#include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 
@@ -44,13 +46,22 @@ std::string key_of(const Atom& a) {
 }
 
 // Empty: not to be shared.
-std::string key_of(const Expr& e) {
+std::string key_of(const Expr& e, const ir::Type& type) {
   std::string s;
   if (e.kind == ExprKind::kCall && !e.op.empty() && e.op.rfind("memory.", 0) != 0) {
+    // What names symbols stays: inference alone can make two names one.
+    const ir::OpInfo* info = ir::find_op(e.op);
+    const bool decides =
+        info && info->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");
+    if (decides || e.op == "read_extents") return {};
+    // Two tensors of zeros cost little; one that two loops are to fill costs a copy at each step.
+    if (e.op == "full" && !type->dims.empty()) return {};
     s = e.op;
     for (const auto& [name, value] : e.attrs) s += "|" + name + "=" + key_of(value);
   } else if (e.kind == ExprKind::kGetField) {
     s = "." + std::to_string(e.index);
+  } else if (e.kind == ExprKind::kConstruct && type) {
+    s = e.constructor + ":" + ir::str(type);
   } else {
     return {};
   }
@@ -65,14 +76,11 @@ class Sharing {
   ir::BlockRef run(const ir::Block& block, std::unordered_map<std::string, ir::VarRef> known) {
     ir::BlockBuilder out;
     for (const Binding& b : block.bindings) {
-      auto e = std::make_shared<Expr>(*b.value);
-      for (Atom& a : e->args) a = resolve(a);
-      if (e->callee) e->callee = resolve(*e->callee);
-      if (e->kind == ExprKind::kIf) {
-        e->then_block = run(*e->then_block, known);
-        e->else_block = run(*e->else_block, known);
-      }
-      std::string key = key_of(*e);
+      auto operands = std::make_shared<Expr>(*b.value);
+      for (Atom& a : operands->args) a = resolve(a);
+      if (operands->callee) operands->callee = resolve(*operands->callee);
+      ir::ExprRef e = map_blocks(operands, [&](const ir::BlockRef& x) { return run(*x, known); });
+      std::string key = key_of(*e, b.var->type);
       if (!key.empty()) {
         auto [it, fresh] = known.emplace(key, b.var);
         if (!fresh) {

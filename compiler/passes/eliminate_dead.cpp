@@ -1,8 +1,12 @@
 // Drops bindings whose values nobody reads, and functions that no entry reaches. Pure until
 // lowered, so every unused binding may go; what may fail at run time (assert_shape, memory.*)
-// stays.
+// stays, and so does what gives a symbol its value (read_extents, an `if` whose extent only the run
+// decides) while types or attributes mention the symbol.
+#include <functional>
+#include <map>
 #include <set>
 
+#include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 
@@ -17,19 +21,60 @@ bool has_effect(const Expr& e) {
   if (e.kind == ExprKind::kCall)
     return e.op == "assert_shape" || e.op == "memory.invoke_mut" || e.op == "memory.fatal" ||
            e.op == "memory.kill" || e.op == "write_row" || e.callee.has_value();
-  if (e.kind != ExprKind::kIf) return false;
-  for (const auto& branch : {e.then_block, e.else_block})
-    for (const Binding& b : branch->bindings)
+  if (e.kind == ExprKind::kFunction) return false;  // making a closure runs nothing
+  for (const ir::BlockRef& nested : ir::blocks_of(e))
+    for (const Binding& b : nested->bindings)
       if (has_effect(*b.value)) return true;
   return false;
 }
 
-ir::BlockRef sweep(const ir::BlockRef& block, UseCounts& uses, PassContext& context) {
+// How often types and attributes mention each symbol.
+using Mentions = std::map<std::string, int>;
+
+void mention(const Binding& b, Mentions& mentions, int by) {
+  auto add = [&](const ir::Dim& d) {
+    for (const std::string& s : d.symbols()) mentions[s] += by;
+  };
+  std::function<void(const ir::Type&)> type = [&](const ir::Type& t) {
+    if (!t) return;
+    for (const ir::Dim& d : t->dims) add(d);
+    for (const ir::Type& e : t->elements) type(e);
+  };
+  type(b.var->type);
+  for (const auto& [name, value] : b.value->attrs) {
+    if (const auto* d = std::get_if<ir::Dim>(&value)) add(*d);
+    if (const auto* all = std::get_if<std::vector<ir::Dim>>(&value))
+      for (const ir::Dim& d : *all) add(d);
+  }
+}
+
+// Whether a symbol that this binding alone gives its value is mentioned elsewhere.
+bool names_used_symbol(const Binding& b, const Mentions& mentions) {
+  Mentions own;
+  const Expr& e = *b.value;
+  const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
+  if (e.op == "read_extents") {
+    for (const std::string& s : ir::attr<std::vector<std::string>>(e.attrs, "symbols")) own[s] = 0;
+  } else if (e.kind == ExprKind::kIf ||
+             (op && op->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count"))) {
+    mention(b, own, 1);
+  }
+  for (const auto& [symbol, count] : own) {
+    auto it = mentions.find(symbol);
+    if (symbol[0] == '?' && it != mentions.end() && it->second > count) return true;
+    if (e.op == "read_extents" && it != mentions.end() && it->second > count) return true;
+  }
+  return false;
+}
+
+ir::BlockRef sweep(const ir::BlockRef& block, UseCounts& uses, Mentions& mentions,
+                   PassContext& context) {
   std::vector<Binding> kept;  // in reverse
   bool changed = false;
   for (size_t i = block->bindings.size(); i-- > 0;) {
     Binding b = block->bindings[i];
-    if (uses[b.var.get()] == 0 && !has_effect(*b.value)) {
+    if (uses[b.var.get()] == 0 && !has_effect(*b.value) && !names_used_symbol(b, mentions)) {
+      mention(b, mentions, -1);
       visit_atoms(*b.value, [&](const ir::Atom& a) {
         if (a.is_var()) --uses[a.var.get()];
       });
@@ -37,15 +82,11 @@ ir::BlockRef sweep(const ir::BlockRef& block, UseCounts& uses, PassContext& cont
       changed = true;
       continue;
     }
-    if (b.value->kind == ExprKind::kIf) {
-      auto copy = std::make_shared<Expr>(*b.value);
-      copy->then_block = sweep(copy->then_block, uses, context);
-      copy->else_block = sweep(copy->else_block, uses, context);
-      if (copy->then_block != b.value->then_block || copy->else_block != b.value->else_block) {
-        b.value = copy;
-        changed = true;
-      }
-    }
+    ir::ExprRef swept = map_blocks(b.value, [&](const ir::BlockRef& nested) {
+      return sweep(nested, uses, mentions, context);
+    });
+    changed |= swept != b.value;
+    b.value = std::move(swept);
     kept.push_back(std::move(b));
   }
   if (!changed) return block;
@@ -74,7 +115,9 @@ ir::Module eliminate_dead(const ir::Module& m, PassContext& context) {
     std::erase_if(out.functions, [&](const auto& f) { return !reached.count(f.first); });
   for (auto& [name, f] : out.functions) {
     UseCounts uses = count_uses(*f->body);
-    ir::BlockRef body = sweep(f->body, uses, context);
+    Mentions mentions;
+    visit_bindings(*f->body, [&](const Binding& b) { mention(b, mentions, 1); });
+    ir::BlockRef body = sweep(f->body, uses, mentions, context);
     if (body == f->body) continue;
     auto copy = std::make_shared<ir::Function>(*f);
     copy->body = std::move(body);

@@ -30,6 +30,10 @@ ir::Module fold_constants(const ir::Module& m, PassContext& context) {
       return std::nullopt;
     if (!static_type(b.var->type) || !reference::has_reference(e.op)) return std::nullopt;
     if (e.op == "assert_shape" || e.op == "write_row") return std::nullopt;
+    // It gives symbols their values, whatever becomes of its result: inference puts what is known
+    // in their place, and only then may it go.
+    if (e.op == "read_extents") return std::nullopt;
+    if (e.op == "device_copy" || e.op == "on_device") return std::nullopt;  // they say where
     if (e.op == "size") {
       auto value = ir::attr<ir::Dim>(e.attrs, "value").as_constant();
       if (!value) return std::nullopt;

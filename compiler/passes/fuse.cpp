@@ -11,6 +11,8 @@
 // others (paper, 3.2).
 //
 // Views that stay alone remain views; scalar code stays outside of kernels.
+#include "compiler/passes/fuse.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -43,7 +45,9 @@ struct Group {
 
 // Operators that never enter a kernel.
 bool stays_outside(const Expr& e) {
-  static const std::set<std::string> kOutside = {"shape_of", "size", "assert_shape", "write_row"};
+  static const std::set<std::string> kOutside = {"shape_of",  "size",        "assert_shape",
+                                                 "write_row", "append",      "read_extents",
+                                                 "prefix",    "device_copy", "on_device"};
   return e.kind != ExprKind::kCall || e.op.empty() || kOutside.count(e.op) || is_scalar_op(e);
 }
 
@@ -58,13 +62,13 @@ bool is_cheap(const std::string& op) {
 
 class BlockFusion {
  public:
-  BlockFusion(const Block& block, const UseCounts& uses, const ir::DimContext& dims,
+  BlockFusion(const Block& block, const UseCounts& uses, const ir::DimContext& dims, bool join,
               PassContext& context)
-      : block_(block), uses_(uses), dims_(dims), context_(context) {}
+      : block_(block), uses_(uses), dims_(dims), join_(join), context_(context) {}
 
   ir::BlockRef run(const std::function<ir::BlockRef(const Block&)>& nested) {
     form_groups();
-    grow();
+    if (join_) grow();
     return rebuild(nested);
   }
 
@@ -196,15 +200,8 @@ class BlockFusion {
     ir::BlockBuilder out;
     for (size_t i = 0; i < block_.bindings.size(); ++i) {
       const Binding& b = block_.bindings[i];
-      if (b.value->kind == ExprKind::kIf) {
-        auto copy = std::make_shared<Expr>(*b.value);
-        copy->then_block = nested(*copy->then_block);
-        copy->else_block = nested(*copy->else_block);
-        out.append({b.var, copy});
-        continue;
-      }
       if (group_of_[i] == SIZE_MAX) {
-        out.append(b);
+        out.append({b.var, map_blocks(b.value, [&](const ir::BlockRef& x) { return nested(*x); })});
         continue;
       }
       const Group& g = groups_[group_of_[i]];
@@ -228,26 +225,35 @@ class BlockFusion {
   const Block& block_;
   const UseCounts& uses_;
   const ir::DimContext& dims_;
+  bool join_;  // false: groups stay single operators
   PassContext& context_;
   std::vector<Group> groups_;
   std::vector<size_t> group_of_;
 };
 
-}  // namespace
-
-ir::Module fuse(const ir::Module& m, PassContext& context) {
+ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     UseCounts uses = count_uses(*f->body);
     ir::DimContext dims = ir::dim_context(*f);
     std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
-      return BlockFusion(b, uses, dims, context).run(run);
+      return BlockFusion(b, uses, dims, join, context).run(run);
     };
     auto copy = std::make_shared<ir::Function>(*f);
     copy->body = run(*f->body);
     f = copy;
   }
   return out;
+}
+
+}  // namespace
+
+ir::Module fuse(const ir::Module& m, PassContext& context) {
+  return fused(m, true, context);
+}
+
+ir::Module fuse_nothing(const ir::Module& m, PassContext& context) {
+  return fused(m, false, context);
 }
 
 }  // namespace nimble::passes

@@ -8,6 +8,8 @@
 //   fn @loop(%i, %xs, …) { … take_row(%xs, %i) … matmul(%row, W) … add(%p, b) … @loop(…, %xs, …) }
 //     ->  at each call from outside: let %ys = add(matmul(%xs, W), b);  @loop(…, %xs, …, %ys)
 //         inside:                    take_row(%ys, %i)
+#include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "compiler/passes/passes.h"
@@ -100,6 +102,33 @@ Chains find_chains(const ir::Function& f, const std::vector<bool>& invariant) {
   return chains;
 }
 
+// Whether only calls from outside start the loop: no closure of it is made (such a caller cannot
+// pass a new parameter), and the loop reaches no other function that starts it again (that one's
+// every step would compute the projections of all rows).
+bool starts_from_outside(const Module& m, const std::string& loop) {
+  std::set<std::string> reached, callers;
+  bool closure = false;
+  std::vector<std::string> work = {loop};
+  while (!work.empty()) {
+    const std::string name = work.back();
+    work.pop_back();
+    const ir::FunctionRef f = m.find(name);
+    if (!f || !reached.insert(name).second) continue;
+    visit_atoms(*f->body, [&](const Atom& a) {
+      if (a.is_global()) work.push_back(a.global);
+    });
+  }
+  for (const auto& [name, f] : m.functions)
+    visit_bindings(*f->body, [&, caller = name](const Binding& b) {
+      const Expr& e = *b.value;
+      if (calls(e, loop) && caller != loop) callers.insert(caller);
+      closure |= e.kind == ExprKind::kClosure && e.callee->global == loop;
+      for (const Atom& a : e.args) closure |= a.is_global() && a.global == loop;
+    });
+  return !closure && std::none_of(callers.begin(), callers.end(),
+                                  [&](const std::string& c) { return reached.count(c) > 0; });
+}
+
 class Hoist {
  public:
   Hoist(Module& m, PassContext& context) : module_(m), context_(context) {}
@@ -184,7 +213,8 @@ ir::Module hoist_projections(const ir::Module& m, PassContext& context) {
   Module out = m;
   Hoist hoist(out, context);
   for (const auto& [name, f] : m.functions)
-    if (name != "main" && !m.signatures.count(name)) hoist.run(name);
+    if (name != "main" && !m.signatures.count(name) && starts_from_outside(m, name))
+      hoist.run(name);
   return out;
 }
 

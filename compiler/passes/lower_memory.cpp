@@ -9,8 +9,9 @@
 //
 // Rank-0 integers and bools live unboxed in registers: their arithmetic becomes scalar code, a
 // group takes them as scalar arguments (its attribute "scalars"), a kernel's rank-0 result is
-// read back with memory.read_scalar. Only an entry function's own parameters and results of that
-// kind are tensors, converted at the border.
+// read back with memory.read_scalar. So are they in the fields of tuples and data values and among
+// what a closure captures: a polymorphic function passes either on. Only an entry function's own
+// parameters and results of that kind are tensors, converted at the border.
 #include "compiler/passes/lower_memory.h"
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/template.h"
 #include "compiler/passes/ownership.h"
 #include "compiler/passes/passes.h"
@@ -46,10 +48,10 @@ bool is_scalar(const Type& t) {
 
 Type lowered_type(const Type& t) {
   if (is_scalar(t)) return ir::scalar_type();
-  if (t->kind != TypeKind::kTuple) return t;
-  std::vector<Type> elements;
-  for (const Type& e : t->elements) elements.push_back(lowered_type(e));
-  return ir::tuple_type(std::move(elements));
+  if (!t || t->elements.empty()) return t;
+  auto lowered = std::make_shared<ir::TypeNode>(*t);
+  for (Type& e : lowered->elements) e = lowered_type(e);
+  return lowered;
 }
 
 bool is_view_op(const std::string& op) {
@@ -109,10 +111,23 @@ class Lowering {
     entry_ = name == "main" || module_.signatures.count(name) > 0;
     map_.clear();
     fields_.clear();
+    read_elsewhere_.clear();
+    visit_bindings(*f->body, [&](const Binding& b) {
+      if (b.value->op == "device_copy" && b.value->args[0].is_var())
+        read_elsewhere_.insert(b.value->args[0].var.get());
+    });
+    materialised_.clear();
     auto out = std::make_shared<ir::Function>(*f);
     BlockBuilder b;
     for (VarRef& p : out->parameters) {
-      if (!is_scalar(p->type)) continue;
+      if (!is_scalar(p->type)) {
+        if (Type type = lowered_type(p->type); !entry_ && !ir::equal(type, p->type)) {
+          VarRef lowered = ir::make_var(p->name, type, p->location);
+          map_[p.get()] = lowered;
+          p = lowered;
+        }
+        continue;
+      }
       if (entry_) {
         map_[p.get()] = bind(b, ir::make_call("memory.read_scalar", {p}, {}, p->location),
                              ir::scalar_type(), p->name);
@@ -154,12 +169,13 @@ class Lowering {
 
   // Allocates the results of a group and calls it. `type`: one tensor.
   VarRef call_group(BlockBuilder& b, ir::FunctionRef group, std::vector<Atom> inputs,
-                    const Type& type, const std::string& hint, const ir::Location& location) {
-    VarRef out = allocate(b, type, hint, location);
+                    const Type& type, const std::string& hint, const ir::Location& location,
+                    std::vector<int64_t> consumes = {}) {
+    VarRef out = allocate(b, type, hint, location, device_of(*group));
     append_extra_scalars(b, *group, inputs, location);
     auto count = static_cast<int64_t>(inputs.size());
     inputs.push_back(out);
-    invoke(b, std::move(group), std::move(inputs), count, location);
+    invoke(b, std::move(group), std::move(inputs), count, location, std::move(consumes));
     return out;
   }
 
@@ -171,15 +187,19 @@ class Lowering {
           bind(b, ir::make_call("size", {}, {{"value", d}}, location), ir::scalar_type(), "d"));
   }
 
+  static int64_t device_of(const ir::Function& group) {
+    return ir::attr_or<int64_t>(group.attrs, "device", 0);
+  }
+
   VarRef allocate(BlockBuilder& b, const Type& type, const std::string& hint,
-                  const ir::Location& location) {
-    VarRef storage = bind(
-        b,
-        ir::make_call(
-            "memory.alloc_storage", {},
-            {{"bytes", ir::byte_size(type)}, {"alignment", kAlignment}, {"device", int64_t{0}}},
-            location),
-        ir::storage_type(), hint + "_mem");
+                  const ir::Location& location, int64_t device = 0, std::optional<Dim> bytes = {}) {
+    VarRef storage = bind(b,
+                          ir::make_call("memory.alloc_storage", {},
+                                        {{"bytes", bytes.value_or(ir::byte_size(type))},
+                                         {"alignment", kAlignment},
+                                         {"device", device}},
+                                        location),
+                          ir::storage_type(), hint + "_mem");
     context_.count("lower-memory.storages");
     return bind(b,
                 ir::make_call("memory.alloc_tensor", {storage},
@@ -189,9 +209,11 @@ class Lowering {
   }
 
   void invoke(BlockBuilder& b, ir::FunctionRef group, std::vector<Atom> args, int64_t inputs,
-              const ir::Location& location) {
+              const ir::Location& location, std::vector<int64_t> consumes = {}) {
+    ir::Attrs attrs = {{"inputs", inputs}};
+    if (!consumes.empty()) attrs["consumes"] = std::move(consumes);
     auto e = std::make_shared<Expr>(
-        *ir::make_call("memory.invoke_mut", std::move(args), {{"inputs", inputs}}, location));
+        *ir::make_call("memory.invoke_mut", std::move(args), std::move(attrs), location));
     e->primitive = std::move(group);
     bind(b, e, ir::tuple_type({}), "u");
     context_.count("lower-memory.kernel_calls");
@@ -199,7 +221,10 @@ class Lowering {
 
   ir::BlockRef lower_block(const Block& block) {
     BlockBuilder b;
+    const size_t outside = materialised_.size();
     Atom result = lower_into(block, b);
+    for (; materialised_.size() > outside; materialised_.pop_back())
+      map_.erase(materialised_.back());
     return b.finish(std::move(result));
   }
 
@@ -208,13 +233,15 @@ class Lowering {
     return materialise(b, block.result);
   }
 
-  // A tuple that so far only exists as its fields becomes a value.
+  // A tuple that so far only exists as its fields becomes a value, for the rest of the block: what
+  // a branch has made, its sibling does not have.
   Atom materialise(BlockBuilder& b, const Atom& a) {
     if (a.is_var()) {
       auto it = fields_.find(a.var.get());
       if (it != fields_.end() && !map_.count(a.var.get())) {
         VarRef t = bind(b, ir::make_tuple(it->second), lowered_type(a.var->type), a.var->name);
         map_[a.var.get()] = t;
+        materialised_.push_back(a.var.get());
       }
     }
     return resolve(a);
@@ -255,24 +282,25 @@ class Lowering {
                          e.location),
              b);
         return;
-      case ExprKind::kFunction:
       case ExprKind::kConstruct:
+      case ExprKind::kClosure: {
+        auto value = std::make_shared<Expr>(e);
+        for (Atom& a : value->args) a = materialise(b, a);
+        keep(binding, std::move(value), b);
+        return;
+      }
       case ExprKind::kMatch:
-      case ExprKind::kClosure:
-        throw Error(Status::kUnsupported, e.location.str(),
-                    "a function used as a value cannot be compiled",
-                    "call a named function instead");
+        lower_match(binding, e, b);
+        return;
+      case ExprKind::kFunction:
+        NIMBLE_UNREACHABLE("convert-closures leaves no literal");
       case ExprKind::kCall:
         break;
     }
     if (e.callee) {
-      if (!e.callee->is_global())
-        throw Error(Status::kUnsupported, e.location.str(),
-                    "a call of a function value cannot be compiled",
-                    "call a named function instead");
       std::vector<Atom> args;
       for (const Atom& a : e.args) args.push_back(materialise(b, a));
-      keep(binding, ir::make_call_function(*e.callee, std::move(args), e.location), b);
+      keep(binding, ir::make_call_function(resolve(*e.callee), std::move(args), e.location), b);
     } else if (e.primitive) {
       lower_group(binding, e, b);
     } else {
@@ -280,31 +308,58 @@ class Lowering {
     }
   }
 
+  // A match after flatten-matches: the variables of its patterns are registers from now on.
+  void lower_match(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    auto match = std::make_shared<Expr>(e);
+    match->args[0] = materialise(b, e.args[0]);
+    for (ir::MatchCase& c : match->cases) {
+      for (ir::Pattern& field : c.pattern.fields) {
+        if (field.kind != ir::Pattern::Kind::kVar) continue;
+        VarRef v = ir::make_var(field.var->name, lowered_type(field.var->type), field.location);
+        map_[field.var.get()] = v;
+        field.var = v;
+      }
+      c.body = lower_block(*c.body);
+    }
+    keep(binding, std::move(match), b);
+  }
+
   void lower_group(const Binding& binding, const Expr& e, BlockBuilder& b) {
     auto scalars = ir::attr_or<std::vector<int64_t>>(e.primitive->attrs, "scalars", {});
     std::vector<Atom> args;
+    std::vector<int64_t> consumes;
     for (size_t i = 0; i < e.args.size(); ++i) {
       bool scalar =
           std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end();
       args.push_back(scalar ? resolve(e.args[i]) : tensor(b, e.args[i]));
+      if (!scalar && ownership_.consumable(binding, i)) consumes.push_back(static_cast<int64_t>(i));
     }
     const Type& type = binding.var->type;
     if (type->kind == TypeKind::kTensor) {
-      VarRef out = call_group(b, e.primitive, std::move(args), type, binding.var->name, e.location);
+      VarRef out = call_group(b, e.primitive, std::move(args), type, binding.var->name, e.location,
+                              std::move(consumes));
       out->location = binding.var->location;
-      map_[binding.var.get()] = is_scalar(type) ? Atom(read_scalar(b, out)) : Atom(out);
+      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, out);
       return;
     }
     append_extra_scalars(b, *e.primitive, args, e.location);
     auto inputs = static_cast<int64_t>(args.size());
     std::vector<Atom> outs;
     for (const Type& t : type->elements)
-      outs.push_back(allocate(b, t, binding.var->name, e.location));
+      outs.push_back(allocate(b, t, binding.var->name, e.location, device_of(*e.primitive)));
     args.insert(args.end(), outs.begin(), outs.end());
     invoke(b, e.primitive, std::move(args), inputs, e.location);
     for (Atom& out : outs)
-      if (is_scalar(out.var->type)) out = read_scalar(b, out.var);
+      if (is_scalar(out.var->type) && device_of(*e.primitive) == 0) out = read_scalar(b, out.var);
     fields_[binding.var.get()] = std::move(outs);
+  }
+
+  // A scalar that a kernel made is read at once, unless it lies on another device: then as soon as
+  // it was copied from there.
+  Atom scalar_or_tensor(BlockBuilder& b, const Binding& binding, const Type& type,
+                        const VarRef& made) {
+    if (!is_scalar(type) || read_elsewhere_.count(binding.var.get())) return made;
+    return read_scalar(b, made);
   }
 
   VarRef read_scalar(BlockBuilder& b, const VarRef& t) {
@@ -323,13 +378,19 @@ class Lowering {
                                      ir::make_call("memory.reshape", {tensor(b, e.args[0])},
                                                    {{"shape", type->dims}}, e.location),
                                      type, binding.var->name);
-      if (is_scalar(type)) map_[binding.var.get()] = read_scalar(b, map_[binding.var.get()].var);
+      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, map_[binding.var.get()].var);
     } else if (e.op == "take_row") {
       VarRef row = row_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type, binding.var->name,
                             e.location);
-      map_[binding.var.get()] = is_scalar(type) ? Atom(read_scalar(b, row)) : Atom(row);
+      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, row);
+    } else if (e.op == "device_copy") {
+      VarRef copy = bind(b, ir::make_call(e.op, {resolve(e.args[0])}, e.attrs, e.location), type,
+                         binding.var->name);
+      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, copy);
     } else if (e.op == "write_row") {
       lower_write_row(binding, e, b);
+    } else if (e.op == "append") {
+      lower_append(binding, e, b);
     } else if (e.op == "shape_of") {
       const Type operand = ir::type_of(e.args[0]);
       std::vector<Atom> sizes;
@@ -341,11 +402,32 @@ class Lowering {
                                            std::move(sizes), type, binding.var->name, e.location);
     } else if (e.op == "assert_shape") {
       lower_assert(binding, e, b);
+    } else if (e.op == "read_extents") {
+      lower_read_extents(binding, e, b);
+    } else if (e.op == "prefix") {
+      map_[binding.var.get()] =
+          bind(b,
+               ir::make_call("memory.alloc_tensor", {tensor(b, e.args[0])},
+                             {{"shape", type->dims}, {"dtype", type->dtype}, {"offset", Dim(0)}},
+                             e.location),
+               type, binding.var->name);
+    } else if (kernels::find_host_op(e.op)) {
+      lower_group(binding,
+                  *ir::make_call_primitive(kernels::host_group(e, type), e.args, e.location), b);
     } else {
       throw Error(Status::kUnsupported, e.location.str(),
                   fmt::format("operator {} has no kernel for {}", e.op, ir::str(type)),
                   "enable the pass 'fuse', or use another dtype");
     }
+  }
+
+  // The elements become values of symbols; the tensor itself stays what it is.
+  void lower_read_extents(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Atom x = materialise(b, e.args[0]);
+    const auto& symbols = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
+    bind(b, ir::make_call("memory.read_extents", {x}, {{"symbols", symbols}}, e.location),
+         ir::tuple_type(std::vector<Type>(symbols.size(), ir::scalar_type())), "extents");
+    map_[binding.var.get()] = x;
   }
 
   VarRef row_view(BlockBuilder& b, const Atom& x, const Atom& i, const Type& row,
@@ -362,20 +444,82 @@ class Lowering {
   // In place where the operand is dead afterwards, else on a copy.
   void lower_write_row(const Binding& binding, const Expr& e, BlockBuilder& b) {
     const Type& type = binding.var->type;
+    const int64_t device = ir::attr_or<int64_t>(e.attrs, "device", 0);
     Atom x = tensor(b, e.args[0]);
     Type row = ir::tensor_type({type->dims.begin() + 1, type->dims.end()}, type->dtype);
     if (!ownership_.consumable(binding, 0)) {
       context_.count("lower-memory.copies");
-      x = call_group(b, copy_group(type), {x}, type, binding.var->name, e.location);
+      x = call_group(b, copy_group(type, device), {x}, type, binding.var->name, e.location);
     }
     VarRef view = row_view(b, x, resolve(e.args[1]), row, "row", e.location);
     bool scalar = is_scalar(row);
-    invoke(b, copy_group(row, scalar), {scalar ? resolve(e.args[2]) : tensor(b, e.args[2]), view},
-           1, e.location);
+    invoke(b, copy_group(row, device, scalar),
+           {scalar ? resolve(e.args[2]) : tensor(b, e.args[2]), view}, 1, e.location);
     map_[binding.var.get()] = x;
   }
 
-  static ir::FunctionRef copy_group(const Type& type, bool scalar = false) {
+  // New rows go behind the first operand's data, if the storage has room, else into one twice as
+  // large; along any other axis there is nothing to gain over a concatenation. The VM sees nothing
+  // new: a comparison, a branch, an allocation and copies. Twice what is needed now, so that the
+  // copies of n steps add up to less than twice the final size.
+  void lower_append(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    std::vector<Atom> parts;
+    for (const Atom& a : e.args) parts.push_back(tensor(b, a));
+    const auto axis = ir::attr<int64_t>(e.attrs, "axis");
+    const bool rows = axis == 0 || axis == -static_cast<int64_t>(type->dims.size());
+    if (!rows || !ownership_.consumable(binding, 0)) {
+      map_[binding.var.get()] = call_group(b, concat_group(parts, axis, type), parts, type,
+                                           binding.var->name, e.location);
+      return;
+    }
+    auto call = [&](BlockBuilder& to, const char* op, std::vector<Atom> args, ir::Attrs attrs,
+                    Type t, const std::string& hint) {
+      return bind(to, ir::make_call(op, std::move(args), std::move(attrs), e.location),
+                  std::move(t), hint);
+    };
+    const Type old = ir::type_of(parts[0]);
+    VarRef storage = call(b, "memory.storage_of", {parts[0]}, {}, ir::storage_type(), "mem");
+    VarRef room = call(b, "memory.capacity", {storage}, {}, ir::scalar_type(), "room");
+    VarRef need = call(b, "size", {}, {{"value", ir::byte_size(type)}}, ir::scalar_type(), "need");
+    VarRef fits = call(b, "less_equal", {need, room}, {}, ir::scalar_type(), "fits");
+    BlockBuilder stay, move;
+    VarRef larger = allocate(move, old, "moved", e.location, 0, 2 * ir::byte_size(type));
+    Atom memory = move.bindings()[0].var;
+    invoke(move, copy_group(old, 0), {parts[0], larger}, 1, e.location);
+    VarRef home = bind(b, ir::make_if(fits, stay.finish(storage), move.finish(memory), e.location),
+                       ir::storage_type(), "home");
+    VarRef y = call(b, "memory.alloc_tensor", {home},
+                    {{"shape", type->dims}, {"dtype", type->dtype}, {"offset", Dim(0)}}, type,
+                    binding.var->name);
+    const Type row = ir::tensor_type({type->dims.begin() + 1, type->dims.end()}, type->dtype);
+    Dim at = old->dims[0];
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const Type part = ir::type_of(parts[i]);
+      VarRef index = call(b, "size", {}, {{"value", at}}, ir::scalar_type(), "at");
+      VarRef view =
+          call(b, "memory.row_view", {y, index},
+               {{"shape", part->dims}, {"dtype", part->dtype}, {"row_bytes", ir::byte_size(row)}},
+               part, "part");
+      invoke(b, copy_group(part, 0), {parts[i], view}, 1, e.location);
+      at = at + part->dims[0];
+    }
+    context_.count("lower-memory.grown");
+    map_[binding.var.get()] = y;
+  }
+
+  static ir::FunctionRef concat_group(const std::vector<Atom>& parts, int64_t axis,
+                                      const Type& type) {
+    std::vector<VarRef> parameters;
+    for (size_t i = 0; i < parts.size(); ++i)
+      parameters.push_back(ir::make_var("p" + std::to_string(i), ir::type_of(parts[i])));
+    BlockBuilder body;
+    VarRef y = body.call("concat", {parameters.begin(), parameters.end()}, {{"axis", axis}});
+    y->type = type;
+    return ir::make_function_of(parameters, body.finish(y), type, {{"primitive", true}});
+  }
+
+  static ir::FunctionRef copy_group(const Type& type, int64_t device, bool scalar = false) {
     // The group's symbols are its own: equal copies share one kernel whatever the extents' names.
     std::vector<Dim> dims;
     for (size_t i = 0; i < type->dims.size(); ++i)
@@ -388,6 +532,7 @@ class Lowering {
     y->type = t;
     ir::Attrs attrs = {{"primitive", true}};
     if (scalar) attrs["scalars"] = std::vector<int64_t>{0};
+    if (device != 0) attrs["device"] = device;
     return ir::make_function_of({p}, body.finish(y), t, attrs);
   }
 
@@ -411,9 +556,7 @@ class Lowering {
       return;
     }
     BlockBuilder pass, fail;
-    bind(fail,
-         ir::make_call("memory.fatal", {}, {{"message", ir::attr<std::string>(e.attrs, "what")}},
-                       e.location),
+    bind(fail, ir::make_call("memory.fatal", {}, {{"message", ir::assertion_text(e)}}, e.location),
          ir::tuple_type({}), "u");
     keep(binding, ir::make_if(*all, pass.finish(x), fail.finish(x), e.location), b);
   }
@@ -440,6 +583,8 @@ class Lowering {
   bool entry_ = false;
   std::unordered_map<const Var*, Atom> map_;                  // what stands for a variable now
   std::unordered_map<const Var*, std::vector<Atom>> fields_;  // tuples taken apart
+  std::vector<const Var*> materialised_;  // of them, those that became values, in order
+  std::set<const Var*> read_elsewhere_;   // operands of device_copy
 };
 
 }  // namespace
@@ -448,6 +593,9 @@ ir::Module lower_memory(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   Lowering lowering(m, context);
   for (auto& [name, f] : out.functions) f = lowering.lower(name, f);
+  for (ir::DataType& d : out.data_types)
+    for (ir::Constructor& c : d.constructors)
+      for (Type& field : c.fields) field = lowered_type(field);
   return out;
 }
 

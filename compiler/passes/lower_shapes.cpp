@@ -6,8 +6,12 @@
 // memory.invoke_shape computes every Dim that the rest of the block needs and that they suffice
 // for, so a straight stretch costs a single call, usually at the function's entry.
 //
+// Where the values of a tensor decide extents, memory.read_extents names its elements: those that
+// some Dim needs are read there (memory.read_scalar), and the next stretch begins.
+//
 // A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division):
-// then only on the path that needs them.
+// then only on the path that needs them. What a case of a match binds brings its symbols to that
+// case alone.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -18,7 +22,6 @@
 #include "compiler/passes/rewrite.h"
 
 namespace nimble::passes {
-namespace {
 
 using ir::Atom;
 using ir::Binding;
@@ -42,6 +45,8 @@ bool can_fail(const Dim& d) {
       }
   return false;
 }
+
+namespace {
 
 // The Dims that an expression needs as scalars, in the order of its operands.
 std::vector<Dim> needed(const Expr& e) {
@@ -73,6 +78,11 @@ class ShapeLowering {
   explicit ShapeLowering(PassContext& context) : context_(context) {}
 
   ir::FunctionRef lower(const ir::FunctionRef& f) {
+    visit_bindings(*f->body, [&](const Binding& b) {
+      if (b.value->op != "memory.read_extents") return;
+      for (const std::string& s : ir::attr<std::vector<std::string>>(b.value->attrs, "symbols"))
+        elements_.insert(s);
+    });
     BlockBuilder b;
     Scope scope;
     const Wanted wanted = wanted_by(*f->body, false);
@@ -84,19 +94,25 @@ class ShapeLowering {
   }
 
  private:
-  static Wanted wanted_by(const Block& block, bool nested) {
+  // An element of a tensor may be anything, so that computing with it may overflow.
+  bool is_element(const Dim& d) const {
+    const std::set<std::string> symbols = d.symbols();
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](const std::string& s) { return elements_.count(s) > 0; });
+  }
+
+  Wanted wanted_by(const Block& block, bool nested) const {
     Wanted out;
     for (const Binding& binding : block.bindings) {
       for (const Dim& d : needed(*binding.value)) {
         out.symbols.merge(d.symbols());
-        if (!d.as_constant() && !(nested && can_fail(d))) out.dims.insert(d);
+        if (!d.as_constant() && !(nested && (can_fail(d) || is_element(d)))) out.dims.insert(d);
       }
-      if (binding.value->kind == ExprKind::kIf)
-        for (const auto& branch : {binding.value->then_block, binding.value->else_block}) {
-          Wanted inner = wanted_by(*branch, true);
-          out.dims.merge(inner.dims);
-          out.symbols.merge(inner.symbols);
-        }
+      for (const ir::BlockRef& branch : ir::blocks_of(*binding.value)) {
+        Wanted inner = wanted_by(*branch, true);
+        out.dims.merge(inner.dims);
+        out.symbols.merge(inner.symbols);
+      }
     }
     return out;
   }
@@ -109,8 +125,9 @@ class ShapeLowering {
 
   // Reads the symbols that a variable's type introduces, if any wanted Dim needs them.
   void learn(const VarRef& v, const Wanted& wanted, Scope& scope, BlockBuilder& b) {
-    if (!v->type || v->type->kind != ir::TypeKind::kTensor) return;
-    const std::vector<Dim>& dims = v->type->dims;
+    if (!v->type) return;
+    if (v->type->kind == ir::TypeKind::kTuple) return learn_fields(v, wanted, scope, b);
+    const std::vector<Dim>& dims = v->type->dims;  // of other types: none
     bool any = false;
     for (const Dim& d : dims) {
       auto s = d.as_symbol();
@@ -126,6 +143,42 @@ class ShapeLowering {
       scope.values[dims[i]] = scalar(b, ir::make_get_field(shape, static_cast<int64_t>(i)), *s);
     }
     compute(wanted.dims, scope, b);
+  }
+
+  // Reads the elements that memory.read_extents names, if any wanted Dim needs them.
+  void learn_elements(const Expr& e, const Wanted& wanted, Scope& scope, BlockBuilder& b) {
+    const auto& symbols = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      const std::string& s = symbols[i];
+      if (!wanted.symbols.count(s) || !scope.symbols.insert(s).second) continue;
+      scope.values[Dim::symbol(s)] =
+          scalar(b,
+                 ir::make_call("memory.read_scalar", {e.args[0]},
+                               {{"index", static_cast<int64_t>(i)}, {"symbol", s}}, e.location),
+                 s);
+    }
+    compute(wanted.dims, scope, b);
+  }
+
+  // Of a tuple, the tensors in it.
+  void learn_fields(const VarRef& tuple, const Wanted& wanted, Scope& scope, BlockBuilder& b) {
+    const std::vector<ir::Type>& fields = tuple->type->elements;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (!introduces(fields[i], wanted, scope)) continue;
+      VarRef field = b.bind(ir::make_get_field(tuple, static_cast<int64_t>(i)), tuple->name);
+      field->type = fields[i];
+      learn(field, wanted, scope, b);
+    }
+  }
+
+  static bool introduces(const ir::Type& t, const Wanted& wanted, const Scope& scope) {
+    if (t->kind == ir::TypeKind::kTuple)
+      return std::any_of(t->elements.begin(), t->elements.end(),
+                         [&](const ir::Type& e) { return introduces(e, wanted, scope); });
+    return std::any_of(t->dims.begin(), t->dims.end(), [&](const Dim& d) {
+      auto s = d.as_symbol();
+      return s && wanted.symbols.count(*s) && !scope.symbols.count(*s);
+    });
   }
 
   // Computes every wanted Dim whose symbols are known and that is not computed yet.
@@ -169,9 +222,12 @@ class ShapeLowering {
     return it->second;
   }
 
-  ir::BlockRef lower_block(const Block& block, Scope scope) {
+  // `bound`: what the case of a match binds for the block.
+  ir::BlockRef lower_block(const Block& block, Scope scope, const std::vector<VarRef>& bound = {}) {
     BlockBuilder b;
-    compute(wanted_by(block, false).dims, scope, b);
+    const Wanted wanted = wanted_by(block, false);
+    compute(wanted.dims, scope, b);
+    for (const VarRef& v : bound) learn(v, wanted, scope, b);
     lower_into(block, scope, b);
     return b.finish(block.result);
   }
@@ -181,9 +237,16 @@ class ShapeLowering {
     for (const Binding& binding : block.bindings) {
       const Expr& e = *binding.value;
       auto now = std::make_shared<Expr>(e);
+      if (e.op == "memory.read_extents") {
+        learn_elements(e, wanted, scope, b);
+        continue;
+      }
       if (e.kind == ExprKind::kIf) {
         now->then_block = lower_block(*e.then_block, scope);
         now->else_block = lower_block(*e.else_block, scope);
+      } else if (e.kind == ExprKind::kMatch) {
+        for (ir::MatchCase& c : now->cases)
+          c.body = lower_block(*c.body, scope, ir::variables_of(c.pattern));
       } else if (e.kind == ExprKind::kCall && e.op == "size") {
         now->kind = ExprKind::kAtom;
         now->op.clear();
@@ -199,6 +262,7 @@ class ShapeLowering {
   }
 
   PassContext& context_;
+  std::set<std::string> elements_;  // symbols that memory.read_extents names
 };
 
 }  // namespace

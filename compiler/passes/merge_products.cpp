@@ -93,7 +93,7 @@ ir::Module merge_products(const ir::Module& m, PassContext& context) {
                          {{"axes", std::vector<int64_t>{rank - 1}},
                           {"starts", std::vector<ir::Dim>{begin}},
                           {"ends", std::vector<ir::Dim>{end}},
-                          {"steps", std::vector<int64_t>{1}}},
+                          {"steps", std::vector<ir::Dim>{1}}},
                          std::string(1, "qkv"[i]), e.location);
         begin = end;
       }

@@ -5,10 +5,12 @@
 //   (1) x's memory is owned by this function: x is the fresh result of an operator, or a
 //       parameter that every caller gives away, and
 //   (2) no alias of x that is defined so far on this path is live after the write.
-// Aliases are the classes of a union-find over views, copies, tuples and their fields. Liveness
-// follows the structure: after binding i of a block come the bindings i+1 …, the block's result
-// and whatever is live after the enclosing expression. A variable defined later on the path
-// cannot hold the old value, and the other branch of an `if` is another path.
+// Aliases are found in a graph of views, copies, tuples, data values, closures and what comes out
+// of them; the result of a call may be any part of what the call saw, but its arguments are no
+// aliases of each other for that. Only variables that the walk has passed count on the way: one
+// defined later cannot hold the old value. Liveness follows the structure: after binding i of a
+// block come the bindings i+1 …, the block's result and whatever is live after the enclosing
+// expression; the other branch of an `if` is another path.
 //
 // A parameter is given away when at each call the argument satisfies (1) and (2) itself. That is
 // a greatest fixed point: start from "every parameter of a function that is not an entry" and
@@ -31,17 +33,44 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Var;
 
+// Which variables may hold the same memory, as a graph: a view and its operand are the same; the
+// result of a call sees its arguments.
 class Aliases {
  public:
-  const Var* find(const Var* v) {
-    auto it = parent_.find(v);
-    if (it == parent_.end() || it->second == v) return v;
-    return it->second = find(it->second);
+  void same(const Var* a, const Var* b) {
+    same_[a].push_back(b);
+    same_[b].push_back(a);
   }
-  void merge(const Var* a, const Var* b) { parent_[find(a)] = find(b); }
+  void sees(const Var* a, const Var* b) {
+    sees_[a].push_back(b);
+    seen_[b].push_back(a);
+  }
+
+  // The variables that may share memory with v by way of those in `walked`, v among them: what v
+  // sees, and what sees v. Two that one value sees do not share for that.
+  using Set = std::unordered_set<const Var*>;
+  Set sharing(const Var* v, const Set& walked) const {
+    Set out = reach(v, sees_, walked);
+    out.merge(reach(v, seen_, walked));
+    return out;
+  }
 
  private:
-  std::unordered_map<const Var*, const Var*> parent_;
+  using Edges = std::unordered_map<const Var*, std::vector<const Var*>>;
+  Set reach(const Var* v, const Edges& direction, const Set& walked) const {
+    Set reached = {v};
+    std::vector<const Var*> work = {v};
+    while (!work.empty()) {
+      const Var* at = work.back();
+      work.pop_back();
+      for (const Edges* edges : {&same_, &direction})
+        if (auto it = edges->find(at); it != edges->end())
+          for (const Var* to : it->second)
+            if (walked.count(to) && reached.insert(to).second) work.push_back(to);
+    }
+    return reached;
+  }
+  Edges same_, sees_, seen_;
 };
 
 bool shares_memory(const Expr& e) {
@@ -49,12 +78,21 @@ bool shares_memory(const Expr& e) {
     case ExprKind::kAtom:
     case ExprKind::kTuple:
     case ExprKind::kGetField:
+    case ExprKind::kConstruct:
+    case ExprKind::kClosure:
       return true;
     case ExprKind::kCall:
-      return !e.op.empty() && (is_view_op(e.op) || e.op == "take_row" || e.op == "assert_shape");
+      return is_view_op(e.op) || e.op == "take_row" || e.op == "assert_shape" ||
+             e.op == "read_extents" || e.op == "prefix" ||
+             e.op == "device_copy";  // to where it lies already it is no copy
     default:
       return false;
   }
+}
+
+// Operators that may be done in place of their first operand.
+bool updates_first_operand(const std::string& op) {
+  return op == "write_row" || op == "append" || op == "concat";
 }
 
 }  // namespace
@@ -85,14 +123,24 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
   std::function<void(const Block&)> collect = [&](const Block& b) {
     for (const Binding& binding : b.bindings) {
       const Expr& e = *binding.value;
-      if (shares_memory(e))
-        for (const Atom& a : e.args)
-          if (a.is_var()) aliases.merge(binding.var.get(), a.var.get());
-      if (e.kind == ExprKind::kIf) {
-        for (const auto& branch : {e.then_block, e.else_block}) {
-          collect(*branch);
-          if (branch->result.is_var()) aliases.merge(binding.var.get(), branch->result.var.get());
-        }
+      auto merge = [&](const Var* v, const Atom& a) {
+        if (a.is_var() && !is_scalar(a.var->type)) aliases.same(v, a.var.get());
+      };
+      if (shares_memory(e) && !is_scalar(binding.var->type)) {
+        for (const Atom& a : e.args) merge(binding.var.get(), a);
+      } else if (e.kind == ExprKind::kCall && e.callee && !is_scalar(binding.var->type)) {
+        auto may_return = [&](const Atom& a) {
+          if (a.is_var() && !is_scalar(a.var->type)) aliases.sees(binding.var.get(), a.var.get());
+        };
+        for (const Atom& a : e.args) may_return(a);
+        may_return(*e.callee);
+      }
+      for (const ir::MatchCase& c : e.cases)
+        for (const ir::VarRef& v : ir::variables_of(c.pattern))
+          if (!is_scalar(v->type)) merge(v.get(), e.args[0]);
+      for (const ir::BlockRef& nested : ir::blocks_of(e)) {
+        collect(*nested);
+        merge(binding.var.get(), nested->result);
       }
     }
   };
@@ -100,8 +148,10 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
 
   std::unordered_set<const Var*> owned;    // fresh results and unique parameters
   std::unordered_set<const Var*> defined;  // on the current path
+  Aliases::Set walked;                     // so far, on any path
   for (size_t i = 0; i < f.parameters.size(); ++i) {
     defined.insert(f.parameters[i].get());
+    walked.insert(f.parameters[i].get());
     if (unique_parameters_.count({name, i})) owned.insert(f.parameters[i].get());
   }
 
@@ -109,11 +159,11 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
   auto gives_away = [&](const Expr& e, size_t arg, const std::unordered_set<const Var*>& live) {
     const Atom& a = e.args[arg];
     if (!a.is_var() || !owned.count(a.var.get())) return false;
-    const Var* root = aliases.find(a.var.get());
+    const Aliases::Set sharing = aliases.sharing(a.var.get(), walked);
     for (size_t i = 0; i < e.args.size(); ++i)
-      if (i != arg && e.args[i].is_var() && aliases.find(e.args[i].var.get()) == root) return false;
+      if (i != arg && e.args[i].is_var() && sharing.count(e.args[i].var.get())) return false;
     for (const Var* v : live)
-      if (defined.count(v) && aliases.find(v) == root) return false;
+      if (defined.count(v) && sharing.count(v)) return false;
     return true;
   };
 
@@ -136,10 +186,15 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
           // A function used as a value may be called from anywhere: its parameters are shared.
           for (const Atom& a : e.args)
             if (a.is_global()) changed_ |= drop_parameters(a.global);
-          if (e.kind == ExprKind::kIf) {
-            walk(*e.then_block, live_after[i]);
-            walk(*e.else_block, live_after[i]);
-          } else if (e.kind == ExprKind::kCall && e.callee) {
+          if (e.kind == ExprKind::kClosure) changed_ |= drop_parameters(e.callee->global);
+          for (const ir::MatchCase& c : e.cases)
+            for (const ir::VarRef& v : ir::variables_of(c.pattern)) {
+              defined.insert(v.get());
+              walked.insert(v.get());
+              here.push_back(v.get());
+            }
+          for (const ir::BlockRef& nested : ir::blocks_of(e)) walk(*nested, live_after[i]);
+          if (e.kind == ExprKind::kCall && e.callee) {
             for (size_t k = 0; k < e.args.size(); ++k) {
               if (gives_away(e, k, live_after[i])) {
                 consumable_[binding.var.get()].insert(k);
@@ -147,12 +202,16 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
                 changed_ = true;
               }
             }
-          } else if (e.kind == ExprKind::kCall && e.op == "write_row") {
+          } else if (e.kind == ExprKind::kCall && e.primitive) {
+            for (size_t k = 0; k < e.args.size(); ++k)
+              if (gives_away(e, k, live_after[i])) consumable_[binding.var.get()].insert(k);
+          } else if (e.kind == ExprKind::kCall && updates_first_operand(e.op)) {
             if (gives_away(e, 0, live_after[i])) consumable_[binding.var.get()].insert(0);
           }
           if (e.kind == ExprKind::kCall && !e.callee && !shares_memory(e))
             owned.insert(binding.var.get());
           defined.insert(binding.var.get());
+          walked.insert(binding.var.get());
           here.push_back(binding.var.get());
         }
         for (const Var* v : here) defined.erase(v);

@@ -12,7 +12,7 @@
 
 namespace nimble::passes {
 
-// Answers, for each write_row and call of a module, whether an operand is the only live
+// Answers, for each write_row, append, concat, group and call of a module, whether an operand is the only live
 // reference to its memory. See ownership.cpp for the method.
 class Ownership {
  public:

@@ -21,6 +21,7 @@ struct PassContext {
   int64_t fold_limit_bytes = int64_t{1} << 30;  // larger constants are not folded
   // What passes report of themselves: "fuse.groups" -> 37.
   std::map<std::string, int64_t> statistics;
+  int32_t device = 0;  // of the compilation: what nothing constrains runs there
   void count(const std::string& what, int64_t by = 1) { statistics[what] += by; }
 };
 
@@ -31,5 +32,7 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 const PassInfo* find_pass(std::string_view name);  // null if there is none
+// Without these no module reaches the emitter; all others only make it better and can be disabled.
+bool is_required(std::string_view name);
 
 }  // namespace nimble::passes

@@ -17,9 +17,17 @@ struct PipelineOptions {
   std::vector<std::string> passes = default_pipeline();
   std::set<std::string> disabled;
   std::set<std::string> print_after;  // "all" prints after each
-  bool verify = false;                // run the IR verifier after each pass
-  std::ostream* log = nullptr;        // where print_after goes
+  bool verify = false;                // run the verifiers after each pass
+  // Print and parse the module before each pass: the text form must lose nothing that a pass needs.
+  bool reserialise = false;
+  bool fusion = true;                  // false: `fuse` makes a group of each operator
+  std::vector<PassInfo> extra_passes;  // known to this run beside those of Passes.def
+  std::ostream* log = nullptr;         // where print_after goes
 };
+// The options that `nimble opt` takes for the rest of a run: "--passes fuse,lower-memory --verify".
+std::string command_options(const PipelineOptions& options, size_t first_pass,
+                            const PassContext& context);
+
 struct PassTiming {
   std::string pass;
   double milliseconds;

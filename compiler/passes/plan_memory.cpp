@@ -1,23 +1,39 @@
 // Storage sharing by liveness (paper, 3.3: "storage coalescing").
 //
-// Within a block, a storage lives from its allocation to the last use of any tensor in it, views
-// and views of views included. A storage that leaves the block (in its result, a tuple or an
-// argument of a function call) lives for ever as far as this pass is concerned. Walking the
-// allocations in order, each one takes over the best storage that has died:
-//   1. one provably at least as large (the smallest such, by proof),
+// A storage lives from its allocation to the last use of any tensor in it, views and views of
+// views included, in the order of the function's text; branches stand there one after another, so
+// what lives in one of them never meets what lives in another. A storage that leaves the
+// function's sight (MemorySurvey: escapes) is not shared. In the order of their beginnings each
+// storage takes over the best one that has died:
+//   1. one provably at least as large (the smallest such, by proof; ranges of symbols count),
 //   2. else one provably smaller, which then grows to the new size,
 //   3. else any dead one, whose size becomes the maximum of both.
 // max(a, b) <= a + b, so sharing never costs memory. What the prover cannot order is still right,
-// since sizes are evaluated at run time.
+// since sizes are evaluated at run time. Within each rank, one that stands already where it can be
+// seen comes before one that must move.
 //
-// Finally every tensor and storage that dies inside the block gets a memory.kill after its last
-// use, so that registers do not keep memory alive.
+// Across branches. A storage of one branch serves another branch of the same expression, or what
+// comes after the expression in the block around it. Its allocation then moves up, in front of
+// the expression: to the place that dominates all its uses. It does so only where its size is
+// known there and computing it cannot fail, and never further: every path from that place then
+// needs the storage, or has left the function.
+//
+// Recursion. What stays allocated over a call that comes back to this function is there once for
+// each level. So nothing is shared over such a call, tail calls excepted: they replace the frame.
+// A loop (a tail call of itself) thus frees its body's storages at the end of each step and takes
+// them from the pool's lists at the next: at a fixed shape neither the system nor a miss.
+//
+// Then place_kills ends every life.
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "compiler/ir/infer.h"
+#include "compiler/passes/lower_memory.h"
+#include "compiler/passes/memory_survey.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/place_kills.h"
+#include "compiler/passes/recursion.h"
 #include "compiler/passes/rewrite.h"
 
 namespace nimble::passes {
@@ -28,191 +44,220 @@ using ir::Binding;
 using ir::Block;
 using ir::Dim;
 using ir::Expr;
-using ir::ExprKind;
 using ir::Proof;
 using ir::Var;
 using ir::VarRef;
 
-struct Storage {
-  size_t first = 0, last = 0;  // binding indices
-  bool escapes = false;
-  Dim bytes;
-  VarRef var;
-};
-
 class Planner {
  public:
-  Planner(const ir::DimContext& dims, PassContext& context) : dims_(dims), context_(context) {}
-
-  ir::BlockRef plan(const Block& block) {
-    std::vector<Binding> bindings = block.bindings;
-    for (Binding& b : bindings) plan_nested(b);
-
-    // Which storages each variable of this block may point into.
-    std::vector<Storage> storages;
-    std::unordered_map<const Var*, std::vector<size_t>> holds;
-    for (size_t i = 0; i < bindings.size(); ++i) {
-      const Expr& e = *bindings[i].value;
-      std::vector<size_t> held;
-      bool escape = e.kind == ExprKind::kTuple || (e.kind == ExprKind::kCall && e.callee);
-      visit_atoms(e, [&](const Atom& a) {
-        if (!a.is_var()) return;
-        auto it = holds.find(a.var.get());
-        if (it == holds.end()) return;
-        for (size_t s : it->second) {
-          storages[s].last = i;
-          storages[s].escapes |= escape;
-          held.push_back(s);
-        }
-      });
-      if (e.kind == ExprKind::kCall && e.op == "memory.alloc_storage") {
-        holds[bindings[i].var.get()] = {storages.size()};
-        storages.push_back({i, i, false, ir::attr<Dim>(e.attrs, "bytes"), bindings[i].var});
-      } else if (aliases(e)) {
-        std::sort(held.begin(), held.end());
-        held.erase(std::unique(held.begin(), held.end()), held.end());
-        holds[bindings[i].var.get()] = std::move(held);
-      }
+  Planner(const std::string& name, const ir::FunctionRef& f, const Recursion& recursion,
+          PassContext& context)
+      : function_(f), dims_(ir::dim_context(*f)), survey_(*f), context_(context) {
+    for (const MemorySurvey::Call& c : survey_.calls) {
+      const bool back = c.callee.is_global()
+                            ? recursion.calls(c.callee.global, name) || c.callee.global == name
+                            : recursion.may_return_through_values(name);
+      if (back && !c.tail) recursive_calls_.push_back(c.time);
     }
-    if (block.result.is_var()) {
-      auto it = holds.find(block.result.var.get());
-      if (it != holds.end())
-        for (size_t s : it->second) storages[s].escapes = true;
-    }
+  }
 
-    std::unordered_map<const Var*, VarRef> shared;  // allocation -> the one it reuses
-    std::vector<size_t> slots;                      // storages that stay
-    std::unordered_map<const Var*, Dim> sizes;
-    for (size_t s = 0; s < storages.size(); ++s) {
-      Storage& now = storages[s];
-      size_t best = now.escapes ? SIZE_MAX : best_slot(storages, slots, now);
-      if (best == SIZE_MAX) {
-        slots.push_back(s);
-        continue;
-      }
-      Storage& slot = storages[slots[best]];
-      if (dims_.less_equal(now.bytes, slot.bytes) != Proof::kYes)
-        slot.bytes = dims_.less_equal(slot.bytes, now.bytes) == Proof::kYes
-                         ? now.bytes
-                         : max(slot.bytes, now.bytes);
-      slot.last = std::max(slot.last, now.last);
-      shared[now.var.get()] = slot.var;
-      sizes[slot.var.get()] = slot.bytes;
-      context_.count("plan-memory.shared");
+  ir::FunctionRef run(bool entry) {
+    for (const MemorySurvey::Storage& s : survey_.storages) place(s);
+    for (Slot& slot : slots_) {
+      auto alloc = std::make_shared<Expr>(*slot.alloc);
+      alloc->attrs["bytes"] = slot.bytes;
+      moved_[{slot.at.block, slot.at.index}].push_back({slot.var, alloc});
     }
-    // A slot's memory may be freed after the last use of whatever it held; an escaping one never.
-    std::unordered_map<const Var*, size_t> freed_after;
-    for (size_t s : slots)
-      if (!storages[s].escapes) freed_after[storages[s].var.get()] = storages[s].last;
-    return rebuild(block, std::move(bindings), shared, sizes, freed_after);
+    next_block_ = 0;
+    auto copy = std::make_shared<ir::Function>(*function_);
+    copy->body = rebuild(*function_->body);
+    return place_kills(copy, entry);
   }
 
  private:
-  void plan_nested(Binding& b) {
-    if (b.value->kind != ExprKind::kIf) return;
-    auto copy = std::make_shared<Expr>(*b.value);
-    copy->then_block = plan(*copy->then_block);
-    copy->else_block = plan(*copy->else_block);
-    b.value = copy;
+  // A place in the function: in front of a binding.
+  struct Place {
+    size_t block = 0, index = 0, time = 0;
+  };
+  struct Slot {
+    VarRef var;
+    const Expr* alloc;
+    Dim bytes;
+    Place at;
+    size_t first, last;  // of what lies in it
+  };
+  struct Choice {
+    size_t slot = SIZE_MAX;
+    int rank = 3;  // fits, grows, maximum; see above
+    bool moves = true;
+    Place at;
+    Dim bytes;
+  };
+
+  void place(const MemorySurvey::Storage& s) {
+    const Dim bytes = ir::attr<Dim>(s.alloc->attrs, "bytes");
+    Choice best;
+    if (!s.escapes)
+      for (size_t k = 0; k < slots_.size(); ++k)
+        if (Choice c; consider(k, s, bytes, c) && better(c, best)) best = c;
+    if (best.slot == SIZE_MAX) {
+      // Only what may be shared gets a slot; the rest stays where it is.
+      slot_of_[s.var.get()] = s.var;
+      if (!s.escapes)
+        slots_.push_back({s.var, s.alloc, bytes, {s.block, s.index, s.first}, s.first, s.last});
+      return;
+    }
+    Slot& slot = slots_[best.slot];
+    slot.bytes = best.bytes;
+    if (best.moves) context_.count("plan-memory.hoisted");
+    slot.at = best.at;
+    slot.last = std::max(slot.last, s.last);
+    slot_of_[s.var.get()] = slot.var;
+    context_.count("plan-memory.shared");
   }
 
-  // Whether the expression's value may point into its operands' storage.
-  static bool aliases(const Expr& e) {
-    if (e.kind == ExprKind::kIf || e.kind == ExprKind::kTuple || e.kind == ExprKind::kGetField ||
-        e.kind == ExprKind::kAtom)
-      return true;
-    return e.kind == ExprKind::kCall &&
-           (e.op == "memory.alloc_tensor" || e.op == "memory.reshape" || e.op == "memory.row_view");
+  bool better(const Choice& a, const Choice& b) const {
+    if (b.slot == SIZE_MAX) return true;
+    if (std::tie(a.rank, a.moves) != std::tie(b.rank, b.moves))
+      return std::tie(a.rank, a.moves) < std::tie(b.rank, b.moves);
+    const Dim& x = slots_[a.slot].bytes;
+    const Dim& y = slots_[b.slot].bytes;
+    if (a.rank == 0) return dims_.less_equal(x, y) == Proof::kYes && !(x == y);
+    if (a.rank == 1) return dims_.less_equal(y, x) == Proof::kYes && !(x == y);
+    return true;  // the latest
   }
 
-  size_t best_slot(const std::vector<Storage>& storages, const std::vector<size_t>& slots,
-                   const Storage& now) const {
-    size_t fits = SIZE_MAX, grows = SIZE_MAX, any = SIZE_MAX;
-    for (size_t k = 0; k < slots.size(); ++k) {
-      const Storage& slot = storages[slots[k]];
-      if (slot.escapes || slot.last >= now.first) continue;
-      if (dims_.less_equal(now.bytes, slot.bytes) == Proof::kYes) {
-        if (fits == SIZE_MAX ||
-            dims_.less_equal(slot.bytes, storages[slots[fits]].bytes) == Proof::kYes)
-          fits = k;
-      } else if (dims_.less_equal(slot.bytes, now.bytes) == Proof::kYes) {
-        if (grows == SIZE_MAX ||
-            dims_.less_equal(storages[slots[grows]].bytes, slot.bytes) == Proof::kYes)
-          grows = k;
+  bool consider(size_t k, const MemorySurvey::Storage& s, const Dim& bytes, Choice& c) const {
+    const Slot& slot = slots_[k];
+    if (slot.last >= s.first) return false;
+    if (ir::attr<int64_t>(slot.alloc->attrs, "device") !=
+        ir::attr<int64_t>(s.alloc->attrs, "device"))
+      return false;
+    c.slot = k;
+    c.at = slot.at;
+    c.moves = !encloses(slot.at.block, s.block);
+    if (c.moves && !dominator(slot.at.block, s.block, c.at)) return false;
+    // Idle from the slot's last use to the new one's first, and from where it moves to.
+    if (recursive_call_in(slot.last, s.first) || recursive_call_in(c.at.time, slot.first))
+      return false;
+    c.bytes = slot.bytes;
+    if (dims_.less_equal(bytes, slot.bytes) == Proof::kYes) {
+      c.rank = 0;
+    } else if (dims_.less_equal(slot.bytes, bytes) == Proof::kYes) {
+      c.rank = 1;
+      c.bytes = bytes;
+    } else {
+      c.rank = 2;
+      c.bytes = max(slot.bytes, bytes);
+    }
+    const bool same = !c.moves && c.bytes == slot.bytes;
+    return same || computable(c.bytes, c.at);
+  }
+
+  bool recursive_call_in(size_t from, size_t to) const {
+    return std::any_of(recursive_calls_.begin(), recursive_calls_.end(),
+                       [&](size_t t) { return from < t && t < to; });
+  }
+
+  bool encloses(size_t outer, size_t inner) const {
+    while (survey_.blocks[inner].depth > survey_.blocks[outer].depth)
+      inner = survey_.blocks[inner].parent;
+    return inner == outer;
+  }
+
+  // The place in front of the expression, in the innermost block around both, that holds block
+  // `from`; if every path from there comes to `to`, or to another branch of the expression.
+  bool dominator(size_t from, size_t to, Place& at) const {
+    const auto& blocks = survey_.blocks;
+    const size_t wanted = to;
+    size_t a = from, b = to, a_below = SIZE_MAX, b_below = SIZE_MAX;
+    auto climb = [&](size_t& x, size_t& below) {
+      below = x;
+      x = blocks[x].parent;
+    };
+    while (a != b) {
+      if (blocks[a].depth >= blocks[b].depth) {
+        if (blocks[a].depth == blocks[b].depth) climb(b, b_below);
+        climb(a, a_below);
       } else {
-        any = k;
+        climb(b, b_below);
       }
     }
-    return fits != SIZE_MAX ? fits : grows != SIZE_MAX ? grows : any;
+    if (a_below == SIZE_MAX) return false;
+    at = {a, blocks[a_below].index, blocks[a_below].time};
+    if (b == wanted) return true;
+    // Branches of one expression: both allocate at once, nested deeper they may not at all.
+    return b_below == wanted && a_below == from && blocks[a_below].index == blocks[b_below].index;
   }
 
-  static ir::BlockRef rebuild(const Block& block, std::vector<Binding> bindings,
-                              const std::unordered_map<const Var*, VarRef>& shared,
-                              const std::unordered_map<const Var*, Dim>& sizes,
-                              const std::unordered_map<const Var*, size_t>& freed_after) {
-    ir::BlockBuilder out;
-    std::vector<Binding> kept;
-    std::unordered_map<const Var*, size_t> last_use;
-    std::vector<size_t> place(bindings.size());  // of each original binding among those kept
-    for (size_t i = 0; i < bindings.size(); ++i) {
-      Binding& b = bindings[i];
-      place[i] = kept.size();
-      auto now = std::make_shared<Expr>(*b.value);
-      if (b.value->kind == ExprKind::kCall && b.value->op == "memory.alloc_storage") {
-        if (shared.count(b.var.get())) continue;
-        auto size = sizes.find(b.var.get());
-        if (size != sizes.end()) now->attrs["bytes"] = size->second;
-      }
-      for (Atom& a : now->args)
-        if (a.is_var())
-          if (auto it = shared.find(a.var.get()); it != shared.end()) a = it->second;
-      visit_atoms(*now, [&](const Atom& a) {
-        if (a.is_var()) last_use[a.var.get()] = kept.size();
-      });
-      kept.push_back({b.var, now});
+  // Whether the extent is known at a place, on every path, without a computation that may fail.
+  bool computable(const Dim& d, const Place& at) const {
+    if (can_fail(d)) return false;
+    for (const std::string& s : d.symbols()) {
+      const Dim symbol = Dim::symbol(s);
+      const bool known =
+          std::any_of(survey_.introductions.begin(), survey_.introductions.end(),
+                      [&](const MemorySurvey::Introduction& i) {
+                        if (i.time >= at.time || !encloses(i.block, at.block)) return false;
+                        const ir::Type& t = i.var->type;
+                        return t && t->kind == ir::TypeKind::kTensor &&
+                               std::find(t->dims.begin(), t->dims.end(), symbol) != t->dims.end();
+                      });
+      if (!known) return false;
     }
-    // A killed variable must be one that this block defined; its result stays.
-    std::unordered_map<size_t, std::vector<VarRef>> kills;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      const VarRef& v = kept[i].var;
-      ir::TypeKind kind = v->type->kind;
-      if (kind != ir::TypeKind::kTensor && kind != ir::TypeKind::kStorage) continue;
-      if (block.result.is_var() && block.result.var == v) continue;
-      if (kind == ir::TypeKind::kStorage) {
-        if (auto freed = freed_after.find(v.get()); freed != freed_after.end())
-          kills[place[freed->second]].push_back(v);
+    return true;
+  }
+
+  // Blocks are met in the survey's order.
+  ir::BlockRef rebuild(const Block& b) {
+    const size_t id = next_block_++;
+    ir::BlockBuilder out;
+    for (size_t i = 0; i < b.bindings.size(); ++i) {
+      const Binding& binding = b.bindings[i];
+      if (auto it = moved_.find({id, i}); it != moved_.end())
+        for (const Binding& alloc : it->second) out.append(alloc);
+      if (binding.value->op == "memory.alloc_storage") {
+        const auto& slot = slot_of_.at(binding.var.get());
+        const bool stands = slot == binding.var && !is_slot(slot.get());
+        if (stands) out.append(binding);
         continue;
       }
-      auto it = last_use.find(v.get());
-      kills[it == last_use.end() ? i : it->second].push_back(v);
+      auto now = std::make_shared<Expr>(*binding.value);
+      for (Atom& a : now->args)
+        if (a.is_var())
+          if (auto it = slot_of_.find(a.var.get()); it != slot_of_.end()) a = it->second;
+      if (now->then_block) now->then_block = rebuild(*now->then_block);
+      if (now->else_block) now->else_block = rebuild(*now->else_block);
+      for (ir::MatchCase& c : now->cases) c.body = rebuild(*c.body);
+      out.append({binding.var, now});
     }
-    // Tensors before their storage.
-    for (auto& [i, dying] : kills)
-      std::stable_partition(dying.begin(), dying.end(),
-                            [](const VarRef& v) { return v->type->kind == ir::TypeKind::kTensor; });
-    for (size_t i = 0; i < kept.size(); ++i) {
-      out.append(kept[i]);
-      for (const VarRef& v : kills[i]) {
-        VarRef u = out.call("memory.kill", {v}, {}, "u");
-        u->type = ir::tuple_type({});
-      }
-    }
-    return out.finish(block.result);
+    return out.finish(b.result);
   }
 
-  const ir::DimContext& dims_;
+  bool is_slot(const Var* v) const {
+    return std::any_of(slots_.begin(), slots_.end(),
+                       [v](const Slot& s) { return s.var.get() == v; });
+  }
+
+  const ir::FunctionRef function_;
+  const ir::DimContext dims_;
+  const MemorySurvey survey_;
   PassContext& context_;
+  std::vector<size_t> recursive_calls_;  // their times
+  std::vector<Slot> slots_;
+  std::unordered_map<const Var*, VarRef> slot_of_;  // by the variable of the allocation
+  std::map<std::pair<size_t, size_t>, std::vector<Binding>> moved_;
+  size_t next_block_ = 0;
 };
 
 }  // namespace
 
 ir::Module plan_memory(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
+  const Recursion recursion(m);
   for (auto& [name, f] : out.functions) {
-    ir::DimContext dims = ir::dim_context(*f);
-    auto copy = std::make_shared<ir::Function>(*f);
-    copy->body = Planner(dims, context).plan(*f->body);
-    f = copy;
+    const bool entry = name == "main" || m.signatures.count(name) > 0;
+    f = Planner(name, f, recursion, context).run(entry);
   }
   return out;
 }

@@ -13,7 +13,6 @@ namespace {
 
 using ir::Atom;
 using ir::Expr;
-using ir::ExprKind;
 using ir::Module;
 
 // The one constant that parameter `index` of `callee` ever receives, or nothing.
@@ -25,9 +24,12 @@ std::optional<Atom> only_constant(const Module& m, const std::string& callee, si
       const Expr& e = *b.value;
       for (const Atom& a : e.args)
         if (a.is_global() && a.global == callee) ok = false;  // a function value: unknown callers
-      if (e.kind != ExprKind::kCall || !e.callee || !e.callee->is_global() ||
-          e.callee->global != callee)
+      if (!e.callee || !e.callee->is_global() || e.callee->global != callee) return;
+      // A closure is a call that gives the captured values and leaves the rest to unknown callers.
+      if (index >= e.args.size()) {
+        ok = false;
         return;
+      }
       const Atom& arg = e.args[index];
       if (caller == callee && arg.is_var() && arg.var == function->parameters[index]) return;
       if (!arg.is_constant() || (value && value->constant != arg.constant)) ok = false;
@@ -42,9 +44,7 @@ Module without_parameter(const Module& m, const std::string& callee, size_t inde
   for (auto& [name, f] : out.functions) {
     Rewriter rewriter([&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
       const Expr& e = *b.value;
-      if (e.kind != ExprKind::kCall || !e.callee || !e.callee->is_global() ||
-          e.callee->global != callee)
-        return std::nullopt;
+      if (!e.callee || !e.callee->is_global() || e.callee->global != callee) return std::nullopt;
       auto call = std::make_shared<Expr>(e);
       call->args.erase(call->args.begin() + static_cast<std::ptrdiff_t>(index));
       o.append({b.var, call});

@@ -94,8 +94,8 @@ class CellMatcher {
     const auto& starts = ir::attr<std::vector<Dim>>(s->attrs, "starts");
     if (!width || !(whole->dims[1] == Dim(4 * *width)) || !(starts[0] == Dim(gate * *width)))
       return std::nullopt;
-    for (int64_t step : ir::attr_or<std::vector<int64_t>>(s->attrs, "steps", {}))
-      if (step != 1) return std::nullopt;
+    for (const Dim& step : ir::attr_or<std::vector<Dim>>(s->attrs, "steps", {}))
+      if (!step.is_constant(1)) return std::nullopt;
     return s->args[0];
   }
 

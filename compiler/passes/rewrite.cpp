@@ -36,20 +36,7 @@ ExprRef Rewriter::rewrite(const ExprRef& e) {
     if (!same(r, *copy->callee)) changed = true;
     copy->callee = std::move(r);
   }
-  if (e->kind == ExprKind::kIf) {
-    copy->then_block = rewrite(e->then_block);
-    copy->else_block = rewrite(e->else_block);
-    changed |= copy->then_block != e->then_block || copy->else_block != e->else_block;
-  } else if (e->kind == ExprKind::kFunction) {
-    copy->primitive = rewrite(e->primitive);
-    changed |= copy->primitive != e->primitive;
-  }
-  for (ir::MatchCase& c : copy->cases) {
-    BlockRef body = rewrite(c.body);
-    changed |= body != c.body;
-    c.body = std::move(body);
-  }
-  return changed ? ExprRef(copy) : e;
+  return map_blocks(changed ? ExprRef(copy) : e, [this](const BlockRef& b) { return rewrite(b); });
 }
 
 BlockRef Rewriter::rewrite(const BlockRef& b) {
@@ -105,6 +92,28 @@ void visit_bindings(const Block& b, const std::function<void(const Binding&)>& v
     visit(binding);
     for (const BlockRef& nested : ir::blocks_of(*binding.value)) visit_bindings(*nested, visit);
   }
+}
+
+ExprRef map_blocks(const ExprRef& e, const std::function<BlockRef(const BlockRef&)>& f) {
+  if (e->kind != ExprKind::kIf && e->kind != ExprKind::kMatch && e->kind != ExprKind::kFunction)
+    return e;
+  auto copy = std::make_shared<Expr>(*e);
+  bool changed = false;
+  auto map = [&](BlockRef& b) {
+    BlockRef now = f(b);
+    changed |= now != b;
+    b = std::move(now);
+  };
+  if (e->kind == ExprKind::kIf) {
+    map(copy->then_block);
+    map(copy->else_block);
+  } else if (e->kind == ExprKind::kFunction) {
+    auto literal = std::make_shared<ir::Function>(*e->primitive);
+    map(literal->body);
+    copy->primitive = std::move(literal);
+  }
+  for (ir::MatchCase& c : copy->cases) map(c.body);
+  return changed ? ExprRef(copy) : e;
 }
 
 UseCounts count_uses(const Block& b) {

@@ -47,6 +47,11 @@ void visit_atoms(const ir::Block& b, const std::function<void(const ir::Atom&)>&
 // Calls `visit` on every binding, nested blocks included, in order.
 void visit_bindings(const ir::Block& b, const std::function<void(const ir::Binding&)>& visit);
 
+// The expression with each nested block (branches, bodies of cases, a literal's body) replaced by
+// what `f` makes of it; the same expression if none changes.
+ir::ExprRef map_blocks(const ir::ExprRef& e,
+                       const std::function<ir::BlockRef(const ir::BlockRef&)>& f);
+
 // The definitions of a function by variable, nested blocks included.
 using Definitions = std::unordered_map<const ir::Var*, const ir::Expr*>;
 Definitions definitions_of(const ir::Function& f);

@@ -39,8 +39,8 @@ std::optional<Atom> identity(const Site& s) {
   if (s.e.op == "concat" && s.e.args.size() != 1) return std::nullopt;
   if (!same_type(ir::type_of(s.e.args[0]), s.binding.var->type)) return std::nullopt;
   if (s.e.op == "slice")
-    for (int64_t step : ir::attr_or<std::vector<int64_t>>(s.e.attrs, "steps", {}))
-      if (step != 1) return std::nullopt;
+    for (const ir::Dim& step : ir::attr_or<std::vector<ir::Dim>>(s.e.attrs, "steps", {}))
+      if (!step.is_constant(1)) return std::nullopt;
   return s.e.args[0];
 }
 

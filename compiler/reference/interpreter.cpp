@@ -1,5 +1,6 @@
 // Walks blocks on an explicit stack of frames, so that the depth of recursion is a limit and not
 // a crash; a call whose value is the function's own replaces its frame.
+#include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
 
 namespace nimble::reference {
@@ -28,11 +29,16 @@ struct Frame {
 void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const std::string& what) {
   if (!t) return;
   if (t->kind == ir::TypeKind::kTuple) {
+    if (v->fields.size() != t->elements.size() || !v->constructor.empty())
+      throw Error(Status::kFatal, what, "is no tuple of " + std::to_string(t->elements.size()),
+                  "pass a value of type " + ir::str(t));
     for (size_t i = 0; i < t->elements.size(); ++i)
       bind_symbols(t->elements[i], v->fields[i], symbols, what);
     return;
   }
-  if (t->kind != ir::TypeKind::kTensor || !v->tensor) return;
+  if (t->kind != ir::TypeKind::kTensor) return;  // the rest binds no symbol
+  if (!v->tensor)
+    throw Error(Status::kFatal, what, "is no tensor", "pass a tensor of type " + ir::str(t));
   const ir::Tensor& x = *v->tensor;
   auto fail = [&](const std::string& problem) {
     throw Error(Status::kFatal, what, problem, "pass a tensor of type " + ir::str(t));
@@ -65,6 +71,72 @@ ValueRef tuple_of(std::vector<ValueRef> fields) {
   return v;
 }
 
+ValueRef construct(std::string constructor, std::vector<ValueRef> fields) {
+  auto v = std::make_shared<Value>();
+  v->constructor = std::move(constructor);
+  v->fields = std::move(fields);
+  return v;
+}
+
+// The last owner of a long list would otherwise recurse once per element.
+Value::~Value() {
+  std::vector<ValueRef> orphans;
+  auto take = [&](Value& v) {
+    for (auto* list : {&v.fields, &v.first}) {
+      for (ValueRef& x : *list) orphans.push_back(std::move(x));
+      list->clear();
+    }
+    for (auto& [var, x] : v.captured) orphans.push_back(std::move(x));
+    v.captured.clear();
+  };
+  take(*this);
+  while (!orphans.empty()) {
+    ValueRef v = std::move(orphans.back());
+    orphans.pop_back();
+    // Nobody else can see it: it is taken apart before its own destructor runs.
+    if (v && v.use_count() == 1) take(const_cast<Value&>(*v));
+  }
+}
+
+namespace {
+
+std::string text_of(const Value& v, int depth) {
+  constexpr int kMaxDepth = 500;
+  if (depth > kMaxDepth) return "…";
+  if (v.tensor) return ir::print(*v.tensor);
+  if (v.function) return "fn";
+  std::string fields;
+  for (const ValueRef& f : v.fields)
+    fields += (fields.empty() ? "" : ", ") + text_of(*f, depth + 1);
+  if (v.constructor.empty()) return "(" + fields + (v.fields.size() == 1 ? ",)" : ")");
+  return v.constructor + (v.fields.empty() ? "" : "(" + fields + ")");
+}
+
+// Whether a value fits a pattern; if so, what the pattern's variables get.
+bool fits(const ir::Pattern& p, const ValueRef& v,
+          std::vector<std::pair<const Var*, ValueRef>>& bound) {
+  switch (p.kind) {
+    case ir::Pattern::Kind::kWildcard:
+      return true;
+    case ir::Pattern::Kind::kVar:
+      bound.emplace_back(p.var.get(), v);
+      return true;
+    case ir::Pattern::Kind::kConstructor:
+    case ir::Pattern::Kind::kTuple:
+      if (v->constructor != p.constructor || v->fields.size() != p.fields.size()) return false;
+      for (size_t i = 0; i < p.fields.size(); ++i)
+        if (!fits(p.fields[i], v->fields[i], bound)) return false;
+      return true;
+  }
+  NIMBLE_UNREACHABLE("pattern kind");
+}
+
+}  // namespace
+
+std::string str(const ValueRef& v) {
+  return text_of(*v, 0);
+}
+
 struct Interpreter::Impl {
   ir::Module module;
   Limits limits;
@@ -88,14 +160,24 @@ struct Interpreter::Impl {
     f.variables[v] = std::move(x);
   }
 
-  void enter(const ir::FunctionRef& function, const std::vector<ValueRef>& args,
-             const Var* result) {
+  // `closure` may be null; its environment is visible in the function.
+  void enter(const ir::FunctionRef& function, const std::vector<ValueRef>& args, const Var* result,
+             const ValueRef& closure = nullptr) {
     if (static_cast<int64_t>(frames.size()) >= limits.max_depth)
       throw Error(Status::kExhausted, function->location.str(),
                   fmt::format("recursion is deeper than {} calls", limits.max_depth));
     Frame f;
     f.function = function;
     f.result = result;
+    if (closure) {
+      f.variables = closure->captured;
+      f.symbols = closure->symbols;
+    }
+    if (args.size() != function->parameters.size())
+      throw Error(
+          Status::kFatal, function->location.str(),
+          fmt::format("{} arguments for {} parameters", args.size(), function->parameters.size()),
+          "pass one value per parameter");
     for (size_t i = 0; i < args.size(); ++i) {
       const ir::VarRef& p = function->parameters[i];
       bind_symbols(p->type, args[i], f.symbols, "argument " + p->name);
@@ -139,30 +221,42 @@ struct Interpreter::Impl {
     if (e.callee) {
       ValueRef callee = value(f, *e.callee);
       NIMBLE_CHECK(callee->function, "call of a value that is no function");
+      if (!callee->first.empty())
+        args.insert(args.begin(), callee->first.begin(), callee->first.end());
       const Var* result = b.var.get();
       if (is_tail(f, result)) {
         result = f.result;
-        ir::FunctionRef target = callee->function;
-        auto captured = callee->captured;
         frames.pop_back();
-        enter(target, args, result);
-        for (auto& [v, x] : captured) frames.back().variables[v] = x;
-      } else {
-        enter(callee->function, args, result);
-        for (auto& [v, x] : callee->captured) frames.back().variables[v] = x;
       }
-      for (auto& [name, extent] : callee->symbols) frames.back().symbols.emplace(name, extent);
-      return;
+      return enter(callee->function, args, result, callee);
     }
     if (e.primitive) return enter(e.primitive, args, b.var.get());
     std::vector<ir::TensorRef> tensors;
     for (const ValueRef& v : args) tensors.push_back(v->tensor);
     if (e.op == "assert_shape") return check_shape(f, b, args[0]);
+    if (e.op == "read_extents") {
+      const auto& symbols = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
+      for (size_t i = 0; i < symbols.size(); ++i)
+        f.symbols[symbols[i]] = tensors[0]->integer(static_cast<int64_t>(i));
+    }
     std::vector<ir::TensorRef> out = evaluate_op(e, tensors, f.symbols);
     if (out.size() == 1) return define(f, b.var.get(), value_of(out[0]));
     std::vector<ValueRef> fields;
     for (ir::TensorRef& t : out) fields.push_back(value_of(std::move(t)));
     define(f, b.var.get(), tuple_of(std::move(fields)));
+  }
+
+  void match(Frame& f, const ir::Binding& b) {
+    const ValueRef v = value(f, b.value->args[0]);
+    for (const ir::MatchCase& c : b.value->cases) {
+      std::vector<std::pair<const Var*, ValueRef>> bound;
+      if (!fits(c.pattern, v, bound)) continue;
+      for (auto& [var, x] : bound) define(f, var, std::move(x));
+      f.blocks.push_back({c.body.get(), 0, b.var.get()});
+      return;
+    }
+    throw Error(Status::kFatal, b.value->location.str(), fmt::format("no case for {}", str(v)),
+                "add one, or a last case _ => { … }");
   }
 
   void check_shape(Frame& f, const ir::Binding& b, const ValueRef& x) {
@@ -177,10 +271,9 @@ struct Interpreter::Impl {
     };
     for (size_t i = 0; i < left.size(); ++i)
       if (extent(left[i]) != extent(right[i]))
-        throw Error(
-            Status::kFatal, e.location.str(),
-            fmt::format("{}: {} is {}, but {} is {}", ir::attr<std::string>(e.attrs, "what"),
-                        left[i].str(), extent(left[i]), right[i].str(), extent(right[i])));
+        throw Error(Status::kFatal, e.location.str(),
+                    fmt::format("{}: {} is {}, but {} is {}", ir::assertion_text(e), left[i].str(),
+                                extent(left[i]), right[i].str(), extent(right[i])));
     define(f, b.var.get(), x);
   }
 
@@ -214,10 +307,19 @@ struct Interpreter::Impl {
       }
       case ExprKind::kCall:
         return call(f, b);
-      case ExprKind::kConstruct:
+      case ExprKind::kConstruct: {
+        std::vector<ValueRef> fields;
+        for (const Atom& x : e.args) fields.push_back(value(f, x));
+        return define(f, b.var.get(), construct(e.constructor, std::move(fields)));
+      }
       case ExprKind::kMatch:
-      case ExprKind::kClosure:
-        NIMBLE_UNREACHABLE("data types are not interpreted yet");
+        return match(f, b);
+      case ExprKind::kClosure: {
+        auto v = std::make_shared<Value>();
+        v->function = module.find(e.callee->global);
+        for (const Atom& x : e.args) v->first.push_back(value(f, x));
+        return define(f, b.var.get(), v);
+      }
     }
   }
 };

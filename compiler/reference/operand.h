@@ -53,6 +53,7 @@ ReferenceFunction find_rearrangement(const std::string& op);
 ReferenceFunction find_product(const std::string& op);
 ReferenceFunction find_reduction(const std::string& op);
 ReferenceFunction find_network(const std::string& op);
+ReferenceFunction find_dynamic(const std::string& op);
 
 int64_t elements(const Shape& s);
 // Row-major strides.

@@ -1,4 +1,5 @@
 // Reference functions of the operators that move elements.
+#include <cmath>
 #include <map>
 
 #include "compiler/ir/layout.h"
@@ -10,7 +11,17 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// reshape, squeeze, unsqueeze, assert_shape: the same elements in the same order.
+// An attribute of dims, or the elements of an operand.
+Ints integers(const OpCall& c, const std::string& name, size_t operand) {
+  if (c.in.size() > operand) return c.in[operand].i;
+  Ints out;
+  for (const ir::Dim& d : ir::attr<std::vector<ir::Dim>>(c.e.attrs, name))
+    out.push_back(*d.as_constant());
+  return out;
+}
+
+// reshape, squeeze, unsqueeze, assert_shape, device_copy, on_device: the same elements in the same
+// order.
 std::vector<Array> same_order(const OpCall& c) {
   Array y = c.result();
   if (y.size() != c.in[0].size())
@@ -45,9 +56,9 @@ std::vector<Array> slice(const OpCall& c) {
   Array y = c.result();
   const Array& x = c.in[0];
   const auto& axes = ir::attr<Ints>(c.e.attrs, "axes");
-  const auto& starts = ir::attr<std::vector<ir::Dim>>(c.e.attrs, "starts");
-  const auto& ends = ir::attr<std::vector<ir::Dim>>(c.e.attrs, "ends");
-  Ints steps = ir::attr_or<Ints>(c.e.attrs, "steps", Ints(axes.size(), 1));
+  const Ints starts = integers(c, "starts", 1), ends = integers(c, "ends", 2);
+  const bool stepped = c.in.size() > 3 || c.e.attrs.contains("steps");
+  const Ints steps = stepped ? integers(c, "steps", 3) : Ints(axes.size(), 1);
   Shape first(x.shape.size(), 0), step(x.shape.size(), 1), strides = strides_of(x.shape);
   for (size_t k = 0; k < axes.size(); ++k) {
     auto a = static_cast<size_t>(normalize_axis(axes[k], x.rank()));
@@ -80,7 +91,7 @@ std::vector<Array> concat(const OpCall& c) {
 
 std::vector<Array> pad(const OpCall& c) {
   Array y = c.result();
-  const auto& before = ir::attr<Ints>(c.e.attrs, "before");
+  const Ints before = integers(c, "before", 1);
   double value = ir::attr_or<double>(c.e.attrs, "value", 0.0);
   std::fill(y.f.begin(), y.f.end(), value);
   std::fill(y.i.begin(), y.i.end(), static_cast<int64_t>(value));
@@ -163,10 +174,26 @@ std::vector<Array> size(const OpCall& c) {
   return {y};
 }
 
+// From start to below (above) stop.
+std::vector<Array> range_between(const OpCall& c) {
+  const double start = c.in[0].number(0), stop = c.in[1].number(0), step = c.in[2].number(0);
+  const double span = std::ceil((stop - start) / step);
+  if (step == 0 || !(span < 1e15)) fatal(c, "the range has no end");
+  Array y = Array::make(c.in[0].dtype, {static_cast<int64_t>(std::max(0.0, span))});
+  for (int64_t k = 0; k < y.size(); ++k) {
+    if (y.floating())
+      y.f[static_cast<size_t>(k)] = start + static_cast<double>(k) * step;
+    else
+      y.i[static_cast<size_t>(k)] = c.in[0].i[0] + k * c.in[2].i[0];
+  }
+  return {y};
+}
+
 std::vector<Array> range(const OpCall& c) {
+  if (!c.in.empty()) return range_between(c);
   Array y = c.result();
-  int64_t start = ir::attr_or<int64_t>(c.e.attrs, "start", 0);
-  int64_t step = ir::attr_or<int64_t>(c.e.attrs, "step", 1);
+  const int64_t start = *ir::attr<ir::Dim>(c.e.attrs, "start").as_constant();
+  const int64_t step = *ir::attr<ir::Dim>(c.e.attrs, "step").as_constant();
   for (int64_t k = 0; k < y.size(); ++k) {
     int64_t v = start + k * step;
     y.floating() ? void(y.f[static_cast<size_t>(k)] = static_cast<double>(v))
@@ -190,10 +217,13 @@ ReferenceFunction find_rearrangement(const std::string& op) {
       {"squeeze", same_order},
       {"unsqueeze", same_order},
       {"assert_shape", same_order},
+      {"device_copy", same_order},
+      {"on_device", same_order},
       {"transpose", transpose},
       {"expand", expand},
       {"slice", slice},
       {"concat", concat},
+      {"append", concat},
       {"pad", pad},
       {"gather", gather},
       {"gather_elements", gather_elements},

@@ -26,10 +26,11 @@ std::vector<Array> reduce(const OpCall& c) {
                  : op == "prod"       ? 1
                                       : 0;
   std::fill(y.f.begin(), y.f.end(), first);
-  int64_t first_int = op == "reduce_max"   ? INT64_MIN
-                      : op == "reduce_min" ? INT64_MAX
-                      : op == "prod"       ? 1
-                                           : 0;
+  // The extremum of nothing is the dtype's own limit, as of ONNX's ReduceMax and ReduceMin.
+  const int unused = 64 - static_cast<int>(size_of(y.dtype)) * 8;
+  const int64_t low = is_signed_int(y.dtype) ? INT64_MIN >> unused : 0;
+  const int64_t high = is_signed_int(y.dtype) ? ~low : static_cast<int64_t>(~uint64_t{0} >> unused);
+  int64_t first_int = op == "reduce_max" ? low : op == "reduce_min" ? high : op == "prod" ? 1 : 0;
   std::fill(y.i.begin(), y.i.end(), first_int);
   auto fold = [&](auto& acc, auto v) {
     using T = std::decay_t<decltype(v)>;

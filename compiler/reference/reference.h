@@ -16,18 +16,26 @@
 
 namespace nimble::reference {
 
-// A run-time value: a tensor, a tuple or a closure.
+// A run-time value: a tensor, a tuple, a value of a data type or a closure.
 struct Value;
 using ValueRef = std::shared_ptr<const Value>;
 struct Value {
+  Value() = default;
+  Value(const Value&) = default;
+  ~Value();  // of a long list too: frees without recursion
   ir::TensorRef tensor;                         // set for a tensor
-  std::vector<ValueRef> fields;                 // a tuple's
+  std::string constructor;                      // set for a value of a data type
+  std::vector<ValueRef> fields;                 // its fields, or a tuple's
   ir::FunctionRef function;                     // a closure's code …
+  std::vector<ValueRef> first;                  // … its first arguments (converted closures) …
   std::map<const ir::Var*, ValueRef> captured;  // … and environment
   std::map<std::string, int64_t> symbols;       // … and the symbols in scope
 };
 ValueRef value_of(ir::TensorRef t);
 ValueRef tuple_of(std::vector<ValueRef> fields);
+ValueRef construct(std::string constructor, std::vector<ValueRef> fields);
+// "Cons(f32[2]{1, 2}, Nil)": constants as in the text form; a closure prints as "fn".
+std::string str(const ValueRef& v);
 
 // Values of the dim symbols in scope.
 using Symbols = std::map<std::string, int64_t>;
@@ -40,14 +48,14 @@ std::vector<ir::TensorRef> evaluate_op(const ir::Expr& call, const std::vector<i
 bool has_reference(const std::string& op);
 
 struct Limits {
-  int64_t max_depth = 100000;     // nested calls (tail calls do not count)
+  int64_t max_depth = 200000;     // nested calls (tail calls do not count)
   int64_t max_steps = INT64_MAX;  // bindings evaluated
 };
 
 class Interpreter {
  public:
   explicit Interpreter(const ir::Module& module, Limits limits = {});
-  // Runs a function on tensors (or tuples); binds the symbols of its parameter types from the
+  // Runs a function on values; binds the symbols of its parameter types from the
   // arguments' shapes and checks them.
   ValueRef run(const std::string& function, const std::vector<ValueRef>& args);
   std::vector<ir::TensorRef> run_tensors(const std::string& function,

@@ -16,3 +16,5 @@ config.test_exec_root = lit_config.params["scratch"]
 config.environment["PATH"] = os.pathsep.join(
     [tools, lit_config.params["llvm_tools"], os.environ["PATH"]])
 config.substitutions.append(("%FileCheck", "FileCheck --dump-input=fail"))
+if "reserialise" in lit_config.params:
+    config.substitutions.append(("nimble-opt", "nimble-opt --reserialise"))

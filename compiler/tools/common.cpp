@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "vm/base/device_number.h"
 #include "vm/base/program.h"
 
 namespace nimble::tools {
@@ -14,13 +15,22 @@ void add_model_arguments(CLI::App& app, ModelArguments& a) {
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
+  app.add_option("--device", a.device,
+                 "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
+      ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
+      ->capture_default_str();
   app.add_option("--db", a.database,
                  "Tuning database (SQLite); default: the environment's NIMBLE_DB")
       ->envname("NIMBLE_DB");
-  app.add_option("--disable-pass", a.disabled, "Leave a pass out (may be given more than once)");
+  app.add_option("--disable-pass,--disable", a.disabled,
+                 "Leave a pass out (may be given more than once)");
+  app.add_option("--crash-dir", a.crash_folder,
+                 "Where a crash leaves its reproducer ('': nowhere); default: the environment's "
+                 "NIMBLE_CRASH_DIR, else this folder");
 }
 
 ir::Module import(const ModelArguments& a) {
+  passes::install_crash_handler(a.crash_folder);
   frontend::ImportOptions options;
   for (const std::string& s : a.shapes)
     for (const auto& [symbol, value] : frontend::parse_shapes(s)) options.shapes[symbol] = value;
@@ -56,6 +66,7 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned) {
   emit::CompileOptions options;
   options.target = kernels::target_by_name(a.target);
+  options.device = device_by_name(a.device).value_or(kCpuDevice);
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
   options.tuned = tuned;
   return options;

@@ -9,18 +9,21 @@
 
 #include "compiler/emit/compile.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/passes/crash.h"
 
 namespace nimble::tools {
 
 struct ModelArguments {
   std::string model;
   std::vector<std::string> shapes, disabled;
-  std::string target = "native";
+  std::string target = "native", device = "cpu";
   std::string database;
+  std::string crash_folder = passes::default_crash_folder();
 };
 
-// MODEL, --shape, --target, --db, --disable-pass.
+// MODEL, --shape, --target, --device, --db, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a);
+// From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);
 // A database of a newer schema, or one that is no nimble database at all.
 class IncompatibleDatabase : public Error {

@@ -21,11 +21,12 @@ constexpr char kAbout[] =
     "Examples:\n"
     "  nimble compile model.onnx -o model.nimble\n"
     "  nimble compile all-MiniLM-L6-v2/ --db tuning.db -o minilm.nimble\n"
-    "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble";
+    "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
+    "  nimble compile model.onnx --target portable -o model.nimble";
 
 struct Options {
   tools::ModelArguments model;
-  std::string output, format = "table";
+  std::string output, format = "table", portable = "on";
   int jobs = 2;
   bool quiet = false, strict = false;
 };
@@ -62,6 +63,7 @@ void print_report(const Options& o, const emit::CompileReport& r) {
                             {"ms",
                              {{"passes", r.passes_ms},
                               {"lowering", r.lower_ms},
+                              {"portable_forms", r.portable_ms},
                               {"code_generation", r.codegen_ms},
                               {"linking", r.link_ms},
                               {"total", r.total_ms}}}}
@@ -85,6 +87,7 @@ int run(Options& o) {
   std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
   emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
   options.compile_threads = o.jobs;
+  options.portable = o.portable == "on";
   if (!o.quiet && isatty(STDERR_FILENO))
     options.progress = [](const std::string& text) { fmt::print(stderr, "{} …\n", text); };
   ir::Module m = tools::import(o.model);
@@ -108,6 +111,11 @@ int main_of(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--format", o.format, "Of the report")
       ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_option("--portable", o.portable,
+                 "Each kernel also in the portable form, which runs checked and on any CPU\n"
+                 "(nimble run --no-native)")
+      ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_flag("-q,--quiet", o.quiet, "No progress");
   app.add_flag("--require-tuned", o.strict, "Exit code 5 if a kernel has no fresh tuning record");

@@ -1,12 +1,19 @@
 // nimble opt: runs passes on a model and prints the IR.
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <iterator>
+#include <optional>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
+#include "compiler/passes/crash.h"
+#include "compiler/passes/rewrite.h"
 #include "compiler/tools/common.h"
+#include "vm/base/device_number.h"
+#include "vm/base/file.h"
 #include "vm/base/program.h"
 
 namespace nimble {
@@ -14,17 +21,22 @@ namespace {
 
 constexpr char kAbout[] =
     "Runs passes on a model and prints the resulting IR on stdout.\n\n"
+    "Text IR may come from stdin (-). A file that a crash left (nimble-crash-….nir) names its own\n"
+    "passes in its first line, // RUN-PIPELINE: …; options given here count more.\n\n"
     "Examples:\n"
     "  nimble opt model.nir                        the whole pipeline\n"
     "  nimble opt model.nir --passes infer,simplify,fuse\n"
     "  nimble opt model.onnx --passes '' -o model.nir    import only\n"
-    "  nimble opt model.nir --print-after fuse --verify --timing";
+    "  nimble opt - --passes infer < model.nir\n"
+    "  nimble opt model.nir --print-after fuse --verify --timing\n"
+    "  nimble opt nimble-crash-pass-fuse-4711.nir";
 
 struct Options {
   tools::ModelArguments model;
   std::string passes, output;
   std::vector<std::string> print_after;
   bool verify = false, timing = false, statistics = false, list = false;
+  bool no_fusion = false, reserialise = false, passes_given = false;
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -51,55 +63,118 @@ int list_passes() {
   return kExitOk;
 }
 
-int run(Options& o, bool passes_given) {
+bool is_text(const std::string& model) {
+  return model == "-" || std::filesystem::path(model).extension() == ".nir";
+}
+
+// stdin can be read once, but its options are wanted before its module.
+const std::string& text_of(const std::string& model) {
+  static const std::string text = [&] {
+    if (model != "-") return read_text_file(model);
+    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  }();
+  return text;
+}
+
+// Lowered IR has its types written out; inference knows the language before lowering only.
+bool is_lowered(const ir::Module& m) {
+  bool lowered = false;
+  for (const auto& [name, f] : m.functions)
+    passes::visit_bindings(
+        *f->body, [&](const ir::Binding& b) { lowered |= b.value->op.starts_with("memory."); });
+  return lowered;
+}
+
+ir::Module load(const Options& o) {
+  if (!is_text(o.model.model)) return tools::import(o.model);
+  const bool file = o.model.model != "-";
+  const std::string side = file ? ir::side_file_of(o.model.model) : std::string();
+  ir::Module m = ir::parse_module(text_of(o.model.model), file ? o.model.model : "<stdin>", side);
+  if (passes::reproducer_options(text_of(o.model.model)) || is_lowered(m)) return m;
+  if (file) return tools::import(o.model);
+  return ir::infer_types(m);
+}
+
+int run(const Options& o) {
+  passes::install_crash_handler(o.model.crash_folder);
   passes::PassContext context;
   context.target = kernels::target_by_name(o.model.target);
+  context.device = device_by_name(o.model.device).value_or(kCpuDevice);
   passes::PipelineOptions options;
-  if (passes_given) options.passes = split(o.passes);
+  if (o.passes_given) options.passes = split(o.passes);
   options.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   options.print_after.insert(o.print_after.begin(), o.print_after.end());
   options.verify = o.verify;
+  options.fusion = !o.no_fusion;
+  options.reserialise = o.reserialise;
   options.log = &std::cerr;
   std::vector<passes::PassTiming> timings;
-  ir::Module m = passes::run_pipeline(tools::import(o.model), context, options, &timings);
+  ir::Module m = passes::run_pipeline(load(o), context, options, &timings);
   if (o.output.empty())
     std::cout << ir::print(m);
   else
     ir::write_module(m, o.output);
-  if (o.timing)
-    for (const passes::PassTiming& t : timings)
+  if (o.timing) {
+    double all = 0;
+    for (const passes::PassTiming& t : timings) {
       fmt::print(stderr, "{:>9.2f} ms  {}\n", t.milliseconds, t.pass);
+      all += t.milliseconds;
+    }
+    fmt::print(stderr, "{:>9.2f} ms  in all\n", all);
+  }
   if (o.statistics)
     for (const auto& [what, count] : context.statistics)
       fmt::print(stderr, "{:>9}  {}\n", count, what);
   return kExitOk;
 }
 
-int main_of(int argc, char** argv) {
-  Options o;
+// Parses the words into `o`; the exit code if the program ends here.
+std::optional<int> parse(std::vector<std::string> words, Options* o) {
   CLI::App app(kAbout, "nimble opt");
-  tools::add_model_arguments(app, o.model);
+  tools::add_model_arguments(app, o->model);
   app.get_option("MODEL")->required(false);
-  auto* passes = app.add_option("--passes", o.passes, "Comma-separated passes, in order");
-  app.add_option("--print-after", o.print_after,
+  auto* passes = app.add_option("--passes", o->passes, "Comma-separated passes, in order");
+  app.add_option("--print-after", o->print_after,
                  "Print the IR on stderr after a pass ('all': after each)");
-  app.add_option("-o,--output", o.output, "Write text IR (and its constants) here");
-  app.add_flag("--verify", o.verify, "Run the IR verifier after each pass");
-  app.add_flag("--timing", o.timing, "Print the time of each pass on stderr");
-  app.add_flag("--statistics", o.statistics, "Print what the passes did on stderr");
-  app.add_flag("--list", o.list, "List the passes");
+  app.add_option("-o,--output", o->output, "Write text IR (and its constants) here");
+  app.add_flag("--verify", o->verify, "Run the IR verifier after each pass");
+  app.add_flag("--no-fusion", o->no_fusion, "Let the pass fuse give each operator its own kernel");
+  app.add_flag("--reserialise", o->reserialise, "Print and parse the module before each pass");
+  app.add_flag("--timing", o->timing, "Print the time of each pass on stderr");
+  app.add_flag("--statistics", o->statistics, "Print what the passes did on stderr");
+  app.add_flag("--list", o->list, "List the passes");
+  for (const char* once : {"--passes", "--target", "--output"})
+    app.get_option(once)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   try {
-    app.parse(argc, argv);
-    if (!o.list && o.model.model.empty()) throw CLI::RequiredError("MODEL");
+    std::reverse(words.begin(), words.end());  // as CLI11 wants it
+    app.parse(std::move(words));
+    if (!o->list && o->model.model.empty()) throw CLI::RequiredError("MODEL");
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  return o.list ? list_passes() : run(o, passes->count() > 0);
+  o->passes_given = passes->count() > 0;
+  return std::nullopt;
+}
+
+int main_of(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  Options o;
+  if (std::optional<int> code = parse(words, &o)) return *code;
+  if (o.list) return list_passes();
+  if (is_text(o.model.model)) {
+    if (auto all = passes::reproducer_options(text_of(o.model.model))) {
+      all->insert(all->end(), words.begin(), words.end());
+      o = {};
+      if (std::optional<int> code = parse(*all, &o)) return *code;
+    }
+  }
+  return run(o);
 }
 
 }  // namespace
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::tools::run_compiler_program("nimble opt", [&] { return nimble::main_of(argc, argv); });
+  return nimble::tools::run_compiler_program("nimble opt",
+                                             [&] { return nimble::main_of(argc, argv); });
 }

@@ -6,6 +6,7 @@
 
 #include "db/store/hash.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
@@ -139,7 +140,7 @@ Dims dims_from_text(std::string_view text) {
     }
     const bool trailing = comma + 1 == text.size();
     if (!ok || trailing)
-      throw Error(Status::kInvalidArgument, fmt::format("shape '{}'", whole),
+      throw Error(Status::kInvalidArgument, fmt::format("shape '{}'", printable(whole)),
                   "is not of the form name=extent,name=extent", "write for example m=64,n=128");
     text.remove_prefix(comma == text.size() ? comma : comma + 1);
   }

@@ -177,8 +177,13 @@ std::string Connection::text(std::string_view sql) {
 void Connection::fail(int code) const {
   const int extended = sqlite3_extended_errcode(db_);
   const bool current = (extended & 0xff) == (code & 0xff);
-  throw error_of(current ? extended : code, current ? sqlite3_errmsg(db_) : sqlite3_errstr(code),
-                 name_);
+  // A CHECK that failed is quoted as it stands in the schema, over several lines.
+  std::string message;
+  for (const char* c = current ? sqlite3_errmsg(db_) : sqlite3_errstr(code); *c; ++c) {
+    const bool space = *c == '\n' || *c == ' ';
+    if (!space || message.empty() || message.back() != ' ') message += space ? ' ' : *c;
+  }
+  throw error_of(current ? extended : code, message, name_);
 }
 
 WriteTransaction::~WriteTransaction() {

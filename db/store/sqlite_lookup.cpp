@@ -50,9 +50,9 @@ Grade grade_toolchain(const Toolchain& stored, const Toolchain& asked) {
 
 Grade grade_templates(const DispatchTable& table, const std::vector<TemplateVersion>& asked) {
   for (const auto& [hash, config] : table.configs) {
-    const auto found = std::find_if(asked.begin(), asked.end(), [&](const TemplateVersion& t) {
-      return t.name == config.template_name;
-    });
+    const auto found = std::find_if(
+        asked.begin(), asked.end(),
+        [&name = config.template_name](const TemplateVersion& t) { return t.name == name; });
     if (found == asked.end())
       return hard(
           fmt::format("uses template '{}', which this compiler lacks", config.template_name));

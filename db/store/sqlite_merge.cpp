@@ -23,6 +23,7 @@
 #include "db/store/sqlite_store.h"
 #include "db/store/tables.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
@@ -195,7 +196,7 @@ ImportReport SqliteStore::import_from(const std::string& file) {
       Statement offender = db_->prepare(invariant.query);
       if (offender.step())
         throw Error(Status::kCorrupt, file,
-                    fmt::format("{} ({})", invariant.meaning, offender.text(0)),
+                    fmt::format("{} ({})", invariant.meaning, printable(offender.text(0))),
                     "export it again with nimble db export");
     }
     db_->run(

@@ -4,12 +4,13 @@
 #include "db/store/records.h"
 #include "db/store/samples.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
 
 [[noreturn]] void refuse(const char* table, const std::string& key, const std::string& problem) {
-  throw Error(Status::kCorrupt, fmt::format("{} {}", table, key), problem,
+  throw Error(Status::kCorrupt, fmt::format("{} {}", table, printable(key)), problem,
               "the row was not written by nimble, or was changed since");
 }
 
@@ -24,7 +25,7 @@ void expect_uuid(const char* table, const Statement& row) {
 
 // Text that must already be in its canonical form.
 void expect_json(const char* table, const std::string& key, const std::string& json) {
-  if (canonical_json(json, fmt::format("{} {}", table, key)) != json)
+  if (canonical_json(json, fmt::format("{} {}", table, printable(key))) != json)
     refuse(table, key, "its JSON is not in canonical form");
 }
 

@@ -24,6 +24,7 @@ class CompilerBackend : public Backend {
       for (size_t c = 0; c < candidates.size(); ++c)
         kernels.add_fixed(w.group, w.constant_parameter, candidates[c], fmt::format("c{}", c));
       emit::CompileOptions options;
+      options.portable = false;  // candidates are measured here
       options.target = target;
       options.compile_threads = 1;
       kernels.finish(options, e, nullptr);

@@ -16,6 +16,7 @@ using namespace nimble;
 
 // The numbers of the two sides are the same by contract.
 static_assert(NIMBLE_INTERNAL == static_cast<int>(Status::kInternal));
+static_assert(NIMBLE_RUN_SUSPENDED == static_cast<int>(rt::RunControl::State::kSuspended));
 static_assert(NIMBLE_F64 == static_cast<int>(DType::kF64));
 
 struct nimble_model {
@@ -36,25 +37,32 @@ struct nimble_session {
 namespace {
 
 thread_local std::string last_error;
+// Instead of it where there is no memory for it.
+thread_local const char* last_error_text = "";
 
-nimble_status record(Status status, std::string_view text) {
+nimble_status record(Status status, const char* text) {
   try {
     last_error = text;
     // One line, whatever a model's texts contain.
     for (char& c : last_error)
       if (c == '\n' || c == '\r') c = ' ';
+    last_error_text = last_error.c_str();
   } catch (...) {
-    last_error.clear();
+    last_error_text = "a call failed and there is no memory for the message";
   }
   return static_cast<nimble_status>(status);
 }
 
-// Runs `body`, which throws on failure.
+// Runs `body`, which throws on failure and may return a status that is none.
 template <typename Body>
 nimble_status guarded(Body body) {
   try {
-    body();
-    return NIMBLE_OK;
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return NIMBLE_OK;
+    } else {
+      return body();
+    }
   } catch (const Error& e) {
     return record(e.status(), e.what());
   } catch (const std::bad_alloc&) {
@@ -130,7 +138,7 @@ const exec::EntryPoint* entry_of(const nimble_model* model, int32_t entry) {
   return static_cast<size_t>(entry) < entries.size() ? &entries[entry] : nullptr;
 }
 
-void describe_port(const std::vector<exec::Port>& ports,
+void describe_port(const std::vector<exec::Port>& ports, const std::vector<exec::ValueType>& types,
                    const std::vector<nimble_model::Port>& texts, int32_t index, nimble_port* out) {
   require(out != nullptr && out->struct_size >= sizeof(out->struct_size), "nimble_port",
           "struct_size is not set");
@@ -145,6 +153,7 @@ void describe_port(const std::vector<exec::Port>& ports,
   ours.dims = texts[index].dims.data();
   ours.extents = p.extents.data();
   ours.default_fill = p.default_fill.c_str();
+  ours.type = p.type < 0 ? "" : types[static_cast<size_t>(p.type)].name.c_str();
   hand_back(ours, out);
 }
 
@@ -168,9 +177,10 @@ rt::InputTensor input_of(const nimble_tensor& t, const std::string& place) {
   return in;
 }
 
-// Sets handle->inputs in the entry's order.
-void collect_inputs(nimble_session* handle, size_t entry, const char* const* names,
-                    const nimble_tensor* inputs, size_t count) {
+// Sets handle->inputs in the entry's order; `get(i, place)` gives the caller's input i.
+template <typename Get>
+void collect_inputs(nimble_session* handle, size_t entry, const char* const* names, size_t count,
+                    const char* function, Get get) {
   const rt::EntryPlan& plan = handle->session->plan(entry);
   const std::string& place = handle->session->model().place();
   const auto& ports = plan.entry().inputs;
@@ -178,7 +188,7 @@ void collect_inputs(nimble_session* handle, size_t entry, const char* const* nam
   for (size_t i = 0; i < count; ++i) {
     size_t index = i;
     if (names) {
-      require(names[i] != nullptr, "nimble_session_run", "an input's name is NULL");
+      require(names[i] != nullptr, function, "an input's name is NULL");
       index = plan.find_input(names[i]);
     } else if (i >= ports.size()) {
       invalid(place,
@@ -187,10 +197,116 @@ void collect_inputs(nimble_session* handle, size_t entry, const char* const* nam
     }
     const std::string here = place + ": input " + ports[index].name;
     if (handle->inputs[index].given) invalid(here, "it is given twice", "give it once");
-    const nimble_tensor* t = element(inputs, i);
-    handle->inputs[index] =
-        input_of(upgraded(t, nimble_tensor NIMBLE_TENSOR_INIT, "nimble_session_run"), here);
+    handle->inputs[index] = get(i, here);
   }
+}
+
+size_t find_entry(const rt::Session& session, const char* name) {
+  if (name) return session.find_entry(name);
+  if (session.model().executable().entries.empty())
+    throw Error(Status::kNotFound, session.model().place(), "it has no entry points",
+                "compile the model again");
+  return 0;
+}
+
+// The outputs of one call. What a caller will own is made before the run, so that nothing can fail
+// after it.
+class Outputs {
+ public:
+  Outputs(nimble_session* session, nimble_tensor* theirs, size_t count, const char* function)
+      : session_(session), theirs_(theirs) {
+    require(theirs || count == 0, function, "outputs is NULL");
+    session->outputs.clear();
+    session->outputs.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      // Less would leave no place for `owner` and `release`.
+      require(element(theirs, i)->struct_size >= sizeof(nimble_tensor), function,
+              "an output's struct_size is too small");
+      owners_.push_back(std::make_unique<rt::OutputTensor>());
+      const nimble_tensor& given = *element(theirs, i);
+      if (!given.data) continue;
+      session->outputs[i].destination = static_cast<char*>(given.data) + given.byte_offset;
+      session->outputs[i].capacity = given.capacity;
+    }
+  }
+
+  std::span<rt::OutputTensor> span() { return session_->outputs; }
+
+  void give() noexcept {
+    for (size_t i = 0; i < owners_.size(); ++i) {
+      rt::OutputTensor& o = *owners_[i];
+      o = std::move(session_->outputs[i]);
+      nimble_tensor t = NIMBLE_TENSOR_INIT;
+      if (o.destination) {  // the caller's buffer stays as the caller described it
+        const nimble_tensor* given = element(theirs_, i);
+        t.data = given->data;
+        t.byte_offset = given->byte_offset;
+        t.capacity = given->capacity;
+      } else {
+        t.data = o.data;
+        t.capacity = 0;
+      }
+      t.shape = o.extents.data();
+      t.strides = o.strides.data();
+      t.rank = o.rank;
+      t.dtype = static_cast<nimble_dtype>(o.dtype);
+      t.owner = owners_[i].release();
+      t.release = &release_output;
+      hand_back(t, element(theirs_, i));
+    }
+  }
+
+ private:
+  nimble_session* session_;
+  nimble_tensor* theirs_;
+  std::vector<std::unique_ptr<rt::OutputTensor>> owners_;
+};
+
+const rt::HostValue& value_of(const nimble_value* value, const char* function) {
+  require(value != nullptr, function, "a value is NULL");
+  return *reinterpret_cast<const rt::HostValue*>(value);
+}
+
+// Hands a reference over to the caller.
+nimble_value* handle_of(rt::HostValueRef value) {
+  return reinterpret_cast<nimble_value*>(const_cast<rt::HostValue*>(value.release()));
+}
+
+rt::HostValueRef share(const rt::HostValue& value) {
+  value.retain();
+  return rt::HostValueRef(&value);
+}
+
+// A value as an input: tensors take the usual way, with names of extents and all.
+rt::InputTensor input_of(const rt::HostValue& value) {
+  rt::InputTensor in;
+  in.given = true;
+  if (value.is_tensor()) {
+    in.dtype = value.dtype();
+    in.shape = value.shape();
+    in.data = value.bytes();
+  } else {
+    in.value = &value;
+  }
+  return in;
+}
+
+// Tensors by name or in order, as the inputs of an entry point.
+void collect_tensors(nimble_session* session, size_t entry, const char* const* names,
+                     const nimble_tensor* inputs, size_t count, const char* function) {
+  collect_inputs(session, entry, names, count, function, [&](size_t i, const std::string& place) {
+    return input_of(upgraded(element(inputs, i), nimble_tensor NIMBLE_TENSOR_INIT, function),
+                    place);
+  });
+}
+
+// Tensors cannot hold what is of a data type.
+void require_tensors(const rt::Session& s, size_t entry, size_t outputs) {
+  const std::vector<exec::Port>& ports = s.plan(entry).entry().outputs;
+  for (size_t i = 0; i < std::min(outputs, ports.size()); ++i)
+    if (ports[i].type >= 0)
+      throw Error(Status::kUnsupported, s.model().place() + ": output " + ports[i].name,
+                  "it is a value of a data type", "run the model with nimble_session_run_values");
 }
 
 }  // namespace
@@ -205,12 +321,13 @@ const char* nimble_version(void) {
 }
 
 const char* nimble_status_name(nimble_status status) {
+  if (status == NIMBLE_SUSPENDED) return "suspended";
   if (status < 0 || status > NIMBLE_INTERNAL) return "unknown status";
   return name_of(static_cast<Status>(status)).data();
 }
 
 const char* nimble_last_error(void) {
-  return last_error.c_str();
+  return last_error_text;
 }
 
 const char* nimble_dtype_name(nimble_dtype dtype) {
@@ -281,7 +398,7 @@ nimble_status nimble_model_input(const nimble_model* model, int32_t entry, int32
   return guarded([&] {
     const exec::EntryPoint* e = entry_of(model, entry);
     require(e != nullptr, "nimble_model_input", "there is no such entry point");
-    describe_port(e->inputs, model->inputs[entry], index, port);
+    describe_port(e->inputs, model->model->executable().types, model->inputs[entry], index, port);
   });
 }
 nimble_status nimble_model_output(const nimble_model* model, int32_t entry, int32_t index,
@@ -289,7 +406,7 @@ nimble_status nimble_model_output(const nimble_model* model, int32_t entry, int3
   return guarded([&] {
     const exec::EntryPoint* e = entry_of(model, entry);
     require(e != nullptr, "nimble_model_output", "there is no such entry point");
-    describe_port(e->outputs, model->outputs[entry], index, port);
+    describe_port(e->outputs, model->model->executable().types, model->outputs[entry], index, port);
   });
 }
 
@@ -321,51 +438,169 @@ nimble_status nimble_session_run(nimble_session* session, const char* entry,
                                  size_t input_count, nimble_tensor* outputs, size_t output_count) {
   return guarded([&] {
     require(session != nullptr, "nimble_session_run", "session is NULL");
-    require((inputs || input_count == 0) && (outputs || output_count == 0), "nimble_session_run",
+    require(inputs || input_count == 0, "nimble_session_run", "inputs is NULL");
+    rt::Session& s = *session->session;
+    const rt::Session::Lock lock(s);
+    const size_t index = find_entry(s, entry);
+    require_tensors(s, index, output_count);
+    collect_tensors(session, index, input_names, inputs, input_count, "nimble_session_run");
+    Outputs results(session, outputs, output_count, "nimble_session_run");
+    s.run(lock, index, session->inputs, results.span());
+    results.give();
+  });
+}
+
+nimble_status nimble_session_start(nimble_session* session, const char* entry,
+                                   const char* const* input_names, const nimble_tensor* inputs,
+                                   size_t input_count) {
+  return guarded([&] {
+    require(session != nullptr, "nimble_session_start", "session is NULL");
+    require(inputs || input_count == 0, "nimble_session_start", "inputs is NULL");
+    rt::Session& s = *session->session;
+    const rt::Session::Lock lock(s);
+    const size_t index = find_entry(s, entry);
+    require_tensors(s, index, SIZE_MAX);
+    collect_tensors(session, index, input_names, inputs, input_count, "nimble_session_start");
+    s.start(lock, index, session->inputs);
+  });
+}
+
+nimble_status nimble_session_resume(nimble_session* session, uint64_t instructions,
+                                    nimble_tensor* outputs, size_t output_count) {
+  return guarded([&]() -> nimble_status {
+    require(session != nullptr, "nimble_session_resume", "session is NULL");
+    rt::Session& s = *session->session;
+    const rt::Session::Lock lock(s, rt::Session::Lock::Purpose::kResume);
+    Outputs results(session, outputs, output_count, "nimble_session_resume");
+    if (!s.resume(lock, instructions, results.span())) return NIMBLE_SUSPENDED;
+    results.give();
+    return NIMBLE_OK;
+  });
+}
+
+void nimble_session_suspend(nimble_session* session) {
+  if (session) session->session->suspend();
+}
+
+void nimble_session_abandon(nimble_session* session) {
+  if (session) session->session->abandon();
+}
+
+nimble_status nimble_session_position(const nimble_session* session,
+                                      nimble_run_position* position) {
+  return guarded([&] {
+    require(session && position && position->struct_size >= sizeof(position->struct_size),
+            "nimble_session_position", "session or position is NULL, or struct_size is not set");
+    const rt::Session& s = *session->session;
+    nimble_run_position ours = NIMBLE_RUN_POSITION_INIT;
+    ours.state = static_cast<nimble_run_state>(s.state());
+    if (ours.state == NIMBLE_RUN_SUSPENDED) {
+      const rt::Position at = s.position();
+      const rt::DecodedFunction& function = s.model().functions()[at.function];
+      ours.function = function.source->name.c_str();
+      ours.instruction = at.instruction;
+      ours.source = function.note_of(at.instruction).data();
+      ours.instructions = at.instructions;
+      ours.depth = at.depth - 1;
+    }
+    hand_back(ours, position);
+  });
+}
+
+nimble_status nimble_session_run_values(nimble_session* session, const char* entry,
+                                        const char* const* input_names,
+                                        const nimble_value* const* inputs, size_t input_count,
+                                        nimble_value** outputs, size_t output_count) {
+  constexpr const char* kHere = "nimble_session_run_values";
+  return guarded([&] {
+    require(session != nullptr, kHere, "session is NULL");
+    require((inputs || input_count == 0) && (outputs || output_count == 0), kHere,
             "inputs or outputs is NULL");
     rt::Session& s = *session->session;
     const rt::Session::Lock lock(s);
-    const size_t index = entry ? s.find_entry(entry) : 0;
-    if (index >= s.model().executable().entries.size())
-      throw Error(Status::kNotFound, s.model().place(), "it has no entry points",
-                  "compile the model again");
-    collect_inputs(session, index, input_names, inputs, input_count);
+    const size_t index = find_entry(s, entry);
+    collect_inputs(
+        session, index, input_names, input_count, kHere,
+        [&](size_t i, const std::string&) { return input_of(value_of(inputs[i], kHere)); });
     session->outputs.clear();
     session->outputs.resize(output_count);
-    for (size_t i = 0; i < output_count; ++i) {
-      // Less would leave no place for `owner` and `release`.
-      require(element(outputs, i)->struct_size >= sizeof(nimble_tensor), "nimble_session_run",
-              "an output's struct_size is too small");
-      const nimble_tensor& given = *element(outputs, i);
-      if (!given.data) continue;
-      session->outputs[i].destination = static_cast<char*>(given.data) + given.byte_offset;
-      session->outputs[i].capacity = given.capacity;
-    }
     s.run(lock, index, session->inputs, session->outputs);
-    std::vector<std::unique_ptr<rt::OutputTensor>> owners;
+    std::vector<rt::HostValueRef> values;
     for (rt::OutputTensor& o : session->outputs)
-      owners.push_back(std::make_unique<rt::OutputTensor>(std::move(o)));
-    for (size_t i = 0; i < output_count; ++i) {
-      rt::OutputTensor& o = *owners[i];
-      nimble_tensor t = NIMBLE_TENSOR_INIT;
-      if (o.destination) {  // the caller's buffer stays as the caller described it
-        const nimble_tensor* given = element(outputs, i);
-        t.data = given->data;
-        t.byte_offset = given->byte_offset;
-        t.capacity = given->capacity;
-      } else {
-        t.data = o.data;
-        t.capacity = 0;
-      }
-      t.shape = o.extents.data();
-      t.strides = o.strides.data();
-      t.rank = o.rank;
-      t.dtype = static_cast<nimble_dtype>(o.dtype);
-      t.owner = owners[i].release();
-      t.release = &release_output;
-      hand_back(t, element(outputs, i));
-    }
+      values.push_back(o.value ? o.value : rt::HostValue::tensor(o.dtype, o.shape(), o.data));
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = handle_of(std::move(values[i]));
+    session->outputs.clear();
   });
+}
+
+nimble_status nimble_value_from_tensor(const nimble_tensor* tensor, nimble_value** value) {
+  constexpr const char* kHere = "nimble_value_from_tensor";
+  return guarded([&] {
+    require(tensor && value, kHere, "tensor or value is NULL");
+    *value = nullptr;
+    const rt::InputTensor in =
+        input_of(upgraded(tensor, nimble_tensor NIMBLE_TENSOR_INIT, kHere), "value");
+    int64_t expected = 1;
+    for (size_t i = in.strides.size(); i-- > 0; expected *= in.shape[i])
+      if (in.shape[i] > 1 && in.strides[i] != expected)
+        invalid("value", "its tensor is not dense", "copy it row by row first");
+    *value = handle_of(rt::HostValue::tensor(in.dtype, in.shape, in.data));
+  });
+}
+
+nimble_status nimble_value_from_fields(int64_t tag, const nimble_value* const* fields, size_t count,
+                                       nimble_value** value) {
+  constexpr const char* kHere = "nimble_value_from_fields";
+  return guarded([&] {
+    require((fields || count == 0) && value, kHere, "fields or value is NULL");
+    *value = nullptr;
+    std::vector<rt::HostValueRef> parts;
+    for (size_t i = 0; i < count; ++i) parts.push_back(share(value_of(fields[i], kHere)));
+    *value = handle_of(rt::HostValue::data(tag, std::move(parts)));
+  });
+}
+
+void nimble_value_retain(const nimble_value* value) {
+  if (value) reinterpret_cast<const rt::HostValue*>(value)->retain();
+}
+void nimble_value_release(const nimble_value* value) {
+  if (value) reinterpret_cast<const rt::HostValue*>(value)->release();
+}
+int64_t nimble_value_tag(const nimble_value* value) {
+  return value ? reinterpret_cast<const rt::HostValue*>(value)->tag() : -1;
+}
+size_t nimble_value_field_count(const nimble_value* value) {
+  return value ? reinterpret_cast<const rt::HostValue*>(value)->fields().size() : 0;
+}
+const nimble_value* nimble_value_field(const nimble_value* value, size_t index) {
+  if (index >= nimble_value_field_count(value)) return nullptr;
+  const rt::HostValue& v = *reinterpret_cast<const rt::HostValue*>(value);
+  return reinterpret_cast<const nimble_value*>(v.fields()[index].get());
+}
+
+nimble_status nimble_value_tensor(const nimble_value* value, nimble_tensor* tensor) {
+  constexpr const char* kHere = "nimble_value_tensor";
+  return guarded([&] {
+    require(tensor && tensor->struct_size >= sizeof(tensor->struct_size), kHere,
+            "tensor is NULL, or struct_size is not set");
+    const rt::HostValue& v = value_of(value, kHere);
+    require(v.is_tensor(), kHere, "the value is no tensor");
+    nimble_tensor t = NIMBLE_TENSOR_INIT;
+    t.data = const_cast<uint8_t*>(v.bytes());
+    t.shape = v.shape().data();
+    t.rank = static_cast<int32_t>(v.shape().size());
+    t.dtype = static_cast<nimble_dtype>(v.dtype());
+    hand_back(t, tensor);
+  });
+}
+
+int64_t nimble_model_find_tag(const nimble_model* model, const char* constructor) {
+  if (!model || !constructor) return -1;
+  for (const exec::ValueType& t : model->model->executable().types)
+    for (size_t i = 0; i < t.constructors.size(); ++i)
+      if (t.kind == exec::ValueType::Kind::kData && t.constructors[i].name == constructor)
+        return static_cast<int64_t>(i);
+  return -1;
 }
 
 void nimble_cancel(nimble_session* session) {

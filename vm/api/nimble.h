@@ -5,7 +5,8 @@
  *   nimble_session* session;            nimble_session_create(model, NULL, &session);
  *   nimble_session_run(session, NULL, names, inputs, 2, outputs, 1);
  *   ... outputs[0].data, .shape, .rank ...
- *   nimble_tensor_release(&outputs[0]); nimble_session_destroy(session); nimble_model_destroy(model);
+ *   nimble_tensor_release(&outputs[0]); nimble_session_destroy(session);
+ * nimble_model_destroy(model);
  *
  * Rules that hold throughout:
  *  - Every function that can fail returns a nimble_status; nimble_last_error() then tells, in one
@@ -34,7 +35,7 @@
 extern "C" {
 #endif
 
-#define NIMBLE_API_VERSION 1
+#define NIMBLE_API_VERSION 2 /* 2: start, resume, suspend, abandon, state */
 
 /* The version of the interface that the library implements; compare with NIMBLE_API_VERSION. */
 NIMBLE_API uint32_t nimble_api_version(void);
@@ -49,11 +50,12 @@ enum {
   NIMBLE_CORRUPT = 3,          /* damaged or malformed file */
   NIMBLE_INCOMPATIBLE = 4,     /* compiled for another CPU, newer format */
   NIMBLE_UNSUPPORTED = 5,
-  NIMBLE_EXHAUSTED = 6,        /* fuel, memory or depth */
+  NIMBLE_EXHAUSTED = 6, /* fuel, memory or depth */
   NIMBLE_CANCELLED = 7,
   NIMBLE_IO = 8,
-  NIMBLE_FATAL = 9,            /* the program stopped itself, or a run-time check failed */
-  NIMBLE_INTERNAL = 10
+  NIMBLE_FATAL = 9, /* the program stopped itself, or a run-time check failed */
+  NIMBLE_INTERNAL = 10,
+  NIMBLE_SUSPENDED = 11 /* no failure: nimble_session_resume has more to do */
 };
 /* "invalid argument", …; never NULL. */
 NIMBLE_API const char* nimble_status_name(nimble_status status);
@@ -64,9 +66,19 @@ NIMBLE_API const char* nimble_last_error(void);
 
 typedef int32_t nimble_dtype;
 enum {
-  NIMBLE_BOOL = 0, NIMBLE_I8 = 1, NIMBLE_I16 = 2, NIMBLE_I32 = 3, NIMBLE_I64 = 4,
-  NIMBLE_U8 = 5, NIMBLE_U16 = 6, NIMBLE_U32 = 7, NIMBLE_U64 = 8,
-  NIMBLE_F16 = 9, NIMBLE_BF16 = 10, NIMBLE_F32 = 11, NIMBLE_F64 = 12
+  NIMBLE_BOOL = 0,
+  NIMBLE_I8 = 1,
+  NIMBLE_I16 = 2,
+  NIMBLE_I32 = 3,
+  NIMBLE_I64 = 4,
+  NIMBLE_U8 = 5,
+  NIMBLE_U16 = 6,
+  NIMBLE_U32 = 7,
+  NIMBLE_U64 = 8,
+  NIMBLE_F16 = 9,
+  NIMBLE_BF16 = 10,
+  NIMBLE_F32 = 11,
+  NIMBLE_F64 = 12
 };
 /* "f32", …; NULL if `dtype` is none. */
 NIMBLE_API const char* nimble_dtype_name(nimble_dtype dtype);
@@ -88,21 +100,45 @@ typedef struct nimble_tensor nimble_tensor;
 struct nimble_tensor {
   uint64_t struct_size;
   void* data;
-  uint64_t byte_offset;     /* of the first element, from data */
-  uint64_t capacity;        /* bytes at data + byte_offset; 0 if not known (inputs) */
-  const int64_t* shape;     /* `rank` extents */
-  const int64_t* strides;   /* in elements; NULL: dense row-major */
+  uint64_t byte_offset;   /* of the first element, from data */
+  uint64_t capacity;      /* bytes at data + byte_offset; 0 if not known (inputs) */
+  const int64_t* shape;   /* `rank` extents */
+  const int64_t* strides; /* in elements; NULL: dense row-major */
   int32_t rank;
   nimble_dtype dtype;
-  int32_t device;           /* 0: CPU */
+  int32_t device; /* 0: CPU */
   int32_t reserved;
-  void* owner;                        /* the library's; NULL in tensors of the caller's */
+  void* owner;                          /* the library's; NULL in tensors of the caller's */
   void (*release)(nimble_tensor* self); /* frees what `owner` holds; NULL if nothing */
 };
-#define NIMBLE_TENSOR_INIT {sizeof(nimble_tensor), NULL, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL}
+#define NIMBLE_TENSOR_INIT \
+  { sizeof(nimble_tensor), NULL, 0, 0, NULL, NULL, 0, 0, 0, 0, NULL, NULL }
 /* Calls `release` once and clears the tensor's pointers; safe on NULL, on a cleared tensor and
  * from any thread. */
 NIMBLE_API void nimble_tensor_release(nimble_tensor* tensor);
+
+/* ---- values of data types -------------------------------------------------------------- */
+
+/* A tensor, or a tag (the number of a constructor in its data type; 0 for a tuple) with fields.
+ * Immutable, counted, independent of models and sessions; any thread may use it. */
+typedef struct nimble_value nimble_value;
+
+/* A copy of a tensor. */
+NIMBLE_API nimble_status nimble_value_from_tensor(const nimble_tensor* tensor,
+                                                  nimble_value** value);
+/* Takes its own references to `fields`. */
+NIMBLE_API nimble_status nimble_value_from_fields(int64_t tag, const nimble_value* const* fields,
+                                                  size_t count, nimble_value** value);
+NIMBLE_API void nimble_value_retain(const nimble_value* value);
+/* NULL is fine. The parts of a value go with the last reference to them, without recursion. */
+NIMBLE_API void nimble_value_release(const nimble_value* value);
+/* -1 of a tensor. */
+NIMBLE_API int64_t nimble_value_tag(const nimble_value* value);
+NIMBLE_API size_t nimble_value_field_count(const nimble_value* value);
+/* NULL if there is no such field. Belongs to `value`. */
+NIMBLE_API const nimble_value* nimble_value_field(const nimble_value* value, size_t index);
+/* Describes a tensor; data and shape belong to `value`. */
+NIMBLE_API nimble_status nimble_value_tensor(const nimble_value* value, nimble_tensor* tensor);
 
 /* ---- models ---------------------------------------------------------------------------- */
 
@@ -111,12 +147,15 @@ typedef struct nimble_model nimble_model;
 typedef struct nimble_load_options {
   uint64_t struct_size;
   /* Native code of the file runs with the rights of the process and cannot be verified. It is
-   * loaded only if this is 1: set it for files whose origin you trust. Default 0. */
+   * loaded only if this is 1: set it for files whose origin you trust. With 0 (the default) the
+   * portable form of the kernels runs instead: verified, every access checked, independent of the
+   * CPU, and some ten to hundred times slower. Files compiled without it are refused then. */
   int32_t trust;
   /* 1: write /tmp/perf-<pid>.map so that `perf` names the kernels (also: NIMBLE_PERF_MAP=1). */
   int32_t perf_map;
 } nimble_load_options;
-#define NIMBLE_LOAD_OPTIONS_INIT {sizeof(nimble_load_options), 0, 0}
+#define NIMBLE_LOAD_OPTIONS_INIT \
+  { sizeof(nimble_load_options), 0, 0 }
 
 /* Reads, checks and verifies a .nimble file. `options` may be NULL (defaults). */
 NIMBLE_API nimble_status nimble_load(const char* path, const nimble_load_options* options,
@@ -144,17 +183,25 @@ typedef struct nimble_port {
   int32_t rank;
   /* One text for each dim: "8", "n", "n + m", "?". Equal texts but "?" are equal extents. */
   const char* const* dims;
-  const int64_t* extents;    /* the same where constant, else -1 */
-  const char* default_fill;  /* "": required; "zeros" or "ones": what it is if not given */
+  const int64_t* extents;   /* the same where constant, else -1 */
+  const char* default_fill; /* "": required; "zeros" or "ones": what it is if not given */
+  /* "": a tensor; else the name of its type, "List[Tensor[(n), f32]]": then it is a nimble_value,
+   * and the fields above tell nothing. */
+  const char* type;
 } nimble_port;
-#define NIMBLE_PORT_INIT {sizeof(nimble_port), NULL, 0, 0, NULL, NULL, NULL}
-NIMBLE_API nimble_status nimble_model_input(const nimble_model* model, int32_t entry,
-                                            int32_t index, nimble_port* port);
+#define NIMBLE_PORT_INIT \
+  { sizeof(nimble_port), NULL, 0, 0, NULL, NULL, NULL, NULL }
+NIMBLE_API nimble_status nimble_model_input(const nimble_model* model, int32_t entry, int32_t index,
+                                            nimble_port* port);
 NIMBLE_API nimble_status nimble_model_output(const nimble_model* model, int32_t entry,
                                              int32_t index, nimble_port* port);
 
-/* What the loader chose, as JSON: target, available and replaced vendor implementations, bytes
- * of constants, provenance, notes. */
+/* The tag of a constructor, by its name, in the data types of the model's entry points; -1 if none
+ * of them has it. */
+NIMBLE_API int64_t nimble_model_find_tag(const nimble_model* model, const char* constructor);
+
+/* What the loader chose, as JSON: target, no_native, available and replaced vendor implementations,
+ * bytes of constants, provenance, notes. */
 NIMBLE_API const char* nimble_model_info(const nimble_model* model);
 
 /* ---- sessions -------------------------------------------------------------------------- */
@@ -163,19 +210,23 @@ typedef struct nimble_session nimble_session;
 
 typedef struct nimble_session_options {
   uint64_t struct_size;
-  int32_t threads;        /* 0: as many as the process may use (affinity and cgroup) */
-  int32_t pin;            /* 1: bind worker threads, and the thread that runs, to cores */
-  uint64_t memory_limit;  /* bytes of tensors and scratch; 0: none */
-  uint64_t fuel;          /* instructions of one run; 0: no limit */
-  uint32_t depth;         /* nested calls; 0: 100000 */
-  uint32_t profile;       /* 1: profile from the start */
+  int32_t threads; /* 0: as many as the process may use (affinity and cgroup) */
+  int32_t pin;     /* 1: bind worker threads, and the thread that runs, to cores */
+  /* Limits of a run. Beyond one it returns NIMBLE_EXHAUSTED; the session stays usable. */
+  uint64_t memory_limit; /* bytes of tensors, scratch, registers and frames; 0: none */
+  uint64_t fuel;         /* instructions of one run, those of portable kernels included (a native
+                            kernel's call is one); 0: no limit */
+  uint32_t depth;        /* calls nested inside the entry point; 0: 100000 */
+  uint32_t profile;      /* 1: profile from the start */
 } nimble_session_options;
-#define NIMBLE_SESSION_OPTIONS_INIT {sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0}
+#define NIMBLE_SESSION_OPTIONS_INIT \
+  { sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0 }
 
 NIMBLE_API nimble_status nimble_session_create(nimble_model* model,
                                                const nimble_session_options* options,
                                                nimble_session** session);
-/* Outputs of the session stay valid. Not during a run. NULL is fine. */
+/* Outputs of the session stay valid. Not while a thread runs it; a suspended run is dropped. NULL
+ * is fine. */
 NIMBLE_API void nimble_session_destroy(nimble_session* session);
 
 /* Runs entry point `entry` (NULL: the default one).
@@ -188,20 +239,85 @@ NIMBLE_API nimble_status nimble_session_run(nimble_session* session, const char*
                                             const nimble_tensor* inputs, size_t input_count,
                                             nimble_tensor* outputs, size_t output_count);
 
-/* Stops the session's run in progress at its next kernel, call or jump: that run then returns
- * NIMBLE_CANCELLED. Without a run in progress nothing happens. May be called from any thread and
- * from a signal handler. */
+/* The same on values, for entry points that take or return data types; a tensor is a value too.
+ * Inputs must have the types of their ports, all the way down: tags, numbers of fields, dtypes,
+ * ranks and extents are checked, and refused as NIMBLE_INVALID_ARGUMENT. outputs[i] is set to a
+ * reference that the caller owns. */
+NIMBLE_API nimble_status nimble_session_run_values(nimble_session* session, const char* entry,
+                                                   const char* const* input_names,
+                                                   const nimble_value* const* inputs,
+                                                   size_t input_count, nimble_value** outputs,
+                                                   size_t output_count);
+
+/* Stops the session's run in progress: that call then returns NIMBLE_CANCELLED, and the session
+ * is ready for the next. The run looks for this before each jump, call, return and kernel; a kernel
+ * that has begun is finished first. A run that is suspended fails when it is resumed. Without a run
+ * nothing happens: a request that comes late never hits the next run. May be called from any thread
+ * and from a signal handler. */
 NIMBLE_API void nimble_cancel(nimble_session* session);
+
+/* ---- runs that can be suspended -----------------------------------------------------------
+ * So that a model may give way to a more urgent one, a run can be cut into slices:
+ *
+ *   nimble_session_start(background, NULL, names, inputs, 2);
+ *   while ((status = nimble_session_resume(background, 10000, outputs, 1)) == NIMBLE_SUSPENDED)
+ *     if (a request is waiting) nimble_session_run(urgent, ...);
+ *
+ * or in one piece (0 instructions: no limit) that another thread interrupts with
+ * nimble_session_suspend. Results are the same bytes as those of nimble_session_run. Between two
+ * slices the run holds its memory, but neither a thread nor the thread pool; slices may run on
+ * different threads, one after the other. */
+
+/* Begins a run of `entry`; arguments as nimble_session_run. Executes nothing. Inputs that are used
+ * in place are borrowed until the run has ended. */
+NIMBLE_API nimble_status nimble_session_start(nimble_session* session, const char* entry,
+                                              const char* const* input_names,
+                                              const nimble_tensor* inputs, size_t input_count);
+/* Goes on with the run for `instructions` at most (0: no limit).
+ * NIMBLE_OK: it is done and the outputs are set. NIMBLE_SUSPENDED: it is not; nothing is set.
+ * NIMBLE_INVALID_ARGUMENT: no run is suspended, or `outputs` are too many (the run stays
+ * suspended) or too small. Any failure but these two of the arguments ends the run. Fuel counts
+ * over all slices. */
+NIMBLE_API nimble_status nimble_session_resume(nimble_session* session, uint64_t instructions,
+                                               nimble_tensor* outputs, size_t output_count);
+/* Makes the nimble_session_resume in progress return NIMBLE_SUSPENDED at its next jump, call,
+ * return or kernel. Without one nothing happens; nimble_session_run takes no notice. May be called
+ * from any thread and from a signal handler. */
+NIMBLE_API void nimble_session_suspend(nimble_session* session);
+/* Drops a suspended run and frees what it holds; nimble_session_destroy does so too. */
+NIMBLE_API void nimble_session_abandon(nimble_session* session);
+
+typedef int32_t nimble_run_state;
+enum { NIMBLE_RUN_NONE = 0, NIMBLE_RUN_RUNNING = 1, NIMBLE_RUN_SUSPENDED = 2 };
+
+/* Where a session's run stands. All but `state` is filled in only while it is suspended. */
+typedef struct nimble_run_position {
+  uint64_t struct_size;
+  nimble_run_state state;
+  uint32_t instruction;  /* of `function`, executed next: as `nimble inspect` numbers them */
+  const char* function;  /* the model's text; NULL if not suspended */
+  const char* source;    /* the operator that the instruction was made for; "" if not known */
+  uint64_t instructions; /* executed so far */
+  uint32_t depth;        /* calls nested inside the entry point */
+  uint32_t reserved;
+} nimble_run_position;
+#define NIMBLE_RUN_POSITION_INIT \
+  { sizeof(nimble_run_position), 0, 0, NULL, NULL, 0, 0, 0 }
+/* `state` alone may be asked for from any thread (another thread may have changed it by the time
+ * of the answer); the rest while no thread resumes or abandons the run. */
+NIMBLE_API nimble_status nimble_session_position(const nimble_session* session,
+                                                 nimble_run_position* position);
 
 typedef struct nimble_memory_stats {
   uint64_t struct_size;
-  uint64_t in_use;       /* bytes of live blocks, outputs held by the caller included */
-  uint64_t reserved;     /* in_use plus blocks kept for reuse */
-  uint64_t peak;         /* highest in_use since creation */
-  uint64_t allocations;  /* blocks handed out */
-  uint64_t reuses;       /* of these, from blocks kept */
+  uint64_t in_use;      /* bytes of live blocks, outputs held by the caller included */
+  uint64_t reserved;    /* in_use plus blocks kept for reuse */
+  uint64_t peak;        /* highest in_use since creation */
+  uint64_t allocations; /* blocks handed out */
+  uint64_t reuses;      /* of these, from blocks kept */
 } nimble_memory_stats;
-#define NIMBLE_MEMORY_STATS_INIT {sizeof(nimble_memory_stats), 0, 0, 0, 0, 0}
+#define NIMBLE_MEMORY_STATS_INIT \
+  { sizeof(nimble_memory_stats), 0, 0, 0, 0, 0 }
 NIMBLE_API nimble_status nimble_session_memory(const nimble_session* session,
                                                nimble_memory_stats* stats);
 /* Gives blocks kept for reuse back to the system. Not during a run. */

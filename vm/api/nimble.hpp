@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -141,16 +142,79 @@ class Tensor {
   nimble_tensor tensor_;
 };
 
+// A tensor, or a constructor's number with fields; 0 and the fields for a tuple. Cheap to copy:
+// parts are shared.
+//   Value list = Value::data(model.tag("Nil"));
+//   list = Value::data(model.tag("Cons"), {Value::of(view(x, {2, 3})), list});
+class Value {
+ public:
+  Value() = default;
+  explicit Value(nimble_value* adopted) : value_(adopted) {}
+  Value(const Value& other) : value_(other.value_) { nimble_value_retain(value_); }
+  Value(Value&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+  Value& operator=(Value other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Value() { nimble_value_release(value_); }
+
+  static Value of(const View& tensor) {
+    nimble_value* made = nullptr;
+    const nimble_tensor t = tensor.tensor();
+    check(nimble_value_from_tensor(&t, &made));
+    return Value(made);
+  }
+  static Value data(int64_t tag, const std::vector<Value>& fields = {}) {
+    std::vector<const nimble_value*> handles;
+    for (const Value& f : fields) handles.push_back(f.value_);
+    nimble_value* made = nullptr;
+    check(nimble_value_from_fields(tag, handles.data(), handles.size(), &made));
+    return Value(made);
+  }
+
+  bool is_tensor() const { return tag() < 0; }
+  int64_t tag() const { return nimble_value_tag(value_); }
+  size_t size() const { return nimble_value_field_count(value_); }
+  Value field(size_t index) const {
+    const nimble_value* f = nimble_value_field(value_, index);
+    if (!f) throw std::out_of_range("the value has no field " + std::to_string(index));
+    nimble_value_retain(f);
+    return Value(const_cast<nimble_value*>(f));
+  }
+  std::vector<int64_t> shape() const {
+    const nimble_tensor t = tensor();
+    return {t.shape, t.shape + t.rank};
+  }
+  // Valid as long as the value.
+  template <typename T>
+  const T* elements() const {
+    const nimble_tensor t = tensor();
+    if (dtype_of<T>::value != t.dtype)
+      throw std::invalid_argument(std::string("the tensor is ") + nimble_dtype_name(t.dtype));
+    return static_cast<const T*>(t.data);
+  }
+  const nimble_value* handle() const { return value_; }
+
+ private:
+  nimble_tensor tensor() const {
+    nimble_tensor t = NIMBLE_TENSOR_INIT;
+    check(nimble_value_tensor(value_, &t));
+    return t;
+  }
+  nimble_value* value_ = nullptr;
+};
+
 struct Port {
   std::string name;
   nimble_dtype dtype;
   std::vector<std::string> dims;
   std::vector<int64_t> extents;  // -1 where not constant
   std::string default_fill;      // "": required
+  std::string type;              // "": a tensor; else a Value of this type
 };
 
 struct LoadOptions {
-  bool trust = false;
+  bool trust = false;  // false: portable kernels run, not the file's native code
   bool perf_map = false;
 };
 
@@ -182,6 +246,12 @@ class Model {
   std::vector<Port> outputs(const std::string& entry = "") const {
     return ports(entry, &nimble_model_output_count, &nimble_model_output);
   }
+  // The number of a constructor of the data types that entry points take or return.
+  int64_t tag(const std::string& constructor) const {
+    const int64_t tag = nimble_model_find_tag(model_, constructor.c_str());
+    if (tag < 0) throw std::invalid_argument("the model has no constructor " + constructor);
+    return tag;
+  }
   std::string info() const { return nimble_model_info(model_); }
   nimble_model* handle() const { return model_; }
 
@@ -198,7 +268,8 @@ class Model {
                      p.dtype,
                      {p.dims, p.dims + p.rank},
                      {p.extents, p.extents + p.rank},
-                     p.default_fill});
+                     p.default_fill,
+                     p.type});
     }
     return all;
   }
@@ -208,6 +279,7 @@ class Model {
 struct SessionOptions {
   int32_t threads = 0;
   bool pin = false;
+  // Limits of a run, beyond which it throws an Error of NIMBLE_EXHAUSTED; 0 as in nimble.h.
   uint64_t memory_limit = 0;
   uint64_t fuel = 0;
   uint32_t depth = 0;
@@ -215,6 +287,7 @@ struct SessionOptions {
 };
 
 using NamedView = std::pair<std::string, View>;
+using NamedValue = std::pair<std::string, Value>;
 
 class Session {
  public:
@@ -237,21 +310,53 @@ class Session {
 
   // All outputs of the entry point ("": the default one), in memory of the library's.
   std::vector<Tensor> run(const std::vector<NamedView>& inputs, const std::string& entry = "") {
-    size_t count = outputs_.empty() ? 0 : static_cast<size_t>(outputs_[0].second);
-    for (const auto& [name, n] : outputs_)
-      if (name == entry) count = static_cast<size_t>(n);
+    const Call call(inputs);
+    std::vector<nimble_tensor> raw(output_count(entry), nimble_tensor NIMBLE_TENSOR_INIT);
+    check(nimble_session_run(session_, entry.empty() ? nullptr : entry.c_str(), call.names.data(),
+                             call.tensors.data(), call.tensors.size(), raw.data(), raw.size()));
+    return owned(raw);
+  }
+
+  // Begins a run that can be suspended; the inputs' memory is borrowed until it has ended.
+  void start(const std::vector<NamedView>& inputs, const std::string& entry = "") {
+    const Call call(inputs);
+    check(nimble_session_start(session_, entry.empty() ? nullptr : entry.c_str(), call.names.data(),
+                               call.tensors.data(), call.tensors.size()));
+    started_ = output_count(entry);
+  }
+  // Goes on with it, for `instructions` at most (0: no limit) or until suspend(): all outputs,
+  // or nothing if it is not done.
+  std::optional<std::vector<Tensor>> resume(uint64_t instructions = 0) {
+    std::vector<nimble_tensor> raw(started_, nimble_tensor NIMBLE_TENSOR_INIT);
+    const nimble_status status =
+        nimble_session_resume(session_, instructions, raw.data(), raw.size());
+    if (status == NIMBLE_SUSPENDED) return std::nullopt;
+    check(status);
+    return owned(raw);
+  }
+  // From any thread, or a signal handler.
+  void suspend() noexcept { nimble_session_suspend(session_); }
+  void abandon() noexcept { nimble_session_abandon(session_); }
+  nimble_run_position position() const {
+    nimble_run_position position = NIMBLE_RUN_POSITION_INIT;
+    check(nimble_session_position(session_, &position));
+    return position;
+  }
+
+  // The same for entry points that take or return data types.
+  std::vector<Value> run_values(const std::vector<NamedValue>& inputs,
+                                const std::string& entry = "") {
     std::vector<const char*> names;
-    std::vector<nimble_tensor> tensors;
-    for (const NamedView& in : inputs) {
+    std::vector<const nimble_value*> handles;
+    for (const NamedValue& in : inputs) {
       names.push_back(in.first.c_str());
-      tensors.push_back(in.second.tensor());
+      handles.push_back(in.second.handle());
     }
-    std::vector<nimble_tensor> raw(count, nimble_tensor NIMBLE_TENSOR_INIT);
-    check(nimble_session_run(session_, entry.empty() ? nullptr : entry.c_str(), names.data(),
-                             tensors.data(), tensors.size(), raw.data(), raw.size()));
-    std::vector<Tensor> outputs;
-    outputs.reserve(count);
-    for (const nimble_tensor& t : raw) outputs.emplace_back(t);
+    std::vector<nimble_value*> raw(output_count(entry));
+    check(nimble_session_run_values(session_, entry.empty() ? nullptr : entry.c_str(), names.data(),
+                                    handles.data(), handles.size(), raw.data(), raw.size()));
+    std::vector<Value> outputs;
+    for (nimble_value* v : raw) outputs.emplace_back(v);
     return outputs;
   }
   // From any thread, or a signal handler.
@@ -269,8 +374,32 @@ class Session {
   nimble_session* handle() const { return session_; }
 
  private:
+  struct Call {
+    explicit Call(const std::vector<NamedView>& inputs) {
+      for (const NamedView& in : inputs) {
+        names.push_back(in.first.c_str());
+        tensors.push_back(in.second.tensor());
+      }
+    }
+    std::vector<const char*> names;
+    std::vector<nimble_tensor> tensors;
+  };
+  size_t output_count(const std::string& entry) const {
+    size_t count = outputs_.empty() ? 0 : static_cast<size_t>(outputs_[0].second);
+    for (const auto& [name, n] : outputs_)
+      if (name == entry) count = static_cast<size_t>(n);
+    return count;
+  }
+  static std::vector<Tensor> owned(const std::vector<nimble_tensor>& raw) {
+    std::vector<Tensor> outputs;
+    outputs.reserve(raw.size());
+    for (const nimble_tensor& t : raw) outputs.emplace_back(t);
+    return outputs;
+  }
+
   nimble_model* model_;
   nimble_session* session_ = nullptr;
+  size_t started_ = 0;                                    // outputs of the run that was started
   std::vector<std::pair<std::string, int32_t>> outputs_;  // by entry
 };
 

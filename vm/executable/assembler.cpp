@@ -258,10 +258,12 @@ class Assembler {
         kernel();
       else if (in_.accept("function"))
         function();
+      else if (in_.accept("type"))
+        type();
       else if (in_.accept("entry"))
         entry();
       else
-        in_.fail("text, constant, scalar, kernel, function or entry expected");
+        in_.fail("text, constant, scalar, kernel, function, type or entry expected");
     }
     resolve_names();
     return std::move(e_);
@@ -280,6 +282,7 @@ class Assembler {
     c.dtype = in_.dtype();
     c.shape = integers();
     c.hot = in_.accept("hot");
+    if (in_.accept("device")) c.device = device();
     auto bytes = std::make_shared<std::vector<uint8_t>>();
     in_.list("{", "}", [&] { append_element(&in_, c.dtype, bytes.get()); });
     c.bytes = *bytes;
@@ -360,8 +363,9 @@ class Assembler {
   }
 
   void kernel() {
-    static constexpr const char* kStatements[] = {
-        "in", "out", "inout", "scalar", "scratch", "dispatch", "native", "vendor", "host"};
+    static constexpr const char* kStatements[] = {"in",      "out",      "inout",  "scalar",
+                                                  "scratch", "dispatch", "native", "vendor",
+                                                  "host",    "device"};
     Kernel k;
     k.name = in_.string();
     in_.expect("{");
@@ -400,6 +404,8 @@ class Assembler {
         k.contract.arguments.push_back(std::move(a));
       } else if (in_.accept("scratch")) {
         k.contract.scratch_bytes = parse_program(&in_);
+      } else if (in_.accept("device")) {
+        k.device = device();
       } else if (in_.accept("dispatch")) {
         dispatch(&k);
       } else if (in_.accept("native")) {
@@ -408,6 +414,8 @@ class Assembler {
         implementation(ImplementationKind::kVendor, &k);
       } else if (in_.accept("host")) {
         implementation(ImplementationKind::kHost, &k);
+      } else if (in_.accept("portable")) {
+        implementation(ImplementationKind::kPortable, &k);
       } else {
         in_.fail("a statement of a kernel expected");
       }
@@ -438,6 +446,13 @@ class Assembler {
       return;
     }
     i->operands.push_back(numbered(prefix));
+  }
+
+  int32_t device() {
+    const Lexer where = in_;
+    const int64_t number = numbered("d");
+    if (number > 255) where.fail("devices are numbered up to 255");
+    return static_cast<int32_t>(number);
   }
 
   int64_t numbered(std::string_view prefix) {
@@ -556,11 +571,44 @@ class Assembler {
   Port port() {
     Port p;
     p.name = in_.string();
+    if (in_.accept("type")) {
+      p.type = in_.integer();
+      return p;
+    }
     p.dtype = in_.dtype();
     in_.list("[", "]", [&] { p.dims.push_back(in_.string()); });
     p.extents = integers();
     if (in_.accept("default")) p.default_fill = in_.string();
     return p;
+  }
+
+  ValueType::Constructor constructor(std::string name) {
+    ValueType::Constructor c{std::move(name), {}};
+    in_.list("(", ")", [&] { c.fields.push_back(static_cast<uint32_t>(in_.integer())); });
+    return c;
+  }
+
+  void type() {
+    ValueType t;
+    t.name = in_.string();
+    if (in_.accept("tensor")) {
+      t.dtype = in_.dtype();
+      in_.list("[", "]", [&] { t.dims.push_back(in_.string()); });
+      t.extents = integers();
+    } else if (in_.accept("scalar")) {
+      t.kind = ValueType::Kind::kScalar;
+      t.dtype = in_.dtype();
+    } else if (in_.accept("tuple")) {
+      t.kind = ValueType::Kind::kTuple;
+      t.constructors.push_back(constructor({}));
+    } else if (in_.accept("data")) {
+      t.kind = ValueType::Kind::kData;
+      in_.expect("{");
+      while (!in_.accept("}")) t.constructors.push_back(constructor(in_.string()));
+    } else {
+      in_.fail("tensor, scalar, tuple or data expected");
+    }
+    e_.types.push_back(std::move(t));
   }
 
   void entry() {

@@ -92,9 +92,15 @@ std::string element_text(DType dtype, const uint8_t* p) {
   NIMBLE_UNREACHABLE("dtype {}", static_cast<int>(dtype));
 }
 
+// Nothing for the CPU.
+std::string device_text(int32_t device) {
+  return device == 0 ? "" : fmt::format(" device d{}", device);
+}
+
 std::string constant_text(const Constant& c, size_t index, const DisassembleOptions& options) {
   const std::string head = fmt::format("constant {} {} {}{}", quoted(c.name), name_of(c.dtype),
-                                       integers(c.shape), c.hot ? " hot" : "");
+                                       integers(c.shape), c.hot ? " hot" : "") +
+                           device_text(c.device);
   const std::optional<int64_t> size = try_byte_size(c.dtype, c.shape);
   const int64_t width = static_cast<int64_t>(size_of(c.dtype));
   if (!size || static_cast<uint64_t>(*size) != c.bytes.size())
@@ -112,8 +118,8 @@ std::string constant_text(const Constant& c, size_t index, const DisassembleOpti
 std::string symbol_text(const KernelContract& contract, uint32_t index) {
   if (index >= contract.symbols.size()) return fmt::format("<symbol {}>", index);
   static constexpr std::string_view kReserved[] = {
-      "in",   "out",  "inout", "scalar",  "scratch", "dispatch", "native", "vendor",
-      "host", "ceil", "mod",   "threads", "source",  "workload", "symbols"};
+      "in",   "out", "inout",   "scalar", "scratch",  "dispatch", "native", "vendor",  "host",
+      "ceil", "mod", "threads", "source", "workload", "symbols",  "device", "portable"};
   const std::string& name = contract.symbols[index];
   const bool bare =
       !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
@@ -143,8 +149,8 @@ std::string feature_text(const DispatchFeature& f, const KernelContract& contrac
 std::string argument_text(const KernelArgument& a, const KernelContract& contract) {
   if (a.kind == KernelArgument::Kind::kScalar) return "scalar " + symbol_text(contract, a.symbol);
   const char* access = a.access == Access::kIn ? "in" : a.access == Access::kOut ? "out" : "inout";
-  return fmt::format("{} {}{} ({})", access, a.collapse_leading ? "rows " : "",
-                     name_of(a.dtype), joined(a.dims, postfix));
+  return fmt::format("{} {}{} ({})", access, a.collapse_leading ? "rows " : "", name_of(a.dtype),
+                     joined(a.dims, postfix));
 }
 
 std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions& options) {
@@ -158,6 +164,7 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
       out += " " + symbol_text(k.contract, i);
     out += "\n";
   }
+  if (k.device != 0) out += fmt::format(" {}\n", device_text(k.device));
   for (const KernelArgument& a : k.contract.arguments)
     out += "  " + argument_text(a, k.contract) + "\n";
   out += fmt::format("  scratch {}\n  dispatch {{\n", postfix(k.contract.scratch_bytes));
@@ -174,7 +181,8 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
   for (const Implementation& i : k.implementations) {
     const char* kind = i.kind == ImplementationKind::kNative   ? "native"
                        : i.kind == ImplementationKind::kVendor ? "vendor"
-                                                               : "host";
+                       : i.kind == ImplementationKind::kHost   ? "host"
+                                                               : "portable";
     out += fmt::format("  {} {}", kind, quoted(i.symbol));
     if (!i.template_name.empty()) out += " template " + quoted(i.template_name);
     if (!i.config.empty()) out += " config " + quoted(i.config);
@@ -234,7 +242,35 @@ std::string function_text(const Executable& e, const BytecodeFunction& f, size_t
   return out + "}\n";
 }
 
+std::string type_text(const ValueType& t, size_t number) {
+  auto fields = [](const ValueType::Constructor& c) {
+    return fmt::format("({})", fmt::join(c.fields, ", "));
+  };
+  std::string out = fmt::format("type {} ", quoted(t.name));
+  switch (t.kind) {
+    case ValueType::Kind::kTensor:
+      out += fmt::format("tensor {} [{}] {}", name_of(t.dtype),
+                         joined(t.dims, [](const std::string& s) { return quoted(s); }),
+                         integers(t.extents));
+      break;
+    case ValueType::Kind::kScalar:
+      out += fmt::format("scalar {}", name_of(t.dtype));
+      break;
+    case ValueType::Kind::kTuple:
+      out += "tuple " + (t.constructors.empty() ? "()" : fields(t.constructors[0]));
+      break;
+    case ValueType::Kind::kData:
+      out += "data {";
+      for (const ValueType::Constructor& c : t.constructors)
+        out += fmt::format(" {} {}", quoted(c.name), fields(c));
+      out += " }";
+      break;
+  }
+  return out + fmt::format("  ; {}\n", number);
+}
+
 std::string port_text(const char* kind, const Port& p) {
+  if (p.type >= 0) return fmt::format("  {} {} type {}\n", kind, quoted(p.name), p.type);
   std::string out = fmt::format("  {} {} {} [{}] {}", kind, quoted(p.name), name_of(p.dtype),
                                 joined(p.dims, [](const std::string& s) { return quoted(s); }),
                                 integers(p.extents));
@@ -337,6 +373,7 @@ std::string disassemble(const Executable& e, const DisassembleOptions& options) 
   for (size_t i = 0; i < e.kernels.size(); ++i) out += kernel_text(e.kernels[i], i, options);
   for (size_t i = 0; i < e.functions.size(); ++i)
     out += function_text(e, e.functions[i], i, options);
+  for (size_t i = 0; i < e.types.size(); ++i) out += type_text(e.types[i], i);
   for (const EntryPoint& p : e.entries) {
     out += fmt::format("entry {} f{} {{\n", quoted(p.name), p.function);
     for (const Port& port : p.inputs) out += port_text("input", port);

@@ -2,10 +2,11 @@
 // `;` starts a comment that runs to the end of the line; strings are quoted with \" \\ \n \t \xHH:
 //
 //   text STRING
-//   constant STRING DTYPE [EXTENT, …] [hot] { VALUE, … }     values as decimal numbers, or 0xBITS
+//   constant STRING DTYPE [EXTENT, …] [hot] [device dN] { VALUE, … }     values as decimal numbers,
+//                                                                        or 0xBITS
 //   scalar STRING PROGRAM
 //   kernel STRING {
-//     source STRING   workload STRING   symbols NAME …
+//     source STRING   workload STRING   symbols NAME …   device dN
 //     in [rows] DTYPE (PROGRAM, …)   out … (…)   inout … (…)   scalar NAME
 //     scratch PROGRAM
 //     dispatch { NODE: IMPLEMENTATION      a leaf
@@ -15,17 +16,22 @@
 //   function STRING PARAMETERS REGISTERS {
 //     [.note STRING]   [LABEL:]   OPCODE OPERAND, …
 //   }
+//   type STRING tensor DTYPE [STRING, …] [EXTENT, …]         types are numbered from 0
+//   type STRING scalar DTYPE
+//   type STRING tuple (NUMBER, …)
+//   type STRING data { STRING (NUMBER, …) … }                constructors in the order of tags
 //   entry STRING FUNCTION {
 //     input STRING DTYPE [STRING, …] [EXTENT, …] [default STRING]
-//     output STRING DTYPE [STRING, …] [EXTENT, …]
+//     output STRING DTYPE [STRING, …] [EXTENT, …]            either: STRING type NUMBER
 //   }
 //
-// `rows`: surplus leading axes of the tensor are multiplied into the first dim. PROGRAM is a dim program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and
-// results do not follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or
-// `threads`, NAME a symbol of the contract, quoted if it is no plain word. Operands: registers r3,
-// lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions f0 or f"name",
-// kernels k0 or k"name", texts t0, targets @LABEL (a number is the instruction's index), dtypes by
-// name, devices d0.
+// `rows`: surplus leading axes of the tensor are multiplied into the first dim. PROGRAM is a dim
+// program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and results do not
+// follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or `threads`,
+// NAME a symbol of the contract, quoted if it is no plain word. Operands: registers r3, lists (r1,
+// r2), integers, integer lists [1, 2], constants c0 or c"name", functions f0 or f"name", kernels k0
+// or k"name", texts t0, targets @LABEL (a number is the instruction's index), dtypes by name,
+// devices d0.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // reader restores, the verifier checks and the interpreter runs. Plain data, no behaviour.
 //
 // One file holds: bytecode functions, scalar functions, constants, kernels (contract, dispatch
-// tree, implementations), native images per target, the signatures of entry functions,
-// provenance, all under checksums (format.h says how).
+// tree, implementations, portable form), native images per target, the signatures of entry
+// functions, devices, provenance, all under checksums (format.h says how).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "vm/executable/contract.h"
 #include "vm/executable/dim_program.h"
 #include "vm/executable/dispatch.h"
+#include "vm/executable/portable_kernel.h"
 
 namespace nimble::exec {
 
@@ -64,13 +65,15 @@ struct Constant {
   // `bytes` views either `owned` or a mapping that outlives the executable.
   std::span<const uint8_t> bytes;
   std::shared_ptr<const void> owner;
-  bool hot = false;  // read in full at each run (packed matrices): copied to huge pages at load
+  bool hot = false;    // read in full at each run (packed matrices): copied to huge pages at load
+  int32_t device = 0;  // where it is read: copied there at load (device_number.h)
 };
 
 enum class ImplementationKind : uint8_t {
-  kNative = 0,  // a symbol of a native image
-  kVendor = 1,  // a vendor library's routine, by name ("onednn.matmul")
-  kHost = 2,    // a host-side operator of vm/library, by name ("host.nonzero")
+  kNative = 0,    // a symbol of a native image
+  kVendor = 1,    // a vendor library's routine, by name ("onednn.matmul")
+  kHost = 2,      // a host-side operator of vm/library, by name ("host.nonzero")
+  kPortable = 3,  // the kernel's portable form; `symbol` is only a name
 };
 
 struct Implementation {
@@ -89,6 +92,9 @@ struct Kernel {
   KernelContract contract;
   DispatchTree dispatch;  // leaves index `implementations`
   std::vector<Implementation> implementations;
+  int32_t device = 0;  // where it runs and all its tensors lie (device_number.h)
+  // The same computation in the form that any machine runs and that can be checked.
+  std::optional<PortableKernel> portable;
 };
 
 // A linked shared object for one target. Every image holds the same symbols.
@@ -99,9 +105,35 @@ struct NativeImage {
   std::shared_ptr<const void> owner;
 };
 
+// What data-type values of a signature are made of: the caller's values are checked against it,
+// for verified bytecode trusts the shape of its data. Types refer to each other by index, so they
+// may be recursive.
+struct ValueType {
+  enum class Kind : uint8_t {
+    kTensor = 0,
+    kScalar = 1,  // a tensor without dims that lives unboxed in registers and fields
+    kTuple = 2,
+    kData = 3,
+  };
+  struct Constructor {
+    std::string name;              // "" of a tuple
+    std::vector<uint32_t> fields;  // indices of types
+    friend bool operator==(const Constructor&, const Constructor&) = default;
+  };
+  Kind kind = Kind::kTensor;
+  std::string name;               // "List[Tensor[(n), f32]]", for messages
+  DType dtype = DType::kF32;      // kTensor, kScalar
+  std::vector<std::string> dims;  // kTensor, as in Port
+  std::vector<int64_t> extents;
+  std::vector<Constructor> constructors;  // kTuple: one; kData: by tag
+  friend bool operator==(const ValueType&, const ValueType&) = default;
+};
+
 // One parameter or result of an entry function as its user sees it.
 struct Port {
   std::string name;
+  // The index of its type, -1 if it is a tensor: then dtype and dims say what it is.
+  int64_t type = -1;
   DType dtype = DType::kF32;
   std::vector<std::string> dims;  // "1", "n", "n + m", "?": text, equal names are equal extents
   std::vector<int64_t> extents;   // the same where constant, else -1
@@ -132,6 +164,7 @@ struct Executable {
   std::vector<Constant> constants;
   std::vector<Kernel> kernels;
   std::vector<NativeImage> images;
+  std::vector<ValueType> types;
   std::vector<EntryPoint> entries;
   std::vector<std::string> texts;  // messages of Fatal
   Provenance provenance;

@@ -16,9 +16,15 @@
 // within its section and each image at a multiple of 4096, so that a mapping of the file serves
 // them in place.
 //
+// Portable kernels come in a section of their own, which may be absent: a count, then for each
+// kernel that has one its index and its code (portable_kernel.h). It is required only if some
+// kernel has nothing else.
+//
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
 // a file with an unknown required section or a higher format version. The version grows when the
-// meaning of an existing section changes; what can be ignored comes as a new optional section.
+// meaning of an existing section changes; what can be ignored comes as a new optional section, and
+// what only some files need as a new required one in those files: "devices" says where kernels and
+// constants lie if not all of them are the CPU's.
 #pragma once
 
 #include <cstddef>
@@ -47,14 +53,28 @@ enum class Section : uint32_t {
   kProvenance = 8,
   kConstantData = 9,
   kImageData = 10,
+  kDevices = 11,
+  kPortable = 12,  // portable kernels; required if a kernel has nothing else
+  kTypes = 13,     // value types, and which ports have one; only in files with such ports
 };
-inline constexpr uint32_t kSectionCount = 10;
+inline constexpr uint32_t kSectionCount = 13;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
-  constexpr std::string_view kNames[] = {
-      "",        "functions", "scalar functions", "constants",     "kernels",   "images",
-      "entries", "texts",     "provenance",       "constant data", "image data"};
+  constexpr std::string_view kNames[] = {"",
+                                         "functions",
+                                         "scalar functions",
+                                         "constants",
+                                         "kernels",
+                                         "images",
+                                         "entries",
+                                         "texts",
+                                         "provenance",
+                                         "constant data",
+                                         "image data",
+                                         "devices",
+                                         "portable kernels",
+                                         "types"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

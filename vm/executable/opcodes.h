@@ -14,6 +14,9 @@
 
 namespace nimble::exec {
 
+// GetField's index for the storage at whose start a tensor lies.
+inline constexpr int64_t kStorageField = -1;
+
 enum class OperandKind : uint8_t {
   kDst,
   kSrc,

@@ -13,6 +13,7 @@
 #include "vm/base/checked.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
+#include "vm/executable/dim_program_bytes.h"
 #include "vm/executable/format.h"
 #include "vm/executable/opcodes.h"
 
@@ -98,7 +99,9 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   }
   expect_zeros(file, at, size, place);
   for (uint32_t id = 1; id <= kSectionCount; ++id)
-    if (!sections[id].data() && static_cast<Section>(id) != Section::kProvenance)
+    if (const auto s = static_cast<Section>(id);
+        !sections[id].data() && s != Section::kProvenance && s != Section::kDevices &&
+        s != Section::kPortable && s != Section::kTypes)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -128,18 +131,6 @@ std::vector<int64_t> get_integers(ByteReader* in) {
   return out;
 }
 
-DimProgram get_program(ByteReader* in) {
-  DimProgram p;
-  p.arguments = in->varint32("number of arguments");
-  p.results = in->varint32("number of results");
-  p.code.resize(in->count("number of dim instructions"));
-  for (DimInstruction& i : p.code) {
-    i.op = get_enum(in, DimOp::kSelect, "dim operation");
-    if (i.op == DimOp::kConst || i.op == DimOp::kArg) i.immediate = in->svarint();
-  }
-  return p;
-}
-
 void get_functions(ByteReader* in, Executable* e) {
   e->functions.resize(in->count("number of functions", 5));
   for (BytecodeFunction& f : e->functions) {
@@ -161,7 +152,7 @@ void get_scalar_functions(ByteReader* in, Executable* e) {
   e->scalar_functions.resize(in->count("number of scalar functions", 4));
   for (ScalarFunction& f : e->scalar_functions) {
     f.name = in->text();
-    f.program = get_program(in);
+    f.program = decode_dim_program(in);
   }
 }
 
@@ -179,9 +170,9 @@ KernelContract get_contract(ByteReader* in) {
     a.access = get_enum(in, Access::kInOut, "access");
     a.collapse_leading = in->boolean();
     a.dims.resize(in->count("rank", 3));
-    for (DimProgram& d : a.dims) d = get_program(in);
+    for (DimProgram& d : a.dims) d = decode_dim_program(in);
   }
-  c.scratch_bytes = get_program(in);
+  c.scratch_bytes = decode_dim_program(in);
   return c;
 }
 
@@ -212,7 +203,7 @@ void get_kernels(ByteReader* in, Executable* e) {
     k.dispatch = get_dispatch(in);
     k.implementations.resize(in->count("number of implementations", 13));
     for (Implementation& i : k.implementations) {
-      i.kind = get_enum(in, ImplementationKind::kHost, "kind of implementation");
+      i.kind = get_enum(in, ImplementationKind::kPortable, "kind of implementation");
       i.symbol = in->text();
       i.config = in->text();
       i.template_name = in->text();
@@ -221,6 +212,16 @@ void get_kernels(ByteReader* in, Executable* e) {
       i.max_threads = static_cast<int32_t>(threads);
       i.code_hash = in->u64();
     }
+  }
+}
+
+void get_portable(ByteReader* in, Executable* e) {
+  const size_t count = in->count("number of portable kernels", 7);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t kernel = in->varint();
+    if (kernel >= e->kernels.size() || e->kernels[kernel].portable)
+      in->fail(fmt::format("portable code for kernel {}, which has one or is not there", kernel));
+    e->kernels[kernel].portable = decode_portable(in);
   }
 }
 
@@ -244,6 +245,27 @@ void get_entries(ByteReader* in, Executable* e) {
     p.inputs = get_ports(in);
     p.outputs = get_ports(in);
   }
+}
+
+void get_types(ByteReader* in, Executable* e) {
+  e->types.resize(in->count("number of types", 6));
+  for (ValueType& t : e->types) {
+    t.kind = get_enum(in, ValueType::Kind::kData, "kind of type");
+    t.name = in->text();
+    t.dtype = get_dtype(in);
+    t.dims = get_texts(in);
+    t.extents = get_integers(in);
+    t.constructors.resize(in->count("number of constructors", 2));
+    for (ValueType::Constructor& c : t.constructors) {
+      c.name = in->text();
+      c.fields.resize(in->count("number of fields", 1));
+      for (uint32_t& field : c.fields) field = in->varint32("type");
+    }
+  }
+  // Which ports have a type, by place: all inputs and outputs of all entries in order.
+  for (EntryPoint& p : e->entries)
+    for (std::vector<Port>* ports : {&p.inputs, &p.outputs})
+      for (Port& port : *ports) port.type = int64_t{in->varint32("type of a port")} - 1;
 }
 
 void get_provenance(ByteReader* in, Executable* e) {
@@ -288,6 +310,11 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
   }
 }
 
+void get_devices(ByteReader* in, Executable* e) {
+  for (Kernel& k : e->kernels) k.device = static_cast<int32_t>(in->varint_max(255, "device"));
+  for (Constant& c : e->constants) c.device = static_cast<int32_t>(in->varint_max(255, "device"));
+}
+
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
                  const std::string& place) {
   const Sections sections = open_file(file, options, place);
@@ -307,6 +334,8 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   with(Section::kScalarFunctions, [&](ByteReader* in) { get_scalar_functions(in, &e); });
   with(Section::kKernels, [&](ByteReader* in) { get_kernels(in, &e); });
   with(Section::kEntries, [&](ByteReader* in) { get_entries(in, &e); });
+  if (bytes_of(Section::kTypes).data())
+    with(Section::kTypes, [&](ByteReader* in) { get_types(in, &e); });
   with(Section::kTexts, [&](ByteReader* in) { e.texts = get_texts(in); });
   with(Section::kConstants,
        [&](ByteReader* in) { get_constants(in, bytes_of(Section::kConstantData), owner, &e); });
@@ -314,6 +343,10 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
        [&](ByteReader* in) { get_images(in, bytes_of(Section::kImageData), owner, &e); });
   if (bytes_of(Section::kProvenance).data())
     with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
+  if (bytes_of(Section::kDevices).data())
+    with(Section::kDevices, [&](ByteReader* in) { get_devices(in, &e); });
+  if (bytes_of(Section::kPortable).data())
+    with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
   return e;
 }
 

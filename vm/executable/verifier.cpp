@@ -32,13 +32,22 @@
 //  R18 Kernels have unique names and their implementations a symbol and a sensible thread limit.
 //  R19 Images have unique targets and contents.
 //  R20 Source notes are in order and within the function.
+//  R21 Kernels and constants lie on devices below 256. Where the flow shows a tensor's device: a
+//      kernel gets tensors of its own device only, and elements are read as scalars on the CPU
+//      only.
+//  R22 Portable kernels follow rules of their own, P1 … P12 (portable_verifier.cpp), and a kernel
+//      whose implementation is its portable form has one.
+//  R23 Value types are well formed: fields refer to types, a tensor has one extent per dim and at
+//      most 64 of them, a scalar is i64 or bool without dims, a tuple has one constructor and a
+//      data type at least one, all named; a port's type exists, and such a port has neither dims
+//      nor a default.
 //
-// The data-flow rules (R5, R6, R7, R14, R15) run over basic blocks to a fixed point. Every lattice
-// value only climbs (join is a least upper bound on a lattice of height 5), so it ends.
+// The data-flow rules (R5, R6, R7, R14, R15, R21) run over basic blocks to a fixed point. Every
+// lattice value only climbs (join is a least upper bound on a lattice of height 5), so it ends.
 //
-// What remains for run time, because it depends on values: unknown kinds, arity and depth of
-// closure calls, extents and offsets of tensors against their storage, ranks of ShapeOf, contracts
-// against actual shapes, field indices, element counts of reshapes, fuel, memory.
+// What remains for run time, because it depends on values: unknown kinds and devices, arity and
+// depth of closure calls, extents and offsets of tensors against their storage, ranks of ShapeOf,
+// contracts against actual shapes, field indices, element counts of reshapes, fuel, memory.
 #include "vm/executable/verifier.h"
 
 #include <algorithm>
@@ -73,6 +82,9 @@ constexpr std::string_view kSentences[kRuleCount + 1] = {
     "kernels are named and implemented",
     "images have targets and contents",
     "source notes are in order",
+    "tensors lie where they are read and written",
+    "portable kernels are sound",
+    "value types are well formed",
 };
 
 constexpr uint32_t kMaxRegisters = 1u << 20;
@@ -88,6 +100,7 @@ class Verifier {
     for (const Constant& c : e_.constants) check_constant(c);
     check_kernels();
     for (const BytecodeFunction& f : e_.functions) check_function(f);
+    for (const ValueType& t : e_.types) check_type(t);
     check_entries();
     check_images();
     return std::move(found_);
@@ -223,6 +236,7 @@ class Verifier {
       case Opcode::kAllocADT:
         return not_negative("tag", o[1].value());
       case Opcode::kGetField:
+        if (o[2].value() == kStorageField) return;
         return not_negative("field", o[2].value());
       default:
         return;
@@ -302,6 +316,7 @@ class Verifier {
     std::set<std::string> names;
     for (const Kernel& k : e_.kernels) {
       const std::string where = "kernel " + k.name;
+      const size_t before = found_.size();
       if (k.name.empty()) report(where, 18, "has no name");
       if (!names.insert(k.name).second) report(where, 18, "the name occurs twice");
       check_contract(where, k.contract);
@@ -310,15 +325,35 @@ class Verifier {
                                 static_cast<uint32_t>(k.implementations.size()));
           !bad.empty())
         report(where, 13, "{}", bad);
+      check_device(where, k.device);
       for (const Implementation& i : k.implementations)
-        if (i.symbol.empty() || i.max_threads < 0 || i.kind > ImplementationKind::kHost)
+        if (i.symbol.empty() || i.max_threads < 0 || i.kind > ImplementationKind::kPortable)
           report(where, 18, "implementation \"{}\" with kind {} and {} threads", i.symbol,
                  static_cast<int>(i.kind), i.max_threads);
+      check_portable(where, k, found_.size() == before);
     }
+  }
+
+  void check_device(const std::string& where, int32_t device) {
+    if (device < 0 || device > 255) report(where, 21, "device {}", device);
+  }
+
+  void check_portable(const std::string& where, const Kernel& k, bool contract_is_sound) {
+    if (!k.portable) {
+      for (const Implementation& i : k.implementations)
+        if (i.kind == ImplementationKind::kPortable)
+          return report(where, 22, "its portable form is missing");
+      return;
+    }
+    if (!contract_is_sound) return;
+    if (const auto fault = verify_portable(*k.portable, k.contract))
+      report(where, 22, "portable instruction {} breaks rule P{} ({}): {}", fault->instruction,
+             fault->rule, portable_rule_sentence(fault->rule), fault->message);
   }
 
   void check_constant(const Constant& c) {
     const std::string where = "constant " + c.name;
+    check_device(where, c.device);
     if (static_cast<int>(c.dtype) >= kDTypeCount)
       return report(where, 16, "dtype {}", static_cast<int>(c.dtype));
     const std::optional<int64_t> size = try_byte_size(c.dtype, c.shape);
@@ -334,11 +369,40 @@ class Verifier {
 
   // --- What the outside sees ------------------------------------------------------------------
 
+  void check_type(const ValueType& t) {
+    const std::string where = "type " + t.name;
+    const bool composite = t.kind == ValueType::Kind::kTuple || t.kind == ValueType::Kind::kData;
+    if (t.kind > ValueType::Kind::kData || static_cast<int>(t.dtype) >= kDTypeCount)
+      return report(where, 23, "kind {}, dtype {}", static_cast<int>(t.kind),
+                    static_cast<int>(t.dtype));
+    if (t.dims.size() != t.extents.size() || t.dims.size() > kMaxRank ||
+        (t.kind != ValueType::Kind::kTensor && !t.dims.empty()) ||
+        std::any_of(t.extents.begin(), t.extents.end(), [](int64_t x) { return x < -1; }))
+      report(where, 23, "{} dims, extents [{}]", t.dims.size(), fmt::join(t.extents, ", "));
+    if (t.kind == ValueType::Kind::kScalar && t.dtype != DType::kI64 && t.dtype != DType::kBool)
+      report(where, 23, "a scalar of dtype {}", name_of(t.dtype));
+    if (composite ? t.constructors.empty() : !t.constructors.empty())
+      report(where, 23, "{} constructors", t.constructors.size());
+    if (t.kind == ValueType::Kind::kTuple && t.constructors.size() > 1)
+      report(where, 23, "a tuple of {} constructors", t.constructors.size());
+    for (const ValueType::Constructor& c : t.constructors) {
+      if (t.kind == ValueType::Kind::kData && c.name.empty())
+        report(where, 23, "a constructor has no name");
+      for (uint32_t field : c.fields)
+        if (field >= e_.types.size())
+          report(where, 23, "type {} of {} in {}", field, e_.types.size(), c.name);
+    }
+  }
+
   void check_ports(const std::string& where, const std::vector<Port>& ports) {
     std::set<std::string> names;
     for (const Port& p : ports) {
       if (p.name.empty() || !names.insert(p.name).second)
         report(where, 17, "port name \"{}\" is empty or occurs twice", p.name);
+      if (p.type < -1 || p.type >= static_cast<int64_t>(e_.types.size()))
+        report(where, 23, "port {} has type {} of {}", p.name, p.type, e_.types.size());
+      if (p.type >= 0 && (!p.dims.empty() || !p.default_fill.empty()))
+        report(where, 23, "port {} has a type, and dims or a default", p.name);
       if (static_cast<int>(p.dtype) >= kDTypeCount || p.dims.size() != p.extents.size() ||
           p.dims.size() > kMaxRank)
         report(where, 17, "port {} has {} dims and {} extents", p.name, p.dims.size(),

@@ -17,7 +17,7 @@ struct Violation {
   std::string message;
 };
 
-inline constexpr int kRuleCount = 20;
+inline constexpr int kRuleCount = 23;
 // What rule R<number> asks, one sentence.
 std::string_view rule_sentence(int number);
 

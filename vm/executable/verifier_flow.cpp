@@ -1,7 +1,8 @@
 // Forward data flow over basic blocks. A block's entry state maps each register to a value of the
 // lattice below; a work list runs blocks until no entry state changes; then each reachable block
 // is run once more to report. States are kept only at block entries, so memory is
-// registers × blocks bytes, which R2 bounds.
+// 2 × registers × blocks bytes, which R2 bounds. Next to its value a register has the device of the
+// tensor or storage in it, as far as that is known.
 #include "vm/executable/verifier_flow.h"
 
 #include <algorithm>
@@ -52,6 +53,19 @@ std::vector<size_t> targets_of(const Instruction& in) {
 
 constexpr uint64_t kMaxStateBytes = uint64_t{1} << 26;
 
+// Some device or none; one of that number would never be looked at closer.
+constexpr uint8_t kAnywhere = 255;
+
+struct Slot {
+  Value value = Value::kUnwritten;
+  uint8_t device = kAnywhere;
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+Slot join(Slot a, Slot b) {
+  return {join(a.value, b.value), a.device == b.device ? a.device : kAnywhere};
+}
+
 class Flow {
  public:
   Flow(const Executable& e, const BytecodeFunction& f, size_t limit, std::vector<Violation>* found)
@@ -66,8 +80,8 @@ class Flow {
       return;
     }
     entry_.resize(starts_.size());
-    State first(f_.registers, Value::kUnwritten);
-    std::fill(first.begin(), first.begin() + f_.parameters, Value::kUnknown);
+    State first(f_.registers);
+    std::fill(first.begin(), first.begin() + f_.parameters, Slot{Value::kUnknown});
     flow_into(0, first);
     while (!work_.empty()) {
       const uint32_t block = work_.front();
@@ -79,7 +93,7 @@ class Flow {
   }
 
  private:
-  using State = std::vector<Value>;
+  using State = std::vector<Slot>;
 
   void find_blocks() {
     std::vector<bool> leader(f_.code.size());
@@ -107,9 +121,9 @@ class Flow {
       reached_[block] = true;
     } else {
       for (size_t r = 0; r < entry.size(); ++r) {
-        const Value v = join(entry[r], state[r]);
-        changed |= v != entry[r];
-        entry[r] = v;
+        const Slot joined = join(entry[r], state[r]);
+        changed |= !(joined == entry[r]);
+        entry[r] = joined;
       }
     }
     if (changed && !queued_[block]) {
@@ -140,14 +154,15 @@ class Flow {
 
   // The value in a register that is read; after a report kUnknown, so that one fault is told once.
   Value read(int64_t r) {
-    const Value v = state_[static_cast<size_t>(r)];
+    const Value v = state_[static_cast<size_t>(r)].value;
     if (v == Value::kUnwritten)
       report(5, fmt::format("register {} may be read before it is written", r));
     else if (v == Value::kFreed)
       report(6, fmt::format("register {} may be read after it was freed", r));
     else
       return v;
-    return state_[static_cast<size_t>(r)] = Value::kUnknown;
+    state_[static_cast<size_t>(r)] = {Value::kUnknown};
+    return Value::kUnknown;
   }
 
   template <typename Fits>
@@ -166,30 +181,39 @@ class Flow {
   void need_exactly(int64_t r, Value wanted) {
     need(r, kNames[static_cast<int>(wanted)], [wanted](Value v) { return v == wanted; });
   }
-  void set(int64_t r, Value v) { state_[static_cast<size_t>(r)] = v; }
+  void set(int64_t r, Value v, uint8_t device = kAnywhere) {
+    state_[static_cast<size_t>(r)] = {v, device};
+  }
+  uint8_t device_of(int64_t r) const { return state_[static_cast<size_t>(r)].device; }
+  void need_device(int64_t r, uint8_t wanted, const std::string& by) {
+    if (const uint8_t device = device_of(r); device != kAnywhere && device != wanted)
+      report(21, fmt::format("register {} lies on device {}, {} needs it on device {}", r, device,
+                             by, wanted));
+  }
 
   void step(const Instruction& in) {
     const std::vector<OperandView> o = *operands_of(in);
     switch (in.op) {
       case Opcode::kMove:
-        return set(o[0].value(), read(o[1].value()));
+        return copy_register(o[0].value(), o[1].value());
       case Opcode::kRet:
         read(o[0].value());
         return;
       case Opcode::kIf:
         need(o[0].value(), "a scalar or a bool tensor",
              [](Value v) { return v == Value::kScalar || is_tensor(v); });
-        return;
+        return need_device(o[0].value(), 0, "If");
       case Opcode::kGoto:
       case Opcode::kFatal:
         return;
       case Opcode::kLoadConst:
-        return set(o[0].value(), Value::kConstant);
+        return set(o[0].value(), Value::kConstant,
+                   static_cast<uint8_t>(e_.constants[static_cast<size_t>(o[1].value())].device));
       case Opcode::kLoadConsti:
         return set(o[0].value(), Value::kScalar);
       case Opcode::kAllocStorage:
         need_scalar(o[1].value());
-        return set(o[0].value(), Value::kStorage);
+        return set(o[0].value(), Value::kStorage, static_cast<uint8_t>(o[3].value()));
       case Opcode::kAllocTensor:
       case Opcode::kAllocTensorReg:
         return alloc_tensor(o, in.op == Opcode::kAllocTensorReg);
@@ -203,7 +227,8 @@ class Flow {
         need_exactly(o[0].value(), Value::kStorage);
         return set(o[0].value(), Value::kFreed);
       case Opcode::kFreeTensor:
-        need_tensor(o[0].value());
+        need(o[0].value(), "a tensor or another object",
+             [](Value v) { return v != Value::kScalar; });
         return set(o[0].value(), Value::kFreed);
       case Opcode::kInvoke:
         return invoke(o);
@@ -214,16 +239,23 @@ class Flow {
       case Opcode::kInvokePacked:
         return invoke_packed(o);
       case Opcode::kGetField: {
-        const Value v = need(o[1].value(), "a data-type value or a tensor",
-                             [](Value k) { return k == Value::kAdt || is_tensor(k); });
-        return set(o[0].value(), is_tensor(v) ? Value::kScalar : Value::kUnknown);
+        if (o[2].value() == kStorageField) {
+          need_tensor(o[1].value());
+          return set(o[0].value(), Value::kStorage);
+        }
+        const Value v = need(o[1].value(), "a data-type value, a tensor or a storage", [](Value k) {
+          return k == Value::kAdt || k == Value::kStorage || is_tensor(k);
+        });
+        if (is_tensor(v)) need_device(o[1].value(), 0, "GetField");
+        const bool scalar = is_tensor(v) || v == Value::kStorage;
+        return set(o[0].value(), scalar ? Value::kScalar : Value::kUnknown);
       }
       case Opcode::kGetTag:
         need_exactly(o[1].value(), Value::kAdt);
         return set(o[0].value(), Value::kScalar);
       case Opcode::kDeviceCopy:
         need_tensor(o[1].value());
-        return set(o[0].value(), Value::kTensor);
+        return set(o[0].value(), Value::kTensor, static_cast<uint8_t>(o[2].value()));
       case Opcode::kShapeOf:
         need_tensor(o[2].value());
         for (int64_t i = 0; i < o[1].value(); ++i) set(o[0].value() + i, Value::kScalar);
@@ -232,9 +264,14 @@ class Flow {
         // It shares the data, so a reshaped constant is a constant.
         const Value v = need_tensor(o[1].value());
         for (int64_t r : o[2].values) need_scalar(r);
-        return set(o[0].value(), v);
+        return set(o[0].value(), v, device_of(o[1].value()));
       }
     }
+  }
+
+  void copy_register(int64_t to, int64_t from) {
+    const Value v = read(from);
+    set(to, v, device_of(from));
   }
 
   void alloc_tensor(const std::vector<OperandView>& o, bool shape_in_registers) {
@@ -243,7 +280,8 @@ class Flow {
     need_scalar(o[2].value());
     if (shape_in_registers)
       for (int64_t r : o[4].values) need_scalar(r);
-    set(o[0].value(), base == Value::kConstant ? Value::kConstant : Value::kTensor);
+    set(o[0].value(), base == Value::kConstant ? Value::kConstant : Value::kTensor,
+        device_of(o[1].value()));
   }
 
   void invoke(const std::vector<OperandView>& o) {
@@ -274,6 +312,7 @@ class Flow {
       if (need_tensor(r, 14) == Value::kConstant && wanted[i].access != Access::kIn)
         report(15, fmt::format("kernel {} writes register {}, which may hold a constant",
                                kernel.name, r));
+      need_device(r, static_cast<uint8_t>(kernel.device), "kernel " + kernel.name);
     }
   }
 

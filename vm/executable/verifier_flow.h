@@ -1,4 +1,4 @@
-// The data-flow part of the verifier: rules R5, R6, R7, R14 and R15. Internal to verifier.cpp.
+// The data-flow part of the verifier: rules R5, R6, R7, R14, R15 and R21. Internal to verifier.cpp.
 #pragma once
 
 #include <cstdint>

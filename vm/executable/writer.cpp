@@ -1,9 +1,12 @@
 #include "vm/executable/writer.h"
 
+#include <algorithm>
+
 #include "vm/base/bytes.h"
 #include "vm/base/checked.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
+#include "vm/executable/dim_program_bytes.h"
 #include "vm/executable/format.h"
 #include "vm/executable/opcodes.h"
 
@@ -17,16 +20,6 @@ constexpr uint8_t kZeros[kDataAlignment] = {};
 void put_texts(const std::vector<std::string>& texts, ByteWriter* out) {
   out->varint(texts.size());
   for (const std::string& t : texts) out->text(t);
-}
-
-void put_program(const DimProgram& p, ByteWriter* out) {
-  out->varint(p.arguments);
-  out->varint(p.results);
-  out->varint(p.code.size());
-  for (const DimInstruction& in : p.code) {
-    out->u8(static_cast<uint8_t>(in.op));
-    if (in.op == DimOp::kConst || in.op == DimOp::kArg) out->svarint(in.immediate);
-  }
 }
 
 void put_functions(const Executable& e, ByteWriter* out) {
@@ -49,7 +42,7 @@ void put_scalar_functions(const Executable& e, ByteWriter* out) {
   out->varint(e.scalar_functions.size());
   for (const ScalarFunction& f : e.scalar_functions) {
     out->text(f.name);
-    put_program(f.program, out);
+    encode(f.program, out);
   }
 }
 
@@ -66,9 +59,9 @@ void put_contract(const KernelContract& c, ByteWriter* out) {
     out->u8(static_cast<uint8_t>(a.access));
     out->u8(a.collapse_leading);
     out->varint(a.dims.size());
-    for (const DimProgram& d : a.dims) put_program(d, out);
+    for (const DimProgram& d : a.dims) encode(d, out);
   }
-  put_program(c.scratch_bytes, out);
+  encode(c.scratch_bytes, out);
 }
 
 void put_dispatch(const DispatchTree& tree, ByteWriter* out) {
@@ -106,6 +99,26 @@ void put_kernels(const Executable& e, ByteWriter* out) {
   }
 }
 
+// The portable forms of those kernels that have one, by index.
+void put_portable(const Executable& e, ByteWriter* out) {
+  size_t count = 0;
+  for (const Kernel& k : e.kernels) count += k.portable.has_value();
+  out->varint(count);
+  for (size_t i = 0; i < e.kernels.size(); ++i) {
+    if (!e.kernels[i].portable) continue;
+    out->varint(i);
+    encode(*e.kernels[i].portable, out);
+  }
+}
+
+// A kernel that has nothing but its portable form: a reader that skips it could not run the file.
+bool needs_portable(const Executable& e) {
+  for (const Kernel& k : e.kernels)
+    for (const Implementation& i : k.implementations)
+      if (i.kind == ImplementationKind::kPortable) return true;
+  return false;
+}
+
 void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
   out->varint(ports.size());
   for (const Port& p : ports) {
@@ -128,6 +141,27 @@ void put_entries(const Executable& e, ByteWriter* out) {
   }
 }
 
+void put_types(const Executable& e, ByteWriter* out) {
+  out->varint(e.types.size());
+  for (const ValueType& t : e.types) {
+    out->u8(static_cast<uint8_t>(t.kind));
+    out->text(t.name);
+    out->u8(static_cast<uint8_t>(t.dtype));
+    put_texts(t.dims, out);
+    out->varint(t.extents.size());
+    for (int64_t x : t.extents) out->svarint(x);
+    out->varint(t.constructors.size());
+    for (const ValueType::Constructor& c : t.constructors) {
+      out->text(c.name);
+      out->varint(c.fields.size());
+      for (uint32_t field : c.fields) out->varint(field);
+    }
+  }
+  for (const EntryPoint& p : e.entries)
+    for (const std::vector<Port>* ports : {&p.inputs, &p.outputs})
+      for (const Port& port : *ports) out->varint(static_cast<uint64_t>(port.type + 1));
+}
+
 void put_provenance(const Provenance& p, ByteWriter* out) {
   for (const std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) out->text(*t);
   out->varint(p.kernels.size());
@@ -135,6 +169,16 @@ void put_provenance(const Provenance& p, ByteWriter* out) {
     out->text(kernel);
     out->text(json);
   }
+}
+
+// Where each kernel, then each constant lies; nothing if that is the CPU for all of them.
+void put_devices(const Executable& e, ByteWriter* out) {
+  const auto elsewhere = [](const auto& x) { return x.device != 0; };
+  if (std::none_of(e.kernels.begin(), e.kernels.end(), elsewhere) &&
+      std::none_of(e.constants.begin(), e.constants.end(), elsewhere))
+    return;
+  for (const Kernel& k : e.kernels) out->varint(static_cast<uint64_t>(k.device));
+  for (const Constant& c : e.constants) out->varint(static_cast<uint64_t>(c.device));
 }
 
 // A section as the pieces of which it consists, in order.
@@ -162,15 +206,19 @@ struct Layout {
 };
 
 Layout lay_out(const Executable& e) {
-  ByteWriter functions, scalars, constants, kernels, images, entries, texts, provenance;
+  ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
+      devices, portable;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
   put_scalar_functions(e, &scalars);
   put_kernels(e, &kernels);
   put_entries(e, &entries);
+  put_types(e, &types);
   put_texts(e.texts, &texts);
   put_provenance(e.provenance, &provenance);
+  put_devices(e, &devices);
+  put_portable(e, &portable);
 
   constants.varint(e.constants.size());
   for (const Constant& c : e.constants) {
@@ -211,6 +259,9 @@ Layout lay_out(const Executable& e) {
   add(Section::kEntries, kRequired, &entries);
   add(Section::kTexts, kRequired, &texts);
   add(Section::kProvenance, 0, &provenance);
+  if (devices.size() > 0) add(Section::kDevices, kRequired, &devices);
+  add(Section::kPortable, needs_portable(e) ? kRequired : 0, &portable);
+  if (!e.types.empty()) add(Section::kTypes, kRequired, &types);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

@@ -83,8 +83,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> nam
   return best;
 }
 
-EntryPlan::EntryPlan(const exec::EntryPoint& entry, const std::string& place)
-    : entry_(entry), place_(place) {
+EntryPlan::EntryPlan(const exec::Executable& executable, const exec::EntryPoint& entry,
+                     const std::string& place)
+    : executable_(executable), entry_(entry), place_(place) {
   for (const exec::Port& port : entry.inputs) {
     std::vector<int32_t>& dims = dims_.emplace_back();
     for (size_t i = 0; i < port.dims.size(); ++i) {
@@ -116,7 +117,17 @@ size_t EntryPlan::find_input(std::string_view name) const {
 }
 
 std::string EntryPlan::port_text(const exec::Port& port) const {
+  if (port.type >= 0) return "a " + executable_.types[static_cast<size_t>(port.type)].name;
   return fmt::format("{} ({})", name_of(port.dtype), fmt::join(port.dims, ", "));
+}
+
+void EntryPlan::check_kind(size_t index, const InputTensor& input) const {
+  const exec::Port& port = entry_.inputs[index];
+  if ((port.type >= 0) != (input.value != nullptr))
+    throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
+                port.type >= 0 ? "it is a tensor, not a value of a data type"
+                               : "it is a value of a data type, not a tensor",
+                "give " + port_text(port));
 }
 
 void EntryPlan::check(size_t index, const InputTensor& input) {
@@ -181,6 +192,7 @@ Value EntryPlan::default_value(size_t index, Heap& heap) const {
 
 void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values) {
   values->clear();
+  values->reserve(inputs.size());  // so that no value is lost between its making and its place
   std::fill(extents_.begin(), extents_.end(), -1);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const exec::Port& port = entry_.inputs[i];
@@ -188,17 +200,28 @@ void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vecto
       throw Error(Status::kUnsupported, fmt::format("{}: input {}", place_, port.name),
                   fmt::format("it has {} dims", port.dims.size()),
                   fmt::format("at most {} are possible", kMaxRank));
-    if (inputs[i].given)
-      check(i, inputs[i]);
-    else if (port.default_fill.empty())
+    if (inputs[i].given) {
+      check_kind(i, inputs[i]);
+      if (port.type < 0) check(i, inputs[i]);
+    } else if (port.default_fill.empty()) {
       throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
                   "it is not given and has no default", "give " + port_text(port));
+    }
   }
+  NamedExtents extents;  // what the tensors tell of the values
+  for (size_t i = 0; i < names_.size(); ++i)
+    if (extents_[i] >= 0) extents[names_[i]] = extents_[i];
   try {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const InputTensor& in = inputs[i];
       if (!in.given) {
         values->push_back(default_value(i, heap));
+        continue;
+      }
+      if (in.value) {
+        const exec::Port& port = entry_.inputs[i];
+        values->push_back(to_heap(*in.value, executable_, static_cast<uint32_t>(port.type),
+                                  &extents, heap, fmt::format("{}: input {}", place_, port.name)));
         continue;
       }
       const uint64_t bytes = static_cast<uint64_t>(*try_byte_size(in.dtype, in.shape));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "vm/executable/executable.h"
+#include "vm/interpreter/host_value.h"
 #include "vm/runtime/object.h"
 
 namespace nimble::rt {
@@ -20,12 +21,14 @@ struct InputTensor {
   std::span<const int64_t> shape;
   std::span<const int64_t> strides;  // in elements; empty: dense row-major
   bool given = false;                // false: left out, its default is used
+  const HostValue* value = nullptr;  // instead of a tensor, where the port has a data type
 };
 
 // An entry point with its dims numbered: equal texts are one extent.
 class EntryPlan {
  public:
-  EntryPlan(const exec::EntryPoint& entry, const std::string& place);
+  EntryPlan(const exec::Executable& executable, const exec::EntryPoint& entry,
+            const std::string& place);
 
   // The values to call the entry's function with, one reference each; `inputs` in the entry's
   // order. Dense inputs are borrowed, others copied, missing ones filled. Error(kInvalidArgument),
@@ -42,9 +45,11 @@ class EntryPlan {
     uint32_t input, dim;
   };
   void check(size_t index, const InputTensor& input);
+  void check_kind(size_t index, const InputTensor& input) const;
   Value default_value(size_t index, Heap& heap) const;
   std::string port_text(const exec::Port& port) const;
 
+  const exec::Executable& executable_;
   const exec::EntryPoint& entry_;
   const std::string& place_;
   std::vector<std::vector<int32_t>> dims_;  // per input: extent number, kAny or kFixed

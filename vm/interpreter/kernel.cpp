@@ -73,6 +73,25 @@ std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argume
               "give inputs whose extents agree");
 }
 
+[[noreturn, gnu::cold]] void fail_device(const PreparedKernel& k, size_t argument,
+                                         const Tensor& tensor) {
+  throw Error(
+      Status::kFatal, "",
+      fmt::format("{}: argument {} lies on device {} ({}), the kernel runs on device {} ({})",
+                  kernel_text(k), argument, tensor.storage->device,
+                  device_name(tensor.storage->device), k.device->number(), k.device->name()),
+      "report it: the program lacks a copy between devices");
+}
+
+[[noreturn, gnu::cold]] void fail_scalar(const PreparedKernel& k, size_t argument, int64_t expected,
+                                         int64_t actual) {
+  throw Error(
+      Status::kFatal, "",
+      fmt::format("{}: argument {} must be {} = {}, it is {}", kernel_text(k), argument,
+                  k.kernel->contract.symbols[k.arguments[argument].symbol], expected, actual),
+      "report it: the program passes a wrong extent");
+}
+
 [[noreturn, gnu::cold]] void fail_memory(const PreparedKernel& k, size_t argument,
                                          const Tensor& tensor) {
   throw Error(Status::kFatal, "",
@@ -84,10 +103,89 @@ std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argume
 
 }  // namespace
 
+namespace {
+
+// Why a library's implementation cannot run here; "" if it can.
+std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* library) {
+  if (!library) return "this runtime does not know it";
+  if (std::string bad = library->check(kernel.contract); !bad.empty()) return bad;
+  return library->unavailable ? library->unavailable() : "";
+}
+
+void use_portable(const exec::Kernel& kernel, const std::string& place, KernelTarget* target,
+                  PreparedKernel* out) {
+  if (!kernel.portable)
+    throw Error(Status::kIncompatible, place,
+                fmt::format("kernel {} has native code only", kernel.name),
+                "compile the model with --portable=on, or load it with trust in its native code");
+  if (!out->portable)
+    out->portable =
+        std::make_shared<PortableProgram>(*kernel.portable, kernel.contract, kernel_text(*out));
+  target->portable = true;
+  target->max_threads = 1;
+  if (kernel.implementations[target->implementation].kind != ImplementationKind::kPortable)
+    target->implementation = static_cast<uint32_t>(kernel.implementations.size());
+}
+
+// Fills out->targets and, where needed, out->portable.
+void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
+                     const std::string& place, std::vector<std::string>* notes,
+                     PreparedKernel* out) {
+  std::vector<std::string> missing(kernel.implementations.size());
+  for (size_t i = 0; i < kernel.implementations.size(); ++i) {
+    const exec::Implementation& impl = kernel.implementations[i];
+    KernelTarget target;
+    target.max_threads = impl.max_threads;
+    target.implementation = static_cast<uint32_t>(i);
+    if (impl.kind == ImplementationKind::kPortable ||
+        (!find_native && (impl.kind == ImplementationKind::kNative ||
+                          (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
+      use_portable(kernel, place, &target, out);
+    } else if (impl.kind == ImplementationKind::kNative) {
+      target.native = find_native(impl.symbol);
+      if (!target.native)
+        throw Error(Status::kCorrupt, place,
+                    fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),
+                    "compile the model again");
+    } else {
+      target.library = find_library_kernel(impl.kind, impl.symbol);
+      if (!target.library && impl.kind == ImplementationKind::kHost)
+        throw Error(
+            Status::kUnsupported, place,
+            fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
+            "use a runtime as new as the compiler");
+      missing[i] = missing_library(kernel, target.library);
+    }
+    out->targets.push_back(target);
+  }
+  const auto first = std::find(missing.begin(), missing.end(), "");
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i].empty()) continue;
+    const std::string& symbol = kernel.implementations[i].symbol;
+    std::string stand_in = "its portable form";
+    if (first != missing.end()) {
+      const size_t at = static_cast<size_t>(first - missing.begin());
+      out->targets[i] = out->targets[at];
+      stand_in = kernel.implementations[at].symbol;
+    } else if (kernel.portable) {
+      use_portable(kernel, place, &out->targets[i], out);
+    } else {
+      throw Error(Status::kIncompatible, place,
+                  fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
+                  "install it, or compile the model without vendor kernels");
+    }
+    notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
+                                 kernel.name, symbol, missing[i], stand_in));
+  }
+}
+
+}  // namespace
+
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes) {
   PreparedKernel out;
   out.kernel = &kernel;
+  out.device = &device(kernel.device);
   out.symbols = static_cast<uint32_t>(kernel.contract.symbols.size());
   std::vector<bool> bound(out.symbols, false);
   for (const KernelArgument& a : kernel.contract.arguments) {
@@ -99,6 +197,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
                                static_cast<uint32_t>(out.dims.size()),
                                a.symbol};
     if (a.kind == KernelArgument::Kind::kScalar) {
+      p.binds = !bound[a.symbol];
       bound[a.symbol] = true;
     } else {
       ++out.tensors;
@@ -121,50 +220,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
     out.arguments.push_back(p);
   }
 
-  std::vector<std::string> missing(kernel.implementations.size());
-  for (size_t i = 0; i < kernel.implementations.size(); ++i) {
-    const exec::Implementation& impl = kernel.implementations[i];
-    KernelTarget target;
-    target.max_threads = impl.max_threads;
-    target.implementation = static_cast<uint32_t>(i);
-    if (impl.kind == ImplementationKind::kNative) {
-      target.native = find_native(impl.symbol);
-      if (!target.native)
-        throw Error(Status::kCorrupt, place,
-                    fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),
-                    "compile the model again");
-    } else {
-      const LibraryKernel* library = find_library_kernel(impl.kind, impl.symbol);
-      if (!library) {
-        if (impl.kind == ImplementationKind::kHost)
-          throw Error(
-              Status::kUnsupported, place,
-              fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
-              "use a runtime as new as the compiler");
-        missing[i] = "this runtime does not know it";
-      } else if (std::string bad = library->check(kernel.contract); !bad.empty()) {
-        missing[i] = bad;
-      } else if (library->unavailable) {
-        missing[i] = library->unavailable();
-      }
-      target.library = library;
-    }
-    out.targets.push_back(target);
-  }
-  const auto first = std::find(missing.begin(), missing.end(), "");
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (missing[i].empty()) continue;
-    const std::string& symbol = kernel.implementations[i].symbol;
-    if (first == missing.end())
-      throw Error(Status::kIncompatible, place,
-                  fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
-                  "install it, or compile the model without vendor kernels");
-    const size_t stand_in = static_cast<size_t>(first - missing.begin());
-    out.targets[i] = out.targets[stand_in];
-    notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
-                                 kernel.name, symbol, missing[i],
-                                 kernel.implementations[stand_in].symbol));
-  }
+  resolve_targets(kernel, find_native, place, notes, &out);
   int64_t scratch = -1;
   out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
   out.single = kernel.dispatch.nodes.size() == 1;
@@ -172,13 +228,16 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
 }
 
 void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
-  size_t most_tensors = 0, most_symbols = 0;
+  size_t most_tensors = 0, most_symbols = 0, most_scalars = 0;
   for (const PreparedKernel& k : kernels) {
     most_tensors = std::max<size_t>(most_tensors, k.tensors);
     most_symbols = std::max<size_t>(most_symbols, k.symbols);
+    most_scalars = std::max(most_scalars, k.arguments.size() - k.tensors);
   }
   buffers.resize(most_tensors);
   tensors.resize(most_tensors);
+  portable_buffers.resize(most_tensors);
+  scalars.resize(most_scalars);
   symbols.resize(most_symbols + 1);
 }
 
@@ -204,6 +263,8 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
     if (a.kind == KernelArgument::Kind::kScalar) {
       if (!v.is_scalar()) [[unlikely]]
         fail_kind(k, i, "scalar", kind_of(v));
+      if (!a.binds && symbols[a.symbol] != v.scalar) [[unlikely]]
+        fail_scalar(k, i, symbols[a.symbol], v.scalar);
       symbols[a.symbol] = v.scalar;
       continue;
     }
@@ -241,6 +302,8 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
     uint8_t* data = t.data();
     if (!data || (a.access != Access::kIn && !t.storage->writable())) [[unlikely]]
       fail_memory(k, i, t);
+    if (t.storage->device != k.device->number() && device_checks()) [[unlikely]]
+      fail_device(k, i, t);
     *buffer++ = data;
   }
 }
@@ -278,6 +341,42 @@ void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier
   }
 }
 
+[[noreturn, gnu::cold]] void fail_check(const PreparedKernel& k, int32_t status) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: a run-time check of the kernel failed with code {} (such as an "
+                          "index out of range)",
+                          kernel_text(k), status),
+              "check the values of the inputs");
+}
+
+// The bytes of a tensor whose shape the contract has accepted: they lie in its storage.
+uint64_t bytes_of(const Tensor& t) {
+  uint64_t bytes = size_of(t.dtype);
+  for (const int64_t extent : t.shape()) {
+    if (extent == 0) return 0;
+    bytes *= static_cast<uint64_t>(extent);
+  }
+  return bytes;
+}
+
+void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scratch& scratch,
+                  KernelFrame* frame) {
+  size_t n = 0;
+  for (const Value& v : arguments)
+    if (v.is(ObjectKind::kTensor)) {
+      const Tensor& t = *static_cast<const Tensor*>(v.object);
+      frame->portable_buffers[n++] = {t.data(), bytes_of(t)};
+    }
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const uint64_t bytes = k.portable->scratch_bytes(symbols);
+  auto* space = bytes > 0 ? static_cast<uint8_t*>(scratch.at_least(bytes)) : nullptr;
+  const KernelScope open(*k.device);  // its memory may be closed to the host otherwise
+  const int32_t status = k.portable->run({frame->portable_buffers.data(), n}, symbols, space,
+                                         &frame->portable, &frame->budget);
+  if (status != 0) [[unlikely]]
+    fail_check(k, status);
+}
+
 }  // namespace
 
 KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> arguments,
@@ -287,6 +386,10 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   const uint32_t leaf =
       k.single ? k.kernel->dispatch.nodes[0].yes : k.kernel->dispatch.choose(symbols, threads);
   const KernelTarget& target = k.targets[leaf];
+  if (target.portable) {
+    run_portable(k, arguments, scratch, frame);
+    return {target.implementation, 1};
+  }
   if (target.max_threads > 0) threads = std::min(threads, target.max_threads);
 
   Region region;
@@ -303,6 +406,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.scratch = nullptr;
   }
   region.pool = &pool;
+  const KernelScope scope(*k.device);
   if (target.native) {
     region.native = target.native;
     region.args.version = NIMBLE_KERNEL_ABI_VERSION;
@@ -311,23 +415,22 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.symbols = frame->symbols.data();
     pool.run(&native_body, &region, threads);
   } else {
-    size_t n = 0;
+    size_t n = 0, scalars = 0;
     for (const Value& v : arguments)
       if (v.is(ObjectKind::kTensor)) {
         const Tensor& t = *static_cast<const Tensor*>(v.object);
         frame->tensors[n++] = {t.dtype, t.shape(), t.data()};
+      } else {
+        frame->scalars[scalars++] = v.scalar;
       }
     region.library = target.library;
-    region.call = {{frame->tensors.data(), n}, symbols, region.args.scratch};
+    region.call = {
+        {frame->tensors.data(), n}, symbols, {frame->scalars.data(), scalars}, region.args.scratch};
     pool.run(&library_body, &region, threads);
     if (region.error) std::rethrow_exception(region.error);
   }
   if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
-    throw Error(Status::kFatal, "",
-                fmt::format("{}: a run-time check of the kernel failed with code {} (such as an "
-                            "index out of range)",
-                            kernel_text(k), status),
-                "check the values of the inputs");
+    fail_check(k, status);
   return {target.implementation, threads};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,9 @@
 
 #include "vm/base/kernel_abi.h"
 #include "vm/executable/executable.h"
+#include "vm/interpreter/portable_kernel.h"
 #include "vm/library/registry.h"
+#include "vm/runtime/device.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
 
@@ -23,8 +26,10 @@ namespace nimble::rt {
 struct KernelTarget {
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
+  bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
-  // What runs: itself, or the implementation that stands in for a vendor's that is missing.
+  // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
+  // portable form, where it stands in, comes behind the last one.
   uint32_t implementation = 0;
 };
 
@@ -35,9 +40,10 @@ struct PreparedKernel {
     exec::Access access;
     DType dtype;
     uint8_t rank;
-    bool collapse;  // surplus leading axes are multiplied into the first dim
+    bool collapse;       // surplus leading axes are multiplied into the first dim
     uint32_t first_dim;  // in `dims`
     uint32_t symbol;
+    bool binds = false;  // a scalar that tells its symbol; another must agree with it
   };
   struct Dim {
     enum class Kind : uint8_t { kBind, kSymbol, kConstant, kProgram };
@@ -49,19 +55,23 @@ struct PreparedKernel {
   std::vector<Argument> arguments;
   std::vector<Dim> dims;
   std::vector<KernelTarget> targets;
+  std::shared_ptr<const PortableProgram> portable;  // if any target needs it
   uint32_t tensors = 0;
   uint32_t symbols = 0;
   bool uses_scratch = true;
-  bool single = false;  // the tree is one leaf
+  bool single = false;       // the tree is one leaf
+  Device* device = nullptr;  // where it runs
 };
 
-// Resolves a native symbol; nullptr if there is none.
+// Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
+// nor a vendor's; portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
 // not there, or does not take this contract, is replaced by the first one of the kernel that is
 // there, and `notes` says so; without any, Error(kIncompatible). A missing native symbol is
-// Error(kCorrupt), a missing host operator Error(kUnsupported).
+// Error(kCorrupt), a missing host operator Error(kUnsupported), a missing portable form that
+// is needed Error(kIncompatible).
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes);
 
@@ -70,6 +80,10 @@ struct KernelFrame {
   std::vector<void*> buffers;
   std::vector<int64_t> symbols;  // and, last, the number of threads
   std::vector<LibraryTensor> tensors;
+  std::vector<PortableBuffer> portable_buffers;
+  PortableFrame portable;
+  PortableBudget budget;  // of portable code; the caller sets and reads it
+  std::vector<int64_t> scalars;
   void reserve(std::span<const PreparedKernel> kernels);
 };
 
@@ -95,7 +109,7 @@ class Scratch {
 };
 
 // Binds and checks `arguments` against the contract: Error(kFatal) naming kernel, operator,
-// argument, expected and actual extents. Fills frame.buffers and frame.symbols.
+// argument, expected and actual extents (or devices). Fills frame.buffers and frame.symbols.
 void bind_arguments(const PreparedKernel& kernel, std::span<const Value> arguments,
                     KernelFrame* frame);
 // Runs a bound kernel on up to `threads` threads of `pool`.

@@ -38,6 +38,15 @@ Cell& cell_of(const Value& v, ObjectKind kind) {
   return *static_cast<Cell*>(v.object);
 }
 
+[[noreturn, gnu::cold]] void fail_element_device(const Tensor& t) {
+  throw Error(Status::kFatal, "",
+              fmt::format("an element of a {} tensor ({}) is read on device 0 (cpu), it lies on "
+                          "device {} ({})",
+                          name_of(t.dtype), fmt::join(t.shape(), ", "), t.storage->device,
+                          device_name(t.storage->device)),
+              "report it: the program lacks a copy between devices");
+}
+
 // Element `index` of an integer or bool tensor as a scalar.
 int64_t element_of(const Tensor& t, int64_t index) {
   if (index >= t.elements() || is_float(t.dtype)) [[unlikely]]
@@ -49,6 +58,9 @@ int64_t element_of(const Tensor& t, int64_t index) {
   if (!data) [[unlikely]]
     throw Error(Status::kFatal, "", "a tensor is read whose storage was freed",
                 "report it: the memory plan is wrong");
+  if (t.storage->device != kCpuDevice && device_checks() &&
+      !device(t.storage->device).host_accessible()) [[unlikely]]
+    fail_element_device(t);
   data += static_cast<size_t>(index) * size_of(t.dtype);
   auto load = [&]<typename T>(T value) {
     std::memcpy(&value, data, sizeof value);
@@ -91,6 +103,14 @@ int64_t scalar_of(const Value& v) {
   return element_of(tensor_of(v));
 }
 
+// What a tensor that grows is moved or extended in: it must start where the tensor does.
+Storage& storage_at_start_of(const Tensor& t) {
+  if (t.offset != 0 || !t.storage->writable()) [[unlikely]]
+    throw Error(Status::kFatal, "", "a tensor that has no storage of its own is extended",
+                "report it: the memory plan is wrong");
+  return *t.storage;
+}
+
 [[noreturn, gnu::cold]] void fail_cancelled() {
   throw Error(Status::kCancelled, "", "the run was cancelled");
 }
@@ -103,7 +123,7 @@ Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threa
       pool_(pool),
       threads_(threads),
       limits_(limits),
-      scratch_(*heap.pool()) {
+      frames_(heap, limits.depth) {
   kernel_frame_.reserve(model.kernels());
   size_t most_results = 0, most_arguments = 0;
   for (const exec::ScalarFunction& f : model.executable().scalar_functions)
@@ -114,11 +134,12 @@ Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threa
   results_.resize(most_results);
   scalars_.resize(most_arguments);
   call_.reserve(most_arguments);
+  constants_.reserve(model.executable().constants.size());
   try {
     for (size_t i = 0; i < model.executable().constants.size(); ++i) {
       const exec::Constant& c = model.executable().constants[i];
-      Storage* s =
-          heap_.new_view(Storage::Origin::kConstant, model.constant_data(i), c.bytes.size());
+      Storage* s = heap_.new_view(Storage::Origin::kConstant, model.constant_data(i),
+                                  c.bytes.size(), c.device);
       Tensor* t = nullptr;
       try {
         t = heap_.new_tensor(s, 0, c.dtype, c.shape);
@@ -136,91 +157,58 @@ Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threa
 }
 
 Machine::~Machine() {
+  frames_.unwind();
   for (Tensor* t : constants_) heap_.release(t);
-  heap_.pool()->refund(stack_.size() * sizeof(Value));
 }
 
-Value Machine::execute(uint32_t function, std::span<const Value> arguments,
-                       const std::atomic<bool>& cancelled, Profiler* profiler) {
-  pc_ = 0;
+void Machine::trim() {
+  for (const auto& s : scratch_)
+    if (s) s->drop();
+  if (!active()) frames_.trim();
+}
+
+void Machine::start(uint32_t function, std::span<const Value> arguments) {
+  executed_ = 0;
   try {
-    push_frame(model_.functions()[function], arguments, 0);
-    return loop(cancelled, profiler);
+    frames_.push(model_.functions()[function], arguments, 0);
   } catch (const Error& e) {
-    std::string place = model_.place();
-    if (!frames_.empty()) place += ": " + frames_.back().function->place_of(pc_);
+    throw Error(e.status(), model_.place(), e.problem(), e.remedy());
+  }
+}
+
+Position Machine::position() const {
+  const Frame& frame = frames_.top();
+  const auto function = frame.function - model_.functions().data();
+  return {static_cast<uint32_t>(function), frame.pc, static_cast<uint32_t>(frames_.depth()),
+          executed_};
+}
+
+std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
+                                     Profiler* profiler) {
+  // Unwinds last of all, however the run fails: messages need the frames, and making them may
+  // fail as well.
+  struct Unwind {
+    FrameStack* frames;
+    ~Unwind() {
+      if (frames) frames->unwind();
+    }
+  } on_failure{&frames_};
+  pc_ = frames_.top().pc;
+  auto place = [&] {
+    return fmt::format("{}: {}", model_.place(), frames_.top().function->place_of(pc_));
+  };
+  try {
+    std::optional<Value> result = loop(slice, control, profiler);
+    on_failure.frames = nullptr;
+    return result;
+  } catch (const Error& e) {
     const std::string problem =
         e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
-    unwind();
-    throw Error(e.status(), place, problem, e.remedy());
+    throw Error(e.status(), place(), problem, e.remedy());
   } catch (const std::bad_alloc&) {
-    unwind();
-    throw Error(Status::kExhausted, model_.place(), "the system has no more memory",
+    throw Error(Status::kExhausted, place(), "the system has no more memory",
                 "use smaller inputs or set a memory limit");
   }
-}
-
-void Machine::need_stack(size_t registers) {
-  if (top_ + registers <= stack_.size()) return;
-  const size_t size = std::max<size_t>({256, 2 * stack_.size(), top_ + registers});
-  const uint64_t more = (size - stack_.size()) * sizeof(Value);
-  heap_.pool()->charge(more);
-  try {
-    stack_.resize(size);
-  } catch (...) {
-    heap_.pool()->refund(more);
-    throw;
-  }
-}
-
-void Machine::push_frame(const DecodedFunction& function, std::span<const Value> arguments,
-                         uint32_t result) {
-  try {
-    if (frames_.size() >= limits_.depth)
-      throw Error(Status::kExhausted, "",
-                  fmt::format("calls are nested more than {} deep", limits_.depth),
-                  "raise the depth limit of the session or use smaller inputs");
-    need_stack(function.registers);
-    if (!frames_.empty()) frames_.back().pc = pc_;
-    frames_.push_back({&function, static_cast<uint32_t>(top_), result, 0});
-  } catch (...) {
-    for (const Value& v : arguments) heap_.release(v);
-    throw;
-  }
-  std::copy(arguments.begin(), arguments.end(), stack_.begin() + static_cast<ptrdiff_t>(top_));
-  top_ += function.registers;
-}
-
-void Machine::replace_frame(const DecodedFunction& function, std::span<const Value> arguments) {
-  Frame& frame = frames_.back();
-  clear_registers(frame);
-  top_ = frame.base;
-  try {
-    need_stack(function.registers);
-  } catch (...) {
-    top_ += frame.function->registers;  // all empty by now: unwind finds a whole frame
-    for (const Value& v : arguments) heap_.release(v);
-    throw;
-  }
-  frame.function = &function;
-  std::copy(arguments.begin(), arguments.end(), stack_.begin() + static_cast<ptrdiff_t>(top_));
-  top_ += function.registers;
-}
-
-void Machine::clear_registers(const Frame& frame) {
-  Value* r = stack_.data() + frame.base;
-  for (uint32_t i = 0; i < frame.function->registers; ++i) {
-    heap_.release(r[i]);
-    r[i] = Value();
-  }
-}
-
-void Machine::unwind() {
-  while (!frames_.empty()) {
-    clear_registers(frames_.back());
-    frames_.pop_back();
-  }
-  top_ = 0;
 }
 
 void Machine::gather(const Value* registers, std::span<const uint32_t> list, const Cell* closure) {
@@ -243,6 +231,12 @@ void Machine::invoke_scalar(const exec::ScalarFunction& function, Value* results
   for (uint32_t i = 0; i < count; ++i) heap_.assign(results[i], Value::of(results_[i]));
 }
 
+Scratch& Machine::scratch(int32_t device) {
+  std::unique_ptr<Scratch>& s = scratch_[static_cast<size_t>(device)];
+  if (!s) s = std::make_unique<Scratch>(*heap_.pool(device));
+  return *s;
+}
+
 void Machine::invoke_packed(uint32_t index, const Value* registers, std::span<const uint32_t> list,
                             Profiler* profiler) {
   const PreparedKernel& kernel = model_.kernels()[index];
@@ -250,12 +244,12 @@ void Machine::invoke_packed(uint32_t index, const Value* registers, std::span<co
   for (uint32_t reg : list) call_.push_back(registers[reg]);
   bind_arguments(kernel, call_, &kernel_frame_);
   if (!profiler) [[likely]] {
-    run_kernel(kernel, call_, threads_, pool_, scratch_, &kernel_frame_);
+    run_kernel(kernel, call_, threads_, pool_, scratch(kernel.device->number()), &kernel_frame_);
     return;
   }
   const int64_t start = Profiler::now();
   const KernelCallResult done =
-      run_kernel(kernel, call_, threads_, pool_, scratch_, &kernel_frame_);
+      run_kernel(kernel, call_, threads_, pool_, scratch(kernel.device->number()), &kernel_frame_);
   profiler->add_kernel(index, done.implementation, done.threads,
                        {kernel_frame_.symbols.data(), kernel.symbols}, Profiler::now() - start);
 }
@@ -300,30 +294,34 @@ Value Machine::reshape(const DecodedFunction& f, const DecodedInstruction& in, c
   return Value::of(heap_.new_tensor(t.storage, static_cast<int64_t>(t.offset), t.dtype, wanted));
 }
 
-Value Machine::device_copy(const DecodedInstruction& in, const Value* r) {
+Value Machine::device_copy(const DecodedInstruction& in, const Value* r, Profiler* profiler) {
   Tensor& t = tensor_of(r[in.b]);
-  Device& to = device(static_cast<int32_t>(in.c));
+  const auto to = static_cast<int32_t>(in.c), from = int32_t{t.storage->device};
   const uint64_t bytes = t.bytes();
   if (!t.data())
     throw Error(Status::kFatal, "", "a tensor is copied whose storage was freed",
                 "report it: the memory plan is wrong");
-  Storage* storage = heap_.new_storage(bytes);
-  Tensor* copy = nullptr;
+  Storage* storage = heap_.new_storage(bytes, to);
+  Tensor* copied = nullptr;
   try {
-    copy = heap_.new_tensor(storage, 0, t.dtype, t.shape());
+    copied = heap_.new_tensor(storage, 0, t.dtype, t.shape());
   } catch (...) {
     heap_.release(storage);
     throw;
   }
   heap_.release(storage);
-  if (bytes > 0) to.copy_from_host(copy->data(), t.data(), bytes);
-  return Value::of(copy);
+  copy(device(to), copied->data(), device(from), t.data(), bytes);
+  if (profiler) profiler->add_copy(from, to, bytes);
+  return Value::of(copied);
 }
 
-Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
+std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Profiler* profiler) {
   const std::span<const DecodedFunction> functions = model_.functions();
   const exec::Executable& executable = model_.executable();
-  uint64_t fuel = limits_.fuel == 0 ? UINT64_MAX : limits_.fuel;
+  // Fuel and slice are one countdown; which of them ran out is asked at its end.
+  uint64_t fuel = limits_.fuel == 0 ? UINT64_MAX : limits_.fuel - executed_;
+  uint64_t budget = slice == 0 ? fuel : std::min(fuel, slice);
+  uint64_t left = budget;
 
   // The running frame; set anew whenever frames or the stack move.
   const DecodedFunction* f = nullptr;
@@ -331,33 +329,49 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
   Value* r = nullptr;
   uint32_t pc = 0;
   auto enter = [&](uint32_t at) {
-    f = frames_.back().function;
+    f = frames_.top().function;
     code = f->code.data();
-    r = stack_.data() + frames_.back().base;
+    r = frames_.registers();
     pc = at;
   };
-  auto check_cancelled = [&] {
-    if (cancelled.load(std::memory_order_relaxed)) [[unlikely]]
-      fail_cancelled();
-  };
   auto call = [&](const DecodedFunction& callee, const DecodedInstruction& in) {
-    if (in.tail)
-      replace_frame(callee, call_);
-    else
-      push_frame(callee, call_, in.a);
+    if (in.tail) {
+      frames_.replace(callee, call_);
+    } else {
+      frames_.top().pc = pc;
+      frames_.push(callee, call_, in.a);
+    }
     enter(0);
   };
-  enter(0);
+  // Instruction `pc` is the next one when the run goes on.
+  auto suspend = [&]() -> std::optional<Value> {
+    frames_.top().pc = pc;
+    executed_ += budget - left;
+    return std::nullopt;
+  };
+  // Before an instruction has any effect: whether to suspend there instead.
+  auto must_stop = [&] {
+    if (!control.interrupted()) [[likely]]
+      return false;
+    if (control.cancelled()) fail_cancelled();
+    ++left;  // it has not been executed
+    return true;
+  };
+  enter(frames_.top().pc);
 
   int64_t last_time = 0;
   const DecodedInstruction* last = nullptr;  // the instruction being timed
   while (true) {
     const DecodedInstruction& in = code[pc];
     pc_ = pc;
-    if (fuel-- == 0) [[unlikely]]
+    if (left == 0) [[unlikely]] {
+      if (profiler && last) profiler->add_instruction(last->op, Profiler::now() - last_time);
+      if (budget < fuel) return suspend();
       throw Error(Status::kExhausted, "",
                   fmt::format("the run took more than {} instructions", limits_.fuel),
                   "raise the fuel of the session or use smaller inputs");
+    }
+    --left;
     if (profiler) [[unlikely]] {
       const int64_t time = Profiler::now();
       if (last) profiler->add_instruction(last->op, time - last_time);
@@ -371,26 +385,26 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         break;
       }
       case Opcode::kRet: {
+        if (must_stop()) return suspend();
         const Value result = r[in.a];
         Heap::retain(result);
-        const Frame frame = frames_.back();
-        clear_registers(frame);
-        frames_.pop_back();
-        top_ = frame.base;
+        const uint32_t to = frames_.top().result;
+        frames_.pop();
         if (frames_.empty()) {
+          executed_ += budget - left;
           if (profiler) profiler->add_instruction(Opcode::kRet, Profiler::now() - last_time);
           return result;
         }
-        enter(frames_.back().pc);
-        heap_.assign(r[frame.result], result);
+        enter(frames_.top().pc);
+        heap_.assign(r[to], result);
         break;
       }
       case Opcode::kIf:
-        check_cancelled();
+        if (must_stop()) return suspend();
         pc = scalar_of(r[in.a]) != 0 ? in.b : in.c;
         continue;
       case Opcode::kGoto:
-        check_cancelled();
+        if (must_stop()) return suspend();
         pc = in.b;
         continue;
       case Opcode::kLoadConst:
@@ -405,8 +419,8 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         if (bytes < 0)
           throw Error(Status::kFatal, "", fmt::format("a storage of {} bytes", bytes),
                       "check the extents of the inputs");
-        device(static_cast<int32_t>(in.c));
-        heap_.assign(r[in.a], Value::of(heap_.new_storage(static_cast<uint64_t>(bytes))));
+        heap_.assign(r[in.a], Value::of(heap_.new_storage(static_cast<uint64_t>(bytes),
+                                                          static_cast<int32_t>(in.c))));
         break;
       }
       case Opcode::kAllocTensor:
@@ -428,11 +442,11 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         heap_.assign(r[in.a], Value());
         break;
       case Opcode::kFreeTensor:
-        tensor_of(r[in.a]);
+        if (!r[in.a].is_object()) fail_kind("tensor", r[in.a]);
         heap_.assign(r[in.a], Value());
         break;
       case Opcode::kInvoke:
-        check_cancelled();
+        if (must_stop()) return suspend();
         if (in.b >= functions.size()) {
           invoke_scalar(executable.scalar_functions[in.b - functions.size()], r + in.a, r,
                         f->sources(in));
@@ -442,7 +456,7 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         call(functions[in.b], in);
         continue;
       case Opcode::kInvokeClosure: {
-        check_cancelled();
+        if (must_stop()) return suspend();
         const Cell& closure = cell_of(r[in.b], ObjectKind::kClosure);
         const DecodedFunction& callee = functions[static_cast<size_t>(closure.number)];
         if (closure.count + in.count != callee.source->parameters)
@@ -456,10 +470,32 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         continue;
       }
       case Opcode::kInvokePacked:
-        check_cancelled();
+        if (must_stop()) return suspend();
+        kernel_frame_.budget = {fuel - (budget - left), &control};
         invoke_packed(in.b, r, f->sources(in), profiler);
+        if (limits_.fuel != 0) {
+          // What a portable kernel took is gone from the fuel, and from the slice if it no longer
+          // reaches as far.
+          const uint64_t used = fuel - (budget - left) - kernel_frame_.budget.steps;
+          executed_ += used;
+          fuel -= used;
+          const uint64_t excess = budget > fuel ? budget - fuel : 0;
+          budget -= excess;
+          left -= excess;
+        }
         break;
       case Opcode::kGetField: {
+        if (in.imm == exec::kStorageField) {
+          Storage& storage = storage_at_start_of(tensor_of(r[in.b]));
+          Heap::retain(&storage);
+          heap_.assign(r[in.a], Value::of(&storage));
+          break;
+        }
+        if (r[in.b].is(ObjectKind::kStorage) && in.imm == 0) {
+          const auto bytes = static_cast<int64_t>(storage_of(r[in.b]).bytes);
+          heap_.assign(r[in.a], Value::of(bytes));
+          break;
+        }
         if (r[in.b].is(ObjectKind::kTensor)) {
           heap_.assign(r[in.a], Value::of(element_of(tensor_of(r[in.b]), in.imm)));
           break;
@@ -478,7 +514,7 @@ Value Machine::loop(const std::atomic<bool>& cancelled, Profiler* profiler) {
         heap_.assign(r[in.a], Value::of(cell_of(r[in.b], ObjectKind::kAdt).number));
         break;
       case Opcode::kDeviceCopy:
-        heap_.assign(r[in.a], device_copy(in, r));
+        heap_.assign(r[in.a], device_copy(in, r, profiler));
         break;
       case Opcode::kShapeOf: {
         const Tensor& t = tensor_of(r[in.b]);

@@ -1,27 +1,42 @@
 // The dispatch loop: runs decoded bytecode over frames of registers.
 //
-// Calls push frames on the machine's own stack, never on C++'s, so that recursion is bounded by
-// the depth limit and nothing else; a call whose result is returned at once reuses its frame, so
-// that a loop written as recursion runs in constant space. The verifier has proved what does not
-// depend on values; the kinds of values, sizes and contracts are checked here, and every failure
-// is an Error whose place names function, instruction and source operator.
+// Calls push frames on the machine's own stack (frames.h), never on C++'s; a call whose result is
+// returned at once reuses its frame, so that a loop written as recursion runs in constant space.
+// The verifier has proved what does not depend on values; the kinds of values, sizes and contracts
+// are checked here, and every failure is an Error whose place names function, instruction and
+// source operator.
+//
+// Since all state of a run lies in frames, a run can stop between any two instructions and go on
+// later, on any thread: after a number of instructions, or when another thread asks for it. Such
+// requests are looked at before each jump, call, return and kernel; a kernel is never interrupted.
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "vm/interpreter/frames.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/model.h"
 #include "vm/interpreter/profiler.h"
+#include "vm/interpreter/run_control.h"
 #include "vm/runtime/object.h"
 
 namespace nimble::rt {
 
 struct Limits {
-  uint64_t fuel = 0;  // instructions of one run; 0: no limit
-  uint32_t depth = 100'000;
+  uint64_t fuel = 0;         // instructions of one run and of its portable kernels; 0: no limit
+  uint32_t depth = 100'000;  // calls nested inside the first
+};
+
+// Where a suspended run stands.
+struct Position {
+  uint32_t function = 0, instruction = 0;  // what it will execute next
+  uint32_t depth = 0;                      // frames, the first included
+  uint64_t instructions = 0;               // executed so far, those of portable kernels included
 };
 
 class Machine {
@@ -31,31 +46,24 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // Runs a function on arguments whose references move in, and returns a value whose reference
-  // the caller owns. `cancelled` is looked at before each jump, call and kernel. `profiler` may
-  // be nullptr.
-  Value execute(uint32_t function, std::span<const Value> arguments,
-                const std::atomic<bool>& cancelled, Profiler* profiler);
-  void trim() { scratch_.drop(); }
+  // Begins a run of `function` on arguments whose references move in. Nothing is executed yet.
+  void start(uint32_t function, std::span<const Value> arguments);
+  // Goes on until the run is done, and returns a value whose reference the caller owns, or until
+  // `slice` instructions are executed (0: no limit) or `control` asks to suspend, and returns
+  // nothing. An Error ends the run. `profiler` may be nullptr.
+  std::optional<Value> resume(uint64_t slice, const RunControl& control, Profiler* profiler);
+  // Whether a run has been started and not ended.
+  bool active() const { return !frames_.empty(); }
+  Position position() const;
+  // Drops the run that was started.
+  void abandon() { frames_.unwind(); }
+  // Marks the end of a run: gives memory back that runs do not need.
+  void end_run() { frames_.end_run(); }
+  // Gives back all memory kept for the next run.
+  void trim();
 
  private:
-  struct Frame {
-    const DecodedFunction* function;
-    uint32_t base;    // of its registers in stack_
-    uint32_t result;  // register of the caller
-    uint32_t pc;      // while a callee runs: where it was called
-  };
-
-  Value loop(const std::atomic<bool>& cancelled, Profiler* profiler);
-  // Makes a frame for `function` and takes over the references in `arguments`.
-  void push_frame(const DecodedFunction& function, std::span<const Value> arguments,
-                  uint32_t result);
-  // Puts `function` in the place of the top frame.
-  void replace_frame(const DecodedFunction& function, std::span<const Value> arguments);
-  void clear_registers(const Frame& frame);
-  void unwind();
-  void need_stack(size_t registers);
-
+  std::optional<Value> loop(uint64_t slice, const RunControl& control, Profiler* profiler);
   // Fills call_ with a call's values, counted anew: captured ones first.
   void gather(const Value* registers, std::span<const uint32_t> list, const Cell* closure);
   void invoke_scalar(const exec::ScalarFunction& function, Value* results, const Value* registers,
@@ -65,19 +73,20 @@ class Machine {
   Value alloc_tensor(const DecodedFunction& f, const DecodedInstruction& in,
                      const Value* registers);
   Value reshape(const DecodedFunction& f, const DecodedInstruction& in, const Value* registers);
-  Value device_copy(const DecodedInstruction& in, const Value* registers);
+  Value device_copy(const DecodedInstruction& in, const Value* registers, Profiler* profiler);
+  Scratch& scratch(int32_t device);
 
   const Model& model_;
   Heap& heap_;
   ThreadPool& pool_;
   const int32_t threads_;
   const Limits limits_;
-  Scratch scratch_;
+  // By device; made when a kernel there first needs it.
+  std::array<std::unique_ptr<Scratch>, kDeviceCount> scratch_;
   KernelFrame kernel_frame_;
   std::vector<Tensor*> constants_;
-  std::vector<Value> stack_;
-  std::vector<Frame> frames_;
-  size_t top_ = 0;           // registers in use
+  FrameStack frames_;
+  uint64_t executed_ = 0;    // instructions of this run in earlier slices
   uint32_t pc_ = 0;          // of the instruction in progress, for messages
   std::vector<Value> call_;  // arguments on their way
   std::vector<int64_t> scalars_, results_;

@@ -33,6 +33,12 @@ std::vector<std::string> missing_features(const exec::NativeImage& image) {
   return {};
 }
 
+bool needs_native(const exec::Kernel& k) {
+  return std::any_of(
+      k.implementations.begin(), k.implementations.end(),
+      [](const exec::Implementation& i) { return i.kind == exec::ImplementationKind::kNative; });
+}
+
 bool wants_perf_map(const LoadOptions& options) {
   const char* set = std::getenv("NIMBLE_PERF_MAP");
   return options.perf_map || (set && std::strcmp(set, "1") == 0);
@@ -54,10 +60,12 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   for (const exec::BytecodeFunction& f : e.functions)
     model->functions_.push_back(decode_function(f));
   model->load_image(options);
-  const FindNative find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
-    if (!model->image_) return nullptr;
-    return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
-  };
+  FindNative find_native;  // stays empty without trust
+  if (options.trust)
+    find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
+      if (!model->image_) return nullptr;
+      return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
+    };
   for (const exec::Kernel& k : e.kernels)
     model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
   model->place_constants();
@@ -66,22 +74,24 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
 }
 
 Model::~Model() {
+  for (const DeviceBlock& b : device_blocks_) b.device->free(b.data, b.bytes);
   if (hot_) unmap_huge(hot_, hot_bytes_);
 }
 
 void Model::load_image(const LoadOptions& options) {
-  const bool native = std::any_of(
-      executable_.kernels.begin(), executable_.kernels.end(), [](const exec::Kernel& k) {
-        return std::any_of(k.implementations.begin(), k.implementations.end(),
-                           [](const exec::Implementation& i) {
-                             return i.kind == exec::ImplementationKind::kNative;
-                           });
-      });
-  if (!native) return;
-  if (!options.trust)
-    throw Error(Status::kInvalidArgument, place_,
-                "it holds native code, which runs with all rights of this process",
-                "set `trust` in the load options if you trust where the file comes from");
+  if (std::none_of(executable_.kernels.begin(), executable_.kernels.end(), needs_native)) return;
+  if (!options.trust) {
+    for (const exec::Kernel& k : executable_.kernels)
+      if (!k.portable && needs_native(k))
+        throw Error(Status::kInvalidArgument, place_,
+                    fmt::format("it holds native code, which runs with all rights of this process, "
+                                "and kernel {} has no portable form",
+                                k.name),
+                    "set `trust` in the load options if you trust where the file comes from");
+    no_native_ = true;
+    notes_.push_back("native code is not used; portable kernels run, checked and slower");
+    return;
+  }
   const exec::NativeImage* best = nullptr;
   std::vector<std::string> least_missing;
   for (const exec::NativeImage& image : executable_.images) {
@@ -99,12 +109,27 @@ void Model::load_image(const LoadOptions& options) {
     throw Error(Status::kIncompatible, place_,
                 fmt::format("this CPU lacks {}, which the model's kernels use",
                             fmt::join(least_missing, ", ")),
-                fmt::format("compile the model with --target {} (or --target native here)",
+                fmt::format("compile the model with --target {} (or --target native here), or run "
+                            "it without native code (--no-native), which is slower",
                             host_cpu().level));
   }
   image_ = NativeImage::load(best->bytes, place_);
   target_ = best->target;
   if (wants_perf_map(options)) image_->write_perf_map();
+}
+
+const uint8_t* Model::place_on_device(const exec::Constant& c) {
+  Device& to = device(c.device);
+  if (c.bytes.empty()) return c.bytes.data();
+  void* memory = to.allocate(c.bytes.size());
+  if (!memory)
+    throw Error(Status::kExhausted, place_,
+                fmt::format("the {} has no memory for constant {} ({} bytes)", to.name(), c.name,
+                            c.bytes.size()),
+                "use a smaller model");
+  device_blocks_.push_back({&to, memory, c.bytes.size()});
+  to.copy_in(memory, c.bytes.data(), c.bytes.size());
+  return static_cast<const uint8_t*>(memory);
 }
 
 void Model::place_constants() {
@@ -114,6 +139,10 @@ void Model::place_constants() {
   for (size_t i = 0; i < executable_.constants.size(); ++i) {
     const exec::Constant& c = executable_.constants[i];
     constants_[i] = c.bytes.data();
+    if (c.device != kCpuDevice) {
+      constants_[i] = place_on_device(c);
+      continue;
+    }
     if (!c.hot || c.bytes.empty()) continue;
     hot.emplace_back(i, total);
     total = (total + c.bytes.size() + kHotAlignment - 1) / kHotAlignment * kHotAlignment;
@@ -153,6 +182,7 @@ void Model::describe() {
   info["constant_bytes"] = bytes;
   info["hot_bytes"] = hot_bytes_;
   info["native_bytes"] = image_ ? image_->mapped_bytes() : 0;
+  info["no_native"] = no_native_;
   info["notes"] = notes_;
   const exec::Provenance& p = executable_.provenance;
   info["provenance"] = {{"compiler", p.compiler},

@@ -16,7 +16,8 @@
 namespace nimble::rt {
 
 struct LoadOptions {
-  // Native code cannot be verified; it is loaded only from a file that the caller trusts.
+  // Native code cannot be verified; it is loaded only from a file that the caller trusts. Without
+  // trust the kernels' portable forms run: checked at every access, and many times slower.
   bool trust = false;
   // Write /tmp/perf-<pid>.map. Also on when the environment has NIMBLE_PERF_MAP=1.
   bool perf_map = false;
@@ -25,7 +26,8 @@ struct LoadOptions {
 class Model {
  public:
   // Errors name the file: those of exec::read and exec::verify; kIncompatible if no native image
-  // fits this CPU (with the features it lacks); kInvalidArgument for native code without trust.
+  // fits this CPU (with the features it lacks); kInvalidArgument without trust if a kernel has
+  // native code only.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options);
   static std::shared_ptr<const Model> load(exec::Executable executable, const LoadOptions& options,
                                            const std::string& place);
@@ -37,10 +39,14 @@ class Model {
   const std::string& place() const { return place_; }
   std::span<const DecodedFunction> functions() const { return functions_; }
   std::span<const PreparedKernel> kernels() const { return kernels_; }
-  // Where a constant's bytes are read from: the mapped file, or huge pages if it is hot.
+  // Where a constant's bytes are read from: the mapped file, huge pages if it is hot, or its
+  // device's memory.
   const uint8_t* constant_data(size_t index) const { return constants_[index]; }
-  // Target of the native image in use; empty if the model has no native code.
+  // Target of the native image in use; empty if none is: the model has no native code, or it was
+  // loaded without trust.
   const std::string& target() const { return target_; }
+  // Whether portable forms stand in for native code that the file has.
+  bool no_native() const { return no_native_; }
   // Remarks for the user: vendor implementations that are missing here.
   const std::vector<std::string>& notes() const { return notes_; }
   uint64_t hot_bytes() const { return hot_bytes_; }
@@ -51,6 +57,8 @@ class Model {
   Model() = default;
   void load_image(const LoadOptions& options);
   void place_constants();
+  // Copies a constant that a device reads into its memory.
+  const uint8_t* place_on_device(const exec::Constant& c);
   void describe();
 
   exec::Executable executable_;
@@ -62,6 +70,13 @@ class Model {
   std::vector<std::string> notes_;
   uint8_t* hot_ = nullptr;
   uint64_t hot_bytes_ = 0;
+  struct DeviceBlock {
+    Device* device;
+    void* data;
+    size_t bytes;
+  };
+  std::vector<DeviceBlock> device_blocks_;
+  bool no_native_ = false;
 };
 
 }  // namespace nimble::rt

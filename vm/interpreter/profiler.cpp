@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "vm/base/device_number.h"
+
 namespace nimble::rt {
 
 struct Profiler::Row {
@@ -13,6 +15,16 @@ struct Profiler::Row {
   const std::vector<int64_t>* symbols;
   Count count;
 };
+
+namespace {
+
+// The number behind the last implementation is the portable form (kernel.h).
+std::string symbol_of(const exec::Kernel& k, uint32_t implementation) {
+  return implementation < k.implementations.size() ? k.implementations[implementation].symbol
+                                                   : "portable";
+}
+
+}  // namespace
 
 void Profiler::add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                           std::span<const int64_t> symbols, int64_t ns) {
@@ -45,6 +57,12 @@ std::string Profiler::json(const exec::Executable& e) const {
       instructions.push_back({{"name", exec::name_of(static_cast<exec::Opcode>(i))},
                               {"count", opcodes_[i].count},
                               {"total_ns", opcodes_[i].ns}});
+  json& copies = out["copies"] = json::array();
+  for (const auto& [devices, c] : copies_)
+    copies.push_back({{"from", device_name(devices.first)},
+                      {"to", device_name(devices.second)},
+                      {"count", c.count},
+                      {"bytes", c.bytes}});
   json& kernels = out["kernels"] = json::array();
   for (const Row& r : rows()) {
     const exec::Kernel& k = e.kernels[r.kernel];
@@ -53,8 +71,10 @@ std::string Profiler::json(const exec::Executable& e) const {
     kernels.push_back(
         {{"name", k.name},
          {"source", k.source},
-         {"implementation", k.implementations[r.implementation].symbol},
-         {"config", k.implementations[r.implementation].config},
+         {"implementation", symbol_of(k, r.implementation)},
+         {"config", r.implementation < k.implementations.size()
+                        ? k.implementations[r.implementation].config
+                        : k.portable->config},
          {"threads", r.threads},
          {"shape", shape},
          {"count", r.count.count},
@@ -77,8 +97,7 @@ std::string Profiler::table(const exec::Executable& e) const {
     out += fmt::format("{:5.1f}% {:9} {:11.1f} {:10.2f}  {} [{}] {} ({} thread{})\n",
                        100.0 * r.count.ns / wall, r.count.count, r.count.ns / 1e3,
                        r.count.ns / 1e3 / static_cast<double>(r.count.count), k.name, shape,
-                       k.implementations[r.implementation].symbol, r.threads,
-                       r.threads == 1 ? "" : "s");
+                       symbol_of(k, r.implementation), r.threads, r.threads == 1 ? "" : "s");
   }
   out += "\n";
   for (int i = 0; i < exec::kOpcodeCount; ++i)
@@ -87,6 +106,10 @@ std::string Profiler::table(const exec::Executable& e) const {
                          opcodes_[i].count, opcodes_[i].ns / 1e3,
                          opcodes_[i].ns / 1e3 / static_cast<double>(opcodes_[i].count),
                          exec::name_of(static_cast<exec::Opcode>(i)));
+  for (const auto& [devices, c] : copies_)
+    out += fmt::format("\ncopied {} -> {}: {} bytes in {} cop{}", device_name(devices.first),
+                       device_name(devices.second), c.bytes, c.count, c.count == 1 ? "y" : "ies");
+  if (!copies_.empty()) out += "\n";
   out += fmt::format(
       "\n{} run{}: {:.1f} us, of which kernels {:.1f} us, all else {:.1f} us ({:.1f} %)\n", runs_,
       runs_ == 1 ? "" : "s", wall_ns_ / 1e3, kernel_ns_ / 1e3, (wall_ns_ - kernel_ns_) / 1e3,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "vm/executable/executable.h"
@@ -25,8 +26,9 @@ class Profiler {
   }
 
   void clear() { *this = {}; }
-  void add_run(int64_t ns) {
-    ++runs_;
+  // A run that was suspended in between adds its time slice by slice.
+  void add_time(int64_t ns, bool run_is_done) {
+    runs_ += run_is_done;
     wall_ns_ += ns;
   }
   // `ns` of an InvokePacked includes its kernel.
@@ -34,6 +36,12 @@ class Profiler {
     Count& c = opcodes_[static_cast<size_t>(op)];
     ++c.count;
     c.ns += ns;
+  }
+  // A DeviceCopy.
+  void add_copy(int32_t from, int32_t to, uint64_t bytes) {
+    Copies& c = copies_[{from, to}];
+    ++c.count;
+    c.bytes += bytes;
   }
   void add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                   std::span<const int64_t> symbols, int64_t ns);
@@ -45,11 +53,16 @@ class Profiler {
   struct Count {
     int64_t count = 0, ns = 0;
   };
+  struct Copies {
+    int64_t count = 0;
+    uint64_t bytes = 0;
+  };
   struct Row;  // a kernel at a shape, sorted by time
   std::vector<Row> rows() const;
 
   int64_t runs_ = 0, wall_ns_ = 0, kernel_ns_ = 0;
   std::array<Count, exec::kOpcodeCount> opcodes_{};
+  std::map<std::pair<int32_t, int32_t>, Copies> copies_;  // by source and target device
   // kernel, implementation, threads, shape
   std::map<std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>, Count> kernels_;
 };

@@ -21,10 +21,15 @@ bool returns_at_once(const std::vector<DecodedInstruction>& code, size_t at, uin
 
 }  // namespace
 
-std::string DecodedFunction::place_of(size_t instruction) const {
-  std::string note;
+std::string_view DecodedFunction::note_of(size_t instruction) const {
+  std::string_view note = "";
   for (const exec::SourceNote& n : source->notes)
     if (n.instruction <= instruction) note = n.text;
+  return note;
+}
+
+std::string DecodedFunction::place_of(size_t instruction) const {
+  const std::string_view note = note_of(instruction);
   if (note.empty()) return fmt::format("{}@{}", source->name, instruction);
   return fmt::format("{}@{} ({})", source->name, instruction, note);
 }

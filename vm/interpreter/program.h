@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vm/executable/executable.h"
@@ -43,6 +44,8 @@ struct DecodedFunction {
   std::span<const int64_t> immediate_list(const DecodedInstruction& in) const {
     return {immediates.data() + in.list, in.count};
   }
+  // What an instruction was made for; ends in a zero byte. "" if the compiler did not say.
+  std::string_view note_of(size_t instruction) const;
   // "main@12 (main:%37 matmul …)": where an instruction is, for messages.
   std::string place_of(size_t instruction) const;
 };

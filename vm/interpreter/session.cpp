@@ -9,8 +9,6 @@
 namespace nimble::rt {
 namespace {
 
-static_assert(std::atomic<bool>::is_always_lock_free, "cancel() runs in signal handlers");
-
 // More threads than this are a mistake, not a machine.
 constexpr int32_t kMaxThreads = 1024;
 // An output that fills less than half of its storage, and leaves more than this unused, is copied
@@ -46,6 +44,7 @@ OutputTensor& OutputTensor::operator=(OutputTensor&& other) noexcept {
   strides = other.strides;
   data = std::exchange(other.data, nullptr);
   hold_ = std::exchange(other.hold_, nullptr);
+  value = std::move(other.value);
   return *this;
 }
 
@@ -53,6 +52,7 @@ void OutputTensor::release() {
   if (hold_) BlockHold::release(hold_);
   hold_ = nullptr;
   data = nullptr;
+  value = {};
 }
 
 Session::Session(std::shared_ptr<const Model> model, const SessionOptions& options)
@@ -64,7 +64,7 @@ Session::Session(std::shared_ptr<const Model> model, const SessionOptions& optio
       machine_(std::make_unique<Machine>(*model_, heap_, *pool_, threads_, limits_of(options))),
       profile_(options.profile) {
   for (const exec::EntryPoint& entry : model_->executable().entries)
-    plans_.emplace_back(entry, model_->place());
+    plans_.emplace_back(model_->executable(), entry, model_->place());
 }
 
 Session::~Session() {
@@ -81,38 +81,92 @@ size_t Session::find_entry(std::string_view name) const {
               fmt::format("it has {}", fmt::join(names, ", ")));
 }
 
-Session::Lock::Lock(Session& session) : session_(session) {
-  if (session.running_.exchange(true, std::memory_order_acquire))
-    throw Error(Status::kInvalidArgument, session.model_->place(),
-                "the session is running already, on another thread", "make a session per thread");
-  session.cancelled_.store(false, std::memory_order_relaxed);
+Session::Lock::Lock(Session& session, Purpose purpose) : session_(session) {
+  RunControl& control = session.control_;
+  if (purpose == Purpose::kRun ? control.begin() : control.go_on()) return;
+  const std::string& place = session.model_->place();
+  if (control.state() == RunControl::State::kSuspended)
+    throw Error(Status::kInvalidArgument, place, "the session has a suspended run",
+                "resume or abandon it first, or make a session for the other run");
+  if (purpose == Purpose::kResume && control.state() == RunControl::State::kIdle)
+    throw Error(Status::kInvalidArgument, place, "the session has no suspended run",
+                "start one first");
+  throw Error(Status::kInvalidArgument, place, "the session is running already, on another thread",
+              "make a session per thread");
 }
 
 Session::Lock::~Lock() {
-  session_.storage_->end_run();
-  session_.running_.store(false, std::memory_order_release);
+  if (session_.machine_->active()) {
+    session_.control_.pause();
+    return;
+  }
+  session_.machine_->end_run();
+  session_.heap_.for_each_pool([](StoragePool& pool) { pool.end_run(); });
+  session_.control_.end();
 }
 
-void Session::run(const Lock&, size_t entry, std::span<const InputTensor> inputs,
+void Session::run(const Lock& lock, size_t entry, std::span<const InputTensor> inputs,
                   std::span<OutputTensor> outputs) {
   for (OutputTensor& o : outputs) o.release();
+  if (entry < plans_.size()) check_outputs(plans_[entry].entry(), outputs.size());
+  start(lock, entry, inputs);
+  while (!resume(lock, 0, outputs)) control_.stay();
+}
+
+void Session::check_outputs(const exec::EntryPoint& signature, size_t outputs) const {
+  if (outputs > signature.outputs.size())
+    throw Error(Status::kInvalidArgument, model_->place(),
+                fmt::format("{} gives {} outputs, not {}", signature.name, signature.outputs.size(),
+                            outputs),
+                "look at its signature with `nimble inspect --signature`");
+}
+
+void Session::start(const Lock&, size_t entry, std::span<const InputTensor> inputs) {
   if (entry >= plans_.size())
     throw Error(Status::kNotFound, model_->place(), "it has no entry point",
                 "compile the model again");
   EntryPlan& plan = plans_[entry];
   const exec::EntryPoint& signature = plan.entry();
-  if (inputs.size() != signature.inputs.size() || outputs.size() > signature.outputs.size())
+  if (inputs.size() != signature.inputs.size())
     throw Error(Status::kInvalidArgument, model_->place(),
-                fmt::format("{} takes {} inputs and gives {} outputs, not {} and {}",
-                            signature.name, signature.inputs.size(), signature.outputs.size(),
-                            inputs.size(), outputs.size()),
+                fmt::format("{} takes {} inputs, not {}", signature.name, signature.inputs.size(),
+                            inputs.size()),
                 "look at its signature with `nimble inspect --signature`");
+  const int64_t start = profile_ ? Profiler::now() : 0;
+  plan.bind(inputs, heap_, &arguments_);
+  entry_ = entry;
+  machine_->start(signature.function, arguments_);
+  if (profile_) profiler_.add_time(Profiler::now() - start, false);
+}
+
+bool Session::resume(const Lock&, uint64_t instructions, std::span<OutputTensor> outputs) {
+  for (OutputTensor& o : outputs) o.release();
+  check_outputs(plans_[entry_].entry(), outputs.size());
   Profiler* profiler = profile_ ? &profiler_ : nullptr;
   const int64_t start = profiler ? Profiler::now() : 0;
-  plan.bind(inputs, heap_, &arguments_);
-  Value result = machine_->execute(signature.function, arguments_, cancelled_, profiler);
+  const std::optional<Value> result = machine_->resume(instructions, control_, profiler);
+  if (result) take_outputs(*result, outputs);
+  if (profiler) profiler->add_time(Profiler::now() - start, result.has_value());
+  return result.has_value();
+}
+
+void Session::abandon() noexcept {
+  if (!control_.go_on()) return;
+  machine_->abandon();
+  machine_->end_run();
+  heap_.for_each_pool([](StoragePool& pool) { pool.end_run(); });
+  control_.end();
+}
+
+void Session::take_outputs(const Value& result, std::span<OutputTensor> outputs) {
+  struct Drop {
+    Heap& heap;
+    const Value& value;
+    ~Drop() { heap.release(value); }
+  } drop{heap_, result};
+  const exec::EntryPoint& signature = plans_[entry_].entry();
+  const bool tuple = signature.outputs.size() > 1;
   try {
-    const bool tuple = signature.outputs.size() > 1;
     if (tuple && (!result.is(ObjectKind::kAdt) ||
                   static_cast<Cell*>(result.object)->count != signature.outputs.size()))
       throw Error(Status::kFatal, model_->place(),
@@ -123,39 +177,43 @@ void Session::run(const Lock&, size_t entry, std::span<const InputTensor> inputs
       take_output(tuple ? static_cast<Cell*>(result.object)->values()[i] : result,
                   signature.outputs[i], &outputs[i]);
   } catch (...) {
-    heap_.release(result);
     for (OutputTensor& o : outputs) o.release();
     throw;
   }
-  heap_.release(result);
-  if (profiler) profiler->add_run(Profiler::now() - start);
 }
 
 void Session::take_output(const Value& value, const exec::Port& port, OutputTensor* output) {
   auto fail = [&](Status status, const std::string& problem, const std::string& remedy) {
     throw Error(status, fmt::format("{}: output {}", model_->place(), port.name), problem, remedy);
   };
-  Value held = value;
+  if (port.type >= 0) {
+    if (output->destination)
+      fail(Status::kInvalidArgument, "it is a value of a data type, which no buffer holds",
+           "give no buffer");
+    output->value = from_heap(value, model_->executable(), static_cast<uint32_t>(port.type),
+                              fmt::format("{}: output {}", model_->place(), port.name));
+    return;
+  }
+  struct Held {
+    Heap& heap;
+    Value value;
+    ~Held() { heap.release(value); }
+  } made{heap_, Value()};
+  const Value* shown = &value;
   if (value.is_scalar()) {
     // Scalars have no memory of their own; a user sees them as tensors without dims.
     if (!port.dims.empty() || !(is_int(port.dtype) || port.dtype == DType::kBool))
       fail(Status::kFatal, "the program returned a scalar", "compile the model again");
     Storage* storage = heap_.new_storage(sizeof(int64_t));
+    const Held memory{heap_, Value::of(storage)};
     std::memcpy(storage->data, &value.scalar, sizeof(int64_t));  // little-endian: truncates
-    held = Value::of(heap_.new_tensor(storage, 0, port.dtype, {}));
-    heap_.release(storage);
-  } else if (value.is(ObjectKind::kTensor)) {
-    Heap::retain(held);
-  } else {
+    made.value = Value::of(heap_.new_tensor(storage, 0, port.dtype, {}));
+    shown = &made.value;
+  } else if (!value.is(ObjectKind::kTensor)) {
     fail(Status::kUnsupported, "it is no tensor", "return tensors from entry points");
   }
-  struct Drop {
-    Heap& heap;
-    Value value;
-    ~Drop() { heap.release(value); }
-  } drop{heap_, held};
 
-  const Tensor& t = *static_cast<const Tensor*>(held.object);
+  const Tensor& t = *static_cast<const Tensor*>(shown->object);
   if (t.dtype != port.dtype || t.rank != port.dims.size())
     fail(Status::kFatal,
          fmt::format("the program returned {} with {} dims, not {} with {}", name_of(t.dtype),
@@ -163,6 +221,11 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
          "compile the model again");
   const uint8_t* data = t.data();
   if (!data) fail(Status::kFatal, "it lies in a storage that was freed", "compile the model again");
+  if (t.storage->device != kCpuDevice && device_checks())
+    fail(Status::kFatal,
+         fmt::format("it lies on device {} ({}), not on device 0 (cpu)", t.storage->device,
+                     device_name(t.storage->device)),
+         "report it: the program lacks a copy between devices");
   const uint64_t bytes = t.bytes();
   output->dtype = t.dtype;
   output->rank = t.rank;
@@ -178,26 +241,22 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
     return;
   }
   Storage* storage = t.storage;
-  const bool mine = storage->origin == Storage::Origin::kPool;
+  const bool mine = storage->origin == Storage::Origin::kPool && storage->device == kCpuDevice;
   if (mine && storage->bytes <= 2 * bytes + kMayWaste) {
     output->hold_ = heap_.hold(storage);
     output->data = t.data();
     return;
   }
   Storage* copy = heap_.new_storage(bytes);
+  const Held memory{heap_, Value::of(copy)};
   if (bytes > 0) std::memcpy(copy->data, data, bytes);
-  output->data = copy->data;
   output->hold_ = heap_.hold(copy);
-  heap_.release(copy);
-}
-
-void Session::cancel() noexcept {
-  if (running_.load(std::memory_order_relaxed)) cancelled_.store(true, std::memory_order_relaxed);
+  output->data = copy->data;
 }
 
 void Session::trim() {
   machine_->trim();
-  storage_->trim();
+  heap_.for_each_pool([](StoragePool& pool) { pool.trim(); });
 }
 
 void Session::set_profiling(bool on) {

@@ -1,9 +1,13 @@
 // A session: what one user needs to run a model again and again — memory, registers, limits,
 // a share in the thread pool. One run at a time; sessions of a model are independent.
+//
+// A run is either one call, or begun by start() and carried on by resume() until it is done.
+// Between two calls of resume() the run is suspended: its thread and the thread pool are free for
+// another model that is more urgent (the paper's section 4 names this as what a virtual machine
+// makes possible), and any thread may take it up again.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,9 +26,9 @@ namespace nimble::rt {
 struct SessionOptions {
   int32_t threads = 0;  // 0: ThreadPool::default_threads()
   bool pin = false;
-  uint64_t memory_limit = 0;  // bytes; 0: none
-  uint64_t fuel = 0;          // instructions of a run; 0: no limit
-  uint32_t depth = 0;         // nested calls; 0: the default of Limits
+  uint64_t memory_limit = 0;  // bytes, on each device; 0: none
+  uint64_t fuel = 0;          // instructions of a run and of its portable kernels; 0: no limit
+  uint32_t depth = 0;         // calls nested inside the first; 0: the default of Limits
   bool profile = false;
 };
 
@@ -46,6 +50,7 @@ class OutputTensor {
   std::array<int64_t, kMaxRank> extents{};
   std::array<int64_t, kMaxRank> strides{};
   void* data = nullptr;
+  HostValueRef value;  // instead of the above, where the port has a data type
   std::span<const int64_t> shape() const { return {extents.data(), static_cast<size_t>(rank)}; }
 
  private:
@@ -60,10 +65,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Holds the session for one run. Error(kInvalidArgument) if another thread holds it.
+  // Holds the session while one thread starts, runs or resumes. Error(kInvalidArgument) if another
+  // thread holds it, or if a run is suspended (kResume: if none is).
   class Lock {
    public:
-    explicit Lock(Session& session);
+    enum class Purpose : uint8_t { kRun, kResume };
+    explicit Lock(Session& session, Purpose purpose = Purpose::kRun);
     ~Lock();
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -84,18 +91,48 @@ class Session {
     const Lock lock(*this);
     run(lock, entry, inputs, outputs);
   }
-  // Stops the run in progress, if there is one. From any thread or a signal handler.
-  void cancel() noexcept;
+  // Binds the inputs of a run, whose data is borrowed until the run ends; executes nothing.
+  void start(const Lock& lock, size_t entry, std::span<const InputTensor> inputs);
+  void start(size_t entry, std::span<const InputTensor> inputs) {
+    const Lock lock(*this);
+    start(lock, entry, inputs);
+  }
+  // Goes on with a run that was started, for `instructions` at most (0: no limit) or until
+  // suspend(). True: it is done and `outputs` are set. An Error ends the run, but for too many
+  // outputs, which leaves it suspended.
+  bool resume(const Lock& lock, uint64_t instructions, std::span<OutputTensor> outputs);
+  bool resume(uint64_t instructions, std::span<OutputTensor> outputs) {
+    const Lock lock(*this, Lock::Purpose::kResume);
+    return resume(lock, instructions, outputs);
+  }
+  // Drops a suspended run; without one nothing happens.
+  void abandon() noexcept;
+  // Stops the run in progress, or the one that is suspended when it is resumed: it then fails
+  // with kCancelled. Without a run nothing happens. From any thread or a signal handler.
+  void cancel() noexcept { control_.cancel(); }
+  // Makes the resume() in progress return before the next jump, call, return or kernel; run() is
+  // not affected. From any thread or a signal handler.
+  void suspend() noexcept { control_.suspend(); }
+  // From any thread.
+  RunControl::State state() const noexcept { return control_.state(); }
+  // Where the suspended run stands; while state() is kSuspended.
+  Position position() const { return machine_->position(); }
 
   const Model& model() const { return *model_; }
   int32_t threads() const { return threads_; }
   MemoryStats memory() const { return storage_->stats(); }
+  // Objects that are alive: between runs, those of the constants.
+  uint64_t live_objects() const { return heap_.live(); }
+  const std::shared_ptr<StoragePool>& storage() const { return storage_; }
+  // Gives back all memory that is kept for reuse. Not during a run.
   void trim();
   // Starts the profiler afresh, or stops it.
   void set_profiling(bool on);
   const Profiler& profiler() const { return profiler_; }
 
  private:
+  void check_outputs(const exec::EntryPoint& signature, size_t outputs) const;
+  void take_outputs(const Value& result, std::span<OutputTensor> outputs);
   void take_output(const Value& value, const exec::Port& port, OutputTensor* output);
 
   std::shared_ptr<const Model> model_;
@@ -108,7 +145,8 @@ class Session {
   std::vector<Value> arguments_;
   bool profile_ = false;
   Profiler profiler_;
-  std::atomic<bool> running_{false}, cancelled_{false};
+  size_t entry_ = 0;  // of the run in progress
+  RunControl control_;
 };
 
 }  // namespace nimble::rt

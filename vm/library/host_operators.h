@@ -7,6 +7,8 @@
 
 namespace nimble::rt {
 
-std::vector<LibraryKernel> host_operators();
+std::vector<LibraryKernel> host_operators();       // copies
+std::vector<LibraryKernel> selection_operators();  // what counts and selects by value
+std::vector<LibraryKernel> ordering_operators();   // what sorts
 
 }  // namespace nimble::rt

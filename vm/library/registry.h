@@ -27,6 +27,7 @@ struct LibraryTensor {
 struct LibraryCall {
   std::span<const LibraryTensor> tensors;  // the contract's tensor arguments, in order
   std::span<const int64_t> symbols;        // the contract's symbols
+  std::span<const int64_t> scalars;        // the values of its scalar arguments, in order
   void* scratch = nullptr;                 // as the contract asks
 };
 

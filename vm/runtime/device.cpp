@@ -2,15 +2,21 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "vm/base/error.h"
+#include "vm/runtime/stand_in_device.h"
 
 namespace nimble::rt {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
+// From here on memory comes from the system and goes back to it at once; what malloc is given back
+// it may keep, and the process would hold more than its pools do.
+constexpr size_t kMapped = size_t{64} << 10;
 
 size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -18,41 +24,74 @@ size_t round_up(size_t bytes, size_t unit) {
 
 class CpuDevice final : public Device {
  public:
-  std::string_view name() const override { return "cpu"; }
+  int32_t number() const override { return kCpuDevice; }
   bool host_accessible() const override { return true; }
 
   void* allocate(size_t bytes) override {
-    if (bytes >= kHugePage) return map_huge(bytes);
+    if (bytes >= kMapped) return map_huge(bytes);
     return std::aligned_alloc(64, round_up(bytes, 64));
   }
   void free(void* memory, size_t bytes) override {
-    if (bytes >= kHugePage)
+    if (bytes >= kMapped)
       unmap_huge(memory, bytes);
     else
       std::free(memory);
   }
-  void copy_to_host(void* host, const void* memory, size_t bytes) override {
-    std::memcpy(host, memory, bytes);
-  }
-  void copy_from_host(void* memory, const void* host, size_t bytes) override {
+  void copy_in(void* memory, const void* host, size_t bytes) override {
     std::memcpy(memory, host, bytes);
   }
+  void copy_out(void* host, const void* memory, size_t bytes) override {
+    std::memcpy(host, memory, bytes);
+  }
+  void copy_within(void* to, const void* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void begin_kernel() override {}
+  void end_kernel() override {}
 };
+
+std::atomic<bool> checks{true};
 
 }  // namespace
 
 Device& device(int32_t number) {
   static CpuDevice cpu;
-  if (number == 0) return cpu;
+  // Never destroyed: outputs and models that die with the process still give memory back.
+  static StandInDevice& stand_in = *new StandInDevice;
+  if (number == kCpuDevice) return cpu;
+  if (number == kStandInDevice) return stand_in;
   throw Error(Status::kUnsupported, "", fmt::format("the program uses device {}", number),
-              "this runtime has only device 0 (the CPU): compile the model for the CPU");
+              fmt::format("this runtime has devices 0 to {}: compile the model for one of them",
+                          kDeviceCount - 1));
+}
+
+void copy(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  if (&to_device == &from_device) return to_device.copy_within(to, from, bytes);
+  if (from_device.host_accessible()) return to_device.copy_in(to, from, bytes);
+  if (to_device.host_accessible()) return from_device.copy_out(to, from, bytes);
+  std::vector<uint8_t> host(bytes);
+  from_device.copy_out(host.data(), from, bytes);
+  to_device.copy_in(to, host.data(), bytes);
+}
+
+bool device_checks() {
+  return checks.load(std::memory_order_relaxed);
+}
+void set_device_checks(bool on) {
+  checks.store(on, std::memory_order_relaxed);
 }
 
 void* map_huge(size_t bytes) {
   // The kernel gives huge pages only to whole, aligned 2 MiB stretches: map one more than needed
-  // and cut the ends off.
+  // and cut the ends off. What does not fill such a stretch stays on small pages.
   if (bytes > SIZE_MAX / 2) return nullptr;
-  const size_t size = round_up(bytes, kHugePage), padded = size + kHugePage;
+  const size_t size = round_up(bytes, kPage);
+  if (size < kHugePage) {
+    void* small = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return small == MAP_FAILED ? nullptr : small;
+  }
+  const size_t padded = size + kHugePage;
   void* raw = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(raw);
@@ -66,7 +105,7 @@ void* map_huge(size_t bytes) {
 }
 
 void unmap_huge(void* memory, size_t bytes) {
-  ::munmap(memory, round_up(bytes, kHugePage));
+  ::munmap(memory, round_up(bytes, kPage));
 }
 
 }  // namespace nimble::rt

@@ -1,25 +1,38 @@
-// Where tensors live. A device hands out raw memory and copies between itself and the host; the
-// storage pool above it reuses that memory. Device numbers are those of the bytecode (AllocStorage,
-// DeviceCopy): 0 is the CPU.
+// Where tensors live and kernels run. A device hands out raw memory and copies between it and the
+// host's; a storage pool above it reuses that memory. What a device of another kind (a GPU) must
+// bring is all in this interface: memory that the host may or may not address, copies, and a
+// bracket around each kernel.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "vm/base/device_number.h"
+
 namespace nimble::rt {
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;
+  // vm/base/device_number.h.
+  virtual int32_t number() const = 0;
+  std::string_view name() const { return device_name(number()); }
+
   // Memory aligned to at least 64 bytes, or nullptr if there is none left. `bytes` > 0.
   virtual void* allocate(size_t bytes) = 0;
   // `bytes` as given to allocate.
   virtual void free(void* memory, size_t bytes) = 0;
-  // Copies between memory of this device and of the host; returns when done.
-  virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;
-  virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
+
+  // Copies into, out of and within the device's memory; return when done.
+  virtual void copy_in(void* device, const void* host, size_t bytes) = 0;
+  virtual void copy_out(void* host, const void* device, size_t bytes) = 0;
+  virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
+
+  // Around each kernel that runs on the device, from any thread; nesting and overlap are fine.
+  virtual void begin_kernel() = 0;
+  virtual void end_kernel() = 0;
+
   // Whether the host may read and write the memory directly.
   virtual bool host_accessible() const = 0;
 };
@@ -27,8 +40,28 @@ class Device {
 // The device of a number; Error(kUnsupported) if this process has none of it.
 Device& device(int32_t number);
 
-// Anonymous memory in whole 2 MiB pages if the system grants them (madvise); zeroed, nullptr on
-// failure. For what is large and read often: the TLB reaches 512 times as far.
+// Copies between two places, each on its device; by way of the host where neither is the host's.
+void copy(Device& to_device, void* to, Device& from_device, const void* from, size_t bytes);
+
+// Holds a device between begin_kernel and end_kernel.
+class KernelScope {
+ public:
+  explicit KernelScope(Device& device) : device_(device) { device_.begin_kernel(); }
+  ~KernelScope() { device_.end_kernel(); }
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+
+ private:
+  Device& device_;
+};
+
+// The VM checks the device of every operand before it touches it. A test of what the hardware
+// then finds (a stand-in's closed memory) turns the checks off for the process.
+bool device_checks();
+void set_device_checks(bool on);
+
+// Anonymous memory, whole stretches of 2 MiB on huge pages if the system grants them (madvise);
+// zeroed, nullptr on failure. For what is large and read often: the TLB reaches 512 times as far.
 void* map_huge(size_t bytes);
 void unmap_huge(void* memory, size_t bytes);
 

@@ -37,7 +37,7 @@ void BlockHold::release(BlockHold* hold) {
 
 Heap::~Heap() {
   NIMBLE_CHECK(live_ == 0, "{} objects live at the end of their session", live_);
-  for (Block& slab : slabs_) pool_->release(slab);
+  for (Block& slab : slabs_) pool()->release(slab);
 }
 
 void* Heap::take(size_t bytes) {
@@ -45,8 +45,10 @@ void* Heap::take(size_t bytes) {
   ++live_;
   try {
     if (units > kSmallUnits) {
-      pool_->charge(bytes);
-      return ::operator new(bytes);
+      pool()->charge(bytes);
+      if (void* memory = ::operator new(bytes, std::nothrow)) return memory;
+      pool()->refund(bytes);
+      throw std::bad_alloc();
     }
     if (Object* object = free_[units]) {
       free_[units] = object->next;
@@ -54,8 +56,13 @@ void* Heap::take(size_t bytes) {
     }
     const size_t size = units * kUnit;
     if (slab_used_ + size > kSlab) {
-      slabs_.reserve(slabs_.size() + 1);
-      slabs_.push_back(pool_->allocate(kSlab));
+      slabs_.emplace_back();  // first, so that nothing fails once the pool has given memory
+      try {
+        slabs_.back() = pool()->allocate(kSlab);
+      } catch (...) {
+        slabs_.pop_back();
+        throw;
+      }
       slab_used_ = 0;
     }
     void* memory = slabs_.back().data + slab_used_;
@@ -71,7 +78,7 @@ void Heap::give(void* memory, size_t bytes) {
   const size_t units = (bytes + kUnit - 1) / kUnit;
   --live_;
   if (units > kSmallUnits) {
-    pool_->refund(bytes);
+    pool()->refund(bytes);
     ::operator delete(memory);
     return;
   }
@@ -80,26 +87,35 @@ void Heap::give(void* memory, size_t bytes) {
   free_[units] = object;
 }
 
-Storage* Heap::new_storage(uint64_t bytes) {
-  const Block block = pool_->allocate(bytes);
+const std::shared_ptr<StoragePool>& Heap::pool(int32_t number) {
+  Device& of = device(number);
+  std::shared_ptr<StoragePool>& pool = pools_[static_cast<size_t>(number)];
+  if (!pool) pool = std::make_shared<StoragePool>(of, pools_[kCpuDevice]->limit());
+  return pool;
+}
+
+Storage* Heap::new_storage(uint64_t bytes, int32_t device) {
+  const Block block = pool(device)->allocate(bytes);
   void* memory = nullptr;
   try {
     memory = take(sizeof(Storage));
   } catch (...) {
-    pool_->release(block);
+    pool(device)->release(block);
     throw;
   }
   Storage* s = new (memory) Storage;
   s->kind = ObjectKind::kStorage;
+  s->device = static_cast<uint8_t>(device);
   s->data = block.data;
   s->bytes = block.bytes;
   return s;
 }
 
-Storage* Heap::new_view(Storage::Origin origin, const void* data, uint64_t bytes) {
+Storage* Heap::new_view(Storage::Origin origin, const void* data, uint64_t bytes, int32_t device) {
   Storage* s = new (take(sizeof(Storage))) Storage;
   s->kind = ObjectKind::kStorage;
   s->origin = origin;
+  s->device = static_cast<uint8_t>(device);
   // An empty view still needs an address: nullptr means freed.
   static uint8_t nothing[64];
   s->data = data ? static_cast<uint8_t*>(const_cast<void*>(data)) : nothing;
@@ -164,7 +180,7 @@ void Heap::free_memory(Storage* storage) {
   if (storage->hold)
     BlockHold::release(storage->hold);
   else if (storage->origin == Storage::Origin::kPool)
-    pool_->release({storage->data, storage->bytes});
+    pools_[storage->device]->release({storage->data, storage->bytes});
   storage->hold = nullptr;
   storage->data = nullptr;
 }
@@ -173,7 +189,7 @@ BlockHold* Heap::hold(Storage* storage) {
   NIMBLE_CHECK(storage->origin == Storage::Origin::kPool && storage->data);
   if (!storage->hold) {
     storage->hold = new BlockHold;
-    storage->hold->pool = pool_;
+    storage->hold->pool = pools_[storage->device];
     storage->hold->block = {storage->data, storage->bytes};
   }
   storage->hold->refs.fetch_add(1, std::memory_order_relaxed);

@@ -70,6 +70,7 @@ struct Storage : Object {
   // Only pool memory is written; constants and borrowed inputs are read.
   enum class Origin : uint8_t { kPool, kConstant, kBorrowed };
   Origin origin = Origin::kPool;
+  uint8_t device = 0;
   uint8_t* data = nullptr;  // nullptr once freed
   uint64_t bytes = 0;
   BlockHold* hold = nullptr;  // once an output shares the memory
@@ -108,14 +109,17 @@ struct Cell : Object {
 // Makes and frees the objects of one session.
 class Heap {
  public:
-  explicit Heap(std::shared_ptr<StoragePool> pool) : pool_(std::move(pool)) {}
+  // `pool` is the CPU's; each other device gets one of its own, of the same limit, when it is
+  // first asked for memory.
+  explicit Heap(std::shared_ptr<StoragePool> pool) { pools_[kCpuDevice] = std::move(pool); }
   ~Heap();  // every object must be dead
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
   // All objects come with one reference, the caller's.
-  Storage* new_storage(uint64_t bytes);
-  Storage* new_view(Storage::Origin origin, const void* data, uint64_t bytes);
+  Storage* new_storage(uint64_t bytes, int32_t device = kCpuDevice);
+  Storage* new_view(Storage::Origin origin, const void* data, uint64_t bytes,
+                    int32_t device = kCpuDevice);
   // Takes its own reference to `storage`. Error(kFatal) unless the tensor lies inside, the offset
   // is aligned to the element and the extents are not negative.
   Tensor* new_tensor(Storage* storage, int64_t offset, DType dtype, std::span<const int64_t> shape);
@@ -143,7 +147,15 @@ class Heap {
   // A share in the storage's memory that may leave the session (pool memory only).
   BlockHold* hold(Storage* storage);
 
-  const std::shared_ptr<StoragePool>& pool() const { return pool_; }
+  const std::shared_ptr<StoragePool>& pool() const { return pools_[kCpuDevice]; }
+  // Error(kUnsupported) if there is no such device.
+  const std::shared_ptr<StoragePool>& pool(int32_t device);
+  // Of all devices that were asked for memory.
+  template <typename Visit>
+  void for_each_pool(Visit visit) const {
+    for (const std::shared_ptr<StoragePool>& p : pools_)
+      if (p) visit(*p);
+  }
   uint64_t live() const { return live_; }
 
  private:
@@ -152,7 +164,7 @@ class Heap {
   void give(void* memory, size_t bytes);
   void destroy(Object* object);
 
-  std::shared_ptr<StoragePool> pool_;
+  std::array<std::shared_ptr<StoragePool>, kDeviceCount> pools_;
   std::array<Object*, kSmallUnits + 1> free_{};  // by size in units
   std::vector<Block> slabs_;
   size_t slab_used_ = kSlab;

@@ -2,28 +2,33 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "vm/base/error.h"
 
 namespace nimble::rt {
 namespace {
 
-constexpr uint64_t kSmallest = 64;
+constexpr uint64_t kUnit = 64;  // a cache line: sizes are multiples of it
 constexpr uint64_t kLargest = uint64_t{1} << 62;
-// What may be kept however little a run uses.
-constexpr uint64_t kAlwaysKept = uint64_t{16} << 20;
-// A free block may be this many classes above the request: under twice its size.
-constexpr int kReach = 3;
 
-// Class i holds blocks of (4 + i % 4) << (i / 4 - 2) bytes; i / 4 is the exponent.
+uint64_t rounded(uint64_t bytes) {
+  return (std::max<uint64_t>(bytes, 1) + kUnit - 1) / kUnit * kUnit;
+}
+
+// Sixteen classes to a power of two; class i begins at (16 + i % 16) << (i / 16 - 4) bytes.
 int class_of(uint64_t bytes) {
   const int exponent = std::bit_width(bytes) - 1;
-  const uint64_t step = uint64_t{1} << (exponent - 2);
-  const uint64_t quarter = (bytes - (uint64_t{1} << exponent) + step - 1) / step;  // 0 … 4
-  return 4 * exponent + static_cast<int>(quarter);
+  return 16 * exponent + static_cast<int>((bytes - (uint64_t{1} << exponent)) >> (exponent - 4));
 }
-uint64_t class_bytes(int index) {
-  return static_cast<uint64_t>(4 + index % 4) << (index / 4 - 2);
+
+// A free block may be an eighth larger than the request …
+uint64_t with_reach(uint64_t bytes) {
+  return bytes + bytes / 8;
+}
+// … and a sixteenth more may be held than is live at the peak: 9/8 * 17/16 < 1.2.
+uint64_t with_slack(uint64_t bytes) {
+  return bytes + bytes / 16;
 }
 
 }  // namespace
@@ -36,28 +41,14 @@ Block StoragePool::allocate(uint64_t bytes) {
   if (bytes > kLargest)
     throw Error(Status::kExhausted, "", fmt::format("a storage of {} bytes is too large", bytes),
                 "use smaller inputs");
-  const int wanted = class_of(std::max(bytes, kSmallest));
+  const uint64_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
-  auto hand_out = [&](uint8_t* data, uint64_t size) {
-    ++stats_.allocations;
-    stats_.in_use += size;
-    stats_.peak = std::max(stats_.peak, stats_.in_use);
-    run_peak_ = std::max(run_peak_, stats_.in_use);
-    return Block{data, size};
-  };
-  for (int i = wanted; i <= std::min(wanted + kReach, kClasses - 1); ++i)
-    if (!free_[i].empty()) {
-      uint8_t* data = free_[i].back();
-      free_[i].pop_back();
-      ++stats_.reuses;
-      return hand_out(data, class_bytes(i));
-    }
-  const uint64_t size = class_bytes(wanted);
-  if (!make_room(size))
-    throw Error(Status::kExhausted, "",
-                fmt::format("the memory limit of {} bytes is reached ({} in use, {} more needed)",
-                            limit_, stats_.in_use + charged_, size),
-                "raise the limit or use smaller inputs");
+  fail_on_request();
+  if (const Block kept = take_kept(size); kept.data) {
+    ++stats_.reuses;
+    return hand_out(kept);
+  }
+  if (!make_room(size)) fail_at_limit(size);
   void* data = device_.allocate(size);
   if (!data) {
     trim_to(0);
@@ -68,23 +59,48 @@ Block StoragePool::allocate(uint64_t bytes) {
                 fmt::format("the {} has no memory for {} bytes", device_.name(), size),
                 "use smaller inputs or set a memory limit");
   stats_.reserved += size;
-  return hand_out(static_cast<uint8_t*>(data), size);
+  return hand_out({static_cast<uint8_t*>(data), size});
+}
+
+// The smallest free block that serves, within reach; null if there is none.
+Block StoragePool::take_kept(uint64_t size) {
+  const uint64_t most = with_reach(size);
+  for (int i = class_of(size), last = class_of(most); i <= last; ++i) {
+    std::vector<Block>& kept = free_[i];
+    for (size_t k = kept.size(); k-- > 0;) {
+      if (kept[k].bytes < size || kept[k].bytes > most) continue;
+      const Block found = kept[k];
+      kept.erase(kept.begin() + static_cast<ptrdiff_t>(k));
+      return found;
+    }
+  }
+  return {};
+}
+
+Block StoragePool::hand_out(Block block) {
+  ++stats_.allocations;
+  stats_.in_use += block.bytes;
+  stats_.peak = std::max(stats_.peak, stats_.in_use);
+  run_peak_ = std::max(run_peak_, stats_.in_use);
+  return block;
 }
 
 void StoragePool::release(Block block) {
   if (!block.data) return;
   std::lock_guard lock(mutex_);
   stats_.in_use -= block.bytes;
-  free_[class_of(block.bytes)].push_back(block.data);
+  try {
+    free_[class_of(block.bytes)].push_back(block);
+  } catch (const std::bad_alloc&) {  // no room in the list of what is kept: then don't keep it
+    device_.free(block.data, block.bytes);
+    stats_.reserved -= block.bytes;
+  }
 }
 
 void StoragePool::charge(uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (!make_room(bytes))
-    throw Error(Status::kExhausted, "",
-                fmt::format("the memory limit of {} bytes is reached ({} in use, {} more needed)",
-                            limit_, stats_.in_use + charged_, bytes),
-                "raise the limit");
+  fail_on_request();
+  if (!make_room(bytes)) fail_at_limit(bytes);
   charged_ += bytes;
 }
 
@@ -93,11 +109,24 @@ void StoragePool::refund(uint64_t bytes) {
   charged_ -= bytes;
 }
 
+void StoragePool::fail_at_limit(uint64_t bytes) const {
+  throw Error(
+      Status::kExhausted, "",
+      fmt::format("the memory limit of {} bytes is reached: {} are live, {} more are needed",
+                  limit_, stats_.in_use + charged_, bytes),
+      fmt::format("raise the limit to at least {} or use smaller inputs",
+                  stats_.in_use + charged_ + bytes));
+}
+
 bool StoragePool::make_room(uint64_t bytes) {
-  if (limit_ == 0) return true;
-  if (stats_.in_use + charged_ + bytes > limit_) return false;
-  const uint64_t may_keep = limit_ - bytes - charged_ - stats_.in_use;
-  if (stats_.reserved - stats_.in_use > may_keep) trim_to(may_keep);
+  const uint64_t live = stats_.in_use + bytes;
+  const uint64_t peak = std::max({recent_peak_, run_peak_, live});
+  uint64_t may_hold = with_slack(peak);
+  if (limit_ != 0) {
+    if (live + charged_ > limit_) return false;
+    may_hold = std::min(may_hold, limit_ - charged_);
+  }
+  if (stats_.reserved + bytes > may_hold) trim_to(may_hold - live);
   return true;
 }
 
@@ -105,10 +134,27 @@ bool StoragePool::make_room(uint64_t bytes) {
 void StoragePool::trim_to(uint64_t keep) {
   for (int i = kClasses - 1; i >= 0 && stats_.reserved - stats_.in_use > keep; --i)
     while (!free_[i].empty() && stats_.reserved - stats_.in_use > keep) {
-      device_.free(free_[i].back(), class_bytes(i));
+      const Block block = free_[i].back();
       free_[i].pop_back();
-      stats_.reserved -= class_bytes(i);
+      device_.free(block.data, block.bytes);
+      stats_.reserved -= block.bytes;
     }
+}
+
+void StoragePool::fail_request(uint64_t n) {
+  std::lock_guard lock(mutex_);
+  fail_in_ = n;
+}
+
+uint64_t StoragePool::failed_requests() const {
+  std::lock_guard lock(mutex_);
+  return made_to_fail_;
+}
+
+void StoragePool::fail_on_request() {
+  if (fail_in_ == 0 || --fail_in_ > 0) return;
+  ++made_to_fail_;
+  throw Error(Status::kExhausted, "", "a request for memory was made to fail", "it is a test");
 }
 
 void StoragePool::trim() {
@@ -121,7 +167,7 @@ void StoragePool::end_run() {
   // An eighth is forgotten with each run, so that one large input is not remembered for ever.
   recent_peak_ = std::max(run_peak_, recent_peak_ - recent_peak_ / 8);
   run_peak_ = stats_.in_use;
-  const uint64_t keep = 2 * recent_peak_ + kAlwaysKept;
+  const uint64_t keep = with_slack(recent_peak_);
   if (stats_.reserved > keep) trim_to(keep > stats_.in_use ? keep - stats_.in_use : 0);
 }
 

@@ -1,9 +1,12 @@
-// Memory for storages: blocks in size classes, kept for reuse, under a hard cap.
+// Memory for storages: blocks of their own from the system, kept for reuse, under a hard cap.
 //
 // Dynamic shapes ask for a different size at every run, so a pool that reuses exact sizes only
-// grows without end. Classes are four to a power of two (at most 25 % is lost to rounding), and
-// a free block serves any request of at least half its size, the best fit first. Blocks kept are
-// given back when the cap is near and, at the end of a run, beyond twice what recent runs used.
+// grows without end, and one that rounds sizes up holds what nobody asked for. Here blocks have
+// the size that was asked for; a free one serves any request that fills eight ninths of it. What
+// the pool holds, live and free, stays within 17/16 of the peak of what was live in a recent run:
+// before it asks the system for more, and at the end of a run, it gives the largest free blocks
+// back until that is so. Both together keep it within 1.2 times the largest need of a run, by
+// construction, and a run of a shape seen in the last one finds every block on the lists.
 #pragma once
 
 #include <array>
@@ -22,21 +25,24 @@ struct Block {
 };
 
 struct MemoryStats {
-  uint64_t in_use = 0, reserved = 0, peak = 0;
-  uint64_t allocations = 0, reuses = 0;
+  uint64_t in_use = 0;                   // bytes live
+  uint64_t reserved = 0;                 // bytes held from the system, live or free
+  uint64_t peak = 0;                     // the most that was ever live
+  uint64_t allocations = 0, reuses = 0;  // requests, and those that a free block served
 };
 
 // Thread safe: a user may give an output back from any thread.
 class StoragePool {
  public:
-  // `limit`: bytes that may be reserved in all, 0 for no limit.
+  // `limit`: bytes that may be held in all, free blocks and charges included; 0 for no limit.
   explicit StoragePool(Device& device, uint64_t limit = 0) : device_(device), limit_(limit) {}
   ~StoragePool();
   StoragePool(const StoragePool&) = delete;
   StoragePool& operator=(const StoragePool&) = delete;
 
   // A block of at least `bytes` (0 is fine), aligned to 64 bytes, contents undefined.
-  // Error(kExhausted) beyond the limit or when the system has no more.
+  // Error(kExhausted) beyond the limit, after every free block in the way went back, or when the
+  // system has no more.
   Block allocate(uint64_t bytes);
   void release(Block block);
 
@@ -44,24 +50,37 @@ class StoragePool {
   void charge(uint64_t bytes);
   void refund(uint64_t bytes);
 
+  // Makes the n-th allocation or charge from now fail as at the limit; 0: none. So that tests can
+  // try what follows at every place.
+  void fail_request(uint64_t n);
+  uint64_t failed_requests() const;  // by that
+
   // Gives every kept block back.
   void trim();
-  // Marks the end of a run: keeps at most twice what the busiest recent run used.
+  // Marks the end of a run: what it needed, or an earlier run needed (an eighth of that is
+  // forgotten with each run), bounds what is kept.
   void end_run();
   MemoryStats stats() const;
   Device& device() const { return device_; }
+  uint64_t limit() const { return limit_; }
 
  private:
-  static constexpr int kClasses = 4 * 64;
-  bool make_room(uint64_t bytes);  // trims until `bytes` more fit under the limit
+  static constexpr int kClasses = 16 * 64;
+  Block take_kept(uint64_t size);
+  Block hand_out(Block block);
+  bool make_room(uint64_t bytes);  // trims until `bytes` more may be held; false at the limit
+  [[noreturn]] void fail_at_limit(uint64_t bytes) const;
   void trim_to(uint64_t keep);
+  void fail_on_request();
 
   Device& device_;
   const uint64_t limit_;
   mutable std::mutex mutex_;
-  std::array<std::vector<uint8_t*>, kClasses> free_;
+  std::array<std::vector<Block>, kClasses> free_;
   MemoryStats stats_;
   uint64_t charged_ = 0;
+  uint64_t fail_in_ = 0;  // requests until one is made to fail
+  uint64_t made_to_fail_ = 0;
   uint64_t run_peak_ = 0, recent_peak_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Writes the reference of the instruction set in Markdown, from Opcodes.def and from the
-// verifier's rules. Run at build time: bytecode_doc FILE.
+// Writes the reference of the instruction set and of portable kernels in Markdown, from
+// Opcodes.def, PortableOps.def and the verifiers' rules. Run at build time: bytecode_doc FILE.
 #include "vm/base/file.h"
 #include "vm/base/program.h"
 #include "vm/executable/format.h"
@@ -24,6 +24,25 @@ constexpr std::string_view kKinds[][2] = {
     {"device", "number of a device"},
     {"text", "index of a text"},
 };
+
+std::string portable_document() {
+  std::string out = fmt::format(
+      "\n# Portable kernels\n\n"
+      "Section {} holds each kernel once more in a form that any machine runs with every access "
+      "checked (`vm/executable/portable_kernel.h`). Version {}. Operands: I an index slot that is "
+      "read, J one that is written, V and W the same of values, B a buffer, S one that is stored "
+      "into, N an immediate.\n\n"
+      "| Number | Operation | Operands | Meaning |\n|---|---|---|---|\n",
+      static_cast<uint32_t>(Section::kPortable), kPortableVersion);
+  for (int i = 0; i < kPortableOpCount; ++i) {
+    const PortableOpInfo& info = info_of(static_cast<PortableOp>(i));
+    out += fmt::format("| {} | `{}` | {} | {} |\n", i, info.name, info.operands, info.sentence);
+  }
+  out += "\n| Rule | What it asks |\n|---|---|\n";
+  for (int rule = 1; rule <= kPortableRuleCount; ++rule)
+    out += fmt::format("| P{} | {} |\n", rule, portable_rule_sentence(rule));
+  return out;
+}
 
 std::string document() {
   std::string out =
@@ -53,7 +72,7 @@ std::string document() {
       kFormatVersion);
   for (uint32_t s = 1; s <= kSectionCount; ++s)
     out += fmt::format("| {} | {} |\n", s, name_of(static_cast<Section>(s)));
-  return out;
+  return out + portable_document();
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "vm/api/nimble.hpp"
 #include "vm/base/program.h"
+#include "vm/tools/memory_text.h"
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
 #include "vm/tools/text_table.h"
@@ -38,7 +39,7 @@ struct Options {
   std::string model, entry, format = "table";
   std::vector<std::string> shapes, fixed;
   int threads = 0, repetitions = 20, rounds = 3;
-  bool pin = false, profile = false;
+  bool pin = false, profile = false, no_native = false;
   double min_time = 0.3;
   RandomOptions random;
 };
@@ -106,7 +107,7 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
                               {"p50_us", c.quantile(0.5)},
                               {"p99_us", c.quantile(0.99)},
                               {"mean_us", c.mean()}});
-    if (o.profile) out["profile"] = nlohmann::json::parse(session.profile_json(), nullptr, false);
+    if (o.profile) out["profile"] = profile_json_with_memory(session);
     fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
@@ -126,12 +127,12 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
   fmt::print("{}", table.str());
   fmt::print("threads {}, load {:.1f} ms, peak memory {:.1f} MiB\n", session.threads(), load_ms,
              static_cast<double>(peak_rss_bytes()) / (1 << 20));
-  if (o.profile) fmt::print("\n{}", session.profile_table());
+  if (o.profile) fmt::print("\n{}", profile_table_with_memory(session));
 }
 
 int bench(const Options& o) {
   const Clock::time_point start = Clock::now();
-  const api::Model model(o.model, {true});
+  const api::Model model(o.model, {!o.no_native});
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
@@ -188,6 +189,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--seed", o.random.seed, "Of the inputs")->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Integers are drawn from 0 … N - 1")
       ->capture_default_str();
+  app.add_flag("--no-native", o.no_native, "Time the checked, portable form of the kernels");
   app.add_flag("--profile", o.profile, "Also print where the time went (adds overhead)");
   app.add_option("--format", o.format, "Output format")
       ->check(CLI::IsMember({"table", "json", "csv"}))

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "vm/base/cpu.h"
+#include "vm/base/device_number.h"
 #include "vm/base/program.h"
 #include "vm/tools/subcommands.h"
 #include "vm/tools/text_table.h"
@@ -96,6 +97,13 @@ Json memory_report(const CpuInfo& cpu) {
   return memory;
 }
 
+Json devices_report() {
+  Json devices;
+  for (size_t i = 0; i < kDeviceNames.size(); ++i)
+    devices[std::to_string(i)] = fmt::format("{}: {}", kDeviceNames[i], kDeviceSummaries[i]);
+  return devices;
+}
+
 Json programs_report() {
   Json programs;
   for (const Subcommand& s : subcommands())
@@ -167,11 +175,9 @@ int run(int argc, char** argv) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
   const CpuInfo& cpu = host_cpu();
-  Json report = {{"version", NIMBLE_VERSION},
-                 {"cpu", cpu_report(cpu)},
-                 {"cores", cores_report(cpu)},
-                 {"memory", memory_report(cpu)},
-                 {"programs", programs_report()}};
+  Json report = {{"version", NIMBLE_VERSION},   {"cpu", cpu_report(cpu)},
+                 {"cores", cores_report(cpu)},  {"memory", memory_report(cpu)},
+                 {"devices", devices_report()}, {"programs", programs_report()}};
   const std::vector<std::string> words = advice(cpu, report);
   if (format == "json") {
     report["advice"] = words;

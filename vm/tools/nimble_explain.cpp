@@ -30,6 +30,7 @@ struct Options {
   std::string model, entry, format = "table", kernel;
   std::vector<std::string> shapes, fixed;
   int threads = 0;
+  bool no_native = false;
   RandomOptions random;
 };
 
@@ -176,6 +177,7 @@ int main_of(int argc, char** argv) {
   Options o;
   CLI::App app(kAbout, "nimble explain");
   app.add_option("MODEL", o.model, "The .nimble file; its native code is run")->required();
+  app.add_flag("--no-native", o.no_native, "Run and time the checked, portable form of kernels");
   app.add_option("--shapes", o.shapes, "DIM=VALUE,VALUE,…: the shapes to explain")->required();
   app.add_option("--set", o.fixed, "DIM=VALUE for dims that stay");
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
@@ -194,7 +196,7 @@ int main_of(int argc, char** argv) {
   }
   const exec::Executable executable = exec::read(o.model);
   api::LoadOptions load;
-  load.trust = true;
+  load.trust = !o.no_native;
   const api::Model model(o.model, load);
   print(o, explain(o, model, executable));
   return kExitOk;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "vm/base/device_number.h"
 #include "vm/base/program.h"
 #include "vm/executable/disassembler.h"
 #include "vm/executable/opcodes.h"
@@ -20,7 +21,8 @@ using exec::Executable;
 
 struct Arguments {
   std::string file, format = "table";
-  bool signature = false, disassemble = false, kernels = false, provenance = false, verify = false;
+  bool portable = false, signature = false, disassemble = false, kernels = false,
+       provenance = false, verify = false;
   int64_t max_constant = 64;
 };
 
@@ -62,7 +64,7 @@ void print_summary(const Json& s) {
   std::fputs(table.str().c_str(), stdout);
 }
 
-Json ports_json(const std::vector<exec::Port>& ports) {
+Json ports_json(const Executable& e, const std::vector<exec::Port>& ports) {
   Json out = Json::array();
   for (const exec::Port& p : ports)
     out.push_back({{"name", p.name},
@@ -70,25 +72,34 @@ Json ports_json(const std::vector<exec::Port>& ports) {
                    {"dims", p.dims},
                    {"extents", p.extents},
                    {"default", p.default_fill.empty() ? Json(nullptr) : Json(p.default_fill)}});
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (ports[i].type >= 0)
+      out[i] = {{"name", ports[i].name},
+                {"type", e.types[static_cast<size_t>(ports[i].type)].name}};
   return out;
 }
 
 Json signature_json(const Executable& e) {
   Json out = Json::array();
   for (const exec::EntryPoint& p : e.entries)
-    out.push_back(
-        {{"entry", p.name}, {"inputs", ports_json(p.inputs)}, {"outputs", ports_json(p.outputs)}});
+    out.push_back({{"entry", p.name},
+                   {"inputs", ports_json(e, p.inputs)},
+                   {"outputs", ports_json(e, p.outputs)}});
   return out;
 }
 
 void print_signature(const Executable& e) {
   TextTable table({"entry", "port", "name", "dtype", "shape", "default"});
   for (const exec::EntryPoint& p : e.entries) {
-    for (const exec::Port& i : p.inputs)
-      table.add({p.name, "input", i.name, std::string(name_of(i.dtype)), shape_text(i.dims),
-                 i.default_fill});
-    for (const exec::Port& o : p.outputs)
-      table.add({p.name, "output", o.name, std::string(name_of(o.dtype)), shape_text(o.dims), ""});
+    auto add = [&](const char* kind, const exec::Port& port) {
+      if (port.type >= 0)
+        table.add({p.name, kind, port.name, e.types[static_cast<size_t>(port.type)].name, "", ""});
+      else
+        table.add({p.name, kind, port.name, std::string(name_of(port.dtype)), shape_text(port.dims),
+                   port.default_fill});
+    };
+    for (const exec::Port& i : p.inputs) add("input", i);
+    for (const exec::Port& o : p.outputs) add("output", o);
   }
   std::fputs(table.str().c_str(), stdout);
 }
@@ -103,6 +114,8 @@ const char* kind_text(exec::ImplementationKind kind) {
       return "vendor";
     case exec::ImplementationKind::kHost:
       return "host";
+    case exec::ImplementationKind::kPortable:
+      return "portable";
   }
   return "unknown";
 }
@@ -121,6 +134,14 @@ std::string argument_text(const exec::KernelArgument& a, const exec::KernelContr
   return fmt::format("{} {} ({})", access, name_of(a.dtype), dims);
 }
 
+Json portable_json(const exec::Kernel& k) {
+  if (!k.portable) return nullptr;
+  return {{"template", k.portable->template_name},
+          {"config", k.portable->config},
+          {"instructions", k.portable->code.size()},
+          {"values", k.portable->values.size()}};
+}
+
 Json kernels_json(const Executable& e) {
   Json out = Json::array();
   for (const exec::Kernel& k : e.kernels) {
@@ -137,11 +158,13 @@ Json kernels_json(const Executable& e) {
     out.push_back({{"name", k.name},
                    {"source", k.source},
                    {"workload", k.workload},
+                   {"device", device_name(k.device)},
                    {"symbols", k.contract.symbols},
                    {"arguments", arguments},
                    {"scratch_bytes", k.contract.scratch_bytes.str()},
                    {"dispatch", k.dispatch.str(k.contract.symbols)},
-                   {"implementations", implementations}});
+                   {"implementations", implementations},
+                   {"portable", portable_json(k)}});
   }
   return out;
 }
@@ -157,6 +180,7 @@ void print_kernels(const Executable& e) {
   for (const exec::Kernel& k : e.kernels) {
     fmt::print("{}{}{}\n", k.name, k.source.empty() ? "" : ": ", k.source);
     if (!k.workload.empty()) fmt::print("  workload {}\n", k.workload);
+    if (k.device != kCpuDevice) fmt::print("  on the {}\n", device_name(k.device));
     for (const exec::KernelArgument& a : k.contract.arguments)
       fmt::print("  {}\n", argument_text(a, k.contract));
     TextTable table({"", "kind", "symbol", "template", "config"});
@@ -164,10 +188,26 @@ void print_kernels(const Executable& e) {
       const exec::Implementation& x = k.implementations[i];
       table.add({std::to_string(i), kind_text(x.kind), x.symbol, x.template_name, x.config});
     }
+    if (k.portable)
+      table.add({"", "portable", fmt::format("{} instructions", k.portable->code.size()),
+                 k.portable->template_name, k.portable->config});
     std::fputs(table.str("  ").c_str(), stdout);
     if (k.implementations.size() > 1)
       std::fputs(indented(k.dispatch.str(k.contract.symbols), "    ").c_str(), stdout);
   }
+}
+
+Json portable_texts(const Executable& e) {
+  Json out = Json::object();
+  for (const exec::Kernel& k : e.kernels)
+    if (k.portable) out[k.name] = exec::disassemble(*k.portable, k.contract);
+  return out;
+}
+
+void print_portable(const Executable& e) {
+  for (const exec::Kernel& k : e.kernels)
+    if (k.portable)
+      fmt::print("{}: {}\n{}", k.name, k.source, exec::disassemble(*k.portable, k.contract));
 }
 
 // --- Code, provenance, verification --------------------------------------------------------------
@@ -254,6 +294,7 @@ int run(int argc, char** argv) {
   app.add_flag("--signature", args.signature, "Inputs and outputs of each entry point");
   app.add_flag("--disassemble", args.disassemble, "The bytecode, in the assembler's language");
   app.add_flag("--kernels", args.kernels, "Contracts, implementations and dispatch of kernels");
+  app.add_flag("--portable", args.portable, "The portable form of each kernel, as text");
   app.add_flag("--provenance", args.provenance, "What the file was made from, and why so");
   app.add_flag("--verify", args.verify, "Check the rules of the bytecode verifier");
   app.add_option("--max-constant", args.max_constant,
@@ -274,8 +315,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  const bool summary =
-      !(args.signature || args.disassemble || args.kernels || args.provenance || args.verify);
+  const bool summary = !(args.signature || args.portable || args.disassemble || args.kernels ||
+                         args.provenance || args.verify);
   const Executable e = exec::read(args.file);
   const std::vector<exec::Violation> found =
       args.verify ? exec::find_violations(e) : std::vector<exec::Violation>();
@@ -285,6 +326,7 @@ int run(int argc, char** argv) {
     if (summary) out["summary"] = summary_json(e, args.file);
     if (summary || args.signature) out["signature"] = signature_json(e);
     if (args.kernels) out["kernels"] = kernels_json(e);
+    if (args.portable) out["portable"] = portable_texts(e);
     if (args.disassemble) out["functions"] = code_json(e);
     if (args.provenance) out["provenance"] = provenance_json(e.provenance);
     if (args.verify) out["verification"] = verify_json(found);
@@ -294,6 +336,7 @@ int run(int argc, char** argv) {
     if (summary) print_summary(summary_json(e, args.file));
     if (summary || args.signature) print_signature(e);
     if (args.kernels) print_kernels(e);
+    if (args.portable) print_portable(e);
     if (args.disassemble)
       std::fputs(exec::disassemble(e, {args.max_constant, true}).c_str(), stdout);
     if (args.provenance) print_provenance(e.provenance);

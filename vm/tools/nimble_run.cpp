@@ -14,6 +14,7 @@
 #include "vm/base/half.h"
 #include "vm/base/npy.h"
 #include "vm/base/program.h"
+#include "vm/tools/memory_text.h"
 #include "vm/tools/tensor_arguments.h"
 
 namespace nimble {
@@ -22,7 +23,8 @@ namespace {
 constexpr char kAbout[] =
     "Runs a compiled model.\n\n"
     "Naming the file here is your consent to run the native code in it, with your rights: run\n"
-    "only files whose origin you trust. --no-trust refuses files that hold native code.\n\n"
+    "only files whose origin you trust. With --no-native none of it runs: kernels run in their\n"
+    "portable form, every access checked, on any CPU, and some ten to hundred times slower.\n\n"
     "Inputs: NAME=@FILE.npy, NAME=@FILE.npz, @FILE.npz (every member), NAME=[[1, 2], [3, 4]],\n"
     "NAME=random:2x16, NAME=zeros:2x16, NAME=ones:2x16. Without --output-dir or --output the\n"
     "results are summarised on stdout.";
@@ -31,7 +33,7 @@ struct Options {
   std::string model, entry, output_dir, output, format = "table";
   std::vector<std::string> inputs, expected;
   int threads = 0;
-  bool no_trust = false, profile = false, verify = false, pin = false;
+  bool no_native = false, profile = false, verify = false, pin = false;
   double tolerance = 1e-5;
   uint64_t memory_limit = 0, fuel = 0;
   uint32_t depth = 0;
@@ -113,7 +115,7 @@ int run(const Options& o) {
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),
                 "name a folder that you may write to");
-  const api::Model model(o.model, {!o.no_trust});
+  const api::Model model(o.model, {!o.no_native});
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
@@ -134,7 +136,9 @@ int run(const Options& o) {
       throw;
     }
     std::signal(SIGINT, SIG_DFL);
-    if (profile) *profile = o.format == "json" ? session.profile_json() : session.profile_table();
+    if (profile)
+      *profile = o.format == "json" ? profile_json_with_memory(session).dump()
+                                    : profile_table_with_memory(session);
     NamedArrays named;
     const std::vector<api::Port> ports = model.outputs(o.entry);
     for (size_t i = 0; i < results.size(); ++i)
@@ -203,10 +207,18 @@ int main_of(int argc, char** argv) {
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
       ->capture_default_str();
-  app.add_flag("--no-trust", o.no_trust, "Refuse native code");
-  app.add_option("--memory-limit", o.memory_limit, "Bytes of tensors (default: no limit)");
-  app.add_option("--fuel", o.fuel, "Instructions that the run may take (default: no limit)");
-  app.add_option("--depth", o.depth, "Nested calls that the run may make (default: 100000)");
+  app.add_flag("--no-native", o.no_native, "Run kernels checked, without native code");
+  app.add_option("--memory-limit", o.memory_limit,
+                 "Bytes of tensors, scratch and calls, also as 512MiB (default: no limit)")
+      ->transform(CLI::AsSizeValue(false))
+      ->envname("NIMBLE_MEMORY_LIMIT");
+  app.add_option("--fuel", o.fuel,
+                 "Instructions that the run may take, and steps of --no-native kernels\n(default: "
+                 "no limit)")
+      ->envname("NIMBLE_FUEL");
+  app.add_option("--max-depth,--depth", o.depth,
+                 "Nested calls that the run may make (default: 100000)")
+      ->envname("NIMBLE_MAX_DEPTH");
   app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Random integers are below this")
       ->capture_default_str();

@@ -17,6 +17,7 @@ const std::vector<Subcommand>& subcommands() {
       {"bench", "measure an executable file at given shapes", true},
       {"inspect", "show the signature, code, kernels and provenance of an executable file", true},
       {"opt", "run compiler passes on text IR and print the result", false},
+      {"reduce", "shrink a module that shows a fault", false},
       {"tune", "tune the kernels of a model into a database", false},
       {"worker", "measure candidates for tuning campaigns on this machine", true},
       {"db", "look into a tuning database, merge it, check it", false},

@@ -1,4 +1,5 @@
-// Machine code against the interpreter, bit by bit, on every level that the machine can run.
+// Machine code and portable code against the interpreter, bit by bit, on every level that the
+// machine can run.
 #include "compiler/codegen/test/native.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +7,8 @@
 #include <cstring>
 #include <functional>
 #include <random>
+
+#include "compiler/codegen/test/portable.h"
 
 namespace nimble::codegen {
 namespace {
@@ -15,6 +18,7 @@ using namespace kir::build;  // NOLINT
 using kir::testing::bytes_of;
 using kir::testing::KernelBuilder;
 using testing::Native;
+using testing::Portable;
 using testing::runnable_levels;
 
 constexpr DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kI16, DType::kI32, DType::kI64,
@@ -111,27 +115,39 @@ class Elementwise {
   void check(std::mt19937_64& random) {
     const Function f = k_.body({loop(LoopKind::kThread, "j", 0, n_, seq(stores_), lanes_)});
     ASSERT_EQ(verify(f), "");
+    const Portable portable(f);
+    compare(f, "portable", false, random,
+            [&](const auto& buffers, int64_t n, int) { return portable.run(buffers, {n}); });
     for (const std::string& level : runnable_levels()) {
       const Native native(f, level);
-      const Interpreter interpreter(f, {.fused = level != "x86-64-v2"});
-      for (int64_t n : {0, 1, 5, 16, 37, 259}) {
-        std::vector<std::vector<std::byte>> data, got, want;
-        for (DType t : inputs_) data.push_back(random_elements(t, n, random));
-        for (DType t : results_) got.emplace_back(n * size_of(t));
-        want = got;
-        std::vector<std::span<std::byte>> a(data.begin(), data.end()), b = a;
-        a.insert(a.end(), got.begin(), got.end());
-        b.insert(b.end(), want.begin(), want.end());
-        EXPECT_EQ(native.run(a, {n}, 1 + static_cast<int>(n % 3)), 0);
-        EXPECT_EQ(interpreter.run(b, {{n}}), 0);
-        for (size_t r = 0; r < results_.size(); ++r)
-          expect_same(results_[r], got[r], want[r],
-                      fmt::format("{} result {} in {}", level, r, print(f)));
-      }
+      compare(f, level, level != "x86-64-v2", random,
+              [&](const auto& buffers, int64_t n, int threads) {
+                return native.run(buffers, {n}, threads);
+              });
     }
   }
 
  private:
+  template <class Run>
+  void compare(const Function& f, const std::string& level, bool fused, std::mt19937_64& random,
+               const Run& run) {
+    const Interpreter interpreter(f, {.fused = fused});
+    for (int64_t n : {0, 1, 5, 16, 37, 259}) {
+      std::vector<std::vector<std::byte>> data, got, want;
+      for (DType t : inputs_) data.push_back(random_elements(t, n, random));
+      for (DType t : results_) got.emplace_back(n * size_of(t));
+      want = got;
+      std::vector<std::span<std::byte>> a(data.begin(), data.end()), b = a;
+      a.insert(a.end(), got.begin(), got.end());
+      b.insert(b.end(), want.begin(), want.end());
+      EXPECT_EQ(run(a, n, 1 + static_cast<int>(n % 3)), 0);
+      EXPECT_EQ(interpreter.run(b, {{n}}), 0);
+      for (size_t r = 0; r < results_.size(); ++r)
+        expect_same(results_[r], got[r], want[r],
+                    fmt::format("{} result {} in {}", level, r, print(f)));
+    }
+  }
+
   KernelBuilder k_{"elementwise"};
   std::vector<DType> inputs_, results_;
   int lanes_;

@@ -1,5 +1,7 @@
 #include "compiler/emit/test/harness.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,8 +66,12 @@ std::ostream& operator<<(std::ostream& out, const Program& p) {
 CompileOptions options_of(const Configuration& c) {
   CompileOptions options;
   options.target = kernels::target_by_name(c.target);
+  options.device = c.device;
   options.pipeline.verify = true;
   if (!c.disabled_pass.empty()) options.pipeline.disabled.insert(c.disabled_pass);
+  options.pipeline.fusion = c.fusion;
+  options.pipeline.reserialise = c.reserialise;
+  if (c.residues) options.tuned = &full_residues();
   options.optimize = c.optimize;
   options.compile_threads = 1;
   return options;
@@ -74,7 +80,7 @@ CompileOptions options_of(const Configuration& c) {
 std::shared_ptr<const rt::Model> load(exec::Executable e, const Configuration& c) {
   if (c.round_trip) e = exec::deserialize(exec::serialize(e));
   rt::LoadOptions trusted;
-  trusted.trust = true;
+  trusted.trust = !c.no_native;
   return rt::Model::load(std::move(e), trusted, "test");
 }
 
@@ -161,28 +167,37 @@ std::vector<ir::TensorRef> random_inputs(const Program& p, const ir::Function& f
   return out;
 }
 
-void expect_close(const std::vector<ir::TensorRef>& got, const std::vector<ir::TensorRef>& expected,
-                  double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
+std::string difference_of(const std::vector<ir::TensorRef>& got,
+                          const std::vector<ir::TensorRef>& expected, double tolerance) {
+  if (got.size() != expected.size())
+    return fmt::format("{} results for {}", got.size(), expected.size());
   for (size_t r = 0; r < got.size(); ++r) {
-    ASSERT_EQ(got[r]->dtype, expected[r]->dtype) << "result " << r;
-    ASSERT_EQ(got[r]->shape, expected[r]->shape) << "result " << r;
-    double bound = is_float(got[r]->dtype) ? tolerance + precision(got[r]->dtype) : 0;
-    for (int64_t i = 0; i < got[r]->elements(); ++i) {
-      if (!is_float(got[r]->dtype)) {
-        ASSERT_EQ(got[r]->integer(i), expected[r]->integer(i))
-            << "result " << r << ", element " << i;
-        continue;
+    const ir::Tensor &a = *got[r], &b = *expected[r];
+    if (a.dtype != b.dtype || a.shape != b.shape)
+      return fmt::format("result {} is {}[{}], not {}[{}]", r, nimble::name_of(a.dtype),
+                         fmt::join(a.shape, ", "), nimble::name_of(b.dtype),
+                         fmt::join(b.shape, ", "));
+    const double bound = tolerance + precision(a.dtype);
+    for (int64_t i = 0; i < a.elements(); ++i) {
+      bool same;
+      if (!is_float(a.dtype)) {
+        same = a.integer(i) == b.integer(i);
+      } else {
+        const double x = a.value(i), y = b.value(i);
+        same = std::isnan(y)   ? std::isnan(x)
+               : std::isinf(y) ? x == y
+                               : std::abs(x - y) <= bound * std::max(1.0, std::abs(y));
       }
-      double a = got[r]->value(i), b = expected[r]->value(i);
-      if (std::isnan(b) || std::isinf(b)) {
-        ASSERT_TRUE(std::isnan(b) ? std::isnan(a) : a == b)
-            << a << " for " << b << " in result " << r << ", element " << i;
-        continue;
-      }
-      ASSERT_NEAR(a, b, bound * std::max(1.0, std::abs(b))) << "result " << r << ", element " << i;
+      if (!same)
+        return fmt::format("result {}, element {}: {} for {}", r, i, a.value(i), b.value(i));
     }
   }
+  return "";
+}
+
+void expect_close(const std::vector<ir::TensorRef>& got, const std::vector<ir::TensorRef>& expected,
+                  double tolerance) {
+  ASSERT_EQ(difference_of(got, expected, tolerance), "");
 }
 
 Compiled::Compiled(const ir::Module& module, const Configuration& c)
@@ -238,17 +253,6 @@ void check_program(const Program& p, const Configuration& c, size_t limit) {
   } catch (const Error& e) {
     FAIL() << e.what();
   }
-}
-
-const std::vector<Program>& all_programs() {
-  static const std::vector<Program> kAll = [] {
-    std::vector<Program> all;
-    for (auto area : {elementwise_programs, cast_programs, rearrange_programs, reduce_programs,
-                      product_programs, scalar_programs, control_programs, loop_programs})
-      for (Program& p : area()) all.push_back(std::move(p));
-    return all;
-  }();
-  return kAll;
 }
 
 }  // namespace nimble::emit::testing

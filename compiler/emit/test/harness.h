@@ -45,6 +45,11 @@ struct Configuration {
   int optimize = 1;
   int threads = 1;
   bool round_trip = false;  // through the bytes of a file
+  int32_t device = 0;       // of the compilation
+  bool no_native = false;   // portable kernels in the checked interpreter
+  bool fusion = true;
+  bool reserialise = false;  // through the text of the IR, before every pass
+  bool residues = false;     // a kernel per residue wherever a template has them (paper, 3.5)
   friend void PrintTo(const Configuration& c, std::ostream* out) { *out << c.name; }
 };
 
@@ -73,6 +78,8 @@ class Compiled {
 };
 
 CompileOptions options_of(const Configuration& c);
+// Chooses every template's configuration with a kernel per residue, where it has one.
+TunedSource& full_residues();
 // Loads an executable as the configuration says.
 std::shared_ptr<const rt::Model> load(exec::Executable e, const Configuration& c = {});
 std::vector<ir::TensorRef> run_session(rt::Session& session, const std::string& entry,
@@ -84,7 +91,9 @@ std::vector<std::string> symbols_of(const ir::Function& f);
 std::vector<Sizes> sizes_of(const Program& p, const ir::Function& f, size_t limit);
 std::vector<ir::TensorRef> random_inputs(const Program& p, const ir::Function& f,
                                          const Sizes& sizes, unsigned seed);
-// Element by element; a failure names the first difference.
+// Element by element: the first difference, or "" if there is none.
+std::string difference_of(const std::vector<ir::TensorRef>& got,
+                          const std::vector<ir::TensorRef>& expected, double tolerance);
 void expect_close(const std::vector<ir::TensorRef>& got, const std::vector<ir::TensorRef>& expected,
                   double tolerance);
 
@@ -100,6 +109,10 @@ std::vector<Program> product_programs();
 std::vector<Program> scalar_programs();
 std::vector<Program> control_programs();
 std::vector<Program> loop_programs();
+std::vector<Program> device_programs();
+std::vector<Program> dynamic_programs();
+std::vector<Program> data_programs();
+std::vector<Program> closure_programs();
 const std::vector<Program>& all_programs();
 
 }  // namespace nimble::emit::testing

@@ -191,6 +191,49 @@ fn @main(%x: Tensor[(n), f32]) {
   let %t = (%e, %r, %e, %x, %x);
   %t
 })");
+  // The result of a call may be its argument.
+  add("call_returns_argument", R"(
+fn @id(%x: Tensor[(n, m), f32]) -> Tensor[(n, m), f32] { %x }
+fn @main(%x: Tensor[(n, m), f32], %i: Tensor[(), i64]) {
+  let %y = exp(%x);
+  let %same = @id(%y);
+  let %v = full() {shape = (m), dtype = f32, value = 7.0};
+  let %w = write_row(%y, %i, %v);
+  let %r = (%same, %w);
+  %r
+})",
+      {{"i", {0, 0}}}, 1);
+  // A tuple becomes a value in both branches (storage must dominate its uses across if).
+  add("tuple_made_in_both_branches",
+      R"(fn @first(%p: (Tensor[(n), f32], Tensor[(), i64])) -> Tensor[(n), f32] { let %a = %p[0]; %a }
+fn @main(%x: Tensor[(n), f32], %k: Tensor[(), i64]) {
+  let %e = exp(%x);
+  let %p = (%e, %k);
+  let %positive = greater(%k, 0i64);
+  let %r = if (%positive) {
+    let %a = @first(%p);
+    let %b = neg(%a);
+    %b
+  } else {
+    let %a = @first(%p);
+    %a
+  };
+  %r
+})",
+      {{"k", {-2, 2}}});
+  // The entry calls itself: its scalars are boxed for callers outside only.
+  add("entry_called_from_inside", R"(
+fn @main(%x: Tensor[(n), f32], %k: Tensor[(), i64]) -> (Tensor[(n), f32], Tensor[(), i64]) {
+  let %more = greater(%k, 0i64);
+  let %r = if (%more) {
+    let %y = tanh(%x);
+    let %j = sub(%k, 1i64);
+    let %s = @main(%y, %j);
+    %s
+  } else { let %s = (%x, %k); %s };
+  %r
+})",
+      {{"k", {0, 9}}});
   return out;
 }
 

@@ -6,8 +6,10 @@
 //   - a location is a relative name of plain components: no "..", ".", empty ones, NUL, backslash;
 //   - each component is opened relative to the one before, O_NOFOLLOW: no symbolic link anywhere
 //     below the model's folder, and no race between a check and its use;
-//   - the file is regular, with one link;
-//   - offset and length are plain decimals, lie inside the file and fit the tensor's shape.
+//   - the file is regular, with one link, and of a size that models have;
+//   - offset and length are plain decimals, lie inside the file and fit the tensor's shape;
+//   - no key is given twice, no tensor has data in both places: readers would differ on them;
+//   - depth, number and size of files are bounded.
 #pragma once
 
 #include <map>

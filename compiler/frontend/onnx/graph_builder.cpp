@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <set>
 #include <unordered_set>
 
@@ -118,6 +119,7 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
   ir::ExprRef expr = ir::make_call(op, std::move(atoms), std::move(attrs), location_);
   if (std::string fault = ir::check_call(*info, *expr); !fault.empty())
     throw Error(Status::kInvalidArgument, location_.str(), fault, "correct the model");
+  std::deque<std::optional<Dims>> read;
   ir::RelationContext context{
       *expr,
       types,
@@ -130,7 +132,11 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
                       "make the extents equal");
         facts_.assume_equal(a, b);  // inference puts the check into the program
       },
-      [] { return ir::Dim::symbol(ir::fresh_symbol()); }};
+      [] { return ir::Dim::symbol(ir::fresh_symbol()); },
+      [&](size_t i) {
+        read.push_back(read_contents(args[i]));
+        return read.back() ? &*read.back() : nullptr;
+      }};
   ir::RelationResult r = info->relation(context);
   if (r.type->kind == ir::TypeKind::kTensor) {
     auto type = std::make_shared<ir::TypeNode>(*r.type);
@@ -142,7 +148,36 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
     if (ir::TensorRef t = tensor_of(r.type, *r.contents)) return constant(std::move(t));
   }
   if (ir::TensorRef t = moved(*expr, *r.type)) return constant(std::move(t));
-  return bound(std::move(expr), std::move(r.type), std::move(r.contents));
+  Value out = bound(std::move(expr), std::move(r.type), std::move(r.contents));
+  // Inference takes over the names of extents that only the run knows.
+  if (info->shape_mode != ir::ShapeMode::kDataIndependent) out.atom.var->type = out.type;
+  return out;
+}
+
+std::vector<Value> GraphBuilder::fields(const Value& tuple) {
+  std::vector<Value> out;
+  for (size_t i = 0; i < tuple.type->elements.size(); ++i)
+    out.push_back(bound(ir::make_get_field(tuple.atom, static_cast<int64_t>(i), location_),
+                        tuple.type->elements[i], std::nullopt));
+  return out;
+}
+
+std::optional<Dims> GraphBuilder::read_contents(const Value& v) {
+  if (v.contents || !v.atom.is_var()) return v.contents;
+  const auto n = ir::element_count(v.type).as_constant();
+  const bool integers = v.dtype() == DType::kI64 || v.dtype() == DType::kI32;
+  if (!n || *n > kMostContents || !integers) return std::nullopt;
+  auto [it, is_new] = elements_.try_emplace(v.atom.var.get());
+  if (!is_new) return it->second;
+  std::vector<std::string> symbols;
+  for (int64_t i = 0; i < *n; ++i) {
+    symbols.push_back(ir::fresh_symbol());
+    facts_.set(symbols.back(), {INT64_MIN, INT64_MAX, 1});
+    it->second.push_back(ir::Dim::symbol(symbols.back()));
+  }
+  bound(ir::make_call("read_extents", {v.atom}, {{"symbols", symbols}}, location_), v.type,
+        it->second);
+  return it->second;
 }
 
 std::vector<Value> GraphBuilder::call_function(const std::string& function,
@@ -236,9 +271,31 @@ ir::FunctionRef GraphBuilder::finish(const std::vector<Value>& results) {
     result = bound(ir::make_tuple(std::move(fields)), nullptr, std::nullopt).atom;
   }
   need(result);
+  // What names an extent that an attribute mentions is needed too.
+  std::set<std::string> mentioned;
+  auto mention = [&](const ir::Expr& e) {
+    for (const auto& [name, value] : e.attrs) {
+      if (const auto* d = std::get_if<ir::Dim>(&value)) mentioned.merge(d->symbols());
+      if (const auto* all = std::get_if<Dims>(&value))
+        for (const ir::Dim& d : *all) mentioned.merge(d.symbols());
+    }
+  };
+  auto names_mentioned = [&](const ir::Binding& b) {
+    if (b.value->op == "read_extents") {
+      const auto& symbols = ir::attr<std::vector<std::string>>(b.value->attrs, "symbols");
+      return std::any_of(symbols.begin(), symbols.end(),
+                         [&](const std::string& s) { return mentioned.contains(s); });
+    }
+    if (!b.var->type) return false;
+    const std::string type = ir::str(b.var->type);
+    return std::any_of(mentioned.begin(), mentioned.end(), [&](const std::string& s) {
+      return s[0] == '?' && type.find(s) != std::string::npos;
+    });
+  };
   auto block = std::make_shared<ir::Block>();
   for (auto b = bindings_.rbegin(); b != bindings_.rend(); ++b) {
-    if (!needed.contains(b->var.get())) continue;
+    if (!needed.contains(b->var.get()) && !names_mentioned(*b)) continue;
+    mention(*b->value);
     for (const ir::Atom& a : b->value->args) need(a);
     block->bindings.push_back(*b);
   }

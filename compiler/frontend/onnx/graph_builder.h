@@ -49,6 +49,11 @@ class GraphBuilder {
   // A field of an expression whose tuple type the caller knows.
   std::vector<Value> call_function(const std::string& function, const std::vector<Value>& args,
                                    const std::vector<ir::Type>& results);
+  // The fields of an operator with several results.
+  std::vector<Value> fields(const Value& tuple);
+  // The elements of a small integer tensor: its contents, or symbols that the run reads. Nothing
+  // where even their number is unknown.
+  std::optional<Dims> read_contents(const Value& v);
   // Operators with a fixed form.
   Value reshape(const Value& x, Dims shape);
   Value slice(const Value& x, int64_t axis, ir::Dim from, ir::Dim to);
@@ -81,6 +86,7 @@ class GraphBuilder {
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;
   ir::DimContext facts_;
+  std::unordered_map<const ir::Var*, Dims> elements_;  // named by a read_extents
   ir::Location location_;
   std::string hint_ = "t";
 };

@@ -322,7 +322,7 @@ const Operator* find_operator(const std::string& name) {
   static const auto* kAll = [] {
     auto* all = new std::unordered_map<std::string, const Operator*>;
     for (auto family : {elementwise_operators(), shape_operators(), product_operators(),
-                        reduction_operators(), recurrent_operators()})
+                        reduction_operators(), recurrent_operators(), dynamic_operators()})
       for (const Operator& op : family) (*all)[op.name] = &op;
     return all;
   }();

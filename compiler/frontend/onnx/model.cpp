@@ -244,14 +244,6 @@ LocalFunction parse_function(WireReader in) {
 
 }  // namespace
 
-std::string printable(const std::string& s) {
-  constexpr size_t kMost = 60;
-  std::string out = s.substr(0, kMost);
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return s.size() > kMost ? out + "…" : out;
-}
-
 std::string canonical_domain(std::string domain) {
   return domain == "ai.onnx" ? std::string() : domain;
 }

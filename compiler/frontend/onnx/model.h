@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "vm/base/file.h"
+#include "vm/base/printable.h"
 
 namespace nimble::frontend::onnx {
 
@@ -91,9 +92,6 @@ struct Model {
 
 // Maps and parses a file. nimble::Error: kNotFound, kIo; kCorrupt with the byte.
 Model read_model(const std::string& path);
-
-// A string attribute for a message: cut short, without control characters.
-std::string printable(const std::string& s);
 
 // "ai.onnx" is a long name of the standard domain "".
 std::string canonical_domain(std::string domain);

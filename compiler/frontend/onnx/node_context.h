@@ -53,6 +53,8 @@ class NodeContext {
     return a ? a->ints : otherwise;
   }
 
+  // Whether the contents of an integer input are known; otherwise the run must read them.
+  bool known(size_t i) const { return in(i).contents.has_value(); }
   // The contents of an integer input as dims; an error if they depend on data.
   const Dims& dims(size_t i) const {
     if (!in(i).contents)
@@ -73,6 +75,15 @@ class NodeContext {
     }
     return out;
   }
+  // The one element of an integer input, as a dim and as a constant.
+  const ir::Dim& dim(size_t i) const {
+    require_one(i, dims(i).size());
+    return dims(i)[0];
+  }
+  int64_t integer_constant(size_t i) const {
+    require_one(i, dims(i).size());
+    return constants(i)[0];
+  }
   // Axes that moved from an attribute to an input in some opset; nothing if neither is there.
   std::optional<Axes> axes(size_t input) const {
     if (node.find("axes")) return integers("axes");
@@ -91,6 +102,10 @@ class NodeContext {
     return axis < 0 ? axis + rank : axis;
   }
 
+  void require_one(size_t i, size_t elements) const {
+    if (elements != 1)
+      fail(fmt::format("input {} has {} elements where one is needed", i + 1, elements));
+  }
   [[noreturn]] void fail(const std::string& problem) const {
     throw Error(Status::kCorrupt, place, problem, "export the model again");
   }

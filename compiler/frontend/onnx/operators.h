@@ -27,5 +27,6 @@ std::span<const Operator> shape_operators();
 std::span<const Operator> product_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> recurrent_operators();
+std::span<const Operator> dynamic_operators();
 
 }  // namespace nimble::frontend::onnx

@@ -49,6 +49,7 @@ Values constant_of_shape(NodeContext& c) {
     type = t->dtype;
     value = t->value(0);
   }
+  if (!c.known(0)) return {c.g.call("full", {c.in(0)}, {{"dtype", type}, {"value", value}})};
   return {c.g.full(c.dims(0), value, type)};
 }
 
@@ -66,14 +67,12 @@ Values size(NodeContext& c) {
   return {c.g.size(product(d, 0, d.size()))};
 }
 
-// start, start + delta, … below limit. Integers may be symbolic but for delta; floats are
-// constants.
+// start, start + delta, … below limit. What the compiler does not know, the run reads.
 Values range(NodeContext& c) {
   const DType type = c.in(0).dtype();
   if (is_float(type)) {
     auto start = c.number(0), limit = c.number(1), delta = c.number(2);
-    if (!start || !limit || !delta)
-      c.unsupported("a range of floats is not constant", "compute it in integers and cast");
+    if (!start || !limit || !delta) return {c.g.call("range", {c.in(0), c.in(1), c.in(2)})};
     const double count = std::max(0.0, std::ceil((*limit - *start) / *delta));
     if (!(count < 1e8)) c.fail("the range has too many elements");
     uint8_t* data = nullptr;
@@ -90,15 +89,17 @@ Values range(NodeContext& c) {
     }
     return {c.g.constant(std::move(t))};
   }
-  const Dim start = c.dims(0).at(0), limit = c.dims(1).at(0);
-  const int64_t delta = c.constants(2).at(0);
-  if (delta == 0) c.fail("the step of a range is 0");
+  if (!c.known(0) || !c.known(1) || !c.known(2) || !c.dims(2).at(0).as_constant())
+    return {c.g.call("range", {c.in(0), c.in(1), c.in(2)})};
+  const Dim start = c.dim(0), limit = c.dim(1);
+  const int64_t delta = c.integer_constant(2);
+  if (delta == 0 || delta == INT64_MIN) c.fail(fmt::format("the step of a range is {}", delta));
   const Dim span = delta > 0 ? limit - start : start - limit;
   const Dim count = c.g.simplify(ir::max(Dim(0), ir::ceildiv(span, Dim(std::abs(delta)))));
   auto first = start.as_constant();
-  Value r =
-      c.g.call("range", {},
-               {{"count", count}, {"start", first.value_or(0)}, {"step", delta}, {"dtype", type}});
+  Value r = c.g.call(
+      "range", {},
+      {{"count", count}, {"start", Dim(first.value_or(0))}, {"step", Dim(delta)}, {"dtype", type}});
   return {first ? r : c.g.call("add", {r, c.in(0)})};
 }
 
@@ -141,6 +142,8 @@ Values reshape(NodeContext& c) {
   Dims to;
   if (c.opset < 5)
     for (int64_t d : c.integers("shape")) to.emplace_back(d);
+  else if (!c.known(1))
+    return {c.g.call("reshape", {x, c.in(1)}, {{"allow_zero", c.integer("allowzero", 0) != 0}})};
   else
     to = c.dims(1);
   const bool allow_zero = c.integer("allowzero", 0) != 0;
@@ -216,19 +219,31 @@ Values split(NodeContext& c) {
   return out;
 }
 
+// Bounds that the run reads.
+Values slice_as_read(NodeContext& c, Axes axes) {
+  const auto n = ir::element_count(c.in(1).type).as_constant();
+  if (!n) c.unsupported("the number of starts is not constant", "export it with a fixed rank");
+  if (axes.empty())
+    for (int64_t i = 0; i < *n; ++i) axes.push_back(i);
+  Values args = {c.in(0), c.in(1), c.in(2)};
+  if (c.has(4)) args.push_back(c.in(4));
+  return {c.g.call("slice", args, {{"axes", axes}})};
+}
+
 Values slice(NodeContext& c) {
   const Value& x = c.in(0);
-  Dims starts, ends;
-  Axes axes, steps;
+  Dims starts, ends, steps;
+  Axes axes;
   if (c.opset < 10) {
     for (int64_t v : c.integers("starts")) starts.emplace_back(v);
     for (int64_t v : c.integers("ends")) ends.emplace_back(v);
     axes = c.integers("axes");
   } else {
+    if (c.has(3)) axes = c.constants(3);
+    if (!c.known(1) || !c.known(2) || (c.has(4) && !c.known(4))) return slice_as_read(c, axes);
     starts = c.dims(1);
     ends = c.dims(2);
-    if (c.has(3)) axes = c.constants(3);
-    if (c.has(4)) steps = c.constants(4);
+    if (c.has(4)) steps = c.dims(4);
   }
   if (axes.empty())
     for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -239,7 +254,7 @@ Values slice(NodeContext& c) {
     if (i >= starts.size() || i >= ends.size() || i >= steps.size()) return false;
     const Dim& extent = x.dims()[static_cast<size_t>(c.axis(a, x.rank()))];
     const bool to_end = ends[i] == extent || ends[i].as_constant().value_or(0) >= INT64_MAX - 1;
-    return steps[i] == 1 && starts[i].is_constant(0) && to_end;
+    return steps[i].is_constant(1) && starts[i].is_constant(0) && to_end;
   });
   if (whole) return {x};
   return {c.g.call("slice", {x},
@@ -247,6 +262,7 @@ Values slice(NodeContext& c) {
 }
 
 Values expand(NodeContext& c) {
+  if (!c.known(1)) return {c.g.call("expand", {c.in(0), c.in(1)})};
   Dims to = c.dims(1);
   if (to == c.in(0).dims()) return {c.in(0)};
   return {c.g.call("expand", {c.in(0)}, {{"shape", std::move(to)}})};
@@ -255,6 +271,7 @@ Values expand(NodeContext& c) {
 // Each axis becomes (repeats, extent), which broadcasting fills, and both merge.
 Values tile(NodeContext& c) {
   const Value& x = c.in(0);
+  if (!c.known(1)) return {c.g.call("tile", {x, c.in(1)})};
   const Dims& repeats = c.dims(1);
   if (repeats.size() != x.dims().size()) c.fail("Tile has not one repeat per axis");
   Dims apart, filled, merged;
@@ -270,13 +287,17 @@ Values tile(NodeContext& c) {
 
 Values pad(NodeContext& c) {
   const Value& x = c.in(0);
-  Axes pads, axes;
+  Dims pads;
+  Axes axes;
   double value = 0;
   if (c.opset < 11) {
-    pads = c.integers("pads");
+    for (int64_t p : c.integers("pads")) pads.emplace_back(p);
     value = c.real("value", 0);
   } else {
-    pads = c.constants(1);
+    // Which axes they mean is known, so that elements that the run reads can stand in attributes.
+    auto read = c.g.read_contents(c.in(1));
+    if (!read) c.unsupported("the number of pads is not constant", "export it with a fixed rank");
+    pads = *read;
     if (c.has(2)) {
       auto v = c.number(2);
       if (!v) c.unsupported("the padding value is not constant", "pad with a constant");
@@ -287,7 +308,7 @@ Values pad(NodeContext& c) {
   if (axes.empty())
     for (int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
   if (pads.size() != 2 * axes.size()) c.fail("Pad has not two pads per axis");
-  Axes before(x.dims().size(), 0), after = before;
+  Dims before(x.dims().size(), 0), after = before;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto a = static_cast<size_t>(c.axis(axes[i], x.rank()));
     before[a] = pads[i];
@@ -349,10 +370,9 @@ std::string check_gather_nd(const Node& n, int64_t) {
 }
 
 Values cumsum(NodeContext& c) {
-  const Axes axis = c.constants(1);
-  if (axis.size() != 1) c.fail("CumSum takes one axis");
+  const int64_t axis = c.integer_constant(1);
   return {c.g.call("cumsum", {c.in(0)},
-                   {{"axis", axis[0]},
+                   {{"axis", axis},
                     {"exclusive", c.integer("exclusive", 0) != 0},
                     {"reverse", c.integer("reverse", 0) != 0}})};
 }

@@ -10,13 +10,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Layout layout_of(const RelationContext& c) {
-  const auto& text = attr<std::string>(c.call.attrs, "layout");
-  auto layout = parse_layout(text);
-  if (!layout) c.fail("layout \"" + text + "\" is unknown", "use a layout such as panel32");
-  return *layout;
-}
-
 const Ints& ints(const RelationContext& c, const char* name, size_t count, int64_t least) {
   const auto& v = attr<Ints>(c.call.attrs, name);
   if (v.size() != count) {
@@ -80,11 +73,13 @@ RelationResult relate_pack(RelationContext& c) {
 
 RelationResult relate_packed_matmul(RelationContext& c) {
   require_same_dtype(c);
+  require_float(c, 0);
   require_rank_at_least(c, 0, 1);
   const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
   Dims out = dims(c, 0);
   c.require_equal(out.back(), k, "the contracted dim of packed_matmul");
-  const Type packed = tensor_type(layout_of(c).packed_dims(k, n), dtype(c, 0));
+  const Type packed =
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, n), dtype(c, 0));
   c.require_equal(element_count(c.inputs[1]), element_count(packed),
                   "the size of the packed matrix");
   out.back() = n;

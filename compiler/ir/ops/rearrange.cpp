@@ -19,21 +19,67 @@ std::string text(const Dims& d) {
   return "(" + out + ")";
 }
 
-// The target shape of reshape and expand: the attribute `shape`, or the contents of operand 2.
+// The target shape of reshape and expand: the attribute `shape`, or the elements of operand 2.
 Dims target_shape(RelationContext& c) {
   const bool has_attr = c.call.attrs.contains("shape");
   if (has_attr == (c.inputs.size() == 2)) {
     c.fail("the shape must be given once", "give either the attribute shape or a second operand");
   }
   if (has_attr) return attr<Dims>(c.call.attrs, "shape");
-  require_rank(c, 1, 1);
-  if (dtype(c, 1) != DType::kI64 && dtype(c, 1) != DType::kI32) require_dtype(c, 1, DType::kI64);
-  auto known = contents_of(c, 1);
-  if (!known) {
-    c.fail("the values of the shape operand are not known to the compiler",
-           "compute the shape from constants, shape_of and size only");
+  return extents_of(c, 1, "the shape");
+}
+
+// The call with `shape` in place of its shape operand, if it has one.
+std::optional<RelationResult::Resolved> with_shape(const RelationContext& c, Dims shape) {
+  if (c.inputs.size() < 2) return std::nullopt;
+  Attrs attrs = c.call.attrs;
+  attrs["shape"] = std::move(shape);
+  if (c.call.op == "reshape") attrs["allow_zero"] = true;
+  return RelationResult::Resolved{std::move(attrs), 1};
+}
+
+// Attribute `name` of dims, or operand `input`.
+Dims attr_or_operand(RelationContext& c, const std::string& name, size_t input) {
+  const bool operand = c.inputs.size() > input;
+  if (operand == c.call.attrs.contains(name)) {
+    c.fail(fmt::format("{} must be given once", name),
+           fmt::format("give the attribute {} or operand {}", name, input + 1));
   }
-  return *known;
+  return operand ? extents_of(c, input, name) : attr<Dims>(c.call.attrs, name);
+}
+
+// What dims of a shape that the run reads come to mean: -1 and 0 are told apart by arithmetic, in
+// which each resolved dim is one function, so that products of them stay single terms. `total` is
+// the number of elements, `from` the operand's dims.
+struct ReadShape {
+  Dims resolved;   // without the inferred dim: 1 in its place
+  Dim minus_ones;  // how many dims are -1
+  std::vector<bool> read;
+};
+ReadShape read_shape(RelationContext& c, const Dims& shape, const Dims& from, bool allow_zero) {
+  ReadShape r;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Dim& d = shape[i];
+    r.read.push_back(c.dims.range(d).low < 0 && !d.as_constant());
+    if (!r.read.back()) {
+      r.resolved.push_back(d.is_constant(-1) ? Dim(1) : d);
+      if (d.is_constant(-1)) r.minus_ones = r.minus_ones + Dim(1);
+      continue;
+    }
+    c.require_equal(max(d, Dim(-1)), d, fmt::format("dim {} of the shape is -1 or more", i));
+    r.minus_ones = r.minus_ones + is_negative(d);
+    const Dim size = max(d, Dim(0) - d);  // 1 for -1
+    if (allow_zero) {
+      r.resolved.push_back(size);
+    } else if (i < from.size()) {
+      r.resolved.push_back(max(size, from[i] - from[i] * min(Dim(1), size)));
+    } else {
+      c.require_equal(max(size, Dim(1)), size,
+                      fmt::format("dim {} of the shape is not 0, which would copy a dim", i));
+      r.resolved.push_back(size);
+    }
+  }
+  return r;
 }
 
 // The rows of flat contents along axis 0 of a rank-1 tensor; contents of others are not split.
@@ -44,11 +90,50 @@ std::optional<int64_t> small_constant(const Dim& d) {
 
 }  // namespace
 
+namespace {
+
+RelationResult reshaped(RelationContext& c, Dims shape) {
+  RelationResult r{tensor_type(shape, dtype(c, 0)), contents_of(c, 0)};
+  r.resolved = with_shape(c, std::move(shape));
+  return r;
+}
+
+// Some dims are read at run time.
+RelationResult reshape_as_read(RelationContext& c, const Dims& shape, const Dim& total,
+                               const std::string& what) {
+  const bool allow_zero = attr_or<bool>(c.call.attrs, "allow_zero", false);
+  const ReadShape read = read_shape(c, shape, dims(c, 0), allow_zero);
+  c.require_equal(max(read.minus_ones, Dim(1)), Dim(1), "dims of the shape that are -1, at most 1");
+  const Dim known = product(read.resolved);
+  const Dim some = min(Dim(1), read.minus_ones);
+  c.require_equal(max(some, min(Dim(1), known)), min(Dim(1), known),
+                  "reshape to " + text(shape) + ": -1 is not inferred beside a dim of 0");
+  const Dim quotient = floordiv(total, max(known, Dim(1)));
+  Dims out;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].is_constant(-1)) {
+      out.push_back(quotient);
+    } else if (read.read[i]) {
+      const Dim one = is_negative(shape[i]);  // resolved to 1 where the quotient belongs
+      out.push_back(max(read.resolved[i] - one, one * quotient));
+    } else {
+      out.push_back(shape[i]);
+    }
+    out.back() = c.dims.simplify(out.back());
+  }
+  c.require_equal(product(out), total, what);
+  return reshaped(c, std::move(out));
+}
+
+}  // namespace
+
 RelationResult relate_reshape(RelationContext& c) {
   Dims shape = target_shape(c);
   const Dim total = c.dims.simplify(element_count(c.inputs[0]));
   const bool allow_zero = attr_or<bool>(c.call.attrs, "allow_zero", false);
+  const std::string what = "the number of elements in reshape to " + text(shape);
   int64_t inferred = -1;
+  bool read = false;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i].is_any()) c.fail("a shape cannot contain ?", "write -1 for the inferred dim");
     if (shape[i].is_constant(0) && !allow_zero) {
@@ -61,14 +146,16 @@ RelationResult relate_reshape(RelationContext& c) {
     } else if (shape[i].is_constant(-1)) {
       if (inferred >= 0) c.fail("more than one dim of the shape is -1", "name all but one");
       inferred = static_cast<int64_t>(i);
-      shape[i] = 1;
     } else if (c.dims.less(shape[i], Dim(0)) == Proof::kYes) {
       c.fail(fmt::format("dim {} of the shape is negative", shape[i].str()),
              "only -1 has a meaning (inferred)");
+    } else if (c.inputs.size() == 2) {
+      read |= c.dims.range(shape[i]).low < 0;
     }
   }
+  if (read) return reshape_as_read(c, shape, total, what);
+  if (inferred >= 0) shape[static_cast<size_t>(inferred)] = 1;
   const Dim rest = c.dims.simplify(product(shape));
-  const std::string what = "the number of elements in reshape to " + text(shape);
   if (inferred < 0) {
     c.require_equal(total, rest, what);
   } else {
@@ -79,7 +166,7 @@ RelationResult relate_reshape(RelationContext& c) {
     }
     shape[static_cast<size_t>(inferred)] = quotient;
   }
-  return {tensor_type(std::move(shape), dtype(c, 0)), contents_of(c, 0)};
+  return reshaped(c, std::move(shape));
 }
 
 RelationResult relate_transpose(RelationContext& c) {
@@ -125,7 +212,14 @@ RelationResult relate_expand(RelationContext& c) {
   for (size_t i = 0; i < shape.size(); ++i) {
     // PyTorch's -1, which its exporter leaves in place: keep the operand's dim.
     const int64_t from = rank(c, 0) - static_cast<int64_t>(shape.size() - i);
-    if (shape[i].is_constant(-1) && from >= 0) shape[i] = dims(c, 0)[static_cast<size_t>(from)];
+    const Dim keep = from >= 0 ? dims(c, 0)[static_cast<size_t>(from)] : Dim(1);
+    if (shape[i].is_constant(-1) && from >= 0) shape[i] = keep;
+    if (!shape[i].is_any() && c.inputs.size() == 2 && c.dims.range(shape[i]).low < 0 &&
+        !shape[i].as_constant()) {
+      c.require_equal(max(shape[i], Dim(from >= 0 ? -1 : 0)), shape[i],
+                      fmt::format("dim {} of the shape is an extent", i));
+      shape[i] = c.dims.simplify(max(shape[i], is_negative(shape[i]) * keep));
+    }
     if (shape[i].is_any() || c.dims.less(shape[i], Dim(0)) == Proof::kYes) {
       c.fail(fmt::format("dim {} of the shape has no meaning", shape[i].str()),
              "use extents that are not negative");
@@ -133,6 +227,7 @@ RelationResult relate_expand(RelationContext& c) {
   }
   Type t = tensor_type(broadcast_shapes(c, dims(c, 0), shape), dtype(c, 0));
   RelationResult r{t, std::nullopt};
+  r.resolved = with_shape(c, t->dims);
   auto n = small_constant(element_count(t));
   if (auto in = contents_of(c, 0); in && n) {
     if (in->size() == 1) r.contents = Dims(static_cast<size_t>(*n), (*in)[0]);
@@ -143,10 +238,10 @@ RelationResult relate_expand(RelationContext& c) {
 
 RelationResult relate_slice(RelationContext& c) {
   const auto& given = attr<std::vector<int64_t>>(c.call.attrs, "axes");
-  const auto& starts = attr<Dims>(c.call.attrs, "starts");
-  const auto& ends = attr<Dims>(c.call.attrs, "ends");
-  const auto steps =
-      attr_or<std::vector<int64_t>>(c.call.attrs, "steps", std::vector<int64_t>(given.size(), 1));
+  const Dims starts = attr_or_operand(c, "starts", 1), ends = attr_or_operand(c, "ends", 2);
+  const Dims steps = c.inputs.size() > 3 || c.call.attrs.contains("steps")
+                         ? attr_or_operand(c, "steps", 3)
+                         : Dims(given.size(), 1);
   if (starts.size() != given.size() || ends.size() != given.size() ||
       steps.size() != given.size()) {
     c.fail("axes, starts, ends and steps differ in length", "give one of each per axis");
@@ -155,22 +250,35 @@ RelationResult relate_slice(RelationContext& c) {
   Dims out = dims(c, 0);
   std::optional<Dims> contents = rank(c, 0) == 1 ? contents_of(c, 0) : std::nullopt;
   for (size_t i = 0; i < given.size(); ++i) {
-    if (steps[i] == 0) c.fail("a step of 0", "use a positive or negative step");
+    if (steps[i].is_constant(0)) c.fail("a step of 0", "use a positive or negative step");
+    if (!steps[i].as_constant()) {
+      c.require_equal(is_step(steps[i]), Dim(1),
+                      fmt::format("the step of axis {} is not 0", given[i]));
+    }
     const auto axis = static_cast<size_t>(normalize_axis(c, given[i], rank(c, 0)));
     const SliceBounds b = slice_bounds(out[axis], starts[i], ends[i], steps[i], c.dims);
     out[axis] = b.count;
     auto first = b.first.as_constant(), count = b.count.as_constant();
-    if (!contents || !first || !count) {
+    const auto step = steps[i].as_constant();
+    if (!contents || !first || !count || !step) {
       contents.reset();
       continue;
     }
     Dims taken;
     for (int64_t k = 0; k < *count; ++k) {
-      taken.push_back((*contents)[static_cast<size_t>(*first + k * steps[i])]);
+      taken.push_back((*contents)[static_cast<size_t>(*first + k * *step)]);
     }
     contents = std::move(taken);
   }
-  return {tensor_type(std::move(out), dtype(c, 0)), std::move(contents)};
+  RelationResult r{tensor_type(std::move(out), dtype(c, 0)), std::move(contents)};
+  if (c.inputs.size() > 1) {
+    Attrs attrs = c.call.attrs;
+    attrs["starts"] = starts;
+    attrs["ends"] = ends;
+    attrs["steps"] = steps;
+    r.resolved = {std::move(attrs), 1};
+  }
+  return r;
 }
 
 RelationResult relate_concat(RelationContext& c) {
@@ -202,16 +310,72 @@ RelationResult relate_concat(RelationContext& c) {
 }
 
 RelationResult relate_pad(RelationContext& c) {
-  const auto& before = attr<std::vector<int64_t>>(c.call.attrs, "before");
-  const auto& after = attr<std::vector<int64_t>>(c.call.attrs, "after");
-  Dims out = dims(c, 0);
-  if (before.size() != out.size() || after.size() != out.size()) {
+  Dims out = dims(c, 0), before, after;
+  const size_t r = out.size();
+  if (c.inputs.size() > 1) {
+    if (c.call.attrs.contains("before") || c.call.attrs.contains("after")) {
+      c.fail("pads must be given once", "give the attributes before and after, or operand 2");
+    }
+    const Dims pads = extents_of(c, 1, "the pads");
+    if (pads.size() != 2 * r) c.fail("not two pads per axis", "give all befores, then all afters");
+    before.assign(pads.begin(), pads.begin() + static_cast<int64_t>(r));
+    after.assign(pads.begin() + static_cast<int64_t>(r), pads.end());
+  } else {
+    if (!c.call.attrs.contains("before") || !c.call.attrs.contains("after")) {
+      c.fail("there are no pads", "give the attributes before and after, or operand 2");
+    }
+    before = attr<Dims>(c.call.attrs, "before");
+    after = attr<Dims>(c.call.attrs, "after");
+  }
+  if (before.size() != r || after.size() != r) {
     c.fail("before and after must name every axis", "give 0 for axes that keep their extent");
   }
-  for (size_t i = 0; i < out.size(); ++i) {
-    if (before[i] < 0 || after[i] < 0) c.fail("negative padding", "use slice to crop");
-    out[i] = out[i] + Dim(before[i]) + Dim(after[i]);
+  for (size_t i = 0; i < r; ++i) {
+    out[i] = c.dims.simplify(out[i] + before[i] + after[i]);
+    if (c.dims.less(out[i], Dim(0)) == Proof::kYes) {
+      c.fail(fmt::format("axis {} of extent {} is cropped by more than it has", i,
+                         dims(c, 0)[i].str()),
+             "crop less");
+    }
+    require_not_negative(c, out[i], fmt::format("axis {} after cropping", i));
   }
+  RelationResult result{tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  if (c.inputs.size() > 1) {
+    Attrs attrs = c.call.attrs;
+    attrs["before"] = std::move(before);
+    attrs["after"] = std::move(after);
+    result.resolved = {std::move(attrs), 1};
+  }
+  return result;
+}
+
+RelationResult relate_tile(RelationContext& c) {
+  const Dims repeats = attr_or_operand(c, "repeats", 1);
+  Dims out = dims(c, 0);
+  if (repeats.size() != out.size())
+    c.fail("not one repeat per axis", "give 1 where nothing repeats");
+  for (size_t i = 0; i < out.size(); ++i) {
+    require_not_negative(c, repeats[i], fmt::format("the repeat of axis {}", i));
+    out[i] = out[i] * repeats[i];
+  }
+  RelationResult r{tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  if (c.inputs.size() > 1) {
+    Attrs attrs = c.call.attrs;
+    attrs["repeats"] = repeats;
+    r.resolved = {std::move(attrs), 1};
+  }
+  return r;
+}
+
+RelationResult relate_prefix(RelationContext& c) {
+  require_rank_at_least(c, 0, 1);
+  Dims out = dims(c, 0);
+  out[0] = attr<Dim>(c.call.attrs, "count");
+  // What only the run knows, the VM compares: the prefix is a tensor in the whole's memory.
+  if (c.dims.less(out[0], Dim(0)) == Proof::kYes ||
+      c.dims.less(dims(c, 0)[0], out[0]) == Proof::kYes)
+    c.fail(fmt::format("a prefix of {} rows is asked of {}", out[0].str(), dims(c, 0)[0].str()),
+           "take at least 0 and at most all rows");
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 

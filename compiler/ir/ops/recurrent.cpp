@@ -45,6 +45,10 @@ RelationResult relate_packed_lstm_cell(RelationContext& c) {
   relate_cell_state(c);
   c.require_equal(dims(c, 1)[1], Dim(attr<int64_t>(c.call.attrs, "hidden")),
                   "the width of the state");
+  const Dim hidden = attr<int64_t>(c.call.attrs, "hidden");
+  const Dim width = layout_of(c, Layout::Kind::kGate).width;
+  c.require_equal(element_count(c.inputs[3]), ceildiv(hidden, width) * hidden * Dim(4) * width,
+                  "the size of the packed weights");
   return {tuple_type({c.inputs[1], c.inputs[2]}), std::nullopt};
 }
 

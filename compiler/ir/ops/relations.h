@@ -1,9 +1,11 @@
 // What the type relations of all families share. Private to compiler/ir.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 
 namespace nimble::ir {
@@ -34,6 +36,9 @@ void require_dtype(const RelationContext& c, size_t input, DType t);
 // An integer scalar: an index or a counter.
 void require_index(const RelationContext& c, size_t input);
 
+// The attribute `layout`; where `kind` is given, of that kind.
+Layout layout_of(const RelationContext& c, std::optional<Layout::Kind> kind = {});
+
 // numpy broadcasting. A symbol against a constant d > 1 gives d, with a check that the symbol
 // is 1 or d; two different symbols give broadcast(n, m), whose evaluation is the check.
 Dim broadcast_dims(RelationContext& c, const Dim& a, const Dim& b, const std::string& what);
@@ -43,6 +48,13 @@ Dims broadcast_shapes(RelationContext& c, const Dims& a, const Dims& b);
 bool tracks_contents(DType t);
 // Nothing if unknown, else a copy.
 std::optional<Dims> contents_of(const RelationContext& c, size_t input);
+// The elements of an integer operand that decides extents, read at run time where they are not
+// known; `role` for messages.
+Dims extents_of(RelationContext& c, size_t input, const std::string& role);
+// Demands 0 <= d, which may be an element that the run reads.
+void require_not_negative(RelationContext& c, const Dim& d, const std::string& what);
+// 1 where d < 0, else 0.
+Dim is_negative(const Dim& d);
 // Contents longer than this are forgotten.
 inline constexpr size_t kMaxContents = 64;
 

@@ -288,7 +288,7 @@ TEST(Infer, ContradictionsNameThePlaceAndTheRemedy) {
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = %x(%x);\n  %y\n}", "not a function"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = @f(%x, %x);\n  %y\n}\nfn @f(%a: Tensor[(n), "
        "f32]) { %a }",
-       "@f takes 1 arguments, not 2"},
+       "@f takes 1 argument, not 2"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = @f(%x);\n  %y\n}\nfn @f(%a: Tensor[(n), i64]) "
        "{ %a }",
        "is expected"},
@@ -298,9 +298,28 @@ TEST(Infer, ContradictionsNameThePlaceAndTheRemedy) {
        "the result is Tensor[(n), f32] where"},
       {"fn @main(%x: Tensor[(2), f32]) -> Tensor[(3), f32] {\n  %x\n}", "2 and 3 differ"},
       {"fn @main(%x) {\n  %x\n}", "parameter %x of @main has no type"},
-      {"fn @main(%x: Tensor[(n), f32], %s: Tensor[(2), i64]) {\n  let %y = reshape(%x, %s);\n  "
+      {"fn @main(%x: Tensor[(n), f32], %s: Tensor[(k), i64]) {\n  let %y = reshape(%x, %s);\n  "
        "%y\n}",
-       "not known to the compiler"},
+       "a number of elements that only the run knows"},
+      {"fn @main(%n: Tensor[(n), f32], %s: Tensor[(), i64]) {\n  let %y = read_extents(%s) {symbols "
+       "= [\"n\"]};\n  %y\n}",
+       "the symbol n has a meaning already"},
+      {"fn @main(%s: Tensor[(2), i64]) {\n  let %y = read_extents(%s) {symbols = [\"a\"]};\n  "
+       "%y\n}",
+       "name every element"},
+      {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = topk(%x) {axis = 0, largest = true};\n  %y\n}",
+       "k must be given once"},
+      {"fn @main(%x: Tensor[(3), f32]) {\n  let %y = topk(%x) {axis = 0, largest = true, k = 4};\n "
+       " %y\n}",
+       "k = 4 is at most 3"},
+      {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = tile(%x) {repeats = (2, 2)};\n  %y\n}",
+       "not one repeat per axis"},
+      {"fn @main(%x: Tensor[(2), f32], %c: Tensor[(3), bool]) {\n  let %y = compress(%x, %c) {axis = "
+       "0};\n  %y\n}",
+       "no longer than axis 0"},
+      {"fn @main(%x: Tensor[(n), f32], %r: Tensor[(2, 2), i64]) {\n  let %y = repeat(%x, %r) {axis = "
+       "0};\n  %y\n}",
+       "must have rank 1"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = size() {value = k};\n  %y\n}",
        "unknown symbol k"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y: Tensor[(n), i64] = relu(%x);\n  %y\n}",

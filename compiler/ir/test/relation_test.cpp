@@ -250,6 +250,29 @@ TEST(Relation, SliceIsNumpys) {
   EXPECT_EQ(slice_bounds(n, 0, n, 1, facts).count, n);
 }
 
+// Bounds and step that the run reads: one formula for all signs agrees with those for known steps.
+TEST(Relation, SliceReadAtRunTimeIsTheKnownSlice) {
+  DimContext facts;
+  const Dim n = Dim::symbol("n"), a = Dim::symbol("a"), e = Dim::symbol("e"), t = Dim::symbol("t");
+  for (const char* s : {"a", "e", "t"}) facts.set(s, {INT64_MIN, INT64_MAX, 1});
+  const SliceBounds read = slice_bounds(n, a, e, t, facts);
+  const std::vector<int64_t> bounds = {INT64_MIN, -7, -3, -1, 0, 1, 4, 9, INT64_MAX};
+  for (int64_t step :
+       {-(int64_t{1} << 40), int64_t{-3}, int64_t{-1}, int64_t{1}, int64_t{2}, int64_t{1} << 40})
+    for (int64_t start : bounds)
+      for (int64_t end : bounds)
+        for (int64_t extent = 0; extent <= 5; ++extent) {
+          const SliceBounds known = slice_bounds(extent, start, end, step, {});
+          const std::map<std::string, int64_t> values = {
+              {"n", extent}, {"a", start}, {"e", end}, {"t", step}};
+          ASSERT_EQ(evaluate(read.count, values), known.count.as_constant())
+              << extent << " [" << start << ":" << end << ":" << step << "]";
+          if (known.count.is_constant(0)) continue;
+          ASSERT_EQ(evaluate(read.first, values), known.first.as_constant())
+              << extent << " [" << start << ":" << end << ":" << step << "]";
+        }
+}
+
 TEST(Relation, PoolingIsTheFormula) {
   DimContext facts;
   for (int64_t kernel = 1; kernel <= 3; ++kernel) {

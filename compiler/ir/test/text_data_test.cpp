@@ -77,7 +77,7 @@ struct Wrong {
 
 TEST(TextData, FaultsAreNamed) {
   const Wrong cases[] = {
-      {"data list { A }", "expected the name of a data type"},
+      {"data list { A }", "expected the name of a data type but"},
       {"data L { nil }", "expected the name of a constructor"},
       {"data L { }", "has no constructor"},
       {"data Tensor { A }", "Tensor is a type of the language"},

@@ -28,7 +28,7 @@ TEST(AssemblerTest, DisassemblyIsExact) {
 TEST(AssemblerTest, NamesAndLabelsResolve) {
   const Executable e = assemble(kSampleText);
   const std::vector<Instruction>& code = e.functions[0].code;
-  EXPECT_EQ(code[1], (Instruction{Opcode::kInvoke, {3, 2, 1, 1}}));
+  EXPECT_EQ(code[1], (Instruction{Opcode::kInvoke, {3, 3, 1, 1}}));
   EXPECT_EQ(code[6], (Instruction{Opcode::kInvokePacked, {0, 4, 0, 7, 1, 6}}));
   EXPECT_EQ(code[8], (Instruction{Opcode::kIf, {10, 9, 12}}));
   EXPECT_EQ(e.functions[0].notes[1].instruction, 6u);

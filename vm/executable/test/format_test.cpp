@@ -153,12 +153,28 @@ TEST_F(FileFormatTest, UnknownSectionsAreSkippedUnlessRequired) {
     entry[0] = 77;
     reseal(&bytes, kSectionCount);
     const Executable e = deserialize(bytes);
-    EXPECT_EQ(e.functions.size(), 2u);
+    EXPECT_EQ(e.functions.size(), 3u);
     EXPECT_EQ(e.provenance.compiler, "");
     entry[4] = kRequired;
     reseal(&bytes, kSectionCount);
     EXPECT_THAT(error_of(bytes, Status::kIncompatible), HasSubstr("unknown section 77"));
   }
+}
+
+// What runs on the CPU alone needs no reader that knows of devices.
+TEST_F(FileFormatTest, DevicesStandOnlyInFilesThatUseThem) {
+  const auto sections = [](const Executable& e) { return serialize(e)[16]; };
+  Executable e = sample();
+  EXPECT_EQ(sections(e), kSectionCount);
+  const Executable back = deserialize(serialize(e));
+  for (size_t i = 0; i < e.kernels.size(); ++i)
+    EXPECT_EQ(back.kernels[i].device, e.kernels[i].device);
+  for (size_t i = 0; i < e.constants.size(); ++i)
+    EXPECT_EQ(back.constants[i].device, e.constants[i].device);
+  for (Kernel& k : e.kernels) k.device = 0;
+  EXPECT_EQ(sections(e), kSectionCount);
+  for (Constant& c : e.constants) c.device = 0;
+  EXPECT_EQ(sections(e), kSectionCount - 1);
 }
 
 TEST_F(FileFormatTest, MissingFilesAndFolders) {

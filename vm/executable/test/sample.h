@@ -14,6 +14,7 @@ constant "flags" bool [2] { 0, 1 }
 constant "h" f16 [3] { 1, 0.1, 0x7e01 }
 constant "bh" bf16 [2] { 1.5, -2 }
 constant "empty" f32 [0, 4] { }
+constant "far" f32 [2] hot device d1 { 1, 2 }
 scalar "bytes" [a0 12 * 4096 max]
 scalar "split" [2->3: a0 a1 a0 a1 <]
 kernel "dense" {
@@ -48,6 +49,15 @@ kernel "less" {
   scratch [0]
   dispatch { 0: 0 }
   host "host.less"
+}
+kernel "far" {
+  symbols "device" m
+  device d1
+  in f32 ([a0], [a1])
+  out f32 ([a0], [a1])
+  scratch [0]
+  dispatch { 0: 0 }
+  host "host.copy"
 }
 function "main" 1 12 {
   .note "main:%0 shape_of"
@@ -86,6 +96,16 @@ fine:
   GetField r3, r4, 1
   Ret r3
 }
+function "far" 1 5 {
+  DeviceCopy r1, r0, d1
+  LoadConsti r2, 64
+  AllocStorage r3, r2, 64, d1
+  LoadConsti r2, 0
+  AllocTensor r4, r3, r2, f32, [2, 8]
+  InvokePacked k"far", (r1, r4)
+  DeviceCopy r4, r4, d0
+  Ret r4
+}
 entry "main" f0 {
   input "x" f32 ["n", "3"] [-1, 3]
   output "y" f32 ["n", "2"] [-1, 2]
@@ -96,11 +116,52 @@ entry "second" f1 {
   input "b" i64 ["?"] [-1] default "zeros"
   output "c" f32 [] []
 }
+type "i64" scalar i64
+type "List[(i64, Tensor[(n, 3), f32])]" data { "Nil" () "Cons" (2, 1) }
+type "(i64, Tensor[(n, 3), f32])" tuple (0, 3)
+type "Tensor[(n, 3), f32]" tensor f32 ["n", "3"] [-1, 3]
+entry "third" f1 {
+  input "l" type 1
+  input "x" f32 ["n", "3"] [-1, 3]
+  output "pair" type 2
+}
 )ASM";
 
-// With images and provenance, for which the assembler has no statements.
+// A portable form of kernel "dense" (b0, b1 in, b2 out, symbols m and b*n) with a scratch buffer
+// and every kind of operand. It copies nothing that "dense" would compute.
+inline PortableKernel sample_portable() {
+  using Op = PortableOp;
+  PortableKernel k;
+  k.indices = 5;
+  k.values = {{DType::kF32, 8}, {DType::kF32, 1}, {DType::kBool, 8}, {DType::kI64, 1}};
+  k.scratch = {{DType::kF32, {2, 1, {{DimOp::kArg, 0}, {DimOp::kConst, 3}, {DimOp::kMul}}}}};
+  k.code = {{Op::kIndexConst, {2, 0}},
+            {Op::kLoop, {3, 2, 0, 8}},
+            {Op::kIndexMulAdd, {4, 0, 3, -1}},
+            {Op::kConst, {0, 0x3f800000}},
+            {Op::kLoadMasked, {0, 0, 2, 3, 0, 4, 0}},
+            {Op::kFma, {0, 0, 0, 0}},
+            {Op::kLt, {2, 0, 0}},
+            {Op::kStoreMasked, {3, 2, 3, 0, 0, 4}},
+            {Op::kIndexLt, {4, 3, 1}},
+            {Op::kCheck, {4, 1}},
+            {Op::kIf, {4}},
+            {Op::kReduceAdd, {1, 0}},
+            {Op::kElse, {}},
+            {Op::kExtract, {1, 0, 7}},
+            {Op::kEnd, {}},
+            {Op::kStore, {2, 2, 2, 0, 1}},
+            {Op::kEnd, {}},
+            {Op::kFromIndex, {3, 1}}};
+  k.template_name = "matmul";
+  k.config = "{\"mr\":12}";
+  return k;
+}
+
+// With portable code, images and provenance, for which the assembler has no statements.
 inline Executable sample() {
   Executable e = assemble(kSampleText);
+  e.kernels[0].portable = sample_portable();
   for (const char* target : {"x86-64-v2", "x86-64-v4"}) {
     auto bytes = std::make_shared<std::vector<uint8_t>>(300, static_cast<uint8_t>(target[8]));
     e.images.push_back({target, {"sse4_2", "popcnt"}, *bytes, bytes});

@@ -14,7 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What the rejecting texts refer to: constants c0 (f32) and c1 (i64), kernel k0, scalar function
+// What the rejecting texts refer to: constants c0 (f32), c1 (i64) and c2 (on device 1), kernels k0
+// and k1 (on device 1), scalar function
 // f"twice" and bytecode function f"callee" of two parameters.
 constexpr const char* kPrelude = R"ASM(
 text "message"
@@ -23,6 +24,9 @@ constant "n" i64 [] { 3 }
 scalar "twice" [a0 2 *]
 kernel "k" { symbols m s  in f32 ([a0])  scalar s  out f32 ([a0])  scratch [a0 a1 +]
              dispatch { 0: 0 }  native "k0" }
+kernel "far" { symbols m  device d1  in f32 ([a0])  out f32 ([a0])  scratch [0]
+               dispatch { 0: 0 }  native "k1" }
+constant "there" f32 [2] device d1 { 1, 2 }
 )ASM";
 constexpr const char* kCallee = "function \"callee\" 2 2 { Ret r0 }\n";
 
@@ -75,15 +79,17 @@ const Rejected kRejected[] = {
     {7, "f@1", "function \"f\" 0 2 { LoadConsti r0, 1  AllocTensor r1, r0, r0, f32, [1]  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConsti r0, 1  InvokeClosure r1, r0, ()  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConsti r0, 1  GetField r1, r0, 0  Ret r1 }"},
+    {7, "f@1", "function \"f\" 0 2 { LoadConsti r0, 1  GetField r1, r0, -1  Ret r1 }"},
+    {7, "f@1", "function \"f\" 0 2 { AllocADT r0, 0, ()  GetField r1, r0, -1  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConst r0, c0  GetTag r1, r0  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConst r0, c0  Invoke r1, f\"twice\", (r0)  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 1 { AllocADT r0, 0, ()  If r0, @2, @2  2: Ret r0 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConst r0, c0  ReshapeTensor r1, r0, (r0)  Ret r1 }"},
     {7, "f@1", "function \"f\" 0 1 { LoadConsti r0, 0  FreeTensor r0  Ret r0 }"},
     {7, "f@1", "function \"f\" 0 2 { LoadConsti r0, 0  DeviceCopy r1, r0, d0  Ret r1 }"},
-    {8, "f@0", "function \"f\" 0 1 { LoadConst r0, c2  Ret r0 }"},
+    {8, "f@0", "function \"f\" 0 1 { LoadConst r0, c3  Ret r0 }"},
     {8, "f@0", "function \"f\" 0 1 { Invoke r0, f9, ()  Ret r0 }"},
-    {8, "f@0", "function \"f\" 0 1 { InvokePacked k1, ()  Ret r0 }"},
+    {8, "f@0", "function \"f\" 0 1 { InvokePacked k2, ()  Ret r0 }"},
     {8, "f@0", "function \"f\" 0 1 { Fatal t1 }"},
     {8, "f@0", "function \"f\" 0 1 { AllocClosure r0, f\"twice\", ()  Ret r0 }"},
     {9, "f@0", "function \"f\" 1 1 { Invoke r0, f\"callee\", (r0)  Ret r0 }"},
@@ -98,7 +104,7 @@ const Rejected kRejected[] = {
     {10, "f@0",
      "function \"f\" 2 2 { AllocTensor r0, r0, r1, f32, [4611686018427387904]  Ret r0 }"},
     {10, "f@0", "function \"f\" 1 1 { AllocADT r0, -1, ()  Ret r0 }"},
-    {10, "f@0", "function \"f\" 1 1 { GetField r0, r0, -1  Ret r0 }"},
+    {10, "f@0", "function \"f\" 1 1 { GetField r0, r0, -2  Ret r0 }"},
     {10, "f@0", "function \"f\" 1 1 { ShapeOf r0, -1, r0  Ret r0 }"},
     {10, "f@0", "function \"f\" 1 1 { ShapeOf r0, 65, r0  Ret r0 }"},
     {11, "scalar function s", "scalar \"s\" [1->1: a1]"},
@@ -153,6 +159,33 @@ const Rejected kRejected[] = {
     {18, "kernel k", "kernel \"k\" { scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {18, "kernel x", "kernel \"x\" { scratch [0] dispatch { 0: 0 } native \"\" }"},
     {18, "kernel x", "kernel \"x\" { scratch [0] dispatch { 0: 0 } native \"x\" threads -1 }"},
+    // A constant, a storage's tensor and its part, a copy: none lies where the kernel runs.
+    {21, "f@1", "function \"f\" 1 2 { LoadConst r1, c0  InvokePacked k1, (r1, r0)  Ret r0 }"},
+    {21, "f@2",
+     "function \"f\" 1 3 { LoadConst r1, c2  LoadConsti r2, 1  InvokePacked k0, (r1, r2, r0)  "
+     "Ret r0 }"},
+    {21, "f@5",
+     "function \"f\" 1 4 { LoadConsti r1, 8  AllocStorage r2, r1, 8, d1  LoadConsti r1, 0  "
+     "AllocTensor r2, r2, r1, f32, [2]  DeviceCopy r3, r2, d0  InvokePacked k1, (r2, r3)  Ret r0 "
+     "}"},
+    {21, "f@3",
+     "function \"f\" 1 3 { LoadConsti r1, 2  DeviceCopy r2, r0, d1  ReshapeTensor r2, r2, (r1)  "
+     "InvokePacked k0, (r2, r1, r0)  Ret r0 }"},
+    // Elements are read on the CPU.
+    {21, "f@1", "function \"f\" 1 2 { DeviceCopy r1, r0, d1  GetField r1, r1, 0  Ret r1 }"},
+    {21, "f@1", "function \"f\" 1 2 { DeviceCopy r1, r0, d1  If r1, @2, @2  2: Ret r0 }"},
+    // The same register from both sides of a branch: on one device only.
+    {21, "f@4",
+     "function \"f\" 1 2 { If r0, @1, @3  1: DeviceCopy r1, r0, d1  Goto @4  "
+     "3: DeviceCopy r1, r0, d1  4: GetField r1, r1, 0  Ret r1 }"},
+    {23, "type t", "type \"t\" data { \"A\" (0, 7) }"},
+    {23, "type t", "type \"t\" data { }"},
+    {23, "type t", "type \"t\" data { \"\" () }"},
+    {23, "type t", "type \"t\" scalar f32\n"},
+    {23, "type t", "type \"t\" tensor f32 [\"n\"] []"},
+    {23, "type t", "type \"t\" tensor f32 [\"n\"] [-2]"},
+    {23, "type t", "type \"t\" tuple (1)"},
+    {23, "entry e", "entry \"e\" f0 { input \"a\" type 0 input \"b\" type 0 output \"y\" type 0 }"},
     {20, "f", "function \"f\" 1 1 { Ret r0 .note \"behind the end\" }"},
 };
 
@@ -180,6 +213,24 @@ TEST(VerifierTest, InstructionsThatDoNotFitTheTable) {
   EXPECT_EQ(find_violations(e)[0].rule, 10);
 }
 
+TEST(VerifierTest, DevicesOfKernelsAndConstants) {
+  Executable e = sample();
+  e.kernels[0].device = 256;
+  EXPECT_EQ(find_violations(e)[0].rule, 21);
+  e = sample();
+  e.constants[0].device = -1;
+  EXPECT_EQ(find_violations(e)[0].rule, 21);
+}
+
+// On one path here, on the other there: left to the interpreter's check.
+TEST(VerifierTest, DevicesThatDependOnThePathAreUnknown) {
+  EXPECT_TRUE(find_violations(with_prelude("function \"f\" 1 2 { If r0, @1, @3  "
+                                           "1: DeviceCopy r1, r0, d1  Goto @4  "
+                                           "3: DeviceCopy r1, r0, d0  4: GetField r1, r1, 0  "
+                                           "Ret r1 }"))
+                  .empty());
+}
+
 TEST(VerifierTest, Images) {
   Executable e = sample();
   e.images[1].target = e.images[0].target;
@@ -190,8 +241,22 @@ TEST(VerifierTest, Images) {
   EXPECT_EQ(find_violations(e)[0].rule, 19);
 }
 
+TEST(VerifierTest, PortableKernels) {
+  Executable e = sample();
+  e.kernels[0].portable->code.pop_back();
+  EXPECT_TRUE(find_violations(e).empty());
+  e.kernels[0].portable->code.pop_back();  // the loop's End
+  ASSERT_EQ(find_violations(e).size(), 1u);
+  EXPECT_EQ(find_violations(e)[0].rule, 22);
+  EXPECT_THAT(find_violations(e)[0].message, HasSubstr("breaks rule P11"));
+  e = sample();
+  e.kernels[1].implementations[0].kind = ImplementationKind::kPortable;
+  ASSERT_EQ(find_violations(e).size(), 1u);
+  EXPECT_EQ(find_violations(e)[0].rule, 22);
+}
+
 TEST(VerifierTest, EveryRuleHasARejectingTest) {
-  std::set<int> tested = {1, 19};  // the two tests above
+  std::set<int> tested = {1, 19, 21, 22};  // the tests above
   for (const Rejected& r : kRejected) tested.insert(r.rule);
   for (int rule = 1; rule <= kRuleCount; ++rule) {
     EXPECT_EQ(tested.count(rule), 1u) << "R" << rule;
@@ -230,6 +295,10 @@ INSTANTIATE_TEST_SUITE_P(
         // A tensor in the memory of another.
         "function \"f\" 0 3 { LoadConsti r0, 64  AllocStorage r1, r0, 64, d0  LoadConsti r0, 0  "
         "AllocTensor r2, r1, r0, f32, [16]  AllocTensor r2, r2, r0, f32, [4]  Ret r2 }",
+        // The storage of a tensor, its bytes, and a reference dropped.
+        "function \"f\" 1 3 { GetField r1, r0, -1  GetField r2, r1, 0  Invoke r2, f\"twice\", (r2) "
+        " "
+        "FreeTensor r1  Ret r2 }",
         // Element of an integer tensor as a scalar.
         "function \"f\" 0 2 { LoadConst r0, c1  GetField r1, r0, 0  Invoke r1, f\"twice\", (r1)  "
         "Ret r1 }",

@@ -62,7 +62,7 @@ TEST(Library, CopySplitsOverThreads) {
     for (int64_t i = 0; i < size; ++i) x[i] = static_cast<uint8_t>(i * 7);
     const LibraryTensor tensors[] = {{DType::kU8, {&size, 1}, x.data()},
                                      {DType::kU8, {&size, 1}, y.data()}};
-    for (int t = 0; t < 3; ++t) copy->run({tensors, {}, nullptr}, t, 3, nullptr);
+    for (int t = 0; t < 3; ++t) copy->run({tensors, {}, {}, nullptr}, t, 3, nullptr);
     EXPECT_EQ(x, y);
   }
 }
@@ -103,7 +103,7 @@ TEST(OneDnn, MatmulAgreesWithPlainLoops) {
         struct Context {
           const LibraryKernel* kernel;
           LibraryCall call;
-        } context{kernel, {tensors, {}, nullptr}};
+        } context{kernel, {tensors, {}, {}, nullptr}};
         pool.run(
             [](void* p, int32_t thread, int32_t threads, nimble_barrier* barrier) {
               auto* c = static_cast<Context*>(p);

@@ -12,6 +12,7 @@
 
 #include "vm/base/file.h"
 #include "vm/executable/assembler.h"
+#include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
 #include "vm/tools/subcommands.h"
 
@@ -134,12 +135,94 @@ TEST_F(ToolsTest, InspectVerifiesUnsoundFiles) {
   EXPECT_THAT(unsound.out, HasSubstr("f@0: breaks rule R5"));
 }
 
+TEST_F(ToolsTest, RunTakesLimitsFromOptionsAndTheEnvironment) {
+  exec::write(exec::assemble(R"ASM(
+scalar "minus" [a0 1 -]
+function "main" 1 3 {
+  ShapeOf r1, 1, r0
+  Invoke r2, f"count", (r1)
+  Move r1, r2
+  Ret r1
+}
+function "count" 1 4 {
+  If r0, @more, @done
+more:
+  LoadConsti r1, 1048576
+  AllocStorage r2, r1, 64, d0
+  Invoke r1, f"minus", (r0)
+  Invoke r3, f"count", (r1)
+  Move r0, r1
+done:
+  Ret r0
+}
+entry "main" f0 { input "x" f32 ["n"] [-1] output "y" i64 [] [] }
+)ASM"),
+              path_);
+  const std::string command = "nimble-run " + path_ + " -i x=zeros:20";
+  EXPECT_EQ(run(command).code, 0) << run(command).out;
+  auto fails = [&](const std::string& option, const std::string& variable,
+                   const std::string& text) {
+    const Result by_option = run(command + " " + option);
+    EXPECT_EQ(by_option.code, 1);
+    EXPECT_THAT(by_option.out, HasSubstr(text));
+    const auto equals = variable.find('=');
+    ASSERT_EQ(::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1),
+              0);
+    const Result by_variable = run(command);
+    ::unsetenv(variable.substr(0, equals).c_str());
+    EXPECT_EQ(by_variable.code, 1);
+    EXPECT_THAT(by_variable.out, HasSubstr(text));
+  };
+  fails("--fuel 50", "NIMBLE_FUEL=50", "more than 50 instructions");
+  fails("--max-depth 5", "NIMBLE_MAX_DEPTH=5", "nested more than 5 deep");
+  fails("--memory-limit 8MiB", "NIMBLE_MEMORY_LIMIT=8388608", "memory limit of 8388608 bytes");
+  EXPECT_EQ(run(command + " --fuel many").code, 2);
+  EXPECT_EQ(run(command + " --memory-limit 8parsecs").code, 2);
+  EXPECT_THAT(run("nimble-run --help").out,
+              AllOf(HasSubstr("NIMBLE_FUEL"), HasSubstr("NIMBLE_MAX_DEPTH"),
+                    HasSubstr("NIMBLE_MEMORY_LIMIT")));
+}
+
+TEST_F(ToolsTest, RunsWithoutNativeCode) {
+  // The file's native code is missing altogether; its portable form doubles.
+  using Op = exec::PortableOp;
+  exec::Executable e = exec::deserialize(read_file(path_));
+  exec::PortableKernel k;
+  k.indices = 3;
+  k.values = {{DType::kF32, 1}};
+  k.code = {{Op::kLoop, {2, 1, 0, 1}},
+            {Op::kLoad, {0, 0, 1, 2, 0}},
+            {Op::kAdd, {0, 0, 0}},
+            {Op::kStore, {1, 1, 2, 0, 0}},
+            {Op::kEnd, {}}};
+  e.kernels[0].portable = k;
+  // A block of bytes, not of elements.
+  e.functions[0].code[1] = {exec::Opcode::kAllocStorage, {2, 4, 64, 0}};
+  e.functions[0].registers = 5;
+  e.functions[0].code.insert(e.functions[0].code.begin(), {exec::Opcode::kLoadConsti, {4, 400}});
+  exec::write(e, path_);
+  const std::string input = path_ + " -i 'x=[1, 2, 3]'";
+  EXPECT_THAT(run("nimble-run " + input).out, HasSubstr("native code is missing"));
+  const Result checked = run("nimble-run --no-native " + input);
+  EXPECT_EQ(checked.code, 0) << checked.out;
+  EXPECT_THAT(checked.out, HasSubstr("y: f32 (3) [2, 4, 6]"));
+  EXPECT_THAT(run("nimble-explain --no-native " + path_ + " --shapes n=3").out,
+              HasSubstr("portable"));
+  EXPECT_THAT(run("nimble-run --no-native --fuel 20 " + path_ + " -i x=ones:64").out,
+              HasSubstr("more steps"));
+  EXPECT_THAT(run("nimble-inspect --kernels " + path_).out, HasSubstr("5 instructions"));
+  EXPECT_THAT(run("nimble-inspect --portable " + path_).out,
+              HasSubstr("v0 = Load b0 [i1 + i2 + 0]"));
+}
+
 TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_THAT(run("nimble-doctor").out, HasSubstr("cpu.level"));
   const auto json = nlohmann::json::parse(run("nimble-doctor --format json").out);
   EXPECT_GE(json["cores"]["usable_threads"], 1);
   EXPECT_EQ(json["programs"]["inspect"], true);
   EXPECT_GT(json["memory"]["total_bytes"], 0);
+  EXPECT_THAT(json["devices"]["0"].get<std::string>(), HasSubstr("cpu"));
+  EXPECT_THAT(json["devices"]["1"].get<std::string>(), HasSubstr("stand-in"));
   EXPECT_EQ(run("nimble-doctor --format xml").code, 2);
 }
 

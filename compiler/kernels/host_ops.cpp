@@ -1,0 +1,77 @@
+#include "compiler/kernels/host_ops.h"
+
+#include <algorithm>
+
+#include "compiler/ir/builder.h"
+
+namespace nimble::kernels {
+namespace {
+
+using ir::Dim;
+using ir::Expr;
+using Dims = std::vector<Dim>;
+
+Dims nothing(const Expr&) {
+  return {};
+}
+
+// The axis counted from the front; -1: there is none, the operand counts as flat.
+Dim axis(const Expr& e) {
+  if (!e.attrs.contains("axis")) return -1;
+  const int64_t a = ir::attr<int64_t>(e.attrs, "axis");
+  const auto rank = static_cast<int64_t>(ir::type_of(e.args[0])->dims.size());
+  return a < 0 ? a + rank : a;
+}
+
+Dims only_axis(const Expr& e) {
+  return {axis(e)};
+}
+
+Dims flag(const Expr& e, const char* name) {
+  return {axis(e), ir::attr<bool>(e.attrs, name) ? 1 : 0};
+}
+
+const HostOp kRows[] = {
+    {"nonzero", "host.nonzero", nothing},
+    {"compress", "host.compress", only_axis},
+    {"unique", "host.unique", [](const Expr& e) { return flag(e, "sorted"); }},
+    {"repeat", "host.repeat", only_axis},
+    {"topk", "host.topk", [](const Expr& e) { return flag(e, "largest"); }},
+    {"nms.bounded", "host.nms",
+     [](const Expr& e) {
+       return Dims{ir::attr<Dim>(e.attrs, "limit"), ir::attr<bool>(e.attrs, "center") ? 1 : 0};
+     }},
+    {"count.nonzero", "host.count_nonzero", nothing},
+    {"count.unique", "host.count_unique", only_axis},
+    {"count.repeat", "host.count_repeat", nothing},
+    {"count.range", "host.count_range", nothing},
+};
+
+}  // namespace
+
+const HostOp* find_host_op(const std::string& op) {
+  const auto* row =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const HostOp& r) { return op == r.op; });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+const HostOp* host_op_of(const ir::Function& group) {
+  if (group.body->bindings.size() != 1) return nullptr;
+  return find_host_op(group.body->bindings[0].value->op);
+}
+
+ir::FunctionRef host_group(const Expr& call, const ir::Type& result) {
+  std::vector<ir::VarRef> parameters;
+  std::vector<ir::Atom> operands;
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    parameters.push_back(ir::make_var("p" + std::to_string(i), ir::type_of(call.args[i])));
+    operands.emplace_back(parameters.back());
+  }
+  ir::BlockBuilder body;
+  ir::VarRef y = body.call(call.op, std::move(operands), call.attrs, "y", call.location);
+  y->type = result;
+  return ir::make_function_of(std::move(parameters), body.finish(y), result, {{"primitive", true}},
+                              call.location);
+}
+
+}  // namespace nimble::kernels

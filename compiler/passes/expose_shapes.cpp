@@ -1,0 +1,212 @@
+// Data-dependent and upper-bound operators, taken apart (paper, 3.2).
+//
+// The extents that only values decide are symbols of an operator's result. Here the operator
+// becomes
+//   1. its shape function, which counts into a small tensor (count.nonzero, …),
+//   2. read_extents, which gives the symbol the value of that tensor's element,
+//   3. itself, told the count: from here on an operator of known extents.
+// An upper-bound operator (nms) writes into as many rows as there can be and returns their number
+// with them; its value is the prefix of that tensor, in the same memory.
+//
+// Operators that are compositions of others (tile, argwhere, …) are written out, so that the
+// templates and fusion see what they know. The symbols stay those of the result's type, so nothing
+// that mentions them changes; inference types what is new.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+#include "vm/base/error.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Binding;
+using ir::BlockBuilder;
+using ir::Dim;
+using ir::Expr;
+using ir::Type;
+using ir::VarRef;
+using Dims = std::vector<Dim>;
+using Ints = std::vector<int64_t>;
+
+class Splitter {
+ public:
+  Splitter(const Binding& b, BlockBuilder& out)
+      : e_(*b.value), type_(b.var->type), name_(b.var->name), out_(out) {}
+
+  std::optional<Atom> run() {
+    const bool told = e_.attrs.contains("count");
+    if (e_.op == "nonzero" && !told) return counted("count.nonzero", e_.args[0], extent(1));
+    if (e_.op == "compress" && !told) {
+      const bool flat = !e_.attrs.contains("axis");
+      const size_t axis = flat ? 0 : front_axis();
+      return counted("count.nonzero", e_.args[1], extent(axis));
+    }
+    if (e_.op == "unique" && !told) {
+      ir::Attrs attrs;
+      if (e_.attrs.contains("axis")) attrs["axis"] = e_.attrs.at("axis");
+      return counted("count.unique", e_.args[0], type_->elements[1]->dims[0], std::move(attrs));
+    }
+    if (e_.op == "repeat" && e_.args.size() == 2 && !told)
+      return counted("count.repeat", e_.args[1], extent(front_axis()));
+    if (e_.op == "repeat" && e_.args.size() == 1) return repeat();
+    if (e_.op == "range" && e_.args.size() == 3 && !told) return range();
+    if (e_.op == "tile" && e_.args.size() == 1) return tile();
+    if (e_.op == "argwhere") return argwhere();
+    if (e_.op == "masked_select") return masked_select();
+    if (e_.op == "nms" && e_.args.size() == 4) return nms();
+    return std::nullopt;
+  }
+
+ private:
+  // A copy: the type of a constant lives no longer than the question.
+  Dims operand() const { return ir::type_of(e_.args[0])->dims; }
+  Dim extent(size_t axis) const { return type_->dims[axis]; }
+  size_t front_axis() const {
+    const auto axis = ir::attr<int64_t>(e_.attrs, "axis");
+    return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(operand().size()) : axis);
+  }
+
+  VarRef call(const std::string& op, std::vector<Atom> args, ir::Attrs attrs = {}) {
+    return out_.call(op, std::move(args), std::move(attrs), name_, e_.location);
+  }
+  Atom typed(VarRef v) const {
+    v->type = type_;
+    return v;
+  }
+
+  // Gives the symbol `count` the value of a one-element tensor.
+  void read(const VarRef& counts, const Dim& count) {
+    const auto symbol = count.as_symbol();
+    NIMBLE_CHECK(symbol, "the extent {} of {} has no name", count.str(), e_.op);
+    call("read_extents", {counts}, {{"symbols", std::vector<std::string>{*symbol}}});
+  }
+
+  std::optional<Atom> counted(const char* shape_function, const Atom& by, const Dim& count,
+                              ir::Attrs attrs = {}) {
+    read(call(shape_function, {by}, std::move(attrs)), count);
+    ir::Attrs all = e_.attrs;
+    all["count"] = count;
+    return typed(call(e_.op, e_.args, std::move(all)));
+  }
+
+  // start + i * step; integers whose operands were not known are told in attributes already.
+  std::optional<Atom> range() {
+    const Dim count = extent(0);
+    read(call("count.range", e_.args), count);
+    VarRef i =
+        call("range", {},
+             {{"count", count}, {"start", Dim(0)}, {"step", Dim(1)}, {"dtype", type_->dtype}});
+    return typed(call("add", {call("mul", {i, e_.args[2]}), e_.args[0]}));
+  }
+
+  // An axis of extent d repeated r times is (r, d), merged; each slice r times in a row, (d, r).
+  std::optional<Atom> spread(const Dims& outer, const Dims& inner) {
+    Dims apart, filled;
+    const Dims dims = operand();
+    for (size_t i = 0; i < dims.size(); ++i) {
+      for (const auto& [extent, factor] : {std::pair(Dim(1), outer[i]), std::pair(dims[i], dims[i]),
+                                           std::pair(Dim(1), inner[i])}) {
+        if (factor.is_constant(1) && !(extent == dims[i])) continue;
+        apart.push_back(extent);
+        filled.push_back(factor);
+      }
+    }
+    VarRef x = call("reshape", {e_.args[0]}, {{"shape", apart}, {"allow_zero", true}});
+    x = call("expand", {x}, {{"shape", filled}});
+    return typed(call("reshape", {x}, {{"shape", type_->dims}, {"allow_zero", true}}));
+  }
+  std::optional<Atom> tile() {
+    return spread(ir::attr<Dims>(e_.attrs, "repeats"), Dims(operand().size(), 1));
+  }
+  std::optional<Atom> repeat() {
+    Dims inner(operand().size(), 1);
+    inner[front_axis()] = ir::attr<Dim>(e_.attrs, "repeats");
+    return spread(Dims(operand().size(), 1), inner);
+  }
+
+  std::optional<Atom> argwhere() {
+    const Dim count = extent(0);
+    read(call("count.nonzero", e_.args), count);
+    VarRef columns = call("nonzero", e_.args, {{"count", count}});
+    return typed(call("transpose", {columns}, {{"axes", Ints{1, 0}}}));
+  }
+
+  std::optional<Atom> masked_select() {
+    const Dim count = extent(0);
+    read(call("count.nonzero", {e_.args[1]}), count);
+    std::vector<Atom> flat;
+    for (const Atom& a : e_.args)
+      flat.push_back(
+          call("reshape", {a},
+               {{"shape", Dims{ir::element_count(ir::type_of(a))}}, {"allow_zero", true}}));
+    return typed(call("compress", flat, {{"axis", int64_t{0}}, {"count", count}}));
+  }
+
+  std::optional<Atom> nms() {
+    VarRef both = call("nms.bounded", e_.args, e_.attrs);
+    VarRef rows = out_.bind(ir::make_get_field(both, 0, e_.location), name_);
+    VarRef count = out_.bind(ir::make_get_field(both, 1, e_.location), name_);
+    read(count, extent(0));
+    return typed(call("prefix", {rows}, {{"count", extent(0)}}));
+  }
+
+  const Expr& e_;
+  const Type& type_;
+  const std::string& name_;
+  BlockBuilder& out_;
+};
+
+}  // namespace
+
+namespace {
+
+// What an entry declares of its symbols (range.n = [low, high, divisor]) the compiler believes, so
+// the run must check it, first of all.
+ir::FunctionRef check_ranges(const ir::FunctionRef& f) {
+  static constexpr std::string_view kPrefix = "range.";
+  BlockBuilder checks;
+  for (const auto& [name, value] : f->attrs) {
+    const auto* range = std::get_if<Ints>(&value);
+    if (!name.starts_with(kPrefix) || !range || range->size() < 2) continue;
+    const Dim n = Dim::symbol(name.substr(kPrefix.size()));
+    const auto binds =
+        std::find_if(f->parameters.begin(), f->parameters.end(), [&](const VarRef& p) {
+          return std::find(p->type->dims.begin(), p->type->dims.end(), n) != p->type->dims.end();
+        });
+    if (binds == f->parameters.end()) continue;
+    Dims left = {min(n, Dim((*range)[0])), max(n, Dim((*range)[1]))};
+    Dims right = {Dim((*range)[0]), Dim((*range)[1])};
+    if (range->size() > 2) {
+      left.push_back(mod(n, Dim((*range)[2])));
+      right.emplace_back(0);
+    }
+    checks.call(
+        "assert_shape", {*binds},
+        {{"left", left},
+         {"right", right},
+         {"what", fmt::format("{} lies within {} = [{}]", n.str(), name, fmt::join(*range, ", "))}},
+        (*binds)->name, f->location);
+  }
+  if (checks.bindings().empty()) return f;
+  for (const Binding& b : f->body->bindings) checks.append(b);
+  auto copy = std::make_shared<ir::Function>(*f);
+  copy->body = checks.finish(f->body->result, f->body->location);
+  return copy;
+}
+
+}  // namespace
+
+ir::Module expose_shapes(const ir::Module& m, PassContext&) {
+  ir::Module out = rewrite_module(m, [](const Binding& b, BlockBuilder& o) {
+    return b.value->kind == ir::ExprKind::kCall ? Splitter(b, o).run() : std::nullopt;
+  });
+  for (auto& [name, f] : out.functions)
+    if (name == "main" || m.signatures.count(name)) f = check_ranges(f);
+  return out;
+}
+
+}  // namespace nimble::passes

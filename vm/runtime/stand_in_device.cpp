@@ -1,0 +1,133 @@
+#include "vm/runtime/stand_in_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "vm/base/error.h"
+
+namespace nimble::rt {
+namespace {
+
+constexpr size_t kUnit = 64;
+constexpr size_t kPage = 4096;
+// Address space costs nothing, but a limit of the process (ulimit -v) may refuse so much.
+constexpr size_t kLargestArena = size_t{1} << 36;
+constexpr size_t kSmallestArena = size_t{1} << 26;
+// The used part grows in steps, each a system call if a kernel runs meanwhile.
+constexpr size_t kStep = size_t{1} << 20;
+
+size_t round_up(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+StandInDevice::~StandInDevice() {
+  if (base_) ::munmap(base_, size_);
+}
+
+bool StandInDevice::reserve() {
+  for (size_t size = kLargestArena; !base_ && size >= kSmallestArena; size /= 2) {
+    void* memory =
+        ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) continue;
+    base_ = static_cast<uint8_t*>(memory);
+    size_ = size;
+  }
+  return base_ != nullptr;
+}
+
+void StandInDevice::protect(size_t begin, size_t end, int rights) {
+  if (begin < end && ::mprotect(base_ + begin, end - begin, rights) != 0)
+    throw Error(
+        Status::kExhausted, "",
+        fmt::format("the system does not open {} bytes of the stand-in's memory", end - begin),
+        "free some memory");
+}
+
+void* StandInDevice::allocate(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (!base_ && !reserve()) return nullptr;
+  if (bytes > size_) return nullptr;
+  bytes = round_up(bytes, kUnit);
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    const auto [offset, size] = *it;
+    if (size < bytes) continue;
+    free_.erase(it);
+    if (size > bytes) free_[offset + bytes] = size - bytes;
+    in_use_ += bytes;
+    return base_ + offset;
+  }
+  // Nothing fits: the used part grows, from the free range at its end if there is one.
+  size_t offset = top_;
+  if (!free_.empty()) {
+    const auto last = std::prev(free_.end());
+    if (last->first + last->second == top_) offset = last->first;
+  }
+  if (bytes > size_ - offset) return nullptr;
+  const size_t top = std::min(size_, round_up(offset + bytes, kStep));
+  if (open_ > 0) protect(top_, top, PROT_READ | PROT_WRITE);
+  if (offset < top_) free_.erase(offset);
+  top_ = top;
+  if (top > offset + bytes) free_[offset + bytes] = top - offset - bytes;
+  in_use_ += bytes;
+  return base_ + offset;
+}
+
+void StandInDevice::free(void* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  bytes = round_up(bytes, kUnit);
+  in_use_ -= bytes;
+  size_t begin = static_cast<size_t>(static_cast<uint8_t*>(memory) - base_), end = begin + bytes;
+  // Whole pages go back to the system; what is read of them later is zero.
+  const size_t first = round_up(begin, kPage), last = end / kPage * kPage;
+  if (first < last) ::madvise(base_ + first, last - first, MADV_DONTNEED);
+  auto after = free_.lower_bound(begin);
+  if (after != free_.end() && after->first == end) {
+    end += after->second;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == begin) {
+      begin = before->first;
+      free_.erase(before);
+    }
+  }
+  free_[begin] = end - begin;
+}
+
+void StandInDevice::begin_kernel() {
+  std::lock_guard lock(mutex_);
+  if (open_ == 0) protect(0, top_, PROT_READ | PROT_WRITE);
+  ++open_;
+}
+
+void StandInDevice::end_kernel() {
+  std::lock_guard lock(mutex_);
+  if (--open_ == 0 && top_ > 0) ::mprotect(base_, top_, PROT_NONE);
+}
+
+void StandInDevice::copy_in(void* device, const void* host, size_t bytes) {
+  const KernelScope open(*this);
+  std::memcpy(device, host, bytes);
+}
+
+void StandInDevice::copy_out(void* host, const void* device, size_t bytes) {
+  const KernelScope open(*this);
+  std::memcpy(host, device, bytes);
+}
+
+void StandInDevice::copy_within(void* to, const void* from, size_t bytes) {
+  const KernelScope open(*this);
+  std::memcpy(to, from, bytes);
+}
+
+size_t StandInDevice::in_use() const {
+  std::lock_guard lock(mutex_);
+  return in_use_;
+}
+
+}  // namespace nimble::rt

@@ -26,6 +26,46 @@ bool store(std::string_view text, uint8_t* to) {
   return true;
 }
 
+// A NaN is its bits: nan.ffc00000; the plain quiet one just nan.
+constexpr std::string_view kNan = "nan.";
+
+uint64_t plain_nan(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 0x7ff8000000000000;
+    case DType::kF32:
+      return 0x7fc00000;
+    case DType::kF16:
+      return 0x7e00;
+    default:
+      return 0x7fc0;  // bf16
+  }
+}
+
+std::string nan_text(const Tensor& t, int64_t i) {
+  uint64_t bits = 0;
+  const size_t width = size_of(t.dtype);
+  std::memcpy(&bits, t.bytes.data() + static_cast<size_t>(i) * width, width);
+  if (bits == plain_nan(t.dtype)) return "nan";
+  return fmt::format("{}{:0{}x}", kNan, bits, 2 * width);
+}
+
+bool parse_nan(std::string_view digits, DType dtype, uint8_t* to) {
+  uint64_t bits = 0;
+  const auto r = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
+  const size_t width = size_of(dtype);
+  if (digits.size() != 2 * width || r.ec != std::errc() || r.ptr != digits.data() + digits.size())
+    return false;
+  // Above infinity, the sign aside.
+  const uint64_t infinity = dtype == DType::kF64   ? 0x7ff0000000000000
+                            : dtype == DType::kF32 ? 0x7f800000
+                            : dtype == DType::kF16 ? 0x7c00
+                                                   : 0x7f80;
+  const uint64_t magnitude = bits & ~(uint64_t{1} << (8 * width - 1));
+  std::memcpy(to, &bits, width);
+  return magnitude > infinity;
+}
+
 }  // namespace
 
 std::string shortest_text(double v) {
@@ -33,6 +73,7 @@ std::string shortest_text(double v) {
 }
 
 std::string element_text(const Tensor& t, int64_t i) {
+  if (is_float(t.dtype) && std::isnan(t.value(i))) return nan_text(t, i);
   switch (t.dtype) {
     case DType::kBool:
       return t.integer(i) ? "true" : "false";
@@ -50,6 +91,8 @@ std::string element_text(const Tensor& t, int64_t i) {
 }
 
 bool parse_element(std::string_view text, DType dtype, uint8_t* to) {
+  if (is_float(dtype) && text.starts_with(kNan))
+    return parse_nan(text.substr(kNan.size()), dtype, to);
   switch (dtype) {
     case DType::kBool:
       *to = text == "true";

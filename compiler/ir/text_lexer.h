@@ -41,6 +41,17 @@ std::string shortest_text(double v);
 std::string element_text(const Tensor& t, int64_t i);
 bool parse_element(std::string_view text, DType dtype, uint8_t* to);
 
+// Gives out every name once: x, x.1, x.2. A taken name that is numbered already is numbered anew
+// from its stem, so that a pass adds the same names to a module that was printed and parsed.
+class UniqueNames {
+ public:
+  std::string take(const std::string& wanted);
+
+ private:
+  std::set<std::string> used_;
+  std::unordered_map<std::string, int> next_;  // the lowest number that may be free, by stem
+};
+
 // Names the constants that do not stand in the text.
 struct SideFile {
   std::vector<std::pair<std::string, TensorRef>> tensors;
@@ -48,7 +59,7 @@ struct SideFile {
 
  private:
   std::unordered_map<const Tensor*, std::string> names_;
-  std::set<std::string> used_;
+  UniqueNames unique_;
 };
 
 }  // namespace nimble::ir

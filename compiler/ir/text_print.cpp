@@ -1,7 +1,6 @@
 // The printer of the text form. Names of variables are made unique per function and reduced to
 // identifier characters; everything else prints as it is, so that parsing gives the same text.
 #include <cmath>
-#include <cstring>
 #include <set>
 #include <unordered_map>
 
@@ -56,7 +55,7 @@ class Printer {
 
   void function(const Function& f, const std::string& name) {
     names_.clear();
-    used_.clear();
+    unique_ = {};
     out_ += "fn " + global(name) + type_variables(f.type_variables) + head(f) + " ";
     block(*f.body);
     out_ += "\n";
@@ -89,34 +88,14 @@ class Printer {
       std::string base;
       for (char c : v->name) base += is_identifier_char(c) ? c : '_';
       if (base.empty()) base = "t";
-      std::string name = base;
-      for (int i = 1; !used_.insert(name).second; ++i) name = fmt::format("{}.{}", base, i);
-      it->second = "%" + name;
+      it->second = "%" + unique_.take(base);
     }
     return it->second;
   }
 
   std::string constant(const TensorRef& t) {
-    // Text keeps no payload of a NaN but the default one.
-    const bool inline_it = t->elements() <= options_.inline_constant_elements && !odd_nan(*t);
-    if (!inline_it) return "const(" + quote(side_->name_of(t)) + ")";
-    return print(*t);
-  }
-
-  static bool odd_nan(const Tensor& t) {
-    if (!is_float(t.dtype)) return false;
-    const size_t width = size_of(t.dtype);
-    for (int64_t i = 0; i < t.elements(); ++i) {
-      if (!std::isnan(t.value(i))) continue;
-      uint64_t bits = 0;
-      std::memcpy(&bits, t.bytes.data() + static_cast<size_t>(i) * width, width);
-      const uint64_t plain = t.dtype == DType::kF64   ? 0x7ff8000000000000u
-                             : t.dtype == DType::kF32 ? 0x7fc00000u
-                             : t.dtype == DType::kF16 ? 0x7e00u
-                                                      : 0x7fc0u;
-      if (bits != plain) return true;
-    }
-    return false;
+    if (t->elements() <= options_.inline_constant_elements) return print(*t);
+    return "const(" + quote(side_->name_of(t)) + ")";
   }
 
   std::string atom(const Atom& a) {
@@ -289,17 +268,28 @@ class Printer {
   std::string out_;
   size_t indent_ = 0;
   std::unordered_map<const Var*, std::string> names_;
-  std::set<std::string> used_;
+  UniqueNames unique_;
 };
 
 }  // namespace
 
+std::string UniqueNames::take(const std::string& wanted) {
+  if (used_.insert(wanted).second) return wanted;
+  std::string stem = wanted;
+  const size_t digits = wanted.find_last_not_of("0123456789") + 1;
+  if (digits > 1 && digits < wanted.size() && wanted[digits - 1] == '.')
+    stem = wanted.substr(0, digits - 1);
+  int& next = next_.try_emplace(stem, 1).first->second;
+  std::string name;
+  do name = fmt::format("{}.{}", stem, next++);
+  while (!used_.insert(name).second);
+  return name;
+}
+
 std::string SideFile::name_of(const TensorRef& t) {
   auto it = names_.find(t.get());
   if (it != names_.end()) return it->second;
-  const std::string base = t->name.empty() ? "const" : t->name;
-  std::string name = base;
-  for (int i = 1; !used_.insert(name).second; ++i) name = fmt::format("{}.{}", base, i);
+  const std::string name = unique_.take(t->name.empty() ? "const" : t->name);
   names_[t.get()] = name;
   tensors.emplace_back(name, t);
   return name;

@@ -27,6 +27,7 @@ fn @main(%x: Tensor[(n, 4), f32], %mask: Tensor[(n, 2*n + 1), bool], %t: (Tensor
   let %b: Tensor[(2), bool] = bool[2]{true, false};
   let %u: Tensor[(), u64] = 18446744073709551615u64;
   let %h: Tensor[(2), bf16] = bf16[2]{1.5, nan};
+  let %odd: Tensor[(3), f32] = f32[3]{nan.ffc00000, nan.7fa00001, nan};
   let %pair: (Tensor[(n, 4), f32], Tensor[(n, 4), f32]) = (%x, %x);
   let %one = (%x,);
   let %none = ();
@@ -73,7 +74,7 @@ TEST(Text, RoundTripOfEverything) {
                 "attrs {d = dim n + 1, dims = (n, -1), empty = [], flag = true, list = [\"a\"], "
                 "range.n = [1, 512, 8], scale = 0.5, t = dtype f32, who = \"me\"}"));
   EXPECT_EQ(print(parse_module(once)), once);
-  EXPECT_EQ(m.functions[0].second->body->bindings[10].value->location.line, 15);
+  EXPECT_EQ(m.functions[0].second->body->bindings[11].value->location.line, 16);
   EXPECT_EQ(m.source, "model \"x\".onnx");
   EXPECT_EQ(m.signatures.at("main").input_defaults[1], "ones");
 }
@@ -94,6 +95,21 @@ TEST(Text, NamesAreMadeUniqueAndClean) {
               HasSubstr("fn @\"my main\"(%a_b_c: Tensor[(2), f32], %a_b_c.1: Tensor[(2), f32])"));
   EXPECT_THAT(text, HasSubstr("let %a_b_c.2 = add(%a_b_c, %a_b_c.1);"));
   EXPECT_EQ(print(parse_module(text)), text);
+}
+
+TEST(Text, NumberedNamesAreNumberedFromTheirStem) {
+  VarRef x = make_var("u.1", tensor_type({2}, DType::kF32));
+  BlockBuilder b;
+  VarRef last = x;
+  for (const char* name : {"u", "u", "u.1", ".7", ".7", "u.1.1", "u.1.1"})
+    last = b.call("relu", {last}, {}, name);
+  Module m;
+  m.set("main", make_function_of({x}, b.finish(last)));
+  const std::string text = print(m);
+  for (const char* line : {"let %u = relu(%u.1)", "let %u.2 = relu(%u)", "let %u.3 = relu(%u.2)",
+                           "let %.7 = relu(%u.3)", "let %.7.1 = relu(%.7)",
+                           "let %u.1.1 = relu(%.7.1)", "let %u.1.2 = relu(%u.1.1)"})
+    EXPECT_THAT(text, HasSubstr(line));
 }
 
 TEST(Text, BigConstantsGoToTheSideFile) {

@@ -38,7 +38,7 @@ uint32_t EntryTypes::number_of(const Type& t, const std::string& place) {
     return out;
   };
   if (t->kind == TypeKind::kTensor) {
-    made.kind = passes::is_scalar(t) ? ValueType::Kind::kScalar : ValueType::Kind::kTensor;
+    made.kind = ir::is_scalar(t) ? ValueType::Kind::kScalar : ValueType::Kind::kTensor;
     made.dtype = t->dtype;
     for (const ir::Dim& d : t->dims) {
       made.dims.push_back(d.is_any() ? "?" : dim_text(d));

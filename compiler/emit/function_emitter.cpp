@@ -164,7 +164,7 @@ class Emitter {
       return it->second;
     }
     NIMBLE_CHECK(a.is_constant(), "a function as an operand");
-    if (passes::is_scalar(ir::type_of(a)) && !force_tensor_) return integer(a.constant->integer(0));
+    if (ir::is_scalar(ir::type_of(a)) && !force_tensor_) return integer(a.constant->integer(0));
     int64_t r = fresh();
     emit(Opcode::kLoadConst, {r, context_.constant(a.constant, hot, device_)});
     return r;
@@ -573,7 +573,7 @@ class Emitter {
       emit(Opcode::kReshapeTensor, std::move(operands));
     } else if (e.op == "memory.read_scalar") {
       int64_t value = operand(e.args[0]);
-      if (passes::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
+      if (ir::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
         registers_[b.var.get()] = static_cast<uint32_t>(value);  // a register already
       else
         emit(Opcode::kGetField, {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});

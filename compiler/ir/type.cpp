@@ -27,6 +27,11 @@ Type scalar_type() {
   static const Type t = make({TypeKind::kScalar, DType::kI64, {}, {}, {}});
   return t;
 }
+bool is_scalar(const Type& t) {
+  return t &&
+         (t->kind == TypeKind::kScalar || (t->kind == TypeKind::kTensor && t->dims.empty() &&
+                                           (t->dtype == DType::kI64 || t->dtype == DType::kBool)));
+}
 Type tuple_type(std::vector<Type> elements) {
   return make({TypeKind::kTuple, DType::kF32, {}, std::move(elements), {}});
 }

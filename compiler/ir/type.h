@@ -39,6 +39,8 @@ Type storage_type();
 Type data_type(std::string name, std::vector<Type> arguments = {});
 Type variable_type(std::string name);
 
+// Whether values of this type (rank-0 i64 or bool) live unboxed in registers after lowering.
+bool is_scalar(const Type& t);
 bool equal(const Type& a, const Type& b);  // structural; dims compared as canonical polynomials
 std::string str(const Type& t);            // the text form
 Type substitute(const Type& t, const std::map<std::string, Dim>& replacement);

@@ -138,14 +138,17 @@ class DeviceVerifier {
     for (size_t i = 0; i < e.args.size() && i < f->parameters.size(); ++i) {
       const size_t n = leaf_count(f->parameters[i]->type);
       if (begin + n > parameters->size()) break;
-      require(value(e.args[i]),
-              Leaves(parameters->begin() + static_cast<int64_t>(begin),
-                     parameters->begin() + static_cast<int64_t>(begin + n)),
-              operand(b, i));
+      if (!in_register(e.args[i]))
+        require(value(e.args[i]),
+                Leaves(parameters->begin() + static_cast<int64_t>(begin),
+                       parameters->begin() + static_cast<int64_t>(begin + n)),
+                operand(b, i));
       begin += n;
     }
-    return *results;
+    return is_scalar(b.var->type) ? unknown : *results;
   }
+  // A polymorphic function's parameter states a device, but takes a scalar in a register.
+  static bool in_register(const Atom& a) { return a.is_var() && is_scalar(a.var->type); }
 
   // A fused group, or the kernel call it became.
   Leaves group(const Binding& b) {

@@ -284,6 +284,19 @@ void DeviceAnalysis::pattern(const ir::Pattern& p, const Place& at) {
   }
 }
 
+namespace {
+
+// What a polymorphic function returns has one place whatever it is; of a scalar, which came in a
+// register and leaves in one, it has none.
+Place of_type(const Type& t, const Place& p) {
+  if (!p.is_tuple) return p.domain == kNowhere ? p : place_in(t, p.domain);
+  Place out = p;
+  for (size_t i = 0; i < p.fields.size(); ++i) out.fields[i] = of_type(t->elements[i], p.fields[i]);
+  return out;
+}
+
+}  // namespace
+
 void DeviceAnalysis::call(const Binding& b) {
   const Expr& e = *b.value;
   if (!e.callee->is_global()) {
@@ -295,13 +308,12 @@ void DeviceAnalysis::call(const Binding& b) {
   const ir::FunctionRef f = module_.find(e.callee->global);
   NIMBLE_CHECK(f, "there is no function @{}", e.callee->global);
   for (size_t i = 0; i < e.args.size(); ++i) {
-    const Place& wanted = places_.at(f->parameters[i].get());
-    if (is_scalar(f->parameters[i]->type))
+    if (is_scalar(ir::type_of(e.args[i], &module_)))
       use_on_host(e, i);
     else
-      use(e, i, wanted);
+      use(e, i, places_.at(f->parameters[i].get()));
   }
-  define(b, results_.at(e.callee->global));
+  define(b, of_type(b.var->type, results_.at(e.callee->global)));
 }
 
 void DeviceAnalysis::group(const Binding& b) {

@@ -40,12 +40,6 @@ using ir::TypeKind;
 using ir::Var;
 using ir::VarRef;
 
-bool is_scalar(const Type& t) {
-  return t &&
-         (t->kind == TypeKind::kScalar || (t->kind == TypeKind::kTensor && t->dims.empty() &&
-                                           (t->dtype == DType::kI64 || t->dtype == DType::kBool)));
-}
-
 Type lowered_type(const Type& t) {
   if (is_scalar(t)) return ir::scalar_type();
   if (!t || t->elements.empty()) return t;
@@ -93,6 +87,7 @@ ir::FunctionRef boxing_group(size_t count, DType dtype, bool vector) {
   VarRef result;
   Type type =
       vector ? ir::tensor_type({static_cast<int64_t>(count)}, dtype) : ir::tensor_type({}, dtype);
+  NIMBLE_CHECK(count > 0, "a group without operands");
   if (vector)
     result = body.call("concat", parts, {{"axis", int64_t{0}}});
   else
@@ -393,6 +388,10 @@ class Lowering {
       lower_append(binding, e, b);
     } else if (e.op == "shape_of") {
       const Type operand = ir::type_of(e.args[0]);
+      if (operand->dims.empty()) {
+        map_[binding.var.get()] = Atom::of(ir::Tensor::of<int64_t>(DType::kI64, {0}, {}));
+        return;
+      }
       std::vector<Atom> sizes;
       for (const Dim& d : operand->dims)
         sizes.push_back(
@@ -566,7 +565,7 @@ class Lowering {
       return call_group(b, boxing_group(1, type->dtype, false), {result},
                         ir::tensor_type({}, type->dtype), "boxed", {});
     if (type->kind != TypeKind::kTuple) return result;
-    bool any = std::any_of(type->elements.begin(), type->elements.end(), is_scalar);
+    bool any = std::any_of(type->elements.begin(), type->elements.end(), ir::is_scalar);
     if (!any) return result;
     std::vector<Atom> fields;
     for (size_t i = 0; i < type->elements.size(); ++i) {

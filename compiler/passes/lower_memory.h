@@ -7,8 +7,6 @@
 
 namespace nimble::passes {
 
-// Whether values of this type (rank-0 i64 or bool) live unboxed in registers after lowering.
-bool is_scalar(const ir::Type& t);
 // The type of a value after lowering.
 ir::Type lowered_type(const ir::Type& t);
 // Whether a call is an operator on scalars, which becomes scalar code instead of a kernel.

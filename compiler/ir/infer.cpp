@@ -121,9 +121,13 @@ void ModuleInference::check_data(const DataType& d) {
   }
 }
 
-// What `range.n` says of a symbol must be possible: the prover relies on it.
-void check_ranges(const Function& f, std::vector<Fault>& faults) {
+// What `range.n` and `equal` say of symbols must be possible: the prover relies on it.
+void check_facts(const Function& f, std::vector<Fault>& faults) {
   for (const auto& [name, value] : f.attrs) {
+    const auto* pairs = std::get_if<std::vector<Dim>>(&value);
+    if (name == "equal" && (!pairs || pairs->size() % 2 != 0))
+      faults.push_back({f.location, "the attribute equal is no list of pairs of extents",
+                        "write equal = (n, 4*m) for n = 4*m"});
     if (!name.starts_with("range.")) continue;
     const auto* v = std::get_if<std::vector<int64_t>>(&value);
     const bool sound = v && (v->size() == 2 || v->size() == 3) && (*v)[0] <= (*v)[1] &&
@@ -138,7 +142,7 @@ void check_ranges(const Function& f, std::vector<Fault>& faults) {
 // The types of the parameters; false after a fault.
 bool ModuleInference::enter(const std::string& name, State& s) {
   const Function& f = *s.original;
-  check_ranges(f, s.faults);
+  check_facts(f, s.faults);
   std::set<std::string> all, bare;
   for (const VarRef& p : f.parameters) {
     const Location& at = p->location.str().empty() ? f.location : p->location;
@@ -226,6 +230,8 @@ DimContext dim_context(const Function& f) {
     if (!name.starts_with(kPrefix) || !v || v->size() < 2) continue;
     facts.set(name.substr(kPrefix.size()), {(*v)[0], (*v)[1], v->size() > 2 ? (*v)[2] : 1});
   }
+  const auto equal = attr_or<std::vector<Dim>>(f.attrs, "equal", {});
+  for (size_t i = 0; i + 1 < equal.size(); i += 2) facts.assume_equal(equal[i], equal[i + 1]);
   if (f.body) read_symbols(*f.body, facts);
   return facts;
 }

@@ -15,7 +15,7 @@ struct TypeRules {
   const Module& module;
   const DimContext& facts;
   const std::set<std::string>& symbols;  // bound at this place
-  bool unknown_is_equal = false;  // what an assert_shape promised has become code (lowered IR)
+  bool unknown_is_equal = false;         // of dims: what is not refuted
 
   // Whether a value of type `given` may stand where `expected` is stated. Symbols of `open`, on
   // either side, stand for any extent; so does `?` of `expected`.

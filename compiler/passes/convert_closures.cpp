@@ -16,7 +16,9 @@
 // the symbols of the function around it, so each of them that it mentions and no captured value
 // binds comes with a witness: a value in scope that does. What its code computes with needs a
 // tensor that has the symbol as a dim; one with fewest dims is taken. A name that only occurs in
-// types (the elements of a list) needs no more than a value whose type mentions it.
+// types (the elements of a list) needs no more than a value whose type mentions it. What the
+// function around the literal has asserted of extents by then the literal may rely on: its global
+// function declares it (the attribute `equal`).
 //
 // Entry functions take boxed scalars and are called from outside only: one that the module itself
 // calls is split into the entry and an inner function.
@@ -128,6 +130,7 @@ class Conversion {
       ranges_.clear();
       for (const auto& [key, value] : f->attrs)
         if (key.starts_with("range.")) ranges_[key] = value;
+      equal_ = ir::attr_or<std::vector<Dim>>(f->attrs, "equal", {});
       known_.clear();
       scope_ = f->parameters;
       ir::BlockRef body = block(*f->body);
@@ -209,13 +212,14 @@ class Conversion {
 
   ir::BlockRef block(const Block& b) {
     BlockBuilder out;
-    const size_t outside = scope_.size();
+    const size_t outside = scope_.size(), asserted = equal_.size();
     for (const Binding& binding : b.bindings) {
       convert(binding, out);
       scope_.push_back(binding.var);
     }
     const Atom result = as_value(b.result, out, {});
     scope_.resize(outside);
+    equal_.resize(asserted);
     return out.finish(result);
   }
 
@@ -240,6 +244,11 @@ class Conversion {
     if (e.kind == ExprKind::kAtom && e.args[0].is_var())
       if (auto it = known_.find(e.args[0].var.get()); it != known_.end())
         known_[binding.var.get()] = Known(it->second);
+    if (e.op == "assert_shape") {
+      const auto& left = ir::attr<std::vector<Dim>>(e.attrs, "left");
+      const auto& right = ir::attr<std::vector<Dim>>(e.attrs, "right");
+      for (size_t i = 0; i < left.size(); ++i) equal_.insert(equal_.end(), {left[i], right[i]});
+    }
     auto copy = std::make_shared<Expr>(e);
     for (Atom& a : copy->args) a = as_value(a, out, e.location);
     if (e.kind == ExprKind::kCall && e.callee && e.callee->is_var())
@@ -291,11 +300,26 @@ class Conversion {
     for (const std::string& v : variables_)
       if (variables.count(v)) f.type_variables.push_back(v);
     f.attrs.insert(ranges_.begin(), ranges_.end());
+    declare_equal(f);
     out_.set(known.function, std::make_shared<ir::Function>(std::move(f)));
     out.append(
         {binding.var, ir::make_closure(known.function, known.captured, binding.value->location)});
     known_[binding.var.get()] = known;
     context_.count("convert-closures.closures");
+  }
+
+  // What is asserted here of symbols that the function has from its parameters.
+  void declare_equal(ir::Function& f) const {
+    Symbols mine;
+    for (const VarRef& p : f.parameters) all_symbols(p->type, mine);
+    std::vector<Dim> declared;
+    for (size_t i = 0; i + 1 < equal_.size(); i += 2) {
+      Symbols used = equal_[i].symbols();
+      used.merge(equal_[i + 1].symbols());
+      if (std::includes(mine.begin(), mine.end(), used.begin(), used.end()))
+        declared.insert(declared.end(), {equal_[i], equal_[i + 1]});
+    }
+    if (!declared.empty()) f.attrs["equal"] = std::move(declared);
   }
 
   void add_witnesses(const Mentions& mentions, std::vector<VarRef>& captured) const {
@@ -340,6 +364,7 @@ class Conversion {
   std::string owner_;                   // the function being converted
   std::vector<std::string> variables_;  // its type variables
   ir::Attrs ranges_;                    // what is known of its symbols
+  std::vector<Dim> equal_;              // pairs that are asserted here
   std::vector<VarRef> scope_;           // what is visible here, outermost first
   std::unordered_map<const Var*, Known> known_;
 };

@@ -164,11 +164,22 @@ class Splitter {
 
 namespace {
 
-// What an entry declares of its symbols (range.n = [low, high, divisor]) the compiler believes, so
-// the run must check it, first of all.
-ir::FunctionRef check_ranges(const ir::FunctionRef& f) {
+// What an entry declares of its symbols (range.n = [low, high, divisor]; equal = (a, b, …)) the
+// compiler believes, so the run must check it, first of all.
+ir::FunctionRef check_facts(const ir::FunctionRef& f) {
   static constexpr std::string_view kPrefix = "range.";
   BlockBuilder checks;
+  const auto equal = ir::attr_or<std::vector<Dim>>(f->attrs, "equal", {});
+  const auto any = std::find_if(f->parameters.begin(), f->parameters.end(), [](const VarRef& p) {
+    return p->type->kind == ir::TypeKind::kTensor;
+  });
+  for (size_t i = 0; i + 1 < equal.size() && any != f->parameters.end(); i += 2)
+    checks.call("assert_shape", {*any},
+                {{"left", std::vector<Dim>{equal[i]}},
+                 {"right", std::vector<Dim>{equal[i + 1]}},
+                 {"what", fmt::format("{} = {} as the attribute equal declares", equal[i].str(),
+                                      equal[i + 1].str())}},
+                (*any)->name, f->location);
   for (const auto& [name, value] : f->attrs) {
     const auto* range = std::get_if<Ints>(&value);
     if (!name.starts_with(kPrefix) || !range || range->size() < 2) continue;
@@ -205,7 +216,7 @@ ir::Module expose_shapes(const ir::Module& m, PassContext&) {
     return b.value->kind == ir::ExprKind::kCall ? Splitter(b, o).run() : std::nullopt;
   });
   for (auto& [name, f] : out.functions)
-    if (name == "main" || m.signatures.count(name)) f = check_ranges(f);
+    if (name == "main" || m.signatures.count(name)) f = check_facts(f);
   return out;
 }
 

@@ -195,7 +195,7 @@ std::vector<Array> pool2d(const OpCall& c) {
         double v = x.number(((at[0] * x.shape[1] + at[1]) * height + r) * width + q);
         acc = maximum ? std::max(acc, v) : acc + v;
       }
-    double value = maximum ? acc : acc / static_cast<double>(count);
+    double value = maximum || count == 0 ? acc : acc / static_cast<double>(count);
     y.floating() ? void(y.f[static_cast<size_t>(flat)] = value)
                  : void(y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(value));
   });

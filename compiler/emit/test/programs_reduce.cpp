@@ -75,6 +75,10 @@ const Row kRows[] = {
      "avg_pool2d(%x) {kernel = [3, 2], strides = [2, 1], pads = [1, 0, 1, 1], "
      "dilations = [1, 1], ceil_mode = false, count_include_pad = false}",
      3},
+    {"avg_pool_of_padding", kImage,
+     "avg_pool2d(%x) {kernel = [1, 2], strides = [1, 2], pads = [1, 1, 1, 0], "
+     "dilations = [1, 1], ceil_mode = false, count_include_pad = false}",
+     3},
     {"avg_pool_with_pad", kImage,
      "avg_pool2d(%x) {kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], "
      "dilations = [1, 1], ceil_mode = true, count_include_pad = true}",

@@ -30,6 +30,8 @@ Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride
                        padded.str()),
            "pad the input or use a smaller kernel");
   }
+  c.require_equal(min(padded, reach), reach,
+                  fmt::format("the window of {} fits into the padded extent", reach.str()));
   return window_count(extent, kernel, stride, before, after, dilation, ceil_mode, c.dims);
 }
 

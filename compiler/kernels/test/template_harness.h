@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -77,9 +78,28 @@ struct Case {
   int configurations = 50;    // sampled ones, besides the default
 };
 
+// The group that the program of one function becomes. What it asserts of extents stays outside of
+// a group.
 inline Workload workload_of(const std::string& text) {
   const ir::Module m = ir::infer_types(ir::parse_module(text));
-  return make_workload(*m.functions.at(0).second);
+  auto group = std::make_shared<ir::Function>(*m.functions.at(0).second);
+  auto body = std::make_shared<ir::Block>();
+  std::map<const ir::Var*, ir::Atom> unchecked;
+  const auto resolve = [&](const ir::Atom& a) {
+    const auto it = a.is_var() ? unchecked.find(a.var.get()) : unchecked.end();
+    return it == unchecked.end() ? a : it->second;
+  };
+  for (const ir::Binding& b : group->body->bindings) {
+    auto e = std::make_shared<ir::Expr>(*b.value);
+    for (ir::Atom& a : e->args) a = resolve(a);
+    if (e->op == "assert_shape")
+      unchecked[b.var.get()] = e->args[0];
+    else
+      body->bindings.push_back({b.var, std::move(e)});
+  }
+  body->result = resolve(group->body->result);
+  group->body = std::move(body);
+  return make_workload(*group);
 }
 
 inline TargetInfo test_target(int vector_bits, int registers) {

@@ -145,6 +145,9 @@ const Row kRows[] = {
     {"avg_pool2d(f32[1, 1, 1, 2]{1, 3}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, 0, 0], "
      "dilations = [1, 1], ceil_mode = false, count_include_pad = false}",
      "f32[1, 1, 1, 2]{1, 2}"},
+    {"avg_pool2d(f32[1, 1, 1, 1]{3}) {kernel = [1, 1], strides = [1, 1], pads = [0, 1, 0, 0], "
+     "dilations = [1, 1], ceil_mode = false, count_include_pad = false}",
+     "f32[1, 1, 1, 2]{0, 3}"},
     // i = f = o = 1/2, g = tanh(0) = 0: half the cell stays.
     {"lstm_cell(f32[1, 4]{0, 0, 0, 0}, f32[1, 1]{0}, f32[1, 1]{2}, f32[1, 4]{1, 1, 1, 1})",
      "f32[1, 1]{0.38079708}; f32[1, 1]{1}"},

@@ -25,6 +25,7 @@ struct nimble_model {
   };
   std::shared_ptr<const rt::Model> model;
   std::vector<std::vector<Port>> inputs, outputs;  // by entry
+  std::vector<Port> types;
 };
 
 struct nimble_session {
@@ -123,6 +124,9 @@ nimble_model* wrap(std::shared_ptr<const rt::Model> model) {
     handle->inputs.push_back(list(e.inputs));
     handle->outputs.push_back(list(e.outputs));
   }
+  for (const exec::ValueType& t : model->executable().types)
+    for (auto& dims = handle->types.emplace_back().dims; const std::string& d : t.dims)
+      dims.push_back(d.c_str());
   handle->model = std::move(model);
   return handle.release();
 }
@@ -154,7 +158,17 @@ void describe_port(const std::vector<exec::Port>& ports, const std::vector<exec:
   ours.extents = p.extents.data();
   ours.default_fill = p.default_fill.c_str();
   ours.type = p.type < 0 ? "" : types[static_cast<size_t>(p.type)].name.c_str();
+  ours.type_index = static_cast<int32_t>(p.type);
   hand_back(ours, out);
+}
+
+const exec::ValueType& type_of(const nimble_model* model, int32_t index, const char* function) {
+  require(model != nullptr, function, "model is NULL");
+  const auto& types = model->model->executable().types;
+  if (index < 0 || static_cast<size_t>(index) >= types.size())
+    throw Error(Status::kNotFound, function, fmt::format("there is no type {}", index),
+                fmt::format("there are {}", types.size()));
+  return types[static_cast<size_t>(index)];
 }
 
 // What an output handed to the user holds on to: memory, shape and strides.
@@ -591,6 +605,48 @@ nimble_status nimble_value_tensor(const nimble_value* value, nimble_tensor* tens
     t.rank = static_cast<int32_t>(v.shape().size());
     t.dtype = static_cast<nimble_dtype>(v.dtype());
     hand_back(t, tensor);
+  });
+}
+
+int32_t nimble_model_type_count(const nimble_model* model) {
+  return model ? static_cast<int32_t>(model->types.size()) : 0;
+}
+
+nimble_status nimble_model_type(const nimble_model* model, int32_t index, nimble_type* type) {
+  constexpr const char* kHere = "nimble_model_type";
+  return guarded([&] {
+    const exec::ValueType& t = type_of(model, index, kHere);
+    require(type && type->struct_size >= sizeof(type->struct_size), kHere,
+            "type is NULL, or struct_size is not set");
+    using Kind = exec::ValueType::Kind;
+    nimble_type ours = NIMBLE_TYPE_INIT;
+    ours.name = t.name.c_str();
+    ours.kind = t.kind == Kind::kData    ? NIMBLE_TYPE_DATA
+                : t.kind == Kind::kTuple ? NIMBLE_TYPE_TUPLE
+                                         : NIMBLE_TYPE_TENSOR;
+    ours.dtype = static_cast<nimble_dtype>(t.dtype);
+    ours.rank = static_cast<int32_t>(t.dims.size());
+    ours.constructor_count = static_cast<int32_t>(t.constructors.size());
+    ours.dims = model->types[static_cast<size_t>(index)].dims.data();
+    ours.extents = t.extents.data();
+    hand_back(ours, type);
+  });
+}
+
+nimble_status nimble_model_constructor(const nimble_model* model, int32_t type, int64_t tag,
+                                       nimble_constructor* constructor) {
+  constexpr const char* kHere = "nimble_model_constructor";
+  return guarded([&] {
+    const exec::ValueType& t = type_of(model, type, kHere);
+    require(constructor && constructor->struct_size >= sizeof(constructor->struct_size), kHere,
+            "constructor is NULL, or struct_size is not set");
+    if (tag < 0 || static_cast<uint64_t>(tag) >= t.constructors.size())
+      throw Error(Status::kNotFound, kHere, fmt::format("{} has no tag {}", t.name, tag),
+                  fmt::format("it has {} constructors", t.constructors.size()));
+    const exec::ValueType::Constructor& c = t.constructors[static_cast<size_t>(tag)];
+    hand_back(nimble_constructor{sizeof(nimble_constructor), c.name.c_str(), c.fields.data(),
+                                 c.fields.size()},
+              constructor);
   });
 }
 

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define NIMBLE_API_VERSION 2 /* 2: start, resume, suspend, abandon, state */
+#define NIMBLE_API_VERSION 3 /* 2: start, resume, suspend, abandon, state; 3: types */
 
 /* The version of the interface that the library implements; compare with NIMBLE_API_VERSION. */
 NIMBLE_API uint32_t nimble_api_version(void);
@@ -188,13 +188,49 @@ typedef struct nimble_port {
   /* "": a tensor; else the name of its type, "List[Tensor[(n), f32]]": then it is a nimble_value,
    * and the fields above tell nothing. */
   const char* type;
+  int32_t type_index; /* its type for nimble_model_type; -1 of a tensor */
+  int32_t reserved;
 } nimble_port;
 #define NIMBLE_PORT_INIT \
-  { sizeof(nimble_port), NULL, 0, 0, NULL, NULL, NULL, NULL }
+  { sizeof(nimble_port), NULL, 0, 0, NULL, NULL, NULL, NULL, -1, 0 }
 NIMBLE_API nimble_status nimble_model_input(const nimble_model* model, int32_t entry, int32_t index,
                                             nimble_port* port);
 NIMBLE_API nimble_status nimble_model_output(const nimble_model* model, int32_t entry,
                                              int32_t index, nimble_port* port);
+
+typedef int32_t nimble_type_kind;
+enum { NIMBLE_TYPE_TENSOR = 0, NIMBLE_TYPE_TUPLE = 1, NIMBLE_TYPE_DATA = 2 };
+
+/* What a part of a value must look like. Types refer to each other by index, and may be recursive:
+ * Tree is { Leaf(Tensor[(2), f32]); Node(Tree, Tree) }. */
+typedef struct nimble_type {
+  uint64_t struct_size;
+  const char* name; /* "List[Tensor[(n), f32]]" */
+  nimble_type_kind kind;
+  /* Of a tensor, as in nimble_port. */
+  nimble_dtype dtype;
+  int32_t rank;
+  int32_t constructor_count; /* of a tuple: 1; of a tensor: 0. Tags count them from 0. */
+  const char* const* dims;
+  const int64_t* extents;
+} nimble_type;
+#define NIMBLE_TYPE_INIT \
+  { sizeof(nimble_type), NULL, 0, 0, 0, 0, NULL, NULL }
+/* Types are numbered from 0. */
+NIMBLE_API int32_t nimble_model_type_count(const nimble_model* model);
+NIMBLE_API nimble_status nimble_model_type(const nimble_model* model, int32_t index,
+                                           nimble_type* type);
+
+typedef struct nimble_constructor {
+  uint64_t struct_size;
+  const char* name;       /* "Node"; "" of a tuple */
+  const uint32_t* fields; /* the types of its `field_count` fields */
+  uint64_t field_count;
+} nimble_constructor;
+#define NIMBLE_CONSTRUCTOR_INIT \
+  { sizeof(nimble_constructor), NULL, NULL, 0 }
+NIMBLE_API nimble_status nimble_model_constructor(const nimble_model* model, int32_t type,
+                                                  int64_t tag, nimble_constructor* constructor);
 
 /* The tag of a constructor, by its name, in the data types of the model's entry points; -1 if none
  * of them has it. */

@@ -185,6 +185,9 @@ class Value {
     const nimble_tensor t = tensor();
     return {t.shape, t.shape + t.rank};
   }
+  nimble_dtype dtype() const { return tensor().dtype; }
+  // Of a tensor; valid as long as the value.
+  const void* raw() const { return tensor().data; }
   // Valid as long as the value.
   template <typename T>
   const T* elements() const {
@@ -211,6 +214,21 @@ struct Port {
   std::vector<int64_t> extents;  // -1 where not constant
   std::string default_fill;      // "": required
   std::string type;              // "": a tensor; else a Value of this type
+  int32_t type_index;            // its place in Model::types(); -1 of a tensor
+};
+
+// What a part of a Value must look like.
+struct Type {
+  struct Constructor {
+    std::string name;  // "" of a tuple
+    std::vector<uint32_t> fields;
+  };
+  std::string name;
+  nimble_type_kind kind;
+  nimble_dtype dtype;  // of a tensor, as the next two
+  std::vector<std::string> dims;
+  std::vector<int64_t> extents;           // -1 where not constant
+  std::vector<Constructor> constructors;  // by tag; of a tuple: one
 };
 
 struct LoadOptions {
@@ -246,6 +264,26 @@ class Model {
   std::vector<Port> outputs(const std::string& entry = "") const {
     return ports(entry, &nimble_model_output_count, &nimble_model_output);
   }
+  // The types of values; ports and fields name them by index.
+  std::vector<Type> types() const {
+    std::vector<Type> all;
+    for (int32_t i = 0; i < nimble_model_type_count(model_); ++i) {
+      nimble_type t = NIMBLE_TYPE_INIT;
+      check(nimble_model_type(model_, i, &t));
+      Type& type = all.emplace_back();
+      type.name = t.name;
+      type.kind = t.kind;
+      type.dtype = t.dtype;
+      type.dims.assign(t.dims, t.dims + t.rank);
+      type.extents.assign(t.extents, t.extents + t.rank);
+      for (int64_t tag = 0; tag < t.constructor_count; ++tag) {
+        nimble_constructor c = NIMBLE_CONSTRUCTOR_INIT;
+        check(nimble_model_constructor(model_, i, tag, &c));
+        type.constructors.push_back({c.name, {c.fields, c.fields + c.field_count}});
+      }
+    }
+    return all;
+  }
   // The number of a constructor of the data types that entry points take or return.
   int64_t tag(const std::string& constructor) const {
     const int64_t tag = nimble_model_find_tag(model_, constructor.c_str());
@@ -269,7 +307,8 @@ class Model {
                      {p.dims, p.dims + p.rank},
                      {p.extents, p.extents + p.rank},
                      p.default_fill,
-                     p.type});
+                     p.type,
+                     p.type_index});
     }
     return all;
   }

@@ -110,6 +110,34 @@ TEST_F(Values, GoInAndComeOut) {
   }
 }
 
+TEST_F(Values, AreDescribedByTheirTypes) {
+  const auto types = model_->types();
+  ASSERT_EQ(types.size(), 4u);
+  const auto& list = types[static_cast<size_t>(model_->inputs()[0].type_index)];
+  EXPECT_EQ(list.name, "List");
+  EXPECT_EQ(list.kind, NIMBLE_TYPE_DATA);
+  ASSERT_EQ(list.constructors.size(), 2u);
+  EXPECT_EQ(list.constructors[0].name, "Nil");
+  EXPECT_TRUE(list.constructors[0].fields.empty());
+  EXPECT_EQ(list.constructors[1].fields, (std::vector<uint32_t>{1, 0}));
+  EXPECT_EQ(types[1].kind, NIMBLE_TYPE_TUPLE);
+  EXPECT_EQ(types[2].kind, NIMBLE_TYPE_TENSOR);
+  EXPECT_EQ(types[2].dtype, NIMBLE_I64);
+  EXPECT_TRUE(types[2].dims.empty());
+  EXPECT_EQ(types[3].dims, (std::vector<std::string>{"n", "2"}));
+  EXPECT_EQ(types[3].extents, (std::vector<int64_t>{-1, 2}));
+  EXPECT_EQ(model_->inputs()[1].type_index, -1);
+
+  nimble_type type = NIMBLE_TYPE_INIT;
+  EXPECT_EQ(nimble_model_type(model_->handle(), 4, &type), NIMBLE_NOT_FOUND);
+  EXPECT_EQ(nimble_model_type(model_->handle(), -1, &type), NIMBLE_NOT_FOUND);
+  EXPECT_EQ(nimble_model_type(model_->handle(), 0, nullptr), NIMBLE_INVALID_ARGUMENT);
+  nimble_constructor constructor = NIMBLE_CONSTRUCTOR_INIT;
+  EXPECT_EQ(nimble_model_constructor(model_->handle(), 0, 2, &constructor), NIMBLE_NOT_FOUND);
+  EXPECT_EQ(nimble_model_constructor(model_->handle(), 3, 0, &constructor), NIMBLE_NOT_FOUND);
+  EXPECT_EQ(nimble_model_constructor(nullptr, 0, 0, &constructor), NIMBLE_INVALID_ARGUMENT);
+}
+
 TEST_F(Values, AreCheckedAllTheWayDown) {
   const Value x = tensor(0, 3), nil = Value::data(0), pair = Value::data(0, {number(1), x});
   EXPECT_THAT(failure(Value::data(2), x), HasSubstr("2 constructors, none with tag 2"));

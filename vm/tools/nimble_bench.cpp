@@ -21,6 +21,7 @@
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
 #include "vm/tools/text_table.h"
+#include "vm/tools/value_text.h"
 
 namespace nimble {
 namespace {
@@ -33,11 +34,15 @@ constexpr char kAbout[] =
     "--shapes n=16,27,53 lists values of a dim; several --shapes are combined. --set b=1 fixes\n"
     "one. Names are the dims of the signature (nimble inspect --signature). Times are in\n"
     "microseconds; `first` is the first run at the shape in this process.\n\n"
+    "--values t=trees.txt runs on every value of a file, one after the other (docs/values.md "
+    "tells\n"
+    "how they are written). The table then has one line for all of them, whose quantiles are over\n"
+    "each value's median; --format csv and json have every value.\n\n"
     "Naming the file here is your consent to run the native code in it.";
 
 struct Options {
   std::string model, entry, format = "table";
-  std::vector<std::string> shapes, fixed;
+  std::vector<std::string> shapes, fixed, values;
   int threads = 0, repetitions = 20, rounds = 3;
   bool pin = false, profile = false, no_native = false;
   double min_time = 0.3;
@@ -48,6 +53,9 @@ struct Case {
   ShapeValues shape;
   NamedArrays inputs;
   std::vector<api::NamedView> views;
+  // Instead of them where the entry point has values of data types.
+  std::vector<api::NamedValue> values;
+  int64_t value_number = -1;  // in the files of --values
   double first_us = 0;
   std::vector<double> us;
 
@@ -56,6 +64,11 @@ struct Case {
     return us[std::clamp<size_t>(rank, 1, us.size()) - 1];
   }
   double mean() const { return std::accumulate(us.begin(), us.end(), 0.0) / us.size(); }
+  std::string name() const {
+    if (value_number < 0) return text_of(shape);
+    const std::string value = fmt::format("value={}", value_number);
+    return shape.empty() ? value : text_of(shape) + " " + value;
+  }
 };
 
 nimble_session* interrupted_session = nullptr;
@@ -64,9 +77,14 @@ volatile std::sig_atomic_t interrupted = 0;
 void measure(api::Session& session, const Options& o, std::vector<Case>* cases) {
   auto once = [&](const Case& c) {
     const Clock::time_point start = Clock::now();
-    const std::vector<api::Tensor> outputs = session.run(c.views, o.entry);
+    if (c.values.empty())
+      session.run(c.views, o.entry);
+    else
+      session.run_values(c.values, o.entry);
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   };
+  // Seconds are for a shape, or for all values of a file.
+  const double cases_in_time = o.values.empty() ? 1 : static_cast<double>(cases->size());
   for (Case& c : *cases) c.first_us = once(c);
   if (o.profile) session.set_profiling(true);
   for (int round = 0; round < o.rounds; ++round)
@@ -74,7 +92,7 @@ void measure(api::Session& session, const Options& o, std::vector<Case>* cases) 
       once(c);  // brings this shape's data back into the caches
       const int runs = std::max(1, (o.repetitions + o.rounds - 1) / o.rounds);
       double spent = 0;
-      for (int i = 0; i < runs || spent < o.min_time * 1e6 / o.rounds; ++i) {
+      for (int i = 0; i < runs || spent < o.min_time * 1e6 / o.rounds / cases_in_time; ++i) {
         const double us = once(c);
         c.us.push_back(us);
         spent += us;
@@ -82,6 +100,17 @@ void measure(api::Session& session, const Options& o, std::vector<Case>* cases) 
       }
     }
   for (Case& c : *cases) std::sort(c.us.begin(), c.us.end());
+}
+
+// Of all values of --values together: each counts as one sample, by its median.
+Case all_values(const std::vector<Case>& cases) {
+  Case all;
+  for (const Case& c : cases) {
+    all.first_us += c.first_us / static_cast<double>(cases.size());
+    all.us.push_back(c.quantile(0.5));
+  }
+  std::sort(all.us.begin(), all.us.end());
+  return all;
 }
 
 int64_t peak_rss_bytes() {
@@ -99,14 +128,20 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
     out["threads"] = session.threads();
     out["load_ms"] = load_ms;
     out["peak_rss_bytes"] = peak_rss_bytes();
-    for (const Case& c : cases)
-      out["cases"].push_back({{"shape", c.shape},
-                              {"runs", c.us.size()},
-                              {"first_us", c.first_us},
-                              {"min_us", c.us.front()},
-                              {"p50_us", c.quantile(0.5)},
-                              {"p99_us", c.quantile(0.99)},
-                              {"mean_us", c.mean()}});
+    auto times = [](const Case& c, nlohmann::json entry) {
+      entry["first_us"] = c.first_us;
+      entry["min_us"] = c.us.front();
+      entry["p50_us"] = c.quantile(0.5);
+      entry["p99_us"] = c.quantile(0.99);
+      entry["mean_us"] = c.mean();
+      return entry;
+    };
+    for (const Case& c : cases) {
+      nlohmann::json entry = {{"shape", c.shape}, {"runs", c.us.size()}};
+      if (c.value_number >= 0) entry["value"] = c.value_number;
+      out["cases"].push_back(times(c, std::move(entry)));
+    }
+    if (!o.values.empty()) out["values"] = times(all_values(cases), {{"count", cases.size()}});
     if (o.profile) out["profile"] = profile_json_with_memory(session);
     fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
@@ -114,20 +149,60 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
   if (o.format == "csv") {
     fmt::print("shape,threads,runs,first_us,min_us,p50_us,p99_us,mean_us\n");
     for (const Case& c : cases)
-      fmt::print("{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", text_of(c.shape),
-                 session.threads(), c.us.size(), c.first_us, c.us.front(), c.quantile(0.5),
-                 c.quantile(0.99), c.mean());
+      fmt::print("{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", c.name(), session.threads(),
+                 c.us.size(), c.first_us, c.us.front(), c.quantile(0.5), c.quantile(0.99),
+                 c.mean());
     return;
   }
   TextTable table({"shape", "runs", "first us", "min us", "p50 us", "p99 us", "mean us"});
-  for (const Case& c : cases)
-    table.add({text_of(c.shape), std::to_string(c.us.size()), fmt::format("{:.1f}", c.first_us),
+  auto add = [&](const std::string& name, size_t runs, const Case& c) {
+    table.add({name, std::to_string(runs), fmt::format("{:.1f}", c.first_us),
                fmt::format("{:.1f}", c.us.front()), fmt::format("{:.1f}", c.quantile(0.5)),
                fmt::format("{:.1f}", c.quantile(0.99)), fmt::format("{:.1f}", c.mean())});
+  };
+  if (o.values.empty()) {
+    for (const Case& c : cases) add(c.name(), c.us.size(), c);
+  } else {
+    size_t runs = 0;
+    for (const Case& c : cases) runs += c.us.size();
+    add(fmt::format("{} values", cases.size()), runs, all_values(cases));
+  }
   fmt::print("{}", table.str());
   fmt::print("threads {}, load {:.1f} ms, peak memory {:.1f} MiB\n", session.threads(), load_ms,
              static_cast<double>(peak_rss_bytes()) / (1 << 20));
   if (o.profile) fmt::print("\n{}", profile_table_with_memory(session));
+}
+
+// What --values names: the values of each port, as many of each.
+std::vector<std::pair<std::string, std::vector<api::Value>>> values_of_files(
+    const Options& o, const api::Model& model, const std::vector<api::Port>& ports) {
+  const std::vector<api::Type> types = model.types();
+  std::vector<std::pair<std::string, std::vector<api::Value>>> all;
+  for (const std::string& text : o.values) {
+    const auto [name, file] = split_assignment(text, "--values");
+    const auto port = std::find_if(ports.begin(), ports.end(),
+                                   [&, &n = name](const api::Port& p) { return p.name == n; });
+    if (port == ports.end() || port->type_index < 0)
+      throw Error(Status::kInvalidArgument, "--values " + name,
+                  "the model has no input of a data type of that name",
+                  "see nimble inspect --signature");
+    all.emplace_back(
+        name, read_values(file.starts_with("@") ? file.substr(1) : file, types, port->type_index));
+    if (all.back().second.size() != all[0].second.size())
+      throw Error(Status::kInvalidArgument, "--values " + name,
+                  fmt::format("{} values, but {} of {}", all.back().second.size(),
+                              all[0].second.size(), all[0].first),
+                  "give files with as many values each");
+  }
+  for (const api::Port& p : ports) {
+    const bool given = std::any_of(all.begin(), all.end(),
+                                   [&](const auto& entry) { return entry.first == p.name; });
+    if (p.type_index >= 0 && !given)
+      throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", o.model, p.name),
+                  fmt::format("it is a {}, for which there are no random values", p.type),
+                  fmt::format("name a file of values: --values {}=FILE", p.name));
+  }
+  return all;
 }
 
 int bench(const Options& o) {
@@ -138,6 +213,7 @@ int bench(const Options& o) {
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
   const std::vector<api::Port> ports = model.inputs(o.entry);
+  const auto values = values_of_files(o, model, ports);
   std::vector<Case> cases;
   for (ShapeValues& shape : shape_combinations(o.shapes, o.fixed)) {
     for (const auto& [name, extent] : shape) {
@@ -148,10 +224,22 @@ int bench(const Options& o) {
         throw Error(Status::kInvalidArgument, o.model, fmt::format("no input has a dim {}", name),
                     "see nimble inspect --signature");
     }
-    cases.push_back({std::move(shape)});
-    Case& c = cases.back();
-    c.inputs = random_inputs(ports, c.shape, o.random, o.model);
-    for (const auto& [name, array] : c.inputs) c.views.emplace_back(name, view_of(array));
+    NamedArrays tensors = random_inputs(ports, shape, o.random, o.model);
+    if (values.empty()) {
+      cases.push_back({std::move(shape), std::move(tensors)});
+      Case& c = cases.back();
+      for (const auto& [name, array] : c.inputs) c.views.emplace_back(name, view_of(array));
+      continue;
+    }
+    std::vector<api::NamedValue> shared;
+    for (const auto& [name, array] : tensors)
+      shared.emplace_back(name, api::Value::of(view_of(array)));
+    for (size_t i = 0; i < values[0].second.size(); ++i) {
+      cases.push_back({shape});
+      cases.back().value_number = static_cast<int64_t>(i);
+      cases.back().values = shared;
+      for (const auto& [name, list] : values) cases.back().values.emplace_back(name, list[i]);
+    }
   }
   api::SessionOptions options;
   options.threads = o.threads;
@@ -176,13 +264,16 @@ int main_of(int argc, char** argv) {
       ->delimiter('\0')
       ->type_name("LIST");
   app.add_option("--set", o.fixed, "One value of a dim, NAME=1")->type_name("NAME=N");
+  app.add_option("--values", o.values, "Values of an input of a data type, NAME=FILE")
+      ->type_name("NAME=FILE");
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--pin", o.pin, "Bind threads to cores");
-  app.add_option("--repetitions", o.repetitions, "Runs per shape, at least")
+  app.add_option("--repetitions", o.repetitions, "Runs per shape or value, at least")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  app.add_option("--min-time", o.min_time, "Seconds per shape, at least")->capture_default_str();
+  app.add_option("--min-time", o.min_time, "Seconds per shape or file, at least")
+      ->capture_default_str();
   app.add_option("--rounds", o.rounds, "Rounds over all shapes")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

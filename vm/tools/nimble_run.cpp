@@ -11,11 +11,13 @@
 #include <set>
 
 #include "vm/api/nimble.hpp"
+#include "vm/base/file.h"
 #include "vm/base/half.h"
 #include "vm/base/npy.h"
 #include "vm/base/program.h"
 #include "vm/tools/memory_text.h"
 #include "vm/tools/tensor_arguments.h"
+#include "vm/tools/value_text.h"
 
 namespace nimble {
 namespace {
@@ -26,8 +28,11 @@ constexpr char kAbout[] =
     "only files whose origin you trust. With --no-native none of it runs: kernels run in their\n"
     "portable form, every access checked, on any CPU, and some ten to hundred times slower.\n\n"
     "Inputs: NAME=@FILE.npy, NAME=@FILE.npz, @FILE.npz (every member), NAME=[[1, 2], [3, 4]],\n"
-    "NAME=random:2x16, NAME=zeros:2x16, NAME=ones:2x16. Without --output-dir or --output the\n"
-    "results are summarised on stdout.";
+    "NAME=random:2x16, NAME=zeros:2x16, NAME=ones:2x16; values of data types as text:\n"
+    "NAME=Node(Leaf(@words.npy[0]), Leaf(@words.npy[1])), NAME=@FILE for a file with one value,\n"
+    "NAME=@FILE[7] for value 7 of it, counted from 0. Without --output-dir or --output the "
+    "results\n"
+    "are summarised on stdout.";
 
 struct Options {
   std::string model, entry, output_dir, output, format = "table";
@@ -101,6 +106,24 @@ std::string difference(const Array& actual, const Array& expected, double tolera
                      value_at(actual, at), value_at(expected, at));
 }
 
+// The same for values of data types: in structure, and within the tolerance in each tensor.
+std::string difference(const api::Value& actual, const api::Value& expected, double tolerance) {
+  std::vector<std::pair<api::Value, api::Value>> rest = {{actual, expected}};
+  std::set<std::pair<const nimble_value*, const nimble_value*>> seen;
+  while (!rest.empty()) {
+    const auto [a, e] = std::move(rest.back());
+    rest.pop_back();
+    if (!seen.insert({a.handle(), e.handle()}).second) continue;
+    if (a.tag() != e.tag() || a.size() != e.size()) return "has another constructor";
+    if (a.is_tensor()) {
+      const std::string bad = difference(array_of(a), array_of(e), tolerance);
+      if (!bad.empty()) return bad;
+    }
+    for (size_t i = 0; i < a.size(); ++i) rest.emplace_back(a.field(i), e.field(i));
+  }
+  return {};
+}
+
 void summarise(const std::string& name, const Array& a) {
   std::string values;
   const size_t n = count_of(a);
@@ -108,6 +131,40 @@ void summarise(const std::string& name, const Array& a) {
     values += fmt::format("{}{:.6g}", i ? ", " : "", value_at(a, i));
   fmt::print("{}: {} ({}) [{}{}]\n", name, name_of(a.dtype), fmt::join(a.shape, ", "), values,
              n > 6 ? ", …" : "");
+}
+
+// The one value that "NAME=TEXT" means for a port of a data type.
+api::Value parse_one_value(const std::string& text, const std::string& place,
+                           const std::vector<api::Type>& types, int32_t type) {
+  const bool file = text.starts_with("@");
+  const std::vector<api::Value> all =
+      file ? read_values(text.substr(1), types, type) : parse_values(text, place, "", types, type);
+  if (all.size() != 1)
+    throw Error(Status::kInvalidArgument, place,
+                fmt::format("{} holds {} values", file ? text.substr(1) : "the text", all.size()),
+                file ? fmt::format("name one, counted from 0: {}[0]", text) : "give one");
+  return all[0];
+}
+
+std::vector<api::NamedValue> parse_all_inputs(const Options& o, const std::vector<api::Port>& ports,
+                                              const std::vector<api::Type>& types) {
+  std::vector<api::NamedValue> inputs;
+  std::vector<std::string> tensors;
+  for (const std::string& argument : o.inputs) {
+    const auto port = std::find_if(ports.begin(), ports.end(), [&](const api::Port& p) {
+      return p.type_index >= 0 && argument.starts_with(p.name + "=");
+    });
+    if (port == ports.end()) {
+      tensors.push_back(argument);
+      continue;
+    }
+    inputs.emplace_back(
+        port->name, parse_one_value(argument.substr(port->name.size() + 1), "--input " + port->name,
+                                    types, port->type_index));
+  }
+  for (const auto& [name, array] : parse_inputs(tensors, ports, o.random))
+    inputs.emplace_back(name, api::Value::of(view_of(array)));
+  return inputs;
 }
 
 int run(const Options& o) {
@@ -119,18 +176,24 @@ int run(const Options& o) {
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
-  const NamedArrays inputs = parse_inputs(o.inputs, model.inputs(o.entry), o.random);
-  std::vector<api::NamedView> views;
-  for (const auto& [name, array] : inputs) views.emplace_back(name, view_of(array));
+  const std::vector<api::Port> ports = model.outputs(o.entry);
+  const std::vector<api::Type> types = model.types();
+  if (!o.output.empty())
+    for (const api::Port& p : ports)
+      if (p.type_index >= 0)
+        throw Error(Status::kUnsupported, "--output " + o.output,
+                    fmt::format("output {} is a {}, which .npz cannot hold", p.name, p.type),
+                    "use --output-dir, which writes it as text");
+  const std::vector<api::NamedValue> inputs = parse_all_inputs(o, model.inputs(o.entry), types);
 
   api::SessionOptions options{o.threads, o.pin, o.memory_limit, o.fuel, o.depth, o.profile};
   auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
     api::Session session(model, with);
     interrupted_session = session.handle();
     std::signal(SIGINT, [](int) { nimble_cancel(interrupted_session); });
-    std::vector<api::Tensor> results;
+    std::vector<api::Value> results;
     try {
-      results = session.run(views, o.entry);
+      results = session.run_values(inputs, o.entry);
     } catch (...) {
       std::signal(SIGINT, SIG_DFL);
       throw;
@@ -139,47 +202,59 @@ int run(const Options& o) {
     if (profile)
       *profile = o.format == "json" ? profile_json_with_memory(session).dump()
                                     : profile_table_with_memory(session);
-    NamedArrays named;
-    const std::vector<api::Port> ports = model.outputs(o.entry);
-    for (size_t i = 0; i < results.size(); ++i)
-      named.emplace_back(ports[i].name, array_of(results[i]));
-    return named;
+    return results;
   };
   std::string profile;
-  const NamedArrays outputs = run_with(options, o.profile ? &profile : nullptr);
+  const std::vector<api::Value> outputs = run_with(options, o.profile ? &profile : nullptr);
 
-  for (const auto& [name, array] : outputs) {
-    if (!o.output_dir.empty())
-      write_npy(o.output_dir + "/" + name + ".npy", array);
-    else if (o.output.empty() && !o.profile)
-      summarise(name, array);
+  NamedArrays arrays;  // for --output
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const api::Port& port = ports[i];
+    const std::string file = o.output_dir + "/" + port.name;
+    const bool on_stdout = o.output_dir.empty() && o.output.empty() && !o.profile;
+    if (port.type_index >= 0) {
+      if (!o.output_dir.empty())
+        write_file_atomically(file + ".txt", text_of(outputs[i], types, port.type_index) + "\n");
+      else if (on_stdout)
+        fmt::print("{}: {}\n", port.name, text_of(outputs[i], types, port.type_index, 6));
+      continue;
+    }
+    Array array = array_of(outputs[i]);
+    if (!o.output_dir.empty()) write_npy(file + ".npy", array);
+    if (on_stdout) summarise(port.name, array);
+    if (!o.output.empty()) arrays.emplace_back(port.name, std::move(array));
   }
-  if (!o.output.empty()) write_npz(o.output, outputs);
+  if (!o.output.empty()) write_npz(o.output, arrays);
   if (o.profile) fmt::print("{}\n", profile);
 
   int code = kExitOk;
-  auto compare = [&](const std::string& name, const Array& expected, const std::string& what) {
-    const auto found = std::find_if(outputs.begin(), outputs.end(),
-                                    [&](const auto& output) { return output.first == name; });
-    if (found == outputs.end())
-      throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
-                  "see nimble inspect --signature");
-    const std::string bad = difference(found->second, expected, o.tolerance);
+  auto compare = [&](size_t output, const api::Value& expected, const std::string& what) {
+    const std::string bad = difference(outputs[output], expected, o.tolerance);
     if (bad.empty()) return;
-    fmt::print(stderr, "nimble run: wrong result: {} {} ({})\n", name, bad, what);
+    fmt::print(stderr, "nimble run: wrong result: {} {} ({})\n", ports[output].name, bad, what);
     code = kExitWrongResult;
   };
   for (const std::string& text : o.expected) {
     const auto [name, value] = split_assignment(text, "--expect");
-    compare(name, read_npy(value.starts_with("@") ? value.substr(1) : value), value);
+    const auto port = std::find_if(ports.begin(), ports.end(),
+                                   [&, &n = name](const api::Port& p) { return p.name == n; });
+    if (port == ports.end())
+      throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
+                  "see nimble inspect --signature");
+    const api::Value expected =
+        port->type_index >= 0
+            ? parse_one_value(value, "--expect " + name, types, port->type_index)
+            : api::Value::of(view_of(read_npy(value.starts_with("@") ? value.substr(1) : value)));
+    compare(static_cast<size_t>(port - ports.begin()), expected, value);
   }
+  auto compare_all = [&](const std::vector<api::Value>& again, const std::string& what) {
+    for (size_t i = 0; i < again.size(); ++i) compare(i, again[i], what);
+  };
   if (o.verify) {
     options.profile = false;
-    for (const auto& [name, array] : run_with(options, nullptr))
-      compare(name, array, "a second run");
+    compare_all(run_with(options, nullptr), "a second run");
     options.threads = 1;
-    for (const auto& [name, array] : run_with(options, nullptr))
-      compare(name, array, "a run on one thread");
+    compare_all(run_with(options, nullptr), "a run on one thread");
   }
   return code;
 }
@@ -190,7 +265,8 @@ int main_of(int argc, char** argv) {
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("-i,--input", o.inputs, "An input, as above; once per input")->type_name("INPUT");
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
-  app.add_option("-o,--output-dir", o.output_dir, "Write each output to DIR/NAME.npy")
+  app.add_option("-o,--output-dir", o.output_dir,
+                 "Write each output to DIR/NAME.npy, a data type's value to DIR/NAME.txt")
       ->type_name("DIR");
   app.add_option("--output", o.output, "Write all outputs to one .npz")->type_name("FILE");
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")
@@ -203,7 +279,8 @@ int main_of(int argc, char** argv) {
   app.add_flag("--verify", o.verify,
                "Run again, and once more on one thread, and compare the results");
   app.add_option("--expect", o.expected,
-                 "NAME=@FILE.npy that an output must equal; exit code 3 if not");
+                 "NAME=@FILE.npy, or NAME=@FILE.txt with a value, that an output must equal;\nexit "
+                 "code 3 if not");
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
       ->capture_default_str();

@@ -58,7 +58,7 @@ NamedArrays random_inputs(const std::vector<api::Port>& ports, const ShapeValues
   std::mt19937_64 random(seed);
   NamedArrays out;
   for (const api::Port& p : ports) {
-    if (!p.default_fill.empty()) continue;
+    if (!p.default_fill.empty() || p.type_index >= 0) continue;
     std::vector<int64_t> extents;
     for (size_t d = 0; d < p.dims.size(); ++d) {
       const auto found = shape.find(p.dims[d]);

@@ -19,8 +19,8 @@ std::vector<ShapeValues> shape_combinations(const std::vector<std::string>& list
 // "b=1 n=16"; "-" for no dims.
 std::string text_of(const ShapeValues& shape);
 
-// Arrays for all ports without a default, seeded by the shape too: a shape has the same inputs
-// whatever else runs. Error(kInvalidArgument), with `place`, for a dim without a value.
+// Arrays for all ports of tensors without a default, seeded by the shape too: a shape has the same
+// inputs whatever else runs. Error(kInvalidArgument), with `place`, for a dim without a value.
 NamedArrays random_inputs(const std::vector<api::Port>& ports, const ShapeValues& shape,
                           const RandomOptions& options, const std::string& place);
 

@@ -16,24 +16,6 @@ using nlohmann::json;
 
 constexpr char kForms[] = "write NAME=@FILE.npy, NAME=[[1, 2], [3, 4]] or NAME=random:2x16";
 
-void store(DType dtype, double real, int64_t integer, uint8_t* to) {
-  auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
-  switch (dtype) {
-    case DType::kF16:
-      return put(f16_from_f32(static_cast<float>(real)));
-    case DType::kBF16:
-      return put(bf16_from_f32(static_cast<float>(real)));
-    case DType::kF32:
-      return put(static_cast<float>(real));
-    case DType::kF64:
-      return put(real);
-    case DType::kBool:
-      return put(static_cast<uint8_t>(integer != 0));
-    default:
-      std::memcpy(to, &integer, size_of(dtype));  // little-endian: the low bytes
-  }
-}
-
 Array make_array(DType dtype, std::vector<int64_t> shape, const std::string& place) {
   const std::optional<int64_t> bytes = try_byte_size(dtype, shape);
   if (!bytes || *bytes > int64_t{1} << 40)
@@ -62,7 +44,7 @@ Array array_from_json(const json& value, DType dtype, const std::string& place) 
       const int64_t whole = v.is_boolean()        ? v.get<bool>()
                             : v.is_number_float() ? 0
                                                   : v.get<int64_t>();
-      store(dtype, real, whole, to);
+      store_element(dtype, real, whole, to);
       to += size_of(dtype);
       return;
     }
@@ -113,7 +95,7 @@ Array parse_value(const std::string& text, DType dtype, const std::string& name,
     if (kind[0] == 'r') return random_array(dtype, std::move(shape), options.int_range, random);
     if (kind[0] == 'o')
       for (size_t i = 0; i < out.bytes.size(); i += size_of(dtype))
-        store(dtype, 1.0, 1, out.bytes.data() + i);
+        store_element(dtype, 1.0, 1, out.bytes.data() + i);
     return out;
   }
   const json value = json::parse(text, nullptr, false);
@@ -124,6 +106,24 @@ Array parse_value(const std::string& text, DType dtype, const std::string& name,
 
 }  // namespace
 
+void store_element(DType dtype, double real, int64_t integer, uint8_t* to) {
+  auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
+  switch (dtype) {
+    case DType::kF16:
+      return put(f16_from_f32(static_cast<float>(real)));
+    case DType::kBF16:
+      return put(bf16_from_f32(static_cast<float>(real)));
+    case DType::kF32:
+      return put(static_cast<float>(real));
+    case DType::kF64:
+      return put(real);
+    case DType::kBool:
+      return put(static_cast<uint8_t>(integer != 0));
+    default:
+      std::memcpy(to, &integer, size_of(dtype));  // little-endian: the low bytes
+  }
+}
+
 Array random_array(DType dtype, std::vector<int64_t> shape, int64_t int_range,
                    std::mt19937_64* random) {
   Array out = make_array(dtype, std::move(shape), "random input");
@@ -133,7 +133,7 @@ Array random_array(DType dtype, std::vector<int64_t> shape, int64_t int_range,
     const uint64_t bits = (*random)();
     // 53 bits make every value exact, alike on every machine.
     const double real = static_cast<double>(bits >> 11) * 0x1p-52 - 1.0;
-    store(dtype, real, static_cast<int64_t>(bits % range), out.bytes.data() + i);
+    store_element(dtype, real, static_cast<int64_t>(bits % range), out.bytes.data() + i);
   }
   return out;
 }
@@ -174,6 +174,13 @@ api::View view_of(const Array& array) {
 Array array_of(const api::Tensor& tensor) {
   const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
   return {static_cast<DType>(tensor.dtype()), tensor.shape(), {bytes, bytes + tensor.bytes()}};
+}
+
+Array array_of(const api::Value& tensor) {
+  Array array = {static_cast<DType>(tensor.dtype()), tensor.shape(), {}};
+  const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
+  array.bytes.assign(bytes, bytes + *try_byte_size(array.dtype, array.shape));
+  return array;
 }
 
 }  // namespace nimble

@@ -31,8 +31,12 @@ NamedArrays parse_inputs(const std::vector<std::string>& arguments,
 // Splits at the first '='; Error(kInvalidArgument) that names `option` if there is none.
 std::pair<std::string, std::string> split_assignment(const std::string& text,
                                                      const std::string& option);
+// Writes one element: `real` if the dtype has fractions, else the low bytes of `integer`.
+void store_element(DType dtype, double real, int64_t integer, uint8_t* to);
 // A view that borrows the array.
 api::View view_of(const Array& array);
 Array array_of(const api::Tensor& tensor);
+// Of a value that is a tensor.
+Array array_of(const api::Value& tensor);
 
 }  // namespace nimble

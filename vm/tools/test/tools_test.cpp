@@ -215,6 +215,75 @@ TEST_F(ToolsTest, RunsWithoutNativeCode) {
               HasSubstr("v0 = Load b0 [i1 + i2 + 0]"));
 }
 
+TEST_F(ToolsTest, RunAndBenchTakeValuesOfDataTypes) {
+  // Gives the tree back, and the left one of a Node in a tuple with a number.
+  exec::write(exec::assemble(R"ASM(
+function "main" 1 5 {
+  GetTag r1, r0
+  If r1, @node, @leaf
+node:
+  GetField r2, r0, 0
+  AllocADT r3, 0, (r2, r1)
+  AllocADT r4, 0, (r0, r3)
+  Ret r4
+leaf:
+  AllocADT r3, 0, (r0, r1)
+  AllocADT r4, 0, (r0, r3)
+  Ret r4
+}
+type "Tree" data { "Leaf" (1) "Node" (0, 0) }
+type "Tensor[(2), f32]" tensor f32 ["2"] [2]
+type "(Tree, i64)" tuple (0, 3)
+type "i64" scalar i64
+entry "main" f0 { input "t" type 0 output "same" type 0 output "left" type 2 }
+)ASM"),
+              path_);
+  const std::string trees = path_ + ".trees", tree = "Node(Leaf([1, 2]), Leaf([3, 4]))";
+  write_file_atomically(trees,
+                        std::string_view("Leaf([5, 6])\nNode(Leaf([1, 2]),\n  Leaf([3, 4]))"));
+  const std::string command = "nimble-run " + path_;
+  const std::string expected =
+      "same: Node(Leaf(f32[2]{1, 2}), Leaf(f32[2]{3, 4}))\nleft: (Leaf(f32[2]{1, 2}), 1i64)\n";
+  EXPECT_EQ(run(command + " -i 't=" + tree + "'").out, expected);
+  EXPECT_EQ(run(command + " --verify -i 't=@" + trees + "[1]'").out, expected);
+  const Result many = run(command + " -i t=@" + trees);
+  EXPECT_EQ(many.code, 1);
+  EXPECT_THAT(many.out, HasSubstr("holds 2 values"));
+  const Result slip = run(command + " -i 't=Node(Leaf([1, 2]), Leav([3, 4]))'");
+  EXPECT_EQ(slip.code, 1);
+  EXPECT_THAT(slip.out, HasSubstr("--input t:1:20: \"Leav\" stands where Tree belongs"));
+
+  // What is written can be read, and compared with.
+  const std::string folder = path_ + ".out";
+  EXPECT_EQ(run(command + " -i 't=" + tree + "' -o " + folder).code, 0);
+  EXPECT_EQ(read_text_file(folder + "/left.txt"), "(Leaf(f32[2]{1, 2}), 1i64)\n");
+  const std::string expect = command + " -i 't=" + tree + "' --expect same=@" + folder;
+  EXPECT_EQ(run(expect + "/same.txt").code, 0);
+  write_file_atomically(folder + "/same.txt",
+                        std::string_view("Node(Leaf([1, 2]), Leaf([3, 4.5]))"));
+  const Result differs = run(expect + "/same.txt");
+  EXPECT_EQ(differs.code, 3);
+  EXPECT_THAT(differs.out, HasSubstr("element 1: 4 instead of 4.5"));
+  write_file_atomically(folder + "/same.txt", std::string_view("Leaf([1, 2])"));
+  EXPECT_EQ(run(expect + "/same.txt").code, 3);
+  EXPECT_THAT(run(command + " -i 't=" + tree + "' --output x.npz").out,
+              HasSubstr("which .npz cannot hold"));
+
+  const std::string bench = "nimble-bench --repetitions 3 --min-time 0 " + path_;
+  EXPECT_THAT(run(bench + " --values t=" + trees).out, HasSubstr("2 values"));
+  const auto json =
+      nlohmann::json::parse(run(bench + " --values t=" + trees + " --format json").out);
+  ASSERT_EQ(json["cases"].size(), 2u);
+  EXPECT_EQ(json["cases"][1]["value"], 1);
+  EXPECT_EQ(json["cases"][1]["runs"], 3);
+  EXPECT_EQ(json["values"]["count"], 2);
+  EXPECT_GE(json["values"]["p99_us"], json["values"]["p50_us"]);
+  EXPECT_THAT(run(bench).out, HasSubstr("--values t=FILE"));
+  EXPECT_THAT(run(bench + " --values u=" + trees).out, HasSubstr("no input of a data type"));
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove(trees);
+}
+
 TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_THAT(run("nimble-doctor").out, HasSubstr("cpu.level"));
   const auto json = nlohmann::json::parse(run("nimble-doctor --format json").out);

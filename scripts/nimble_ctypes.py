@@ -7,6 +7,11 @@
 Inputs are used in place where they are dense and of the right dtype; outputs are arrays over
 memory of the library, given back when the array dies. A call with the same arrays again and again
 is bound once: `call = session.bind({...})`, then `call.run()`, which costs one foreign call.
+Entry points that take or return data types are called on values:
+
+    leaf = nimble_ctypes.Value.fields(model.tag("Leaf"), [nimble_ctypes.Value.tensor(word)])
+    result = session.run_values({"tree": leaf})["h"].array()
+
 Every failure is a NimbleError with the library's one-line message. Handles close themselves when
 collected; a session keeps its model, an output keeps itself.
 """
@@ -108,6 +113,19 @@ def library():
         "nimble_model_output": (i32, [handle, i32, i32, pointer(_Port)]),
         "nimble_session_create": (i32, [handle, pointer(_SessionOptions), pointer(handle)]),
         "nimble_session_destroy": (None, [handle]),
+        "nimble_model_find_tag": (ctypes.c_int64, [handle, ctypes.c_char_p]),
+        "nimble_session_run_values": (i32, [handle, ctypes.c_char_p, pointer(ctypes.c_char_p),
+                                            pointer(handle), ctypes.c_size_t, pointer(handle),
+                                            ctypes.c_size_t]),
+        "nimble_value_from_tensor": (i32, [pointer(_Tensor), pointer(handle)]),
+        "nimble_value_from_fields": (i32, [ctypes.c_int64, pointer(handle), ctypes.c_size_t,
+                                           pointer(handle)]),
+        "nimble_value_retain": (None, [handle]),
+        "nimble_value_release": (None, [handle]),
+        "nimble_value_tag": (ctypes.c_int64, [handle]),
+        "nimble_value_field_count": (ctypes.c_size_t, [handle]),
+        "nimble_value_field": (handle, [handle, ctypes.c_size_t]),
+        "nimble_value_tensor": (i32, [handle, pointer(_Tensor)]),
         "nimble_session_threads": (i32, [handle]),
         "nimble_session_run": (i32, [handle, ctypes.c_char_p, pointer(ctypes.c_char_p),
                                      pointer(_Tensor), ctypes.c_size_t, pointer(_Tensor),
@@ -144,6 +162,13 @@ class Model:
     def info(self):
         """Returns what the loader chose, as JSON text."""
         return self._lib.nimble_model_info(self._handle).decode()
+
+    def tag(self, constructor):
+        """Returns the number of a constructor of the entry points' data types."""
+        tag = self._lib.nimble_model_find_tag(self._handle, constructor.encode())
+        if tag < 0:
+            raise NimbleError(2, f"the model has no constructor {constructor}")
+        return tag
 
     def _ports(self, count, query):
         ports = []
@@ -182,6 +207,14 @@ class Session:
         """Runs once; returns {output name: array}."""
         return Call(self, inputs).run().outputs()
 
+    def bind_values(self, inputs):
+        """Returns a ValueCall on these {name: Value}."""
+        return ValueCall(self, inputs)
+
+    def run_values(self, inputs):
+        """Runs once on {name: Value}; returns {output name: Value}."""
+        return ValueCall(self, inputs).run().outputs()
+
     def __del__(self):
         if getattr(self, "_handle", None):
             self._lib.nimble_session_destroy(self._handle)
@@ -218,6 +251,95 @@ class Call:
         """Returns {output name: array} of the last run."""
         return {port.name: np.asarray(_View(self._results, index))
                 for index, port in enumerate(self._session.model.outputs)}
+
+
+class Value:
+    """A tensor, or the number of a constructor with fields; tuples have number 0. Immutable."""
+
+    def __init__(self, handle):
+        self._lib, self._handle = library(), handle  # adopts the reference
+
+    @staticmethod
+    def tensor(array):
+        """Returns a value with a copy of the array."""
+        array = np.ascontiguousarray(array)
+        tensor = _sized(_Tensor, data=array.ctypes.data, rank=array.ndim,
+                        dtype=CODES[array.dtype], shape=(ctypes.c_int64 * array.ndim)(*array.shape))
+        made = ctypes.c_void_p()
+        _check(library().nimble_value_from_tensor(tensor, made))
+        return Value(made)
+
+    @staticmethod
+    def fields(tag, fields):
+        made = ctypes.c_void_p()
+        handles = (ctypes.c_void_p * len(fields))(*(field._handle.value for field in fields))
+        _check(library().nimble_value_from_fields(tag, handles, len(fields), made))
+        return Value(made)
+
+    @property
+    def tag(self):
+        """The constructor's number; -1 of a tensor."""
+        return self._lib.nimble_value_tag(self._handle)
+
+    def __len__(self):
+        return self._lib.nimble_value_field_count(self._handle)
+
+    def __getitem__(self, index):
+        field = self._lib.nimble_value_field(self._handle, index)
+        if field is None:
+            raise IndexError(f"the value has {len(self)} fields, no field {index}")
+        self._lib.nimble_value_retain(field)
+        return Value(ctypes.c_void_p(field))
+
+    def array(self):
+        """Returns a copy of a tensor."""
+        tensor = _sized(_Tensor)
+        _check(self._lib.nimble_value_tensor(self._handle, tensor))
+        dtype = np.dtype(DTYPES[tensor.dtype])
+        shape = tuple(tensor.shape[i] for i in range(tensor.rank))
+        size = int(np.prod(shape)) * dtype.itemsize
+        return np.frombuffer(ctypes.string_at(tensor.data, size), dtype).reshape(shape)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.nimble_value_release(self._handle)
+
+
+class ValueCall:
+    """A run on values whose arguments are laid out once."""
+
+    def __init__(self, session, inputs):
+        self._session, self._lib = session, session._lib
+        self._values = list(inputs.values())  # held: the handles below belong to them
+        self._names = (ctypes.c_char_p * len(inputs))(*(name.encode() for name in inputs))
+        self._inputs = (ctypes.c_void_p * len(inputs))(
+            *(value._handle.value for value in self._values))
+        self._results = (ctypes.c_void_p * len(session.model.outputs))()
+
+    def run(self):
+        """Runs; the outputs of an earlier run are given back."""
+        self._release()
+        _check(self._lib.nimble_session_run_values(
+            self._session._handle, None, self._names, self._inputs, len(self._inputs),
+            self._results, len(self._results)))
+        return self
+
+    def outputs(self):
+        """Returns {output name: Value} of the last run."""
+        values = {}
+        for port, handle in zip(self._session.model.outputs, self._results):
+            self._lib.nimble_value_retain(handle)
+            values[port.name] = Value(ctypes.c_void_p(handle))
+        return values
+
+    def _release(self):
+        for index, handle in enumerate(self._results):
+            self._lib.nimble_value_release(handle)
+            self._results[index] = None
+
+    def __del__(self):
+        if hasattr(self, "_results"):
+            self._release()
 
 
 class _Results:

@@ -29,7 +29,7 @@ def parse_arguments(arguments):
                "NAME-part.* instead, or NAME-LABEL.* with --label.\n\n"
                "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, 130 interrupted")
     parser.add_argument("name", metavar="NAME", choices=experiments.NAMES,
-                        help=f"experiment: {' or '.join(experiments.NAMES)}")
+                        help=f"experiment: {', '.join(experiments.NAMES)}")
     parser.add_argument("--setup", action="store_true",
                         help="only make the virtual environment (alone on the command line)")
     parser.add_argument("--threads", metavar="N[,N…]", help="thread counts, one case each")
@@ -37,8 +37,8 @@ def parse_arguments(arguments):
                         help="numbers and ranges like 19,53,60-64, or all (default: all)")
     parser.add_argument("--repetitions", type=int, metavar="N",
                         help=f"interleaved rounds at each length (default {FULL['rounds']})")
-    parser.add_argument("--peers", metavar="P[,P…]", default=",".join(systems.PEERS),
-                        help=f"of {', '.join(systems.PEERS)} (default: all)")
+    parser.add_argument("--peers", metavar="P[,P…]",
+                        help=f"of {', '.join(systems.PEERS)} (default: all of the experiment)")
     parser.add_argument("--no-nimble", action="store_true", help="measure the peers alone")
     parser.add_argument("--quick", action="store_true",
                         help=f"{QUICK_LENGTHS} lengths, {QUICK['rounds']} short rounds")
@@ -104,15 +104,17 @@ class Run:
         available = len(os.sched_getaffinity(0))
         self.threads = (parse_threads(self.options.threads, available) if self.options.threads
                         else [n for n in self.experiment.threads if n <= available])
-        self.counts = workload.histogram(self.experiment.columns)
+        self.counts = self.experiment.histogram()
         if self.options.lengths:
-            self.lengths = workload.parse(self.options.lengths, self.counts)
+            self.lengths = workload.parse(self.options.lengths, self.counts,
+                                          self.experiment.any_length)
         elif self.options.quick:
             self.lengths = workload.quantile_lengths(self.counts, QUICK_LENGTHS)
         else:
             self.lengths = list(self.counts)
         self.weights = workload.weights(self.counts, self.lengths)
-        self.peers = systems.parse_peers(self.options.peers)
+        self.peers = (list(self.experiment.peers) if self.options.peers is None else
+                      systems.parse_peers(self.options.peers, self.experiment.peers))
         if not self.peers and self.options.no_nimble:
             raise ExperimentError("--no-nimble without --peers leaves nothing to measure", USAGE)
         self.effort = dict(QUICK if self.options.quick else FULL)
@@ -129,7 +131,7 @@ class Run:
         if options.label:
             return f"{name}-{options.label}"
         part = (options.quick or options.lengths or options.threads or options.no_nimble
-                or options.untuned or self.peers != list(systems.PEERS))
+                or options.untuned or self.peers != list(self.experiment.peers))
         return f"{name}-part" if part else name
 
     def execute(self):
@@ -162,7 +164,7 @@ class Run:
                 self.start(workers, name, threads, cores)
             self.infos.update({name: worker.ask("info")
                                for name, worker in workers.workers.items()})
-            reference = self.peers[0] if self.peers else "nimble"
+            reference = self.peers[0] if self.peers else self.experiment.nimble
             for length in self.lengths:
                 key = f"{threads}:{length}"
                 if key in done:
@@ -170,8 +172,11 @@ class Run:
                 differences = measure.check(workers.workers, reference, self.experiment.tolerance,
                                             length)
                 rounds = measure.time_rounds(workers.workers, length, **self.effort)
+                inputs = self.experiment.inputs_per_run(length)
+                rounds = {name: [us / inputs for us in times] for name, times in rounds.items()}
                 found, comparison = stats.summarize(
-                    rounds, self.peers, None if self.options.no_nimble else "nimble")
+                    rounds, self.peers,
+                    None if self.options.no_nimble else self.experiment.nimble)
                 for name, value in found.items():
                     value["difference"] = differences[name]
                 done[key] = {"length": length, "count": self.weights[length], "systems": found,

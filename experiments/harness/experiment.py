@@ -1,6 +1,7 @@
 """What an experiment is: a model, its inputs by length, its workload and how peers get the model.
 
-An experiment is a folder experiments/NAME with a module experiment.py that defines EXPERIMENT.
+An experiment is a folder experiments/NAME with a module experiment.py that defines EXPERIMENT; a
+hyphen of its name is an underscore there.
 """
 
 import dataclasses
@@ -10,30 +11,40 @@ from typing import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "experiments"  # exported models, compiled executables, logs of workers
-NAMES = ("minilm", "lstm")
+NAMES = ("minilm", "lstm", "tree-lstm")
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     name: str
     title: str
-    # Columns of experiments/workloads/mrpc-token-lengths.tsv that are counted together.
-    columns: tuple
+    histogram: Callable  # () → {length: how often it occurs}
     threads: tuple  # thread counts measured when the user names none
     output: str  # the one output that is compared
     tolerance: float  # largest absolute difference from PyTorch eager
     # inputs(length) → {name: numpy array}, the same bits in every process.
     inputs: Callable
     make_module: Callable  # () → torch module called with the inputs by name
-    # export(folder): writes folder/model.onnx (dynamic dims) and folder/onnxruntime.onnx, the same
-    # model after what ONNX Runtime recommends to run offline.
-    export: Callable
-    sources: tuple  # files that the exported models depend on
-    # nimble_models(folder) → {system: (model argument of `nimble`, remark)}
+    # nimble_models(folder) → {system: model argument of `nimble`}
     nimble_models: Callable
-    trace: str  # --trace argument that tunes for this workload
+    peers: tuple  # names in systems.PEERS; the first one's results are the reference
+    nimble: str = "nimble"  # the system of systems.NIMBLE that peers are compared with
+    # export(folder): writes folder/model.onnx (dynamic dims) and folder/onnxruntime.onnx, the same
+    # model after what ONNX Runtime recommends to run offline. None: no peer reads ONNX.
+    export: Callable | None = None
+    sources: tuple = ()  # files that the exported models depend on
+    trace: str | None = None  # --trace argument that tunes for this workload
+    any_length: bool = True  # inputs() can make lengths that do not occur
+    # Of experiments on trees: make_value(model, tree) → nimble_ctypes.Value; dynet_arguments() →
+    # the arrays that peers/dynet.py starts with.
+    make_value: Callable | None = None
+    dynet_arguments: Callable | None = None
+    # inputs_per_run(length): how many inputs one run takes, one after the other; times are given
+    # per input.
+    inputs_per_run: Callable = lambda length: 1
 
 
 def load(name):
     """Returns EXPERIMENT of experiments/NAME/experiment.py."""
-    return importlib.import_module(f"experiments.{name}.experiment").EXPERIMENT
+    folder = name.replace("-", "_")
+    return importlib.import_module(f"experiments.{folder}.experiment").EXPERIMENT

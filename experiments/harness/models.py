@@ -25,6 +25,8 @@ def export(experiment):
 
     In a process of its own: exporters leave threads and gigabytes behind.
     """
+    if experiment.export is None:
+        return
     where = folder(experiment)
     digest = hashlib.sha256()
     for source in experiment.sources:
@@ -54,7 +56,7 @@ def compile_nimble(experiment, options):
     if options.nimble_file is not None:
         if not options.nimble_file.exists():
             raise ExperimentError(f"--nimble-file {options.nimble_file}: no such file", USAGE)
-        return {"nimble": str(options.nimble_file.resolve())}
+        return {experiment.nimble: str(options.nimble_file.resolve())}
     program = BIN / "nimble"
     for needed in (program, ROOT / "build" / "lib" / "libnimble.so"):
         if not needed.exists():
@@ -62,8 +64,9 @@ def compile_nimble(experiment, options):
                                   "(or measure the peers alone: --no-nimble)")
     models = experiment.nimble_models(folder(experiment))
     if not options.untuned and not options.database.exists():
-        tune = shlex.join([str(program), "tune", models["nimble"], "--db", str(options.database),
-                           "--trace", experiment.trace, "--budget", "30m"])
+        trace = ["--trace", experiment.trace] if experiment.trace else []
+        tune = shlex.join([str(program), "tune", models[experiment.nimble], "--db",
+                           str(options.database), *trace, "--budget", "30m"])
         raise ExperimentError(f"{options.database}: no such tuning database; make it with "
                               f"`{tune}`, or measure default schedules with --untuned")
     executables = {}

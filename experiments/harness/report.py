@@ -79,7 +79,7 @@ def draw_times(axis, case):
         def values(key):
             return [entry["systems"][system][key] / entry["length"] for entry in entries]
         axis.plot(lengths, values("median"), color=look.colour, label=look.label, marker=".",
-                  linewidth=2.2 if system == "nimble" else 1.3)
+                  linewidth=2.2 if look.label == "nimble" else 1.3)
         axis.fill_between(lengths, values("low"), values("high"), color=look.colour, alpha=0.2)
     axis.set_title(case["name"])
     axis.set_ylabel("µs per token")

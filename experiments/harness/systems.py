@@ -17,19 +17,25 @@ PEERS = {
     "torch_compile": System("torch_compile", "torch.compile", "#E69F00"),
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
+    "torch_trees": System("torch_trees", "PyTorch by node", "#999999"),
+    "torch_levels": System("torch_levels", "PyTorch by level", "#E69F00"),
+    "dynet": System("dynet", "DyNet", "#0072B2"),
+    "dynet_batched": System("dynet_batched", "DyNet, auto-batched", "#009E73"),
 }
 NIMBLE = {
     "nimble": System("nimble", "nimble", "#D55E00"),
     "nimble_loop": System("nimble", "nimble (loop in text IR)", "#CC79A7"),
+    "nimble_trees": System("nimble_trees", "nimble", "#D55E00"),
 }
+ONNX_PEERS = ("torch", "torch_compile", "onnxruntime", "openvino")
 ALL = PEERS | NIMBLE
 
 
-def parse_peers(text):
-    """Returns the peers of --peers in the table's order."""
+def parse_peers(text, possible):
+    """Returns the peers of --peers in the order of `possible`."""
     chosen = [name for name in text.split(",") if name]
-    unknown = set(chosen) - set(PEERS)
+    unknown = set(chosen) - set(possible)
     if unknown:
         raise ExperimentError(f"--peers {text}: no peer called {', '.join(sorted(unknown))}; there "
-                              f"are {', '.join(PEERS)}", USAGE)
-    return [name for name in PEERS if name in chosen]
+                              f"are {', '.join(possible)}", USAGE)
+    return [name for name in possible if name in chosen]

@@ -39,8 +39,9 @@ def weights(counts, lengths):
     return result
 
 
-def parse(text, counts):
-    """Returns the lengths of --lengths: `19,53,104`, ranges `19-104`, or `all`."""
+def parse(text, counts, any_length=True):
+    """Returns the lengths of --lengths: `19,53,104`, ranges `19-104`, or `all`; without
+    `any_length` those of them that occur."""
     if text == "all":
         return list(counts)
     lengths = set()
@@ -52,4 +53,7 @@ def parse(text, counts):
         lengths.update(range(int(first), int(last or first) + 1))
     if not lengths or min(lengths) < 1 or max(lengths) > 512:
         raise ExperimentError(f"--lengths {text}: lengths go from 1 to 512", USAGE)
-    return sorted(lengths)
+    if not any_length and not lengths & set(counts):
+        raise ExperimentError(f"--lengths {text}: none of them occurs; lengths go from "
+                              f"{min(counts)} to {max(counts)}", USAGE)
+    return sorted(lengths if any_length else lengths & set(counts))

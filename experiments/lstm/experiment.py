@@ -2,6 +2,7 @@
 
 import shutil
 
+from experiments.harness import systems, workload
 from experiments.harness.experiment import ROOT, Experiment
 from experiments.lstm import weights
 
@@ -42,7 +43,8 @@ def nimble_models(folder):
 
 EXPERIMENT = Experiment(
     name="lstm", title="LSTM 300 → 512, one layer, f32, MRPC single sentences",
-    columns=("first", "second"), threads=(1, 2), output="y", tolerance=1e-5, inputs=inputs,
+    
+    histogram=lambda: workload.histogram(("first", "second")), peers=systems.ONNX_PEERS, threads=(1, 2), output="y", tolerance=1e-5, inputs=inputs,
     make_module=make_module, export=export,
     sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
     nimble_models=nimble_models, trace="experiments/workloads/mrpc-token-lengths.tsv:first")

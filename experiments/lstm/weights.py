@@ -46,9 +46,14 @@ def sequence(length):
 
 
 def save_safetensors(path):
-    """Writes weights() in the safetensors format: header length, JSON header, raw little-endian."""
+    """Writes weights() in the safetensors format."""
+    write_safetensors(path, weights())
+
+
+def write_safetensors(path, tensors):
+    """Writes {name: f32 array}: header length, JSON header, raw little-endian numbers."""
     header, blobs, offset = {}, [], 0
-    for name, value in weights().items():
+    for name, value in tensors.items():
         blobs.append(np.ascontiguousarray(value, "<f4").tobytes())
         header[name] = {"dtype": "F32", "shape": list(value.shape),
                         "data_offsets": [offset, offset + len(blobs[-1])]}

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from experiments.harness import systems, workload
 from experiments.harness.experiment import ROOT, Experiment
 
 HERE = ROOT / "experiments" / "minilm"
@@ -55,7 +56,8 @@ def nimble_models(folder):
 
 
 EXPERIMENT = Experiment(
-    name="minilm", title="all-MiniLM-L6-v2, f32, MRPC sentence pairs", columns=("pair",),
+    name="minilm", title="all-MiniLM-L6-v2, f32, MRPC sentence pairs", 
+    histogram=lambda: workload.histogram(("pair",)), peers=systems.ONNX_PEERS,
     threads=(2,), output="sentence_embedding", tolerance=1e-5, inputs=inputs,
     make_module=make_module, export=export,
     sources=(HERE / "experiment.py", HERE / "model.py"), nimble_models=nimble_models,

@@ -12,7 +12,10 @@ class Peer:
         # f32 throughout: no bf16 inside f32 products.
         torch.set_float32_matmul_precision("highest")
         self.threads = threads
-        self.call = self.prepare(experiment.make_module())
+        self.call = self.prepare(self.make_module(experiment))
+
+    def make_module(self, experiment):
+        return experiment.make_module()
 
     def prepare(self, module):
         return module

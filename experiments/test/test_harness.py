@@ -14,6 +14,7 @@ import numpy as np
 from experiments.harness import measure, report, statistics, systems, workload
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError
 from experiments.lstm import weights
+from experiments.tree_lstm import weights as tree_weights
 
 
 class WorkloadTest(unittest.TestCase):
@@ -39,6 +40,9 @@ class WorkloadTest(unittest.TestCase):
             with self.assertRaises(ExperimentError) as caught:
                 workload.parse(text, {})
             self.assertEqual(caught.exception.code, USAGE)
+        self.assertEqual(workload.parse("1-9", {2: 1, 7: 4}, any_length=False), [2, 7])
+        with self.assertRaises(ExperimentError):
+            workload.parse("3-6", {2: 1, 7: 4}, any_length=False)
 
 
 class StatisticsTest(unittest.TestCase):
@@ -156,11 +160,31 @@ class WeightsTest(unittest.TestCase):
             weights.weights()["bias_hh"])
 
 
+class TreesTest(unittest.TestCase):
+    def test_all_trees_of_the_treebank_are_there(self):
+        trees = tree_weights.trees()
+        self.assertEqual(sum(len(group) for group in trees.values()), 1101 + 2210)
+        for length, group in trees.items():
+            for tree in group:
+                self.assertEqual(len(tree.parents), 2 * length - 1)
+                self.assertEqual(len(tree.words), length)
+        first = trees[13][0]
+        self.assertTrue(0 <= first.words.min() and first.words.max() < tree_weights.VOCABULARY)
+
+    def test_fold_keeps_the_order_of_words(self):
+        tree = tree_weights.Tree(np.array([4, 3, 3, 4, -1]), np.array([7, 8, 9]))
+        self.assertEqual(tree_weights.fold(tree, str, lambda a, b: f"({a} {b})"), "(7 (8 9))")
+        self.assertEqual(tree_weights.text(tree_weights.Tree(np.array([-1]), np.array([3]))),
+                         "Leaf(@words.npy[3:4])")
+
+
 class SystemsTest(unittest.TestCase):
     def test_peers_keep_their_order(self):
-        self.assertEqual(systems.parse_peers("openvino,torch"), ["torch", "openvino"])
-        with self.assertRaises(ExperimentError):
-            systems.parse_peers("tensorflow")
+        possible = systems.ONNX_PEERS
+        self.assertEqual(systems.parse_peers("openvino,torch", possible), ["torch", "openvino"])
+        for text in ("tensorflow", "dynet"):
+            with self.assertRaises(ExperimentError):
+                systems.parse_peers(text, possible)
 
 
 class RecordingTest(unittest.TestCase):

@@ -61,10 +61,12 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
   for (Atom& a : call->args) {
     a = map_atom(a, e.location);
     inputs.push_back(atom_type(a, e.location));
-    if (!inputs.back() || inputs.back()->kind != TypeKind::kTensor) {
+    const TypeKind wanted = op->fusion == FusionKind::kData ? TypeKind::kData : TypeKind::kTensor;
+    if (!inputs.back() || inputs.back()->kind != wanted) {
       fail(e.location,
-           fmt::format("operand {} of {} is {}, not a tensor", inputs.size(), e.op,
-                       types_.str(inputs.back())),
+           fmt::format("operand {} of {} is {}, not a {}", inputs.size(), e.op,
+                       types_.str(inputs.back()),
+                       wanted == TypeKind::kData ? "value of a data type" : "tensor"),
            operand_remedy(inputs.back()));
     }
   }

@@ -20,6 +20,7 @@ enum class FusionKind {
   kReduction,    // a row-wise reduction; takes an element-wise prologue
   kAnchor,       // matmul, conv2d, …: takes an element-wise epilogue
   kOpaque,       // never fused
+  kData,         // never fused, its operand is a value of a data type
 };
 
 // How the output shape is known at run time (paper, 3.2).

@@ -559,8 +559,9 @@ class Verifier {
     require_known(attr_symbols, "an attribute");
     require_known(used, "the type");
     if (!typed) return;
+    const TypeKind wanted = op->fusion == FusionKind::kData ? TypeKind::kData : TypeKind::kTensor;
     for (const Type& t : types) {
-      if (t->kind != TypeKind::kTensor) return fault("V6", fmt::format("an operand is {}", str(t)));
+      if (t->kind != wanted) return fault("V6", fmt::format("an operand is {}", str(t)));
     }
     std::set<std::string> open;
     RelationContext context{e,

@@ -31,6 +31,11 @@ Dims flag(const Expr& e, const char* name) {
   return {axis(e), ir::attr<bool>(e.attrs, name) ? 1 : 0};
 }
 
+Dims schema(const Expr& e) {
+  const auto& numbers = ir::attr<std::vector<int64_t>>(e.attrs, "schema");
+  return {numbers.begin(), numbers.end()};
+}
+
 const HostOp kRows[] = {
     {"nonzero", "host.nonzero", nothing},
     {"compress", "host.compress", only_axis},
@@ -41,6 +46,8 @@ const HostOp kRows[] = {
      [](const Expr& e) {
        return Dims{ir::attr<Dim>(e.attrs, "limit"), ir::attr<bool>(e.attrs, "center") ? 1 : 0};
      }},
+    {"linearise", "host.linearise", schema},
+    {"count.linearise", "host.count_linearise", schema},
     {"count.nonzero", "host.count_nonzero", nothing},
     {"count.unique", "host.count_unique", only_axis},
     {"count.repeat", "host.count_repeat", nothing},

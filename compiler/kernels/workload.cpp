@@ -318,6 +318,7 @@ class Symbols {
     return d.substitute(renamed_);
   }
   Type rewrite(const Type& t) {
+    if (t->kind == ir::TypeKind::kData) return t;
     if (t->kind == ir::TypeKind::kTuple) {
       std::vector<Type> elements;
       for (const Type& e : t->elements) elements.push_back(rewrite(e));
@@ -389,6 +390,7 @@ int weight(const Expr& e) {
     case ir::FusionKind::kAnchor:
       return 3;
     case ir::FusionKind::kOpaque:
+    case ir::FusionKind::kData:
       return 3;
     case ir::FusionKind::kReduction:
       return 2;
@@ -545,6 +547,10 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   for (size_t i = 0; i < group->parameters.size(); ++i) {
     if (scalars.contains(static_cast<int64_t>(i))) {
       scalar(symbols.scalar_symbols()[next_scalar++]);
+      continue;
+    }
+    if (group->parameters[i]->type->kind == ir::TypeKind::kData) {
+      w.contract.arguments.emplace_back().kind = exec::KernelArgument::Kind::kData;
       continue;
     }
     tensor(group->parameters[i]->type, exec::Access::kIn,

@@ -25,6 +25,8 @@ const std::vector<std::string>& default_pipeline() {
       "simplify",
       "fold-constants",
       "propagate-constants",
+      "batch-recursion",
+      "infer",
       "refine-shapes",
       "expose-shapes",
       "infer",

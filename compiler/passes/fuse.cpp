@@ -124,7 +124,7 @@ class BlockFusion {
   }
 
   bool kinds_allow(const Group& p, const Group& c, size_t reader) const {
-    if (p.kind == FusionKind::kOpaque || c.kind == FusionKind::kOpaque) return false;
+    if (p.kind >= FusionKind::kOpaque || c.kind >= FusionKind::kOpaque) return false;
     if (ir::find_op(expr(reader).op)->shape_mode != ir::ShapeMode::kDataIndependent) return false;
     const ir::Type& made = block_.bindings[p.members.back()].var->type;
     const ir::Type& read = block_.bindings[reader].var->type;

@@ -1,6 +1,8 @@
 // Walks blocks on an explicit stack of frames, so that the depth of recursion is a limit and not
 // a crash; a call whose value is the function's own replaces its frame.
+#include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
+#include "compiler/reference/operand.h"
 #include "compiler/reference/reference.h"
 
 namespace nimble::reference {
@@ -239,7 +241,9 @@ struct Interpreter::Impl {
       for (size_t i = 0; i < symbols.size(); ++i)
         f.symbols[symbols[i]] = tensors[0]->integer(static_cast<int64_t>(i));
     }
-    std::vector<ir::TensorRef> out = evaluate_op(e, tensors, f.symbols);
+    const bool data = ir::find_op(e.op)->fusion == ir::FusionKind::kData;
+    std::vector<ir::TensorRef> out =
+        data ? linearise(e, *args[0], module) : evaluate_op(e, tensors, f.symbols);
     if (out.size() == 1) return define(f, b.var.get(), value_of(out[0]));
     std::vector<ValueRef> fields;
     for (ir::TensorRef& t : out) fields.push_back(value_of(std::move(t)));

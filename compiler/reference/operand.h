@@ -8,6 +8,7 @@
 
 #include "compiler/ir/expr.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/reference/reference.h"
 
 namespace nimble::reference {
 
@@ -54,6 +55,9 @@ ReferenceFunction find_product(const std::string& op);
 ReferenceFunction find_reduction(const std::string& op);
 ReferenceFunction find_network(const std::string& op);
 ReferenceFunction find_dynamic(const std::string& op);
+
+// count.linearise and linearise of a value of a data type (vm/library/linearise.cpp).
+std::vector<ir::TensorRef> linearise(const ir::Expr& call, const Value& root, const ir::Module& m);
 
 int64_t elements(const Shape& s);
 // Row-major strides.

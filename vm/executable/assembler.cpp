@@ -363,9 +363,9 @@ class Assembler {
   }
 
   void kernel() {
-    static constexpr const char* kStatements[] = {"in",      "out",      "inout",  "scalar",
-                                                  "scratch", "dispatch", "native", "vendor",
-                                                  "host",    "device"};
+    static constexpr const char* kStatements[] = {"in",     "out",     "inout",    "scalar",
+                                                  "data",   "scratch", "dispatch", "native",
+                                                  "vendor", "host",    "device"};
     Kernel k;
     k.name = in_.string();
     in_.expect("{");
@@ -401,6 +401,10 @@ class Assembler {
         KernelArgument a;
         a.kind = KernelArgument::Kind::kScalar;
         a.symbol = symbol(k.contract);
+        k.contract.arguments.push_back(std::move(a));
+      } else if (in_.accept("data")) {
+        KernelArgument a;
+        a.kind = KernelArgument::Kind::kData;
         k.contract.arguments.push_back(std::move(a));
       } else if (in_.accept("scratch")) {
         k.contract.scratch_bytes = parse_program(&in_);

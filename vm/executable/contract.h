@@ -12,9 +12,10 @@ namespace nimble::exec {
 
 enum class Access : uint8_t { kIn = 0, kOut = 1, kInOut = 2 };
 
-// One operand of InvokePacked: a tensor, or a scalar register that binds a symbol.
+// One operand of InvokePacked: a tensor, a scalar register that binds a symbol, or a data-type
+// value, which only kernels of the runtime's own library can read.
 struct KernelArgument {
-  enum class Kind : uint8_t { kTensor = 0, kScalar = 1 };
+  enum class Kind : uint8_t { kTensor = 0, kScalar = 1, kData = 2 };
   Kind kind = Kind::kTensor;
   // kTensor
   DType dtype = DType::kF32;

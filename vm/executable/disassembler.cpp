@@ -148,6 +148,7 @@ std::string feature_text(const DispatchFeature& f, const KernelContract& contrac
 
 std::string argument_text(const KernelArgument& a, const KernelContract& contract) {
   if (a.kind == KernelArgument::Kind::kScalar) return "scalar " + symbol_text(contract, a.symbol);
+  if (a.kind == KernelArgument::Kind::kData) return "data";
   const char* access = a.access == Access::kIn ? "in" : a.access == Access::kOut ? "out" : "inout";
   return fmt::format("{} {}{} ({})", access, a.collapse_leading ? "rows " : "", name_of(a.dtype),
                      joined(a.dims, postfix));

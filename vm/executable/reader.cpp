@@ -161,11 +161,12 @@ KernelContract get_contract(ByteReader* in) {
   c.symbols = get_texts(in);
   c.arguments.resize(in->count("number of kernel arguments", 2));
   for (KernelArgument& a : c.arguments) {
-    a.kind = get_enum(in, KernelArgument::Kind::kScalar, "kind of argument");
+    a.kind = get_enum(in, KernelArgument::Kind::kData, "kind of argument");
     if (a.kind == KernelArgument::Kind::kScalar) {
       a.symbol = in->varint32("symbol");
       continue;
     }
+    if (a.kind == KernelArgument::Kind::kData) continue;
     a.dtype = get_dtype(in);
     a.access = get_enum(in, Access::kInOut, "access");
     a.collapse_leading = in->boolean();

@@ -24,12 +24,14 @@
 //      of an input before anything reads it, and all are bound in the end.
 //  R13 Dispatch trees are total: non-empty, nodes lead only to later nodes, leaves to
 //      implementations that exist, features to symbols that exist.
-//  R14 InvokePacked passes what the contract counts and needs: tensors and scalars in their places.
+//  R14 InvokePacked passes what the contract counts and needs: tensors, scalars and data-type
+//      values in their places.
 //  R15 InvokePacked never writes to a constant, nor to a tensor that AllocTensor placed in one.
 //  R16 A constant has exactly the bytes of its dtype and shape, bools only 0 and 1.
 //  R17 Entry points have unique names, exist, and their ports match the function: as many inputs
 //      as parameters, an output, one extent per dim, known fills.
 //  R18 Kernels have unique names and their implementations a symbol and a sensible thread limit.
+//      One that takes a data-type value is the runtime's own: it has host implementations only.
 //  R19 Images have unique targets and contents.
 //  R20 Source notes are in order and within the function.
 //  R21 Kernels and constants lie on devices below 256. Where the flow shows a tensor's device: a
@@ -290,6 +292,7 @@ class Verifier {
         bound[a.symbol] = true;
         continue;
       }
+      if (a.kind == KernelArgument::Kind::kData) continue;
       if (a.kind != KernelArgument::Kind::kTensor || a.access > Access::kInOut ||
           static_cast<int>(a.dtype) >= kDTypeCount || a.dims.size() > kMaxRank) {
         report(where, 12, "an argument of unknown kind, access, dtype or rank");
@@ -330,8 +333,19 @@ class Verifier {
         if (i.symbol.empty() || i.max_threads < 0 || i.kind > ImplementationKind::kPortable)
           report(where, 18, "implementation \"{}\" with kind {} and {} threads", i.symbol,
                  static_cast<int>(i.kind), i.max_threads);
+      check_data_arguments(where, k);
       check_portable(where, k, found_.size() == before);
     }
+  }
+
+  void check_data_arguments(const std::string& where, const Kernel& k) {
+    const bool takes_data =
+        std::any_of(k.contract.arguments.begin(), k.contract.arguments.end(),
+                    [](const KernelArgument& a) { return a.kind == KernelArgument::Kind::kData; });
+    if (!takes_data) return;
+    bool host = !k.portable;
+    for (const Implementation& i : k.implementations) host &= i.kind == ImplementationKind::kHost;
+    if (!host) report(where, 18, "only a host operator can read a data-type value");
   }
 
   void check_device(const std::string& where, int32_t device) {

@@ -309,6 +309,11 @@ class Flow {
         need_scalar(r, 14);
         continue;
       }
+      if (wanted[i].kind == KernelArgument::Kind::kData) {
+        need(
+            r, "a data-type value", [](Value v) { return v == Value::kAdt; }, 14);
+        continue;
+      }
       if (need_tensor(r, 14) == Value::kConstant && wanted[i].access != Access::kIn)
         report(15, fmt::format("kernel {} writes register {}, which may hold a constant",
                                kernel.name, r));

@@ -55,6 +55,7 @@ void put_contract(const KernelContract& c, ByteWriter* out) {
       out->varint(a.symbol);
       continue;
     }
+    if (a.kind == KernelArgument::Kind::kData) continue;
     out->u8(static_cast<uint8_t>(a.dtype));
     out->u8(static_cast<uint8_t>(a.access));
     out->u8(a.collapse_leading);

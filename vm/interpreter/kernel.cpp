@@ -199,7 +199,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
     if (a.kind == KernelArgument::Kind::kScalar) {
       p.binds = !bound[a.symbol];
       bound[a.symbol] = true;
-    } else {
+    } else if (a.kind == KernelArgument::Kind::kTensor) {
       ++out.tensors;
       if (a.dims.size() > static_cast<size_t>(kMaxRank))
         throw Error(Status::kUnsupported, place,
@@ -228,16 +228,17 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
 }
 
 void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
-  size_t most_tensors = 0, most_symbols = 0, most_scalars = 0;
+  size_t most_tensors = 0, most_symbols = 0, most_others = 0;
   for (const PreparedKernel& k : kernels) {
     most_tensors = std::max<size_t>(most_tensors, k.tensors);
     most_symbols = std::max<size_t>(most_symbols, k.symbols);
-    most_scalars = std::max(most_scalars, k.arguments.size() - k.tensors);
+    most_others = std::max(most_others, k.arguments.size() - k.tensors);
   }
   buffers.resize(most_tensors);
   tensors.resize(most_tensors);
   portable_buffers.resize(most_tensors);
-  scalars.resize(most_scalars);
+  scalars.resize(most_others);
+  values.resize(most_others);
   symbols.resize(most_symbols + 1);
 }
 
@@ -266,6 +267,11 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
       if (!a.binds && symbols[a.symbol] != v.scalar) [[unlikely]]
         fail_scalar(k, i, symbols[a.symbol], v.scalar);
       symbols[a.symbol] = v.scalar;
+      continue;
+    }
+    if (a.kind == KernelArgument::Kind::kData) {
+      if (!v.is(ObjectKind::kAdt)) [[unlikely]]
+        fail_kind(k, i, "data-type value", kind_of(v));
       continue;
     }
     if (!v.is(ObjectKind::kTensor)) [[unlikely]]
@@ -415,17 +421,22 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.symbols = frame->symbols.data();
     pool.run(&native_body, &region, threads);
   } else {
-    size_t n = 0, scalars = 0;
+    size_t n = 0, scalars = 0, values = 0;
     for (const Value& v : arguments)
       if (v.is(ObjectKind::kTensor)) {
         const Tensor& t = *static_cast<const Tensor*>(v.object);
         frame->tensors[n++] = {t.dtype, t.shape(), t.data()};
+      } else if (v.is_object()) {
+        frame->values[values++] = static_cast<const Cell*>(v.object);
       } else {
         frame->scalars[scalars++] = v.scalar;
       }
     region.library = target.library;
-    region.call = {
-        {frame->tensors.data(), n}, symbols, {frame->scalars.data(), scalars}, region.args.scratch};
+    region.call = {{frame->tensors.data(), n},
+                   symbols,
+                   {frame->scalars.data(), scalars},
+                   region.args.scratch,
+                   {frame->values.data(), values}};
     pool.run(&library_body, &region, threads);
     if (region.error) std::rethrow_exception(region.error);
   }

@@ -84,6 +84,7 @@ struct KernelFrame {
   PortableFrame portable;
   PortableBudget budget;  // of portable code; the caller sets and reads it
   std::vector<int64_t> scalars;
+  std::vector<const Cell*> values;
   void reserve(std::span<const PreparedKernel> kernels);
 };
 

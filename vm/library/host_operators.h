@@ -10,5 +10,6 @@ namespace nimble::rt {
 std::vector<LibraryKernel> host_operators();       // copies
 std::vector<LibraryKernel> selection_operators();  // what counts and selects by value
 std::vector<LibraryKernel> ordering_operators();   // what sorts
+std::vector<LibraryKernel> linearise_operators();  // what numbers the parts of data-type values
 
 }  // namespace nimble::rt

@@ -14,6 +14,7 @@
 #include "vm/base/kernel_abi.h"
 #include "vm/executable/contract.h"
 #include "vm/executable/executable.h"
+#include "vm/runtime/object.h"
 
 namespace nimble::rt {
 
@@ -29,6 +30,7 @@ struct LibraryCall {
   std::span<const int64_t> symbols;        // the contract's symbols
   std::span<const int64_t> scalars;        // the values of its scalar arguments, in order
   void* scratch = nullptr;                 // as the contract asks
+  std::span<const Cell* const> values{};   // its data-type values, in order
 };
 
 struct LibraryKernel {

@@ -123,6 +123,7 @@ const char* kind_text(exec::ImplementationKind kind) {
 std::string argument_text(const exec::KernelArgument& a, const exec::KernelContract& c) {
   auto symbol = [&](uint32_t i) { return i < c.symbols.size() ? c.symbols[i] : "<unknown>"; };
   if (a.kind == exec::KernelArgument::Kind::kScalar) return "scalar " + symbol(a.symbol);
+  if (a.kind == exec::KernelArgument::Kind::kData) return "data";
   std::string dims;
   for (const exec::DimProgram& d : a.dims) {
     uint32_t index = 0;

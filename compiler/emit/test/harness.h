@@ -106,6 +106,7 @@ std::vector<Program> cast_programs();
 std::vector<Program> rearrange_programs();
 std::vector<Program> reduce_programs();
 std::vector<Program> product_programs();
+std::vector<Program> recursion_programs();
 std::vector<Program> scalar_programs();
 std::vector<Program> control_programs();
 std::vector<Program> loop_programs();

@@ -5,6 +5,7 @@
 // shape function (count.*) fills a small tensor, read_extents names its element, and the operator
 // itself, told `count`, is a function of known extents like any other.
 #include "compiler/ir/ops/relations.h"
+#include "compiler/ir/recursion_schema.h"
 
 namespace nimble::ir {
 namespace {
@@ -159,6 +160,31 @@ RelationResult relate_nms_bounded(RelationContext& c) {
   return {
       tuple_type({tensor_type({bound, Dim(3)}, DType::kI64), tensor_type({Dim(1)}, DType::kI64)}),
       std::nullopt};
+}
+
+namespace {
+
+RecursionSchema schema_of(RelationContext& c) {
+  auto schema = RecursionSchema::decode(attr<std::vector<int64_t>>(c.call.attrs, "schema"));
+  if (!schema) c.fail("the attribute schema is none", "see compiler/ir/recursion_schema.h");
+  return *std::move(schema);
+}
+
+}  // namespace
+
+RelationResult relate_count_linearise(RelationContext& c) {
+  const auto kinds = static_cast<int64_t>(schema_of(c).kinds.size());
+  return {tensor_type({Dim(2 + kinds)}, DType::kI64), std::nullopt};
+}
+
+RelationResult relate_linearise(RelationContext& c) {
+  const RecursionSchema schema = schema_of(c);
+  const auto& counts = attr<Dims>(c.call.attrs, "counts");
+  if (counts.size() != schema.kinds.size()) {
+    c.fail(fmt::format("{} counts for {} kinds", counts.size(), schema.kinds.size()),
+           "give the number of tasks of each kind");
+  }
+  return {schema.result_type(attr<Dim>(c.call.attrs, "steps"), counts), std::nullopt};
 }
 
 RelationResult relate_count_of_one(RelationContext& c) {

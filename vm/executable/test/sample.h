@@ -50,6 +50,15 @@ kernel "less" {
   dispatch { 0: 0 }
   host "host.less"
 }
+kernel "tree" {
+  data
+  scalar s
+  symbols s
+  out i64 ([2])
+  scratch [0]
+  dispatch { 0: 0 }
+  host "host.tree"
+}
 kernel "far" {
   symbols "device" m
   device d1

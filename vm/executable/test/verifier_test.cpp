@@ -126,6 +126,9 @@ const Rejected kRejected[] = {
     {13, "kernel x",
      "kernel \"x\" { scratch [0] dispatch { 0: threads <= 1 ? 0 : 1  1: 0 } host \"h\" }"},
     {14, "f@1", "function \"f\" 1 2 { LoadConsti r1, 1  InvokePacked k0, (r0, r1)  Ret r0 }"},
+    {14, "f@0",
+     "kernel \"d\" { data scratch [0] dispatch { 0: 0 } host \"h\" } "
+     "function \"f\" 0 1 { LoadConsti r0, 1  InvokePacked k\"d\", (r0)  Ret r0 }"},
     {14, "f@1", "function \"f\" 2 3 { LoadConst r2, c0  InvokePacked k0, (r0, r2, r1)  Ret r0 }"},
     {14, "f@1", "function \"f\" 2 3 { LoadConsti r2, 1  InvokePacked k0, (r2, r2, r1)  Ret r0 }"},
     {15, "f@2",
@@ -158,6 +161,7 @@ const Rejected kRejected[] = {
      "output \"y\" f32 [] [] }"},
     {18, "kernel k", "kernel \"k\" { scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {18, "kernel x", "kernel \"x\" { scratch [0] dispatch { 0: 0 } native \"\" }"},
+    {18, "kernel x", "kernel \"x\" { data scratch [0] dispatch { 0: 0 } native \"n\" }"},
     {18, "kernel x", "kernel \"x\" { scratch [0] dispatch { 0: 0 } native \"x\" threads -1 }"},
     // A constant, a storage's tensor and its part, a copy: none lies where the kernel runs.
     {21, "f@1", "function \"f\" 1 2 { LoadConst r1, c0  InvokePacked k1, (r1, r0)  Ret r0 }"},

@@ -1,0 +1,136 @@
+// The order of batched recursion: heights, shared cells, depth without recursion; schemas and cells
+// that do not fit.
+#include <gmock/gmock.h>
+
+#include "vm/base/error.h"
+#include "vm/library/registry.h"
+#include "vm/runtime/device.h"
+#include "vm/runtime/object.h"
+
+namespace nimble::rt {
+namespace {
+
+using exec::ImplementationKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// One function over Leaf(tag 0, an f32 pair) and Node(tag 1, two trees).
+const std::vector<int64_t> kTree = {2, 0, 0, 0, 1, 0, static_cast<int64_t>(DType::kF32), 1, 2, 0, 1,
+                                    2, 0, 0, 1, 0, 0};
+
+class Linearise : public ::testing::Test {
+ protected:
+  ~Linearise() override {
+    for (Object* o : made_) heap_.release(o);
+  }
+
+  Cell* leaf(float a, float b) {
+    Storage* s = heap_.new_storage(8);
+    const int64_t shape[] = {2};
+    Tensor* t = heap_.new_tensor(s, 0, DType::kF32, shape);
+    heap_.release(s);
+    reinterpret_cast<float*>(t->data())[0] = a;
+    reinterpret_cast<float*>(t->data())[1] = b;
+    const Value fields[] = {Value::of(t)};
+    Cell* cell = heap_.new_cell(ObjectKind::kAdt, 0, fields);
+    heap_.release(t);
+    made_.push_back(cell);
+    return cell;
+  }
+  Cell* node(Cell* l, Cell* r) {
+    const Value fields[] = {Value::of(l), Value::of(r)};
+    Cell* cell = heap_.new_cell(ObjectKind::kAdt, 1, fields);
+    made_.push_back(cell);
+    return cell;
+  }
+
+  static void run(const char* name, const Cell* root, std::vector<LibraryTensor> tensors,
+                  const std::vector<int64_t>& schema = kTree) {
+    const LibraryCall call{tensors, {}, schema, nullptr, {&root, 1}};
+    find_library_kernel(ImplementationKind::kHost, name)->run(call, 0, 1, nullptr);
+  }
+  static std::vector<int64_t> counts(const Cell* root, const std::vector<int64_t>& schema = kTree) {
+    std::vector<int64_t> out(4, -7);
+    const int64_t shape[] = {4};
+    run("host.count_linearise", root, {{DType::kI64, shape, out.data()}}, schema);
+    return out;
+  }
+
+  Heap heap_{std::make_shared<StoragePool>(device(kCpuDevice))};
+  std::vector<Object*> made_;
+};
+
+TEST_F(Linearise, NumbersTasksByHeightAndKind) {
+  Cell* a = leaf(1, 2);
+  Cell* b = leaf(3, 4);
+  Cell* c = leaf(5, 6);
+  Cell* root = node(node(a, b), c);
+  EXPECT_THAT(counts(root), ElementsAre(3, 5, 3, 2));
+
+  std::vector<int64_t> steps(9), left(2), right(2);
+  std::vector<float> fields(6);
+  const int64_t steps_shape[] = {3, 3}, leaves[] = {3, 2}, nodes[] = {2};
+  run("host.linearise", root,
+      {{DType::kI64, steps_shape, steps.data()},
+       {DType::kF32, leaves, fields.data()},
+       {DType::kI64, nodes, left.data()},
+       {DType::kI64, nodes, right.data()}});
+  // Kind, tasks, tasks of the kind before: three leaves, then a node of each height.
+  EXPECT_THAT(steps, ElementsAre(0, 3, 0, 1, 1, 0, 1, 1, 1));
+  EXPECT_THAT(fields, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(left, ElementsAre(0, 3));
+  EXPECT_THAT(right, ElementsAre(1, 2));
+}
+
+TEST_F(Linearise, ASharedCellIsOneTask) {
+  Cell* t = leaf(1, 2);
+  for (int i = 0; i < 60; ++i) t = node(t, t);
+  const std::vector<int64_t> found = counts(t);
+  EXPECT_EQ(found[0], 61);
+  EXPECT_EQ(found[1], int64_t{1} << 40);  // visits saturate
+  EXPECT_EQ(found[2], 1);
+  EXPECT_EQ(found[3], 60);
+}
+
+TEST_F(Linearise, AMillionLevelsNeedNoStack) {
+  Cell* t = leaf(1, 2);
+  Cell* other = leaf(3, 4);
+  for (int i = 0; i < 1000000; ++i) t = node(t, other);
+  EXPECT_THAT(counts(t), ElementsAre(1000001, 2000001, 2, 1000000));
+}
+
+TEST_F(Linearise, RefusesWhatDoesNotFit) {
+  Cell* root = node(leaf(1, 2), leaf(3, 4));
+  const auto message = [&](const std::vector<int64_t>& schema, const Cell* at) -> std::string {
+    try {
+      counts(at, schema);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kFatal);
+      return e.what();
+    }
+    return "no error";
+  };
+  for (size_t n = 0; n < kTree.size(); ++n)  // cut short anywhere
+    EXPECT_NE(message({kTree.begin(), kTree.begin() + static_cast<int64_t>(n)}, root), "no error");
+  EXPECT_THAT(message({2, 0, 0, 0, 0, 0, 5, 0, 0}, root), HasSubstr("no case for tag 1"));
+  EXPECT_THAT(message({2, 0, 0, 0, 0, 0, 1, 1, 9, 0, 0}, root), HasSubstr("field 9"));
+  EXPECT_THAT(message({2, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0}, root),
+              HasSubstr("holds no data-type value"));
+  EXPECT_THAT(message({-1}, root), HasSubstr("-1 in the schema"));
+  // A field of another shape than the schema says.
+  std::vector<int64_t> other = kTree;
+  other[8] = 3;
+  std::vector<int64_t> steps(6), rows(1);
+  std::vector<float> fields(6);
+  const int64_t steps_shape[] = {2, 3}, leaves[] = {2, 3}, nodes[] = {1};
+  EXPECT_THROW(run("host.linearise", root,
+                   {{DType::kI64, steps_shape, steps.data()},
+                    {DType::kF32, leaves, fields.data()},
+                    {DType::kI64, nodes, rows.data()},
+                    {DType::kI64, nodes, rows.data()}},
+                   other),
+               Error);
+}
+
+}  // namespace
+}  // namespace nimble::rt

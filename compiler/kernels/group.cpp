@@ -71,7 +71,7 @@ Dims coordinates_of(const Dims& dims, const Dim& offset) {
   Dim rest = offset;
   for (size_t i = dims.size(); i-- > 0;) {
     const bool outermost = product(dims, 0, i).is_constant(1);
-    if (dims[i].is_constant(1)) {
+    if (dims[i].is_constant(1) || dims[i].is_constant(0)) {  // of 0 there is no element to name
       out[i] = 0;
     } else if (outermost) {
       out[i] = rest;

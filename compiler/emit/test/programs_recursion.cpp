@@ -254,6 +254,19 @@ fn @main(%k: Tensor[(), i64], %x: Tensor[(1, 4), f32]) {
 })");
   out.back().special = {{"k", {0, 12}}};
 
+  // The order itself, as a program may ask for it.
+  add("linearise", tree + R"(
+fn @main(%x: Tensor[(n, 4), f32]) {
+  let %n = size() {value = n};
+  let %some = maximum(%n, 1i64);
+  let %t = @grow(0i64, %some, %x);
+  let %counts = count.linearise(%t) {schema = [2, 0, 0, 0, 1, 0, 11, 2, 1, 4, 0, 1, 2, 0, 0, 1, 0, 0]};
+  let %read = read_extents(%counts) {symbols = ["s", "v", "a", "b"]};
+  let %order = linearise(%t) {schema = [2, 0, 0, 0, 1, 0, 11, 2, 1, 4, 0, 1, 2, 0, 0, 1, 0, 0], steps = s, counts = (a, b)};
+  %order
+})");
+  out.back().sizes = {{{"n", 1}}, {{"n", 2}}, {{"n", 19}}};
+
   // What is not batched, and stays right: a parameter that changes on the way down, control by
   // values in a case, a field of an open extent, a list.
   add("not_batched", tree + R"(

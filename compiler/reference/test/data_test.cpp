@@ -49,6 +49,29 @@ fn @sum(%l: List[Tensor[(), i64]]) -> Tensor[(), i64] {
 }
 )";
 
+// The order of vm/library/linearise.cpp: tasks by height, then constructor, then discovery; what is
+// shared is one task, though recursion would visit it each time.
+TEST(Data, Linearise) {
+  const std::string text = R"(
+data Tree { Leaf(Tensor[(2), f32]); Node(Tree, Tree) }
+fn @main(%x: Tensor[(2), f32]) {
+  let %y = neg(%x);
+  let %a = Leaf(%x);
+  let %b = Leaf(%y);
+  let %n = Node(%a, %b);
+  let %m = Node(%n, %n);
+  let %t = Node(%a, %m);
+  let %counts = count.linearise(%t) {schema = [2, 0, 0, 0, 1, 0, 11, 1, 2, 0, 1, 2, 0, 0, 1, 0, 0]};
+  let %order = linearise(%t) {schema = [2, 0, 0, 0, 1, 0, 11, 1, 2, 0, 1, 2, 0, 0, 1, 0, 0], steps = 4, counts = (2, 3)};
+  let %r = (%counts, %order);
+  %r
+})";
+  EXPECT_EQ(run(text, {value_of(Tensor::of<float>(DType::kF32, {2}, {1, 2}))}),
+            "(i64[4]{4, 9, 2, 3}, "
+            "(i64[4, 3]{0, 2, 0, 1, 1, 0, 1, 1, 1, 1, 1, 2}, f32[2, 2]{1, 2, -1, -2}, "
+            "i64[3]{0, 2, 0}, i64[3]{1, 2, 3}))");
+}
+
 TEST(Data, MapOverAList) {
   EXPECT_EQ(run(kList + R"(
 fn @main(%n: Tensor[(), i64]) {

@@ -50,15 +50,6 @@ kernel "less" {
   dispatch { 0: 0 }
   host "host.less"
 }
-kernel "tree" {
-  data
-  scalar s
-  symbols s
-  out i64 ([2])
-  scratch [0]
-  dispatch { 0: 0 }
-  host "host.tree"
-}
 kernel "far" {
   symbols "device" m
   device d1
@@ -67,6 +58,15 @@ kernel "far" {
   scratch [0]
   dispatch { 0: 0 }
   host "host.copy"
+}
+kernel "tree" {
+  symbols s
+  data
+  scalar s
+  out i64 ([2])
+  scratch [0]
+  dispatch { 0: 0 }
+  host "host.tree"
 }
 function "main" 1 12 {
   .note "main:%0 shape_of"

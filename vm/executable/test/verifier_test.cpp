@@ -126,7 +126,7 @@ const Rejected kRejected[] = {
     {13, "kernel x",
      "kernel \"x\" { scratch [0] dispatch { 0: threads <= 1 ? 0 : 1  1: 0 } host \"h\" }"},
     {14, "f@1", "function \"f\" 1 2 { LoadConsti r1, 1  InvokePacked k0, (r0, r1)  Ret r0 }"},
-    {14, "f@0",
+    {14, "f@1",
      "kernel \"d\" { data scratch [0] dispatch { 0: 0 } host \"h\" } "
      "function \"f\" 0 1 { LoadConsti r0, 1  InvokePacked k\"d\", (r0)  Ret r0 }"},
     {14, "f@1", "function \"f\" 2 3 { LoadConst r2, c0  InvokePacked k0, (r0, r2, r1)  Ret r0 }"},

@@ -28,6 +28,10 @@
 //   shapes are static.
 // Anything else stays as it is.
 //
+// Several inputs. A function that walks along a list of trees and calls a batched one on each is
+// run behind the steps of all of them: it takes the rows that its elements' calls ended in. So the
+// trees of a batch share their steps.
+//
 // Whether it is faster, the value decides: a list has as many steps as calls, so there is nothing
 // to gain, and the plain recursion runs. It also stays for callers that hold the function's value.
 #include <algorithm>
@@ -70,6 +74,7 @@ class Generator {
     const Member& root = g.members()[0];
     batched_ = unused(root.name + ".batched");
     steps_ = unused(root.name + ".steps");
+    rows_of_ = unused(root.name + ".rows");
     // Names of symbols that the root's parameters do not have.
     std::set<std::string> taken;
     for (const VarRef& p : root.f->parameters)
@@ -96,6 +101,7 @@ class Generator {
     const ir::FunctionRef steps = make_steps();
     out->set(batched_, make_batched());
     out->set(steps_, steps);
+    if (group_.members()[0].collects) out->set(rows_of_, make_rows_of());
   }
 
  private:
@@ -126,6 +132,23 @@ class Generator {
     std::vector<Type> out;
     for (const Type& t : state_types()) out.push_back(with_rows(t, Dim::any()));
     return ir::tuple_type(std::move(out));
+  }
+
+  // Whether the steps read this parameter of the root.
+  bool is_read(size_t parameter) const {
+    for (const Member& m : group_.members())
+      for (size_t i = 0; !m.collects && i < m.invariant.size(); ++i)
+        if (i != m.data && m.invariant[i] == parameter) return true;
+    return false;
+  }
+  // The case with which a collecting root goes on, and which part of the order its calls are.
+  struct GoingOn {
+    size_t kind = 0, part = 1;
+  };
+  GoingOn going_on() const {
+    GoingOn out;
+    while (group_.schema().kinds[out.kind].calls.empty()) ++out.kind;  // its cases come first
+    return out;
   }
 
   ir::FunctionRef make_batched() const {
@@ -173,9 +196,10 @@ class Generator {
                             {{"shape", with_rows(t, 0)->dims}, {"dtype", t->dtype}, {"value", 0.0}},
                             "states"));
     for (size_t i = 0; i < all.size(); ++i)
-      if (i != root.data) args.push_back(all[i]);
+      if (is_read(i)) args.push_back(all[i]);
     const VarRef states =
         b.bind(ir::make_call_function(Atom::of_global(steps_), args, root.f->location), "states");
+    if (root.collects) return collect(all, order, states, b);
     // The root's row is the last of its function.
     Dim last = -1;
     for (size_t k = 0; k < group_.cases().size(); ++k)
@@ -188,6 +212,72 @@ class Generator {
     }
     if (!root.tuple) return results[0];
     return b.bind(ir::make_tuple(std::move(results)), "results");
+  }
+
+  // Runs the collecting root behind the steps, from the first element on.
+  Atom collect(const std::vector<Atom>& all, const VarRef& order, const VarRef& states,
+               BlockBuilder& b) const {
+    const GoingOn on = going_on();
+    std::vector<Atom> args = all;
+    args.push_back(b.call("size", {}, {{"value", Dim::symbol(counts_[on.kind]) - 1}}, "element"));
+    for (size_t i = 0; i < group_.schema().kinds[on.kind].calls.size(); ++i)
+      args.push_back(b.bind(ir::make_get_field(order, static_cast<int64_t>(on.part + i)), "rows"));
+    for (size_t i = 0; i < rows_.size(); ++i)
+      args.push_back(b.bind(ir::make_get_field(states, static_cast<int64_t>(i)), "state"));
+    return b.bind(ir::make_call_function(Atom::of_global(rows_of_), args), "results");
+  }
+
+  // The collecting root, told which element it is at, where its elements' results stand, and these.
+  ir::FunctionRef make_rows_of() const {
+    const Member& root = group_.members()[0];
+    const GoingOn on = going_on();
+    const RecursionSchema::Kind& kind = group_.schema().kinds[on.kind];
+    auto f = std::make_shared<ir::Function>(*copy_with({}, *root.f));
+    const VarRef element = ir::make_var("element", ir::tensor_type({}, DType::kI64));
+    std::vector<VarRef> rows, states;
+    for (size_t i = 0; i < kind.calls.size(); ++i)
+      rows.push_back(
+          ir::make_var("rows", ir::tensor_type({Dim::symbol(counts_[on.kind])}, DType::kI64)));
+    const std::vector<Type> types = state_types();
+    for (size_t i = 0; i < types.size(); ++i)
+      states.push_back(ir::make_var("states", with_rows(types[i], Dim::symbol(rows_[i]))));
+    f->parameters.push_back(element);
+    f->parameters.insert(f->parameters.end(), rows.begin(), rows.end());
+    f->parameters.insert(f->parameters.end(), states.begin(), states.end());
+    // The fields of the case that goes on, by the copy's variables.
+    std::map<const ir::Var*, size_t> field;
+    const Expr& match = *f->body->bindings.back().value;
+    for (const ir::MatchCase& c : match.cases)
+      for (size_t i = 0; i < c.pattern.fields.size(); ++i)
+        if (c.pattern.fields[i].var) field[c.pattern.fields[i].var.get()] = i;
+    Rewriter rewriter([&](const Binding& b, BlockBuilder& to) -> std::optional<Atom> {
+      const auto callee = group_.member_called(*b.value);
+      if (!callee) return std::nullopt;
+      const Member& called = group_.members()[*callee];
+      const auto& location = b.value->location;
+      if (called.collects) {
+        std::vector<Atom> args = b.value->args;
+        const Atom one = Atom::of(ir::Tensor::scalar_i64(1));
+        args.push_back(to.call("sub", {element, one}, {}, "element", location));
+        args.insert(args.end(), rows.begin(), rows.end());
+        args.insert(args.end(), states.begin(), states.end());
+        to.append({b.var, ir::make_call_function(Atom::of_global(rows_of_), args, location)});
+        return Atom(b.var);
+      }
+      const size_t at = field.at(b.value->args[called.data].var.get());
+      const VarRef row =
+          to.call("take_row", {rows[group_.call_index(on.kind, at, *callee)], element}, {}, "row",
+                  location);
+      std::vector<Atom> results;
+      for (size_t i = 0; i < called.results.size(); ++i)
+        results.push_back(to.call("take_row", {states[first_state(*callee) + i], row}, {},
+                                  b.var->name, location));
+      if (!called.tuple) return results[0];
+      to.append({b.var, ir::make_tuple(std::move(results), location)});
+      return Atom(b.var);
+    });
+    f->body = rewriter.rewrite(f->body);
+    return f;
   }
 
   ir::FunctionRef make_steps() {
@@ -207,7 +297,7 @@ class Generator {
       states_.push_back(parameter("states", with_rows(types[s], Dim::symbol(rows_[s]))));
     invariants_.assign(root.f->parameters.size(), nullptr);
     for (size_t p = 0; p < root.f->parameters.size(); ++p)
-      if (p != root.data)
+      if (is_read(p))
         invariants_[p] = parameter(root.f->parameters[p]->name, root.f->parameters[p]->type);
 
     BlockBuilder b, done, more;
@@ -244,6 +334,7 @@ class Generator {
   Atom step_of(size_t k, const VarRef& next, BlockBuilder& b) {
     const Case& c = group_.cases()[k];
     const Member& m = group_.members()[c.member];
+    if (m.collects) return go_on(next, {states_.begin(), states_.end()}, b);
     const RecursionSchema::Kind& kind = group_.schema().kinds[k];
     // What calls nothing is all of one height: its fields are read as they are.
     const bool one_step = kind.calls.empty() && !kind.data.empty();
@@ -294,23 +385,31 @@ class Generator {
     batcher.bindings(*m.f->body, /*except=*/1);
     const Batched result = batcher.block(*c.source->body);
 
-    std::vector<Atom> args = {next};
-    args.insert(args.end(), order_.begin(), order_.end());
+    std::vector<Atom> states;
     for (size_t s = 0; s < states_.size(); ++s) {
       const size_t mine = s - first_state(c.member);
       if (s < first_state(c.member) || mine >= m.results.size()) {
-        args.push_back(states_[s]);
+        states.push_back(states_[s]);
         continue;
       }
       if (result.is_tuple != m.tuple) throw NotBatchable{"a result of another form"};
       const Batched& value = m.tuple ? result.fields.at(mine) : result;
       if (value.is_tuple) throw NotBatchable{"a tuple in a tuple"};
-      args.push_back(
+      states.push_back(
           b.call("concat", {states_[s], batcher.spread(value)}, {{"axis", int64_t{0}}}, "states"));
     }
+    return go_on(next, std::move(states), b);
+  }
+
+  // The rest of the steps.
+  Atom go_on(const VarRef& next, std::vector<Atom> states, BlockBuilder& b) const {
+    std::vector<Atom> args = {next};
+    args.insert(args.end(), order_.begin(), order_.end());
+    args.insert(args.end(), states.begin(), states.end());
     for (const VarRef& v : invariants_)
       if (v) args.push_back(v);
-    return b.bind(ir::make_call_function(Atom::of_global(steps_), std::move(args), m.f->location),
+    return b.bind(ir::make_call_function(Atom::of_global(steps_), std::move(args),
+                                         group_.members()[0].f->location),
                   "states");
   }
 
@@ -334,7 +433,7 @@ class Generator {
 
   const ir::Module& module_;
   const RecursionGroup& group_;
-  std::string batched_, steps_;                             // functions
+  std::string batched_, steps_, rows_of_;                   // functions
   std::string step_count_, visits_, kind_, count_, first_;  // symbols
   std::vector<std::string> counts_, rows_;
   std::vector<VarRef> order_, states_, invariants_;  // parameters of the steps
@@ -361,15 +460,20 @@ ir::Module batch_recursion(const ir::Module& m, PassContext& context) {
           return calls;
         });
     if (!entered) continue;
-    try {
-      const RecursionGroup group(m, recursion, name);
-      Generator generator(m, group);
-      generator.run(&out);
-      batched[name] = generator.name();
-      context.count("batch-recursion.functions");
-    } catch (const NotBatchable&) {
-      context.count("batch-recursion.refused");
+    bool done = false;
+    for (const bool collects : {false, true}) {
+      if (done) break;
+      try {
+        const RecursionGroup group(m, recursion, name, collects);
+        Generator generator(m, group);
+        generator.run(&out);
+        batched[name] = generator.name();
+        context.count(collects ? "batch-recursion.collectors" : "batch-recursion.functions");
+        done = true;
+      } catch (const NotBatchable&) {
+      }
     }
+    if (!done) context.count("batch-recursion.refused");
   }
   if (batched.empty()) return m;
   for (auto& [name, f] : out.functions) {

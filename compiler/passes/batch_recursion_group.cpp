@@ -33,14 +33,47 @@ bool is_static_tensor(const Type& t) {
 }  // namespace
 
 RecursionGroup::RecursionGroup(const ir::Module& m, const Recursion& recursion,
-                               const std::string& root)
+                               const std::string& root, bool collects)
     : module_(m) {
-  add(root);
-  for (const auto& [name, f] : m.functions)
-    if (name != root && recursion.calls(root, name) && recursion.calls(name, root)) add(name);
+  if (collects) {
+    add(root);
+    members_[0].collects = true;
+    visit_bindings(*members_[0].f->body, [&](const Binding& b) {
+      const Expr& e = *b.value;
+      if (e.kind != ExprKind::kCall || !e.callee || !e.callee->is_global()) return;
+      const std::string& name = e.callee->global;
+      if (name != root && recursion.calls(name, name) && !member_called(e))
+        add_recursion(recursion, name);
+    });
+    if (members_.size() == 1) refuse("@" + root + " calls no other recursion");
+  } else {
+    add_recursion(recursion, root);
+  }
   for (Member& member : members_) classify(member);
   follow_invariants();
   for (size_t i = 0; i < members_.size(); ++i) cases_of(i);
+  if (collects) check_collector();
+}
+
+void RecursionGroup::add_recursion(const Recursion& recursion, const std::string& name) {
+  add(name);
+  for (const auto& [other, f] : module_.functions)
+    if (other != name && recursion.calls(name, other) && recursion.calls(other, name)) add(other);
+}
+
+// The tasks of the case that goes on stand in the order of the list, the last element first, so
+// that an element's number is enough to find its results.
+void RecursionGroup::check_collector() const {
+  size_t going_on = 0;
+  for (size_t k = 0; k < cases_.size(); ++k) {
+    if (cases_[k].member != 0 || schema_.kinds[k].calls.empty()) continue;
+    ++going_on;
+    const auto& calls = schema_.kinds[k].calls;
+    const auto own = std::count_if(calls.begin(), calls.end(),
+                                   [](const RecursionSchema::Call& c) { return c.function == 0; });
+    if (own != 1) refuse("@" + members_[0].name + " does not walk along a list");
+  }
+  if (going_on != 1) refuse("@" + members_[0].name + " goes on in several cases");
 }
 
 std::optional<size_t> RecursionGroup::member_called(const Expr& e) const {
@@ -60,7 +93,7 @@ size_t RecursionGroup::call_index(size_t kind, size_t field, size_t callee) cons
 }
 
 void RecursionGroup::add(const std::string& name) {
-  members_.push_back({name, module_.find(name), 0, {}, nullptr, {}, false});
+  members_.push_back({name, module_.find(name), 0, {}, nullptr, {}, false, false});
 }
 
 void RecursionGroup::classify(Member& m) {
@@ -71,7 +104,7 @@ void RecursionGroup::classify(Member& m) {
   for (size_t i = 0; i < f.parameters.size(); ++i) {
     const TypeKind kind = f.parameters[i]->type->kind;
     if (kind == TypeKind::kData) data.push_back(i);
-    if (kind != TypeKind::kData && kind != TypeKind::kTensor)
+    if (kind != TypeKind::kData && kind != TypeKind::kTensor && !m.collects)
       refuse(fmt::format("@{} takes {}", m.name, ir::str(f.parameters[i]->type)));
   }
   if (data.size() != 1) refuse(fmt::format("@{} takes {} data values", m.name, data.size()));
@@ -83,6 +116,7 @@ void RecursionGroup::classify(Member& m) {
       last->value->args[0].var != f.parameters[m.data])
     refuse("@" + m.name + " does more than match on its value");
   m.match = last->value.get();
+  if (m.collects) return;
   const Type& result = f.result_type;
   m.tuple = result->kind == TypeKind::kTuple;
   m.results = m.tuple ? result->elements : std::vector<Type>{result};
@@ -106,6 +140,10 @@ void RecursionGroup::follow_invariants() {
       for (size_t i = 0; i < b.value->args.size(); ++i) {
         if (i == to.data) continue;
         const size_t mine = parameter_of(from, b.value->args[i]);
+        if (from.collects && to.collects) {  // may change what it hands to nobody else
+          if (mine != i) to.invariant[i] = kUnknown;
+          continue;
+        }
         if (mine == kUnknown || (to.invariant[i] != kUnknown && to.invariant[i] != mine))
           refuse(fmt::format("@{} changes a parameter of @{}", from.name, to.name));
         to.invariant[i] = mine;
@@ -157,6 +195,9 @@ void RecursionGroup::reads(const Member& m, const Case& c, RecursionSchema::Kind
     const auto callee = member_called(*b.value);
     if (!callee) return;
     const Atom& value = b.value->args[members_[*callee].data];
+    if (std::none_of(c.source->body->bindings.begin(), c.source->body->bindings.end(),
+                     [&](const Binding& top) { return top.var == b.var; }))
+      refuse("@" + m.name + " recurses under a condition");
     const auto it = value.is_var() ? c.field.find(value.var.get()) : c.field.end();
     if (it == c.field.end()) refuse("@" + m.name + " recurses over what is no field");
     ++calls[value.var.get()];
@@ -172,9 +213,11 @@ void RecursionGroup::reads(const Member& m, const Case& c, RecursionSchema::Kind
     const auto used = uses.find(p.var.get());
     if (used == uses.end()) continue;
     if (const auto n = calls.find(p.var.get()); n != calls.end()) {
-      if (n->second != used->second) refuse("a field is used apart from the recursion");
+      if (n->second != used->second && !m.collects)
+        refuse("a field is used apart from the recursion");
       continue;
     }
+    if (m.collects) continue;
     const Type& t = p.var->type;
     if (!is_static_tensor(t)) refuse(fmt::format("a field of type {}", ir::str(t)));
     RecursionSchema::Data d;

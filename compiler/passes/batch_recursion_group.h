@@ -21,6 +21,7 @@ struct Member {
   const ir::Expr* match = nullptr;
   std::vector<ir::Type> results;  // tensors
   bool tuple = false;             // whether it returns them in one
+  bool collects = false;          // it only asks for others' results: see RecursionGroup
 };
 
 // One case of a function, with what it reads of the value.
@@ -30,11 +31,16 @@ struct Case {
   std::map<const ir::Var*, size_t> field;  // of the pattern's variables
 };
 
-// A function and those that it calls and that call it, the function itself first; NotBatchable
+// The functions that the root reaches by recursion, the root first; NotBatchable
 // (batch_operators.h) where they are not what batch_recursion.cpp asks for.
+//
+// The root is one that is batched itself, or it *collects*: it walks along a list (one case goes
+// on, with one call of itself) and calls a batched function on elements. It may do with the results
+// what it likes, since it runs after the steps.
 class RecursionGroup {
  public:
-  RecursionGroup(const ir::Module& m, const Recursion& recursion, const std::string& root);
+  RecursionGroup(const ir::Module& m, const Recursion& recursion, const std::string& root,
+                 bool collects);
 
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Case>& cases() const { return cases_; }
@@ -47,6 +53,8 @@ class RecursionGroup {
 
  private:
   void add(const std::string& name);
+  void add_recursion(const Recursion& recursion, const std::string& name);
+  void check_collector() const;
   void classify(Member& m);
   void follow_invariants();
   size_t parameter_of(const Member& m, const ir::Atom& a) const;

@@ -42,68 +42,6 @@ using ir::VarRef;
 using Dims = std::vector<Dim>;
 using Values = std::map<std::string, Dim>;
 
-// A copy of a function in which symbols have values, in types and attributes alike.
-class Substitution {
- public:
-  explicit Substitution(const Values& values) : values_(values) {}
-
-  FunctionRef apply(const Function& f) {
-    auto out = std::make_shared<Function>(f);
-    for (VarRef& p : out->parameters) p = fresh(p);
-    out->result_type = ir::substitute(f.result_type, values_);
-    out->body = block(*f.body);
-    return out;
-  }
-
- private:
-  VarRef fresh(const VarRef& v) {
-    VarRef now =
-        ir::make_var(v->name, v->type ? ir::substitute(v->type, values_) : nullptr, v->location);
-    map_[v.get()] = now;
-    return now;
-  }
-  Atom atom(const Atom& a) const {
-    if (!a.is_var()) return a;
-    auto it = map_.find(a.var.get());
-    return it == map_.end() ? a : Atom(it->second);
-  }
-  void pattern(ir::Pattern& p) {
-    if (p.var) p.var = fresh(p.var);
-    for (ir::Pattern& f : p.fields) pattern(f);
-  }
-  BlockRef block(const Block& b) {
-    auto out = std::make_shared<Block>();
-    for (const Binding& binding : b.bindings) {
-      ir::ExprRef e = expr(*binding.value);
-      out->bindings.push_back({fresh(binding.var), std::move(e)});
-    }
-    out->result = atom(b.result);
-    out->location = b.location;
-    return out;
-  }
-  ir::ExprRef expr(const Expr& e) {
-    auto out = std::make_shared<Expr>(e);
-    for (Atom& a : out->args) a = atom(a);
-    if (out->callee) out->callee = atom(*out->callee);
-    for (auto& [name, value] : out->attrs) {
-      if (auto* d = std::get_if<Dim>(&value)) *d = d->substitute(values_);
-      if (auto* all = std::get_if<Dims>(&value))
-        for (Dim& d : *all) d = d.substitute(values_);
-    }
-    if (e.primitive) out->primitive = apply(*e.primitive);
-    if (e.then_block) out->then_block = block(*e.then_block);
-    if (e.else_block) out->else_block = block(*e.else_block);
-    for (ir::MatchCase& c : out->cases) {
-      pattern(c.pattern);
-      c.body = block(*c.body);
-    }
-    return out;
-  }
-
-  const Values& values_;
-  std::map<const Var*, VarRef> map_;
-};
-
 void visit_dims(const Type& pattern, const Type& actual,
                 const std::function<void(const Dim&, const Dim&)>& visit) {
   if (!pattern || !actual || pattern->kind != actual->kind ||
@@ -217,7 +155,7 @@ class Refinement {
       for (const std::string& s : symbols) {
         const auto value = value_at_every_call(name, s, symbols, calls);
         if (!value) continue;
-        module_.set(name, Substitution({{s, *value}}).apply(*f));
+        module_.set(name, copy_with({{s, *value}}, *f));
         context_.count("refine-shapes.symbols");
         return true;
       }

@@ -143,4 +143,73 @@ std::optional<double> constant_value(const Atom& a) {
   return a.constant->value(0);
 }
 
+namespace {
+
+class Substitution {
+ public:
+  explicit Substitution(const std::map<std::string, ir::Dim>& values) : values_(values) {}
+
+  ir::FunctionRef apply(const ir::Function& f) {
+    auto out = std::make_shared<ir::Function>(f);
+    for (ir::VarRef& p : out->parameters) p = fresh(p);
+    out->result_type = ir::substitute(f.result_type, values_);
+    out->body = block(*f.body);
+    return out;
+  }
+
+ private:
+  ir::VarRef fresh(const ir::VarRef& v) {
+    ir::VarRef now =
+        ir::make_var(v->name, v->type ? ir::substitute(v->type, values_) : nullptr, v->location);
+    map_[v.get()] = now;
+    return now;
+  }
+  ir::Atom atom(const ir::Atom& a) const {
+    if (!a.is_var()) return a;
+    auto it = map_.find(a.var.get());
+    return it == map_.end() ? a : Atom(it->second);
+  }
+  void pattern(ir::Pattern& p) {
+    if (p.var) p.var = fresh(p.var);
+    for (ir::Pattern& f : p.fields) pattern(f);
+  }
+  ir::BlockRef block(const ir::Block& b) {
+    auto out = std::make_shared<ir::Block>();
+    for (const ir::Binding& binding : b.bindings) {
+      ir::ExprRef e = expr(*binding.value);
+      out->bindings.push_back({fresh(binding.var), std::move(e)});
+    }
+    out->result = atom(b.result);
+    out->location = b.location;
+    return out;
+  }
+  ir::ExprRef expr(const ir::Expr& e) {
+    auto out = std::make_shared<ir::Expr>(e);
+    for (ir::Atom& a : out->args) a = atom(a);
+    if (out->callee) out->callee = atom(*out->callee);
+    for (auto& [name, value] : out->attrs) {
+      if (auto* d = std::get_if<ir::Dim>(&value)) *d = d->substitute(values_);
+      if (auto* all = std::get_if<std::vector<ir::Dim>>(&value))
+        for (ir::Dim& d : *all) d = d.substitute(values_);
+    }
+    if (e.primitive) out->primitive = apply(*e.primitive);
+    if (e.then_block) out->then_block = block(*e.then_block);
+    if (e.else_block) out->else_block = block(*e.else_block);
+    for (ir::MatchCase& c : out->cases) {
+      pattern(c.pattern);
+      c.body = block(*c.body);
+    }
+    return out;
+  }
+
+  const std::map<std::string, ir::Dim>& values_;
+  std::map<const ir::Var*, ir::VarRef> map_;
+};
+
+}  // namespace
+
+ir::FunctionRef copy_with(const std::map<std::string, ir::Dim>& values, const ir::Function& f) {
+  return Substitution(values).apply(f);
+}
+
 }  // namespace nimble::passes

@@ -254,6 +254,82 @@ fn @main(%k: Tensor[(), i64], %x: Tensor[(1, 4), f32]) {
 })");
   out.back().special = {{"k", {0, 12}}};
 
+  // Trees of one batch share their steps; what is done with each one's result is up to the program.
+  add("batch_of_trees", tree + R"(
+data List[A] { Nil; Cons(A, List[A]) }
+fn @value(%w: Tensor[(4, 4), f32], %t: Tree) -> (Tensor[(1, 4), f32], Tensor[(), i64]) {
+  let %r = match (%t) {
+    Leaf(%x) => { let %one = (%x, 1i64); %one }
+    Node(%l, %m) => {
+      let %a = @value(%w, %l);
+      let %b = @value(%w, %m);
+      let %a0 = %a[0];
+      let %b0 = %b[0];
+      let %a1 = %a[1];
+      let %b1 = %b[1];
+      let %d = sub(%a0, %b0);
+      let %p = matmul(%d, %w);
+      let %h = tanh(%p);
+      let %n = add(%a1, %b1);
+      let %two = (%h, %n);
+      %two
+    }
+  };
+  %r
+}
+fn @all(%l: List[Tree], %k: Tensor[(), i64], %w: Tensor[(4, 4), f32]) -> List[Tensor[(1, 4), f32]] {
+  let %r = match (%l) {
+    Nil => { let %n: List[Tensor[(1, 4), f32]] = Nil(); %n }
+    Cons(%t, %rest) => {
+      let %v = @value(%w, %t);
+      let %h = %v[0];
+      let %n = %v[1];
+      let %m = mul(%n, %k);
+      let %odd = mod(%m, 2i64);
+      let %is = equal(%odd, 1i64);
+      let %j = add(%k, 1i64);
+      let %tail = @all(%rest, %j, %w);
+      let %c = if (%is) { let %d = Cons(%h, %tail); %d } else { let %e = neg(%h); let %d = Cons(%e, %tail); %d };
+      %c
+    }
+  };
+  %r
+}
+fn @trees(%i: Tensor[(), i64], %x: Tensor[(n, 4), f32]) -> List[Tree] {
+  let %n = size() {value = n};
+  let %more = less(%i, %n);
+  let %r = if (%more) {
+    let %t = @grow(%i, %n, %x);
+    let %j = add(%i, 1i64);
+    let %rest = @trees(%j, %x);
+    let %c = Cons(%t, %rest);
+    %c
+  } else {
+    let %none: List[Tree] = Nil();
+    %none
+  };
+  %r
+}
+fn @stack(%l: List[Tensor[(1, 4), f32]], %y: Tensor[(?, 4), f32]) -> Tensor[(?, 4), f32] {
+  let %r = match (%l) {
+    Nil => { %y }
+    Cons(%h, %rest) => {
+      let %z = concat(%y, %h) {axis = 0};
+      let %all = @stack(%rest, %z);
+      %all
+    }
+  };
+  %r
+}
+fn @main(%x: Tensor[(n, 4), f32], %w: Tensor[(4, 4), f32]) {
+  let %l = @trees(0i64, %x);
+  let %r = @all(%l, 3i64, %w);
+  let %none = full() {dtype = f32, shape = (0, 4), value = 0.0};
+  let %y = @stack(%r, %none);
+  %y
+})");
+  out.back().sizes = {{{"n", 0}}, {{"n", 1}}, {{"n", 2}}, {{"n", 13}}};
+
   // The order itself, as a program may ask for it.
   add("linearise", tree + R"(
 fn @main(%x: Tensor[(n, 4), f32]) {

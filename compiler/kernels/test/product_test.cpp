@@ -133,6 +133,17 @@ TEST_P(ProductTest, DenseOfConstantRows) {
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 6);
 }
 
+TEST_P(ProductTest, TilesOfFewRowsPrefetchNothing) {
+  const DenseTemplate dense;
+  auto prefetches = [&](int64_t m) {
+    const Workload w = dense_workload(target_, m, 64, 150, false);
+    const Lowered lowered = dense.lower(w, dense.default_config(w, target_), target_, "f");
+    return print(lowered.functions.at(0)).find("prefetch") != std::string::npos;
+  };
+  EXPECT_FALSE(prefetches(1));
+  EXPECT_TRUE(prefetches(64));
+}
+
 TEST_P(ProductTest, DenseOverLeadingAxes) {
   // (b, n, k) and (b*n, k) are the same workload.
   Group g;

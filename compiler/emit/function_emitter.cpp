@@ -680,9 +680,22 @@ uint32_t EmitContext::constant(const ir::TensorRef& t, bool hot, int32_t device)
   auto [it, fresh] = constant_index.emplace(std::pair(t.get(), device),
                                             static_cast<uint32_t>(out.constants.size()));
   if (fresh) {
-    std::string name = t->name.empty() ? fmt::format("c{}", it->second) : t->name;
-    // The tensor owns the bytes (or views a file that its owner keeps mapped).
-    out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot, device});
+    const std::string_view bytes(reinterpret_cast<const char*>(t->bytes.data()), t->bytes.size());
+    const size_t hash = std::hash<std::string_view>()(bytes);
+    const auto [first, last] = constants_by_hash.equal_range(hash);
+    const auto equal = std::find_if(first, last, [&](const auto& entry) {
+      const exec::Constant& c = out.constants[entry.second];
+      return c.dtype == t->dtype && c.shape == t->shape && c.device == device &&
+             std::equal(c.bytes.begin(), c.bytes.end(), t->bytes.begin(), t->bytes.end());
+    });
+    if (equal != last) {
+      it->second = equal->second;
+    } else {
+      constants_by_hash.emplace(hash, it->second);
+      std::string name = t->name.empty() ? fmt::format("c{}", it->second) : t->name;
+      // The tensor owns the bytes (or views a file that its owner keeps mapped).
+      out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot, device});
+    }
   }
   out.constants[it->second].hot |= hot;
   return it->second;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "compiler/emit/kernel_set.h"
@@ -20,9 +21,11 @@ struct EmitContext {
   std::map<std::string, uint32_t> scalar_index;  // by the program's text
   std::map<std::string, uint32_t> text_index;
   uint32_t bytecode_functions = 0;
-  const ir::Module* module = nullptr;  // for the tags of constructors
+  const ir::Module* module = nullptr;                           // for the tags of constructors
+  std::unordered_multimap<size_t, uint32_t> constants_by_hash;  // of their bytes
 
-  // A constant as a device reads it.
+  // A constant as a device reads it. Equal tensors are one constant: two products with the same
+  // weights would else hold two packed copies, in the file and in the caches.
   uint32_t constant(const ir::TensorRef& t, bool hot, int32_t device);
   // An Invoke index: scalar functions come after all bytecode functions.
   uint32_t scalar_function(exec::DimProgram p);

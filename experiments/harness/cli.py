@@ -137,6 +137,7 @@ class Run:
     def execute(self):
         from experiments.harness import models, report
         models.export(self.experiment)
+        self.experiment.prepare(self.peers)
         self.executables = ({} if self.options.no_nimble
                             else models.compile_nimble(self.experiment, self.options))
         done = self.load_partial()

@@ -34,6 +34,8 @@ class Experiment:
     export: Callable | None = None
     sources: tuple = ()  # files that the exported models depend on
     trace: str | None = None  # --trace argument that tunes for this workload
+    # prepare(peers): builds what these peers need, before any is started.
+    prepare: Callable = lambda peers: None
     any_length: bool = True  # inputs() can make lengths that do not occur
     # Of experiments on trees: make_value(model, tree) → nimble_ctypes.Value; dynet_arguments() →
     # the arrays that peers/dynet.py starts with.

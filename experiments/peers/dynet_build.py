@@ -56,7 +56,7 @@ def library():
         "the configuration")
     run(["cmake", "--build", build, "--target", "dynet"], "the build")
     libraries = build / "dynet"
-    run(["c++", "-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", f"-I{source}", f"-I{EIGEN}",
+    run(["c++", "-std=c++17", "-O3", "-DNDEBUG", "-march=native", "-fPIC", "-shared", f"-I{source}", f"-I{EIGEN}",
          DRIVER, f"-L{libraries}", "-ldynet", f"-Wl,-rpath,{libraries}", "-o", target], "the driver")
     stamp.write_text(digest)
     return target

@@ -44,6 +44,12 @@ def nimble_models(folder):
     return {"nimble_trees": str(model)}
 
 
+def prepare(peers):
+    if {"dynet", "dynet_batched"} & set(peers):
+        from experiments.peers import dynet_build
+        dynet_build.library()
+
+
 def histogram():
     return {length: len(group) for length, group in weights.trees().items()}
 
@@ -58,6 +64,6 @@ def dynet_arguments():
 EXPERIMENT = Experiment(
     name="tree-lstm", title="Child-sum Tree-LSTM 300/150, f32, SST trees one at a time",
     histogram=histogram, threads=(1,), output="h", tolerance=1e-5, inputs=inputs,
-    inputs_per_run=inputs_per_run, any_length=False, make_module=make_module, make_value=make_value,
+    inputs_per_run=inputs_per_run, prepare=prepare, any_length=False, make_module=make_module, make_value=make_value,
     dynet_arguments=dynet_arguments, nimble_models=nimble_models,
     peers=("torch_trees", "torch_levels", "dynet", "dynet_batched"), nimble="nimble_trees")

@@ -7,10 +7,10 @@
 
 namespace nimble::tools {
 
-void add_model_arguments(CLI::App& app, ModelArguments& a) {
+void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   app.add_option("MODEL", a.model,
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
-      ->required();
+      ->required(required);
   app.add_option("--shape", a.shapes, "Fix a symbolic dim: n=128 (may be given more than once)");
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")

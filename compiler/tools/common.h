@@ -22,7 +22,7 @@ struct ModelArguments {
 };
 
 // MODEL, --shape, --target, --device, --db, --disable-pass, --crash-dir.
-void add_model_arguments(CLI::App& app, ModelArguments& a);
+void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);
 // A database of a newer schema, or one that is no nimble database at all.

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "compiler/tools/common.h"
@@ -22,11 +24,12 @@ constexpr char kAbout[] =
     "  nimble compile model.onnx -o model.nimble\n"
     "  nimble compile all-MiniLM-L6-v2/ --db tuning.db -o minilm.nimble\n"
     "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
-    "  nimble compile model.onnx --target portable -o model.nimble";
+    "  nimble compile model.onnx --target portable -o model.nimble\n"
+    "  nimble compile --batch list.tsv --portable off";
 
 struct Options {
   tools::ModelArguments model;
-  std::string output, format = "table", portable = "on";
+  std::string output, batch, format = "table", portable = "on";
   int jobs = 2;
   bool quiet = false, strict = false;
 };
@@ -83,6 +86,45 @@ void print_report(const Options& o, const emit::CompileReport& r) {
                untuned, o.model.model, o.model.database.empty() ? "tuning.db" : o.model.database);
 }
 
+// Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at
+// once, so that a driver on two pipes knows after which model the compiler died.
+int run_batch(Options& o) {
+  std::ifstream file;
+  if (o.batch != "-") {
+    file.open(o.batch);
+    if (!file)
+      throw Error(Status::kNotFound, o.batch, "cannot be opened", "name a file, or - for stdin");
+  }
+  std::istream& lines = o.batch == "-" ? std::cin : file;
+  std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
+  emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
+  options.compile_threads = o.jobs;
+  options.portable = o.portable == "on";
+  bool all = true;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos)
+      throw Error(Status::kInvalidArgument, o.batch, fmt::format("'{}' has no tab", line),
+                  "write MODEL<tab>OUTPUT");
+    Json row = {{"model", line.substr(0, tab)}, {"status", "ok"}};
+    try {
+      o.model.model = line.substr(0, tab);
+      emit::CompileReport report;
+      exec::write(emit::compile(tools::import(o.model), options, &report), line.substr(tab + 1));
+      row["ms"] = report.total_ms;
+    } catch (const Error& e) {
+      all = false;
+      row["status"] = name_of(e.status());
+      row["place"] = e.place();
+      row["problem"] = e.problem();
+      row["remedy"] = e.remedy();
+    }
+    fmt::print("{}\n", row.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+  }
+  return all ? kExitOk : kExitFailure;
+}
+
 int run(Options& o) {
   std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
   emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
@@ -104,8 +146,13 @@ int run(Options& o) {
 int main_of(int argc, char** argv) {
   Options o;
   CLI::App app(kAbout, "nimble compile");
-  tools::add_model_arguments(app, o.model);
-  app.add_option("-o,--output", o.output, "The executable file to write")->required();
+  tools::add_model_arguments(app, o.model, false);
+  CLI::Option* output = app.add_option("-o,--output", o.output, "The executable file to write");
+  CLI::Option* batch =
+      app.add_option("--batch", o.batch,
+                     "Instead of MODEL and -o: a file (-: standard input) with lines\n"
+                     "MODEL<tab>OUTPUT; prints a line of JSON for each");
+  batch->excludes(output)->excludes(app.get_option("MODEL"));
   app.add_option("-j,--jobs", o.jobs, "Threads that generate code")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -123,6 +170,11 @@ int main_of(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  if (!batch->empty()) return run_batch(o);
+  if (o.model.model.empty() || o.output.empty()) {
+    fmt::print(stderr, "nimble compile: error: MODEL and -o are required\n");
+    return kExitUsage;
   }
   return run(o);
 }

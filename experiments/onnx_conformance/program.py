@@ -1,0 +1,188 @@
+"""`experiments/run onnx-conformance`: the onnx package's backend tests, compiled and run in bulk.
+
+Each case ends in one of four ways. passed: every output within the package's own tolerances.
+unsupported: the compiler refused it and said so (status `unsupported`). failed: another error, or
+a wrong result. crashed: the compiler or the run died, or took longer than a minute.
+"""
+
+import argparse
+import collections
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+
+from experiments.harness.errors import FAILURE, INTERRUPTED, WRONG_RESULT, ExperimentError
+from experiments.harness.experiment import ROOT
+
+FORMAT = 1
+STATES = ("passed", "unsupported", "failed", "crashed")
+SECONDS = 120  # of one case, after which its worker is ended
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="experiments/run onnx-conformance",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compiles and runs the onnx package's own backend tests, at its tolerances.",
+        epilog="The table goes to standard output, results to\n"
+               "experiments/results/onnx-conformance.json; a run with --filter or --suite prints\n"
+               "each case that did not pass and writes nothing.\n\n"
+               "exit codes: 0 nothing failed or crashed, 3 something did, 1 failure, 2 usage,\n"
+               "130 interrupted")
+    parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
+    parser.add_argument("--suite", metavar="NAME", help="only this suite")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+                        help="workers (default: one per core, %(default)s)")
+    return parser.parse_args(arguments)
+
+
+class Worker:
+    def __init__(self, cases, folder):
+        from experiments.onnx_conformance import worker
+        context = multiprocessing.get_context("fork")  # the cases need not be sent
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=worker.main, args=(cases, folder, theirs))
+        self.process.start()
+        theirs.close()
+        self.number, self.since = None, 0.0
+
+    def give(self, number):
+        self.number, self.since = number, time.monotonic()
+        self.pipe.send(number)
+
+    def end(self):
+        if self.number is None:
+            self.pipe.send(None)
+        else:
+            self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def run_all(cases, jobs, folder):
+    """Returns the outcome of each case: (status, operator, error, seconds)."""
+    outcomes, waiting = {}, list(range(len(cases) - 1, -1, -1))
+    workers = [None] * min(jobs, len(cases))
+    shown = 0
+    try:
+        while len(outcomes) < len(cases):
+            for i, worker in enumerate(workers):
+                if waiting and (worker is None or worker.number is None):
+                    if worker is None:
+                        workers[i] = worker = Worker(cases, f"{folder}/{i}")
+                    worker.give(waiting.pop())
+            busy = {w.pipe: i for i, w in enumerate(workers) if w and w.number is not None}
+            for pipe in multiprocessing.connection.wait(list(busy), timeout=1):
+                worker = workers[busy[pipe]]
+                try:
+                    number, *outcome = pipe.recv()
+                    outcomes[number], worker.number = outcome, None
+                except (EOFError, ConnectionResetError):
+                    worker.process.join()
+                    outcomes[worker.number] = ("crashed", cases[worker.number].operator,
+                                               f"the run ended with {worker.process.exitcode}",
+                                               time.monotonic() - worker.since)
+                    workers[busy[pipe]] = None
+            for i, worker in enumerate(workers):
+                if worker and worker.number is not None and \
+                        time.monotonic() - worker.since > SECONDS:
+                    outcomes[worker.number] = ("crashed", cases[worker.number].operator,
+                                               f"no end within {SECONDS} s", SECONDS)
+                    worker.end()
+                    workers[i] = None
+            if len(outcomes) - shown >= 100:
+                shown = len(outcomes)
+                print(f"onnx-conformance: {shown} of {len(cases)}", file=sys.stderr, flush=True)
+    finally:
+        for worker in workers:
+            if worker:
+                worker.end()
+    return outcomes
+
+
+def summarize(cases, outcomes):
+    """Returns the suites' figures and the lists of what did not pass."""
+    from experiments.onnx_conformance.cases import SUITES
+    suites = {}
+    refused = collections.defaultdict(collections.Counter)
+    bad = {"failed": [], "crashed": []}
+    for number, case in enumerate(cases):
+        status, operator, error, _ = outcomes[number]
+        suite = suites.setdefault(case.suite, {"total": 0, **dict.fromkeys(STATES, 0)})
+        suite["total"] += 1
+        suite[status] += 1
+        if status == "unsupported":
+            refused[operator][error] += 1
+        elif status != "passed":
+            bad[status].append({"suite": case.suite, "case": case.name, "operator": operator,
+                                "error": error})
+    unsupported = [{"operator": name, "cases": sum(errors.values()),
+                    "errors": [{"cases": n, "error": text} for text, n in errors.most_common()]}
+                   for name, errors in sorted(refused.items(),
+                                              key=lambda item: (-sum(item[1].values()), item[0]))]
+    return {"suites": {name: suites[name] for name in SUITES if name in suites},
+            "unsupported": unsupported, **bad}
+
+
+def table(summary):
+    rows = [("suite", "cases", *STATES, "share")]
+    for name, suite in summary["suites"].items():
+        rows.append((name, str(suite["total"]), *(str(suite[s]) for s in STATES),
+                     f"{suite['passed'] / suite['total']:.1%}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(row[0].ljust(widths[0]) + "".join(
+        "  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])) for row in rows)
+
+
+def execute(options, arguments):
+    from experiments.harness import machine, report
+    from experiments.onnx_conformance import cases as tests
+    if not (ROOT / "build" / "bin" / "nimble-compile").exists():
+        raise ExperimentError("build/bin/nimble-compile is not there; run scripts/build first")
+    start = time.monotonic()
+    cases = [case for case in tests.collect()
+             if (not options.filter or re.search(options.filter, case.name))
+             and (not options.suite or case.suite == options.suite)]
+    if not cases:
+        raise ExperimentError("no case has such a name", FAILURE)
+    with tempfile.TemporaryDirectory(prefix="onnx-conformance-") as folder:
+        outcomes = run_all(cases, options.jobs, folder)
+    summary = summarize(cases, outcomes)
+    if options.filter or options.suite:
+        for number, case in enumerate(cases):
+            status, operator, error, _ = outcomes[number]
+            if status != "passed":
+                print(f"{status:11}  {case.suite}/{case.name} ({operator}): {error}")
+    else:
+        import onnx
+        stem = report.RESULTS / "onnx-conformance.json"
+        report.write_json(stem, {
+            "format": FORMAT, "experiment": "onnx-conformance", "onnx": onnx.__version__,
+            **machine.provenance(arguments), "seconds": round(time.monotonic() - start, 1),
+            **summary})
+        print(f"wrote {stem}", file=sys.stderr)
+        for row in summary["unsupported"]:
+            print(f"{row['cases']:4} unsupported  {row['operator']}: {row['errors'][0]['error']}")
+        for status in ("failed", "crashed"):
+            for row in summary[status]:
+                print(f"     {status:11}  {row['case']} ({row['operator']}): {row['error']}")
+    print(table(summary))
+    return WRONG_RESULT if summary["failed"] or summary["crashed"] else 0
+
+
+def main(arguments):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    options = parse_arguments(arguments)
+    try:
+        return execute(options, ["onnx-conformance", *arguments])
+    except ExperimentError as error:
+        print(f"experiments/run: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print("\nexperiments/run: interrupted", file=sys.stderr)
+        return INTERRUPTED

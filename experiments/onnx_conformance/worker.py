@@ -1,0 +1,138 @@
+"""One worker: compiles and runs cases, one after the other, and says how each went.
+
+It is a process of its own, and its compiler another one that stays (`nimble compile --batch -`),
+so that starting costs nothing per case while a crash of either costs one case.
+"""
+
+import json
+import os
+import pathlib
+import re
+import select
+import subprocess
+import time
+
+import numpy as np
+import onnx
+
+from experiments.harness.experiment import ROOT
+
+COMPILE_SECONDS = 60
+
+
+class CompilerDied(Exception):
+    pass
+
+
+class Compiler:
+    """`nimble compile --batch -` on two pipes."""
+
+    def __init__(self, log):
+        self.log = open(log, "ab")
+        self.process = None
+
+    def compile(self, model, output):
+        """Returns the compiler's report of one model as a dict."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
+                 "off", "--jobs", "1", "--crash-dir", ""],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
+        try:
+            self.process.stdin.write(f"{model}\t{output}\n".encode())
+            self.process.stdin.flush()
+            ready, _, _ = select.select([self.process.stdout], [], [], COMPILE_SECONDS)
+            line = self.process.stdout.readline() if ready else b""
+        except BrokenPipeError:
+            line, ready = b"", True
+        if line:
+            return json.loads(line)
+        self.process.kill()
+        code = self.process.wait()
+        self.process = None
+        raise CompilerDied(f"the compiler ended with {code}: {self.last_words()}" if ready else
+                           f"the compiler took more than {COMPILE_SECONDS} s")
+
+    def last_words(self):
+        with open(self.log.name, "rb") as file:
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def close(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def operator_of(error, case):
+    """Returns the operator that an error is about."""
+    match = (re.search(r"unsupported nodes?: (\w+) \(", error["problem"])
+             or re.search(r": node .*\((\w+)\)", error["place"]))
+    return match.group(1) if match else case.operator
+
+
+def check(case, path, onnx_runner, nimble):
+    """Runs a compiled case on its data; an AssertionError says what differs."""
+    session = nimble.Session(nimble.Model(path), threads=1)
+    constants = {t.name for t in case.model.graph.initializer}
+    names = [value.name for value in case.model.graph.input]
+    for inputs, expected in case.data_sets:
+        given = {name: to_nimble(value) for name, value in zip(names, inputs)
+                 if name not in constants}
+        results = list(session.run(given).values())
+        results = [from_nimble(r, e) for r, e in zip(results, expected)]
+        onnx_runner.assert_similar_outputs(ref_outputs=expected, outputs=results, rtol=case.rtol,
+                                           atol=case.atol, model_dir=case.name)
+
+
+def to_nimble(value):
+    array = np.asarray(value)
+    # numpy has no bfloat16 of its own; nimble takes its bits.
+    return array.view("V2") if array.dtype.name == "bfloat16" else array
+
+
+def from_nimble(result, expected):
+    if result.dtype == np.dtype("V2"):
+        import ml_dtypes
+        return result.view(ml_dtypes.bfloat16)
+    return result
+
+
+def one_line(text):
+    return " ".join(str(text).split())
+
+
+def outcome(case, folder, compiler, onnx_runner, nimble):
+    """Returns (status, operator, error) of a case."""
+    model, path = folder / f"{case.name}.onnx", folder / f"{case.name}.nimble"
+    model.write_bytes(case.model.SerializeToString())
+    try:
+        report = compiler.compile(model, path)
+        if report["status"] != "ok":
+            error = one_line(f"{report['problem']}; {report['remedy']}").replace(str(model), "model")
+            status = "unsupported" if report["status"] == "unsupported" else "failed"
+            return status, operator_of(report, case), error
+        check(case, path, onnx_runner, nimble)
+        return "passed", case.operator, ""
+    except CompilerDied as error:
+        return "crashed", case.operator, one_line(error)
+    except (AssertionError, nimble.NimbleError, TypeError, ValueError) as error:
+        return "failed", case.operator, one_line(error).replace(str(model), "model")[:600]
+    finally:
+        model.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def main(cases, folder, pipe):
+    """Answers each number of a case that arrives with its outcome, until None arrives."""
+    from onnx.backend.test.runner import Runner
+    from scripts import nimble_ctypes
+    os.environ["OMP_NUM_THREADS"] = "1"
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = Compiler(folder / "compiler.log")
+    while (number := pipe.recv()) is not None:
+        start = time.monotonic()
+        result = outcome(cases[number], folder, compiler, Runner, nimble_ctypes)
+        pipe.send((number, *result, time.monotonic() - start))
+    compiler.close()

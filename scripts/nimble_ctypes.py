@@ -226,7 +226,7 @@ class Call:
     def __init__(self, session, inputs):
         self._session, self._lib = session, session._lib
         # Held: the tensors below only point into these.
-        self._arrays = [np.ascontiguousarray(array) for array in inputs.values()]
+        self._arrays = [np.asarray(array, order="C") for array in inputs.values()]
         self._shapes = [(ctypes.c_int64 * array.ndim)(*array.shape) for array in self._arrays]
         self._names = (ctypes.c_char_p * len(inputs))(*(name.encode() for name in inputs))
         self._inputs = (_Tensor * len(inputs))()

@@ -108,6 +108,17 @@ ValueRef integer_power(const Arguments& a) {
                     a.integer(0), result);
 }
 
+// The machine takes the amount modulo the width; beyond the width nothing but the sign is left.
+ValueRef shift(const Arguments& a) {
+  const bool left = a.call.op == "shift_left";
+  const int64_t width = 8 * static_cast<int64_t>(size_of(a.type()));
+  const ValueRef gone = kb::compare(CompareOp::kGe, a[1], a.integer(width));
+  if (left || !is_signed_int(a.type()))
+    return kb::select(gone, a.integer(0),
+                      kb::binary(left ? BinaryOp::kShl : BinaryOp::kShr, a[0], a[1]));
+  return kb::binary(BinaryOp::kShr, a[0], kb::select(gone, a.integer(width - 1), a[1]));
+}
+
 ValueRef power(const Arguments& a) {
   if (!is_float(a.type())) return integer_power(a);
   if (a[1]->kind == kir::ValueKind::kConst) {  // what exporters write: x^2, x^3, x^0.5
@@ -162,6 +173,13 @@ const std::unordered_map<std::string, Rule>& rules() {
       {"round", rounding(UnaryOp::kRound)},
       {"sin", function(km::sin)},
       {"cos", function(km::cos)},
+      {"atan", function(km::atan)},
+      {"trunc", rounding(UnaryOp::kTrunc)},
+      {"bitwise_and", binary(BinaryOp::kAnd)},
+      {"bitwise_or", binary(BinaryOp::kOr)},
+      {"bitwise_xor", binary(BinaryOp::kXor)},
+      {"shift_left", shift},
+      {"shift_right", shift},
       {"not", unary(UnaryOp::kNot)},
       {"cast", cast},
       {"clip", clip},

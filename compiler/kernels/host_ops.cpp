@@ -36,11 +36,19 @@ Dims schema(const Expr& e) {
   return {numbers.begin(), numbers.end()};
 }
 
+Dims reduction(const Expr& e) {
+  static const char* const kNames[] = {"none", "add", "mul", "min", "max"};
+  const auto* at =
+      std::find(std::begin(kNames), std::end(kNames), ir::attr<std::string>(e.attrs, "reduction"));
+  return {at - std::begin(kNames)};
+}
+
 const HostOp kRows[] = {
     {"nonzero", "host.nonzero", nothing},
     {"compress", "host.compress", only_axis},
     {"unique", "host.unique", [](const Expr& e) { return flag(e, "sorted"); }},
     {"repeat", "host.repeat", only_axis},
+    {"scatter", "host.scatter", reduction},
     {"topk", "host.topk", [](const Expr& e) { return flag(e, "largest"); }},
     {"nms.bounded", "host.nms",
      [](const Expr& e) {

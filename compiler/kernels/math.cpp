@@ -17,6 +17,8 @@
 //          Math. Comp. 32, 1978; coefficients ours).
 //   log    x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); f - f^2/2 + f^3 L(f) in f32, the series
 //          of 2 atanh(f / (2 + f)) in f64.
+//   atan   1/|x| where |x| > 1, then (t - 1) / (t + 1) where t > sqrt(2) - 1: pi/2 - atan(1/x) and
+//          pi/4 + atan(..) are put together in two parts of pi.
 //   sin    x = n pi/2 + r, the quadrant n mod 4 picks the polynomial and the sign. f32 arguments
 //          are reduced in f64.
 //
@@ -75,6 +77,14 @@ constexpr double kSin64[] = {-0x1.5555555555555p-3, 0x1.111111111110bp-7,   -0x1
 constexpr double kCos64[] = {0x1.5555555555555p-5,   -0x1.6c16c16c16c10p-10, 0x1.a01a01a018dd6p-16,
                              -0x1.27e4fb75fc28dp-22, 0x1.1eed8ca22e633p-29,  -0x1.9393368e77decp-37,
                              0x1.aac4e6b086d4fp-45};
+
+// (atan(r) / r - 1) / r^2 in r^2, |r| <= sqrt(2) - 1; errors 6.7e-10 and 4.7e-20.
+constexpr double kAtan32[] = {-0x1.55554ap-2, 0x1.999196p-3, -0x1.23b514p-3, 0x1.b1eb48p-4,
+                              -0x1.f1e8bcp-5};
+constexpr double kAtan64[] = {-0x1.5555555555554p-2, 0x1.999999999964ap-3,  -0x1.249249247561bp-3,
+                              0x1.c71c71b743df2p-4,  -0x1.745d14b8c7e6ep-4, 0x1.3b136e189563cp-4,
+                              -0x1.110c71a05d3abp-4, 0x1.e171ea1552a0dp-5,  -0x1.ab7cfbb9e5859p-5,
+                              0x1.70eb52abd8b42p-5,  -0x1.12338c8cbb222p-5, 0x1.f1d9291fc32fbp-7};
 
 // Constants of one floating-point format.
 struct Format {
@@ -313,6 +323,26 @@ ValueRef sin(ValueRef x) {
 
 ValueRef cos(ValueRef x) {
   return sine(std::move(x), 1);
+}
+
+ValueRef atan(ValueRef x) {
+  const Format f = format_of(x);
+  const bool narrow = f.type == DType::kF32;
+  const ValueRef a = abs_of(x);
+  const ValueRef large = is(CompareOp::kGt, a, f.c(1));
+  const ValueRef t = select(large, div(f.c(1), a), a);
+  const ValueRef upper = is(CompareOp::kGt, t, f.c(0x1.a8279ap-2));  // sqrt(2) - 1
+  const ValueRef r = select(upper, div(sub(t, f.c(1)), add(t, f.c(1))), t);
+  const ValueRef z = mul(r, r);
+  const ValueRef p = fma(mul(z, r), narrow ? horner(f, kAtan32, z) : horner(f, kAtan64, z), r);
+  // What the rounding of pi/4 and pi/2 to the format has lost.
+  const double quarter = narrow ? 0x1.921fb6p-1 : 0x1.921fb54442d18p-1;
+  const double lost = narrow ? -0x1.777a5cp-26 : 0x1.1a62633145c07p-55;
+  const ValueRef low = select(upper, add(add(p, f.c(lost)), f.c(quarter)), p);
+  const ValueRef high =
+      select(upper, sub(f.c(quarter), sub(p, f.c(lost))),
+             sub(f.c(2 * quarter), sub(p, f.c(2 * lost))));
+  return copy_sign(f, select(large, high, low), x);
 }
 
 ValueRef pow(ValueRef x, ValueRef y) {

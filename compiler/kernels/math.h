@@ -24,6 +24,7 @@ ValueRef softplus(ValueRef x);  // log(1 + exp(x)). f32: 4 ulp. f64: 1e-15
 // finite number of digits of pi: beyond these bounds the result is only known to be in [-1, 1].
 ValueRef sin(ValueRef x);
 ValueRef cos(ValueRef x);
+ValueRef atan(ValueRef x);  // f32: 3 ulp. f64: 1e-15
 // x^y. f32: 2 ulp (computed in f64). f64: relative error up to |y log x| * 1e-15. C's special
 // cases, except that a NaN operand always gives NaN unless y is 0 or x is 1.
 ValueRef pow(ValueRef x, ValueRef y);

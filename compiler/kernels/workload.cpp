@@ -159,7 +159,8 @@ class Collapse {
     const auto in = [&](size_t i) { return ir::type_of(e.args[i]); };
     if (e.op == "batch_norm" || info == nullptr) return false;
     if (info->fusion == ir::FusionKind::kElementwise) return elementwise(e, out);
-    if (e.op == "softmax" || e.op == "log_softmax" || e.op == "l2_normalize" || e.op == "cumsum")
+    if (e.op == "softmax" || e.op == "log_softmax" || e.op == "l2_normalize" || e.op == "cumsum" ||
+        e.op == "cumprod")
       return shift_axis(e, "axis", rank(in(0)));
     if (e.op == "layer_norm")
       return rowful(e.args[0]) && !rowful(e.args[1]) && !rowful(e.args[2]) &&

@@ -279,6 +279,39 @@ std::vector<Array> count_range(const OpCall& c) {
   return vector_of({static_cast<int64_t>(std::max(0.0, span))});
 }
 
+std::vector<Array> scatter(const OpCall& c) {
+  Array y = c.in[0];
+  const Array& updates = c.in[2];
+  const int64_t n = y.shape[0], row = n ? y.size() / n : 0;
+  const auto& by = ir::attr<std::string>(c.e.attrs, "reduction");
+  const auto combine = [&](auto a, auto b) {
+    if (by == "add") return a + b;
+    if (by == "mul") return a * b;
+    if (by == "min") return a != a || !(b != b || b < a) ? a : b;
+    if (by == "max") return a != a || !(b != b || a < b) ? a : b;
+    return b;
+  };
+  for (int64_t i = 0; i < c.in[1].size(); ++i) {
+    const int64_t at = c.in[1].i[static_cast<size_t>(i)], r = at < 0 ? at + n : at;
+    if (r < 0 || r >= n) fatal(c, fmt::format("the index {} is out of range of {} rows", at, n));
+    for (int64_t k = 0; k < row; ++k) {
+      const auto to = static_cast<size_t>(r * row + k), from = static_cast<size_t>(i * row + k);
+      if (y.floating()) {
+        y.f[to] = combine(y.f[to], updates.f[from]);
+      } else if (y.dtype == DType::kU64 || by == "add" || by == "mul") {
+        const uint64_t v = combine(static_cast<uint64_t>(y.i[to]),
+                                   static_cast<uint64_t>(updates.i[from]));
+        y.i[to] = y.dtype == DType::kBool ? v != 0 : static_cast<int64_t>(v);
+      } else {
+        y.i[to] = combine(y.i[to], updates.i[from]);
+      }
+    }
+    // Every step rounds to the dtype: the order of updates shows.
+    if (by != "none") y = Array::from(*y.tensor());
+  }
+  return {y};
+}
+
 std::vector<Array> read_extents(const OpCall& c) {
   return {c.in[0]};
 }
@@ -294,6 +327,7 @@ ReferenceFunction find_dynamic(const std::string& op) {
                                                                   {"repeat", repeat},
                                                                   {"tile", tile},
                                                                   {"topk", topk},
+                                                                  {"scatter", scatter},
                                                                   {"nms", nms},
                                                                   {"nms.bounded", nms_bounded},
                                                                   {"prefix", prefix},

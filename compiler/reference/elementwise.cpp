@@ -42,6 +42,8 @@ const std::map<std::string, Unary>& unary_table() {
       {"round", [](double x) { return std::nearbyint(x); }},
       {"sin", [](double x) { return std::sin(x); }},
       {"cos", [](double x) { return std::cos(x); }},
+      {"atan", [](double x) { return std::atan(x); }},
+      {"trunc", [](double x) { return std::trunc(x); }},
   };
   return kTable;
 }
@@ -217,6 +219,27 @@ std::vector<Array> binary(const OpCall& c) {
   return {y};
 }
 
+std::vector<Array> bitwise(const OpCall& c) {
+  Array y = c.result();
+  const Array &a = c.in[0], &b = c.in[1];
+  const auto width = static_cast<uint64_t>(8 * size_of(y.dtype));
+  const std::string& op = c.e.op;
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    const int64_t x = a.i[static_cast<size_t>(broadcast_offset(a.shape, at))];
+    const int64_t k = b.i[static_cast<size_t>(broadcast_offset(b.shape, at))];
+    const bool gone = u(k) >= width;
+    const uint64_t v = op == "bitwise_and"  ? u(x) & u(k)
+                       : op == "bitwise_or" ? u(x) | u(k)
+                       : op == "bitwise_xor"
+                           ? u(x) ^ u(k)
+                       : op == "shift_left" ? (gone ? 0 : u(x) << k)
+                       : is_signed_int(y.dtype) ? u(x >> (gone ? 63 : k))
+                                                : (gone ? 0 : u(x) >> k);
+    y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(v);
+  });
+  return {y};
+}
+
 std::vector<Array> where(const OpCall& c) {
   Array y = c.result();
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
@@ -265,6 +288,11 @@ ReferenceFunction find_elementwise(const std::string& op) {
                                                                    {"not", logical_not},
                                                                    {"where", where},
                                                                    {"batch_norm", batch_norm},
+                                                                   {"bitwise_and", bitwise},
+                                                                   {"bitwise_or", bitwise},
+                                                                   {"bitwise_xor", bitwise},
+                                                                   {"shift_left", bitwise},
+                                                                   {"shift_right", bitwise},
                                                                    {"full", full}};
   auto it = kOthers.find(op);
   return it == kOthers.end() ? nullptr : it->second;

@@ -106,7 +106,7 @@ std::vector<Array> along_axis(const OpCall& c) {
   return {y};
 }
 
-std::vector<Array> cumsum(const OpCall& c) {
+std::vector<Array> scan(const OpCall& c) {
   const Array& x = c.in[0];
   Array y = c.result();
   bool exclusive = ir::attr_or(c.e.attrs, "exclusive", false);
@@ -114,15 +114,19 @@ std::vector<Array> cumsum(const OpCall& c) {
   AxisView view = axis_view(x, normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   for_each_line(view, [&](std::vector<size_t> at, int64_t) {
     if (reverse) std::reverse(at.begin(), at.end());
-    double sum = 0;
-    int64_t isum = 0;
+    const bool product = c.e.op == "cumprod";
+    double all = product;
+    uint64_t whole = product;
     for (size_t p : at) {
       if (y.floating()) {
-        y.f[p] = exclusive ? sum : sum + x.f[p];
-        sum += x.f[p];
+        const double next = product ? all * x.f[p] : all + x.f[p];
+        y.f[p] = exclusive ? all : next;
+        all = next;
       } else {
-        y.i[p] = exclusive ? isum : isum + x.i[p];
-        isum += x.i[p];
+        const auto v = static_cast<uint64_t>(x.i[p]);
+        const uint64_t next = product ? whole * v : whole + v;
+        y.i[p] = static_cast<int64_t>(exclusive ? whole : next);
+        whole = next;
       }
     }
   });
@@ -215,7 +219,8 @@ ReferenceFunction find_reduction(const std::string& op) {
                                                                   {"log_softmax", along_axis},
                                                                   {"l2_normalize", along_axis},
                                                                   {"layer_norm", layer_norm},
-                                                                  {"cumsum", cumsum},
+                                                                  {"cumsum", scan},
+                                                                  {"cumprod", scan},
                                                                   {"max_pool2d", pool2d},
                                                                   {"avg_pool2d", pool2d}};
   auto it = kTable.find(op);

@@ -68,7 +68,8 @@ double reduction_of(const ir::Binding& b, const kernels::Workload& w,
   if (e.op.find("cell") != std::string::npos) return at(dims(1).back());
   static const std::set<std::string> reductions = {"sum",     "mean",         "prod",
                                                    "softmax", "log_softmax",  "layer_norm",
-                                                   "cumsum",  "l2_normalize", "avg_pool2d"};
+                                                   "cumsum",  "l2_normalize", "avg_pool2d",
+                                                   "cumprod"};
   if (!reductions.contains(e.op)) return 1;
   double most = 1;
   for (const ir::Dim& d : dims(0)) most = std::max(most, at(d));

@@ -22,7 +22,8 @@ Registry& registry() {
     auto* made = new Registry;
     for (LibraryKernel& k : host_operators())
       made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
-    for (auto family : {selection_operators, ordering_operators, linearise_operators})
+    for (auto family :
+         {selection_operators, ordering_operators, linearise_operators, scatter_operators})
       for (LibraryKernel& k : family())
         made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
     for (LibraryKernel& k : onednn_kernels())

@@ -75,6 +75,7 @@ const Case kCases[] = {
     {"sigmoid", math::sigmoid, sigmoid_exact, 4, 1e-15, HUGE_VAL},
     {"erf", math::erf, erfl, 4, 1e-14, HUGE_VAL},
     {"softplus", math::softplus, softplus_exact, 4, 1e-15, HUGE_VAL},
+    {"atan", math::atan, atanl, 3, 1e-15, HUGE_VAL},
     {"sin", math::sin, sinl, 2, 0, 0x1p20},
     {"cos", math::cos, cosl, 2, 0, 0x1p20},
 };
@@ -147,7 +148,7 @@ TEST(Math, SpecialValues) {
   const std::pair<Unary, CFunction> functions[] = {
       {math::exp, std::exp},     {math::expm1, std::expm1}, {math::log, std::log},
       {math::log1p, std::log1p}, {math::tanh, std::tanh},   {math::erf, std::erf},
-      {math::sin, std::sin},     {math::cos, std::cos}};
+      {math::sin, std::sin},     {math::atan, std::atan},       {math::cos, std::cos}};
   for (const auto& [ours, c] : functions) {
     std::vector<float> x = {0.f, -0.f, INFINITY, -INFINITY, NAN, -2.f}, y(x.size());
     const testing::Native native(map_kernel<float>(ours), "native");

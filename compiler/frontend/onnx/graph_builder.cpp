@@ -8,6 +8,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/half.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -30,17 +31,26 @@ void store(DType type, double real, int64_t integer, uint8_t* to) {
       return put(static_cast<float>(real));
     case DType::kF64:
       return put(real);
-    case DType::kI64:
-      return put(integer);
-    case DType::kI32:
-      return put(static_cast<int32_t>(integer));
+    case DType::kF16:
+      return put(f16_from_f32(static_cast<float>(real)));
+    case DType::kBF16:
+      return put(bf16_from_f32(static_cast<float>(real)));
     case DType::kBool:
       return put(static_cast<uint8_t>(integer != 0));
-    default:
-      throw Error(Status::kUnsupported, "",
-                  fmt::format("a constant of type {} is not supported here", nimble::name_of(type)),
-                  "use float, int64, int32 or bool");
+    case DType::kI8:
+    case DType::kU8:
+      return put(static_cast<uint8_t>(integer));
+    case DType::kI16:
+    case DType::kU16:
+      return put(static_cast<uint16_t>(integer));
+    case DType::kI32:
+    case DType::kU32:
+      return put(static_cast<uint32_t>(integer));
+    case DType::kI64:
+    case DType::kU64:
+      return put(integer);
   }
+  NIMBLE_UNREACHABLE("dtype {}", static_cast<int>(type));
 }
 
 // The tensor with these contents, if all are constants.
@@ -79,7 +89,7 @@ Value GraphBuilder::constant(ir::TensorRef t) {
 Value GraphBuilder::scalar(double v, DType type) {
   uint8_t* data = nullptr;
   auto t = ir::Tensor::make(type, {}, &data);
-  store(type, v, static_cast<int64_t>(v), data);
+  store(type, v, is_float(type) ? 0 : static_cast<int64_t>(v), data);
   return constant(std::move(t));
 }
 

@@ -16,7 +16,7 @@ namespace nimble::frontend {
 namespace onnx {
 namespace {
 
-constexpr int64_t kOldestOpset = 7, kNewestOpset = 25;
+constexpr int64_t kOldestOpset = 6, kNewestOpset = 28;
 constexpr int kDeepestCall = 32;           // model-local functions in each other
 constexpr size_t kMostNodes = 10'000'000;  // after inlining: functions could grow exponentially
 
@@ -89,8 +89,7 @@ class Survey {
       called_.insert(f);
       return "";
     }
-    if (!n.domain.empty()) return "there is no rule for this domain";
-    const Operator* op = find_operator(n.op);
+    const Operator* op = find_operator(n.domain, n.op);
     if (!op) return "there is no rule for it";
     return op->check ? op->check(n, opset) : "";
   }
@@ -230,7 +229,10 @@ class Importer {
                       "export the model again");
         inputs.emplace_back(it->second);
       }
-      Values results = apply(node, opset_of(node, opsets), inputs, place, depth);
+      const auto inlined = [&](const Graph& g, const Values& args) {
+        return run_graph(g, args, opsets, attributes, values, depth);
+      };
+      Values results = apply(node, opset_of(node, opsets), inputs, place, depth, inlined);
       if (node.outputs.size() > results.size() && uses_from(node, results.size()))
         throw Error(Status::kCorrupt, place,
                     fmt::format("it has {} outputs where {} are known", node.outputs.size(),
@@ -241,22 +243,49 @@ class Importer {
     }
   }
 
+  // The results of a graph inside a node, which sees the values around it.
+  Values run_graph(const Graph& graph, const Values& args,
+                   const std::map<std::string, int64_t>& opsets,
+                   const std::map<std::string, Attribute>& attributes, const Environment& around,
+                   int depth) {
+    if (args.size() != graph.inputs.size())
+      corrupt(fmt::format("the graph {} has {} inputs where {} are given", graph.name,
+                          graph.inputs.size(), args.size()));
+    if (graph.has_sparse) corrupt("a graph inside a node has sparse initialisers");
+    Environment values = around;
+    for (const TensorData& t : graph.initialisers) {
+      const std::string place = fmt::format("{}: initialiser {}", model_.path, t.name);
+      values.insert_or_assign(t.name, g_.constant(to_tensor(t, model_.file, external_, place)));
+    }
+    for (size_t i = 0; i < args.size(); ++i) values.insert_or_assign(graph.inputs[i].name, args[i]);
+    run_nodes(graph.nodes, opsets, attributes, values, depth + 1);
+    Values out;
+    for (const ValueInfo& v : graph.outputs) {
+      auto it = values.find(v.name);
+      if (it == values.end())
+        corrupt(fmt::format("the graph {} does not compute its output {}", graph.name, v.name));
+      out.push_back(it->second);
+    }
+    return out;
+  }
+
   static bool uses_from(const Node& n, size_t from) {
     return std::any_of(n.outputs.begin() + static_cast<int64_t>(from), n.outputs.end(),
                        [](const std::string& s) { return !s.empty(); });
   }
 
   Values apply(const Node& node, int64_t opset, const std::vector<std::optional<Value>>& inputs,
-               const std::string& place, int depth) {
+               const std::string& place, int depth,
+               const std::function<Values(const Graph&, const Values&)>& inlined) {
     if (const LocalFunction* f = find_function(model_, node))
       return call_local(*f, node, inputs, depth);
-    const Operator* op = find_operator(node.op);
-    NIMBLE_CHECK(op && node.domain.empty(), "{} passed the survey", node.op);
+    const Operator* op = find_operator(node.domain, node.op);
+    NIMBLE_CHECK(op, "{} passed the survey", node.op);
     ir::Location at;
     at.file = model_.path;
     at.source_name = node.label();
     g_.set_place(std::move(at), identifier(node.outputs.empty() ? "" : node.outputs[0], "t"));
-    NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place};
+    NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place, inlined};
     try {
       return op->rule(context);
     } catch (const Error& e) {
@@ -318,15 +347,17 @@ class Importer {
 
 }  // namespace
 
-const Operator* find_operator(const std::string& name) {
+const Operator* find_operator(const std::string& domain, const std::string& name) {
   static const auto* kAll = [] {
-    auto* all = new std::unordered_map<std::string, const Operator*>;
-    for (auto family : {elementwise_operators(), shape_operators(), product_operators(),
-                        reduction_operators(), recurrent_operators(), dynamic_operators()})
-      for (const Operator& op : family) (*all)[op.name] = &op;
+    auto* all = new std::map<std::pair<std::string, std::string>, const Operator*>;
+    for (auto family : {elementwise_operators(), math_operators(), quantised_operators(),
+                        shape_operators(), product_operators(), convolution_operators(),
+                        pooling_operators(), reduction_operators(), normalising_operators(),
+                        attention_operators(), recurrent_operators(), dynamic_operators()})
+      for (const Operator& op : family) (*all)[{op.domain, op.name}] = &op;
     return all;
   }();
-  auto it = kAll->find(name);
+  auto it = kAll->find({domain, name});
   return it == kAll->end() ? nullptr : it->second;
 }
 

@@ -1,6 +1,7 @@
 // What the rule of an ONNX operator sees: one node, its inputs, its attributes with their defaults.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace nimble::frontend::onnx {
+
+using Values = std::vector<Value>;
 
 class NodeContext {
  public:
@@ -21,6 +24,16 @@ class NodeContext {
   std::shared_ptr<const void> file;  // keeps raw data alive
   const std::vector<std::optional<Value>>& inputs;
   std::string place;
+  // The results of a graph of the node, whose inputs are given, built here; what it takes from the
+  // graph around it is found there.
+  std::function<Values(const Graph&, const Values&)> inlined;
+
+  // The same for the graph in an attribute.
+  Values subgraph(const std::string& name, const Values& args) const {
+    const Attribute* a = node.find(name);
+    if (!a || a->graphs.size() != 1) fail(fmt::format("the graph {} is missing", name));
+    return inlined(*a->graphs[0], args);
+  }
 
   size_t count() const { return inputs.size(); }
   bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }
@@ -90,6 +103,17 @@ class NodeContext {
     if (has(input)) return constants(input);
     return std::nullopt;
   }
+  // The elements of an input that must be a constant, of any dtype.
+  std::vector<double> numbers(size_t i) const {
+    if (!in(i).is_constant())
+      unsupported(fmt::format("input {} ({}) is not constant", i + 1, node.inputs[i]),
+                  "export the model with it as a constant");
+    std::vector<double> out;
+    const ir::Tensor& t = *in(i).atom.constant;
+    for (int64_t k = 0; k < t.elements(); ++k)
+      out.push_back(is_float(t.dtype) ? t.value(k) : static_cast<double>(t.integer(k)));
+    return out;
+  }
   // The value of a constant one-element input, if it is one.
   std::optional<double> number(size_t i) const {
     if (!has(i) || !in(i).is_constant() || in(i).atom.constant->elements() != 1) return {};
@@ -113,7 +137,5 @@ class NodeContext {
     throw Error(Status::kUnsupported, place, problem, remedy);
   }
 };
-
-using Values = std::vector<Value>;
 
 }  // namespace nimble::frontend::onnx

@@ -16,15 +16,25 @@ struct Operator {
   const char* name;
   Rule rule;
   Check check = nullptr;
+  const char* domain = "";
 };
 
-// Null if there is no rule for the operator of the standard domain.
-const Operator* find_operator(const std::string& name);
+// Null if there is no rule for the operator.
+const Operator* find_operator(const std::string& domain, const std::string& name);
+
+// A convolution with the attributes of the node, in the operands' dtype.
+Value convolution(NodeContext& c, const Value& x, const Value& w, const std::optional<Value>& bias);
 
 // The families, each in its own file.
 std::span<const Operator> elementwise_operators();
 std::span<const Operator> shape_operators();
 std::span<const Operator> product_operators();
+std::span<const Operator> math_operators();
+std::span<const Operator> quantised_operators();
+std::span<const Operator> convolution_operators();
+std::span<const Operator> pooling_operators();
+std::span<const Operator> normalising_operators();
+std::span<const Operator> attention_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> dynamic_operators();

@@ -11,39 +11,22 @@ namespace {
 // ONNX operators that are one operator of the IR, operand for operand.
 const char* same_name(const std::string& op) {
   static const std::unordered_map<std::string, const char*> kNames = {
-      {"Neg", "neg"},
-      {"Abs", "abs"},
-      {"Exp", "exp"},
-      {"Log", "log"},
-      {"Sqrt", "sqrt"},
-      {"Reciprocal", "reciprocal"},
-      {"Tanh", "tanh"},
-      {"Sigmoid", "sigmoid"},
-      {"Erf", "erf"},
-      {"Relu", "relu"},
-      {"Softplus", "softplus"},
-      {"Floor", "floor"},
-      {"Ceil", "ceil"},
-      {"Round", "round"},
-      {"Sin", "sin"},
-      {"Cos", "cos"},
-      {"Not", "not"},
-      {"Add", "add"},
-      {"Sub", "sub"},
-      {"Mul", "mul"},
-      {"Div", "div"},
-      {"Mod", "mod"},
-      {"Equal", "equal"},
-      {"Less", "less"},
-      {"LessOrEqual", "less_equal"},
-      {"Greater", "greater"},
-      {"GreaterOrEqual", "greater_equal"},
-      {"And", "and"},
-      {"Or", "or"},
-      {"Max", "maximum"},
-      {"Min", "minimum"},
-      {"Sum", "add"},
-      {"Mean", "add"}};
+      {"Neg", "neg"},           {"Abs", "abs"},
+      {"Exp", "exp"},           {"Log", "log"},
+      {"Sqrt", "sqrt"},         {"Reciprocal", "reciprocal"},
+      {"Tanh", "tanh"},         {"Sigmoid", "sigmoid"},
+      {"Erf", "erf"},           {"Relu", "relu"},
+      {"Softplus", "softplus"}, {"Floor", "floor"},
+      {"Ceil", "ceil"},         {"Round", "round"},
+      {"Sin", "sin"},           {"Cos", "cos"},
+      {"Not", "not"},           {"Add", "add"},
+      {"Sub", "sub"},           {"Mul", "mul"},
+      {"Div", "div"},           {"Equal", "equal"},
+      {"Less", "less"},         {"LessOrEqual", "less_equal"},
+      {"Greater", "greater"},   {"GreaterOrEqual", "greater_equal"},
+      {"And", "and"},           {"Or", "or"},
+      {"Max", "maximum"},       {"Min", "minimum"},
+      {"Sum", "add"},           {"Mean", "add"}};
   auto it = kNames.find(op);
   NIMBLE_CHECK(it != kNames.end(), "ONNX operator {}", op);
   return it->second;
@@ -110,16 +93,6 @@ Values hard_sigmoid(NodeContext& c) {
   return {swish ? c.g.call("mul", {x, y}) : y};
 }
 
-// alpha * (exp(x) - 1) below zero; the exponent is limited so that the other branch is finite.
-Values elu(NodeContext& c) {
-  const Value& x = c.in(0);
-  Value below = c.g.call("exp", {c.g.call("clip", {x}, {{"max", 0.0}})});
-  below = c.g.call("sub", {below, c.g.scalar(1, x.dtype())});
-  below = c.g.call("mul", {below, c.g.scalar(c.real("alpha", 1), x.dtype())});
-  Value positive = c.g.call("greater", {x, c.g.scalar(0, x.dtype())});
-  return {c.g.call("where", {positive, x, below})};
-}
-
 Values is_nan(NodeContext& c) {
   return {c.g.call("not_equal", {c.in(0), c.in(0)})};
 }
@@ -172,11 +145,6 @@ Values where(NodeContext& c) {
   return {c.g.call("where", {c.in(0), c.in(1), c.in(2)})};
 }
 
-std::string check_mod(const Node& n, int64_t) {
-  const Attribute* fmod = n.find("fmod");
-  return fmod && fmod->i ? "fmod = 1 is not supported" : "";
-}
-
 std::string check_cast(const Node& n, int64_t) {
   const Attribute* to = n.find("to");
   if (!to) return "";
@@ -217,7 +185,6 @@ std::span<const Operator> elementwise_operators() {
       {"Sub", binary},
       {"Mul", binary},
       {"Div", binary},
-      {"Mod", binary, check_mod},
       {"Less", binary},
       {"LessOrEqual", binary},
       {"Greater", binary},
@@ -239,7 +206,6 @@ std::span<const Operator> elementwise_operators() {
       {"PRelu", parametric_relu},
       {"HardSigmoid", hard_sigmoid},
       {"HardSwish", hard_sigmoid},
-      {"Elu", elu},
       {"IsNaN", is_nan},
       {"Sign", sign},
       {"Pow", power},

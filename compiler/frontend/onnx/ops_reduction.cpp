@@ -1,6 +1,7 @@
-// Reductions and normalisations.
-#include <vector>
+// Reductions.
+#include <cmath>
 
+#include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 
 namespace nimble::frontend::onnx {
@@ -8,97 +9,106 @@ namespace {
 
 using ir::Dim;
 
+// Bools reduce as bytes.
+Value numbers_of(Arithmetic& a, const Value& x) {
+  return x.dtype() == DType::kBool ? a.cast(x, DType::kU8) : a.widened(x);
+}
+
 Values reduce(NodeContext& c) {
-  Value x = c.in(0);
+  Arithmetic a(c.g);
+  const DType type = c.in(0).dtype();
   const std::string& op = c.node.op;
+  Value x = numbers_of(a, c.in(0));
+  // Functions of sums are those of floats, and rounded back.
+  const bool root = op == "ReduceL2", log = op == "ReduceLogSum", soft = op == "ReduceLogSumExp";
+  if ((root || log || soft || op == "ReduceMean") && !is_float(x.dtype()))
+    x = a.cast(x, DType::kF64);
   Axes axes = c.axes(1).value_or(Axes{});
-  if (axes.empty()) {
-    if (c.integer("noop_with_empty_axes", 0)) return {x};
-    for (int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
+  const bool keep = c.integer("keepdims", 1) != 0, whole = axes.empty();
+  if (whole && !c.integer("noop_with_empty_axes", 0)) axes = axes_between(0, x.rank());
+  if (root || op == "ReduceSumSquare") x = a.mul(x, x);
+  if (op == "ReduceL1" && !is_unsigned_int(x.dtype())) x = a.abs(x);
+  Value y = x;
+  if (soft) {
+    // Shifted by the maximum; a maximum that is infinite shifts nothing.
+    const Value top = a.reduce("reduce_max", x, axes, true);
+    const Value finite = a.where(a.less(a.abs(top), HUGE_VAL), top, 0.0);
+    y = a.sum(a.exp(a.sub(x, finite)), axes, true);
+    y = a.add(a.log(y), finite);
+    if (!keep) y = a.squeeze(y, axes);
+  } else {
+    const char* name = op == "ReduceMean"   ? "mean"
+                       : op == "ReduceMax"  ? "reduce_max"
+                       : op == "ReduceMin"  ? "reduce_min"
+                       : op == "ReduceProd" ? "prod"
+                                            : "sum";
+    y = a.reduce(name, x, axes, keep);
   }
-  const bool square = op == "ReduceL2" || op == "ReduceSumSquare";
-  if (square) x = c.g.call("mul", {x, x});
-  if (op == "ReduceL1") x = c.g.call("abs", {x});
-  const char* name = op == "ReduceMean"   ? "mean"
-                     : op == "ReduceMax"  ? "reduce_max"
-                     : op == "ReduceMin"  ? "reduce_min"
-                     : op == "ReduceProd" ? "prod"
-                                          : "sum";
-  Value y = c.g.call(name, {x}, {{"axes", axes}, {"keepdims", c.integer("keepdims", 1) != 0}});
-  return {op == "ReduceL2" ? c.g.call("sqrt", {y}) : y};
+  if (root) y = a.sqrt(y);
+  if (log) y = a.log(y);
+  return {a.cast(y, type)};
 }
 
-Values argmax(NodeContext& c) {
-  return {c.g.call("argmax", {c.in(0)},
-                   {{"axis", c.integer("axis", 0)}, {"keepdims", c.integer("keepdims", 1) != 0}})};
+// The index of the first or last extreme; a minimum is the maximum of what is mirrored without
+// overflow.
+Values arg_extreme(NodeContext& c) {
+  Arithmetic a(c.g);
+  Value x = numbers_of(a, c.in(0));
+  if (c.node.op == "ArgMin") x = is_float(x.dtype()) ? a.neg(x) : a.sub(a.like(x, -1), x);
+  const int64_t axis = c.axis(c.integer("axis", 0), x.rank());
+  const bool last = c.integer("select_last_index", 0) != 0;
+  if (last) x = a.reversed(x, axis);
+  const Value at =
+      c.g.call("argmax", {x}, {{"axis", axis}, {"keepdims", c.integer("keepdims", 1) != 0}});
+  if (!last) return {at};
+  const Dim extent = x.dims()[static_cast<size_t>(axis)];
+  return {a.sub(c.g.size(c.g.simplify(extent - Dim(1))), at)};
 }
 
-std::string check_argmax(const Node& n, int64_t) {
-  const Attribute* last = n.find("select_last_index");
-  return last && last->i ? "select_last_index is not supported" : "";
+// 1 at the first maximum, else 0.
+Values hardmax(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value& x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", c.opset < 13 ? 1 : -1), x.rank());
+  if (c.opset < 13 && axis != x.rank() - 1) {
+    const Dims flat = {product_of(x.dims(), 0, axis), product_of(x.dims(), axis, x.rank())};
+    const Value wide = c.g.reshape(x, flat);
+    const Value at = c.g.call("argmax", {wide}, {{"axis", int64_t{1}}, {"keepdims", true}});
+    const Value hot = a.equal(a.range(flat[1], DType::kI64, 1, 2), at);
+    return {c.g.reshape(a.cast(hot, x.dtype()), x.dims())};
+  }
+  const Value at = c.g.call("argmax", {a.widened(x)}, {{"axis", axis}, {"keepdims", true}});
+  const Value place = a.range(x.dims()[static_cast<size_t>(axis)], DType::kI64, axis, x.rank());
+  return {a.cast(a.equal(place, at), x.dtype())};
 }
 
 // Before opset 13 the axes from `axis` on are one; from it on there is one axis.
 Values softmax(NodeContext& c) {
-  const Value& x = c.in(0);
+  Arithmetic a(c.g);
+  const DType type = c.in(0).dtype();
+  const Value x = a.widened(c.in(0));
   const char* op = c.node.op == "LogSoftmax" ? "log_softmax" : "softmax";
   const int64_t axis = c.axis(c.integer("axis", c.opset < 13 ? 1 : -1), x.rank());
-  if (c.opset >= 13 || axis == x.rank() - 1) return {c.g.call(op, {x}, {{"axis", axis}})};
+  if (c.opset >= 13 || axis == x.rank() - 1)
+    return {a.cast(c.g.call(op, {x}, {{"axis", axis}}), type)};
   Dims flat = {Dim(1), Dim(1)};
   for (int64_t i = 0; i < x.rank(); ++i) {
     Dim& side = flat[i < axis ? 0 : 1];
     side = side * x.dims()[static_cast<size_t>(i)];
   }
   Value y = c.g.call(op, {c.g.reshape(x, flat)}, {{"axis", int64_t{1}}});
-  return {c.g.reshape(y, x.dims())};
-}
-
-Values layer_norm(NodeContext& c) {
-  const Value& x = c.in(0);
-  const int64_t axis = c.axis(c.integer("axis", -1), x.rank());
-  const Value& gamma = c.in(1);
-  Value beta = c.has(2) ? c.in(2) : c.g.full(gamma.dims(), 0, x.dtype());
-  return {c.g.call("layer_norm", {x, gamma, beta},
-                   {{"epsilon", c.real("epsilon", 1e-5)}, {"axis", axis}})};
-}
-
-Values batch_norm(NodeContext& c) {
-  return {c.g.call("batch_norm", {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)},
-                   {{"epsilon", c.real("epsilon", 1e-5)}})};
-}
-
-bool uses_output(const Node& n, size_t from) {
-  for (size_t i = from; i < n.outputs.size(); ++i)
-    if (!n.outputs[i].empty()) return true;
-  return false;
-}
-
-std::string check_layer_norm(const Node& n, int64_t) {
-  return uses_output(n, 1) ? "its outputs Mean and InvStdDev are not supported" : "";
-}
-
-std::string check_batch_norm(const Node& n, int64_t) {
-  const Attribute* training = n.find("training_mode");
-  return (training && training->i) || uses_output(n, 1) ? "training mode is not supported" : "";
+  return {a.cast(c.g.reshape(y, x.dims()), type)};
 }
 
 }  // namespace
 
 std::span<const Operator> reduction_operators() {
   static const Operator kRows[] = {
-      {"ReduceSum", reduce},
-      {"ReduceMean", reduce},
-      {"ReduceMax", reduce},
-      {"ReduceMin", reduce},
-      {"ReduceProd", reduce},
-      {"ReduceL1", reduce},
-      {"ReduceL2", reduce},
-      {"ReduceSumSquare", reduce},
-      {"ArgMax", argmax, check_argmax},
-      {"Softmax", softmax},
-      {"LogSoftmax", softmax},
-      {"LayerNormalization", layer_norm, check_layer_norm},
-      {"BatchNormalization", batch_norm, check_batch_norm},
+      {"ReduceSum", reduce},       {"ReduceMean", reduce},      {"ReduceMax", reduce},
+      {"ReduceMin", reduce},       {"ReduceProd", reduce},      {"ReduceL1", reduce},
+      {"ReduceL2", reduce},        {"ReduceSumSquare", reduce}, {"ReduceLogSum", reduce},
+      {"ReduceLogSumExp", reduce}, {"ArgMax", arg_extreme},     {"ArgMin", arg_extreme},
+      {"Hardmax", hardmax},        {"Softmax", softmax},        {"LogSoftmax", softmax},
   };
   return kRows;
 }

@@ -147,6 +147,23 @@ RelationResult relate_topk(RelationContext& c) {
   return r;
 }
 
+RelationResult relate_scatter(RelationContext& c) {
+  require_rank_at_least(c, 0, 1);
+  require_rank(c, 1, 1);
+  require_dtype(c, 1, DType::kI64);
+  require_rank(c, 2, rank(c, 0));
+  require_dtype(c, 2, dtype(c, 0));
+  const std::string& reduction = attr<std::string>(c.call.attrs, "reduction");
+  if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "min" &&
+      reduction != "max")
+    c.fail(fmt::format("the reduction {} is not known", reduction),
+           "use none, add, mul, min or max");
+  c.require_equal(dims(c, 1)[0], dims(c, 2)[0], "the number of indices and of updates");
+  for (size_t i = 1; i < dims(c, 0).size(); ++i)
+    c.require_equal(dims(c, 0)[i], dims(c, 2)[i], fmt::format("axis {} of the updates", i));
+  return {c.inputs[0], std::nullopt};
+}
+
 RelationResult relate_nms(RelationContext& c) {
   const Dim limit = attr_or_element(c, "limit", 4);
   check_nms(c, limit);

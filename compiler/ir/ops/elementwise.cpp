@@ -145,6 +145,13 @@ RelationResult relate_broadcast(RelationContext& c) {
   return broadcasting(c, dtype(c, 0));
 }
 
+RelationResult relate_bitwise(RelationContext& c) {
+  require_same_dtype(c);
+  if (is_float(dtype(c, 0)) || dtype(c, 0) == DType::kBool)
+    c.fail(fmt::format("{} has no bits to combine", name_of(dtype(c, 0))), "give integers");
+  return broadcasting(c, dtype(c, 0));
+}
+
 RelationResult relate_comparison(RelationContext& c) {
   require_same_dtype(c);
   return broadcasting(c, DType::kBool);

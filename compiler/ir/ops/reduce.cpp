@@ -46,7 +46,7 @@ RelationResult relate_arg_reduce(RelationContext& c) {
 }
 
 RelationResult relate_unary_axis(RelationContext& c) {
-  if (c.call.op != "cumsum") require_float(c, 0);
+  if (c.call.op != "cumsum" && c.call.op != "cumprod") require_float(c, 0);
   if (dtype(c, 0) == DType::kBool) c.fail("a bool operand has no arithmetic", "insert cast");
   require_rank_at_least(c, 0, 1);
   normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0));

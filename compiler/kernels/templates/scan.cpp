@@ -1,5 +1,5 @@
-// Running sums. Each row is summed in order by one thread, so the result is the sequential one;
-// where the last axis is not the summed one, lanes are neighbouring rows.
+// Running sums and products. Each row is taken in order by one thread, so the result is the
+// sequential one; where the last axis is not the scanned one, lanes are neighbouring rows.
 #include "compiler/kernels/templates/scan.h"
 
 #include "compiler/kernels/templates/frame.h"
@@ -13,7 +13,8 @@ using kir::Dim;
 using kir::StmtRef;
 
 bool ScanTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  if (w.anchor != "cumsum" || w.group->body->bindings.size() != 1) return false;
+  const bool scan = w.anchor == "cumsum" || w.anchor == "cumprod";
+  if (!scan || w.group->body->bindings.size() != 1) return false;
   const DType t = w.group->result_type->dtype;
   return t != DType::kBool && compute_type(t) == t && !w.group->result_type->dims.empty();
 }
@@ -45,7 +46,8 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
   const bool across = axis + 1 < rank;
   const int lanes = across ? group_lanes(*w.group, t) : 1;
   const kir::BufferRef x = parameter_buffer(w, frame, call.args[0]);
-  NIMBLE_CHECK(x, "cumsum of something but a parameter");
+  NIMBLE_CHECK(x, "a scan of something but a parameter");
+  const bool product = call.op == "cumprod";
   const auto sum = kb::buffer("sum", kir::Scope::kRegister, type, 1, lanes);
 
   std::vector<Dim> items = dims;
@@ -60,14 +62,16 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
     at.back() = at.back() * lanes;
     if (w.facts.divisible(dims.back(), lanes) != ir::Proof::kYes) valid = dims.back() - at.back();
   }
-  body.push_back(kb::set_reg(sum, 0, kb::integer(type, 0, lanes)));
+  body.push_back(kb::set_reg(sum, 0, product ? kb::number(type, 1, lanes) : kb::number(type, 0, lanes)));
   body.push_back(vector_loop(
       "c", 0, dims[axis], 1, static_cast<int>(knob_int(c, "unroll")), [&](const Slice& s) {
         std::vector<Dim> here = at;
         here[axis] = reverse ? dims[axis] - 1 - s.at : s.at;
         const Dim index = flat_offset(dims, here);
-        const StmtRef add = kb::set_reg(
-            sum, 0, kb::add(kb::reg(sum, 0), kb::load_strided(x, index, 1, lanes, valid)));
+        const kir::ValueRef next = kb::load_strided(x, index, 1, lanes, valid);
+        const StmtRef add =
+            kb::set_reg(sum, 0, product ? kb::mul(kb::reg(sum, 0), next)
+                                        : kb::add(kb::reg(sum, 0), next));
         const StmtRef store =
             kb::store_strided(frame.results[0], index, 1, kb::reg(sum, 0), valid);
         return exclusive ? std::vector<StmtRef>{store, add} : std::vector<StmtRef>{add, store};

@@ -1,4 +1,4 @@
-// The template "scan": running sums along an axis (cumsum).
+// The template "scan": running sums and products along an axis (cumsum, cumprod).
 #pragma once
 
 #include "compiler/kernels/template.h"

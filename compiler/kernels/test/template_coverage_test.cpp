@@ -58,6 +58,7 @@ struct Row {
 const char* const kX = "%x: Tensor[(n, m), f32]";
 const char* const kXY = "%x: Tensor[(n, m), f32], %y: Tensor[(n, m), f32]";
 const char* const kIJ = "%x: Tensor[(n, m), i64], %y: Tensor[(n, m), i64]";
+const char* const kBytes = "%x: Tensor[(n, m), u8], %y: Tensor[(n, m), u8]";
 const char* const kPQ = "%x: Tensor[(n, m), bool], %y: Tensor[(n, m), bool]";
 const char* const kImage = "%x: Tensor[(n, 2, m, 9), f32]";
 
@@ -82,6 +83,14 @@ const Row kRows[] = {
     {"round", kX, "round(%x)"},
     {"sin", kX, "sin(%x)"},
     {"cos", kX, "cos(%x)"},
+    {"atan", kX, "atan(%x)", -9, 9},
+    {"trunc", kX, "trunc(%x)", -9, 9},
+    {"bitwise_and", kIJ, "bitwise_and(%x, %y)", -99, 99},
+    {"bitwise_or", kIJ, "bitwise_or(%x, %y)", -99, 99},
+    {"bitwise_xor", kIJ, "bitwise_xor(%x, %y)", -99, 99},
+    {"shift_left", kBytes, "shift_left(%x, %y)", 0, 11},
+    {"shift_right", kBytes, "shift_right(%x, %y)", 0, 11},
+    {"shift_right", kIJ, "shift_right(%x, %y)", 0, 99},
     {"not", kPQ, "not(%x)"},
     {"cast", kX, "cast(%x) {dtype = i64}", -9, 9},
     {"cast", kX, "cast(%x) {dtype = bool}"},
@@ -154,6 +163,7 @@ const Row kRows[] = {
      "full(%s) {shape = (m, n, 2), dtype = f32}"},
     {"full", kX, "full() {shape = (m, n), dtype = i64, value = 3.0}"},
     {"range", kX, "range() {count = n, start = 5, step = -2, dtype = i64}"},
+    {"cumprod", kX, "cumprod(%x) {axis = 1, exclusive = true}", 0.8, 1.2},
     {"cumsum", kX, "cumsum(%x) {axis = 0, reverse = true}"},
 };
 

@@ -82,11 +82,23 @@ ValueRef gelu_tanh(const Arguments& a) {
   return kb::mul(a[0], km::sigmoid(u));
 }
 
-// The floating-point remainder with the divisor's sign.
+// The floating-point remainder with the divisor's sign: x where the divisor is infinite, moved by
+// the divisor where it has the other sign.
 ValueRef remainder(const Arguments& a) {
   if (!is_float(a.type())) return kb::binary(BinaryOp::kMod, a[0], a[1]);
-  const ValueRef quotient = kb::unary(UnaryOp::kFloor, kb::div(a[0], a[1]));
-  return kb::fma(kb::unary(UnaryOp::kNeg, quotient), a[1], a[0]);
+  const ValueRef quotient = kb::unary(UnaryOp::kTrunc, kb::div(a[0], a[1]));
+  ValueRef r = kb::fma(kb::unary(UnaryOp::kNeg, quotient), a[1], a[0]);
+  const ValueRef far = kb::compare(CompareOp::kEq, kb::unary(UnaryOp::kAbs, a[1]),
+                                   a.number(std::numeric_limits<double>::infinity()));
+  const ValueRef finite = kb::compare(CompareOp::kEq, kb::sub(a[0], a[0]), a.number(0));
+  r = kb::select(kb::binary(BinaryOp::kAnd, far, finite), a[0], r);
+  const auto negative = [&](const ValueRef& v) {
+    return kb::compare(CompareOp::kLt, v, a.number(0));
+  };
+  const ValueRef other = kb::binary(BinaryOp::kXor, negative(r), negative(a[1]));
+  const ValueRef moved = kb::binary(BinaryOp::kAnd, other,
+                                    kb::compare(CompareOp::kNe, r, a.number(0)));
+  return kb::select(moved, kb::add(r, a[1]), r);
 }
 
 // Integers: square and multiply over the exponent's low six bits; beyond 63 only 0, 1 and -1 have
@@ -108,11 +120,13 @@ ValueRef integer_power(const Arguments& a) {
                     a.integer(0), result);
 }
 
-// The machine takes the amount modulo the width; beyond the width nothing but the sign is left.
+// The machine takes the amount modulo the width; outside of it nothing but the sign is left.
 ValueRef shift(const Arguments& a) {
   const bool left = a.call.op == "shift_left";
   const int64_t width = 8 * static_cast<int64_t>(size_of(a.type()));
-  const ValueRef gone = kb::compare(CompareOp::kGe, a[1], a.integer(width));
+  ValueRef gone = kb::compare(CompareOp::kGe, a[1], a.integer(width));
+  if (is_signed_int(a.type()))
+    gone = kb::binary(BinaryOp::kOr, gone, kb::compare(CompareOp::kLt, a[1], a.integer(0)));
   if (left || !is_signed_int(a.type()))
     return kb::select(gone, a.integer(0),
                       kb::binary(left ? BinaryOp::kShl : BinaryOp::kShr, a[0], a[1]));

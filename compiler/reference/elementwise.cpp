@@ -136,6 +136,10 @@ int64_t floor_mod(int64_t a, int64_t b) {
   int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+double float_mod(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 int64_t int_power(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
   uint64_t out = 1, base = static_cast<uint64_t>(a);
@@ -163,7 +167,7 @@ const std::map<std::string, BinaryRule>& binary_table() {
         [](int64_t a, int64_t b) {
           return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - u(a)) : a / b;
         }}},
-      {"mod", {[](double a, double b) { return a - std::floor(a / b) * b; }, floor_mod}},
+      {"mod", {float_mod, floor_mod}},
       {"pow", {[](double a, double b) { return std::pow(a, b); }, int_power}},
       {"maximum",
        {[](double a, double b) { return a > b ? a : b; },

@@ -3,6 +3,10 @@
 Each case ends in one of four ways. passed: every output within the package's own tolerances.
 unsupported: the compiler refused it and said so (status `unsupported`). failed: another error, or
 a wrong result. crashed: the compiler or the run died, or took longer than a minute.
+
+The tests feed everything as an input. Where the compiler refuses a model because it must know an
+input (axes, scales), that input becomes a constant of the model; `fixed` counts the cases that
+passed so.
 """
 
 import argparse
@@ -65,7 +69,7 @@ class Worker:
 
 
 def run_all(cases, jobs, folder):
-    """Returns the outcome of each case: (status, operator, error, seconds)."""
+    """Returns the outcome of each case: (status, operator, error, fixed inputs, seconds)."""
     outcomes, waiting = {}, list(range(len(cases) - 1, -1, -1))
     workers = [None] * min(jobs, len(cases))
     shown = 0
@@ -85,14 +89,14 @@ def run_all(cases, jobs, folder):
                 except (EOFError, ConnectionResetError):
                     worker.process.join()
                     outcomes[worker.number] = ("crashed", cases[worker.number].operator,
-                                               f"the run ended with {worker.process.exitcode}",
+                                               f"the run ended with {worker.process.exitcode}", [],
                                                time.monotonic() - worker.since)
                     workers[busy[pipe]] = None
             for i, worker in enumerate(workers):
                 if worker and worker.number is not None and \
                         time.monotonic() - worker.since > SECONDS:
                     outcomes[worker.number] = ("crashed", cases[worker.number].operator,
-                                               f"no end within {SECONDS} s", SECONDS)
+                                               f"no end within {SECONDS} s", [], SECONDS)
                     worker.end()
                     workers[i] = None
             if len(outcomes) - shown >= 100:
@@ -112,10 +116,11 @@ def summarize(cases, outcomes):
     refused = collections.defaultdict(collections.Counter)
     bad = {"failed": [], "crashed": []}
     for number, case in enumerate(cases):
-        status, operator, error, _ = outcomes[number]
-        suite = suites.setdefault(case.suite, {"total": 0, **dict.fromkeys(STATES, 0)})
+        status, operator, error, fixed, _ = outcomes[number]
+        suite = suites.setdefault(case.suite, {"total": 0, **dict.fromkeys(STATES, 0), "fixed": 0})
         suite["total"] += 1
         suite[status] += 1
+        suite["fixed"] += status == "passed" and bool(fixed)
         if status == "unsupported":
             refused[operator][error] += 1
         elif status != "passed":
@@ -130,10 +135,10 @@ def summarize(cases, outcomes):
 
 
 def table(summary):
-    rows = [("suite", "cases", *STATES, "share")]
+    rows = [("suite", "cases", *STATES, "share", "of these fixed")]
     for name, suite in summary["suites"].items():
         rows.append((name, str(suite["total"]), *(str(suite[s]) for s in STATES),
-                     f"{suite['passed'] / suite['total']:.1%}"))
+                     f"{suite['passed'] / suite['total']:.1%}", str(suite["fixed"])))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(row[0].ljust(widths[0]) + "".join(
         "  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])) for row in rows)
@@ -155,7 +160,7 @@ def execute(options, arguments):
     summary = summarize(cases, outcomes)
     if options.filter or options.suite:
         for number, case in enumerate(cases):
-            status, operator, error, _ = outcomes[number]
+            status, operator, error, _, _ = outcomes[number]
             if status != "passed":
                 print(f"{status:11}  {case.suite}/{case.name} ({operator}): {error}")
     else:

@@ -18,6 +18,7 @@ import onnx
 from experiments.harness.experiment import ROOT
 
 COMPILE_SECONDS = 60
+MUST_BE_CONSTANT = re.compile(r"^input \d+ \((.+?)\) (?:is not constant|depends on)")
 
 
 class CompilerDied(Exception):
@@ -71,11 +72,29 @@ def operator_of(error, case):
     return match.group(1) if match else case.operator
 
 
-def check(case, path, onnx_runner, nimble):
+def fix_input(model, case, error):
+    """Makes the input that the compiler must know, and that an error names, an initialiser.
+
+    Returns its name, or None where the error is about something else. The tests feed everything as
+    an input, axes, pads and scales included; models have these as constants.
+    """
+    match = MUST_BE_CONSTANT.search(error)
+    names = [value.name for value in model.graph.input]
+    if not match or match.group(1) not in names or len(case.data_sets) != 1:
+        return None
+    name = match.group(1)
+    if any(t.name == name for t in model.graph.initializer):
+        return None
+    value = np.asarray(case.data_sets[0][0][names.index(name)])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    return name
+
+
+def check(case, graph, path, onnx_runner, nimble):
     """Runs a compiled case on its data; an AssertionError says what differs."""
     session = nimble.Session(nimble.Model(path), threads=1)
-    constants = {t.name for t in case.model.graph.initializer}
-    names = [value.name for value in case.model.graph.input]
+    constants = {t.name for t in graph.initializer}
+    names = [value.name for value in graph.input]
     for inputs, expected in case.data_sets:
         given = {name: to_nimble(value) for name, value in zip(names, inputs)
                  if name not in constants}
@@ -103,21 +122,31 @@ def one_line(text):
 
 
 def outcome(case, folder, compiler, onnx_runner, nimble):
-    """Returns (status, operator, error) of a case."""
+    """Returns (status, operator, error, inputs fixed at compile time) of a case."""
     model, path = folder / f"{case.name}.onnx", folder / f"{case.name}.nimble"
-    model.write_bytes(case.model.SerializeToString())
+    proto, fixed = case.model, []
     try:
-        report = compiler.compile(model, path)
+        while True:
+            model.write_bytes(proto.SerializeToString())
+            report = compiler.compile(model, path)
+            if report["status"] != "unsupported":
+                break
+            if not fixed:
+                proto = onnx.ModelProto.FromString(case.model.SerializeToString())
+            name = fix_input(proto, case, report["problem"])
+            if name is None:
+                break
+            fixed.append(name)
         if report["status"] != "ok":
             error = one_line(f"{report['problem']}; {report['remedy']}").replace(str(model), "model")
             status = "unsupported" if report["status"] == "unsupported" else "failed"
-            return status, operator_of(report, case), error
-        check(case, path, onnx_runner, nimble)
-        return "passed", case.operator, ""
+            return status, operator_of(report, case), error, fixed
+        check(case, proto.graph, path, onnx_runner, nimble)
+        return "passed", case.operator, "", fixed
     except CompilerDied as error:
-        return "crashed", case.operator, one_line(error)
+        return "crashed", case.operator, one_line(error), fixed
     except (AssertionError, nimble.NimbleError, TypeError, ValueError) as error:
-        return "failed", case.operator, one_line(error).replace(str(model), "model")[:600]
+        return "failed", case.operator, one_line(error).replace(str(path), "model")[:600], fixed
     finally:
         model.unlink(missing_ok=True)
         path.unlink(missing_ok=True)

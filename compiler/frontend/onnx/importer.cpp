@@ -350,10 +350,11 @@ class Importer {
 const Operator* find_operator(const std::string& domain, const std::string& name) {
   static const auto* kAll = [] {
     auto* all = new std::map<std::pair<std::string, std::string>, const Operator*>;
-    for (auto family : {elementwise_operators(), math_operators(), quantised_operators(),
-                        shape_operators(), product_operators(), convolution_operators(),
-                        pooling_operators(), reduction_operators(), normalising_operators(),
-                        attention_operators(), recurrent_operators(), dynamic_operators()})
+    for (auto family :
+         {elementwise_operators(), math_operators(), quantised_operators(), shape_operators(),
+          product_operators(), convolution_operators(), pooling_operators(), reduction_operators(),
+          normalising_operators(), attention_operators(), recurrent_operators(), index_operators(),
+          resize_operators(), dynamic_operators()})
       for (const Operator& op : family) (*all)[{op.domain, op.name}] = &op;
     return all;
   }();

@@ -35,6 +35,8 @@ std::span<const Operator> convolution_operators();
 std::span<const Operator> pooling_operators();
 std::span<const Operator> normalising_operators();
 std::span<const Operator> attention_operators();
+std::span<const Operator> index_operators();
+std::span<const Operator> resize_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> dynamic_operators();

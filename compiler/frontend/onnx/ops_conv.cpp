@@ -210,8 +210,9 @@ Values conv_transpose(NodeContext& c) {
     Dim low = pads[i], high = pads[i + n];
     if (!shape.empty() || same) {
       const Dim wanted = shape.empty() ? extent * Dim(strides[i]) : Dim(shape[i]);
-      const Dim total = c.g.simplify(ir::max(
-          Dim(0), (extent - Dim(1)) * Dim(strides[i]) + Dim(extra[i] + unit.reach(i)) - wanted));
+      // Negative where more is wanted than there is: the rest stays 0.
+      const Dim total = c.g.simplify((extent - Dim(1)) * Dim(strides[i]) +
+                                     Dim(extra[i] + unit.reach(i)) - wanted);
       const Dim half = c.g.simplify(ir::floordiv(total, Dim(2)));
       low = mode == "SAME_UPPER" ? half : c.g.simplify(total - half);
       high = c.g.simplify(total - low);

@@ -333,50 +333,6 @@ Values gather_elements(NodeContext& c) {
   return {c.g.call("gather_elements", {c.in(0), c.in(1)}, {{"axis", c.integer("axis", 0)}})};
 }
 
-// Rows of indices select elements (or slices) of the leading axes. Those axes are merged and the
-// indices combined: i0 * d1 + i1. An index outside its own axis must not fall into a neighbour's
-// row, so it becomes one that is outside the merged axis, which gather refuses.
-Values gather_nd(NodeContext& c) {
-  const Value& x = c.in(0);
-  const Value& indices = c.in(1);
-  auto depth = indices.rank() > 0 ? indices.dims().back().as_constant() : std::nullopt;
-  if (!depth || *depth < 1 || *depth > x.rank())
-    c.unsupported("the last dim of the indices is not constant", "use constant index tuples");
-  const auto k = static_cast<size_t>(*depth);
-  const Dim total = product(x.dims(), 0, k);
-  std::optional<Value> flat, inside;
-  for (size_t i = 0; i < k; ++i) {
-    const auto at = static_cast<int64_t>(i);
-    Value index = c.g.slice(indices, indices.rank() - 1, Dim(at), Dim(at + 1));
-    index = c.g.call("squeeze", {index}, {{"axes", Axes{-1}}});
-    if (index.dtype() != DType::kI64) index = c.g.call("cast", {index}, {{"dtype", DType::kI64}});
-    Value extent = c.g.size(x.dims()[i]);
-    Value negative = c.g.call("less", {index, c.g.integer(0)});
-    index = c.g.call("where", {negative, c.g.call("add", {index, extent}), index});
-    Value fits = c.g.call("and", {c.g.call("greater_equal", {index, c.g.integer(0)}),
-                                  c.g.call("less", {index, extent})});
-    flat = flat ? c.g.call("add", {c.g.call("mul", {*flat, extent}), index}) : index;
-    inside = inside ? c.g.call("and", {*inside, fits}) : fits;
-  }
-  Value merged_index = c.g.call("where", {*inside, *flat, c.g.size(total)});
-  Dims merged = {total};
-  merged.insert(merged.end(), x.dims().begin() + *depth, x.dims().end());
-  return {c.g.call("gather", {c.g.reshape(x, merged), merged_index}, {{"axis", int64_t{0}}})};
-}
-
-std::string check_gather_nd(const Node& n, int64_t) {
-  const Attribute* batch = n.find("batch_dims");
-  return batch && batch->i != 0 ? "batch_dims is not supported" : "";
-}
-
-Values cumsum(NodeContext& c) {
-  const int64_t axis = c.integer_constant(1);
-  return {c.g.call("cumsum", {c.in(0)},
-                   {{"axis", axis},
-                    {"exclusive", c.integer("exclusive", 0) != 0},
-                    {"reverse", c.integer("reverse", 0) != 0}})};
-}
-
 }  // namespace
 
 std::span<const Operator> shape_operators() {
@@ -399,8 +355,6 @@ std::span<const Operator> shape_operators() {
       {"Pad", pad, check_pad},
       {"Gather", gather},
       {"GatherElements", gather_elements},
-      {"GatherND", gather_nd, check_gather_nd},
-      {"CumSum", cumsum},
   };
   return kRows;
 }

@@ -104,6 +104,8 @@ const Row kRows[] = {
     {"div", kIJ, "div(%x, %y)", 1, 9},
     {"mod", kIJ, "mod(%x, %y)", -9, -1},
     {"mod", kXY, "mod(%x, %y)", 0.5, 9},
+    {"mod", "%x: Tensor[(n, m), f32]", "mod(%x, f32[1]{-inf})"},
+    {"mod", "%x: Tensor[(n, m), f32]", "mod(%x, f32[1]{-1.5})", -9, 9},
     {"pow", kXY, "pow(%x, %y)", 0.1, 3},
     {"maximum", kXY, "maximum(%x, %y)"},
     {"minimum", kIJ, "minimum(%x, %y)", -9, 9},

@@ -52,4 +52,7 @@ struct Coverage {
 // cannot be read, but not for unsupported operators.
 Coverage coverage(const std::string& path);
 
+// A page in Markdown: every ONNX operator and version, supported or why not.
+std::string onnx_operator_list();
+
 }  // namespace nimble::frontend

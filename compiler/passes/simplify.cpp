@@ -165,12 +165,15 @@ ir::Module simplify(const ir::Module& m, PassContext& context) {
       Definitions definitions = definitions_of(*f);
       Rewriter rewriter([&](const Binding& b, BlockBuilder& o) -> std::optional<Atom> {
         const Expr& e = *b.value;
+        // What this sweep has replaced in an operand's definition is gone: rules see it as it is now.
+        definitions[b.var.get()] = &e;
         Site site{b, e, definitions, o};
         bool is_op = e.kind == ExprKind::kCall && !e.op.empty();
         for (Rule rule :
              is_op ? std::span<const Rule>(kCallRules) : std::span<const Rule>(kOtherRules))
           if (auto atom = rule(site)) {
             context.count("simplify.rewrites");
+            definitions.erase(b.var.get());
             return atom;
           }
         return std::nullopt;

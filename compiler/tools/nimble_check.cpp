@@ -18,12 +18,13 @@ constexpr char kAbout[] =
     "has no fresh record.\n\n"
     "Examples:\n"
     "  nimble check model.onnx\n"
-    "  nimble check all-MiniLM-L6-v2/ --db tuning.db --format json";
+    "  nimble check all-MiniLM-L6-v2/ --db tuning.db --format json\n"
+    "  nimble check --operators";
 
 struct Options {
   tools::ModelArguments model;
   std::string format = "table";
-  bool require_tuned = false;
+  bool require_tuned = false, operators = false;
 };
 
 struct WorkloadRow {
@@ -142,16 +143,24 @@ int run(Options& o) {
 int main_of(int argc, char** argv) {
   Options o;
   CLI::App app(kAbout, "nimble check");
-  tools::add_model_arguments(app, o.model);
+  tools::add_model_arguments(app, o.model, false);
   app.add_option("--format", o.format, "table, json, or csv (the operators alone)")
       ->check(CLI::IsMember({"table", "json", "csv"}))
       ->capture_default_str();
   app.add_flag("--require-tuned", o.require_tuned,
                "Exit code 5 if a workload has no fresh tuning record");
+  app.add_flag("--operators", o.operators,
+               "Instead of a MODEL: every ONNX operator and version, supported or why not")
+      ->excludes(app.get_option("MODEL"));
   try {
     app.parse(argc, argv);
+    if (!o.operators && o.model.model.empty()) throw CLI::RequiredError("MODEL");
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  if (o.operators) {
+    fmt::print("{}", frontend::onnx_operator_list());
+    return kExitOk;
   }
   return run(o);
 }
@@ -160,5 +169,6 @@ int main_of(int argc, char** argv) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::tools::run_compiler_program("nimble check", [&] { return nimble::main_of(argc, argv); });
+  return nimble::tools::run_compiler_program("nimble check",
+                                             [&] { return nimble::main_of(argc, argv); });
 }

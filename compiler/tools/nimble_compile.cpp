@@ -168,14 +168,12 @@ int main_of(int argc, char** argv) {
   app.add_flag("--require-tuned", o.strict, "Exit code 5 if a kernel has no fresh tuning record");
   try {
     app.parse(argc, argv);
+    if (batch->empty() && o.model.model.empty()) throw CLI::RequiredError("MODEL");
+    if (batch->empty() && o.output.empty()) throw CLI::RequiredError("--output");
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
   if (!batch->empty()) return run_batch(o);
-  if (o.model.model.empty() || o.output.empty()) {
-    fmt::print(stderr, "nimble compile: error: MODEL and -o are required\n");
-    return kExitUsage;
-  }
   return run(o);
 }
 
@@ -183,5 +181,6 @@ int main_of(int argc, char** argv) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::tools::run_compiler_program("nimble compile", [&] { return nimble::main_of(argc, argv); });
+  return nimble::tools::run_compiler_program("nimble compile",
+                                             [&] { return nimble::main_of(argc, argv); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <set>
 #include <unordered_set>
 
@@ -69,6 +70,16 @@ ir::TensorRef tensor_of(const ir::Type& type, const Dims& contents) {
   for (size_t i = 0; i < contents.size(); ++i)
     store(type->dtype, 0, *contents[i].as_constant(), data + i * size_of(type->dtype));
   return out;
+}
+
+// Calls visit for an expression and all in its blocks, and result for the blocks' results.
+void visit_expressions(const ir::Expr& e, const std::function<void(const ir::Expr&)>& visit,
+                       const std::function<void(const ir::Atom&)>& result) {
+  visit(e);
+  for (const ir::BlockRef& block : ir::blocks_of(e)) {
+    for (const ir::Binding& b : block->bindings) visit_expressions(*b.value, visit, result);
+    result(block->result);
+  }
 }
 
 }  // namespace
@@ -305,8 +316,13 @@ ir::FunctionRef GraphBuilder::finish(const std::vector<Value>& results) {
   auto block = std::make_shared<ir::Block>();
   for (auto b = bindings_.rbegin(); b != bindings_.rend(); ++b) {
     if (!needed.contains(b->var.get()) && !names_mentioned(*b)) continue;
-    mention(*b->value);
-    for (const ir::Atom& a : b->value->args) need(a);
+    visit_expressions(
+        *b->value,
+        [&](const ir::Expr& e) {
+          mention(e);
+          for (const ir::Atom& a : e.args) need(a);
+        },
+        need);
     block->bindings.push_back(*b);
   }
   std::reverse(block->bindings.begin(), block->bindings.end());

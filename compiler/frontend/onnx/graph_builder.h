@@ -6,6 +6,7 @@
 // constant becomes a constant. Inference repeats all of that later on the finished module.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -38,6 +39,7 @@ struct BoundNeeded {
 
 class GraphBuilder {
  public:
+  using Values = std::vector<Value>;
   // A parameter of the function, in order.
   Value parameter(const std::string& name, ir::Type type);
   Value constant(ir::TensorRef t);
@@ -66,6 +68,27 @@ class GraphBuilder {
   std::optional<size_t> parameter_with(const ir::Dim& d) const;
   Value assert_bound(const Value& x, const BoundNeeded& b);
 
+  // The results of one of two branches, chosen by a bool scalar. Extents that differ are symbols
+  // that the run knows. nimble::Error where the branches differ in number, rank or dtype.
+  Values branch(const Value& condition, const std::function<Values()>& then,
+                const std::function<Values()>& otherwise);
+
+  struct Step {
+    std::optional<Value> go_on;  // a bool; absent: goes on
+    Values state;
+    Values outputs;  // one slice each of what the loop stacks
+  };
+  struct Loop {
+    std::string name;                // of the function
+    std::optional<Value> count;      // the most steps, an i64 scalar
+    std::optional<Value> condition;  // whether there is a first step
+    Values state;
+    Values captured;  // what the body needs from outside, constants apart
+    std::function<Step(const Value& step, const Values& state, const Values& captured)> body;
+  };
+  // The last state, then each output with its slices stacked along a new axis 0.
+  Values loop(ir::Module& module, const Loop& loop);
+
   // The place of the operators that follow: a node's name, and a name for their results.
   void set_place(ir::Location location, std::string hint) {
     location_ = std::move(location);
@@ -82,6 +105,17 @@ class GraphBuilder {
   static ir::TensorRef moved(const ir::Expr& call, const ir::TypeNode& result);
   Value bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents);
   void demand_bounds(const Value& x, const Value& other) const;
+
+  // What a nested block or function has for itself.
+  struct Scope {
+    std::vector<ir::VarRef> parameters;
+    std::vector<ir::Binding> bindings;
+    ir::DimContext facts;
+    std::unordered_map<const ir::Var*, Dims> elements;
+  };
+  Scope enter(bool function);
+  std::vector<ir::Binding> leave(Scope outer);
+  Values named_fields(ir::ExprRef expr, const std::vector<ir::Type>& types);
 
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/frontend/onnx/catalogue.h"
 #include "compiler/frontend/onnx/onnx.h"
 #include "compiler/frontend/onnx/operators.h"
 
@@ -16,7 +17,6 @@ namespace nimble::frontend {
 namespace onnx {
 namespace {
 
-constexpr int64_t kOldestOpset = 6, kNewestOpset = 28;
 constexpr int kDeepestCall = 32;           // model-local functions in each other
 constexpr size_t kMostNodes = 10'000'000;  // after inlining: functions could grow exponentially
 
@@ -90,7 +90,7 @@ class Survey {
       return "";
     }
     const Operator* op = find_operator(n.domain, n.op);
-    if (!op) return "there is no rule for it";
+    if (!op) return missing_reason(n.domain, n.op);
     return op->check ? op->check(n, opset) : "";
   }
 
@@ -229,10 +229,8 @@ class Importer {
                       "export the model again");
         inputs.emplace_back(it->second);
       }
-      const auto inlined = [&](const Graph& g, const Values& args) {
-        return run_graph(g, args, opsets, attributes, values, depth);
-      };
-      Values results = apply(node, opset_of(node, opsets), inputs, place, depth, inlined);
+      const NodeGraphs graphs(*this, opsets, attributes, values, depth);
+      Values results = apply(node, opset_of(node, opsets), inputs, place, depth, graphs);
       if (node.outputs.size() > results.size() && uses_from(node, results.size()))
         throw Error(Status::kCorrupt, place,
                     fmt::format("it has {} outputs where {} are known", node.outputs.size(),
@@ -242,6 +240,66 @@ class Importer {
         if (!node.outputs[i].empty()) define(values, node.outputs[i], results[i], place);
     }
   }
+
+  // What the nodes of a graph, and of those inside them, take from outside: names in their order.
+  static void free_names(const Graph& graph, std::set<std::string> known,
+                         std::vector<std::string>* out) {
+    for (const TensorData& t : graph.initialisers) known.insert(t.name);
+    for (const ValueInfo& v : graph.inputs) known.insert(v.name);
+    const auto use = [&](const std::string& name) {
+      if (!name.empty() && !known.contains(name) &&
+          std::find(out->begin(), out->end(), name) == out->end())
+        out->push_back(name);
+    };
+    for (const Node& n : graph.nodes) {
+      for (const std::string& name : n.inputs) use(name);
+      for (const Attribute& a : n.attributes)
+        for (const auto& g : a.graphs) free_names(*g, known, out);
+      known.insert(n.outputs.begin(), n.outputs.end());
+    }
+    for (const ValueInfo& v : graph.outputs) use(v.name);
+  }
+
+  class NodeGraphs : public NodeContext::Subgraphs {
+   public:
+    NodeGraphs(Importer& importer, const std::map<std::string, int64_t>& opsets,
+               const std::map<std::string, Attribute>& attributes, const Environment& around,
+               int depth)
+        : importer_(importer),
+          opsets_(opsets),
+          attributes_(attributes),
+          around_(around),
+          depth_(depth) {}
+
+    Values inlined(const Graph& graph, const Values& args, const Values* captured) const override {
+      if (!captured) return importer_.run_graph(graph, args, opsets_, attributes_, around_, depth_);
+      Environment values = around_;
+      const std::vector<std::string> names = captured_names(graph);
+      for (size_t i = 0; i < names.size(); ++i) values.insert_or_assign(names[i], (*captured)[i]);
+      return importer_.run_graph(graph, args, opsets_, attributes_, values, depth_);
+    }
+    Values captured(const Graph& graph) const override {
+      Values out;
+      for (const std::string& name : captured_names(graph)) out.push_back(around_.at(name));
+      return out;
+    }
+
+   private:
+    std::vector<std::string> captured_names(const Graph& graph) const {
+      std::vector<std::string> all, out;
+      free_names(graph, {}, &all);
+      for (const std::string& name : all)
+        if (auto it = around_.find(name); it != around_.end() && !it->second.is_constant())
+          out.push_back(name);
+      return out;
+    }
+
+    Importer& importer_;
+    const std::map<std::string, int64_t>& opsets_;
+    const std::map<std::string, Attribute>& attributes_;
+    const Environment& around_;
+    int depth_;
+  };
 
   // The results of a graph inside a node, which sees the values around it.
   Values run_graph(const Graph& graph, const Values& args,
@@ -275,8 +333,7 @@ class Importer {
   }
 
   Values apply(const Node& node, int64_t opset, const std::vector<std::optional<Value>>& inputs,
-               const std::string& place, int depth,
-               const std::function<Values(const Graph&, const Values&)>& inlined) {
+               const std::string& place, int depth, const NodeContext::Subgraphs& graphs) {
     if (const LocalFunction* f = find_function(model_, node))
       return call_local(*f, node, inputs, depth);
     const Operator* op = find_operator(node.domain, node.op);
@@ -285,7 +342,7 @@ class Importer {
     at.file = model_.path;
     at.source_name = node.label();
     g_.set_place(std::move(at), identifier(node.outputs.empty() ? "" : node.outputs[0], "t"));
-    NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place, inlined};
+    NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place, graphs};
     try {
       return op->rule(context);
     } catch (const Error& e) {
@@ -346,21 +403,6 @@ class Importer {
 };
 
 }  // namespace
-
-const Operator* find_operator(const std::string& domain, const std::string& name) {
-  static const auto* kAll = [] {
-    auto* all = new std::map<std::pair<std::string, std::string>, const Operator*>;
-    for (auto family :
-         {elementwise_operators(), math_operators(), quantised_operators(), shape_operators(),
-          product_operators(), convolution_operators(), pooling_operators(), reduction_operators(),
-          normalising_operators(), attention_operators(), recurrent_operators(), index_operators(),
-          resize_operators(), dynamic_operators()})
-      for (const Operator& op : family) (*all)[{op.domain, op.name}] = &op;
-    return all;
-  }();
-  auto it = kAll->find({domain, name});
-  return it == kAll->end() ? nullptr : it->second;
-}
 
 }  // namespace onnx
 

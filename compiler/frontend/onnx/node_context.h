@@ -1,7 +1,6 @@
 // What the rule of an ONNX operator sees: one node, its inputs, its attributes with their defaults.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,16 +23,29 @@ class NodeContext {
   std::shared_ptr<const void> file;  // keeps raw data alive
   const std::vector<std::optional<Value>>& inputs;
   std::string place;
-  // The results of a graph of the node, whose inputs are given, built here; what it takes from the
-  // graph around it is found there.
-  std::function<Values(const Graph&, const Values&)> inlined;
+  // The graphs of the node: the results of one, built here; and what one takes from the graphs
+  // around it (constants apart), in an order of its own.
+  struct Subgraphs {
+    virtual ~Subgraphs() = default;
+    virtual Values inlined(const Graph& graph, const Values& args,
+                           const Values* captured) const = 0;
+    virtual Values captured(const Graph& graph) const = 0;
+  };
+  const Subgraphs& subgraphs;
 
-  // The same for the graph in an attribute.
-  Values subgraph(const std::string& name, const Values& args) const {
+  const Graph& graph(const std::string& name) const {
     const Attribute* a = node.find(name);
     if (!a || a->graphs.size() != 1) fail(fmt::format("the graph {} is missing", name));
-    return inlined(*a->graphs[0], args);
+    return *a->graphs[0];
   }
+  Values subgraph(const std::string& name, const Values& args) const {
+    return subgraphs.inlined(graph(name), args, nullptr);
+  }
+  // With other values for what captured() lists.
+  Values subgraph(const std::string& name, const Values& args, const Values& captured) const {
+    return subgraphs.inlined(graph(name), args, &captured);
+  }
+  Values captured(const std::string& name) const { return subgraphs.captured(graph(name)); }
 
   size_t count() const { return inputs.size(); }
   bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }

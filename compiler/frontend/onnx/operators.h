@@ -21,9 +21,14 @@ struct Operator {
 
 // Null if there is no rule for the operator.
 const Operator* find_operator(const std::string& domain, const std::string& name);
+// All rules, in no order.
+std::vector<const Operator*> all_operators();
 
 // A convolution with the attributes of the node, in the operands' dtype.
 Value convolution(NodeContext& c, const Value& x, const Value& w, const std::optional<Value>& bias);
+
+// LSTM, GRU or RNN with any weights, activations and lengths.
+Values recurrent_layer(NodeContext& c);
 
 // The families, each in its own file.
 std::span<const Operator> elementwise_operators();
@@ -36,6 +41,11 @@ std::span<const Operator> pooling_operators();
 std::span<const Operator> normalising_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> index_operators();
+std::span<const Operator> algebra_operators();
+std::span<const Operator> sampling_operators();
+std::span<const Operator> signal_operators();
+std::span<const Operator> loop_operators();
+std::span<const Operator> control_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> recurrent_operators();

@@ -3,6 +3,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 
 namespace nimble::frontend::onnx {
@@ -36,8 +37,18 @@ Values unary(NodeContext& c) {
   return {c.g.call(same_name(c.node.op), {c.in(0)})};
 }
 
+// Before opset 7 the second operand broadcasts only where the node says so, from an axis on.
+Value second_operand(NodeContext& c) {
+  const Value &x = c.in(0), &y = c.in(1);
+  if (c.opset >= 7 || !c.integer("broadcast", 0) || !c.node.find("axis")) return y;
+  Axes behind;
+  for (int64_t i = c.axis(c.integer("axis"), x.rank()) + y.rank(); i < x.rank(); ++i)
+    behind.push_back(static_cast<int64_t>(behind.size()) + y.rank());
+  return behind.empty() ? y : c.g.call("unsqueeze", {y}, {{"axes", behind}});
+}
+
 Values binary(NodeContext& c) {
-  return {c.g.broadcast_call(same_name(c.node.op), c.in(0), c.in(1))};
+  return {c.g.broadcast_call(same_name(c.node.op), c.in(0), second_operand(c))};
 }
 
 Values variadic(NodeContext& c) {
@@ -51,7 +62,7 @@ Values variadic(NodeContext& c) {
 
 // Equality of bools and exclusive or go through integers: the IR compares numbers.
 Values equality(NodeContext& c) {
-  Value a = c.in(0), b = c.in(1);
+  Value a = c.in(0), b = second_operand(c);
   if (a.dtype() == DType::kBool) {
     a = c.g.call("cast", {a}, {{"dtype", DType::kI32}});
     b = c.g.call("cast", {b}, {{"dtype", DType::kI32}});
@@ -61,6 +72,25 @@ Values equality(NodeContext& c) {
 
 Values identity(NodeContext& c) {
   return {c.in(0)};
+}
+
+// Drops nothing: inference. A model that asks for training gets the error that it needs random
+// numbers.
+Values dropout(NodeContext& c) {
+  const bool always = c.opset < 7 && !c.integer("is_test", 0);
+  if (always || c.has(2)) {
+    const auto training = always ? std::optional(1.0) : c.number(2);
+    if (!training)
+      c.unsupported(fmt::format("input 3 ({}) is not constant", c.node.inputs[2]),
+                    "export the model for inference");
+    const auto ratio = c.has(1) ? c.number(1) : std::optional(0.5);
+    if (*training != 0 && ratio.value_or(1) != 0)
+      c.unsupported("dropout in training mode, which needs random numbers",
+                    "export the model for inference");
+  }
+  Values out = {c.in(0)};
+  if (c.wants(1)) out.push_back(c.g.full(c.in(0).dims(), 1, DType::kBool));
+  return out;
 }
 
 Values cast(NodeContext& c) {
@@ -79,8 +109,15 @@ Values leaky_relu(NodeContext& c) {
 
 Values parametric_relu(NodeContext& c) {
   const Value& x = c.in(0);
+  Value slope = c.in(1);
+  // Before opset 7 a vector of slopes is one per channel.
+  if (c.opset < 7 && slope.rank() == 1 && !slope.dims()[0].is_constant(1)) {
+    Axes behind;
+    for (int64_t i = 2; i < x.rank(); ++i) behind.push_back(i - 1);
+    if (!behind.empty()) slope = c.g.call("unsqueeze", {slope}, {{"axes", behind}});
+  }
   Value positive = c.g.call("greater", {x, c.g.scalar(0, x.dtype())});
-  return {c.g.call("where", {positive, x, c.g.broadcast_call("mul", x, c.in(1))})};
+  return {c.g.call("where", {positive, x, c.g.broadcast_call("mul", x, slope)})};
 }
 
 Values hard_sigmoid(NodeContext& c) {
@@ -105,17 +142,29 @@ Values sign(NodeContext& c) {
   return {c.g.call("sub", {above, below})};
 }
 
+// The base decides the result's type; integers to a power of floats are computed in f64.
 Values power(NodeContext& c) {
   const Value& x = c.in(0);
-  if (auto exponent = c.number(1)) {
+  if (auto exponent = c.number(1); exponent && c.in(1).rank() <= x.rank()) {
     if (*exponent == 1) return {x};
     if (*exponent == 2) return {c.g.call("mul", {x, x})};
     if (*exponent == 0.5 && is_float(x.dtype())) return {c.g.call("sqrt", {x})};
   }
-  Value exponent = c.in(1);
-  if (exponent.dtype() != x.dtype())
-    exponent = c.g.call("cast", {exponent}, {{"dtype", x.dtype()}});
-  return {c.g.broadcast_call("pow", x, exponent)};
+  const auto as = [&](const Value& v, DType t) {
+    return v.dtype() == t ? v : c.g.call("cast", {v}, {{"dtype", t}});
+  };
+  const Value exponent = second_operand(c);
+  const bool mixed = !is_float(x.dtype()) && is_float(exponent.dtype());
+  const DType type = mixed ? DType::kF64 : x.dtype();
+  Value y = c.g.broadcast_call("pow", as(x, type), as(exponent, type));
+  if (mixed) {
+    // Integers cut fractions off: a result that is whole but for rounding must not lose one.
+    Arithmetic a(c.g);
+    const Value whole = a.unary("round", y);
+    const Value near = a.less_equal(a.abs(a.sub(y, whole)), a.mul(a.abs(whole), 1e-12));
+    y = a.where(near, whole, y);
+  }
+  return {as(y, x.dtype())};
 }
 
 Values clip(NodeContext& c) {
@@ -156,10 +205,6 @@ std::string check_cast(const Node& n, int64_t) {
   return "";
 }
 
-std::string check_dropout(const Node& n, int64_t) {
-  return n.outputs.size() > 1 && !n.outputs[1].empty() ? "its mask output is not supported" : "";
-}
-
 }  // namespace
 
 std::span<const Operator> elementwise_operators() {
@@ -198,7 +243,7 @@ std::span<const Operator> elementwise_operators() {
       {"Sum", variadic},
       {"Mean", variadic},
       {"Identity", identity},
-      {"Dropout", identity, check_dropout},
+      {"Dropout", dropout},
       {"Cast", cast, check_cast},
       {"CastLike", cast},
       {"Gelu", gelu},

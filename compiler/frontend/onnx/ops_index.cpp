@@ -153,10 +153,7 @@ Values triangle(NodeContext& c) {
   if (c.has(1)) ahead = a.sub(ahead, c.g.reshape(a.cast(c.in(1), DType::kI64), {}));
   const bool upper = c.integer("upper", 1) != 0;
   const Value kept = upper ? a.greater_equal(ahead, 0.0) : a.less_equal(ahead, 0.0);
-  const Value nothing =
-      x.dtype() == DType::kBool
-          ? c.g.constant(ir::Tensor::of(DType::kBool, {}, std::vector<int64_t>{0}))
-          : a.like(x, 0);
+  const Value nothing = x.dtype() == DType::kBool ? c.g.scalar(0, DType::kBool) : a.like(x, 0);
   return {a.where(kept, x, nothing)};
 }
 

@@ -259,38 +259,36 @@ class Recurrent {
   ir::TensorRef w_, r_, b_;
 };
 
+// Whether a node is what the fused cells compute.
+bool is_plain(const NodeContext& c) {
+  for (size_t i = 1; i < 4; ++i)
+    if (c.has(i) && (!c.in(i).is_constant() || c.in(i).dtype() != DType::kF32)) return false;
+  if (c.in(0).dtype() != DType::kF32 || c.has(4) || c.has(7)) return false;
+  if (c.node.find("clip") || c.integer("input_forget", 0)) return false;
+  const Attribute* a = c.node.find("activations");
+  if (!a) return true;
+  const std::vector<std::string> usual = c.node.op == "LSTM"
+                                             ? std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"}
+                                             : std::vector<std::string>{"Sigmoid", "Tanh"};
+  for (size_t i = 0; i < a->strings.size(); ++i)
+    if (a->strings[i] != usual[i % usual.size()]) return false;
+  return true;
+}
+
 Values lstm(NodeContext& c) {
-  return Recurrent(c, kLstm).build();
+  return is_plain(c) ? Recurrent(c, kLstm).build() : recurrent_layer(c);
 }
 
 Values gru(NodeContext& c) {
-  return Recurrent(c, kGru).build();
-}
-
-std::string check_recurrent(const Node& n, int64_t) {
-  if (n.inputs.size() > 4 && !n.inputs[4].empty())
-    return "its input sequence_lens is not supported";
-  if (n.inputs.size() > 7 && !n.inputs[7].empty()) return "peepholes (input P) are not supported";
-  if (n.find("clip")) return "the attribute clip is not supported";
-  if (const Attribute* a = n.find("input_forget"); a && a->i)
-    return "input_forget is not supported";
-  if (const Attribute* a = n.find("activations")) {
-    const std::vector<std::string> usual = n.op == "LSTM"
-                                               ? std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"}
-                                               : std::vector<std::string>{"Sigmoid", "Tanh"};
-    for (size_t i = 0; i < a->strings.size(); ++i)
-      if (a->strings[i] != usual[i % usual.size()])
-        return fmt::format("the activation {} is not supported", printable(a->strings[i]));
-  }
-  return "";
+  return is_plain(c) ? Recurrent(c, kGru).build() : recurrent_layer(c);
 }
 
 }  // namespace
 
 std::span<const Operator> recurrent_operators() {
   static const Operator kRows[] = {
-      {"LSTM", lstm, check_recurrent},
-      {"GRU", gru, check_recurrent},
+      {"LSTM", lstm},
+      {"GRU", gru},
   };
   return kRows;
 }

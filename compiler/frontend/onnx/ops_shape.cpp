@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 
 namespace nimble::frontend::onnx {
@@ -67,12 +68,19 @@ Values size(NodeContext& c) {
   return {c.g.size(product(d, 0, d.size()))};
 }
 
+Values range_as_read(NodeContext& c) {
+  Values bounds;
+  Arithmetic a(c.g);
+  for (size_t i = 0; i < 3; ++i) bounds.push_back(a.widened(c.g.reshape(c.in(i), {})));
+  return {a.cast(c.g.call("range", bounds), c.in(0).dtype())};
+}
+
 // start, start + delta, … below limit. What the compiler does not know, the run reads.
 Values range(NodeContext& c) {
   const DType type = c.in(0).dtype();
   if (is_float(type)) {
     auto start = c.number(0), limit = c.number(1), delta = c.number(2);
-    if (!start || !limit || !delta) return {c.g.call("range", {c.in(0), c.in(1), c.in(2)})};
+    if (!start || !limit || !delta) return range_as_read(c);
     const double count = std::max(0.0, std::ceil((*limit - *start) / *delta));
     if (!(count < 1e8)) c.fail("the range has too many elements");
     uint8_t* data = nullptr;
@@ -90,7 +98,7 @@ Values range(NodeContext& c) {
     return {c.g.constant(std::move(t))};
   }
   if (!c.known(0) || !c.known(1) || !c.known(2) || !c.dims(2).at(0).as_constant())
-    return {c.g.call("range", {c.in(0), c.in(1), c.in(2)})};
+    return range_as_read(c);
   const Dim start = c.dim(0), limit = c.dim(1);
   const int64_t delta = c.integer_constant(2);
   if (delta == 0 || delta == INT64_MIN) c.fail(fmt::format("the step of a range is {}", delta));
@@ -137,13 +145,38 @@ Dims resolve(const NodeContext& c, const Dims& from, Dims to, bool allow_zero) {
   return to;
 }
 
+// A shape that only the run knows, with its zeros and its -1 resolved there: what a dim would have
+// to say of three such numbers is an expression that nobody simplifies.
+Values reshape_as_read(NodeContext& c, bool allow_zero) {
+  Arithmetic a(c.g);
+  const Value& x = c.in(0);
+  Value to = a.cast(c.in(1), DType::kI64);
+  const auto count = ir::element_count(to.type).as_constant();
+  if (!count || to.rank() != 1)
+    c.unsupported("the number of dims is not constant", "export it with a fixed rank");
+  Value total = c.g.size(product_of(x.dims(), 0, x.rank()));
+  if (!allow_zero) {
+    Dims here = x.dims();
+    here.resize(static_cast<size_t>(*count), 0);
+    Values extents;
+    for (const Dim& d : here) extents.push_back(c.g.reshape(c.g.size(d), {1}));
+    if (!extents.empty()) to = a.where(a.equal(to, 0.0), a.concat(extents, 0), to);
+  }
+  const Value open = a.equal(to, -1.0);
+  const Value known = a.reduce("prod", a.where(open, 1.0, to), {0}, false);
+  to = a.where(open, a.div(total, a.maximum(known, 1.0)), to);
+  const auto dims = c.g.read_contents(to);
+  if (!dims) c.unsupported("the shape has too many dims", "export a smaller rank");
+  return {c.g.call("reshape", {x}, {{"shape", *dims}, {"allow_zero", true}})};
+}
+
 Values reshape(NodeContext& c) {
   const Value& x = c.in(0);
   Dims to;
   if (c.opset < 5)
     for (int64_t d : c.integers("shape")) to.emplace_back(d);
   else if (!c.known(1))
-    return {c.g.call("reshape", {x, c.in(1)}, {{"allow_zero", c.integer("allowzero", 0) != 0}})};
+    return reshape_as_read(c, c.integer("allowzero", 0) != 0);
   else
     to = c.dims(1);
   const bool allow_zero = c.integer("allowzero", 0) != 0;
@@ -285,11 +318,23 @@ Values tile(NodeContext& c) {
   return {c.g.reshape(y, merged)};
 }
 
+// Where each place of a padded axis of extent n comes from.
+Value pad_source(Arithmetic& a, const Value& place, const Value& n, const std::string& mode) {
+  if (mode == "edge") return a.minimum(a.maximum(place, 0.0), a.sub(n, 1.0));
+  if (mode == "wrap") return a.mod(place, n);
+  // reflect: 0 1 2 1 0 1 …, with period 2 (n - 1), which is 1 for a single element.
+  const Value last = a.sub(n, 1.0);
+  const Value at = a.mod(place, a.maximum(a.mul(last, 2.0), 1.0));
+  return a.sub(last, a.abs(a.sub(at, last)));
+}
+
 Values pad(NodeContext& c) {
+  Arithmetic a(c.g);
   const Value& x = c.in(0);
   Dims pads;
   Axes axes;
   double value = 0;
+  std::optional<Value> unknown;  // a padding value that the run knows
   if (c.opset < 11) {
     for (int64_t p : c.integers("pads")) pads.emplace_back(p);
     value = c.real("value", 0);
@@ -299,28 +344,39 @@ Values pad(NodeContext& c) {
     if (!read) c.unsupported("the number of pads is not constant", "export it with a fixed rank");
     pads = *read;
     if (c.has(2)) {
-      auto v = c.number(2);
-      if (!v) c.unsupported("the padding value is not constant", "pad with a constant");
-      value = *v;
+      if (auto v = c.number(2))
+        value = *v;
+      else
+        unknown = c.g.reshape(c.in(2), {});
     }
     if (c.has(3)) axes = c.constants(3);
   }
-  if (axes.empty())
-    for (int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
+  if (axes.empty()) axes = axes_between(0, x.rank());
   if (pads.size() != 2 * axes.size()) c.fail("Pad has not two pads per axis");
   Dims before(x.dims().size(), 0), after = before;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const auto a = static_cast<size_t>(c.axis(axes[i], x.rank()));
-    before[a] = pads[i];
-    after[a] = pads[i + axes.size()];
+    const auto k = static_cast<size_t>(c.axis(axes[i], x.rank()));
+    before[k] = pads[i];
+    after[k] = pads[i + axes.size()];
   }
-  return {c.g.call("pad", {x}, {{"before", before}, {"after", after}, {"value", value}})};
-}
-
-std::string check_pad(const Node& n, int64_t) {
-  const Attribute* mode = n.find("mode");
-  return mode && mode->s != "constant" ? fmt::format("mode {} is not supported", printable(mode->s))
-                                       : "";
+  const std::string mode = c.text("mode", "constant");
+  if (mode == "constant") {
+    Value y = a.pad(x, before, after, value);
+    if (!unknown) return {y};
+    const Value inside = c.g.full(x.dims(), 1, DType::kBool);
+    return {a.where(a.pad(inside, before, after), y, *unknown)};
+  }
+  if (mode != "edge" && mode != "wrap" && mode != "reflect")
+    c.fail(fmt::format("mode {} has no meaning", printable(mode)));
+  Value y = x;
+  for (size_t k = 0; k < before.size(); ++k) {
+    if (before[k].is_constant(0) && after[k].is_constant(0)) continue;
+    const Dim extent = x.dims()[k];
+    const Value place = a.sub(a.range(c.g.simplify(extent + before[k] + after[k]), DType::kI64),
+                              c.g.size(before[k]));
+    y = a.gather(y, pad_source(a, place, c.g.size(extent), mode), static_cast<int64_t>(k));
+  }
+  return {y};
 }
 
 // -------------------------------------------------------------------------------- indexing
@@ -352,7 +408,7 @@ std::span<const Operator> shape_operators() {
       {"Slice", slice},
       {"Expand", expand},
       {"Tile", tile},
-      {"Pad", pad, check_pad},
+      {"Pad", pad},
       {"Gather", gather},
       {"GatherElements", gather_elements},
   };

@@ -1,0 +1,245 @@
+// Images read at computed places: GridSample, AffineGrid, RoiAlign.
+//
+// All of them sample: the value at a place between pixels is a weighted sum of the pixels around
+// it, one axis after another. An image is flattened over its pixels, and each corner gathered by
+// its flat index; corners outside count as the padding mode says.
+#include <cmath>
+
+#include "compiler/frontend/onnx/arithmetic.h"
+#include "compiler/frontend/onnx/operators.h"
+
+namespace nimble::frontend::onnx {
+namespace {
+
+using ir::Dim;
+
+Value as_real(NodeContext& c, const Dim& d, DType type) {
+  Arithmetic a(c.g);
+  if (auto v = d.as_constant()) return c.g.scalar(static_cast<double>(*v), type);
+  return a.cast(c.g.size(d), type);
+}
+
+// One corner along one axis: a pixel's number, its weight, and whether it exists.
+struct Tap {
+  Value index;
+  std::optional<Value> weight, inside;
+};
+
+class Sampler {
+ public:
+  Sampler(NodeContext& c, std::string mode, std::string padding, bool align)
+      : c_(c), a_(c.g), mode_(std::move(mode)), padding_(std::move(padding)), align_(align) {}
+
+  // x: (n, channels, extents…); places: one tensor (n, q) per axis. Gives (n, channels, q).
+  Value sample(const Value& x, const Values& places) {
+    const int64_t rank = x.rank();
+    const Value flat = c_.g.reshape(x, {x.dims()[0], x.dims()[1], product_of(x.dims(), 2, rank)});
+    std::vector<std::vector<Tap>> taps;
+    for (size_t i = 0; i < places.size(); ++i) taps.push_back(around(places[i], x.dims()[i + 2]));
+    std::optional<Value> sum;
+    std::vector<size_t> at(places.size(), 0);
+    while (true) {
+      const Value part = corner(x, flat, taps, at);
+      sum = sum ? a_.add(*sum, part) : part;
+      size_t i = at.size();
+      while (i-- > 0) {
+        if (++at[i] < taps[i].size()) break;
+        at[i] = 0;
+        if (i == 0) return *sum;
+      }
+    }
+  }
+
+ private:
+  Value corner(const Value& x, const Value& flat, const std::vector<std::vector<Tap>>& taps,
+               const std::vector<size_t>& at) {
+    std::optional<Value> index, weight, inside;
+    for (size_t i = 0; i < at.size(); ++i) {
+      const Tap& t = taps[i][at[i]];
+      index = index ? a_.add(a_.mul(*index, c_.g.size(x.dims()[i + 2])), t.index) : t.index;
+      if (t.weight) weight = weight ? a_.mul(*weight, *t.weight) : *t.weight;
+      if (t.inside) inside = inside ? a_.both(*inside, *t.inside) : *t.inside;
+    }
+    const Value all =
+        a_.expand(a_.unsqueeze(*index, {1}), {flat.dims()[0], flat.dims()[1], index->dims()[1]});
+    Value v = c_.g.call("gather_elements", {flat, all}, {{"axis", int64_t{2}}});
+    if (inside) v = a_.where(a_.unsqueeze(*inside, {1}), v, 0.0);
+    return weight ? a_.mul(v, a_.cast(a_.unsqueeze(*weight, {1}), v.dtype())) : v;
+  }
+
+  // Mirrored at the borders (at the outer pixels' centres if aligned, else at their edges).
+  Value reflected(const Value& at, const Dim& extent) {
+    const Value n = as_real(c_, extent, at.dtype());
+    const Value low = c_.g.scalar(align_ ? 0 : -0.5, at.dtype());
+    const Value span = align_ ? a_.maximum(a_.sub(n, 1.0), 1.0) : n;
+    const Value t = a_.mod(a_.sub(at, low), a_.mul(span, 2.0));
+    return a_.add(a_.sub(span, a_.abs(a_.sub(t, span))), low);
+  }
+
+  Tap tap(Value at, const Dim& extent, std::optional<Value> weight) {
+    const Value last = a_.sub(as_real(c_, extent, at.dtype()), 1.0);
+    std::optional<Value> inside;
+    if (padding_ == "zeros")
+      inside = a_.both(a_.greater_equal(at, 0.0), a_.less_equal(at, last));
+    else if (padding_ == "reflection")
+      at = reflected(at, extent);
+    at = a_.minimum(a_.maximum(at, 0.0), last);
+    return {a_.cast(a_.unary("round", at), DType::kI64), std::move(weight), std::move(inside)};
+  }
+
+  std::vector<Tap> around(Value at, const Dim& extent) {
+    const Value last = a_.sub(as_real(c_, extent, at.dtype()), 1.0);
+    if (mode_ != "cubic") {  // whose corners are padded one by one
+      if (padding_ == "border") at = a_.minimum(a_.maximum(at, 0.0), last);
+      if (padding_ == "reflection") at = reflected(at, extent);
+    }
+    if (mode_ == "nearest") return {tap(a_.unary("round", at), extent, std::nullopt)};
+    const Value base = a_.floor(at), t = a_.sub(at, base);
+    if (mode_ == "linear")
+      return {tap(base, extent, a_.sub(a_.like(t, 1), t)), tap(a_.add(base, 1.0), extent, t)};
+    std::vector<Tap> out;
+    for (int k = -1; k <= 2; ++k) {
+      const Value place = a_.add(base, static_cast<double>(k));
+      out.push_back(tap(place, extent, cubic(a_.abs(a_.sub(place, at)))));
+    }
+    return out;
+  }
+
+  // Keys' kernel with a = -0.75.
+  Value cubic(const Value& d) {
+    constexpr double kA = -0.75;
+    const Value square = a_.mul(d, d);
+    const Value near = a_.add(a_.mul(square, a_.sub(a_.mul(d, kA + 2), kA + 3)), 1.0);
+    const Value far =
+        a_.add(a_.mul(d, a_.add(a_.mul(d, a_.sub(a_.mul(d, kA), 5 * kA)), 8 * kA)), -4 * kA);
+    return a_.where(a_.less_equal(d, 1.0), near, far);
+  }
+
+  NodeContext& c_;
+  Arithmetic a_;
+  std::string mode_, padding_;
+  bool align_;
+};
+
+Values grid_sample(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value x = a.widened(c.in(0)), grid = a.widened(c.in(1));
+  const int64_t axes = x.rank() - 2;
+  if (axes < 1 || grid.rank() != x.rank()) c.fail("the grid's rank does not fit the image's");
+  std::string mode = c.text("mode", "linear");
+  if (mode == "bilinear") mode = "linear";
+  if (mode == "bicubic") mode = "cubic";
+  const std::string padding = c.text("padding_mode", "zeros");
+  if ((mode != "linear" && mode != "nearest" && mode != "cubic") ||
+      (padding != "zeros" && padding != "border" && padding != "reflection"))
+    c.fail(
+        fmt::format("mode {} with padding {} has no meaning", printable(mode), printable(padding)));
+  const bool align = c.integer("align_corners", 0) != 0;
+  const Dim count = product_of(grid.dims(), 1, axes + 1);
+  const Value flat = c.g.reshape(grid, {grid.dims()[0], count, Dim(axes)});
+  Values places;
+  for (int64_t i = 0; i < axes; ++i) {
+    // The grid has x before y.
+    const int64_t k = axes - 1 - i;
+    Value g = a.cast(a.squeeze(c.g.slice(flat, 2, Dim(k), Dim(k + 1)), {2}), DType::kF64);
+    const Value n = as_real(c, x.dims()[static_cast<size_t>(i) + 2], DType::kF64);
+    g = a.add(g, 1.0);
+    places.push_back(align ? a.mul(a.mul(g, 0.5), a.sub(n, 1.0))
+                           : a.mul(a.sub(a.mul(g, n), 1.0), 0.5));
+  }
+  const Value y = Sampler(c, mode, padding, align).sample(x, places);
+  Dims to = {x.dims()[0], x.dims()[1]};
+  to.insert(to.end(), grid.dims().begin() + 1, grid.dims().end() - 1);
+  return {a.cast(c.g.reshape(y, to), c.in(0).dtype())};
+}
+
+// The normalised places of an image of a given size, moved by a matrix per sample.
+Values affine_grid(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value theta = a.widened(c.in(0));
+  const auto size = c.g.read_contents(a.cast(c.in(1), DType::kI64));
+  if (!size || size->size() < 3) c.fail("size is not (n, channels, extents…)");
+  const auto axes = static_cast<int64_t>(size->size()) - 2;
+  const bool align = c.integer("align_corners", 0) != 0;
+  Dims to(size->begin() + 2, size->end());
+  Values columns;
+  for (int64_t i = axes; i-- > 0;) {  // x first
+    const Dim extent = to[static_cast<size_t>(i)];
+    const Value n = as_real(c, extent, DType::kF64), k = a.range(extent, DType::kF64, i, axes);
+    Value v;
+    if (align) {
+      const Value steps = a.sub(n, 1.0);
+      v = a.sub(a.div(a.mul(k, 2.0), a.where(a.equal(steps, 0.0), 1.0, steps)), 1.0);
+    } else {
+      v = a.sub(a.div(a.add(a.mul(k, 2.0), 1.0), n), 1.0);
+    }
+    columns.push_back(a.unsqueeze(a.expand(a.cast(v, theta.dtype()), to), {axes}));
+  }
+  columns.push_back(a.unsqueeze(c.g.full(to, 1, theta.dtype()), {axes}));
+  const Dim count = product_of(to, 0, axes);
+  const Value base = c.g.reshape(a.concat(columns, axes), {count, Dim(axes + 1)});
+  const Value y = a.matmul(base, theta, true);
+  Dims shape = {theta.dims()[0]};
+  shape.insert(shape.end(), to.begin(), to.end());
+  shape.push_back(Dim(axes));
+  return {a.cast(c.g.reshape(y, shape), c.in(0).dtype())};
+}
+
+// Regions of an image at one size: bins of `sampling_ratio`² samples each, averaged or maximised.
+Values roi_align(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value &x = c.in(0), &rois = c.in(1);
+  const int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1);
+  const int64_t ratio = c.integer("sampling_ratio", 0);
+  const std::string mode = c.text("mode", "avg");
+  if (x.rank() != 4 || rois.rank() != 2) c.fail("the image has rank 4, the regions rank 2");
+  if (mode != "avg" && mode != "max")
+    c.fail(fmt::format("mode {} has no meaning", printable(mode)));
+  if (ratio < 1)
+    c.unsupported("sampling_ratio 0, samples by the size of a region", "set sampling_ratio");
+  const bool half = c.text("coordinate_transformation_mode",
+                           c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
+  const double scale = c.real("spatial_scale", 1), shift = half ? 0.5 : 0;
+  const Dim count = rois.dims()[0];
+  const Value image = a.gather(x, a.cast(c.in(2), DType::kI64), 0);
+  // Places along one axis (k, bins * ratio); the corners of a region are x1, y1, x2, y2.
+  const auto along = [&](int64_t corner, int64_t bins) {
+    const auto edge = [&](int64_t k) {
+      return a.sub(a.mul(c.g.slice(rois, 1, Dim(k), Dim(k + 1)), scale), shift);
+    };
+    const Value begin = edge(corner);
+    Value size = a.sub(edge(corner + 2), begin);
+    if (!half) size = a.maximum(size, 1.0);
+    const Value step = a.div(size, static_cast<double>(bins * ratio));
+    const Value k = a.range(Dim(bins * ratio), rois.dtype(), 1, 2);
+    return a.add(begin, a.mul(a.add(k, 0.5), step));
+  };
+  const Value rows = along(1, height), columns = along(0, width);
+  const Dim ny = height * ratio, nx = width * ratio;
+  // Far outside the image is nothing; within a pixel of it, the border.
+  const auto usable = [&](const Value& v, const Dim& extent) {
+    return a.both(a.greater_equal(v, -1.0), a.less_equal(v, as_real(c, extent, v.dtype())));
+  };
+  const auto pairs = [&](const Value& v, int64_t axis) {
+    return c.g.reshape(a.expand(a.unsqueeze(v, {axis}), {count, ny, nx}), {count, ny * nx});
+  };
+  const Value all_rows = pairs(rows, 2), all_columns = pairs(columns, 1);
+  Value y = Sampler(c, "linear", "border", true).sample(image, {all_rows, all_columns});
+  const Value inside = a.both(usable(all_rows, x.dims()[2]), usable(all_columns, x.dims()[3]));
+  y = a.where(a.unsqueeze(inside, {1}), y, 0.0);
+  y = c.g.reshape(y, {count, x.dims()[1], Dim(height), Dim(ratio), Dim(width), Dim(ratio)});
+  return {a.reduce(mode == "avg" ? "mean" : "reduce_max", y, {3, 5}, false)};
+}
+
+}  // namespace
+
+std::span<const Operator> sampling_operators() {
+  static const Operator kRows[] = {
+      {"GridSample", grid_sample},
+      {"AffineGrid", affine_grid},
+      {"RoiAlign", roi_align},
+  };
+  return kRows;
+}
+
+}  // namespace nimble::frontend::onnx

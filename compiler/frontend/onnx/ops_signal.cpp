@@ -1,0 +1,200 @@
+// Signals: discrete Fourier transforms, windows, mel filters.
+//
+// A transform of n points is a product with the matrix of its n² roots of unity, whose angles are
+// reduced modulo n as integers before they meet pi. That is right for any n, and for the lengths of
+// speech frames a product is no slower than it looks; a fast transform is not there.
+#include <cmath>
+#include <numbers>
+
+#include "compiler/frontend/onnx/arithmetic.h"
+#include "compiler/frontend/onnx/operators.h"
+
+namespace nimble::frontend::onnx {
+namespace {
+
+using ir::Dim;
+
+struct Complex {
+  Value real, imaginary;
+};
+
+// cos and sin of 2 pi j k / n for j < rows, k < n.
+Complex roots(NodeContext& c, const Dim& rows, const Dim& n) {
+  Arithmetic a(c.g);
+  const Value j = a.range(rows, DType::kI64, 0, 2), k = a.range(n, DType::kI64, 1, 2);
+  const Value turns = a.mod(a.mul(j, k), c.g.size(n));
+  const Value angle = a.div(a.mul(a.cast(turns, DType::kF64), 2 * std::numbers::pi),
+                            a.cast(c.g.size(n), DType::kF64));
+  return {a.unary("cos", angle), a.unary("sin", angle)};
+}
+
+// x: (…, n) for each part; the first `bins` of the transform's n values.
+Complex transform(NodeContext& c, const Value& real, const std::optional<Value>& imaginary,
+                  const Dim& bins, bool inverse) {
+  Arithmetic a(c.g);
+  const Dim n = real.dims().back();
+  const Complex w = roots(c, bins, n);
+  const auto times = [&](const Value& x, const Value& m) {
+    return a.matmul(x, a.cast(m, x.dtype()), true);
+  };
+  Complex y{times(real, w.real), times(real, w.imaginary)};
+  if (!inverse) y.imaginary = a.neg(y.imaginary);
+  if (imaginary) {
+    const Value across = times(*imaginary, w.imaginary), along = times(*imaginary, w.real);
+    y.real = inverse ? a.sub(y.real, across) : a.add(y.real, across);
+    y.imaginary = a.add(y.imaginary, along);
+  }
+  if (inverse) {
+    const Value count = a.cast(c.g.size(n), real.dtype());
+    y = {a.div(y.real, count), a.div(y.imaginary, count)};
+  }
+  return y;
+}
+
+Value last_part(NodeContext& c, const Value& x, int64_t k) {
+  Arithmetic a(c.g);
+  return a.squeeze(c.g.slice(x, x.rank() - 1, Dim(k), Dim(k + 1)), {x.rank() - 1});
+}
+
+// The order of axes with one of them last, and back.
+Axes to_last(int64_t axis, int64_t rank) {
+  Axes order;
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != axis) order.push_back(i);
+  order.push_back(axis);
+  return order;
+}
+
+Values dft(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value x = a.widened(c.in(0));
+  const int64_t rank = x.rank() - 1;  // without the parts
+  const bool inverse = c.integer("inverse", 0) != 0, onesided = c.integer("onesided", 0) != 0;
+  int64_t axis = c.opset < 20 ? c.integer("axis", 1) : -2;
+  if (c.opset >= 20 && c.has(2)) axis = c.integer_constant(2);
+  axis = c.axis(axis, x.rank());
+  if (axis >= rank) c.fail("the axis of DFT is that of the parts");
+  const bool real = x.dims().back().is_constant(1);
+  const Axes order = to_last(axis, rank);
+  Axes back(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const auto part = [&](int64_t k) {
+    Value v = a.transpose(last_part(c, x, k), order);
+    if (!c.has(1)) return v;
+    // Cut or padded with zeros to the length asked for.
+    const auto length = c.g.read_contents(c.g.reshape(a.cast(c.in(1), DType::kI64), {1}));
+    Dims before(v.dims().size(), 0), after = before;
+    after.back() = c.g.simplify((*length)[0] - v.dims().back());
+    return a.pad(v, before, after);
+  };
+  const Value first = part(0);
+  std::optional<Value> second;
+  if (!real) second = part(1);
+  const Dim n = first.dims().back();
+  if (onesided && inverse) {
+    // Half of a spectrum whose other half is its mirrored conjugate gives a real signal; onnx
+    // 1.23 defines no length for it.
+    c.unsupported("onesided inverse transforms", "mirror the spectrum in the model");
+  }
+  const Dim bins = onesided ? c.g.simplify(ir::floordiv(n, Dim(2)) + Dim(1)) : n;
+  const Complex y = transform(c, first, second, bins, inverse);
+  const auto placed = [&](const Value& v) { return a.unsqueeze(a.transpose(v, back), {rank}); };
+  return {a.cast(a.concat({placed(y.real), placed(y.imaginary)}, rank), c.in(0).dtype())};
+}
+
+// Frames of the signal, windowed, each transformed.
+Values stft(NodeContext& c) {
+  Arithmetic a(c.g);
+  Value x = a.widened(c.in(0));
+  if (x.rank() == 2) x = a.unsqueeze(x, {2});
+  const int64_t step = c.integer_constant(1);
+  if (step < 1) c.fail("frame_step is not positive");
+  Dim length;
+  if (c.has(3))
+    length = c.integer_constant(3);
+  else if (c.has(2))
+    length = c.in(2).dims()[0];
+  else
+    c.fail("STFT has neither a window nor a frame length");
+  const Dim count = c.g.simplify(ir::floordiv(x.dims()[1] - length, Dim(step)) + Dim(1));
+  const Value places = a.add(a.mul(a.range(count, DType::kI64, 0, 2), static_cast<double>(step)),
+                             a.range(length, DType::kI64, 1, 2));
+  const auto frames = [&](int64_t k) {
+    const Value v = a.gather(last_part(c, x, k), places, 1);
+    return c.has(2) ? a.mul(v, a.cast(c.in(2), v.dtype())) : v;
+  };
+  std::optional<Value> imaginary;
+  if (!x.dims()[2].is_constant(1)) imaginary = frames(1);
+  const Dim bins =
+      c.integer("onesided", 1) ? c.g.simplify(ir::floordiv(length, Dim(2)) + Dim(1)) : length;
+  const Complex y = transform(c, frames(0), imaginary, bins, false);
+  return {a.cast(a.concat({a.unsqueeze(y.real, {3}), a.unsqueeze(y.imaginary, {3})}, 3),
+                 c.in(0).dtype())};
+}
+
+// a0 - a1 cos(2 pi k / n) + a2 cos(4 pi k / n), over n or (symmetric) n - 1 steps.
+Values window(NodeContext& c) {
+  Arithmetic a(c.g);
+  const std::string& op = c.node.op;
+  const double a0 = op == "HannWindow" ? 0.5 : op == "HammingWindow" ? 25.0 / 46 : 0.42;
+  const double a1 = op == "HammingWindow" ? 21.0 / 46 : 0.5, a2 = op == "BlackmanWindow" ? 0.08 : 0;
+  const auto size = c.g.read_contents(c.g.reshape(a.cast(c.in(0), DType::kI64), {1}));
+  const Dim n = (*size)[0];
+  const Dim steps = c.integer("periodic", 1) ? n : c.g.simplify(n - Dim(1));
+  const Value k = a.div(a.mul(a.range(n, DType::kF64), 2 * std::numbers::pi),
+                        a.cast(c.g.size(steps), DType::kF64));
+  Value y = a.sub(c.g.scalar(a0, DType::kF64), a.mul(a.unary("cos", k), a1));
+  if (a2 != 0) y = a.add(y, a.mul(a.unary("cos", a.mul(k, 2.0)), a2));
+  return {a.cast(y, dtype_of(c.integer("output_datatype", 1), c.place))};
+}
+
+// Triangles between neighbouring mel frequencies, over the bins of a spectrum.
+Values mel_matrix(NodeContext& c) {
+  const auto bins = static_cast<int64_t>(c.numbers(0).at(0));
+  const auto length = static_cast<int64_t>(c.numbers(1).at(0));
+  const double rate = c.numbers(2).at(0), low = c.numbers(3).at(0), high = c.numbers(4).at(0);
+  if (bins < 1 || bins > 4096 || length < 1 || length > (1 << 20))
+    c.fail("the sizes make no sense");
+  const auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
+  const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
+  std::vector<int64_t> points;
+  for (int64_t i = 0; i < bins + 2; ++i) {
+    const double hz = 700 * (std::pow(10, (static_cast<double>(i) * step + mel(low)) / 2595) - 1);
+    points.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hz / rate)));
+  }
+  const int64_t rows = length / 2 + 1;
+  std::vector<float> values(static_cast<size_t>(rows * bins), 0);
+  for (int64_t i = 0; i < bins; ++i) {
+    const auto k = static_cast<size_t>(i);
+    const int64_t left = points[k], centre = points[k + 1], right = points[k + 2];
+    const auto put = [&](int64_t row, double v) {
+      if (row >= 0 && row < rows)
+        values[static_cast<size_t>(row * bins + i)] = static_cast<float>(v);
+    };
+    if (left == centre) put(centre, 1);
+    for (int64_t j = left; j <= centre && left != centre; ++j)
+      put(j, static_cast<double>(j - left) / static_cast<double>(centre - left));
+    for (int64_t j = centre; j < right && centre != right; ++j)
+      put(j, static_cast<double>(right - j) / static_cast<double>(right - centre));
+  }
+  Arithmetic a(c.g);
+  const Value y = c.g.constant(ir::Tensor::of(DType::kF32, {rows, bins}, values));
+  return {a.cast(y, dtype_of(c.integer("output_datatype", 1), c.place))};
+}
+
+}  // namespace
+
+std::span<const Operator> signal_operators() {
+  static const Operator kRows[] = {
+      {"DFT", dft},
+      {"STFT", stft},
+      {"HannWindow", window},
+      {"HammingWindow", window},
+      {"BlackmanWindow", window},
+      {"MelWeightMatrix", mel_matrix},
+  };
+  return kRows;
+}
+
+}  // namespace nimble::frontend::onnx

@@ -112,6 +112,7 @@ class NodeContext {
   // Axes that moved from an attribute to an input in some opset; nothing if neither is there.
   std::optional<Axes> axes(size_t input) const {
     if (node.find("axes")) return integers("axes");
+    if (has(input) && ir::element_count(in(input).type).is_constant(0)) return Axes{};
     if (has(input)) return constants(input);
     return std::nullopt;
   }
@@ -125,6 +126,14 @@ class NodeContext {
     for (int64_t k = 0; k < t.elements(); ++k)
       out.push_back(is_float(t.dtype) ? t.value(k) : static_cast<double>(t.integer(k)));
     return out;
+  }
+  // Whether an operand says the axes that an attribute does not, and only the run knows them.
+  bool axes_are_read(size_t input) const {
+    if (node.find("axes") || !has(input)) return false;
+    if (!in(input).contents) return !ir::element_count(in(input).type).is_constant(0);
+    for (const ir::Dim& d : *in(input).contents)
+      if (!d.as_constant()) return true;
+    return false;
   }
   // The value of a constant one-element input, if it is one.
   std::optional<double> number(size_t i) const {

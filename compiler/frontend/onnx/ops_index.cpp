@@ -6,6 +6,7 @@
 // it.
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/run_axes.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -176,10 +177,14 @@ Values reverse_sequence(NodeContext& c) {
 Values scan_sum(NodeContext& c) {
   Arithmetic a(c.g);
   const Value x = a.widened(c.in(0));
-  const Value y = c.g.call(c.node.op == "CumSum" ? "cumsum" : "cumprod", {x},
-                           {{"axis", c.integer_constant(1)},
-                            {"exclusive", c.integer("exclusive", 0) != 0},
-                            {"reverse", c.integer("reverse", 0) != 0}});
+  const auto along = [&](const Value& v, int64_t axis) {
+    return c.g.call(c.node.op == "CumSum" ? "cumsum" : "cumprod", {v},
+                    {{"axis", axis},
+                     {"exclusive", c.integer("exclusive", 0) != 0},
+                     {"reverse", c.integer("reverse", 0) != 0}});
+  };
+  const bool known = c.in(1).is_constant();
+  const Value y = known ? along(x, c.integer_constant(1)) : RunAxes(c, 1, x.rank()).each(x, along);
   return {a.cast(y, c.in(0).dtype())};
 }
 

@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/run_axes.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -23,27 +24,38 @@ Values reduce(NodeContext& c) {
   const bool root = op == "ReduceL2", log = op == "ReduceLogSum", soft = op == "ReduceLogSumExp";
   if ((root || log || soft || op == "ReduceMean") && !is_float(x.dtype()))
     x = a.cast(x, DType::kF64);
-  Axes axes = c.axes(1).value_or(Axes{});
-  const bool keep = c.integer("keepdims", 1) != 0, whole = axes.empty();
-  if (whole && !c.integer("noop_with_empty_axes", 0)) axes = axes_between(0, x.rank());
+  const bool keep = c.integer("keepdims", 1) != 0;
+  std::optional<RunAxes> read;
+  Axes axes;
+  if (c.axes_are_read(1)) {
+    read.emplace(c, 1, x.rank());
+  } else {
+    axes = c.axes(1).value_or(Axes{});
+    if (axes.empty() && !c.integer("noop_with_empty_axes", 0)) axes = axes_between(0, x.rank());
+  }
+  // All axes stay, with extent 1, until the end.
+  const auto over = [&](const char* name, const Value& v) {
+    if (!read) return a.reduce(name, v, axes, true);
+    return read->each(v, [&](const Value& w, int64_t i) { return a.reduce(name, w, {i}, true); });
+  };
   if (root || op == "ReduceSumSquare") x = a.mul(x, x);
   if (op == "ReduceL1" && !is_unsigned_int(x.dtype())) x = a.abs(x);
   Value y = x;
   if (soft) {
     // Shifted by the maximum; a maximum that is infinite shifts nothing.
-    const Value top = a.reduce("reduce_max", x, axes, true);
+    const Value top = over("reduce_max", x);
     const Value finite = a.where(a.less(a.abs(top), HUGE_VAL), top, 0.0);
-    y = a.sum(a.exp(a.sub(x, finite)), axes, true);
-    y = a.add(a.log(y), finite);
-    if (!keep) y = a.squeeze(y, axes);
+    y = a.add(a.log(over("sum", a.exp(a.sub(x, finite)))), finite);
   } else {
     const char* name = op == "ReduceMean"   ? "mean"
                        : op == "ReduceMax"  ? "reduce_max"
                        : op == "ReduceMin"  ? "reduce_min"
                        : op == "ReduceProd" ? "prod"
                                             : "sum";
-    y = a.reduce(name, x, axes, keep);
+    y = !read ? a.reduce(name, x, axes, keep) : over(name, x);
   }
+  if (!keep && read) y = read->dropped(y);
+  if (!keep && soft && !read) y = a.squeeze(y, axes);
   if (root) y = a.sqrt(y);
   if (log) y = a.log(y);
   return {a.cast(y, type)};

@@ -1,4 +1,4 @@
-// Images read at computed places: GridSample, AffineGrid, RoiAlign.
+// Images read at computed places: GridSample, AffineGrid, RoiAlign, DeformConv.
 //
 // All of them sample: the value at a place between pixels is a weighted sum of the pixels around
 // it, one axis after another. An image is flattened over its pixels, and each corner gathered by
@@ -231,6 +231,66 @@ Values roi_align(NodeContext& c) {
   return {a.reduce(mode == "avg" ? "mean" : "reduce_max", y, {3, 5}, false)};
 }
 
+// A convolution whose taps lie at offsets that a tensor gives: the input is sampled at every tap of
+// every place, and the samples of a place are multiplied with the weights.
+Values deform_conv(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value &x = c.in(0), &w = c.in(1);
+  if (x.rank() != 4 || w.rank() != 4)
+    c.unsupported("DeformConv of other ranks than 4", "use images");
+  const auto out_channels = w.dims()[0].as_constant(), channels = x.dims()[1].as_constant();
+  const auto kh = w.dims()[2].as_constant(), kw = w.dims()[3].as_constant();
+  if (!out_channels || !channels || !kh || !kw)
+    c.unsupported("symbolic channels or kernels", "export constant weights");
+  const Axes strides = c.integers("strides", {1, 1}), dilations = c.integers("dilations", {1, 1});
+  const Axes pads = c.integers("pads", {0, 0, 0, 0});
+  const int64_t groups = c.integer("group", 1), sets = c.integer("offset_group", 1);
+  if (strides.size() != 2 || dilations.size() != 2 || pads.size() != 4 || groups < 1 || sets < 1 ||
+      *channels % sets || *channels % groups || *out_channels % groups)
+    c.fail("strides, dilations, pads or groups don't fit");
+  const Dim batch = x.dims()[0], rows = c.in(2).dims()[2], columns = c.in(2).dims()[3];
+  const int64_t taps = *kh * *kw;
+  const Dim count = Dim(taps) * rows * columns;
+  const Value offsets = c.g.reshape(c.in(2), {batch, Dim(sets), Dim(taps), Dim(2), rows, columns});
+  // Tap t of place p without its offset, as (taps, rows, columns).
+  const auto regular = [&](size_t axis) {
+    const Value t = a.range(Dim(taps), DType::kI64, 0, 3);
+    const Value tap =
+        axis == 0 ? a.div(t, static_cast<double>(*kw)) : a.mod(t, static_cast<double>(*kw));
+    const Value place = a.range(axis == 0 ? rows : columns, DType::kI64, axis == 0 ? 1 : 2, 3);
+    const Value at = a.add(a.mul(place, static_cast<double>(strides[axis])),
+                           a.mul(tap, static_cast<double>(dilations[axis])));
+    return a.cast(a.sub(at, static_cast<double>(pads[axis])), x.dtype());
+  };
+  const int64_t per_set = *channels / sets;
+  Values parts;
+  for (int64_t s = 0; s < sets; ++s) {
+    const auto set = [&](const Value& v) {
+      return a.squeeze(c.g.slice(v, 1, Dim(s), Dim(s + 1)), {1});
+    };
+    Values places;
+    for (int64_t axis = 0; axis < 2; ++axis) {
+      const Value offset = a.squeeze(c.g.slice(set(offsets), 2, Dim(axis), Dim(axis + 1)), {2});
+      places.push_back(
+          c.g.reshape(a.add(offset, regular(static_cast<size_t>(axis))), {batch, count}));
+    }
+    Value y = Sampler(c, "linear", "zeros", true)
+                  .sample(c.g.slice(x, 1, Dim(s * per_set), Dim((s + 1) * per_set)), places);
+    if (c.has(4)) {
+      const Value mask = c.g.reshape(c.in(4), {batch, Dim(sets), count});
+      y = a.mul(y, c.g.slice(mask, 1, Dim(s), Dim(s + 1)));
+    }
+    parts.push_back(y);
+  }
+  const int64_t inner = *channels / groups * taps;
+  const Value samples =
+      c.g.reshape(a.concat(parts, 1), {batch, Dim(groups), Dim(inner), rows * columns});
+  const Value weights = c.g.reshape(w, {Dim(groups), Dim(*out_channels / groups), Dim(inner)});
+  Value y = c.g.reshape(a.matmul(weights, samples), {batch, Dim(*out_channels), rows, columns});
+  if (c.has(3)) y = a.add(y, a.unsqueeze(c.in(3), {1, 2}));
+  return {y};
+}
+
 }  // namespace
 
 std::span<const Operator> sampling_operators() {
@@ -238,6 +298,7 @@ std::span<const Operator> sampling_operators() {
       {"GridSample", grid_sample},
       {"AffineGrid", affine_grid},
       {"RoiAlign", roi_align},
+      {"DeformConv", deform_conv},
   };
   return kRows;
 }

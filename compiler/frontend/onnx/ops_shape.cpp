@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/run_axes.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -195,6 +196,7 @@ Values flatten(NodeContext& c) {
 
 Values squeeze(NodeContext& c) {
   const Value& x = c.in(0);
+  if (c.axes_are_read(1)) return {RunAxes(c, 1, x.rank()).dropped(x)};
   Axes axes;
   if (auto given = c.axes(1)) {
     axes = *given;
@@ -206,7 +208,24 @@ Values squeeze(NodeContext& c) {
   return {c.g.call("squeeze", {x}, {{"axes", axes}})};
 }
 
+// Where an axis is new, 1; elsewhere the next extent of x: as many are before it as axes are old.
+Values unsqueeze_as_read(NodeContext& c) {
+  Arithmetic a(c.g);
+  const Value& x = c.in(0);
+  const auto n = ir::element_count(c.in(1).type).as_constant();
+  RunAxes axes(c, 1, x.rank() + n.value_or(0));
+  const Value old = a.cast(a.negation(axes.mask()), DType::kI64);
+  const Value before = c.g.call("cumsum", {old}, {{"axis", int64_t{0}}, {"exclusive", true}});
+  // A scalar has no extent to take, and none is taken.
+  Values extents;
+  for (const Dim& d : x.dims()) extents.push_back(c.g.reshape(c.g.size(d), {1}));
+  extents.push_back(c.g.constant(ir::Tensor::of(DType::kI64, {1}, Axes{1})));
+  const Value shape = a.where(axes.mask(), 1.0, a.gather(a.concat(extents, 0), before, 0));
+  return {axes.shaped(x, shape)};
+}
+
 Values unsqueeze(NodeContext& c) {
+  if (c.axes_are_read(1)) return unsqueeze_as_read(c);
   auto axes = c.axes(1);
   if (!axes) c.fail("Unsqueeze has no axes");
   return {c.g.call("unsqueeze", {c.in(0)}, {{"axes", *axes}})};

@@ -24,7 +24,9 @@ TEST(OnnxCatalogue, EveryRuleIsForAnOperatorOfOnnx) {
     EXPECT_FALSE(row.versions.empty()) << row.name;
     EXPECT_TRUE(std::is_sorted(row.versions.begin(), row.versions.end())) << row.name;
     // What has no rule says why.
-    if (!onnx::find_operator(row.domain, row.name)) EXPECT_NE(row.note, "") << row.name;
+    if (!onnx::find_operator(row.domain, row.name)) {
+      EXPECT_NE(row.note, "") << row.name;
+    }
   }
   for (const onnx::Operator* op : onnx::all_operators())
     EXPECT_TRUE(rows.contains({op->domain, op->name})) << op->name;

@@ -2,6 +2,7 @@
 // fit the data, contracts that do not fit the signature.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
 #include "vm/base/error.h"
@@ -108,6 +109,27 @@ TEST(Selection, RangesWithoutAnEndAreRefused) {
   EXPECT_EQ(count(1, 0, -0.3F), 4);
   for (float step : {0.0F, kNaN})
     EXPECT_THAT(message_of([&] { count(0, 1, step); }), HasSubstr("has no end"));
+}
+
+TEST(Scatter, AppliesUpdatesInTheirOrder) {
+  auto x = f32({3}, {1, 2, 3}), u = f32({4}, {5, 6, 7, kNaN}), y = f32({3}, {0, 0, 0});
+  auto at = i64({4}, {0, -1, 0, 1});
+  run("host.scatter", {x.view(), at.view(), u.view(), y.view()}, {0});
+  EXPECT_EQ(y.data[0], 7);
+  EXPECT_TRUE(std::isnan(y.data[1]));
+  EXPECT_EQ(y.data[2], 6);
+  run("host.scatter", {x.view(), at.view(), u.view(), y.view()}, {1});
+  EXPECT_EQ(y.data[0], 13);
+  for (int64_t extreme : {3, 4}) {  // a NaN stays
+    run("host.scatter", {x.view(), at.view(), u.view(), y.view()}, {extreme});
+    EXPECT_EQ(y.data[0], extreme == 3 ? 1 : 7);
+    EXPECT_TRUE(std::isnan(y.data[1]));
+  }
+  at.data[1] = 3;
+  EXPECT_THAT(message_of([&] {
+                run("host.scatter", {x.view(), at.view(), u.view(), y.view()}, {0});
+              }),
+              HasSubstr("the index 3 is out of range of 3 rows"));
 }
 
 TEST(Ordering, UniqueTakesAllNaNsAsOne) {

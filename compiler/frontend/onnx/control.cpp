@@ -139,6 +139,21 @@ class Translation {
   std::map<std::string, ir::Dim> outer_;
 };
 
+// What the caller stacks on has no rows; where it does not even know their extents, the first row
+// says them.
+Value stacked_on(GraphBuilder& g, const Value& step, const Value& rows, const Value& row) {
+  const auto join = [&] { return g.call("concat", {rows, row}, {{"axis", int64_t{0}}}); };
+  bool known = true;
+  for (size_t d = 1; d < rows.dims().size(); ++d) {
+    const auto symbol = rows.dims()[d].as_symbol();
+    known &= !symbol || !symbol->starts_with("changes");
+  }
+  if (known) return join();
+  return g.branch(
+      g.call("equal", {step, g.integer(0)}), [&] { return Values{row}; },
+      [&] { return Values{join()}; })[0];
+}
+
 }  // namespace
 
 Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
@@ -213,7 +228,7 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
       args.insert(args.end(), next.state.begin(), next.state.end());
       for (size_t i = 0; i < stacked.size(); ++i) {
         const Value row = call("unsqueeze", {next.outputs[i]}, {{"axes", Axes{0}}});
-        args.push_back(call("concat", {stacked[i], row}, {{"axis", int64_t{0}}}));
+        args.push_back(stacked_on(*this, step, stacked[i], row));
       }
       args.insert(args.end(), captured.begin(), captured.end());
       std::vector<ir::Atom> atoms;

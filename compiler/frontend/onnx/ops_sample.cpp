@@ -27,8 +27,14 @@ struct Tap {
 
 class Sampler {
  public:
-  Sampler(NodeContext& c, std::string mode, std::string padding, bool align)
-      : c_(c), a_(c.g), mode_(std::move(mode)), padding_(std::move(padding)), align_(align) {}
+  // `largest`: of the weighted pixels around a place the largest counts instead of their sum.
+  Sampler(NodeContext& c, std::string mode, std::string padding, bool align, bool largest = false)
+      : c_(c),
+        a_(c.g),
+        mode_(std::move(mode)),
+        padding_(std::move(padding)),
+        align_(align),
+        largest_(largest) {}
 
   // x: (n, channels, extents…); places: one tensor (n, q) per axis. Gives (n, channels, q).
   Value sample(const Value& x, const Values& places) {
@@ -40,7 +46,7 @@ class Sampler {
     std::vector<size_t> at(places.size(), 0);
     while (true) {
       const Value part = corner(x, flat, taps, at);
-      sum = sum ? a_.add(*sum, part) : part;
+      sum = !sum ? part : largest_ ? a_.maximum(*sum, part) : a_.add(*sum, part);
       size_t i = at.size();
       while (i-- > 0) {
         if (++at[i] < taps[i].size()) break;
@@ -118,7 +124,7 @@ class Sampler {
   NodeContext& c_;
   Arithmetic a_;
   std::string mode_, padding_;
-  bool align_;
+  bool align_, largest_;
 };
 
 Values grid_sample(NodeContext& c) {
@@ -224,7 +230,8 @@ Values roi_align(NodeContext& c) {
     return c.g.reshape(a.expand(a.unsqueeze(v, {axis}), {count, ny, nx}), {count, ny * nx});
   };
   const Value all_rows = pairs(rows, 2), all_columns = pairs(columns, 1);
-  Value y = Sampler(c, "linear", "border", true).sample(image, {all_rows, all_columns});
+  Value y =
+      Sampler(c, "linear", "border", true, mode == "max").sample(image, {all_rows, all_columns});
   const Value inside = a.both(usable(all_rows, x.dims()[2]), usable(all_columns, x.dims()[3]));
   y = a.where(a.unsqueeze(inside, {1}), y, 0.0);
   y = c.g.reshape(y, {count, x.dims()[1], Dim(height), Dim(ratio), Dim(width), Dim(ratio)});

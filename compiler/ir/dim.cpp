@@ -96,6 +96,15 @@ const DimNode* intern(DimNode&& n) {
 
 std::atomic<uint64_t> fresh_counter{0};
 
+size_t limited(size_t parts) {
+  if (parts > kMaxParts) {
+    throw Error(Status::kInvalidArgument, "dim",
+                fmt::format("an expression of dims has more than {} parts", kMaxParts),
+                "multiply fewer sums, or name a part by a symbol of its own");
+  }
+  return parts;
+}
+
 }  // namespace
 
 uint64_t symbol_bit(std::string_view name) {
@@ -117,6 +126,12 @@ int64_t checked_mul(int64_t a, int64_t b) {
                 "use smaller dims");
   }
   return r;
+}
+int64_t checked_div(int64_t a, int64_t b) {
+  return b == -1 ? checked_mul(a, -1) : a / b;
+}
+int64_t remainder(int64_t a, int64_t b) {
+  return b == -1 ? 0 : a % b;
 }
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == -1) return checked_mul(a, -1);
@@ -206,7 +221,9 @@ const DimNode* DimInterner::function(Dim::Function f, std::vector<const DimNode*
   for (const DimNode* o : operands) {
     n.hash = mix(n.hash, o->hash);
     n.symbol_mask |= o->symbol_mask;
+    n.parts += o->parts;
   }
+  limited(n.parts);
   n.operands = std::move(operands);
   return intern(std::move(n));
 }
@@ -221,13 +238,17 @@ const DimNode* DimInterner::sum(const Terms& terms) {
   DimNode n;
   n.kind = DimNode::Kind::kSum;
   n.hash = 4;
+  n.parts = 0;
   n.terms.assign(terms.begin(), terms.end());
   for (const PolyTerm& t : terms) {
     n.hash =
         mix(mix(n.hash, static_cast<uint64_t>(t.coefficient)), t.monomial ? t.monomial->hash : 7);
+    n.parts += !t.monomial || t.coefficient != 1;
     if (!t.monomial) continue;
+    n.parts += t.monomial->parts;
     for (const DimNode* a : t.monomial->atoms) n.symbol_mask |= a->symbol_mask;
   }
+  limited(n.parts);
   return intern(std::move(n));
 }
 
@@ -235,7 +256,11 @@ const Monomial* DimInterner::product(std::vector<const DimNode*> sorted_atoms) {
   if (sorted_atoms.empty()) return nullptr;
   Monomial m;
   m.hash = 5;
-  for (const DimNode* a : sorted_atoms) m.hash = mix(m.hash, a->hash);
+  for (const DimNode* a : sorted_atoms) {
+    m.hash = mix(m.hash, a->hash);
+    m.parts += a->parts;
+  }
+  limited(m.parts);
   m.atoms = std::move(sorted_atoms);
   return monomials().intern(std::move(m), [](Monomial&) {});
 }
@@ -354,6 +379,7 @@ Dim operator*(const Dim& a, const Dim& b) {
   Terms x, y, products, out;
   terms_of(a.node_, x);
   terms_of(b.node_, y);
+  limited(x.size() * y.size());  // before equal ones are added up
   for (const PolyTerm& s : x) {
     for (const PolyTerm& t : y) {
       products.push_back({checked_mul(s.coefficient, t.coefficient),

@@ -180,8 +180,8 @@ Division divide_symbolically(const Dim& a, const Dim& b) {
     terms_of(a.node(), all);
     for (const PolyTerm& t : all) {
       auto m = divide(t.monomial, divisor[0].monomial);
-      const int64_t q = m ? t.coefficient / divisor[0].coefficient : 0;
-      const int64_t r = t.coefficient - q * divisor[0].coefficient;
+      const int64_t q = m ? checked_div(t.coefficient, divisor[0].coefficient) : 0;
+      const int64_t r = m ? remainder(t.coefficient, divisor[0].coefficient) : t.coefficient;
       if (q != 0) out.push_back({q, *m});
       if (r != 0) left.push_back({r, t.monomial});
     }
@@ -230,14 +230,30 @@ Dim min_or_max(Function f, const Dim& a, const Dim& b) {
   flatten(f, b, operands);
   std::sort(operands.begin(), operands.end());
   operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
-  for (size_t i = 0; i < operands.size(); ++i) {
-    bool dominated = false;
-    for (size_t j = 0; j < operands.size() && !dominated; ++j) {
-      if (i == j) continue;
-      const auto difference = (operands[i] - operands[j]).as_constant();
-      dominated = difference && (f == Function::kMin ? *difference > 0 : *difference < 0);
+  // Of operands that differ by a constant only one can matter.
+  std::map<std::vector<std::pair<const Monomial*, int64_t>>, int64_t> decisive;
+  auto parts = [](const Dim& d) {
+    Terms all;
+    terms_of(d.node(), all);
+    std::pair<std::vector<std::pair<const Monomial*, int64_t>>, int64_t> out{{}, 0};
+    for (const PolyTerm& t : all) {
+      if (t.monomial)
+        out.first.emplace_back(t.monomial, t.coefficient);
+      else
+        out.second = t.coefficient;
     }
-    if (!dominated) kept.push_back(operands[i]);
+    return out;
+  };
+  for (const Dim& d : operands) {
+    const auto [symbolic, constant] = parts(d);
+    const auto [at, is_new] = decisive.emplace(symbolic, constant);
+    if (!is_new)
+      at->second =
+          f == Function::kMin ? std::min(at->second, constant) : std::max(at->second, constant);
+  }
+  for (const Dim& d : operands) {
+    const auto [symbolic, constant] = parts(d);
+    if (decisive.at(symbolic) == constant) kept.push_back(d);
   }
   return kept.size() == 1 ? kept[0] : apply(f, std::move(kept));
 }
@@ -379,9 +395,9 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
     terms_of(rest.node(), all);
     if (all.empty()) return quotient;
     auto m = divide(all[0].monomial, lead.monomial);
-    if (!m || all[0].coefficient % lead.coefficient != 0) return std::nullopt;
+    if (!m || remainder(all[0].coefficient, lead.coefficient) != 0) return std::nullopt;
     Terms one;
-    one.push_back({all[0].coefficient / lead.coefficient, *m});
+    one.push_back({checked_div(all[0].coefficient, lead.coefficient), *m});
     const Dim q = from_terms(one);
     quotient = quotient + q;
     rest = rest - q * b;

@@ -51,6 +51,7 @@ class SmallVector {
 // A product of atoms, sorted, repeated for powers; interned. The empty product is nullptr.
 struct Monomial {
   uint64_t hash = 0;
+  size_t parts = 0;
   std::vector<const DimNode*> atoms;
 };
 
@@ -72,6 +73,7 @@ struct DimNode {
   Dim::Function function{};  // kFunction
   uint64_t hash = 0;
   uint64_t symbol_mask = 0;              // a bloom filter of the symbols that occur
+  size_t parts = 1;                      // symbols, constants and functions, written out
   int64_t constant = 0;                  // kConstant
   std::string name;                      // kSymbol
   std::vector<const DimNode*> operands;  // kFunction
@@ -80,6 +82,10 @@ struct DimNode {
 
   bool is_atom() const { return kind == Kind::kSymbol || kind == Kind::kFunction; }
 };
+
+// Nodes share their operands, so a handful of squarings would make a Dim that no memory holds once
+// it is multiplied or written out. More parts than these are an Error, wherever they come up.
+constexpr size_t kMaxParts = 4096;
 
 // The hash bit of a symbol in DimNode::symbol_mask.
 uint64_t symbol_bit(std::string_view name);
@@ -104,6 +110,9 @@ int compare(const Monomial* a, const Monomial* b);  // higher degree first, cons
 void terms_of(const DimNode* n, Terms& out);
 int64_t checked_add(int64_t a, int64_t b);
 int64_t checked_mul(int64_t a, int64_t b);
+// As / and % of C++, but INT64_MIN by -1 is an Error and 0. b != 0.
+int64_t checked_div(int64_t a, int64_t b);
+int64_t remainder(int64_t a, int64_t b);
 int64_t floor_div(int64_t a, int64_t b);  // b != 0
 int64_t floor_mod(int64_t a, int64_t b);
 // Divides polynomials exactly: nothing if a remainder is left. `b` is not zero.

@@ -225,10 +225,11 @@ bool DimContext::nonnegative(const Dim& d, int depth) const {
       if (!k.monomial) continue;
       for (const PolyTerm& t : terms) {
         auto factor = divide(t.monomial, k.monomial);
-        if (!factor || t.coefficient % k.coefficient != 0 || t.coefficient / k.coefficient <= 0) {
+        if (!factor || (t.coefficient < 0) != (k.coefficient < 0) ||
+            remainder(t.coefficient, k.coefficient) != 0) {
           continue;
         }
-        const Dim multiplier = from_term({t.coefficient / k.coefficient, *factor});
+        const Dim multiplier = from_term({checked_div(t.coefficient, k.coefficient), *factor});
         if (range(multiplier).low < 0) continue;
         const Dim rest = simplify(d - multiplier * g);
         if (rest.is_constant(0) || nonnegative(rest, depth - 1)) return true;
@@ -567,8 +568,8 @@ void DimContext::assume_less_equal(const Dim& a, const Dim& b) {
     const std::string& name = terms[0].monomial->atoms[0]->name;
     SymbolFacts f = facts(name);
     // k*s + c >= 0
-    if (k > 0) f.low = std::max(f.low, -floor_div(c, k));
-    if (k < 0) f.high = std::min(f.high, floor_div(c, -k));
+    if (k > 0) f.low = std::max(f.low, saturate(-static_cast<Wide>(floor_div(c, k))));
+    if (k < 0 && k != kMin) f.high = std::min(f.high, floor_div(c, -k));
     facts_[name] = f;
     return;
   }
@@ -590,12 +591,12 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   Terms terms;
   terms_of(d.node(), terms);
   int64_t g = 0;
-  for (const PolyTerm& t : terms)
-    g = std::gcd(g, t.coefficient == kMin ? 1 : std::abs(t.coefficient));
+  for (const PolyTerm& t : terms) g = std::gcd(g, t.coefficient == kMin ? 1 : t.coefficient);
   const DimNode* best = nullptr;
   Dim solution;
   for (const PolyTerm& t : terms) {
-    if (!t.monomial || t.monomial->atoms.size() != 1 || std::abs(t.coefficient) != g) continue;
+    if (!t.monomial || t.monomial->atoms.size() != 1) continue;
+    if (t.coefficient != g && t.coefficient != -g) continue;
     const DimNode* s = t.monomial->atoms[0];
     if (s->kind != DimNode::Kind::kSymbol) continue;
     const Dim rest = d - from_term(t);
@@ -607,7 +608,7 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
     Terms divided;
     terms_of(rest.node(), others);
     for (const PolyTerm& u : others)
-      divided.push_back({u.coefficient / -t.coefficient, u.monomial});
+      divided.push_back({checked_div(u.coefficient, -t.coefficient), u.monomial});
     best = s;
     solution = wrap(DimInterner::sum(divided));
   }
@@ -634,7 +635,11 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
     SymbolFacts both = facts(*other);
     both.low = std::max(both.low, f.low);
     both.high = std::min(both.high, f.high);
-    both.divisor = std::lcm(std::max<int64_t>(both.divisor, 1), std::max<int64_t>(f.divisor, 1));
+    const int64_t known = std::max<int64_t>(both.divisor, 1),
+                  also = std::max<int64_t>(f.divisor, 1);
+    // The least common multiple, or one of the two where it is beyond 64 bits.
+    if (__builtin_mul_overflow(known / std::gcd(known, also), also, &both.divisor))
+      both.divisor = std::max(known, also);
     facts_[*other] = both;
   } else {
     if (f.low != kMin) assume_less_equal(Dim(f.low), solution);

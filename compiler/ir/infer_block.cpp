@@ -17,6 +17,16 @@ std::optional<Dims> constant_contents(const Tensor& t) {
   return out;
 }
 
+// Sizes that a call or an attribute gives may turn out to be impossible together: n - 5 for n = 3.
+std::optional<int64_t> negative_extent(const Type& t) {
+  if (!t) return std::nullopt;
+  for (const Dim& d : t->dims)
+    if (const auto c = d.as_constant(); c && *c < 0) return c;
+  for (const Type& e : t->elements)
+    if (const auto c = negative_extent(e)) return c;
+  return std::nullopt;
+}
+
 }  // namespace
 
 FunctionInference::FunctionInference(Signatures& signatures, std::string name, const Function& f,
@@ -277,6 +287,9 @@ void FunctionInference::infer_binding(const Binding& binding, BlockBuilder& out)
   const Location& at = binding.value->location;
   const size_t first_born = born_.size();
   Typed t = infer_expr(*binding.value, binding.var->type, out);
+  if (const auto extent = negative_extent(t.type))
+    fail(at, fmt::format("%{} would have the extent {}", binding.var->name, *extent),
+         "correct the sizes that it is computed from");
   std::vector<Demand> unproved;
   const auto renamed =
       reconcile(binding.var->type, t.type, fmt::format("the annotation of %{}", binding.var->name),

@@ -54,6 +54,12 @@ const char* kind_name(AttrSpec::Kind k) {
   return kNames[static_cast<int>(k)];
 }
 
+bool has_wildcard(const AttrValue& value) {
+  if (const auto* d = std::get_if<Dim>(&value)) return d->is_any();
+  const auto* ds = std::get_if<std::vector<Dim>>(&value);
+  return ds && std::any_of(ds->begin(), ds->end(), [](const Dim& d) { return d.is_any(); });
+}
+
 }  // namespace
 
 const std::vector<OpInfo>& all_ops() {
@@ -89,6 +95,8 @@ std::string check_call(const OpInfo& op, const Expr& call) {
       if (spec.required) return fmt::format("{} needs the attribute {}", op.name, spec.name);
     } else if (it->second.index() != static_cast<size_t>(spec.kind_index())) {
       return fmt::format("attribute {} of {} must be {}", spec.name, op.name, kind_name(spec.kind));
+    } else if (has_wildcard(it->second)) {
+      return fmt::format("attribute {} of {} cannot contain ?: name the dim", spec.name, op.name);
     }
   }
   for (const auto& [name, value] : call.attrs) {

@@ -73,7 +73,7 @@ SliceBounds slice_bounds(const Dim& extent, const Dim& start, const Dim& end, co
 
 Dim window_count(const Dim& extent, int64_t kernel, int64_t stride, int64_t before, int64_t after,
                  int64_t dilation, bool ceil_mode, const DimContext& facts) {
-  const Dim room = extent + Dim(before + after - dilation * (kernel - 1) - 1);
+  const Dim room = extent + Dim(before) + Dim(after) - Dim(dilation) * Dim(kernel - 1) - Dim(1);
   if (!ceil_mode) return facts.simplify(floordiv(room, Dim(stride)) + Dim(1));
   const Dim all = ceildiv(room, Dim(stride)) + Dim(1);
   return facts.simplify(min(all, ceildiv(extent + Dim(before), Dim(stride))));

@@ -24,7 +24,9 @@ const Ints& ints(const RelationContext& c, const char* name, size_t count, int64
 
 Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride, int64_t before,
            int64_t after, int64_t dilation, bool ceil_mode) {
-  const Dim padded = extent + Dim(before + after), reach = Dim(dilation * (kernel - 1) + 1);
+  // Of Dims, whose constants are checked: attributes may be as large as they like.
+  const Dim padded = extent + Dim(before) + Dim(after),
+            reach = Dim(dilation) * Dim(kernel - 1) + Dim(1);
   if (c.dims.less(padded, reach) == Proof::kYes) {
     c.fail(fmt::format("the window of {} is larger than the padded extent {}", reach.str(),
                        padded.str()),

@@ -135,7 +135,6 @@ RelationResult relate_reshape(RelationContext& c) {
   int64_t inferred = -1;
   bool read = false;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i].is_any()) c.fail("a shape cannot contain ?", "write -1 for the inferred dim");
     if (shape[i].is_constant(0) && !allow_zero) {
       if (i >= dims(c, 0).size()) {
         c.fail(fmt::format("dim {} of the shape is 0 (copy) but the operand has rank {}", i,
@@ -214,13 +213,12 @@ RelationResult relate_expand(RelationContext& c) {
     const int64_t from = rank(c, 0) - static_cast<int64_t>(shape.size() - i);
     const Dim keep = from >= 0 ? dims(c, 0)[static_cast<size_t>(from)] : Dim(1);
     if (shape[i].is_constant(-1) && from >= 0) shape[i] = keep;
-    if (!shape[i].is_any() && c.inputs.size() == 2 && c.dims.range(shape[i]).low < 0 &&
-        !shape[i].as_constant()) {
+    if (c.inputs.size() == 2 && c.dims.range(shape[i]).low < 0 && !shape[i].as_constant()) {
       c.require_equal(max(shape[i], Dim(from >= 0 ? -1 : 0)), shape[i],
                       fmt::format("dim {} of the shape is an extent", i));
       shape[i] = c.dims.simplify(max(shape[i], is_negative(shape[i]) * keep));
     }
-    if (shape[i].is_any() || c.dims.less(shape[i], Dim(0)) == Proof::kYes) {
+    if (c.dims.less(shape[i], Dim(0)) == Proof::kYes) {
       c.fail(fmt::format("dim {} of the shape has no meaning", shape[i].str()),
              "use extents that are not negative");
     }

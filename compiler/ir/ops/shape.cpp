@@ -8,9 +8,8 @@
 namespace nimble::ir {
 namespace {
 
-// A dim attribute must be a value: no `?`, and not provably negative.
+// An extent is not provably negative.
 void require_extent(const RelationContext& c, const Dim& d) {
-  if (d.is_any()) c.fail("a dim attribute cannot be ?", "name the dim");
   if (c.dims.less(d, Dim(0)) == Proof::kYes) {
     c.fail(fmt::format("the extent {} is negative", d.str()), "");
   }
@@ -27,7 +26,6 @@ RelationResult relate_shape_of(RelationContext& c) {
 
 RelationResult relate_size(RelationContext& c) {
   const Dim value = attr<Dim>(c.call.attrs, "value");
-  if (value.is_any()) c.fail("size of ? has no value", "name the dim");
   return {tensor_type({}, DType::kI64), Dims{c.dims.simplify(value)}};
 }
 

@@ -1,6 +1,7 @@
 #include "compiler/frontend/onnx/graph_builder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -9,6 +10,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/checked.h"
 #include "vm/base/half.h"
 
 namespace nimble::frontend::onnx {
@@ -90,6 +92,11 @@ Value GraphBuilder::parameter(const std::string& name, ir::Type type) {
 }
 
 Value GraphBuilder::constant(ir::TensorRef t) {
+  movable_ += 4 * static_cast<int64_t>(t->bytes.size());
+  return value_of(std::move(t));
+}
+
+Value GraphBuilder::value_of(ir::TensorRef t) {
   Dims dims;
   for (int64_t d : t->shape) dims.emplace_back(d);
   ir::Type type = ir::tensor_type(std::move(dims), t->dtype);
@@ -100,7 +107,12 @@ Value GraphBuilder::constant(ir::TensorRef t) {
 Value GraphBuilder::scalar(double v, DType type) {
   uint8_t* data = nullptr;
   auto t = ir::Tensor::make(type, {}, &data);
-  store(type, v, is_float(type) ? 0 : static_cast<int64_t>(v), data);
+  // Where the double is no int64 (an alpha of a file may be anything) the nearest one.
+  const int64_t integer = std::isnan(v) ? 0
+                          : v >= 0x1p63 ? INT64_MAX
+                          : v < -0x1p63 ? INT64_MIN
+                                        : static_cast<int64_t>(v);
+  store(type, v, integer, data);
   return constant(std::move(t));
 }
 
@@ -116,13 +128,19 @@ ir::TensorRef GraphBuilder::moved(const ir::Expr& call, const ir::TypeNode& resu
   static const std::set<std::string> kMovements = {"slice",   "concat",    "transpose",
                                                    "squeeze", "unsqueeze", "reshape"};
   if (!kMovements.contains(call.op)) return nullptr;
-  for (const ir::Dim& d : result.dims)
+  std::vector<int64_t> shape;
+  for (const ir::Dim& d : result.dims) {
     if (!d.as_constant()) return nullptr;
+    shape.push_back(*d.as_constant());
+  }
   std::vector<ir::TensorRef> args;
   for (const ir::Atom& a : call.args) {
     if (!a.is_constant()) return nullptr;
     args.push_back(a.constant);
   }
+  const std::optional<int64_t> bytes = try_byte_size(result.dtype, shape);
+  if (!bytes || *bytes > movable_) return nullptr;
+  movable_ -= *bytes;
   return reference::evaluate_op(call, args, {})[0];
 }
 
@@ -166,9 +184,9 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
   }
   if (r.contents) {
     for (ir::Dim& d : *r.contents) d = facts_.simplify(d);
-    if (ir::TensorRef t = tensor_of(r.type, *r.contents)) return constant(std::move(t));
+    if (ir::TensorRef t = tensor_of(r.type, *r.contents)) return value_of(std::move(t));
   }
-  if (ir::TensorRef t = moved(*expr, *r.type)) return constant(std::move(t));
+  if (ir::TensorRef t = moved(*expr, *r.type)) return value_of(std::move(t));
   Value out = bound(std::move(expr), std::move(r.type), std::move(r.contents));
   // Inference takes over the names of extents that only the run knows.
   if (info->shape_mode != ir::ShapeMode::kDataIndependent) out.atom.var->type = out.type;

@@ -102,7 +102,8 @@ class GraphBuilder {
 
  private:
   // The result if the call only moves elements of constants; else null.
-  static ir::TensorRef moved(const ir::Expr& call, const ir::TypeNode& result);
+  ir::TensorRef moved(const ir::Expr& call, const ir::TypeNode& result);
+  static Value value_of(ir::TensorRef t);
   Value bound(ir::ExprRef expr, ir::Type type, std::optional<Dims> contents);
   void demand_bounds(const Value& x, const Value& other) const;
 
@@ -120,6 +121,9 @@ class GraphBuilder {
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;
   ir::DimContext facts_;
+  // Bytes that moved() may still make. Sixty nodes that each join a constant with itself ask for
+  // more than there is; what exporters rearrange grows with what the file stores.
+  int64_t movable_ = 1 << 20;
   std::unordered_map<const ir::Var*, Dims> elements_;  // named by a read_extents
   ir::Location location_;
   std::string hint_ = "t";

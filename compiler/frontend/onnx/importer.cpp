@@ -17,8 +17,9 @@ namespace nimble::frontend {
 namespace onnx {
 namespace {
 
-constexpr int kDeepestCall = 32;           // model-local functions in each other
-constexpr size_t kMostNodes = 10'000'000;  // after inlining: functions could grow exponentially
+constexpr int kDeepestCall = 32;        // model-local functions in each other
+constexpr size_t kMostNodes = 250'000;  // after inlining: functions could grow exponentially
+constexpr size_t kMostBounds = 64;      // of dims by tables; each costs an import
 
 const LocalFunction* find_function(const Model& m, const Node& n) {
   for (const LocalFunction& f : m.functions)
@@ -419,8 +420,10 @@ ir::Module import_onnx(const std::string& path) {
     try {
       return onnx::Importer(model, bounds).run();
     } catch (const onnx::BoundNeeded& b) {
-      constexpr size_t kMostBounds = 64;  // each is new, so this only guards against mistakes
-      NIMBLE_CHECK(bounds.size() < kMostBounds, "bounds of {}", path);
+      if (bounds.size() == onnx::kMostBounds)
+        throw Error(Status::kUnsupported, path,
+                    fmt::format("tables bound more than {} dims", onnx::kMostBounds),
+                    "export the model with fewer symbolic dims");
       bounds.push_back(b);
     }
   }

@@ -47,7 +47,7 @@ Values nms(NodeContext& c) {
   if (!c.has(2)) {
     attrs["limit"] = ir::Dim(0);  // as ONNX says: nothing is selected
   } else if (c.known(2)) {
-    attrs["limit"] = c.dims(2).at(0);
+    attrs["limit"] = c.dim(2);
   } else {
     args.push_back(c.in(2));
   }

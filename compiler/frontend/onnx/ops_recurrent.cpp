@@ -140,7 +140,7 @@ class Recurrent {
     const Value& r = c_.in(2);
     auto hidden = r.rank() == 3 ? r.dims()[2].as_constant() : std::nullopt;
     hidden_ = c_.integer("hidden_size", hidden.value_or(0));
-    if (hidden_ < 1) c_.fail("the hidden size is not positive");
+    if (hidden_ < 1 || hidden_ > INT32_MAX) c_.fail("the hidden size is out of range");
     const auto rows = static_cast<int64_t>(kind_.order.size()) * hidden_;
     w_ = constant(1, "the weight W", {directions_, rows, -1});
     r_ = constant(2, "the recurrent weight R", {directions_, rows, hidden_});

@@ -6,6 +6,7 @@
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/onnx/run_axes.h"
+#include "vm/base/checked.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -83,7 +84,9 @@ Values range(NodeContext& c) {
     auto start = c.number(0), limit = c.number(1), delta = c.number(2);
     if (!start || !limit || !delta) return range_as_read(c);
     const double count = std::max(0.0, std::ceil((*limit - *start) / *delta));
-    if (!(count < 1e8)) c.fail("the range has too many elements");
+    if (!(count < 1e15)) c.fail("the range has too many elements");
+    // A few bytes of a file are no reason for a large constant: the run makes it.
+    if (count > 1 << 20) return range_as_read(c);
     uint8_t* data = nullptr;
     auto t = ir::Tensor::make(type, {static_cast<int64_t>(count)}, &data);
     for (int64_t i = 0; i < t->elements(); ++i) {
@@ -98,8 +101,7 @@ Values range(NodeContext& c) {
     }
     return {c.g.constant(std::move(t))};
   }
-  if (!c.known(0) || !c.known(1) || !c.known(2) || !c.dims(2).at(0).as_constant())
-    return range_as_read(c);
+  if (!c.known(0) || !c.known(1) || !c.known(2) || !c.dim(2).as_constant()) return range_as_read(c);
   const Dim start = c.dim(0), limit = c.dim(1);
   const int64_t delta = c.integer_constant(2);
   if (delta == 0 || delta == INT64_MIN) c.fail(fmt::format("the step of a range is {}", delta));
@@ -133,7 +135,9 @@ Dims resolve(const NodeContext& c, const Dims& from, Dims to, bool allow_zero) {
   for (size_t i = 0; i < to.size(); ++i) {
     if (i == *open) continue;
     if (auto k = to[i].as_constant()) {
-      divisor *= *k;
+      const std::optional<int64_t> more = try_mul(divisor, *k);
+      if (!more) return to;
+      divisor = *more;
       continue;
     }
     auto same = std::find(left.begin(), left.end(), to[i]);

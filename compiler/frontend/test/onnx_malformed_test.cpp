@@ -131,6 +131,60 @@ TEST_F(OnnxFile, ContradictionsNameTheNode) {
   EXPECT_THAT(import_error(proto::model(types)).place(), testing::HasSubstr("the_sum"));
 }
 
+// Numbers at the end of 64 bits, and lists without elements, where a rule computes with them.
+TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
+  constexpr int64_t kMost = INT64_MAX;
+  auto error_at = [&](const std::string& n, const std::vector<std::string>& initialisers = {},
+                      const std::vector<std::string>& dims = {"1", "1", "8", "8"}) {
+    const GraphParts g = {{n}, initialisers, {value("x", dims)}, {value("y", {})}};
+    return import_error(proto::model(g));
+  };
+  const std::string kernel = attribute("kernel_shape", std::vector<int64_t>{3, 3}),
+                    same = attribute("auto_pad", "SAME_UPPER");
+  for (const std::string& attributes :
+       {kernel + attribute("dilations", std::vector<int64_t>{kMost, 1}),
+        kernel + attribute("pads", std::vector<int64_t>{kMost, 0, kMost, 0}),
+        kernel + same + attribute("dilations", std::vector<int64_t>{kMost, kMost}),
+        same + attribute("kernel_shape", std::vector<int64_t>{kMost, 1}) +
+            attribute("strides", std::vector<int64_t>{kMost, 2}) +
+            attribute("dilations", std::vector<int64_t>{kMost, 1})})
+    EXPECT_NE(error_at(node("MaxPool", {"x"}, {"y"}, attributes)).problem(), "");
+  const std::vector<std::string> weights = {tensor("w", {1, 4, 1}, std::vector<float>(4)),
+                                            tensor("r", {1, 4, 1}, std::vector<float>(4))};
+  EXPECT_THAT(error_at(node("LSTM", {"x", "w", "r"}, {"y"}, attribute("hidden_size", kMost)),
+                       weights, {"n", "b", "1"})
+                  .what(),
+              testing::HasSubstr("hidden size"));
+  EXPECT_NE(error_at(node("Reshape", {"x", "to"}, {"y"}),
+                     {tensor("to", {4}, std::vector<int64_t>{kMost, kMost, -1, 2})})
+                .problem(),
+            "");
+  const std::string none = tensor("none", {0}, std::vector<int64_t>{}),
+                    one = tensor("one", {}, std::vector<int64_t>{1});
+  EXPECT_THAT(error_at(node("Range", {"one", "one", "none"}, {"y"}), {none, one}).what(),
+              testing::HasSubstr("0 elements"));
+  EXPECT_THAT(error_at(node("NonMaxSuppression", {"x", "x", "none"}, {"y"}), {none}).what(),
+              testing::HasSubstr("0 elements"));
+}
+
+// Strides and extents of every remainder: as many windows as ceil(extent / stride).
+TEST_F(OnnxFile, SamePaddingKeepsTheRatio) {
+  for (int64_t extent : {1, 7, 8, 9})
+    for (int64_t stride : {1, 2, 3, 8, 10})
+      for (int64_t size : {1, 2, 3, 5}) {
+        const GraphParts g = {{node("MaxPool", {"x"}, {"y"},
+                                    attribute("kernel_shape", std::vector<int64_t>{size, size}) +
+                                        attribute("strides", std::vector<int64_t>{stride, 1}) +
+                                        attribute("auto_pad", "SAME_LOWER"))},
+                              {},
+                              {value("x", {"1", "1", std::to_string(extent), "3"})},
+                              {value("y", {})}};
+        const ir::Type y = ir::infer_types(import(proto::model(g))).find("main")->result_type;
+        EXPECT_EQ(y->dims[2], ir::Dim((extent + stride - 1) / stride))
+            << extent << " " << stride << " " << size;
+      }
+}
+
 TEST_F(OnnxFile, TypesThatNimbleLacks) {
   GraphParts strings = relu();
   strings.inputs[0] = value("x", {"n"}, 8);
@@ -161,6 +215,50 @@ TEST_F(OnnxFile, EndlessFunctionsAreRefused) {
                                proto::bytes(10, "local");
   const Error e = import_error(proto::model(g, 20, proto::bytes(25, function)));
   EXPECT_THAT(e.what(), testing::HasSubstr("too deeply"));
+}
+
+// A file of a kilobyte is at most as much work as its kilobyte: f0 calls f1 twice, that f2 twice, …
+TEST_F(OnnxFile, FunctionsThatGrowExponentiallyAreRefused) {
+  std::string functions;
+  for (int i = 0; i < 30; ++i) {
+    const std::string callee = i == 29 ? "Relu" : fmt::format("f{}", i + 1);
+    const std::string domain = i == 29 ? "" : "here";
+    functions += proto::bytes(25, proto::bytes(1, fmt::format("f{}", i)) + proto::bytes(4, "x") +
+                                      proto::bytes(5, "y") +
+                                      proto::bytes(7, node(callee, {"x"}, {"m"}, "", "", domain)) +
+                                      proto::bytes(7, node(callee, {"m"}, {"y"}, "", "", domain)) +
+                                      proto::bytes(10, "here"));
+  }
+  GraphParts g = relu();
+  g.nodes = {node("f0", {"x"}, {"y"}, "", "", "here")};
+  EXPECT_THAT(import_error(proto::model(g, 20, functions)).what(),
+              testing::HasSubstr("too many nodes"));
+}
+
+// Joined with itself thirty times, four floats are 16 GiB: the run's to make, not the importer's.
+TEST_F(OnnxFile, ConstantsThatGrowExponentiallyAreNotComputed) {
+  GraphParts g;
+  g.initialisers = {tensor("w0", {4}, std::vector<float>{1, 2, 3, 4})};
+  for (int i = 0; i < 30; ++i) {
+    const std::string from = fmt::format("w{}", i), to = fmt::format("w{}", i + 1);
+    g.nodes.push_back(node("Concat", {from, from}, {to}, attribute("axis", int64_t{0})));
+  }
+  g.nodes.push_back(node("Add", {"w30", "x"}, {"y"}));
+  g.inputs = {value("x", {"1"})};
+  g.outputs = {value("y", {"n"})};
+  const ir::Module m = import(proto::model(g));
+  EXPECT_EQ(ir::str(ir::infer_types(m).find("main")->result_type), "Tensor[(4294967296), f32]");
+
+  // A range, too.
+  GraphParts r;
+  r.initialisers = {tensor("from", {}, std::vector<float>{0}),
+                    tensor("to", {}, std::vector<float>{9e7}),
+                    tensor("by", {}, std::vector<float>{1})};
+  r.nodes = {node("Range", {"from", "to", "by"}, {"r"}), node("Add", {"r", "x"}, {"y"})};
+  r.inputs = {value("x", {"1"})};
+  r.outputs = {value("y", {"n"})};
+  const ir::Module made_at_run_time = import(proto::model(r));
+  EXPECT_EQ(made_at_run_time.find("main")->body->bindings.front().value->op, "range");
 }
 
 TEST_F(OnnxFile, LocalFunctionsAreInlined) {

@@ -17,6 +17,21 @@ std::optional<Dims> constant_contents(const Tensor& t) {
   return out;
 }
 
+// Tuples of tuples share their types, but all that walks over types does so as if they did not:
+// thirty pairs of the pair before would be a type of a billion parts.
+constexpr size_t kMaxTypeParts = 8192;
+
+// Tensors, tuples and data types of which `t` is made, counted up to `most` + 1.
+size_t type_parts(const Type& t, size_t most) {
+  size_t parts = 1;
+  if (!t) return parts;
+  for (const Type& e : t->elements) {
+    if (parts > most) break;
+    parts += type_parts(e, most - parts);
+  }
+  return parts;
+}
+
 // Sizes that a call or an attribute gives may turn out to be impossible together: n - 5 for n = 3.
 std::optional<int64_t> negative_extent(const Type& t) {
   if (!t) return std::nullopt;
@@ -287,6 +302,10 @@ void FunctionInference::infer_binding(const Binding& binding, BlockBuilder& out)
   const Location& at = binding.value->location;
   const size_t first_born = born_.size();
   Typed t = infer_expr(*binding.value, binding.var->type, out);
+  if (type_parts(t.type, kMaxTypeParts) > kMaxTypeParts)
+    fail(at,
+         fmt::format("the type of %{} has more than {} parts", binding.var->name, kMaxTypeParts),
+         "nest tuples less deeply, or use a data type");
   if (const auto extent = negative_extent(t.type))
     fail(at, fmt::format("%{} would have the extent {}", binding.var->name, *extent),
          "correct the sizes that it is computed from");

@@ -43,7 +43,8 @@ class Usefulness {
       if (rows.empty()) return std::vector<std::string>();
       return std::nullopt;
     }
-    if (--budget_ < 0) return std::nullopt;
+    budget_ -= static_cast<int64_t>(1 + rows.size() * q.size());
+    if (budget_ < 0) return std::nullopt;
     const Pattern& first = *q[0];
     if (!is_wild(first)) return with_constructor(rows, q, types, first.constructor);
     std::vector<std::string> missing;
@@ -146,7 +147,7 @@ class Usefulness {
   }
 
   const Module& module_;
-  int64_t budget_ = 200000;
+  int64_t budget_ = 20'000'000;  // patterns that the matrices may hold, all together
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "vm/executable/test/sample.h"
 #include "vm/executable/verifier.h"
 #include "vm/executable/writer.h"
+#include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/fuzz/programs.h"
 #include "vm/interpreter/session.h"
 
@@ -202,13 +203,18 @@ void run(std::span<const uint8_t> input) {
 
 std::vector<Seed> seeds() {
   std::vector<Seed> out;
-  auto add = [&](const std::string& name, const std::string& text) {
-    const exec::Executable e = exec::assemble(text);
-    out.push_back({name + ".asm", text});
+  auto add_sections = [&](const std::string& name, const exec::Executable& e) {
+    const std::vector<exec::Violation> faults = exec::find_violations(e);
+    NIMBLE_FUZZ_REQUIRE(faults.empty(), "the seed {} is refused: {}", name, faults[0].message);
     out.push_back({name + ".sections", sections_of(e)});
+  };
+  auto add = [&](const std::string& name, const std::string& text) {
+    out.push_back({name + ".asm", text});
+    add_sections(name, exec::assemble(text));
   };
   add("sample", exec::kSampleText);
   for (const Program& p : programs()) add(p.name, p.text);
+  for (const auto& [name, e] : portable_programs()) add_sections(name, e);
   const std::vector<uint8_t> file = exec::serialize(exec::assemble(programs()[0].text));
   out.push_back({"file.nimble", {file.begin(), file.end()}});
   return out;

@@ -15,6 +15,7 @@
 #include "vm/executable/assembler.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
+#include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/session.h"
 
 namespace nimble::rt {
@@ -428,6 +429,14 @@ TEST(PortableModelTest, WildCodeIsAnErrorOfTheRun) {
     EXPECT_EQ(e.status(), Status::kFatal);
     EXPECT_THAT(e.what(), HasSubstr("accesses element 2 of buffer 1, which has 2"));
   }
+}
+
+// The seeds of the fuzzer are worth what they reach: each runs to its end.
+TEST(PortableModelTest, SeedsOfTheFuzzerRun) {
+  for (const auto& [name, e] : fuzz::portable_programs())
+    EXPECT_THAT(run_model(Model::load(e, LoadOptions{}, name), {1, 2, 3, 4, 5, 6, 7, 8}),
+                ElementsAre(1, 2, 3, 4, 5, 6, 7, 8))
+        << name;
 }
 
 TEST(PortableModelTest, FuelCoversKernels) {

@@ -112,6 +112,26 @@ class Nesting {
 };
 thread_local int Nesting::depth_ = 0;
 
+// Every proof tries several others, so even at that depth four inequalities among five symbols
+// could take minutes. Counts the proofs within the outermost question; what they do not settle
+// stays unknown.
+class Effort {
+ public:
+  Effort() {
+    if (open_++ == 0) tried_ = 0;
+  }
+  ~Effort() { --open_; }
+  Effort(const Effort&) = delete;
+  Effort& operator=(const Effort&) = delete;
+  bool spent() const { return ++tried_ > kMost; }
+
+ private:
+  static constexpr int kMost = 10000;  // some hundredths of a second
+  static thread_local int open_, tried_;
+};
+thread_local int Effort::open_ = 0;
+thread_local int Effort::tried_ = 0;
+
 }  // namespace
 
 SymbolFacts DimContext::facts(const std::string& symbol) const {
@@ -196,7 +216,8 @@ bool DimContext::nonnegative(const Dim& d, int depth) const {
   if (range(d).low >= 0) return true;
   if (d.as_constant() || d.as_symbol() || too_large(d)) return false;
   const Nesting nesting;
-  if (nesting.too_deep()) return false;
+  const Effort effort;
+  if (nesting.too_deep() || effort.spent()) return false;
   Terms terms;
   terms_of(d.node(), terms);
 
@@ -495,6 +516,7 @@ Dim DimContext::simplify(const Dim& a) const {
   const DimNode* n = a.node();
   if (too_large(a)) return a;
   if (n->kind == DimNode::Kind::kAny || n->kind == DimNode::Kind::kConstant) return a;
+  const Effort effort;
   if (n->is_atom()) return simplify_atom(n);
   Dim result;
   for (const PolyTerm& t : n->terms) {

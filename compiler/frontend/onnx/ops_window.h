@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "vm/base/checked.h"
 
 namespace nimble::frontend::onnx {
 
@@ -11,7 +12,11 @@ struct Window {
   Dims before, after;               // padding
 
   size_t axes() const { return kernel.size(); }
-  int64_t reach(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }
+  // What it covers; Error(kCorrupt) where that is no 64-bit number.
+  int64_t reach(size_t i) const {
+    return checked_add(checked_mul(kernel[i] - 1, dilations[i], Status::kCorrupt), int64_t{1},
+                       Status::kCorrupt);
+  }
   // The padding as top…, bottom… integers; nothing if some of it is symbolic.
   std::optional<Axes> constant_pads() const;
 };

@@ -1,7 +1,7 @@
 // The onnx package's own tests, a few per operator, by the reference interpreter, at the package's
 // tolerance (record_backend_tests.py). experiments/run onnx-conformance runs all of them, compiled.
 #include "compiler/frontend/test/support.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/infer.h"
 
 namespace nimble::frontend {
 namespace {

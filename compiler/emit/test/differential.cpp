@@ -237,6 +237,9 @@ std::vector<Configuration> all_configurations() {
   Configuration apart{"without fusion"};
   apart.fusion = false;
   out.push_back(apart);
+  Configuration residues{"a kernel per residue"};
+  residues.residues = true;
+  out.push_back(residues);
   Configuration checked{"no native"};
   checked.no_native = true;
   out.push_back(checked);

@@ -11,6 +11,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -275,7 +276,7 @@ std::vector<Knob> BatchMatmulTemplate::knobs(const Workload& w, const TargetInfo
 
 bool BatchMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto p = analyse(w, t);
-  if (!p) return false;
+  if (!p || !well_formed(knobs(w, t), c)) return false;
   const int64_t vectors = knob_int(c, "vectors"), rows = knob_int(c, "rows");
   if (vectors < 1 || vectors > max_tile_vectors(t)) return false;
   if (rows < 1 || rows > max_tile_rows(t, static_cast<int>(vectors))) return false;

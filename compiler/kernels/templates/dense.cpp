@@ -27,6 +27,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -325,10 +326,11 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
 
 bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto p = analyse(w, t);
-  if (!p) return false;
+  if (!p || !well_formed(knobs(w, t), c)) return false;
   const int64_t rows = knob_int(c, "rows");
   if (rows < 1 || rows > max_tile_rows(t, p->vectors)) return false;
   if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
+  if (knob_int(c, "k_block") < 0) return false;
   // Residues need a symbol to dispatch on.
   if (knob_text(c, "tails") == kTailsResidue && !p->m.as_symbol()) return false;
   return true;

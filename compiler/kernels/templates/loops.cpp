@@ -171,4 +171,14 @@ bool within(const std::vector<Knob>& knobs, const Config& c) {
   });
 }
 
+bool well_formed(const std::vector<Knob>& knobs, const Config& c) {
+  if (knobs.size() != c.size()) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
+    const auto it = c.find(k.name);
+    if (it == c.end() || it->second.index() != k.choices.front().index()) return false;
+    return std::holds_alternative<int64_t>(it->second) ||
+           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
+  });
+}
+
 }  // namespace nimble::kernels

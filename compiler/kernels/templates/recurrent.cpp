@@ -18,6 +18,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -302,10 +303,11 @@ std::vector<Knob> RecurrentTemplate::knobs(const Workload& w, const TargetInfo& 
 
 bool RecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto cell = analyse(w, t);
-  if (!cell) return false;
+  if (!cell || !well_formed(knobs(w, t), c)) return false;
   const int64_t rows = knob_int(c, "rows"), chains = knob_int(c, "chains");
-  return rows >= 1 && rows <= most_rows(t, cell->gate_count()) && chains >= 1 &&
-         knob_int(c, "unroll") % chains == 0 && (cell->step || knob_text(c, "walk") == "forward");
+  const int64_t unroll = knob_int(c, "unroll");
+  return rows >= 1 && rows <= most_rows(t, cell->gate_count()) && chains >= 1 && unroll >= 1 &&
+         unroll % chains == 0;
 }
 
 Config RecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {

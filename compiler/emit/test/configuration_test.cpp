@@ -1,7 +1,9 @@
 // The corpus once more, a part of its sizes, under each way to compile and run that is not the
 // default: a pass left out, an older target, another optimisation level, two threads, through a
-// file's bytes, portable kernels in the checked interpreter.
+// file's bytes, portable kernels in the checked interpreter. And the programs of the text tests,
+// whose own commands look at what single passes do.
 #include <algorithm>
+#include <set>
 
 #include "compiler/emit/test/differential.h"
 
@@ -37,6 +39,30 @@ TEST_P(Configured, CorpusAgreesWithTheReference) {
   }
   EXPECT_GT(checked, all.size() / 6);
 }
+
+// All programs of the text tests, under what most changes a program on its way. One of them never
+// ends, and must not in any form.
+class ConfiguredText : public ::testing::TestWithParam<Configuration> {};
+
+TEST_P(ConfiguredText, ProgramsAgreeWithTheReference) {
+  const std::vector<Program> programs = text_programs();
+  EXPECT_GT(programs.size(), 60u);
+  for (const Program& p : programs) check_program(p, GetParam(), 3);
+}
+
+std::vector<Configuration> text_configurations() {
+  const std::set<std::string> names = {"without_fusion", "without_plan_memory",
+                                       "without_update_in_place", "reserialised",
+                                       "a_kernel_per_residue"};
+  std::vector<Configuration> out = {{"default"}};
+  for (const Configuration& c : configurations())
+    if (names.count(c.name)) out.push_back(c);
+  NIMBLE_CHECK(out.size() == names.size() + 1, "a configuration has another name");
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(By, ConfiguredText, ::testing::ValuesIn(text_configurations()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(By, Configured, ::testing::ValuesIn(configurations()),
                          [](const auto& info) { return info.param.name; });

@@ -1,8 +1,17 @@
-// What a configuration needs beyond the harness: schedules with a kernel per residue.
+// What the configurations of configuration_test.cpp need beyond the harness: schedules with a
+// kernel per residue, and the programs of the text tests.
+#include <algorithm>
+#include <filesystem>
+
 #include "compiler/emit/test/harness.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "vm/base/file.h"
 
 namespace nimble::emit::testing {
 namespace {
+
+namespace fs = std::filesystem;
 
 class FullResidues : public TunedSource {
  public:
@@ -33,11 +42,70 @@ class FullResidues : public TunedSource {
   std::string identity() const override { return "a kernel per residue"; }
 };
 
+// A function that the harness can feed and whose results it can compare: tensors in, tensors out.
+bool is_program(const ir::Function& f) {
+  const auto is_tensor = [](const ir::Type& t) { return t->kind == ir::TypeKind::kTensor; };
+  if (!f.type_variables.empty()) return false;
+  for (const ir::VarRef& p : f.parameters)
+    if (!is_tensor(p->type)) return false;
+  if (f.result_type->kind != ir::TypeKind::kTuple) return is_tensor(f.result_type);
+  return std::all_of(f.result_type->elements.begin(), f.result_type->elements.end(), is_tensor);
+}
+
+// Equal and unequal ones; integers may be indices, which need two elements. None is large, nor
+// are the values: nobody chose these programs for their conditioning (a matrix's ninth power).
+std::vector<Sizes> sizes_for(const std::vector<std::string>& symbols) {
+  constexpr int64_t kUnequal[] = {2, 17, 5, 7};
+  std::vector<Sizes> out(symbols.empty() ? 1 : 3);
+  for (size_t s = 0; s < symbols.size(); ++s) {
+    out[0][symbols[s]] = 7;
+    out[1][symbols[s]] = kUnequal[s % 4];
+    out[2][symbols[s]] = kUnequal[(s + 1) % 4];
+  }
+  return out;
+}
+
+// A test of programs, not of messages.
+bool has_programs(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  return file.extension() == ".nir" && file.parent_path().filename() != "wrong" &&
+         !stem.ends_with("-rejects");
+}
+
 }  // namespace
 
 TunedSource& full_residues() {
   static FullResidues source;
   return source;
+}
+
+std::vector<Program> text_programs() {
+  std::vector<Program> out;
+  const fs::path root = fs::path(__FILE__).parent_path() / "../../test";
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!has_programs(entry.path())) continue;
+    const std::string file =
+        entry.path().parent_path().filename().string() + "/" + entry.path().stem().string();
+    const ir::Module m = ir::parse_module(read_text_file(entry.path().string()), file);
+    const ir::Module typed = ir::infer_types(m);
+    // Its main; where there is none, each function in turn.
+    for (const auto& [name, f] : typed.functions) {
+      if (typed.find("main") ? name != "main" : !is_program(*f)) continue;
+      ir::Module program = m;
+      program.set("main", m.find(name));
+      Program p;
+      p.name = file + "@" + name;
+      p.text = ir::print(program, {.inline_constant_elements = INT64_MAX});
+      for (const ir::VarRef& v : f->parameters)
+        if (is_int(v->type->dtype)) p.special[v->name] = {0, 1};
+      p.values = {-0.5, 0.5};
+      p.sizes = sizes_for(symbols_of(*f));
+      out.push_back(std::move(p));
+    }
+  }
+  std::sort(out.begin(), out.end(),
+            [](const Program& a, const Program& b) { return a.name < b.name; });
+  return out;
 }
 
 }  // namespace nimble::emit::testing

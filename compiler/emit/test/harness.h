@@ -62,7 +62,8 @@ class Compiled {
   std::vector<ir::TensorRef> run(const std::string& entry,
                                  const std::vector<ir::TensorRef>& inputs);
   // Runs an entry on random inputs at these sizes, and compares with the reference. Where the
-  // reference refuses the shapes, the VM must too.
+  // reference refuses the shapes, the VM must too; where it does not end, the VM must run out of
+  // fuel.
   void check(const Program& p, const Sizes& sizes, unsigned seed,
              const std::string& entry = "main");
 
@@ -115,5 +116,7 @@ std::vector<Program> dynamic_programs();
 std::vector<Program> data_programs();
 std::vector<Program> closure_programs();
 const std::vector<Program>& all_programs();
+// What the text tests (compiler/test) compile: their main, or each function of a file without.
+std::vector<Program> text_programs();
 
 }  // namespace nimble::emit::testing

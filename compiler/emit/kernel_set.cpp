@@ -119,8 +119,13 @@ uint32_t KernelSet::add_fixed(const ir::FunctionRef& group, std::vector<bool> co
 }
 
 exec::PortableKernel KernelSet::portable_form(const Entry& e) const {
-  const kernels::TargetInfo target = kernels::portable_target();
-  const kernels::Template* t = kernels::template_for(e.workload, target);
+  // The widest vectors that the layout of its weights allows.
+  kernels::TargetInfo target;
+  const kernels::Template* t = nullptr;
+  for (int bits = kernels::portable_target().vector_bits; !t && bits >= 128; bits /= 2) {
+    target = kernels::portable_target(bits);
+    t = kernels::template_for(e.workload, target);
+  }
   NIMBLE_CHECK(t, "no template serves {}", e.workload.key);
   const kernels::Config config = t->default_config(e.workload, target);
   const kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_portable");
@@ -214,8 +219,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   begin = std::chrono::steady_clock::now();
   if (options.portable)
     for (size_t k = 0; k < entries_.size(); ++k)
-      if (!out.kernels[k].portable && entries_[k].host.empty() &&
-          kernels::template_for(entries_[k].workload, kernels::portable_target()))
+      if (!out.kernels[k].portable && entries_[k].host.empty())
         out.kernels[k].portable = portable_form(entries_[k]);
   if (report) report->portable_ms += ms_since(begin);
 

@@ -52,10 +52,10 @@ TargetInfo detect_host() {
               "nimble needs at least x86-64-v2 (SSE4.2)");
 }
 
-TargetInfo portable_target() {
+TargetInfo portable_target(int vector_bits) {
   TargetInfo t;
   t.level = kPortable;
-  t.vector_bits = 512;
+  t.vector_bits = vector_bits;
   t.vector_registers = 32;
   return t;
 }

@@ -21,8 +21,9 @@ struct TargetInfo {
 // This machine, down to the highest level that it fully supports.
 TargetInfo detect_host();
 // The checked interpreter's machine, whose code any CPU runs: vectors as wide as the widest, since
-// an operation costs about the same for any number of lanes.
-TargetInfo portable_target();
+// an operation costs about the same for any number of lanes. Weights that are packed for narrower
+// vectors need a machine of these.
+TargetInfo portable_target(int vector_bits = 512);
 // "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
 

@@ -104,7 +104,8 @@ class Parser {
 
   Dim sum() {
     if (++depth_ > 200) fault("dim expression is nested too deeply");
-    const bool negative = take('-');
+    // The sign of a number is the number's: -2^63 has no positive one.
+    const bool negative = peek() == '-' && !digit(peek(1)) && take('-');
     Dim result = product();
     if (negative) result = checked(result) * Dim(-1);
     while (true) {
@@ -146,7 +147,11 @@ class Parser {
   }
   Dim factor() {
     const char c = peek();
-    if (digit(c)) return Dim(integer());
+    if (digit(c)) return Dim(integer(1));
+    if (c == '-' && digit(peek(1))) {
+      take('-');
+      return Dim(integer(-1));
+    }
     if (c == '(') {
       take('(');
       const Dim d = sum();
@@ -204,10 +209,11 @@ class Parser {
     for (size_t i = 1; i < operands.size(); ++i) result = f(result, operands[i]);
     return result;
   }
-  int64_t integer() {
+  int64_t integer(int sign) {
     int64_t v = 0;
     while (pos_ < text_.size() && digit(text_[pos_])) {
-      if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[pos_] - '0', &v)) {
+      const int64_t digit_value = sign * (text_[pos_] - '0');
+      if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digit_value, &v)) {
         fault("integer exceeds 64 bits");
       }
       ++pos_;

@@ -10,7 +10,9 @@
 // some Dim needs are read there (memory.read_scalar), and the next stretch begins.
 //
 // A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division):
-// then only on the path that needs them. What a case of a match binds brings its symbols to that
+// then only on the path that needs them. A division by what only the run knows waits even longer,
+// for whoever needs it: the check that the divisor is not 0 (a slice's step) stands ahead of that,
+// and tells more than the division would. What a case of a match binds brings its symbols to that
 // case alone.
 #include <algorithm>
 #include <set>
@@ -47,6 +49,18 @@ bool can_fail(const Dim& d) {
 }
 
 namespace {
+
+bool divides_by_symbols(const Dim& d) {
+  for (const Dim::Term& t : d.terms())
+    for (const Dim& atom : t.atoms)
+      if (auto f = atom.as_application()) {
+        if ((f->function == Dim::Function::kFloorDiv || f->function == Dim::Function::kMod) &&
+            !f->operands[1].as_constant())
+          return true;
+        if (std::any_of(f->operands.begin(), f->operands.end(), divides_by_symbols)) return true;
+      }
+  return false;
+}
 
 // The Dims that an expression needs as scalars, in the order of its operands.
 std::vector<Dim> needed(const Expr& e) {
@@ -106,7 +120,8 @@ class ShapeLowering {
     for (const Binding& binding : block.bindings) {
       for (const Dim& d : needed(*binding.value)) {
         out.symbols.merge(d.symbols());
-        if (!d.as_constant() && !(nested && (can_fail(d) || is_element(d)))) out.dims.insert(d);
+        if (d.as_constant() || divides_by_symbols(d)) continue;
+        if (!(nested && (can_fail(d) || is_element(d)))) out.dims.insert(d);
       }
       for (const ir::BlockRef& branch : ir::blocks_of(*binding.value)) {
         Wanted inner = wanted_by(*branch, true);
@@ -234,9 +249,21 @@ class ShapeLowering {
 
   void lower_into(const Block& block, Scope& scope, BlockBuilder& b) {
     const Wanted wanted = wanted_by(block, false);
-    for (const Binding& binding : block.bindings) {
+    for (auto at = block.bindings.begin(); at != block.bindings.end(); ++at) {
+      const Binding& binding = *at;
       const Expr& e = *binding.value;
       auto now = std::make_shared<Expr>(e);
+      const std::vector<Dim> dims = needed(e);
+      if (std::any_of(dims.begin(), dims.end(), divides_by_symbols)) {
+        // With those of the stretch up to the next check.
+        std::set<Dim> late;
+        for (auto next = at; next != block.bindings.end(); ++next) {
+          if (!ir::blocks_of(*next->value).empty()) break;
+          for (const Dim& d : needed(*next->value))
+            if (divides_by_symbols(d)) late.insert(d);
+        }
+        compute(late, scope, b);
+      }
       if (e.op == "memory.read_extents") {
         learn_elements(e, wanted, scope, b);
         continue;
@@ -253,7 +280,7 @@ class ShapeLowering {
         now->args = {value(ir::attr<Dim>(e.attrs, "value"), scope, e)};
         now->attrs.clear();
       } else {
-        for (const Dim& d : needed(e)) now->args.push_back(value(d, scope, e));
+        for (const Dim& d : dims) now->args.push_back(value(d, scope, e));
       }
       b.append({binding.var, now});
       // A tensor allocated here has extents that were computed; others may bring new ones.

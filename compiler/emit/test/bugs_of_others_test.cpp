@@ -98,12 +98,14 @@ fn @main(%x: Tensor[(n, 6), f32], %y: Tensor[(n, 2, 3), f32]) {
                  few),
       with_sizes("slices_backwards_and_beyond", R"(
 fn @main(%x: Tensor[(n, 5), f32]) {
-  let %a = slice(%x) {axes = [0], starts = (-1), ends = (-4611686018427387904), steps = [-1]};
-  let %b = slice(%x) {axes = [0], starts = (-4611686018427387904), ends = (4611686018427387904)};
-  let %c = slice(%x) {axes = [0], starts = (4611686018427387904), ends = (-4611686018427387904), steps = [-2]};
+  let %a = slice(%x) {axes = [0], starts = (-1), ends = (-9223372036854775808), steps = [-1]};
+  let %b = slice(%x) {axes = [0], starts = (-9223372036854775808), ends = (9223372036854775807)};
+  let %c = slice(%x) {axes = [0], starts = (9223372036854775807), ends = (-9223372036854775808), steps = [-2]};
   let %d = slice(%x) {axes = [-1], starts = (4), ends = (-100), steps = [-3]};
   let %e = slice(%x) {axes = [0], starts = (3), ends = (1)};
-  let %r = (%a, %b, %c, %d, %e);
+  let %f = slice(%x) {axes = [0], starts = (1), ends = (9223372036854775807), steps = [9223372036854775807]};
+  let %g = slice(%x) {axes = [0], starts = (9223372036854775807), ends = (-9223372036854775808), steps = [-9223372036854775807]};
+  let %r = (%a, %b, %c, %d, %e, %f, %g);
   %r
 })",
                  few),

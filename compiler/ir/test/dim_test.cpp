@@ -186,6 +186,17 @@ TEST(Dim, ParserRefuses) {
   }
 }
 
+TEST(Dim, TheEndsOfTheIntegersPrintAndParse) {
+  EXPECT_EQ(parse_dim("9223372036854775807"), Dim(INT64_MAX));
+  EXPECT_EQ(parse_dim("-9223372036854775808"), Dim(INT64_MIN));
+  EXPECT_EQ(parse_dim("n - -2*m + 3*-4"), d("n + 2*m - 12"));
+  EXPECT_THROW(parse_dim("9223372036854775808"), Error);
+  EXPECT_THROW(parse_dim("-9223372036854775809"), Error);
+  for (const Dim& least :
+       {Dim(INT64_MIN), Dim(INT64_MIN) * d("n"), d("m") + Dim(INT64_MIN) * d("n")})
+    EXPECT_EQ(parse_dim(least.str()), least) << least.str();
+}
+
 TEST(Dim, OddSymbolNamesPrintAndParse) {
   const Dim s = Dim::symbol("sequence length") + Dim::symbol("?7") * Dim(2);
   EXPECT_EQ(parse_dim(s.str()), s);

@@ -597,7 +597,10 @@ class Emitter {
       else
         emit(Opcode::kLoadConsti, {r, 0});  // any other value dies by being overwritten
     } else if (e.op == "memory.fatal") {
-      emit(Opcode::kFatal, {context_.text(ir::attr<std::string>(e.attrs, "message"))});
+      std::vector<int64_t> operands = {context_.text(ir::attr<std::string>(e.attrs, "message")),
+                                       static_cast<int64_t>(e.args.size())};
+      for (const Atom& a : e.args) operands.push_back(operand(a));
+      emit(Opcode::kFatal, std::move(operands));
       fatal_ = true;
     } else {
       NIMBLE_UNREACHABLE("operator {} after lowering", e.op);

@@ -540,6 +540,9 @@ class Lowering {
     const auto& right = ir::attr<std::vector<Dim>>(e.attrs, "right");
     Atom x = materialise(b, e.args[0]);
     std::optional<Atom> all;
+    std::vector<Atom> values;  // for the message, which names each once
+    std::string message = ir::assertion_text(e);
+    std::set<Dim> named;
     auto scalar = [&](const std::string& op, std::vector<Atom> args, ir::Attrs attrs = {}) {
       return bind(b, ir::make_call(op, std::move(args), std::move(attrs), e.location),
                   ir::scalar_type(), "ok");
@@ -548,6 +551,11 @@ class Lowering {
       VarRef l = scalar("size", {}, {{"value", left[i]}});
       VarRef r = scalar("size", {}, {{"value", right[i]}});
       VarRef same = scalar("equal", {l, r});
+      for (const auto& [dim, v] : {std::pair(left[i], l), std::pair(right[i], r)}) {
+        if (dim.as_constant() || !named.insert(dim).second) continue;
+        message += (values.empty() ? ": " : ", ") + dim.str() + " is {}";
+        values.push_back(v);
+      }
       all = all ? Atom(scalar("and", {*all, same})) : Atom(same);
     }
     if (!all) {
@@ -555,7 +563,9 @@ class Lowering {
       return;
     }
     BlockBuilder pass, fail;
-    bind(fail, ir::make_call("memory.fatal", {}, {{"message", ir::assertion_text(e)}}, e.location),
+    bind(fail,
+         ir::make_call("memory.fatal", std::move(values), {{"message", std::move(message)}},
+                       e.location),
          ir::tuple_type({}), "u");
     keep(binding, ir::make_if(*all, pass.finish(x), fail.finish(x), e.location), b);
   }

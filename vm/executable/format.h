@@ -34,7 +34,8 @@
 namespace nimble::exec {
 
 inline constexpr uint8_t kMagic[8] = {0x8f, 'N', 'I', 'M', 'B', 'L', 'E', '\n'};
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kOldestFormatVersion = 2;  // 1: Fatal had no values
 inline constexpr size_t kHeaderSize = 32;
 inline constexpr size_t kTableEntrySize = 32;
 inline constexpr size_t kSectionAlignment = 64;

@@ -51,6 +51,11 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
         Status::kIncompatible, place,
         fmt::format("has format version {}, this nimble reads up to {}", version, kFormatVersion),
         "update nimble or compile the model anew");
+  if (version > 0 && version < kOldestFormatVersion)
+    throw Error(Status::kIncompatible, place,
+                fmt::format("has format version {}, this nimble reads from {} on", version,
+                            kOldestFormatVersion),
+                "compile the model anew");
   const uint32_t flags = in.u32(), count = in.u32(), reserved = in.u32();
   const uint64_t size = in.u64();
   const uint64_t header_end =

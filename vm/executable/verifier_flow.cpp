@@ -204,7 +204,9 @@ class Flow {
              [](Value v) { return v == Value::kScalar || is_tensor(v); });
         return need_device(o[0].value(), 0, "If");
       case Opcode::kGoto:
+        return;
       case Opcode::kFatal:
+        for (int64_t r : o[1].values) need_scalar(r);
         return;
       case Opcode::kLoadConst:
         return set(o[0].value(), Value::kConstant,

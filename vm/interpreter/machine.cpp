@@ -103,6 +103,20 @@ int64_t scalar_of(const Value& v) {
   return element_of(tensor_of(v));
 }
 
+// The last {} of the message stand for the values: what comes before may be a name of the user's.
+[[noreturn, gnu::cold]] void stop(std::string message, std::span<const uint32_t> values,
+                                  const Value* registers) {
+  size_t end = message.size();
+  for (size_t i = values.size(); i-- > 0;) {
+    const size_t at = message.rfind("{}", end);
+    if (at == std::string::npos) break;
+    message.replace(at, 2, std::to_string(scalar_of(registers[values[i]])));
+    if (at < 2) break;
+    end = at - 2;
+  }
+  throw Error(Status::kFatal, "", std::move(message));
+}
+
 // What a tensor that grows is moved or extended in: it must start where the tensor does.
 Storage& storage_at_start_of(const Tensor& t) {
   if (t.offset != 0 || !t.storage->writable()) [[unlikely]]
@@ -531,7 +545,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
         heap_.assign(r[in.a], reshape(*f, in, r));
         break;
       case Opcode::kFatal:
-        throw Error(Status::kFatal, "", executable.texts[in.b]);
+        stop(executable.texts[in.b], f->sources(in), r);
     }
     ++pc;
   }

@@ -73,7 +73,6 @@ DecodedFunction decode_function(const exec::BytecodeFunction& function) {
         in.c = reg(2);
         break;
       case Opcode::kGoto:
-      case Opcode::kFatal:
         in.b = reg(0);
         break;
       case Opcode::kLoadConsti:
@@ -116,6 +115,7 @@ DecodedFunction decode_function(const exec::BytecodeFunction& function) {
         register_list(2);
         break;
       case Opcode::kInvokePacked:
+      case Opcode::kFatal:
         in.b = reg(0);
         register_list(1);
         break;

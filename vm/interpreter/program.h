@@ -21,7 +21,7 @@ namespace nimble::rt {
 //   Invoke a… <- function b, list         InvokeClosure a <- b, list
 //   InvokePacked kernel b, list           GetField a <- b, imm GetTag a <- b
 //   DeviceCopy a <- b, c device           ShapeOf a… <- b, imm rank
-//   ReshapeTensor a <- b, list            Fatal b
+//   ReshapeTensor a <- b, list            Fatal b, list
 struct DecodedInstruction {
   exec::Opcode op;
   DType dtype = DType::kF32;

@@ -1,5 +1,7 @@
 // What a compiled program does beyond values: messages of failing checks, depth, results that
 // outlive the run, several entries, errors of the compiler itself.
+#include <gmock/gmock.h>
+
 #include "compiler/emit/test/harness.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
@@ -72,6 +74,28 @@ TEST(Behaviour, AnInferredCheckNamesTheOperator) {
   Error e = error_of([&] { c.run("main", {ones({3, 2}), ones({4, 2})}); });
   EXPECT_EQ(e.status(), Status::kFatal);
   EXPECT_NE(std::string(e.what()).find("concat"), std::string::npos) << e.what();
+}
+
+TEST(Behaviour, AFailedCheckNamesTheExtentsAndTheirValues) {
+  const auto said = [](const std::string& text, const std::vector<ir::TensorRef>& inputs) {
+    Compiled c(ir::parse_module(text, "model.nir"), {"default"});
+    return std::string(error_of([&] { c.run("main", inputs); }).what());
+  };
+  EXPECT_THAT(said(R"(fn @main(%x: Tensor[(2, n), f32], %y: Tensor[(m, 5), f32]) {
+  let %c = matmul(%x, %y);
+  %c
+})",
+                   {ones({2, 3}), ones({4, 5})}),
+              ::testing::HasSubstr("matmul at model.nir:2:12: the contracted dim of matmul "
+                                   "(n = m): n is 3, m is 4"));
+  // An integer says itself, an expression's value stands beside it, and each stands once.
+  EXPECT_THAT(said(R"(fn @main(%x: Tensor[(n), f32], %y: Tensor[(m), f32]) {
+  let %c = assert_shape(%x) {left = (2*n + m, n, n), right = (9, m, 3), what = "{} fits"};
+  %c
+})",
+                   {ones({3}), ones({4})}),
+              ::testing::HasSubstr("{} fits at model.nir:2:12 (m + 2*n = 9, n = m, n = 3): "
+                                   "m + 2*n is 10, n is 3, m is 4"));
 }
 
 TEST(Behaviour, TailCallsCostNoStack) {

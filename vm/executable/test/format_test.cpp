@@ -119,9 +119,13 @@ TEST_F(FileFormatTest, EachFaultHasItsMessage) {
   EXPECT_THAT(error_of(text), HasSubstr("is not a nimble executable"));
 
   std::vector<uint8_t> newer = good;
-  newer[8] = 2;
+  newer[8] = 3;
   EXPECT_THAT(error_of(newer, Status::kIncompatible),
-              HasSubstr("format version 2, this nimble reads up to 1"));
+              HasSubstr("format version 3, this nimble reads up to 2"));
+  std::vector<uint8_t> older = good;
+  older[8] = 1;
+  EXPECT_THAT(error_of(older, Status::kIncompatible),
+              HasSubstr("format version 1, this nimble reads from 2 on"));
 
   std::vector<uint8_t> longer = good;
   longer.push_back(0);

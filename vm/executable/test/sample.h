@@ -100,7 +100,7 @@ function "helper" 2 5 {
   GetTag r3, r4
   If r3, @fine, @bad
 bad:
-  Fatal t0
+  Fatal t0, (r3)
 fine:
   GetField r3, r4, 1
   Ret r3

@@ -73,7 +73,7 @@ function "main" 1 8 {
   InvokeClosure r7, r7, (r6)
   If r7, @fine, @bad
 bad:
-  Fatal t0
+  Fatal t0, (r6)
 fine:
   AllocADT r5, 0, (r6, r4)
   Ret r5

@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr char kPrelude[] = R"(
 text "stopped here"
+text "{} has n = {}, m = {};"
 constant "ints" i64 [3] { 4, 8, -1 }
 constant "one" i64 [1] { 1 }
 constant "two" u8 [2] { 200, 7 }
@@ -535,8 +536,14 @@ std::vector<Row> rows() {
                  "ReshapeTensor r7, r6, (r7)\nLoadConsti r2, 1",
        0, "storage that was freed"},
 
-      {kFatal, "stops", "LoadConsti r2, 1\nFatal t0\nMove r2, r2", 0, "stopped here"},
-      {kFatal, "is jumped over", "LoadConsti r2, 1\nGoto @e\nFatal t0\ne: Move r2, r2", 1},
+      {kFatal, "stops", "LoadConsti r2, 1\nFatal t0, ()\nMove r2, r2", 0, "stopped here"},
+      {kFatal, "names values",
+       "LoadConsti r2, -3\nLoadConsti r3, 4\nFatal t1, (r2, r3)\nMove r2, r2", 0,
+       "{} has n = -3, m = 4;"},
+      {kFatal, "lacks a place for a value", "LoadConsti r2, 1\nFatal t0, (r2)\nMove r2, r2", 0,
+       "stopped here"},
+      {kFatal, "names no tensor", hidden("r0") + "Fatal t1, (r5, r5)\nMove r2, r2", 0, "is needed"},
+      {kFatal, "is jumped over", "LoadConsti r2, 1\nGoto @e\nFatal t0, ()\ne: Move r2, r2", 1},
   };
 }
 

@@ -1,5 +1,9 @@
 // Walks blocks on an explicit stack of frames, so that the depth of recursion is a limit and not
 // a crash; a call whose value is the function's own replaces its frame.
+//
+// With Failures::kWhereNeeded an error becomes a value: what an operator computes of a failure is
+// that failure, while tuples, data and calls carry it on. A failed check of extents takes the whole
+// value of its block, because whatever the block computes may rely on what was checked.
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/operand.h"
@@ -29,7 +33,7 @@ struct Frame {
 };
 
 void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const std::string& what) {
-  if (!t) return;
+  if (!t || v->failure) return;
   if (t->kind == ir::TypeKind::kTuple) {
     if (v->fields.size() != t->elements.size() || !v->constructor.empty())
       throw Error(Status::kFatal, what, "is no tuple of " + std::to_string(t->elements.size()),
@@ -102,9 +106,25 @@ Value::~Value() {
 
 namespace {
 
+ValueRef failed(std::shared_ptr<const Failure> f) {
+  auto v = std::make_shared<Value>();
+  v->failure = std::move(f);
+  return v;
+}
+
+ValueRef failed(const Error& e) {
+  return failed(std::make_shared<const Failure>(Failure{e}));
+}
+
+// A failed check of extents.
+struct CheckFailed {
+  Error error;
+};
+
 std::string text_of(const Value& v, int depth) {
   constexpr int kMaxDepth = 500;
   if (depth > kMaxDepth) return "…";
+  if (v.failure) return "failed";
   if (v.tensor) return ir::print(*v.tensor);
   if (v.function) return "fn";
   std::string fields;
@@ -114,9 +134,11 @@ std::string text_of(const Value& v, int depth) {
   return v.constructor + (v.fields.empty() ? "" : "(" + fields + ")");
 }
 
-// Whether a value fits a pattern; if so, what the pattern's variables get.
+// Whether a value fits a pattern; if so, what the pattern's variables get. Where a failure hides
+// the answer, `hidden` gets it.
 bool fits(const ir::Pattern& p, const ValueRef& v,
-          std::vector<std::pair<const Var*, ValueRef>>& bound) {
+          std::vector<std::pair<const Var*, ValueRef>>& bound,
+          std::shared_ptr<const Failure>& hidden) {
   switch (p.kind) {
     case ir::Pattern::Kind::kWildcard:
       return true;
@@ -125,9 +147,11 @@ bool fits(const ir::Pattern& p, const ValueRef& v,
       return true;
     case ir::Pattern::Kind::kConstructor:
     case ir::Pattern::Kind::kTuple:
-      if (v->constructor != p.constructor || v->fields.size() != p.fields.size()) return false;
+      if (v->failure) hidden = v->failure;
+      if (hidden || v->constructor != p.constructor || v->fields.size() != p.fields.size())
+        return false;
       for (size_t i = 0; i < p.fields.size(); ++i)
-        if (!fits(p.fields[i], v->fields[i], bound)) return false;
+        if (!fits(p.fields[i], v->fields[i], bound, hidden)) return false;
       return true;
   }
   NIMBLE_UNREACHABLE("pattern kind");
@@ -142,6 +166,8 @@ std::string str(const ValueRef& v) {
 struct Interpreter::Impl {
   ir::Module module;
   Limits limits;
+  Failures failures = Failures::kAtOnce;
+  bool certain = true;  // of the failure that run_tensors threw
   std::vector<Frame> frames;
   ValueRef returned;
 
@@ -157,17 +183,40 @@ struct Interpreter::Impl {
     return it->second;
   }
 
+  // Whether a failure becomes a value. A limit of the run is no failure of an operator.
+  bool goes_on(const Error& e) const {
+    return failures == Failures::kWhereNeeded && e.status() != Status::kExhausted &&
+           e.status() != Status::kUnsupported;
+  }
+
   void define(Frame& f, const Var* v, ValueRef x) {
-    bind_symbols(v->type, x, f.symbols, "%" + v->name);
+    try {
+      bind_symbols(v->type, x, f.symbols, "%" + v->name);
+    } catch (const Error& e) {
+      if (!goes_on(e)) throw;
+      x = failed(e);
+    }
     f.variables[v] = std::move(x);
   }
 
-  // `closure` may be null; its environment is visible in the function.
-  void enter(const ir::FunctionRef& function, const std::vector<ValueRef>& args, const Var* result,
-             const ValueRef& closure = nullptr) {
+  // A value that leaves the innermost frame, to the caller's variable.
+  void give(const Var* result, ValueRef v) {
+    if (frames.empty())
+      returned = std::move(v);
+    else
+      define(frames.back(), result, std::move(v));
+  }
+
+  void enter(Frame f) {
     if (static_cast<int64_t>(frames.size()) >= limits.max_depth)
-      throw Error(Status::kExhausted, function->location.str(),
+      throw Error(Status::kExhausted, f.function->location.str(),
                   fmt::format("recursion is deeper than {} calls", limits.max_depth));
+    frames.push_back(std::move(f));
+  }
+
+  // `closure` may be null; its environment is visible in the function.
+  static Frame frame_of(const ir::FunctionRef& function, const std::vector<ValueRef>& args,
+                        const Var* result, const ValueRef& closure = nullptr) {
     Frame f;
     f.function = function;
     f.result = result;
@@ -182,26 +231,22 @@ struct Interpreter::Impl {
           "pass one value per parameter");
     for (size_t i = 0; i < args.size(); ++i) {
       const ir::VarRef& p = function->parameters[i];
-      bind_symbols(p->type, args[i], f.symbols, "argument " + p->name);
+      if (!args[i]->failure) bind_symbols(p->type, args[i], f.symbols, "argument " + p->name);
       f.variables[p.get()] = args[i];
     }
     f.blocks.push_back({function->body.get()});
-    frames.push_back(std::move(f));
+    return f;
   }
 
   // A block's value goes to the enclosing `if`, or is the function's.
-  void leave_block() {
+  void leave_block(ValueRef v) {
     Frame& f = frames.back();
-    ValueRef v = value(f, f.blocks.back().block->result);
     const Var* to = f.blocks.back().result;
     f.blocks.pop_back();
     if (!f.blocks.empty()) return define(f, to, std::move(v));
     const Var* result = f.result;
     frames.pop_back();
-    if (frames.empty())
-      returned = std::move(v);
-    else
-      define(frames.back(), result, std::move(v));
+    give(result, std::move(v));
   }
 
   // Whether the binding just taken from the innermost block ends the function with its value.
@@ -225,14 +270,12 @@ struct Interpreter::Impl {
       NIMBLE_CHECK(callee->function, "call of a value that is no function");
       if (!callee->first.empty())
         args.insert(args.begin(), callee->first.begin(), callee->first.end());
-      const Var* result = b.var.get();
-      if (is_tail(f, result)) {
-        result = f.result;
-        frames.pop_back();
-      }
-      return enter(callee->function, args, result, callee);
+      const bool tail = is_tail(f, b.var.get());
+      Frame next = frame_of(callee->function, args, tail ? f.result : b.var.get(), callee);
+      if (tail) frames.pop_back();
+      return enter(std::move(next));
     }
-    if (e.primitive) return enter(e.primitive, args, b.var.get());
+    if (e.primitive) return enter(frame_of(e.primitive, args, b.var.get()));
     std::vector<ir::TensorRef> tensors;
     for (const ValueRef& v : args) tensors.push_back(v->tensor);
     if (e.op == "assert_shape") return check_shape(f, b, args[0]);
@@ -254,7 +297,10 @@ struct Interpreter::Impl {
     const ValueRef v = value(f, b.value->args[0]);
     for (const ir::MatchCase& c : b.value->cases) {
       std::vector<std::pair<const Var*, ValueRef>> bound;
-      if (!fits(c.pattern, v, bound)) continue;
+      std::shared_ptr<const Failure> hidden;
+      const bool fit = fits(c.pattern, v, bound, hidden);
+      if (hidden) return define(f, b.var.get(), failed(hidden));
+      if (!fit) continue;
       for (auto& [var, x] : bound) define(f, var, std::move(x));
       f.blocks.push_back({c.body.get(), 0, b.var.get()});
       return;
@@ -275,17 +321,48 @@ struct Interpreter::Impl {
     };
     for (size_t i = 0; i < left.size(); ++i)
       if (extent(left[i]) != extent(right[i]))
-        throw Error(Status::kFatal, e.location.str(),
-                    fmt::format("{}: {} is {}, but {} is {}", ir::assertion_text(e), left[i].str(),
-                                extent(left[i]), right[i].str(), extent(right[i])));
+        throw CheckFailed{
+            Error(Status::kFatal, e.location.str(),
+                  fmt::format("{}: {} is {}, but {} is {}", ir::assertion_text(e), left[i].str(),
+                              extent(left[i]), right[i].str(), extent(right[i])))};
     define(f, b.var.get(), x);
+  }
+
+  // The failure of an operand without which the expression has no value; null if there is none.
+  std::shared_ptr<const Failure> failure_in(const Frame& f, const Expr& e) const {
+    const bool carries = e.kind == ExprKind::kTuple || e.kind == ExprKind::kConstruct ||
+                         e.kind == ExprKind::kClosure || e.kind == ExprKind::kMatch || e.callee ||
+                         e.primitive || e.op == "assert_shape";
+    if (e.kind == ExprKind::kCall && e.callee) return value(f, *e.callee)->failure;
+    if (carries) return nullptr;
+    std::shared_ptr<const Failure> found;
+    for (const Atom& a : e.args) {
+      const auto failure = value(f, a)->failure;
+      if (failure && (!found || failure->certain)) found = failure;
+    }
+    if (found && e.op == "shape_of")
+      found = std::make_shared<const Failure>(Failure{found->error, false});
+    return found;
   }
 
   void step() {
     Frame& f = frames.back();
     Activation& a = f.blocks.back();
-    if (a.next == a.block->bindings.size()) return leave_block();
+    if (a.next == a.block->bindings.size()) return leave_block(value(f, a.block->result));
     const ir::Binding& b = a.block->bindings[a.next++];
+    if (auto failure = failure_in(f, *b.value)) return define(f, b.var.get(), failed(failure));
+    try {
+      evaluate(f, b);
+    } catch (const CheckFailed& check) {
+      if (!goes_on(check.error)) throw check.error;
+      leave_block(failed(check.error));
+    } catch (const Error& e) {
+      if (!goes_on(e)) throw;
+      define(frames.back(), b.var.get(), failed(e));
+    }
+  }
+
+  void evaluate(Frame& f, const ir::Binding& b) {
     const Expr& e = *b.value;
     switch (e.kind) {
       case ExprKind::kAtom:
@@ -328,10 +405,15 @@ struct Interpreter::Impl {
   }
 };
 
-Interpreter::Interpreter(const ir::Module& module, Limits limits)
+Interpreter::Interpreter(const ir::Module& module, Limits limits, Failures failures)
     : impl_(std::make_shared<Impl>()) {
   impl_->module = module;
   impl_->limits = limits;
+  impl_->failures = failures;
+}
+
+bool Interpreter::failed_for_certain() const {
+  return impl_->certain;
 }
 
 ValueRef Interpreter::run(const std::string& function, const std::vector<ValueRef>& args) {
@@ -344,7 +426,7 @@ ValueRef Interpreter::run(const std::string& function, const std::vector<ValueRe
                 fmt::format("{} arguments for {} parameters", args.size(), f->parameters.size()),
                 "pass one value per parameter");
   impl_->frames.clear();
-  impl_->enter(f, args, nullptr);
+  impl_->enter(Impl::frame_of(f, args, nullptr));
   for (int64_t steps = 0; !impl_->frames.empty(); ++steps) {
     if (steps >= impl_->limits.max_steps)
       throw Error(Status::kExhausted, "@" + function,
@@ -358,10 +440,19 @@ std::vector<ir::TensorRef> Interpreter::run_tensors(const std::string& function,
                                                     const std::vector<ir::TensorRef>& args) {
   std::vector<ValueRef> values;
   for (const ir::TensorRef& t : args) values.push_back(value_of(t));
+  impl_->certain = true;
   ValueRef out = run(function, values);
   if (out->tensor) return {out->tensor};
+  std::shared_ptr<const Failure> failure = out->failure;
   std::vector<ir::TensorRef> tensors;
-  for (const ValueRef& v : out->fields) tensors.push_back(v->tensor);
+  for (const ValueRef& v : out->fields) {
+    if (v->failure && (!failure || v->failure->certain)) failure = v->failure;
+    tensors.push_back(v->tensor);
+  }
+  if (failure) {
+    impl_->certain = failure->certain;
+    throw Error(failure->error);
+  }
   return tensors;
 }
 

@@ -139,10 +139,14 @@ std::vector<Array> argmax(const OpCall& c) {
   AxisView view = axis_view(x, normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   for_each_line(view, [&](const std::vector<size_t>& at, int64_t to) {
     int64_t best = 0;
+    // As the maximum of numbers and a NaN is NaN, the first NaN is where it stands.
+    const auto larger = [&](size_t a, size_t b) {
+      if (x.floating()) return x.f[a] > x.f[b] || (std::isnan(x.f[a]) && !std::isnan(x.f[b]));
+      return x.dtype == DType::kU64 ? static_cast<uint64_t>(x.i[a]) > static_cast<uint64_t>(x.i[b])
+                                    : x.i[a] > x.i[b];
+    };
     for (size_t e = 1; e < at.size(); ++e)
-      if (x.number(static_cast<int64_t>(at[e])) >
-          x.number(static_cast<int64_t>(at[static_cast<size_t>(best)])))
-        best = static_cast<int64_t>(e);
+      if (larger(at[e], at[static_cast<size_t>(best)])) best = static_cast<int64_t>(e);
     y.i[static_cast<size_t>(to)] = best;
   });
   return {y};

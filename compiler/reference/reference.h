@@ -13,8 +13,16 @@
 #include <vector>
 
 #include "compiler/ir/expr.h"
+#include "vm/base/error.h"
 
 namespace nimble::reference {
+
+// What stands for the value of an operator that failed (Failures::kWhereNeeded).
+struct Failure {
+  Error error;
+  // False: only its extents are asked for, which a program may know without the operator.
+  bool certain = true;
+};
 
 // A run-time value: a tensor, a tuple, a value of a data type or a closure.
 struct Value;
@@ -22,7 +30,7 @@ using ValueRef = std::shared_ptr<const Value>;
 struct Value {
   Value() = default;
   Value(const Value&) = default;
-  ~Value();  // of a long list too: frees without recursion
+  ~Value();                                     // of a long list too: frees without recursion
   ir::TensorRef tensor;                         // set for a tensor
   std::string constructor;                      // set for a value of a data type
   std::vector<ValueRef> fields;                 // its fields, or a tuple's
@@ -30,6 +38,7 @@ struct Value {
   std::vector<ValueRef> first;                  // … its first arguments (converted closures) …
   std::map<const ir::Var*, ValueRef> captured;  // … and environment
   std::map<std::string, int64_t> symbols;       // … and the symbols in scope
+  std::shared_ptr<const Failure> failure;       // set for what could not be computed
 };
 ValueRef value_of(ir::TensorRef t);
 ValueRef tuple_of(std::vector<ValueRef> fields);
@@ -52,14 +61,26 @@ struct Limits {
   int64_t max_steps = INT64_MAX;  // bindings evaluated
 };
 
+// What becomes of an operator that fails. The language leaves open whether a run stops where
+// nothing needs the operator's value, since an optimised program may not compute it.
+enum class Failures {
+  kAtOnce,       // the run stops
+  kWhereNeeded,  // what is computed of it fails; the run fails if its result does
+};
+
 class Interpreter {
  public:
-  explicit Interpreter(const ir::Module& module, Limits limits = {});
+  explicit Interpreter(const ir::Module& module, Limits limits = {},
+                       Failures failures = Failures::kAtOnce);
   // Runs a function on values; binds the symbols of its parameter types from the
   // arguments' shapes and checks them.
+  // With kWhereNeeded the value, or a field of it, may be a failure.
   ValueRef run(const std::string& function, const std::vector<ValueRef>& args);
+  // Throws a failure among the results, if there is one: a certain one rather than another.
   std::vector<ir::TensorRef> run_tensors(const std::string& function,
                                          const std::vector<ir::TensorRef>& args);
+  // Whether what run_tensors threw is needed by the results for certain.
+  bool failed_for_certain() const;
 
  private:
   struct Impl;

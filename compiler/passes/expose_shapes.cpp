@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
@@ -58,6 +59,7 @@ class Splitter {
     if (e_.op == "argwhere") return argwhere();
     if (e_.op == "masked_select") return masked_select();
     if (e_.op == "nms" && e_.args.size() == 4) return nms();
+    if (reduces_nothing()) return e_.args[0];
     return std::nullopt;
   }
 
@@ -76,6 +78,12 @@ class Splitter {
   Atom typed(VarRef v) const {
     v->type = type_;
     return v;
+  }
+
+  // A reduction over no axis, of a scalar for example, is its operand.
+  bool reduces_nothing() const {
+    static const std::set<std::string> kOps = {"sum", "mean", "prod", "reduce_max", "reduce_min"};
+    return kOps.contains(e_.op) && ir::attr<Ints>(e_.attrs, "axes").empty();
   }
 
   // Gives the symbol `count` the value of a one-element tensor.

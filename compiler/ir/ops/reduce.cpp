@@ -34,9 +34,12 @@ RelationResult relate_arg_reduce(RelationContext& c) {
   require_rank_at_least(c, 0, 1);
   const int64_t axis = normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0));
   Dims out = dims(c, 0);
-  if (c.dims.equal(out[static_cast<size_t>(axis)], Dim(0)) == Proof::kYes) {
+  const Dim extent = out[static_cast<size_t>(axis)];
+  if (c.dims.equal(extent, Dim(0)) == Proof::kYes) {
     c.fail(fmt::format("axis {} is empty and has no maximum", axis), "");
   }
+  c.require_equal(max(extent, Dim(1)), extent,
+                  fmt::format("axis {} has an element to be the maximum", axis));
   if (attr<bool>(c.call.attrs, "keepdims")) {
     out[static_cast<size_t>(axis)] = 1;
   } else {

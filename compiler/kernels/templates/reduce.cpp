@@ -80,11 +80,11 @@ std::optional<Plan> analyse(const Workload& w) {
   } else if (plan.normalises || e.op == "argmax") {
     mark(ir::attr<int64_t>(e.attrs, "axis"));
   } else {
-    const Ints axes = ir::attr<Ints>(e.attrs, "axes");
-    for (int64_t axis : axes) mark(axis);
-    if (axes.empty()) plan.reduced.assign(plan.dims.size(), true);
+    for (int64_t axis : ir::attr<Ints>(e.attrs, "axes")) mark(axis);
   }
-  if (plan.dims.empty()) return std::nullopt;
+  // Over no axis there is nothing to do: the pass expose-shapes takes the operand instead.
+  if (std::find(plan.reduced.begin(), plan.reduced.end(), true) == plan.reduced.end())
+    return std::nullopt;
   plan.along = plan.reduced.back();
 
   // Results are element-wise over the anchor's shape (up to final reshapes). What depends on the
@@ -149,7 +149,7 @@ class ReduceLowering {
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         call_(*plan_.anchor->value),
         x_(group_.resolve(call_.args[0])),
-        type_(compute_type(ir::type_of(x_)->dtype)) {
+        type_(element_type(ir::type_of(x_)->dtype)) {
     lanes_ = group_lanes(*w.group, t);
     const DType result = compute_type(plan_.anchor->var->type->dtype);
     group_.give(plan_.anchor->var,
@@ -200,6 +200,8 @@ class ReduceLowering {
     int slot = 0;
   };
 
+  // Bools have no order in kernels: they are compared as integers.
+  static DType element_type(DType t) { return t == DType::kBool ? DType::kI32 : compute_type(t); }
   ir::Atom stripped(const ir::Atom& a) const { return strip_reshapes(group_, a); }
   std::string fresh(const char* kind) { return fmt::format("{}{}", kind, next_++); }
 
@@ -278,19 +280,24 @@ class ReduceLowering {
     ValueRef total = kb::reg(acc, 0);
     for (int u = 1; u < unroll_; ++u) total = combine(total, kb::reg(acc, u));
     if (plan_.along && keep_nan) {
-      total = let(out, "lanes", total);
-      // NaN if a lane is, else 0.
-      const ValueRef spoilt =
-          let(out, "spoilt",
-              kb::reduce(BinaryOp::kAdd,
-                         kb::select(is_nan(total), total, kb::number(type_, 0, lanes_))));
-      total = kb::select(is_nan(spoilt), spoilt, kb::reduce(op, total));
+      total = extreme_of_lanes(out, let(out, "lanes", total), op);
     } else if (plan_.along) {
       total = kb::reduce(op, total);
     }
     const std::string local = fresh(name);
     out.push_back(kb::let(local, total));
     return kb::local(local, total->dtype, total->lanes);
+  }
+
+  // The maximum or minimum of a vector's lanes; NaN if one of them is.
+  ValueRef extreme_of_lanes(std::vector<StmtRef>& out, const ValueRef& v, BinaryOp op) {
+    const ValueRef extreme = kb::reduce(op, v);
+    if (!is_float(type_)) return extreme;
+    // NaN if a lane is, else 0.
+    const ValueRef spoilt =
+        let(out, "spoilt",
+            kb::reduce(BinaryOp::kAdd, kb::select(is_nan(v), v, kb::number(type_, 0, lanes_))));
+    return kb::select(is_nan(spoilt), spoilt, extreme);
   }
 
   ValueRef let(std::vector<StmtRef>& out, const char* name, ValueRef v) {
@@ -303,7 +310,7 @@ class ReduceLowering {
   ValueRef pull(const Step& s, std::vector<StmtRef>& out) {
     ValueRef v = group_.value(x_, s.at, lanes_, s.valid);
     for (StmtRef& q : group_.take_statements()) out.push_back(std::move(q));
-    return v;
+    return kb::cast(type_, v);
   }
 
   StmtRef store(size_t r, const ir::Atom& a, const Dims& at, int lanes,
@@ -364,13 +371,16 @@ class ReduceLowering {
     }
   }
 
-  // The first index with the largest value: each accumulator keeps the first of its own, then the
-  // smallest index among those that hold the overall maximum wins.
+  // The first index with the largest value, and a NaN is larger than all numbers: each accumulator
+  // keeps the first of its own, then the smallest index among those that hold the overall maximum
+  // wins.
   ValueRef arg_max(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
     const kir::BufferRef best = registers("best", type_);
     const kir::BufferRef where = registers("where", DType::kI64);
     const ValueRef lowest = identity(BinaryOp::kMax, type_, lanes_);
     const ValueRef nowhere = kb::integer(DType::kI64, std::numeric_limits<int64_t>::max(), lanes_);
+    const auto both = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kAnd, a, b); };
+    const auto either = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kOr, a, b); };
     out.push_back(fill(best, lowest));
     out.push_back(fill(where, nowhere));
     size_t axis = 0;
@@ -383,24 +393,32 @@ class ReduceLowering {
         index = kb::add(index, kb::cast(DType::kI64, kb::iota(lanes_)));
       // Not smaller than the best where none was seen: the first element counts even if it is the
       // lowest value there is.
-      ValueRef larger =
-          kb::binary(BinaryOp::kOr, kb::compare(kir::CompareOp::kGt, v, kb::reg(best, s.slot)),
-                     kb::compare(kir::CompareOp::kEq, kb::reg(where, s.slot), nowhere));
-      if (s.counted && lanes_ > 1)
-        larger = kb::binary(BinaryOp::kAnd, larger, lane_mask(*s.counted, lanes_));
+      const ValueRef so_far = kb::reg(best, s.slot);
+      ValueRef larger = either(kb::compare(kir::CompareOp::kGt, v, so_far),
+                               kb::compare(kir::CompareOp::kEq, kb::reg(where, s.slot), nowhere));
+      if (is_float(type_))
+        larger = either(larger, both(is_nan(v), kb::compare(kir::CompareOp::kEq, so_far, so_far)));
+      if (s.counted && lanes_ > 1) larger = both(larger, lane_mask(*s.counted, lanes_));
       const ValueRef l = let(all, "l", larger);
       all.push_back(kb::set_reg(where, s.slot, kb::select(l, index, kb::reg(where, s.slot))));
       all.push_back(kb::set_reg(best, s.slot, kb::select(l, v, kb::reg(best, s.slot))));
       return all;
     }));
+    const auto combine = [&](const ValueRef& a, const ValueRef& b) {
+      const ValueRef m = kb::max(b, a);  // a if either is NaN
+      return is_float(type_) ? kb::select(is_nan(b), b, m) : m;
+    };
     ValueRef top = kb::reg(best, 0);
-    for (int u = 1; u < unroll_; ++u) top = kb::max(top, kb::reg(best, u));
-    if (plan_.along) top = kb::reduce(BinaryOp::kMax, top);
+    for (int u = 1; u < unroll_; ++u) top = combine(top, kb::reg(best, u));
+    if (plan_.along) top = extreme_of_lanes(out, let(out, "tops", top), BinaryOp::kMax);
     top = kb::broadcast(let(out, "top", top), lanes_);
     ValueRef first = nowhere;
-    for (int u = 0; u < unroll_; ++u)
-      first = kb::min(first, kb::select(kb::compare(kir::CompareOp::kEq, kb::reg(best, u), top),
-                                        kb::reg(where, u), nowhere));
+    for (int u = 0; u < unroll_; ++u) {
+      const ValueRef mine = kb::reg(best, u);
+      ValueRef wins = kb::compare(kir::CompareOp::kEq, mine, top);
+      if (is_float(type_)) wins = either(wins, both(is_nan(mine), is_nan(top)));
+      first = kb::min(first, kb::select(wins, kb::reg(where, u), nowhere));
+    }
     if (plan_.along) first = kb::reduce(BinaryOp::kMin, first);
     return let(out, "index", first);
   }

@@ -121,6 +121,71 @@ TEST(Interpreter, ShapeChecksFailAtRunTime) {
       << "n is 2 and 1";
 }
 
+TEST(Interpreter, AFailureStopsARunWhereItIsNeeded) {
+  const ir::Module m = ir::infer_types(ir::parse_module(R"(
+fn @row(%x: Tensor[(n), f32], %i: Tensor[(), i64], %other: Tensor[(), f32]) {
+  let %v = take_row(%x, %i);
+  let %pair = (%v, %other);
+  %pair
+}
+fn @unused(%x: Tensor[(n), f32], %i: Tensor[(), i64]) {
+  let %pair = @row(%x, %i, 5f32);
+  let %r = %pair[1];
+  %r
+}
+fn @used(%x: Tensor[(n), f32], %i: Tensor[(), i64]) {
+  let %pair = @row(%x, %i, 5f32);
+  let %v = %pair[0];
+  let %w = neg(%v);
+  %w
+}
+fn @decides(%x: Tensor[(n), f32], %i: Tensor[(), i64]) {
+  let %v = take_row(%x, %i);
+  let %c = less(%v, 0f32);
+  let %r = if (%c) { 1f32 } else { 1f32 };
+  %r
+}
+fn @extents(%x: Tensor[(n, 2), f32], %i: Tensor[(), i64]) {
+  let %v = take_row(%x, %i);
+  let %s = shape_of(%v);
+  %s
+}
+fn @checked(%x: Tensor[(n), f32], %y: Tensor[(m), f32], %c: Tensor[(), bool]) {
+  let %r = if (%c) {
+    let %sum = matmul(%x, %y);
+    %sum
+  } else { 2f32 };
+  let %both = (%r, 3f32);
+  let %three = %both[1];
+  let %two = (%three, %both);
+  %two
+})"));
+  Interpreter lazy(m, {}, Failures::kWhereNeeded);
+  const std::vector<ir::TensorRef> inside = {vector({1, 2}), Tensor::scalar_i64(1)},
+                                   beyond = {vector({1, 2}), Tensor::scalar_i64(7)};
+  EXPECT_EQ(lazy.run_tensors("unused", beyond)[0]->value(0), 5);
+  EXPECT_EQ(status_of([&] { Interpreter(m).run_tensors("unused", beyond); }), Status::kFatal);
+  for (const char* f : {"used", "decides"}) {
+    EXPECT_EQ(status_of([&] { lazy.run_tensors(f, inside); }), Status::kOk) << f;
+    EXPECT_EQ(status_of([&] { lazy.run_tensors(f, beyond); }), Status::kFatal) << f;
+    EXPECT_TRUE(lazy.failed_for_certain()) << f;
+  }
+  const ir::TensorRef x = Tensor::of<float>(DType::kF32, {2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(status_of([&] {
+              lazy.run_tensors("extents", {x, Tensor::scalar_i64(7)});
+            }),
+            Status::kFatal);
+  EXPECT_FALSE(lazy.failed_for_certain()) << "the extents may be known without the row";
+
+  // A failed check takes its block's value, and no more.
+  const auto run = [&](uint8_t c) {
+    return lazy.run("checked", {value_of(vector({1, 2})), value_of(vector({1, 2, 3})),
+                                value_of(Tensor::of<uint8_t>(DType::kBool, {}, {c}))});
+  };
+  EXPECT_EQ(str(run(0)), "(3f32, (2f32, 3f32))");
+  EXPECT_EQ(str(run(1)), "(3f32, (failed, 3f32))");
+}
+
 TEST(Interpreter, ArgumentsAreChecked) {
   Interpreter interpreter(
       ir::parse_module("fn @main(%x: Tensor[(n, 2), f32]) { let %y = neg(%x); %y }"));

@@ -18,13 +18,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <unordered_set>
 
+#include "compiler/emit/test/random_operators.h"
 #include "compiler/ir/builder.h"
-#include "compiler/ir/op.h"
 
 namespace nimble::emit::testing {
 namespace {
@@ -74,47 +75,6 @@ bool closed(const std::vector<Type>& types) {
   std::set<std::string> all, bare;
   for (const Type& t : types) collect(t, all, bare);
   return std::includes(bare.begin(), bare.end(), all.begin(), all.end());
-}
-
-// The row needs attributes that only passes know how to make.
-bool is_internal(const OpInfo& op) {
-  static const std::set<std::string> kNames = {"assert_shape", "device_copy", "on_device", "pack"};
-  if (op.name.find('.') != std::string::npos || op.name.starts_with("packed_")) return true;
-  if (kNames.count(op.name)) return true;
-  return std::any_of(op.attrs.begin(), op.attrs.end(), [](const AttrSpec& a) {
-    return a.required && a.kind == AttrSpec::Kind::kString;
-  });
-}
-
-// What the elements of an operand are decides whether it succeeds, or what its extents are.
-bool needs_values(const OpInfo& op) {
-  static const std::set<std::string> kNames = {
-      "gather", "gather_elements", "take_row", "write_row", "topk",        "tile",
-      "repeat", "prefix",          "append",   "range",     "read_extents"};
-  return op.shape_mode != ir::ShapeMode::kDataIndependent || kNames.count(op.name) > 0;
-}
-
-// Of an exact operand exact, of a rough one rough, and continuous.
-bool moves_values(const OpInfo& op) {
-  static const std::set<std::string> kExact = {"neg",     "abs",        "relu",       "maximum",
-                                               "minimum", "reduce_max", "reduce_min", "where",
-                                               "clip",    "write_row",  "full"};
-  return op.fusion == ir::FusionKind::kInjective || kExact.count(op.name) > 0;
-}
-
-// Discontinuous in a float operand.
-bool jumps(const std::string& op) {
-  static const std::set<std::string> kJumps = {"floor",  "ceil", "round", "mod", "argmax",
-                                               "argmin", "sign", "topk",  "nms", "unique"};
-  return kJumps.count(op) > 0;
-}
-
-// Index of the operand that must stay away from zero and below, or -1.
-int guarded_operand(const std::string& op) {
-  if (op == "log" || op == "sqrt" || op == "rsqrt" || op == "reciprocal" || op == "pow") return 0;
-  if (op == "div") return 1;
-  if (op == "batch_norm") return 4;
-  return -1;
 }
 
 class Generator {
@@ -182,8 +142,26 @@ class Generator {
   }
   Dim some_dim() {
     static const std::vector<Dim> kDims = {Dim::symbol("n"), Dim::symbol("m"), 1, 4, 6, 3};
-    return one_of(kDims);
+    const Dim& d = one_of(kDims);
+    const auto symbol = d.as_symbol();
+    return symbol && !extents_.contains(*symbol) ? Dim(2) : d;
   }
+  // While a function's body is made, the extents that can be named are those of its parameters.
+  class ExtentsOf {
+   public:
+    ExtentsOf(Generator& g, const std::vector<VarRef>& parameters) : named_(g.extents_) {
+      std::set<std::string> all;
+      for (const VarRef& p : parameters) collect(p->type, all, inner_);
+      named_.swap(inner_);
+    }
+    ~ExtentsOf() { named_.swap(inner_); }
+    ExtentsOf(const ExtentsOf&) = delete;
+    ExtentsOf& operator=(const ExtentsOf&) = delete;
+
+   private:
+    std::set<std::string>& named_;
+    std::set<std::string> inner_;  // then those outside
+  };
   std::string name(const char* kind) { return fmt::format("{}{}", kind, next_++); }
 
   bool is_rough(const Atom& a) const { return a.is_var() && rough_.count(a.var.get()) > 0; }
@@ -281,7 +259,7 @@ class Generator {
       for (int i = 0; i < rank; ++i) each.push_back(pick(2) + (spec.name == "repeats"));
       return each;
     }
-    if (spec.name == "ends") return {one_of(std::vector<Dim>{2, -1, INT64_MAX, Dim::symbol("n")})};
+    if (spec.name == "ends") return {one_of(std::vector<Dim>{2, -1, INT64_MAX, some_dim()})};
     std::vector<Dim> out;
     if (!inputs.empty() && chance(70)) {  // the operand's own, in another order or arrangement
       out = inputs[0]->dims;
@@ -322,6 +300,18 @@ class Generator {
             refused = true;
         },
         [] { return Dim::symbol(ir::fresh_symbol()); }};
+    std::map<size_t, std::vector<Dim>> read;  // elements that extents are read from
+    if (options_.data_dependent)
+      context.read_contents = [&](size_t i) -> const std::vector<Dim>* {
+        const auto n = ir::element_count(inputs[i]).as_constant();
+        if (!n || *n > 4) return nullptr;
+        std::vector<Dim>& elements = read[i];
+        while (elements.size() < static_cast<size_t>(*n)) {
+          elements.push_back(Dim::symbol(ir::fresh_symbol()));
+          facts.set(*elements.back().as_symbol(), {INT64_MIN, INT64_MAX, 1});
+        }
+        return &elements;
+      };
     try {
       const ir::RelationResult r = op.relation(context);
       return refused ? nullptr : r.type;
@@ -358,7 +348,7 @@ class Generator {
     if (auto it = attrs.find("axes"); it != attrs.end() && op.name == "slice") {
       auto& axes = std::get<std::vector<int64_t>>(it->second);
       if (axes.empty()) return false;
-      axes.resize(1);
+      axes.erase(axes.begin() + 1, axes.end());
     }
     ir::ExprRef call = ir::make_call(op.name, args, attrs);
     if (!ir::check_call(op, *call).empty()) return false;
@@ -524,6 +514,7 @@ class Generator {
     Scope parameters = parameters_for(arguments);
     const Type result = some_type(parameters);
     const std::string f = name("f");
+    const ExtentsOf inside(*this, parameters);
     BlockRef body = block(parameters, result, depth, 2 + pick(3));
     module_.set(f, ir::make_function_of(parameters, std::move(body), result));
     std::vector<Atom> args(arguments.begin(), arguments.end());
@@ -560,6 +551,9 @@ class Generator {
     visible.push_back(i);
     if (!grows) visible.push_back(acc);
     const VarRef more = head.call("less", {i, limit}, {}, "more");
+    Scope bound = invariant;
+    bound.push_back(acc);
+    const ExtentsOf inside(*this, bound);
     for (int s = pick(3); s >= 0; --s) step(again, visible, depth + 1);
     Atom next;
     if (grows) {
@@ -733,6 +727,7 @@ class Generator {
     const VarRef head = bound(element, cons);
     const VarRef tail = ir::make_var(name("tail"), list);
     BlockBuilder again;
+    const ExtentsOf inside(*this, {});
     for (int s = pick(3); s >= 0; --s) step(again, cons, depth + 1);
     const VarRef sum = again.call("mean", {head},
                                   {{"axes", std::vector<int64_t>{0}}, {"keepdims", false}}, "mean");
@@ -767,9 +762,10 @@ class Generator {
     const VarRef sum = node.call("sub", {a, b}, {}, "difference");
     sum->type = result;
     rough_.insert(sum.get());
-    Scope inside = {sum};
-    for (int s = pick(3); s > 0; --s) step(node, inside, depth + 1);
-    const Atom combined = value_of(result, node, inside, depth);
+    Scope visible = {sum};
+    const ExtentsOf inside(*this, {});
+    for (int s = pick(3); s > 0; --s) step(node, visible, depth + 1);
+    const Atom combined = value_of(result, node, visible, depth);
     std::vector<ir::MatchCase> cases = {
         {constructor("Leaf", {variable(x)}), leaf.finish(mean)},
         {constructor("Node", {variable(left), variable(right)}), node.finish(combined)}};
@@ -787,6 +783,7 @@ class Generator {
   ir::Module module_;
   std::vector<VarRef> inputs_;
   std::unordered_set<const ir::Var*> rough_;
+  std::set<std::string> extents_ = {"n", "m"};  // that an attribute may name here
   int next_ = 0;
 };
 

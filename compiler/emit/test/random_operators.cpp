@@ -1,0 +1,47 @@
+#include "compiler/emit/test/random_operators.h"
+
+#include <algorithm>
+#include <set>
+
+namespace nimble::emit::testing {
+
+using ir::AttrSpec;
+using ir::OpInfo;
+
+bool is_internal(const OpInfo& op) {
+  static const std::set<std::string> kNames = {"assert_shape", "device_copy", "on_device", "pack"};
+  if (op.name.find('.') != std::string::npos || op.name.starts_with("packed_")) return true;
+  if (kNames.count(op.name)) return true;
+  return std::any_of(op.attrs.begin(), op.attrs.end(), [](const AttrSpec& a) {
+    return a.required && a.kind == AttrSpec::Kind::kString;
+  });
+}
+
+bool needs_values(const OpInfo& op) {
+  static const std::set<std::string> kNames = {
+      "gather", "gather_elements", "take_row", "write_row", "topk",        "tile",
+      "repeat", "prefix",          "append",   "range",     "read_extents"};
+  return op.shape_mode != ir::ShapeMode::kDataIndependent || kNames.count(op.name) > 0;
+}
+
+bool moves_values(const OpInfo& op) {
+  static const std::set<std::string> kExact = {"neg",     "abs",        "relu",       "maximum",
+                                               "minimum", "reduce_max", "reduce_min", "where",
+                                               "clip",    "write_row",  "full"};
+  return op.fusion == ir::FusionKind::kInjective || kExact.count(op.name) > 0;
+}
+
+bool jumps(const std::string& op) {
+  static const std::set<std::string> kJumps = {"floor",  "ceil", "round", "mod", "argmax",
+                                               "argmin", "sign", "topk",  "nms", "unique"};
+  return kJumps.count(op) > 0;
+}
+
+int guarded_operand(const std::string& op) {
+  if (op == "log" || op == "sqrt" || op == "rsqrt" || op == "reciprocal" || op == "pow") return 0;
+  if (op == "div") return 1;
+  if (op == "batch_norm") return 4;
+  return -1;
+}
+
+}  // namespace nimble::emit::testing

@@ -24,7 +24,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "compiler/emit/test/random_operators.h"
+#include "compiler/emit/test/random_rules.h"
 #include "compiler/ir/builder.h"
 
 namespace nimble::emit::testing {
@@ -49,32 +49,6 @@ Type i64_scalar() {
 }
 Type bool_scalar() {
   return ir::tensor_type({}, DType::kBool);
-}
-
-void collect(const Type& t, std::set<std::string>& all, std::set<std::string>& bare) {
-  for (const Dim& d : t->dims) {
-    if (d.is_any()) continue;
-    all.merge(d.symbols());
-    if (auto s = d.as_symbol()) bare.insert(*s);
-  }
-  for (const Type& e : t->elements) {
-    std::set<std::string> inner;  // inside of other types nothing is bound
-    collect(e, all, t->kind == TypeKind::kTuple ? bare : inner);
-  }
-}
-
-// A type that can be written down: without extents that only a run decides.
-bool is_stated(const Type& t) {
-  std::set<std::string> all, bare;
-  collect(t, all, bare);
-  return std::none_of(all.begin(), all.end(), [](const std::string& s) { return s[0] == '?'; });
-}
-
-// Whether a function with these parameters is told every extent that their types mention.
-bool closed(const std::vector<Type>& types) {
-  std::set<std::string> all, bare;
-  for (const Type& t : types) collect(t, all, bare);
-  return std::includes(bare.begin(), bare.end(), all.begin(), all.end());
 }
 
 class Generator {
@@ -151,7 +125,7 @@ class Generator {
    public:
     ExtentsOf(Generator& g, const std::vector<VarRef>& parameters) : named_(g.extents_) {
       std::set<std::string> all;
-      for (const VarRef& p : parameters) collect(p->type, all, inner_);
+      for (const VarRef& p : parameters) collect_symbols(p->type, all, inner_);
       named_.swap(inner_);
     }
     ~ExtentsOf() { named_.swap(inner_); }
@@ -320,8 +294,20 @@ class Generator {
     }
   }
 
+  // Another operator, with operands that it takes. Some take few of those there are, and each gets
+  // several tries, or the easy ones would make up nearly all of a program.
   bool operator_step(BlockBuilder& out, Scope& scope, bool at_main) {
     const OpInfo& op = *one_of(ops_);
+    const size_t visible = scope.size(), inputs = inputs_.size();
+    for (int tries = 0; tries < 20; ++tries) {
+      if (call_of(op, out, scope, at_main)) return true;
+      scope.resize(visible);  // new inputs that did not fit
+      inputs_.resize(inputs);
+    }
+    return false;
+  }
+
+  bool call_of(const OpInfo& op, BlockBuilder& out, Scope& scope, bool at_main) {
     const int most = op.max_args < 0 ? op.min_args + 2 : op.max_args;
     const int count = op.min_args + (most > op.min_args ? pick(most - op.min_args + 1) : 0);
     std::vector<Atom> args;
@@ -369,9 +355,8 @@ class Generator {
     static const std::set<std::string> kGrows = {"mul", "pow", "prod", "matmul", "cumsum", "sum"};
     if (integers && !floats && kGrows.count(op.name)) return false;
     if (op.name == "exp" || op.name == "prod" || op.name == "cumsum") {  // keeps numbers small
-      const VarRef small = bind(out, scope, ir::make_call("tanh", {args[0]}), inputs[0], true);
       if (!is_float(inputs[0]->dtype)) return false;
-      args[0] = small;
+      args[0] = bind(out, scope, ir::make_call("tanh", {args[0]}), inputs[0], true);
     }
     if (const int g = guarded_operand(op.name); g >= 0 && floats) {
       const auto at = static_cast<size_t>(g);

@@ -1,9 +1,13 @@
-// What the generator of random programs must know of operators beyond their rows in Ops.def.
+// What the generator of random programs must know of types, and of operators beyond
+// their rows in Ops.def.
 #pragma once
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/op.h"
+#include "compiler/ir/type.h"
 
 namespace nimble::emit::testing {
 
@@ -17,5 +21,12 @@ bool moves_values(const ir::OpInfo& op);
 bool jumps(const std::string& op);
 // Index of the operand that must stay away from zero and below, or -1.
 int guarded_operand(const std::string& op);
+
+// The symbols of a type; `bare`: those that stand alone as an extent of a tensor.
+void collect_symbols(const ir::Type& t, std::set<std::string>& all, std::set<std::string>& bare);
+// A type that can be written down: without extents that only a run decides.
+bool is_stated(const ir::Type& t);
+// Whether a function with these parameters is told every extent that their types mention.
+bool closed(const std::vector<ir::Type>& types);
 
 }  // namespace nimble::emit::testing

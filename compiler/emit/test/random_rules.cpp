@@ -1,4 +1,4 @@
-#include "compiler/emit/test/random_operators.h"
+#include "compiler/emit/test/random_rules.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,10 @@
 namespace nimble::emit::testing {
 
 using ir::AttrSpec;
+using ir::Dim;
 using ir::OpInfo;
+using ir::Type;
+using ir::TypeKind;
 
 bool is_internal(const OpInfo& op) {
   static const std::set<std::string> kNames = {"assert_shape", "device_copy", "on_device", "pack"};
@@ -42,6 +45,30 @@ int guarded_operand(const std::string& op) {
   if (op == "div") return 1;
   if (op == "batch_norm") return 4;
   return -1;
+}
+
+void collect_symbols(const Type& t, std::set<std::string>& all, std::set<std::string>& bare) {
+  for (const Dim& d : t->dims) {
+    if (d.is_any()) continue;
+    all.merge(d.symbols());
+    if (auto s = d.as_symbol()) bare.insert(*s);
+  }
+  for (const Type& e : t->elements) {
+    std::set<std::string> inner;  // inside of other types nothing is bound
+    collect_symbols(e, all, t->kind == TypeKind::kTuple ? bare : inner);
+  }
+}
+
+bool is_stated(const Type& t) {
+  std::set<std::string> all, bare;
+  collect_symbols(t, all, bare);
+  return std::none_of(all.begin(), all.end(), [](const std::string& s) { return s[0] == '?'; });
+}
+
+bool closed(const std::vector<Type>& types) {
+  std::set<std::string> all, bare;
+  for (const Type& t : types) collect_symbols(t, all, bare);
+  return std::includes(bare.begin(), bare.end(), all.begin(), all.end());
 }
 
 }  // namespace nimble::emit::testing

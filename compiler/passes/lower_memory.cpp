@@ -416,7 +416,8 @@ class Lowering {
     } else {
       throw Error(Status::kUnsupported, e.location.str(),
                   fmt::format("operator {} has no kernel for {}", e.op, ir::str(type)),
-                  "enable the pass 'fuse', or use another dtype");
+                  e.op == "conv2d" ? "give its weights constant extents, and f32 or f64 elements"
+                                   : "enable the pass 'fuse', or use another dtype");
     }
   }
 

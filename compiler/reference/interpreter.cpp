@@ -3,7 +3,9 @@
 //
 // With Failures::kWhereNeeded an error becomes a value: what an operator computes of a failure is
 // that failure, while tuples, data and calls carry it on. A failed check of extents takes the whole
-// value of its block, because whatever the block computes may rely on what was checked.
+// value of its block, because whatever the block computes may rely on what was checked. A failure
+// that a later operator need not have met (it reads a part of its operand, or nothing) is no
+// certain one: fused, the two may never compute the element that fails.
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/operand.h"
@@ -112,8 +114,8 @@ ValueRef failed(std::shared_ptr<const Failure> f) {
   return v;
 }
 
-ValueRef failed(const Error& e) {
-  return failed(std::make_shared<const Failure>(Failure{e}));
+ValueRef failed(const Error& e, bool certain = true) {
+  return failed(std::make_shared<const Failure>(Failure{e, certain}));
 }
 
 // A failed check of extents.
@@ -328,19 +330,45 @@ struct Interpreter::Impl {
     define(f, b.var.get(), x);
   }
 
+  // Whether the value of a binding has no element, as far as is known: then nothing needs its
+  // operands' elements either.
+  static bool may_be_empty(const Frame& f, const ir::Binding& b) {
+    const ir::Type& t = b.var->type;
+    if (!t || t->kind != ir::TypeKind::kTensor) return false;
+    try {
+      int64_t elements = 1;
+      for (const ir::Dim& d : t->dims)
+        elements *= d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
+          auto it = f.symbols.find(name);
+          return it == f.symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
+        });
+      return elements == 0;
+    } catch (const Error&) {
+      return true;  // extents that failed with their operator
+    }
+  }
+
+  // Whether an operator may leave elements of its operands alone.
+  static bool reads_parts(const Expr& e) {
+    const ir::OpInfo* op = ir::find_op(e.op);
+    return op && (op->fusion == ir::FusionKind::kInjective || e.op == "where");
+  }
+
   // The failure of an operand without which the expression has no value; null if there is none.
-  std::shared_ptr<const Failure> failure_in(const Frame& f, const Expr& e) const {
-    const bool carries = e.kind == ExprKind::kTuple || e.kind == ExprKind::kConstruct ||
-                         e.kind == ExprKind::kClosure || e.kind == ExprKind::kMatch || e.callee ||
-                         e.primitive || e.op == "assert_shape";
+  std::shared_ptr<const Failure> failure_in(const Frame& f, const ir::Binding& b) const {
+    const Expr& e = *b.value;
     if (e.kind == ExprKind::kCall && e.callee) return value(f, *e.callee)->failure;
-    if (carries) return nullptr;
+    if (e.kind == ExprKind::kTuple || e.kind == ExprKind::kConstruct ||
+        e.kind == ExprKind::kClosure || e.kind == ExprKind::kMatch || e.primitive ||
+        e.op == "assert_shape")
+      return nullptr;
     std::shared_ptr<const Failure> found;
     for (const Atom& a : e.args) {
       const auto failure = value(f, a)->failure;
       if (failure && (!found || failure->certain)) found = failure;
     }
-    if (found && e.op == "shape_of")
+    if (found && e.kind == ExprKind::kCall &&
+        (e.op == "shape_of" || reads_parts(e) || may_be_empty(f, b)))
       found = std::make_shared<const Failure>(Failure{found->error, false});
     return found;
   }
@@ -350,7 +378,7 @@ struct Interpreter::Impl {
     Activation& a = f.blocks.back();
     if (a.next == a.block->bindings.size()) return leave_block(value(f, a.block->result));
     const ir::Binding& b = a.block->bindings[a.next++];
-    if (auto failure = failure_in(f, *b.value)) return define(f, b.var.get(), failed(failure));
+    if (auto failure = failure_in(f, b)) return define(f, b.var.get(), failed(failure));
     try {
       evaluate(f, b);
     } catch (const CheckFailed& check) {
@@ -358,7 +386,8 @@ struct Interpreter::Impl {
       leave_block(failed(check.error));
     } catch (const Error& e) {
       if (!goes_on(e)) throw;
-      define(frames.back(), b.var.get(), failed(e));
+      const bool certain = b.value->op.empty() || !may_be_empty(f, b);
+      define(f, b.var.get(), failed(e, certain));
     }
   }
 

@@ -20,7 +20,8 @@ namespace nimble::reference {
 // What stands for the value of an operator that failed (Failures::kWhereNeeded).
 struct Failure {
   Error error;
-  // False: only its extents are asked for, which a program may know without the operator.
+  // False: what needs it may do without, such as its extents, a part of it, or none of its
+  // elements.
   bool certain = true;
 };
 

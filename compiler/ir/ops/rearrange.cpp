@@ -29,9 +29,14 @@ Dims target_shape(RelationContext& c) {
   return extents_of(c, 1, "the shape");
 }
 
-// The call with `shape` in place of its shape operand, if it has one.
+// The call with `shape` in place of its shape operand, or of a dim that was to be inferred: what
+// typing finds (n / n = 1) holds at all sizes, where a division at run time may have no answer.
 std::optional<RelationResult::Resolved> with_shape(const RelationContext& c, Dims shape) {
-  if (c.inputs.size() < 2) return std::nullopt;
+  if (c.inputs.size() < 2) {
+    const Dims& given = attr<Dims>(c.call.attrs, "shape");
+    const auto inferred = [](const Dim& d) { return d.is_constant(-1); };
+    if (std::none_of(given.begin(), given.end(), inferred)) return std::nullopt;
+  }
   Attrs attrs = c.call.attrs;
   attrs["shape"] = std::move(shape);
   if (c.call.op == "reshape") attrs["allow_zero"] = true;

@@ -6,7 +6,7 @@
 //
 // Each program runs in a process of its own, so that a crash or a hang is one failure and not the
 // end of the run. A failing program is written to the folder `--out` with its verdict on top;
-// `nimble reduce FILE --test 'nimble-differential {}'` shrinks it.
+// `nimble reduce FILE --test 'nimble-differential --from SEED {}'` shrinks it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -141,7 +141,7 @@ int run(int argc, char** argv) {
       "nimble-differential"};
   Options o;
   app.add_option("files", o.files, "Text IR to compare instead of random programs");
-  app.add_option("--from", o.from, "The first seed")->capture_default_str();
+  app.add_option("--from", o.from, "The first seed; of files, that of their inputs")->capture_default_str();
   app.add_option("--count", o.count, "How many programs")->capture_default_str();
   app.add_option("--configurations", o.configurations, "Of each program, beside the default")
       ->capture_default_str();
@@ -170,7 +170,8 @@ int run(int argc, char** argv) {
   if (o.files.empty()) return run_random(o);
   int worst = kExitOk;
   for (const std::string& file : o.files) {
-    const Comparison r = compare(ir::read_module(file), all_configurations(), 1);
+    const unsigned seed = app.count("--from") ? static_cast<unsigned>(o.from) : 1;
+    const Comparison r = compare(ir::read_module(file), all_configurations(), seed);
     fmt::print("{}: {}{}{}\n", file, name_of(r.verdict), r.message.empty() ? "" : ": ", r.message);
     if (r.verdict == Verdict::kDiffers) worst = kExitWrongResult;
   }

@@ -69,12 +69,25 @@ Block StoragePool::take_kept(uint64_t size) {
     std::vector<Block>& kept = free_[i];
     for (size_t k = kept.size(); k-- > 0;) {
       if (kept[k].bytes < size || kept[k].bytes > most) continue;
-      const Block found = kept[k];
-      kept.erase(kept.begin() + static_cast<ptrdiff_t>(k));
-      return found;
+      return drop(i, k);
     }
   }
   return {};
+}
+
+void StoragePool::keep(Block block) {
+  const int i = class_of(block.bytes);
+  free_[i].push_back(block);
+  occupied_[i / 64] |= uint64_t{1} << (i % 64);
+}
+
+// Takes a block off the lists.
+Block StoragePool::drop(int size_class, size_t index) {
+  std::vector<Block>& kept = free_[size_class];
+  const Block block = kept[index];
+  kept.erase(kept.begin() + static_cast<ptrdiff_t>(index));
+  if (kept.empty()) occupied_[size_class / 64] &= ~(uint64_t{1} << (size_class % 64));
+  return block;
 }
 
 Block StoragePool::hand_out(Block block) {
@@ -90,7 +103,7 @@ void StoragePool::release(Block block) {
   std::lock_guard lock(mutex_);
   stats_.in_use -= block.bytes;
   try {
-    free_[class_of(block.bytes)].push_back(block);
+    keep(block);
   } catch (const std::bad_alloc&) {  // no room in the list of what is kept: then don't keep it
     device_.free(block.data, block.bytes);
     stats_.reserved -= block.bytes;
@@ -132,10 +145,10 @@ bool StoragePool::make_room(uint64_t bytes) {
 
 // The largest blocks go first: they free most at the fewest system calls.
 void StoragePool::trim_to(uint64_t keep) {
-  for (int i = kClasses - 1; i >= 0 && stats_.reserved - stats_.in_use > keep; --i)
-    while (!free_[i].empty() && stats_.reserved - stats_.in_use > keep) {
-      const Block block = free_[i].back();
-      free_[i].pop_back();
+  for (int word = kClasses / 64 - 1; word >= 0; --word)
+    while (occupied_[word] != 0 && stats_.reserved - stats_.in_use > keep) {
+      const int i = 64 * word + std::bit_width(occupied_[word]) - 1;
+      const Block block = drop(i, free_[i].size() - 1);
       device_.free(block.data, block.bytes);
       stats_.reserved -= block.bytes;
     }

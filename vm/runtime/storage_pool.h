@@ -68,6 +68,8 @@ class StoragePool {
   static constexpr int kClasses = 16 * 64;
   Block take_kept(uint64_t size);
   Block hand_out(Block block);
+  void keep(Block block);
+  Block drop(int size_class, size_t index);
   bool make_room(uint64_t bytes);  // trims until `bytes` more may be held; false at the limit
   [[noreturn]] void fail_at_limit(uint64_t bytes) const;
   void trim_to(uint64_t keep);
@@ -77,6 +79,8 @@ class StoragePool {
   const uint64_t limit_;
   mutable std::mutex mutex_;
   std::array<std::vector<Block>, kClasses> free_;
+  // Bit i % 64 of word i / 64: class i has a free block.
+  std::array<uint64_t, kClasses / 64> occupied_{};
   MemoryStats stats_;
   uint64_t charged_ = 0;
   uint64_t fail_in_ = 0;  // requests until one is made to fail

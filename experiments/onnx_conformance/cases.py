@@ -17,7 +17,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-SUITES = ("node", "expanded", "special", "simple", "pytorch-operator", "pytorch-converted")
 SPECIAL_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview.training")
 SPECIAL_TYPES = {getattr(TensorProto, name) for name in
                  ("STRING", "UINT4", "INT4", "FLOAT4E2M1", "UINT2", "INT2")

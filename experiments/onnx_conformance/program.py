@@ -24,6 +24,7 @@ from experiments.harness.errors import FAILURE, INTERRUPTED, WRONG_RESULT, Exper
 from experiments.harness.experiment import ROOT
 
 FORMAT = 1
+SUITES = ("node", "expanded", "special", "simple", "pytorch-operator", "pytorch-converted")
 STATES = ("passed", "unsupported", "failed", "crashed")
 SECONDS = 120  # of one case, after which its worker is ended
 
@@ -39,7 +40,7 @@ def parse_arguments(arguments):
                "exit codes: 0 nothing failed or crashed, 3 something did, 1 failure, 2 usage,\n"
                "130 interrupted")
     parser.add_argument("--filter", metavar="REGEX", help="only cases whose name matches")
-    parser.add_argument("--suite", metavar="NAME", help="only this suite")
+    parser.add_argument("--suite", choices=SUITES, help="only this suite")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
                         help="workers (default: one per core, %(default)s)")
     return parser.parse_args(arguments)
@@ -111,7 +112,6 @@ def run_all(cases, jobs, folder):
 
 def summarize(cases, outcomes):
     """Returns the suites' figures and the lists of what did not pass."""
-    from experiments.onnx_conformance.cases import SUITES
     suites = {}
     refused = collections.defaultdict(collections.Counter)
     bad = {"failed": [], "crashed": []}

@@ -88,6 +88,15 @@ class NodeContext {
           "nimble needs it as constants or from shapes of inputs");
     return *in(i).contents;
   }
+  // The same, or symbols of what the run reads there.
+  Dims read(size_t i) const {
+    const auto v = g.read_contents(in(i));
+    if (!v)
+      unsupported(fmt::format("the number of elements of input {} ({}) is not constant", i + 1,
+                              node.inputs[i]),
+                  "export it with a fixed rank");
+    return *v;
+  }
   // The same as constants.
   Axes constants(size_t i) const {
     Axes out;

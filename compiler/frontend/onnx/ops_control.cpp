@@ -1,4 +1,4 @@
-// If, Loop and Scan.
+// If, Loop and Scan; optional values as far as they are tensors.
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 
@@ -121,6 +121,15 @@ Values scan(NodeContext& c) {
   return results;
 }
 
+// A tensor is an optional value that is there, and no input one that is not.
+Values optional_has(NodeContext& c) {
+  return {c.g.scalar(c.has(0) ? 1 : 0, DType::kBool)};
+}
+
+Values optional_get(NodeContext& c) {
+  return {c.in(0)};
+}
+
 }  // namespace
 
 std::span<const Operator> control_operators() {
@@ -128,6 +137,8 @@ std::span<const Operator> control_operators() {
       {"If", if_},
       {"Loop", loop},
       {"Scan", scan},
+      {"OptionalHasElement", optional_has},
+      {"OptionalGetElement", optional_get},
   };
   return kRows;
 }

@@ -210,7 +210,7 @@ Values max_unpool(NodeContext& c) {
                   {{"reduction", std::string("none")}});
   const Value y = c.g.reshape(flat, shape);
   if (!c.has(2)) return {y};
-  Dims after = c.dims(2);
+  Dims after = c.read(2);
   if (after.size() != shape.size()) c.fail("output_shape does not fit the rank");
   for (size_t i = 0; i < shape.size(); ++i) after[i] = c.g.simplify(after[i] - shape[i]);
   return {a.pad(y, Dims(shape.size(), 0), after)};

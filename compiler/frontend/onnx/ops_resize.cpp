@@ -73,7 +73,7 @@ class Resize {
       return;
     }
     if (!c_.has(3)) c_.fail("there are neither scales nor sizes");
-    sizes_ = c_.dims(3);
+    sizes_ = c_.read(3);
     if (sizes_.size() != axes_.size()) c_.fail("there is not one size per axis");
     keep_ratio(x);
     for (size_t i = 0; i < axes_.size(); ++i) {

@@ -258,7 +258,7 @@ Values split(NodeContext& c) {
   if (c.node.find("split"))
     for (int64_t s : c.integers("split")) sizes.emplace_back(s);
   else if (c.has(1))
-    sizes = c.dims(1);
+    sizes = c.read(1);
   else
     for (int64_t i = 0; i < parts; ++i) {
       // Equal parts; where they don't divide, the last is shorter (opset 18).

@@ -2,7 +2,8 @@
 
     PYTHONPATH=. .venv-experiments/bin/python compiler/frontend/test/record_backend_tests.py
 
-Writes test/data/backend_tests.npz: CASE/model (the bytes of the model), CASE/in/NAME, CASE/out/NAME.
+Writes test/data/backend_tests.npz: CASE/model (the bytes of the model), CASE/in/NAME, CASE/out/NAME,
+CASE/tolerance (relative, absolute).
 The whole set runs by `experiments/run onnx-conformance`; this is the part that every build checks,
 by the reference interpreter.
 """
@@ -50,6 +51,7 @@ def main():
                 arrays[f"{case.name}/in/{value.name}"] = np.asarray(array)
         for value, array in zip(model.graph.output, outputs):
             arrays[f"{case.name}/out/{value.name}"] = np.asarray(array)
+        arrays[f"{case.name}/tolerance"] = np.array([case.rtol, case.atol])
         arrays[f"{case.name}/model"] = np.frombuffer(model.SerializeToString(), np.uint8)
     np.savez_compressed(DATA / "backend_tests.npz", **arrays)
     print(sum(chosen.values()), "cases of", len(chosen), "operators")

@@ -268,6 +268,7 @@ class Sweep {
         if (pick(0, 7) == 0) o.dtype = element();
         if (k == 0 && op_.name == "where") o.dtype = DType::kBool;
         if (op_.name == "write_row" && k == 1) o = {{}, DType::kI64};
+        if (op_.name == "scatter" && k == 1) o = {{base.empty() ? 1 : base[0]}, DType::kI64};
         c.operands.push_back(std::move(o));
       }
       check(std::move(c));
@@ -285,7 +286,8 @@ class Sweep {
       case K::kFloat:
         return 0.5;
       case K::kString:
-        return std::string(pick(0, 1) ? "panel32" : "nonsense");
+        if (pick(0, 1)) return std::string("nonsense");
+        return std::string(spec.name == "reduction" ? "add" : "panel32");
       case K::kInts: {
         std::vector<int64_t> v(static_cast<size_t>(pick(0, 3) ? rank : pick(0, 4)));
         if (spec.name == "axes") v.resize(static_cast<size_t>(pick(0, 3)));

@@ -73,7 +73,12 @@ class Resize {
       return;
     }
     if (!c_.has(3)) c_.fail("there are neither scales nor sizes");
-    sizes_ = c_.read(3);
+    // What compares scales must know them.
+    if (c_.integer("antialias", 0) || c_.text("keep_aspect_ratio_policy", "stretch") != "stretch") {
+      for (int64_t size : c_.constants(3)) sizes_.emplace_back(size);
+    } else {
+      sizes_ = c_.read(3);
+    }
     if (sizes_.size() != axes_.size()) c_.fail("there is not one size per axis");
     keep_ratio(x);
     for (size_t i = 0; i < axes_.size(); ++i) {
@@ -154,11 +159,12 @@ class Resize {
       return a_.where(a_.equal(steps, 0.0), 0.0, a_.div(a_.mul(k, last), safe));
     if (where_ == "tf_crop_and_resize") {
       const double start = roi_[i], end = roi_[i + axes_.size()];
+      // One result stands in the middle.
+      const Value count = number(sizes_[i]);
       const Value across =
-          a_.div(a_.mul(k, a_.mul(last, end - start)), a_.sub(number(sizes_[i]), 1.0));
-      if (sizes_[i].is_constant(1))
-        return a_.add(a_.mul(k, 0.0), a_.mul(last, 0.5 * (start + end)));
-      return a_.add(across, a_.mul(last, start));
+          a_.div(a_.mul(k, a_.mul(last, end - start)), a_.maximum(a_.sub(count, 1.0), 1.0));
+      return a_.where(a_.equal(count, 1.0), a_.mul(last, 0.5 * (start + end)),
+                      a_.add(across, a_.mul(last, start)));
     }
     c_.fail(fmt::format("coordinate_transformation_mode {} has no meaning", printable(where_)));
   }

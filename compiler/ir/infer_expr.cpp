@@ -48,6 +48,21 @@ Attrs FunctionInference::map_attrs(const Attrs& attrs, bool simplify, const Loca
   return out;
 }
 
+namespace {
+
+// In a shape to reshape to, a 0 copies an extent: one that is known to be 0 stays as it is written.
+void keep_from_copying(const Attrs& written, Attrs& simplified) {
+  const auto from = written.find("shape");
+  const auto to = simplified.find("shape");
+  if (to == simplified.end() || attr_or<bool>(written, "allow_zero", false)) return;
+  const Dims& dims = std::get<Dims>(from->second);
+  Dims& now = std::get<Dims>(to->second);
+  for (size_t i = 0; i < now.size(); ++i)
+    if (now[i].is_constant(0) && !dims[i].is_constant(0)) now[i] = dims[i];
+}
+
+}  // namespace
+
 Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
   if (e.op == "read_extents") return infer_read_extents(e);
   const OpInfo* op = find_op(e.op);
@@ -55,6 +70,8 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
     fail(e.location, fmt::format("there is no operator {}", e.op), "Ops.def lists all operators");
   auto call = std::make_shared<Expr>(e);
   call->attrs = map_attrs(e.attrs, e.op != "assert_shape", e.location);
+  if (e.op == "reshape")
+    keep_from_copying(map_attrs(e.attrs, /*simplify=*/false, e.location), call->attrs);
   if (std::string fault = check_call(*op, *call); !fault.empty())
     fail(e.location, fault, form_of(*op));
   std::vector<Type> inputs;

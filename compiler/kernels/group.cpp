@@ -409,6 +409,8 @@ ValueRef GroupEvaluator::reshape(const ir::Atom& input, const Dims& out, const P
 
 // ---------------------------------------------------------------- other movements
 
+constexpr int64_t kLongestStep = int64_t{1} << 48;  // more bytes than memory has addresses
+
 ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
   const Dims in = ir::type_of(e.args[0])->dims;
   const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
@@ -420,8 +422,10 @@ ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
     const Dim counted = starts[k] + in[i] * is_negative(starts[k]);
     const Dim backwards = is_negative(steps[k]);
     const Dim start = ir::min(ir::max(counted, 0), in[i] - backwards);
-    q.at[i] = start + p.at[i] * steps[k];
-    q.steps[i] = p.steps[i] * steps[k];
+    // A step beyond any axis takes one element, whatever it is (ONNX writes the largest integers).
+    const Dim step = ir::max(ir::min(steps[k], kLongestStep), -kLongestStep);
+    q.at[i] = start + p.at[i] * step;
+    q.steps[i] = p.steps[i] * step;
   }
   return at(e.args[0], q);
 }

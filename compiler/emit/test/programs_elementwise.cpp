@@ -39,6 +39,7 @@ const Row kRows[] = {
     {"atan", kX, "atan(%x)", {-50, 50}},
     {"trunc", kX, "trunc(%x)", {-9, 9}},
     {"bitwise_and", kIJ, "bitwise_and(%x, %y)", {-99, 99}},
+    {"bitwise_or", kIJ, "bitwise_or(%x, %y)", {-99, 99}},
     {"bitwise_xor_u8",
      "%x: Tensor[(n, m), u8], %y: Tensor[(n, 1), u8]",
      "bitwise_xor(%x, %y)",

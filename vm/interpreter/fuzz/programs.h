@@ -21,8 +21,9 @@ kernel "copy" {
   scratch [a0 4 *]
   dispatch { 0: n <= 4 ? 1 : 2
     1: 0
-    2: mod(n, 8) == 0 ? 1 : 3
-    3: 0 }
+    2: mod(n, 8) == 0 ? 3 : 4
+    3: 0
+    4: 0 }
   host "host.copy"
 }
 function "main" 1 6 {

@@ -6,6 +6,7 @@
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/error.h"
 
 namespace nimble::passes {
 namespace {
@@ -19,6 +20,17 @@ bool static_type(const ir::Type& t) {
   for (const ir::Dim& d : t->dims)
     if (!d.as_constant()) return false;
   return true;
+}
+
+// An extent, start or step that only the run knows.
+bool has_symbolic_attribute(const Expr& e) {
+  for (const auto& [name, value] : e.attrs) {
+    if (const auto* d = std::get_if<ir::Dim>(&value); d && !d->as_constant()) return true;
+    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&value))
+      for (const ir::Dim& d : *dims)
+        if (!d.as_constant()) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -49,6 +61,7 @@ ir::Module fold_constants(const ir::Module& m, PassContext& context) {
       auto rank = static_cast<int64_t>(extents.size());
       return Atom::of(ir::Tensor::of<int64_t>(DType::kI64, {rank}, extents));
     }
+    if (has_symbolic_attribute(e)) return std::nullopt;
     std::vector<ir::TensorRef> args;
     int64_t operand_bytes = 0;
     for (const Atom& a : e.args) {
@@ -60,7 +73,12 @@ ir::Module fold_constants(const ir::Module& m, PassContext& context) {
     // Packing pads to whole panels, and no kernel packs at run time.
     bool grows = e.op != "pack" && bytes > 4096 && bytes > 4 * operand_bytes;
     if (grows || bytes > context.fold_limit_bytes) return std::nullopt;
-    std::vector<ir::TensorRef> result = reference::evaluate_op(e, args, {});
+    std::vector<ir::TensorRef> result;
+    try {
+      result = reference::evaluate_op(e, args, {});
+    } catch (const Error&) {
+      return std::nullopt;  // it fails when it runs, if it ever does
+    }
     if (result.size() != 1) return std::nullopt;
     context.count("fold-constants.folded");
     return Atom::of(result[0]);

@@ -67,9 +67,7 @@ Dim flat_offset(const Dims& dims, const Dims& coordinates) {
 }
 
 Dims coordinates_of(const Dims& dims, const Dim& offset) {
-  Dims out(dims.size());  // zeros, which is as good as any place where there is no element
-  if (std::any_of(dims.begin(), dims.end(), [](const Dim& d) { return d.is_constant(0); }))
-    return out;
+  Dims out(dims.size());
   Dim rest = offset;
   for (size_t i = dims.size(); i-- > 0;) {
     const bool outermost = product(dims, 0, i).is_constant(1);

@@ -10,6 +10,14 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+// Of the 64 bits that an integer is kept in, those that its dtype has not.
+int unused_bits(DType t) {
+  return 64 - static_cast<int>(size_of(t)) * 8;
+}
+int64_t lowest(DType t) {
+  return is_signed_int(t) ? INT64_MIN >> unused_bits(t) : 0;
+}
+
 std::vector<Array> reduce(const OpCall& c) {
   const Array& x = c.in[0];
   Array y = c.result();
@@ -27,9 +35,9 @@ std::vector<Array> reduce(const OpCall& c) {
                                       : 0;
   std::fill(y.f.begin(), y.f.end(), first);
   // The extremum of nothing is the dtype's own limit, as of ONNX's ReduceMax and ReduceMin.
-  const int unused = 64 - static_cast<int>(size_of(y.dtype)) * 8;
-  const int64_t low = is_signed_int(y.dtype) ? INT64_MIN >> unused : 0;
-  const int64_t high = is_signed_int(y.dtype) ? ~low : static_cast<int64_t>(~uint64_t{0} >> unused);
+  const int64_t low = lowest(y.dtype);
+  const int64_t high =
+      is_signed_int(y.dtype) ? ~low : static_cast<int64_t>(~uint64_t{0} >> unused_bits(y.dtype));
   int64_t first_int = op == "reduce_max" ? low : op == "reduce_min" ? high : op == "prod" ? 1 : 0;
   std::fill(y.i.begin(), y.i.end(), first_int);
   auto fold = [&](auto& acc, auto v) {
@@ -190,7 +198,7 @@ std::vector<Array> pool2d(const OpCall& c) {
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
   int64_t height = x.shape[2], width = x.shape[3];
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    double acc = maximum ? -INFINITY : 0;
+    double acc = !maximum ? 0 : y.floating() ? -INFINITY : static_cast<double>(lowest(y.dtype));
     int64_t count = 0;
     for (int64_t i = 0; i < kernel[0]; ++i)
       for (int64_t j = 0; j < kernel[1]; ++j) {

@@ -294,7 +294,9 @@ class Lowering {
     }
     if (e.callee) {
       std::vector<Atom> args;
-      for (const Atom& a : e.args) args.push_back(materialise(b, a));
+      for (const Atom& a : e.args)
+        args.push_back(is_empty_constant(a) ? allocate(b, ir::type_of(a), "empty", e.location)
+                                            : materialise(b, a));
       keep(binding, ir::make_call_function(resolve(*e.callee), std::move(args), e.location), b);
     } else if (e.primitive) {
       lower_group(binding, e, b);

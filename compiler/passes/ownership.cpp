@@ -97,6 +97,10 @@ bool updates_first_operand(const std::string& op) {
 
 }  // namespace
 
+bool is_empty_constant(const Atom& a) {
+  return a.is_constant() && a.constant->elements() == 0;
+}
+
 Ownership::Ownership(const ir::Module& m) : module_(m) {
   for (const auto& [name, f] : m.functions) {
     if (m.signatures.count(name) || name == "main") continue;
@@ -196,6 +200,7 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
           for (const ir::BlockRef& nested : ir::blocks_of(e)) walk(*nested, live_after[i]);
           if (e.kind == ExprKind::kCall && e.callee) {
             for (size_t k = 0; k < e.args.size(); ++k) {
+              if (is_empty_constant(e.args[k])) continue;  // lower-memory makes it a fresh tensor
               if (gives_away(e, k, live_after[i])) {
                 consumable_[binding.var.get()].insert(k);
               } else if (e.callee->is_global() && unique_parameters_.erase({e.callee->global, k})) {

@@ -12,8 +12,8 @@
 
 namespace nimble::passes {
 
-// Answers, for each write_row, append, concat, group and call of a module, whether an operand is the only live
-// reference to its memory. See ownership.cpp for the method.
+// Answers, for each write_row, append, concat, group and call of a module, whether an operand is
+// the only live reference to its memory. See ownership.cpp for the method.
 class Ownership {
  public:
   explicit Ownership(const ir::Module& m);
@@ -28,5 +28,9 @@ class Ownership {
   bool changed_ = false;
   const ir::Module& module_;
 };
+
+// A constant without elements. What a loop grows often begins with one: a call is given a fresh
+// tensor in its place, which the function may extend.
+bool is_empty_constant(const ir::Atom& a);
 
 }  // namespace nimble::passes

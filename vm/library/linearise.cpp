@@ -65,7 +65,11 @@ class Schema {
       for (Kind::Call& c : k.calls) {
         c.field = static_cast<int64_t>(small());
         c.function = static_cast<int64_t>(small());
+        visits_once_ &= c.function == 0;
+        for (const Kind::Call& before : k.calls)
+          visits_once_ &= &before >= &c || before.field != c.field;
       }
+      visits_once_ &= k.function == 0;
       k.data.resize(small());
       for (Kind::Data& d : k.data) {
         d.field = static_cast<int64_t>(small());
@@ -85,6 +89,8 @@ class Schema {
   }
 
   const std::vector<Kind>& kinds() const { return kinds_; }
+  // Whether no field of a cell is visited twice: one function, one call for each field.
+  bool visits_once() const { return visits_once_; }
   size_t functions() const { return by_function_.size(); }
   int32_t kind_of(int64_t function, int64_t tag) const {
     const auto f = static_cast<size_t>(function), t = static_cast<size_t>(tag);
@@ -108,6 +114,7 @@ class Schema {
   size_t at_ = 0;
   std::vector<Kind> kinds_;
   std::vector<std::vector<int32_t>> by_function_;  // kind by function and tag
+  bool visits_once_ = true;
 };
 
 struct Task {
@@ -170,10 +177,11 @@ class Tasks {
     return *static_cast<const Cell*>(v.object);
   }
 
-  // The task of a function at a cell. What only one reference leads to cannot have been seen.
+  // The task of a function at a cell. In a tree whose parts are visited once each, what only one
+  // reference leads to cannot have been seen.
   uint32_t visit(const Cell& cell, int64_t function) {
     const auto fresh = static_cast<uint32_t>(tasks_.size());
-    if (cell.refs > 1) {
+    if (cell.refs > 1 || !schema_.visits_once()) {
       const auto [it, added] = known_[static_cast<size_t>(function)].emplace(&cell, fresh);
       if (!added) return it->second;
     }

@@ -92,6 +92,27 @@ TEST_F(Linearise, ASharedCellIsOneTask) {
   EXPECT_EQ(found[3], 60);
 }
 
+// Two functions that both call both on each child, and one that calls twice on a field: without a
+// memory of what was seen, 2^60 visits.
+TEST_F(Linearise, APartThatSeveralCallsLeadToIsOneTask) {
+  Cell* t = leaf(1, 2);
+  Cell* other = leaf(3, 4);
+  for (int i = 0; i < 60; ++i) {
+    Cell* next = node(t, other);
+    heap_.release(t);  // one reference, its parent's
+    std::erase(made_, t);
+    t = next;
+  }
+  const std::vector<int64_t> both = {4, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0,
+                                     1, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0};
+  std::vector<int64_t> found(6);
+  const int64_t shape[] = {6};
+  run("host.count_linearise", t, {{DType::kI64, shape, found.data()}}, both);
+  EXPECT_THAT(found, ElementsAre(121, int64_t{1} << 40, 1, 60, 1, 59));
+  EXPECT_THAT(counts(t, {2, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0}),
+              ElementsAre(61, int64_t{1} << 40, 1, 60));
+}
+
 TEST_F(Linearise, AMillionLevelsNeedNoStack) {
   Cell* t = leaf(1, 2);
   Cell* other = leaf(3, 4);

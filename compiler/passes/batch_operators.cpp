@@ -56,12 +56,12 @@ Attrs shift_axes(Attrs attrs, size_t rank) {
   return attrs;
 }
 
-bool is_static(const ir::Type& t) {
-  return t->kind == TypeKind::kTensor &&
+}  // namespace
+
+bool is_static_tensor(const ir::Type& t) {
+  return t && t->kind == TypeKind::kTensor &&
          std::all_of(t->dims.begin(), t->dims.end(), [](const Dim& d) { return d.as_constant(); });
 }
-
-}  // namespace
 
 Dims Batcher::with_rows(const Dims& dims) const {
   Dims out = {rows_};
@@ -171,7 +171,7 @@ Batched Batcher::operation(const Binding& b) {
     return out;
   }
   out.batched = true;
-  if (!is_static(out.type)) refuse(fmt::format("{} gives {}", e.op, ir::str(out.type)));
+  if (!is_static_tensor(out.type)) refuse(fmt::format("{} gives {}", e.op, ir::str(out.type)));
   const size_t rank = in[0].type->dims.size();
   const Dims& dims = out.type->dims;
   static const std::set<std::string> kShapeOnly = {"reshape", "squeeze", "unsqueeze"};

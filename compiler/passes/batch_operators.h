@@ -27,6 +27,9 @@ struct NotBatchable {
   std::string why;
 };
 
+// Whether a value is a tensor whose extents are all constants.
+bool is_static_tensor(const ir::Type& t);
+
 class Batcher {
  public:
   // Writes to `out`. `call` gives the result of a call of a function of the module with these

@@ -360,12 +360,6 @@ class Generator {
           whole->name);
     };
 
-    if (kind.calls.empty() && kind.data.empty())  // nothing of it tells its number but the step
-      b.call("assert_shape", {order_[0]},
-             {{"left", Dims{max(count, 0)}},
-              {"right", Dims{count}},
-              {"what", std::string("a step has tasks")}},
-             order_[0]->name);
     std::vector<Atom> rows(kind.calls.size());
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = of_step(i);
     Batcher batcher(module_, count, &b, [&](const Expr& e) -> std::optional<Batched> {

@@ -25,11 +25,6 @@ constexpr size_t kUnknown = SIZE_MAX;
   throw NotBatchable{why};
 }
 
-bool is_static_tensor(const Type& t) {
-  return t && t->kind == TypeKind::kTensor &&
-         std::all_of(t->dims.begin(), t->dims.end(), [](const Dim& d) { return d.as_constant(); });
-}
-
 }  // namespace
 
 RecursionGroup::RecursionGroup(const ir::Module& m, const Recursion& recursion,

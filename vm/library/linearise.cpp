@@ -131,6 +131,12 @@ struct Step {
   int64_t count, first;
 };
 
+const Value& field_of(const Cell& cell, int64_t field) {
+  if (field >= static_cast<int64_t>(cell.count))
+    fail(fmt::format("field {} of a value with {}", field, cell.count));
+  return cell.values()[static_cast<size_t>(field)];
+}
+
 // Every task below a root, found without recursion, and their order.
 class Tasks {
  public:
@@ -166,11 +172,6 @@ class Tasks {
     uint32_t next = 0;
   };
 
-  static const Value& field_of(const Cell& cell, int64_t field) {
-    if (field >= static_cast<int64_t>(cell.count))
-      fail(fmt::format("field {} of a value with {}", field, cell.count));
-    return cell.values()[static_cast<size_t>(field)];
-  }
   static const Cell& cell_in(const Cell& cell, int64_t field) {
     const Value& v = field_of(cell, field);
     if (!v.is(ObjectKind::kAdt)) fail(fmt::format("field {} holds no data-type value", field));
@@ -241,9 +242,7 @@ class Tasks {
 
 // Copies a field of a cell to row `row` of a stack.
 void copy_field(const Cell& cell, const Kind::Data& d, const LibraryTensor& to, int64_t row) {
-  if (d.field >= static_cast<int64_t>(cell.count))
-    fail(fmt::format("field {} of a value with {}", d.field, cell.count));
-  const Value& v = cell.values()[static_cast<size_t>(d.field)];
+  const Value& v = field_of(cell, d.field);
   size_t bytes = size_of(d.dtype);
   for (const int64_t e : d.extents) bytes *= static_cast<size_t>(e);
   uint8_t* out = static_cast<uint8_t*>(to.data) + static_cast<size_t>(row) * bytes;

@@ -28,7 +28,7 @@ uint64_t with_reach(uint64_t bytes) {
 }
 // … and a sixteenth more may be held than is live at the peak: 9/8 * 17/16 < 1.2.
 uint64_t with_slack(uint64_t bytes) {
-  return bytes + bytes / 16;
+  return std::max(bytes + bytes / 16, StoragePool::kAlwaysKept);
 }
 
 }  // namespace

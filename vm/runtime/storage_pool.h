@@ -6,7 +6,9 @@
 // the pool holds, live and free, stays within 17/16 of the peak of what was live in a recent run:
 // before it asks the system for more, and at the end of a run, it gives the largest free blocks
 // back until that is so. Both together keep it within 1.2 times the largest need of a run, by
-// construction, and a run of a shape seen in the last one finds every block on the lists.
+// construction, and a run of a shape seen in the last one finds every block on the lists. A program
+// that needs little would spend more time on giving back than on its kernels: up to kAlwaysKept
+// stay whatever is needed.
 #pragma once
 
 #include <array>
@@ -34,6 +36,8 @@ struct MemoryStats {
 // Thread safe: a user may give an output back from any thread.
 class StoragePool {
  public:
+  static constexpr uint64_t kAlwaysKept = uint64_t{1} << 20;
+
   // `limit`: bytes that may be held in all, free blocks and charges included; 0 for no limit.
   explicit StoragePool(Device& device, uint64_t limit = 0) : device_(device), limit_(limit) {}
   ~StoragePool();

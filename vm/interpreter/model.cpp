@@ -148,6 +148,8 @@ void Model::place_constants() {
     total = (total + c.bytes.size() + kHotAlignment - 1) / kHotAlignment * kHotAlignment;
   }
   if (hot.empty()) return;
+  // The system gives huge pages whole: the rest of the last one is worth it for much of one.
+  if (total % kHugePage >= kHugePage / 8) total = (total / kHugePage + 1) * kHugePage;
   hot_ = static_cast<uint8_t*>(map_huge(total));
   if (!hot_)
     throw Error(Status::kExhausted, place_,

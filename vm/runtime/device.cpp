@@ -13,7 +13,7 @@
 namespace nimble::rt {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
+constexpr size_t kPage = 4096;
 // From here on memory comes from the system and goes back to it at once; what malloc is given back
 // it may keep, and the process would hold more than its pools do.
 constexpr size_t kMapped = size_t{64} << 10;

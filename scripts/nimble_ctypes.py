@@ -315,13 +315,18 @@ class ValueCall:
         self._inputs = (ctypes.c_void_p * len(inputs))(
             *(value._handle.value for value in self._values))
         self._results = (ctypes.c_void_p * len(session.model.outputs))()
+        self._arguments = (session._handle, None, self._names, self._inputs, len(self._inputs),
+                           self._results, len(self._results))
+        self._held = False
 
     def run(self):
         """Runs; the outputs of an earlier run are given back."""
-        self._release()
-        _check(self._lib.nimble_session_run_values(
-            self._session._handle, None, self._names, self._inputs, len(self._inputs),
-            self._results, len(self._results)))
+        if self._held:
+            self._release()
+        status = self._lib.nimble_session_run_values(*self._arguments)
+        if status != 0:
+            _check(status)
+        self._held = True
         return self
 
     def outputs(self):
@@ -333,6 +338,7 @@ class ValueCall:
         return values
 
     def _release(self):
+        self._held = False
         for index, handle in enumerate(self._results):
             self._lib.nimble_value_release(handle)
             self._results[index] = None

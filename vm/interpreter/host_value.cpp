@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <new>
 
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
@@ -11,6 +13,8 @@ namespace nimble::rt {
 namespace {
 
 using exec::ValueType;
+
+constexpr size_t kAlignment = 64;  // a cache line
 
 std::string tensor_text(DType dtype, std::span<const int64_t> shape) {
   return fmt::format("{} ({})", name_of(dtype), fmt::join(shape, ", "));
@@ -90,14 +94,11 @@ HostValueRef HostValue::tensor(DType dtype, std::span<const int64_t> shape, cons
                 fmt::format("give at most {} extents that are not negative", kMaxRank));
   if (!data && *bytes > 0)
     throw Error(Status::kInvalidArgument, "value", "a tensor has no data", "set its data");
-  HostValueRef v(new HostValue);
-  HostValue* made = const_cast<HostValue*>(v.get());
-  made->dtype_ = dtype;
-  made->shape_.assign(shape.begin(), shape.end());
   // One byte at least: an address that may be borrowed.
-  made->bytes_.resize(static_cast<size_t>(std::max<int64_t>(*bytes, 1)));
-  if (*bytes > 0) std::memcpy(made->bytes_.data(), data, static_cast<size_t>(*bytes));
-  return v;
+  HostValue* v = make(-1, dtype, shape.size(), static_cast<size_t>(std::max<int64_t>(*bytes, 1)));
+  std::ranges::copy(shape, const_cast<int64_t*>(v->shape().data()));
+  if (*bytes > 0) std::memcpy(const_cast<uint8_t*>(v->bytes()), data, static_cast<size_t>(*bytes));
+  return HostValueRef(v);
 }
 
 HostValueRef HostValue::data(int64_t tag, std::vector<HostValueRef> fields) {
@@ -106,24 +107,38 @@ HostValueRef HostValue::data(int64_t tag, std::vector<HostValueRef> fields) {
                 "tags count a data type's constructors from 0");
   for (const HostValueRef& f : fields)
     if (!f) throw Error(Status::kInvalidArgument, "value", "a field is empty", "give every field");
-  HostValueRef v(new HostValue);
-  HostValue* made = const_cast<HostValue*>(v.get());
-  made->tag_ = tag;
-  made->fields_ = std::move(fields);
-  return v;
+  HostValue* v = make(tag, DType::kF32, fields.size(), 0);
+  std::ranges::uninitialized_move(
+      fields, std::span(const_cast<HostValueRef*>(v->fields().data()), fields.size()));
+  return HostValueRef(v);
+}
+
+HostValue* HostValue::make(int64_t tag, DType dtype, size_t count, size_t elements) {
+  static_assert(sizeof(HostValueRef) == sizeof(int64_t) && alignof(HostValueRef) <= kAlignment);
+  if (count > UINT32_MAX)
+    throw Error(Status::kInvalidArgument, "value", fmt::format("{} fields are too many", count),
+                "give at most 2^32 - 1");
+  size_t offset = sizeof(HostValue) + count * sizeof(int64_t);
+  if (elements > 0) offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = ::operator new(offset + elements, std::align_val_t(kAlignment));
+  return new (memory) HostValue(tag, dtype, static_cast<uint32_t>(count), offset);
+}
+
+// Without its fields, whose references are gone.
+void HostValue::destroy(const HostValue* v) {
+  v->~HostValue();
+  ::operator delete(const_cast<HostValue*>(v), std::align_val_t(kAlignment));
 }
 
 void HostValue::release() const {
   if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   std::vector<const HostValue*> dead = {this};
   while (!dead.empty()) {
-    HostValue* v = const_cast<HostValue*>(dead.back());
+    const HostValue* v = dead.back();
     dead.pop_back();
-    for (HostValueRef& f : v->fields_) {
-      const HostValue* field = f.release();
-      if (field->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(field);
-    }
-    delete v;
+    for (const HostValueRef& f : v->fields())
+      if (f->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(f.get());
+    destroy(v);
   }
 }
 
@@ -162,8 +177,10 @@ Value to_heap(const HostValue& value, const exec::Executable& executable, uint32
                                         type.constructors.size(), v.tag()),
                       "give a value of the type " + type.name);
         walk.steps.push_back({&v, step.type, true});
-        for (size_t i = c->fields.size(); i-- > 0;)
+        for (size_t i = c->fields.size(); i-- > 0;) {
+          __builtin_prefetch(v.fields()[i].get());
           walk.steps.push_back({v.fields()[i].get(), c->fields[i], false});
+        }
         continue;
       }
       const size_t count = v.fields().size();

@@ -39,6 +39,8 @@ class HostValueRef {
   const HostValue* value_ = nullptr;
 };
 
+// One allocation each: shape and elements, or the fields, stand behind the object, so that a walk
+// over a tree touches few cache lines.
 class HostValue {
  public:
   // A dense tensor; `data` is copied. Error(kInvalidArgument) for a shape that cannot be.
@@ -48,23 +50,33 @@ class HostValue {
 
   bool is_tensor() const { return tag_ < 0; }
   int64_t tag() const { return tag_; }  // -1 of a tensor
-  std::span<const HostValueRef> fields() const { return fields_; }
+  std::span<const HostValueRef> fields() const {
+    return {reinterpret_cast<const HostValueRef*>(this + 1), is_tensor() ? 0 : count_};
+  }
   DType dtype() const { return dtype_; }
-  std::span<const int64_t> shape() const { return shape_; }
-  const uint8_t* bytes() const { return bytes_.data(); }
+  std::span<const int64_t> shape() const {
+    return {reinterpret_cast<const int64_t*>(this + 1), is_tensor() ? count_ : 0};
+  }
+  const uint8_t* bytes() const { return reinterpret_cast<const uint8_t*>(this) + elements_; }
+  HostValue(const HostValue&) = delete;
+  HostValue& operator=(const HostValue&) = delete;
 
   void retain() const { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() const;
   bool shared() const { return refs_.load(std::memory_order_relaxed) > 1; }
 
  private:
-  HostValue() = default;
+  HostValue(int64_t tag, DType dtype, uint32_t count, size_t elements)
+      : tag_(tag), count_(count), elements_(elements), dtype_(dtype) {}
+  // One with so many extents or fields, and `elements` bytes of elements.
+  static HostValue* make(int64_t tag, DType dtype, size_t count, size_t elements);
+  static void destroy(const HostValue* v);
+
   mutable std::atomic<uint64_t> refs_{1};
-  int64_t tag_ = -1;
-  DType dtype_ = DType::kF32;
-  std::vector<int64_t> shape_;
-  std::vector<uint8_t> bytes_;
-  std::vector<HostValueRef> fields_;
+  int64_t tag_;
+  uint32_t count_;   // extents or fields
+  size_t elements_;  // offset
+  DType dtype_;
 };
 
 // Named extents that are known so far; one name is one extent throughout a call.

@@ -20,7 +20,9 @@
 //   K, then for each kind: function, tag, C, C times (field, called function), D, D times (field,
 //   dtype, rank, extents…)
 // Everything is checked against the cells that are there; a program can do no harm with it.
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "vm/base/error.h"
@@ -137,10 +139,54 @@ const Value& field_of(const Cell& cell, int64_t field) {
   return cell.values()[static_cast<size_t>(field)];
 }
 
+struct Open {
+  uint32_t task;
+  uint32_t next = 0;
+};
+
+// What one call leaves to the next of its thread: memory, and the schema, which is usually the same
+// again. A model over small trees would otherwise spend as long on malloc as on their nodes.
+struct Workspace {
+  static constexpr size_t kMostKept = 1 << 16;  // tasks
+
+  const Schema& schema_of(std::span<const int64_t> numbers) {
+    if (!schema || !std::ranges::equal(schema_numbers, numbers)) {
+      schema.reset();
+      schema_numbers.assign(numbers.begin(), numbers.end());
+      schema.emplace(schema_numbers);
+    }
+    return *schema;
+  }
+
+  std::vector<int64_t> schema_numbers;
+  std::optional<Schema> schema;  // of these
+  std::vector<Task> tasks;
+  std::vector<uint32_t> called, order, ends;
+  std::vector<Open> open;
+  std::vector<Step> steps;
+};
+
+Workspace& workspace() {
+  thread_local Workspace w;
+  if (w.tasks.capacity() > Workspace::kMostKept) w = {};
+  return w;
+}
+
 // Every task below a root, found without recursion, and their order.
 class Tasks {
  public:
-  Tasks(const Schema& schema, const Cell& root) : schema_(schema) {
+  Tasks(const Schema& schema, const Cell& root, Workspace& w)
+      : schema_(schema),
+        tasks_(w.tasks),
+        called_(w.called),
+        open_(w.open),
+        order_(w.order),
+        end_(w.ends),
+        steps_(w.steps) {
+    tasks_.clear();
+    called_.clear();
+    open_.clear();
+    steps_.clear();
     visit(root, 0);
     while (!open_.empty()) {
       Open& o = open_.back();
@@ -167,11 +213,6 @@ class Tasks {
   int64_t visits() const { return tasks_[0].visits; }
 
  private:
-  struct Open {
-    uint32_t task;
-    uint32_t next = 0;
-  };
-
   static const Cell& cell_in(const Cell& cell, int64_t field) {
     const Value& v = field_of(cell, field);
     if (!v.is(ObjectKind::kAdt)) fail(fmt::format("field {} holds no data-type value", field));
@@ -208,21 +249,21 @@ class Tasks {
     const size_t kinds = schema_.kinds().size();
     counts_.assign(kinds, 0);
     const size_t levels = static_cast<size_t>(tasks_[0].height) + 1;
-    std::vector<uint32_t> end(levels * kinds + 1, 0);
+    end_.assign(levels * kinds + 1, 0);
     const auto bucket = [&](const Task& t) {
       return static_cast<size_t>(t.height) * kinds + static_cast<size_t>(t.kind);
     };
-    for (const Task& t : tasks_) ++end[bucket(t) + 1];
+    for (const Task& t : tasks_) ++end_[bucket(t) + 1];
     for (size_t b = 0; b < levels * kinds; ++b) {
       const size_t kind = b % kinds;
-      if (end[b + 1] > 0) {
-        steps_.push_back({static_cast<int32_t>(kind), end[b + 1], counts_[kind]});
-        counts_[kind] += end[b + 1];
+      if (end_[b + 1] > 0) {
+        steps_.push_back({static_cast<int32_t>(kind), end_[b + 1], counts_[kind]});
+        counts_[kind] += end_[b + 1];
       }
-      end[b + 1] += end[b];
+      end_[b + 1] += end_[b];
     }
     order_.resize(tasks_.size());
-    for (uint32_t i = 0; i < tasks_.size(); ++i) order_[end[bucket(tasks_[i])]++] = i;
+    for (uint32_t i = 0; i < tasks_.size(); ++i) order_[end_[bucket(tasks_[i])]++] = i;
     std::vector<int64_t> rows(schema_.functions(), 0);
     for (const uint32_t i : order_) {
       const auto kind = static_cast<size_t>(tasks_[i].kind);
@@ -231,12 +272,12 @@ class Tasks {
   }
 
   const Schema& schema_;
-  std::vector<Task> tasks_;
-  std::vector<uint32_t> called_;
-  std::vector<Open> open_;
+  std::vector<Task>& tasks_;
+  std::vector<uint32_t>& called_;
+  std::vector<Open>& open_;
   std::vector<std::unordered_map<const Cell*, uint32_t>> known_{schema_.functions()};
-  std::vector<uint32_t> order_;
-  std::vector<Step> steps_;
+  std::vector<uint32_t>&order_, &end_;
+  std::vector<Step>& steps_;
   std::vector<int64_t> counts_;  // by kind
 };
 
@@ -279,12 +320,13 @@ std::string check(const KernelContract& c, size_t most_tensors) {
 
 void run_count(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  const Schema schema(call.scalars);
+  Workspace& space = workspace();
+  const Schema& schema = space.schema_of(call.scalars);
   const LibraryTensor& out = call.tensors[0];
   const size_t kinds = schema.kinds().size();
   require_fit(out.dtype == DType::kI64 && count_of(out) == static_cast<int64_t>(kinds + 2),
               "count.linearise", "the result has two i64 and one for each kind");
-  const Tasks tasks(schema, *call.values[0]);
+  const Tasks tasks(schema, *call.values[0], space);
   auto* to = static_cast<int64_t*>(out.data);
   *to++ = static_cast<int64_t>(tasks.steps().size());
   *to++ = tasks.visits();
@@ -299,8 +341,9 @@ bool is_stack(const LibraryTensor& t, DType dtype, int64_t rows, std::span<const
 
 void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  const Schema schema(call.scalars);
-  const Tasks tasks(schema, *call.values[0]);
+  Workspace& space = workspace();
+  const Schema& schema = space.schema_of(call.scalars);
+  const Tasks tasks(schema, *call.values[0], space);
 
   // Every result is checked before anything is written.
   const auto steps = static_cast<int64_t>(tasks.steps().size());

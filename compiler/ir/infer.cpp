@@ -211,12 +211,13 @@ Module infer_types(const Module& m) {
   return std::move(r.module);
 }
 
-// Symbols that name elements of tensors may be negative.
+// Symbols that name elements of tensors may be negative, unless these are sizes.
 static void read_symbols(const Block& b, DimContext& facts) {
   for (const Binding& binding : b.bindings) {
     if (binding.value->op == "read_extents" || binding.value->op == "memory.read_extents") {
+      const bool sizes = attr_or<bool>(binding.value->attrs, "sizes", false);
       for (const std::string& s : attr<std::vector<std::string>>(binding.value->attrs, "symbols"))
-        facts.set(s, {INT64_MIN, INT64_MAX, 1});
+        facts.set(s, {sizes ? 0 : INT64_MIN, INT64_MAX, 1});
     }
     for (const BlockRef& inner : blocks_of(*binding.value)) read_symbols(*inner, facts);
   }

@@ -8,10 +8,11 @@
 
 namespace nimble::ir {
 
-// From here on a symbol stands for an element that the run reads: it may be negative.
-void FunctionInference::learn_element(const std::string& symbol) {
+// From here on a symbol stands for an element that the run reads: it may be negative if it is no
+// size.
+void FunctionInference::learn_element(const std::string& symbol, bool size) {
   known_.insert(symbol);
-  facts_.set(symbol, {INT64_MIN, INT64_MAX, 1});
+  facts_.set(symbol, {size ? 0 : INT64_MIN, INT64_MAX, 1});
 }
 
 void FunctionInference::remember_elements(const VarRef& v, const Dims& elements) {
@@ -30,7 +31,7 @@ const Dims* FunctionInference::read_contents(Expr& call, const Type& type, size_
   Dims elements;
   for (int64_t k = 0; k < *n; ++k) {
     symbols.push_back(fresh_symbol());
-    learn_element(symbols.back());
+    learn_element(symbols.back(), /*size=*/false);
     elements.push_back(Dim::symbol(symbols.back()));
   }
   const Atom operand = call.args[i];
@@ -61,7 +62,7 @@ Typed FunctionInference::infer_read_extents(const Expr& e) {
   for (const std::string& s : symbols) {
     if (known_.contains(s) || aliases_.contains(s))
       fail(e.location, fmt::format("the symbol {} has a meaning already", s), "choose a new name");
-    learn_element(s);
+    learn_element(s, attr_or<bool>(e.attrs, "sizes", false));
   }
   RelationContext context{*call, {&type, 1}, facts_, nullptr, nullptr, nullptr};
   RelationResult r = find_op(e.op)->relation(context);

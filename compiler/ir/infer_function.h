@@ -105,7 +105,7 @@ class FunctionInference {
   Typed keep_lowered(const Expr& e, const Type& previous);
 
   // Elements of small integer tensors that only the run knows: infer_elements.cpp.
-  void learn_element(const std::string& symbol);
+  void learn_element(const std::string& symbol, bool size);
   void remember_elements(const VarRef& v, const Dims& elements);
   const Dims* read_contents(Expr& call, const Type& type, size_t i, BlockBuilder& out);
   Typed infer_read_extents(const Expr& e);

@@ -165,9 +165,8 @@ class DeviceVerifier {
 
   Leaves operation(const Binding& b, const Leaves& unknown) {
     static const std::set<std::string> kViews = {
-        "reshape",        "squeeze",         "unsqueeze",
-        "take_row",       "assert_shape",    "prefix",
-        "memory.reshape", "memory.row_view", "memory.alloc_tensor",
+        "reshape",      "squeeze", "unsqueeze",      "take_row",        "take_rows",
+        "assert_shape", "prefix",  "memory.reshape", "memory.row_view", "memory.alloc_tensor",
     };
     const Expr& e = *b.value;
     if (e.op == "memory.alloc_storage" || e.op == "write_row") {

@@ -45,9 +45,9 @@ struct Group {
 
 // Operators that never enter a kernel.
 bool stays_outside(const Expr& e) {
-  static const std::set<std::string> kOutside = {"shape_of",  "size",        "assert_shape",
-                                                 "write_row", "append",      "read_extents",
-                                                 "prefix",    "device_copy", "on_device"};
+  static const std::set<std::string> kOutside = {
+      "shape_of",     "size",   "assert_shape", "write_row",   "append",
+      "read_extents", "prefix", "take_rows",    "device_copy", "on_device"};
   return e.kind != ExprKind::kCall || e.op.empty() || kOutside.count(e.op) || is_scalar_op(e);
 }
 

@@ -380,6 +380,9 @@ class Lowering {
       VarRef row = row_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type, binding.var->name,
                             e.location);
       map_[binding.var.get()] = scalar_or_tensor(b, binding, type, row);
+    } else if (e.op == "take_rows") {
+      map_[binding.var.get()] = rows_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type,
+                                          binding.var->name, e.location);
     } else if (e.op == "device_copy") {
       VarRef copy = bind(b, ir::make_call(e.op, {resolve(e.args[0])}, e.attrs, e.location), type,
                          binding.var->name);
@@ -427,20 +430,30 @@ class Lowering {
   void lower_read_extents(const Binding& binding, const Expr& e, BlockBuilder& b) {
     const Atom x = materialise(b, e.args[0]);
     const auto& symbols = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
-    bind(b, ir::make_call("memory.read_extents", {x}, {{"symbols", symbols}}, e.location),
+    bind(b, ir::make_call("memory.read_extents", {x}, e.attrs, e.location),
          ir::tuple_type(std::vector<Type>(symbols.size(), ir::scalar_type())), "extents");
     map_[binding.var.get()] = x;
   }
 
-  VarRef row_view(BlockBuilder& b, const Atom& x, const Atom& i, const Type& row,
-                  const std::string& hint, const ir::Location& location) {
+  VarRef view_from(BlockBuilder& b, const Atom& x, const Atom& i, const Type& type, const Type& row,
+                   const std::string& hint, const ir::Location& location) {
     return bind(
         b,
         ir::make_call(
             "memory.row_view", {x, i},
-            {{"shape", row->dims}, {"dtype", row->dtype}, {"row_bytes", ir::byte_size(row)}},
+            {{"shape", type->dims}, {"dtype", type->dtype}, {"row_bytes", ir::byte_size(row)}},
             location),
-        row, hint);
+        type, hint);
+  }
+  VarRef row_view(BlockBuilder& b, const Atom& x, const Atom& i, const Type& row,
+                  const std::string& hint, const ir::Location& location) {
+    return view_from(b, x, i, row, row, hint, location);
+  }
+  // Several rows, from row i on.
+  VarRef rows_view(BlockBuilder& b, const Atom& x, const Atom& i, const Type& rows,
+                   const std::string& hint, const ir::Location& location) {
+    const Type row = ir::tensor_type({rows->dims.begin() + 1, rows->dims.end()}, rows->dtype);
+    return view_from(b, x, i, rows, row, hint, location);
   }
 
   // In place where the operand is dead afterwards, else on a copy.
@@ -448,14 +461,16 @@ class Lowering {
     const Type& type = binding.var->type;
     const int64_t device = ir::attr_or<int64_t>(e.attrs, "device", 0);
     Atom x = tensor(b, e.args[0]);
-    Type row = ir::tensor_type({type->dims.begin() + 1, type->dims.end()}, type->dtype);
     if (!ownership_.consumable(binding, 0)) {
       context_.count("lower-memory.copies");
       x = call_group(b, copy_group(type, device), {x}, type, binding.var->name, e.location);
     }
-    VarRef view = row_view(b, x, resolve(e.args[1]), row, "row", e.location);
-    bool scalar = is_scalar(row);
-    invoke(b, copy_group(row, device, scalar),
+    const Type part = ir::type_of(e.args[2]);
+    const bool several = part->dims.size() == type->dims.size();
+    VarRef view = several ? rows_view(b, x, resolve(e.args[1]), part, "rows", e.location)
+                          : row_view(b, x, resolve(e.args[1]), part, "row", e.location);
+    bool scalar = is_scalar(part);
+    invoke(b, copy_group(part, device, scalar),
            {scalar ? resolve(e.args[2]) : tensor(b, e.args[2]), view}, 1, e.location);
     map_[binding.var.get()] = x;
   }
@@ -494,15 +509,11 @@ class Lowering {
     VarRef y = call(b, "memory.alloc_tensor", {home},
                     {{"shape", type->dims}, {"dtype", type->dtype}, {"offset", Dim(0)}}, type,
                     binding.var->name);
-    const Type row = ir::tensor_type({type->dims.begin() + 1, type->dims.end()}, type->dtype);
     Dim at = old->dims[0];
     for (size_t i = 1; i < parts.size(); ++i) {
       const Type part = ir::type_of(parts[i]);
       VarRef index = call(b, "size", {}, {{"value", at}}, ir::scalar_type(), "at");
-      VarRef view =
-          call(b, "memory.row_view", {y, index},
-               {{"shape", part->dims}, {"dtype", part->dtype}, {"row_bytes", ir::byte_size(row)}},
-               part, "part");
+      VarRef view = rows_view(b, y, index, part, "part", e.location);
       invoke(b, copy_group(part, 0), {parts[i], view}, 1, e.location);
       at = at + part->dims[0];
     }

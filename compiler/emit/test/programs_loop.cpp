@@ -117,6 +117,38 @@ fn @main(%x: Tensor[(n, m), f32]) {
   %r
 })",
       {{"i", {0, 1}}}, 2);
+  // Several rows at once, of a tensor that is then overwritten from its beginning.
+  add("views_and_writes_of_rows", R"(fn @main(%x: Tensor[(n, m), f32], %i: Tensor[(), i64]) {
+  let %y = exp(%x);
+  let %part = take_rows(%y, %i) {count = n - 2};
+  let %twice = mul(%part, 2.0f32);
+  let %s = add(%part, 1.0f32);
+  let %z = write_row(%y, 0i64, %twice);
+  let %w = write_row(%z, %i, %s);
+  let %r = (%w, %s);
+  %r
+})",
+      {{"i", {0, 2}}}, 2);
+  // Blocks of two rows, in place.
+  add("rows_by_twos",
+      R"(fn @loop(%i: Tensor[(), i64], %x: Tensor[(n, m), f32], %y: Tensor[(n, m), f32]) -> Tensor[(n, m), f32] {
+  let %n = size() {value = n - 1};
+  let %more = less(%i, %n);
+  let %r = if (%more) {
+    let %two = take_rows(%x, %i) {count = 2};
+    let %e = exp(%two);
+    let %y2 = write_row(%y, %i, %e);
+    let %j = add(%i, 2i64);
+    let %u = @loop(%j, %x, %y2);
+    %u
+  } else { %y };
+  %r
+}
+fn @main(%x: Tensor[(n, m), f32]) {
+  let %y = full() {shape = (n, m), dtype = f32, value = 0.5};
+  let %r = @loop(0i64, %x, %y);
+  %r
+})");
   add("write_twice", R"(fn @main(%x: Tensor[(n, m), f32], %v: Tensor[(m), f32]) {
   let %y = exp(%x);
   let %a = write_row(%y, 0i64, %v);

@@ -443,14 +443,26 @@ RelationResult relate_take_row(RelationContext& c) {
   return r;
 }
 
+RelationResult relate_take_rows(RelationContext& c) {
+  require_index(c, 1);
+  return relate_prefix(c);
+}
+
 RelationResult relate_write_row(RelationContext& c) {
   require_rank_at_least(c, 0, 1);
   require_index(c, 1);
   require_dtype(c, 2, dtype(c, 0));
-  require_rank(c, 2, rank(c, 0) - 1);
-  for (size_t i = 0; i < dims(c, 2).size(); ++i) {
-    c.require_equal(dims(c, 0)[i + 1], dims(c, 2)[i], fmt::format("axis {} of the row", i));
+  const bool several = dims(c, 2).size() == dims(c, 0).size();
+  if (!several) require_rank(c, 2, rank(c, 0) - 1);
+  const Dims& x = dims(c, 0);
+  for (size_t i = 1; i < x.size(); ++i) {
+    const size_t axis = several ? i : i - 1;
+    c.require_equal(x[i], dims(c, 2)[axis],
+                    fmt::format("axis {} of the {}", axis, several ? "rows" : "row"));
   }
+  if (several && c.dims.less(x[0], dims(c, 2)[0]) == Proof::kYes)
+    c.fail(fmt::format("{} rows do not fit into {}", dims(c, 2)[0].str(), x[0].str()),
+           "write at most all rows");
   return {c.inputs[0], std::nullopt};
 }
 

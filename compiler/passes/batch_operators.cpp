@@ -1,9 +1,12 @@
 // The batched form of each operator (what JAX calls vmap): a value of shape (d…) that differs from
 // row to row is a tensor (rows, d…), and an operator on it is the same operator, one axis further
-// in. Three things need care.
+// in. Four things need care.
 //
 //   Broadcasting aligns shapes at their ends, so a batched operand of lower rank gets its missing
 //   axes behind the rows.
+//   Where a value's first axis has extent 1, the rows take its place: (1, 150) becomes (rows, 150)
+//   and not (rows, 1, 150), if the operator leaves that axis alone. So a row vector's product, bias
+//   and gates stay what they are, and fuse as they would alone.
 //   A product with a matrix that all rows share becomes one product of a taller matrix: (rows, m,
 //   k) times (k, n) is ((rows*m), k) times (k, n). This is what batching is for: the matrix is read
 //   once for all rows.
@@ -39,21 +42,30 @@ constexpr int kMostNested = 16;  // calls written out inside each other
   throw NotBatchable{why};
 }
 
-// An axis of a value of this rank, one further in.
-int64_t shifted(int64_t axis, size_t rank) {
-  return (axis < 0 ? axis + static_cast<int64_t>(rank) : axis) + 1;
+int64_t normalized(int64_t axis, size_t rank) {
+  return axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
 }
 
-Attrs shift_axis(Attrs attrs, size_t rank) {
-  attrs["axis"] = shifted(ir::attr<int64_t>(attrs, "axis"), rank);
+// What an operator does along its axes: the attribute (`axis` or `axes`) with these counted from
+// the front, and by one further in if the rows have an axis of their own.
+Attrs along(Attrs attrs, size_t rank, bool merge) {
+  const int64_t further = merge ? 0 : 1;
+  if (attrs.contains("axis"))
+    attrs["axis"] = normalized(ir::attr<int64_t>(attrs, "axis"), rank) + further;
+  if (attrs.contains("axes")) {
+    Ints axes = ir::attr<Ints>(attrs, "axes");
+    for (int64_t& a : axes) a = normalized(a, rank) + further;
+    attrs["axes"] = std::move(axes);
+  }
   return attrs;
 }
 
-Attrs shift_axes(Attrs attrs, size_t rank) {
-  Ints axes = ir::attr<Ints>(attrs, "axes");
-  for (int64_t& a : axes) a = shifted(a, rank);
-  attrs["axes"] = std::move(axes);
-  return attrs;
+// Whether the operator does something along its operand's first axis.
+bool touches_first(const Attrs& attrs, size_t rank) {
+  if (attrs.contains("axis") && normalized(ir::attr<int64_t>(attrs, "axis"), rank) == 0)
+    return true;
+  const Ints axes = ir::attr_or<Ints>(attrs, "axes", {});
+  return std::any_of(axes.begin(), axes.end(), [&](int64_t a) { return normalized(a, rank) == 0; });
 }
 
 }  // namespace
@@ -61,6 +73,16 @@ Attrs shift_axes(Attrs attrs, size_t rank) {
 bool is_static_tensor(const ir::Type& t) {
   return t && t->kind == TypeKind::kTensor &&
          std::all_of(t->dims.begin(), t->dims.end(), [](const Dim& d) { return d.as_constant(); });
+}
+
+bool can_merge(const ir::Type& t) {
+  return is_static_tensor(t) && !t->dims.empty() && t->dims[0] == Dim(1);
+}
+
+Dims stacked_dims(const ir::Type& t, const Dim& rows) {
+  Dims out = {rows};
+  out.insert(out.end(), t->dims.begin() + (can_merge(t) ? 1 : 0), t->dims.end());
+  return out;
 }
 
 Dims Batcher::with_rows(const Dims& dims) const {
@@ -74,11 +96,33 @@ VarRef Batcher::emit(const Binding& like, const std::string& op, std::vector<Ato
   return out_.call(op, std::move(args), std::move(attrs), like.var->name, like.value->location);
 }
 
+Atom Batcher::shaped(const Atom& a, Dims shape) {
+  return out_.call("reshape", {a}, {{"shape", std::move(shape)}, {"allow_zero", true}},
+                   a.is_var() ? a.var->name : "shaped");
+}
+
+// With the rows as an axis of their own …
+Atom Batcher::apart(const Batched& value) {
+  if (!value.merged) return value.atom;
+  return shaped(value.atom, with_rows(value.type->dims));
+}
+
+// … or in place of the first.
+Atom Batcher::merged(const Batched& value) {
+  if (value.merged || !value.batched) return value.atom;
+  return shaped(value.atom, stacked_dims(value.type, rows_));
+}
+
 Atom Batcher::spread(const Batched& value) {
-  if (value.batched) return value.atom;
-  const Dims& dims = value.type->dims;
+  if (value.batched) return apart(value);
   const VarRef one = out_.call("unsqueeze", {value.atom}, {{"axes", Ints{0}}});
-  return out_.call("expand", {one}, {{"shape", with_rows(dims)}});
+  return out_.call("expand", {one}, {{"shape", with_rows(value.type->dims)}});
+}
+
+Atom Batcher::stacked(const Batched& value) {
+  if (!can_merge(value.type)) return spread(value);
+  if (value.batched) return merged(value);
+  return out_.call("expand", {value.atom}, {{"shape", stacked_dims(value.type, rows_)}});
 }
 
 Batched Batcher::value_of(const Atom& a) const {
@@ -173,80 +217,107 @@ Batched Batcher::operation(const Binding& b) {
   out.batched = true;
   if (!is_static_tensor(out.type)) refuse(fmt::format("{} gives {}", e.op, ir::str(out.type)));
   const size_t rank = in[0].type->dims.size();
-  const Dims& dims = out.type->dims;
   static const std::set<std::string> kShapeOnly = {"reshape", "squeeze", "unsqueeze"};
   static const std::set<std::string> kOneAxis = {"softmax", "log_softmax", "l2_normalize", "cumsum",
                                                  "argmax"};
   static const std::set<std::string> kAxes = {"sum", "mean", "reduce_max", "reduce_min", "prod"};
   if (e.op == "batch_norm" || e.op == "full") refuse(e.op);
+  // Whether the first axis of all operands, of extent 1, is the result's.
+  const bool merge = can_merge(out.type) && !touches_first(e.attrs, rank) &&
+                     std::all_of(in.begin(), in.end(), [&](const Batched& v) {
+                       return !v.batched || (can_merge(v.type) && v.type->dims.size() == rank);
+                     });
+  const auto set = [&](const Atom& atom, bool is_merged) {
+    out.atom = atom;
+    out.merged = is_merged;
+  };
   if (op->fusion == ir::FusionKind::kElementwise) {
-    out.atom = elementwise(b, in);
+    const bool merged_result = can_merge(out.type);
+    set(elementwise(b, in, merged_result), merged_result);
   } else if (kShapeOnly.contains(e.op) && in.size() == 1) {
-    out.atom = emit(b, "reshape", args, {{"shape", with_rows(dims)}, {"allow_zero", true}});
+    const Dims from = in[0].merged ? stacked_dims(in[0].type, rows_) : with_rows(in[0].type->dims);
+    const Dims to = stacked_dims(out.type, rows_);
+    const bool same = from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin());
+    set(same ? args[0] : shaped(args[0], to), can_merge(out.type));
   } else if (e.op == "expand" && in.size() == 1) {
-    out.atom = emit(b, "expand", {with_rank(b, in[0], dims.size())}, {{"shape", with_rows(dims)}});
-  } else if (kOneAxis.contains(e.op)) {
-    out.atom = emit(b, e.op, args, shift_axis(e.attrs, rank));
-  } else if (kAxes.contains(e.op) || (e.op == "slice" && in.size() == 1)) {
-    out.atom = emit(b, e.op, args, shift_axes(e.attrs, rank));
+    set(emit(b, "expand", {with_rank(in[0], out.type->dims.size())},
+             {{"shape", with_rows(out.type->dims)}}),
+        false);
+  } else if (kOneAxis.contains(e.op) || kAxes.contains(e.op) ||
+             (e.op == "slice" && in.size() == 1)) {
+    set(emit(b, e.op, {merge ? merged(in[0]) : apart(in[0])}, along(e.attrs, rank, merge)), merge);
   } else if (e.op == "layer_norm" && !in[1].batched && !in[2].batched) {
-    out.atom = emit(b, e.op, args, shift_axis(e.attrs, rank));
+    args[0] = merge ? merged(in[0]) : apart(in[0]);
+    set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
   } else if (e.op == "concat" || e.op == "append") {
-    for (size_t i = 0; i < in.size(); ++i) args[i] = spread(in[i]);
-    out.atom = emit(b, "concat", args, shift_axis(e.attrs, rank));
+    for (size_t i = 0; i < in.size(); ++i) args[i] = merge ? stacked(in[i]) : spread(in[i]);
+    set(emit(b, "concat", args, along(e.attrs, rank, merge)), merge);
   } else if (e.op == "transpose") {
     Ints axes = {0};
-    for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(shifted(a, rank));
-    out.atom = emit(b, e.op, args, {{"axes", axes}});
-  } else if (e.op == "take_row" && !in[0].batched) {
-    out.atom = emit(b, "gather", args, {{"axis", int64_t{0}}});
-  } else if (e.op == "gather" && !in[0].batched &&
-             shifted(ir::attr<int64_t>(e.attrs, "axis"), rank) == 1) {
-    out.atom = emit(b, "gather", args, {{"axis", int64_t{0}}});
+    for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(normalized(a, rank) + 1);
+    set(emit(b, e.op, {apart(in[0])}, {{"axes", axes}}), false);
+  } else if ((e.op == "take_row" ||
+              (e.op == "gather" && normalized(ir::attr<int64_t>(e.attrs, "axis"), rank) == 0)) &&
+             !in[0].batched) {
+    set(emit(b, "gather", {args[0], apart(in[1])}, {{"axis", int64_t{0}}}), false);
   } else if (e.op == "matmul") {
-    out.atom = product(b, in);
+    return product(b, in);
   } else {
     refuse("no batched form of " + e.op);
   }
   return out;
 }
 
-// The value as if it had been of this rank: axes of extent 1 behind the rows.
-Atom Batcher::with_rank(const Binding& b, const Batched& v, size_t rank) {
-  if (!v.batched || v.type->dims.size() >= rank) return v.atom;
+// The value, rows apart, as if it had been of this rank: axes of extent 1 behind the rows.
+Atom Batcher::with_rank(const Batched& v, size_t rank) {
+  if (!v.batched) return v.atom;
+  const Atom whole = apart(v);
+  if (v.type->dims.size() >= rank) return whole;
   Ints axes;
   for (size_t i = v.type->dims.size(); i < rank; ++i)
     axes.push_back(static_cast<int64_t>(axes.size()) + 1);
-  return emit(b, "unsqueeze", {v.atom}, {{"axes", axes}});
+  return out_.call("unsqueeze", {whole}, {{"axes", axes}}, "wide");
 }
 
-Atom Batcher::elementwise(const Binding& b, const std::vector<Batched>& in) {
+Atom Batcher::elementwise(const Binding& b, const std::vector<Batched>& in, bool merge) {
+  const size_t rank = b.var->type->dims.size();
   std::vector<Atom> args;
-  for (const Batched& v : in) args.push_back(with_rank(b, v, b.var->type->dims.size()));
+  for (const Batched& v : in) {
+    if (!merge)
+      args.push_back(with_rank(v, rank));
+    else if (v.type->dims.size() == rank)
+      args.push_back(merged(v));  // its first extent is 1, too
+    else
+      args.push_back(with_rank(v, rank - 1));
+  }
   return emit(b, b.value->op, std::move(args), b.value->attrs);
 }
 
-Atom Batcher::product(const Binding& b, const std::vector<Batched>& in) {
+Batched Batcher::product(const Binding& b, const std::vector<Batched>& in) {
   const Expr& e = *b.value;
   const size_t rank_a = in[0].type->dims.size(), rank_b = in[1].type->dims.size();
-  if (in[0].batched && !in[1].batched && rank_b == 2 && rank_a >= 1) {
-    const bool transposed = ir::attr_or<bool>(e.attrs, "transpose_a", false);
-    if (!transposed) {
-      const Dim k = in[0].type->dims.back();
-      Dim tall = rows_;
-      for (size_t i = 0; i + 1 < rank_a; ++i) tall = tall * in[0].type->dims[i];
-      const Attrs shape = {{"shape", Dims{tall, k}}, {"allow_zero", true}};
-      const Atom x = rank_a == 1 ? in[0].atom : Atom(emit(b, "reshape", {in[0].atom}, shape));
-      const VarRef y = emit(b, "matmul", {x, in[1].atom}, e.attrs);
-      if (rank_a == 1) return y;
-      return emit(b, "reshape", {y},
-                  {{"shape", with_rows(b.var->type->dims)}, {"allow_zero", true}});
+  Batched out;
+  out.type = b.var->type;
+  out.batched = true;
+  if (in[0].batched && !in[1].batched && rank_b == 2 && rank_a >= 1 &&
+      !ir::attr_or<bool>(e.attrs, "transpose_a", false)) {
+    if (rank_a == 1 || (rank_a == 2 && can_merge(in[0].type))) {
+      out.merged = rank_a == 2;
+      out.atom = emit(b, "matmul", {out.merged ? merged(in[0]) : in[0].atom, in[1].atom}, e.attrs);
+      return out;
     }
+    const Dim k = in[0].type->dims.back();
+    Dim tall = rows_;
+    for (size_t i = 0; i + 1 < rank_a; ++i) tall = tall * in[0].type->dims[i];
+    const VarRef y = emit(b, "matmul", {shaped(in[0].atom, {tall, k}), in[1].atom}, e.attrs);
+    out.atom = shaped(y, with_rows(b.var->type->dims));
+    return out;
   }
   // Batch axes broadcast at the ends, so both sides need the same rank, and no vectors.
   const size_t rank = std::max(rank_a, rank_b);
   if (rank_a < 2 || rank_b < 2) refuse("a product with a vector that differs from row to row");
-  return emit(b, "matmul", {with_rank(b, in[0], rank), with_rank(b, in[1], rank)}, e.attrs);
+  out.atom = emit(b, "matmul", {with_rank(in[0], rank), with_rank(in[1], rank)}, e.attrs);
+  return out;
 }
 
 }  // namespace nimble::passes

@@ -13,11 +13,13 @@
 namespace nimble::passes {
 
 // What stands for a value of the program. Batched: a tensor with one more axis in front, of extent
-// `rows`, a slice of which is the value of one input; else one tensor for all of them.
+// `rows`, a slice of which is the value of one input; else one tensor for all of them. Merged: the
+// rows stand in for the first axis of the value, whose extent is 1, so (1, 150) is (rows, 150).
 struct Batched {
   ir::Atom atom;
   ir::Type type;  // of one value
   bool batched = false;
+  bool merged = false;
   bool is_tuple = false;
   std::vector<Batched> fields;
 };
@@ -29,6 +31,10 @@ struct NotBatchable {
 
 // Whether a value is a tensor whose extents are all constants.
 bool is_static_tensor(const ir::Type& t);
+// Whether rows can stand in for the first axis of such a tensor.
+bool can_merge(const ir::Type& t);
+// The extents of `rows` such tensors, merged where they can be.
+std::vector<ir::Dim> stacked_dims(const ir::Type& t, const ir::Dim& rows);
 
 class Batcher {
  public:
@@ -42,8 +48,8 @@ class Batcher {
   // All bindings of a block but the last `except`; NotBatchable.
   void bindings(const ir::Block& b, size_t except = 0);
   Batched block(const ir::Block& b);
-  // The same value with an axis of `rows` in front, whether it differs from row to row or not.
-  ir::Atom spread(const Batched& value);
+  // The same value as a tensor of stacked_dims, whether it differs from row to row or not.
+  ir::Atom stacked(const Batched& value);
 
  private:
   Batched value_of(const ir::Atom& a) const;
@@ -52,9 +58,13 @@ class Batcher {
   Batched called(const ir::Binding& b);
   ir::VarRef emit(const ir::Binding& like, const std::string& op, std::vector<ir::Atom> args,
                   ir::Attrs attrs);
-  ir::Atom with_rank(const ir::Binding& b, const Batched& v, size_t rank);
-  ir::Atom elementwise(const ir::Binding& b, const std::vector<Batched>& in);
-  ir::Atom product(const ir::Binding& b, const std::vector<Batched>& in);
+  ir::Atom shaped(const ir::Atom& a, std::vector<ir::Dim> shape);
+  ir::Atom spread(const Batched& value);
+  ir::Atom apart(const Batched& value);
+  ir::Atom merged(const Batched& value);
+  ir::Atom with_rank(const Batched& v, size_t rank);
+  ir::Atom elementwise(const ir::Binding& b, const std::vector<Batched>& in, bool merge);
+  Batched product(const ir::Binding& b, const std::vector<Batched>& in);
   std::vector<ir::Dim> with_rows(const std::vector<ir::Dim>& dims) const;
 
   const ir::Module& module_;

@@ -6,19 +6,19 @@
 //
 //   fn @f(%t: Tree, %w) -> Tensor[(1, 150), f32] {        fn @f.batched(%t: Tree, %w) {
 //     match (%t) {                                          order = linearise(%t)
-//       Leaf(%x) => { tanh(matmul(%x, %w)) }                states = @f.steps(0, order, empty, %w)
+//       Leaf(%x) => { tanh(matmul(%x, %w)) }                states = @f.steps(0, order, zeros, %w)
 //       Node(%l, %r) => { add(@f(%l, %w), @f(%r, %w)) }     last row of states
 //     }                                                   }
 //   }
 //   fn @f.steps(%i, order…, %states, %w) {      for each step, by its kind:
 //     Leaf: new = tanh(matmul(stack of all %x, %w))
 //     Node: new = add(gather(%states, rows of %l), gather(%states, rows of %r))
-//     @f.steps(%i + 1, order…, concat(%states, new), %w)
+//     @f.steps(%i + 1, order…, %states with the step's rows replaced by new, %w)
 //   }
 //
 // linearise (vm/library/linearise.cpp) finds the calls that the recursion would make and their
 // order; a shared part of a DAG is computed once. The bodies' batched forms are
-// batch_operators.cpp's work. concat grows the states in place (grow_tensors.cpp).
+// batch_operators.cpp's work. The states have a row for every task, written in place.
 //
 // What is batched: a function, or several that call each other, each of which
 //   matches on one parameter of a data type, which the recursion takes apart;
@@ -61,10 +61,16 @@ using Dims = std::vector<Dim>;
 // Batching pays where calls outnumber steps by this much (in quarters).
 constexpr int64_t kLeastGain = 6;
 
-Type with_rows(const Type& t, const Dim& rows) {
-  Dims dims = {rows};
-  dims.insert(dims.end(), t->dims.begin(), t->dims.end());
-  return ir::tensor_type(std::move(dims), t->dtype);
+// The results of so many tasks, a row each.
+Type state_type(const Type& result, const Dim& rows) {
+  return ir::tensor_type(stacked_dims(result, rows), result->dtype);
+}
+
+// The result in a row of such a tensor.
+VarRef result_in(const VarRef& states, const Atom& row, const Type& result, BlockBuilder& b,
+                 const std::string& hint) {
+  if (!can_merge(result)) return b.call("take_row", {states, row}, {}, hint);
+  return b.call("take_rows", {states, row}, {{"count", Dim(1)}}, hint);
 }
 
 // Makes the two functions of a group.
@@ -130,9 +136,12 @@ class Generator {
   }
   Type steps_result() const {
     std::vector<Type> out;
-    for (const Type& t : state_types()) out.push_back(with_rows(t, Dim::any()));
+    for (const Type& t : state_types()) out.push_back(state_type(t, Dim::any()));
     return ir::tuple_type(std::move(out));
   }
+
+  // Whether a member's tasks fill rows of states.
+  bool has_rows(size_t member) const { return !group_.members()[member].results.empty(); }
 
   // Whether the steps read this parameter of the root.
   bool is_read(size_t parameter) const {
@@ -165,7 +174,7 @@ class Generator {
     const VarRef counted = b.call("count.linearise", {value}, schema, "counts", root.f->location);
     std::vector<std::string> symbols = {step_count_, visits_};
     symbols.insert(symbols.end(), counts_.begin(), counts_.end());
-    b.call("read_extents", {counted}, {{"symbols", symbols}}, "counts");
+    b.call("read_extents", {counted}, {{"symbols", symbols}, {"sizes", true}}, "counts");
     const VarRef visits = b.call("size", {}, {{"value", Dim(4) * Dim::symbol(visits_)}}, "visits");
     const VarRef steps =
         b.call("size", {}, {{"value", Dim(kLeastGain) * Dim::symbol(step_count_)}}, "steps");
@@ -191,10 +200,18 @@ class Generator {
     std::vector<Atom> args = {Atom::of(ir::Tensor::scalar_i64(0))};
     for (size_t i = 0; i < parts; ++i)
       args.push_back(b.bind(ir::make_get_field(order, static_cast<int64_t>(i)), "part"));
-    for (const Type& t : state_types())
-      args.push_back(b.call("full", {},
-                            {{"shape", with_rows(t, 0)->dims}, {"dtype", t->dtype}, {"value", 0.0}},
-                            "states"));
+    for (size_t m = 0; m < group_.members().size(); ++m) {
+      Dim tasks = 0;
+      for (size_t k = 0; k < group_.cases().size(); ++k)
+        if (group_.cases()[k].member == m) tasks = tasks + Dim::symbol(counts_[k]);
+      for (const Type& t : group_.members()[m].results)
+        args.push_back(
+            b.call("full", {},
+                   {{"shape", state_type(t, tasks)->dims}, {"dtype", t->dtype}, {"value", 0.0}},
+                   "states"));
+    }
+    for (size_t m = 0; m < group_.members().size(); ++m)
+      if (has_rows(m)) args.push_back(Atom::of(ir::Tensor::scalar_i64(0)));
     for (size_t i = 0; i < all.size(); ++i)
       if (is_read(i)) args.push_back(all[i]);
     const VarRef states =
@@ -208,7 +225,7 @@ class Generator {
     std::vector<Atom> results;
     for (size_t i = 0; i < root.results.size(); ++i) {
       const VarRef state = b.bind(ir::make_get_field(states, static_cast<int64_t>(i)), "state");
-      results.push_back(b.call("take_row", {state, row}, {}, "result"));
+      results.push_back(result_in(state, row, root.results[i], b, "result"));
     }
     if (!root.tuple) return results[0];
     return b.bind(ir::make_tuple(std::move(results)), "results");
@@ -240,7 +257,7 @@ class Generator {
           ir::make_var("rows", ir::tensor_type({Dim::symbol(counts_[on.kind])}, DType::kI64)));
     const std::vector<Type> types = state_types();
     for (size_t i = 0; i < types.size(); ++i)
-      states.push_back(ir::make_var("states", with_rows(types[i], Dim::symbol(rows_[i]))));
+      states.push_back(ir::make_var("states", state_type(types[i], Dim::symbol(rows_[i]))));
     f->parameters.push_back(element);
     f->parameters.insert(f->parameters.end(), rows.begin(), rows.end());
     f->parameters.insert(f->parameters.end(), states.begin(), states.end());
@@ -270,8 +287,8 @@ class Generator {
                   location);
       std::vector<Atom> results;
       for (size_t i = 0; i < called.results.size(); ++i)
-        results.push_back(to.call("take_row", {states[first_state(*callee) + i], row}, {},
-                                  b.var->name, location));
+        results.push_back(
+            result_in(states[first_state(*callee) + i], row, called.results[i], to, b.var->name));
       if (!called.tuple) return results[0];
       to.append({b.var, ir::make_tuple(std::move(results), location)});
       return Atom(b.var);
@@ -294,7 +311,10 @@ class Generator {
     states_.clear();
     const std::vector<Type> types = state_types();
     for (size_t s = 0; s < types.size(); ++s)
-      states_.push_back(parameter("states", with_rows(types[s], Dim::symbol(rows_[s]))));
+      states_.push_back(parameter("states", state_type(types[s], Dim::symbol(rows_[s]))));
+    row_.assign(group_.members().size(), nullptr);
+    for (size_t m = 0; m < row_.size(); ++m)
+      if (has_rows(m)) row_[m] = parameter("row", ir::tensor_type({}, DType::kI64));
     invariants_.assign(root.f->parameters.size(), nullptr);
     for (size_t p = 0; p < root.f->parameters.size(); ++p)
       if (is_read(p))
@@ -305,7 +325,8 @@ class Generator {
     const VarRef goes_on = b.call("less", {i, steps}, {}, "more");
     const VarRef step = more.call("take_row", {order_[0], i}, {}, "step");
     more.call("read_extents", {step},
-              {{"symbols", std::vector<std::string>{kind_, count_, first_}}}, "step");
+              {{"symbols", std::vector<std::string>{kind_, count_, first_}}, {"sizes", true}},
+              "step");
     const VarRef kind = more.call("size", {}, {{"value", Dim::symbol(kind_)}}, "kind");
     const VarRef next = more.call("add", {i, Atom::of(ir::Tensor::scalar_i64(1))}, {}, "next");
     const Atom states = dispatch(0, kind, next, more);
@@ -334,30 +355,20 @@ class Generator {
   Atom step_of(size_t k, const VarRef& next, BlockBuilder& b) {
     const Case& c = group_.cases()[k];
     const Member& m = group_.members()[c.member];
-    if (m.collects) return go_on(next, {states_.begin(), states_.end()}, b);
+    if (m.collects) return go_on(next, {states_.begin(), states_.end()}, row_, b);
     const RecursionSchema::Kind& kind = group_.schema().kinds[k];
     // What calls nothing is all of one height: its fields are read as they are.
     const bool one_step = kind.calls.empty() && !kind.data.empty();
     const Dim tasks = Dim::symbol(counts_[k]), first = Dim::symbol(first_);
     const Dim count = one_step ? tasks : Dim::symbol(count_);
-    const Dim end = first + count;
     size_t part = 1;
     for (size_t j = 0; j < k; ++j)
       part += group_.schema().kinds[j].calls.size() + group_.schema().kinds[j].data.size();
-    const ir::Attrs within = {{"left", Dims{max(first, 0), max(count, 0), min(end, tasks)}},
-                              {"right", Dims{first, count, end}},
-                              {"what", std::string("a step lies within its tasks")}};
-    bool asserted = false;
+    const VarRef from = b.call("size", {}, {{"value", first}}, "first");
     const auto of_step = [&](size_t at) -> Atom {
       const VarRef& whole = order_[part + at];
       if (one_step) return whole;
-      const VarRef checked =
-          asserted ? whole : b.call("assert_shape", {whole}, within, whole->name);
-      asserted = true;
-      return b.call(
-          "slice", {checked},
-          {{"axes", std::vector<int64_t>{0}}, {"starts", Dims{first}}, {"ends", Dims{end}}},
-          whole->name);
+      return b.call("take_rows", {whole, from}, {{"count", count}}, whole->name);
     };
 
     std::vector<Atom> rows(kind.calls.size());
@@ -390,16 +401,22 @@ class Generator {
       const Batched& value = m.tuple ? result.fields.at(mine) : result;
       if (value.is_tuple) throw NotBatchable{"a tuple in a tuple"};
       states.push_back(
-          b.call("concat", {states_[s], batcher.spread(value)}, {{"axis", int64_t{0}}}, "states"));
+          b.call("write_row", {states_[s], row_[c.member], batcher.stacked(value)}, {}, "states"));
     }
-    return go_on(next, std::move(states), b);
+    std::vector<VarRef> row = row_;
+    const VarRef tasks_done = b.call("size", {}, {{"value", count}}, "tasks");
+    row[c.member] = b.call("add", {row_[c.member], tasks_done}, {}, "row");
+    return go_on(next, std::move(states), row, b);
   }
 
   // The rest of the steps.
-  Atom go_on(const VarRef& next, std::vector<Atom> states, BlockBuilder& b) const {
+  Atom go_on(const VarRef& next, std::vector<Atom> states, const std::vector<VarRef>& row,
+             BlockBuilder& b) const {
     std::vector<Atom> args = {next};
     args.insert(args.end(), order_.begin(), order_.end());
     args.insert(args.end(), states.begin(), states.end());
+    for (const VarRef& v : row)
+      if (v) args.push_back(v);
     for (const VarRef& v : invariants_)
       if (v) args.push_back(v);
     return b.bind(ir::make_call_function(Atom::of_global(steps_), std::move(args),
@@ -417,6 +434,7 @@ class Generator {
       Batched field;
       field.type = m.results[i];
       field.batched = true;
+      field.merged = can_merge(field.type);
       field.atom = b.call("gather", {states_[first_state(callee) + i], rows},
                           {{"axis", int64_t{0}}}, "called");
       if (!m.tuple) return field;
@@ -430,7 +448,8 @@ class Generator {
   std::string batched_, steps_, rows_of_;                   // functions
   std::string step_count_, visits_, kind_, count_, first_;  // symbols
   std::vector<std::string> counts_, rows_;
-  std::vector<VarRef> order_, states_, invariants_;  // parameters of the steps
+  // Parameters of the steps; row_: the row of each member's states that its next task fills.
+  std::vector<VarRef> order_, states_, row_, invariants_;
 };
 
 }  // namespace

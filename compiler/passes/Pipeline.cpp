@@ -39,6 +39,7 @@ const std::vector<std::string>& default_pipeline() {
       "recognise-cells",
       "hoist-projections",
       "merge-products",
+      "stack-products",
       "infer",
       "fold-constants",
       "pack-weights",

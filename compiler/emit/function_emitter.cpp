@@ -281,11 +281,14 @@ class Emitter {
     size_t at = out_.code.size();
     emit(Opcode::kIf, {condition, 0, 0});
     out_.code[at].operands[1] = here();
+    const auto offsets = offsets_;
     bool falls = side(*e.then_block);
+    offsets_ = offsets;
     size_t jump = out_.code.size();
     if (falls) emit(Opcode::kGoto, {0});
     out_.code[at].operands[2] = here();
     side(*e.else_block);
+    offsets_ = offsets;
     if (falls) out_.code[jump].operands[0] = here();
   }
 
@@ -337,7 +340,10 @@ class Emitter {
       for (size_t i = 0; i < fields.size(); ++i)
         if (fields[i].kind == ir::Pattern::Kind::kVar)
           emit(Opcode::kGetField, {define(fields[i].var), object, static_cast<int64_t>(i)});
-      if (!side(*e.cases[which].body)) return;
+      const auto offsets = offsets_;
+      const bool falls = side(*e.cases[which].body);
+      offsets_ = offsets;
+      if (!falls) return;
       jumps.push_back(out_.code.size());
       emit(Opcode::kGoto, {0});
     };
@@ -637,9 +643,14 @@ class Emitter {
     // Offset = index * bytes of a row; the VM checks that the row lies inside.
     DimProgram product{2, 1, {{DimOp::kArg, 0}, {DimOp::kArg, 1}, {DimOp::kMul, 0}}};
     int64_t tensor = operand(e.args[0]);
-    int64_t offset = fresh();
     int64_t index = operand(e.args[1]), bytes = operand(e.args[2]);
-    emit(Opcode::kInvoke, {offset, context_.scalar_function(std::move(product)), 2, index, bytes});
+    const auto [known, added] = offsets_.try_emplace({index, bytes}, 0);
+    if (added) {
+      known->second = fresh();
+      emit(Opcode::kInvoke,
+           {known->second, context_.scalar_function(std::move(product)), 2, index, bytes});
+    }
+    const int64_t offset = known->second;
     alloc_tensor(b, tensor, offset, {e.args.begin() + 3, e.args.end()});
   }
 
@@ -675,6 +686,8 @@ class Emitter {
   std::unordered_map<const Var*, uint32_t> registers_;
   std::unordered_map<const Var*, int64_t> spread_;  // tuples that only exist as registers
   std::map<int64_t, int64_t> integers_;
+  // Offsets of rows that were computed on the way here, by the registers of index and row bytes.
+  std::map<std::pair<int64_t, int64_t>, int64_t> offsets_;
 };
 
 }  // namespace

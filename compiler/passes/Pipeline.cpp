@@ -53,6 +53,7 @@ const std::vector<std::string>& default_pipeline() {
       "place-devices",
       // Memory and shapes become explicit: from here on the order of bindings matters.
       "lower-memory",
+      "write-through",
       "update-in-place",
       "plan-memory",
       "lower-shapes",

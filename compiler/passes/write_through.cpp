@@ -1,0 +1,167 @@
+// Results that go straight into the rows they are for.
+//
+// write_row(x, i, v) in place is a copy of v into rows of x:
+//
+//   %s = memory.alloc_storage(); %v = memory.alloc_tensor(%s)
+//   memory.invoke_mut[group](…, %v)                         %row = memory.row_view(%x, %i)
+//   %row = memory.row_view(%x, %i)                     =>   memory.invoke_mut[group](…, %row)
+//   memory.invoke_mut[copy](%v, %row)
+//
+// Where nothing else reads v, the group can store there itself. That moves the write ahead of what
+// stands in between, and into the group, so neither may look at x: in between only memory is
+// named, not read, and the group reads constants, parameters, and what lies in storages that this
+// function allocated, x being another of these. Two storages differ; a parameter's memory is older
+// than any of them; and a parameter that is written in place shares with no other (ownership.cpp).
+#include <algorithm>
+#include <set>
+
+#include "compiler/passes/lower_memory.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/rewrite.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Binding;
+using ir::Block;
+using ir::Expr;
+using ir::Var;
+
+bool is_copy(const Expr& e) {
+  if (e.op != "memory.invoke_mut" || !e.primitive || e.args.size() != 2) return false;
+  const auto& bindings = e.primitive->body->bindings;
+  return bindings.size() == 1 && bindings[0].value->op == "cast" &&
+         !e.primitive->attrs.contains("scalars") && e.args[0].is_var() && e.args[1].is_var() &&
+         e.args[0].var->type->dtype == e.args[1].var->type->dtype;
+}
+
+// What only names memory and extents.
+bool reads_nothing(const Binding& b) {
+  static const std::set<std::string> kNames = {"memory.row_view", "memory.reshape",
+                                               "memory.alloc_tensor", "memory.alloc_storage"};
+  return kNames.contains(b.value->op) || is_scalar_op(*b.value);
+}
+
+int64_t device_of(const Expr& invoke) {
+  return ir::attr_or<int64_t>(invoke.primitive->attrs, "device", 0);
+}
+
+class WriteThrough {
+ public:
+  WriteThrough(const ir::Function& f, PassContext& context)
+      : definitions_(definitions_of(f)), uses_(count_uses(*f.body)), context_(context) {
+    for (const ir::VarRef& p : f.parameters) parameters_.insert(p.get());
+  }
+
+  ir::BlockRef run(const ir::BlockRef& block) {
+    auto out = std::make_shared<Block>(*block);
+    for (Binding& b : out->bindings)
+      b.value = map_blocks(b.value, [&](const ir::BlockRef& inner) { return run(inner); });
+    for (size_t copy = 0; copy < out->bindings.size(); ++copy)
+      if (is_copy(*out->bindings[copy].value)) copy -= redirect(out->bindings, copy);
+    return out;
+  }
+
+ private:
+  // Makes the group behind a copy's operand write to the copy's result, if it may; returns how many
+  // bindings before the copy that took away.
+  size_t redirect(std::vector<Binding>& all, size_t copy) {
+    const Expr& e = *all[copy].value;
+    const Var *value = e.args[0].var.get(), *row = e.args[1].var.get();
+    const auto find = [&](const Var* v) { return place(all, v, copy); };
+    const size_t tensor = find(value), view = find(row);
+    if (tensor == copy || view == copy || all[view].value->op != "memory.row_view" ||
+        all[tensor].value->op != "memory.alloc_tensor" || uses_[value] != 2 || uses_[row] != 1)
+      return 0;
+    const Var* storage = all[tensor].value->args[0].var.get();
+    const size_t allocated = find(storage);
+    if (allocated == copy || all[allocated].value->op != "memory.alloc_storage" ||
+        uses_[storage] != 1)
+      return 0;
+    // The last that reads or writes memory before the copy must be the group that made the value.
+    size_t group = copy;
+    while (group > 0 && reads_nothing(all[group - 1])) --group;
+    if (group-- == 0) return 0;
+    const Expr& call = *all[group].value;
+    if (!writes_only(call, value) || device_of(call) != device_of(e) || !apart(call, row)) return 0;
+    for (const Atom& a : all[view].value->args)
+      if (const size_t at = a.is_var() ? find(a.var.get()) : copy; at != copy && at > group)
+        return 0;
+
+    Binding seen = all[view];
+    auto now = std::make_shared<Expr>(call);
+    now->args.back() = e.args[1];
+    now->attrs.erase("consumes");
+    all[group].value = std::move(now);
+    std::set<size_t> dropped = {allocated, tensor, view, copy};
+    std::vector<Binding> kept;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i == group) kept.push_back(seen);
+      if (!dropped.contains(i)) kept.push_back(all[i]);
+    }
+    all = std::move(kept);
+    context_.count("write-through.results");
+    return 3;  // three of four are gone, and the view came back
+  }
+
+  // The binding of a variable, or `none` if it is of an outer block or comes later.
+  static size_t place(const std::vector<Binding>& all, const Var* v, size_t none) {
+    for (size_t i = 0; i < none; ++i)
+      if (all[i].var.get() == v) return i;
+    return none;
+  }
+
+  // A kernel call whose one result is `value`.
+  static bool writes_only(const Expr& call, const Var* value) {
+    return call.op == "memory.invoke_mut" && call.primitive &&
+           call.args.size() == static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs")) + 1 &&
+           call.args.back().is_var() && call.args.back().var.get() == value;
+  }
+
+  // Whether the call reads nothing of the tensor that `row` is a view of.
+  bool apart(const Expr& call, const Var* row) const {
+    const Var* x = root_of(row);
+    if (!x) return false;
+    for (size_t i = 0; i + 1 < call.args.size(); ++i) {
+      const Atom& a = call.args[i];
+      if (!a.is_var() || a.var->type->kind != ir::TypeKind::kTensor) continue;
+      const Var* read = root_of(a.var.get());
+      if (!read || read == x) return false;
+    }
+    return true;
+  }
+
+  // The storage or parameter that a tensor lies in, through views; null for anything else.
+  const Var* root_of(const Var* v) const {
+    while (!parameters_.contains(v)) {
+      const auto it = definitions_.find(v);
+      if (it == definitions_.end()) return nullptr;
+      const Expr& e = *it->second;
+      if (e.op == "memory.alloc_storage") return v;
+      if (e.op != "memory.row_view" && e.op != "memory.reshape" && e.op != "memory.alloc_tensor")
+        return nullptr;
+      v = e.args[0].var.get();
+    }
+    return v;
+  }
+
+  Definitions definitions_;
+  UseCounts uses_;
+  std::set<const Var*> parameters_;
+  PassContext& context_;
+};
+
+}  // namespace
+
+ir::Module write_through(const ir::Module& m, PassContext& context) {
+  ir::Module out = m;
+  for (auto& [name, f] : out.functions) {
+    auto copy = std::make_shared<ir::Function>(*f);
+    copy->body = WriteThrough(*f, context).run(f->body);
+    f = std::move(copy);
+  }
+  return out;
+}
+
+}  // namespace nimble::passes

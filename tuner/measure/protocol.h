@@ -59,7 +59,8 @@ struct Policy {
   int32_t race_samples = 3;         // … after this many samples
   int64_t case_ns = 2'000'000'000;  // all entries of a case together; then what is there counts
   // Copies of constant arguments are used in turn until they fill this many bytes, so that
-  // weights come from where they come from inside a model, not from L2. 0: one copy.
+  // weights come from where they come from inside a model (a campaign rotates over as much as the
+  // model's constants are), not from L2. 0: one copy.
   int64_t rotate_bytes = 32 << 20;
   // All arguments rotate, results too: every run finds them in memory, if the copies fill more
   // than the last cache holds. Else what a kernel reads beside constants is warm, as the result

@@ -136,7 +136,7 @@ class Driver {
                             hardware_,
                             toolchain_,
                             store_->put(machine_),
-                            options_.policy,
+                            policy_,
                             static_cast<uint64_t>(options_.seed),
                             options_.compile_threads,
                             {},
@@ -182,6 +182,12 @@ class Driver {
     passes::PassContext context;
     context.target = target_;
     const ir::Module lowered = passes::run_pipeline(typed, context);
+    // The weights of a small model are in the cache from run to run.
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    policy_ = options_.policy;
+    if (!policy_.cold)
+      policy_.rotate_bytes =
+          std::min(policy_.rotate_bytes, (constant_bytes(lowered) / kMiB + 1) * kMiB);
     tasks_ = tuning_tasks(lowered, model_points(typed, points), target_, &report_.skipped);
     if (tasks_.empty())
       throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
@@ -202,7 +208,7 @@ class Driver {
                                  {"target", target_.level},
                                  {"codegen", emit::toolchain_record().codegen_version},
                                  {"backend", emit::toolchain_record().version},
-                                 {"policy", options_.policy.text()}}
+                                 {"policy", policy_.text()}}
                       .dump();
     if (const auto found = store_->find_campaign(key)) {
       campaign_ = *found;
@@ -334,6 +340,7 @@ class Driver {
   }
 
   const CampaignOptions& options_;
+  Policy policy_;
   Backend& backend_;
   const std::atomic<bool>& cancel_;
   kernels::TargetInfo target_;

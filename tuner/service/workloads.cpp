@@ -18,7 +18,6 @@ constexpr int64_t kOdd[] = {3, 13, 27, 37, 53, 77, 101, 149, 203};
 constexpr double kQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
 constexpr double kUniformMass = 0.1;
 constexpr int kRandomPairs = 12;
-constexpr double kLoopIterations = 32;  // of a loop whose length nothing tells
 
 bool is_batch(const std::string& s) {
   return s == "b" || s == "batch" || s == "batch_size";
@@ -66,10 +65,9 @@ double reduction_of(const ir::Binding& b, const kernels::Workload& w,
     return n;
   }
   if (e.op.find("cell") != std::string::npos) return at(dims(1).back());
-  static const std::set<std::string> reductions = {"sum",     "mean",         "prod",
-                                                   "softmax", "log_softmax",  "layer_norm",
-                                                   "cumsum",  "l2_normalize", "avg_pool2d",
-                                                   "cumprod"};
+  static const std::set<std::string> reductions = {
+      "sum",        "mean",   "prod",         "softmax",    "log_softmax",
+      "layer_norm", "cumsum", "l2_normalize", "avg_pool2d", "cumprod"};
   if (!reductions.contains(e.op)) return 1;
   double most = 1;
   for (const ir::Dim& d : dims(0)) most = std::max(most, at(d));
@@ -184,6 +182,17 @@ std::set<std::string> recursive_functions(const ir::Module& m) {
 
 }  // namespace
 
+int64_t constant_bytes(const ir::Module& m) {
+  std::set<const ir::Tensor*> seen;
+  int64_t bytes = 0;
+  for (const auto& [name, f] : m.functions)
+    passes::visit_atoms(*f->body, [&](const ir::Atom& a) {
+      if (a.is_constant() && seen.insert(a.constant.get()).second)
+        bytes += static_cast<int64_t>(a.constant->bytes.size());
+    });
+  return bytes;
+}
+
 std::vector<std::string> model_symbols(const ir::Module& m) {
   std::vector<std::string> out;
   const auto take = [&](const ir::Function& f) {
@@ -231,6 +240,8 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
     WeightedPoint& p = by_size[size];
     p.at = base;
     for (const std::string& s : varying) p.at[s] = size;
+    // A tree has no extent, and still its levels have.
+    if (varying.empty()) p.at[kInside] = size;
     return p;
   };
   for (int64_t size = 1; size <= o.largest; size *= 2) add(size).power_of_two = true;
@@ -239,10 +250,6 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
   add(o.representative).representative = true;
   if (o.trace)
     for (double q : kQuantiles) add(std::max<int64_t>(1, o.trace->quantile(q)));
-  if (varying.empty()) {  // one shape is all there is
-    by_size.clear();
-    add(o.representative) = {base, 0, true, true};
-  }
 
   std::vector<WeightedPoint> out;
   for (const auto& [size, p] : by_size) out.push_back(p);
@@ -334,7 +341,6 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
     for (const auto& [s, v] : p.at) most = std::max(most, v);
     mean_size += p.weight * static_cast<double>(most);
   }
-  if (mean_size <= 0) mean_size = kLoopIterations;
 
   std::vector<TuningTask> out;
   std::map<std::string, size_t> by_key;

@@ -19,8 +19,10 @@
 
 namespace nimble::tuner {
 
-// Values of the model's symbols.
+// Values of the model's symbols; of a model whose inputs have none, the size of what varies inside
+// of it stands under kInside.
 using ModelPoint = std::map<std::string, int64_t>;
+inline constexpr char kInside[] = "";
 
 struct PointOptions {
   std::optional<Trace> trace;
@@ -38,6 +40,8 @@ struct WeightedPoint {
   bool representative = false;
 };
 
+// Bytes of all constants of a module, each counted once.
+int64_t constant_bytes(const ir::Module& m);
 // The symbols of an entry function's parameters, in order of appearance.
 std::vector<std::string> model_symbols(const ir::Module& m);
 // Powers of two to the largest size, odd sizes, quantiles of the trace. A symbol called b, batch or

@@ -140,9 +140,9 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app.add_option("--policy", policy,
-                 "Where kernels find their operands: warm (weights rotate over 32 MiB, the rest as "
-                 "the last run left it) or cold (all in memory). Records of one are never compared "
-                 "with records of the other")
+                 "Where kernels find their operands: warm (weights rotate over as much as the "
+                 "model has, at most 32 MiB, the rest as the last run left it) or cold (all in "
+                 "memory). Records of one are never compared with records of the other")
       ->capture_default_str()
       ->check(CLI::IsMember({"warm", "cold"}));
   app.add_option("--format", format, "table, json or csv")

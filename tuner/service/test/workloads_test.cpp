@@ -70,12 +70,42 @@ TEST(Points, UnknownSymbolsAreNamed) {
   EXPECT_THROW(model_points(m, o), Error);
 }
 
-TEST(Points, AModelOfConstantShapesHasOne) {
+TEST(Points, AWorkloadOfConstantShapesHasOne) {
   const ir::Module m =
       typed("fn @main(%x: Tensor[(4, 8), f32]) -> Tensor[(4, 8), f32] { let %y = exp(%x); %y }");
-  const auto points = model_points(m, {});
-  ASSERT_EQ(points.size(), 1u);
-  EXPECT_EQ(points[0].weight, 1);
+  std::vector<std::string> skipped;
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), &skipped);
+  ASSERT_EQ(tasks.size(), 1u);
+  ASSERT_EQ(tasks[0].points.size(), 1u);
+  EXPECT_NEAR(tasks[0].points[0].weight, 1, 1e-9);
+  EXPECT_TRUE(tasks[0].points[0].representative);
+}
+
+// The inputs' shapes say nothing of the rows inside.
+TEST(Points, WhatVariesInsideOfAModelHasAllSizes) {
+  const ir::Module m = typed(R"(
+fn @rows(%x: Tensor[(r, 8), f32]) -> Tensor[(?, 8), f32] {
+  let %n = size() {value = r};
+  let %more = less(%n, 100i64);
+  let %y = if (%more) {
+    let %e = exp(%x);
+    let %two = concat(%x, %e) {axis = 0};
+    let %z = @rows(%two);
+    %z
+  } else { %x };
+  %y
+}
+fn @main(%x: Tensor[(1, 8), f32]) -> Tensor[(?, 8), f32] { let %y = @rows(%x); %y })");
+  std::vector<std::string> skipped;
+  bool varies = false;
+  for (const TuningTask& t : tuning_tasks(lowered(m), model_points(m, {}), target(), &skipped)) {
+    if (t.workload().contract.symbols.empty()) continue;
+    std::set<int64_t> sizes;
+    for (const WorkloadPoint& p : t.points) sizes.insert(p.symbols.begin(), p.symbols.end());
+    EXPECT_TRUE(sizes.contains(1) && sizes.contains(3) && sizes.contains(256)) << t.label;
+    varies = true;
+  }
+  EXPECT_TRUE(varies);
 }
 
 TEST(Workloads, LeadingAxesAreMultipliedAndSymbolsFollow) {

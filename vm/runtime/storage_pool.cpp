@@ -42,7 +42,7 @@ Block StoragePool::allocate(uint64_t bytes) {
     throw Error(Status::kExhausted, "", fmt::format("a storage of {} bytes is too large", bytes),
                 "use smaller inputs");
   const uint64_t size = rounded(bytes);
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   fail_on_request();
   if (const Block kept = take_kept(size); kept.data) {
     ++stats_.reuses;
@@ -100,7 +100,7 @@ Block StoragePool::hand_out(Block block) {
 
 void StoragePool::release(Block block) {
   if (!block.data) return;
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   stats_.in_use -= block.bytes;
   try {
     keep(block);
@@ -111,14 +111,14 @@ void StoragePool::release(Block block) {
 }
 
 void StoragePool::charge(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   fail_on_request();
   if (!make_room(bytes)) fail_at_limit(bytes);
   charged_ += bytes;
 }
 
 void StoragePool::refund(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   charged_ -= bytes;
 }
 
@@ -155,12 +155,12 @@ void StoragePool::trim_to(uint64_t keep) {
 }
 
 void StoragePool::fail_request(uint64_t n) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   fail_in_ = n;
 }
 
 uint64_t StoragePool::failed_requests() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   return made_to_fail_;
 }
 
@@ -171,12 +171,12 @@ void StoragePool::fail_on_request() {
 }
 
 void StoragePool::trim() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   trim_to(0);
 }
 
 void StoragePool::end_run() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   // An eighth is forgotten with each run, so that one large input is not remembered for ever.
   recent_peak_ = std::max(run_peak_, recent_peak_ - recent_peak_ / 8);
   run_peak_ = stats_.in_use;
@@ -185,7 +185,7 @@ void StoragePool::end_run() {
 }
 
 MemoryStats StoragePool::stats() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   return stats_;
 }
 

@@ -168,6 +168,8 @@ T float_binary(BinaryOp op, T a, T b) {
       return a < b ? a : b;
     case BinaryOp::kMax:
       return a > b ? a : b;
+    case BinaryOp::kScale:
+      return std::isnan(b) ? b : std::ldexp(a, static_cast<int>(b));
     default:
       return a;
   }
@@ -221,6 +223,8 @@ inline int64_t integer_binary(DType t, BinaryOp op, int64_t a, int64_t b) {
       return wrap(t, static_cast<int64_t>(ua << shift));
     case BinaryOp::kShr:
       return is_signed ? a >> shift : static_cast<int64_t>(ua >> shift);
+    case BinaryOp::kScale:
+      break;  // of floats only
   }
   return a;
 }

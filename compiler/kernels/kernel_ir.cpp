@@ -54,6 +54,8 @@ std::string_view name_of(BinaryOp op) {
       return "shl";
     case BinaryOp::kShr:
       return "shr";
+    case BinaryOp::kScale:
+      return "scale";
   }
   NIMBLE_UNREACHABLE();
 }

@@ -8,7 +8,9 @@
 // remain, in theory before rounding, stand with each table.
 //
 //   exp    x = n ln2 + r, |r| <= ln2 / 2 (Cody and Waite's two-part ln2); exp = 2^n exp(r).
-//          2^n is multiplied in two halves so that results below 2^-126 underflow gradually.
+//   scale  2^n is multiplied in two halves so that results below 2^-126 underflow gradually.
+//   AVX-512
+//          has an instruction that replaces these eight.
 //   expm1  the same reduction, 2^n (exp(r) - 1) + (2^n - 1): no cancellation for n = 0.
 //   tanh   (e - 1) / (e + 1) with e = exp(2|x|) becomes m / (m + 2), m = expm1(2|x|).
 //   erf    erfc(x) = exp(-Q(x)) with Q = -log(erfc), a smooth function that a polynomial of
@@ -147,16 +149,21 @@ ValueRef copy_sign(const Format& f, const ValueRef& magnitude, const ValueRef& s
                                 binary(BinaryOp::kAnd, bitcast(f.bits, sign), f.i(f.sign))));
 }
 
-// x = n ln2 + r. `n` is an integer vector; it is meaningless where x is NaN, but r is NaN there.
+// The integer in the low bits of a sum with f.magic.
+ValueRef integer_in(const Format& f, const ValueRef& shifted) {
+  const int64_t magic_bits = f.type == DType::kF32 ? 0x4b400000 : 0x4338000000000000;
+  return sub(bitcast(f.bits, shifted), f.i(magic_bits));
+}
+
+// x = n ln2 + r, n also as a float. n is meaningless where x is NaN, but whole and r are NaN there.
 struct Reduced {
-  ValueRef n, r;
+  ValueRef n, whole, r;
 };
 Reduced reduce_by_ln2(const Format& f, const ValueRef& x) {
   const ValueRef shifted = fma(x, f.c(std::numbers::log2e), f.c(f.magic));
   const ValueRef whole = sub(shifted, f.c(f.magic));
   const ValueRef r = fma(whole, f.c(-f.ln2_lo), fma(whole, f.c(-f.ln2_hi), x));
-  const int64_t magic_bits = f.type == DType::kF32 ? 0x4b400000 : 0x4338000000000000;
-  return {sub(bitcast(f.bits, shifted), f.i(magic_bits)), r};
+  return {integer_in(f, shifted), whole, r};
 }
 
 ValueRef two_to_the(const Format& f, const ValueRef& n) {
@@ -201,9 +208,14 @@ ValueRef exp(ValueRef x) {
   const Format f = format_of(x);
   const ValueRef clamped = max(f.c(f.exp_low), min(f.c(f.exp_high), x));
   const Reduced d = reduce_by_ln2(f, clamped);
-  const ValueRef half = binary(BinaryOp::kShr, d.n, f.i(1));
-  const ValueRef p = add(expm1_reduced(f, d.r), f.c(1));
-  return mul(mul(p, two_to_the(f, half)), two_to_the(f, sub(d.n, half)));
+  return binary(BinaryOp::kScale, add(expm1_reduced(f, d.r), f.c(1)), d.whole);
+}
+
+ValueRef scale(ValueRef x, ValueRef n) {
+  const Format f = format_of(x);
+  const ValueRef whole = integer_in(f, add(n, f.c(f.magic)));
+  const ValueRef half = binary(BinaryOp::kShr, whole, f.i(1));
+  return mul(mul(x, two_to_the(f, half)), two_to_the(f, sub(whole, half)));
 }
 
 ValueRef expm1(ValueRef x) {
@@ -339,9 +351,8 @@ ValueRef atan(ValueRef x) {
   const double quarter = narrow ? 0x1.921fb6p-1 : 0x1.921fb54442d18p-1;
   const double lost = narrow ? -0x1.777a5cp-26 : 0x1.1a62633145c07p-55;
   const ValueRef low = select(upper, add(add(p, f.c(lost)), f.c(quarter)), p);
-  const ValueRef high =
-      select(upper, sub(f.c(quarter), sub(p, f.c(lost))),
-             sub(f.c(2 * quarter), sub(p, f.c(2 * lost))));
+  const ValueRef high = select(upper, sub(f.c(quarter), sub(p, f.c(lost))),
+                               sub(f.c(2 * quarter), sub(p, f.c(2 * lost))));
   return copy_sign(f, select(large, high, low), x);
 }
 

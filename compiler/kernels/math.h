@@ -28,5 +28,7 @@ ValueRef atan(ValueRef x);  // f32: 3 ulp. f64: 1e-15
 // x^y. f32: 2 ulp (computed in f64). f64: relative error up to |y log x| * 1e-15. C's special
 // cases, except that a NaN operand always gives NaN unless y is 0 or x is 1.
 ValueRef pow(ValueRef x, ValueRef y);
+// What a BinaryOp::kScale computes, in other operators, for machines without an instruction for it.
+ValueRef scale(ValueRef x, ValueRef n);
 
 }  // namespace nimble::kir::math

@@ -231,7 +231,7 @@ class Verifier {
         require(v.lanes == 1 && v.operands[0]->dtype == v.dtype, "reduce gives a scalar");
         require(v.binary != BinaryOp::kSub && v.binary != BinaryOp::kDiv &&
                     v.binary != BinaryOp::kMod && v.binary != BinaryOp::kShl &&
-                    v.binary != BinaryOp::kShr,
+                    v.binary != BinaryOp::kShr && v.binary != BinaryOp::kScale,
                 "reduce by {}, which is not associative", name_of(v.binary));
         return check_binary(v.binary, v.dtype);
       case ValueKind::kExtract:
@@ -249,8 +249,10 @@ class Verifier {
         logic || op == BinaryOp::kMod || op == BinaryOp::kShl || op == BinaryOp::kShr;
     require(t != DType::kF16 && t != DType::kBF16, "arithmetic on {}; cast to f32 first",
             nimble::name_of(t));
-    require(t == DType::kBool ? logic : !(is_float(t) && integer_only), "{} of {}", name_of(op),
-            nimble::name_of(t));
+    require(t == DType::kBool ? logic
+            : is_float(t)     ? !integer_only
+                              : op != BinaryOp::kScale,
+            "{} of {}", name_of(op), nimble::name_of(t));
   }
 
   void condition(const Condition& c) {

@@ -1,8 +1,11 @@
 // Values to LLVM IR. bool is i1; f16 and bf16 are held as 16-bit integers, since all arithmetic
 // is in f32 and LLVM would call a library for some conversions (emit_cast.cpp).
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <cmath>
 
 #include "compiler/codegen/llvm/emitter.h"
+#include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 
@@ -68,6 +71,7 @@ llvm::Value* Emitter::integer(DType t, int64_t v, int lanes) {
 
 llvm::Value* Emitter::root(const kir::ValueRef& v) {
   memo_.clear();
+  made_.clear();
   return value(v);
 }
 
@@ -103,6 +107,7 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
     case ValueKind::kUnary:
       return unary(v, operand(0));
     case ValueKind::kBinary: {
+      if (v.binary == kir::BinaryOp::kScale) return scale(v);
       llvm::Value* a = operand(0);
       return binary(v.binary, v.dtype, a, operand(1));
     }
@@ -248,8 +253,34 @@ llvm::Value* Emitter::binary(BinaryOp op, DType t, llvm::Value* a, llvm::Value* 
     case BinaryOp::kShr:
       return is_signed ? b_.CreateAShr(a, b_.CreateAnd(c, bits()))
                        : b_.CreateLShr(a, b_.CreateAnd(c, bits()));
+    case BinaryOp::kScale:
+      break;  // scale()
   }
   NIMBLE_UNREACHABLE();
+}
+
+llvm::Value* Emitter::scale(const kir::Value& v) {
+  const auto bits = static_cast<unsigned>(8 * size_of(v.dtype)) * static_cast<unsigned>(v.lanes);
+  const bool f32 = v.dtype == DType::kF32;
+  // All of vector length 128 and 256 is there with AVX-512VL, which the level x86-64-v4 implies.
+  if (target_.level != "x86-64-v4" || (bits != 128 && bits != 256 && bits != 512)) {
+    const kir::ValueRef in_others = kir::math::scale(v.operands[0], v.operands[1]);
+    made_.push_back(in_others);
+    return value(in_others);
+  }
+  using llvm::Intrinsic::ID;
+  const ID id = bits == 512   ? f32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
+                                    : llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
+                : bits == 256 ? f32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
+                                    : llvm::Intrinsic::x86_avx512_mask_scalef_pd_256
+                : f32         ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_128
+                              : llvm::Intrinsic::x86_avx512_mask_scalef_pd_128;
+  llvm::Value* a = value(v.operands[0]);
+  std::vector<llvm::Value*> args = {
+      a, value(v.operands[1]), a,
+      llvm::ConstantInt::get(b_.getIntNTy(static_cast<unsigned>(std::max(8, v.lanes))), -1, true)};
+  if (bits == 512) args.push_back(b_.getInt32(4));  // round as the control register says
+  return b_.CreateIntrinsic(id, {}, args);
 }
 
 llvm::Value* Emitter::divide(DType t, bool mod, llvm::Value* a, llvm::Value* c) {

@@ -71,6 +71,7 @@ class Emitter {
   llvm::Value* to_memory(llvm::Value* v, DType t);
   llvm::Value* unary(const kir::Value& v, llvm::Value* a);
   llvm::Value* binary(kir::BinaryOp op, DType t, llvm::Value* a, llvm::Value* c);
+  llvm::Value* scale(const kir::Value& v);
   llvm::Value* divide(DType t, bool mod, llvm::Value* a, llvm::Value* c);
   llvm::Value* fma(llvm::Value* a, llvm::Value* c, llvm::Value* d);
   llvm::Value* compare(const kir::Value& v, llvm::Value* a, llvm::Value* c);
@@ -129,6 +130,7 @@ class Emitter {
   std::vector<AddressKey> new_addresses_;
 
   std::unordered_map<const kir::Value*, llvm::Value*> memo_;
+  std::vector<kir::ValueRef> made_;  // for the memo: its keys must stay
 };
 
 }  // namespace nimble::codegen

@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/portable/builder.h"
 #include "compiler/codegen/portable/portable.h"
+#include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 
@@ -174,6 +175,7 @@ class Lowering {
         return;
     }
     memo_.clear();
+    made_.clear();
     b_.end_statement();
   }
 
@@ -249,7 +251,8 @@ class Lowering {
 
   // Puts the value into a register buffer's element, without a copy where an operation makes it.
   void set(int64_t element, const kir::ValueRef& v) {
-    if (v->kind == ValueKind::kBinary || v->kind == ValueKind::kFma) {
+    if ((v->kind == ValueKind::kBinary && v->binary != kir::BinaryOp::kScale) ||
+        v->kind == ValueKind::kFma) {
       std::array<int64_t, 3> o{};
       for (size_t i = 0; i < v->operands.size(); ++i) o[i] = value(v->operands[i]).at;
       if (v->kind == ValueKind::kFma)
@@ -299,6 +302,11 @@ class Lowering {
       case ValueKind::kUnary:
         return pure(op_of(v.unary));
       case ValueKind::kBinary:
+        if (v.binary == kir::BinaryOp::kScale) {
+          const kir::ValueRef in_others = kir::math::scale(v.operands[0], v.operands[1]);
+          made_.push_back(in_others);
+          return value(in_others);
+        }
         return pure(op_of(v.binary));
       case ValueKind::kFma:
         return pure(PortableOp::kFma);
@@ -373,6 +381,7 @@ class Lowering {
   std::unordered_map<const kir::Stmt*, int32_t> checks_;
   std::map<std::string, Placed> locals_;
   std::unordered_map<const Value*, Placed> memo_;  // of the statement at work
+  std::vector<kir::ValueRef> made_;                // for the memo: its keys must stay
   int next_index_ = 0;
 };
 

@@ -2,8 +2,8 @@
 //
 // write_row(x, i, v) means "x with row i replaced". It may overwrite x when nobody can see the
 // old x any more. That holds when
-//   (1) x's memory is owned by this function: x is the fresh result of an operator, or a
-//       parameter that every caller gives away, and
+//   (1) x's memory is owned by this function: x is the fresh result of an operator, a parameter
+//       that every caller gives away, or such a value under other extents, and
 //   (2) no alias of x that is defined so far on this path is live after the write.
 // Aliases are found in a graph of views, copies, tuples, data values, closures and what comes out
 // of them; the result of a call may be any part of what the call saw, but its arguments are no
@@ -90,6 +90,12 @@ bool shares_memory(const Expr& e) {
   }
 }
 
+// The value that `e` is under another name or other extents: its whole memory, nothing else.
+const Var* renamed(const Expr& e) {
+  const bool whole = e.kind == ExprKind::kAtom || (e.kind == ExprKind::kCall && is_view_op(e.op));
+  return whole && e.args[0].is_var() ? e.args[0].var.get() : nullptr;
+}
+
 // Operators that may be done in place of their first operand.
 bool updates_first_operand(const std::string& op) {
   return op == "write_row" || op == "append" || op == "concat";
@@ -150,7 +156,7 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
   };
   collect(*f.body);
 
-  std::unordered_set<const Var*> owned;    // fresh results and unique parameters
+  std::unordered_set<const Var*> owned;    // fresh results, unique parameters, other names of them
   std::unordered_set<const Var*> defined;  // on the current path
   Aliases::Set walked;                     // so far, on any path
   for (size_t i = 0; i < f.parameters.size(); ++i) {
@@ -213,8 +219,8 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
           } else if (e.kind == ExprKind::kCall && updates_first_operand(e.op)) {
             if (gives_away(e, 0, live_after[i])) consumable_[binding.var.get()].insert(0);
           }
-          if (e.kind == ExprKind::kCall && !e.callee && !shares_memory(e))
-            owned.insert(binding.var.get());
+          const bool fresh = e.kind == ExprKind::kCall && !e.callee && !shares_memory(e);
+          if (fresh || owned.count(renamed(e))) owned.insert(binding.var.get());
           defined.insert(binding.var.get());
           walked.insert(binding.var.get());
           here.push_back(binding.var.get());

@@ -15,6 +15,12 @@
 // several KiB apart and fall into few sets of the first-level cache, which a hundred of them
 // overflow, though their bytes would fit.
 //
+// A step of a decoding loop has one query row or a few: then each key would be used once for the
+// cost of copying it. "values": "streamed" reads keys and values where they lie, once, in the order
+// of the positions: a row's score is a sum over vectors of its key, folded at the end. A head's
+// piece of a row is a few cache lines, with the other heads' between it and the next, a distance
+// that no hardware prefetcher follows; so each key asks for the one kAhead rows behind it.
+//
 // q, k and v may be slices of one matrix (b, n, 3*heads*d): they are addressed by the strides that
 // GroupEvaluator finds.
 #include "compiler/kernels/templates/attention.h"
@@ -43,8 +49,13 @@ using kir::ValueRef;
 using Dims = std::vector<Dim>;
 
 // Values of the knob "values".
-constexpr const char* kPacked = "packed";     // copied to the thread's scratch
-constexpr const char* kInPlace = "in_place";  // read where they lie
+constexpr const char* kPacked = "packed";      // copied to the thread's scratch
+constexpr const char* kInPlace = "in_place";   // read where they lie
+constexpr const char* kStreamed = "streamed";  // and the keys too
+
+constexpr int64_t kFewRows = 4;       // so many query rows at most are streamed
+constexpr int64_t kQueryVectors = 8;  // of a head: a query row stays in registers
+constexpr int64_t kAhead = 24;        // rows between a key or value and its prefetch
 
 struct Plan {
   DType type = DType::kF32;
@@ -102,6 +113,11 @@ bool fits(const TargetInfo& t, int rows, int vectors) {
   return rows * vectors + vectors + 1 <= t.vector_registers;
 }
 
+bool streams(const Plan& p, const TargetInfo& t) {
+  const auto n = p.n.as_constant();
+  return n && *n <= kFewRows && p.d <= kQueryVectors * lanes_of(p, t);
+}
+
 class AttentionLowering {
  public:
   AttentionLowering(const Workload& w, const Plan& p, const Config& c, const TargetInfo& t)
@@ -116,6 +132,7 @@ class AttentionLowering {
         block_(knob_int(c, "block")),
         tails_(knob_text(c, "tails")),
         pack_values_(knob_text(c, "values") == kPacked),
+        streamed_(knob_text(c, "values") == kStreamed),
         width_(lanes_ * vectors_),
         tiles_(p.n, rows_, tails_, 0, "a") {
     const Dim padded = ir::ceildiv(p.m, width_) * width_;
@@ -134,6 +151,7 @@ class AttentionLowering {
     const int widest = std::max(vectors_, out_vectors_);
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.type, rows_ * widest, lanes_);
     panel_ = kb::buffer("panel", Scope::kRegister, p.type, widest, lanes_);
+    query_ = kb::buffer("query", Scope::kRegister, p.type, (p.d + lanes_ - 1) / lanes_, lanes_);
     maxima_ = kb::buffer("maxima", Scope::kRegister, p.type, kChains, lanes_);
     sums_ = kb::buffer("sums", Scope::kRegister, p.type, kChains, lanes_);
   }
@@ -149,21 +167,27 @@ class AttentionLowering {
     const Dims at = bind_coordinates("x", item, Dim::symbol("item"), body);
     b_ = at[0];
     h_ = at[1];
-    body.push_back(pack_keys());
+    if (!streamed_) body.push_back(pack_keys());
     if (pack_values_) body.push_back(pack_values());
     const Dim first = at[2] * block_;
     body.push_back(tiles_.for_each(
         first, ir::min(tiles_.count() - first, block_),
-        [&](const RowTiles::Tile& t) { return score_tile(t); },
+        [&](const RowTiles::Tile& t) { return streamed_ ? score_rows(t) : score_tile(t); },
         [&](const RowTiles::Tile& t) {
           return kb::seq({softmax(t), by_size(t)});
         }));
     all.push_back(kb::loop(LoopKind::kThread, "item", 0, p_.batch * p_.heads * block_count,
                            kb::seq(std::move(body))));
-    std::vector<kir::BufferRef> scratch = {keys_, scores_, scale_};
+    std::vector<kir::BufferRef> scratch = {scores_, scale_};
+    std::vector<kir::BufferRef> registers = {accumulators_, panel_, maxima_, sums_};
+    if (streamed_) {
+      registers.push_back(query_);
+    } else {
+      scratch.push_back(keys_);
+    }
     if (pack_values_) scratch.push_back(values_);
-    return make_function(w_, frame_, name, std::move(scratch),
-                         {accumulators_, panel_, maxima_, sums_}, kb::seq(std::move(all)));
+    return make_function(w_, frame_, name, std::move(scratch), std::move(registers),
+                         kb::seq(std::move(all)));
   }
 
  private:
@@ -239,6 +263,41 @@ class AttentionLowering {
                                                 kb::reg(accumulators_, r * vectors_ + v))));
     return kb::loop(LoopKind::kSerial, "sc", 0, ir::ceildiv(p_.m, width_),
                     kb::seq({tile_zero(t, "q"), tile_product(t, "q"), std::move(store)}));
+  }
+
+  // Scores of a tile from the keys where they lie.
+  StmtRef score_rows(const RowTiles::Tile& tile) {
+    const Dim r = Dim::symbol("sr"), key = Dim::symbol("sk");
+    const auto load = [&](size_t operand, const Dim& row, int64_t column) {
+      const auto [buffer, index] = place(operand, row, h_ * p_.d + column);
+      const bool whole = column + lanes_ <= p_.d;
+      return whole ? kb::load(buffer, index, lanes_)
+                   : kb::load_masked(buffer, index, lanes_, p_.d - column);
+    };
+    std::vector<StmtRef> row;
+    for (int64_t c = 0; c < p_.d; c += lanes_)
+      row.push_back(kb::set_reg(query_, c / lanes_, load(0, tiles_.row_of(tile, r), c)));
+    // The softmax reads whole vectors: the last one's lanes behind the last key are zeros.
+    const Dim last = ir::floordiv(p_.m, lanes_) * lanes_;
+    row.push_back(kb::store(scores_, r * stride_ + last, kb::number(p_.type, 0, lanes_)));
+    std::vector<StmtRef> one = prefetch_row(1, key, p_.d);
+    ValueRef sum = kb::mul(kb::reg(query_, 0), load(1, key, 0));
+    for (int64_t c = lanes_; c < p_.d; c += lanes_)
+      sum = kb::fma(kb::reg(query_, c / lanes_), load(1, key, c), sum);
+    one.push_back(kb::store(scores_, r * stride_ + key, kb::reduce(BinaryOp::kAdd, sum)));
+    row.push_back(kb::loop(LoopKind::kSerial, "sk", 0, p_.m, kb::seq(std::move(one))));
+    return kb::loop(LoopKind::kSerial, "sr", 0, tile.valid, kb::seq(std::move(row)));
+  }
+
+  // Asks for the head's part of the row kAhead behind `row` of the keys or values.
+  std::vector<StmtRef> prefetch_row(size_t operand, const Dim& row, int64_t width) {
+    const int64_t line = 64 / static_cast<int64_t>(size_of(p_.type));
+    std::vector<StmtRef> all;
+    for (int64_t c = 0; c < width; c += line) {
+      const auto [buffer, index] = place(operand, row + kAhead, h_ * width + c);
+      all.push_back(kb::prefetch(buffer, index, 3));
+    }
+    return all;
   }
 
   // The mask at keys from `column` on, as a number to add.
@@ -360,6 +419,14 @@ class AttentionLowering {
                           : place(2, k, h_ * p_.dv + column(vector)).second;
     };
     if (!whole && !pack_values_) t.rhs_valid = valid;
+    if (streamed_)
+      t.at_body = [&](const Dim& body) {
+        std::vector<StmtRef> rows;
+        for (int u = 0; u < t.unroll; ++u)
+          for (StmtRef& s : prefetch_row(2, body * t.unroll + u, p_.dv))
+            rows.push_back(std::move(s));
+        return kb::seq(std::move(rows));
+      };
     t.k_extent = p_.m;
     const Dim r = Dim::symbol("or"), v = Dim::symbol("ov");
     const ValueRef value = kb::mul(kb::reg(accumulators_, r * out_vectors_ + v),
@@ -382,12 +449,12 @@ class AttentionLowering {
   int lanes_, rows_, vectors_;
   int64_t block_;
   std::string tails_;
-  bool pack_values_;
+  bool pack_values_, streamed_;
   int64_t value_stride_ = 0;
   int width_, out_vectors_ = 1;
   RowTiles tiles_;
   Dim stride_, b_, h_;
-  kir::BufferRef keys_, values_, scores_, scale_, accumulators_, panel_, maxima_, sums_;
+  kir::BufferRef keys_, values_, scores_, scale_, accumulators_, panel_, query_, maxima_, sums_;
 };
 
 }  // namespace
@@ -396,7 +463,9 @@ bool AttentionTemplate::accepts(const Workload& w, const TargetInfo&) const {
   return analyse(w).has_value();
 }
 
-std::vector<Knob> AttentionTemplate::knobs(const Workload&, const TargetInfo&) const {
+std::vector<Knob> AttentionTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto plan = analyse(w);
+  NIMBLE_CHECK(plan, "workload {} is not for attention", w.key);
   Knob tails;
   tails.name = "tails";
   for (const char* t : {kTailsEven, kTailsChecked, kTailsMasked})
@@ -404,7 +473,8 @@ std::vector<Knob> AttentionTemplate::knobs(const Workload&, const TargetInfo&) c
   Knob values;
   values.name = "values";
   for (const char* v : {kPacked, kInPlace}) values.choices.emplace_back(std::string(v));
-  return {int_knob("rows", {2, 4, 6, 8, 10, 12, 13}), int_knob("vectors", {1, 2, 3, 4}),
+  if (streams(*plan, t)) values.choices.emplace_back(std::string(kStreamed));
+  return {int_knob("rows", {1, 2, 4, 6, 8, 10, 12, 13}), int_knob("vectors", {1, 2, 3, 4}),
           int_knob("block", {4, 16, 64}), tails, values};
 }
 
@@ -413,7 +483,14 @@ bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetIn
          fits(t, static_cast<int>(knob_int(c, "rows")), static_cast<int>(knob_int(c, "vectors")));
 }
 
-Config AttentionTemplate::default_config(const Workload&, const TargetInfo& t) const {
+Config AttentionTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto plan = analyse(w);
+  if (plan && streams(*plan, t))
+    return {{"rows", std::max<int64_t>(1, *plan->n.as_constant() / 2 * 2)},
+            {"vectors", int64_t{1}},
+            {"block", int64_t{4}},
+            {"tails", std::string(kTailsEven)},
+            {"values", std::string(kStreamed)}};
   const int64_t rows = t.vector_registers >= 32 ? 10 : 6;
   return {{"rows", rows},
           {"vectors", int64_t{2}},

@@ -104,6 +104,40 @@ TEST(Attention, MaskComputedInPlaceFromIntegers) {
   check(c);
 }
 
+// The step of a decoding loop: few query rows, keys and values in caches that lie positions first.
+TEST(Attention, FewRowsOverCachesWherePositionsComeFirst) {
+  Sizes sizes = {{0, 3}};
+  for (int64_t m : {1, 2, 3, 4, 5, 15, 16, 17, 31, 33, 64, 97, 130})
+    sizes.push_back({1 + m % 2, m});
+  for (const auto& [n, d] :
+       {std::pair<int64_t, int64_t>{1, 16}, {1, 7}, {1, 64}, {2, 40}, {3, 5}}) {
+    SCOPED_TRACE(fmt::format("{} rows, heads {} wide", n, d));
+    const int64_t width = 3 * d;
+    Case c{fmt::format("fn @f(%x: Tensor[(b, {0}, {1}), f32], %k: Tensor[(m, b, {2}), f32], "
+                       "%v: Tensor[(m, b, {2}), f32]) {{ "
+                       "let %q = slice(%x) {{axes = [2], starts = ({2}), ends = ({3})}}; "
+                       "let %ks = transpose(%k) {{axes = [1, 0, 2]}}; "
+                       "let %vs = transpose(%v) {{axes = [1, 0, 2]}}; "
+                       "let %y = attention(%q, %ks, %vs) {{heads = 3, scale = 0.5}}; %y }}",
+                       n, 3 * width, width, 2 * width),
+           "attention",
+           [&, width](const Arrays& in, Arrays& out) {
+             const auto cache = [&in](size_t operand) {
+               return [&in, operand](int64_t b, int64_t i, int64_t c) {
+                 return in[operand].at(i, b, c);
+               };
+             };
+             attention(
+                 out[0], in[1].dim(0), 3, width / 3, 0.5,
+                 [&](int64_t b, int64_t i, int64_t c) { return in[0].at(b, i, c + width); },
+                 cache(1), cache(2), kNoMask);
+           },
+           sizes};
+    c.configurations = 12;
+    check(c);
+  }
+}
+
 struct Window {
   int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
 };

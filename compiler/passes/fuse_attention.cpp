@@ -3,16 +3,23 @@
 //   q' = transpose(reshape(q, (b, n, h, d)), 0 2 1 3)          scale may stand on the scores
 //   k' = transpose(reshape(k, (b, m, h, d)), 0 2 3 1)          (mul or div), on q', on k', or
 //   v' = transpose(reshape(v, (b, m, h, d)), 0 2 1 3)          on both
-//   softmax(matmul(q', k') * scale + mask, -1)
-//   reshape(transpose(matmul(…, v'), 0 2 1 3), (b, n, h*d))
-//     ->  attention(q, k, v, mask) {heads = h, scale}
+//   matmul(softmax(matmul(q', k') * scale + mask, -1), v')
+//     ->  transpose(reshape(attention(q, k, v, mask) {heads = h, scale}, (b, n, h, d)), 0 2 1 3)
+//
+// What follows in the model is the same transposition and reshape the other way: simplify cancels
+// them.
+//
+// An operand may come in another form: in a step of a decoding loop n is 1, so that simplify has
+// made reshapes of the transpositions, and k' and v' are caches (positions, b, h, d) with their
+// axes permuted. Then the flat form is made, by a transposition to (b, n, h, d) and a reshape. For
+// k and v this is done only where it costs no copy: heads and columns are the last axes in memory,
+// and the template reads them by strides.
 //
 // PyTorch's scaled_dot_product_attention is exported with a guard: rows without any unmasked key,
 // whose mask is -inf throughout, give softmax NaN and where(isnan(p), 0, p) makes them 0. The
 // operator gets a finite mask instead, and such rows are set to 0 behind it.
 //
-// Only the last reshape is rewritten; whatever else used the intermediates keeps them, and
-// eliminate-dead sweeps the rest.
+// Whatever else used the intermediates keeps them; eliminate-dead sweeps the rest.
 #include <limits>
 
 #include "compiler/passes/passes.h"
@@ -80,6 +87,16 @@ class Matcher {
       return std::nullopt;
     *scale = factor;
     return Heads{reshape->args[0], *heads};
+  }
+
+  // Whether heads and columns of `a` are the last axes in memory of what it permutes. `axes` are
+  // those of b, n, h and d in `a`.
+  bool is_strided(const Atom& a, const Axes& axes) const {
+    const Expr* transpose = op(a, "transpose");
+    if (!transpose) return false;
+    const auto& from = ir::attr<Axes>(transpose->attrs, "axes");
+    return from.size() == 4 && from[static_cast<size_t>(axes[2])] == 2 &&
+           from[static_cast<size_t>(axes[3])] == 3;
   }
 
   // p of where(p != p, 0, p).
@@ -152,22 +169,70 @@ std::optional<Atom> rows_present(const Atom& mask, ir::BlockBuilder& out, const 
               "present", at);
 }
 
+// `x`, whose axes are b, h, n, d in the order of `axes`, as (b, n, h*d).
+std::optional<Heads> flatten(const Atom& x, const Axes& axes, ir::BlockBuilder& out,
+                             const ir::Location& at) {
+  const Type t = ir::type_of(x);
+  if (!t || t->dims.size() != 4) return std::nullopt;
+  std::vector<Dim> apart;
+  for (int64_t axis : axes) apart.push_back(t->dims[static_cast<size_t>(axis)]);
+  const auto heads = apart[2].as_constant();
+  if (!heads || !apart[3].as_constant()) return std::nullopt;
+  const ir::VarRef split =
+      emit(out, "transpose", {x}, {{"axes", axes}}, ir::tensor_type(apart, t->dtype), "apart", at);
+  const std::vector<Dim> flat = {apart[0], apart[1], apart[2] * apart[3]};
+  return Heads{emit(out, "reshape", {split}, {{"shape", flat}, {"allow_zero", true}},
+                    ir::tensor_type(flat, t->dtype), "flat", at),
+               *heads};
+}
+
+struct Parts {
+  std::optional<Heads> q, k, v;
+  double scale = 1;
+  bool complete() const { return q && k && v && q->heads == k->heads && q->heads == v->heads; }
+};
+
+// The operands of matmul(softmax(matmul(q', k')), v') in flat form. What a caller that finds them
+// incomplete has in `out` by then is dead.
+Parts parts_of(const Matcher& match, const Expr& product, const Expr& context, double scale,
+               ir::BlockBuilder& out) {
+  const bool transposed = ir::attr_or(product.attrs, "transpose_b", false);
+  const Axes forward = {0, 2, 1, 3}, backward = {0, 3, 1, 2};
+  Parts p;
+  double unit = 1;
+  p.scale = scale;
+  p.q = match.split(product.args[0], forward, &p.scale);
+  p.k = transposed ? match.split(product.args[1], forward, &p.scale)
+                   : match.split_transposed(product.args[1], &p.scale);
+  p.v = match.split(context.args[1], forward, &unit);
+  if (unit != 1) return {};
+  const ir::Location& at = context.location;
+  if (!p.k) {
+    const Atom bare = match.strip_scale(product.args[1], &p.scale);
+    const Axes& axes = transposed ? forward : backward;
+    if (match.is_strided(bare, axes)) p.k = flatten(bare, axes, out, at);
+  }
+  if (!p.v && match.is_strided(context.args[1], forward))
+    p.v = flatten(context.args[1], forward, out, at);
+  if (!p.q && p.k && p.v)
+    p.q = flatten(match.strip_scale(product.args[0], &p.scale), forward, out, at);
+  return p;
+}
+
 std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::BlockBuilder& out) {
-  const Expr& e = *b.value;
-  if (e.op != "reshape") return std::nullopt;
-  const Expr* back = match.op(e.args[0], "transpose");
-  if (!back || ir::attr<Axes>(back->attrs, "axes") != Axes{0, 2, 1, 3}) return std::nullopt;
-  const Expr* context = match.op(back->args[0], "matmul");
-  if (!context || ir::attr_or(context->attrs, "transpose_a", false) ||
-      ir::attr_or(context->attrs, "transpose_b", false))
+  const Expr& context = *b.value;
+  const Type& made = b.var->type;
+  if (context.op != "matmul" || !made || made->dims.size() != 4 ||
+      ir::attr_or(context.attrs, "transpose_a", false) ||
+      ir::attr_or(context.attrs, "transpose_b", false))
     return std::nullopt;
-  const std::optional<Atom> guarded = match.strip_guard(context->args[0]);
-  const Expr* softmax = match.op(guarded.value_or(context->args[0]), "softmax");
+  const std::optional<Atom> guarded = match.strip_guard(context.args[0]);
+  const Expr* softmax = match.op(guarded.value_or(context.args[0]), "softmax");
   if (!softmax) return std::nullopt;
   auto axis = ir::attr<int64_t>(softmax->attrs, "axis");
   if (axis != -1 && axis != 3) return std::nullopt;
 
-  double scale = 1, unit = 1;
+  double scale = 1;
   Atom scores = softmax->args[0];
   std::optional<Atom> mask;
   const Expr* product = match.op(match.strip_scale(scores, &scale), "matmul");
@@ -184,34 +249,38 @@ std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::Bloc
     if (!product) return std::nullopt;
   }
   if (ir::attr_or(product->attrs, "transpose_a", false)) return std::nullopt;
-  auto q = match.split(product->args[0], {0, 2, 1, 3}, &scale);
-  auto k = ir::attr_or(product->attrs, "transpose_b", false)
-               ? match.split(product->args[1], {0, 2, 1, 3}, &scale)
-               : match.split_transposed(product->args[1], &scale);
-  auto v = match.split(context->args[1], {0, 2, 1, 3}, &unit);
-  if (!q || !k || !v || unit != 1 || q->heads != k->heads || q->heads != v->heads)
+  const Parts parts = parts_of(match, *product, context, scale, out);
+  if (!parts.complete()) return std::nullopt;
+  const Type flat = ir::type_of(parts.q->flat);
+  const int64_t heads = parts.q->heads;
+  const auto width = ir::type_of(parts.v->flat)->dims[2];
+  const std::vector<Dim> apart = {made->dims[0], made->dims[2], made->dims[1], made->dims[3]};
+  // Broadcast batch axes have no flat form.
+  if (!(apart[0] == flat->dims[0]) || !(apart[1] == flat->dims[1]) ||
+      !(ir::type_of(parts.k->flat)->dims[0] == apart[0]) ||
+      !(ir::type_of(parts.v->flat)->dims[0] == apart[0]) || !(apart[2] * apart[3] == width))
     return std::nullopt;
-  // The result must be q's shape again (or another view of it).
-  const Type flat = ir::type_of(q->flat);
-  const Type made = b.var->type;
-  if (!made || made->dims.size() != 3 || !(made->dims == flat->dims)) return std::nullopt;
 
   std::optional<Atom> present;
   if (guarded && mask) {
-    present = rows_present(*mask, out, e.location);
+    present = rows_present(*mask, out, context.location);
     if (!present) return std::nullopt;
     constexpr float kMasked = -1e30f;  // its exponential is 0, a sum with it finite
     mask = emit(out, "maximum", {*mask, Atom::of(ir::Tensor::scalar_f32(kMasked))}, {},
-                ir::type_of(*mask), "mask", e.location);
+                ir::type_of(*mask), "mask", context.location);
   }
-  std::vector<Atom> args = {q->flat, k->flat, v->flat};
+  std::vector<Atom> args = {parts.q->flat, parts.k->flat, parts.v->flat};
   if (mask) args.push_back(*mask);
-  ir::VarRef y = emit(out, "attention", std::move(args), {{"heads", q->heads}, {"scale", scale}},
-                      made, "attention", e.location);
+  const Type type = ir::tensor_type({apart[0], apart[1], width}, made->dtype);
+  ir::VarRef y = emit(out, "attention", std::move(args), {{"heads", heads}, {"scale", parts.scale}},
+                      type, "attention", context.location);
   if (present)
-    y = emit(out, "where", {*present, y, Atom::of(ir::Tensor::scalar_f32(0))}, {}, made,
-             "attention", e.location);
-  return Atom(y);
+    y = emit(out, "where", {*present, y, Atom::of(ir::Tensor::scalar_f32(0))}, {}, type,
+             "attention", context.location);
+  y = emit(out, "reshape", {y}, {{"shape", apart}, {"allow_zero", true}},
+           ir::tensor_type(apart, made->dtype), "apart", context.location);
+  return Atom(emit(out, "transpose", {y}, {{"axes", Axes{0, 2, 1, 3}}}, made, "attention",
+                   context.location));
 }
 
 }  // namespace

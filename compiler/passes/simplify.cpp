@@ -44,6 +44,24 @@ std::optional<Atom> identity(const Site& s) {
   return s.e.args[0];
 }
 
+// concat(x, y) = x where y is empty.
+std::optional<Atom> empty_parts(const Site& s) {
+  if (s.e.op != "concat" || !s.binding.var->type) return std::nullopt;
+  const auto& dims = s.binding.var->type->dims;
+  auto axis = ir::attr<int64_t>(s.e.attrs, "axis");
+  if (axis < 0) axis += static_cast<int64_t>(dims.size());
+  std::vector<Atom> kept;
+  for (const Atom& a : s.e.args)
+    if (!ir::type_of(a)->dims[static_cast<size_t>(axis)].is_constant(0)) kept.push_back(a);
+  if (kept.empty() || kept.size() == s.e.args.size()) return std::nullopt;
+  if (kept.size() == 1 && same_type(ir::type_of(kept[0]), s.binding.var->type)) return kept[0];
+  if (kept.size() == 1) return std::nullopt;
+  ir::VarRef v =
+      s.out.call("concat", std::move(kept), s.e.attrs, s.binding.var->name, s.e.location);
+  v->type = s.binding.var->type;
+  return v;
+}
+
 std::optional<Atom> transpose_pair(const Site& s) {
   if (s.e.op != "transpose") return std::nullopt;
   auto axes = ir::attr<std::vector<int64_t>>(s.e.attrs, "axes");
@@ -152,7 +170,7 @@ std::optional<Atom> copy(const Site& s) {
 }
 
 using Rule = std::optional<Atom> (*)(const Site&);
-constexpr Rule kCallRules[] = {identity,  transpose_pair,       transpose_of_units,
+constexpr Rule kCallRules[] = {identity,  empty_parts,          transpose_pair, transpose_of_units,
                                view_pair, static_shape_operand, neutral};
 constexpr Rule kOtherRules[] = {field_of_tuple, constant_condition, copy};
 
@@ -165,7 +183,8 @@ ir::Module simplify(const ir::Module& m, PassContext& context) {
       Definitions definitions = definitions_of(*f);
       Rewriter rewriter([&](const Binding& b, BlockBuilder& o) -> std::optional<Atom> {
         const Expr& e = *b.value;
-        // What this sweep has replaced in an operand's definition is gone: rules see it as it is now.
+        // What this sweep has replaced in an operand's definition is gone: rules see it as it is
+        // now.
         definitions[b.var.get()] = &e;
         Site site{b, e, definitions, o};
         bool is_op = e.kind == ExprKind::kCall && !e.op.empty();

@@ -82,7 +82,8 @@ ir::Module import_model(const std::string& path, const ImportOptions& options) {
       break;
   }
   if (m.source.empty()) m.source = path;
-  return ir::infer_types(specialise(std::move(m), options));
+  m = ir::infer_types(specialise(std::move(m), options));
+  return options.decode.choice.empty() ? m : ir::infer_types(decoding_loop(m, options.decode));
 }
 
 }  // namespace nimble::frontend

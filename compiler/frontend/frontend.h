@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/decode/decode.h"
 #include "compiler/ir/expr.h"
 
 namespace nimble::frontend {
@@ -15,6 +16,8 @@ struct ImportOptions {
   std::map<std::string, int64_t> shapes;
   // New names of its symbols: {"batch_size", "b"}. Applied before `shapes`.
   std::map<std::string, std::string> names;
+  // A decoding loop around the model, if a choice is given (decode/decode.h).
+  DecodeOptions decode;
 };
 
 // Parses "b=1,n=128". nimble::Error(kInvalidArgument) for anything else.

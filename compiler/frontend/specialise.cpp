@@ -127,6 +127,10 @@ std::map<std::string, int64_t> parse_shapes(const std::string& text) {
   return out;
 }
 
+ir::FunctionRef substituted(const ir::Function& f, const std::map<std::string, ir::Dim>& values) {
+  return Substitution(values).apply(f);
+}
+
 ir::Module specialise(ir::Module module, const ImportOptions& options) {
   if (options.shapes.empty() && options.names.empty()) return module;
   ir::FunctionRef main = module.find("main");

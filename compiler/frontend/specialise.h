@@ -10,4 +10,7 @@ namespace nimble::frontend {
 // at each call.
 ir::Module specialise(ir::Module module, const ImportOptions& options);
 
+// A copy of a function, with variables of its own, in which symbols have values.
+ir::FunctionRef substituted(const ir::Function& f, const std::map<std::string, ir::Dim>& values);
+
 }  // namespace nimble::frontend

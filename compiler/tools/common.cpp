@@ -12,6 +12,18 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
       ->required(required);
   app.add_option("--shape", a.shapes, "Fix a symbolic dim: n=128 (may be given more than once)");
+  app.add_option(
+         "--decode", a.decode.choice,
+         "Of a model of one decoding step: compile the whole loop, whose states stay inside\n"
+         "and grow in place (docs/decoding.md): greedy or sample")
+      ->check(CLI::IsMember({"greedy", "sample"}));
+  app.add_option("--decode-state", a.states,
+                 "Which input is an output of the step before, with one * on each side or none\n"
+                 "(default: past_key_values.*=present.* and the like)");
+  app.add_option("--end-token", a.decode.end_token, "The token that ends a sequence");
+  app.add_option("--context", a.decode.context, "Positions that the decoder has (0: no limit)");
+  app.add_option("--top-k", a.decode.top_k, "Sample among so many of the most likely tokens")
+      ->capture_default_str();
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
@@ -34,6 +46,8 @@ ir::Module import(const ModelArguments& a) {
   frontend::ImportOptions options;
   for (const std::string& s : a.shapes)
     for (const auto& [symbol, value] : frontend::parse_shapes(s)) options.shapes[symbol] = value;
+  options.decode = a.decode;
+  for (const std::string& s : a.states) options.decode.states.push_back(frontend::parse_state(s));
   ir::Module m = frontend::import_model(a.model, options);
   m.source = a.model;
   return m;

@@ -15,7 +15,8 @@ namespace nimble::tools {
 
 struct ModelArguments {
   std::string model;
-  std::vector<std::string> shapes, disabled;
+  std::vector<std::string> shapes, disabled, states;
+  frontend::DecodeOptions decode;
   std::string target = "native", device = "cpu";
   std::string database;
   std::string crash_folder = passes::default_crash_folder();

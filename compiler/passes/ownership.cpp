@@ -7,8 +7,9 @@
 //   (2) no alias of x that is defined so far on this path is live after the write.
 // Aliases are found in a graph of views, copies, tuples, data values, closures and what comes out
 // of them; the result of a call may be any part of what the call saw, but its arguments are no
-// aliases of each other for that. Only variables that the walk has passed count on the way: one
-// defined later cannot hold the old value. Liveness follows the structure: after binding i of a
+// aliases of each other for that. Only variables that the walk has passed count on the way, in the
+// block itself, around it, and in branches that lie behind: one defined later cannot hold the old
+// value, nor one of the other branch. Liveness follows the structure: after binding i of a
 // block come the bindings i+1 …, the block's result and whatever is live after the enclosing
 // expression; the other branch of an `if` is another path.
 //
@@ -203,7 +204,17 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
               walked.insert(v.get());
               here.push_back(v.get());
             }
-          for (const ir::BlockRef& nested : ir::blocks_of(e)) walk(*nested, live_after[i]);
+          if (const std::vector<ir::BlockRef> branches = ir::blocks_of(e); !branches.empty()) {
+            // They exclude each other: what one has passed holds nothing in its sibling.
+            const Aliases::Set ahead = walked;
+            Aliases::Set behind = walked;
+            for (const ir::BlockRef& nested : branches) {
+              walked = ahead;
+              walk(*nested, live_after[i]);
+              behind.merge(walked);
+            }
+            walked = std::move(behind);
+          }
           if (e.kind == ExprKind::kCall && e.callee) {
             for (size_t k = 0; k < e.args.size(); ++k) {
               if (is_empty_constant(e.args[k])) continue;  // lower-memory makes it a fresh tensor

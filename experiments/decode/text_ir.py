@@ -8,12 +8,15 @@ writes decode.nir and, with the weights, decode.nir.safetensors.
   sample  the same and temperature () f32, uniform (max_new) f32: the draw for each new token, in
           [0, 1). The randomness is an input, so that a run can be repeated and compared, and so
           that no state hides in the program.
-  beam    (input_ids (n) i64, max_new () i64) -> (tokens (s, 4) i64, parents (s, 4) i64,
-          scores (4) f32): what each of the s steps appended to which beam of the step before
+  beam    (input_ids (n) i64, max_new () i64) -> (sequences (4, ?) i64, scores (4) f32): the best
+          four and the sums of their tokens' log-probabilities; behind its end token a sequence is
+          padded with that
 
 The loop is a function that calls itself. Each layer's keys and values are two of its parameters,
 (positions, width), which a step extends by a row with `concat`: the pass grow-tensors makes that an
-append in place. Attention reads them where they lie.
+append in place. Attention reads them where they lie. Beam search reorders the caches by the beams
+that go on, which copies them; what it appends in place are two tensors (steps, beams), the tokens
+and which beam each one extends, from which the sequences are read backwards at the end.
 """
 
 import pathlib
@@ -24,14 +27,14 @@ import numpy as np
 from experiments.decode.weights import CONFIGS, weights
 from experiments.lstm.weights import write_safetensors
 
-TOP_K = 20  # of sampling
+TOP_K = 10  # of sampling
 BEAMS = 4
 
 SIGNATURES = {
     "greedy": 'inputs = ["input_ids", "max_new"], outputs = ["ids"], defaults = ["", ""]',
     "sample": 'inputs = ["input_ids", "max_new", "temperature", "uniform"], outputs = ["ids"], '
               'defaults = ["", "", "ones", ""]',
-    "beam": 'inputs = ["input_ids", "max_new"], outputs = ["tokens", "parents", "scores"], '
+    "beam": 'inputs = ["input_ids", "max_new"], outputs = ["sequences", "scores"], '
             'defaults = ["", ""]',
 }
 
@@ -113,8 +116,8 @@ def prefill(b, config):
     return caches
 
 
-def step(b, config, tokens, old, beams):
-    """Runs one token a beam, `tokens` (beams) i64, at position m. `old`: the caches (m, beams,
+def step(b, config, tokens, old):
+    """Runs one token a sequence, `tokens` (beams) i64, at position m. `old`: the caches (m, beams,
     width). Binds %logits (beams, vocabulary); returns the caches (m + 1, beams, width)."""
     caches = []
 
@@ -174,7 +177,7 @@ def sequence_program(config, kind):
     names = [(f"%k{i}", f"%v{i}") for i in range(config.layers)]
     start, more = Body(4), Body(4)
     prompt_caches = prefill(start, config)
-    longer = step(more, config, "%best", names, 1)
+    longer = step(more, config, "%best", names)
     return f"""\
 // The prompt, then a token at a time, until the end token, max_new tokens or the last position.
 fn @main(%ids: Tensor[(n), i64], %max_new: Tensor[(), i64]{extra}) -> Tensor[(?), i64] {{
@@ -212,9 +215,129 @@ fn @decode(%new: Tensor[(t), i64], %logits: Tensor[(1, {config.vocabulary}), f32
 """
 
 
+def beam_program(config):
+    """Beam search over BEAMS sequences."""
+    names = [(f"%k{i}", f"%v{i}") for i in range(config.layers)]
+    start, more = Body(4), Body(4)
+    prompt_caches = [[start.let(f"expand({part}) {{shape = (n, {BEAMS}, {config.width})}}")
+                      for part in pair] for pair in prefill(start, config)]
+    ordered = [[more.let(f"gather({part}, %parent) {{axis = 1}}") for part in pair]
+               for pair in names]
+    longer = step(more, config, "%token", ordered)
+    vocabulary, beams = config.vocabulary, BEAMS
+    return f"""\
+fn @main(%ids: Tensor[(n), i64], %max_new: Tensor[(), i64])
+    -> (Tensor[({beams}, ?), i64], Tensor[({beams}), f32]) {{
+  let %prompt = unsqueeze(%ids) {{axes = [0]}};
+  let %prompts = expand(%prompt) {{shape = ({beams}, n)}};
+  let %length = size() {{value = n}};
+  let %room = sub({config.context}i64, %length);
+  let %limit = minimum(%max_new, %room);
+  let %some = less(0i64, %limit);
+  let %r = if (%some) {{
+{start}
+    // The first tokens all extend the prompt.
+    let %p = log_softmax(%logits) {{axis = 1}};
+    let %p_flat = squeeze(%p) {{axes = [0]}};
+    let %best = topk(%p_flat) {{axis = 0, largest = true, k = {beams}}};
+    let %scores = %best[0];
+    let %token = %best[1];
+    let %tokens = unsqueeze(%token) {{axes = [0]}};
+    let %parent = full() {{shape = ({beams}), dtype = i64, value = 0.0}};
+    let %parents = full() {{shape = (1, {beams}), dtype = i64, value = 0.0}};
+    let %found = @search(%tokens, %parents, %token, %parent, %scores, %limit,
+        {flat(prompt_caches)});
+    let %all_tokens = %found[0];
+    let %all_parents = %found[1];
+    let %final = %found[2];
+    let %new = @read_back(%all_tokens, %all_parents);
+    let %sequences = concat(%prompts, %new) {{axis = 1}};
+    let %result = (%sequences, %final);
+    %result
+  }} else {{
+    let %zeros = full() {{shape = ({beams}), dtype = f32, value = 0.0}};
+    let %result = (%prompts, %zeros);
+    %result
+  }};
+  %r
+}}
+
+// Beam b of the last step ends in %token[b] and extends beam %parent[b] of the step before: its
+// cache is number %parent[b].
+fn @search(%tokens: Tensor[(s, {beams}), i64], %parents: Tensor[(s, {beams}), i64],
+    %token: Tensor[({beams}), i64], %parent: Tensor[({beams}), i64],
+    %scores: Tensor[({beams}), f32], %limit: Tensor[(), i64],
+    {cache_parameters(names, f"(m, {beams}, {config.width})")})
+    -> (Tensor[(?, {beams}), i64], Tensor[(?, {beams}), i64], Tensor[({beams}), f32]) {{
+  let %ended = equal(%token, {config.end}i64);
+  let %ended_i = cast(%ended) {{dtype = i64}};
+  let %count = sum(%ended_i) {{axes = [0], keepdims = false}};
+  let %all_ended = equal(%count, {beams}i64);
+  let %steps = size() {{value = s}};
+  let %full = greater_equal(%steps, %limit);
+  let %done = or(%all_ended, %full);
+  let %r = if (%done) {{
+    let %found = (%tokens, %parents, %scores);
+    %found
+  }} else {{
+{more}
+    // A sequence that has ended goes on with one more end token, at no cost.
+    let %p = log_softmax(%logits) {{axis = 1}};
+    let %numbers = range() {{count = {vocabulary}, start = 0, step = 1, dtype = i64}};
+    let %is_end = equal(%numbers, {config.end}i64);
+    let %only_end = where(%is_end, 0f32, f32[1]{{-inf}});
+    let %over = unsqueeze(%ended) {{axes = [1]}};
+    let %gain = where(%over, %only_end, %p);
+    let %before = unsqueeze(%scores) {{axes = [1]}};
+    let %totals = add(%before, %gain);
+    let %flat = reshape(%totals) {{shape = ({beams * vocabulary})}};
+    let %best = topk(%flat) {{axis = 0, largest = true, k = {beams}}};
+    let %scores_2 = %best[0];
+    let %place = %best[1];
+    let %parent_2 = div(%place, {vocabulary}i64);
+    let %token_2 = mod(%place, {vocabulary}i64);
+    let %token_row = unsqueeze(%token_2) {{axes = [0]}};
+    let %parent_row = unsqueeze(%parent_2) {{axes = [0]}};
+    let %tokens_2 = concat(%tokens, %token_row) {{axis = 0}};
+    let %parents_2 = concat(%parents, %parent_row) {{axis = 0}};
+    let %rest = @search(%tokens_2, %parents_2, %token_2, %parent_2, %scores_2, %limit,
+        {flat(longer)});
+    %rest
+  }};
+  %r
+}}
+
+fn @read_back(%tokens: Tensor[(s, {beams}), i64], %parents: Tensor[(s, {beams}), i64]) {{
+  let %at = range() {{count = {beams}, start = 0, step = 1, dtype = i64}};
+  let %empty = full() {{shape = (s, {beams}), dtype = i64, value = 0.0}};
+  let %last = size() {{value = s - 1}};
+  let %rows = @back(%last, %at, %tokens, %parents, %empty);
+  let %r = transpose(%rows) {{axes = [1, 0]}};
+  %r
+}}
+
+fn @back(%i: Tensor[(), i64], %at: Tensor[({beams}), i64], %tokens: Tensor[(s, {beams}), i64],
+    %parents: Tensor[(s, {beams}), i64], %out: Tensor[(s, {beams}), i64])
+    -> Tensor[(s, {beams}), i64] {{
+  let %more = greater_equal(%i, 0i64);
+  let %r = if (%more) {{
+    let %row = take_row(%tokens, %i);
+    let %chosen = gather(%row, %at) {{axis = 0}};
+    let %out_2 = write_row(%out, %i, %chosen);
+    let %up = take_row(%parents, %i);
+    let %at_2 = gather(%up, %at) {{axis = 0}};
+    let %j = sub(%i, 1i64);
+    let %rest = @back(%j, %at_2, %tokens, %parents, %out_2);
+    %rest
+  }} else {{ %out }};
+  %r
+}}
+"""
+
+
 def program(config, kind):
     """Returns the text of a program; `kind`: greedy, sample or beam."""
-    body = sequence_program(config, kind)
+    body = beam_program(config) if kind == "beam" else sequence_program(config, kind)
     return f"signature @main {{{SIGNATURES[kind]}}};\n\n{body}"
 
 

@@ -28,6 +28,7 @@ class Config:
 
 
 CONFIGS = {
+    "micro": Config(layers=2, heads=2, width=8, vocabulary=13, context=24),
     "tiny": Config(layers=2, heads=2, width=16, vocabulary=61, context=40),
     "small": Config(layers=6, heads=6, width=384, vocabulary=8000, context=1088),
     "gpt2": Config(layers=12, heads=12, width=768, vocabulary=50257, context=1088),
@@ -54,8 +55,8 @@ def weights(config):
             value = value * np.float32(0.1) + np.float32(name.endswith("weight"))
         elif len(shape) == 2 and name[0] == "h":
             value = value * np.float32(np.sqrt(3 / shape[0]))
-        elif name.startswith("w"):
-            value = value * np.float32(2 / np.sqrt(w))
+        elif name.startswith("wpe"):
+            value = value * np.float32(4)  # else one token follows itself for ever
         out[name] = value.astype(np.float32)
     return out
 

@@ -14,6 +14,7 @@ Run `experiments/run --setup` first: it makes the virtual environment.
 """
 
 import argparse
+import inspect
 import io
 import logging
 import os
@@ -28,6 +29,10 @@ import torch
 from torch import nn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from experiments.decode import model as decoder  # noqa: E402  (found through the line above)
+
 DEFAULT_OUTPUT = ROOT / "compiler" / "frontend" / "test" / "data"
 LARGEST_FILE = 300_000  # bytes; fixtures live in the repository
 
@@ -138,11 +143,24 @@ def floats(name, *dims):
     return draw
 
 
+def decoder_inputs(generator, b, n, past):
+    """Draws a decoding step's tokens and states."""
+    total = past + n
+    config = decoder.CONFIGS["micro"]
+    inputs = {"input_ids": generator.integers(0, config.vocabulary, (b, n)),
+              "attention_mask": np.ones((b, total), np.int64),
+              "position_ids": np.tile(np.arange(past, total), (b, 1))}
+    shape = (b, config.heads, past, config.width // config.heads)
+    for name in decoder.state_names(config)[0]:
+        inputs[name] = generator.standard_normal(shape).astype(np.float32)
+    return inputs
+
+
 class Fixture:
     """A module, how to draw its inputs, its symbolic dims and output names, and recorded sizes.
 
     The first entry of `sizes` is the exporter's example; the exporters specialise sizes of 0 and
-    1, so it has none of these.
+    1, so it has none of these. A symbol "total" is what the others make it.
     """
 
     def __init__(self, make, draw, symbols, outputs, sizes):
@@ -156,6 +174,13 @@ BERT_OUTPUTS = {"last_hidden_state": {0: "b", 1: "n"}, "pooler_output": {0: "b"}
 BN_SIZES = [dict(b=2, n=7), dict(b=1, n=1), dict(b=3, n=16), dict(b=1, n=27)]
 LSTM_OUTPUTS = {"output": {0: "b", 1: "n"}, "h": {1: "b"}, "c": {1: "b"}}
 GRU_OUTPUTS = {"output": {0: "b", 1: "n"}, "h": {1: "b"}}
+
+DECODER_STATES = decoder.state_names(decoder.CONFIGS["micro"])
+DECODER_SYMBOLS = {"input_ids": {0: "b", 1: "n"}, "attention_mask": {0: "b", 1: "total"},
+                   "position_ids": {0: "b", 1: "n"},
+                   **{name: {0: "b", 2: "past"} for name in DECODER_STATES[0]}}
+DECODER_OUTPUTS = {"logits": {0: "b", 1: "n"},
+                   **{name: {0: "b", 2: "total"} for name in DECODER_STATES[1]}}
 
 FIXTURES = {
     "mlp": Fixture(Mlp, floats("x", "m", 20), {"x": {0: "m"}}, {"y": {0: "m"}},
@@ -177,6 +202,10 @@ FIXTURES = {
                            {"y": {0: "n"}}, [dict(n=7), dict(n=1), dict(n=16), dict(n=54)]),
     "gru": Fixture(lambda: Recurrent(nn.GRU), floats("x", "b", "n", 12), {"x": {0: "b", 1: "n"}},
                    GRU_OUTPUTS, BN_SIZES),
+    "decoder": Fixture(
+        lambda: decoder.make_module(decoder.CONFIGS["micro"]), decoder_inputs, DECODER_SYMBOLS,
+        DECODER_OUTPUTS, [dict(b=2, n=3, past=4), dict(b=1, n=1, past=7), dict(b=1, n=5, past=0),
+                          dict(b=3, n=2, past=11)]),
 }
 
 
@@ -189,8 +218,13 @@ def export(exporter, fixture, module, inputs, path):
                           dynamic_axes={**fixture.symbols, **fixture.outputs}, **names)
     else:
         dims = {}
-        shapes = tuple({axis: dims.setdefault(s, torch.export.Dim(s))
-                        for axis, s in fixture.symbols[name].items()} for name in inputs)
+        dims["total"] = torch.export.Dim.AUTO
+        shapes = [{axis: dims.setdefault(s, torch.export.Dim(s))
+                   for axis, s in fixture.symbols[name].items()} for name in inputs]
+        # What a module takes as *rest is one argument there.
+        fixed = sum(p.kind != p.VAR_POSITIONAL
+                    for p in inspect.signature(module.forward).parameters.values())
+        shapes = (*shapes[:fixed], *([tuple(shapes[fixed:])] if fixed < len(shapes) else []))
         torch.onnx.export(module, arguments, path, dynamo=True, external_data=False,
                           dynamic_shapes=shapes, verbose=False, **names)
 

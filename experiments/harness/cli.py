@@ -173,7 +173,8 @@ class Run:
                     continue
                 differences = measure.check(workers.workers, reference, self.experiment.tolerance,
                                             length)
-                rounds = measure.time_rounds(workers.workers, length, **self.effort)
+                rounds = measure.time_rounds(workers.workers, length, **self.effort,
+                                             long_runs=self.experiment.long_runs)
                 inputs = self.experiment.inputs_per_run(length)
                 rounds = {name: [us / inputs for us in times] for name, times in rounds.items()}
                 found, comparison = stats.summarize(

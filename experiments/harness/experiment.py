@@ -11,7 +11,7 @@ from typing import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "experiments"  # exported models, compiled executables, logs of workers
-NAMES = ("minilm", "lstm", "tree-lstm")
+NAMES = ("minilm", "lstm", "tree-lstm", "decode")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Experiment:
     # inputs_per_run(length): how many inputs one run takes, one after the other; times are given
     # per input.
     inputs_per_run: Callable = lambda length: 1
+    nimble_options: tuple = ()  # further arguments of `nimble compile` and `nimble tune`
+    long_runs: bool = False  # one run is a burst: it has many steps of its own
 
 
 def load(name):

@@ -36,23 +36,28 @@ def check(workers, reference, tolerance, length):
     return differences
 
 
-def time_rounds(workers, length, rounds, burst_us):
-    """Returns {system: [median µs of each round's burst]}.
+def time_rounds(workers, length, rounds, burst_us, long_runs=False):
+    """Returns {system: [median µs of each round's burst]}; with `long_runs` a burst is one run
+    behind one that warms up.
 
     Every round visits every system once; the order rotates, so that no system always follows the
     same other one. All bursts of a length have the same number of runs.
     """
     estimates = {}
+    fewest, warm_runs = (1, 1) if long_runs else (FEWEST_RUNS, WARM_RUNS)
     for system, worker in workers.items():
+        if long_runs:
+            estimates[system] = max(1.0, worker.ask("burst", length, 0, 1)[0] / 1e3)
+            continue
         estimates[system] = max(1.0, min(worker.ask("burst", length, 2, 3)) / 1e3)
     typical = statistics.median(estimates.values())
-    runs = int(min(MOST_RUNS, max(FEWEST_RUNS, burst_us / typical)))
+    runs = int(min(MOST_RUNS, max(fewest, burst_us / typical)))
     names = list(workers)
     times = {system: [] for system in names}
     for turn in range(rounds):
         shift = turn % len(names)
         for system in names[shift:] + names[:shift]:
-            warm = int(min(MOST_WARM_RUNS, max(WARM_RUNS, WARM_US / estimates[system])))
+            warm = int(min(MOST_WARM_RUNS, max(warm_runs, WARM_US / estimates[system])))
             burst = workers[system].ask("burst", length, warm, runs)
             times[system].append(statistics.median(burst) / 1e3)
     return times

@@ -66,7 +66,8 @@ def compile_nimble(experiment, options):
     if not options.untuned and not options.database.exists():
         trace = ["--trace", experiment.trace] if experiment.trace else []
         tune = shlex.join([str(program), "tune", models[experiment.nimble], "--db",
-                           str(options.database), *trace, "--budget", "30m"])
+                           str(options.database), *experiment.nimble_options, *trace,
+                           "--budget", "30m"])
         raise ExperimentError(f"{options.database}: no such tuning database; make it with "
                               f"`{tune}`, or measure default schedules with --untuned")
     executables = {}
@@ -75,7 +76,7 @@ def compile_nimble(experiment, options):
         executables[system] = str(target)
         if options.resume and target.exists():
             continue
-        command = [str(program), "compile", model, "-o", str(target)]
+        command = [str(program), "compile", model, *experiment.nimble_options, "-o", str(target)]
         if not options.untuned:
             command += ["--db", str(options.database)]
         print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr)

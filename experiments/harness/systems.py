@@ -17,6 +17,7 @@ PEERS = {
     "torch_compile": System("torch_compile", "torch.compile", "#E69F00"),
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
+    "onnxruntime_decode": System("onnx_runtime_decode", "ONNX Runtime", "#0072B2"),
     "torch_trees": System("torch_trees", "PyTorch by node", "#999999"),
     "torch_levels": System("torch_levels", "PyTorch by level", "#E69F00"),
     "dynet": System("dynet", "DyNet", "#0072B2"),

@@ -1,0 +1,44 @@
+"""Greedy decoding with a six-layer GPT-2-like decoder, batch 1: whole sequences.
+
+What the harness calls a length is the number of tokens of a finished sequence; a run takes the
+same prompt of 16 tokens to there. Every system runs the step that
+PyTorch exported: ONNX Runtime in a loop of the caller, nimble in the loop that `nimble compile
+--decode greedy` puts around it. The times of two lengths give the latency of a step between their
+positions: positions.py.
+"""
+
+import numpy as np
+
+from experiments.decode import weights
+from experiments.harness.experiment import ROOT, Experiment
+
+HERE = ROOT / "experiments" / "decode"
+CONFIG = weights.CONFIGS["small"]
+PROMPT = 16
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+
+
+def inputs(length):
+    return {"input_ids": weights.prompt(CONFIG, PROMPT)[None],
+            "max_new": np.array(length - PROMPT, np.int64)}
+
+
+def make_module():
+    from experiments.decode.model import make_module as make
+    return make(CONFIG)
+
+
+def export(folder):
+    from experiments.decode.model import export as write
+    write(CONFIG, folder / "model.onnx")
+    (folder / "onnxruntime.onnx").write_bytes((folder / "model.onnx").read_bytes())
+
+
+EXPERIMENT = Experiment(
+    name="decode", title="Greedy decoding, 6 layers of 384, 8,000 tokens, f32, prompt of 16",
+    histogram=lambda: dict.fromkeys(LENGTHS, 1), threads=(1, 2), output="sequences", tolerance=0,
+    inputs=inputs, make_module=make_module, export=export,
+    sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
+    nimble_models=lambda folder: {"nimble": str(folder / "model.onnx")},
+    nimble_options=("--decode", "greedy", "--context", str(CONFIG.context)),
+    peers=("onnxruntime_decode",), long_runs=True)

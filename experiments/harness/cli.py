@@ -29,8 +29,8 @@ def parse_arguments(arguments):
                "NAME-part.* instead, or NAME-LABEL.* with --label.\n\n"
                "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, 130 interrupted")
     parser.add_argument("name", metavar="NAME", choices=experiments.NAMES,
-                        help=f"experiment: {', '.join(experiments.NAMES)}; or onnx-conformance,\n"
-                             "which has its own --help")
+                        help=f"experiment: {', '.join(experiments.NAMES)}; or onnx-conformance\n"
+                             "and exporters, which have their own --help")
     parser.add_argument("--setup", action="store_true",
                         help="only make the virtual environment (alone on the command line)")
     parser.add_argument("--threads", metavar="N[,N…]", help="thread counts, one case each")
@@ -268,6 +268,9 @@ class Run:
 def main():
     if sys.argv[1:2] == ["onnx-conformance"]:  # no comparison of speeds: a program of its own
         from experiments.onnx_conformance import program
+        return program.main(sys.argv[2:])
+    if sys.argv[1:2] == ["exporters"]:
+        from experiments.exporters import program
         return program.main(sys.argv[2:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:

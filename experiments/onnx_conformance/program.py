@@ -11,8 +11,6 @@ passed so.
 
 import argparse
 import collections
-import multiprocessing
-import multiprocessing.connection
 import os
 import re
 import signal
@@ -20,6 +18,7 @@ import sys
 import tempfile
 import time
 
+from experiments.harness import batch
 from experiments.harness.errors import FAILURE, INTERRUPTED, WRONG_RESULT, ExperimentError
 from experiments.harness.experiment import ROOT
 
@@ -46,68 +45,18 @@ def parse_arguments(arguments):
     return parser.parse_args(arguments)
 
 
-class Worker:
-    def __init__(self, cases, folder):
-        from experiments.onnx_conformance import worker
-        context = multiprocessing.get_context("fork")  # the cases need not be sent
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=worker.main, args=(cases, folder, theirs))
-        self.process.start()
-        theirs.close()
-        self.number, self.since = None, 0.0
-
-    def give(self, number):
-        self.number, self.since = number, time.monotonic()
-        self.pipe.send(number)
-
-    def end(self):
-        if self.number is None:
-            self.pipe.send(None)
-        else:
-            self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-
-def run_all(cases, jobs, folder):
+def run_cases(cases, jobs, folder):
     """Returns the outcome of each case: (status, operator, error, fixed inputs, seconds)."""
-    outcomes, waiting = {}, list(range(len(cases) - 1, -1, -1))
-    workers = [None] * min(jobs, len(cases))
-    shown = 0
-    try:
-        while len(outcomes) < len(cases):
-            for i, worker in enumerate(workers):
-                if waiting and (worker is None or worker.number is None):
-                    if worker is None:
-                        workers[i] = worker = Worker(cases, f"{folder}/{i}")
-                    worker.give(waiting.pop())
-            busy = {w.pipe: i for i, w in enumerate(workers) if w and w.number is not None}
-            for pipe in multiprocessing.connection.wait(list(busy), timeout=1):
-                worker = workers[busy[pipe]]
-                try:
-                    number, *outcome = pipe.recv()
-                    outcomes[number], worker.number = outcome, None
-                except (EOFError, ConnectionResetError):
-                    worker.process.join()
-                    outcomes[worker.number] = ("crashed", cases[worker.number].operator,
-                                               f"the run ended with {worker.process.exitcode}", [],
-                                               time.monotonic() - worker.since)
-                    workers[busy[pipe]] = None
-            for i, worker in enumerate(workers):
-                if worker and worker.number is not None and \
-                        time.monotonic() - worker.since > SECONDS:
-                    outcomes[worker.number] = ("crashed", cases[worker.number].operator,
-                                               f"no end within {SECONDS} s", [], SECONDS)
-                    worker.end()
-                    workers[i] = None
-            if len(outcomes) - shown >= 100:
-                shown = len(outcomes)
-                print(f"onnx-conformance: {shown} of {len(cases)}", file=sys.stderr, flush=True)
-    finally:
-        for worker in workers:
-            if worker:
-                worker.end()
-    return outcomes
+    from experiments.onnx_conformance import worker
+
+    def report(outcomes):
+        if len(outcomes) % 100 == 0:
+            print(f"onnx-conformance: {len(outcomes)} of {len(cases)}", file=sys.stderr, flush=True)
+
+    return batch.run_all(
+        len(cases), worker.main, lambda i: (cases, f"{folder}/{i}"), jobs, SECONDS,
+        lambda number, message, seconds: ("crashed", cases[number].operator, message, [], seconds),
+        report)
 
 
 def summarize(cases, outcomes):
@@ -156,7 +105,7 @@ def execute(options, arguments):
     if not cases:
         raise ExperimentError("no case has such a name", FAILURE)
     with tempfile.TemporaryDirectory(prefix="onnx-conformance-") as folder:
-        outcomes = run_all(cases, options.jobs, folder)
+        outcomes = run_cases(cases, options.jobs, folder)
     summary = summarize(cases, outcomes)
     if options.filter or options.suite:
         for number, case in enumerate(cases):

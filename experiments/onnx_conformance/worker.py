@@ -4,65 +4,17 @@ It is a process of its own, and its compiler another one that stays (`nimble com
 so that starting costs nothing per case while a crash of either costs one case.
 """
 
-import json
 import os
 import pathlib
 import re
-import select
-import subprocess
 import time
 
 import numpy as np
 import onnx
 
-from experiments.harness.experiment import ROOT
+from experiments.harness.batch import Compiler, CompilerDied, one_line
 
-COMPILE_SECONDS = 60
 MUST_BE_CONSTANT = re.compile(r"^input \d+ \((.+?)\) (?:is not constant|depends on)")
-
-
-class CompilerDied(Exception):
-    pass
-
-
-class Compiler:
-    """`nimble compile --batch -` on two pipes."""
-
-    def __init__(self, log):
-        self.log = open(log, "ab")
-        self.process = None
-
-    def compile(self, model, output):
-        """Returns the compiler's report of one model as a dict."""
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
-                 "off", "--jobs", "1", "--crash-dir", ""],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
-        try:
-            self.process.stdin.write(f"{model}\t{output}\n".encode())
-            self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], COMPILE_SECONDS)
-            line = self.process.stdout.readline() if ready else b""
-        except BrokenPipeError:
-            line, ready = b"", True
-        if line:
-            return json.loads(line)
-        self.process.kill()
-        code = self.process.wait()
-        self.process = None
-        raise CompilerDied(f"the compiler ended with {code}: {self.last_words()}" if ready else
-                           f"the compiler took more than {COMPILE_SECONDS} s")
-
-    def last_words(self):
-        with open(self.log.name, "rb") as file:
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
-
-    def close(self):
-        if self.process is not None:
-            self.process.stdin.close()
-            self.process.wait()
 
 
 def operator_of(error, case):
@@ -115,10 +67,6 @@ def from_nimble(result, expected):
         import ml_dtypes
         return result.view(ml_dtypes.bfloat16)
     return result
-
-
-def one_line(text):
-    return " ".join(str(text).split())
 
 
 def outcome(case, folder, compiler, onnx_runner, nimble):

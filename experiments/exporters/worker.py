@@ -1,0 +1,205 @@
+"""One worker: exports models, compiles the exports, and runs them against the modules themselves.
+
+A process of its own, since exporters keep global state and may crash.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import os
+import pathlib
+import subprocess
+import time
+import warnings
+
+import numpy as np
+import torch
+
+from experiments.exporters.catalogue import TORCHSCRIPT
+from experiments.harness.batch import Compiler, CompilerDied, one_line
+from experiments.harness.experiment import ROOT
+
+SEED = 1
+SHAPES = 5
+RTOL, ATOL = 1e-4, 1e-5
+OPSET = 17  # of the exporter of TorchScript; the other one has its own newest
+LONGEST = 400  # characters of a message
+
+
+def export(entry, exporter, module, path):
+    """Writes `path`; raises what PyTorch raises."""
+    sizes = entry.example_sizes()
+    inputs = entry.draw_inputs(np.random.default_rng(SEED), sizes)
+    arguments = tuple(torch.from_numpy(np.asarray(a)) for a in inputs.values())
+    axes = [{axis: d for axis, d in enumerate(i.dims) if isinstance(d, str)} for i in entry.inputs]
+    translations = entry.translations() if entry.translations else None
+    if exporter == TORCHSCRIPT:
+        torch.onnx.export(module, arguments, path, dynamo=False, opset_version=OPSET,
+                          input_names=list(inputs), dynamic_axes=dict(zip(inputs, axes)))
+        return
+    dims = {}
+    for name, (low, high, *rest) in entry.sizes.items():
+        step = rest[0] if rest else 1
+        base = torch.export.Dim(f"{name}{step}" if rest else name, min=max(1, low // step),
+                                max=high // step)
+        dims[name] = step * base if rest else base
+    shapes = tuple({axis: dims[d] for axis, d in named.items()} for named in axes)
+    torch.onnx.export(module, arguments, path, dynamo=True, external_data=False, verbose=False,
+                      input_names=list(inputs), dynamic_shapes=shapes,
+                      custom_translation_table=translations)
+
+
+def stir(module):
+    """Gives parameters and statistics that begin as all zeros or ones values: they would hide an
+    operation that is missing."""
+    with torch.no_grad():
+        for value in [*module.parameters(), *module.buffers()]:
+            if value.is_floating_point() and len(value.unique()) == 1 < value.numel():
+                value += torch.rand_like(value) * 0.3
+
+
+def flat(results):
+    """Returns the tensors of a module's result as arrays, in order."""
+    if isinstance(results, torch.Tensor):
+        return [results.numpy()]
+    return [array for part in results for array in flat(part)]
+
+
+def difference(got, wanted):
+    """Returns (largest error relative to what is allowed, message); the message is empty if equal.
+
+    Floats may differ by ATOL + RTOL * |wanted|, everything else not at all.
+    """
+    if len(got) != len(wanted):
+        return np.inf, f"{len(got)} outputs where PyTorch gives {len(wanted)}"
+    worst = 0.0
+    for i, (a, b) in enumerate(zip(got, wanted)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return np.inf, f"output {i}: {a.dtype}{list(a.shape)}, PyTorch {b.dtype}{list(b.shape)}"
+        if a.dtype.kind != "f":
+            if not np.array_equal(a, b):
+                return np.inf, f"output {i}: {np.count_nonzero(a != b)} of {a.size} elements differ"
+            continue
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore"):
+            error = np.where(same, 0, np.abs(a - b) / (ATOL + RTOL * np.abs(b)))
+        error = np.where(np.isnan(error), np.inf, error)
+        largest = float(error.max(initial=0))
+        if largest > 1:
+            return largest, f"output {i}: {np.count_nonzero(error > 1)} of {a.size} elements differ"
+        worst = max(worst, largest)
+    return worst, ""
+
+
+def runtime_agrees(path, inputs, got, problem):
+    """Whether ONNX Runtime fails as nimble did, or gives what nimble gave.
+
+    Then the file itself differs from the module, as exporters may warn: what they trace holds for
+    the example's sizes only.
+    """
+    import onnxruntime
+    try:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        names = {i.name for i in session.get_inputs()}
+        results = session.run(None, {k: v for k, v in inputs.items() if k in names})
+    except Exception:  # its exceptions have no common base
+        return got is None
+    return got is not None and not difference(got, results)[1]
+
+
+def check(path):
+    """Returns the operators that `nimble check` calls unsupported."""
+    done = subprocess.run([str(ROOT / "build" / "bin" / "nimble-check"), path, "--format", "json"],
+                          capture_output=True, text=True)
+    report = json.loads(done.stdout) if done.stdout.strip() else {}
+    rows = report.get("operators", [])
+    return sorted(row["operator"] for row in rows if not row["supported"])
+
+
+def run_shapes(entry, module, path, onnx_path, record):
+    """Runs SHAPES drawn shapes; fills record's `equal`, `largest_error`, `status`, `message`."""
+    from scripts import nimble_ctypes
+    model = nimble_ctypes.Model(path)
+    session = nimble_ctypes.Session(model, threads=1)
+    accepted = {port.name for port in model.inputs}
+    generator = np.random.default_rng(SEED + 1)
+    record["shapes"] = []
+    for _ in range(SHAPES):
+        sizes = entry.draw_sizes(generator)
+        inputs = entry.draw_inputs(generator, sizes)
+        with torch.inference_mode():
+            wanted = flat(module(*(torch.from_numpy(np.array(a)) for a in inputs.values())))
+        got, problem, error = None, "", np.inf
+        try:
+            results = session.run({k: v for k, v in inputs.items() if k in accepted})
+            got = [np.array(a) for a in results.values()]
+            error, problem = difference(got, wanted)
+        except nimble_ctypes.NimbleError as failure:
+            problem = one_line(failure)
+        record["shapes"].append(sizes)
+        if not problem:
+            record["equal"] += 1
+            record["largest_error"] = max(record["largest_error"], error)
+        elif not record["message"]:
+            theirs = runtime_agrees(onnx_path, inputs, got, problem)
+            record["status"] = "exported wrongly" if theirs else "failed"
+            record["message"] = f"at {sizes}: {problem}"[:LONGEST]
+    if record["equal"] == SHAPES:
+        record["status"] = "equal"
+
+
+def outcome(entry, exporter, folder, compiler):
+    """Returns the record of a model and exporter; catalogue.py says what the words mean."""
+    record = {"model": entry.name, "group": entry.group, "exporter": exporter, "status": "",
+              "equal": 0, "largest_error": 0.0, "message": ""}
+    onnx_path, path = (str(folder / f"{entry.name}.{kind}") for kind in ("onnx", "nimble"))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            torch.manual_seed(SEED)
+            module = entry.make(exporter).eval()
+            stir(module)
+            export(entry, exporter, module, onnx_path)
+    except Exception as error:  # whatever an exporter throws is its answer
+        while error.__cause__ is not None:  # PyTorch wraps the reason in advice
+            error = error.__cause__
+        record["status"] = "not exported"
+        record["message"] = f"{type(error).__name__}: {one_line(error)}"[:LONGEST]
+        return record
+    try:
+        unsupported = check(onnx_path)
+        report = compiler.compile(onnx_path, path)
+        if report["status"] != "ok":
+            record["status"] = "not compiled"
+            record["message"] = one_line(f"{report['problem']}; {report['remedy']}").replace(
+                onnx_path, "model")[:LONGEST]
+            if unsupported:
+                record["unsupported"] = unsupported
+        else:
+            run_shapes(entry, module, path, onnx_path, record)
+    except CompilerDied as error:
+        record["status"], record["message"] = "crashed", one_line(error)[:LONGEST]
+    return record
+
+
+def main(tasks, folder, pipe):
+    """Answers each number of a task, a pair of entry and exporter, with its record."""
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # The exporters also write to the process's own standard error, from C++.
+    with open(folder / "exporters.log", "ab") as log:
+        os.dup2(log.fileno(), 2)
+    compiler = Compiler(folder / "compiler.log", seconds=120)
+    while (number := pipe.recv()) is not None:
+        start = time.monotonic()
+        record = outcome(*tasks[number], folder, compiler)
+        record["seconds"] = round(time.monotonic() - start, 1)
+        pipe.send((number, record))
+    compiler.close()

@@ -5,7 +5,8 @@ compiled once, and runs at five drawn shapes against the module itself. It ends 
 
     equal             all five shapes within the tolerance
     not exported      PyTorch refused, and says why
-    exported wrongly  ONNX Runtime gives of this file what nimble gives, not what the module does
+    exported wrongly  ONNX Runtime gives of this file what nimble gives, not what the module does,
+                      or nothing where nimble gives nothing
     not compiled      nimble refused, and says why
     failed, crashed   nimble's fault
 """

@@ -93,31 +93,37 @@ def difference(got, wanted):
     return worst, ""
 
 
-def runtime_agrees(path, inputs, got, problem):
-    """Whether ONNX Runtime fails as nimble did, or gives what nimble gave.
-
-    Then the file itself differs from the module, as exporters may warn: what they trace holds for
-    the example's sizes only.
-    """
+def run_onnxruntime(path, inputs):
+    """Returns what ONNX Runtime gives of the file; None where it refuses or fails."""
     import onnxruntime
     try:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         names = {i.name for i in session.get_inputs()}
-        results = session.run(None, {k: v for k, v in inputs.items() if k in names})
+        return session.run(None, {k: v for k, v in inputs.items() if k in names})
     except Exception:  # its exceptions have no common base
-        return got is None
-    return got is not None and not difference(got, results)[1]
+        return None
+
+
+def as_exported(path, inputs, got):
+    """Whether ONNX Runtime gives of the file what nimble gives (None: neither gives anything).
+
+    Then the file itself differs from the module, as exporters may warn: what they trace holds for
+    the example's sizes only.
+    """
+    theirs = run_onnxruntime(path, inputs)
+    if got is None or theirs is None:
+        return got is None and theirs is None
+    return not difference(got, theirs)[1]
 
 
 def check(path):
-    """Returns the operators that `nimble check` calls unsupported."""
+    """Returns what `nimble check` says: an empty list if every operator is supported, else these."""
     done = subprocess.run([str(ROOT / "build" / "bin" / "nimble-check"), path, "--format", "json"],
                           capture_output=True, text=True)
-    report = json.loads(done.stdout) if done.stdout.strip() else {}
-    rows = report.get("operators", [])
-    return sorted(row["operator"] for row in rows if not row["supported"])
+    rows = json.loads(done.stdout)["operators"] if done.stdout.strip() else []
+    return sorted(row["op"] for row in rows if not row["supported"])
 
 
 def run_shapes(entry, module, path, onnx_path, record):
@@ -131,7 +137,7 @@ def run_shapes(entry, module, path, onnx_path, record):
     for _ in range(SHAPES):
         sizes = entry.draw_sizes(generator)
         inputs = entry.draw_inputs(generator, sizes)
-        with torch.inference_mode():
+        with torch.no_grad():
             wanted = flat(module(*(torch.from_numpy(np.array(a)) for a in inputs.values())))
         got, problem, error = None, "", np.inf
         try:
@@ -145,8 +151,8 @@ def run_shapes(entry, module, path, onnx_path, record):
             record["equal"] += 1
             record["largest_error"] = max(record["largest_error"], error)
         elif not record["message"]:
-            theirs = runtime_agrees(onnx_path, inputs, got, problem)
-            record["status"] = "exported wrongly" if theirs else "failed"
+            record["status"] = ("exported wrongly" if as_exported(onnx_path, inputs, got)
+                                else "failed")
             record["message"] = f"at {sizes}: {problem}"[:LONGEST]
     if record["equal"] == SHAPES:
         record["status"] = "equal"
@@ -170,14 +176,15 @@ def outcome(entry, exporter, folder, compiler):
         record["message"] = f"{type(error).__name__}: {one_line(error)}"[:LONGEST]
         return record
     try:
-        unsupported = check(onnx_path)
+        record["unsupported"] = check(onnx_path)
         report = compiler.compile(onnx_path, path)
         if report["status"] != "ok":
-            record["status"] = "not compiled"
+            sizes = entry.example_sizes()
+            inputs = entry.draw_inputs(np.random.default_rng(SEED), sizes)
+            record["status"] = ("exported wrongly" if as_exported(onnx_path, inputs, None)
+                                else "not compiled")
             record["message"] = one_line(f"{report['problem']}; {report['remedy']}").replace(
                 onnx_path, "model")[:LONGEST]
-            if unsupported:
-                record["unsupported"] = unsupported
         else:
             run_shapes(entry, module, path, onnx_path, record)
     except CompilerDied as error:

@@ -57,7 +57,10 @@ Dim check_nms(RelationContext& c, const Dim& limit) {
   c.require_equal(dims(c, 0)[2], Dim(4), "the coordinates of a box");
   c.require_equal(dims(c, 0)[0], dims(c, 1)[0], "the batch of boxes and scores");
   c.require_equal(dims(c, 0)[1], dims(c, 1)[2], "the number of boxes and of scores");
-  const Dim per_class = c.dims.simplify(max(Dim(0), min(limit, dims(c, 0)[1])));
+  // Exporters write the largest integer for "all", and products with it have no 64 bits.
+  constexpr int64_t kMostBoxes = int64_t{1} << 40;  // more bytes than memory has addresses
+  const Dim at_most = limit.as_constant().value_or(0) > kMostBoxes ? dims(c, 0)[1] : limit;
+  const Dim per_class = c.dims.simplify(max(Dim(0), min(at_most, dims(c, 0)[1])));
   return c.dims.simplify(dims(c, 0)[0] * dims(c, 1)[1] * per_class);
 }
 

@@ -50,7 +50,8 @@ std::optional<Plan> analyse(const Workload& w) {
   p.type = frame.anchor->var->type->dtype;
   if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
   for (size_t i = 1; i < e.args.size(); ++i)
-    if (!parameter_buffer(w, frame, e.args[i])) return std::nullopt;
+    // A constant of one element (the bias of a single filter) is part of the group.
+    if (!e.args[i].is_constant() && !parameter_buffer(w, frame, e.args[i])) return std::nullopt;
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == frame.anchor || b.value->kind != ir::ExprKind::kCall) continue;
     // A failing index check would leave the others at the barrier.
@@ -92,8 +93,7 @@ class ConvLowering {
         call_(*frame_.anchor->value),
         lanes_(std::max(1, t.vector_bits / (8 * static_cast<int>(size_of(p.type))))),
         rows_(std::min(knob_int(c, "rows"), p.filters)),
-        vectors_(static_cast<int>(knob_int(c, "vectors"))),
-        weights_(parameter_buffer(w, frame_, call_.args[1])) {
+        vectors_(static_cast<int>(knob_int(c, "vectors"))) {
     accumulators_ = kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
     panel_ = kb::buffer("panel", kir::Scope::kRegister, p.type, vectors_, lanes_);
     if (p.direct) {
@@ -177,6 +177,13 @@ class ConvLowering {
                     kb::seq(std::move(body)));
   }
 
+  // An element of the weights (operand 1) or the bias (2).
+  ValueRef element(size_t operand, const Dim& index) const {
+    const ir::Atom& a = call_.args[operand];
+    return a.is_constant() ? kb::number(p_.type, a.constant->value(0))
+                           : kb::load(parameter_buffer(w_, frame_, a), index);
+  }
+
   // One output row of `rows` channels: at = (image, group, tile, row).
   StmtRef line(const std::vector<Dim>& at, int64_t rows) {
     const int width = lanes_ * vectors_;
@@ -205,8 +212,7 @@ class ConvLowering {
     const auto acc = [&] { return kb::reg(accumulators_, r * vectors_ + v); };
     ValueRef start = kb::number(p_.type, 0, lanes_);
     if (call_.args.size() == 3)
-      start = kb::broadcast(kb::load(parameter_buffer(w_, frame_, call_.args[2]), channel0 + r),
-                            lanes_);
+      start = kb::broadcast(element(2, channel0 + r), lanes_);
     StmtRef init = unrolled(
         "r", rows, unrolled("v", vectors_, kb::set_reg(accumulators_, r * vectors_ + v, start)));
 
@@ -222,7 +228,7 @@ class ConvLowering {
     const Dim weight = (((channel0 + r) * p_.channels + c) * p_.kh + y) * p_.kw + x;
     StmtRef multiply =
         unrolled("r", rows,
-                 kb::seq({kb::let("w", kb::broadcast(kb::load(weights_, weight), lanes_)),
+                 kb::seq({kb::let("w", kb::broadcast(element(1, weight), lanes_)),
                           unrolled("v", vectors_,
                                    kb::set_reg(accumulators_, r * vectors_ + v,
                                                kb::fma(kb::local("w", p_.type, lanes_),
@@ -248,7 +254,7 @@ class ConvLowering {
   int lanes_;
   int64_t rows_;
   int vectors_;
-  kir::BufferRef weights_, image_, accumulators_, panel_;
+  kir::BufferRef image_, accumulators_, panel_;
   Dim height_, width_;
   int64_t slack_ = 0;
 };

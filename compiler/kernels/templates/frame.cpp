@@ -123,7 +123,15 @@ bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
   }
   for (const ir::Atom& a : f.result_atoms)
     if (!a.is_var() || !dependent.contains(a.var.get())) return false;
-  return true;
+  // The anchor's value comes in vectors. What joins it must be had in vectors too, which a gather
+  // by indices of the lanes, say, is not.
+  GroupEvaluator group(*w.group, f.parameters);
+  const DType dtype = compute_type(shape->dtype);
+  group.give(f.anchor->var, [dtype](const std::vector<Dim>&, int lanes) {
+    return is_float(dtype) ? kb::number(dtype, 0, lanes) : kb::integer(dtype, 0, lanes);
+  });
+  return std::all_of(f.result_atoms.begin(), f.result_atoms.end(),
+                     [&](const ir::Atom& a) { return group.vectorizable(a); });
 }
 
 kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef value,

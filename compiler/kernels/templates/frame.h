@@ -30,7 +30,7 @@ kir::BufferRef parameter_buffer(const Workload& w, const Frame& f, const ir::Ato
 std::optional<kir::Dim> scalar_symbol(const Workload& w, const ir::Atom& a);
 
 // True if every binding that depends on the anchor's value is element-wise with exactly the
-// anchor's shape, and every result is one of them: an epilogue in place.
+// anchor's shape, every result is one of them, and all can be had in vectors: an epilogue in place.
 bool has_elementwise_epilogue(const Workload& w, const Frame& f);
 
 // Statements that store `lanes` consecutive elements of every result at `coordinates`, the

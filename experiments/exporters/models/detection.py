@@ -47,7 +47,7 @@ def register_torchscript():
         boxes = g.op("Unsqueeze", boxes, zero)
         scores = g.op("Unsqueeze", scores, g.op("Constant", value_t=torch.tensor([0, 1])))
         found = g.op("NonMaxSuppression", boxes, scores,
-                     g.op("Constant", value_t=torch.tensor([2 ** 62])),
+                     g.op("Constant", value_t=torch.tensor([2 ** 63 - 1])),
                      g.op("Constant", value_t=torch.tensor([threshold], dtype=torch.float32)))
         two = g.op("Constant", value_t=torch.tensor([2]))
         column = g.op("Gather", found, two, axis_i=1)
@@ -65,7 +65,7 @@ def translations():
         found = op.NonMaxSuppression(
             op.Unsqueeze(boxes, op.Constant(value_ints=[0])),
             op.Unsqueeze(scores, op.Constant(value_ints=[0, 1])),
-            op.Constant(value_ints=[2 ** 62]), op.Constant(value_floats=[threshold]))
+            op.Constant(value_ints=[2 ** 63 - 1]), op.Constant(value_floats=[threshold]))
         return op.Squeeze(op.Gather(found, op.Constant(value_ints=[2]), axis=1),
                           op.Constant(value_ints=[1]))
 

@@ -262,7 +262,7 @@ class Value:
     @staticmethod
     def tensor(array):
         """Returns a value with a copy of the array."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         tensor = _sized(_Tensor, data=array.ctypes.data, rank=array.ndim,
                         dtype=CODES[array.dtype], shape=(ctypes.c_int64 * array.ndim)(*array.shape))
         made = ctypes.c_void_p()

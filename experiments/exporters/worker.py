@@ -162,7 +162,8 @@ def outcome(entry, exporter, folder, compiler):
     """Returns the record of a model and exporter; catalogue.py says what the words mean."""
     record = {"model": entry.name, "group": entry.group, "exporter": exporter, "status": "",
               "equal": 0, "largest_error": 0.0, "message": ""}
-    onnx_path, path = (str(folder / f"{entry.name}.{kind}") for kind in ("onnx", "nimble"))
+    onnx_path, path = (str(folder / f"{entry.name}.{exporter}.{kind}")
+                       for kind in ("onnx", "nimble"))
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             torch.manual_seed(SEED)

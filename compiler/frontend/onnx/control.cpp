@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "compiler/frontend/onnx/graph_builder.h"
+#include "compiler/frontend/onnx/sequences.h"
 #include "compiler/ir/op.h"
 
 namespace nimble::frontend::onnx {
@@ -81,30 +82,60 @@ void require_alike(const Value& a, const Value& b, const std::string& place, con
 
 }  // namespace
 
+Value GraphBuilder::stored_after(std::vector<ir::Binding>& block, const Value& v,
+                                 const ir::Type& type) {
+  bindings_.swap(block);
+  Value out = stored(*this, v, type);
+  bindings_.swap(block);
+  return out;
+}
+
 Values GraphBuilder::branch(const Value& condition, const std::function<Values()>& then,
                             const std::function<Values()>& otherwise) {
   const ir::Location at = location_;
   const std::string hint = hint_;
   std::vector<Values> results;
-  std::vector<ir::BlockRef> blocks;
+  std::vector<std::vector<ir::Binding>> bindings;
   for (const auto* side : {&then, &otherwise}) {
     Scope outer = enter(false);
     results.push_back((*side)());
-    blocks.push_back(block_of(leave(std::move(outer)), results.back(), at));
+    bindings.push_back(leave(std::move(outer)));
     set_place(at, hint);
   }
   if (results[0].size() != results[1].size() || results[0].empty())
     throw Error(Status::kCorrupt, at.str(), "the branches give different numbers of results",
                 "export the model again");
   std::vector<ir::Type> types;
+  std::vector<Values> given(2);  // without lists and optional values that are empty in both
   for (size_t i = 0; i < results[0].size(); ++i) {
-    require_alike(results[0][i], results[1][i], at.str(), "a result of If");
-    Dims dims = results[0][i].dims();
-    for (size_t d = 0; d < dims.size(); ++d)
-      if (facts_.equal(dims[d], results[1][i].dims()[d]) != ir::Proof::kYes) dims[d] = unknown();
-    types.push_back(ir::tensor_type(std::move(dims), results[0][i].dtype()));
+    const Value &a = results[0][i], &b = results[1][i];
+    if (is_plain(a) && is_plain(b)) {
+      require_alike(a, b, at.str(), "a result of If");
+      Dims dims = a.dims();
+      for (size_t d = 0; d < dims.size(); ++d)
+        if (facts_.equal(dims[d], b.dims()[d]) != ir::Proof::kYes) dims[d] = unknown();
+      types.push_back(ir::tensor_type(std::move(dims), a.dtype()));
+      for (size_t s = 0; s < 2; ++s) given[s].push_back(results[s][i]);
+      continue;
+    }
+    const ir::Type type = joined_type(stored_type(a), stored_type(b), at.str());
+    if (!is_complete(type)) continue;
+    types.push_back(type);
+    for (size_t s = 0; s < 2; ++s)
+      given[s].push_back(stored_after(bindings[s], results[s][i], type));
   }
-  return named_fields(ir::make_if(condition.atom, blocks[0], blocks[1], at), types);
+  Values out = results[0];
+  if (types.empty()) return out;
+  std::vector<ir::BlockRef> blocks;
+  for (size_t s = 0; s < 2; ++s) blocks.push_back(block_of(std::move(bindings[s]), given[s], at));
+  const Values fields = named_fields(ir::make_if(condition.atom, blocks[0], blocks[1], at), types);
+  size_t next = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const bool both = is_plain(out[i]) && is_plain(results[1][i]);
+    if (both || is_complete(joined_type(stored_type(out[i]), stored_type(results[1][i]), at.str())))
+      out[i] = fields[next++];
+  }
+  return out;
 }
 
 namespace {
@@ -123,6 +154,7 @@ class Translation {
     return it->second;
   }
   ir::Type inner(const ir::Type& t) {
+    if (t->kind != ir::TypeKind::kTensor) return t;  // has no extents
     Dims dims;
     for (const ir::Dim& d : t->dims) dims.push_back(inner(d));
     return ir::tensor_type(std::move(dims), t->dtype);
@@ -156,19 +188,51 @@ Value stacked_on(GraphBuilder& g, const Value& step, const Value& rows, const Va
 
 }  // namespace
 
-Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
+namespace {
+
+// The elements of lists, in their order, in the place of the lists; constants need no place.
+void flatten(const Values& values, Values* out) {
+  for (const Value& v : values) {
+    if (is_list(v))
+      flatten(*v.items, out);
+    else if (!is_nothing(v) && !v.is_constant())
+      out->push_back(v);
+  }
+}
+
+// The same values and lists, of what has taken the places.
+Values rebuilt(const Values& values, const Values& places, size_t* next) {
+  Values out;
+  for (const Value& v : values) {
+    if (is_list(v))
+      out.push_back(list_of(rebuilt(*v.items, places, next)));
+    else if (!is_nothing(v) && !v.is_constant())
+      out.push_back(places[(*next)++]);
+    else
+      out.push_back(v);
+  }
+  return out;
+}
+
+}  // namespace
+
+Values GraphBuilder::loop(const Loop& loop) {
   const ir::Location at = location_;
   const std::string hint = hint_;
   std::string name = loop.name;
-  for (int i = 1; module.find(name); ++i) name = fmt::format("{}_{}", loop.name, i);
-  module.set(name, nullptr);
+  for (int i = 1; module_.find(name); ++i) name = fmt::format("{}_{}", loop.name, i);
+  module_.set(name, nullptr);
 
   const Value yes = scalar(1, DType::kBool);
   const Value first = integer(0);
   Translation translation;
   std::vector<ir::Type> captured_types, state_types, stacked_types;
-  for (const Value& v : loop.captured) captured_types.push_back(translation.inner(v.type));
-  for (const Value& v : loop.state) state_types.push_back(translation.inner(v.type));
+  Values taken_along;
+  flatten(loop.captured, &taken_along);
+  for (const Value& v : taken_along) captured_types.push_back(translation.inner(v.type));
+  // A state that is an empty list, or nothing, is no parameter until a step gives it a type.
+  for (const Value& v : loop.state)
+    state_types.push_back(is_plain(v) ? translation.inner(v.type) : stored_type(v));
   const bool limited = loop.count.has_value();
   size_t own = 0;  // symbols of extents that change
 
@@ -182,8 +246,12 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
     const Value go = make("go", ir::tensor_type({}, DType::kBool));
     std::optional<Value> count;
     if (limited) count = make("count", ir::tensor_type({}, DType::kI64));
-    Values state, stacked, captured;
-    for (const ir::Type& t : state_types) state.push_back(make("state", t));
+    Values state, present, stacked, captured;
+    for (size_t i = 0; i < state_types.size(); ++i) {
+      const bool is_there = is_complete(state_types[i]);
+      state.push_back(is_there ? make("state", state_types[i]) : loop.state[i]);
+      if (is_there) present.push_back(state.back());
+    }
     if (!trial)
       for (const ir::Type& t : stacked_types) stacked.push_back(make("stack", t));
     for (const ir::Type& t : captured_types) captured.push_back(make("captured", t));
@@ -193,13 +261,20 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
     std::vector<ir::Binding> head = std::move(bindings_);
     bindings_.clear();
 
-    Step next = loop.body(step, state, captured);
+    size_t place = 0;
+    Step next = loop.body(step, state, rebuilt(loop.captured, captured, &place));
     set_place(at, hint);
     bool holds = true;
     if (next.state.size() != state.size())
       throw Error(Status::kCorrupt, at.str(), "the body gives another number of states",
                   "export the model again");
     for (size_t i = 0; i < state.size(); ++i) {
+      if (!is_plain(state[i])) {
+        const ir::Type type = joined_type(state_types[i], stored_type(next.state[i]), at.str());
+        holds &= ir::equal(type, state_types[i]);
+        state_types[i] = type;
+        continue;
+      }
       require_alike(state[i], next.state[i], at.str(), "a state of the loop");
       Dims dims = state_types[i]->dims;
       for (size_t d = 0; d < dims.size(); ++d) {
@@ -225,7 +300,10 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
       Value go_on = next.go_on.value_or(yes);
       Values args = {call("add", {step, integer(1)}), go_on};
       if (count) args.push_back(*count);
-      args.insert(args.end(), next.state.begin(), next.state.end());
+      for (size_t i = 0; i < state.size(); ++i)
+        if (is_complete(state_types[i]))
+          args.push_back(is_plain(next.state[i]) ? next.state[i]
+                                                 : stored(*this, next.state[i], state_types[i]));
       for (size_t i = 0; i < stacked.size(); ++i) {
         const Value row = call("unsqueeze", {next.outputs[i]}, {{"axes", Axes{0}}});
         args.push_back(stacked_on(*this, step, stacked[i], row));
@@ -237,7 +315,7 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
       for (ir::Binding& b : bindings_) taken.append(std::move(b));
       const ir::VarRef rest = taken.bind(
           ir::make_call_function(ir::Atom::of_global(name), std::move(atoms), at), "rest");
-      Values results = state;
+      Values results = present;
       results.insert(results.end(), stacked.begin(), stacked.end());
       ir::BlockBuilder whole;
       for (ir::Binding& b : head) whole.append(std::move(b));
@@ -257,12 +335,22 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
 
   // What changes is any extent in the result type, and a new symbol here.
   std::vector<ir::Type> declared, results;
-  Values initial = loop.state;
+  Values initial;
+  for (size_t i = 0; i < state_types.size(); ++i) {
+    if (!is_complete(state_types[i])) continue;
+    const Value& v = loop.state[i];
+    initial.push_back(is_plain(v) ? v : stored(*this, v, state_types[i]));
+  }
   const auto changes = [](const ir::Dim& d) {
     const auto s = d.as_symbol();
     return s && (s->starts_with("changes") || s->starts_with("rows"));
   };
   const auto add_result = [&](const ir::Type& t) {
+    if (t->kind != ir::TypeKind::kTensor) {
+      declared.push_back(t);
+      results.push_back(t);
+      return;
+    }
     Dims any = t->dims, out = t->dims;
     for (size_t d = 0; d < any.size(); ++d) {
       if (changes(any[d])) {
@@ -275,7 +363,8 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
     declared.push_back(ir::tensor_type(std::move(any), t->dtype));
     results.push_back(ir::tensor_type(std::move(out), t->dtype));
   };
-  for (const ir::Type& t : state_types) add_result(t);
+  for (const ir::Type& t : state_types)
+    if (is_complete(t)) add_result(t);
   for (const ir::Type& t : stacked_types) {
     add_result(t);
     Dims empty = results.back()->dims;
@@ -283,14 +372,21 @@ Values GraphBuilder::loop(ir::Module& module, const Loop& loop) {
       if (changes(t->dims[d])) empty[d] = 0;
     initial.push_back(full(std::move(empty), 0, t->dtype));
   }
-  module.set(name, ir::make_function_of(parameters, body, ir::tuple_type(declared), {}, at));
+  module_.set(name, ir::make_function_of(parameters, body, ir::tuple_type(declared), {}, at));
 
   std::vector<ir::Atom> args = {first.atom, loop.condition.value_or(yes).atom};
   if (limited) args.push_back(loop.count->atom);
   for (const Value& v : initial) args.push_back(v.atom);
-  for (const Value& v : loop.captured) args.push_back(v.atom);
-  return named_fields(ir::make_call_function(ir::Atom::of_global(name), std::move(args), at),
-                      results);
+  for (const Value& v : taken_along) args.push_back(v.atom);
+  if (results.empty()) return loop.state;
+  const Values fields =
+      named_fields(ir::make_call_function(ir::Atom::of_global(name), std::move(args), at), results);
+  Values out;
+  size_t next = 0;
+  for (size_t i = 0; i < state_types.size(); ++i)
+    out.push_back(is_complete(state_types[i]) ? fields[next++] : loop.state[i]);
+  out.insert(out.end(), fields.begin() + static_cast<long>(next), fields.end());
+  return out;
 }
 
 }  // namespace nimble::frontend::onnx

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "compiler/ir/op.h"
+#include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/checked.h"
 #include "vm/base/half.h"
@@ -73,6 +74,11 @@ ir::TensorRef tensor_of(const ir::Type& type, const Dims& contents) {
     store(type->dtype, 0, *contents[i].as_constant(), data + i * size_of(type->dtype));
   return out;
 }
+
+// What define_data() defines, for texts that use it.
+const std::string kDataText =
+    "data Sequence[A] { SequenceEmpty; SequenceOf(Sequence[A], A) }\n"
+    "data Optional[A] { OptionalEmpty; OptionalOf(A) }\n";
 
 // Calls visit for an expression and all in its blocks, and result for the blocks' results.
 void visit_expressions(const ir::Expr& e, const std::function<void(const ir::Expr&)>& visit,
@@ -232,6 +238,41 @@ std::vector<Value> GraphBuilder::call_function(const std::string& function,
     out.push_back(bound(ir::make_get_field(tuple.atom, static_cast<int64_t>(i), location_),
                         results[i], std::nullopt));
   return out;
+}
+
+Value GraphBuilder::call_any(const std::string& function, const std::vector<Value>& args,
+                             ir::Type result) {
+  std::vector<ir::Atom> atoms;
+  for (const Value& a : args) atoms.push_back(a.atom);
+  Value out =
+      bound(ir::make_call_function(ir::Atom::of_global(function), std::move(atoms), location_),
+            std::move(result), std::nullopt);
+  out.atom.var->type = out.type;
+  return out;
+}
+
+Value GraphBuilder::construct(const std::string& constructor, const std::vector<Value>& fields,
+                              ir::Type type) {
+  std::vector<ir::Atom> atoms;
+  for (const Value& f : fields) atoms.push_back(f.atom);
+  Value out = bound(ir::make_construct(constructor, std::move(atoms), location_), std::move(type),
+                    std::nullopt);
+  out.atom.var->type = out.type;
+  return out;
+}
+
+void GraphBuilder::define_data(const std::string& name) {
+  if (module_.find_data(name)) return;
+  const ir::Type element = ir::variable_type("A");
+  std::vector<ir::Type> fields = {element};
+  if (name == "Sequence") fields.insert(fields.begin(), ir::data_type(name, {element}));
+  module_.data_types.push_back(
+      {name, {"A"}, {{name + "Empty", {}, {}}, {name + "Of", std::move(fields), {}}}, {}});
+}
+
+void GraphBuilder::define_functions(const std::string& text) {
+  for (auto& [name, function] : ir::parse_module(kDataText + text).functions)
+    if (!module_.find(name)) module_.set(name, std::move(function));
 }
 
 Value GraphBuilder::reshape(const Value& x, Dims shape) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -19,11 +20,13 @@ namespace nimble::frontend::onnx {
 using Dims = std::vector<ir::Dim>;
 using Axes = std::vector<int64_t>;
 
-// A value of the graph: an atom with its type and, for a small integer tensor, its contents.
+// A value of the graph: an atom with its type and, for a small integer tensor, its contents. A
+// sequence that is known now has its elements instead of an atom (sequences.h).
 struct Value {
   ir::Atom atom;
   ir::Type type;
   std::optional<Dims> contents;
+  std::shared_ptr<const std::vector<Value>> items;
 
   const Dims& dims() const { return type->dims; }
   int64_t rank() const { return static_cast<int64_t>(type->dims.size()); }
@@ -40,6 +43,7 @@ struct BoundNeeded {
 class GraphBuilder {
  public:
   using Values = std::vector<Value>;
+  explicit GraphBuilder(ir::Module& module) : module_(module) {}
   // A parameter of the function, in order.
   Value parameter(const std::string& name, ir::Type type);
   Value constant(ir::TensorRef t);
@@ -51,6 +55,14 @@ class GraphBuilder {
   // A field of an expression whose tuple type the caller knows.
   std::vector<Value> call_function(const std::string& function, const std::vector<Value>& args,
                                    const std::vector<ir::Type>& results);
+  // What a function gives, of any type, whose symbols the caller has made up.
+  Value call_any(const std::string& function, const std::vector<Value>& args, ir::Type result);
+  // A value of a data type.
+  Value construct(const std::string& constructor, const std::vector<Value>& fields, ir::Type type);
+  // Sequence or Optional, for the module.
+  void define_data(const std::string& name);
+  // Those functions of a text that the module lacks.
+  void define_functions(const std::string& text);
   // The fields of an operator with several results.
   std::vector<Value> fields(const Value& tuple);
   // The elements of a small integer tensor: its contents, or symbols that the run reads. Nothing
@@ -87,13 +99,14 @@ class GraphBuilder {
     std::function<Step(const Value& step, const Values& state, const Values& captured)> body;
   };
   // The last state, then each output with its slices stacked along a new axis 0.
-  Values loop(ir::Module& module, const Loop& loop);
+  Values loop(const Loop& loop);
 
   // The place of the operators that follow: a node's name, and a name for their results.
   void set_place(ir::Location location, std::string hint) {
     location_ = std::move(location);
     hint_ = std::move(hint);
   }
+  std::string place() const { return location_.str(); }
   const ir::DimContext& facts() const { return facts_; }
   ir::Dim simplify(const ir::Dim& d) const { return facts_.simplify(d); }
 
@@ -101,6 +114,8 @@ class GraphBuilder {
   ir::FunctionRef finish(const std::vector<Value>& results);
 
  private:
+  // `v` as a value of `type`, at the end of a block that has been left.
+  Value stored_after(std::vector<ir::Binding>& block, const Value& v, const ir::Type& type);
   // The result if the call only moves elements of constants; else null.
   ir::TensorRef moved(const ir::Expr& call, const ir::TypeNode& result);
   static Value value_of(ir::TensorRef t);
@@ -118,6 +133,7 @@ class GraphBuilder {
   std::vector<ir::Binding> leave(Scope outer);
   Values named_fields(ir::ExprRef expr, const std::vector<ir::Type>& types);
 
+  ir::Module& module_;
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;
   ir::DimContext facts_;

@@ -12,6 +12,7 @@
 #include "compiler/frontend/onnx/catalogue.h"
 #include "compiler/frontend/onnx/onnx.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/sequences.h"
 
 namespace nimble::frontend {
 namespace onnx {
@@ -119,7 +120,7 @@ class Importer {
  public:
   // `bounds` of symbols are checked at the entry.
   Importer(const Model& m, const std::vector<BoundNeeded>& bounds)
-      : model_(m), bounds_(bounds), external_(folder_of(m.path)) {}
+      : model_(m), bounds_(bounds), external_(folder_of(m.path)), g_(module_) {}
 
   ir::Module run() {
     module_.source = model_.path;
@@ -150,7 +151,7 @@ class Importer {
     for (const ValueInfo& v : model_.graph.outputs) {
       auto it = values.find(v.name);
       if (it == values.end()) corrupt(fmt::format("no node computes the output {}", v.name));
-      results.push_back(it->second);
+      results.push_back(as_result(it->second, v));
       signature.output_names.push_back(v.name);
     }
     if (results.empty()) corrupt("the graph has no outputs");
@@ -173,7 +174,8 @@ class Importer {
   ir::Type type_of(const ValueInfo& v) {
     const std::string place = fmt::format("{}: input {}", model_.path, v.name);
     if (!v.is_tensor)
-      throw Error(Status::kUnsupported, place, "is no tensor", "use tensors as inputs");
+      throw Error(Status::kUnsupported, place, "is no tensor",
+                  "use tensors, sequences and optional values of tensors as inputs");
     if (!v.has_shape)
       throw Error(Status::kUnsupported, place, "has no rank",
                   "export the model with shapes (extents may be symbolic)");
@@ -190,7 +192,26 @@ class Importer {
             symbol_for(d.symbol, fmt::format("{}_{}", identifier(v.name, "input"), i))));
       }
     }
-    return ir::tensor_type(std::move(dims), dtype_of(v.type, place));
+    const DType dtype = dtype_of(v.type, place);
+    if (v.around.empty()) return ir::tensor_type(std::move(dims), dtype);
+    ir::Type type = ir::tensor_type(Dims(dims.size(), ir::Dim::any()), dtype);
+    for (auto kind = v.around.rbegin(); kind != v.around.rend(); ++kind) {
+      const std::string name = *kind == 's' ? "Sequence" : "Optional";
+      g_.define_data(name);
+      type = ir::data_type(name, {std::move(type)});
+    }
+    return type;
+  }
+
+  // A result as a value of the run. The declared type helps where nothing is known of an empty one.
+  Value as_result(const Value& v, const ValueInfo& declared) {
+    ir::Type type = stored_type(v);
+    if (!declared.around.empty() && declared.has_shape)
+      type = joined_type(type, type_of(declared), model_.path);
+    if (!is_complete(type))
+      throw Error(Status::kUnsupported, fmt::format("{}: output {}", model_.path, declared.name),
+                  "is an empty sequence of an unknown rank", "export the model with its shape");
+    return stored(g_, v, type);
   }
 
   // The model's name for a dim as an identifier; two names never become one symbol.
@@ -344,6 +365,10 @@ class Importer {
     at.source_name = node.label();
     g_.set_place(std::move(at), identifier(node.outputs.empty() ? "" : node.outputs[0], "t"));
     NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place, graphs};
+    for (size_t i = 0; i < inputs.size() && !op->any_value; ++i)
+      if (inputs[i] && !is_plain(*inputs[i]))
+        throw Error(Status::kUnsupported, place, fmt::format("input {} is no tensor", i + 1),
+                    "export the model with tensors there");
     try {
       return op->rule(context);
     } catch (const Error& e) {

@@ -163,14 +163,26 @@ void parse_tensor_type(WireReader in, ValueInfo* out) {
   }
 }
 
+constexpr size_t kDeepestType = 8;  // sequences in each other
+
+void parse_type(WireReader in, ValueInfo* out) {
+  while (in.next()) {
+    if (in.field() == 1) parse_tensor_type(in.message(), out);
+    if (in.field() != 4 && in.field() != 9) continue;
+    out->around += in.field() == 4 ? 's' : 'o';
+    if (out->around.size() > kDeepestType) in.fail("a type has too many parts");
+    WireReader inner = in.message();
+    while (inner.next())
+      if (inner.field() == 1) parse_type(inner.message(), out);
+  }
+}
+
 ValueInfo parse_value(WireReader in) {
   ValueInfo v;
   while (in.next()) {
     if (in.field() == 1) v.name = in.text();
     if (in.field() != 2) continue;
-    WireReader type = in.message();
-    while (type.next())
-      if (type.field() == 1) parse_tensor_type(type.message(), &v);
+    parse_type(in.message(), &v);
   }
   return v;
 }

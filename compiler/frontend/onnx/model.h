@@ -59,7 +59,8 @@ struct ValueInfo {
     std::string symbol;  // may be empty: nothing is known
   };
   std::string name;
-  bool is_tensor = false, has_shape = false;
+  bool is_tensor = false, has_shape = false;  // of what `around` holds
+  std::string around;  // outermost first: 's' a sequence of it, 'o' an optional one
   int32_t type = 0;
   std::vector<Dim> dims;
 };

@@ -17,6 +17,7 @@ struct Operator {
   Rule rule;
   Check check = nullptr;
   const char* domain = "";
+  bool any_value = false;  // takes sequences and optional values, too
 };
 
 // Null if there is no rule for the operator.
@@ -46,6 +47,7 @@ std::span<const Operator> sampling_operators();
 std::span<const Operator> signal_operators();
 std::span<const Operator> loop_operators();
 std::span<const Operator> control_operators();
+std::span<const Operator> sequence_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> recurrent_operators();

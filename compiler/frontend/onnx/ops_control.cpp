@@ -1,4 +1,4 @@
-// If, Loop and Scan; optional values as far as they are tensors.
+// If, Loop and Scan.
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 
@@ -48,7 +48,7 @@ Values loop(NodeContext& c) {
     out.outputs.assign(split, results.end());
     return out;
   };
-  return c.g.loop(c.module, l);
+  return c.g.loop(l);
 }
 
 int64_t entry(const Axes& list, size_t i) {
@@ -105,7 +105,7 @@ Values scan(NodeContext& c) {
     out.outputs.assign(split, results.end());
     return out;
   };
-  Values results = c.g.loop(c.module, l);
+  Values results = c.g.loop(l);
   for (size_t i = states; i < results.size(); ++i) {
     Value& y = results[i];
     if (entry(out_backwards, i - states)) y = a.reversed(y, 0);
@@ -121,24 +121,13 @@ Values scan(NodeContext& c) {
   return results;
 }
 
-// A tensor is an optional value that is there, and no input one that is not.
-Values optional_has(NodeContext& c) {
-  return {c.g.scalar(c.has(0) ? 1 : 0, DType::kBool)};
-}
-
-Values optional_get(NodeContext& c) {
-  return {c.in(0)};
-}
-
 }  // namespace
 
 std::span<const Operator> control_operators() {
   static const Operator kRows[] = {
-      {"If", if_},
-      {"Loop", loop},
+      {"If", if_, nullptr, "", true},
+      {"Loop", loop, nullptr, "", true},
       {"Scan", scan},
-      {"OptionalHasElement", optional_has},
-      {"OptionalGetElement", optional_get},
   };
   return kRows;
 }

@@ -242,7 +242,7 @@ std::span<const Operator> elementwise_operators() {
       {"Min", variadic},
       {"Sum", variadic},
       {"Mean", variadic},
-      {"Identity", identity},
+      {"Identity", identity, nullptr, "", true},
       {"Dropout", dropout},
       {"Cast", cast, check_cast},
       {"CastLike", cast},

@@ -180,7 +180,7 @@ class Layer {
       }
       return GraphBuilder::Step{std::nullopt, next, {y}};
     };
-    Values out = c_.g.loop(c_.module, loop);
+    Values out = c_.g.loop(loop);
     Value y = out.back();
     out.pop_back();
     out.insert(out.begin(), backwards ? turned(y) : y);
@@ -294,7 +294,7 @@ Values linear_attention(NodeContext& c) {
         row(0), {captured[0].dims()[1], Dim(heads), Dim(q_heads / heads), captured[0].dims()[3]});
     return GraphBuilder::Step{std::nullopt, {s}, {a.mul(a.matmul(query, s), scale)}};
   };
-  const Values out = c.g.loop(c.module, loop);
+  const Values out = c.g.loop(loop);
   // (n, b, h, g, d) → (b, n, h * g * d)
   const Value y = a.transpose(out[1], {1, 0, 2, 3, 4});
   const Value joined = c.g.reshape(y, {y.dims()[0], y.dims()[1], Dim(q_heads) * y.dims()[4]});

@@ -277,12 +277,14 @@ Values split(NodeContext& c) {
 
 // Bounds that the run reads.
 Values slice_as_read(NodeContext& c, Axes axes) {
+  // Where not even the number of starts is known it is that of the axes, or one: the reshape checks
+  // that. Exporters slice starts out of tensors by positions that only the run knows.
   const auto n = ir::element_count(c.in(1).type).as_constant();
-  if (!n) c.unsupported("the number of starts is not constant", "export it with a fixed rank");
-  if (axes.empty())
-    for (int64_t i = 0; i < *n; ++i) axes.push_back(i);
-  Values args = {c.in(0), c.in(1), c.in(2)};
-  if (c.has(4)) args.push_back(c.in(4));
+  const auto count = n.value_or(axes.empty() ? 1 : static_cast<int64_t>(axes.size()));
+  for (int64_t i = static_cast<int64_t>(axes.size()); i < count; ++i) axes.push_back(i);
+  Values args = {c.in(0)};
+  for (size_t i : {size_t{1}, size_t{2}, size_t{4}})
+    if (c.has(i)) args.push_back(n ? c.in(i) : c.g.reshape(c.in(i), {Dim(count)}));
   return {c.g.call("slice", args, {{"axes", axes}})};
 }
 
@@ -318,7 +320,12 @@ Values slice(NodeContext& c) {
 }
 
 Values expand(NodeContext& c) {
-  if (!c.known(1)) return {c.g.call("expand", {c.in(0), c.in(1)})};
+  if (!c.known(1)) {
+    // A shape of which not even the length is known is as long as x has axes: the reshape checks it.
+    const bool counted = ir::element_count(c.in(1).type).as_constant().has_value();
+    const Value to = counted ? c.in(1) : c.g.reshape(c.in(1), {Dim(c.in(0).rank())});
+    return {c.g.call("expand", {c.in(0), to})};
+  }
   Dims to = c.dims(1);
   if (to == c.in(0).dims()) return {c.in(0)};
   return {c.g.call("expand", {c.in(0)}, {{"shape", std::move(to)}})};

@@ -27,6 +27,7 @@ from experiments.harness.experiment import ROOT
 FORMAT = 1
 STATES = ("equal", "not exported", "exported wrongly", "not compiled", "failed", "crashed")
 OURS = ("not compiled", "failed", "crashed")
+SHAPES = 5
 SECONDS = 300  # of one model and exporter, after which its worker is ended
 
 
@@ -36,19 +37,21 @@ def parse_arguments(arguments):
         description="Exports PyTorch models with both exporters, compiles them, and compares them\n"
                     "with PyTorch at drawn shapes.",
         epilog="The table goes to standard output, results to\n"
-               "experiments/results/exporters.json and .md; a run with --filter or --exporter\n"
-               "writes nothing.\n\n"
+               "experiments/results/exporters.json and .md; a run with --filter, --exporter\n"
+               "or --shapes writes nothing.\n\n"
                "exit codes: 0 every export compiles and is equal, 3 not, 1 failure, 2 usage,\n"
                "130 interrupted")
     parser.add_argument("--filter", metavar="REGEX", help="only models whose name matches")
     parser.add_argument("--exporter", choices=("torchscript", "torch.export"), help="only this one")
+    parser.add_argument("--shapes", type=int, default=SHAPES, metavar="N",
+                        help="drawn shapes of each (default %(default)s)")
     parser.add_argument("--keep", metavar="FOLDER", help="leave the models and executables there")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
                         help="workers (default: one per core, %(default)s)")
     return parser.parse_args(arguments)
 
 
-def run_tasks(tasks, jobs, folder):
+def run_tasks(tasks, shapes, jobs, folder):
     from experiments.exporters import worker
 
     def crashed(number, message, seconds):
@@ -66,7 +69,7 @@ def run_tasks(tasks, jobs, folder):
             print(f"[{len(shown)}/{len(tasks)}] {record['model']}, {record['exporter']}: "
                   f"{record['status']} {record['message']}", file=sys.stderr, flush=True)
 
-    outcomes = batch.run_all(len(tasks), worker.main, lambda i: (tasks, f"{folder}/{i}"), jobs,
+    outcomes = batch.run_all(len(tasks), worker.main, lambda i: (tasks, shapes, f"{folder}/{i}"), jobs,
                              SECONDS, crashed, report)
     return [outcomes[number][0] for number in range(len(tasks))]
 
@@ -115,10 +118,10 @@ def execute(options, arguments):
     if not tasks:
         raise ExperimentError("no model has such a name", FAILURE)
     with tempfile.TemporaryDirectory(prefix="exporters-") as folder:
-        records = run_tasks(tasks, options.jobs, options.keep or folder)
+        records = run_tasks(tasks, options.shapes, options.jobs, options.keep or folder)
     tolerance = f"{worker.ATOL:g} + {worker.RTOL:g} |PyTorch's|"
-    text = markdown(entries, records, worker.SHAPES, tolerance)
-    if not options.filter and not options.exporter:
+    text = markdown(entries, records, options.shapes, tolerance)
+    if not options.filter and not options.exporter and options.shapes == SHAPES:
         import onnx
         import torch
         write = report.RESULTS / "exporters.json"

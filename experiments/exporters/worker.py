@@ -21,7 +21,6 @@ from experiments.harness.batch import Compiler, CompilerDied, one_line
 from experiments.harness.experiment import ROOT
 
 SEED = 1
-SHAPES = 5
 RTOL, ATOL = 1e-4, 1e-5
 OPSET = 17  # of the exporter of TorchScript; the other one has its own newest
 LONGEST = 400  # characters of a message
@@ -126,15 +125,15 @@ def check(path):
     return sorted(row["op"] for row in rows if not row["supported"])
 
 
-def run_shapes(entry, module, path, onnx_path, record):
-    """Runs SHAPES drawn shapes; fills record's `equal`, `largest_error`, `status`, `message`."""
+def run_shapes(entry, module, path, onnx_path, count, record):
+    """Runs `count` drawn shapes; fills record's `equal`, `largest_error`, `status`, `message`."""
     from scripts import nimble_ctypes
     model = nimble_ctypes.Model(path)
     session = nimble_ctypes.Session(model, threads=1)
     accepted = {port.name for port in model.inputs}
     generator = np.random.default_rng(SEED + 1)
     record["shapes"] = []
-    for _ in range(SHAPES):
+    for _ in range(count):
         sizes = entry.draw_sizes(generator)
         inputs = entry.draw_inputs(generator, sizes)
         with torch.no_grad():
@@ -154,12 +153,12 @@ def run_shapes(entry, module, path, onnx_path, record):
             record["status"] = ("exported wrongly" if as_exported(onnx_path, inputs, got)
                                 else "failed")
             record["message"] = f"at {sizes}: {problem}"[:LONGEST]
-    if record["equal"] == SHAPES:
+    if record["equal"] == count:
         record["status"] = "equal"
 
 
-def outcome(entry, exporter, folder, compiler):
-    """Returns the record of a model and exporter; catalogue.py says what the words mean."""
+def outcome(entry, exporter, shapes, folder, compiler):
+    """Returns the record of a model and exporter; program.py says what its states mean."""
     record = {"model": entry.name, "group": entry.group, "exporter": exporter, "status": "",
               "equal": 0, "largest_error": 0.0, "message": ""}
     onnx_path, path = (str(folder / f"{entry.name}.{exporter}.{kind}")
@@ -187,13 +186,13 @@ def outcome(entry, exporter, folder, compiler):
             record["message"] = one_line(f"{report['problem']}; {report['remedy']}").replace(
                 onnx_path, "model")[:LONGEST]
         else:
-            run_shapes(entry, module, path, onnx_path, record)
+            run_shapes(entry, module, path, onnx_path, shapes, record)
     except CompilerDied as error:
         record["status"], record["message"] = "crashed", one_line(error)[:LONGEST]
     return record
 
 
-def main(tasks, folder, pipe):
+def main(tasks, shapes, folder, pipe):
     """Answers each number of a task, a pair of entry and exporter, with its record."""
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -207,7 +206,7 @@ def main(tasks, folder, pipe):
     compiler = Compiler(folder / "compiler.log", seconds=120)
     while (number := pipe.recv()) is not None:
         start = time.monotonic()
-        record = outcome(*tasks[number], folder, compiler)
+        record = outcome(*tasks[number], shapes, folder, compiler)
         record["seconds"] = round(time.monotonic() - start, 1)
         pipe.send((number, record))
     compiler.close()

@@ -43,6 +43,24 @@ class Masked(nn.Module):
         return a, b
 
 
+class Hand(nn.Module):
+    """Attention between two sequences written out, the padded keys masked: what TorchScript's
+    exporter does not tie to the example's lengths, as it does nn.MultiheadAttention."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv, self.out = nn.Linear(24, 24), nn.Linear(24, 48), nn.Linear(24, 24)
+
+    def forward(self, x, memory, ignored):
+        b, n, _ = x.shape
+        m = memory.size(1)
+        q = self.q(x).view(b, n, 4, 6).transpose(1, 2)
+        k, v = (t.reshape(b, m, 4, 6).transpose(1, 2) for t in self.kv(memory).chunk(2, dim=-1))
+        scores = torch.matmul(q, k.transpose(-1, -2)) * 6 ** -0.5
+        scores = scores.masked_fill(ignored[:, None, None, :], float("-inf"))
+        return self.out(torch.matmul(scores.softmax(-1), v).transpose(1, 2).reshape(b, n, 24))
+
+
 class Grouped(nn.Module):
     """Eight query heads on two of keys and values, as Llama has them; rotary positions."""
 
@@ -97,6 +115,9 @@ MODELS = [
           [floats("b", "n", 24), floats("b", "m", 24, name="memory"),
            Input("ignored", ("b", "m"), padding)], BNM,
           "nn.MultiheadAttention with padded keys"),
+    entry("cross", always(Hand),
+          [floats("b", "n", 24), floats("b", "m", 24, name="memory"),
+           Input("ignored", ("b", "m"), padding)], BNM, "attention to padded keys, written out"),
     entry("sdpa-causal", always(Causal), [floats("b", "n", 24)], BN, "is_causal=True"),
     entry("sdpa-masked", always(Masked),
           [floats("b", 3, "n", 8, name="q"), floats("b", 3, "m", 8, name="k"),

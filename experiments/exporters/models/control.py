@@ -109,6 +109,15 @@ class Collatz(nn.Module):
         return steps
 
 
+class CollatzLoop(nn.Module):
+    def forward(self, n):
+        def step(n, steps):
+            return torch.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, (n,)), steps + 1
+
+        return torch.ops.higher_order.while_loop(
+            lambda n, steps: n > 1, step, (n, torch.zeros((), dtype=torch.int64)), ())[1]
+
+
 class ByRank(nn.Module):
     """A branch on an extent, and one on another branch's result."""
 
@@ -120,6 +129,14 @@ class ByRank(nn.Module):
         if bool(y.max() > 1):
             y = y / y.max()
         return y
+
+
+class ByRankCond(nn.Module):
+    """Its second branch: torch.export takes no branch on an extent for one of the run."""
+
+    def forward(self, x):
+        y = x.mean(0)
+        return torch.cond(y.max() > 1, lambda y: y / y.max(), lambda y: y.clone(), (y,))
 
 
 class Attend(nn.Module):
@@ -142,6 +159,33 @@ class Attend(nn.Module):
         return out, left
 
 
+class AttendLoop(Attend):
+    def forward(self, x):
+        def go_on(i, x, left, out):
+            return torch.logical_and(i < 6, left.max() > 0.05)
+
+        def step(i, x, left, out):
+            x = torch.tanh(self.layer(x)) + x
+            p = torch.sigmoid(self.halt(x)) * left
+            return i + 1, x, left - p, out + p * x
+
+        start = (torch.zeros((), dtype=torch.int64), x, torch.ones(x.size(0), 1),
+                 torch.zeros_like(x))
+        _, _, left, out = torch.ops.higher_order.while_loop(go_on, step, start, ())
+        return out, left
+
+
+class GrowingScan(nn.Module):
+    """The running total by torch's own scan."""
+
+    def forward(self, x):
+        from torch._higher_order_ops.scan import scan
+        def step(total, row):
+            total = total * 0.9 + row
+            return total, total.clone()
+        return scan(step, torch.zeros_like(x[0]), x)[1]
+
+
 def entry(name, make, inputs, sizes, about):
     return Entry(name, "control", make, inputs, sizes, about)
 
@@ -157,9 +201,9 @@ MODELS = [
     entry("while", either(WhileScript, WhileLoop), [floats("n", 8)], BN, "a loop on values"),
     entry("greedy", scripted(Greedy), [floats("b", 8, name="h"), Input("limit", (), small)],
           {"b": (1, 5)}, "greedy decoding, tokens grow"),
-    entry("growing-list", scripted(Growing), [floats("n", 5)], BN, "append in a loop, stack"),
+    entry("growing-list", either(Growing, GrowingScan), [floats("n", 5)], BN, "append in a loop, stack"),
     entry("segments", scripted(Segments), [floats("n", 5)], BN, "split, work on each, join"),
-    entry("collatz", scripted(Collatz), [Input("n", (), below(100))], {}, "a branch in a loop"),
-    entry("by-extent", scripted(ByRank), [floats("n", 6)], BN, "a branch on an extent"),
-    entry("adaptive", scripted(Attend), [floats("n", 8)], BN, "layers until scores suffice"),
+    entry("collatz", either(Collatz, CollatzLoop), [Input("n", (), below(100))], {}, "a branch in a loop"),
+    entry("by-extent", either(ByRank, ByRankCond), [floats("n", 6)], BN, "a branch on an extent"),
+    entry("adaptive", either(Attend, AttendLoop), [floats("n", 8)], BN, "layers until scores suffice"),
 ]

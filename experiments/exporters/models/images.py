@@ -105,7 +105,7 @@ class Resizer(nn.Module):
                 functional.interpolate(image, size=(h + 3, w * 2), mode="bilinear",
                                        align_corners=True),
                 functional.interpolate(image, size=(2 * h, 5), mode="bicubic"),
-                functional.interpolate(image, size=(h // 2 + 1, w // 2 + 1), mode="area"))
+                functional.adaptive_avg_pool2d(image, 1))
 
 
 class Warp(nn.Module):

@@ -13,7 +13,7 @@ class Cumulative(nn.Module):
     def forward(self, x, ids):
         kept = (ids != 0).long()
         backwards = x.flip(1).cumsum(1).flip(1)
-        return x.cumsum(1), backwards, kept.cumsum(1) * kept, (x * 0.1 + 1).cumprod(1)
+        return x.cumsum(1), backwards, kept.cumsum(1) * kept, x.softmax(1).cumsum(-1) < 0.9
 
 
 class Gathers(nn.Module):
@@ -22,7 +22,7 @@ class Gathers(nn.Module):
     def forward(self, x, rows, columns):
         last = x.gather(1, (columns[:, :1] % x.size(1)).unsqueeze(-1).expand(-1, -1, x.size(2)))
         return (x[rows], x[:, -1], x.index_select(2, torch.tensor([3, 0, 3])), last,
-                x[torch.arange(x.size(0)), columns[:, 0]], x.flatten(0, 1).take(columns))
+                x[torch.arange(x.size(0)), columns[:, 0]], x.flatten(0, 1)[columns])
 
 
 class Scatters(nn.Module):
@@ -61,7 +61,12 @@ class Selected(nn.Module):
     """As many elements as a mask says: nonzero, masked_select, boolean index."""
 
     def forward(self, x, mask):
-        return torch.nonzero(mask), torch.masked_select(x, mask), x[mask] * 2
+        return torch.nonzero(mask), x[mask] * 2, x[mask].sum()
+
+
+class MaskedSelect(nn.Module):
+    def forward(self, x, mask):
+        return torch.masked_select(x, mask)
 
 
 class Distinct(nn.Module):
@@ -145,6 +150,16 @@ class Graph(nn.Module):
         return total / count.clamp(min=1)[:, None]
 
 
+class ScatteredGraph(Graph):
+    """The same by scatter_add, which TorchScript's exporter adds up right."""
+
+    def forward(self, nodes, edges):
+        source, target = edges[0], edges[1]
+        message = torch.relu(self.linear(nodes))[source]
+        place = target[:, None].expand(-1, 8)
+        return torch.zeros_like(nodes).scatter_add(0, place, message)
+
+
 def entry(name, make, inputs, sizes, about):
     return Entry(name, "indexing", make, inputs, sizes, about)
 
@@ -162,7 +177,7 @@ def row_lengths(generator, shape, sizes):
 BN = {"b": (1, 6), "n": (1, 24)}
 MODELS = [
     entry("cumulative", always(Cumulative), [floats("b", "n"), Input("ids", ("b", "n"), below(3))],
-          BN, "cumsum, cumprod, backwards"),
+          BN, "cumsum, backwards, top-p"),
     entry("gathers", always(Gathers),
           [floats("b", "n", 5), Input("rows", ("k",), below("b")),
            Input("columns", ("b", 2), below("n"))], {**BN, "k": (1, 9)}, "reading by index"),
@@ -174,7 +189,9 @@ MODELS = [
     entry("sorting", always(Sorting), [floats("b", "n")], {**BN, "n": (3, 24)},
           "topk, sort, argsort"),
     entry("selected", always(Selected), [floats("b", "n"), Input("mask", ("b", "n"), bools(0.4))],
-          BN, "nonzero, masked_select"),
+          BN, "nonzero, boolean index"),
+    entry("masked-select", always(MaskedSelect),
+          [floats("b", "n"), Input("mask", ("b", "n"), bools(0.4))], BN, "torch.masked_select"),
     entry("distinct", always(Distinct), [Input("ids", ("n",), below(9))], {"n": (1, 40)}, "unique"),
     entry("repeats", always(Repeats), [floats("b", "n")], {"b": (2, 6), "n": (3, 24)},
           "repeat, roll, flip, tril"),
@@ -190,5 +207,8 @@ MODELS = [
           "masks and sums by length"),
     entry("sequences", always(Sequences), [floats("b", 10, 6)], {"b": (1, 9)}, "split, cat, unbind"),
     entry("graph", always(Graph), [floats("n", 8, name="nodes"), Input("edges", (2, "e"), below("n"))],
-          {"n": (1, 20), "e": (1, 40)}, "messages along edges"),
+          {"n": (1, 20), "e": (1, 40)}, "index_add along edges"),
+    entry("graph-scatter", always(ScatteredGraph),
+          [floats("n", 8, name="nodes"), Input("edges", (2, "e"), below("n"))],
+          {"n": (1, 20), "e": (1, 40)}, "scatter_add along edges"),
 ]

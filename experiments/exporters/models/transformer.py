@@ -30,7 +30,8 @@ class EncoderDecoder(nn.Module):
     def forward(self, source, target):
         n = target.size(1)
         ahead = torch.ones(n, n, dtype=torch.bool).triu(1)
-        return self.out(self.net(self.words(source), self.words(target), tgt_mask=ahead))
+        return self.out(self.net(self.words(source), self.words(target), tgt_mask=ahead,
+                                 tgt_is_causal=False))
 
 
 class CachedDecoder(nn.Module):

@@ -394,7 +394,8 @@ class Lowering {
     } else if (e.op == "shape_of") {
       const Type operand = ir::type_of(e.args[0]);
       if (operand->dims.empty()) {
-        map_[binding.var.get()] = Atom::of(ir::Tensor::of<int64_t>(DType::kI64, {0}, {}));
+        // No constant: a loop may be given it to extend.
+        map_[binding.var.get()] = allocate(b, type, binding.var->name, e.location);
         return;
       }
       std::vector<Atom> sizes;

@@ -53,7 +53,6 @@ using ir::BlockBuilder;
 using ir::Dim;
 using ir::Expr;
 using ir::ExprKind;
-using ir::RecursionSchema;
 using ir::Type;
 using ir::VarRef;
 using Dims = std::vector<Dim>;
@@ -196,7 +195,7 @@ class Generator {
     attrs["steps"] = Dim::symbol(step_count_);
     attrs["counts"] = counts();
     const VarRef order = b.call("linearise", {value}, attrs, "order", root.f->location);
-    const size_t parts = group_.schema().result_type(0, counts())->elements.size();
+    const size_t parts = ir::type_of_linearise(group_.schema(), 0, counts())->elements.size();
     std::vector<Atom> args = {Atom::of(ir::Tensor::scalar_i64(0))};
     for (size_t i = 0; i < parts; ++i)
       args.push_back(b.bind(ir::make_get_field(order, static_cast<int64_t>(i)), "part"));
@@ -305,7 +304,7 @@ class Generator {
       return parameters.back();
     };
     const VarRef i = parameter("i", ir::tensor_type({}, DType::kI64));
-    const Type order = group_.schema().result_type(Dim::symbol(step_count_), counts());
+    const Type order = ir::type_of_linearise(group_.schema(), Dim::symbol(step_count_), counts());
     order_.clear();
     for (const Type& t : order->elements) order_.push_back(parameter("order", t));
     states_.clear();

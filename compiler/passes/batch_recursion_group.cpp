@@ -13,7 +13,6 @@ using ir::Binding;
 using ir::Dim;
 using ir::Expr;
 using ir::ExprKind;
-using ir::RecursionSchema;
 using ir::Type;
 using ir::TypeKind;
 

@@ -45,7 +45,7 @@ class RecursionGroup {
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Case>& cases() const { return cases_; }
   // A kind for each case.
-  const ir::RecursionSchema& schema() const { return schema_; }
+  const RecursionSchema& schema() const { return schema_; }
   // The member that a call is of.
   std::optional<size_t> member_called(const ir::Expr& e) const;
   // Which of the calls of a kind is that of `callee` on a field.
@@ -59,12 +59,12 @@ class RecursionGroup {
   void follow_invariants();
   size_t parameter_of(const Member& m, const ir::Atom& a) const;
   void cases_of(size_t member);
-  void reads(const Member& m, const Case& c, ir::RecursionSchema::Kind* kind);
+  void reads(const Member& m, const Case& c, RecursionSchema::Kind* kind);
 
   const ir::Module& module_;
   std::vector<Member> members_;
   std::vector<Case> cases_;
-  ir::RecursionSchema schema_;
+  RecursionSchema schema_;
 };
 
 }  // namespace nimble::passes

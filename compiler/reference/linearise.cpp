@@ -10,7 +10,6 @@
 namespace nimble::reference {
 namespace {
 
-using ir::RecursionSchema;
 
 struct Task {
   const Value* value;

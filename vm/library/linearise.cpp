@@ -16,16 +16,15 @@
 // several others hold (a DAG) is one task, though plain recursion would come by several times:
 // these visits are counted too. The root is higher than all others: its row is the last.
 //
-// The schema comes as scalars, behind each other:
-//   K, then for each kind: function, tag, C, C times (field, called function), D, D times (field,
-//   dtype, rank, extents…)
-// Everything is checked against the cells that are there; a program can do no harm with it.
+// The schema (recursion_schema.h) comes as scalars. Everything is checked against the cells that
+// are there; a program can do no harm with it.
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
 
 #include "vm/base/error.h"
+#include "vm/base/recursion_schema.h"
 #include "vm/library/elements.h"
 #include "vm/library/host_operators.h"
 
@@ -34,7 +33,7 @@ namespace {
 
 using exec::KernelContract;
 
-constexpr int64_t kMostKinds = 4096;  // and functions, tags, calls, fields
+constexpr int64_t kMost = 4096;  // functions and tags
 constexpr int64_t kMostVisits = int64_t{1} << 40;
 
 [[noreturn, gnu::cold]] void fail(const std::string& problem) {
@@ -42,51 +41,30 @@ constexpr int64_t kMostVisits = int64_t{1} << 40;
               "report it: the compiled schema does not fit the program's data types");
 }
 
-struct Kind {
-  struct Call {
-    int64_t field = 0, function = 0;
-  };
-  struct Data {
-    int64_t field = 0;
-    DType dtype = DType::kF32;
-    std::vector<int64_t> extents;
-  };
-  int64_t function = 0, tag = 0;
-  std::vector<Call> calls;
-  std::vector<Data> data;
-};
+using Kind = RecursionSchema::Kind;
 
 class Schema {
  public:
-  explicit Schema(std::span<const int64_t> numbers) : numbers_(numbers) {
-    kinds_.resize(small());
-    for (Kind& k : kinds_) {
-      k.function = static_cast<int64_t>(small());
-      k.tag = static_cast<int64_t>(small());
-      k.calls.resize(small());
-      for (Kind::Call& c : k.calls) {
-        c.field = static_cast<int64_t>(small());
-        c.function = static_cast<int64_t>(small());
-        visits_once_ &= c.function == 0;
-        for (const Kind::Call& before : k.calls)
-          visits_once_ &= &before >= &c || before.field != c.field;
-      }
+  explicit Schema(std::span<const int64_t> numbers) {
+    size_t used = 0;  // what follows are extents of the results
+    std::optional<RecursionSchema> decoded = RecursionSchema::decode(numbers, &used);
+    if (!decoded) fail("its scalars are no schema");
+    kinds_ = std::move(decoded->kinds);
+    for (size_t i = 0; i < kinds_.size(); ++i) {
+      const Kind& k = kinds_[i];
       visits_once_ &= k.function == 0;
-      k.data.resize(small());
-      for (Kind::Data& d : k.data) {
-        d.field = static_cast<int64_t>(small());
-        const size_t dtype = small();
-        if (dtype >= static_cast<size_t>(kDTypeCount)) fail(fmt::format("dtype {}", dtype));
-        d.dtype = static_cast<DType>(dtype);
-        d.extents.resize(small());
-        for (int64_t& e : d.extents) e = next();
+      for (size_t c = 0; c < k.calls.size(); ++c) {
+        if (k.calls[c].function >= kMost) fail("a function's number is too large");
+        visits_once_ &= k.calls[c].function == 0;
+        for (size_t before = 0; before < c; ++before)
+          visits_once_ &= k.calls[before].field != k.calls[c].field;
       }
-      if (by_function_.size() <= static_cast<size_t>(k.function))
-        by_function_.resize(static_cast<size_t>(k.function) + 1);
-      auto& tags = by_function_[static_cast<size_t>(k.function)];
-      if (tags.size() <= static_cast<size_t>(k.tag))
-        tags.resize(static_cast<size_t>(k.tag) + 1, -1);
-      tags[static_cast<size_t>(k.tag)] = static_cast<int32_t>(&k - kinds_.data());
+      if (k.function >= kMost || k.tag >= kMost)
+        fail("a function's or a tag's number is too large");
+      const auto function = static_cast<size_t>(k.function), tag = static_cast<size_t>(k.tag);
+      by_function_.resize(std::max(by_function_.size(), function + 1));
+      by_function_[function].resize(std::max(by_function_[function].size(), tag + 1), -1);
+      by_function_[function][tag] = static_cast<int32_t>(i);
     }
   }
 
@@ -102,18 +80,6 @@ class Schema {
   }
 
  private:
-  int64_t next() {
-    if (at_ >= numbers_.size()) fail("the schema ends early");
-    return numbers_[at_++];
-  }
-  size_t small() {
-    const int64_t n = next();
-    if (n < 0 || n >= kMostKinds) fail(fmt::format("{} in the schema", n));
-    return static_cast<size_t>(n);
-  }
-
-  std::span<const int64_t> numbers_;
-  size_t at_ = 0;
   std::vector<Kind> kinds_;
   std::vector<std::vector<int32_t>> by_function_;  // kind by function and tag
   bool visits_once_ = true;
@@ -195,7 +161,7 @@ class Tasks {
         close(o.task, kind);
         continue;
       }
-      const Kind::Call& call = kind.calls[o.next];
+      const RecursionSchema::Call& call = kind.calls[o.next];
       const uint32_t slot = tasks_[o.task].calls + o.next++;
       const uint32_t found = visit(cell_in(*tasks_[o.task].cell, call.field), call.function);
       called_[slot] = found;  // `o` may be gone
@@ -222,12 +188,12 @@ class Tasks {
   // The task of a function at a cell. In a tree whose parts are visited once each, what only one
   // reference leads to cannot have been seen.
   uint32_t visit(const Cell& cell, int64_t function) {
+    const int32_t kind = schema_.kind_of(function, cell.number);
     const auto fresh = static_cast<uint32_t>(tasks_.size());
     if (cell.refs > 1 || !schema_.visits_once()) {
       const auto [it, added] = known_[static_cast<size_t>(function)].emplace(&cell, fresh);
       if (!added) return it->second;
     }
-    const int32_t kind = schema_.kind_of(function, cell.number);
     tasks_.push_back({&cell, kind, 0, static_cast<uint32_t>(called_.size())});
     called_.resize(called_.size() + schema_.kinds()[static_cast<size_t>(kind)].calls.size());
     open_.push_back({fresh});
@@ -282,7 +248,7 @@ class Tasks {
 };
 
 // Copies a field of a cell to row `row` of a stack.
-void copy_field(const Cell& cell, const Kind::Data& d, const LibraryTensor& to, int64_t row) {
+void copy_field(const Cell& cell, const RecursionSchema::Data& d, const LibraryTensor& to, int64_t row) {
   const Value& v = field_of(cell, d.field);
   size_t bytes = size_of(d.dtype);
   for (const int64_t e : d.extents) bytes *= static_cast<size_t>(e);
@@ -367,7 +333,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
     const int64_t n = tasks.count(k);
     for (size_t i = 0; i < kind.calls.size(); ++i)
       outputs[k].rows.push_back(static_cast<int64_t*>(take(DType::kI64, n, {}).data));
-    for (const Kind::Data& d : kind.data) outputs[k].stacks.push_back(&take(d.dtype, n, d.extents));
+    for (const RecursionSchema::Data& d : kind.data) outputs[k].stacks.push_back(&take(d.dtype, n, d.extents));
   }
   require_fit(next == call.tensors.size(), "linearise", "there are results too many");
 

@@ -186,7 +186,7 @@ namespace {
 
 RecursionSchema schema_of(RelationContext& c) {
   auto schema = RecursionSchema::decode(attr<std::vector<int64_t>>(c.call.attrs, "schema"));
-  if (!schema) c.fail("the attribute schema is none", "see compiler/ir/recursion_schema.h");
+  if (!schema) c.fail("the attribute schema is none", "see vm/base/recursion_schema.h");
   return *std::move(schema);
 }
 
@@ -204,7 +204,7 @@ RelationResult relate_linearise(RelationContext& c) {
     c.fail(fmt::format("{} counts for {} kinds", counts.size(), schema.kinds.size()),
            "give the number of tasks of each kind");
   }
-  return {schema.result_type(attr<Dim>(c.call.attrs, "steps"), counts), std::nullopt};
+  return {type_of_linearise(schema, attr<Dim>(c.call.attrs, "steps"), counts), std::nullopt};
 }
 
 RelationResult relate_count_of_one(RelationContext& c) {

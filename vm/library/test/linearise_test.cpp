@@ -137,7 +137,12 @@ TEST_F(Linearise, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message({2, 0, 0, 0, 0, 0, 1, 1, 9, 0, 0}, root), HasSubstr("field 9"));
   EXPECT_THAT(message({2, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0}, root),
               HasSubstr("holds no data-type value"));
-  EXPECT_THAT(message({-1}, root), HasSubstr("-1 in the schema"));
+  EXPECT_THAT(message({-1}, root), HasSubstr("no schema"));
+  EXPECT_THAT(message({1, 0, 9999, 0, 0}, root), HasSubstr("too large"));
+  // A function without cases, called on a part that is shared.
+  Cell* shared = leaf(1, 2);
+  EXPECT_THAT(message({2, 0, 0, 0, 0, 0, 1, 1, 0, 7, 0}, node(shared, shared)),
+              HasSubstr("function 7 has no case"));
   // A field of another shape than the schema says.
   std::vector<int64_t> other = kTree;
   other[8] = 3;

@@ -35,18 +35,16 @@ TEST_P(OnnxModel, HasCompleteCoverage) {
   EXPECT_FALSE(c.rows.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Exported, OnnxModel,
-                         testing::Values("mlp_torchscript", "mlp_dynamo", "mlp_external",
-                                         "convnet_torchscript", "convnet_dynamo",
-                                         "convnet_any_size_torchscript", "convnet_any_size_dynamo",
-                                         "bert_eager_torchscript", "bert_eager_dynamo",
-                                         "bert_sdpa_torchscript", "bert_sdpa_dynamo",
-                                         "lstm_torchscript", "lstm_dynamo",
-                                         "lstm_bidirectional_torchscript",
-                                         "lstm_bidirectional_dynamo", "lstm_batch1_torchscript",
-                                         "lstm_batch1_dynamo", "gru_torchscript", "gru_dynamo",
-                                         "decoder_torchscript", "decoder_dynamo"),
-                         [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Exported, OnnxModel,
+    testing::Values("mlp_torchscript", "mlp_dynamo", "mlp_external", "convnet_torchscript",
+                    "convnet_dynamo", "convnet_any_size_torchscript", "convnet_any_size_dynamo",
+                    "bert_eager_torchscript", "bert_eager_dynamo", "bert_sdpa_torchscript",
+                    "bert_sdpa_dynamo", "lstm_torchscript", "lstm_dynamo",
+                    "lstm_bidirectional_torchscript", "lstm_bidirectional_dynamo",
+                    "lstm_batch1_torchscript", "lstm_batch1_dynamo", "gru_torchscript",
+                    "gru_dynamo", "decoder_torchscript", "decoder_dynamo"),
+    [](const auto& p) { return std::string(p.param); });
 
 // Names and symbols of the model survive, and no dim gets lost in exported shape arithmetic.
 TEST(OnnxSignature, KeepsNamesAndSymbols) {

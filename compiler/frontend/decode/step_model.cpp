@@ -38,6 +38,7 @@ class Analysis {
   StepModel run() {
     find_states();
     find_inputs();
+    check_growth();
     find_logits();
     return model_;
   }
@@ -123,6 +124,16 @@ class Analysis {
     if (state.axis < 0)
       fail(fmt::format("{} does not grow", inputs_[in]), "name the states with --decode-state");
     model_.states.push_back(state);
+  }
+
+  // The loop counts positions: each step must add as many as it takes tokens.
+  void check_growth() const {
+    const ir::Dim longer = ir::Dim::symbol(model_.past) + ir::Dim::symbol(model_.n);
+    for (const StepModel::State& s : model_.states)
+      if (const ir::Dim& d = output(s.output)->dims[static_cast<size_t>(s.axis)]; !(d == longer))
+        fail(fmt::format("{} {} becomes {} {}", inputs_[s.input], ir::str(input(s.input)),
+                         outputs_[s.output], ir::str(output(s.output))),
+             fmt::format("a step makes each state longer by its tokens, {} here", longer.str()));
   }
 
   void set_batch(const std::string& symbol) {

@@ -7,23 +7,31 @@
 
 namespace nimble::tools {
 
+void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o) {
+  app.add_option("--decode", o.choice,
+                 "Of a model of one decoding step: the whole loop, whose states stay inside and\n"
+                 "grow in place (docs/decoding.md): greedy or sample")
+      ->check(CLI::IsMember({"greedy", "sample"}));
+  app.add_option_function<std::vector<std::string>>(
+      "--decode-state",
+      [&o](const std::vector<std::string>& texts) {
+        for (const std::string& t : texts) o.states.push_back(frontend::parse_state(t));
+      },
+      "Which input is an output of the step before: INPUT=OUTPUT, with one * on each side or\n"
+      "none (default: past_key_values.*=present.* and the like)");
+  app.add_option("--decode-end", o.end_token, "The token that ends a sequence (default: none)");
+  app.add_option("--decode-context", o.context,
+                 "Positions that the decoder has (default: no limit)");
+  app.add_option("--decode-top-k", o.top_k, "Sample among so many of the most likely tokens")
+      ->capture_default_str();
+}
+
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   app.add_option("MODEL", a.model,
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
       ->required(required);
   app.add_option("--shape", a.shapes, "Fix a symbolic dim: n=128 (may be given more than once)");
-  app.add_option(
-         "--decode", a.decode.choice,
-         "Of a model of one decoding step: compile the whole loop, whose states stay inside\n"
-         "and grow in place (docs/decoding.md): greedy or sample")
-      ->check(CLI::IsMember({"greedy", "sample"}));
-  app.add_option("--decode-state", a.states,
-                 "Which input is an output of the step before, with one * on each side or none\n"
-                 "(default: past_key_values.*=present.* and the like)");
-  app.add_option("--end-token", a.decode.end_token, "The token that ends a sequence");
-  app.add_option("--context", a.decode.context, "Positions that the decoder has (0: no limit)");
-  app.add_option("--top-k", a.decode.top_k, "Sample among so many of the most likely tokens")
-      ->capture_default_str();
+  add_decode_arguments(app, a.decode);
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
@@ -47,7 +55,6 @@ ir::Module import(const ModelArguments& a) {
   for (const std::string& s : a.shapes)
     for (const auto& [symbol, value] : frontend::parse_shapes(s)) options.shapes[symbol] = value;
   options.decode = a.decode;
-  for (const std::string& s : a.states) options.decode.states.push_back(frontend::parse_state(s));
   ir::Module m = frontend::import_model(a.model, options);
   m.source = a.model;
   return m;

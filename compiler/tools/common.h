@@ -15,14 +15,16 @@ namespace nimble::tools {
 
 struct ModelArguments {
   std::string model;
-  std::vector<std::string> shapes, disabled, states;
+  std::vector<std::string> shapes, disabled;
   frontend::DecodeOptions decode;
   std::string target = "native", device = "cpu";
   std::string database;
   std::string crash_folder = passes::default_crash_folder();
 };
 
-// MODEL, --shape, --target, --device, --db, --disable-pass, --crash-dir.
+// --decode and what belongs to it.
+void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o);
+// MODEL, --decode, --shape, --target, --device, --db, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);

@@ -40,5 +40,5 @@ EXPERIMENT = Experiment(
     inputs=inputs, make_module=make_module, export=export,
     sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
     nimble_models=lambda folder: {"nimble": str(folder / "model.onnx")},
-    nimble_options=("--decode", "greedy", "--context", str(CONFIG.context)),
+    nimble_options=("--decode", "greedy", "--decode-context", str(CONFIG.context)),
     peers=("onnxruntime_decode",), long_runs=True)

@@ -178,7 +178,9 @@ class Driver {
     points.seed = static_cast<uint64_t>(options_.seed);
     // Before the model is read: a database that cannot be opened is known at once.
     store_ = db::Store::open(options_.database);
-    const ir::Module typed = ir::infer_types(frontend::import_model(options_.model));
+    frontend::ImportOptions import;
+    import.decode = options_.decode;
+    const ir::Module typed = ir::infer_types(frontend::import_model(options_.model, import));
     passes::PassContext context;
     context.target = target_;
     const ir::Module lowered = passes::run_pipeline(typed, context);

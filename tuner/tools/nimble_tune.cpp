@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "compiler/tools/common.h"
 #include "tuner/service/campaign.h"
 #include "vm/base/program.h"
 #include "vm/tools/text_table.h"
@@ -112,6 +113,7 @@ int run(int argc, char** argv) {
   std::string budget = "5m", only_hot = "100%", format = "table", policy = "warm";
   std::vector<std::string> fixed;
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
+  tools::add_decode_arguments(app, options.decode);
   app.add_option("--db", options.database, "The database; made if it is missing")
       ->envname("NIMBLE_DB")
       ->required();

@@ -148,6 +148,41 @@ std::optional<Atom> neutral(const Site& s) {
   return std::nullopt;
 }
 
+// A row of a product is the product of the row: take_row(x w, i) = take_row(x, i) w. What a decoder
+// reads of a prompt's logits are the last ones. x may have an axis of extent 1 ahead.
+std::optional<Atom> row_of_product(const Site& s) {
+  if (s.e.op != "take_row" || !s.binding.var->type) return std::nullopt;
+  Atom rows = s.e.args[0];
+  const Expr* view = definition(s.definitions, rows);
+  if (view && (view->op == "squeeze" || view->op == "reshape")) rows = view->args[0];
+  const Expr* product = definition(s.definitions, rows, "matmul");
+  if (!product || ir::attr_or(product->attrs, "transpose_a", false)) return std::nullopt;
+  const Type x = ir::type_of(product->args[0]), w = ir::type_of(product->args[1]);
+  const Type table = ir::type_of(s.e.args[0]);
+  if (!x || !w || !table || table->dims.size() != 2 || w->dims.size() != 2) return std::nullopt;
+  const bool ahead = x->dims.size() == 3 && x->dims[0].is_constant(1);
+  if (!ahead && x->dims.size() != 2) return std::nullopt;
+  const ir::Dim n = x->dims[ahead], k = x->dims[ahead + 1];
+  if (!(table->dims[0] == n) || !(table->dims[1] == s.binding.var->type->dims[0]))
+    return std::nullopt;
+  const auto emit = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs,
+                        std::vector<ir::Dim> dims) {
+    ir::VarRef v = s.out.call(op, std::move(args), std::move(attrs), "row", s.e.location);
+    v->type = ir::tensor_type(std::move(dims), x->dtype);
+    return v;
+  };
+  const auto shape = [](std::vector<ir::Dim> dims) {
+    return ir::Attrs{{"shape", std::move(dims)}, {"allow_zero", true}};
+  };
+  Atom flat = product->args[0];
+  if (ahead) flat = emit("reshape", {flat}, shape({n, k}), {n, k});
+  const Atom row = emit("take_row", {flat, s.e.args[1]}, {}, {k});
+  const Atom matrix = emit("reshape", {row}, shape({1, k}), {1, k});
+  const ir::Dim width = table->dims[1];
+  const Atom made = emit("matmul", {matrix, product->args[1]}, product->attrs, {1, width});
+  return Atom(emit("reshape", {made}, shape({width}), {width}));
+}
+
 std::optional<Atom> field_of_tuple(const Site& s) {
   if (s.e.kind != ExprKind::kGetField || !s.e.args[0].is_var()) return std::nullopt;
   auto it = s.definitions.find(s.e.args[0].var.get());
@@ -171,7 +206,7 @@ std::optional<Atom> copy(const Site& s) {
 
 using Rule = std::optional<Atom> (*)(const Site&);
 constexpr Rule kCallRules[] = {identity,  empty_parts,          transpose_pair, transpose_of_units,
-                               view_pair, static_shape_operand, neutral};
+                               view_pair, static_shape_operand, neutral,        row_of_product};
 constexpr Rule kOtherRules[] = {field_of_tuple, constant_condition, copy};
 
 }  // namespace

@@ -1,10 +1,11 @@
 """Greedy decoding with a six-layer GPT-2-like decoder, batch 1: whole sequences.
 
 What the harness calls a length is the number of tokens of a finished sequence; a run takes the
-same prompt of 16 tokens to there. Every system runs the step that
-PyTorch exported: ONNX Runtime in a loop of the caller, nimble in the loop that `nimble compile
---decode greedy` puts around it. The times of two lengths give the latency of a step between their
-positions: positions.py.
+same prompt of 16 tokens to there. ONNX Runtime runs the step that PyTorch exported in a loop of the
+caller, and once more a model with caches for the whole context that its own attention operator
+extends in place; nimble runs the exported step in the loop that `nimble compile --decode greedy`
+puts around it. The times of two lengths give the latency of a step between their positions:
+positions.py.
 """
 
 import numpy as np
@@ -29,16 +30,19 @@ def make_module():
 
 
 def export(folder):
-    from experiments.decode.model import export as write
-    write(CONFIG, folder / "model.onnx")
-    (folder / "onnxruntime.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    """The step by PyTorch's exporter, and what ONNX Runtime's tools for generation make of it."""
+    from experiments.decode import model, shared_cache
+    model.export(CONFIG, folder / "model.onnx")
+    shared_cache.export(CONFIG, folder / "onnxruntime.onnx")
 
 
 EXPERIMENT = Experiment(
     name="decode", title="Greedy decoding, 6 layers of 384, 8,000 tokens, f32, prompt of 16",
     histogram=lambda: dict.fromkeys(LENGTHS, 1), threads=(1, 2), output="sequences", tolerance=0,
     inputs=inputs, make_module=make_module, export=export,
-    sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
+    sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py",
+             HERE / "shared_cache.py"),
     nimble_models=lambda folder: {"nimble": str(folder / "model.onnx")},
     nimble_options=("--decode", "greedy", "--decode-context", str(CONFIG.context)),
-    peers=("onnxruntime_decode",), long_runs=True)
+    peers=("onnxruntime_decode", "onnxruntime_shared"), long_runs=True,
+    context=CONFIG.context)

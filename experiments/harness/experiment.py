@@ -45,6 +45,7 @@ class Experiment:
     # per input.
     inputs_per_run: Callable = lambda length: 1
     nimble_options: tuple = ()  # further arguments of `nimble compile` and `nimble tune`
+    context: int = 0  # positions of a decoder
     long_runs: bool = False  # one run is a burst: it has many steps of its own
 
 

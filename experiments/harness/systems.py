@@ -18,6 +18,7 @@ PEERS = {
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
     "onnxruntime_decode": System("onnx_runtime_decode", "ONNX Runtime", "#0072B2"),
+    "onnxruntime_shared": System("onnx_runtime_shared_cache", "ONNX Runtime, GQA", "#009E73"),
     "torch_trees": System("torch_trees", "PyTorch by node", "#999999"),
     "torch_levels": System("torch_levels", "PyTorch by level", "#E69F00"),
     "dynet": System("dynet", "DyNet", "#0072B2"),

@@ -153,7 +153,9 @@ ValueRef leaky_relu(const Arguments& a) {
 ValueRef cast(const Arguments& a) {
   if (a.result == DType::kBool && a.type() != DType::kBool)
     return kb::compare(CompareOp::kNe, a[0], a.number(0));
-  return kb::cast(a.result, a[0]);
+  // f16 and bf16 are computed in f32, but a program that casts to them asks for their rounding.
+  const DType to = ir::attr<DType>(a.call.attrs, "dtype");
+  return kb::cast(a.result, kb::cast(to, a[0]));
 }
 
 // x, scale, bias, mean, variance.

@@ -200,8 +200,9 @@ def main(tasks, shapes, folder, pipe):
     torch.set_num_threads(1)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # The exporters also write to the process's own standard error, from C++.
+    # The exporters also write to the process's own outputs, from C++.
     with open(folder / "exporters.log", "ab") as log:
+        os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     compiler = Compiler(folder / "compiler.log", seconds=120)
     while (number := pipe.recv()) is not None:

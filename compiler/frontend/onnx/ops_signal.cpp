@@ -1,22 +1,21 @@
 // Signals: discrete Fourier transforms, windows, mel filters.
 //
-// A transform of n points is a product with the matrix of its n² roots of unity, whose angles are
-// reduced modulo n as integers before they meet pi. That is right for any n, and for the lengths of
-// speech frames a product is no slower than it looks; a fast transform is not there.
+// A transform of complex values of a constant length that divides well is a fast one (fourier.h).
+// Any other, that of a real signal (which a complex one would do twice over), and the many short
+// ones of STFT are products with the matrix of n² roots of unity, whose angles are reduced modulo n
+// as integers before they meet pi: right for any n, and for the lengths of speech frames a product
+// is no slower than it looks.
 #include <cmath>
 #include <numbers>
 
 #include "compiler/frontend/onnx/arithmetic.h"
+#include "compiler/frontend/onnx/fourier.h"
 #include "compiler/frontend/onnx/operators.h"
 
 namespace nimble::frontend::onnx {
 namespace {
 
 using ir::Dim;
-
-struct Complex {
-  Value real, imaginary;
-};
 
 // cos and sin of 2 pi j k / n for j < rows, k < n.
 Complex roots(NodeContext& c, const Dim& rows, const Dim& n) {
@@ -51,6 +50,18 @@ Complex transform(NodeContext& c, const Value& real, const std::optional<Value>&
   return y;
 }
 
+// The same by fast_transform().
+Complex fast_dft(NodeContext& c, const Complex& x, const Dim& bins, bool inverse) {
+  Arithmetic a(c.g);
+  const Dim& n = x.real.dims().back();
+  Complex y = fast_transform(c.g, x, inverse);
+  for (Value* v : {&y.real, &y.imaginary}) {
+    if (inverse) *v = a.mul(*v, 1 / static_cast<double>(*n.as_constant()));
+    if (!(bins == n)) *v = c.g.slice(*v, v->rank() - 1, Dim(0), bins);
+  }
+  return y;
+}
+
 Value last_part(NodeContext& c, const Value& x, int64_t k) {
   Arithmetic a(c.g);
   return a.squeeze(c.g.slice(x, x.rank() - 1, Dim(k), Dim(k + 1)), {x.rank() - 1});
@@ -79,27 +90,43 @@ Values dft(NodeContext& c) {
   Axes back(order.size());
   for (size_t i = 0; i < order.size(); ++i)
     back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  // Half of a spectrum whose other half is its mirrored conjugate gives a real signal, of an even
+  // length unless another is asked for.
+  const bool mirrored = onesided && inverse;
+  if (mirrored && real) c.fail("a onesided inverse DFT takes complex values");
+  const Dim& given = x.dims()[static_cast<size_t>(axis)];
+  Dim n = mirrored ? c.g.simplify((given - Dim(1)) * Dim(2)) : given;
+  if (c.has(1)) {
+    const auto length = c.g.read_contents(c.g.reshape(a.cast(c.in(1), DType::kI64), {1}));
+    n = (*length)[0];
+  }
+  const Dim half = c.g.simplify(ir::floordiv(n, Dim(2)) + Dim(1));
   const auto part = [&](int64_t k) {
     Value v = a.transpose(last_part(c, x, k), order);
-    if (!c.has(1)) return v;
+    const Dim wanted = mirrored ? half : n;
+    if (wanted == given) return v;
     // Cut or padded with zeros to the length asked for.
-    const auto length = c.g.read_contents(c.g.reshape(a.cast(c.in(1), DType::kI64), {1}));
     Dims before(v.dims().size(), 0), after = before;
-    after.back() = c.g.simplify((*length)[0] - v.dims().back());
+    after.back() = c.g.simplify(wanted - given);
     return a.pad(v, before, after);
   };
-  const Value first = part(0);
+  Value first = part(0);
   std::optional<Value> second;
   if (!real) second = part(1);
-  const Dim n = first.dims().back();
-  if (onesided && inverse) {
-    // Half of a spectrum whose other half is its mirrored conjugate gives a real signal; onnx
-    // 1.23 defines no length for it.
-    c.unsupported("onesided inverse transforms", "mirror the spectrum in the model");
+  if (mirrored) {
+    const auto rest = [&](const Value& v) {
+      return a.reversed(c.g.slice(v, rank - 1, Dim(1), c.g.simplify(n - half + Dim(1))), rank - 1);
+    };
+    first = a.concat({first, rest(first)}, rank - 1);
+    second = a.concat({*second, a.neg(rest(*second))}, rank - 1);
   }
-  const Dim bins = onesided ? c.g.simplify(ir::floordiv(n, Dim(2)) + Dim(1)) : n;
-  const Complex y = transform(c, first, second, bins, inverse);
+  const Dim extent = first.dims().back();
+  const Dim bins = onesided && !inverse ? half : extent;
+  const Complex y = second && has_fast_transform(extent)
+                        ? fast_dft(c, {first, *second}, bins, inverse)
+                        : transform(c, first, second, bins, inverse);
   const auto placed = [&](const Value& v) { return a.unsqueeze(a.transpose(v, back), {rank}); };
+  if (mirrored) return {a.cast(placed(y.real), c.in(0).dtype())};
   return {a.cast(a.concat({placed(y.real), placed(y.imaginary)}, rank), c.in(0).dtype())};
 }
 

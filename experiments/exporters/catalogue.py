@@ -119,8 +119,8 @@ def scripted(module):
 
 def collect():
     """Returns all models, group by group."""
-    from experiments.exporters.models import (attention, audio, control, detection, images, indexing,
-                                              recurrent, transformer)
+    from experiments.exporters.models import (attention, audio, control, detection, images,
+                                              indexing, recurrent, transformer)
     entries = []
     for group in (recurrent, attention, transformer, images, detection, audio, indexing, control):
         entries += group.MODELS

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 
+from experiments.exporters import compare
 from experiments.harness import batch
 from experiments.harness.errors import FAILURE, INTERRUPTED, WRONG_RESULT, ExperimentError
 from experiments.harness.experiment import ROOT
@@ -69,8 +70,9 @@ def run_tasks(tasks, shapes, jobs, folder):
             print(f"[{len(shown)}/{len(tasks)}] {record['model']}, {record['exporter']}: "
                   f"{record['status']} {record['message']}", file=sys.stderr, flush=True)
 
-    outcomes = batch.run_all(len(tasks), worker.main, lambda i: (tasks, shapes, f"{folder}/{i}"), jobs,
-                             SECONDS, crashed, report)
+    outcomes = batch.run_all(len(tasks), worker.main,
+                             lambda i: (tasks, shapes, f"{folder}/{i}"), jobs, SECONDS, crashed,
+                             report)
     return [outcomes[number][0] for number in range(len(tasks))]
 
 
@@ -106,7 +108,7 @@ def markdown(entries, records, count, tolerance):
 
 
 def execute(options, arguments):
-    from experiments.exporters import catalogue, worker
+    from experiments.exporters import catalogue
     from experiments.harness import machine, report
     if not (ROOT / "build" / "bin" / "nimble-compile").exists():
         raise ExperimentError("build/bin/nimble-compile is not there; run scripts/build first")
@@ -119,7 +121,7 @@ def execute(options, arguments):
         raise ExperimentError("no model has such a name", FAILURE)
     with tempfile.TemporaryDirectory(prefix="exporters-") as folder:
         records = run_tasks(tasks, options.shapes, options.jobs, options.keep or folder)
-    tolerance = f"{worker.ATOL:g} + {worker.RTOL:g} |PyTorch's|"
+    tolerance = f"{compare.ATOL:g} + {compare.RTOL:g} |PyTorch's|"
     text = markdown(entries, records, options.shapes, tolerance)
     if not options.filter and not options.exporter and options.shapes == SHAPES:
         import onnx
@@ -129,7 +131,7 @@ def execute(options, arguments):
             "format": FORMAT, "experiment": "exporters", "onnx": onnx.__version__,
             "torch": torch.__version__, **machine.provenance(arguments),
             "seconds": round(time.monotonic() - start, 1),
-            "tolerance": {"rtol": worker.RTOL, "atol": worker.ATOL}, "records": records})
+            "tolerance": {"rtol": compare.RTOL, "atol": compare.ATOL}, "records": records})
         write.with_suffix(".md").write_text(text, encoding="utf-8")
         print(f"wrote {write} and .md", file=sys.stderr)
     print(text, end="")

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from experiments.exporters.catalogue import TORCHSCRIPT
+from experiments.exporters.compare import difference
 from experiments.harness.batch import Compiler, CompilerDied, one_line
 from experiments.harness.experiment import ROOT
 
 SEED = 1
-RTOL, ATOL = 1e-4, 1e-5
 OPSET = 17  # of the exporter of TorchScript; the other one has its own newest
 LONGEST = 400  # characters of a message
 
@@ -65,33 +65,6 @@ def flat(results):
     return [array for part in results for array in flat(part)]
 
 
-def difference(got, wanted):
-    """Returns (largest error relative to what is allowed, message); the message is empty if equal.
-
-    Floats may differ by ATOL + RTOL * |wanted|, everything else not at all.
-    """
-    if len(got) != len(wanted):
-        return np.inf, f"{len(got)} outputs where PyTorch gives {len(wanted)}"
-    worst = 0.0
-    for i, (a, b) in enumerate(zip(got, wanted)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return np.inf, f"output {i}: {a.dtype}{list(a.shape)}, PyTorch {b.dtype}{list(b.shape)}"
-        if a.dtype.kind != "f":
-            if not np.array_equal(a, b):
-                return np.inf, f"output {i}: {np.count_nonzero(a != b)} of {a.size} elements differ"
-            continue
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        with np.errstate(invalid="ignore"):
-            error = np.where(same, 0, np.abs(a - b) / (ATOL + RTOL * np.abs(b)))
-        error = np.where(np.isnan(error), np.inf, error)
-        largest = float(error.max(initial=0))
-        if largest > 1:
-            return largest, f"output {i}: {np.count_nonzero(error > 1)} of {a.size} elements differ"
-        worst = max(worst, largest)
-    return worst, ""
-
-
 def run_onnxruntime(path, inputs):
     """Returns what ONNX Runtime gives of the file; None where it refuses or fails."""
     import onnxruntime
@@ -118,7 +91,7 @@ def as_exported(path, inputs, got):
 
 
 def check(path):
-    """Returns what `nimble check` says: an empty list if every operator is supported, else these."""
+    """Returns the operators that `nimble check` says are unsupported."""
     done = subprocess.run([str(ROOT / "build" / "bin" / "nimble-check"), path, "--format", "json"],
                           capture_output=True, text=True)
     rows = json.loads(done.stdout)["operators"] if done.stdout.strip() else []

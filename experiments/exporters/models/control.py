@@ -1,5 +1,6 @@
 """Branches and loops: scripted for one exporter, torch.cond and while_loop for the other."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -180,9 +181,11 @@ class GrowingScan(nn.Module):
 
     def forward(self, x):
         from torch._higher_order_ops.scan import scan
+
         def step(total, row):
             total = total * 0.9 + row
             return total, total.clone()
+
         return scan(step, torch.zeros_like(x[0]), x)[1]
 
 
@@ -191,7 +194,6 @@ def entry(name, make, inputs, sizes, about):
 
 
 def small(generator, shape, sizes):
-    import numpy as np
     return np.asarray(generator.integers(1, 8, size=shape), np.int64)
 
 
@@ -201,9 +203,12 @@ MODELS = [
     entry("while", either(WhileScript, WhileLoop), [floats("n", 8)], BN, "a loop on values"),
     entry("greedy", scripted(Greedy), [floats("b", 8, name="h"), Input("limit", (), small)],
           {"b": (1, 5)}, "greedy decoding, tokens grow"),
-    entry("growing-list", either(Growing, GrowingScan), [floats("n", 5)], BN, "append in a loop, stack"),
+    entry("growing-list", either(Growing, GrowingScan), [floats("n", 5)], BN,
+          "append in a loop, stack"),
     entry("segments", scripted(Segments), [floats("n", 5)], BN, "split, work on each, join"),
-    entry("collatz", either(Collatz, CollatzLoop), [Input("n", (), below(100))], {}, "a branch in a loop"),
+    entry("collatz", either(Collatz, CollatzLoop), [Input("n", (), below(100))], {},
+          "a branch in a loop"),
     entry("by-extent", either(ByRank, ByRankCond), [floats("n", 6)], BN, "a branch on an extent"),
-    entry("adaptive", either(Attend, AttendLoop), [floats("n", 8)], BN, "layers until scores suffice"),
+    entry("adaptive", either(Attend, AttendLoop), [floats("n", 8)], BN,
+          "layers until scores suffice"),
 ]

@@ -1,5 +1,6 @@
 """Code that moves elements about: running sums, gathers, scatters, sorting, data-sized results."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -166,7 +167,6 @@ def entry(name, make, inputs, sizes, about):
 
 def distinct_rows(generator, shape, sizes):
     """Row numbers without repetition, so that no two writes meet."""
-    import numpy as np
     return generator.permutation(sizes["n"])[:shape[0]].astype(np.int64)
 
 
@@ -205,8 +205,10 @@ MODELS = [
           "one_hot, embedding_bag"),
     entry("ragged", always(Ragged), [floats("b", "n", 4), Input("sizes", ("b",), row_lengths)], BN,
           "masks and sums by length"),
-    entry("sequences", always(Sequences), [floats("b", 10, 6)], {"b": (1, 9)}, "split, cat, unbind"),
-    entry("graph", always(Graph), [floats("n", 8, name="nodes"), Input("edges", (2, "e"), below("n"))],
+    entry("sequences", always(Sequences), [floats("b", 10, 6)], {"b": (1, 9)},
+          "split, cat, unbind"),
+    entry("graph", always(Graph),
+          [floats("n", 8, name="nodes"), Input("edges", (2, "e"), below("n"))],
           {"n": (1, 20), "e": (1, 40)}, "index_add along edges"),
     entry("graph-scatter", always(ScatteredGraph),
           [floats("n", 8, name="nodes"), Input("edges", (2, "e"), below("n"))],

@@ -29,7 +29,7 @@ FORMAT = 1
 STATES = ("equal", "not exported", "exported wrongly", "not compiled", "failed", "crashed")
 OURS = ("not compiled", "failed", "crashed")
 SHAPES = 5
-SECONDS = 300  # of one model and exporter, after which its worker is ended
+SECONDS = 1800  # of one model and exporter, after which its worker is ended
 
 
 def parse_arguments(arguments):

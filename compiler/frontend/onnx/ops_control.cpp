@@ -1,6 +1,7 @@
 // If, Loop and Scan.
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/sequences.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -8,6 +9,7 @@ namespace {
 using ir::Dim;
 
 Value scalar_of(NodeContext& c, const Value& v) {
+  if (!is_plain(v)) c.fail("a count or condition is no tensor");
   return v.rank() == 0 ? v : c.g.reshape(v, {});
 }
 

@@ -13,8 +13,10 @@ const Value& sequence(NodeContext& c, size_t i) {
   return c.in(i);
 }
 
-std::optional<Value> optional_input(NodeContext& c, size_t i) {
-  return c.has(i) ? std::optional<Value>(c.in(i)) : std::nullopt;
+std::optional<Value> position(NodeContext& c, size_t i) {
+  if (!c.has(i)) return std::nullopt;
+  if (!is_plain(c.in(i))) c.fail("a position is no tensor");
+  return c.in(i);
 }
 
 Values empty(NodeContext&) {
@@ -29,15 +31,16 @@ Values construct(NodeContext& c) {
 }
 
 Values at(NodeContext& c) {
-  return {sequence_at(c.g, sequence(c, 0), c.in(1))};
+  if (!c.has(1)) c.fail("input 2 is missing");
+  return {sequence_at(c.g, sequence(c, 0), *position(c, 1))};
 }
 
 Values insert(NodeContext& c) {
-  return {sequence_with(c.g, sequence(c, 0), c.in(1), optional_input(c, 2))};
+  return {sequence_with(c.g, sequence(c, 0), c.in(1), position(c, 2))};
 }
 
 Values erase(NodeContext& c) {
-  return {sequence_without(c.g, sequence(c, 0), optional_input(c, 1))};
+  return {sequence_without(c.g, sequence(c, 0), position(c, 1))};
 }
 
 Values length(NodeContext& c) {

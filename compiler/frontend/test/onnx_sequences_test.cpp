@@ -260,6 +260,31 @@ TEST(OnnxSequence, OfSeveralRanksIsRefused) {
   EXPECT_THAT(e.what(), testing::HasSubstr("give both the same rank"));
 }
 
+// What only takes tensors says so, wherever the file puts a sequence.
+TEST(OnnxSequence, InTheWrongPlaceIsAnError) {
+  GraphParts branch;
+  branch.nodes = {node("Identity", {"x"}, {"z"})};
+  branch.outputs = {proto::value("z", {})};
+  const std::string branches =
+      graph_attribute("then_branch", branch) + graph_attribute("else_branch", branch);
+  const std::vector<std::string> nodes = {
+      node("If", {"s"}, {"y"}, branches),
+      node("Loop", {"s", "", "x"}, {"y"}, graph_attribute("body", branch)),
+      node("SequenceAt", {"s", "s"}, {"y"}),
+      node("SequenceAt", {"s"}, {"y"}),
+      node("SequenceInsert", {"s", "x", "s"}, {"y"}),
+      node("SequenceErase", {"x"}, {"y"}),
+      node("Relu", {"s"}, {"y"}),
+      node("Concat", {"x", "s"}, {"y"}, proto::attribute("axis", int64_t{0}))};
+  for (const std::string& n : nodes) {
+    GraphParts g;
+    g.nodes = {node("SequenceConstruct", {"x"}, {"s"}), n};
+    g.inputs = {proto::value("x", {"n"})};
+    g.outputs = {proto::value("y", {})};
+    error_of([&] { import_graph(g); });
+  }
+}
+
 // An optional value that only the run knows to be there, or not.
 TEST(OnnxOptional, IsAskedForAndRead) {
   GraphParts some, none;

@@ -117,15 +117,16 @@ def run_shapes(entry, module, path, onnx_path, count, record):
             got = [np.array(a) for a in results.values()]
             error, problem = difference(got, wanted)
         except nimble_ctypes.NimbleError as failure:
-            problem = one_line(failure)
-        record["shapes"].append(sizes)
+            problem = one_line(failure).replace(onnx_path, "model").replace(path, "model")
+        record["shapes"].append(", ".join(f"{name}={n}" for name, n in sizes.items()))
         if not problem:
             record["equal"] += 1
             record["largest_error"] = max(record["largest_error"], error)
-        elif not record["message"]:
-            record["status"] = ("exported wrongly" if as_exported(onnx_path, inputs, got)
-                                else "failed")
-            record["message"] = f"at {sizes}: {problem}"[:LONGEST]
+            continue
+        status = "exported wrongly" if as_exported(onnx_path, inputs, got) else "failed"
+        if not record["status"] or status == "failed" != record["status"]:
+            record["status"] = status
+            record["message"] = f"at {record['shapes'][-1]}: {problem}"[:LONGEST]
     if record["equal"] == count:
         record["status"] = "equal"
 

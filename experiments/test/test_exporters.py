@@ -10,7 +10,7 @@ from experiments.exporters import compare, program
 
 def record(model, exporter, status="equal", **more):
     return {"model": model, "group": "g", "exporter": exporter, "status": status, "equal": 5,
-            "largest_error": 0.25, "message": "", "shapes": [{"n": 1}] * 5, **more}
+            "largest_error": 0.25, "message": "", "shapes": ["n=1"] * 5, **more}
 
 
 class Difference(unittest.TestCase):
@@ -47,7 +47,7 @@ class Table(unittest.TestCase):
                types.SimpleNamespace(name="b", group="g", about="two")]
     RECORDS = [record("a", "torchscript"), record("a", "torch.export", "not exported",
                                                   message="TypeError: no"),
-               record("b", "torchscript", "failed", message="at {'n': 1}: no"),
+               record("b", "torchscript", "failed", message="at n=1: no"),
                record("b", "torch.export")]
 
     def test_a_row_for_each_model_and_a_line_for_each_that_is_not_equal(self):

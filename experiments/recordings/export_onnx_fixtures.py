@@ -102,6 +102,21 @@ class SequenceFirstLstm(nn.Module):
         return self.net(x)[0]
 
 
+class Lists(nn.Module):
+    """Lists of tensors, scripted: one that a loop appends to, and one that a tensor is split into
+    whose parts are worked on one by one. Sequences in ONNX."""
+
+    def forward(self, x):
+        totals, parts = [], torch.jit.annotate(list[torch.Tensor], [])
+        total = torch.zeros_like(x[0])
+        for i in range(x.size(0)):
+            total = total * 0.9 + x[i]
+            totals.append(total)
+        for part in torch.split(x, 4):
+            parts.append(part.cumsum(0) - part.mean(0))
+        return torch.stack(totals, 1), torch.cat(parts)
+
+
 class Bert(nn.Module):
     """transformers' BertModel, two layers, 32 wide."""
 
@@ -163,9 +178,10 @@ class Fixture:
     1, so it has none of these. A symbol "total" is what the others make it.
     """
 
-    def __init__(self, make, draw, symbols, outputs, sizes):
-        self.make, self.draw, self.symbols, self.outputs, self.sizes = (
-            make, draw, symbols, outputs, sizes)
+    def __init__(self, make, draw, symbols, outputs, sizes,
+                 exporters=("torchscript", "dynamo")):
+        self.make, self.draw, self.symbols, self.outputs, self.sizes, self.exporters = (
+            make, draw, symbols, outputs, sizes, exporters)
 
 
 BERT_SYMBOLS = {name: {0: "b", 1: "n"}
@@ -206,6 +222,10 @@ FIXTURES = {
         lambda: decoder.make_module(decoder.CONFIGS["micro"]), decoder_inputs, DECODER_SYMBOLS,
         DECODER_OUTPUTS, [dict(b=2, n=3, past=4), dict(b=1, n=1, past=7), dict(b=1, n=5, past=0),
                           dict(b=3, n=2, past=11)]),
+    # torch.export unrolls such loops.
+    "lists": Fixture(lambda: torch.jit.script(Lists()), floats("x", "n", 3), {"x": {0: "n"}},
+                     {"totals": {1: "n"}, "parts": {0: "n"}},
+                     [dict(n=7), dict(n=1), dict(n=4), dict(n=13)], exporters=("torchscript",)),
 }
 
 
@@ -300,7 +320,7 @@ def main():
     failures = 0
     for name in options.names or FIXTURES:
         fixture = FIXTURES[name]
-        for exporter in ("torchscript", "dynamo"):
+        for exporter in fixture.exporters:
             torch.manual_seed(1)
             module = fixture.make().eval()
             path = options.output / f"{name}_{exporter}.onnx"

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "bert_sdpa_dynamo", "lstm_torchscript", "lstm_dynamo",
                     "lstm_bidirectional_torchscript", "lstm_bidirectional_dynamo",
                     "lstm_batch1_torchscript", "lstm_batch1_dynamo", "gru_torchscript",
-                    "gru_dynamo", "decoder_torchscript", "decoder_dynamo"),
+                    "gru_dynamo", "decoder_torchscript", "decoder_dynamo", "lists_torchscript"),
     [](const auto& p) { return std::string(p.param); });
 
 // Names and symbols of the model survive, and no dim gets lost in exported shape arithmetic.

@@ -71,6 +71,54 @@ TEST(OnnxRecurrentLayout, BatchFirstEqualsSequenceFirst) {
         EXPECT_EQ(y[(t * b + k) * h + i], z[(k * n + t) * h + i]) << t << " " << k << " " << i;
 }
 
+// embedding_bag slices the starts of a slice out of a tensor: that it is one is known to the run.
+TEST(OnnxSlice, TakesAStartThatWasSlicedOut) {
+  proto::GraphParts g;
+  g.nodes = {proto::node("Add", {"i", "one"}, {"j"}),
+             proto::node("Slice", {"offsets", "i", "j"}, {"start"}),
+             proto::node("Slice", {"x", "start", "end"}, {"y"})};
+  g.initialisers = {proto::tensor("one", {1}, std::vector<int64_t>{1}),
+                    proto::tensor("end", {1}, std::vector<int64_t>{100})};
+  g.inputs = {proto::value("x", {"n", "2"}), proto::value("offsets", {"k"}, 7),
+              proto::value("i", {"1"}, 7)};
+  g.outputs = {proto::value("y", {})};
+  Scratch scratch;
+  scratch.write("m.onnx", proto::model(g));
+  const ir::Module m = import_model(scratch.path("m.onnx"));
+  const auto run = [&](int64_t i) {
+    return run_reference(m, {{"x", array_of({3, 2}, std::vector<float>{0, 1, 2, 3, 4, 5})},
+                             {"offsets", array_of({2}, std::vector<int64_t>{2, 1})},
+                             {"i", array_of({1}, std::vector<int64_t>{i})}})
+        .at("y")
+        .shape;
+  };
+  EXPECT_EQ(run(0), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(run(1), (std::vector<int64_t>{2, 2}));
+  EXPECT_THROW(run(2), Error);  // no start is left
+}
+
+// repeat_interleave expands to a shape with a part of a length that only the run knows.
+TEST(OnnxExpand, TakesAShapeOfAsManyExtentsAsThereAreAxes) {
+  proto::GraphParts g;
+  g.nodes = {proto::node("Concat", {"rows", "width"}, {"to"}, proto::attribute("axis", int64_t{0})),
+             proto::node("Expand", {"x", "to"}, {"y"})};
+  g.initialisers = {proto::tensor("width", {1}, std::vector<int64_t>{2})};
+  g.inputs = {proto::value("x", {"1", "2"}), proto::value("rows", {"k"}, 7)};
+  g.outputs = {proto::value("y", {})};
+  Scratch scratch;
+  scratch.write("m.onnx", proto::model(g));
+  const ir::Module m = import_model(scratch.path("m.onnx"));
+  const auto run = [&](std::vector<int64_t> rows) {
+    return run_reference(m, {{"x", array_of({1, 2}, std::vector<float>{0, 1})},
+                             {"rows", array_of({static_cast<int64_t>(rows.size())}, rows)}})
+        .at("y")
+        .shape;
+  };
+  EXPECT_EQ(run({3}), (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(run({0}), (std::vector<int64_t>{0, 2}));
+  EXPECT_THROW(run({3, 1}), Error);
+}
+
 // An index outside its own axis is an error, also where it would fall into another row.
 TEST(OnnxGatherNd, ChecksEachIndexOfATuple) {
   const ir::Module m = import_model(data_path("operators/gather_nd_rows.onnx"));

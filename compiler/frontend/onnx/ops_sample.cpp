@@ -191,7 +191,45 @@ Values affine_grid(NodeContext& c) {
   return {a.cast(c.g.reshape(y, shape), c.in(0).dtype())};
 }
 
-// Regions of an image at one size: bins of `sampling_ratio`² samples each, averaged or maximised.
+// The samples of RoiAlign's bins along one axis, bin by bin.
+struct Samples {
+  Dim per_bin;   // the most of any region
+  Value places;  // (regions, bins * per_bin)
+  // Where regions differ in their number of samples:
+  std::optional<Value> count, counted;  // (regions, 1) f32 or f64; which of the places count
+};
+
+// `size` (regions, 1) in `bins` of `ratio` samples each, or, if that is 0, of one for each pixel.
+Samples samples_along(NodeContext& c, const Value& begin, const Value& size, int64_t bins,
+                      int64_t ratio) {
+  Arithmetic a(c.g);
+  Samples out;
+  const Value width = a.div(size, static_cast<double>(bins));
+  if (ratio > 0) {
+    out.per_bin = ratio;
+    const Value k = a.range(Dim(bins * ratio), size.dtype(), 1, 2);
+    const Value step = a.div(width, static_cast<double>(ratio));
+    out.places = a.add(begin, a.mul(a.add(k, 0.5), step));
+    return out;
+  }
+  const Value count = a.maximum(a.unary("ceil", width), 0.0);
+  // All regions get as many places as the largest has samples.
+  const Value all = a.concat({a.cast(c.g.reshape(count, {count.dims()[0]}), DType::kI64),
+                              c.g.reshape(c.g.integer(1), {1})},
+                             0);
+  out.per_bin = (*c.g.read_contents(a.reduce("reduce_max", all, {0}, true)))[0];
+  const Dim total = c.g.simplify(out.per_bin * Dim(bins));
+  const Value k = a.range(total, DType::kI64, 1, 2), most = c.g.size(out.per_bin);
+  const Value bin = a.cast(a.div(k, most), size.dtype());
+  const Value sample = a.cast(a.mod(k, most), size.dtype());
+  const Value step = a.div(width, a.maximum(count, 1.0));
+  out.places = a.add(begin, a.add(a.mul(bin, width), a.mul(a.add(sample, 0.5), step)));
+  out.count = count;
+  out.counted = a.less(sample, count);
+  return out;
+}
+
+// Regions of an image at one size: bins of samples, averaged or maximised.
 Values roi_align(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &x = c.in(0), &rois = c.in(1);
@@ -199,16 +237,15 @@ Values roi_align(NodeContext& c) {
   const int64_t ratio = c.integer("sampling_ratio", 0);
   const std::string mode = c.text("mode", "avg");
   if (x.rank() != 4 || rois.rank() != 2) c.fail("the image has rank 4, the regions rank 2");
+  if (height < 1 || width < 1 || ratio < 0) c.fail("sizes and sampling_ratio are not positive");
   if (mode != "avg" && mode != "max")
     c.fail(fmt::format("mode {} has no meaning", printable(mode)));
-  if (ratio < 1)
-    c.unsupported("sampling_ratio 0, samples by the size of a region", "set sampling_ratio");
   const bool half = c.text("coordinate_transformation_mode",
                            c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   const double scale = c.real("spatial_scale", 1), shift = half ? 0.5 : 0;
   const Dim count = rois.dims()[0];
   const Value image = a.gather(x, a.cast(c.in(2), DType::kI64), 0);
-  // Places along one axis (k, bins * ratio); the corners of a region are x1, y1, x2, y2.
+  // The corners of a region are x1, y1, x2, y2.
   const auto along = [&](int64_t corner, int64_t bins) {
     const auto edge = [&](int64_t k) {
       return a.sub(a.mul(c.g.slice(rois, 1, Dim(k), Dim(k + 1)), scale), shift);
@@ -216,12 +253,11 @@ Values roi_align(NodeContext& c) {
     const Value begin = edge(corner);
     Value size = a.sub(edge(corner + 2), begin);
     if (!half) size = a.maximum(size, 1.0);
-    const Value step = a.div(size, static_cast<double>(bins * ratio));
-    const Value k = a.range(Dim(bins * ratio), rois.dtype(), 1, 2);
-    return a.add(begin, a.mul(a.add(k, 0.5), step));
+    return samples_along(c, begin, size, bins, ratio);
   };
-  const Value rows = along(1, height), columns = along(0, width);
-  const Dim ny = height * ratio, nx = width * ratio;
+  const Samples rows = along(1, height), columns = along(0, width);
+  const Dim ny = c.g.simplify(rows.per_bin * Dim(height));
+  const Dim nx = c.g.simplify(columns.per_bin * Dim(width));
   // Far outside the image is nothing; within a pixel of it, the border.
   const auto usable = [&](const Value& v, const Dim& extent) {
     return a.both(a.greater_equal(v, -1.0), a.less_equal(v, as_real(c, extent, v.dtype())));
@@ -229,13 +265,21 @@ Values roi_align(NodeContext& c) {
   const auto pairs = [&](const Value& v, int64_t axis) {
     return c.g.reshape(a.expand(a.unsqueeze(v, {axis}), {count, ny, nx}), {count, ny * nx});
   };
-  const Value all_rows = pairs(rows, 2), all_columns = pairs(columns, 1);
+  const Value all_rows = pairs(rows.places, 2), all_columns = pairs(columns.places, 1);
   Value y =
       Sampler(c, "linear", "border", true, mode == "max").sample(image, {all_rows, all_columns});
   const Value inside = a.both(usable(all_rows, x.dims()[2]), usable(all_columns, x.dims()[3]));
   y = a.where(a.unsqueeze(inside, {1}), y, 0.0);
-  y = c.g.reshape(y, {count, x.dims()[1], Dim(height), Dim(ratio), Dim(width), Dim(ratio)});
-  return {a.reduce(mode == "avg" ? "mean" : "reduce_max", y, {3, 5}, false)};
+  if (rows.counted) {
+    const Value counted = a.both(pairs(*rows.counted, 2), pairs(*columns.counted, 1));
+    y = a.where(a.unsqueeze(counted, {1}), y, mode == "avg" ? 0.0 : -HUGE_VAL);
+  }
+  y = c.g.reshape(y, {count, x.dims()[1], Dim(height), rows.per_bin, Dim(width), columns.per_bin});
+  if (!rows.count) return {a.reduce(mode == "avg" ? "mean" : "reduce_max", y, {3, 5}, false)};
+  const Value samples = c.g.reshape(a.mul(*rows.count, *columns.count), {count, 1, 1, 1});
+  if (mode == "avg") return {a.div(a.reduce("sum", y, {3, 5}, false), a.maximum(samples, 1.0))};
+  y = a.reduce("reduce_max", y, {3, 5}, false);
+  return {a.where(a.greater(samples, 0.0), y, 0.0)};
 }
 
 // A convolution whose taps lie at offsets that a tensor gives: the input is sampled at every tap of

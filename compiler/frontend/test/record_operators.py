@@ -237,6 +237,15 @@ CASES = {
                         {"b": (np.abs(floats(2, 5, 4)), ["b", "n", 4]),
                          "s": (floats(2, 1, 5), ["b", 1, "n"])},
                         constants={"n": ints([4]), "o": np.array([0.3], np.float32)}),
+    **{f"roi_align_adaptive_{form}": Case(
+        node("RoiAlign", "x,r,i", output_height=3, output_width=2, sampling_ratio=0,
+             spatial_scale=0.5, coordinate_transformation_mode=form),
+        {"x": (floats(2, 3, 9, 7), ["n", 3, "h", "w"]),
+         # A wide one, a high one, one within a pixel, one that leaves the image.
+         "r": (np.array([[0, 0, 13, 4], [2, 1, 5, 17], [6.2, 3.1, 6.9, 3.6], [-3, -4, 30, 40]],
+                        np.float32), ["k", 4]),
+         "i": (ints([0, 1, 1, 0]), ["k"])})
+       for form in ("half_pixel", "output_half_pixel")},
 }
 
 

@@ -11,7 +11,9 @@
 //   5. broadcast(a, b), where it is defined, is at least either operand unless that is 0.
 // Equality assumptions are kept solved for one symbol each and substituted up front.
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <unordered_map>
 
 #include "compiler/ir/dim_node.h"
 
@@ -113,24 +115,68 @@ class Nesting {
 thread_local int Nesting::depth_ = 0;
 
 // Every proof tries several others, so even at that depth four inequalities among five symbols
-// could take minutes. Counts the proofs within the outermost question; what they do not settle
-// stays unknown.
+// could take minutes. Two things hold within one question, the outermost Effort, however many
+// proofs it takes:
+//   - what was proved or refuted of a Dim is remembered, unless a limit cut the proof short: then
+//     the answer says nothing of a proof that starts elsewhere;
+//   - the proofs are counted; beyond kMost nothing more is tried, and the answer is "unknown".
+struct Answer {
+  int proved = std::numeric_limits<int>::max();  // >= 0 with this depth, and any greater
+  int refuted = -1;                              // no proof with this depth, nor any smaller
+  std::optional<Dim> simplified;
+};
+
 class Effort {
  public:
   Effort() {
-    if (open_++ == 0) tried_ = 0;
+    if (state().open++ > 0) return;
+    state().tried = 0;
+    forget();
   }
-  ~Effort() { --open_; }
+  ~Effort() { --state().open; }
   Effort(const Effort&) = delete;
   Effort& operator=(const Effort&) = delete;
-  bool spent() const { return ++tried_ > kMost; }
+
+  // Counts a proof; whether there were too many.
+  static bool spent() { return ++state().tried > kMost; }
+  static void cut() { ++state().cuts; }
+  static int64_t cuts() { return state().cuts; }
+  // Facts have changed: answers may become better.
+  static void forget() { state().answers.clear(); }
+  // Of a Dim in a context.
+  static Answer& answer(const DimContext* c, const Dim& d) {
+    return state().answers[{c, d.node()}];
+  }
 
  private:
-  static constexpr int kMost = 10000;  // some hundredths of a second
-  static thread_local int open_, tried_;
+  static constexpr int kMost = 3000;  // some hundredths of a second
+  using Key = std::pair<const DimContext*, const DimNode*>;
+  struct Hash {
+    size_t operator()(const Key& k) const {
+      return std::hash<const void*>()(k.first) * 31 + std::hash<const void*>()(k.second);
+    }
+  };
+  using Answers = std::unordered_map<Key, Answer, Hash>;  // never moves what it holds
+  struct State {
+    int open = 0, tried = 0;
+    int64_t cuts = 0;
+    Answers answers;
+  };
+  static State& state() {
+    static thread_local State s;
+    return s;
+  }
 };
-thread_local int Effort::open_ = 0;
-thread_local int Effort::tried_ = 0;
+
+// What a question that cannot even be written down in 64 bits answers.
+template <class F>
+auto within_64_bits(const F& ask, decltype(ask()) otherwise) {
+  try {
+    return ask();
+  } catch (const Error&) {
+    return otherwise;
+  }
+}
 
 }  // namespace
 
@@ -217,56 +263,71 @@ bool DimContext::nonnegative(const Dim& d, int depth) const {
   if (d.as_constant() || d.as_symbol() || too_large(d)) return false;
   const Nesting nesting;
   const Effort effort;
-  if (nesting.too_deep() || effort.spent()) return false;
-  Terms terms;
-  terms_of(d.node(), terms);
-
-  // 1. Shift symbols to their lower bounds.
-  {
-    std::map<std::string, Dim> shift;
-    DimContext shifted;
-    for (const std::string& s : d.symbols()) {
-      const SymbolFacts f = facts(s);
-      if (f.low == kMin) {
-        shifted.set(s, f);
-        continue;
-      }
-      if (f.low != 0) shift[s] = Dim::symbol(s) + Dim(f.low);
-      shifted.set(s, {0, f.high == kMax ? kMax : saturate(static_cast<Wide>(f.high) - f.low), 1});
-    }
-    if (!shift.empty() && shifted.range(d.substitute(shift)).low >= 0) return true;
+  Answer& answer = Effort::answer(this, d);
+  if (depth >= answer.proved) return true;
+  if (depth <= answer.refuted) return false;
+  if (nesting.too_deep() || Effort::spent()) {
+    Effort::cut();
+    return false;
   }
-  if (depth == 0) return false;
+  const auto prove = [&] {
+    Terms terms;
+    terms_of(d.node(), terms);
 
-  // 2. Assumed inequalities.
-  for (const Dim& g : nonnegative_) {
-    Terms known;
-    terms_of(g.node(), known);
-    for (const PolyTerm& k : known) {
-      if (!k.monomial) continue;
-      for (const PolyTerm& t : terms) {
-        auto factor = divide(t.monomial, k.monomial);
-        if (!factor || (t.coefficient < 0) != (k.coefficient < 0) ||
-            remainder(t.coefficient, k.coefficient) != 0) {
+    // 1. Shift symbols to their lower bounds.
+    {
+      std::map<std::string, Dim> shift;
+      DimContext shifted;
+      for (const std::string& s : d.symbols()) {
+        const SymbolFacts f = facts(s);
+        if (f.low == kMin) {
+          shifted.set(s, f);
           continue;
         }
-        const Dim multiplier = from_term({checked_div(t.coefficient, k.coefficient), *factor});
-        if (range(multiplier).low < 0) continue;
-        const Dim rest = simplify(d - multiplier * g);
-        if (rest.is_constant(0) || nonnegative(rest, depth - 1)) return true;
+        if (f.low != 0) shift[s] = Dim::symbol(s) + Dim(f.low);
+        shifted.set(s, {0, f.high == kMax ? kMax : saturate(static_cast<Wide>(f.high) - f.low), 1});
+      }
+      if (!shift.empty() && shifted.range(d.substitute(shift)).low >= 0) return true;
+    }
+    if (depth == 0) return false;
+
+    // 2. Assumed inequalities.
+    for (const Dim& g : nonnegative_) {
+      Terms known;
+      terms_of(g.node(), known);
+      for (const PolyTerm& k : known) {
+        if (!k.monomial) continue;
+        for (const PolyTerm& t : terms) {
+          auto factor = divide(t.monomial, k.monomial);
+          if (!factor || (t.coefficient < 0) != (k.coefficient < 0) ||
+              remainder(t.coefficient, k.coefficient) != 0) {
+            continue;
+          }
+          const Dim multiplier = from_term({checked_div(t.coefficient, k.coefficient), *factor});
+          if (range(multiplier).low < 0) continue;
+          const Dim rest = simplify(d - multiplier * g);
+          if (rest.is_constant(0) || nonnegative(rest, depth - 1)) return true;
+        }
       }
     }
-  }
 
-  // 3–5. Function atoms, one at a time.
-  for (const PolyTerm& t : terms) {
-    if (!t.monomial) continue;
-    for (const DimNode* atom : t.monomial->atoms) {
-      if (atom->kind != DimNode::Kind::kFunction) continue;
-      if (nonnegative_by_atom(d, t, atom, depth - 1)) return true;
+    // 3–5. Function atoms, one at a time.
+    for (const PolyTerm& t : terms) {
+      if (!t.monomial) continue;
+      for (const DimNode* atom : t.monomial->atoms) {
+        if (atom->kind != DimNode::Kind::kFunction) continue;
+        if (nonnegative_by_atom(d, t, atom, depth - 1)) return true;
+      }
     }
-  }
-  return false;
+    return false;
+  };
+  const int64_t cuts = Effort::cuts();
+  const bool yes = within_64_bits(prove, false);
+  if (yes)
+    answer.proved = std::min(answer.proved, depth);
+  else if (Effort::cuts() == cuts)
+    answer.refuted = std::max(answer.refuted, depth);
+  return yes;
 }
 
 // One step on the function atom `atom` of the term `t` of d.
@@ -334,68 +395,77 @@ bool DimContext::nonnegative_by_atom(const Dim& d, const PolyTerm& t, const DimN
 
 Proof DimContext::less_equal(const Dim& a, const Dim& b) const {
   if (a.is_any() || b.is_any()) return Proof::kUnknown;
-  const Dim d = simplify(b - a);
-  if (nonnegative(d, kDepth)) return Proof::kYes;
-  if (nonnegative(simplify(Dim(-1) - d), kDepth)) return Proof::kNo;
-  return Proof::kUnknown;
+  const Effort effort;
+  const auto ask = [&] {
+    const Dim d = simplify(b - a);
+    if (nonnegative(d, kDepth)) return Proof::kYes;
+    if (nonnegative(simplify(Dim(-1) - d), kDepth)) return Proof::kNo;
+    return Proof::kUnknown;
+  };
+  return within_64_bits(ask, Proof::kUnknown);
 }
 
 Proof DimContext::less(const Dim& a, const Dim& b) const {
   if (a.is_any() || b.is_any()) return Proof::kUnknown;
-  return less_equal(a + Dim(1), b);
+  return within_64_bits([&] { return less_equal(a + Dim(1), b); }, Proof::kUnknown);
 }
 
 Proof DimContext::equal(const Dim& a, const Dim& b) const {
   if (a.is_any() || b.is_any()) return Proof::kUnknown;
   if (a == b) return Proof::kYes;
-  if (!nonnegative_.empty()) {  // as it was assumed, both ways
-    const Dim difference = a - b, reversed = b - a;
-    const auto assumed = [&](const Dim& wanted) {
-      return std::find(nonnegative_.begin(), nonnegative_.end(), wanted) != nonnegative_.end();
-    };
-    if (assumed(difference) && assumed(reversed)) return Proof::kYes;
-  }
-  Dim d = simplify(a - b);
-  if (d.is_constant(0)) return Proof::kYes;
-  if (d.as_constant()) return Proof::kNo;
-  // mod(x, b) = x - b*floordiv(x, b)
-  Terms terms;
-  terms_of(d.node(), terms);
-  std::vector<const DimNode*> mods;
-  for (const PolyTerm& t : terms) {
-    if (!t.monomial) continue;
-    for (const DimNode* atom : t.monomial->atoms) {
-      if (atom->kind == DimNode::Kind::kFunction && atom->function == Function::kMod) {
-        mods.push_back(atom);
-      }
+  if (a.as_constant() && b.as_constant()) return Proof::kNo;
+  const Effort effort;
+  const auto ask = [&] {
+    if (!nonnegative_.empty()) {  // as it was assumed, both ways
+      const Dim difference = a - b, reversed = b - a;
+      const auto assumed = [&](const Dim& wanted) {
+        return std::find(nonnegative_.begin(), nonnegative_.end(), wanted) != nonnegative_.end();
+      };
+      if (assumed(difference) && assumed(reversed)) return Proof::kYes;
     }
-  }
-  if (!mods.empty()) {
-    for (const DimNode* m : mods) {
-      const Dim x = wrap(m->operands[0]), by = wrap(m->operands[1]);
-      d = replace_atom(d, m, x - by * floordiv(x, by));
-    }
+    Dim d = simplify(a - b);
     if (d.is_constant(0)) return Proof::kYes;
     if (d.as_constant()) return Proof::kNo;
-  }
-  const Interval r = range(d);
-  if (r.low > 0 || r.high < 0) return Proof::kNo;
-  // All terms but the constant divisible by g, the constant not.
-  int64_t g = 0, constant = 0;
-  terms.clear();
-  terms_of(d.node(), terms);
-  for (const PolyTerm& t : terms) {
-    if (t.monomial) {
-      g = std::gcd(g, term_divisor(t));
-    } else {
-      constant = t.coefficient;
+    // mod(x, b) = x - b*floordiv(x, b)
+    Terms terms;
+    terms_of(d.node(), terms);
+    std::vector<const DimNode*> mods;
+    for (const PolyTerm& t : terms) {
+      if (!t.monomial) continue;
+      for (const DimNode* atom : t.monomial->atoms) {
+        if (atom->kind == DimNode::Kind::kFunction && atom->function == Function::kMod) {
+          mods.push_back(atom);
+        }
+      }
     }
-  }
-  if (g > 1 && floor_mod(constant, g) != 0) return Proof::kNo;
-  const bool at_least = nonnegative(d, kDepth), at_most = nonnegative(d * Dim(-1), kDepth);
-  if (at_least && at_most) return Proof::kYes;
-  if (nonnegative(d - Dim(1), kDepth) || nonnegative(Dim(-1) - d, kDepth)) return Proof::kNo;
-  return Proof::kUnknown;
+    if (!mods.empty()) {
+      for (const DimNode* m : mods) {
+        const Dim x = wrap(m->operands[0]), by = wrap(m->operands[1]);
+        d = replace_atom(d, m, x - by * floordiv(x, by));
+      }
+      if (d.is_constant(0)) return Proof::kYes;
+      if (d.as_constant()) return Proof::kNo;
+    }
+    const Interval r = range(d);
+    if (r.low > 0 || r.high < 0) return Proof::kNo;
+    // All terms but the constant divisible by g, the constant not.
+    int64_t g = 0, constant = 0;
+    terms.clear();
+    terms_of(d.node(), terms);
+    for (const PolyTerm& t : terms) {
+      if (t.monomial) {
+        g = std::gcd(g, term_divisor(t));
+      } else {
+        constant = t.coefficient;
+      }
+    }
+    if (g > 1 && floor_mod(constant, g) != 0) return Proof::kNo;
+    const bool at_least = nonnegative(d, kDepth), at_most = nonnegative(d * Dim(-1), kDepth);
+    if (at_least && at_most) return Proof::kYes;
+    if (nonnegative(d - Dim(1), kDepth) || nonnegative(Dim(-1) - d, kDepth)) return Proof::kNo;
+    return Proof::kUnknown;
+  };
+  return within_64_bits(ask, Proof::kUnknown);
 }
 
 // ---------------------------------------------------------------------- divisibility
@@ -517,16 +587,24 @@ Dim DimContext::simplify(const Dim& a) const {
   if (too_large(a)) return a;
   if (n->kind == DimNode::Kind::kAny || n->kind == DimNode::Kind::kConstant) return a;
   const Effort effort;
-  if (n->is_atom()) return simplify_atom(n);
-  Dim result;
-  for (const PolyTerm& t : n->terms) {
-    Dim product(t.coefficient);
-    if (t.monomial) {
-      for (const DimNode* atom : t.monomial->atoms) product = product * simplify_atom(atom);
+  Answer& answer = Effort::answer(this, a);
+  if (answer.simplified) return *answer.simplified;
+  const auto rewrite = [&] {
+    if (n->is_atom()) return simplify_atom(n);
+    Dim result;
+    for (const PolyTerm& t : n->terms) {
+      Dim product(t.coefficient);
+      if (t.monomial) {
+        for (const DimNode* atom : t.monomial->atoms) product = product * simplify(wrap(atom));
+      }
+      result = result + product;
     }
-    result = result + product;
-  }
-  return recombine(result);
+    return recombine(result);
+  };
+  const int64_t cuts = Effort::cuts();
+  const Dim result = within_64_bits(rewrite, a);
+  if (Effort::cuts() == cuts) answer.simplified = result;
+  return result;
 }
 
 // k*c*m*floordiv(x, c) + k*m*mod(x, c) = k*m*x; and c*floordiv(x, c) = x where c divides x.
@@ -563,6 +641,7 @@ Dim DimContext::recombine(const Dim& a) const {
 // ------------------------------------------------------------------------ assumptions
 
 void DimContext::assume_less_equal(const Dim& a, const Dim& b) {
+  const Effort effort;
   const Dim g = simplify(b - a);
   if (nonnegative(g, 1)) return;
   Terms terms;
@@ -593,14 +672,17 @@ void DimContext::assume_less_equal(const Dim& a, const Dim& b) {
     if (k > 0) f.low = std::max(f.low, saturate(-static_cast<Wide>(floor_div(c, k))));
     if (k < 0 && k != kMin) f.high = std::min(f.high, floor_div(c, -k));
     facts_[name] = f;
+    Effort::forget();
     return;
   }
   if (std::find(nonnegative_.begin(), nonnegative_.end(), g) == nonnegative_.end()) {
     nonnegative_.push_back(g);
+    Effort::forget();
   }
 }
 
 void DimContext::assume_equal(const Dim& a, const Dim& b) {
+  const Effort effort;
   const Dim d = simplify(a - b);
   if (too_large(d)) {
     nonnegative_.push_back(a - b);
@@ -649,6 +731,7 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   const SymbolFacts f = facts(name);
   for (auto& [symbol, value] : equal_to_) value = value.substitute({{name, solution}});
   equal_to_[name] = solution;
+  Effort::forget();
   std::vector<Dim> inequalities = std::move(nonnegative_);
   nonnegative_.clear();
   for (const Dim& i : inequalities) assume_less_equal(Dim(0), i);
@@ -663,6 +746,7 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
     if (__builtin_mul_overflow(known / std::gcd(known, also), also, &both.divisor))
       both.divisor = std::max(known, also);
     facts_[*other] = both;
+    Effort::forget();
   } else {
     if (f.low != kMin) assume_less_equal(Dim(f.low), solution);
     if (f.high != kMax) assume_less_equal(solution, Dim(f.high));

@@ -66,7 +66,9 @@ FunctionRef FunctionInference::run(const Function& f, const std::vector<Type>& p
   try {
     auto [body, type] = infer_block(*f.body, f.result_type, "the result");
     out->body = body;
-    out->result_type = types_.resolve_all(type);
+    // What the body asserted holds of every value that is returned.
+    out->result_type =
+        map_dims(types_.resolve_all(type), [&](const Dim& d) { return facts_.simplify(d); });
     settle(*out);
   } catch (const Fault& fault) {
     faults_.push_back(fault);
@@ -194,16 +196,10 @@ void FunctionInference::demand(const Dim& left, const Dim& right, const std::str
 void FunctionInference::assert_demands(Atom& operand, const Type& type,
                                        std::vector<Demand>& unproved, const Location& at,
                                        BlockBuilder& out) {
-  if (type && (type->kind == TypeKind::kData || type->kind == TypeKind::kFunction)) {
+  if (!type || type->kind != TypeKind::kTensor) {
     // The demand is about symbols alone: what carries it does not matter.
     Atom nothing = Atom::of(Tensor::of<uint8_t>(DType::kBool, {}, {1}));
     return assert_demands(nothing, type_of(nothing), unproved, at, out);
-  }
-  if (!type || type->kind != TypeKind::kTensor) {
-    fail(at,
-         fmt::format("{}: cannot prove {} = {}, and a {} value cannot be checked at run time",
-                     unproved[0].what, unproved[0].left.str(), unproved[0].right.str(), str(type)),
-         "annotate the tensors it is made of");
   }
   Dims left, right;
   std::string what;

@@ -199,6 +199,9 @@ void require_float(const RelationContext& c, size_t input) {
            "insert cast");
   }
 }
+void require_number(const RelationContext& c, size_t input) {
+  if (dtype(c, input) == DType::kBool) c.fail("a bool operand has no arithmetic", "insert cast");
+}
 void require_same_dtype(const RelationContext& c) {
   for (size_t i = 1; i < c.inputs.size(); ++i) {
     if (dtype(c, i) != dtype(c, 0)) {

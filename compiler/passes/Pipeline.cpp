@@ -42,6 +42,7 @@ const std::vector<std::string>& default_pipeline() {
       "hoist-projections",
       "merge-products",
       "stack-products",
+      "expand-attention",
       "infer",
       "fold-constants",
       "pack-weights",
@@ -80,7 +81,7 @@ const PassInfo* find_pass(std::string_view name) {
 
 bool is_required(std::string_view name) {
   static const std::set<std::string_view> kRequired = {
-      "infer", "flatten-matches", "convert-closures", "expose-shapes",
+      "infer", "flatten-matches", "convert-closures", "expose-shapes", "expand-attention",
       "fuse",  "place-devices",   "lower-memory",     "lower-shapes"};
   return kRequired.count(name) > 0;
 }

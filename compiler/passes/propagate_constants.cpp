@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/ir/infer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 
@@ -72,20 +73,38 @@ bool binds_a_symbol_alone(const ir::Function& f, size_t index) {
   return !std::includes(others.begin(), others.end(), here.begin(), here.end());
 }
 
-}  // namespace
+bool well_typed(const Module& m) {
+  return ir::infer_module(m).diagnostics.empty();
+}
 
-ir::Module propagate_constants(const ir::Module& m, PassContext& context) {
+// With `check`, a constant with which the module is no longer well typed stays an argument: the
+// function's checks fail for it, and the call may never run.
+Module propagate(const Module& m, int64_t* done, bool check) {
   Module out = m;
+  *done = 0;
   for (const auto& [name, original] : m.functions) {
     if (name == "main" || m.signatures.count(name)) continue;
     for (size_t i = original->parameters.size(); i-- > 0;) {
       if (binds_a_symbol_alone(*out.find(name), i)) continue;
       std::optional<Atom> value = only_constant(out, name, i);
       if (!value) continue;
-      out = without_parameter(out, name, i, *value);
-      context.count("propagate-constants.parameters");
+      Module attempt = without_parameter(out, name, i, *value);
+      if (check && !well_typed(attempt)) continue;
+      out = std::move(attempt);
+      ++*done;
     }
   }
+  return out;
+}
+
+}  // namespace
+
+ir::Module propagate_constants(const ir::Module& m, PassContext& context) {
+  // All at once first: a constant that contradicts what its function checks is rare.
+  int64_t done = 0;
+  ir::Module out = propagate(m, &done, false);
+  if (done > 0 && !well_typed(out)) out = propagate(m, &done, true);
+  context.count("propagate-constants.parameters", done);
   return out;
 }
 

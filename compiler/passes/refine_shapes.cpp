@@ -136,7 +136,8 @@ class Refinement {
       : module_(ir::infer_types(m)), context_(context) {}
 
   ir::Module run() {
-    while (fix_parameter()) module_ = ir::infer_types(module_);
+    while (fix_parameter()) {
+    }
     for (size_t i = 0; i < module_.functions.size(); ++i) refine_result(i);
     return drop_asserts();
   }
@@ -154,8 +155,17 @@ class Refinement {
         });
       for (const std::string& s : symbols) {
         const auto value = value_at_every_call(name, s, symbols, calls);
-        if (!value) continue;
-        module_.set(name, copy_with({{s, *value}}, *f));
+        if (!value || contradicted_.contains({name, s})) continue;
+        ir::Module attempt = module_;
+        attempt.set(name, copy_with({{s, *value}}, *f));
+        try {
+          module_ = ir::infer_types(attempt);
+        } catch (const Error&) {
+          // What the function checks fails at this value. Its calls may never run: they keep the
+          // check.
+          contradicted_.insert({name, s});
+          continue;
+        }
         context_.count("refine-shapes.symbols");
         return true;
       }
@@ -249,6 +259,7 @@ class Refinement {
 
   ir::Module module_;
   PassContext& context_;
+  std::set<std::pair<std::string, std::string>> contradicted_;  // function, symbol
 };
 
 }  // namespace

@@ -299,8 +299,8 @@ std::vector<Array> scatter(const OpCall& c) {
       if (y.floating()) {
         y.f[to] = combine(y.f[to], updates.f[from]);
       } else if (y.dtype == DType::kU64 || by == "add" || by == "mul") {
-        const uint64_t v = combine(static_cast<uint64_t>(y.i[to]),
-                                   static_cast<uint64_t>(updates.i[from]));
+        const uint64_t v =
+            combine(static_cast<uint64_t>(y.i[to]), static_cast<uint64_t>(updates.i[from]));
         y.i[to] = y.dtype == DType::kBool ? v != 0 : static_cast<int64_t>(v);
       } else {
         y.i[to] = combine(y.i[to], updates.i[from]);

@@ -232,11 +232,10 @@ std::vector<Array> bitwise(const OpCall& c) {
     const int64_t x = a.i[static_cast<size_t>(broadcast_offset(a.shape, at))];
     const int64_t k = b.i[static_cast<size_t>(broadcast_offset(b.shape, at))];
     const bool gone = u(k) >= width;
-    const uint64_t v = op == "bitwise_and"  ? u(x) & u(k)
-                       : op == "bitwise_or" ? u(x) | u(k)
-                       : op == "bitwise_xor"
-                           ? u(x) ^ u(k)
-                       : op == "shift_left" ? (gone ? 0 : u(x) << k)
+    const uint64_t v = op == "bitwise_and"      ? u(x) & u(k)
+                       : op == "bitwise_or"     ? u(x) | u(k)
+                       : op == "bitwise_xor"    ? u(x) ^ u(k)
+                       : op == "shift_left"     ? (gone ? 0 : u(x) << k)
                        : is_signed_int(y.dtype) ? u(x >> (gone ? 63 : k))
                                                 : (gone ? 0 : u(x) >> k);
     y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(v);
@@ -286,18 +285,11 @@ std::vector<Array> full(const OpCall& c) {
 ReferenceFunction find_elementwise(const std::string& op) {
   if (unary_table().count(op)) return unary;
   if (binary_table().count(op)) return binary;
-  static const std::map<std::string, ReferenceFunction> kOthers = {{"leaky_relu", leaky_relu},
-                                                                   {"clip", clip},
-                                                                   {"cast", cast},
-                                                                   {"not", logical_not},
-                                                                   {"where", where},
-                                                                   {"batch_norm", batch_norm},
-                                                                   {"bitwise_and", bitwise},
-                                                                   {"bitwise_or", bitwise},
-                                                                   {"bitwise_xor", bitwise},
-                                                                   {"shift_left", bitwise},
-                                                                   {"shift_right", bitwise},
-                                                                   {"full", full}};
+  static const std::map<std::string, ReferenceFunction> kOthers = {
+      {"leaky_relu", leaky_relu}, {"clip", clip},           {"cast", cast},
+      {"not", logical_not},       {"where", where},         {"batch_norm", batch_norm},
+      {"bitwise_and", bitwise},   {"bitwise_or", bitwise},  {"bitwise_xor", bitwise},
+      {"shift_left", bitwise},    {"shift_right", bitwise}, {"full", full}};
   auto it = kOthers.find(op);
   return it == kOthers.end() ? nullptr : it->second;
 }

@@ -65,49 +65,6 @@ void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const 
   }
 }
 
-}  // namespace
-
-ValueRef value_of(ir::TensorRef t) {
-  auto v = std::make_shared<Value>();
-  v->tensor = std::move(t);
-  return v;
-}
-
-ValueRef tuple_of(std::vector<ValueRef> fields) {
-  auto v = std::make_shared<Value>();
-  v->fields = std::move(fields);
-  return v;
-}
-
-ValueRef construct(std::string constructor, std::vector<ValueRef> fields) {
-  auto v = std::make_shared<Value>();
-  v->constructor = std::move(constructor);
-  v->fields = std::move(fields);
-  return v;
-}
-
-// The last owner of a long list would otherwise recurse once per element.
-Value::~Value() {
-  std::vector<ValueRef> orphans;
-  auto take = [&](Value& v) {
-    for (auto* list : {&v.fields, &v.first}) {
-      for (ValueRef& x : *list) orphans.push_back(std::move(x));
-      list->clear();
-    }
-    for (auto& [var, x] : v.captured) orphans.push_back(std::move(x));
-    v.captured.clear();
-  };
-  take(*this);
-  while (!orphans.empty()) {
-    ValueRef v = std::move(orphans.back());
-    orphans.pop_back();
-    // Nobody else can see it: it is taken apart before its own destructor runs.
-    if (v && v.use_count() == 1) take(const_cast<Value&>(*v));
-  }
-}
-
-namespace {
-
 ValueRef failed(std::shared_ptr<const Failure> f) {
   auto v = std::make_shared<Value>();
   v->failure = std::move(f);
@@ -122,19 +79,6 @@ ValueRef failed(const Error& e, bool certain = true) {
 struct CheckFailed {
   Error error;
 };
-
-std::string text_of(const Value& v, int depth) {
-  constexpr int kMaxDepth = 500;
-  if (depth > kMaxDepth) return "…";
-  if (v.failure) return "failed";
-  if (v.tensor) return ir::print(*v.tensor);
-  if (v.function) return "fn";
-  std::string fields;
-  for (const ValueRef& f : v.fields)
-    fields += (fields.empty() ? "" : ", ") + text_of(*f, depth + 1);
-  if (v.constructor.empty()) return "(" + fields + (v.fields.size() == 1 ? ",)" : ")");
-  return v.constructor + (v.fields.empty() ? "" : "(" + fields + ")");
-}
 
 // Whether a value fits a pattern; if so, what the pattern's variables get. Where a failure hides
 // the answer, `hidden` gets it.
@@ -161,15 +105,12 @@ bool fits(const ir::Pattern& p, const ValueRef& v,
 
 }  // namespace
 
-std::string str(const ValueRef& v) {
-  return text_of(*v, 0);
-}
-
 struct Interpreter::Impl {
   ir::Module module;
   Limits limits;
   Failures failures = Failures::kAtOnce;
   bool certain = true;  // of the failure that run_tensors threw
+  AfterEach after_each;
   std::vector<Frame> frames;
   ValueRef returned;
 
@@ -289,6 +230,8 @@ struct Interpreter::Impl {
     const bool data = ir::find_op(e.op)->fusion == ir::FusionKind::kData;
     std::vector<ir::TensorRef> out =
         data ? linearise(e, *args[0], module) : evaluate_op(e, tensors, f.symbols);
+    if (after_each)
+      for (ir::TensorRef& t : out) t = after_each(e, t);
     if (out.size() == 1) return define(f, b.var.get(), value_of(out[0]));
     std::vector<ValueRef> fields;
     for (ir::TensorRef& t : out) fields.push_back(value_of(std::move(t)));
@@ -439,6 +382,10 @@ Interpreter::Interpreter(const ir::Module& module, Limits limits, Failures failu
   impl_->module = module;
   impl_->limits = limits;
   impl_->failures = failures;
+}
+
+void Interpreter::set_after_each(AfterEach f) {
+  impl_->after_each = std::move(f);
 }
 
 bool Interpreter::failed_for_certain() const {

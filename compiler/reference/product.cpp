@@ -94,6 +94,13 @@ std::vector<Array> conv2d(const OpCall& c) {
   return {y};
 }
 
+// What a mask adds to the score at (b, h, i, j): a bool one lets keys through.
+double bias(const Array& mask, const Shape& at) {
+  const auto i = static_cast<size_t>(broadcast_offset(mask.shape, at));
+  if (mask.floating()) return mask.f[i];
+  return mask.i[i] ? 0 : -INFINITY;
+}
+
 std::vector<Array> attention(const OpCall& c) {
   Array y = c.result();
   const Array &q = c.in[0], &k = c.in[1], &v = c.in[2];
@@ -112,8 +119,7 @@ std::vector<Array> attention(const OpCall& c) {
             s += q.f[static_cast<size_t>((b * n + i) * q.shape[2] + h * d + e)] *
                  k.f[static_cast<size_t>((b * m + j) * k.shape[2] + h * d + e)];
           s *= scale;
-          if (c.in.size() > 3)
-            s += c.in[3].f[static_cast<size_t>(broadcast_offset(c.in[3].shape, {b, h, i, j}))];
+          if (c.in.size() > 3) s += bias(c.in[3], {b, h, i, j});
           p[static_cast<size_t>(j)] = s;
           top = std::max(top, s);
         }
@@ -123,7 +129,7 @@ std::vector<Array> attention(const OpCall& c) {
           for (int64_t j = 0; j < m; ++j)
             sum += p[static_cast<size_t>(j)] *
                    v.f[static_cast<size_t>((b * m + j) * v.shape[2] + h * dv + e)];
-          y.f[static_cast<size_t>((b * n + i) * y.shape[2] + h * dv + e)] = sum / total;
+          y.f[static_cast<size_t>((b * n + i) * y.shape[2] + h * dv + e)] = m > 0 ? sum / total : 0;
         }
       }
   return {y};

@@ -77,6 +77,10 @@ class Interpreter {
   // arguments' shapes and checks them.
   // With kWhereNeeded the value, or a field of it, may be a failure.
   ValueRef run(const std::string& function, const std::vector<ValueRef>& args);
+  // What `f` returns takes the place of each tensor that an operator computes, of the same type:
+  // for experiments with rounding.
+  using AfterEach = std::function<ir::TensorRef(const ir::Expr& call, const ir::TensorRef&)>;
+  void set_after_each(AfterEach f);
   // Throws a failure among the results, if there is one: a certain one rather than another.
   std::vector<ir::TensorRef> run_tensors(const std::string& function,
                                          const std::vector<ir::TensorRef>& args);

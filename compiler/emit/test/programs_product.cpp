@@ -44,15 +44,27 @@ const Row kRows[] = {
      "conv2d(%x, %w) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1}"},
     {"attention",
      "%q: Tensor[(b, n, 12), f32], %k: Tensor[(b, m, 12), f32], %v: Tensor[(b, m, 12), f32]",
-     "attention(%q, %k, %v) {heads = 3, scale = 0.5}", 1},
+     "attention(%q, %k, %v) {heads = 3, scale = 0.5}"},
     {"attention_mask",
      "%q: Tensor[(b, n, 16), f32], %k: Tensor[(b, n, 16), f32], %v: Tensor[(b, n, 16), f32], "
      "%c: Tensor[(b, 1, 1, n), f32]",
-     "attention(%q, %k, %v, %c) {heads = 2, scale = 0.35}", 1},
+     "attention(%q, %k, %v, %c) {heads = 2, scale = 0.35}"},
     {"attention_full_mask",
      "%q: Tensor[(b, n, 8), f32], %k: Tensor[(b, m, 8), f32], %v: Tensor[(b, m, 8), f32], "
      "%c: Tensor[(b, 2, n, m), f32]",
-     "attention(%q, %k, %v, %c) {heads = 2, scale = 1.0}", 1},
+     "attention(%q, %k, %v, %c) {heads = 2, scale = 1.0}"},
+    {"attention_bool_mask",
+     "%q: Tensor[(b, n, 6), f32], %k: Tensor[(b, m, 6), f32], %v: Tensor[(b, m, 10), f32], "
+     "%c: Tensor[(b, 1, n, m), bool]",
+     "attention(%q, %k, %v, %c) {heads = 2, scale = 0.6}"},
+    {"attention_of_any_width",
+     "%q: Tensor[(b, n, w), f32], %k: Tensor[(b, m, w), f32], %v: Tensor[(b, m, 4), f32], "
+     "%c: Tensor[(n, m), f32]",
+     "attention(%q, %k, %v, %c) {heads = 1, scale = 0.5}"},
+    {"attention_of_any_width_bool_mask",
+     "%q: Tensor[(b, n, w), f64], %k: Tensor[(b, m, w), f64], %v: Tensor[(b, m, 3*w), f64], "
+     "%c: Tensor[(b, 1, 1, m), bool]",
+     "attention(%q, %k, %v, %c) {heads = 1, scale = -0.5}"},
     {"lstm_cell",
      "%g: Tensor[(b, 32), f32], %h: Tensor[(b, 8), f32], %c: Tensor[(b, 8), f32], "
      "%w: Tensor[(8, 32), f32]",

@@ -41,6 +41,7 @@ Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride
 
 RelationResult relate_matmul(RelationContext& c) {
   require_same_dtype(c);
+  require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   require_rank_at_least(c, 1, 1);
   Dims a = dims(c, 0), b = dims(c, 1);
@@ -121,6 +122,7 @@ RelationResult relate_conv2d(RelationContext& c) {
 
 RelationResult relate_pool2d(RelationContext& c) {
   require_rank(c, 0, 4);
+  require_number(c, 0);
   if (c.call.op == "avg_pool2d") require_float(c, 0);
   const auto& kernel = ints(c, "kernel", 2, 1);
   const auto& strides = ints(c, "strides", 2, 1);
@@ -143,11 +145,15 @@ RelationResult relate_attention(RelationContext& c) {
   }
   const int64_t heads = attr<int64_t>(c.call.attrs, "heads");
   const Dims &q = dims(c, 0), &k = dims(c, 1), &v = dims(c, 2);
-  if (heads < 1 || c.dims.divisible(q[2], heads) == Proof::kNo ||
-      c.dims.divisible(v[2], heads) == Proof::kNo) {
-    c.fail(fmt::format("a width of {} or {} does not divide into {} heads", q[2].str(), v[2].str(),
-                       heads),
-           "change heads");
+  if (heads < 1) c.fail(fmt::format("{} heads", heads), "give a positive number of heads");
+  for (const Dim& width : {q[2], v[2]}) {
+    const Proof divides = c.dims.divisible(width, heads);
+    if (divides == Proof::kNo)
+      c.fail(fmt::format("a width of {} does not divide into {} heads", width.str(), heads),
+             "change heads");
+    if (divides == Proof::kUnknown)
+      c.require_equal(floordiv(width, Dim(heads)) * Dim(heads), width,
+                      fmt::format("a width that divides into {} heads", heads));
   }
   c.require_equal(q[0], k[0], "the batch of q and k");
   c.require_equal(q[0], v[0], "the batch of q and v");

@@ -8,7 +8,7 @@ namespace nimble::ir {
 RelationResult relate_reduce(RelationContext& c) {
   const std::string& op = c.call.op;
   if (op == "mean") require_float(c, 0);
-  if (dtype(c, 0) == DType::kBool) c.fail("a bool operand has no arithmetic", "insert cast");
+  require_number(c, 0);
   const auto axes = normalize_axes(c, attr<std::vector<int64_t>>(c.call.attrs, "axes"), rank(c, 0));
   const bool keep = attr<bool>(c.call.attrs, "keepdims");
   Dims out;
@@ -50,7 +50,7 @@ RelationResult relate_arg_reduce(RelationContext& c) {
 
 RelationResult relate_unary_axis(RelationContext& c) {
   if (c.call.op != "cumsum" && c.call.op != "cumprod") require_float(c, 0);
-  if (dtype(c, 0) == DType::kBool) c.fail("a bool operand has no arithmetic", "insert cast");
+  require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0));
   return {c.inputs[0], std::nullopt};

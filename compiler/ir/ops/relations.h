@@ -31,6 +31,7 @@ std::vector<int64_t> normalize_axes(const RelationContext& c, std::vector<int64_
 void require_rank(const RelationContext& c, size_t input, int64_t rank);
 void require_rank_at_least(const RelationContext& c, size_t input, int64_t rank);
 void require_float(const RelationContext& c, size_t input);
+void require_number(const RelationContext& c, size_t input);  // anything but a bool
 void require_same_dtype(const RelationContext& c);  // of all inputs
 void require_dtype(const RelationContext& c, size_t input, DType t);
 // An integer scalar: an index or a counter.

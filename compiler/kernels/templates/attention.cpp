@@ -384,8 +384,11 @@ class AttentionLowering {
       all.push_back(kb::set_reg(sums_, s.slot, kb::add(kb::reg(sums_, s.slot), x)));
       return all;
     }));
-    body.push_back(
-        kb::store(scale_, r, kb::div(kb::number(p_.type, 1), total(sums_, BinaryOp::kAdd))));
+    // Without any key the sum is empty, and so is the one that it scales: 0, not NaN.
+    const ValueRef sum = let(body, total(sums_, BinaryOp::kAdd));
+    const ValueRef none = kb::compare(kir::CompareOp::kEq, sum, kb::number(p_.type, 0));
+    body.push_back(kb::store(
+        scale_, r, kb::select(none, kb::number(p_.type, 0), kb::div(kb::number(p_.type, 1), sum))));
     return kb::loop(LoopKind::kSerial, "xr", 0, tile.valid, kb::seq(std::move(body)));
   }
 

@@ -66,9 +66,7 @@ FunctionRef FunctionInference::run(const Function& f, const std::vector<Type>& p
   try {
     auto [body, type] = infer_block(*f.body, f.result_type, "the result");
     out->body = body;
-    // What the body asserted holds of every value that is returned.
-    out->result_type =
-        map_dims(types_.resolve_all(type), [&](const Dim& d) { return facts_.simplify(d); });
+    out->result_type = types_.resolve_all(type);
     settle(*out);
   } catch (const Fault& fault) {
     faults_.push_back(fault);

@@ -237,7 +237,12 @@ class Verifier {
       case ExprKind::kIf:
         return branches(e, stated, types, used);
       case ExprKind::kFunction: {
+        // What its body asserts holds where it runs, not here.
+        const DimContext facts = facts_;
+        const std::set<std::string> symbols = symbols_;
         function(*e.primitive, /*closed=*/false);
+        facts_ = facts;
+        symbols_ = symbols;
         if (!is_complete(stated)) return;
         std::vector<Type> parameters;
         for (const VarRef& p : e.primitive->parameters) parameters.push_back(p->type);

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "compiler/ir/infer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 
@@ -25,6 +26,7 @@ struct Site {
   const Expr& e;
   const Definitions& definitions;
   BlockBuilder& out;
+  bool& stale;  // set where types of what follows may name dims that nothing binds any more
 };
 
 bool same_type(const Type& a, const Type& b) {
@@ -196,6 +198,7 @@ std::optional<Atom> constant_condition(const Site& s) {
   if (!value) return std::nullopt;
   const ir::BlockRef& taken = *value != 0 ? s.e.then_block : s.e.else_block;
   for (const Binding& b : taken->bindings) s.out.append(b);
+  s.stale |= !same_type(ir::type_of(taken->result), s.binding.var->type);
   return taken->result;
 }
 
@@ -213,6 +216,7 @@ constexpr Rule kOtherRules[] = {field_of_tuple, constant_condition, copy};
 
 ir::Module simplify(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
+  bool stale = false;
   for (auto& [name, f] : out.functions) {
     for (bool changed = true; changed;) {
       Definitions definitions = definitions_of(*f);
@@ -221,7 +225,7 @@ ir::Module simplify(const ir::Module& m, PassContext& context) {
         // What this sweep has replaced in an operand's definition is gone: rules see it as it is
         // now.
         definitions[b.var.get()] = &e;
-        Site site{b, e, definitions, o};
+        Site site{b, e, definitions, o, stale};
         bool is_op = e.kind == ExprKind::kCall && !e.op.empty();
         for (Rule rule :
              is_op ? std::span<const Rule>(kCallRules) : std::span<const Rule>(kOtherRules))
@@ -237,7 +241,7 @@ ir::Module simplify(const ir::Module& m, PassContext& context) {
       f = next;
     }
   }
-  return out;
+  return stale ? ir::infer_types(out) : out;
 }
 
 }  // namespace nimble::passes

@@ -10,6 +10,7 @@
 // operands and the result are: the middle is f32 here as there.
 //
 // It runs behind fuse-attention, which would put the operator back.
+#include <algorithm>
 #include <limits>
 
 #include "compiler/passes/passes.h"
@@ -24,6 +25,10 @@ using ir::Expr;
 using ir::Type;
 
 using Axes = std::vector<int64_t>;
+
+bool is_typed(const Expr& e) {
+  return std::all_of(e.args.begin(), e.args.end(), [](const Atom& a) { return ir::type_of(a); });
+}
 
 bool has_kernel(const Expr& e) {
   const Type q = ir::type_of(e.args[0]), v = ir::type_of(e.args[2]);
@@ -106,7 +111,8 @@ class Expansion {
 ir::Module expand_attention(const ir::Module& m, PassContext& context) {
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
-    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || has_kernel(e)) return std::nullopt;
+    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || has_kernel(e))
+      return std::nullopt;
     context.count("expand-attention.expanded");
     return Expansion(e, out).run();
   });

@@ -1,4 +1,5 @@
-// Seeds of the fuzz target `vm`: small programs that between them use every instruction.
+// Seeds of the fuzz target `vm`: small programs that between them use every instruction and
+// the operators on data-type values.
 #pragma once
 
 #include <string>
@@ -185,6 +186,95 @@ entry "main" f0 {
   input "x" bool [] [] default "ones"
   output "y" i64 ["3", "2"] [3, 2]
   output "z" i64 ["?", "?"] [-1, -1]
+}
+)"},
+      // The tree Node(Leaf(w), Leaf(w)): two kinds, the leaf with a field f32 [4], the node with two
+      // calls of function 0.
+      {"linearise", R"(constant "w" f32 [4] { 1, 2, 3, 4 }
+kernel "count" {
+  source "count.linearise"
+  symbols s0 s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 s12 s13 s14 s15 s16
+  data
+  scalar s0
+  scalar s1
+  scalar s2
+  scalar s3
+  scalar s4
+  scalar s5
+  scalar s6
+  scalar s7
+  scalar s8
+  scalar s9
+  scalar s10
+  scalar s11
+  scalar s12
+  scalar s13
+  scalar s14
+  scalar s15
+  scalar s16
+  out i64 ([4])
+  dispatch { 0: 0 }
+  host "host.count_linearise"
+}
+kernel "order" {
+  source "linearise"
+  symbols s0 s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 s12 s13 s14 s15 s16
+  data
+  scalar s0
+  scalar s1
+  scalar s2
+  scalar s3
+  scalar s4
+  scalar s5
+  scalar s6
+  scalar s7
+  scalar s8
+  scalar s9
+  scalar s10
+  scalar s11
+  scalar s12
+  scalar s13
+  scalar s14
+  scalar s15
+  scalar s16
+  out i64 ([2], [3])
+  out f32 ([2], [4])
+  out i64 ([1])
+  out i64 ([1])
+  dispatch { 0: 0 }
+  host "host.linearise"
+}
+function "main" 1 16 {
+  LoadConst r1, c"w"
+  AllocADT r2, 0, (r1)
+  AllocADT r3, 0, (r1)
+  AllocADT r4, 1, (r2, r3)
+  LoadConsti r5, 0
+  LoadConsti r6, 1
+  LoadConsti r7, 2
+  LoadConsti r8, 4
+  LoadConsti r9, 11
+  LoadConsti r10, 320
+  AllocStorage r10, r10, 64, d0
+  AllocTensor r11, r10, r5, i64, [4]
+  InvokePacked k"count", (r4, r7, r5, r5, r5, r6, r5, r9, r6, r8, r5, r6, r7, r5, r5, r6, r5, r5, r11)
+  LoadConsti r12, 64
+  AllocTensor r12, r10, r12, i64, [2, 3]
+  LoadConsti r13, 128
+  AllocTensor r13, r10, r13, f32, [2, 4]
+  LoadConsti r14, 192
+  AllocTensor r14, r10, r14, i64, [1]
+  LoadConsti r15, 256
+  AllocTensor r15, r10, r15, i64, [1]
+  InvokePacked k"order", (r4, r7, r5, r5, r5, r6, r5, r9, r6, r8, r5, r6, r7, r5, r5, r6, r5, r5, r12, r13, r14, r15)
+  AllocADT r0, 0, (r11, r12, r13)
+  Ret r0
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "counts" i64 ["4"] [4]
+  output "steps" i64 ["2", "3"] [2, 3]
+  output "fields" f32 ["2", "4"] [2, 4]
 }
 )"}};
   return kAll;

@@ -1,5 +1,8 @@
 #include "db/store/migrations.h"
 
+#include <map>
+#include <mutex>
+
 #include "db/store/hash.h"
 #include "vm/base/error.h"
 
@@ -73,10 +76,17 @@ std::string schema_text(Connection& db) {
   return text;
 }
 
-std::string expected_schema_text(int version) {
-  Connection scratch(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, "", ":memory:");
-  migrate(scratch, version, [] { return int64_t{0}; });
-  return schema_text(scratch);
+const std::string& expected_schema_text(int version) {
+  static std::mutex mutex;
+  static std::map<int, std::string> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [it, fresh] = known.try_emplace(version);
+  if (fresh) {
+    Connection scratch(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, "", ":memory:");
+    migrate(scratch, version, [] { return int64_t{0}; });
+    it->second = schema_text(scratch);
+  }
+  return it->second;
 }
 
 }  // namespace nimble::db

@@ -37,7 +37,7 @@ void migrate(Connection& db, int target, const std::function<int64_t()>& clock_m
 // texts mean equal schemas.
 std::string schema_text(Connection& db);
 
-// What schema_text() is after migration `version`, from a scratch database in memory.
-std::string expected_schema_text(int version);
+// What schema_text() is after migration `version`: made once, in a scratch database in memory.
+const std::string& expected_schema_text(int version);
 
 }  // namespace nimble::db

@@ -272,8 +272,10 @@ Value Machine::alloc_tensor(const DecodedFunction& f, const DecodedInstruction& 
                             const Value* r) {
   int64_t offset = scalar_of(r[in.c]);
   std::array<int64_t, kMaxRank + 1> extents;
-  std::span<const int64_t> shape = f.immediate_list(in);
-  if (in.op == Opcode::kAllocTensorReg) {
+  std::span<const int64_t> shape;
+  if (in.op == Opcode::kAllocTensor) {
+    shape = f.immediate_list(in);
+  } else {
     const size_t rank = std::min<size_t>(in.count, extents.size());  // new_tensor refuses more
     for (size_t i = 0; i < rank; ++i) extents[i] = scalar_of(r[f.sources(in)[i]]);
     shape = {extents.data(), rank};

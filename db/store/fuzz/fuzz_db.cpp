@@ -4,8 +4,14 @@
 //   "SQLite format 3"…   the file itself
 //   else                 edits of a good export: table, column, row, kind of value (one byte each)
 //                        and the value, written past all constraints
+//
+// To open a database, SQLite parses its schema, and that takes longer than all the rest. So the
+// database that imports and the export that is edited stay open, and what an input has changed in
+// them is put back behind it.
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <set>
 
 #include "db/store/sqlite.h"
 #include "db/store/store.h"
@@ -25,8 +31,25 @@ OpenOptions quiet() {
   return options;
 }
 
-// A good export and an empty database, made once.
-struct Fixture {
+// The tables that an import fills. Others (identity, migration) are the database's own.
+std::vector<std::string> tables_of_records() {
+  std::vector<std::string> out = {"import_batch"};
+  for (const TableSpec& t : exchanged_tables()) out.push_back(t.name);
+  return out;
+}
+
+// Writes what the schema forbids.
+std::unique_ptr<Connection> open_for_damage(const std::string& file) {
+  auto db = std::make_unique<Connection>(file, SQLITE_OPEN_READWRITE, "", "fuzzed");
+  db->script(
+      "PRAGMA synchronous = OFF; PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF");
+  sqlite3_db_config(db->raw(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  return db;
+}
+
+// A good export, a copy of it to edit, and an empty database, made once.
+class Fixture {
+ public:
   Fixture() {
     {
       auto store = Store::open(scratch.file("world.db"), quiet());
@@ -35,21 +58,41 @@ struct Fixture {
       w.tried(*store, 16, 64, 900, Role::kCross);
       store->activate(store->create_table(w.draft(*store, 8)), "fastest");
       store->record_miss(w.workload_hash, w.hardware_hash, {{"m", 37}}, 3);
-      store->export_to(scratch.file("export.nimbledb"));
+      store->export_to(scratch.file("good.nimbledb"));
     }
-    good = read_text_file(scratch.file("export.nimbledb"));
-    {
-      auto store = Store::open(scratch.file("fresh.db"), quiet());
-      store->export_to(scratch.file("fresh.nimbledb"));
-    }
-    fresh = read_text_file(scratch.file("fresh.nimbledb"));
+    good = read_text_file(scratch.file("good.nimbledb"));
+    scratch.write("edited.nimbledb", good);
+    edited = open_for_damage(scratch.file("edited.nimbledb"));
+    edited->script("PRAGMA journal_mode = MEMORY");
+    edited->run("ATTACH ? AS good", scratch.file("good.nimbledb"));
+    into = Store::open(scratch.file("into.db"), quiet());
+    emptier = open_for_damage(scratch.file("into.db"));
   }
+
+  // Undoes the edits of these tables.
+  void restore(const std::set<std::string>& tables) {
+    for (const std::string& t : tables) {
+      edited->run(fmt::format("DELETE FROM main.{}", t));
+      edited->run(fmt::format("INSERT INTO main.{0} SELECT * FROM good.{0}", t));
+    }
+  }
+  void empty_database() {
+    emptier->run("BEGIN IMMEDIATE");
+    for (const std::string& t : tables_of_records()) emptier->run("DELETE FROM " + t);
+    emptier->run("COMMIT");
+  }
+
   ScratchFolder scratch;
-  std::string good, fresh;
+  std::string good;
+  std::unique_ptr<Connection> edited;
+  std::unique_ptr<Store> into;
+
+ private:
+  std::unique_ptr<Connection> emptier;
 };
 
-const Fixture& fixture() {
-  static const Fixture kFixture;
+Fixture& fixture() {
+  static Fixture kFixture;
   return kFixture;
 }
 
@@ -89,16 +132,18 @@ std::vector<std::string> columns_of(const TableSpec& table) {
   return out;
 }
 
-// One edit; what SQLite refuses (a duplicate key) is left out.
-void edit(Connection& db, Input* in) {
+// One edit; what SQLite refuses (a duplicate key) is left out. Tells its table.
+void edit(Connection& db, Input* in, std::set<std::string>* touched) {
   const std::span<const TableSpec> tables = exchanged_tables();
   const TableSpec& table = tables[in->byte() % tables.size()];
+  touched->insert(table.name);
   const std::vector<std::string> columns = columns_of(table);
   const std::string& column = columns[in->byte() % columns.size()];
   const int64_t row = in->byte() % 4;
-  const std::string where = fmt::format(
-      "WHERE rowid = (SELECT rowid FROM {} ORDER BY rowid LIMIT 1 OFFSET {})", table.name, row);
-  const std::string set = fmt::format("UPDATE {} SET {} = ?1 {}", table.name, column, where);
+  const std::string where =
+      fmt::format("WHERE rowid = (SELECT rowid FROM main.{} ORDER BY rowid LIMIT 1 OFFSET {})",
+                  table.name, row);
+  const std::string set = fmt::format("UPDATE main.{} SET {} = ?1 {}", table.name, column, where);
   try {
     switch (in->byte() % 6) {
       case 0:
@@ -116,35 +161,32 @@ void edit(Connection& db, Input* in) {
         return db.run(set, blob);
       }
       default:
-        return db.run(fmt::format("DELETE FROM {} {}", table.name, where));
+        return db.run(fmt::format("DELETE FROM main.{} {}", table.name, where));
     }
   } catch (const Error&) {
   }
 }
 
-// A fresh database may hold the export twice, and is sound after either import.
-void import_it() {
-  const ScratchFolder& scratch = fixture().scratch;
-  scratch.write("into.db", fixture().fresh);
-  for (const char* suffix : {"-wal", "-shm"})
-    std::remove(scratch.file(std::string("into.db") + suffix).c_str());
-  auto store = Store::open(scratch.file("into.db"), quiet());
+// An empty database may hold the export twice, and is sound after either import.
+void import_it(const std::string& file) {
+  Store& store = *fixture().into;
   try {
-    store->import_from(scratch.file("fuzzed.nimbledb"));
+    store.import_from(file);
   } catch (const Error& e) {
     const std::string text = e.what();
     NIMBLE_FUZZ_REQUIRE(e.status() != Status::kInternal, "{}", text);
     NIMBLE_FUZZ_REQUIRE(text.find('\n') == std::string::npos, "of several lines: {}", text);
-    NIMBLE_FUZZ_REQUIRE(store->campaigns().empty() && store->workloads().empty(),
+    NIMBLE_FUZZ_REQUIRE(store.campaigns().empty() && store.workloads().empty(),
                         "a refused import left records");
     return;
   }
-  const CheckReport report = store->check();
+  const CheckReport report = store.check();
   NIMBLE_FUZZ_REQUIRE(report.sound(), "imported, but not sound: {}", report.problems[0]);
-  const ImportReport again = store->import_from(scratch.file("fuzzed.nimbledb"));
+  const ImportReport again = store.import_from(file);
   NIMBLE_FUZZ_REQUIRE(again.rows_added == 0 && again.rows_updated == 0,
                       "importing again adds {} rows and updates {}", again.rows_added,
                       again.rows_updated);
+  fixture().empty_database();
 }
 
 std::string edit_of(uint8_t table, uint8_t column, uint8_t row, uint8_t kind,
@@ -157,22 +199,20 @@ std::string edit_of(uint8_t table, uint8_t column, uint8_t row, uint8_t kind,
 }  // namespace
 
 void run(std::span<const uint8_t> input) {
-  const ScratchFolder& scratch = fixture().scratch;
+  Fixture& f = fixture();
   if (text_of(input).starts_with("SQLite format 3")) {
-    scratch.write("fuzzed.nimbledb", text_of(input));
-    return import_it();
+    f.scratch.write("whole.nimbledb", text_of(input));
+    return import_it(f.scratch.file("whole.nimbledb"));
   }
-  scratch.write("fuzzed.nimbledb", fixture().good);
-  {
-    Connection db(scratch.file("fuzzed.nimbledb"), SQLITE_OPEN_READWRITE, "", "fuzzed");
-    db.script(
-        "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
-        "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF;");
-    sqlite3_db_config(db.raw(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-    Input in(input);
-    for (int edits = 0; edits < 8 && !in.empty(); ++edits) edit(db, &in);
-  }
-  import_it();
+  std::set<std::string> touched;
+  Input in(input);
+  f.edited->run("BEGIN");
+  for (int edits = 0; edits < 8 && !in.empty(); ++edits) edit(*f.edited, &in, &touched);
+  f.edited->run("COMMIT");
+  import_it(f.scratch.file("edited.nimbledb"));
+  f.edited->run("BEGIN");
+  f.restore(touched);
+  f.edited->run("COMMIT");
 }
 
 std::vector<Seed> seeds() {

@@ -611,20 +611,6 @@ void bare_symbols_of(const Type& t, std::set<std::string>& bare) {
   for (const Type& e : t->elements) bare_symbols_of(e, bare);
 }
 
-void all_symbols_of(const Type& t, std::set<std::string>& all) {
-  if (!t) return;
-  for (const Dim& d : t->dims) all.merge(d.symbols());
-  for (const Type& e : t->elements) all_symbols_of(e, all);
-}
-
-Type map_dims(const Type& t, const std::function<Dim(const Dim&)>& f) {
-  if (!t) return t;
-  auto node = std::make_shared<TypeNode>(*t);
-  for (Dim& d : node->dims) d = f(d);
-  for (Type& e : node->elements) e = map_dims(e, f);
-  return node;
-}
-
 Type map_direct_dims(const Type& t, const std::function<Dim(const Dim&)>& f) {
   if (!t || t->kind == TypeKind::kFunction || t->kind == TypeKind::kData) return t;
   auto node = std::make_shared<TypeNode>(*t);

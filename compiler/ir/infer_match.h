@@ -22,6 +22,7 @@
 
 #include "compiler/ir/expr.h"
 #include "compiler/ir/type.h"
+#include "compiler/ir/type_dims.h"
 
 namespace nimble::ir {
 
@@ -75,13 +76,11 @@ Type leave_block(const Type& t, const std::set<std::string>& inner, bool rename,
                  const MatchContext& c);
 
 // The symbols that occur in a type outside of function types; those that occur as a whole dim of
-// a tensor or a tuple's tensor, where the run can read them; all.
+// a tensor or a tuple's tensor, where the run can read them. (All: type_dims.h.)
 void symbols_of(const Type& t, std::set<std::string>& all);
 void bare_symbols_of(const Type& t, std::set<std::string>& bare);
-void all_symbols_of(const Type& t, std::set<std::string>& all);
-// Applies `f` to every dim of a type; of tensors and tuples of them only (not inside arguments of
-// data types, nor function types).
-Type map_dims(const Type& t, const std::function<Dim(const Dim&)>& f);
+// Applies `f` to every dim of tensors and tuples of them (not inside arguments of data types, nor
+// function types).
 Type map_direct_dims(const Type& t, const std::function<Dim(const Dim&)>& f);
 
 // Whether a data type's variable occurs as a parameter of a function in its fields.

@@ -173,6 +173,8 @@ class Collapse {
     if (e.op == "packed_matmul") return rowful(e.args[0]) && !rowful(e.args[1]) && rank(in(0)) > k_;
     if (e.op == "reshape" || e.op == "expand") {
       if (e.args.size() != 1) return false;
+      // Extents are aligned at the end: those in front are the operand's if there are as many.
+      if (e.op == "expand" && rank(in(0)) != rank(out)) return false;
       set_shape(e, out);
       return true;
     }

@@ -28,6 +28,8 @@
 #include <unordered_set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/type_dims.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
 
@@ -47,13 +49,6 @@ using ir::Var;
 using ir::VarRef;
 
 using Symbols = std::set<std::string>;
-
-void all_symbols(const Type& t, Symbols& out) {
-  if (!t) return;
-  for (const Dim& d : t->dims)
-    if (!d.is_any()) out.merge(d.symbols());
-  for (const Type& e : t->elements) all_symbols(e, out);
-}
 
 // Symbols that stand alone as a dim; `readable`: in a tensor that the value has at hand.
 void bare_symbols(const Type& t, bool readable, Symbols& out) {
@@ -80,7 +75,7 @@ class Mentioned {
  public:
   Mentions of(const ir::Function& literal) {
     for (const VarRef& p : literal.parameters) bind(p);
-    all_symbols(literal.result_type, out_.symbols);
+    ir::all_symbols_of(literal.result_type, out_.symbols);
     walk(*literal.body);
     return std::move(out_);
   }
@@ -88,7 +83,7 @@ class Mentioned {
  private:
   void bind(const VarRef& v) {
     bound_.insert(v.get());
-    all_symbols(v->type, out_.symbols);
+    ir::all_symbols_of(v->type, out_.symbols);
   }
   void use(const Atom& a) {
     if (a.is_var() && !bound_.count(a.var.get()) && seen_.insert(a.var.get()).second)
@@ -107,7 +102,8 @@ class Mentioned {
         if (const auto* ds = std::get_if<std::vector<Dim>>(&value))
           for (const Dim& d : *ds) out_.computed.merge(d.symbols());
       }
-      if (e.kind == ExprKind::kCall && !e.callee) all_symbols(binding.var->type, out_.computed);
+      if (e.kind == ExprKind::kCall && !e.callee)
+        ir::all_symbols_of(binding.var->type, out_.computed);
       bind(binding.var);
     }
     use(b.result);
@@ -138,7 +134,7 @@ class Conversion {
       copy->body = std::move(body);
       out_.functions[i].second = std::move(copy);
     }
-    return std::move(out_);
+    return stale_ ? ir::infer_types(out_) : std::move(out_);
   }
 
  private:
@@ -286,9 +282,12 @@ class Conversion {
     const Known known{unused(owner_ + "." + binding.var->name), {captured.begin(), captured.end()}};
 
     Rewriter inside([](const Binding&, BlockBuilder&) { return std::nullopt; });
+    Symbols bound;
+    for (const auto* list : {&captured, &f.parameters})
+      for (const VarRef& v : *list) bare_symbols(v->type, false, bound);
     std::vector<VarRef> parameters;
     for (const VarRef& v : captured) {
-      parameters.push_back(ir::make_var(v->name, v->type, v->location));
+      parameters.push_back(ir::make_var(v->name, bound_part(v->type, bound), v->location));
       inside.substitute(v, parameters.back());
     }
     parameters.insert(parameters.end(), f.parameters.begin(), f.parameters.end());
@@ -308,10 +307,21 @@ class Conversion {
     context_.count("convert-closures.closures");
   }
 
+  // A type without the extents that nothing of the function binds, such as those that were computed
+  // from the elements of a tensor: they are any extents there.
+  Type bound_part(const Type& t, const Symbols& bound) {
+    return ir::map_dims(t, [&](const Dim& d) {
+      const Symbols used = d.symbols();
+      if (std::includes(bound.begin(), bound.end(), used.begin(), used.end())) return d;
+      stale_ = true;
+      return Dim::any();
+    });
+  }
+
   // What is asserted here of symbols that the function has from its parameters.
   void declare_equal(ir::Function& f) const {
     Symbols mine;
-    for (const VarRef& p : f.parameters) all_symbols(p->type, mine);
+    for (const VarRef& p : f.parameters) ir::all_symbols_of(p->type, mine);
     std::vector<Dim> declared;
     for (size_t i = 0; i + 1 < equal_.size(); i += 2) {
       Symbols used = equal_[i].symbols();
@@ -329,7 +339,7 @@ class Conversion {
       bare_symbols(v->type, false, bare);
     };
     for (const VarRef& v : captured) learn(v);
-    for (const VarRef& v : scope_) all_symbols(v->type, outer);
+    for (const VarRef& v : scope_) ir::all_symbols_of(v->type, outer);
     auto witness = [&](const std::string& symbol, bool must_read) {
       const VarRef* best = nullptr;
       for (const VarRef& v : scope_) {
@@ -354,7 +364,7 @@ class Conversion {
     name(mentions.symbols);
     for (size_t i = 0; i < captured.size(); ++i) {
       Symbols needed;
-      all_symbols(captured[i]->type, needed);
+      ir::all_symbols_of(captured[i]->type, needed);
       name(needed);
     }
   }
@@ -367,6 +377,7 @@ class Conversion {
   std::vector<Dim> equal_;              // pairs that are asserted here
   std::vector<VarRef> scope_;           // what is visible here, outermost first
   std::unordered_map<const Var*, Known> known_;
+  bool stale_ = false;  // types have to be inferred anew
 };
 
 }  // namespace

@@ -256,8 +256,9 @@ class Placement {
       auto literal = std::make_shared<ir::Function>(*e.primitive);
       literal->body = block(*e.primitive->body);
       now->primitive = std::move(literal);
-    } else if (e.op == "write_row" && device != kCpuDevice) {
-      now->attrs["device"] = device;
+    } else if (e.op == "write_row") {
+      now->attrs.erase("device");  // whoever wrote it: this pass decides
+      if (device != kCpuDevice) now->attrs["device"] = device;
     }
     if (e.then_block) now->then_block = block(*e.then_block);
     if (e.else_block) now->else_block = block(*e.else_block);
@@ -279,7 +280,8 @@ bool names_devices(const ir::Module& m) {
   for (const auto& [name, f] : m.functions) {
     any |= f->attrs.contains("device");
     visit_bindings(*f->body, [&](const Binding& b) {
-      any |= b.value->op == "device_copy" || b.value->op == "on_device";
+      any |= b.value->op == "device_copy" || b.value->op == "on_device" ||
+             b.value->attrs.contains("device");
     });
   }
   return any;

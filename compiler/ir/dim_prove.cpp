@@ -119,7 +119,8 @@ thread_local int Nesting::depth_ = 0;
 // proofs it takes:
 //   - what was proved or refuted of a Dim is remembered, unless a limit cut the proof short: then
 //     the answer says nothing of a proof that starts elsewhere;
-//   - the proofs are counted; beyond kMost nothing more is tried, and the answer is "unknown".
+//   - proofs and simplifications are counted; beyond kMost nothing more is tried, and the answer is
+//     "unknown".
 struct Answer {
   int proved = std::numeric_limits<int>::max();  // >= 0 with this depth, and any greater
   int refuted = -1;                              // no proof with this depth, nor any smaller
@@ -137,7 +138,7 @@ class Effort {
   Effort(const Effort&) = delete;
   Effort& operator=(const Effort&) = delete;
 
-  // Counts a proof; whether there were too many.
+  // Counts a proof or simplification; whether there were too many.
   static bool spent() { return ++state().tried > kMost; }
   static void cut() { ++state().cuts; }
   static int64_t cuts() { return state().cuts; }
@@ -149,7 +150,7 @@ class Effort {
   }
 
  private:
-  static constexpr int kMost = 3000;  // some hundredths of a second
+  static constexpr int kMost = 5000;  // some hundredths of a second
   using Key = std::pair<const DimContext*, const DimNode*>;
   struct Hash {
     size_t operator()(const Key& k) const {
@@ -589,6 +590,10 @@ Dim DimContext::simplify(const Dim& a) const {
   const Effort effort;
   Answer& answer = Effort::answer(this, a);
   if (answer.simplified) return *answer.simplified;
+  if (Effort::spent()) {
+    Effort::cut();
+    return a;
+  }
   const auto rewrite = [&] {
     if (n->is_atom()) return simplify_atom(n);
     Dim result;
@@ -725,6 +730,12 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   if (!best) {
     assume_less_equal(a, b);
     assume_less_equal(b, a);
+    // What the parts of a min or max say may be less than the whole: then it counts as it stands.
+    if (equal(a, b) != Proof::kYes) {
+      nonnegative_.push_back(a - b);
+      nonnegative_.push_back(b - a);
+      Effort::forget();
+    }
     return;
   }
   const std::string name = best->name;

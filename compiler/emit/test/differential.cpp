@@ -121,6 +121,10 @@ Comparison run_under(const Configuration& c, const ir::Module& module,
     compiled = std::make_unique<Compiled>(module, c);
   } catch (const Error& e) {
     if (e.status() == Status::kUnsupported) return {Verdict::kRefused, c.name + ": " + e.what()};
+    // A failure that is certain may be told early.
+    const auto fails = [](const Experiment& x) { return x.expected.failed || x.may_fail; };
+    if (e.status() == Status::kInvalidArgument && std::ranges::all_of(experiments, fails))
+      return {Verdict::kRefused, c.name + ": " + e.what()};
     return differs(c.name, std::string("compiling failed: ") + e.what());
   }
   for (const Experiment& x : experiments) {

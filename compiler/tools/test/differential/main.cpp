@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,7 +62,9 @@ Child start(const Options& o, uint64_t seed) {
   c.pid = ::fork();
   if (c.pid == 0) {
     ::close(ends[0]);
-    ::alarm(static_cast<unsigned>(o.seconds));
+    // Processor time: how busy the machine is does not make a program slow.
+    const rlimit limit{static_cast<rlim_t>(o.seconds), static_cast<rlim_t>(o.seconds) + 5};
+    ::setrlimit(RLIMIT_CPU, &limit);
     RandomProgramOptions program;
     program.steps = o.steps;
     program.data_dependent = o.data_dependent;
@@ -86,7 +89,7 @@ Comparison finish(const Child& c) {
   int status = 0;
   ::waitpid(c.pid, &status, 0);
   if (WIFSIGNALED(status))
-    return {Verdict::kDiffers, WTERMSIG(status) == SIGALRM
+    return {Verdict::kDiffers, WTERMSIG(status) == SIGXCPU
                                    ? std::string("it did not end in time")
                                    : fmt::format("it died: {}", strsignal(WTERMSIG(status)))};
   if (text.empty()) return {Verdict::kDiffers, "it ended without a verdict"};
@@ -149,7 +152,7 @@ int run(int argc, char** argv) {
   app.add_flag("--data-dependent", o.data_dependent,
                "Operators, too, that fail for some values or whose extents the values decide");
   app.add_option("--steps", o.steps, "Bindings of main, about")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "Of one program at most")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Processor time of one program at most")->capture_default_str();
   app.add_option("--jobs", o.jobs, "Programs at a time")->capture_default_str();
   app.add_option("--out", o.out, "Folder for programs that differ");
   app.add_flag("--refusals", o.print, "List why programs were refused");

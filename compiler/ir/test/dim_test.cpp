@@ -337,6 +337,35 @@ TEST(DimContext, UsesInequalitiesBetweenSymbols) {
   EXPECT_EQ(c.less_equal(d("e"), d("floordiv((t + 1)*e, T)")), Proof::kUnknown);
 }
 
+TEST(DimContext, WhatOverflowsIsUnknown) {
+  const DimContext c;
+  const Dim least(INT64_MIN), most(INT64_MAX), n = d("n");
+  EXPECT_EQ(c.equal(least, Dim(2)), Proof::kNo);
+  EXPECT_EQ(c.less(most, n), Proof::kUnknown);
+  EXPECT_EQ(c.equal(least, n * n + Dim(1)), Proof::kUnknown);
+  EXPECT_EQ(c.simplify(floordiv(n, Dim(2)) * least), floordiv(n, Dim(2)) * least);
+}
+
+TEST(DimContext, AnEqualityThatNothingSolvesHoldsAsItStands) {
+  DimContext c;
+  const Dim a = d("max(0, max(0, m - 1) - min(1, m))"), m = d("m");
+  EXPECT_EQ(c.equal(a, m), Proof::kUnknown);
+  c.assume_equal(a, m);
+  EXPECT_EQ(c.equal(a, m), Proof::kYes);
+}
+
+// Without a limit, and a memory of what was tried, this takes minutes.
+TEST(DimContext, AQuestionEnds) {
+  DimContext c;
+  Dim deep = d("n");
+  for (const char* s : {"a", "b", "c", "e"}) {
+    const Dim k = d(s);
+    c.assume_less_equal(max(deep - k, k), min(deep + k, d("m") * k));
+    deep = max(min(deep, k) - max(deep - k, Dim(0)), floordiv(deep * k, Dim(3)));
+  }
+  EXPECT_EQ(c.equal(deep, d("m")), Proof::kUnknown);
+}
+
 TEST(Dim, InterningIsThreadSafe) {
   std::vector<std::thread> threads;
   std::vector<Dim> results(4);

@@ -5,8 +5,8 @@ unsupported: the compiler refused it and said so (status `unsupported`). failed:
 a wrong result. crashed: the compiler or the run died, or took longer than a minute.
 
 The tests feed everything as an input. Where the compiler refuses a model because it must know an
-input (axes, scales), that input becomes a constant of the model; `fixed` counts the cases that
-passed so.
+input (axes, scales), that input becomes a constant of the model; where a model leaves the rank of
+a sequence's elements open, the rank is stated. `fixed` counts the cases that passed so.
 """
 
 import argparse

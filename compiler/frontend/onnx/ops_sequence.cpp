@@ -58,6 +58,14 @@ Values join(NodeContext& c) {
   return {sequence_joined(c.g, s, c.axis(c.integer("axis"), rank), stack)};
 }
 
+// x after a check that the extents on both sides are equal.
+Value demanded(NodeContext& c, const Value& x, Dims left, Dims right) {
+  return c.g.call("assert_shape", {x},
+                  {{"left", std::move(left)},
+                   {"right", std::move(right)},
+                   {"what", std::string("the lengths of the parts")}});
+}
+
 // Parts that begin at the sums of the lengths.
 Value cut(NodeContext& c, const Value& x, int64_t axis, const Dims& lengths, bool keep) {
   Arithmetic a(c.g);
@@ -98,19 +106,32 @@ Values split(NodeContext& c) {
       return {cut(c, x, axis, all, true)};
     }
     // A part of no length would never come to the end.
-    const Value positive = chunk ? lengths : a.maximum(a.cast(lengths, DType::kI64), 1);
-    return {sequence_of_parts(c.g, x, axis, a.cast(positive, DType::kI64), true)};
+    Value one = c.g.reshape(a.cast(lengths, DType::kI64), {1});
+    if (!chunk) {
+      const Dim length = (*c.g.read_contents(one))[0];
+      one = demanded(c, one, {ir::max(length, Dim(1))}, {length});
+    }
+    return {sequence_of_parts(c.g, x, axis, c.g.reshape(one, {}), true)};
   }
+  if (lengths.rank() != 1) c.fail("the lengths of the parts are no vector");
   if (const auto all = c.g.read_contents(lengths)) {
     Dim sum = 0;
-    for (const Dim& d : *all) sum = sum + d;
-    const Value whole = c.g.call("assert_shape", {x},
-                                 {{"left", Dims{extent}},
-                                  {"right", Dims{c.g.simplify(sum)}},
-                                  {"what", std::string("the lengths of the parts")}});
-    return {cut(c, whole, axis, *all, true)};
+    Dims left, right;
+    for (const Dim& d : *all) {
+      sum = sum + d;
+      left.push_back(ir::max(d, Dim(0)));
+      right.push_back(d);
+    }
+    left.push_back(extent);
+    right.push_back(c.g.simplify(sum));
+    return {cut(c, demanded(c, x, std::move(left), std::move(right)), axis, *all, true)};
   }
-  return {sequence_of_lengths(c.g, x, axis, a.cast(lengths, DType::kI64))};
+  // What is said of all of them is read from their sum and the least; a zero more changes neither.
+  const Value wide = a.cast(lengths, DType::kI64);
+  const Value more = a.concat({wide, c.g.reshape(c.g.integer(0), {1})}, 0);
+  const Dim sum = (*c.g.read_contents(a.sum(wide, {0}, true)))[0];
+  const Dim least = (*c.g.read_contents(a.reduce("reduce_min", more, {0}, true)))[0];
+  return {sequence_of_lengths(c.g, demanded(c, x, {extent, Dim(0)}, {sum, least}), axis, wide)};
 }
 
 // The body once for each element of the first sequence; other sequences go along with it, tensors

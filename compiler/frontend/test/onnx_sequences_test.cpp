@@ -152,15 +152,36 @@ TEST(OnnxSequence, OfLengthsThatTheRunKnows) {
               proto::value("i", {}, kInt64)};
   g.outputs = {proto::value("y", {})};
   const ir::Module m = import_graph(g);
-  const auto at = [&](int64_t i) {
+  const auto run = [&](const std::vector<int64_t>& lengths, int64_t i) {
     return run_reference(m, {{"x", matrix(4, 2)},
-                             {"lengths", array_of({3}, std::vector<int64_t>{1, 0, 3})},
+                             {"lengths", array_of({static_cast<int64_t>(lengths.size())}, lengths)},
                              {"i", integer(i)}})
         .at("y");
   };
+  const auto at = [&](int64_t i) { return run({1, 0, 3}, i); };
   expect_equal(at(0), {1, 2}, {0, 1});
   expect_equal(at(1), {0, 2}, {});
   expect_equal(at(2), {3, 2}, counted(6, 2));
+  for (const std::vector<int64_t>& wrong :
+       {std::vector<int64_t>{1, 2}, {1, 4}, {5, -1}, std::vector<int64_t>{}})
+    EXPECT_THAT(failure_of([&] { run(wrong, 0); }), testing::HasSubstr("the lengths of the parts"));
+}
+
+TEST(OnnxSequence, OfPartsAsLongAsTheRunSays) {
+  GraphParts g;
+  g.nodes = {node("SplitToSequence", {"x", "chunk"}, {"s"}, proto::attribute("axis", int64_t{1})),
+             node("SequenceAt", {"s", "last"}, {"y"})};
+  g.initialisers = {proto::tensor("last", {}, std::vector<int64_t>{-1})};
+  g.inputs = {proto::value("x", {"2", "n"}), proto::value("chunk", {}, kInt64)};
+  g.outputs = {proto::value("y", {})};
+  const ir::Module m = import_graph(g);
+  const auto run = [&](int64_t chunk) {
+    return run_reference(m, {{"x", matrix(2, 3)}, {"chunk", integer(chunk)}}).at("y");
+  };
+  expect_equal(run(2), {2, 1}, {2, 5});
+  expect_equal(run(7), {2, 3}, counted(6));
+  for (int64_t wrong : {0, -1})
+    EXPECT_THAT(failure_of([&] { run(wrong); }), testing::HasSubstr("the lengths of the parts"));
 }
 
 // PyTorch writes lists that a loop appends to so.

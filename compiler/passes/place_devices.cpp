@@ -70,7 +70,7 @@ std::optional<std::vector<int32_t>> copy_targets(const DeviceUse& use, const Dev
   }
   const std::vector<int32_t> at = a.devices(use.at);
   if (wanted.size() == 1) wanted.resize(at.size(), wanted[0]);
-  if (at.size() == 1 && wanted.size() > 1) wanted.resize(1);
+  if (at.size() == 1 && wanted.size() > 1) wanted.erase(wanted.begin() + 1, wanted.end());
   NIMBLE_CHECK(at.size() == wanted.size(), "%{} has {} places where {} are wanted",
                use.atom.var->name, at.size(), wanted.size());
   bool any = false;

@@ -147,7 +147,8 @@ def outcome(entry, exporter, shapes, folder, compiler):
         while error.__cause__ is not None:  # PyTorch wraps the reason in advice
             error = error.__cause__
         record["status"] = "not exported"
-        record["message"] = f"{type(error).__name__}: {one_line(error)}"[:LONGEST]
+        text = one_line(error).replace(f"{ROOT}/", "")
+        record["message"] = f"{type(error).__name__}: {text}"[:LONGEST]
         return record
     try:
         record["unsupported"] = check(onnx_path)

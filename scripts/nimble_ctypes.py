@@ -317,13 +317,15 @@ class ValueCall:
         self._results = (ctypes.c_void_p * len(session.model.outputs))()
         self._arguments = (session._handle, None, self._names, self._inputs, len(self._inputs),
                            self._results, len(self._results))
+        self._run, self._release_value = (self._lib.nimble_session_run_values,
+                                          self._lib.nimble_value_release)
         self._held = False
 
     def run(self):
         """Runs; the outputs of an earlier run are given back."""
         if self._held:
             self._release()
-        status = self._lib.nimble_session_run_values(*self._arguments)
+        status = self._run(*self._arguments)
         if status != 0:
             _check(status)
         self._held = True
@@ -340,7 +342,7 @@ class ValueCall:
     def _release(self):
         self._held = False
         for index, handle in enumerate(self._results):
-            self._lib.nimble_value_release(handle)
+            self._release_value(handle)
             self._results[index] = None
 
     def __del__(self):

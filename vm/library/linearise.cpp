@@ -124,18 +124,33 @@ struct Workspace {
     return *schema;
   }
 
+  // The results of one kind of task: a row of each for the next task.
+  struct Outputs {
+    std::vector<int64_t*> rows;
+    std::vector<const LibraryTensor*> stacks;
+    int64_t position = 0;
+  };
+
   std::vector<int64_t> schema_numbers;
   std::optional<Schema> schema;  // of these
   std::vector<Task> tasks;
   std::vector<uint32_t> called, order, ends;
   std::vector<Open> open;
   std::vector<Step> steps;
+  std::vector<Outputs> outputs;  // by kind
+  std::vector<int64_t> counts;
 };
 
 Workspace& workspace() {
   thread_local Workspace w;
   if (w.tasks.capacity() > Workspace::kMostKept) w = {};
   return w;
+}
+
+const Cell& cell_in(const Cell& cell, int64_t field) {
+  const Value& v = field_of(cell, field);
+  if (!v.is(ObjectKind::kAdt)) fail(fmt::format("field {} holds no data-type value", field));
+  return *static_cast<const Cell*>(v.object);
 }
 
 // Every task below a root, found without recursion, and their order.
@@ -153,7 +168,7 @@ class Tasks {
     called_.clear();
     open_.clear();
     steps_.clear();
-    visit(root, 0);
+    visit(root, 0, /*inside=*/false);
     while (!open_.empty()) {
       Open& o = open_.back();
       const Kind& kind = schema_.kinds()[static_cast<size_t>(tasks_[o.task].kind)];
@@ -179,18 +194,12 @@ class Tasks {
   int64_t visits() const { return tasks_[0].visits; }
 
  private:
-  static const Cell& cell_in(const Cell& cell, int64_t field) {
-    const Value& v = field_of(cell, field);
-    if (!v.is(ObjectKind::kAdt)) fail(fmt::format("field {} holds no data-type value", field));
-    return *static_cast<const Cell*>(v.object);
-  }
-
   // The task of a function at a cell. In a tree whose parts are visited once each, what only one
-  // reference leads to cannot have been seen.
-  uint32_t visit(const Cell& cell, int64_t function) {
+  // reference leads to cannot have been seen, nor the root, which no part of it holds.
+  uint32_t visit(const Cell& cell, int64_t function, bool inside = true) {
     const int32_t kind = schema_.kind_of(function, cell.number);
     const auto fresh = static_cast<uint32_t>(tasks_.size());
-    if (cell.refs > 1 || !schema_.visits_once()) {
+    if ((inside && cell.refs > 1) || !schema_.visits_once()) {
       const auto [it, added] = known_[static_cast<size_t>(function)].emplace(&cell, fresh);
       if (!added) return it->second;
     }
@@ -247,8 +256,54 @@ class Tasks {
   std::vector<int64_t> counts_;  // by kind
 };
 
+// What count.linearise tells of a value whose parts are visited once each, without a list of them.
+class TreeCounts {
+ public:
+  int64_t steps = 0, visits = 0;
+
+  // False if a part is shared, so that it takes a list to know what was seen.
+  bool run(const Schema& schema, const Cell& root, Workspace& w) {
+    const size_t kinds = schema.kinds().size();
+    w.counts.assign(kinds, 0);
+    w.ends.clear();  // here: whether there is a step of this height and kind
+    path_.reserve(64);
+    path_.push_back({&root, schema.kind_of(0, root.number)});
+    while (!path_.empty()) {
+      Part& part = path_.back();
+      const auto number = static_cast<size_t>(part.kind);
+      const Kind& kind = schema.kinds()[number];
+      if (part.next < kind.calls.size()) {
+        const Cell& below = cell_in(*part.cell, kind.calls[part.next++].field);
+        if (below.refs > 1) return false;
+        path_.push_back({&below, schema.kind_of(0, below.number)});
+        continue;
+      }
+      const size_t step = static_cast<size_t>(part.height) * kinds + number;
+      if (step >= w.ends.size()) w.ends.resize(step + kinds, 0);
+      steps += w.ends[step] == 0;
+      w.ends[step] = 1;
+      ++w.counts[number];
+      ++visits;
+      const int32_t height = part.height;
+      path_.pop_back();
+      if (!path_.empty()) path_.back().height = std::max(path_.back().height, height + 1);
+    }
+    return true;
+  }
+
+ private:
+  struct Part {
+    const Cell* cell;
+    int32_t kind;
+    int32_t height = 0;
+    uint32_t next = 0;
+  };
+  std::vector<Part> path_;
+};
+
 // Copies a field of a cell to row `row` of a stack.
-void copy_field(const Cell& cell, const RecursionSchema::Data& d, const LibraryTensor& to, int64_t row) {
+void copy_field(const Cell& cell, const RecursionSchema::Data& d, const LibraryTensor& to,
+                int64_t row) {
   const Value& v = field_of(cell, d.field);
   size_t bytes = size_of(d.dtype);
   for (const int64_t e : d.extents) bytes *= static_cast<size_t>(e);
@@ -292,8 +347,14 @@ void run_count(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*
   const size_t kinds = schema.kinds().size();
   require_fit(out.dtype == DType::kI64 && count_of(out) == static_cast<int64_t>(kinds + 2),
               "count.linearise", "the result has two i64 and one for each kind");
-  const Tasks tasks(schema, *call.values[0], space);
   auto* to = static_cast<int64_t*>(out.data);
+  if (TreeCounts tree; schema.visits_once() && tree.run(schema, *call.values[0], space)) {
+    *to++ = tree.steps;
+    *to++ = tree.visits;
+    std::ranges::copy(space.counts, to);
+    return;
+  }
+  const Tasks tasks(schema, *call.values[0], space);
   *to++ = static_cast<int64_t>(tasks.steps().size());
   *to++ = tasks.visits();
   for (size_t k = 0; k < kinds; ++k) *to++ = tasks.count(k);
@@ -322,18 +383,18 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
     return call.tensors[next++];
   };
   auto* step = static_cast<int64_t*>(take(DType::kI64, steps, three).data);
-  struct Outputs {
-    std::vector<int64_t*> rows;
-    std::vector<const LibraryTensor*> stacks;
-    int64_t position = 0;
-  };
-  std::vector<Outputs> outputs(schema.kinds().size());
+  std::vector<Workspace::Outputs>& outputs = space.outputs;
+  outputs.resize(schema.kinds().size());
   for (size_t k = 0; k < outputs.size(); ++k) {
     const Kind& kind = schema.kinds()[k];
     const int64_t n = tasks.count(k);
+    outputs[k].rows.clear();
+    outputs[k].stacks.clear();
+    outputs[k].position = 0;
     for (size_t i = 0; i < kind.calls.size(); ++i)
       outputs[k].rows.push_back(static_cast<int64_t*>(take(DType::kI64, n, {}).data));
-    for (const RecursionSchema::Data& d : kind.data) outputs[k].stacks.push_back(&take(d.dtype, n, d.extents));
+    for (const RecursionSchema::Data& d : kind.data)
+      outputs[k].stacks.push_back(&take(d.dtype, n, d.extents));
   }
   require_fit(next == call.tensors.size(), "linearise", "there are results too many");
 
@@ -345,7 +406,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
   for (const uint32_t i : tasks.order()) {
     const Task& t = tasks[i];
     const Kind& kind = schema.kinds()[static_cast<size_t>(t.kind)];
-    Outputs& out = outputs[static_cast<size_t>(t.kind)];
+    Workspace::Outputs& out = outputs[static_cast<size_t>(t.kind)];
     const int64_t position = out.position++;
     for (size_t c = 0; c < kind.calls.size(); ++c)
       out.rows[c][position] = tasks.called_by(t, c).row;

@@ -153,9 +153,12 @@ ValueRef leaky_relu(const Arguments& a) {
 ValueRef cast(const Arguments& a) {
   if (a.result == DType::kBool && a.type() != DType::kBool)
     return kb::compare(CompareOp::kNe, a[0], a.number(0));
-  // f16 and bf16 are computed in f32, but a program that casts to them asks for their rounding.
+  // f16 and bf16 are computed in f32, but a program that casts to them asks for their rounding, and
+  // one that casts from them for what they hold.
+  const DType from = ir::type_of(a.call.args[0])->dtype;
   const DType to = ir::attr<DType>(a.call.attrs, "dtype");
-  return kb::cast(a.result, kb::cast(to, a[0]));
+  const ValueRef x = is_float(from) ? kb::cast(a.type(), kb::cast(from, a[0])) : a[0];
+  return kb::cast(a.result, kb::cast(to, x));
 }
 
 // x, scale, bias, mean, variance.

@@ -92,6 +92,19 @@ class Arithmetic {
     return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16 ? cast(x, DType::kF32) : x;
   }
 
+  // A value that is held in f32 as its narrow type rounds it.
+  Value rounded(const Value& x, DType type) { return widened(cast(x, type)); }
+
+  // softmax, widened. Of narrow floats the standard defines it by operators that each round.
+  Value softmax(const Value& x, int64_t axis) {
+    const Value wide = widened(x);
+    const DType type = x.dtype();
+    if (wide.dtype() == type) return g_.call("softmax", {x}, {{"axis", axis}});
+    const Value above = sub(wide, reduce("reduce_max", wide, {axis}, true));
+    const Value e = rounded(unary("exp", rounded(above, type)), type);
+    return div(e, rounded(reduce("sum", e, {axis}, true), type));
+  }
+
   Value reduce(const char* op, const Value& x, Axes axes, bool keep) {
     if (axes.empty()) return x;
     return g_.call(op, {x}, {{"axes", std::move(axes)}, {"keepdims", keep}});

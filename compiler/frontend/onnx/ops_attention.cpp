@@ -59,7 +59,7 @@ class Attention {
     keys_ = k.dims()[2];
     const Value present_k = k, present_v = v;
     const Dim group = c_.g.simplify(ir::floordiv(q.dims()[1], k.dims()[1]));
-    Value scores = score(q, repeat_heads(c_, k, group));
+    Value scores = rounded(score(q, repeat_heads(c_, k, group)));
     const int64_t mode = c_.integer("qk_matmul_output_mode", 0);
     Value shown = scores;
     if (const double cap = c_.real("softcap", 0); cap > 0)
@@ -96,7 +96,7 @@ class Attention {
   }
 
   // Rounded to the type that the model computes in.
-  Value rounded(const Value& x) { return a_.widened(a_.cast(x, type_)); }
+  Value rounded(const Value& x) { return a_.rounded(x, type_); }
 
   Value minus_infinity() { return c_.g.scalar(-HUGE_VAL, wide()); }
   DType wide() const { return type_ == DType::kF16 || type_ == DType::kBF16 ? DType::kF32 : type_; }
@@ -154,9 +154,9 @@ class Attention {
       const DType precise = dtype_of(given, c_.place);
       if (precise == DType::kF64) s = a_.cast(s, precise);
     } else {
-      s = rounded(s);
+      s = a_.cast(s, type_);
     }
-    Value p = a_.cast(c_.g.call("softmax", {s}, {{"axis", int64_t{-1}}}), wide());
+    Value p = a_.cast(a_.softmax(s, s.rank() - 1), wide());
     if (!bias) return p;
     const Value best = a_.reduce("reduce_max", *bias, {bias->rank() - 1}, true);
     return a_.where(a_.equal(best, -HUGE_VAL), 0.0, p);

@@ -99,16 +99,18 @@ Values softmax(NodeContext& c) {
   Arithmetic a(c.g);
   const DType type = c.in(0).dtype();
   const Value x = a.widened(c.in(0));
-  const char* op = c.node.op == "LogSoftmax" ? "log_softmax" : "softmax";
+  const auto along = [&](const Value& v, int64_t axis) {
+    if (c.node.op == "Softmax") return a.softmax(a.cast(v, type), axis);
+    return c.g.call("log_softmax", {v}, {{"axis", axis}});
+  };
   const int64_t axis = c.axis(c.integer("axis", c.opset < 13 ? 1 : -1), x.rank());
-  if (c.opset >= 13 || axis == x.rank() - 1)
-    return {a.cast(c.g.call(op, {x}, {{"axis", axis}}), type)};
+  if (c.opset >= 13 || axis == x.rank() - 1) return {a.cast(along(x, axis), type)};
   Dims flat = {Dim(1), Dim(1)};
   for (int64_t i = 0; i < x.rank(); ++i) {
     Dim& side = flat[i < axis ? 0 : 1];
     side = side * x.dims()[static_cast<size_t>(i)];
   }
-  Value y = c.g.call(op, {c.g.reshape(x, flat)}, {{"axis", int64_t{1}}});
+  const Value y = along(c.g.reshape(x, flat), 1);
   return {a.cast(c.g.reshape(y, x.dims()), type)};
 }
 

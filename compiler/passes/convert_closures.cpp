@@ -318,16 +318,25 @@ class Conversion {
     });
   }
 
-  // What is asserted here of symbols that the function has from its parameters.
+  // What is asserted here of symbols that the function has from its parameters, by way of others,
+  // too: of n = m and m = 1 a function without m keeps n = 1.
   void declare_equal(ir::Function& f) const {
     Symbols mine;
     for (const VarRef& p : f.parameters) ir::all_symbols_of(p->type, mine);
+    std::vector<Dim> pairs = equal_;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const auto symbol = pairs[i].as_symbol();
+      const Dim other = pairs[i ^ 1];
+      if (!symbol || mine.count(*symbol) || other.symbols().count(*symbol)) continue;
+      for (Dim& d : pairs) d = d.substitute({{*symbol, other}});
+    }
     std::vector<Dim> declared;
-    for (size_t i = 0; i + 1 < equal_.size(); i += 2) {
-      Symbols used = equal_[i].symbols();
-      used.merge(equal_[i + 1].symbols());
-      if (std::includes(mine.begin(), mine.end(), used.begin(), used.end()))
-        declared.insert(declared.end(), {equal_[i], equal_[i + 1]});
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      Symbols used = pairs[i].symbols();
+      used.merge(pairs[i + 1].symbols());
+      if (pairs[i] != pairs[i + 1] &&
+          std::includes(mine.begin(), mine.end(), used.begin(), used.end()))
+        declared.insert(declared.end(), {pairs[i], pairs[i + 1]});
     }
     if (!declared.empty()) f.attrs["equal"] = std::move(declared);
   }

@@ -16,6 +16,7 @@
 #include <unordered_map>
 
 #include "compiler/ir/dim_node.h"
+#include "compiler/ir/within_64_bits.h"
 
 namespace nimble::ir {
 namespace {
@@ -168,16 +169,6 @@ class Effort {
     return s;
   }
 };
-
-// What a question that cannot even be written down in 64 bits answers.
-template <class F>
-auto within_64_bits(const F& ask, decltype(ask()) otherwise) {
-  try {
-    return ask();
-  } catch (const Error&) {
-    return otherwise;
-  }
-}
 
 }  // namespace
 

@@ -17,7 +17,8 @@
 //   kDiv   integers truncate towards zero; x / 0 is 0, and INT_MIN / -1 wraps.
 //   kMod   integers only, with the divisor's sign; x mod 0 is 0.
 //   kShl, kShr   use the shift amount modulo the width.
-//   kScale b is a whole number, from -300 to 300 (f32) or -2200 to 2200 (f64); any if a is NaN.
+//   kScale b is a whole number and half of it an exponent of a normal number: from -252 to 254 (f32)
+//          or -2044 to 2046 (f64); anything if a is NaN. Rounds once if a 2^(b/2) is normal.
 //   kCast  float to int truncates, saturates, and takes NaN to 0; to bool is `x != 0`;
 //          f64 to f16 or bf16 rounds to f32 first; integers wrap.
 //   kFma   rounds once where the target has an FMA instruction (x86-64-v3 and up, AArch64), else
@@ -97,7 +98,7 @@ enum class UnaryOp { kNeg, kAbs, kSqrt, kRsqrt, kFloor, kCeil, kRound /* to even
 enum class BinaryOp {
   kAdd, kSub, kMul, kDiv, kMod, kMin, kMax,  // min/max: the second operand if either is NaN
   kAnd, kOr, kXor, kShl, kShr,               // integers and bools; kShr is arithmetic if signed
-  kScale,                                    // floats: a * 2^b, rounded once
+  kScale,                                    // floats: a * 2^b
 };
 enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN, but kNe true
 

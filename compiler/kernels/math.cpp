@@ -8,9 +8,8 @@
 // remain, in theory before rounding, stand with each table.
 //
 //   exp    x = n ln2 + r, |r| <= ln2 / 2 (Cody and Waite's two-part ln2); exp = 2^n exp(r).
-//   scale  2^n is multiplied in two halves so that results below 2^-126 underflow gradually.
-//   AVX-512
-//          has an instruction that replaces these eight.
+//   scale  2^n is multiplied in two halves so that results below 2^-126 underflow gradually. With
+//          AVX-512 one instruction does it all.
 //   expm1  the same reduction, 2^n (exp(r) - 1) + (2^n - 1): no cancellation for n = 0.
 //   tanh   (e - 1) / (e + 1) with e = exp(2|x|) becomes m / (m + 2), m = expm1(2|x|).
 //   erf    erfc(x) = exp(-Q(x)) with Q = -log(erfc), a smooth function that a polynomial of

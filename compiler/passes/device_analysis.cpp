@@ -362,8 +362,7 @@ void DeviceAnalysis::operation(const Binding& b) {
       use(e, 2, p);
     return define(b, p);
   }
-  const bool view = is_view_op(e.op) || e.op == "take_row" || e.op == "take_rows" ||
-                    e.op == "assert_shape" || e.op == "prefix";
+  const bool view = shares_first_operand(e.op);
   const bool scalar = view && is_scalar(ir::type_of(e.args[0]));
   if (view && !scalar) {
     Place p = place_of(e.args[0]);

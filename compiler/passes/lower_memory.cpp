@@ -52,6 +52,11 @@ bool is_view_op(const std::string& op) {
   return op == "reshape" || op == "squeeze" || op == "unsqueeze";
 }
 
+bool shares_first_operand(const std::string& op) {
+  return is_view_op(op) || op == "take_row" || op == "take_rows" || op == "prefix" ||
+         op == "assert_shape";
+}
+
 bool is_scalar_op(const Expr& call) {
   static const std::set<std::string> kOps = {
       "add",   "sub",       "mul",   "div",        "mod",     "maximum",       "minimum",

@@ -13,6 +13,8 @@ ir::Type lowered_type(const ir::Type& t);
 bool is_scalar_op(const ir::Expr& call);
 // Whether an operator only reinterprets its operand's memory.
 bool is_view_op(const std::string& op);
+// Those and what else gives the memory of its first operand, or a part of it, unchanged.
+bool shares_first_operand(const std::string& op);
 // Whether computing a Dim may stop the run (broadcasting, division by a symbol).
 bool can_fail(const ir::Dim& d);
 

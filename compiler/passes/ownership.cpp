@@ -83,8 +83,7 @@ bool shares_memory(const Expr& e) {
     case ExprKind::kClosure:
       return true;
     case ExprKind::kCall:
-      return is_view_op(e.op) || e.op == "take_row" || e.op == "take_rows" ||
-             e.op == "assert_shape" || e.op == "read_extents" || e.op == "prefix" ||
+      return shares_first_operand(e.op) || e.op == "read_extents" ||
              e.op == "device_copy";  // to where it lies already it is no copy
     default:
       return false;

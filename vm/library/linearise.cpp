@@ -110,10 +110,18 @@ struct Open {
   uint32_t next = 0;
 };
 
+// A cell on the way from the root to where TreeCounts is.
+struct Part {
+  const Cell* cell;
+  int32_t kind;
+  int32_t height = 0;
+  uint32_t next = 0;
+};
+
 // What one call leaves to the next of its thread: memory, and the schema, which is usually the same
 // again. A model over small trees would otherwise spend as long on malloc as on their nodes.
 struct Workspace {
-  static constexpr size_t kMostKept = 1 << 16;  // tasks
+  static constexpr size_t kMostKept = 1 << 16;  // tasks, or steps
 
   const Schema& schema_of(std::span<const int64_t> numbers) {
     if (!schema || !std::ranges::equal(schema_numbers, numbers)) {
@@ -136,14 +144,15 @@ struct Workspace {
   std::vector<Task> tasks;
   std::vector<uint32_t> called, order, ends;
   std::vector<Open> open;
+  std::vector<Part> path;
   std::vector<Step> steps;
   std::vector<Outputs> outputs;  // by kind
-  std::vector<int64_t> counts;
+  std::vector<int64_t> counts;   // of tasks, by kind
 };
 
 Workspace& workspace() {
   thread_local Workspace w;
-  if (w.tasks.capacity() > Workspace::kMostKept) w = {};
+  if (std::max(w.tasks.capacity(), w.ends.capacity()) > Workspace::kMostKept) w = {};
   return w;
 }
 
@@ -163,7 +172,8 @@ class Tasks {
         open_(w.open),
         order_(w.order),
         end_(w.ends),
-        steps_(w.steps) {
+        steps_(w.steps),
+        counts_(w.counts) {
     tasks_.clear();
     called_.clear();
     open_.clear();
@@ -253,7 +263,7 @@ class Tasks {
   std::vector<std::unordered_map<const Cell*, uint32_t>> known_{schema_.functions()};
   std::vector<uint32_t>&order_, &end_;
   std::vector<Step>& steps_;
-  std::vector<int64_t> counts_;  // by kind
+  std::vector<int64_t>& counts_;
 };
 
 // What count.linearise tells of a value whose parts are visited once each, without a list of them.
@@ -266,16 +276,15 @@ class TreeCounts {
     const size_t kinds = schema.kinds().size();
     w.counts.assign(kinds, 0);
     w.ends.clear();  // here: whether there is a step of this height and kind
-    path_.reserve(64);
-    path_.push_back({&root, schema.kind_of(0, root.number)});
-    while (!path_.empty()) {
-      Part& part = path_.back();
+    w.path.assign(1, {&root, schema.kind_of(0, root.number)});
+    while (!w.path.empty()) {
+      Part& part = w.path.back();
       const auto number = static_cast<size_t>(part.kind);
       const Kind& kind = schema.kinds()[number];
       if (part.next < kind.calls.size()) {
         const Cell& below = cell_in(*part.cell, kind.calls[part.next++].field);
         if (below.refs > 1) return false;
-        path_.push_back({&below, schema.kind_of(0, below.number)});
+        w.path.push_back({&below, schema.kind_of(0, below.number)});
         continue;
       }
       const size_t step = static_cast<size_t>(part.height) * kinds + number;
@@ -285,20 +294,11 @@ class TreeCounts {
       ++w.counts[number];
       ++visits;
       const int32_t height = part.height;
-      path_.pop_back();
-      if (!path_.empty()) path_.back().height = std::max(path_.back().height, height + 1);
+      w.path.pop_back();
+      if (!w.path.empty()) w.path.back().height = std::max(w.path.back().height, height + 1);
     }
     return true;
   }
-
- private:
-  struct Part {
-    const Cell* cell;
-    int32_t kind;
-    int32_t height = 0;
-    uint32_t next = 0;
-  };
-  std::vector<Part> path_;
 };
 
 // Copies a field of a cell to row `row` of a stack.

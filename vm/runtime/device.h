@@ -60,9 +60,9 @@ class KernelScope {
 bool device_checks();
 void set_device_checks(bool on);
 
+inline constexpr size_t kHugePage = size_t{2} << 20;
 // Anonymous memory, whole stretches of 2 MiB on huge pages if the system grants them (madvise);
 // zeroed, nullptr on failure. For what is large and read often: the TLB reaches 512 times as far.
-inline constexpr size_t kHugePage = size_t{2} << 20;
 void* map_huge(size_t bytes);
 void unmap_huge(void* memory, size_t bytes);
 

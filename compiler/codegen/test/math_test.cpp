@@ -125,6 +125,33 @@ TEST(Math, F64WithinStatedError) {
   }
 }
 
+// kScale over every exponent that it promises, of a number that loses bits below the normal ones.
+constexpr double kScaled = 1.28125;
+
+template <class T>
+void check_scale(int lowest, int highest) {
+  const auto scaled = [](ValueRef b) {
+    return build::binary(BinaryOp::kScale, build::number(b->dtype, kScaled, b->lanes), b);
+  };
+  std::vector<T> b;
+  for (int i = lowest; i <= highest; ++i) b.push_back(static_cast<T>(i));
+  for (const std::string& level : testing::runnable_levels()) {
+    const testing::Native native(map_kernel<T>(scaled), level);
+    std::vector<T> y(b.size());
+    ASSERT_EQ(native.run({bytes_of(b), bytes_of(y)}, {static_cast<int64_t>(b.size())}), 0);
+    for (size_t i = 0; i < b.size(); ++i) {
+      const T want = std::ldexp(static_cast<T>(kScaled), static_cast<int>(b[i]));
+      EXPECT_LE(ulps(y[i], static_cast<long double>(want)), std::isnormal(want) ? 0 : 1)
+          << level << ": 2^" << b[i];
+    }
+  }
+}
+
+TEST(Math, ScaleReachesEveryExponent) {
+  check_scale<float>(-252, 254);
+  check_scale<double>(-2044, 2046);
+}
+
 TEST(Math, F64SineIsAbsolutelyAccurate) {
   std::mt19937_64 random(2);
   std::vector<double> x;
@@ -148,7 +175,7 @@ TEST(Math, SpecialValues) {
   const std::pair<Unary, CFunction> functions[] = {
       {math::exp, std::exp},     {math::expm1, std::expm1}, {math::log, std::log},
       {math::log1p, std::log1p}, {math::tanh, std::tanh},   {math::erf, std::erf},
-      {math::sin, std::sin},     {math::atan, std::atan},       {math::cos, std::cos}};
+      {math::sin, std::sin},     {math::atan, std::atan},   {math::cos, std::cos}};
   for (const auto& [ours, c] : functions) {
     std::vector<float> x = {0.f, -0.f, INFINITY, -INFINITY, NAN, -2.f}, y(x.size());
     const testing::Native native(map_kernel<float>(ours), "native");

@@ -1,6 +1,7 @@
 // Element-wise operators: unary ones, broadcasting ones, comparisons; with the symbolic
 // contents of small integer tensors carried through.
 #include "compiler/ir/ops/relations.h"
+#include "compiler/ir/within_64_bits.h"
 
 namespace nimble::ir {
 namespace {
@@ -57,17 +58,6 @@ std::optional<Dim> apply(const RelationContext& c, const std::string& op, const 
   return std::nullopt;
 }
 
-// What `f` makes of dims, or nothing where that has no 64 bits: integers in tensors wrap, dims do
-// not.
-template <class F>
-std::optional<Dim> within_64_bits(const F& f) {
-  try {
-    return f();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 // The element of `contents` that stands at position i of a broadcast result of n elements.
 const Dim& at(const Dims& contents, size_t i) {
   return contents[contents.size() == 1 ? 0 : i];
@@ -91,7 +81,7 @@ std::optional<Dims> binary_contents(const RelationContext& c, const Type& result
   if (!n) return std::nullopt;
   Dims out;
   for (size_t i = 0; i < *n; ++i) {
-    auto v = within_64_bits([&] { return apply(c, c.call.op, at(*a, i), at(*b, i)); });
+    auto v = within_64_bits([&] { return apply(c, c.call.op, at(*a, i), at(*b, i)); }, {});
     if (!v) return std::nullopt;
     out.push_back(*v);
   }
@@ -113,10 +103,12 @@ RelationResult relate_unary(RelationContext& c) {
   RelationResult r{c.inputs[0], std::nullopt};
   if (auto in = contents_of(c, 0); in && (op == "neg" || op == "abs")) {
     for (Dim& d : *in) {
-      const auto v = within_64_bits([&] {
-        const Dim negated = d * Dim(-1);
-        return std::optional(op == "neg" ? negated : c.dims.simplify(max(d, negated)));
-      });
+      const auto v = within_64_bits(
+          [&] {
+            const Dim negated = d * Dim(-1);
+            return std::optional(op == "neg" ? negated : c.dims.simplify(max(d, negated)));
+          },
+          {});
       if (!v) return r;
       d = *v;
     }

@@ -15,14 +15,13 @@ import argparse
 import collections
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
 
 from experiments.exporters import compare
 from experiments.harness import batch
-from experiments.harness.errors import FAILURE, INTERRUPTED, WRONG_RESULT, ExperimentError
+from experiments.harness.errors import FAILURE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import ROOT
 
 FORMAT = 1
@@ -139,13 +138,4 @@ def execute(options, arguments):
 
 
 def main(arguments):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    options = parse_arguments(arguments)
-    try:
-        return execute(options, ["exporters", *arguments])
-    except ExperimentError as error:
-        print(f"experiments/run: {error}", file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        print("\nexperiments/run: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    return exit_code(lambda: execute(parse_arguments(arguments), ["exporters", *arguments]))

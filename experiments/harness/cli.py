@@ -5,13 +5,12 @@ import hashlib
 import json
 import os
 import pathlib
-import signal
 import sys
 import time
 
 from experiments.harness import experiment as experiments
 from experiments.harness import systems
-from experiments.harness.errors import FAILURE, INTERRUPTED, USAGE, ExperimentError
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 
 FORMAT = 1  # of the result file
 FULL = {"rounds": 9, "burst_us": 30_000}
@@ -272,19 +271,7 @@ def main():
     if sys.argv[1:2] == ["exporters"]:
         from experiments.exporters import program
         return program.main(sys.argv[2:])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        Run(sys.argv[1:]).execute()
-    except ExperimentError as error:
-        print(f"experiments/run: {error}", file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        print("\nexperiments/run: interrupted; --resume goes on from here", file=sys.stderr)
-        return INTERRUPTED
-    except OSError as error:
-        print(f"experiments/run: {error}", file=sys.stderr)
-        return FAILURE
-    return 0
+    return exit_code(lambda: Run(sys.argv[1:]).execute(), "interrupted; --resume goes on from here")
 
 
 if __name__ == "__main__":

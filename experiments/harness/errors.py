@@ -1,5 +1,8 @@
 """Errors that end an experiment, with nimble's exit codes."""
 
+import signal
+import sys
+
 FAILURE, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
 
 
@@ -9,3 +12,19 @@ class ExperimentError(Exception):
     def __init__(self, message, code=FAILURE):
         super().__init__(message)
         self.code = code
+
+
+def exit_code(execute, interrupted="interrupted"):
+    """Runs a program's `execute` (returns its exit code, or None for 0); prints what ends it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return execute() or 0
+    except ExperimentError as error:
+        print(f"experiments/run: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print(f"\nexperiments/run: {interrupted}", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        print(f"experiments/run: {error}", file=sys.stderr)
+        return FAILURE

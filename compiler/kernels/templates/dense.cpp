@@ -52,14 +52,15 @@ std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   const int lanes = t.vector_bits / 8 / static_cast<int>(size_of(dtype));
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
+  const double* cost = t.vector_registers >= 32 ? cost32 : cost16;
+  const int64_t all = (n + lanes - 1) / lanes;
   int best = 1;
   double least = 1e300;
   for (int vectors = 1; vectors <= max_tile_vectors(t); ++vectors) {
-    const int64_t width = vectors * lanes;
-    const double columns = static_cast<double>((n + width - 1) / width * width);
-    const double cost =
-        columns * (t.vector_registers >= 32 ? cost32[vectors - 1] : cost16[vectors - 1]);
-    if (cost < least) least = cost, best = vectors;
+    const int64_t rest = all % vectors;  // of the last panel
+    const double total = static_cast<double>(all - rest) * cost[vectors - 1] +
+                         (rest > 0 ? static_cast<double>(rest) * cost[rest - 1] : 0);
+    if (total < least) least = total, best = vectors;
   }
   return ir::Layout{ir::Layout::Kind::kPanel, best * lanes}.str();
 }
@@ -68,6 +69,8 @@ namespace {
 
 // A tile that does at most so many multiply-adds with each line of weights prefetches nothing.
 constexpr int64_t kFewPerLine = 4;
+// Sums enough to keep the multiply-add units nearly busy, of a tile that L2 holds up anyway.
+constexpr int kBusy = 6;
 
 // The problem that a workload states.
 struct Product {
@@ -80,6 +83,10 @@ struct Product {
   int lanes = 0, vectors = 0;
 
   int64_t panels() const { return (n + width - 1) / width; }
+  // Vectors of the last panel that hold columns.
+  int last_vectors() const {
+    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
+  }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -157,8 +164,13 @@ class DenseLowering {
     if (prefetch_)
       in_block.push_back(
           kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(extent, 1)))));
+    StmtRef panel = panel_body(p_.vectors);
+    if (const int64_t last = p_.panels() - 1; p_.last_vectors() < p_.vectors)
+      panel = last == 0 ? panel_body(p_.last_vectors())
+                        : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
+                                      panel_body(p_.last_vectors()));
     in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
-                                p_.panels(), panel_body()));
+                                p_.panels(), std::move(panel)));
     body.push_back(kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
                             kb::seq(std::move(in_block))));
     return make_function(w_, p_.frame, name, {sums_}, {accumulators_, panel_},
@@ -171,21 +183,31 @@ class DenseLowering {
     return (unroll_ * p_.width + line_elements() - 1) / line_elements();
   }
 
-  StmtRef panel_body() {
+  // All tiles of panel p, of which the first `vectors` hold columns.
+  StmtRef panel_body(int vectors) {
     const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
     const Dim k0 = kblock * blocks_.size;
     const bool even = blocks_.size * blocks_.count == p_.k;
     const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.k - k0, blocks_.size);
     StmtRef all_tiles = tiles_.for_each(
         Dim::symbol("tile_begin"), extent,
-        [&](const RowTiles::Tile& t) { return tile(t, p, k0, k_extent); },
+        [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent); },
         [&](const RowTiles::Tile& t) {
-          StmtRef finish = epilogue(t, p);
+          StmtRef finish = epilogue(t, p, vectors);
           return blocks_.count == 1
                      ? finish
                      : kb::if_then(kb::eq(kblock, blocks_.count - 1), std::move(finish));
         });
     return kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+  }
+
+  // Over how many sums a tile of so many vectors spreads each element. A multiply-add waits four
+  // cycles for the one before it, and two could begin every cycle.
+  int chains(int vectors) const {
+    int n = 1;
+    while (n * vectors < kBusy && 2 * n * vectors <= rows_ * p_.vectors && unroll_ % (2 * n) == 0)
+      n *= 2;
+    return n;
   }
 
   // First element of a tile's sums in the scratch.
@@ -194,12 +216,14 @@ class DenseLowering {
     return (first + row) * p_.width + column;
   }
 
-  StmtRef tile(const RowTiles::Tile& t, const Dim& p, const Dim& k0, const Dim& k_extent) {
+  StmtRef tile(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& k0,
+               const Dim& k_extent) {
     TileProduct product;
     product.rows = t.rows;
-    product.vectors = p_.vectors;
+    product.vectors = vectors;
     product.lanes = p_.lanes;
     product.dtype = p_.dtype;
+    product.chains = chains(t.rows * vectors);
     product.unroll = unroll_;
     product.accumulators = accumulators_;
     product.panel = panel_;
@@ -221,18 +245,15 @@ class DenseLowering {
     const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
     auto each = [&](StmtRef s) {
       return kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                      kb::loop(LoopKind::kUnroll, "c_v", 0, p_.vectors, std::move(s)));
+                      kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(s)));
     };
-    const Dim element = r * p_.vectors + v, place = sums_at(t, r, v * p_.lanes);
+    const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
     std::vector<StmtRef> all;
-    StmtRef zero = tile_zero(product, "i_");
-    if (blocks_.count > 1) {
+    all.push_back(tile_zero(product, "i_"));
+    if (blocks_.count > 1)
       all.push_back(
-          kb::if_then(kb::eq(Dim::symbol("kb"), 0), std::move(zero),
+          kb::if_then(kb::lt(0, Dim::symbol("kb")),
                       each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
-    } else {
-      all.push_back(std::move(zero));
-    }
     all.push_back(tile_product(product, "i_"));
     all.push_back(each(kb::store(sums_, place, kb::reg(accumulators_, element))));
     return kb::seq(std::move(all));
@@ -263,16 +284,14 @@ class DenseLowering {
     return kb::if_then(kb::lt(t.number * share, lines), std::move(nested));
   }
 
-  StmtRef epilogue(const RowTiles::Tile& t, const Dim& p) {
+  StmtRef epilogue(const RowTiles::Tile& t, const Dim& p, int vectors) {
     const Dim r = Dim::symbol("e_r");
     auto row_stores = [&](bool masked) {
       std::vector<StmtRef> all;
       const Dim row = t.row + r;
       std::vector<Dim> coordinates = unflatten(row, p_.row_dims);
       coordinates.push_back(0);
-      const int64_t last = p_.n % p_.width;  // columns of a partial panel
-      for (int v = 0; v < p_.vectors; ++v) {
-        if (masked && v * p_.lanes >= last) break;
+      for (int v = 0; v < vectors; ++v) {
         const Dim column = p * p_.width + v * p_.lanes;
         coordinates.back() = column;
         const std::optional<Dim> valid = masked ? std::optional<Dim>(p_.n - column) : std::nullopt;
@@ -282,9 +301,9 @@ class DenseLowering {
       }
       return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, kb::seq(std::move(all)));
     };
-    if (p_.n % p_.width == 0) return row_stores(false);
     const int64_t full = p_.n / p_.width;
-    if (full == 0) return row_stores(true);
+    if (vectors < p_.vectors || full == 0) return row_stores(true);
+    if (full == p_.panels() || p_.last_vectors() < p_.vectors) return row_stores(false);
     return kb::if_then(kb::lt(p, full), row_stores(false), row_stores(true));
   }
 

@@ -96,6 +96,7 @@ class Generator {
     kind_ = symbol("kind");
     count_ = symbol("count");
     first_ = symbol("first");
+    done_ = symbol("done");
     for (size_t i = 0; i < state_types().size(); ++i)
       rows_.push_back(symbol(fmt::format("rows{}", i)));
   }
@@ -138,9 +139,6 @@ class Generator {
     for (const Type& t : state_types()) out.push_back(state_type(t, Dim::any()));
     return ir::tuple_type(std::move(out));
   }
-
-  // Whether a member's tasks fill rows of states.
-  bool has_rows(size_t member) const { return !group_.members()[member].results.empty(); }
 
   // Whether the steps read this parameter of the root.
   bool is_read(size_t parameter) const {
@@ -209,8 +207,6 @@ class Generator {
                    {{"shape", state_type(t, tasks)->dims}, {"dtype", t->dtype}, {"value", 0.0}},
                    "states"));
     }
-    for (size_t m = 0; m < group_.members().size(); ++m)
-      if (has_rows(m)) args.push_back(Atom::of(ir::Tensor::scalar_i64(0)));
     for (size_t i = 0; i < all.size(); ++i)
       if (is_read(i)) args.push_back(all[i]);
     const VarRef states =
@@ -311,9 +307,6 @@ class Generator {
     const std::vector<Type> types = state_types();
     for (size_t s = 0; s < types.size(); ++s)
       states_.push_back(parameter("states", state_type(types[s], Dim::symbol(rows_[s]))));
-    row_.assign(group_.members().size(), nullptr);
-    for (size_t m = 0; m < row_.size(); ++m)
-      if (has_rows(m)) row_[m] = parameter("row", ir::tensor_type({}, DType::kI64));
     invariants_.assign(root.f->parameters.size(), nullptr);
     for (size_t p = 0; p < root.f->parameters.size(); ++p)
       if (is_read(p))
@@ -323,9 +316,10 @@ class Generator {
     const VarRef steps = b.call("size", {}, {{"value", Dim::symbol(step_count_)}}, "steps");
     const VarRef goes_on = b.call("less", {i, steps}, {}, "more");
     const VarRef step = more.call("take_row", {order_[0], i}, {}, "step");
-    more.call("read_extents", {step},
-              {{"symbols", std::vector<std::string>{kind_, count_, first_}}, {"sizes", true}},
-              "step");
+    more.call(
+        "read_extents", {step},
+        {{"symbols", std::vector<std::string>{kind_, count_, first_, done_}}, {"sizes", true}},
+        "step");
     const VarRef kind = more.call("size", {}, {{"value", Dim::symbol(kind_)}}, "kind");
     const VarRef next = more.call("add", {i, Atom::of(ir::Tensor::scalar_i64(1))}, {}, "next");
     const Atom states = dispatch(0, kind, next, more);
@@ -354,7 +348,7 @@ class Generator {
   Atom step_of(size_t k, const VarRef& next, BlockBuilder& b) {
     const Case& c = group_.cases()[k];
     const Member& m = group_.members()[c.member];
-    if (m.collects) return go_on(next, {states_.begin(), states_.end()}, row_, b);
+    if (m.collects) return go_on(next, {states_.begin(), states_.end()}, b);
     const RecursionSchema::Kind& kind = group_.schema().kinds[k];
     // What calls nothing is all of one height: its fields are read as they are.
     const bool one_step = kind.calls.empty() && !kind.data.empty();
@@ -364,6 +358,7 @@ class Generator {
     for (size_t j = 0; j < k; ++j)
       part += group_.schema().kinds[j].calls.size() + group_.schema().kinds[j].data.size();
     const VarRef from = b.call("size", {}, {{"value", first}}, "first");
+    const VarRef row = b.call("size", {}, {{"value", Dim::symbol(done_)}}, "row");
     const auto of_step = [&](size_t at) -> Atom {
       const VarRef& whole = order_[part + at];
       if (one_step) return whole;
@@ -377,7 +372,7 @@ class Generator {
       if (!callee) return std::nullopt;
       const Member& to = group_.members()[*callee];
       const size_t field = c.field.at(e.args[to.data].var.get());
-      return gathered(*callee, rows[group_.call_index(k, field, *callee)], b);
+      return gathered(*callee, c.member, rows[group_.call_index(k, field, *callee)], b);
     });
     for (size_t p = 0; p < m.f->parameters.size(); ++p)
       if (p != m.data && m.invariant[p] != SIZE_MAX)
@@ -400,22 +395,16 @@ class Generator {
       const Batched& value = m.tuple ? result.fields.at(mine) : result;
       if (value.is_tuple) throw NotBatchable{"a tuple in a tuple"};
       states.push_back(
-          b.call("write_row", {states_[s], row_[c.member], batcher.stacked(value)}, {}, "states"));
+          b.call("write_row", {states_[s], row, batcher.stacked(value)}, {}, "states"));
     }
-    std::vector<VarRef> row = row_;
-    const VarRef tasks_done = b.call("size", {}, {{"value", count}}, "tasks");
-    row[c.member] = b.call("add", {row_[c.member], tasks_done}, {}, "row");
-    return go_on(next, std::move(states), row, b);
+    return go_on(next, std::move(states), b);
   }
 
   // The rest of the steps.
-  Atom go_on(const VarRef& next, std::vector<Atom> states, const std::vector<VarRef>& row,
-             BlockBuilder& b) const {
+  Atom go_on(const VarRef& next, std::vector<Atom> states, BlockBuilder& b) const {
     std::vector<Atom> args = {next};
     args.insert(args.end(), order_.begin(), order_.end());
     args.insert(args.end(), states.begin(), states.end());
-    for (const VarRef& v : row)
-      if (v) args.push_back(v);
     for (const VarRef& v : invariants_)
       if (v) args.push_back(v);
     return b.bind(ir::make_call_function(Atom::of_global(steps_), std::move(args),
@@ -423,8 +412,10 @@ class Generator {
                   "states");
   }
 
-  // The results of earlier steps that a call of this one asks for.
-  Batched gathered(size_t callee, const Atom& rows, BlockBuilder& b) const {
+  // The results of earlier steps that a call of this one, in a case of `caller`, asks for. They are
+  // looked for in the rows that those filled alone: what this step fills is then no part of what it
+  // reads, and can be written in place (write_through.cpp).
+  Batched gathered(size_t callee, size_t caller, const Atom& rows, BlockBuilder& b) const {
     const Member& m = group_.members()[callee];
     Batched out;
     out.type = m.f->result_type;
@@ -434,8 +425,10 @@ class Generator {
       field.type = m.results[i];
       field.batched = true;
       field.merged = can_merge(field.type);
-      field.atom = b.call("gather", {states_[first_state(callee) + i], rows},
-                          {{"axis", int64_t{0}}}, "called");
+      Atom from = states_[first_state(callee) + i];
+      if (callee == caller)
+        from = b.call("prefix", {from}, {{"count", Dim::symbol(done_)}}, "known");
+      field.atom = b.call("gather", {from, rows}, {{"axis", int64_t{0}}}, "called");
       if (!m.tuple) return field;
       out.fields.push_back(std::move(field));
     }
@@ -444,11 +437,10 @@ class Generator {
 
   const ir::Module& module_;
   const RecursionGroup& group_;
-  std::string batched_, steps_, rows_of_;                   // functions
-  std::string step_count_, visits_, kind_, count_, first_;  // symbols
+  std::string batched_, steps_, rows_of_;                          // functions
+  std::string step_count_, visits_, kind_, count_, first_, done_;  // symbols
   std::vector<std::string> counts_, rows_;
-  // Parameters of the steps; row_: the row of each member's states that its next task fills.
-  std::vector<VarRef> order_, states_, row_, invariants_;
+  std::vector<VarRef> order_, states_, invariants_;  // parameters of the steps
 };
 
 }  // namespace

@@ -72,6 +72,19 @@ struct Name {
   const Var* viewed = nullptr;      // the tensor that this one is a row of
   const Var* taken_over = nullptr;  // the tensor whose memory it takes
   std::optional<Dim> begin, end;    // bytes within the one object, where known
+  bool exact = false;               // it begins there, rather than anywhere between
+
+  void set_range(Dim from, const Dim& bytes) {
+    end = from + bytes;
+    begin = std::move(from);
+    exact = true;
+  }
+  // The range of what lies in `whole`, from byte `offset` on if that is known.
+  void set_part(const Name& whole, const std::optional<Dim>& offset, const Dim& bytes) {
+    if (whole.exact && offset) return set_range(*whole.begin + *offset, bytes);
+    begin = whole.begin;
+    end = whole.end;
+  }
 };
 
 struct State {
@@ -89,10 +102,14 @@ bool has_memory(const Type& t) {
   return std::any_of(t->elements.begin(), t->elements.end(), has_memory);
 }
 
-Dim bytes_of(const Expr& alloc) {
-  Dim bytes = static_cast<int64_t>(size_of(ir::attr<DType>(alloc.attrs, "dtype")));
-  for (const Dim& d : ir::attr<std::vector<Dim>>(alloc.attrs, "shape")) bytes = bytes * d;
+Dim bytes_of(DType dtype, const std::vector<Dim>& shape) {
+  Dim bytes = static_cast<int64_t>(size_of(dtype));
+  for (const Dim& d : shape) bytes = bytes * d;
   return bytes;
+}
+Dim bytes_of(const Expr& alloc) {
+  return bytes_of(ir::attr<DType>(alloc.attrs, "dtype"),
+                  ir::attr<std::vector<Dim>>(alloc.attrs, "shape"));
 }
 
 class PlanVerifier {
@@ -125,6 +142,7 @@ class PlanVerifier {
     names_.clear();
     visible_.clear();
     same_.clear();
+    sizes_.clear();
     where_ = "@" + name;
     State state;
     for (size_t i = 0; i < f.parameters.size(); ++i) {
@@ -133,6 +151,8 @@ class PlanVerifier {
       if (!has_memory(p->type)) continue;
       names_[p].objects = {objects_.size()};
       objects_.push_back({nullptr, i, 0});
+      if (p->type->kind == TypeKind::kTensor)
+        names_[p].set_range(0, bytes_of(p->type->dtype, p->type->dims));
     }
     block(*f.body, state);
   }
@@ -294,6 +314,9 @@ class PlanVerifier {
     } else {
       for (const Atom& a : e.args) use(a, state);
       if (e.op == "memory.fatal") state.stopped = true;
+      if (e.op == "size") sizes_[v] = ir::attr<Dim>(e.attrs, "value");
+      if (e.op == "memory.read_scalar" && e.attrs.contains("symbol"))
+        sizes_[v] = Dim::symbol(ir::attr<std::string>(e.attrs, "symbol"));
       if (e.op == "memory.row_view" || e.op == "memory.reshape") view(v, e);
       if (e.op == "memory.storage_of") derive(v, e);
       if (e.op == "device_copy") {  // memory of its own, which nothing else has
@@ -367,20 +390,19 @@ class PlanVerifier {
     const Var* whole = base.is_var() ? same(base.var.get()) : nullptr;
     if (whole && whole->type && whole->type->kind == TypeKind::kTensor) {
       name.taken_over = whole;
-      Dim size = static_cast<int64_t>(size_of(whole->type->dtype));
-      for (const Dim& d : whole->type->dims) size = size * d;
+      const Dim size = bytes_of(whole->type->dtype, whole->type->dims);
       // A part of a tensor may be as long as the run's data says: the VM compares.
       if (dims_.less_equal(end, size) == Proof::kNo)
         fault("P8", fmt::format("%{} needs {} bytes, and %{} has {}", v->name, end.str(),
                                 whole->name, size.str()));
       ++(dims_.less_equal(end, size) == Proof::kYes ? report_.proved_sizes : report_.checked_sizes);
+      name.set_part(names_[whole], begin, bytes_of(e));
       names_[v] = std::move(name);
       return;  // the old tensor is good until the new one is written
     }
     if (name.objects.size() == 1 && objects_[*name.objects.begin()].storage == whole) {
       fits(v, end, objects_[*name.objects.begin()].bytes);
-      name.begin = begin;
-      name.end = end;
+      name.set_range(begin, bytes_of(e));
     } else {
       ++report_.checked_sizes;  // some storage: the VM compares
     }
@@ -416,15 +438,29 @@ class PlanVerifier {
     }
   }
 
+  // What a scalar is in terms of extents, if that is said.
+  std::optional<Dim> value_of(const Atom& a) const {
+    if (a.is_constant()) return Dim(a.constant->integer(0));
+    const auto size = a.is_var() ? sizes_.find(same(a.var.get())) : sizes_.end();
+    return size == sizes_.end() ? std::nullopt : std::optional(size->second);
+  }
+
   void view(const Var* v, const Expr& e) {
     if (!has_memory(v->type)) return;
     Name name;
     name.objects = objects_of(e.args[0]);
     if (e.args[0].is_var()) {
-      const Name& whole = names_[same(e.args[0].var.get())];
-      name.begin = whole.begin;  // a row lies somewhere in the whole
-      name.end = whole.end;
-      if (e.op == "memory.row_view") name.viewed = same(e.args[0].var.get());
+      const Var* whole = same(e.args[0].var.get());
+      if (e.op == "memory.row_view") {
+        name.viewed = whole;
+        std::optional<Dim> offset = value_of(e.args[1]);
+        if (offset) offset = *offset * ir::attr<Dim>(e.attrs, "row_bytes");
+        name.set_part(names_[whole], offset, bytes_of(e));
+      } else {
+        name.begin = names_[whole].begin;
+        name.end = names_[whole].end;
+        name.exact = names_[whole].exact;
+      }
     }
     views_[v] = &e;
     names_[v] = std::move(name);
@@ -525,6 +561,7 @@ class PlanVerifier {
   std::vector<Object> objects_;
   std::map<const Var*, Name> names_;
   std::map<const Var*, const Var*> same_;  // copies share their source's register
+  std::map<const Var*, Dim> sizes_;        // scalars that an extent is
   std::map<const Var*, const Expr*> views_;
   std::set<const Var*> visible_;
 };

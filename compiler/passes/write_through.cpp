@@ -7,11 +7,12 @@
 //   %row = memory.row_view(%x, %i)                     =>   memory.invoke_mut[group](…, %row)
 //   memory.invoke_mut[copy](%v, %row)
 //
-// Where nothing else reads v, the group can store there itself. That moves the write ahead of what
-// stands in between, and into the group, so neither may look at x: in between only memory is
-// named, not read, and the group reads constants, parameters, and what lies in storages that this
-// function allocated, x being another of these. Two storages differ; a parameter's memory is older
-// than any of them; and a parameter that is written in place shares with no other (ownership.cpp).
+// The group can store there itself, and what reads v before the copy can read the rows, if nothing
+// reads v later. That moves the write ahead of what stands in between, and into the group, so
+// neither may look at these rows: they name memory, or call kernels on constants, parameters and
+// what lies in storages that this function allocated, x being another of these. Two storages
+// differ; a parameter's memory is older than any of them; and a parameter that is written in place
+// shares with no other (ownership.cpp). Of x itself the group may read the first i rows.
 #include <algorithm>
 #include <set>
 
@@ -25,6 +26,7 @@ namespace {
 using ir::Atom;
 using ir::Binding;
 using ir::Block;
+using ir::Dim;
 using ir::Expr;
 using ir::Var;
 
@@ -37,10 +39,10 @@ bool is_copy(const Expr& e) {
 }
 
 // What only names memory and extents.
-bool reads_nothing(const Binding& b) {
+bool reads_nothing(const Expr& e) {
   static const std::set<std::string> kNames = {"memory.row_view", "memory.reshape",
                                                "memory.alloc_tensor", "memory.alloc_storage"};
-  return kNames.contains(b.value->op) || is_scalar_op(*b.value);
+  return kNames.contains(e.op) || is_scalar_op(e);
 }
 
 int64_t device_of(const Expr& invoke) {
@@ -72,19 +74,22 @@ class WriteThrough {
     const auto find = [&](const Var* v) { return place(all, v, copy); };
     const size_t tensor = find(value), view = find(row);
     if (tensor == copy || view == copy || all[view].value->op != "memory.row_view" ||
-        all[tensor].value->op != "memory.alloc_tensor" || uses_[value] != 2 || uses_[row] != 1)
+        all[tensor].value->op != "memory.alloc_tensor" || uses_[row] != 1)
       return 0;
     const Var* storage = all[tensor].value->args[0].var.get();
     const size_t allocated = find(storage);
     if (allocated == copy || all[allocated].value->op != "memory.alloc_storage" ||
         uses_[storage] != 1)
       return 0;
-    // The last that reads or writes memory before the copy must be the group that made the value.
+    // Back to the group that made the value, over what may follow the write.
     size_t group = copy;
-    while (group > 0 && reads_nothing(all[group - 1])) --group;
-    if (group-- == 0) return 0;
+    int reads = 0;
+    while (group-- > 0 && !writes_only(*all[group].value, value))
+      if (!may_follow(*all[group].value, value, row, &reads)) return 0;
+    if (group == SIZE_MAX || uses_[value] != 2 + reads) return 0;
+    if (reads > 0 && value->type->dims != row->type->dims) return 0;
     const Expr& call = *all[group].value;
-    if (!writes_only(call, value) || device_of(call) != device_of(e) || !apart(call, row)) return 0;
+    if (device_of(call) != device_of(e) || !apart(call, all[view])) return 0;
     for (const Atom& a : all[view].value->args)
       if (const size_t at = a.is_var() ? find(a.var.get()) : copy; at != copy && at > group)
         return 0;
@@ -94,6 +99,8 @@ class WriteThrough {
     now->args.back() = e.args[1];
     now->attrs.erase("consumes");
     all[group].value = std::move(now);
+    if (reads > 0) read_rows(all, group + 1, copy, value, e.args[1]);
+    uses_[row] += reads;
     std::set<size_t> dropped = {allocated, tensor, view, copy};
     std::vector<Binding> kept;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -119,17 +126,64 @@ class WriteThrough {
            call.args.back().is_var() && call.args.back().var.get() == value;
   }
 
-  // Whether the call reads nothing of the tensor that `row` is a view of.
-  bool apart(const Expr& call, const Var* row) const {
+  // Whether a binding may run after the rows are written: it names memory, or calls a kernel on
+  // other memory, and at most reads the value, which `reads` counts.
+  bool may_follow(const Expr& e, const Var* value, const Var* row, int* reads) const {
+    if (reads_nothing(e)) return true;
+    if (e.op != "memory.invoke_mut") return false;
     const Var* x = root_of(row);
-    if (!x) return false;
-    for (size_t i = 0; i + 1 < call.args.size(); ++i) {
-      const Atom& a = call.args[i];
-      if (!a.is_var() || a.var->type->kind != ir::TypeKind::kTensor) continue;
-      const Var* read = root_of(a.var.get());
-      if (!read || read == x) return false;
+    for (const Atom& a : e.args) {
+      if (!is_tensor(a)) continue;
+      if (a.var.get() == value) {
+        ++*reads;
+      } else if (const Var* other = root_of(a.var.get()); !other || other == x) {
+        return false;
+      }
     }
-    return true;
+    return !e.args.back().is_var() || e.args.back().var.get() != value;
+  }
+
+  // Whether the call reads nothing of the rows that `view` names.
+  bool apart(const Expr& call, const Binding& view) const {
+    const Var* x = root_of(view.var.get());
+    if (!x) return false;
+    return std::all_of(call.args.begin(), call.args.end() - 1, [&](const Atom& a) {
+      if (!is_tensor(a)) return true;
+      const Var* read = root_of(a.var.get());
+      return read && (read != x || ends_before(a.var.get(), *view.value));
+    });
+  }
+
+  // Whether `v` is the first rows of the tensor that `view` is of, and these are as many as the
+  // number of the view's first row.
+  bool ends_before(const Var* v, const Expr& view) const {
+    const auto first = definitions_.find(v);
+    if (first == definitions_.end() || !view.args[1].is_var()) return false;
+    const Expr& rows = *first->second;
+    if (rows.op != "memory.alloc_tensor" || ir::attr<Dim>(rows.attrs, "offset") != Dim(0) ||
+        rows.args[0].var != view.args[0].var)
+      return false;
+    const ir::Type &whole = rows.args[0].var->type, &part = v->type;
+    if (whole->kind != ir::TypeKind::kTensor || whole->dtype != part->dtype) return false;
+    const auto row = definitions_.find(view.args[1].var.get());
+    return row != definitions_.end() && row->second->op == "size" &&
+           ir::attr<Dim>(row->second->attrs, "value") == part->dims[0] &&
+           std::equal(part->dims.begin() + 1, part->dims.end(), whole->dims.begin() + 1,
+                      whole->dims.end());
+  }
+
+  static bool is_tensor(const Atom& a) {
+    return a.is_var() && a.var->type->kind == ir::TypeKind::kTensor;
+  }
+
+  static void read_rows(std::vector<Binding>& all, size_t from, size_t to, const Var* value,
+                        const Atom& rows) {
+    for (size_t i = from; i < to; ++i) {
+      auto e = std::make_shared<Expr>(*all[i].value);
+      for (Atom& a : e->args)
+        if (a.is_var() && a.var.get() == value) a = rows;
+      all[i].value = std::move(e);
+    }
   }
 
   // The storage or parameter that a tensor lies in, through views; null for anything else.

@@ -10,7 +10,6 @@
 namespace nimble::reference {
 namespace {
 
-
 struct Task {
   const Value* value;
   size_t kind;
@@ -75,21 +74,23 @@ std::vector<ir::TensorRef> linearise(const ir::Expr& call, const Value& root, co
   const Tasks t(*schema, root, m);
 
   std::vector<int64_t> steps, counts(schema->kinds.size(), 0);
+  int64_t n = 0;
   for (size_t i = 0; i < t.order.size(); ++i) {
     const Task& task = t.tasks[t.order[i]];
     const Task* before = i ? &t.tasks[t.order[i - 1]] : nullptr;
-    if (!before || before->height != task.height || before->kind != task.kind)
-      steps.insert(steps.end(), {static_cast<int64_t>(task.kind), 0, counts[task.kind]});
-    ++steps[steps.size() - 2];
+    if (!before || before->height != task.height || before->kind != task.kind) {
+      steps.insert(steps.end(), {static_cast<int64_t>(task.kind), 0, counts[task.kind], task.row});
+      ++n;
+    }
+    ++steps[steps.size() - 3];
     ++counts[task.kind];
   }
-  const auto n = static_cast<int64_t>(steps.size()) / 3;
   if (call.op == "count.linearise") {
     counts.insert(counts.begin(), {n, t.tasks[0].visits});
     const auto size = static_cast<int64_t>(counts.size());
     return {integers(std::move(counts), {size})};
   }
-  std::vector<ir::TensorRef> out = {integers(std::move(steps), {n, 3})};
+  std::vector<ir::TensorRef> out = {integers(std::move(steps), {n, 4})};
   for (size_t k = 0; k < schema->kinds.size(); ++k) {
     const RecursionSchema::Kind& kind = schema->kinds[k];
     for (size_t c = 0; c < kind.calls.size(); ++c) {

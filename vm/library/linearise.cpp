@@ -7,7 +7,8 @@
 // and constructor) can be computed together: that is a *step*. This operator finds the tasks below
 // a root, sorts them by height and kind, and writes what the batched code needs:
 //
-//   steps     i64 (S, 3)     kind, number of tasks, how many of the kind came in earlier steps
+//   steps     i64 (S, 4)     kind, number of tasks, how many of the kind came in earlier steps, and
+//                            how many of the kind's function: the row of the step's first task
 //   calls     i64 (n_k)      for each kind and each of its calls: the row of the called task
 //   fields    T (n_k, dims)  for each kind and each tensor field that it reads: the fields, stacked
 //
@@ -96,7 +97,7 @@ struct Task {
 
 struct Step {
   int32_t kind;
-  int64_t count, first;
+  int64_t count, first, row;
 };
 
 const Value& field_of(const Cell& cell, int64_t field) {
@@ -235,6 +236,7 @@ class Tasks {
     counts_.assign(kinds, 0);
     const size_t levels = static_cast<size_t>(tasks_[0].height) + 1;
     end_.assign(levels * kinds + 1, 0);
+    std::vector<int64_t> rows(schema_.functions(), 0);
     const auto bucket = [&](const Task& t) {
       return static_cast<size_t>(t.height) * kinds + static_cast<size_t>(t.kind);
     };
@@ -242,14 +244,16 @@ class Tasks {
     for (size_t b = 0; b < levels * kinds; ++b) {
       const size_t kind = b % kinds;
       if (end_[b + 1] > 0) {
-        steps_.push_back({static_cast<int32_t>(kind), end_[b + 1], counts_[kind]});
+        int64_t& row = rows[static_cast<size_t>(schema_.kinds()[kind].function)];
+        steps_.push_back({static_cast<int32_t>(kind), end_[b + 1], counts_[kind], row});
         counts_[kind] += end_[b + 1];
+        row += end_[b + 1];
       }
       end_[b + 1] += end_[b];
     }
     order_.resize(tasks_.size());
     for (uint32_t i = 0; i < tasks_.size(); ++i) order_[end_[bucket(tasks_[i])]++] = i;
-    std::vector<int64_t> rows(schema_.functions(), 0);
+    std::ranges::fill(rows, 0);
     for (const uint32_t i : order_) {
       const auto kind = static_cast<size_t>(tasks_[i].kind);
       tasks_[i].row = rows[static_cast<size_t>(schema_.kinds()[kind].function)]++;
@@ -374,7 +378,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
 
   // Every result is checked before anything is written.
   const auto steps = static_cast<int64_t>(tasks.steps().size());
-  const int64_t three[] = {3};
+  const int64_t columns[] = {4};
   size_t next = 0;
   const auto take = [&](DType dtype, int64_t rows,
                         std::span<const int64_t> extents) -> const auto& {
@@ -382,7 +386,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
                 "linearise", fmt::format("result {} does not fit what there is", next));
     return call.tensors[next++];
   };
-  auto* step = static_cast<int64_t*>(take(DType::kI64, steps, three).data);
+  auto* step = static_cast<int64_t*>(take(DType::kI64, steps, columns).data);
   std::vector<Workspace::Outputs>& outputs = space.outputs;
   outputs.resize(schema.kinds().size());
   for (size_t k = 0; k < outputs.size(); ++k) {
@@ -402,6 +406,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
     *step++ = s.kind;
     *step++ = s.count;
     *step++ = s.first;
+    *step++ = s.row;
   }
   for (const uint32_t i : tasks.order()) {
     const Task& t = tasks[i];
@@ -423,7 +428,7 @@ std::vector<LibraryKernel> linearise_operators() {
       {"host.count_linearise", Kind::kHost, "value; schema… -> counts i64 (2 + kinds)",
        "How many steps, calls without batching, and tasks of each kind recursion over a value has.",
        [](const KernelContract& c) { return check(c, 1); }, nullptr, run_count},
-      {"host.linearise", Kind::kHost, "value; schema… -> steps i64 (s, 3), calls and fields…",
+      {"host.linearise", Kind::kHost, "value; schema… -> steps i64 (s, 4), calls and fields…",
        "The order in which batched recursion computes the parts of a value.",
        [](const KernelContract& c) { return check(c, SIZE_MAX); }, nullptr, run_linearise},
   };

@@ -246,6 +246,20 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.kill(%y);
   %z
 })"},
+    // The rows that are read reach into the one that is written.
+    {"P7", "%row is written while %known is read",
+     R"(fn @main(%i: Tensor[(1), i64]) -> Tensor[(n, 4), f32] {
+  !%k: i64 = memory.read_scalar(%i) {index = 0, symbol = "k"};
+  !%s: MEM = memory.alloc_storage() {bytes = 16*n, alignment = 64, device = 0};
+  !%y: Tensor[(n, 4), f32] = memory.alloc_tensor(%s) {shape = (n, 4), dtype = f32, offset = 0};
+  !%known: Tensor[(k + 1, 4), f32] = memory.alloc_tensor(%y) {shape = (k + 1, 4), dtype = f32, offset = 0};
+  !%row: Tensor[(4), f32] = memory.row_view(%y, %k) {shape = (4), dtype = f32, row_bytes = 16};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(k + 1, 4), f32]) -> Tensor[(4), f32] attrs {primitive = true} { let %q: Tensor[(4), f32] = sum(%p) {axes = [0], keepdims = false}; %q } (%known, %row) {inputs = 1};
+  !_ = memory.kill(%known);
+  !_ = memory.kill(%row);
+  !_ = memory.release(%s);
+  %y
+})"},
     {"P8", "%y needs 4*n bytes, and there are 4*n - 4", R"(fn @main(%x: VEC) -> VEC {
   !%s: MEM = memory.alloc_storage() {bytes = 4*n - 4, alignment = 64, device = 0};
   !%y: VEC = memory.alloc_tensor(%s) TENSOR;
@@ -317,6 +331,20 @@ TEST(VerifyPlan, AcceptsSharingInPlaceUpdatesAndRows) {
   !%row: Tensor[(4), f32] = memory.row_view(%y, %k) {shape = (4), dtype = f32, row_bytes = 16};
   !_ = memory.invoke_mut group fn(%p: Tensor[(4), f32]) -> Tensor[(4), f32] attrs {primitive = true} { let %q: Tensor[(4), f32] = exp(%p); %q } (%x, %row) {inputs = 1};
   !_ = memory.kill(%row);
+  %y
+})"),
+              IsEmpty());
+  // What is read ends where the written row begins.
+  EXPECT_THAT(faults(R"(fn @main(%i: Tensor[(1), i64]) -> Tensor[(n, 4), f32] {
+  !%k: i64 = memory.read_scalar(%i) {index = 0, symbol = "k"};
+  !%s: MEM = memory.alloc_storage() {bytes = 16*n, alignment = 64, device = 0};
+  !%y: Tensor[(n, 4), f32] = memory.alloc_tensor(%s) {shape = (n, 4), dtype = f32, offset = 0};
+  !%known: Tensor[(k, 4), f32] = memory.alloc_tensor(%y) {shape = (k, 4), dtype = f32, offset = 0};
+  !%row: Tensor[(4), f32] = memory.row_view(%y, %k) {shape = (4), dtype = f32, row_bytes = 16};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(k, 4), f32]) -> Tensor[(4), f32] attrs {primitive = true} { let %q: Tensor[(4), f32] = sum(%p) {axes = [0], keepdims = false}; %q } (%known, %row) {inputs = 1};
+  !_ = memory.kill(%known);
+  !_ = memory.kill(%row);
+  !_ = memory.release(%s);
   %y
 })"),
               IsEmpty());

@@ -259,7 +259,7 @@ function "main" 1 16 {
   AllocTensor r11, r10, r5, i64, [4]
   InvokePacked k"count", (r4, r7, r5, r5, r5, r6, r5, r9, r6, r8, r5, r6, r7, r5, r5, r6, r5, r5, r11)
   LoadConsti r12, 64
-  AllocTensor r12, r10, r12, i64, [2, 3]
+  AllocTensor r12, r10, r12, i64, [2, 4]
   LoadConsti r13, 128
   AllocTensor r13, r10, r13, f32, [2, 4]
   LoadConsti r14, 192
@@ -273,7 +273,7 @@ function "main" 1 16 {
 entry "main" f0 {
   input "x" f32 ["n"] [-1]
   output "counts" i64 ["4"] [4]
-  output "steps" i64 ["2", "3"] [2, 3]
+  output "steps" i64 ["2", "4"] [2, 4]
   output "fields" f32 ["2", "4"] [2, 4]
 }
 )"}};

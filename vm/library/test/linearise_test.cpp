@@ -67,16 +67,16 @@ TEST_F(Linearise, NumbersTasksByHeightAndKind) {
   Cell* root = node(node(a, b), c);
   EXPECT_THAT(counts(root), ElementsAre(3, 5, 3, 2));
 
-  std::vector<int64_t> steps(9), left(2), right(2);
+  std::vector<int64_t> steps(12), left(2), right(2);
   std::vector<float> fields(6);
-  const int64_t steps_shape[] = {3, 3}, leaves[] = {3, 2}, nodes[] = {2};
+  const int64_t steps_shape[] = {3, 4}, leaves[] = {3, 2}, nodes[] = {2};
   run("host.linearise", root,
       {{DType::kI64, steps_shape, steps.data()},
        {DType::kF32, leaves, fields.data()},
        {DType::kI64, nodes, left.data()},
        {DType::kI64, nodes, right.data()}});
-  // Kind, tasks, tasks of the kind before: three leaves, then a node of each height.
-  EXPECT_THAT(steps, ElementsAre(0, 3, 0, 1, 1, 0, 1, 1, 1));
+  // Kind, tasks, tasks of the kind and of the function before: three leaves, then a node of each height.
+  EXPECT_THAT(steps, ElementsAre(0, 3, 0, 0, 1, 1, 0, 3, 1, 1, 1, 4));
   EXPECT_THAT(fields, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(left, ElementsAre(0, 3));
   EXPECT_THAT(right, ElementsAre(1, 2));

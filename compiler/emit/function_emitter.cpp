@@ -1,6 +1,6 @@
 // One pass over a function in administrative normal form: each binding becomes at most a few
-// instructions. Every variable has a register of its own; memory.kill frees what is dead, so
-// registers need no reuse. Integer constants are loaded once, at the function's entry.
+// instructions. Every variable has a register of its own until share_registers.cpp renames them;
+// memory.kill frees what is dead. Integer constants are loaded once, at the function's entry.
 //
 // Scalar arithmetic: a run of adjacent scalar bindings becomes one scalar function with as many
 // results as variables, so a loop's counter and condition cost a single instruction.
@@ -14,6 +14,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "compiler/emit/share_registers.h"
 #include "compiler/emit/tag_switch.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/rewrite.h"
@@ -135,6 +136,7 @@ class Emitter {
     block_tail(*f_.body);
     insert_prologue();
     out_.registers = next_;
+    share_registers(&out_, [&](int64_t function) { return context_.results_of(function); });
     return std::move(out_);
   }
 
@@ -724,6 +726,11 @@ uint32_t EmitContext::scalar_function(exec::DimProgram p) {
   auto [it, fresh] = scalar_index.emplace(key, static_cast<uint32_t>(out.scalar_functions.size()));
   if (fresh) out.scalar_functions.push_back({fmt::format("scalar{}", it->second), std::move(p)});
   return bytecode_functions + it->second;
+}
+
+uint32_t EmitContext::results_of(int64_t function) const {
+  const int64_t scalar = function - bytecode_functions;
+  return scalar < 0 ? 1 : out.scalar_functions[static_cast<size_t>(scalar)].program.results;
 }
 
 uint32_t EmitContext::text(const std::string& s) {

@@ -29,6 +29,8 @@ struct EmitContext {
   uint32_t constant(const ir::TensorRef& t, bool hot, int32_t device);
   // An Invoke index: scalar functions come after all bytecode functions.
   uint32_t scalar_function(exec::DimProgram p);
+  // How many registers the Invoke of such an index writes.
+  uint32_t results_of(int64_t function) const;
   uint32_t text(const std::string& s);
 };
 

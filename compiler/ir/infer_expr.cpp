@@ -34,7 +34,8 @@ Attrs FunctionInference::map_attrs(const Attrs& attrs, bool simplify, const Loca
     for (const std::string& s : mapped.symbols()) {
       if (!known_.contains(s)) {
         fail(at, fmt::format("unknown symbol {} in an attribute", s),
-             "use symbols of the parameters' types");
+             "use symbols of the parameters' types, or name an extent where it arises: "
+             "let %x: Tensor[(k), …] = …");
       }
     }
     return mapped;

@@ -80,12 +80,15 @@ class Generator {
  private:
   using Scope = std::vector<VarRef>;
 
-  // What inference finds out by itself is not stated, except of constructors: an empty list does
-  // not say what it is a list of.
-  static void forget_types(const ir::Block& b) {
+  // What inference finds out by itself is not stated, except of constructors (an empty list does
+  // not say what it is a list of) and of extents that an attribute names.
+  void forget_types(const ir::Block& b) {
     for (const ir::Binding& binding : b.bindings) {
       const ir::Expr& e = *binding.value;
-      if (e.kind != ir::ExprKind::kConstruct) binding.var->type = nullptr;
+      if (names_extents_.contains(binding.var.get()))
+        binding.var->type = only_born_extents(binding.var->type);
+      else if (e.kind != ir::ExprKind::kConstruct)
+        binding.var->type = nullptr;
       for (const ir::MatchCase& c : e.cases)
         for (const VarRef& v : ir::variables_of(c.pattern)) v->type = nullptr;
       for (const BlockRef& nested : ir::blocks_of(e)) forget_types(*nested);
@@ -137,6 +140,32 @@ class Generator {
     std::set<std::string> inner_;  // then those outside
   };
   std::string name(const char* kind) { return fmt::format("{}{}", kind, next_++); }
+
+  // An extent that arises in a body: of a tensor that grew, or as values decide.
+  Dim born_extent() { return Dim::symbol(fmt::format("{}{}", kBornExtent, born_++)); }
+
+  // An attribute may name extents that arose if an annotation names them: of the first variable
+  // here that has them. False if none has one of them as it is.
+  bool name_extents(const Attrs& attrs, const Scope& scope) {
+    std::set<std::string> used;
+    for (const auto& [name, value] : attrs) {
+      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+        for (const Dim& d : *dims) used.merge(d.symbols());
+    }
+    std::set<const ir::Var*> naming;
+    for (const std::string& s : used) {
+      if (!is_born(s)) continue;
+      const auto has_it = [&](const VarRef& v) {
+        return is_tensor(v->type) && std::any_of(v->type->dims.begin(), v->type->dims.end(),
+                                                 [&](const Dim& d) { return d == Dim::symbol(s); });
+      };
+      const auto first = std::find_if(scope.begin(), scope.end(), has_it);
+      if (first == scope.end()) return false;
+      naming.insert(first->get());
+    }
+    names_extents_.merge(naming);
+    return true;
+  }
 
   bool is_rough(const Atom& a) const { return a.is_var() && rough_.count(a.var.get()) > 0; }
 
@@ -273,7 +302,7 @@ class Generator {
           if (equal == ir::Proof::kNo || (equal == ir::Proof::kUnknown && !chance(15)))
             refused = true;
         },
-        [] { return Dim::symbol(ir::fresh_symbol()); }};
+        [this] { return born_extent(); }};
     std::map<size_t, std::vector<Dim>> read;  // elements that extents are read from
     if (options_.data_dependent)
       context.read_contents = [&](size_t i) -> const std::vector<Dim>* {
@@ -281,7 +310,7 @@ class Generator {
         if (!n || *n > 4) return nullptr;
         std::vector<Dim>& elements = read[i];
         while (elements.size() < static_cast<size_t>(*n)) {
-          elements.push_back(Dim::symbol(ir::fresh_symbol()));
+          elements.push_back(born_extent());
           facts.set(*elements.back().as_symbol(), {INT64_MIN, INT64_MAX, 1});
         }
         return &elements;
@@ -354,6 +383,7 @@ class Generator {
     // Integer arithmetic that grows would overflow, which the language leaves open.
     static const std::set<std::string> kGrows = {"mul", "pow", "prod", "matmul", "cumsum", "sum"};
     if (integers && !floats && kGrows.count(op.name)) return false;
+    if (!name_extents(attrs, scope)) return false;
     if (op.name == "exp" || op.name == "prod" || op.name == "cumsum") {  // keeps numbers small
       if (!is_float(inputs[0]->dtype)) return false;
       args[0] = bind(out, scope, ir::make_call("tanh", {args[0]}), inputs[0], true);
@@ -565,7 +595,7 @@ class Generator {
     Type result = type;
     if (grows) {
       std::vector<Dim> dims = type->dims;
-      dims[0] = Dim::symbol(ir::fresh_symbol());
+      dims[0] = born_extent();
       result = tensor(dims, type->dtype);
     }
     bind(out, scope, ir::make_call_function(Atom::of_global(f), std::move(args)), result, true);
@@ -769,7 +799,8 @@ class Generator {
   std::vector<VarRef> inputs_;
   std::unordered_set<const ir::Var*> rough_;
   std::set<std::string> extents_ = {"n", "m"};  // that an attribute may name here
-  int next_ = 0;
+  std::set<const ir::Var*> names_extents_;      // whose annotations name extents
+  int next_ = 0, born_ = 0;
 };
 
 }  // namespace

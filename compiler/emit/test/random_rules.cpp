@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/ir/type_dims.h"
+
 namespace nimble::emit::testing {
 
 using ir::AttrSpec;
@@ -59,10 +61,21 @@ void collect_symbols(const Type& t, std::set<std::string>& all, std::set<std::st
   }
 }
 
+bool is_born(const std::string& symbol) {
+  return symbol.starts_with(kBornExtent);
+}
+
 bool is_stated(const Type& t) {
   std::set<std::string> all, bare;
   collect_symbols(t, all, bare);
-  return std::none_of(all.begin(), all.end(), [](const std::string& s) { return s[0] == '?'; });
+  return std::none_of(all.begin(), all.end(), is_born);
+}
+
+Type only_born_extents(const Type& t) {
+  return ir::map_dims(t, [](const Dim& d) {
+    const auto s = d.is_any() ? std::nullopt : d.as_symbol();
+    return s && is_born(*s) ? d : Dim::any();
+  });
 }
 
 bool closed(const std::vector<Type>& types) {

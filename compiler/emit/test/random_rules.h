@@ -24,6 +24,11 @@ int guarded_operand(const std::string& op);
 
 // The symbols of a type; `bare`: those that stand alone as an extent of a tensor.
 void collect_symbols(const ir::Type& t, std::set<std::string>& all, std::set<std::string>& bare);
+// How the names of extents begin that arise in a body, rather than with a parameter.
+inline constexpr char kBornExtent = 'k';
+bool is_born(const std::string& symbol);
+// Of an annotation: what it says of extents that arose, and `?` for all others.
+ir::Type only_born_extents(const ir::Type& t);
 // A type that can be written down: without extents that only a run decides.
 bool is_stated(const ir::Type& t);
 // Whether a function with these parameters is told every extent that their types mention.

@@ -3,6 +3,8 @@
 
 #include "compiler/emit/test/differential.h"
 #include "compiler/emit/test/random_program.h"
+#include "compiler/emit/test/random_rules.h"
+#include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 
 namespace nimble::emit::testing {
@@ -32,6 +34,21 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomPrograms, ::testing::Range(0, 10));
 TEST(RandomProgram, IsTheSameForTheSameSeed) {
   EXPECT_EQ(ir::print(random_module(7)), ir::print(random_module(7)));
   EXPECT_NE(ir::print(random_module(7)), ir::print(random_module(8)));
+}
+
+// An attribute may use an extent that arose in the body: an annotation names it.
+TEST(RandomProgram, NamesTheExtentsThatItsAttributesUse) {
+  int naming = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const ir::Module m = random_module(seed);
+    const std::string text = ir::print(m);
+    if (text.find(fmt::format("[({}", kBornExtent)) == std::string::npos) continue;
+    ++naming;
+    EXPECT_EQ(text, ir::print(random_module(seed)));
+    for (const ir::Diagnostic& d : ir::infer_module(m).diagnostics)
+      EXPECT_EQ(d.problem.find("unknown symbol"), std::string::npos) << d.str() << "\n" << text;
+  }
+  EXPECT_GT(naming, 0);
 }
 
 // Programs that once differed, reduced.

@@ -540,6 +540,7 @@ class Parser : ValueParser {
         fail(t, fmt::format("expected a variable or a constant but found `{}`", t.text),
              "bind the expression to a variable first");
       default:
+        if (starts_constant()) return constant();  // -inff32
         fail(t, fmt::format("expected a variable or a constant but found {}", shown(t)),
              "write %x, @f or a constant such as 1.5f32");
     }

@@ -97,7 +97,7 @@ class ValueParser : protected TypeParser {
 
   bool starts_constant() const;
   Atom number();    // 3i64
-  Atom constant();  // true, f32[2]{1, 2}, const("name")
+  Atom constant();  // true, -inff32, f32[2]{1, 2}, const("name")
   // {name = value, …}; the operator's row says what kind each value has, if there is one.
   Attrs attributes(const OpInfo* op);
 

@@ -14,6 +14,14 @@ bool looks_float(const Token& t) {
          (t.kind == Token::Kind::kPunctuation && t.text == "-");
 }
 
+// inff32, nanbf16: of scalars the type follows at once, as in 1.5f32.
+constexpr size_t kSpecialFloatLetters = 3;
+std::optional<DType> special_float(const std::string& word) {
+  if (!word.starts_with("inf") && !word.starts_with("nan")) return std::nullopt;
+  const auto type = dtype_from_name(word.substr(kSpecialFloatLetters));
+  return type && is_float(*type) ? type : std::nullopt;
+}
+
 }  // namespace
 
 template <class F>
@@ -29,8 +37,13 @@ auto ValueParser::list(F element) {
 }
 
 bool ValueParser::starts_constant() const {
+  if (is("-")) {
+    const Token word = lex(text_, pos_);
+    return word.kind == Kind::kIdentifier && special_float(word.text);
+  }
+  if (token_.kind != Kind::kIdentifier) return false;
   const std::string& t = token_.text;
-  return t == "true" || t == "false" || t == "const" || dtype_from_name(t).has_value();
+  return t == "true" || t == "false" || t == "const" || special_float(t) || dtype_from_name(t);
 }
 
 Atom ValueParser::number() {
@@ -51,8 +64,16 @@ Atom ValueParser::number() {
 }
 
 Atom ValueParser::constant() {
-  const Token t = token_;
+  const bool negative = take("-");
+  Token t = token_;
   advance();
+  if (const auto type = special_float(t.text)) {
+    t.text = (negative ? "-" : "") + t.text.substr(0, kSpecialFloatLetters);
+    uint8_t* data = nullptr;
+    auto tensor = Tensor::make(*type, {}, &data);
+    element(t, *type, data);
+    return Atom::of(std::move(tensor));
+  }
   if (t.text == "true" || t.text == "false") {
     return Atom::of(Tensor::of<uint8_t>(DType::kBool, {}, {t.text == "true"}));
   }

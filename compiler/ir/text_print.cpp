@@ -306,7 +306,9 @@ std::string print(const Tensor& t) {
   const std::string type(name_of(t.dtype));
   if (t.shape.empty()) {
     if (t.dtype == DType::kBool) return element_text(t, 0);
-    if (!is_float(t.dtype) || std::isfinite(t.value(0))) return element_text(t, 0) + type;
+    // The bits of a NaN and a type behind them could not be told apart.
+    const std::string text = element_text(t, 0);
+    if (!text.starts_with("nan.")) return text + type;
   }
   std::string shape, values;
   for (int64_t d : t.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(d);

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "compiler/ir/builder.h"
@@ -28,6 +30,7 @@ fn @main(%x: Tensor[(n, 4), f32], %mask: Tensor[(n, 2*n + 1), bool], %t: (Tensor
   let %u: Tensor[(), u64] = 18446744073709551615u64;
   let %h: Tensor[(2), bf16] = bf16[2]{1.5, nan};
   let %odd: Tensor[(3), f32] = f32[3]{nan.ffc00000, nan.7fa00001, nan};
+  let %least = maximum(-inff32, inff64);
   let %pair: (Tensor[(n, 4), f32], Tensor[(n, 4), f32]) = (%x, %x);
   let %one = (%x,);
   let %none = ();
@@ -110,6 +113,42 @@ TEST(Text, NumberedNamesAreNumberedFromTheirStem) {
                            "let %.7 = relu(%u.3)", "let %.7.1 = relu(%.7)",
                            "let %u.1.1 = relu(%.7.1)", "let %u.1.2 = relu(%u.1.1)"})
     EXPECT_THAT(text, HasSubstr(line));
+}
+
+// Scalars and vectors of every float type, by their bits.
+TEST(Text, SpecialFloatsPrintAndParseBack) {
+  struct Format {
+    DType dtype;
+    uint64_t infinity, quiet;  // the bits of infinity, the highest bit of the fraction
+  };
+  for (const Format& f :
+       {Format{DType::kF64, 0x7ff0000000000000, 0x0008000000000000},
+        Format{DType::kF32, 0x7f800000, 0x00400000}, Format{DType::kF16, 0x7c00, 0x0200},
+        Format{DType::kBF16, 0x7f80, 0x40}}) {
+    const size_t width = size_of(f.dtype);
+    const uint64_t sign = uint64_t{1} << (8 * width - 1);
+    std::vector<uint64_t> all;
+    for (const uint64_t magnitude : {uint64_t{0}, uint64_t{1}, f.infinity - 1, f.infinity,
+                                     f.infinity | 1, f.infinity | f.quiet, sign - 1})
+      all.insert(all.end(), {magnitude, magnitude | sign});
+    const auto text_of = [&](const std::vector<uint64_t>& bits, std::vector<int64_t> shape) {
+      uint8_t* data = nullptr;
+      const TensorRef t = Tensor::make(f.dtype, std::move(shape), &data);
+      for (size_t i = 0; i < bits.size(); ++i) std::memcpy(data + i * width, &bits[i], width);
+      const std::string text = print(*t);
+      const Module m = parse_module("fn @main() {\n  let %x = relu(" + text + ");\n  %x\n}");
+      const TensorRef back = m.find("main")->body->bindings[0].value->args[0].constant;
+      EXPECT_EQ(back->dtype, f.dtype) << text;
+      EXPECT_EQ(back->shape, t->shape) << text;
+      EXPECT_TRUE(std::ranges::equal(back->bytes, t->bytes)) << text;
+      return text;
+    };
+    for (const uint64_t bits : all) text_of({bits}, {});
+    text_of(all, {static_cast<int64_t>(all.size())});
+    const std::string type(name_of(f.dtype));
+    EXPECT_EQ(text_of({f.infinity | sign}, {}), "-inf" + type);
+    EXPECT_EQ(text_of({f.infinity | f.quiet}, {}), "nan" + type);
+  }
 }
 
 TEST(Text, BigConstantsGoToTheSideFile) {

@@ -1,6 +1,11 @@
 // Evaluates operators whose operands are constants, with the reference interpreter: what it
 // computes is right by definition. A fold that would make a constant larger than both a page and
 // four times its operands (a broadcast) is left to run time, and so is anything above the limit.
+//
+// What is folded may become a fact of typing: a count that extents are read from, the rows that a
+// prefix takes. A fact that contradicts an operator in a place that never runs must not end the
+// compilation of a program that runs, so if the folded module is no longer well typed, integers
+// stay computed: the operator fails where it runs.
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
@@ -33,10 +38,38 @@ bool has_symbolic_attribute(const Expr& e) {
   return false;
 }
 
-}  // namespace
+// The value of an operator whose extents and operands are constant; null where none is to be had.
+ir::TensorRef evaluated(const ir::Binding& b, const PassContext& context) {
+  const Expr& e = *b.value;
+  if (has_symbolic_attribute(e)) return nullptr;
+  std::vector<ir::TensorRef> args;
+  int64_t operand_bytes = 0;
+  for (const Atom& a : e.args) {
+    if (!a.is_constant()) return nullptr;
+    args.push_back(a.constant);
+    operand_bytes += static_cast<int64_t>(a.constant->bytes.size());
+  }
+  int64_t bytes = *ir::byte_size(b.var->type).as_constant();
+  // Packing pads to whole panels, and no kernel packs at run time.
+  bool grows = e.op != "pack" && bytes > 4096 && bytes > 4 * operand_bytes;
+  if (grows || bytes > context.fold_limit_bytes) return nullptr;
+  try {
+    const std::vector<ir::TensorRef> result = reference::evaluate_op(e, args, {});
+    return result.size() == 1 ? result[0] : nullptr;
+  } catch (const Error&) {
+    return nullptr;  // it fails when it runs, if it ever does
+  }
+}
 
-ir::Module fold_constants(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder&) -> std::optional<Atom> {
+struct Folding {
+  ir::Module module;
+  int64_t folded = 0;
+  bool facts = false;  // integers among it: inference looks into them
+};
+
+Folding fold(const ir::Module& m, const PassContext& context, bool with_facts) {
+  Folding out;
+  const auto fold_one = [&](const ir::Binding& b, ir::BlockBuilder&) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ExprKind::kCall || e.op.empty() || e.op.rfind("memory.", 0) == 0)
       return std::nullopt;
@@ -61,28 +94,24 @@ ir::Module fold_constants(const ir::Module& m, PassContext& context) {
       auto rank = static_cast<int64_t>(extents.size());
       return Atom::of(ir::Tensor::of<int64_t>(DType::kI64, {rank}, extents));
     }
-    if (has_symbolic_attribute(e)) return std::nullopt;
-    std::vector<ir::TensorRef> args;
-    int64_t operand_bytes = 0;
-    for (const Atom& a : e.args) {
-      if (!a.is_constant()) return std::nullopt;
-      args.push_back(a.constant);
-      operand_bytes += static_cast<int64_t>(a.constant->bytes.size());
-    }
-    int64_t bytes = *ir::byte_size(b.var->type).as_constant();
-    // Packing pads to whole panels, and no kernel packs at run time.
-    bool grows = e.op != "pack" && bytes > 4096 && bytes > 4 * operand_bytes;
-    if (grows || bytes > context.fold_limit_bytes) return std::nullopt;
-    std::vector<ir::TensorRef> result;
-    try {
-      result = reference::evaluate_op(e, args, {});
-    } catch (const Error&) {
-      return std::nullopt;  // it fails when it runs, if it ever does
-    }
-    if (result.size() != 1) return std::nullopt;
-    context.count("fold-constants.folded");
-    return Atom::of(result[0]);
-  });
+    const ir::TensorRef value = evaluated(b, context);
+    const bool fact = value && !is_float(value->dtype);
+    if (!value || (fact && !with_facts)) return std::nullopt;
+    out.facts |= fact;
+    ++out.folded;
+    return Atom::of(value);
+  };
+  out.module = rewrite_module(m, fold_one);
+  return out;
+}
+
+}  // namespace
+
+ir::Module fold_constants(const ir::Module& m, PassContext& context) {
+  Folding out = fold(m, context, true);
+  if (out.facts && !ir::infer_module(out.module).diagnostics.empty()) out = fold(m, context, false);
+  context.count("fold-constants.folded", out.folded);
+  return std::move(out.module);
 }
 
 }  // namespace nimble::passes

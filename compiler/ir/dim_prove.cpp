@@ -9,7 +9,9 @@
 //      any single one.
 //   4. x - (b-1) <= b*floordiv(x, b) <= x for b > 0, and mod(x, b) = x - b*floordiv(x, b).
 //   5. broadcast(a, b), where it is defined, is at least either operand unless that is 0.
-// Equality assumptions are kept solved for one symbol each and substituted up front.
+// Equality assumptions are kept solved for one symbol each and substituted up front. Those that
+// cannot be are two inequalities; where one says what a function is (max(0, n - m) = 1), that is
+// put in its place wherever it stands.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -574,6 +576,30 @@ Dim DimContext::simplify_atom(const DimNode* n) const {
   return wrap(n);
 }
 
+namespace {
+
+bool has_function(const Dim& d) {
+  Terms terms;
+  terms_of(d.node(), terms);
+  const auto is_function = [](const DimNode* a) { return a->kind == DimNode::Kind::kFunction; };
+  return std::any_of(terms.begin(), terms.end(), [&](const PolyTerm& t) {
+    return t.monomial && std::ranges::any_of(t.monomial->atoms, is_function);
+  });
+}
+
+// What the assumptions say that a function is; of an equality both inequalities are there. Its
+// value has no functions, so that putting values in their place ends.
+std::optional<Dim> assumed_value(const std::vector<Dim>& nonnegative, const Dim& function) {
+  for (const Dim& d : nonnegative) {  // d = function - value, for one
+    const Dim value = function - d;
+    if (!has_function(value) && std::ranges::find(nonnegative, Dim(0) - d) != nonnegative.end())
+      return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Dim DimContext::simplify(const Dim& a) const {
   const DimNode* n = a.node();
   if (too_large(a)) return a;
@@ -586,7 +612,11 @@ Dim DimContext::simplify(const Dim& a) const {
     return a;
   }
   const auto rewrite = [&] {
-    if (n->is_atom()) return simplify_atom(n);
+    if (n->is_atom()) {
+      const Dim simple = simplify_atom(n);
+      if (simple.node()->kind != DimNode::Kind::kFunction) return simple;
+      return assumed_value(nonnegative_, simple).value_or(simple);
+    }
     Dim result;
     for (const PolyTerm& t : n->terms) {
       Dim product(t.coefficient);
@@ -721,12 +751,10 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   if (!best) {
     assume_less_equal(a, b);
     assume_less_equal(b, a);
-    // What the parts of a min or max say may be less than the whole: then it counts as it stands.
-    if (equal(a, b) != Proof::kYes) {
-      nonnegative_.push_back(a - b);
-      nonnegative_.push_back(b - a);
-      Effort::forget();
-    }
+    // What the parts of a min or max say may be less than the whole: it counts as it stands, too.
+    nonnegative_.push_back(d);
+    nonnegative_.push_back(Dim(0) - d);
+    Effort::forget();
     return;
   }
   const std::string name = best->name;
@@ -736,7 +764,11 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   Effort::forget();
   std::vector<Dim> inequalities = std::move(nonnegative_);
   nonnegative_.clear();
-  for (const Dim& i : inequalities) assume_less_equal(Dim(0), i);
+  for (const Dim& i : inequalities) {
+    assume_less_equal(Dim(0), i);
+    if (std::ranges::find(inequalities, Dim(0) - i) != inequalities.end())
+      nonnegative_.push_back(simplify(i));  // half of an equality, which counts as it stands
+  }
   // The facts of the solved symbol hold for its solution.
   if (auto other = solution.as_symbol()) {
     SymbolFacts both = facts(*other);

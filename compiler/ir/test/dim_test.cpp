@@ -250,7 +250,20 @@ TEST(DimProperty, ProverIsSound) {
     }
     const bool linked = rng() % 4 == 0;  // assume a <= b
     if (linked) facts.assume_less_equal(d("a"), d("b"));
-    const Sample x = random_expression(rng, 3), y = random_expression(rng, 2);
+    const auto some_values = [&] {
+      std::map<std::string, int64_t> v;
+      for (const auto& [s, r] : ranges)
+        v[s] = r.low + r.divisor * static_cast<int64_t>(rng() % ((r.high - r.low) / r.divisor + 1));
+      return v;
+    };
+    // And that an expression is what it is for some values.
+    const Sample known = random_expression(rng, 2);
+    std::optional<int64_t> equals;
+    if (const auto v = some_values(); rng() % 3 == 0 && !(linked && v.at("a") > v.at("b")))
+      equals = known.value(v);
+    if (equals) facts.assume_equal(known.dim, Dim(*equals));
+    const Sample x = random_expression(rng, 3),
+                 y = equals && rng() % 2 ? known : random_expression(rng, 2);
     const Proof le = facts.less_equal(x.dim, y.dim), lt = facts.less(x.dim, y.dim),
                 eq = facts.equal(x.dim, y.dim);
     const Proof divisible = facts.divisible(x.dim, 4);
@@ -263,11 +276,9 @@ TEST(DimProperty, ProverIsSound) {
           << x.dim.str() << " not " << what << " " << y.dim.str();
     };
     for (int k = 0; k < 24; ++k) {
-      std::map<std::string, int64_t> v;
-      for (const auto& [s, r] : ranges) {
-        v[s] = r.low + r.divisor * static_cast<int64_t>(rng() % ((r.high - r.low) / r.divisor + 1));
-      }
+      std::map<std::string, int64_t> v = some_values();
       if (linked && v["a"] > v["b"]) continue;
+      if (equals && known.value(v) != equals) continue;
       auto p = x.value(v), q = y.value(v);
       if (!p || !q) continue;
       holds(le, *p <= *q, "<=");
@@ -355,6 +366,27 @@ TEST(DimContext, AnEqualityThatNothingSolvesHoldsAsItStands) {
 }
 
 // Without a limit, and a memory of what was tried, this takes minutes.
+// The extent of x[n-1:n], once it is known to be 1, is 1 inside of other expressions, too.
+TEST(DimContext, AFunctionWhoseValueIsKnownIsThatValue) {
+  const Dim row = d("max(0, min(m, n) - max(0, min(m, -m*min(0, n - 1) + n - 1)))");
+  DimContext c;
+  c.assume_equal(row, Dim(1));
+  EXPECT_EQ(c.simplify(row).str(), "1");
+  EXPECT_EQ(c.equal(broadcast(row, d("m")), d("m")), Proof::kYes);
+  EXPECT_EQ(c.equal(floordiv(d("4*k") * row, Dim(4)), d("k")), Proof::kYes);
+  // Another equality later, which solves one of its symbols, keeps it.
+  c.assume_equal(d("n"), d("k + 1"));
+  const Dim same = row.substitute({{"n", d("k + 1")}});
+  EXPECT_EQ(c.equal(broadcast(same, d("m")), d("m")), Proof::kYes);
+  EXPECT_EQ(c.equal(broadcast(row, d("m")), d("m")), Proof::kYes);
+  // A value may be a symbol, or a function of none; where it is a function, both stay.
+  DimContext others;
+  others.assume_equal(d("floordiv(p, q)"), d("q + 2"));
+  EXPECT_EQ(others.simplify(d("min(r, 3*floordiv(p, q))")).str(), "min(r, 3*q + 6)");
+  others.assume_equal(d("mod(p, r)"), d("max(q, r)"));
+  EXPECT_EQ(others.equal(d("mod(p, r)"), d("max(q, r)")), Proof::kYes);
+}
+
 TEST(DimContext, AQuestionEnds) {
   DimContext c;
   Dim deep = d("n");

@@ -365,7 +365,6 @@ TEST(DimContext, AnEqualityThatNothingSolvesHoldsAsItStands) {
   EXPECT_EQ(c.equal(a, m), Proof::kYes);
 }
 
-// Without a limit, and a memory of what was tried, this takes minutes.
 // The extent of x[n-1:n], once it is known to be 1, is 1 inside of other expressions, too.
 TEST(DimContext, AFunctionWhoseValueIsKnownIsThatValue) {
   const Dim row = d("max(0, min(m, n) - max(0, min(m, -m*min(0, n - 1) + n - 1)))");
@@ -387,6 +386,7 @@ TEST(DimContext, AFunctionWhoseValueIsKnownIsThatValue) {
   EXPECT_EQ(others.equal(d("mod(p, r)"), d("max(q, r)")), Proof::kYes);
 }
 
+// Without a limit, and a memory of what was tried, this takes minutes.
 TEST(DimContext, AQuestionEnds) {
   DimContext c;
   Dim deep = d("n");

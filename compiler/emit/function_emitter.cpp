@@ -49,31 +49,8 @@ bool ends_life(const Expr& e) {
   return e.op == "memory.kill" || e.op == "memory.release";
 }
 
-using Code = std::vector<DimInstruction>;
-
-Code joined(Code a, const Code& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-// a / b truncated towards zero, or a mod b with b's sign, for b != 0; for b = 0 something that does
-// not fail: both branches of a selection are computed.
-Code division_code(const std::string& op, const std::vector<Code>& args) {
-  const Code& a = args[0];
-  const Code b_is_zero = joined(args[1], {{DimOp::kConst, 0}, {DimOp::kEq, 0}});
-  const Code b = joined(joined(args[1], b_is_zero), {{DimOp::kAdd, 0}});
-  if (op == "mod") return joined(joined(a, b), {{DimOp::kMod, 0}});
-  auto negative = [](const Code& x) { return joined(x, {{DimOp::kConst, 0}, {DimOp::kLt, 0}}); };
-  // Floor where the signs agree, else -floor(-a / b).
-  Code code = joined(joined(negative(a), negative(b)), {{DimOp::kEq, 0}});
-  code = joined(joined(joined(code, a), b), {{DimOp::kFloorDiv, 0}});
-  code = joined(code, {{DimOp::kConst, 0}, {DimOp::kConst, 0}});
-  code = joined(joined(code, a), {{DimOp::kSub, 0}});
-  return joined(joined(code, b), {{DimOp::kFloorDiv, 0}, {DimOp::kSub, 0}, {DimOp::kSelect, 0}});
-}
-
-// The postfix code of one scalar operator on its operands' code. Division by zero gives 0, as it
-// does in kernels.
+// The postfix code of one scalar operator on its operands' code. A scalar is an element of a tensor
+// of rank 0 and computed as kernels would: it wraps where arithmetic on extents fails.
 std::vector<DimInstruction> scalar_code(const Expr& e,
                                         const std::vector<std::vector<DimInstruction>>& args) {
   std::vector<DimInstruction> code;
@@ -86,10 +63,11 @@ std::vector<DimInstruction> scalar_code(const Expr& e,
     op(o);
   };
   static const std::map<std::string, DimOp> kPlain = {
-      {"add", DimOp::kAdd},      {"sub", DimOp::kSub},     {"mul", DimOp::kMul},
-      {"maximum", DimOp::kMax},  {"minimum", DimOp::kMin}, {"equal", DimOp::kEq},
-      {"not_equal", DimOp::kNe}, {"less", DimOp::kLt},     {"less_equal", DimOp::kLe},
-      {"and", DimOp::kAnd},      {"or", DimOp::kOr}};
+      {"add", DimOp::kWrapAdd},  {"sub", DimOp::kWrapSub},   {"mul", DimOp::kWrapMul},
+      {"div", DimOp::kQuotient}, {"mod", DimOp::kRemainder}, {"maximum", DimOp::kMax},
+      {"minimum", DimOp::kMin},  {"equal", DimOp::kEq},      {"not_equal", DimOp::kNe},
+      {"less", DimOp::kLt},      {"less_equal", DimOp::kLe}, {"and", DimOp::kAnd},
+      {"or", DimOp::kOr}};
   if (auto it = kPlain.find(e.op); it != kPlain.end()) {
     binary(it->second);
   } else if (e.op == "greater" || e.op == "greater_equal") {
@@ -100,7 +78,7 @@ std::vector<DimInstruction> scalar_code(const Expr& e,
   } else if (e.op == "neg") {
     constant(0);
     put(0);
-    op(DimOp::kSub);
+    op(DimOp::kWrapSub);
   } else if (e.op == "where") {
     put(0);
     put(1);
@@ -112,13 +90,6 @@ std::vector<DimInstruction> scalar_code(const Expr& e,
       constant(0);
       op(DimOp::kNe);
     }
-  } else if (e.op == "div" || e.op == "mod") {
-    put(1);
-    constant(0);
-    op(DimOp::kEq);
-    constant(0);
-    code = joined(code, division_code(e.op, args));
-    op(DimOp::kSelect);
   } else {
     NIMBLE_UNREACHABLE("scalar operator {}", e.op);
   }

@@ -164,15 +164,12 @@ class Lexer {
 };
 
 DimProgram parse_program(Lexer* in) {
-  static const std::map<std::string, DimOp> kWords = {
-      {"+", DimOp::kAdd},   {"-", DimOp::kSub},
-      {"*", DimOp::kMul},   {"//", DimOp::kFloorDiv},
-      {"%", DimOp::kMod},   {"min", DimOp::kMin},
-      {"max", DimOp::kMax}, {"bcast", DimOp::kBroadcast},
-      {"==", DimOp::kEq},   {"!=", DimOp::kNe},
-      {"<", DimOp::kLt},    {"<=", DimOp::kLe},
-      {"and", DimOp::kAnd}, {"or", DimOp::kOr},
-      {"not", DimOp::kNot}, {"select", DimOp::kSelect}};
+  static const auto kWords = [] {
+    std::map<std::string, DimOp> words;
+    for (size_t i = 0; i < kDimOpCount; ++i)
+      if (kDimOps[i].operands > 0) words.emplace(kDimOps[i].word, static_cast<DimOp>(i));
+    return words;
+  }();
   auto number = [&](std::string_view text) {
     int64_t value = 0;
     const auto [p, code] = std::from_chars(text.data(), text.data() + text.size(), value);

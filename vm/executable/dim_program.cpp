@@ -3,6 +3,7 @@
 #include "vm/executable/dim_program.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "vm/base/error.h"
 
@@ -10,50 +11,6 @@ namespace nimble::exec {
 namespace {
 
 constexpr size_t kMaxStack = 256;
-
-// Values popped by an operation; each pushes one.
-int pops_of(DimOp op) {
-  switch (op) {
-    case DimOp::kConst:
-    case DimOp::kArg:
-      return 0;
-    case DimOp::kNot:
-      return 1;
-    case DimOp::kSelect:
-      return 3;
-    default:
-      return 2;
-  }
-}
-
-const char* infix_of(DimOp op) {
-  switch (op) {
-    case DimOp::kAdd:
-      return "+";
-    case DimOp::kSub:
-      return "-";
-    case DimOp::kMul:
-      return "*";
-    case DimOp::kFloorDiv:
-      return "//";
-    case DimOp::kMod:
-      return "%";
-    case DimOp::kEq:
-      return "==";
-    case DimOp::kNe:
-      return "!=";
-    case DimOp::kLt:
-      return "<";
-    case DimOp::kLe:
-      return "<=";
-    case DimOp::kAnd:
-      return "and";
-    case DimOp::kOr:
-      return "or";
-    default:
-      return nullptr;
-  }
-}
 
 [[noreturn]] void fail_arithmetic(const char* what, int64_t a, int64_t b) {
   throw Error(Status::kFatal, "", fmt::format("shape arithmetic: {} of {} and {}", what, a, b),
@@ -77,6 +34,12 @@ int64_t floor_mod(int64_t a, int64_t b) {
   if (b == -1) return 0;
   const int64_t r = a % b;
   return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
+
+// Wraps, as unsigned arithmetic does.
+template <class Operation>
+int64_t wrapped(int64_t a, int64_t b, Operation operation) {
+  return static_cast<int64_t>(operation(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
 
 int64_t apply(DimOp op, int64_t a, int64_t b) {
@@ -116,6 +79,16 @@ int64_t apply(DimOp op, int64_t a, int64_t b) {
       return a != 0 && b != 0;
     case DimOp::kOr:
       return a != 0 || b != 0;
+    case DimOp::kWrapAdd:
+      return wrapped(a, b, std::plus<>());
+    case DimOp::kWrapSub:
+      return wrapped(a, b, std::minus<>());
+    case DimOp::kWrapMul:
+      return wrapped(a, b, std::multiplies<>());
+    case DimOp::kQuotient:
+      return b == 0 ? 0 : b == -1 ? wrapped(0, a, std::minus<>()) : a / b;
+    case DimOp::kRemainder:
+      return b == 0 ? 0 : floor_mod(a, b);
     case DimOp::kConst:
     case DimOp::kArg:
     case DimOp::kNot:
@@ -131,11 +104,11 @@ std::string DimProgram::verify() const {
   size_t depth = 0;
   for (size_t i = 0; i < code.size(); ++i) {
     const DimInstruction& in = code[i];
-    if (in.op > DimOp::kSelect)
+    if (static_cast<size_t>(in.op) >= kDimOpCount)
       return fmt::format("dim instruction {} has unknown operation {}", i, static_cast<int>(in.op));
     if (in.op == DimOp::kArg && (in.immediate < 0 || in.immediate >= int64_t{arguments}))
       return fmt::format("dim instruction {} reads argument {} of {}", i, in.immediate, arguments);
-    const size_t pops = pops_of(in.op);
+    const auto pops = static_cast<size_t>(info_of(in.op).operands);
     if (depth < pops)
       return fmt::format("dim instruction {} needs {} values, the stack has {}", i, pops, depth);
     depth = depth - pops + 1;
@@ -221,11 +194,11 @@ std::string DimProgram::str() const {
     } else if (in.op == DimOp::kSelect) {
       const std::string c = pop(true), b = pop(true), a = pop(true);
       stack.push_back({fmt::format("{} ? {} : {}", a, b, c), true});
-    } else if (const char* infix = infix_of(in.op)) {
+    } else if (info_of(in.op).between) {
       const std::string b = pop(true), a = pop(true);
-      stack.push_back({fmt::format("{} {} {}", a, infix, b), true});
+      stack.push_back({fmt::format("{} {} {}", a, info_of(in.op).word, b), true});
     } else {
-      const char* name = in.op == DimOp::kMin ? "min" : in.op == DimOp::kMax ? "max" : "broadcast";
+      const char* name = in.op == DimOp::kBroadcast ? "broadcast" : info_of(in.op).word;
       const std::string b = pop(false), a = pop(false);
       stack.push_back({fmt::format("{}({}, {})", name, a, b), false});
     }

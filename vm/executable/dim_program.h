@@ -1,11 +1,13 @@
 // A DimProgram computes one or several 64-bit integers from 64-bit integers: shapes, storage
 // sizes, loop conditions, dispatch features. It is postfix code over a small stack, verified
 // once (every operand exists, the stack never underflows and ends with `results` values), then
-// evaluated without checks but those of the arithmetic itself: overflow and division by zero
-// fail with nimble::Error(Status::kFatal).
+// evaluated without checks but those of the arithmetic itself: overflow and division by zero of
+// extents fail with nimble::Error(Status::kFatal). Elements of tensors that live in registers are
+// computed by operations of their own, which wrap (DimOps.def).
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,25 +15,25 @@
 namespace nimble::exec {
 
 enum class DimOp : uint8_t {
-  kConst = 0,  // push immediate
-  kArg = 1,    // push argument[immediate]
-  kAdd = 2,
-  kSub = 3,
-  kMul = 4,
-  kFloorDiv = 5,
-  kMod = 6,  // rounds towards minus infinity; the modulus has the divisor's sign
-  kMin = 7,
-  kMax = 8,
-  kBroadcast = 9,  // (1, d) -> d, (d, 1) -> d, (d, d) -> d; anything else fails
-  kEq = 10,
-  kNe = 11,
-  kLt = 12,
-  kLe = 13,  // push 0 or 1
-  kAnd = 14,
-  kOr = 15,
-  kNot = 16,
-  kSelect = 17,  // condition, then, else -> then if condition != 0
+#define NIMBLE_DIM_OP(name, operands, word, between) k##name,
+#include "vm/executable/DimOps.def"
+#undef NIMBLE_DIM_OP
 };
+struct DimOpInfo {
+  int operands;      // popped; each operation pushes one value
+  const char* word;  // of the assembler; none of kConst and kArg
+  bool between;      // printed between its two operands
+};
+inline constexpr DimOpInfo kDimOps[] = {
+#define NIMBLE_DIM_OP(name, operands, word, between) {operands, word, between},
+#include "vm/executable/DimOps.def"
+#undef NIMBLE_DIM_OP
+};
+inline constexpr size_t kDimOpCount = std::size(kDimOps);
+// Of an operation that exists.
+inline const DimOpInfo& info_of(DimOp op) {
+  return kDimOps[static_cast<size_t>(op)];
+}
 
 struct DimInstruction {
   DimOp op;

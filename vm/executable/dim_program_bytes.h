@@ -24,8 +24,7 @@ inline DimProgram decode_dim_program(ByteReader* in) {
   p.code.resize(in->count("number of dim instructions"));
   for (DimInstruction& i : p.code) {
     const uint8_t op = in->u8();
-    if (op > static_cast<uint8_t>(DimOp::kSelect))
-      in->fail(fmt::format("unknown dim operation {}", op));
+    if (op >= kDimOpCount) in->fail(fmt::format("unknown dim operation {}", op));
     i.op = static_cast<DimOp>(op);
     if (i.op == DimOp::kConst || i.op == DimOp::kArg) i.immediate = in->svarint();
   }

@@ -282,9 +282,6 @@ std::string port_text(const char* kind, const Port& p) {
 }  // namespace
 
 std::string postfix(const DimProgram& program) {
-  static constexpr const char* kWords[] = {
-      "",      "",   "+",  "-", "*",  "//",  "%",  "min", "max",
-      "bcast", "==", "!=", "<", "<=", "and", "or", "not", "select"};
   std::string code;
   uint32_t arguments = 0, results = program.results == 1 ? 1 : 0;
   for (const DimInstruction& in : program.code) {
@@ -295,7 +292,7 @@ std::string postfix(const DimProgram& program) {
       code += fmt::format("a{}", in.immediate);
       arguments = std::max(arguments, static_cast<uint32_t>(in.immediate) + 1);
     } else {
-      code += in.op <= DimOp::kSelect ? kWords[static_cast<int>(in.op)] : "<unknown>";
+      code += static_cast<size_t>(in.op) < kDimOpCount ? info_of(in.op).word : "<unknown>";
     }
   }
   if (arguments == program.arguments && results == 1) return "[" + code + "]";

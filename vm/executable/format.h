@@ -34,7 +34,7 @@
 namespace nimble::exec {
 
 inline constexpr uint8_t kMagic[8] = {0x8f, 'N', 'I', 'M', 'B', 'L', 'E', '\n'};
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;        // 2: scalars did not wrap
 inline constexpr uint32_t kOldestFormatVersion = 2;  // 1: Fatal had no values
 inline constexpr size_t kHeaderSize = 32;
 inline constexpr size_t kTableEntrySize = 32;

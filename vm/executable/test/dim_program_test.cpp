@@ -63,6 +63,39 @@ TEST(DimProgramTest, ArithmeticThatFails) {
   EXPECT_EQ(value("[a0 -1 %]", {INT64_MIN}), 0);
 }
 
+// Elements of tensors that live in registers: what a kernel would compute, whatever the operands.
+TEST(DimProgramTest, ElementsWrap) {
+  EXPECT_EQ(value("[a0 1 +%]", {INT64_MAX}), INT64_MIN);
+  EXPECT_EQ(value("[a0 1 -%]", {INT64_MIN}), INT64_MAX);
+  EXPECT_EQ(value("[0 a0 -%]", {INT64_MIN}), INT64_MIN);
+  EXPECT_EQ(value("[a0 3 *%]", {INT64_MAX}), INT64_MAX - 2);
+  EXPECT_EQ(value("[a0 a0 *%]", {int64_t{1} << 32}), 0);
+  EXPECT_EQ(value("[a0 -1 quot]", {INT64_MIN}), INT64_MIN);
+  EXPECT_EQ(value("[a0 -1 rem]", {INT64_MIN}), 0);
+  EXPECT_EQ(value("[a0 0 quot]", {-7}), 0);
+  EXPECT_EQ(value("[a0 0 rem]", {-7}), 0);
+  for (int64_t a = -7; a <= 7; ++a)
+    for (int64_t b : {-3, -1, 1, 3}) {
+      EXPECT_EQ(value("[a0 a1 quot]", {a, b}), a / b);
+      EXPECT_EQ(value("[a0 a1 rem]", {a, b}), ((a % b) + b) % b);
+    }
+}
+
+TEST(DimProgramTest, PrintsAndAssemblesEveryOperation) {
+  for (size_t i = 0; i < kDimOpCount; ++i) {
+    const auto op = static_cast<DimOp>(i);
+    DimProgram p{0, 1, {}};
+    for (int k = 0; k < info_of(op).operands; ++k) p.code.push_back({DimOp::kConst, k + 5});
+    p.code.push_back({op});
+    if (op == DimOp::kArg) p.arguments = 1;
+    EXPECT_EQ(p.verify(), "") << i;
+    EXPECT_EQ(assemble_program(postfix(p)), p) << postfix(p);
+    EXPECT_EQ(p.str().find("malformed"), std::string::npos) << p.str();
+  }
+  EXPECT_EQ(assemble_program("[a0 a1 +% 2 *%]").str(), "(a0 +% a1) *% 2");
+  EXPECT_EQ(assemble_program("[a0 a1 quot]").str(), "quot(a0, a1)");
+}
+
 TEST(DimProgramTest, SeveralResults) {
   const DimProgram p = assemble_program("[2->3: a0 a1 a0 a1 +]");
   ASSERT_EQ(p.verify(), "");

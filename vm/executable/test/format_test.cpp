@@ -119,9 +119,10 @@ TEST_F(FileFormatTest, EachFaultHasItsMessage) {
   EXPECT_THAT(error_of(text), HasSubstr("is not a nimble executable"));
 
   std::vector<uint8_t> newer = good;
-  newer[8] = 3;
+  newer[8] = kFormatVersion + 1;
   EXPECT_THAT(error_of(newer, Status::kIncompatible),
-              HasSubstr("format version 3, this nimble reads up to 2"));
+              HasSubstr(fmt::format("format version {}, this nimble reads up to {}",
+                                    kFormatVersion + 1, kFormatVersion)));
   std::vector<uint8_t> older = good;
   older[8] = 1;
   EXPECT_THAT(error_of(older, Status::kIncompatible),

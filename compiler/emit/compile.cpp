@@ -129,7 +129,10 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());
       kernels::Workload w = kernels::make_workload(*e.primitive, constant);
-      auto [it, fresh] = by_key.emplace(w.key, out.size());
+      // With constants it is another kernel and has a record of its own, as in the kernel set.
+      std::string key = w.key;
+      for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
+      auto [it, fresh] = by_key.emplace(std::move(key), out.size());
       if (fresh) out.push_back({std::move(w), source_of(*e.primitive), 0, e.primitive});
       ++out[it->second].calls;
     });

@@ -53,7 +53,10 @@ exec::DispatchTree join_threads(const std::vector<ThreadTable>& tables) {
 class DatabaseSource : public TunedSource {
  public:
   explicit DatabaseSource(std::shared_ptr<db::Store> store) : store_(std::move(store)) {
-    for (const db::Workload& w : store_->workloads()) threads_.insert({w.anchor, w.threads});
+    for (const db::Workload& w : store_->workloads()) {
+      threads_.insert({w.anchor, w.threads});
+      known_.insert(w.canonical);
+    }
   }
 
   std::string identity() const override { return store_->identity(); }
@@ -63,6 +66,7 @@ class DatabaseSource : public TunedSource {
     std::vector<ThreadTable> tables;
     TunedChoice choice;
     Json evidence = Json::array();
+    bool begun = false;  // some campaign knows the workload
     for (int64_t threads = 1; threads <= kMaxThreads; threads *= 2) {
       db::LookupKey key{workload_record(w, target, threads), host_hardware(), toolchain_record(),
                         template_versions()};
@@ -72,6 +76,7 @@ class DatabaseSource : public TunedSource {
         out.outcome = Lookup::Outcome::kMismatch;
         out.reason = found.reason;
       }
+      begun |= known_.contains(key.workload.canonical);
       if (!found.table) continue;
       // A table that cannot be used must not stop a compilation: it is reported instead.
       const size_t candidates = choice.candidates.size();
@@ -86,7 +91,11 @@ class DatabaseSource : public TunedSource {
       choice.stale |= found.outcome == db::LookupOutcome::kSoftStale;
       if (!found.reason.empty()) out.reason = found.reason;
     }
-    if (tables.empty()) return out;
+    if (tables.empty()) {
+      if (begun && out.outcome == Lookup::Outcome::kUntuned)
+        out.reason = "no table: the tuning budget ended before it, a larger one goes on";
+      return out;
+    }
     choice.tree = join_threads(tables);
     choice.evidence = evidence.dump();
     out.outcome = choice.stale ? Lookup::Outcome::kStale : Lookup::Outcome::kTuned;
@@ -143,6 +152,7 @@ class DatabaseSource : public TunedSource {
 
   std::shared_ptr<db::Store> store_;
   std::set<std::pair<std::string, int64_t>> threads_;  // anchors tuned, by thread count
+  std::set<std::string> known_;                        // workloads that tuning began with
 };
 
 }  // namespace

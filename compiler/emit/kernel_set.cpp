@@ -90,6 +90,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
   e.device = device;
   if (!e.host.empty()) {
+    e.lookup.outcome = Lookup::Outcome::kFixed;
     e.candidates = {{kHostTemplate, {}, {}}};
     e.tree = exec::DispatchTree::single(0);
     entries_.push_back(std::move(e));
@@ -258,8 +259,9 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
       }
       ++row.implementations;
     }
-    row.evidence = e.lookup.choice ? e.lookup.choice->evidence
-                                   : R"({"schedule":"default","reason":"untuned"})";
+    row.evidence = e.lookup.choice   ? e.lookup.choice->evidence
+                   : !e.host.empty() ? R"({"schedule":"host"})"
+                                     : R"({"schedule":"default","reason":"untuned"})";
     out.provenance.kernels[row.kernel] = row.evidence;
     if (report) report->kernels.push_back(std::move(row));
   }

@@ -28,7 +28,13 @@ struct TunedChoice {
 
 // What was found out while asking, for `nimble check` and the compile report.
 struct Lookup {
-  enum class Outcome { kTuned, kStale, kMismatch, kUntuned };
+  enum class Outcome {
+    kTuned,
+    kStale,     // used, made with another patch release of the toolchain
+    kMismatch,  // there is a table that cannot be used
+    kUntuned,
+    kFixed,  // a host operator: it has no schedule
+  };
   Outcome outcome = Outcome::kUntuned;
   std::string reason;
   std::optional<TunedChoice> choice;

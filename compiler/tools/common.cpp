@@ -7,6 +7,13 @@
 
 namespace nimble::tools {
 
+std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) {
+  std::map<std::string, int64_t> out;
+  for (const std::string& s : texts)
+    for (const auto& [symbol, value] : frontend::parse_shapes(s)) out[symbol] = value;
+  return out;
+}
+
 void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o) {
   app.add_option("--decode", o.choice,
                  "Of a model of one decoding step: the whole loop, whose states stay inside and\n"
@@ -26,11 +33,32 @@ void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o) {
       ->capture_default_str();
 }
 
+std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
+                       const frontend::DecodeOptions& decode) {
+  const auto quoted = [](const std::string& text) {
+    const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    if (!text.empty() && text.find_first_not_of(safe) == std::string::npos) return text;
+    std::string out = "'";
+    for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+    return out + "'";
+  };
+  std::string out = quoted(model);
+  for (const std::string& s : shapes) out += " --shape " + quoted(s);
+  if (decode.choice.empty()) return out;
+  const frontend::DecodeOptions plain;
+  out += " --decode " + decode.choice;
+  for (const auto& [in, next] : decode.states) out += " --decode-state " + quoted(in + "=" + next);
+  if (decode.end_token != plain.end_token) out += fmt::format(" --decode-end {}", decode.end_token);
+  if (decode.context != plain.context) out += fmt::format(" --decode-context {}", decode.context);
+  if (decode.top_k != plain.top_k) out += fmt::format(" --decode-top-k {}", decode.top_k);
+  return out;
+}
+
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   app.add_option("MODEL", a.model,
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
       ->required(required);
-  app.add_option("--shape", a.shapes, "Fix a symbolic dim: n=128 (may be given more than once)");
+  app.add_option("--shape", a.shapes, kShapeHelp);
   add_decode_arguments(app, a.decode);
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
@@ -52,8 +80,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
 ir::Module import(const ModelArguments& a) {
   passes::install_crash_handler(a.crash_folder);
   frontend::ImportOptions options;
-  for (const std::string& s : a.shapes)
-    for (const auto& [symbol, value] : frontend::parse_shapes(s)) options.shapes[symbol] = value;
+  options.shapes = shapes_of(a.shapes);
   options.decode = a.decode;
   ir::Module m = frontend::import_model(a.model, options);
   m.source = a.model;
@@ -104,6 +131,8 @@ std::string_view name_of(emit::Lookup::Outcome outcome) {
       return "mismatch";
     case Outcome::kUntuned:
       return "untuned";
+    case Outcome::kFixed:
+      return "fixed";
   }
   return "untuned";
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,8 +23,15 @@ struct ModelArguments {
   std::string crash_folder = passes::default_crash_folder();
 };
 
+inline constexpr char kShapeHelp[] = "Fix a symbolic dim: n=128 (may be given more than once)";
+// The values of --shape. Error(kInvalidArgument).
+std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
 // --decode and what belongs to it.
 void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o);
+// The arguments of a shell that name the same model to another program: MODEL, --shape, --decode
+// and what belongs to it. Without them that program would make other workloads of it.
+std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
+                       const frontend::DecodeOptions& decode);
 // MODEL, --decode, --shape, --target, --device, --db, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.

@@ -35,13 +35,14 @@ struct Options {
 };
 
 void print_report(const Options& o, const emit::CompileReport& r) {
-  size_t tuned = 0, stale = 0, mismatch = 0;
+  using Outcome = emit::Lookup::Outcome;
+  size_t tuned = 0, stale = 0, fixed = 0;
   uint64_t code = 0;
   size_t implementations = 0;
   for (const emit::KernelReport& k : r.kernels) {
-    tuned += k.outcome == emit::Lookup::Outcome::kTuned;
-    stale += k.outcome == emit::Lookup::Outcome::kStale;
-    mismatch += k.outcome == emit::Lookup::Outcome::kMismatch;
+    tuned += k.outcome == Outcome::kTuned;
+    stale += k.outcome == Outcome::kStale;
+    fixed += k.outcome == Outcome::kFixed;
     code += k.code_bytes;
     implementations += k.implementations;
   }
@@ -73,17 +74,23 @@ void print_report(const Options& o, const emit::CompileReport& r) {
                            .dump(2));
     return;
   }
-  size_t untuned = r.kernels.size() - tuned - stale;
+  const size_t untuned = r.kernels.size() - tuned - stale - fixed;
   fmt::print(
-      "{}: {} kernels ({} tuned, {} stale, {} by default schedule), {} variants, {} KiB of "
+      "{}: {} kernels ({} tuned, {} stale, {} by default schedule{}), {} variants, {} KiB of "
       "code, {:.1f} s\n",
-      o.output, r.kernels.size(), tuned, stale, untuned, implementations, code >> 10,
+      o.output, r.kernels.size(), tuned, stale, untuned,
+      fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
       r.total_ms / 1000);
-  for (const emit::KernelReport& k : r.kernels)
-    if (!k.reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, k.reason);
+  const bool asked = !o.model.database.empty();
+  for (const emit::KernelReport& k : r.kernels) {
+    std::string reason = k.reason;
+    if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
+    if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
+  }
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned, o.model.model, o.model.database.empty() ? "tuning.db" : o.model.database);
+               untuned, tools::model_text(o.model.model, o.model.shapes, o.model.decode),
+               asked ? o.model.database : "tuning.db");
 }
 
 // Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at
@@ -139,7 +146,8 @@ int run(Options& o) {
   print_report(o, report);
   if (o.strict)
     for (const emit::KernelReport& k : report.kernels)
-      if (k.outcome != emit::Lookup::Outcome::kTuned) return kExitStale;
+      if (k.outcome != emit::Lookup::Outcome::kTuned && k.outcome != emit::Lookup::Outcome::kFixed)
+        return kExitStale;
   return kExitOk;
 }
 

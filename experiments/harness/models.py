@@ -67,6 +67,7 @@ def compile_nimble(experiment, options):
         trace = ["--trace", experiment.trace] if experiment.trace else []
         tune = shlex.join([str(program), "tune", models[experiment.nimble], "--db",
                            str(options.database), *experiment.nimble_options, *trace,
+                           "--threads", ",".join(map(str, experiment.threads)),
                            "--budget", "30m"])
         raise ExperimentError(f"{options.database}: no such tuning database; make it with "
                               f"`{tune}`, or measure default schedules with --untuned")

@@ -179,6 +179,7 @@ class Driver {
     // Before the model is read: a database that cannot be opened is known at once.
     store_ = db::Store::open(options_.database);
     frontend::ImportOptions import;
+    import.shapes = options_.shapes;
     import.decode = options_.decode;
     const ir::Module typed = ir::infer_types(frontend::import_model(options_.model, import));
     passes::PassContext context;

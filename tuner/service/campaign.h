@@ -13,7 +13,8 @@ namespace nimble::tuner {
 
 struct CampaignOptions {
   std::string model, database;
-  frontend::DecodeOptions decode;  // a loop around the model
+  std::map<std::string, int64_t> shapes;  // symbols that the model is specialised to
+  frontend::DecodeOptions decode;         // a loop around the model
   std::string target = "native";
   std::string trace, trace_symbol;       // "file.tsv:column"
   std::map<std::string, int64_t> fixed;  // symbols with one value

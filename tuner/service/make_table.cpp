@@ -59,7 +59,7 @@ void TaskRun::make_table(bool complete) {
   // The best evidence that there is: finalists side by side, else the cross-evaluation as far as
   // it went, else the search at its one size.
   Evidence e = evidence({db::Role::kVerify});
-  if (e.configs.size() < 1 || e.cross.shapes.size() < task_.points.size()) {
+  if (e.configs.size() < 1 || e.cross.shapes.size() < task_.points.size() - impossible_.size()) {
     Evidence wider = evidence({db::Role::kCross});
     if (wider.cross.shapes.size() > e.cross.shapes.size()) e = std::move(wider);
   }

@@ -125,6 +125,7 @@ void TaskRun::run(const std::vector<db::NewTrial>& trials, db::Role role) {
     request.workload = workload_;
     claimed = context_.store.claim(request);
   });
+  std::erase_if(claimed, [&](const db::Trial& t) { return !possible(point_of_.at(t.key.shape)); });
   run_claimed(std::move(claimed));
 }
 
@@ -177,14 +178,11 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
 
 void TaskRun::compile(std::vector<db::Trial>& trials) {
   std::vector<db::Hash> missing;
-  std::set<size_t> points;
-  for (const db::Trial& t : trials) {
-    points.insert(point_of_.at(t.key.shape));
+  for (const db::Trial& t : trials)
     if (!built_.contains(t.key.config) &&
         std::find(missing.begin(), missing.end(), t.key.config) == missing.end() &&
         !restore(t.key.config))
       missing.push_back(t.key.config);
-  }
   const auto workers = static_cast<size_t>(context_.compile_threads);
   const size_t share =
       std::max<size_t>(1, std::min(per_executable(), (missing.size() + workers - 1) / workers));
@@ -199,39 +197,17 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
     candidates.emplace_back();
     for (const db::Hash& h : b) candidates.back().push_back(candidate(h));
   }
-  std::vector<size_t> unknown;  // points whose expected results are still to be computed
-  for (size_t p : points) {
-    if (expectations_.contains(p)) continue;
-    if (std::optional<Expectation> known = recall_expectation(p))
-      expectations_.emplace(p, std::move(*known));
-    else
-      unknown.push_back(p);
-  }
-  std::vector<Expectation> expected(unknown.size());
   std::atomic<size_t> next{0};
-  const size_t jobs = batches.size() + unknown.size();
   const auto work = [&] {
-    for (size_t i = next++; i < jobs && !context_.cancelled(); i = next++) {
-      if (i < batches.size())
-        results[i] = context_.backend.build(task_.workload(), candidates[i], context_.target);
-      else
-        expected[i - batches.size()] =
-            context_.backend.expect(task_, task_.points[unknown[i - batches.size()]]);
-    }
+    for (size_t i = next++; i < batches.size() && !context_.cancelled(); i = next++)
+      results[i] = context_.backend.build(task_.workload(), candidates[i], context_.target);
   };
   std::vector<std::future<void>> others;
-  for (size_t i = 1; i < std::min(workers, jobs); ++i)
+  for (size_t i = 1; i < std::min(workers, batches.size()); ++i)
     others.push_back(std::async(std::launch::async, work));
   work();
   for (auto& f : others) f.get();
   if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-  for (size_t i = 0; i < unknown.size(); ++i) {
-    nlohmann::json record = {{"tolerance", expected[i].tolerance}};
-    for (std::vector<uint8_t>& bytes : expected[i].outputs)
-      record["outputs"].push_back(nlohmann::json::binary(bytes));
-    remember(cache_key("expected", shapes_[unknown[i]]), record);
-    expectations_[unknown[i]] = std::move(expected[i]);
-  }
 
   std::map<db::Hash, std::string> failed;
   double ms = 0;
@@ -335,6 +311,31 @@ std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
   return e;
 }
 
+bool TaskRun::possible(size_t point) {
+  if (expectations_.contains(point)) return true;
+  if (impossible_.contains(point)) return false;
+  if (std::optional<Expectation> known = recall_expectation(point)) {
+    expectations_.emplace(point, std::move(*known));
+    return true;
+  }
+  Expectation e;
+  try {
+    e = context_.backend.expect(task_, task_.points[point]);
+  } catch (const Error& error) {
+    // What its types tell there is an invalid argument, what its values tell is fatal.
+    if (error.status() != Status::kFatal && error.status() != Status::kInvalidArgument) throw;
+    impossible_.emplace(point, error.what());
+    return false;
+  }
+  if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+  nlohmann::json record = {{"tolerance", e.tolerance}};
+  for (std::vector<uint8_t>& bytes : e.outputs)
+    record["outputs"].push_back(nlohmann::json::binary(bytes));
+  remember(cache_key("expected", shapes_[point]), record);
+  expectations_.emplace(point, std::move(e));
+  return true;
+}
+
 void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
   const WorkloadPoint& at = task_.points[point];
   const Expectation& e = expectations_.at(point);
@@ -404,7 +405,22 @@ void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
 }
 
 double TaskRun::baseline() {
-  const size_t point = task_.representative();
+  // Sizes ascend, so that the nearest stand next to it; of two the smaller is tried first.
+  std::vector<size_t> nearest(task_.points.size());
+  std::iota(nearest.begin(), nearest.end(), size_t{0});
+  const auto away = [&](size_t p) {
+    const auto d = static_cast<int64_t>(p) - static_cast<int64_t>(task_.representative());
+    return std::abs(d);
+  };
+  std::stable_sort(nearest.begin(), nearest.end(),
+                   [&](size_t a, size_t b) { return away(a) < away(b); });
+  const auto found =
+      std::find_if(nearest.begin(), nearest.end(), [&](size_t p) { return possible(p); });
+  if (found == nearest.end())
+    throw Error(Status::kUnsupported, task_.label, impossible_.at(nearest[0]),
+                "give the sizes that the model meets with --fix or --trace");
+  representative_ = *found;
+  const size_t point = representative_;
   const db::TrialKey k = key(default_config_, point, db::Role::kBaseline);
   context_.meter.phase("default schedule");
   run({{k, 0, 1e6, std::nullopt}}, db::Role::kBaseline);
@@ -419,7 +435,7 @@ double TaskRun::baseline() {
 }
 
 void TaskRun::search(double until_s) {
-  const size_t point = task_.representative();
+  const size_t point = representative_;
   SearchOptions options;
   options.seed = context_.seed ^ std::hash<std::string>()(workload_);
   options.threads = static_cast<int>(threads_);
@@ -517,14 +533,15 @@ void TaskRun::cross(size_t top_k, double until_s) {
   });
   double spent_s = 0, configs = 0;  // on cases so far, and how many configurations they held
   for (size_t i = 0; i < order.size(); ++i) {
+    if (!possible(order[i])) continue;
     // What a small budget drops here: fewer k. At the first size the price is a guess, later it
     // is known; the configurations of most regret so far go.
     const double left = std::max(0.0, until_s - context_.meter.consumed_s());
-    const double each = i == 0 ? 2e-3 : spent_s / configs;
+    const double each = configs == 0 ? 2e-3 : spent_s / configs;
     const auto affordable = static_cast<size_t>(
         std::max(kLeastCrossed, left / (each * static_cast<double>(order.size() - i))));
     if (chosen.size() > affordable) drop_worst(chosen, affordable);
-    if (i == 0) report_.k = chosen.size();
+    if (report_.k == 0) report_.k = chosen.size();
     context_.meter.phase(
         fmt::format("cross-evaluation of {}, size {} of {}", chosen.size(), i + 1, order.size()));
     std::vector<db::NewTrial> trials;
@@ -536,6 +553,10 @@ void TaskRun::cross(size_t top_k, double until_s) {
     spent_s += context_.meter.consumed_s() - begin;
     configs += static_cast<double>(chosen.size());
   }
+  if (!impossible_.empty())
+    context_.meter.note(fmt::format("{}: {} of {} sizes cannot occur: {}", task_.label,
+                                    impossible_.size(), task_.points.size(),
+                                    impossible_.begin()->second));
 }
 
 void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
@@ -598,6 +619,7 @@ void TaskRun::verify() {
   finalists.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
   context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
   for (size_t p = 0; p < task_.points.size(); ++p) {
+    if (!possible(p)) continue;
     std::vector<db::NewTrial> trials;
     for (const db::Hash& config : finalists)
       trials.push_back(
@@ -609,7 +631,7 @@ void TaskRun::verify() {
   for (size_t i = 0; i < last.configs.size(); ++i)
     for (size_t p = 0; p < last.cross.shapes.size(); ++p)
       if (last.configs[i] == default_config_ && opening_ns_ > 0 &&
-          last.cross.shapes[p] == task_.points[task_.representative()].symbols)
+          last.cross.shapes[p] == task_.points[representative_].symbols)
         report_.drift = last.cross.times[i][p] / opening_ns_ - 1;
   std::vector<double> apart;
   for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));

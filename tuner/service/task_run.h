@@ -77,8 +77,9 @@ class TaskRun {
 
   // True if an earlier process of the campaign finished this task.
   bool finished_before() const;
-  // Measures the default schedule at the representative size (role baseline). Its weighted cost
-  // per run of the model decides which workloads are hot.
+  // Measures the default schedule at the representative size (role baseline), or the nearest that
+  // can occur. Its weighted cost per run of the model decides which workloads are hot.
+  // Error(kUnsupported) if no size can.
   double baseline();
   void search(double until_s);  // until the meter shows this much consumed
   void cross(size_t top_k, double until_s);
@@ -116,6 +117,9 @@ class TaskRun {
   void remember(const std::string& key, const nlohmann::json& value) const;
   std::optional<nlohmann::json> recall(const std::string& key) const;
   std::optional<Expectation> recall_expectation(size_t point) const;
+  // Whether the workload can meet this size; then its expected result is at hand. Where the
+  // reference fails (an index behind the last of a table's rows) the model would have, too.
+  bool possible(size_t point);
   void measure(std::vector<db::Trial> trials);  // size by size
   void measure(size_t point, const std::vector<db::Trial>& trials);
   Evidence evidence(const std::set<db::Role>& roles) const;
@@ -136,6 +140,8 @@ class TaskRun {
   std::set<uint32_t> executables_;
   std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there
   std::map<size_t, Expectation> expectations_;
+  std::map<size_t, std::string> impossible_;  // points, why
+  size_t representative_ = 0;                 // the task's, or the nearest possible one
   db::Hash default_config_;
   double opening_ns_ = 0;          // of the default, at the start
   std::vector<double> same_;       // ratios of A/A pairs

@@ -135,6 +135,51 @@ TEST_F(Tuned, NothingIsKnownOfAnEmptyDatabase) {
   EXPECT_FALSE(found.choice);
 }
 
+TEST_F(Tuned, AWorkloadThatTheBudgetDidNotReachIsNamedSo) {
+  store_->put(workload_record(use_.workload, target_, 1));
+  Lookup found = find();
+  EXPECT_EQ(found.outcome, Lookup::Outcome::kUntuned);
+  EXPECT_NE(found.reason.find("budget ended"), std::string::npos) << found.reason;
+}
+
+// What sorts has no schedule that a record could tell.
+TEST_F(Tuned, AHostOperatorLacksNoRecord) {
+  CompileReport report;
+  auto source = database_source(store_);
+  CompileOptions options = options_of({"default"});
+  options.tuned = source.get();
+  emit::compile(ir::infer_types(ir::parse_module(R"(
+fn @main(%x: Tensor[(n, 8), f32]) {
+  let %best = topk(%x) {axis = 1, k = 3, largest = true};
+  %best
+})")),
+                options, &report);
+  ASSERT_EQ(report.kernels.size(), 1u);
+  EXPECT_EQ(report.kernels[0].outcome, Lookup::Outcome::kFixed);
+}
+
+// The record of one is none of the other: constants may be laid out and prefetched otherwise.
+TEST_F(Tuned, WithAConstantItIsAnotherWorkload) {
+  passes::PassContext context;
+  context.target = target_;
+  const ir::Module lowered = passes::run_pipeline(ir::infer_types(ir::parse_module(R"(
+fn @main(%x: Tensor[(n, 4), f32], %w: Tensor[(4), f32]) {
+  let %a = softmax(%x) {axis = 1};
+  let %b = add(%a, %w);
+  let %c = softmax(%b) {axis = 1};
+  let %d = add(%c, f32[4]{1, 2, 3, 4});
+  %d
+})")),
+                                                  context);
+  std::set<std::pair<std::string, std::vector<bool>>> uses;
+  std::set<std::string> keys;
+  for (const WorkloadUse& use : workloads_of(lowered)) {
+    EXPECT_TRUE(uses.insert({use.workload.key, use.workload.constant_parameter}).second);
+    keys.insert(use.workload.key);
+  }
+  EXPECT_GT(uses.size(), keys.size());
+}
+
 TEST_F(Tuned, TablesOfOneAndTwoThreadsAreJoined) {
   table(1, {0, 1});
   table(2, {2, 0, 1});

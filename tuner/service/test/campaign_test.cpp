@@ -142,6 +142,31 @@ TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
   }
 }
 
+// A decoder's table of positions bounds how far it goes; the search's usual size is behind it.
+TEST_F(CampaignTest, SizesThatTheWorkloadCannotMeetAreLeftOut) {
+  CampaignOptions o = quick(R"(
+fn @main(%table: Tensor[(40, 4), f32], %x: Tensor[(n, 4), f32]) -> Tensor[(n, 4), f32] {
+  let %at = range() {start = 0, step = 1, count = n, dtype = i64};
+  let %rows = gather(%table, %at) {axis = 0};
+  let %y = add(%x, %rows);
+  %y
+})");
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 3;
+  const std::atomic<bool> never{false};
+  const CampaignReport report = run_campaign(o, *compiler_backend(), never);
+  EXPECT_TRUE(report.skipped.empty()) << report.skipped[0];
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  const auto store = db::Store::open(file("tuning.db"));
+  std::set<int64_t> sizes;
+  for (const db::TrialOutcome& t : outcomes(report.campaign))
+    sizes.insert(store->shape(t.trial.key.shape)->dims.begin()->second);
+  ASSERT_FALSE(sizes.empty());
+  EXPECT_EQ(*sizes.rbegin(), 37);
+  EXPECT_EQ(*sizes.begin(), 1);
+}
+
 TEST_F(CampaignTest, AFinishedCampaignIsNotDoneAgain) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;

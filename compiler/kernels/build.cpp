@@ -162,6 +162,12 @@ ValueRef select(ValueRef c, ValueRef a, ValueRef b) {
   return v;
 }
 
+ValueRef select_rare(ValueRef c, ValueRef a, ValueRef b) {
+  auto v = std::make_shared<Value>(*select(std::move(c), std::move(a), std::move(b)));
+  v->rare = true;
+  return v;
+}
+
 ValueRef cast(DType t, ValueRef a) {
   if (a->dtype == t) return a;
   // What was widened to f32 comes back as it was.

@@ -86,7 +86,7 @@ enum class ValueKind {
   kLocal,      // a name bound by a kLet statement
   kUnary, kBinary, kFma,  // fma: a*b + c, one rounding
   kCompare,    // bool lanes
-  kSelect,     // a ? b : c by lane
+  kSelect,     // a ? b : c by lane; `rare`: b is dear and seldom needed, so a printer may branch
   kCast,       // numeric conversion to `dtype` (float to int truncates and saturates)
   kBitcast,    // same size
   kBroadcast,  // scalar operand to `lanes`
@@ -119,6 +119,7 @@ struct Value {
   std::optional<Dim> valid;    // kLoad: only lanes < valid are read (it may exceed lanes or be <= 0)
   ValueRef passthrough;        // kLoad with `valid`: value of the other lanes; null: zero
   std::string name;            // kLocal
+  bool rare = false;           // kSelect
 };
 
 // ---------------------------------------------------------------- statements
@@ -212,6 +213,7 @@ ValueRef max(ValueRef a, ValueRef b);
 ValueRef fma(ValueRef a, ValueRef b, ValueRef c);
 ValueRef compare(CompareOp op, ValueRef a, ValueRef b);
 ValueRef select(ValueRef c, ValueRef a, ValueRef b);
+ValueRef select_rare(ValueRef c, ValueRef a, ValueRef b);
 ValueRef cast(DType t, ValueRef a);
 ValueRef bitcast(DType t, ValueRef a);
 ValueRef broadcast(ValueRef scalar, int lanes);

@@ -21,16 +21,23 @@
 //   atan   1/|x| where |x| > 1, then (t - 1) / (t + 1) where t > sqrt(2) - 1: pi/2 - atan(1/x) and
 //          pi/4 + atan(..) are put together in two parts of pi.
 //   sin    x = n pi/2 + r, the quadrant n mod 4 picks the polynomial and the sign. f32 arguments
-//          are reduced in f64.
+//          are reduced in f64. Up to 2^20 with pi/2 in three parts (Cody and Waite). Beyond, the
+//          product x 2/pi is taken modulo 4 in fixed point (Payne and Hanek, ACM SIGNUM 18, 1983):
+//          |x| = M 2^E, M an integer of 53 bits. Of 2/pi the bits worth 2^(2-E) and more add
+//          multiples of 4 and are skipped; the 128 bits A B that follow give M A mod 2^64 + M B
+//          / 2^64, which is x 2/pi mod 4 in units of 2^-62, but for 3 units. The f32 nearest to a
+//          multiple of pi/2 is 2^-30 away from it, which leaves 30 good bits.
 //
 // Rounding to an integer adds and subtracts 1.5 * 2^52 (2^23 in f32): the integer is then in the
 // low bits of the sum, from where shifts make 2^n without a conversion. min(c, x) in this
 // order keeps a NaN of x (kernel_ir.h), so no special case is needed for it.
 #include "compiler/kernels/math.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "vm/base/error.h"
 
@@ -297,22 +304,99 @@ ValueRef erf(ValueRef x) {
 
 namespace {
 
-ValueRef sine(ValueRef x, int quadrants_ahead) {
+// 64 zeros and 1152 bits of 2/pi: enough for every f64 exponent.
+constexpr uint64_t kTwoOverPi[] = {0,
+                                   0xa2f9836e4e441529,
+                                   0xfc2757d1f534ddc0,
+                                   0xdb6295993c439041,
+                                   0xfe5163abdebbc561,
+                                   0xb7246e3a424dd2e0,
+                                   0x06492eea09d1921c,
+                                   0xfe1deb1cb129a73e,
+                                   0xe88235f52ebb4484,
+                                   0xe99c7026b45f7e41,
+                                   0x3991d639835339f4,
+                                   0x9c845f8bbdf9283b,
+                                   0x1ff897ffde05980f,
+                                   0xef2f118b5a0a6d1f,
+                                   0x6d367ecf27cb09b7,
+                                   0x4f463f669e5fea2d,
+                                   0x7527bac7ebe5f17b,
+                                   0x3d0739f78a5292ea,
+                                   0x6bfb5fb11f8d5d08};
+
+// The quadrant (modulo 4, an i64) and r of x = n pi/2 + r, |r| <= pi/4, both for f64 lanes.
+struct Quadrant {
+  ValueRef n, r;
+};
+
+Quadrant reduce_near(const ValueRef& x) {
   const Format f = format_of(x);
-  const ValueRef wide = cast(DType::kF64, x);
-  const Format w = format_of(wide);
   // pi/2 in three parts of 33 bits: n * part is exact while |n| < 2^20; with 53 more bits in the
   // last part the reduced argument of an f32 is good to 2^-60.
-  const ValueRef shifted = fma(wide, w.c(0x1.45f306dc9c883p-1), w.c(w.magic));
-  const ValueRef n = sub(shifted, w.c(w.magic));
-  ValueRef r = wide;
+  const ValueRef shifted = fma(x, f.c(0x1.45f306dc9c883p-1), f.c(f.magic));
+  const ValueRef n = sub(shifted, f.c(f.magic));
+  ValueRef r = x;
   for (double part : {0x1.921fb544p+0, 0x1.0b4611a6p-34, 0x1.3198a2e037073p-69})
-    r = fma(n, w.c(-part), r);
-  // Far outside the stated range r is meaningless; NaN and infinity must stay NaN.
-  r = max(w.c(-0.8), min(w.c(0.8), r));
-  r = cast(f.type, r);
-  const ValueRef quadrant = cast(
-      f.bits, add(bitcast(DType::kI64, shifted), integer(DType::kI64, quadrants_ahead, x->lanes)));
+    r = fma(n, f.c(-part), r);
+  return {bitcast(DType::kI64, shifted), r};
+}
+
+// For |x| >= 2^20 and exponents of at most `max_exponent`; r is NaN where x is not finite.
+Quadrant reduce_far(const ValueRef& x, int max_exponent) {
+  const Format f = format_of(x);
+  const auto u = [&](uint64_t v) {
+    return integer(DType::kU64, static_cast<int64_t>(v), x->lanes);
+  };
+  const auto right = [](const ValueRef& v, const ValueRef& by) {
+    return binary(BinaryOp::kShr, v, by);
+  };
+  const auto left = [](const ValueRef& v, const ValueRef& by) {
+    return binary(BinaryOp::kShl, v, by);
+  };
+  const auto low_half = [&](const ValueRef& v) { return binary(BinaryOp::kAnd, v, u(0xffffffff)); };
+  const ValueRef bits = bitcast(DType::kU64, abs_of(x));
+  const ValueRef m = binary(BinaryOp::kOr, binary(BinaryOp::kAnd, bits, u((uint64_t{1} << 52) - 1)),
+                            u(uint64_t{1} << 52));
+  // The first bit of A in the table: E + 62 = exponent + 10.
+  const ValueRef first = sub(right(bits, u(52)), u(1013));
+  const ValueRef word = right(first, u(6)), shift = binary(BinaryOp::kAnd, first, u(63));
+  // The three words from `word` on, halving what is left of the table by one bit of `word` a time.
+  const int last_word = (max_exponent + 10) / 64;
+  std::vector<ValueRef> w;
+  for (int i = 0; i <= last_word + 2; ++i) w.push_back(u(kTwoOverPi[i]));
+  for (int step = 16; step > 0; step /= 2) {
+    if (step > last_word) continue;
+    const ValueRef up = is(CompareOp::kNe, binary(BinaryOp::kAnd, word, u(step)), u(0));
+    for (size_t i = 0; i + step < w.size(); ++i) w[i] = select(up, w[i + step], w[i]);
+    w.resize(std::min<size_t>(w.size(), step + 2));
+  }
+  // Not by 64 - shift, since shifts are modulo 64.
+  const ValueRef rest = sub(u(63), shift);
+  const auto joined = [&](const ValueRef& high, const ValueRef& low) {
+    return binary(BinaryOp::kOr, left(high, shift), right(right(low, u(1)), rest));
+  };
+  const ValueRef a = joined(w[0], w[1]), b = joined(w[1], w[2]);
+  const ValueRef m_high = right(m, u(32)), m_low = low_half(m);
+  const ValueRef b_high = right(b, u(32)), b_low = low_half(b);
+  const ValueRef carried = add(add(mul(m_high, b_high), right(mul(m_low, b_high), u(32))),
+                               right(mul(m_high, b_low), u(32)));
+  const ValueRef turns = add(mul(m, a), carried);
+  const ValueRef n = right(add(turns, u(uint64_t{1} << 61)), u(62));
+  const ValueRef fraction = bitcast(DType::kI64, sub(turns, left(n, u(62))));
+  const ValueRef r =
+      fma(cast(DType::kF64, fraction), f.c(0x1.921fb54442d18p-62), sub(x, x));  // inf - inf: NaN
+  const ValueRef count = bitcast(DType::kI64, n);
+  const ValueRef negative = is(CompareOp::kLt, x, f.c(0));
+  return {select(negative, unary(UnaryOp::kNeg, count), count),
+          select(negative, unary(UnaryOp::kNeg, r), r)};
+}
+
+// sin(r + (n + quadrants_ahead) pi/2) in the format `f`.
+ValueRef sine_of(const Format& f, const Quadrant& q, int quadrants_ahead) {
+  const ValueRef r = cast(f.type, q.r);
+  const ValueRef quadrant =
+      cast(f.bits, add(q.n, integer(DType::kI64, quadrants_ahead, q.n->lanes)));
   const ValueRef z = mul(r, r);
   const bool narrow = f.type == DType::kF32;
   const ValueRef s = fma(mul(z, r), narrow ? horner(f, kSin32, z) : horner(f, kSin64, z), r);
@@ -323,6 +407,15 @@ ValueRef sine(ValueRef x, int quadrants_ahead) {
   };
   const ValueRef v = select(bit(1), c, s);
   return select(bit(2), unary(UnaryOp::kNeg, v), v);
+}
+
+ValueRef sine(const ValueRef& x, int quadrants_ahead) {
+  const Format f = format_of(x);
+  const ValueRef wide = cast(DType::kF64, x);
+  const int max_exponent = static_cast<int>(f.bias);
+  return select_rare(is(CompareOp::kGt, abs_of(x), f.c(0x1p20)),
+                     sine_of(f, reduce_far(wide, max_exponent), quadrants_ahead),
+                     sine_of(f, reduce_near(wide), quadrants_ahead));
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ ValueRef tanh(ValueRef x);      // f32: 4 ulp. f64: 1e-15
 ValueRef sigmoid(ValueRef x);   // 1 / (1 + exp(-x)). f32: 4 ulp. f64: 1e-15
 ValueRef erf(ValueRef x);       // f32: 4 ulp. f64: 1e-14
 ValueRef softplus(ValueRef x);  // log(1 + exp(x)). f32: 4 ulp. f64: 1e-15
-// f32: 2 ulp for |x| <= 2^20. f64: 1e-15 absolute for |x| <= 2^20. The argument is reduced with a
-// finite number of digits of pi: beyond these bounds the result is only known to be in [-1, 1].
+// f32: 2 ulp. f64: 1e-15 absolute. Of all finite arguments; beyond 2^20 on a slower path, which
+// machine code takes only for vectors with such an element.
 ValueRef sin(ValueRef x);
 ValueRef cos(ValueRef x);
 ValueRef atan(ValueRef x);  // f32: 3 ulp. f64: 1e-15

@@ -134,7 +134,7 @@ class Printer {
       case ValueKind::kCompare:
         return fmt::format("{}({})", name_of(v.compare), operands(v));
       case ValueKind::kSelect:
-        return fmt::format("select({})", operands(v));
+        return fmt::format("{}({})", v.rare ? "select_rare" : "select", operands(v));
       case ValueKind::kCast:
         return fmt::format("cast.{}({})", type, operands(v));
       case ValueKind::kBitcast:

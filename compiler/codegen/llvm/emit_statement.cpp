@@ -144,15 +144,11 @@ void Emitter::number_checks(const kir::Stmt& s) {
 }
 
 void Emitter::scoped(const kir::Stmt& body) {
-  const size_t dims = new_dims_.size(), addresses = new_addresses_.size();
   const auto locals = locals_;
   const auto names = unrolled_;
-  statement(body);
+  forgetting([&] { statement(body); });
   locals_ = locals;
   unrolled_ = names;
-  for (; new_dims_.size() > dims; new_dims_.pop_back()) dims_.erase(new_dims_.back());
-  for (; new_addresses_.size() > addresses; new_addresses_.pop_back())
-    addresses_.erase(new_addresses_.back());
 }
 
 void Emitter::statement(const kir::Stmt& s) {

@@ -121,6 +121,7 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
       return compare(v, a, operand(1));
     }
     case ValueKind::kSelect: {
+      if (v.rare) return select_rare(v);
       llvm::Value* c = operand(0);
       llvm::Value* a = operand(1);
       return b_.CreateSelect(c, a, operand(2));
@@ -281,6 +282,30 @@ llvm::Value* Emitter::scale(const kir::Value& v) {
       llvm::ConstantInt::get(b_.getIntNTy(static_cast<unsigned>(std::max(8, v.lanes))), -1, true)};
   if (bits == 512) args.push_back(b_.getInt32(4));  // round as the control register says
   return b_.CreateIntrinsic(id, {}, args);
+}
+
+// A branch around the dear operand, taken if any lane needs it. What that block computes is not
+// there after it, so the memo forgets it.
+llvm::Value* Emitter::select_rare(const kir::Value& v) {
+  llvm::Value* c = value(v.operands[0]);
+  llvm::Value* usual = value(v.operands[2]);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::BasicBlock* rare = block("rare");
+  llvm::BasicBlock* after = block("after.rare");
+  b_.CreateCondBr(v.lanes == 1 ? c : b_.CreateOrReduce(c), rare, after,
+                  llvm::MDBuilder(context_).createBranchWeights(1, 2000));
+  b_.SetInsertPoint(rare);
+  llvm::Value* chosen = nullptr;
+  const auto memo = memo_;
+  forgetting([&] { chosen = b_.CreateSelect(c, value(v.operands[1]), usual); });
+  memo_ = memo;
+  rare = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(usual->getType(), 2);
+  result->addIncoming(usual, before);
+  result->addIncoming(chosen, rare);
+  return result;
 }
 
 llvm::Value* Emitter::divide(DType t, bool mod, llvm::Value* a, llvm::Value* c) {

@@ -38,6 +38,15 @@ class Emitter {
   void barrier();
   void store(const kir::Stmt& s);
   llvm::Value* condition(const kir::Condition& c);
+  // Forgets the Dims and addresses that `emit` computes, which the block after it cannot see.
+  template <class Emit>
+  void forgetting(Emit emit) {
+    const size_t dims = new_dims_.size(), addresses = new_addresses_.size();
+    emit();
+    for (; new_dims_.size() > dims; new_dims_.pop_back()) dims_.erase(new_dims_.back());
+    for (; new_addresses_.size() > addresses; new_addresses_.pop_back())
+      addresses_.erase(new_addresses_.back());
+  }
   // Emits `body` into the current block inside a scope of names of its own.
   void scoped(const kir::Stmt& body);
   llvm::BasicBlock* block(const char* name);
@@ -72,6 +81,7 @@ class Emitter {
   llvm::Value* unary(const kir::Value& v, llvm::Value* a);
   llvm::Value* binary(kir::BinaryOp op, DType t, llvm::Value* a, llvm::Value* c);
   llvm::Value* scale(const kir::Value& v);
+  llvm::Value* select_rare(const kir::Value& v);
   llvm::Value* divide(DType t, bool mod, llvm::Value* a, llvm::Value* c);
   llvm::Value* fma(llvm::Value* a, llvm::Value* c, llvm::Value* d);
   llvm::Value* compare(const kir::Value& v, llvm::Value* a, llvm::Value* c);

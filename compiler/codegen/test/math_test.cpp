@@ -76,8 +76,8 @@ const Case kCases[] = {
     {"erf", math::erf, erfl, 4, 1e-14, HUGE_VAL},
     {"softplus", math::softplus, softplus_exact, 4, 1e-15, HUGE_VAL},
     {"atan", math::atan, atanl, 3, 1e-15, HUGE_VAL},
-    {"sin", math::sin, sinl, 2, 0, 0x1p20},
-    {"cos", math::cos, cosl, 2, 0, 0x1p20},
+    {"sin", math::sin, sinl, 2, 0, HUGE_VAL},
+    {"cos", math::cos, cosl, 2, 0, HUGE_VAL},
 };
 
 TEST(Math, F32WithinStatedError) {
@@ -166,6 +166,58 @@ TEST(Math, F64SineIsAbsolutelyAccurate) {
       ASSERT_NEAR(s[i], std::sin(x[i]), 1e-15) << level << " at " << x[i];
       ASSERT_NEAR(c[i], std::cos(x[i]), 1e-15) << level << " at " << x[i];
     }
+  }
+}
+
+// Arguments of every exponent from 2^20 on, and 6381956970095103 2^797, of all f64 the one nearest
+// to a multiple of pi/2.
+TEST(Math, F64SineReducesEveryExponent) {
+  std::mt19937_64 random(4);
+  std::vector<double> x = {0x1p20, 0x1.0000000000001p20, 6381956970095103 * 0x1p797, 0x1p1023,
+                           std::numeric_limits<double>::max()};
+  for (uint64_t exponent = 1023 + 20; exponent < 2047; ++exponent)
+    for (int i = 0; i < 8; ++i)
+      x.push_back(std::bit_cast<double>(exponent << 52 | random() >> 12 | random() << 63));
+  const auto n = static_cast<int64_t>(x.size());
+  for (const std::string& level : testing::runnable_levels()) {
+    std::vector<double> s(x.size()), c(x.size());
+    testing::Native(map_kernel<double>(math::sin), level).run({bytes_of(x), bytes_of(s)}, {n});
+    testing::Native(map_kernel<double>(math::cos), level).run({bytes_of(x), bytes_of(c)}, {n});
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_NEAR(s[i], std::sin(x[i]), 1e-15) << level << " at " << std::hexfloat << x[i];
+      ASSERT_NEAR(c[i], std::cos(x[i]), 1e-15) << level << " at " << std::hexfloat << x[i];
+    }
+  }
+}
+
+// A select whose dear side is taken by some lanes, all or none gives what a plain one does, also
+// where the two sides share parts and where what the branch computed is used again after it.
+TEST(Math, RareSelectsAreSelects) {
+  const auto kernel = [](bool rare) {
+    KernelBuilder k("rare");
+    const Dim n = k.symbol("n"), j = Dim::symbol("j");
+    auto x = k.in("x", DType::kF32, n);
+    auto y = k.out("y", DType::kF32, n);
+    const ValueRef v = load_masked(x, j, 16, n - j);
+    const ValueRef square = mul(v, v), cube = mul(square, v);
+    const ValueRef c = compare(CompareOp::kGt, v, f32(100, 16));
+    const auto choose = rare ? select_rare : build::select;
+    const ValueRef first = choose(c, add(cube, square), square);
+    const ValueRef again = choose(compare(CompareOp::kLt, v, f32(-100, 16)), cube, first);
+    return k.body({loop(LoopKind::kSerial, "j", 0, n,
+                        store_masked(y, j, add(again, mul(cube, first)), n - j), 16)});
+  };
+  std::vector<float> x;
+  for (int i = 0; i < 16 * 8 + 5; ++i)
+    x.push_back(static_cast<float>((i / 16 == 2 || i % 23 == 7) ? 101 + i
+                                   : i % 31 == 5                ? -200 - i
+                                                                : i % 90));
+  for (const std::string& level : testing::runnable_levels()) {
+    std::vector<float> want(x.size()), got(x.size());
+    const auto n = static_cast<int64_t>(x.size());
+    testing::Native(kernel(false), level).run({bytes_of(x), bytes_of(want)}, {n});
+    testing::Native(kernel(true), level).run({bytes_of(x), bytes_of(got)}, {n});
+    EXPECT_EQ(got, want) << level;
   }
 }
 

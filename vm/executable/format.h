@@ -34,8 +34,9 @@
 namespace nimble::exec {
 
 inline constexpr uint8_t kMagic[8] = {0x8f, 'N', 'I', 'M', 'B', 'L', 'E', '\n'};
-inline constexpr uint32_t kFormatVersion = 3;        // 2: scalars did not wrap
-inline constexpr uint32_t kOldestFormatVersion = 2;  // 1: Fatal had no values
+inline constexpr uint32_t kFormatVersion = 3;
+// 1: Fatal had no values. 2: scalars did not wrap, a step of linearise was three numbers.
+inline constexpr uint32_t kOldestFormatVersion = 3;
 inline constexpr size_t kHeaderSize = 32;
 inline constexpr size_t kTableEntrySize = 32;
 inline constexpr size_t kSectionAlignment = 64;

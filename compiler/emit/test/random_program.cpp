@@ -380,7 +380,7 @@ class Generator {
     }
     const bool discrete = is_tensor(type) && !is_float(type->dtype);
     if (rough && (discrete || jumps(op.name))) return false;
-    // Integer arithmetic that grows would overflow, which the language leaves open.
+    // Integers that grow are soon extents beyond any memory.
     static const std::set<std::string> kGrows = {"mul", "pow", "prod", "matmul", "cumsum", "sum"};
     if (integers && !floats && kGrows.count(op.name)) return false;
     if (!name_extents(attrs, scope)) return false;

@@ -73,27 +73,12 @@ class Generator {
       if (is_tensor(scope[i]->type) && (results.empty() || pick(2))) results.push_back(scope[i]);
     const VarRef result = body.bind(ir::make_tuple(std::move(results)), "results");
     module_.set("main", ir::make_function_of(inputs_, body.finish(result)));
-    for (const auto& [name, f] : module_.functions) forget_types(*f->body);
+    for (const auto& [name, f] : module_.functions) forget_types(*f->body, names_extents_);
     return std::move(module_);
   }
 
  private:
   using Scope = std::vector<VarRef>;
-
-  // What inference finds out by itself is not stated, except of constructors (an empty list does
-  // not say what it is a list of) and of extents that an attribute names.
-  void forget_types(const ir::Block& b) {
-    for (const ir::Binding& binding : b.bindings) {
-      const ir::Expr& e = *binding.value;
-      if (names_extents_.contains(binding.var.get()))
-        binding.var->type = only_born_extents(binding.var->type);
-      else if (e.kind != ir::ExprKind::kConstruct)
-        binding.var->type = nullptr;
-      for (const ir::MatchCase& c : e.cases)
-        for (const VarRef& v : ir::variables_of(c.pattern)) v->type = nullptr;
-      for (const BlockRef& nested : ir::blocks_of(e)) forget_types(*nested);
-    }
-  }
 
   // ------------------------------------------------------------------------------- dice
 
@@ -143,29 +128,6 @@ class Generator {
 
   // An extent that arises in a body: of a tensor that grew, or as values decide.
   Dim born_extent() { return Dim::symbol(fmt::format("{}{}", kBornExtent, born_++)); }
-
-  // An attribute may name extents that arose if an annotation names them: of the first variable
-  // here that has them. False if none has one of them as it is.
-  bool name_extents(const Attrs& attrs, const Scope& scope) {
-    std::set<std::string> used;
-    for (const auto& [name, value] : attrs) {
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
-        for (const Dim& d : *dims) used.merge(d.symbols());
-    }
-    std::set<const ir::Var*> naming;
-    for (const std::string& s : used) {
-      if (!is_born(s)) continue;
-      const auto has_it = [&](const VarRef& v) {
-        return is_tensor(v->type) && std::any_of(v->type->dims.begin(), v->type->dims.end(),
-                                                 [&](const Dim& d) { return d == Dim::symbol(s); });
-      };
-      const auto first = std::find_if(scope.begin(), scope.end(), has_it);
-      if (first == scope.end()) return false;
-      naming.insert(first->get());
-    }
-    names_extents_.merge(naming);
-    return true;
-  }
 
   bool is_rough(const Atom& a) const { return a.is_var() && rough_.count(a.var.get()) > 0; }
 
@@ -383,7 +345,9 @@ class Generator {
     // Integers that grow are soon extents beyond any memory.
     static const std::set<std::string> kGrows = {"mul", "pow", "prod", "matmul", "cumsum", "sum"};
     if (integers && !floats && kGrows.count(op.name)) return false;
-    if (!name_extents(attrs, scope)) return false;
+    auto naming = variables_that_name(attrs, scope);
+    if (!naming) return false;
+    names_extents_.merge(*naming);
     if (op.name == "exp" || op.name == "prod" || op.name == "cumsum") {  // keeps numbers small
       if (!is_float(inputs[0]->dtype)) return false;
       args[0] = bind(out, scope, ir::make_call("tanh", {args[0]}), inputs[0], true);

@@ -71,11 +71,42 @@ bool is_stated(const Type& t) {
   return std::none_of(all.begin(), all.end(), is_born);
 }
 
-Type only_born_extents(const Type& t) {
-  return ir::map_dims(t, [](const Dim& d) {
+std::optional<std::set<const ir::Var*>> variables_that_name(const ir::Attrs& attrs,
+                                                            const std::vector<ir::VarRef>& scope) {
+  std::set<std::string> used;
+  for (const auto& [name, value] : attrs) {
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      for (const Dim& d : *dims) used.merge(d.symbols());
+  }
+  std::set<const ir::Var*> naming;
+  for (const std::string& s : used) {
+    if (!is_born(s)) continue;
+    const auto has_it = [&](const ir::VarRef& v) {
+      return v->type && v->type->kind == TypeKind::kTensor &&
+             std::ranges::find(v->type->dims, Dim::symbol(s)) != v->type->dims.end();
+    };
+    const auto first = std::ranges::find_if(scope, has_it);
+    if (first == scope.end()) return std::nullopt;
+    naming.insert(first->get());
+  }
+  return naming;
+}
+
+void forget_types(const ir::Block& b, const std::set<const ir::Var*>& naming) {
+  const auto only_born = [](const Dim& d) {
     const auto s = d.is_any() ? std::nullopt : d.as_symbol();
     return s && is_born(*s) ? d : Dim::any();
-  });
+  };
+  for (const ir::Binding& binding : b.bindings) {
+    const ir::Expr& e = *binding.value;
+    if (naming.contains(binding.var.get()))
+      binding.var->type = ir::map_dims(binding.var->type, only_born);
+    else if (e.kind != ir::ExprKind::kConstruct)
+      binding.var->type = nullptr;
+    for (const ir::MatchCase& c : e.cases)
+      for (const ir::VarRef& v : ir::variables_of(c.pattern)) v->type = nullptr;
+    for (const ir::BlockRef& nested : ir::blocks_of(e)) forget_types(*nested, naming);
+  }
 }
 
 bool closed(const std::vector<Type>& types) {

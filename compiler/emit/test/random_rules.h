@@ -2,6 +2,7 @@
 // their rows in Ops.def.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,8 +28,13 @@ void collect_symbols(const ir::Type& t, std::set<std::string>& all, std::set<std
 // How the names of extents begin that arise in a body, rather than with a parameter.
 inline constexpr char kBornExtent = 'k';
 bool is_born(const std::string& symbol);
-// Of an annotation: what it says of extents that arose, and `?` for all others.
-ir::Type only_born_extents(const ir::Type& t);
+// The variables of `scope` whose annotations let an attribute name the extents that arose: the
+// first that has an extent as it is, for each. Nothing if an extent has none.
+std::optional<std::set<const ir::Var*>> variables_that_name(const ir::Attrs& attrs,
+                                                            const std::vector<ir::VarRef>& scope);
+// What inference finds out by itself is not stated, except of constructors (an empty list does not
+// say what it is a list of) and of the extents that the annotations of `naming` name.
+void forget_types(const ir::Block& b, const std::set<const ir::Var*>& naming);
 // A type that can be written down: without extents that only a run decides.
 bool is_stated(const ir::Type& t);
 // Whether a function with these parameters is told every extent that their types mention.

@@ -96,8 +96,8 @@ ValueRef remainder(const Arguments& a) {
     return kb::compare(CompareOp::kLt, v, a.number(0));
   };
   const ValueRef other = kb::binary(BinaryOp::kXor, negative(r), negative(a[1]));
-  const ValueRef moved = kb::binary(BinaryOp::kAnd, other,
-                                    kb::compare(CompareOp::kNe, r, a.number(0)));
+  const ValueRef moved =
+      kb::binary(BinaryOp::kAnd, other, kb::compare(CompareOp::kNe, r, a.number(0)));
   return kb::select(moved, kb::add(r, a[1]), r);
 }
 
@@ -161,6 +161,16 @@ ValueRef cast(const Arguments& a) {
   return kb::cast(a.result, kb::cast(to, x));
 }
 
+// Narrow floats are computed in f32: what was only widened is taken as it was stored (kb::cast).
+ValueRef bitcast(const Arguments& a) {
+  const DType from = ir::type_of(a.call.args[0])->dtype;
+  const DType to = ir::attr<DType>(a.call.attrs, "dtype");
+  const ValueRef x = kb::cast(from, a[0]);
+  // A bool in memory is any byte; its bits are those of its value.
+  if (from == DType::kBool || to == DType::kBool) return kb::cast(a.result, kb::cast(to, x));
+  return kb::cast(a.result, kb::bitcast(to, x));
+}
+
 // x, scale, bias, mean, variance.
 ValueRef batch_norm(const Arguments& a) {
   const double epsilon = ir::attr<double>(a.call.attrs, "epsilon");
@@ -201,6 +211,7 @@ const std::unordered_map<std::string, Rule>& rules() {
       {"shift_right", shift},
       {"not", unary(UnaryOp::kNot)},
       {"cast", cast},
+      {"bitcast", bitcast},
       {"clip", clip},
       {"add", binary(BinaryOp::kAdd)},
       {"sub", binary(BinaryOp::kSub)},

@@ -149,6 +149,10 @@ ValueRef GroupEvaluator::share(ValueRef v) {
   if (v->kind == kir::ValueKind::kConst || v->kind == kir::ValueKind::kLocal ||
       v->kind == kir::ValueKind::kRegister)
     return v;
+  // What was only widened is kept narrow: who wants it so again has its very bits (kb::cast).
+  if (v->kind == kir::ValueKind::kCast && v->dtype == DType::kF32 &&
+      compute_type(v->operands[0]->dtype) != v->operands[0]->dtype)
+    return kb::cast(DType::kF32, share(v->operands[0]));
   const std::string name = fresh("v");
   statements_.push_back(kb::let(name, v));
   return kb::local(name, v->dtype, v->lanes);

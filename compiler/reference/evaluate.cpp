@@ -74,22 +74,32 @@ std::vector<ir::Type> result_types(const ir::OpInfo& op, const ir::Expr& call,
                                                    : std::vector<ir::Type>{result.type};
 }
 
+// On the bytes: as a double a signalling NaN would lose its bit.
+ir::TensorRef bitcast(const ir::Type& result, const ir::Tensor& x) {
+  uint8_t* data = nullptr;
+  auto out = ir::Tensor::make(result->dtype, x.shape, &data);
+  for (size_t i = 0; i < x.bytes.size(); ++i)
+    data[i] = result->dtype == DType::kBool ? x.bytes[i] != 0 : x.bytes[i];
+  return out;
+}
+
 }  // namespace
 
 bool has_reference(const std::string& op) {
-  return find_function(op) != nullptr;
+  return op == "bitcast" || find_function(op) != nullptr;
 }
 
 std::vector<ir::TensorRef> evaluate_op(const ir::Expr& call, const std::vector<ir::TensorRef>& args,
                                        const Symbols& symbols) {
   const ir::OpInfo* op = ir::find_op(call.op);
   ReferenceFunction f = find_function(call.op);
-  if (!op || !f)
+  if (!op || !has_reference(call.op))
     throw Error(Status::kUnsupported, call.location.str(),
                 fmt::format("the reference interpreter has no operator {}", call.op),
                 "see compiler/ir/Ops.def for what there is");
   ir::Expr concrete_call = with_concrete_attributes(call, args, symbols);
   OpCall c{concrete_call, {}, result_types(*op, concrete_call, args)};
+  if (call.op == "bitcast") return {bitcast(c.results[0], *args[0])};
   for (const ir::TensorRef& a : args) c.in.push_back(Array::from(*a));
   std::vector<ir::TensorRef> out;
   for (const Array& a : f(c)) out.push_back(a.tensor());

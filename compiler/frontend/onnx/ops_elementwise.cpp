@@ -99,6 +99,12 @@ Values cast(NodeContext& c) {
   return {c.g.call("cast", {c.in(0)}, {{"dtype", to}})};
 }
 
+Values bit_cast(NodeContext& c) {
+  const DType to = dtype_of(c.integer("to"), c.place);
+  if (to == c.in(0).dtype()) return {c.in(0)};
+  return {c.g.call("bitcast", {c.in(0)}, {{"dtype", to}})};
+}
+
 Values gelu(NodeContext& c) {
   return {c.g.call(c.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu", {c.in(0)})};
 }
@@ -247,6 +253,7 @@ std::span<const Operator> elementwise_operators() {
       {"Cast", cast, check_cast},
       {"CastLike", cast},
       {"Gelu", gelu},
+      {"BitCast", bit_cast},
       {"LeakyRelu", leaky_relu},
       {"PRelu", parametric_relu},
       {"HardSigmoid", hard_sigmoid},

@@ -159,6 +159,15 @@ RelationResult relate_bitwise(RelationContext& c) {
   return broadcasting(c, dtype(c, 0));
 }
 
+RelationResult relate_bitcast(RelationContext& c) {
+  const DType from = dtype(c, 0), to = attr<DType>(c.call.attrs, "dtype");
+  if (size_of(from) != size_of(to))
+    c.fail(fmt::format("{} has {} bytes and {} has {}", name_of(from), size_of(from), name_of(to),
+                       size_of(to)),
+           "name an element type of the same width");
+  return {tensor_type(dims(c, 0), to), std::nullopt};
+}
+
 RelationResult relate_comparison(RelationContext& c) {
   require_same_dtype(c);
   return broadcasting(c, DType::kBool);

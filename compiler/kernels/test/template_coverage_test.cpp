@@ -43,7 +43,9 @@ Oracle by_reference(const std::string& text) {
       ASSERT_EQ(results[r]->shape, out[r].shape);
       for (int64_t i = 0; i < out[r].size(); ++i)
         out[r][i] = is_float(results[r]->dtype) ? results[r]->value(i)
-                                                : static_cast<double>(results[r]->integer(i));
+                    : results[r]->dtype == DType::kU64
+                        ? static_cast<double>(static_cast<uint64_t>(results[r]->integer(i)))
+                        : static_cast<double>(results[r]->integer(i));
     }
   };
 }
@@ -91,6 +93,9 @@ const Row kRows[] = {
     {"shift_left", kBytes, "shift_left(%x, %y)", 0, 11},
     {"shift_right", kBytes, "shift_right(%x, %y)", 0, 11},
     {"shift_right", kIJ, "shift_right(%x, %y)", 0, 99},
+    {"bitcast", kX, "bitcast(%x) {dtype = u32}"},
+    {"bitcast", "%x: Tensor[(n, m), f16]", "bitcast(%x) {dtype = i16}"},
+    {"bitcast", kPQ, "bitcast(%x) {dtype = u8}"},
     {"not", kPQ, "not(%x)"},
     {"cast", kX, "cast(%x) {dtype = i64}", -9, 9},
     {"cast", kX, "cast(%x) {dtype = bool}"},

@@ -125,6 +125,12 @@ inline void to_bytes(const Array& a, DType t, std::vector<std::byte>& out) {
       return put(uint8_t{});
     case DType::kI8:
       return put(int8_t{});
+    case DType::kI16:
+      return put(int16_t{});
+    case DType::kU32:
+      return put(uint32_t{});
+    case DType::kU64:
+      return put(uint64_t{});
     case DType::kI32:
       return put(int32_t{});
     case DType::kI64:
@@ -160,6 +166,12 @@ inline void from_bytes(const std::vector<std::byte>& bytes, DType t, Array& a) {
       return get(uint8_t{});
     case DType::kI8:
       return get(int8_t{});
+    case DType::kI16:
+      return get(int16_t{});
+    case DType::kU32:
+      return get(uint32_t{});
+    case DType::kU64:
+      return get(uint64_t{});
     case DType::kI32:
       return get(int32_t{});
     case DType::kI64:

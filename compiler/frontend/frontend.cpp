@@ -70,12 +70,16 @@ Coverage coverage(const std::string& path) {
 
 ir::Module import_model(const std::string& path, const ImportOptions& options) {
   ir::Module m;
-  switch (format_of(path)) {
+  const Format format = format_of(path);
+  if (!options.random_input.empty() && format != Format::kOnnx)
+    throw Error(Status::kInvalidArgument, path, "only ONNX models have random operators",
+                "leave the random input out");
+  switch (format) {
     case Format::kHuggingFace:
       m = import_huggingface(path);
       break;
     case Format::kOnnx:
-      m = import_onnx(path);
+      m = import_onnx(path, options.random_input);
       break;
     case Format::kText:
       m = ir::read_module(path);

@@ -16,6 +16,9 @@ struct ImportOptions {
   std::map<std::string, int64_t> shapes;
   // New names of its symbols: {"batch_size", "b"}. Applied before `shapes`.
   std::map<std::string, std::string> names;
+  // A name for one more input of an ONNX model, an i64 scalar of default 0: the stream that its
+  // random operators draw from. Without it every run draws the same, as with 0.
+  std::string random_input;
   // A decoding loop around the model, if a choice is given (decode/decode.h).
   DecodeOptions decode;
 };

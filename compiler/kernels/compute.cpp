@@ -171,6 +171,40 @@ ValueRef bitcast(const Arguments& a) {
   return kb::cast(a.result, kb::bitcast(to, x));
 }
 
+// Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
+// A number is a function of its counter and the key and needs no state: ten rounds that each
+// multiply two of the four words by a constant, cross the halves of the products and add words of
+// a Weyl sequence. Words of 32 bits stand in the lower halves of 64.
+ValueRef random_bits(const Arguments& a) {
+  constexpr int kRounds = 10;
+  constexpr uint64_t kMultiplier[] = {0xD2511F53, 0xCD9E8D57}, kWeyl[] = {0x9E3779B9, 0xBB67AE85};
+  const auto number = [&](uint64_t v) {
+    return kb::integer(DType::kU64, static_cast<int64_t>(v), a[0]->lanes);
+  };
+  const ValueRef low_half = number(0xFFFFFFFF), half = number(32);
+  const auto low = [&](const ValueRef& v) { return kb::binary(BinaryOp::kAnd, v, low_half); };
+  const auto high = [&](const ValueRef& v) { return kb::binary(BinaryOp::kShr, v, half); };
+  const auto mix = [&](const ValueRef& x, const ValueRef& y, uint64_t key) {
+    return kb::binary(BinaryOp::kXor, kb::binary(BinaryOp::kXor, high(x), y), number(key));
+  };
+  const ValueRef index = kb::bitcast(DType::kU64, a[0]), stream = kb::bitcast(DType::kU64, a[1]);
+  ValueRef w[] = {low(index), high(index), low(stream), high(stream)};
+  const auto key = static_cast<uint64_t>(ir::attr<int64_t>(a.call.attrs, "key"));
+  auto key_low = static_cast<uint32_t>(key), key_high = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < kRounds; ++round) {
+    const ValueRef x = kb::mul(w[0], number(kMultiplier[0]));
+    const ValueRef y = kb::mul(w[2], number(kMultiplier[1]));
+    ValueRef first = mix(y, w[1], key_low), third = mix(x, w[3], key_high);
+    w[0] = std::move(first);
+    w[1] = low(y);
+    w[2] = std::move(third);
+    w[3] = low(x);
+    key_low += static_cast<uint32_t>(kWeyl[0]);
+    key_high += static_cast<uint32_t>(kWeyl[1]);
+  }
+  return kb::binary(BinaryOp::kOr, w[0], kb::binary(BinaryOp::kShl, w[1], half));
+}
+
 // x, scale, bias, mean, variance.
 ValueRef batch_norm(const Arguments& a) {
   const double epsilon = ir::attr<double>(a.call.attrs, "epsilon");
@@ -212,6 +246,7 @@ const std::unordered_map<std::string, Rule>& rules() {
       {"not", unary(UnaryOp::kNot)},
       {"cast", cast},
       {"bitcast", bitcast},
+      {"random_bits", random_bits},
       {"clip", clip},
       {"add", binary(BinaryOp::kAdd)},
       {"sub", binary(BinaryOp::kSub)},

@@ -243,6 +243,36 @@ std::vector<Array> bitwise(const OpCall& c) {
   return {y};
 }
 
+// Philox 4x32-10, as published: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1,
+// 2, 3", SC11.
+uint64_t philox(uint64_t index, uint64_t stream, uint64_t key) {
+  uint32_t x[] = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
+                  static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
+  uint32_t k[] = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * x[0], b = uint64_t{0xCD9E8D57} * x[2];
+    const uint32_t next[] = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ k[0], static_cast<uint32_t>(b),
+                             static_cast<uint32_t>(a >> 32) ^ x[3] ^ k[1],
+                             static_cast<uint32_t>(a)};
+    std::copy(std::begin(next), std::end(next), x);
+    k[0] += 0x9E3779B9;
+    k[1] += 0xBB67AE85;
+  }
+  return x[0] | uint64_t{x[1]} << 32;
+}
+
+std::vector<Array> random_bits(const OpCall& c) {
+  Array y = c.result();
+  const auto key = static_cast<uint64_t>(ir::attr<int64_t>(c.e.attrs, "key"));
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    const auto operand = [&](size_t k) {
+      return u(c.in[k].i[static_cast<size_t>(broadcast_offset(c.in[k].shape, at))]);
+    };
+    y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(philox(operand(0), operand(1), key));
+  });
+  return {y};
+}
+
 std::vector<Array> where(const OpCall& c) {
   Array y = c.result();
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
@@ -286,10 +316,11 @@ ReferenceFunction find_elementwise(const std::string& op) {
   if (unary_table().count(op)) return unary;
   if (binary_table().count(op)) return binary;
   static const std::map<std::string, ReferenceFunction> kOthers = {
-      {"leaky_relu", leaky_relu}, {"clip", clip},           {"cast", cast},
-      {"not", logical_not},       {"where", where},         {"batch_norm", batch_norm},
-      {"bitwise_and", bitwise},   {"bitwise_or", bitwise},  {"bitwise_xor", bitwise},
-      {"shift_left", bitwise},    {"shift_right", bitwise}, {"full", full}};
+      {"leaky_relu", leaky_relu},  {"clip", clip},           {"cast", cast},
+      {"not", logical_not},        {"where", where},         {"batch_norm", batch_norm},
+      {"bitwise_and", bitwise},    {"bitwise_or", bitwise},  {"bitwise_xor", bitwise},
+      {"shift_left", bitwise},     {"shift_right", bitwise}, {"full", full},
+      {"random_bits", random_bits}};
   auto it = kOthers.find(op);
   return it == kOthers.end() ? nullptr : it->second;
 }

@@ -14,7 +14,11 @@ std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) 
   return out;
 }
 
-void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o) {
+void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
+  app.add_option("--random-input", options.random_input,
+                 "Give the model one more input of this name, an i64 scalar that its random\n"
+                 "operators' numbers depend on (default: none, and every run draws the same)");
+  frontend::DecodeOptions& o = options.decode;
   app.add_option("--decode", o.choice,
                  "Of a model of one decoding step: the whole loop, whose states stay inside and\n"
                  "grow in place (docs/decoding.md): greedy or sample")
@@ -34,7 +38,7 @@ void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o) {
 }
 
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::DecodeOptions& decode) {
+                       const frontend::ImportOptions& options) {
   const auto quoted = [](const std::string& text) {
     const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
     if (!text.empty() && text.find_first_not_of(safe) == std::string::npos) return text;
@@ -44,6 +48,8 @@ std::string model_text(const std::string& model, const std::vector<std::string>&
   };
   std::string out = quoted(model);
   for (const std::string& s : shapes) out += " --shape " + quoted(s);
+  if (!options.random_input.empty()) out += " --random-input " + quoted(options.random_input);
+  const frontend::DecodeOptions& decode = options.decode;
   if (decode.choice.empty()) return out;
   const frontend::DecodeOptions plain;
   out += " --decode " + decode.choice;
@@ -59,7 +65,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
       ->required(required);
   app.add_option("--shape", a.shapes, kShapeHelp);
-  add_decode_arguments(app, a.decode);
+  add_import_arguments(app, a.import);
   app.add_option("--target", a.target,
                  "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
@@ -79,9 +85,8 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
 
 ir::Module import(const ModelArguments& a) {
   passes::install_crash_handler(a.crash_folder);
-  frontend::ImportOptions options;
+  frontend::ImportOptions options = a.import;
   options.shapes = shapes_of(a.shapes);
-  options.decode = a.decode;
   ir::Module m = frontend::import_model(a.model, options);
   m.source = a.model;
   return m;

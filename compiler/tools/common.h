@@ -17,7 +17,7 @@ namespace nimble::tools {
 struct ModelArguments {
   std::string model;
   std::vector<std::string> shapes, disabled;
-  frontend::DecodeOptions decode;
+  frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
   std::string database;
   std::string crash_folder = passes::default_crash_folder();
@@ -26,13 +26,14 @@ struct ModelArguments {
 inline constexpr char kShapeHelp[] = "Fix a symbolic dim: n=128 (may be given more than once)";
 // The values of --shape. Error(kInvalidArgument).
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
-// --decode and what belongs to it.
-void add_decode_arguments(CLI::App& app, frontend::DecodeOptions& o);
+// --random-input, --decode and what belongs to it.
+void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
 // The arguments of a shell that name the same model to another program: MODEL, --shape, --decode
-// and what belongs to it. Without them that program would make other workloads of it.
+// and what belongs to it, --random-input. Without them that program would make other workloads of
+// it.
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::DecodeOptions& decode);
-// MODEL, --decode, --shape, --target, --device, --db, --disable-pass, --crash-dir.
+                       const frontend::ImportOptions& options);
+// MODEL, --decode, --random-input, --shape, --target, --device, --db, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);

@@ -89,7 +89,7 @@ void print_report(const Options& o, const emit::CompileReport& r) {
   }
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned, tools::model_text(o.model.model, o.model.shapes, o.model.decode),
+               untuned, tools::model_text(o.model.model, o.model.shapes, o.model.import),
                asked ? o.model.database : "tuning.db");
 }
 

@@ -23,6 +23,10 @@ SPECIAL_TYPES = {getattr(TensorProto, name) for name in
                  if hasattr(TensorProto, name)}
 
 
+RANDOM_OPERATORS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike",
+                    "RandomUniform", "RandomUniformLike"}
+
+
 @dataclasses.dataclass
 class Case:
     suite: str
@@ -32,6 +36,20 @@ class Case:
     data_sets: list  # pairs of lists: inputs, expected outputs, by position
     rtol: float
     atol: float
+
+    @property
+    def drawn(self):
+        """Whether the model draws numbers, which are not those that the package drew."""
+        return any(node.op_type in RANDOM_OPERATORS or self.drops(node)
+                   for node in self.model.graph.node)
+
+    def drops(self, node):
+        """Whether a node is Dropout that the case's data put into training mode."""
+        if node.op_type != "Dropout" or len(node.input) < 3:
+            return False
+        given = dict(zip((value.name for value in self.model.graph.input), self.data_sets[0][0]))
+        ratio = given.get(node.input[1], 0.5)
+        return bool(given.get(node.input[2], False)) and bool(np.any(ratio))
 
 
 def is_special(model):

@@ -6,7 +6,9 @@ a wrong result. crashed: the compiler or the run died, or took longer than a min
 
 The tests feed everything as an input. Where the compiler refuses a model because it must know an
 input (axes, scales), that input becomes a constant of the model; where a model leaves the rank of
-a sequence's elements open, the rank is stated. `fixed` counts the cases that passed so.
+a sequence's elements open, the rank is stated. `fixed` counts the cases that passed so. Numbers that
+a case draws at random are not compared with those that the package drew: their shapes, types and
+range are, and `drawn` counts such cases.
 """
 
 import argparse
@@ -65,10 +67,12 @@ def summarize(cases, outcomes):
     bad = {"failed": [], "crashed": []}
     for number, case in enumerate(cases):
         status, operator, error, fixed, _ = outcomes[number]
-        suite = suites.setdefault(case.suite, {"total": 0, **dict.fromkeys(STATES, 0), "fixed": 0})
+        suite = suites.setdefault(case.suite, {"total": 0, **dict.fromkeys(STATES, 0), "fixed": 0,
+                                              "drawn": 0})
         suite["total"] += 1
         suite[status] += 1
         suite["fixed"] += status == "passed" and bool(fixed)
+        suite["drawn"] += status == "passed" and case.drawn
         if status == "unsupported":
             refused[operator][error] += 1
         elif status != "passed":
@@ -83,10 +87,11 @@ def summarize(cases, outcomes):
 
 
 def table(summary):
-    rows = [("suite", "cases", *STATES, "share", "of these fixed")]
+    rows = [("suite", "cases", *STATES, "share", "of these fixed", "drawn")]
     for name, suite in summary["suites"].items():
         rows.append((name, str(suite["total"]), *(str(suite[s]) for s in STATES),
-                     f"{suite['passed'] / suite['total']:.1%}", str(suite["fixed"])))
+                     f"{suite['passed'] / suite['total']:.1%}", str(suite["fixed"]),
+                     str(suite["drawn"])))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(row[0].ljust(widths[0]) + "".join(
         "  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])) for row in rows)

@@ -6,12 +6,13 @@ import unittest
 from experiments.onnx_conformance import program
 
 
-def case(name, suite="node", operator="Add"):
-    return types.SimpleNamespace(name=name, suite=suite, operator=operator)
+def case(name, suite="node", operator="Add", drawn=False):
+    return types.SimpleNamespace(name=name, suite=suite, operator=operator, drawn=drawn)
 
 
 class Summary(unittest.TestCase):
-    CASES = [case("a"), case("b"), case("c"), case("d", "expanded"), case("e", "expanded")]
+    CASES = [case("a"), case("b", drawn=True), case("c"), case("d", "expanded", drawn=True),
+             case("e", "expanded")]
     OUTCOMES = {0: ("passed", "Add", "", ["axes"], 0.1), 1: ("unsupported", "Fancy", "no rule", [], 0.1),
                 2: ("crashed", "Add", "ended with -6", [], 0.1), 3: ("passed", "Add", "", [], 0.1),
                 4: ("unsupported", "Fancy", "no rule", [], 0.1)}
@@ -23,6 +24,8 @@ class Summary(unittest.TestCase):
             self.assertEqual(suite["total"], sum(suite[state] for state in program.STATES))
         self.assertEqual(suites["node"]["fixed"], 1)
         self.assertEqual(suites["expanded"]["fixed"], 0)
+        self.assertEqual(suites["node"]["drawn"], 0)
+        self.assertEqual(suites["expanded"]["drawn"], 1)
 
     def test_what_did_not_pass_is_listed(self):
         summary = program.summarize(self.CASES, self.OUTCOMES)

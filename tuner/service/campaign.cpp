@@ -9,7 +9,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "compiler/frontend/frontend.h"
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
 #include "vm/base/cpu.h"
@@ -178,10 +177,8 @@ class Driver {
     points.seed = static_cast<uint64_t>(options_.seed);
     // Before the model is read: a database that cannot be opened is known at once.
     store_ = db::Store::open(options_.database);
-    frontend::ImportOptions import;
-    import.shapes = options_.shapes;
-    import.decode = options_.decode;
-    const ir::Module typed = ir::infer_types(frontend::import_model(options_.model, import));
+    const ir::Module typed =
+        ir::infer_types(frontend::import_model(options_.model, options_.import));
     passes::PassContext context;
     context.target = target_;
     const ir::Module lowered = passes::run_pipeline(typed, context);

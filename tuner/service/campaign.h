@@ -6,15 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/decode/decode.h"
+#include "compiler/frontend/frontend.h"
 #include "tuner/service/task_run.h"
 
 namespace nimble::tuner {
 
 struct CampaignOptions {
   std::string model, database;
-  std::map<std::string, int64_t> shapes;  // symbols that the model is specialised to
-  frontend::DecodeOptions decode;         // a loop around the model
+  frontend::ImportOptions import;
   std::string target = "native";
   std::string trace, trace_symbol;       // "file.tsv:column"
   std::map<std::string, int64_t> fixed;  // symbols with one value

@@ -115,7 +115,7 @@ int run(int argc, char** argv) {
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   std::vector<std::string> shapes;
   app.add_option("--shape", shapes, tools::kShapeHelp);
-  tools::add_decode_arguments(app, options.decode);
+  tools::add_import_arguments(app, options.import);
   app.add_option("--db", options.database, "The database; made if it is missing")
       ->envname("NIMBLE_DB")
       ->required();
@@ -160,7 +160,7 @@ int run(int argc, char** argv) {
   }
   options.budget_s = tuner::parse_duration(budget);
   options.only_hot = tuner::parse_share(only_hot);
-  options.shapes = tools::shapes_of(shapes);
+  options.import.shapes = tools::shapes_of(shapes);
   if (policy == "cold") options.policy = tuner::Policy::cold_policy();
   for (const std::string& text : fixed) {
     const size_t equals = text.find('=');
@@ -192,7 +192,7 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, shapes, options.decode), options.database);
+        tools::model_text(options.model, shapes, options.import), options.database);
   }
   return report.interrupted ? kExitInterrupted : kExitOk;
 }

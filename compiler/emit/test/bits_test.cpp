@@ -1,5 +1,5 @@
-// Results whose every bit matters, on every way to run: bits of NaNs, which arithmetic would
-// change.
+// Results whose every bit matters, on every way to run: bits of NaNs that arithmetic would change,
+// and random numbers, which must be the reference's wherever a program runs.
 #include <algorithm>
 
 #include "compiler/emit/test/harness.h"
@@ -71,6 +71,27 @@ fn @main(%f: Tensor[(n), f32], %g: Tensor[(n), f16], %b: Tensor[(n), bf16]) {
   %r
 })",
                     {typed(w, DType::kF32), typed(n, DType::kF16), typed(n, DType::kBF16)});
+}
+
+// What ONNX's RandomUniform becomes: bits, a power of two, an interval.
+TEST(Bits, OfUniformNumbersAreTheReferences) {
+  for (int64_t n : {0, 1, 7, 64, 1031})
+    expect_same_bytes(R"(
+fn @main(%x: Tensor[(n), f32], %stream: Tensor[(), i64]) {
+  let %at = range() {start = 0, step = 1, count = n, dtype = i64};
+  let %bits = random_bits(%at, %stream) {key = 42};
+  let %upper = shift_right(%bits, u64[]{40});
+  let %whole = cast(%upper) {dtype = i64};
+  let %number = cast(%whole) {dtype = f32};
+  let %unit = mul(%number, 5.9604644775390625e-08f32);
+  let %wide = mul(%unit, 7.3f32);
+  let %y = add(%wide, -2.1f32);
+  let %z = add(%y, %x);
+  let %r = (%bits, %y, %z);
+  %r
+})",
+                      {ir::Tensor::of(DType::kF32, {n}, std::vector<float>(size_t(n), 0.37f)),
+                       ir::Tensor::of(DType::kI64, {}, std::vector<int64_t>{-5})});
 }
 
 }  // namespace

@@ -216,6 +216,21 @@ Values rebuilt(const Values& values, const Values& places, size_t* next) {
 
 }  // namespace
 
+Value GraphBuilder::random_stream() {
+  randomness_.used = true;
+  const Value outer = randomness_.outer.value_or(integer(0));
+  if (!randomness_.step) return outer;
+  const Value bits = call("random_bits", {*randomness_.step, outer}, {{"key", int64_t{0}}});
+  return call("bitcast", {bits}, {{"dtype", DType::kI64}});
+}
+
+Value GraphBuilder::random_bits(const ir::Dim& count, int64_t key) {
+  const Value index =
+      call("range", {},
+           {{"count", count}, {"start", ir::Dim(0)}, {"step", ir::Dim(1)}, {"dtype", DType::kI64}});
+  return call("random_bits", {index, random_stream()}, {{"key", key}});
+}
+
 Values GraphBuilder::loop(const Loop& loop) {
   const ir::Location at = location_;
   const std::string hint = hint_;
@@ -235,6 +250,13 @@ Values GraphBuilder::loop(const Loop& loop) {
     state_types.push_back(is_plain(v) ? translation.inner(v.type) : stored_type(v));
   const bool limited = loop.count.has_value();
   size_t own = 0;  // symbols of extents that change
+  // The stream of random numbers around this loop comes along if the body draws any and it is not
+  // the constant one.
+  const Randomness around = randomness_;
+  bool draws = false;
+  const auto takes_stream = [&](bool trial) {
+    return (around.step || around.outer) && (trial || draws);
+  };
 
   // Builds the function's body under the present types; returns whether they hold.
   ir::BlockRef body;
@@ -255,6 +277,8 @@ Values GraphBuilder::loop(const Loop& loop) {
     if (!trial)
       for (const ir::Type& t : stacked_types) stacked.push_back(make("stack", t));
     for (const ir::Type& t : captured_types) captured.push_back(make("captured", t));
+    randomness_ = {step, {}, false};
+    if (takes_stream(trial)) randomness_.outer = make("stream", ir::tensor_type({}, DType::kI64));
     std::vector<ir::VarRef> own_parameters = parameters_;
     Value more = go;
     if (count) more = call("and", {call("less", {step, *count}), go});
@@ -264,6 +288,8 @@ Values GraphBuilder::loop(const Loop& loop) {
     size_t place = 0;
     Step next = loop.body(step, state, rebuilt(loop.captured, captured, &place));
     set_place(at, hint);
+    const Randomness inside = std::exchange(randomness_, around);
+    draws |= inside.used;
     bool holds = true;
     if (next.state.size() != state.size())
       throw Error(Status::kCorrupt, at.str(), "the body gives another number of states",
@@ -309,6 +335,7 @@ Values GraphBuilder::loop(const Loop& loop) {
         args.push_back(stacked_on(*this, step, stacked[i], row));
       }
       args.insert(args.end(), captured.begin(), captured.end());
+      if (inside.outer) args.push_back(*inside.outer);
       std::vector<ir::Atom> atoms;
       for (const Value& v : args) atoms.push_back(v.atom);
       ir::BlockBuilder taken;
@@ -378,6 +405,8 @@ Values GraphBuilder::loop(const Loop& loop) {
   if (limited) args.push_back(loop.count->atom);
   for (const Value& v : initial) args.push_back(v.atom);
   for (const Value& v : taken_along) args.push_back(v.atom);
+  if (takes_stream(false)) args.push_back(random_stream().atom);
+  randomness_.used |= draws;
   if (results.empty()) return loop.state;
   const Values fields =
       named_fields(ir::make_call_function(ir::Atom::of_global(name), std::move(args), at), results);

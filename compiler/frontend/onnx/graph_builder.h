@@ -101,6 +101,15 @@ class GraphBuilder {
   // The last state, then each output with its slices stacked along a new axis 0.
   Values loop(const Loop& loop);
 
+  // 64 random bits (u64) for each of `count` numbers that one node draws. The key tells nodes
+  // apart, the stream, which every loop derives from its step and the stream around it, the
+  // iterations: a run is a function of its inputs and still no two draws are one.
+  Value random_bits(const ir::Dim& count, int64_t key);
+  // The stream outside of all loops, an i64 scalar; 0 unless this is called.
+  void draw_from(Value stream) { randomness_.outer = std::move(stream); }
+  // The keys of the nodes that name no seed: 2^32, 2^32 + 1, …, beyond what a seed of 32 bits is.
+  int64_t next_random_key() { return (int64_t{1} << 32) + random_nodes_++; }
+
   // The place of the operators that follow: a node's name, and a name for their results.
   void set_place(ir::Location location, std::string hint) {
     location_ = std::move(location);
@@ -133,6 +142,15 @@ class GraphBuilder {
   std::vector<ir::Binding> leave(Scope outer);
   Values named_fields(ir::ExprRef expr, const std::vector<ir::Type>& types);
 
+  // Where random numbers come from in the body of a loop.
+  struct Randomness {
+    std::optional<Value> step;   // none: not in a loop
+    std::optional<Value> outer;  // the stream around the loop, if that is not 0
+    bool used = false;
+  };
+  // The stream here, an i64 scalar. Made anew at each use: another block may not see it.
+  Value random_stream();
+
   ir::Module& module_;
   std::vector<ir::VarRef> parameters_;
   std::vector<ir::Binding> bindings_;
@@ -141,6 +159,8 @@ class GraphBuilder {
   // more than there is; what exporters rearrange grows with what the file stores.
   int64_t movable_ = 1 << 20;
   std::unordered_map<const ir::Var*, Dims> elements_;  // named by a read_extents
+  Randomness randomness_;
+  int64_t random_nodes_ = 0;
   ir::Location location_;
   std::string hint_ = "t";
 };

@@ -122,7 +122,7 @@ class Importer {
   Importer(const Model& m, const std::vector<BoundNeeded>& bounds)
       : model_(m), bounds_(bounds), external_(folder_of(m.path)), g_(module_) {}
 
-  ir::Module run() {
+  ir::Module run(const std::string& random_input) {
     module_.source = model_.path;
     module_.set("main", nullptr);  // main stands first
     Environment values;
@@ -141,6 +141,16 @@ class Importer {
              model_.path + ": inputs");
       signature.input_names.push_back(v.name);
       signature.input_defaults.emplace_back();
+    }
+    if (!random_input.empty()) {
+      if (values.contains(random_input))
+        throw Error(Status::kInvalidArgument, model_.path,
+                    fmt::format("has a value {} already", random_input),
+                    "give the random input another name");
+      g_.draw_from(
+          g_.parameter(identifier(random_input, "input"), ir::tensor_type({}, DType::kI64)));
+      signature.input_names.push_back(random_input);
+      signature.input_defaults.emplace_back("zeros");
     }
     for (const BoundNeeded& b : bounds_) {
       Value& input = values.at(signature.input_names.at(*g_.parameter_with(b.dim)));
@@ -432,7 +442,7 @@ class Importer {
 
 }  // namespace onnx
 
-ir::Module import_onnx(const std::string& path) {
+ir::Module import_onnx(const std::string& path, const std::string& random_input) {
   const onnx::Model model = onnx::read_model(path);
   const int64_t opset = model.opsets.at("");
   if (opset < onnx::kOldestOpset || opset > onnx::kNewestOpset)
@@ -443,7 +453,7 @@ ir::Module import_onnx(const std::string& path) {
   std::vector<onnx::BoundNeeded> bounds;
   while (true) {
     try {
-      return onnx::Importer(model, bounds).run();
+      return onnx::Importer(model, bounds).run(random_input);
     } catch (const onnx::BoundNeeded& b) {
       if (bounds.size() == onnx::kMostBounds)
         throw Error(Status::kUnsupported, path,

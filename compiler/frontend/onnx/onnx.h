@@ -11,8 +11,8 @@ namespace nimble::frontend {
 // outputs theirs; the names of nodes become the locations of operators. An input dim without name
 // or value becomes a symbol named after its input and axis. LSTM and GRU become recursive functions
 // over time; model-local functions are inlined. Errors as frontend.h says; unsupported operators
-// are all in one error.
-ir::Module import_onnx(const std::string& path);
+// are all in one error. `random_input`: as in ImportOptions.
+ir::Module import_onnx(const std::string& path, const std::string& random_input = {});
 Coverage onnx_coverage(const std::string& path);
 
 }  // namespace nimble::frontend

@@ -50,6 +50,7 @@ std::span<const Operator> control_operators();
 std::span<const Operator> sequence_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> reduction_operators();
+std::span<const Operator> random_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> dynamic_operators();
 

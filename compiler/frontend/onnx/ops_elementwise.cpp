@@ -74,25 +74,6 @@ Values identity(NodeContext& c) {
   return {c.in(0)};
 }
 
-// Drops nothing: inference. A model that asks for training gets the error that it needs random
-// numbers.
-Values dropout(NodeContext& c) {
-  const bool always = c.opset < 7 && !c.integer("is_test", 0);
-  if (always || c.has(2)) {
-    const auto training = always ? std::optional(1.0) : c.number(2);
-    if (!training)
-      c.unsupported(fmt::format("input 3 ({}) is not constant", c.node.inputs[2]),
-                    "export the model for inference");
-    const auto ratio = c.has(1) ? c.number(1) : std::optional(0.5);
-    if (*training != 0 && ratio.value_or(1) != 0)
-      c.unsupported("dropout in training mode, which needs random numbers",
-                    "export the model for inference");
-  }
-  Values out = {c.in(0)};
-  if (c.wants(1)) out.push_back(c.g.full(c.in(0).dims(), 1, DType::kBool));
-  return out;
-}
-
 Values cast(NodeContext& c) {
   const DType to = c.node.op == "CastLike" ? c.in(1).dtype() : dtype_of(c.integer("to"), c.place);
   if (to == c.in(0).dtype()) return {c.in(0)};
@@ -249,7 +230,6 @@ std::span<const Operator> elementwise_operators() {
       {"Sum", variadic},
       {"Mean", variadic},
       {"Identity", identity, nullptr, "", true},
-      {"Dropout", dropout},
       {"Cast", cast, check_cast},
       {"CastLike", cast},
       {"Gelu", gelu},

@@ -60,6 +60,20 @@ std::string attribute(const std::string& name, const std::vector<std::string>& v
   return bytes(5, out + integer(20, 8));
 }
 
+static std::string graph(const GraphParts& g) {
+  std::string out;
+  for (const std::string& n : g.nodes) out += bytes(1, n);
+  out += bytes(2, "g");
+  for (const std::string& t : g.initialisers) out += bytes(5, t);
+  for (const std::string& v : g.inputs) out += bytes(11, v);
+  for (const std::string& v : g.outputs) out += bytes(12, v);
+  return out;
+}
+
+std::string attribute(const std::string& name, const GraphParts& v) {
+  return bytes(5, bytes(1, name) + bytes(6, graph(v)) + integer(20, 5));
+}
+
 std::string node(const std::string& op, const std::vector<std::string>& inputs,
                  const std::vector<std::string>& outputs, const std::string& attributes,
                  const std::string& name, const std::string& domain) {
@@ -101,13 +115,7 @@ std::string value(const std::string& name, const std::vector<std::string>& dims,
 }
 
 std::string model(const GraphParts& g, int64_t opset, const std::string& extra) {
-  std::string graph;
-  for (const std::string& n : g.nodes) graph += bytes(1, n);
-  graph += bytes(2, "g");
-  for (const std::string& t : g.initialisers) graph += bytes(5, t);
-  for (const std::string& v : g.inputs) graph += bytes(11, v);
-  for (const std::string& v : g.outputs) graph += bytes(12, v);
-  return integer(1, 8) + bytes(7, graph) + bytes(8, integer(2, opset)) + extra;
+  return integer(1, 8) + bytes(7, graph(g)) + bytes(8, integer(2, opset)) + extra;
 }
 
 }  // namespace nimble::frontend::proto

@@ -15,12 +15,17 @@ std::string integer(uint32_t field, int64_t v);
 std::string bytes(uint32_t field, std::string_view v);
 std::string fixed32(uint32_t field, float v);
 
+struct GraphParts {
+  std::vector<std::string> nodes, initialisers, inputs, outputs;
+};
+
 // An attribute; the value decides its kind.
 std::string attribute(const std::string& name, int64_t v);
 std::string attribute(const std::string& name, float v);
 std::string attribute(const std::string& name, const std::string& v);
 std::string attribute(const std::string& name, const std::vector<int64_t>& v);
 std::string attribute(const std::string& name, const std::vector<std::string>& v);
+std::string attribute(const std::string& name, const GraphParts& v);
 
 std::string node(const std::string& op, const std::vector<std::string>& inputs,
                  const std::vector<std::string>& outputs, const std::string& attributes = {},
@@ -38,9 +43,6 @@ std::string external_tensor(const std::string& name, const std::vector<int64_t>&
 // A value's type; dims are numbers or symbols ("" for neither). Element type 1: float, 7: int64.
 std::string value(const std::string& name, const std::vector<std::string>& dims, int type = 1);
 
-struct GraphParts {
-  std::vector<std::string> nodes, initialisers, inputs, outputs;
-};
 std::string model(const GraphParts& g, int64_t opset = 20, const std::string& extra = {});
 
 }  // namespace nimble::frontend::proto

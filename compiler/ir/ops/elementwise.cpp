@@ -168,6 +168,12 @@ RelationResult relate_bitcast(RelationContext& c) {
   return {tensor_type(dims(c, 0), to), std::nullopt};
 }
 
+RelationResult relate_random_bits(RelationContext& c) {
+  require_dtype(c, 0, DType::kI64);
+  require_dtype(c, 1, DType::kI64);
+  return broadcasting(c, DType::kU64);
+}
+
 RelationResult relate_comparison(RelationContext& c) {
   require_same_dtype(c);
   return broadcasting(c, DType::kBool);

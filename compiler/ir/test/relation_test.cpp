@@ -354,6 +354,9 @@ TEST(Relation, ExpandGoesBothWays) {
   EXPECT_EQ(str(relate("bitcast", {f32({n, 3})}, {{"dtype", DType::kU32}}).type),
             "Tensor[(n, 3), u32]");
   EXPECT_TRUE(relate("bitcast", {f32({n, 3})}, {{"dtype", DType::kF64}}).refused);
+  EXPECT_EQ(str(relate("random_bits", {i64({n}), i64({})}, {{"key", int64_t{1}}}).type),
+            "Tensor[(n), u64]");
+  EXPECT_TRUE(relate("random_bits", {f32({n}), i64({})}, {{"key", int64_t{1}}}).refused);
   EXPECT_EQ(str(relate("expand", {f32({1, 4})}, {{"shape", Dims{n, 1}}}).type),
             "Tensor[(n, 4), f32]");
   EXPECT_EQ(str(relate("expand", {f32({n, 4})}, {{"shape", Dims{-1, 4}}}).type),

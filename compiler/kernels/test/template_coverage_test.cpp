@@ -93,6 +93,7 @@ const Row kRows[] = {
     {"shift_left", kBytes, "shift_left(%x, %y)", 0, 11},
     {"shift_right", kBytes, "shift_right(%x, %y)", 0, 11},
     {"shift_right", kIJ, "shift_right(%x, %y)", 0, 99},
+    {"random_bits", kIJ, "random_bits(%x, %y) {key = 1234567890123}", -99, 99},
     {"bitcast", kX, "bitcast(%x) {dtype = u32}"},
     {"bitcast", "%x: Tensor[(n, m), f16]", "bitcast(%x) {dtype = i16}"},
     {"bitcast", kPQ, "bitcast(%x) {dtype = u8}"},

@@ -175,6 +175,11 @@ const Row kRows[] = {
      "f32[3]{8, 2, 9}"},
     {"scatter(i32[2]{1, 2}, i64[3]{1, 1, 0}, i32[3]{5, 7, 3}) {reduction = \"mul\"}",
      "i32[2]{3, 70}"},
+    // Of the vectors that the authors of Philox publish with Random123 (kat_vectors).
+    {"random_bits(0i64, 0i64) {key = 0}", "u64[]{16242730742183356629}"},
+    {"random_bits(i64[1]{-1}, -1i64) {key = -1}", "u64[1]{4740103540206151533}"},
+    {"random_bits(-8817193942522041720i64, 247824715720788526i64) {key = 2999170649027065890}",
+     "u64[]{10735962399924092425}"},
     {"bitcast(f32[3]{1, -0.0, -inf}) {dtype = i32}", "i32[3]{1065353216, -2147483648, -8388608}"},
     {"bitcast(u16[2]{15360, 49152}) {dtype = f16}", "f16[2]{1, -2}"},
     {"bitcast(u8[3]{0, 1, 2}) {dtype = bool}", "bool[3]{false, true, true}"},

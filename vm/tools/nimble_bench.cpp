@@ -5,6 +5,7 @@
 // shape that it has not seen.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,11 +18,11 @@
 
 #include "vm/api/nimble.hpp"
 #include "vm/base/program.h"
+#include "vm/tools/given_inputs.h"
 #include "vm/tools/memory_text.h"
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
 #include "vm/tools/text_table.h"
-#include "vm/tools/value_text.h"
 
 namespace nimble {
 namespace {
@@ -30,19 +31,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kAbout[] =
     "Measures how long a compiled model takes at each shape, on random inputs (inputs with a\n"
-    "default keep it).\n\n"
-    "--shapes n=16,27,53 lists values of a dim; several --shapes are combined. --set b=1 fixes\n"
-    "one. Names are the dims of the signature (nimble inspect --signature). Times are in\n"
+    "default keep it); --input NAME=VALUE gives one, written as for nimble run.\n\n"
+    "--shapes n=16,27,53 lists values of a dim; those of several dims are combined. --set b=1\n"
+    "fixes one. Names are the dims of the signature (nimble inspect --signature). Times are in\n"
     "microseconds; `first` is the first run at the shape in this process.\n\n"
     "--values t=trees.txt runs on every value of a file, one after the other (docs/values.md "
     "tells\n"
     "how they are written). The table then has one line for all of them, whose quantiles are over\n"
     "each value's median; --format csv and json have every value.\n\n"
+    "Ctrl-C stops at the end of the kernel that runs, a second one at once.\n\n"
     "Naming the file here is your consent to run the native code in it.";
 
 struct Options {
   std::string model, entry, format = "table";
-  std::vector<std::string> shapes, fixed, values;
+  std::vector<std::string> inputs, shapes, fixed, values;
   int threads = 0, repetitions = 20, rounds = 3;
   bool pin = false, profile = false, no_native = false;
   double min_time = 0.3;
@@ -175,8 +177,8 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
 
 // What --values names: the values of each port, as many of each.
 std::vector<std::pair<std::string, std::vector<api::Value>>> values_of_files(
-    const Options& o, const api::Model& model, const std::vector<api::Port>& ports) {
-  const std::vector<api::Type> types = model.types();
+    const Options& o, const std::vector<api::Type>& types, const std::vector<api::Port>& ports,
+    const GivenInputs& given) {
   std::vector<std::pair<std::string, std::vector<api::Value>>> all;
   for (const std::string& text : o.values) {
     const auto [name, file] = split_assignment(text, "--values");
@@ -195,12 +197,14 @@ std::vector<std::pair<std::string, std::vector<api::Value>>> values_of_files(
                   "give files with as many values each");
   }
   for (const api::Port& p : ports) {
-    const bool given = std::any_of(all.begin(), all.end(),
-                                   [&](const auto& entry) { return entry.first == p.name; });
-    if (p.type_index >= 0 && !given)
-      throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", o.model, p.name),
-                  fmt::format("it is a {}, for which there are no random values", p.type),
-                  fmt::format("name a file of values: --values {}=FILE", p.name));
+    const bool listed = std::any_of(all.begin(), all.end(),
+                                    [&](const auto& entry) { return entry.first == p.name; });
+    if (p.type_index >= 0 && !listed && !given.has(p.name))
+      throw Error(
+          Status::kInvalidArgument, fmt::format("{}: input {}", o.model, p.name),
+          fmt::format("it is a {}, for which there are no random values", p.type),
+          fmt::format("name a file of values, --values {0}=FILE, or give one: --input '{0}=…'",
+                      p.name));
   }
   return all;
 }
@@ -213,27 +217,25 @@ int bench(const Options& o) {
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
   const std::vector<api::Port> ports = model.inputs(o.entry);
-  const auto values = values_of_files(o, model, ports);
+  const std::vector<api::Type> types = model.types();
+  const GivenInputs given = parse_given(o.inputs, ports, types, o.random);
+  const auto values = values_of_files(o, types, ports, given);
   std::vector<Case> cases;
   for (ShapeValues& shape : shape_combinations(o.shapes, o.fixed)) {
-    for (const auto& [name, extent] : shape) {
-      const bool known = std::any_of(ports.begin(), ports.end(), [&, &n = name](const auto& p) {
-        return std::find(p.dims.begin(), p.dims.end(), n) != p.dims.end();
-      });
-      if (!known)
-        throw Error(Status::kInvalidArgument, o.model, fmt::format("no input has a dim {}", name),
-                    "see nimble inspect --signature");
-    }
-    NamedArrays tensors = random_inputs(ports, shape, o.random, o.model);
-    if (values.empty()) {
+    check_names(shape, ports, o.model);
+    NamedArrays tensors = complete_inputs(ports, given.tensors, shape, o.random, o.model);
+    if (values.empty() && given.values.empty()) {
       cases.push_back({std::move(shape), std::move(tensors)});
       Case& c = cases.back();
       for (const auto& [name, array] : c.inputs) c.views.emplace_back(name, view_of(array));
       continue;
     }
-    std::vector<api::NamedValue> shared;
-    for (const auto& [name, array] : tensors)
-      shared.emplace_back(name, api::Value::of(view_of(array)));
+    const std::vector<api::NamedValue> shared = GivenInputs{std::move(tensors), given.values}.all();
+    if (values.empty()) {
+      cases.push_back({shape});
+      cases.back().values = shared;
+      continue;
+    }
     for (size_t i = 0; i < values[0].second.size(); ++i) {
       cases.push_back({shape});
       cases.back().value_number = static_cast<int64_t>(i);
@@ -247,6 +249,7 @@ int bench(const Options& o) {
   api::Session session(model, options);
   interrupted_session = session.handle();
   std::signal(SIGINT, [](int) {
+    if (interrupted) ::_exit(kExitInterrupted);  // a kernel runs to its end
     interrupted = 1;
     nimble_cancel(interrupted_session);
   });
@@ -260,6 +263,8 @@ int main_of(int argc, char** argv) {
   CLI::App app(kAbout, "nimble bench");
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
+  app.add_option("-i,--input", o.inputs, "An input, NAME=VALUE; once per input")
+      ->type_name("INPUT");
   app.add_option("--shapes", o.shapes, "Values of a dim, NAME=16,27,53")
       ->delimiter('\0')
       ->type_name("LIST");
@@ -292,11 +297,13 @@ int main_of(int argc, char** argv) {
   }
   try {
     return bench(o);
+  } catch (const api::Error& e) {
+    if (!interrupted) rethrow_with_range(e, o.random);
   } catch (const std::exception& e) {
     if (!interrupted) throw;
-    fmt::print(stderr, "nimble bench: interrupted\n");
-    return kExitInterrupted;
   }
+  fmt::print(stderr, "nimble bench: interrupted\n");
+  return kExitInterrupted;
 }
 
 }  // namespace

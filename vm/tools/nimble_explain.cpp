@@ -7,13 +7,14 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "vm/api/nimble.hpp"
 #include "vm/base/program.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
+#include "vm/tools/given_inputs.h"
 #include "vm/tools/shape_arguments.h"
-#include "vm/tools/tensor_arguments.h"
 #include "vm/tools/text_table.h"
 
 namespace nimble {
@@ -24,11 +25,13 @@ using Json = nlohmann::json;
 constexpr char kAbout[] =
     "Tells which kernel a model runs for which operators at given shapes, the way through the\n"
     "kernel's dispatch tree, and the tuning records behind that tree.\n\n"
+    "It runs the model: on random inputs, and on those that --input NAME=VALUE gives, written as\n"
+    "for nimble run.\n\n"
     "Example: nimble explain model.nimble --shapes n=16,37 --set b=1 --threads 2";
 
 struct Options {
   std::string model, entry, format = "table", kernel;
-  std::vector<std::string> shapes, fixed;
+  std::vector<std::string> inputs, shapes, fixed;
   int threads = 0;
   bool no_native = false;
   RandomOptions random;
@@ -97,16 +100,28 @@ Json evidence_for(const exec::Executable& e, const std::string& kernel, int32_t 
 std::vector<Row> explain(const Options& o, const api::Model& model, const exec::Executable& e) {
   api::SessionOptions session_options;
   session_options.threads = o.threads;
+  const std::vector<api::Port> ports = model.inputs(o.entry);
+  const std::vector<api::Type> types = model.types();
+  const GivenInputs given = parse_given(o.inputs, ports, types, o.random);
+  for (const api::Port& p : ports)
+    if (p.type_index >= 0 && !given.has(p.name))
+      throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", o.model, p.name),
+                  fmt::format("it is a {}, for which there are no random values", p.type),
+                  fmt::format("give one: --input '{}=…'", p.name));
   std::vector<Row> rows;
+  std::set<std::string> seen;  // kernels and chains that ran
   for (const ShapeValues& shape : shape_combinations(o.shapes, o.fixed)) {
+    check_names(shape, ports, o.model);
     api::Session session(model, session_options);
     session.set_profiling(true);
-    const NamedArrays inputs = random_inputs(model.inputs(o.entry), shape, o.random, o.model);
-    std::vector<api::NamedView> views;
-    for (const auto& [name, array] : inputs) views.emplace_back(name, view_of(array));
-    session.run(views, o.entry);
+    session.run_values(
+        GivenInputs{complete_inputs(ports, given.tensors, shape, o.random, o.model), given.values}
+            .all(),
+        o.entry);
     const Json profile = Json::parse(session.profile_json());
     for (const Json& call : profile.at("kernels")) {
+      seen.insert(call.at("name").get<std::string>());
+      seen.insert(call.at("source").get<std::string>());
       if (!o.kernel.empty() && call.at("name") != o.kernel && call.at("source") != o.kernel)
         continue;
       Row row{text_of(shape), call, {}, nullptr};
@@ -122,6 +137,9 @@ std::vector<Row> explain(const Options& o, const api::Model& model, const exec::
       rows.push_back(std::move(row));
     }
   }
+  if (rows.empty() && !o.kernel.empty())
+    throw Error(Status::kNotFound, "--kernel " + o.kernel, "no such kernel or chain ran",
+                fmt::format("name one of {}", fmt::join(seen, ", ")));
   return rows;
 }
 
@@ -178,7 +196,9 @@ int main_of(int argc, char** argv) {
   CLI::App app(kAbout, "nimble explain");
   app.add_option("MODEL", o.model, "The .nimble file; its native code is run")->required();
   app.add_flag("--no-native", o.no_native, "Run and time the checked, portable form of kernels");
-  app.add_option("--shapes", o.shapes, "DIM=VALUE,VALUE,…: the shapes to explain")->required();
+  app.add_option("--shapes", o.shapes, "DIM=VALUE,VALUE,…: the shapes to explain");
+  app.add_option("-i,--input", o.inputs, "An input, NAME=VALUE; once per input")
+      ->type_name("INPUT");
   app.add_option("--set", o.fixed, "DIM=VALUE for dims that stay");
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option("--kernel", o.kernel, "Only this kernel, or this chain of operators");
@@ -198,7 +218,11 @@ int main_of(int argc, char** argv) {
   api::LoadOptions load;
   load.trust = !o.no_native;
   const api::Model model(o.model, load);
-  print(o, explain(o, model, executable));
+  try {
+    print(o, explain(o, model, executable));
+  } catch (const api::Error& e) {
+    rethrow_with_range(e, o.random);
+  }
   return kExitOk;
 }
 

@@ -1,6 +1,7 @@
 // nimble run: runs an executable once on tensors from files or the command line.
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,9 +16,8 @@
 #include "vm/base/half.h"
 #include "vm/base/npy.h"
 #include "vm/base/program.h"
+#include "vm/tools/given_inputs.h"
 #include "vm/tools/memory_text.h"
-#include "vm/tools/tensor_arguments.h"
-#include "vm/tools/value_text.h"
 
 namespace nimble {
 namespace {
@@ -32,7 +32,10 @@ constexpr char kAbout[] =
     "NAME=Node(Leaf(@words.npy[0]), Leaf(@words.npy[1])), NAME=@FILE for a file with one value,\n"
     "NAME=@FILE[7] for value 7 of it, counted from 0. Without --output-dir or --output the "
     "results\n"
-    "are summarised on stdout.";
+    "are summarised on stdout.\n\n"
+    "Ctrl-C stops the run at the end of the kernel that runs, a second one at once; both with "
+    "exit\n"
+    "code 130.";
 
 struct Options {
   std::string model, entry, output_dir, output, format = "table";
@@ -46,6 +49,7 @@ struct Options {
 };
 
 nimble_session* interrupted_session = nullptr;
+volatile std::sig_atomic_t interrupted = 0;
 
 double value_at(const Array& a, size_t i) {
   const uint8_t* p = a.bytes.data() + i * size_of(a.dtype);
@@ -133,38 +137,30 @@ void summarise(const std::string& name, const Array& a) {
              n > 6 ? ", …" : "");
 }
 
-// The one value that "NAME=TEXT" means for a port of a data type.
-api::Value parse_one_value(const std::string& text, const std::string& place,
-                           const std::vector<api::Type>& types, int32_t type) {
-  const bool file = text.starts_with("@");
-  const std::vector<api::Value> all =
-      file ? read_values(text.substr(1), types, type) : parse_values(text, place, "", types, type);
-  if (all.size() != 1)
-    throw Error(Status::kInvalidArgument, place,
-                fmt::format("{} holds {} values", file ? text.substr(1) : "the text", all.size()),
-                file ? fmt::format("name one, counted from 0: {}[0]", text) : "give one");
-  return all[0];
-}
+struct Expectation {
+  size_t output;
+  api::Value value;
+  std::string text;
+};
 
-std::vector<api::NamedValue> parse_all_inputs(const Options& o, const std::vector<api::Port>& ports,
-                                              const std::vector<api::Type>& types) {
-  std::vector<api::NamedValue> inputs;
-  std::vector<std::string> tensors;
-  for (const std::string& argument : o.inputs) {
-    const auto port = std::find_if(ports.begin(), ports.end(), [&](const api::Port& p) {
-      return p.type_index >= 0 && argument.starts_with(p.name + "=");
-    });
-    if (port == ports.end()) {
-      tensors.push_back(argument);
-      continue;
-    }
-    inputs.emplace_back(
-        port->name, parse_one_value(argument.substr(port->name.size() + 1), "--input " + port->name,
-                                    types, port->type_index));
+// What --expect names, read before anything runs.
+std::vector<Expectation> parse_expected(const Options& o, const std::vector<api::Port>& ports,
+                                        const std::vector<api::Type>& types) {
+  std::vector<Expectation> out;
+  for (const std::string& text : o.expected) {
+    const auto [name, value] = split_assignment(text, "--expect");
+    const auto port = std::find_if(ports.begin(), ports.end(),
+                                   [&, &n = name](const api::Port& p) { return p.name == n; });
+    if (port == ports.end())
+      throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
+                  "see nimble inspect --signature");
+    api::Value expected =
+        port->type_index >= 0
+            ? parse_one_value(value, "--expect " + name, types, port->type_index)
+            : api::Value::of(view_of(read_npy(value.starts_with("@") ? value.substr(1) : value)));
+    out.push_back({static_cast<size_t>(port - ports.begin()), std::move(expected), value});
   }
-  for (const auto& [name, array] : parse_inputs(tensors, ports, o.random))
-    inputs.emplace_back(name, api::Value::of(view_of(array)));
-  return inputs;
+  return out;
 }
 
 int run(const Options& o) {
@@ -184,13 +180,19 @@ int run(const Options& o) {
         throw Error(Status::kUnsupported, "--output " + o.output,
                     fmt::format("output {} is a {}, which .npz cannot hold", p.name, p.type),
                     "use --output-dir, which writes it as text");
-  const std::vector<api::NamedValue> inputs = parse_all_inputs(o, model.inputs(o.entry), types);
+  const std::vector<api::NamedValue> inputs =
+      parse_given(o.inputs, model.inputs(o.entry), types, o.random).all();
+  const std::vector<Expectation> expected = parse_expected(o, ports, types);
 
   api::SessionOptions options{o.threads, o.pin, o.memory_limit, o.fuel, o.depth, o.profile};
   auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
     api::Session session(model, with);
     interrupted_session = session.handle();
-    std::signal(SIGINT, [](int) { nimble_cancel(interrupted_session); });
+    std::signal(SIGINT, [](int) {
+      if (interrupted) ::_exit(kExitInterrupted);  // a kernel runs to its end
+      interrupted = 1;
+      nimble_cancel(interrupted_session);
+    });
     std::vector<api::Value> results;
     try {
       results = session.run_values(inputs, o.entry);
@@ -234,19 +236,7 @@ int run(const Options& o) {
     fmt::print(stderr, "nimble run: wrong result: {} {} ({})\n", ports[output].name, bad, what);
     code = kExitWrongResult;
   };
-  for (const std::string& text : o.expected) {
-    const auto [name, value] = split_assignment(text, "--expect");
-    const auto port = std::find_if(ports.begin(), ports.end(),
-                                   [&, &n = name](const api::Port& p) { return p.name == n; });
-    if (port == ports.end())
-      throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
-                  "see nimble inspect --signature");
-    const api::Value expected =
-        port->type_index >= 0
-            ? parse_one_value(value, "--expect " + name, types, port->type_index)
-            : api::Value::of(view_of(read_npy(value.starts_with("@") ? value.substr(1) : value)));
-    compare(static_cast<size_t>(port - ports.begin()), expected, value);
-  }
+  for (const Expectation& e : expected) compare(e.output, e.value, e.text);
   auto compare_all = [&](const std::vector<api::Value>& again, const std::string& what) {
     for (size_t i = 0; i < again.size(); ++i) compare(i, again[i], what);
   };

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
@@ -35,15 +37,20 @@ Array array_from_json(const json& value, DType dtype, const std::string& place) 
   uint8_t* to = out.bytes.data();
   auto walk = [&](auto&& self, const json& v, size_t depth) -> void {
     if (depth == shape.size()) {
-      if (!v.is_number() && !v.is_boolean())
+      const bool named = v.is_string();  // nan or an infinity
+      if (!v.is_number() && !v.is_boolean() && !named)
         throw Error(Status::kInvalidArgument, place, "not all entries are numbers", kForms);
-      if (!is_float(dtype) && v.is_number_float())
-        throw Error(Status::kInvalidArgument, place,
-                    fmt::format("{} is no {}", v.dump(), name_of(dtype)), "give whole numbers");
-      const double real = v.is_boolean() ? v.get<bool>() : v.get<double>();
-      const int64_t whole = v.is_boolean()        ? v.get<bool>()
-                            : v.is_number_float() ? 0
-                                                  : v.get<int64_t>();
+      if (!is_float(dtype) && (v.is_number_float() || named))
+        throw Error(
+            Status::kInvalidArgument, place,
+            fmt::format("{} is no {}", named ? v.get<std::string>() : v.dump(), name_of(dtype)),
+            "give whole numbers");
+      const double real = v.is_boolean() ? v.get<bool>()
+                          : named        ? std::strtod(v.get<std::string>().c_str(), nullptr)
+                                         : v.get<double>();
+      const int64_t whole = v.is_boolean()                 ? v.get<bool>()
+                            : v.is_number_float() || named ? 0
+                                                           : v.get<int64_t>();
       store_element(dtype, real, whole, to);
       to += size_of(dtype);
       return;
@@ -98,7 +105,13 @@ Array parse_value(const std::string& text, DType dtype, const std::string& name,
         store_element(dtype, 1.0, 1, out.bytes.data() + i);
     return out;
   }
-  const json value = json::parse(text, nullptr, false);
+  // JSON has no word for what is not finite: such words pass as strings.
+  static const std::regex not_finite(R"([-+]?\b(nan|inf|infinity)\b)",
+                                     std::regex::ECMAScript | std::regex::icase);
+  const bool quoted = text.find('"') != std::string::npos;
+  const json value =
+      quoted ? json(json::value_t::discarded)
+             : json::parse(std::regex_replace(text, not_finite, "\"$&\""), nullptr, false);
   if (value.is_discarded())
     throw Error(Status::kInvalidArgument, place, fmt::format("\"{}\" is no tensor", text), kForms);
   return array_from_json(value, dtype, place);

@@ -20,6 +20,7 @@ namespace nimble {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -282,6 +283,77 @@ entry "main" f0 { input "t" type 0 output "same" type 0 output "left" type 2 }
   EXPECT_THAT(run(bench + " --values u=" + trees).out, HasSubstr("no input of a data type"));
   std::filesystem::remove_all(folder);
   std::filesystem::remove(trees);
+}
+
+// Gives the extent of y back.
+constexpr char kTwoInputs[] = R"ASM(
+function "main" 2 3 {
+  ShapeOf r2, 1, r1
+  Ret r2
+}
+entry "main" f0 { input "x" f32 ["n"] [-1] input "y" f32 ["2*n + 1"] [-1] output "e" i64 [] [] }
+)ASM";
+
+TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
+  exec::write(exec::assemble(kTwoInputs), path_);
+  const std::string bench = "nimble-bench --repetitions 1 --min-time 0 --format json " + path_;
+  const auto shapes = [&](const std::string& options) {
+    const Result r = run(bench + " " + options);
+    EXPECT_EQ(r.code, 0) << r.out;
+    std::vector<int64_t> of_n;
+    const auto json = nlohmann::json::parse(r.out);
+    for (const auto& c : json["cases"]) of_n.push_back(c["shape"].value("n", int64_t{-1}));
+    return of_n;
+  };
+  EXPECT_THAT(shapes("--shapes n=2"), ElementsAre(2));
+  EXPECT_THAT(shapes("--shapes n=4 --shapes n=5,7"), ElementsAre(4, 5, 7));
+  EXPECT_THAT(shapes("-i 'x=[1, nan, -inf]'"), ElementsAre(-1));
+  const auto fails = [&](const std::string& options, const std::string& text) {
+    const Result r = run(bench + " " + options);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_THAT(r.out, HasSubstr(text));
+  };
+  fails("", "add --set \"n=1\"");
+  fails("--shapes m=2", "no input has a dim m");
+  fails("--shapes n=2 --set n=3", "--set fixes n");
+  fails("--set n=2 --set n=3", "n is given twice");
+  fails("-i y=zeros:3", "add --set \"n=1\"");
+  fails("-i z=zeros:3 --set n=1", "no input z");
+}
+
+TEST_F(ToolsTest, RunTakesWhatIsNotFiniteAndChecksExpectationsFirst) {
+  exec::write(exec::assemble(R"ASM(
+function "main" 1 1 { Ret r0 }
+entry "main" f0 { input "x" f32 ["n", "m"] [-1, -1] output "y" f32 ["n", "m"] [-1, -1] }
+)ASM"),
+              path_);
+  const std::string command = "nimble-run " + path_;
+  EXPECT_THAT(run(command + " -i 'x=[[1, NaN], [-inf, +Infinity]]'").out,
+              HasSubstr("[1, nan, -inf, inf]"));
+  EXPECT_THAT(run(command + " -i 'x=[[nanny]]'").out, HasSubstr("is no tensor"));
+  EXPECT_THAT(run(command + " -i 'x=[[\"inf\"]]'").out, HasSubstr("is no tensor"));
+  // Without its input the run would fail: the unknown output is found before.
+  EXPECT_THAT(run(command + " --expect z=@none.npy").out, HasSubstr("there is no output z"));
+}
+
+TEST_F(ToolsTest, ExplainTakesInputsAndRefusesUnknownKernels) {
+  exec::write(exec::assemble(kTwoInputs), path_);
+  const std::string explain = "nimble-explain " + path_;
+  EXPECT_EQ(run(explain + " --shapes n=2").code, 0);
+  EXPECT_EQ(run(explain + " -i x=zeros:3").code, 0);
+  const Result unknown = run(explain + " --shapes n=2 --kernel zzz");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.out, HasSubstr("--kernel zzz: no such kernel or chain ran"));
+  exec::write(exec::assemble(R"ASM(
+function "main" 1 2 { GetTag r1, r0
+  Ret r1 }
+type "Light" data { "On" () "Off" () }
+entry "main" f0 { input "l" type 0 output "tag" i64 [] [] }
+)ASM"),
+              path_);
+  EXPECT_EQ(run(explain + " -i l=Off").code, 0) << run(explain + " -i l=Off").out;
+  EXPECT_THAT(run(explain).out, HasSubstr("--input 'l=…'"));
+  EXPECT_EQ(run("nimble-bench --repetitions 1 --min-time 0 -i l=On " + path_).code, 0);
 }
 
 TEST_F(ToolsTest, DoctorSeesTheMachine) {

@@ -45,6 +45,12 @@ exec::DimProgram scratch_program(const exec::KernelContract& contract,
   return out;
 }
 
+// The messages of the statement's checks, by which the VM explains a kernel's status.
+void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
+  if (s.kind == kir::StmtKind::kCheck) out->insert(s.message);
+  for (const kir::StmtRef& b : s.body) collect_messages(*b, out);
+}
+
 }  // namespace
 
 std::string source_of(const ir::Function& group) {
@@ -119,7 +125,8 @@ uint32_t KernelSet::add_fixed(const ir::FunctionRef& group, std::vector<bool> co
   return static_cast<uint32_t>(entries_.size() - 1);
 }
 
-exec::PortableKernel KernelSet::portable_form(const Entry& e) const {
+exec::PortableKernel KernelSet::portable_form(const Entry& e,
+                                              std::set<std::string>* messages) const {
   // The widest vectors that the layout of its weights allows.
   kernels::TargetInfo target;
   const kernels::Template* t = nullptr;
@@ -131,14 +138,15 @@ exec::PortableKernel KernelSet::portable_form(const Entry& e) const {
   const kernels::Config config = t->default_config(e.workload, target);
   const kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_portable");
   NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+  collect_messages(*lowered.functions[0].body, messages);
   exec::PortableKernel form = codegen::to_portable(lowered.functions[0]);
   form.template_name = t->name();
   form.config = kernels::to_json(config);
   return form;
 }
 
-void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions,
-                      exec::Kernel& kernel) const {
+void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
+                      std::set<std::string>* messages) const {
   kernel.name = e.name;
   kernel.source = e.source;
   kernel.workload = e.workload.key;
@@ -155,7 +163,7 @@ void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions,
     return;
   }
   if (target_.level == kernels::portable_target().level) {
-    kernel.portable = portable_form(e);
+    kernel.portable = portable_form(e, messages);
     exec::Implementation i;
     i.kind = exec::ImplementationKind::kPortable;
     i.symbol = e.name + "_portable";
@@ -187,6 +195,7 @@ void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions,
     kernels::Lowered lowered =
         t->lower(e.workload, candidate.config, target_, fmt::format("{}_c{}", e.name, c));
     for (kir::Function& f : lowered.functions) {
+      collect_messages(*f.body, messages);
       exec::Implementation i;
       i.symbol = f.name;
       i.config = kernels::to_json(candidate.config);
@@ -210,9 +219,10 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   };
   auto begin = std::chrono::steady_clock::now();
   std::vector<kir::Function> functions;
+  std::set<std::string> messages;
   for (const Entry& e : entries_) {
     exec::Kernel kernel;
-    lower(e, functions, kernel);
+    lower(e, functions, kernel, &messages);
     out.kernels.push_back(std::move(kernel));
   }
   if (report) report->lower_ms += ms_since(begin);
@@ -221,8 +231,9 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   if (options.portable)
     for (size_t k = 0; k < entries_.size(); ++k)
       if (!out.kernels[k].portable && entries_[k].host.empty())
-        out.kernels[k].portable = portable_form(entries_[k]);
+        out.kernels[k].portable = portable_form(entries_[k], &messages);
   if (report) report->portable_ms += ms_since(begin);
+  out.texts.insert(out.texts.end(), messages.begin(), messages.end());
 
   begin = std::chrono::steady_clock::now();
   say(fmt::format("generating code for {} kernels ({} variants)", entries_.size(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,10 @@ class KernelSet {
     int32_t device = 0;
   };
   Entry make_entry(kernels::Workload w, const ir::Function& group, const std::string& place) const;
-  void lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel) const;
-  exec::PortableKernel portable_form(const Entry& e) const;
+  // Both add the messages of the kernel's checks.
+  void lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
+             std::set<std::string>* messages) const;
+  exec::PortableKernel portable_form(const Entry& e, std::set<std::string>* messages) const;
 
   const kernels::TargetInfo target_;
   TunedSource* tuned_;

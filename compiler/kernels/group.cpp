@@ -479,22 +479,24 @@ ValueRef GroupEvaluator::pad(const ir::Expr& e, const Place& p) {
       at(e.args[0], q), kb::number(t, ir::attr_or<double>(e.attrs, "value", 0.0), p.lanes)));
 }
 
-// The value of an integer element as an index into an axis, checked and counted from the front.
-Dim GroupEvaluator::index_of(const ir::Atom& a, const Place& p, const Dim& extent, int axis) {
+// The element of the second operand as an index into an axis of the first, checked and counted from
+// the front.
+Dim GroupEvaluator::index_of(const ir::Expr& e, const Place& p, const Dim& extent, size_t axis) {
   Place one = p;
   one.lanes = 1;
   if (!p.conditional) one.valid.reset();
-  const ValueRef value = at(a, one);
+  const ValueRef value = at(e.args[1], one);
   const std::string raw = fresh("r"), index = fresh("i");
   statements_.push_back(kb::let_index(raw, kb::cast(DType::kI64, value)));
   const Dim r = Dim::symbol(raw);
-  kir::StmtRef check = kb::check(
-      kb::both(kb::le(0 - extent, r), kb::lt(r, extent)),
-      fmt::format("an index is out of range of axis {} with {} elements", axis, extent.str()));
+  kir::StmtRef check =
+      kb::check(kb::both(kb::le(0 - extent, r), kb::lt(r, extent)),
+                fmt::format("an index of {} is out of range of axis {}, which has {} elements",
+                            e.op, axis, extent.str()));
   if (p.conditional) check = kb::if_then(kb::lt(0, *p.valid), check);
   statements_.push_back(std::move(check));
   ir::SymbolFacts facts;
-  if (auto e = extent.as_constant(); e && *e > 0) facts.high = *e - 1;
+  if (auto c = extent.as_constant(); c && *c > 0) facts.high = *c - 1;
   statements_.push_back(kb::let_index(index, kb::index(r + extent * is_negative(r)), facts));
   return Dim::symbol(index);
 }
@@ -509,7 +511,7 @@ ValueRef GroupEvaluator::gather(const ir::Expr& e, const Place& p) {
   index.steps.assign(p.steps.begin() + static_cast<long>(axis),
                      p.steps.begin() + static_cast<long>(axis + index_rank));
   if (p.lanes > 1 && !all_zero(index.steps)) throw NeedsScalar{};
-  const Dim i = index_of(e.args[1], index, in[axis], static_cast<int>(axis));
+  const Dim i = index_of(e, index, in[axis], axis);
   const auto replace = [&](Dims& d, const Dim& x) {
     d.erase(d.begin() + static_cast<long>(axis), d.begin() + static_cast<long>(axis + index_rank));
     d.insert(d.begin() + static_cast<long>(axis), x);
@@ -525,7 +527,7 @@ ValueRef GroupEvaluator::gather_elements(const ir::Expr& e, const Place& p) {
   // Each lane has an index of its own.
   if (p.lanes > 1 && !all_zero(p.steps)) throw NeedsScalar{};
   Place q = p;
-  q.at[axis] = index_of(e.args[1], p, in[axis], static_cast<int>(axis));
+  q.at[axis] = index_of(e, p, in[axis], axis);
   return at(e.args[0], q);
 }
 

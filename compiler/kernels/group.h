@@ -84,7 +84,7 @@ class GroupEvaluator {
   kir::ValueRef gather(const ir::Expr& e, const Place& p);
   kir::ValueRef gather_elements(const ir::Expr& e, const Place& p);
   kir::ValueRef range(const ir::VarRef& v, const ir::Expr& e, const Place& p);
-  kir::Dim index_of(const ir::Atom& a, const Place& p, const kir::Dim& extent, int axis);
+  kir::Dim index_of(const ir::Expr& e, const Place& p, const kir::Dim& extent, size_t axis);
   Place broadcast_to(const Dims& from, const Dims& to, const Place& p) const;
   kir::ValueRef share(kir::ValueRef v);
   std::string fresh(const char* kind);

@@ -2,6 +2,7 @@
 
 #include "compiler/kernels/interpreter_code.h"
 #include "vm/base/error.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::kir {
 namespace {
@@ -167,7 +168,7 @@ class Compiler {
         code_.has_barrier = true;
         break;
       case StmtKind::kCheck:
-        code.check = ++checks_;
+        code.check = exec::check_status(s.message);
         break;
     }
     return code;
@@ -177,7 +178,6 @@ class Compiler {
   std::unordered_map<std::string, int> slots_, locals_;
   std::unordered_map<const Buffer*, int> buffers_;
   std::unordered_map<const Value*, int> temporaries_;
-  int32_t checks_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "vm/base/error.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::rt {
 namespace {
@@ -347,11 +348,19 @@ void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier
   }
 }
 
-[[noreturn, gnu::cold]] void fail_check(const PreparedKernel& k, int32_t status) {
-  throw Error(Status::kFatal, "",
-              fmt::format("{}: a run-time check of the kernel failed with code {} (such as an "
-                          "index out of range)",
-                          kernel_text(k), status),
+[[noreturn, gnu::cold]] void fail_check(const PreparedKernel& k, int32_t status,
+                                        std::span<const int64_t> symbols) {
+  std::string problem;
+  if (k.texts)
+    for (const std::string& text : *k.texts)
+      if (exec::check_status(text) == status) problem = text;
+  if (problem.empty())
+    problem = fmt::format(
+        "a check of the kernel failed with code {}, such as an index out of range", status);
+  std::string extents;
+  for (size_t i = 0; i < symbols.size(); ++i)
+    extents += fmt::format("{}{} = {}", i ? ", " : "; ", k.kernel->contract.symbols[i], symbols[i]);
+  throw Error(Status::kFatal, "", fmt::format("{}: {}{}", kernel_text(k), problem, extents),
               "check the values of the inputs");
 }
 
@@ -380,7 +389,7 @@ void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scr
   const int32_t status = k.portable->run({frame->portable_buffers.data(), n}, symbols, space,
                                          &frame->portable, &frame->budget);
   if (status != 0) [[unlikely]]
-    fail_check(k, status);
+    fail_check(k, status, symbols);
 }
 
 }  // namespace
@@ -441,7 +450,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     if (region.error) std::rethrow_exception(region.error);
   }
   if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
-    fail_check(k, status);
+    fail_check(k, status, symbols);
   return {target.implementation, threads};
 }
 

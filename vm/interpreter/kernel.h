@@ -35,6 +35,7 @@ struct KernelTarget {
 
 struct PreparedKernel {
   const exec::Kernel* kernel = nullptr;
+  const std::vector<std::string>* texts = nullptr;  // of the executable: messages of checks
   struct Argument {
     exec::KernelArgument::Kind kind;
     exec::Access access;

@@ -66,8 +66,10 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       if (!model->image_) return nullptr;
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
-  for (const exec::Kernel& k : e.kernels)
+  for (const exec::Kernel& k : e.kernels) {
     model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
+    model->kernels_.back().texts = &e.texts;
+  }
   model->place_constants();
   model->describe();
   return model;

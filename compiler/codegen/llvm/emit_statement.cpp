@@ -17,6 +17,7 @@
 #include "compiler/codegen/llvm/emitter.h"
 #include "vm/base/error.h"
 #include "vm/base/kernel_abi.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::codegen {
 
@@ -39,7 +40,6 @@ llvm::Function* Emitter::emit(const kir::Function& f) {
   symbols_.clear();
   unrolled_.clear();
   locals_.clear();
-  check_codes_.clear();
   dims_.clear();
   addresses_.clear();
   new_dims_.clear();
@@ -58,7 +58,6 @@ llvm::Function* Emitter::emit(const kir::Function& f) {
   fn_->addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bits));
   b_.SetInsertPoint(block("entry"));
   prologue(f);
-  number_checks(*f.body);
   statement(*f.body);
   b_.CreateRet(b_.getInt32(0));
   return fn_;
@@ -135,12 +134,6 @@ void Emitter::place_buffers(const kir::Function& f) {
     if (!others.empty()) place.others = llvm::MDNode::get(context_, others);
   }
   for (const kir::BufferRef& b : f.registers) places_[b.get()];
-}
-
-void Emitter::number_checks(const kir::Stmt& s) {
-  if (s.kind == StmtKind::kCheck)
-    check_codes_.emplace(&s, static_cast<int32_t>(check_codes_.size()) + 1);
-  for (const kir::StmtRef& b : s.body) number_checks(*b);
 }
 
 void Emitter::scoped(const kir::Stmt& body) {
@@ -304,7 +297,7 @@ void Emitter::check(const kir::Stmt& s) {
   b_.CreateCondBr(condition(s.condition), holds, fails,
                   llvm::MDBuilder(context_).createLikelyBranchWeights());
   b_.SetInsertPoint(fails);
-  b_.CreateRet(b_.getInt32(check_codes_.at(&s)));
+  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(exec::check_status(s.message))));
   b_.SetInsertPoint(holds);
 }
 

@@ -27,7 +27,6 @@ class Emitter {
   void prologue(const kir::Function& f);
   void bind_symbol(const std::string& name, llvm::Value* value);
   void place_buffers(const kir::Function& f);
-  void number_checks(const kir::Stmt& s);
   void statement(const kir::Stmt& s);
   void loop(const kir::Stmt& s);
   void counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* end);
@@ -122,7 +121,6 @@ class Emitter {
   std::map<std::string, ir::Dim> unrolled_;
   int next_index_ = 0;
   std::map<std::string, llvm::Value*> locals_;
-  std::unordered_map<const kir::Stmt*, int32_t> check_codes_;
   int depth_ = 0;
 
   // Dims and addresses computed so far, valid where the current block dominates: a nested block

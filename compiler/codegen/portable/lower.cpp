@@ -10,6 +10,7 @@
 #include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::codegen {
 namespace {
@@ -103,7 +104,6 @@ class Lowering {
       for (int64_t i = 0; i < constant(b->extent); ++i)
         elements.push_back(b_.fresh({b->dtype, static_cast<uint8_t>(b->lanes)}));
     }
-    number_checks(*f_.body);
     statement(*f_.body);
     return b_.finish();
   }
@@ -121,11 +121,6 @@ class Lowering {
     const auto c = b_.resolve(d).as_constant();
     NIMBLE_CHECK(c.has_value(), "{} is not constant in {}", d.str(), f_.name);
     return *c;
-  }
-
-  void number_checks(const kir::Stmt& s) {
-    if (s.kind == StmtKind::kCheck) checks_.emplace(&s, static_cast<int32_t>(checks_.size()) + 1);
-    for (const kir::StmtRef& b : s.body) number_checks(*b);
   }
 
   // --- Statements
@@ -168,7 +163,7 @@ class Lowering {
         break;
       }
       case StmtKind::kCheck:
-        b_.emit(PortableOp::kCheck, {b_.condition(s.condition).at, checks_.at(&s)});
+        b_.emit(PortableOp::kCheck, {b_.condition(s.condition).at, exec::check_status(s.message)});
         break;
       case StmtKind::kPrefetch:
       case StmtKind::kBarrier:
@@ -378,7 +373,6 @@ class Lowering {
   PortableBuilder b_;
   std::unordered_map<const kir::Buffer*, int64_t> buffers_;
   std::unordered_map<const kir::Buffer*, std::vector<int64_t>> registers_;
-  std::unordered_map<const kir::Stmt*, int32_t> checks_;
   std::map<std::string, Placed> locals_;
   std::unordered_map<const Value*, Placed> memo_;  // of the statement at work
   std::vector<kir::ValueRef> made_;                // for the memo: its keys must stay

@@ -110,7 +110,7 @@ int run(const Options& o) {
   options.log = &std::cerr;
   std::vector<passes::PassTiming> timings;
   ir::Module m = passes::run_pipeline(load(o), context, options, &timings);
-  if (o.output.empty())
+  if (o.output.empty() || o.output == "-")
     std::cout << ir::print(m);
   else
     ir::write_module(m, o.output);
@@ -136,7 +136,7 @@ std::optional<int> parse(std::vector<std::string> words, Options* o) {
   auto* passes = app.add_option("--passes", o->passes, "Comma-separated passes, in order");
   app.add_option("--print-after", o->print_after,
                  "Print the IR on stderr after a pass ('all': after each)");
-  app.add_option("-o,--output", o->output, "Write text IR (and its constants) here");
+  app.add_option("-o,--output", o->output, "Write text IR (and its constants) here (-: on stdout)");
   app.add_flag("--verify", o->verify, "Run the IR verifier after each pass");
   app.add_flag("--no-fusion", o->no_fusion, "Let the pass fuse give each operator its own kernel");
   app.add_flag("--reserialise", o->reserialise, "Print and parse the module before each pass");

@@ -10,7 +10,10 @@ namespace nimble::tools {
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) {
   std::map<std::string, int64_t> out;
   for (const std::string& s : texts)
-    for (const auto& [symbol, value] : frontend::parse_shapes(s)) out[symbol] = value;
+    for (const auto& [symbol, value] : frontend::parse_shapes(s))
+      if (!out.emplace(symbol, value).second)
+        throw Error(Status::kInvalidArgument, "--shape " + s,
+                    fmt::format("{} is given twice", symbol), "give each symbol once");
   return out;
 }
 
@@ -30,10 +33,13 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
       },
       "Which input is an output of the step before: INPUT=OUTPUT, with one * on each side or\n"
       "none (default: past_key_values.*=present.* and the like)");
-  app.add_option("--decode-end", o.end_token, "The token that ends a sequence (default: none)");
+  app.add_option("--decode-end", o.end_token, "The token that ends a sequence (default: none)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--decode-context", o.context,
-                 "Positions that the decoder has (default: no limit)");
+                 "Positions that the decoder has (default: no limit)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--decode-top-k", o.top_k, "Sample among so many of the most likely tokens")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }
 

@@ -1,12 +1,15 @@
 #include "compiler/emit/compile.h"
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/emit/entry_types.h"
 #include "compiler/emit/function_emitter.h"
 #include "compiler/emit/kernel_set.h"
 #include "compiler/ir/builder.h"
+#include "compiler/ir/diagnostic.h"
 #include "compiler/ir/infer.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/passes/crash.h"
@@ -63,6 +66,47 @@ bool is_entry(const ir::Module& m, const std::string& name) {
   return name == "main" || m.signatures.count(name) > 0;
 }
 
+bool contains_function(const ir::Type& t) {
+  if (!t || t->kind == ir::TypeKind::kFunction) return true;
+  return t->kind == ir::TypeKind::kTuple &&
+         std::any_of(t->elements.begin(), t->elements.end(), contains_function);
+}
+
+// What a caller cannot use of the entry functions, while the places in the source are known.
+void check_entries(const ir::Module& m) {
+  ir::Diagnostics faults(m.text);
+  for (const auto& [name, f] : m.functions) {
+    if (!is_entry(m, name)) continue;
+    const auto add = [&, &entry = name](ir::Location at, const std::string& problem,
+                                        const std::string& remedy) {
+      if (at.file.empty()) at.file = m.source.empty() ? entry : m.source;
+      faults.add(std::move(at), problem, remedy);
+    };
+    const auto check_type = [&](const ir::Location& at, const std::string& verb,
+                                const ir::Type& t) {
+      if (contains_function(t))
+        add(at, fmt::format("the entry function {} cannot {} {}", name, verb, ir::str(t)),
+            "pass tensors, or data values made of tensors");
+    };
+    for (const ir::VarRef& p : f->parameters) check_type(p->location, "take", p->type);
+    check_type(f->body->location, "return", f->result_type);
+    const auto it = m.signatures.find(name);
+    if (it == m.signatures.end()) continue;
+    const auto check_names = [&](const std::vector<std::string>& names, const char* what) {
+      std::set<std::string> seen;
+      for (const std::string& n : names)
+        if (n.empty() || !seen.insert(n).second)
+          add(f->location,
+              n.empty() ? fmt::format("an {} of {} has no name", what, name)
+                        : fmt::format("two {}s of {} have the name {}", what, name, n),
+              "give each a name of its own");
+    };
+    check_names(it->second.input_names, "input");
+    check_names(it->second.output_names, "output");
+  }
+  if (!faults.empty()) ir::raise(faults.sorted());
+}
+
 // Emits every function of a lowered module; `source` has the types that users see.
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
                  exec::Executable& out) {
@@ -90,6 +134,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   if (typed.signatures.empty() && !typed.find("main"))
     throw Error(Status::kInvalidArgument, module.source.empty() ? "module" : module.source,
                 "there is no function @main", "name the entry function @main");
+  check_entries(typed);
   passes::PassContext context;
   context.target = options.target;
   context.device = options.device;

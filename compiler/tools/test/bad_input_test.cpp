@@ -1,5 +1,6 @@
 // Bad input as a user meets it: each case is one error on stderr that names the place and the
 // remedy, the right exit code, no abort, and no file overwritten.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -146,6 +147,29 @@ TEST_F(BadInput, TextWithFaults) {
   expect_nothing_written();
 }
 
+TEST_F(BadInput, EntryFunctionsThatNobodyCanCall) {
+  const auto refused = [&](const std::string& text, const std::vector<std::string>& parts) {
+    write(file("entry.nir"), text);
+    const Ran r = compile(file("entry.nir"));
+    EXPECT_EQ(r.code, kExitFailure);
+    for (const std::string& part : parts) EXPECT_THAT(r.error, HasSubstr(part));
+    EXPECT_TRUE(r.error.ends_with("^\n")) << r.error;
+  };
+  refused(
+      "fn @main(%x: Tensor[(n), f32]) {\n"
+      "  let %f = fn (%y: Tensor[(n), f32]) { let %r = add(%x, %y); %r };\n  %f\n}\n",
+      {"entry.nir:3:3: ", "cannot return fn("});
+  refused(
+      "fn @main(%x: Tensor[(n), f32],\n         %f: fn(Tensor[(n), f32]) -> Tensor[(n), f32]) {\n"
+      "  let %r = %f(%x);\n  %r\n}\n",
+      {"entry.nir:2:10: ", "cannot take fn("});
+  refused(
+      "fn @main(%x: Tensor[(n), f32]) {\n  let %r = (%x, %x);\n  %r\n}\n"
+      "signature @main {inputs = [\"x\"], outputs = [\"z\", \"z\"]};\n",
+      {"two outputs of main have the name z", "give each a name of its own"});
+  expect_nothing_written();
+}
+
 TEST_F(BadInput, HuggingFaceFolderWithoutItsFiles) {
   std::string model = hugging_face();
   ASSERT_EQ(compile(model, {}, "good.nimble").code, 0);
@@ -192,6 +216,11 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
   expect_error(compile(file("model.nir"), {"--shape", "q=4"}), {"q"});
   expect_error(compile(file("model.nir"), {"--shape", "n=x"}), {"n=x"});
   expect_error(compile(file("model.nir"), {"--disable-pass", "fuze"}), {"fuze"});
+  expect_error(compile(file("model.nir"), {"--shape", "n=1", "--shape", "n=2"}),
+               {"n is given twice"});
+  for (const char* option : {"--decode-end=-7", "--decode-context=-1", "--decode-top-k=0"})
+    EXPECT_EQ(compile(file("model.nir"), {"--decode", "greedy", option}).code, kExitUsage)
+        << option;
   EXPECT_EQ(run({"nimble-compile", file("model.nir")}).code, kExitUsage) << "no output";
   EXPECT_EQ(run({"nimble-compile", "--nonsense"}).code, kExitUsage);
   expect_nothing_written();
@@ -288,6 +317,61 @@ TEST_F(BadInput, InputsThatDoNotFit) {
   expect_error(run_model({"x=[[1, 2, 3, 4], [1, 2]]", "m=ones:2"}), {"x"});
   write(file("broken.npy"), "\x93NUMPY\x01");
   expect_error(run_model({"x=@" + file("broken.npy"), "m=ones:2"}), {"broken.npy"});
+}
+
+// The operator, the axis, its extent, and what the random integers were.
+TEST_F(BadInput, IndicesOutOfRange) {
+  write(file("gather.nir"),
+        "fn @main(%w: Tensor[(n, 4), f32], %i: Tensor[(m), i64]) {\n"
+        "  let %y = gather(%w, %i) {axis = 0};\n  %y\n}\n");
+  ASSERT_EQ(compile(file("gather.nir"), {}, "gather.nimble").code, 0);
+  for (const char* native : {"--verify", "--no-native"}) {
+    const Ran r =
+        run({"nimble-run", file("gather.nimble"), "-i", "w=zeros:3x4", "-i", "i=[1, 3]", native});
+    expect_error(r, {"an index of gather is out of range of axis 0, which has ", " = 3",
+                     "check the values of the inputs"});
+  }
+  expect_error(run({"nimble-bench", file("gather.nimble"), "--shapes", "n=3", "--set", "m=50"}),
+               {"an index of gather is out of range", "0 to 99", "--int-range"});
+}
+
+// A kernel cannot be interrupted, so that a second Ctrl-C ends the program.
+TEST_F(BadInput, TwoInterruptsEndAKernel) {
+  write(file("long.nir"),
+        "fn @main(%x: Tensor[(n, 1), f32], %y: Tensor[(1, n), f32]) {\n"
+        "  let %p = mul(%x, %y);\n  let %s = reduce_sum(%p) {axes = [0, 1], keepdims = false};\n"
+        "  %s\n}\n");
+  ASSERT_EQ(compile(file("long.nir"), {}, "long.nimble").code, 0);
+  const std::string program =
+      (fs::read_symlink("/proc/self/exe").parent_path() / "nimble-run").string();
+  const std::string error = file("stderr"), model = file("long.nimble");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!freopen(error.c_str(), "w", stderr)) _exit(125);
+    execl(program.c_str(), program.c_str(), model.c_str(), "-i", "x=zeros:4000000x1", "-i",
+          "y=zeros:1x4000000", "--threads", "1", nullptr);
+    _exit(126);
+  }
+  // The kernel runs once the program has used more time than loading takes.
+  const auto busy = [&] {
+    std::istringstream stat(contents(fmt::format("/proc/{}/stat", child)));
+    std::string word;
+    long ticks = 0;
+    for (int i = 1; i <= 15 && stat >> word; ++i)
+      if (i >= 14) ticks += std::stol(word);
+    return ticks >= sysconf(_SC_CLK_TCK);
+  };
+  int status = 0;
+  bool ended = false;
+  while (!busy() && !(ended = waitpid(child, &status, WNOHANG) != 0)) usleep(10000);
+  ASSERT_FALSE(ended) << contents(error);
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    kill(child, SIGINT);
+    usleep(50000);
+  }
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kExitInterrupted);
+  EXPECT_EQ(contents(error), "") << "the run came to its end";
 }
 
 TEST_F(BadInput, ExecutableOfAnotherMachine) {

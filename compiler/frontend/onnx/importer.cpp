@@ -161,6 +161,7 @@ class Importer {
     for (const ValueInfo& v : model_.graph.outputs) {
       auto it = values.find(v.name);
       if (it == values.end()) corrupt(fmt::format("no node computes the output {}", v.name));
+      check_declared(it->second, v);
       results.push_back(as_result(it->second, v));
       signature.output_names.push_back(v.name);
     }
@@ -211,6 +212,31 @@ class Importer {
       type = ir::data_type(name, {std::move(type)});
     }
     return type;
+  }
+
+  // An output's declaration against what its nodes compute. Exporters often leave stale shapes
+  // behind, which do no harm; a wrong element type would change the meaning of the caller's bytes.
+  void check_declared(const Value& v, const ValueInfo& declared) {
+    if (!declared.is_tensor || !declared.around.empty() || declared.type == 0 || !is_plain(v))
+      return;
+    const std::string place = fmt::format("{}: output {}", model_.path, declared.name);
+    const DType dtype = dtype_of(declared.type, place);
+    if (dtype != v.dtype())
+      throw Error(Status::kCorrupt, place,
+                  fmt::format("it is declared as {} and computed as {}", name_of(dtype),
+                              name_of(v.dtype())),
+                  "declare its true type, or cast it");
+    if (!declared.has_shape) return;
+    bool agrees = declared.dims.size() == v.dims().size();
+    for (size_t i = 0; agrees && i < declared.dims.size(); ++i)
+      agrees = !declared.dims[i].has_value ||
+               v.dims()[i].as_constant().value_or(declared.dims[i].value) == declared.dims[i].value;
+    if (agrees) return;
+    std::vector<std::string> extents;
+    for (const ValueInfo::Dim& d : declared.dims)
+      extents.push_back(d.has_value ? std::to_string(d.value) : d.symbol.empty() ? "?" : d.symbol);
+    fmt::print(stderr, "warning: {}: it is declared with the shape ({}) and computed as {}\n",
+               place, fmt::join(extents, ", "), ir::str(v.type));
   }
 
   // A result as a value of the run. The declared type helps where nothing is known of an empty one.

@@ -23,8 +23,14 @@ class WireReader {
   WireReader(std::span<const uint8_t> bytes, const uint8_t* file_start, const std::string* place,
              int depth = 0)
       : bytes_(bytes), file_start_(file_start), place_(place), depth_(depth) {
-    constexpr int kDeepest = 64;  // protobuf's own limit is 100; real models stay under 12
-    if (depth > kDeepest) fail("messages are nested too deeply");
+    // Readers recurse, so depth is bounded: a graph inside a graph is three messages (node,
+    // attribute, graph). Real models stay under 12.
+    constexpr int kDeepest = 200;
+    if (depth > kDeepest)
+      fail(fmt::format("messages are nested more than {} deep, as in more than {} graphs inside "
+                       "each other",
+                       kDeepest, kDeepest / 3),
+           "export the model with fewer Ifs and Loops inside each other");
   }
 
   // Moves to the next field; false at the end of the message. What the last field did not read of
@@ -89,10 +95,12 @@ class WireReader {
     while (packed.at_ < packed.bytes_.size()) add(packed.fixed<Bits>());
   }
 
-  [[noreturn]] void fail(const std::string& problem) const {
+  [[noreturn]] void fail(const std::string& problem,
+                         const std::string& remedy =
+                             "the file is truncated or no ONNX model; export or download it "
+                             "again") const {
     const auto byte = static_cast<size_t>(bytes_.data() - file_start_) + at_;
-    throw Error(Status::kCorrupt, fmt::format("{}: byte {}", *place_, byte), problem,
-                "the file is truncated or no ONNX model; export or download it again");
+    throw Error(Status::kCorrupt, fmt::format("{}: byte {}", *place_, byte), problem, remedy);
   }
 
  private:

@@ -15,6 +15,12 @@ using proto::node;
 using proto::tensor;
 using proto::value;
 
+std::string attribute_of_graph(const std::string& name, const std::string& graph) {
+  constexpr int kGraph = 5;
+  return proto::bytes(5,
+                      proto::bytes(1, name) + proto::bytes(6, graph) + proto::integer(20, kGraph));
+}
+
 class OnnxFile : public testing::Test {
  protected:
   Error import_error(const std::string& contents) {
@@ -88,7 +94,50 @@ TEST_F(OnnxFile, DeepNestingIsRefused) {
   for (int i = 0; i < 200; ++i)
     graph = proto::bytes(1, proto::bytes(4, "If") + proto::bytes(5, proto::bytes(6, graph)));
   const Error e = import_error(proto::integer(1, 8) + proto::bytes(7, graph));
-  EXPECT_THAT(e.what(), testing::HasSubstr("too deeply"));
+  EXPECT_THAT(e.what(), testing::HasSubstr("nested more than 200 deep"));
+  EXPECT_THAT(e.remedy(), testing::HasSubstr("fewer Ifs"));
+}
+
+// Far deeper than exporters go, and within the limit.
+TEST_F(OnnxFile, SixtyNestedIfsAreFine) {
+  const auto graph = [](const std::string& name, const std::string& a_node) {
+    return attribute_of_graph(name, proto::bytes(1, a_node) + proto::bytes(2, name) +
+                                        proto::bytes(12, value("y", {"n"})));
+  };
+  std::string nodes = node("Relu", {"x"}, {"y"});
+  for (int i = 0; i < 60; ++i)
+    nodes = node("If", {"c"}, {"y"},
+                 graph("then_branch", nodes) + graph("else_branch", node("Neg", {"x"}, {"y"})));
+  const ir::Module m = import(
+      proto::model({{nodes}, {}, {value("x", {"n"}), value("c", {}, 9)}, {value("y", {"n"})}}));
+  for (const uint8_t c : {0, 1}) {
+    const std::vector<float> x = {-1, 2},
+                             y = c ? std::vector<float>{0, 2} : std::vector<float>{1, -2};
+    expect_close(
+        run_reference(m, {{"x", array_of({2}, x)}, {"c", {DType::kBool, {}, {c}}}}).at("y"),
+        array_of({2}, y), 0, "");
+  }
+}
+
+TEST_F(OnnxFile, DeclaredOutputsThatContradictTheirNodes) {
+  GraphParts g = relu();
+  g.outputs = {value("y", {"n", "4"}, 7)};
+  const Error e = import_error(proto::model(g));
+  EXPECT_THAT(e.place(), testing::HasSubstr("output y"));
+  EXPECT_THAT(e.problem(), testing::HasSubstr("declared as i64 and computed as f32"));
+  // A stale shape does no harm; one that says less is no contradiction.
+  const auto warning = [&](const std::vector<std::string>& dims) {
+    g.outputs = {value("y", dims)};
+    testing::internal::CaptureStderr();
+    import(proto::model(g));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warning({"n", "5"}),
+              testing::HasSubstr("output y: it is declared with the shape (n, 5) "
+                                 "and computed as Tensor[(n, 4), f32]"));
+  EXPECT_THAT(warning({"4"}), testing::HasSubstr("shape (4)"));
+  EXPECT_EQ(warning({"k", ""}), "");
+  EXPECT_EQ(warning({"7", "4"}), "") << "n may be 7";
 }
 
 TEST_F(OnnxFile, LengthsBeyondTheFileAreRefused) {

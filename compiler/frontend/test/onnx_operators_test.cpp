@@ -32,6 +32,33 @@ TEST_P(OnnxOperator, AgreesWithOnnxRuntime) {
 INSTANTIATE_TEST_SUITE_P(Recorded, OnnxOperator, testing::ValuesIn(recorded_names()),
                          [](const auto& p) { return p.param; });
 
+// A depth that only the run knows is checked then.
+TEST(OnnxOneHot, NegativeDepthsAreRefused) {
+  proto::GraphParts g;
+  g.nodes = {proto::node("OneHot", {"x", "depth", "values"}, {"y"})};
+  g.initialisers = {proto::tensor("values", {2}, std::vector<float>{0, 1})};
+  g.inputs = {proto::value("x", {"n"}, 7), proto::value("depth", {}, 7)};
+  g.outputs = {proto::value("y", {"n", "k"})};
+  Scratch scratch;
+  scratch.write("m.onnx", proto::model(g));
+  const ir::Module m = import_model(scratch.path("m.onnx"));
+  const auto run = [&](int64_t depth) {
+    return run_reference(m, {{"x", array_of({2}, std::vector<int64_t>{0, -1})},
+                             {"depth", array_of({}, std::vector<int64_t>{depth})}});
+  };
+  expect_close(run(3).at("y"), array_of({2, 3}, std::vector<float>{1, 0, 0, 0, 0, 1}), 0, "");
+  EXPECT_EQ(run(0).at("y").shape, (std::vector<int64_t>{2, 0}));
+  for (const int64_t depth : {int64_t{-1}, int64_t{-3}, INT64_MIN})
+    EXPECT_THAT(error_of([&] { run(depth); }).what(),
+                testing::HasSubstr("the depth of OneHot is not negative"));
+
+  g.inputs.pop_back();
+  g.initialisers.push_back(proto::tensor("depth", {}, std::vector<int64_t>{-3}));
+  scratch.write("m.onnx", proto::model(g));
+  EXPECT_THAT(error_of([&] { import_model(scratch.path("m.onnx")); }).what(),
+              testing::HasSubstr("the depth of OneHot is -3"));
+}
+
 // ONNX Runtime has no batch-first recurrence: it must equal the other layout, transposed.
 TEST(OnnxRecurrentLayout, BatchFirstEqualsSequenceFirst) {
   constexpr int64_t n = 4, b = 2, width = 3, h = 2;

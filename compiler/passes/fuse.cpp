@@ -10,6 +10,10 @@
 // element of a larger consumer. Operators whose shape depends on data are never fused after
 // others (paper, 3.2).
 //
+// A group has at most kMostMembers members: each join looks at the whole group anew, which would be
+// quadratic in a long chain, and a value that goes through memory once in so many operators costs
+// nothing.
+//
 // Views that stay alone remain views; scalar code stays outside of kernels.
 #include "compiler/passes/fuse.h"
 
@@ -37,6 +41,8 @@ using ir::ExprKind;
 using ir::FusionKind;
 using ir::Var;
 using ir::VarRef;
+
+constexpr size_t kMostMembers = 128;
 
 struct Group {
   std::vector<size_t> members;  // binding indices, ascending; the last is the root
@@ -86,31 +92,25 @@ class BlockFusion {
   }
 
   void grow() {
+    for (size_t i = 0; i < block_.bindings.size(); ++i)
+      if (expr(i).kind == ExprKind::kCall)
+        for (const Atom& a : expr(i).args)
+          if (a.is_var()) reader_of_.try_emplace(a.var.get(), i);
     for (size_t i = 0; i < block_.bindings.size(); ++i) {
       if (group_of_[i] == SIZE_MAX) continue;
       const Var* v = block_.bindings[i].var.get();
       auto use = uses_.find(v);
       if (use == uses_.end() || use->second != 1) continue;
-      size_t consumer = consumer_of(v, i);
-      if (consumer == SIZE_MAX || group_of_[consumer] == SIZE_MAX) continue;
-      try_join(group_of_[i], group_of_[consumer], consumer);
+      const auto consumer = reader_of_.find(v);
+      if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) continue;
+      try_join(group_of_[i], group_of_[consumer->second], consumer->second);
     }
-  }
-
-  size_t consumer_of(const Var* v, size_t from) const {
-    for (size_t i = from + 1; i < block_.bindings.size(); ++i) {
-      const Expr& e = expr(i);
-      if (e.kind != ExprKind::kCall) continue;
-      for (const Atom& a : e.args)
-        if (a.is_var() && a.var.get() == v) return i;
-    }
-    return SIZE_MAX;
   }
 
   void try_join(size_t producer, size_t consumer, size_t reader) {
     Group& p = groups_[producer];
     Group& c = groups_[consumer];
-    if (!kinds_allow(p, c, reader)) return;
+    if (p.members.size() + c.members.size() > kMostMembers || !kinds_allow(p, c, reader)) return;
     Group joined;
     joined.members = p.members;
     joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
@@ -229,6 +229,7 @@ class BlockFusion {
   PassContext& context_;
   std::vector<Group> groups_;
   std::vector<size_t> group_of_;
+  std::unordered_map<const Var*, size_t> reader_of_;  // the first call of this block that reads it
 };
 
 ir::Module fused(const ir::Module& m, bool join, PassContext& context) {

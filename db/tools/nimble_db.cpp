@@ -1,5 +1,9 @@
 // nimble db: look into a tuning database, merge it, check it.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
 #include "db/store/filesystem.h"
@@ -65,10 +69,43 @@ int show(const Arguments& args) {
   return 0;
 }
 
+ImportReport import_into(const std::string& database, const std::string& file) {
+  return Store::open(database, OpenOptions{})->import_from(file);
+}
+
+// A database that begins with an import gets its name once the import has succeeded.
+ImportReport import_into_new(const std::string& database, const std::string& file) {
+  namespace fs = std::filesystem;
+  check_database_place(database, true, false);
+  const std::string made = fmt::format("{}.import-{}", database, ::getpid());
+  const auto remove = [&] {
+    std::error_code ignored;
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(made + suffix, ignored);
+  };
+  try {
+    const ImportReport report = import_into(made, file);
+    std::error_code error;
+    fs::create_hard_link(made, database, error);  // unlike a rename never over another file
+    if (error == std::errc::file_exists)
+      throw Error(Status::kIo, database, "was made by another program meanwhile", "import again");
+    if (error) fs::rename(made, database);
+    remove();
+    return report;
+  } catch (const fs::filesystem_error& e) {
+    remove();
+    throw Error(Status::kIo, database, fmt::format("cannot be made ({})", e.code().message()),
+                "name a place that you may write to");
+  } catch (...) {
+    remove();
+    throw;
+  }
+}
+
 int import(const Arguments& args) {
-  check_database_place(args.file, false, true);  // before a new database is made for it
-  OpenOptions options;                           // a new database may begin with an import
-  const ImportReport report = Store::open(args.db, options)->import_from(args.file);
+  check_database_place(args.file, false, true);
+  const ImportReport report = std::filesystem::exists(args.db)
+                                  ? import_into(args.db, args.file)
+                                  : import_into_new(args.db, args.file);
   Output out({"origin", "rows_added", "rows_updated"});
   out.add({report.origin, report.rows_added, report.rows_updated});
   print(out, args);

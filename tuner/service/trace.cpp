@@ -7,6 +7,7 @@
 
 #include "vm/base/error.h"
 #include "vm/base/file.h"
+#include "vm/base/printable.h"
 
 namespace nimble::tuner {
 namespace {
@@ -39,9 +40,16 @@ Trace read_trace(const std::string& text) {
 }
 
 Trace parse_trace(const std::string& contents, const std::string& file, const std::string& column) {
+  const auto is_text = [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\n' || c == '\r';
+  };
+  if (!std::all_of(contents.begin(), contents.end(), is_text))
+    throw Error(Status::kCorrupt, file, "is no text",
+                "give a table: a header line and a row per request");
   Trace trace{file, column, {}, 0};
   std::istringstream in(contents);
   std::vector<std::string> header;
+  const auto names = [&] { return printable(fmt::format("{}", fmt::join(header, ", "))); };
   char separator = '\t';
   size_t at = 0, number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -53,12 +61,12 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
       header = split(line, separator);
       if (column.empty() && header.size() > 1)
         throw Error(Status::kInvalidArgument, file,
-                    fmt::format("has {} columns ({})", header.size(), fmt::join(header, ", ")),
-                    fmt::format("name one: --trace {}:{}", file, header.back()));
+                    fmt::format("has {} columns ({})", header.size(), names()),
+                    fmt::format("name one: --trace {}:{}", file, printable(header.back())));
       const auto it = std::find(header.begin(), header.end(), column);
       if (!column.empty() && it == header.end())
         throw Error(Status::kInvalidArgument, file, fmt::format("has no column \"{}\"", column),
-                    fmt::format("it has {}", fmt::join(header, ", ")));
+                    fmt::format("it has {}", names()));
       at = column.empty() ? 0 : static_cast<size_t>(it - header.begin());
       continue;
     }
@@ -68,7 +76,7 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), size);
     if (error != std::errc() || end != field.data() + field.size() || size < 0)
       throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number),
-                  fmt::format("\"{}\" is no size", field),
+                  fmt::format("\"{}\" is no size", printable(field)),
                   "give whole numbers, 0 or more, in each row of the column");
     ++trace.counts[size];
     ++trace.total;

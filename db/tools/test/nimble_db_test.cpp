@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "db/store/sqlite.h"
@@ -12,6 +14,7 @@ namespace nimble::db {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 struct Ran {
@@ -107,6 +110,11 @@ TEST_F(ProgramTest, ExportImportCheck) {
   EXPECT_THAT(run("import --format csv" + other + file("out")).out, HasSubstr(",0,0\r\n"));
   EXPECT_EQ(run("import --db " + file("third.db") + " " + file("missing")).exit_code, 1);
   EXPECT_FALSE(std::filesystem::exists(file("third.db"))) << "made for nothing";
+  std::ofstream(file("text")) << "no database";
+  EXPECT_EQ(run("import --db " + file("third.db") + " " + file("text")).exit_code, 1);
+  for (const auto& f :
+       std::filesystem::directory_iterator(std::filesystem::path(file("text")).parent_path()))
+    EXPECT_THAT(f.path().filename().string(), Not(StartsWith("third.db"))) << "left behind";
   const Ran checked = run("check" + other);
   EXPECT_EQ(checked.exit_code, 0);
   EXPECT_THAT(checked.out, StartsWith("sound:"));

@@ -9,6 +9,7 @@ namespace nimble::tuner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 Error error_of(const std::string& contents, const std::string& column) {
   try {
@@ -48,6 +49,12 @@ TEST(Trace, EveryFaultIsNamed) {
   EXPECT_THAT(error_of("a\n99999999999999999999\n", "a").what(), HasSubstr("is no size"));
   EXPECT_THAT(error_of("a\n", "a").what(), HasSubstr("no sizes"));
   EXPECT_THAT(error_of("", "a").what(), HasSubstr("no sizes"));
+  const Error binary = error_of(std::string("\x7f"
+                                            "ELF\2\0\0\n\x80",
+                                            9),
+                                "a");
+  EXPECT_THAT(binary.what(), HasSubstr("t.tsv: is no text"));
+  EXPECT_THAT(error_of("a\n" + std::string(1000, 'x') + "\n", "a").problem().size(), Lt(100));
   EXPECT_THROW(read_trace("/nowhere/t.tsv:pair"), Error);
 }
 

@@ -35,7 +35,7 @@ class Interpreter {
 
   // `buffers`: the bytes of each tensor argument in order (at least its extent), the elements of
   // arguments that are not written count as defined; `symbols`: values of the contract's symbols.
-  // Returns 0, or the status of the check that failed (codegen::check_message tells its text).
+  // Returns 0, or the status of the check that failed (vm/executable/check_status.h).
   int32_t run(std::span<const std::span<std::byte>> buffers, std::span<const int64_t> symbols,
               int threads = 1) const;
 

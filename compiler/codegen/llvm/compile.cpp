@@ -33,6 +33,7 @@
 #include "compiler/codegen/llvm/emitter.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::codegen {
 namespace {
@@ -222,10 +223,10 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
 }
 
 std::string check_message(const kir::Function& f, int32_t status) {
-  int32_t next = 0;
   std::string message;
   const auto walk = [&](const auto& self, const kir::Stmt& s) -> void {
-    if (s.kind == kir::StmtKind::kCheck && ++next == status) message = s.message;
+    if (s.kind == kir::StmtKind::kCheck && exec::check_status(s.message) == status)
+      message = s.message;
     for (const kir::StmtRef& b : s.body) self(self, *b);
   };
   walk(walk, *f.body);

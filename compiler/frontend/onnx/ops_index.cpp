@@ -125,14 +125,14 @@ Values one_hot(NodeContext& c) {
   if (!depth || depth->size() != 1) c.fail("the depth of OneHot is not one number");
   if ((*depth)[0].as_constant().value_or(0) < 0)
     c.fail(fmt::format("the depth of OneHot is {}", (*depth)[0].str()));
-  const Value classes = a.range((*depth)[0], DType::kI64, axis, rank);
-  const Value size = c.g.size((*depth)[0]);
   Value at = a.cast(indices, DType::kI64);
   if (!(*depth)[0].as_constant())
     at = c.g.call("assert_shape", {at},
                   {{"left", Dims{ir::max((*depth)[0], Dim(0))}},
                    {"right", Dims{(*depth)[0]}},
                    {"what", std::string("the depth of OneHot is not negative")}});
+  const Value classes = a.range((*depth)[0], DType::kI64, axis, rank);
+  const Value size = c.g.size((*depth)[0]);
   at = a.unsqueeze(a.where(a.less(at, 0.0), a.add(at, size), at), {axis});
   const auto value = [&](int64_t i) {
     return c.g.reshape(c.g.slice(c.in(2), 0, Dim(i), Dim(i + 1)), {});

@@ -5,6 +5,7 @@
 
 #include "compiler/kernels/test/kernel_builder.h"
 #include "vm/base/error.h"
+#include "vm/executable/check_status.h"
 
 namespace nimble::kir {
 namespace {
@@ -120,7 +121,7 @@ TEST(Interpreter, ThreadsShareALoopAndMeetAtBarriersInLoops) {
   }
 }
 
-TEST(Interpreter, ChecksReturnTheirNumber) {
+TEST(Interpreter, ChecksReturnTheStatusOfTheirMessage) {
   KernelBuilder k("k");
   auto x = k.in("x", DType::kI64, 1);
   auto y = k.out("y", DType::kF32, 4);
@@ -132,9 +133,11 @@ TEST(Interpreter, ChecksReturnTheirNumber) {
   EXPECT_EQ(fault_of(f, {bytes_of(index), bytes_of(out)}), "status 0");
   EXPECT_EQ(out[2], 7);
   index[0] = -1;
-  EXPECT_EQ(fault_of(f, {bytes_of(index), bytes_of(out)}), "status 1");
+  EXPECT_EQ(fault_of(f, {bytes_of(index), bytes_of(out)}),
+            fmt::format("status {}", exec::check_status("negative")));
   index[0] = 4;
-  EXPECT_EQ(fault_of(f, {bytes_of(index), bytes_of(out)}), "status 2");
+  EXPECT_EQ(fault_of(f, {bytes_of(index), bytes_of(out)}),
+            fmt::format("status {}", exec::check_status("too large")));
 }
 
 TEST(Interpreter, ChecksWhatCodeGenerationAssumes) {

@@ -24,7 +24,7 @@ struct ModelArguments {
 };
 
 inline constexpr char kShapeHelp[] = "Fix a symbolic dim: n=128 (may be given more than once)";
-// The values of --shape. Error(kInvalidArgument).
+// The values of --shape, each symbol once. Error(kInvalidArgument).
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
 // --random-input, --decode and what belongs to it.
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);

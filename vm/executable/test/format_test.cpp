@@ -126,7 +126,8 @@ TEST_F(FileFormatTest, EachFaultHasItsMessage) {
   std::vector<uint8_t> older = good;
   older[8] = 1;
   EXPECT_THAT(error_of(older, Status::kIncompatible),
-              HasSubstr("format version 1, this nimble reads from 2 on"));
+              HasSubstr(fmt::format("format version 1, this nimble reads from {} on",
+                                    kOldestFormatVersion)));
 
   std::vector<uint8_t> longer = good;
   longer.push_back(0);

@@ -38,7 +38,8 @@ namespace {
 
 class ModuleInference : public Signatures {
  public:
-  explicit ModuleInference(const Module& m) : module_(m) {
+  explicit ModuleInference(const Module& m, bool reads_apart = false)
+      : module_(m), reads_apart_(reads_apart) {
     for (const auto& [name, f] : m.functions) states_[name].original = f;
   }
 
@@ -59,6 +60,7 @@ class ModuleInference : public Signatures {
   }
 
   const Module& module() const override { return module_; }
+  bool reads_apart() const override { return reads_apart_; }
 
   FunctionSignature signature(const std::string& name, const Location& at) override {
     auto it = states_.find(name);
@@ -100,6 +102,7 @@ class ModuleInference : public Signatures {
   void finish(const std::string& name);
 
   const Module& module_;
+  const bool reads_apart_;
   std::map<std::string, State> states_;
   std::vector<std::string> done_;  // in order of completion
   std::vector<Fault> faults_;      // of data types
@@ -207,8 +210,11 @@ InferResult infer_module(const Module& m) {
 
 Module infer_types(const Module& m) {
   InferResult r = infer_module(m);
-  if (!r.diagnostics.empty()) raise(r.diagnostics);
-  return std::move(r.module);
+  if (r.diagnostics.empty()) return std::move(r.module);
+  // A pass may have found what a read_extents reads, or that the operands of two are one.
+  InferResult apart = ModuleInference(m, /*reads_apart=*/true).run();
+  if (!apart.diagnostics.empty()) raise(r.diagnostics);
+  return std::move(apart.module);
 }
 
 // Symbols that name elements of tensors may be negative, unless these are sizes.

@@ -18,7 +18,9 @@ struct InferResult {
   std::vector<Diagnostic> diagnostics;  // in order of their place
 };
 InferResult infer_module(const Module& m);
-// The same, throwing one nimble::Error (kInvalidArgument) that carries every diagnostic's text.
+// The same, throwing one nimble::Error (kInvalidArgument) that carries every diagnostic's text. If
+// what is known of elements that the program reads refutes what it asserts of them, nothing is
+// taken for known: the run fails, if it comes there.
 Module infer_types(const Module& m);
 
 // Rules of a well-formed module (scoping, arity, ANF, types agree with relations); returns all

@@ -54,7 +54,7 @@ Typed FunctionInference::infer_read_extents(const Expr& e) {
     fail(e.location, fmt::format("the operand is {}, not a tensor", types_.str(type)),
          "read the elements of an integer tensor");
   const auto& symbols = attr<std::vector<std::string>>(e.attrs, "symbols");
-  const Dims* known = contents_of(a);
+  const Dims* known = signatures_.reads_apart() ? nullptr : contents_of(a);
   if (known && known->size() == symbols.size()) {
     for (size_t i = 0; i < symbols.size(); ++i) aliases_[symbols[i]] = (*known)[i];
     return {make_atom(a, e.location), type, *known};

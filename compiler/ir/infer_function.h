@@ -51,6 +51,8 @@ class Signatures {
   // Infers the function first unless that is under way. Throws Fault.
   virtual FunctionSignature signature(const std::string& name, const Location& at) = 0;
   virtual const Module& module() const = 0;
+  // Every read_extents gives its symbols a meaning of their own, whatever is known of its operand.
+  virtual bool reads_apart() const = 0;
 };
 
 class FunctionInference {

@@ -16,6 +16,7 @@ const std::vector<std::string>& default_pipeline() {
   static const std::vector<std::string> kPasses = {
       // Understand: every dim named, every constant known.
       "infer",
+      "check-inputs",
       // Functions and patterns of the source become those that the passes below know: global
       // functions, and matches on one constructor at a time.
       "flatten-matches",
@@ -80,9 +81,16 @@ const PassInfo* find_pass(std::string_view name) {
 }
 
 bool is_required(std::string_view name) {
-  static const std::set<std::string_view> kRequired = {
-      "infer", "flatten-matches", "convert-closures", "expose-shapes", "expand-attention",
-      "fuse",  "place-devices",   "lower-memory",     "lower-shapes"};
+  static const std::set<std::string_view> kRequired = {"infer",
+                                                       "check-inputs",
+                                                       "flatten-matches",
+                                                       "convert-closures",
+                                                       "expose-shapes",
+                                                       "expand-attention",
+                                                       "fuse",
+                                                       "place-devices",
+                                                       "lower-memory",
+                                                       "lower-shapes"};
   return kRequired.count(name) > 0;
 }
 

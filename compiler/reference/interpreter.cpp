@@ -6,6 +6,9 @@
 // value of its block, because whatever the block computes may rely on what was checked. A failure
 // that a later operator need not have met (it reads a part of its operand, or nothing) is no
 // certain one: fused, the two may never compute the element that fails.
+#include <algorithm>
+#include <set>
+
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/operand.h"
@@ -62,6 +65,26 @@ void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const 
     } else if (auto c = t->dims[i].as_constant(); c && *c != x.shape[i]) {
       fail(fmt::format("extent {} is {}, not {}", i, x.shape[i], *c));
     }
+  }
+}
+
+// Compares the extents of an argument that are expressions with what the symbols make them.
+void check_expressions(const ir::Type& t, const ValueRef& v, const Symbols& symbols,
+                       const std::string& what) {
+  if (!t || t->kind != ir::TypeKind::kTensor || v->failure) return;
+  for (size_t i = 0; i < t->dims.size(); ++i) {
+    const ir::Dim& d = t->dims[i];
+    if (d.is_any() || d.as_constant() || d.as_symbol()) continue;
+    const std::set<std::string> names = d.symbols();
+    if (!std::ranges::all_of(names, [&](const std::string& s) { return symbols.contains(s); }))
+      continue;
+    const int64_t expected =
+        d.evaluate([&](const std::string& s) -> std::optional<int64_t> { return symbols.at(s); });
+    if (v->tensor->shape[i] != expected)
+      throw Error(
+          Status::kInvalidArgument, what,
+          fmt::format("extent {} is {}, but {} is {}", i, v->tensor->shape[i], d.str(), expected),
+          "pass what the type says");
   }
 }
 
@@ -176,6 +199,10 @@ struct Interpreter::Impl {
       const ir::VarRef& p = function->parameters[i];
       if (!args[i]->failure) bind_symbols(p->type, args[i], f.symbols, "argument " + p->name);
       f.variables[p.get()] = args[i];
+    }
+    for (size_t i = 0; i < args.size(); ++i) {
+      const ir::VarRef& p = function->parameters[i];
+      check_expressions(p->type, args[i], f.symbols, "argument " + p->name);
     }
     f.blocks.push_back({function->body.get()});
     return f;

@@ -47,6 +47,29 @@ std::vector<float> floats(const TensorRef& t) {
   return {t->as<float>().begin(), t->as<float>().end()};
 }
 
+// Extents that are expressions were believed: kernels read beyond the input.
+TEST(ShapeBugs, AnInputsExtentThatIsAnExpressionIsChecked) {
+  const std::string text = R"(fn @main(%x: Tensor[(2*n, n*m), f32], %y: Tensor[(n, m), f32]) {
+  let %r = reshape(%x) {shape = (2, n, n, m)};
+  let %q = add(%r, %y);
+  %q
+})";
+  for (const char* level : {"native", "portable"}) {
+    Configuration c{"default"};
+    c.target = level;
+    Compiled p(ir::parse_module(text), c);
+    EXPECT_EQ(p.run("main", {counting({6, 12}), counting({3, 4})})[0]->shape, (Shape{2, 3, 3, 4}));
+    for (const Shape& wrong :
+         {Shape{5, 12}, Shape{7, 12}, Shape{6, 11}, Shape{0, 12}, Shape{6, 0}}) {
+      const Error e = refused([&] { p.run("main", {counting(wrong), counting({3, 4})}); });
+      EXPECT_NE(e.problem().find("dim 0 of input x"), std::string::npos) << e.what();
+      EXPECT_NE(e.problem().find("x_0 = 2*n"), std::string::npos) << e.what();
+      EXPECT_NE(e.problem().find(fmt::format("x_0 is {}, 2*n is 6", wrong[0])), std::string::npos)
+          << e.what();
+    }
+  }
+}
+
 TEST(ShapeBugs, UnknownBatchOfABatchedProductIsNotTakenAsFixed) {
   Compiled c = compiled(R"(fn @main(%x: Tensor[(?, 2, 3), f32], %y: Tensor[(?, 3, 2), f32]) {
   let %z = matmul(%x, %y);

@@ -114,6 +114,30 @@ struct Experiment {
   bool may_fail = false, may_succeed = false;
 };
 
+// An experiment for each extent of an input that is an expression: the input has one more there
+// than the other inputs make it.
+std::vector<Experiment> disagreements(const ir::Module& typed, const Sizes& sizes,
+                                      const Tensors& inputs) {
+  const ir::FunctionRef main = typed.find("main");
+  std::vector<Experiment> out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<ir::Dim>& dims = main->parameters[i]->type->dims;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].as_constant() || dims[d].as_symbol()) continue;
+      std::vector<int64_t> shape = inputs[i]->shape;
+      ++shape[d];
+      uint8_t* data = nullptr;
+      Experiment x{sizes, inputs, {}};
+      x.inputs[i] = ir::Tensor::make(inputs[i]->dtype, shape, &data);
+      std::memset(data, 0, x.inputs[i]->bytes.size());
+      x.expected =
+          attempt([&] { return reference::Interpreter(typed).run_tensors("main", x.inputs); });
+      out.push_back(std::move(x));
+    }
+  }
+  return out;
+}
+
 Comparison run_under(const Configuration& c, const ir::Module& module,
                      const std::vector<Experiment>& experiments) {
   std::unique_ptr<Compiled> compiled;
@@ -205,6 +229,12 @@ Comparison compare_checked(const ir::Module& module,
   }
   if (experiments.empty())
     return {Verdict::kIllConditioned, fmt::format("at all {} sizes", skipped)};
+  const Experiment& first = experiments[0];
+  for (Experiment& x : disagreements(typed, first.sizes, Tensors(first.inputs))) {
+    if (!x.expected.failed)
+      return differs("reference, " + text_of(x.sizes), "took inputs whose extents disagree");
+    experiments.push_back(std::move(x));
+  }
   for (const Configuration& c : configurations) {
     Comparison r = run_under(c, module, experiments);
     if (r.verdict != Verdict::kAgrees) return r;

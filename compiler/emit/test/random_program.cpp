@@ -65,6 +65,10 @@ class Generator {
     for (const Type& t : {tensor({n, m}), tensor({n, 1}), tensor({m}), tensor({m, 6})})
       scope.push_back(new_input(t));
     scope.push_back(new_input(i64_scalar()));
+    // Extents that the caller must compute.
+    const std::vector<std::vector<Dim>> expressions = {
+        {2 * n, m}, {n + 1}, {n * m}, {ir::floordiv(m, 2), n}, {n, 2 * m + 1}, {3 * n, 2 * n}};
+    for (int i = pick(3); i > 0; --i) scope.push_back(new_input(tensor(one_of(expressions))));
     BlockBuilder body;
     const int steps = options_.steps / 2 + pick(options_.steps);
     for (int i = 0; i < steps; ++i) step(body, scope, 0);

@@ -339,7 +339,7 @@ TEST_F(BadInput, IndicesOutOfRange) {
 TEST_F(BadInput, TwoInterruptsEndAKernel) {
   write(file("long.nir"),
         "fn @main(%x: Tensor[(n, 1), f32], %y: Tensor[(1, n), f32]) {\n"
-        "  let %p = mul(%x, %y);\n  let %s = reduce_sum(%p) {axes = [0, 1], keepdims = false};\n"
+        "  let %p = mul(%x, %y);\n  let %s = sum(%p) {axes = [0, 1], keepdims = false};\n"
         "  %s\n}\n");
   ASSERT_EQ(compile(file("long.nir"), {}, "long.nimble").code, 0);
   const std::string program =

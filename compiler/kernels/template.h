@@ -41,6 +41,11 @@ struct Workload {
 // Canonicalises a primitive function. Two groups with equal keys are interchangeable.
 Workload make_workload(const ir::Function& primitive, std::vector<bool> constant_parameter = {});
 
+// What must hold of the symbols for the group to be well typed and does not follow from its
+// parameters' and results' types: programs over `symbols` that must not be 0 (requirements.cpp).
+std::vector<exec::DimProgram> requirements_of(const ir::Function& group,
+                                              const std::vector<std::string>& symbols);
+
 using KnobValue = std::variant<int64_t, std::string>;
 struct Knob {
   std::string name;

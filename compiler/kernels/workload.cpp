@@ -571,6 +571,20 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
     tensor(t, exec::Access::kOut, collapse.has_value());
 
+  if (!host_op_of(primitive)) {
+    w.contract.requirements = requirements_of(*group, symbols.names());
+    // Of values that the caller passes (a slice's bounds, elements of tensors) the group's types
+    // say nothing: they may be negative, and what they are to each other was lost with their names.
+    std::set<int64_t> passed;
+    for (const exec::KernelArgument& a : w.contract.arguments)
+      if (a.kind == exec::KernelArgument::Kind::kScalar) passed.insert(a.symbol);
+    std::erase_if(w.contract.requirements, [&](const exec::DimProgram& p) {
+      return std::any_of(p.code.begin(), p.code.end(), [&](const exec::DimInstruction& i) {
+        return i.op == exec::DimOp::kArg && passed.contains(i.immediate);
+      });
+    });
+  }
+
   w.group = std::move(group);
   w.constant_parameter = std::move(constant_parameter);
   w.constant_parameter.resize(w.group->parameters.size(), false);

@@ -362,7 +362,7 @@ class Assembler {
   void kernel() {
     static constexpr const char* kStatements[] = {"in",     "out",     "inout",    "scalar",
                                                   "data",   "scratch", "dispatch", "native",
-                                                  "vendor", "host",    "device"};
+                                                  "vendor", "host",    "device",   "require"};
     Kernel k;
     k.name = in_.string();
     in_.expect("{");
@@ -403,6 +403,8 @@ class Assembler {
         KernelArgument a;
         a.kind = KernelArgument::Kind::kData;
         k.contract.arguments.push_back(std::move(a));
+      } else if (in_.accept("require")) {
+        k.contract.requirements.push_back(parse_program(&in_));
       } else if (in_.accept("scratch")) {
         k.contract.scratch_bytes = parse_program(&in_);
       } else if (in_.accept("device")) {

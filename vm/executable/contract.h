@@ -32,10 +32,13 @@ struct KernelArgument {
 
 // Symbols are bound by walking the arguments in order: a scalar argument, or a dim of an
 // input that is a bare, not yet bound symbol, binds it. Every other dim is evaluated and must
-// equal the tensor's. Well formed: each symbol is bound before a program reads it.
+// equal the tensor's. Well formed: each symbol is bound before a program reads it. Relations of the
+// symbols that no dim spells out (s0 = 2*s1) are requirements, checked when all are bound: whatever
+// arguments the contract takes, every access of the kernel is in bounds.
 struct KernelContract {
   std::vector<std::string> symbols;  // names, for messages and dispatch features
   std::vector<KernelArgument> arguments;
+  std::vector<DimProgram> requirements;                // over symbols; none may be 0
   DimProgram scratch_bytes = DimProgram::constant(0);  // over symbols…, then `threads`
 
   friend bool operator==(const KernelContract&, const KernelContract&) = default;

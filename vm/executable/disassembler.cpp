@@ -168,6 +168,8 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
   if (k.device != 0) out += fmt::format(" {}\n", device_text(k.device));
   for (const KernelArgument& a : k.contract.arguments)
     out += "  " + argument_text(a, k.contract) + "\n";
+  for (const DimProgram& p : k.contract.requirements)
+    out += fmt::format("  require {}\n", postfix(p));
   out += fmt::format("  scratch {}\n  dispatch {{\n", postfix(k.contract.scratch_bytes));
   for (size_t i = 0; i < k.dispatch.nodes.size(); ++i) {
     const DispatchNode& n = k.dispatch.nodes[i];

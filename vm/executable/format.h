@@ -24,7 +24,9 @@
 // a file with an unknown required section or a higher format version. The version grows when the
 // meaning of an existing section changes; what can be ignored comes as a new optional section, and
 // what only some files need as a new required one in those files: "devices" says where kernels and
-// constants lie if not all of them are the CPU's.
+// constants lie if not all of them are the CPU's, "requirements" what kernels ask of their extents
+// beyond what their arguments spell out: a count, then for each such kernel its index and its
+// programs.
 #pragma once
 
 #include <cstddef>
@@ -56,10 +58,11 @@ enum class Section : uint32_t {
   kConstantData = 9,
   kImageData = 10,
   kDevices = 11,
-  kPortable = 12,  // portable kernels; required if a kernel has nothing else
-  kTypes = 13,     // value types, and which ports have one; only in files with such ports
+  kPortable = 12,      // portable kernels; required if a kernel has nothing else
+  kTypes = 13,         // value types, and which ports have one; only in files with such ports
+  kRequirements = 14,  // of kernels' contracts; only in files with such kernels
 };
-inline constexpr uint32_t kSectionCount = 13;
+inline constexpr uint32_t kSectionCount = 14;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
@@ -76,7 +79,8 @@ constexpr std::string_view name_of(Section s) {
                                          "image data",
                                          "devices",
                                          "portable kernels",
-                                         "types"};
+                                         "types",
+                                         "requirements"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

@@ -106,7 +106,7 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   for (uint32_t id = 1; id <= kSectionCount; ++id)
     if (const auto s = static_cast<Section>(id);
         !sections[id].data() && s != Section::kProvenance && s != Section::kDevices &&
-        s != Section::kPortable && s != Section::kTypes)
+        s != Section::kPortable && s != Section::kTypes && s != Section::kRequirements)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -321,6 +321,19 @@ void get_devices(ByteReader* in, Executable* e) {
   for (Constant& c : e->constants) c.device = static_cast<int32_t>(in->varint_max(255, "device"));
 }
 
+void get_requirements(ByteReader* in, Executable* e) {
+  const size_t count = in->count("number of kernels with requirements", 4);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t kernel = in->varint();
+    if (kernel >= e->kernels.size() || !e->kernels[kernel].contract.requirements.empty())
+      in->fail(fmt::format("requirements of kernel {}, which has some or is not there", kernel));
+    std::vector<DimProgram>& programs = e->kernels[kernel].contract.requirements;
+    programs.resize(in->count("number of requirements", 3));
+    if (programs.empty()) in->fail(fmt::format("no requirement of kernel {}", kernel));
+    for (DimProgram& p : programs) p = decode_dim_program(in);
+  }
+}
+
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
                  const std::string& place) {
   const Sections sections = open_file(file, options, place);
@@ -351,6 +364,8 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
     with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
   if (bytes_of(Section::kDevices).data())
     with(Section::kDevices, [&](ByteReader* in) { get_devices(in, &e); });
+  if (bytes_of(Section::kRequirements).data())
+    with(Section::kRequirements, [&](ByteReader* in) { get_requirements(in, &e); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
   return e;

@@ -311,6 +311,7 @@ class Verifier {
     }
     for (size_t i = 0; i < bound.size(); ++i)
       if (!bound[i]) report(where, 12, "nothing binds symbol {} ({})", i, c.symbols[i]);
+    for (const DimProgram& p : c.requirements) check_program(where, p, bound);
     std::vector<bool> with_threads(c.symbols.size() + 1, true);
     check_program(where, c.scratch_bytes, with_threads);
   }

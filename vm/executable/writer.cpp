@@ -182,6 +182,19 @@ void put_devices(const Executable& e, ByteWriter* out) {
   for (const Constant& c : e.constants) out->varint(static_cast<uint64_t>(c.device));
 }
 
+void put_requirements(const Executable& e, ByteWriter* out) {
+  const auto asks = [](const Kernel& k) { return !k.contract.requirements.empty(); };
+  const auto count = std::count_if(e.kernels.begin(), e.kernels.end(), asks);
+  if (count == 0) return;
+  out->varint(static_cast<uint64_t>(count));
+  for (size_t i = 0; i < e.kernels.size(); ++i) {
+    if (!asks(e.kernels[i])) continue;
+    out->varint(i);
+    out->varint(e.kernels[i].contract.requirements.size());
+    for (const DimProgram& p : e.kernels[i].contract.requirements) encode(p, out);
+  }
+}
+
 // A section as the pieces of which it consists, in order.
 struct Piece {
   Section id;
@@ -208,7 +221,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      devices, portable;
+      devices, requirements, portable;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -219,6 +232,7 @@ Layout lay_out(const Executable& e) {
   put_texts(e.texts, &texts);
   put_provenance(e.provenance, &provenance);
   put_devices(e, &devices);
+  put_requirements(e, &requirements);
   put_portable(e, &portable);
 
   constants.varint(e.constants.size());
@@ -263,6 +277,7 @@ Layout lay_out(const Executable& e) {
   if (devices.size() > 0) add(Section::kDevices, kRequired, &devices);
   add(Section::kPortable, needs_portable(e) ? kRequired : 0, &portable);
   if (!e.types.empty()) add(Section::kTypes, kRequired, &types);
+  if (requirements.size() > 0) add(Section::kRequirements, kRequired, &requirements);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

@@ -93,6 +93,17 @@ std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argume
       "report it: the program passes a wrong extent");
 }
 
+[[noreturn, gnu::cold]] void fail_requirement(const PreparedKernel& k,
+                                              const exec::DimProgram& program,
+                                              std::span<const int64_t> symbols) {
+  std::vector<std::string> values;
+  for (uint32_t i = 0; i < k.symbols; ++i) values.push_back(fmt::format("a{} = {}", i, symbols[i]));
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: its arguments' extents ({}) break {}", kernel_text(k),
+                          fmt::join(values, ", "), program.str()),
+              "give inputs whose extents agree");
+}
+
 [[noreturn, gnu::cold]] void fail_memory(const PreparedKernel& k, size_t argument,
                                          const Tensor& tensor) {
   throw Error(Status::kFatal, "",
@@ -313,6 +324,9 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
       fail_device(k, i, t);
     *buffer++ = data;
   }
+  for (const exec::DimProgram& p : k.kernel->contract.requirements)
+    if (p.evaluate1(frame->symbols) == 0) [[unlikely]]
+      fail_requirement(k, p, frame->symbols);
 }
 
 namespace {

@@ -146,7 +146,8 @@ Json portable_json(const exec::Kernel& k) {
 Json kernels_json(const Executable& e) {
   Json out = Json::array();
   for (const exec::Kernel& k : e.kernels) {
-    Json arguments = Json::array(), implementations = Json::array();
+    Json arguments = Json::array(), implementations = Json::array(), required = Json::array();
+    for (const exec::DimProgram& p : k.contract.requirements) required.push_back(p.str());
     for (const exec::KernelArgument& a : k.contract.arguments)
       arguments.push_back(argument_text(a, k.contract));
     for (const exec::Implementation& i : k.implementations)
@@ -162,6 +163,7 @@ Json kernels_json(const Executable& e) {
                    {"device", device_name(k.device)},
                    {"symbols", k.contract.symbols},
                    {"arguments", arguments},
+                   {"requirements", required},
                    {"scratch_bytes", k.contract.scratch_bytes.str()},
                    {"dispatch", k.dispatch.str(k.contract.symbols)},
                    {"implementations", implementations},
@@ -184,6 +186,8 @@ void print_kernels(const Executable& e) {
     if (k.device != kCpuDevice) fmt::print("  on the {}\n", device_name(k.device));
     for (const exec::KernelArgument& a : k.contract.arguments)
       fmt::print("  {}\n", argument_text(a, k.contract));
+    for (const exec::DimProgram& p : k.contract.requirements)
+      fmt::print("  requires {}\n", p.str());
     TextTable table({"", "kind", "symbol", "template", "config"});
     for (size_t i = 0; i < k.implementations.size(); ++i) {
       const exec::Implementation& x = k.implementations[i];

@@ -70,6 +70,45 @@ TEST(ShapeBugs, AnInputsExtentThatIsAnExpressionIsChecked) {
   }
 }
 
+// Extents beyond 64 bits wrapped where the tensor lies inside a kernel: the sum of no element.
+TEST(ShapeBugs, AnElementCountBeyond63BitsIsAnError) {
+  const char* const programs[] = {
+      R"(fn @main(%x: Tensor[(n), f32]) {
+  let %y = full() {shape = (n*n*n*n*n*n*n*n*n*n), dtype = f32, value = 1.0};
+  let %z = sum(%y) {axes = [0], keepdims = false};
+  %z
+})",
+      R"(fn @main(%x: Tensor[(n), f32]) {
+  let %y = full() {shape = (n*n*n*n*n, n*n*n*n*n), dtype = f32, value = 1.0};
+  let %z = sum(%y) {axes = [0, 1], keepdims = false};
+  %z
+})"};
+  for (const char* text : programs)
+    for (const char* level : {"native", "portable"}) {
+      Configuration c{"default"};
+      c.target = level;
+      Compiled p(ir::parse_module(text), c);
+      EXPECT_EQ(p.run("main", {counting({2})})[0]->value(0), 1024);
+      const Error e = refused([&] { p.run("main", {counting({80})}); });
+      EXPECT_NE(e.problem().find("overflow"), std::string::npos) << e.what();
+    }
+}
+
+// A kernel was told two extents and believed that one is twice the other.
+TEST(ShapeBugs, AContractImpliesWhatItsKernelReads) {
+  Compiled p = compiled(R"(fn @main(%x: Tensor[(2*n), f32], %y: Tensor[(n), f32]) {
+  let %r = reshape(%x) {shape = (2, n)};
+  let %q = add(%r, %y);
+  %q
+})");
+  ASSERT_EQ(p.executable().kernels.size(), 1u);
+  const exec::KernelContract& c = p.executable().kernels[0].contract;
+  ASSERT_EQ(c.symbols.size(), 2u);
+  ASSERT_EQ(c.requirements.size(), 1u);
+  EXPECT_NE(c.requirements[0].evaluate1(std::vector<int64_t>{8, 4}), 0);
+  EXPECT_EQ(c.requirements[0].evaluate1(std::vector<int64_t>{7, 4}), 0);
+}
+
 TEST(ShapeBugs, UnknownBatchOfABatchedProductIsNotTakenAsFixed) {
   Compiled c = compiled(R"(fn @main(%x: Tensor[(?, 2, 3), f32], %y: Tensor[(?, 3, 2), f32]) {
   let %z = matmul(%x, %y);

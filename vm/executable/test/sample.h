@@ -25,6 +25,7 @@ kernel "dense" {
   in f32 ([2], [3])
   scalar "b*n"
   out f32 ([a0], [2])
+  require [a0 a1 2 * <=]
   scratch [a0 a2 * 64 *]
   dispatch {
     0: m <= 16 ? 1 : 2

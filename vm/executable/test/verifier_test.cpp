@@ -121,6 +121,7 @@ const Rejected kRejected[] = {
      "kernel \"x\" { symbols m in f32 ([a0 1 +], [a0]) scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {12, "kernel x", "kernel \"x\" { symbols m scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {12, "kernel x", "kernel \"x\" { in f32 ([a0]) scratch [0] dispatch { 0: 0 } host \"h\" }"},
+    {12, "kernel x", "kernel \"x\" { require [a0] scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {12, "kernel x", "kernel \"x\" { scratch [a1] dispatch { 0: 0 } host \"h\" }"},
     {13, "kernel x", "kernel \"x\" { scratch [0] dispatch { } host \"h\" }"},
     {13, "kernel x", "kernel \"x\" { scratch [0] dispatch { 0: 1 } host \"h\" }"},

@@ -42,6 +42,7 @@ kernel "copy" { source "copy" symbols n in i64 ([a0]) out i64 ([a0]) scratch [0]
   dispatch { 0: 0 } host "host.copy" }
 kernel "shorter" { symbols n in i64 ([a0]) out i64 ([a0 1 -]) scratch [0]
   dispatch { 0: 0 } host "test.nothing" }
+kernel "even" { symbols n in i64 ([a0]) require [a0 2 % 0 ==] scratch [0] dispatch { 0: 0 } host "test.nothing" }
 kernel "matrix" { symbols m in i64 ([a0], [3]) in i64 ([a0]) scratch [0]
   dispatch { 0: 0 } host "test.nothing" }
 kernel "rows" { symbols m in rows i64 ([a0], [3]) scratch [0] dispatch { 0: 0 } host "test.nothing" }
@@ -398,6 +399,9 @@ std::vector<Row> rows() {
        "LoadConst r3, c\"ints\"\nLoadConsti r4, 4\n"
        "InvokePacked k\"twice\", (r3, r4)\nLoadConsti r2, 1",
        0, "argument 1 must be n = 3, it is 4"},
+      {kInvokePacked, "extents that break what the kernel requires",
+       "LoadConst r3, c\"ints\"\nInvokePacked k\"even\", (r3)\nLoadConsti r2, 1", 0,
+       "its arguments' extents (a0 = 3) break (a0 % 2) == 0"},
       {kInvokePacked, "a scalar for a tensor",
        "LoadConsti r3, 1\n" + hidden("r3") + "InvokePacked k\"bump\", (r5)\nLoadConsti r2, 1", 0,
        "argument 0 must be a tensor, it is a scalar"},

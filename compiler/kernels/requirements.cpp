@@ -1,0 +1,74 @@
+// What a group relies on and its contract does not say by itself.
+//
+// A contract names extents: a symbol that is bound by one argument and found again in another is
+// compared there. Relations between extents that no argument spells out get lost on the way: of
+//
+//   fn(%p0: Tensor[(s0), f32], %p1: Tensor[(s1), f32])
+//     reshape(%p0) {shape = (2, s1)}, add
+//
+// the kernel reads 2*s1 elements of %p0, because the program knew that s0 = 2*s1 (the extent came
+// first as a whole, or was asserted). Whoever calls the kernel must not have to know. The
+// operators' own type relations say what must hold: the group, as a function of nothing but its
+// parameters, is inferred again, and what inference cannot prove and would assert becomes a
+// requirement.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/ir/infer.h"
+#include "compiler/kernels/template.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+using ir::Dim;
+using Pairs = std::vector<std::pair<Dim, Dim>>;
+
+namespace {
+
+void collect(const ir::Block& block, Pairs* out) {
+  for (const ir::Binding& b : block.bindings) {
+    if (b.value->op != "assert_shape") continue;
+    const auto& left = ir::attr<std::vector<Dim>>(b.value->attrs, "left");
+    const auto& right = ir::attr<std::vector<Dim>>(b.value->attrs, "right");
+    for (size_t i = 0; i < left.size(); ++i) out->emplace_back(left[i], right[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<exec::DimProgram> requirements_of(const ir::Function& group,
+                                              const std::vector<std::string>& symbols) {
+  auto f = std::make_shared<ir::Function>(group);
+  f->attrs.clear();
+  // Every symbol of the contract has a value, whichever argument tells it.
+  for (const std::string& s : symbols)
+    f->parameters.push_back(
+        ir::make_var("extent_" + s, ir::tensor_type({Dim::symbol(s)}, DType::kBool)));
+  ir::Module m;
+  m.set("main", f);
+  const ir::InferResult inferred = ir::infer_module(m);
+  if (!inferred.diagnostics.empty()) return {};
+  Pairs pairs;
+  collect(*inferred.module.find("main")->body, &pairs);
+  std::vector<exec::DimProgram> out;
+  for (const auto& [left, right] : pairs) {
+    std::set<std::string> used = left.symbols();
+    used.merge(right.symbols());
+    // What inference calls by a name of its own is computed inside the group, not given to it.
+    if (!std::all_of(used.begin(), used.end(), [&](const std::string& s) {
+          return std::find(symbols.begin(), symbols.end(), s) != symbols.end();
+        }))
+      continue;
+    exec::DimProgram p = left.to_program(symbols);
+    const exec::DimProgram q = right.to_program(symbols);
+    p.code.insert(p.code.end(), q.code.begin(), q.code.end());
+    p.code.push_back({exec::DimOp::kEq, 0});
+    p.arguments = std::max(p.arguments, q.arguments);
+    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(std::move(p));
+  }
+  return out;
+}
+
+}  // namespace nimble::kernels

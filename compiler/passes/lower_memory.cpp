@@ -326,7 +326,36 @@ class Lowering {
     keep(binding, std::move(match), b);
   }
 
+  // Tensors inside a group are never allocated, so nobody computes how large they are; but kernels
+  // count their elements in 64 bits. A count that no argument or result bounds is computed like a
+  // size, so that it fails instead of wrapping.
+  void check_counts(const ir::Function& group, BlockBuilder& b, const ir::Location& location) {
+    std::vector<Dim> bounded = {1};
+    const auto bounds = [&](const Type& t) {
+      if (t && t->kind == TypeKind::kTensor) bounded.push_back(ir::element_count(t));
+    };
+    for (const VarRef& p : group.parameters) bounds(p->type);
+    const Type result = ir::type_of(group.body->result);
+    bounds(result);
+    if (result->kind == TypeKind::kTuple)
+      for (const Type& t : result->elements) bounds(t);
+    const ir::DimContext facts;
+    for (const Binding& binding : group.body->bindings) {
+      const Type& t = binding.var->type;
+      if (!t || t->kind != TypeKind::kTensor) continue;
+      const Dim count = ir::element_count(t);
+      if (std::any_of(bounded.begin(), bounded.end(), [&](const Dim& known) {
+            return count == known || facts.less_equal(count, known) == ir::Proof::kYes;
+          }))
+        continue;
+      bounded.push_back(count);
+      if (count.as_constant()) continue;
+      bind(b, ir::make_call("size", {}, {{"value", count}}, location), ir::scalar_type(), "count");
+    }
+  }
+
   void lower_group(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    check_counts(*e.primitive, b, e.location);
     auto scalars = ir::attr_or<std::vector<int64_t>>(e.primitive->attrs, "scalars", {});
     std::vector<Atom> args;
     std::vector<int64_t> consumes;

@@ -206,17 +206,6 @@ TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {
   Error no_main = refuse("fn @f(%x: Tensor[(n), f32]) { %x }");
   EXPECT_EQ(no_main.status(), Status::kInvalidArgument);
   EXPECT_NE(no_main.remedy().find("@main"), std::string::npos);
-  // What a caller outside cannot give or take.
-  Error function = refuse(
-      "fn @main(%f: fn(Tensor[(n), f32]) -> Tensor[(n), f32], %x: Tensor[(n), f32]) { let %r = "
-      "%f(%x); %r }");
-  EXPECT_EQ(function.status(), Status::kUnsupported);
-  EXPECT_NE(function.place().find("main: f"), std::string::npos) << function.what();
-  Error closure = refuse(
-      "fn @main(%x: Tensor[(n), f32]) { let %f = fn(%y: Tensor[(n), f32]) { let %z = add(%x, %y); "
-      "%z }; %f }");
-  EXPECT_EQ(closure.status(), Status::kUnsupported);
-  EXPECT_NE(closure.place().find("main: result"), std::string::npos) << closure.what();
   Configuration unknown{"default"};
   unknown.disabled_pass = "fuze";
   EXPECT_EQ(error_of([&] {

@@ -18,7 +18,7 @@ namespace nimble::frontend {
 namespace onnx {
 namespace {
 
-constexpr int kDeepestCall = 32;        // model-local functions in each other
+constexpr int kDeepest = 100;           // graphs and model-local functions in each other
 constexpr size_t kMostNodes = 250'000;  // after inlining: functions could grow exponentially
 constexpr size_t kMostBounds = 64;      // of dims by tables; each costs an import
 
@@ -269,7 +269,9 @@ class Importer {
   void run_nodes(const std::vector<Node>& nodes, const std::map<std::string, int64_t>& opsets,
                  const std::map<std::string, Attribute>& attributes, Environment& values,
                  int depth) {
-    if (depth > kDeepestCall) corrupt("model-local functions call each other too deeply");
+    if (depth > kDeepest)
+      corrupt(
+          fmt::format("graphs and model-local functions are nested more than {} deep", kDeepest));
     for (const Node& written : nodes) {
       if (++nodes_done_ > kMostNodes) corrupt("the graph has too many nodes");
       const Node node = depth == 0 ? written : resolve(written, attributes);

@@ -25,7 +25,7 @@ Arrays run(const std::vector<std::string>& nodes, const std::vector<std::string>
   for (const auto& [name, value] : inputs)
     g.inputs.push_back(
         proto::value(name, std::vector<std::string>(value.shape.size(), ""), kFloat));
-  for (const std::string& name : outputs) g.outputs.push_back(proto::value(name, {}));
+  for (const std::string& name : outputs) g.outputs.push_back(proto::bytes(1, name));
   Scratch scratch;
   scratch.write("m.onnx", proto::model(g, 22));
   return run_reference(import_model(scratch.path("m.onnx")), inputs);

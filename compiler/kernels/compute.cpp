@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "compiler/kernels/group.h"
+#include "compiler/kernels/interpreter_lanes.h"
 #include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 
@@ -61,11 +62,18 @@ ValueRef extreme(BinaryOp op, const ValueRef& a, const ValueRef& b) {
   return is_float(a->dtype) ? kb::select(kb::compare(CompareOp::kNe, a, a), a, m) : m;
 }
 
+// The nearest number of the operand's type.
+ValueRef nearest(const Arguments& a, double v) {
+  return is_float(a.type()) ? a.number(v) : a.integer(kir::saturate(a.type(), v));
+}
+
 ValueRef clip(const Arguments& a) {
   ValueRef v = a[0];
   // A NaN stays one: it is the second operand.
-  if (a.call.attrs.contains("min")) v = kb::max(a.number(ir::attr<double>(a.call.attrs, "min")), v);
-  if (a.call.attrs.contains("max")) v = kb::min(a.number(ir::attr<double>(a.call.attrs, "max")), v);
+  if (a.call.attrs.contains("min"))
+    v = kb::max(nearest(a, ir::attr<double>(a.call.attrs, "min")), v);
+  if (a.call.attrs.contains("max"))
+    v = kb::min(nearest(a, ir::attr<double>(a.call.attrs, "max")), v);
   return v;
 }
 

@@ -489,15 +489,17 @@ Dim GroupEvaluator::index_of(const ir::Expr& e, const Place& p, const Dim& exten
   const std::string raw = fresh("r"), index = fresh("i");
   statements_.push_back(kb::let_index(raw, kb::cast(DType::kI64, value)));
   const Dim r = Dim::symbol(raw);
+  const bool from_end = e.op != "take_row";  // whose row may be a view, which has no end
   kir::StmtRef check =
-      kb::check(kb::both(kb::le(0 - extent, r), kb::lt(r, extent)),
+      kb::check(kb::both(kb::le(from_end ? 0 - extent : Dim(0), r), kb::lt(r, extent)),
                 fmt::format("an index of {} is out of range of axis {}, which has {} elements",
                             e.op, axis, extent.str()));
   if (p.conditional) check = kb::if_then(kb::lt(0, *p.valid), check);
   statements_.push_back(std::move(check));
   ir::SymbolFacts facts;
   if (auto c = extent.as_constant(); c && *c > 0) facts.high = *c - 1;
-  statements_.push_back(kb::let_index(index, kb::index(r + extent * is_negative(r)), facts));
+  const Dim forward = from_end ? r + extent * is_negative(r) : r;
+  statements_.push_back(kb::let_index(index, kb::index(forward), facts));
   return Dim::symbol(index);
 }
 

@@ -76,20 +76,6 @@ std::vector<Array> leaky_relu(const OpCall& c) {
   return {y};
 }
 
-std::vector<Array> clip(const OpCall& c) {
-  Array y = c.result();
-  double low = ir::attr_or<double>(c.e.attrs, "min", -INFINITY);
-  double high = ir::attr_or<double>(c.e.attrs, "max", INFINITY);
-  for (int64_t k = 0; k < y.size(); ++k) {
-    double x = std::min(std::max(c.in[0].number(k), low), high);
-    if (y.floating())
-      y.f[static_cast<size_t>(k)] = x;
-    else
-      y.i[static_cast<size_t>(k)] = static_cast<int64_t>(x);
-  }
-  return {y};
-}
-
 int64_t to_integer(double x, DType t) {
   if (std::isnan(x)) return 0;
   int bits = static_cast<int>(size_of(t)) * 8;
@@ -102,6 +88,28 @@ int64_t to_integer(double x, DType t) {
                       : (int64_t{1} << (is_unsigned_int(t) ? bits : bits - 1)) - 1;
   if (t == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(x));
   return static_cast<int64_t>(x);
+}
+
+uint64_t u(int64_t x) {
+  return static_cast<uint64_t>(x);
+}
+
+std::vector<Array> clip(const OpCall& c) {
+  Array y = c.result();
+  double low = ir::attr_or<double>(c.e.attrs, "min", -INFINITY);
+  double high = ir::attr_or<double>(c.e.attrs, "max", INFINITY);
+  for (int64_t k = 0; k < y.size(); ++k) {
+    const auto at = static_cast<size_t>(k);
+    if (y.floating())
+      y.f[at] = std::min(std::max(c.in[0].number(k), low), high);
+    else if (is_unsigned_int(y.dtype))  // not by way of doubles, which have 53 bits
+      y.i[at] = static_cast<int64_t>(std::min(
+          std::max(u(c.in[0].i[at]), u(to_integer(low, y.dtype))), u(to_integer(high, y.dtype))));
+    else
+      y.i[at] =
+          std::min(std::max(c.in[0].i[at], to_integer(low, y.dtype)), to_integer(high, y.dtype));
+  }
+  return {y};
 }
 
 std::vector<Array> cast(const OpCall& c) {
@@ -146,9 +154,6 @@ int64_t int_power(int64_t a, int64_t b) {
   for (; b; b >>= 1, base *= base)
     if (b & 1) out *= base;
   return static_cast<int64_t>(out);
-}
-uint64_t u(int64_t x) {
-  return static_cast<uint64_t>(x);
 }
 
 const std::map<std::string, BinaryRule>& binary_table() {

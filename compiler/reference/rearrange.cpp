@@ -148,19 +148,19 @@ std::vector<Array> gather_elements(const OpCall& c) {
   return {y};
 }
 
-std::vector<Array> take_row(const OpCall& c) {
-  Array y = c.result();
-  int64_t begin = checked_index(c, c.in[1].i[0], c.in[0].shape[0]) * y.size();
-  for (int64_t k = 0; k < y.size(); ++k) y.copy(k, c.in[0], begin + k);
-  return {y};
-}
-
 // Where rows [from, from + count) of x begin; never from its end, as a row of a view cannot.
 int64_t first_of_rows(const OpCall& c, const Array& x, int64_t from, int64_t count) {
   if (from < 0 || from > x.shape[0] - count)
     fatal(c, fmt::format("rows {} to {} are out of range for an extent of {}", from, from + count,
                          x.shape[0]));
   return x.shape[0] == 0 ? 0 : from * (x.size() / x.shape[0]);
+}
+
+std::vector<Array> take_row(const OpCall& c) {
+  Array y = c.result();
+  const int64_t begin = first_of_rows(c, c.in[0], c.in[1].i[0], 1);
+  for (int64_t k = 0; k < y.size(); ++k) y.copy(k, c.in[0], begin + k);
+  return {y};
 }
 
 std::vector<Array> take_rows(const OpCall& c) {
@@ -173,8 +173,7 @@ std::vector<Array> take_rows(const OpCall& c) {
 std::vector<Array> write_row(const OpCall& c) {
   Array y = c.in[0];
   const bool several = c.in[2].rank() == y.rank();
-  int64_t begin = several ? first_of_rows(c, y, c.in[1].i[0], c.in[2].shape[0])
-                          : checked_index(c, c.in[1].i[0], y.shape[0]) * c.in[2].size();
+  const int64_t begin = first_of_rows(c, y, c.in[1].i[0], several ? c.in[2].shape[0] : 1);
   for (int64_t k = 0; k < c.in[2].size(); ++k) y.copy(begin + k, c.in[2], k);
   return {y};
 }

@@ -215,7 +215,7 @@ int64_t resident_bytes() {
 }
 
 // What the C++ library, the thread pool and the test itself may take besides.
-constexpr int64_t kElsewhere = 8 << 20;
+constexpr int64_t kElsewhere = 2 << 20;
 
 // What a session takes for the VM's objects before it runs.
 constexpr uint64_t kObjects = 64 << 10;
@@ -285,7 +285,7 @@ TEST(Memory, AThousandShapesOfAGraphHoldLittleMoreThanTheLargest) {
   %f
 })"));
   Churn churn{p, [](std::mt19937& random) {
-                const auto n = static_cast<int64_t>(1 + random() % 160);
+                const auto n = static_cast<int64_t>(1 + random() % 700);
                 const auto m = static_cast<int64_t>(1 + random() % 40);
                 return std::vector<ir::TensorRef>{filled({n, m}), filled({m, 64})};
               }};

@@ -127,8 +127,9 @@ class Verifier {
     for (size_t i = 0; i < f.code.size(); ++i) check_instruction(f, i);
     check_end(f);
     check_notes(f);
-    // The flow analysis indexes by registers and targets, so it needs the above to hold.
-    if (found_.size() != before) return;
+    // The flow analysis indexes by registers and targets, so it needs the above to hold: which is
+    // not known once there was no room for a report.
+    if (found_.size() != before || found_.size() >= limit_) return;
     check_flow(e_, f, limit_ - std::min(limit_, found_.size()), &found_);
   }
 

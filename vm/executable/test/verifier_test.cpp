@@ -348,5 +348,14 @@ TEST(VerifierTest, VerificationIsBounded) {
   EXPECT_EQ(found[0].rule, 2);
 }
 
+// A limit that earlier faults have used up hides none that later checks rely on.
+TEST(VerifierTest, StopsAtItsLimit) {
+  const Executable e = with_prelude(
+      "function \"f\" 0 1 { LoadConsti r0, 1  Ret r1 }"
+      "function \"g\" 0 1 { LoadConsti r100000, 1  Ret r0 }");
+  EXPECT_EQ(find_violations(e, 1).size(), 1u);
+  EXPECT_GT(find_violations(e).size(), 1u);
+}
+
 }  // namespace
 }  // namespace nimble::exec

@@ -22,6 +22,7 @@
 // module, one that has such operators, what an assert_shape promised has become code that nobody
 // sees here: there dims must not be provably different.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -51,7 +52,7 @@ class Verifier {
       function_ = "@" + name;
       where_ = function_;
       if (!names.insert(name).second) fault("V1", "the function is defined twice");
-      facts_ = dim_context(*f);
+      facts_ = given_ = dim_context(*f);
       symbols_.clear();
       visible_.clear();
       contents_.clear();
@@ -568,35 +569,58 @@ class Verifier {
     for (const Type& t : types) {
       if (t->kind != wanted) return fault("V6", fmt::format("an operand is {}", str(t)));
     }
+    // More facts simplify more, and what they simplify may ask for more than the type that was found
+    // before they held: a group stands where its last member does, behind assertions that came
+    // after its first. Any facts that hold will do.
+    auto [problems, known] = typing_faults(binding, *op, types, facts_);
+    if (!problems.empty()) {
+      DimContext given = given_;
+      if (auto [remaining, elements] = typing_faults(binding, *op, types, given);
+          remaining.empty()) {
+        problems.clear();
+        known = std::move(elements);
+      }
+    }
+    for (const auto& [rule, problem] : problems) fault(rule, problem);
+    if (known) contents_[binding.var.get()] = std::move(*known);
+  }
+
+  // Why the relation of an operator does not give the stated type, and the elements that it knows.
+  std::pair<std::vector<std::pair<const char*, std::string>>, std::optional<Dims>> typing_faults(
+      const Binding& binding, const OpInfo& op, const std::vector<Type>& types,
+      DimContext& facts) {
+    const Expr& e = *binding.value;
+    std::vector<std::pair<const char*, std::string>> problems;
     std::set<std::string> open;
     RelationContext context{e,
                             types,
-                            facts_,
+                            facts,
                             [&](size_t i) { return contents(e.args[i]); },
                             [&](const Dim& a, const Dim& b, const std::string& what) {
-                              const Proof equal = facts_.equal(a, b);
+                              const Proof equal = facts.equal(a, b);
                               if (equal == Proof::kYes) return;
                               if (equal == Proof::kUnknown && lowered_) return;
-                              fault("V7",
-                                    fmt::format("{}: {} = {} is neither provable nor asserted",
-                                                what, a.str(), b.str()));
-                              facts_.assume_equal(a, b);
+                              problems.emplace_back(
+                                  "V7",
+                                  fmt::format("{}: {} = {} is neither provable nor asserted", what,
+                                              a.str(), b.str()));
                             },
                             [&] {
                               const std::string s = fresh_symbol();
                               open.insert(s);
                               return Dim::symbol(s);
                             }};
+    std::optional<Dims> known;
     try {
-      RelationResult r = op->relation(context);
-      if (!agrees(r.type, binding.var->type, open)) {
-        fault("V6",
-              fmt::format("its type is {} but {} is stated", str(r.type), str(binding.var->type)));
-      }
-      if (r.contents) contents_[binding.var.get()] = std::move(*r.contents);
+      RelationResult r = op.relation(context);
+      if (!TypeRules{module_, facts, symbols_, lowered_}.fits(r.type, binding.var->type, open))
+        problems.emplace_back("V6", fmt::format("its type is {} but {} is stated", str(r.type),
+                                                str(binding.var->type)));
+      known = std::move(r.contents);
     } catch (const Error& error) {
-      fault("V6", error.problem());
+      problems.emplace_back("V6", error.problem());
     }
+    return {std::move(problems), std::move(known)};
   }
 
   const Module& module_;
@@ -605,7 +629,7 @@ class Verifier {
   std::vector<std::string> faults_;
   std::unordered_set<const Var*> bound_, visible_;
   std::set<std::string> symbols_;
-  DimContext facts_;
+  DimContext facts_, given_;  // given: by the function's declaration alone
   bool lowered_ = false;
   std::unordered_map<const Var*, Dims> contents_;
   std::unordered_map<const Tensor*, Dims> constants_;

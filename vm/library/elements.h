@@ -19,7 +19,8 @@ struct Elements {
   using Value = T;
   const Stored* data;
   T operator[](int64_t i) const {
-    if constexpr (Widen != nullptr) {
+    // Not `Widen != nullptr`, which GCC does not fold under UBSan.
+    if constexpr (!std::is_same_v<T, Stored>) {
       return Widen(data[i]);
     } else {
       return data[i];

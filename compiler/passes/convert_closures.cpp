@@ -15,10 +15,11 @@
 // captured values bind is fixed: the rest is any extent, another at each call. A literal also sees
 // the symbols of the function around it, so each of them that it mentions and no captured value
 // binds comes with a witness: a value in scope that does. What its code computes with needs a
-// tensor that has the symbol as a dim; one with fewest dims is taken. A name that only occurs in
-// types (the elements of a list) needs no more than a value whose type mentions it. What the
-// function around the literal has asserted of extents by then the literal may rely on: its global
-// function declares it (the attribute `equal`).
+// tensor that has the symbol as a dim; one with fewest dims is taken, or the tensor whose elements
+// the symbols are, read again inside. A name that only occurs in types (the elements of a list)
+// needs no more than a value whose type mentions it. What the function around the literal has
+// asserted of extents by then the literal may rely on: its global function declares it (the
+// attribute `equal`).
 //
 // Entry functions take boxed scalars and are called from outside only: one that the module itself
 // calls is split into the entry and an inner function.
@@ -208,7 +209,7 @@ class Conversion {
 
   ir::BlockRef block(const Block& b) {
     BlockBuilder out;
-    const size_t outside = scope_.size(), asserted = equal_.size();
+    const size_t outside = scope_.size(), asserted = equal_.size(), read = reads_.size();
     for (const Binding& binding : b.bindings) {
       convert(binding, out);
       scope_.push_back(binding.var);
@@ -216,6 +217,7 @@ class Conversion {
     const Atom result = as_value(b.result, out, {});
     scope_.resize(outside);
     equal_.resize(asserted);
+    reads_.resize(read);
     return out.finish(result);
   }
 
@@ -245,6 +247,7 @@ class Conversion {
       const auto& right = ir::attr<std::vector<Dim>>(e.attrs, "right");
       for (size_t i = 0; i < left.size(); ++i) equal_.insert(equal_.end(), {left[i], right[i]});
     }
+    if (e.op == "read_extents") reads_.push_back(binding);
     auto copy = std::make_shared<Expr>(e);
     for (Atom& a : copy->args) a = as_value(a, out, e.location);
     if (e.kind == ExprKind::kCall && e.callee && e.callee->is_var())
@@ -279,6 +282,7 @@ class Conversion {
     Mentions mentions = Mentioned().of(f);
     std::vector<VarRef> captured = std::move(mentions.free);
     add_witnesses(mentions, captured);
+    const std::vector<Binding> reads = missing_reads(mentions, f, captured);
     const Known known{unused(owner_ + "." + binding.var->name), {captured.begin(), captured.end()}};
 
     Rewriter inside([](const Binding&, BlockBuilder&) { return std::nullopt; });
@@ -291,7 +295,9 @@ class Conversion {
       inside.substitute(v, parameters.back());
     }
     parameters.insert(parameters.end(), f.parameters.begin(), f.parameters.end());
-    f.body = inside.rewrite(f.body);
+    auto read_first = std::make_shared<Block>(*f.body);
+    read_first->bindings.insert(read_first->bindings.begin(), reads.begin(), reads.end());
+    f.body = inside.rewrite(read_first);
     f.parameters = std::move(parameters);
     Symbols variables;
     for (const VarRef& p : f.parameters) variables_in(p->type, variables);
@@ -305,6 +311,37 @@ class Conversion {
         {binding.var, ir::make_closure(known.function, known.captured, binding.value->location)});
     known_[binding.var.get()] = known;
     context_.count("convert-closures.closures");
+  }
+
+  // Symbols that the literal mentions and that are elements of a tensor: what reads them anew. That
+  // tensor is captured, too.
+  std::vector<Binding> missing_reads(const Mentions& mentions, const ir::Function& literal,
+                                     std::vector<VarRef>& captured) {
+    Symbols bound;
+    for (const VarRef& v : captured) bare_symbols(v->type, false, bound);
+    for (const VarRef& v : literal.parameters) bare_symbols(v->type, false, bound);
+    std::vector<Binding> out;
+    for (const Binding& read : reads_) {
+      auto symbols = ir::attr<std::vector<std::string>>(read.value->attrs, "symbols");
+      bool missing = false;
+      for (std::string& s : symbols) {
+        if (bound.count(s))
+          s = ir::fresh_symbol();
+        else
+          missing = missing || mentions.symbols.count(s) || mentions.computed.count(s);
+      }
+      if (!missing) continue;
+      bound.insert(symbols.begin(), symbols.end());
+      if (std::find(captured.begin(), captured.end(), read.var) == captured.end())
+        captured.push_back(read.var);
+      ir::Attrs attrs = read.value->attrs;
+      attrs["symbols"] = symbols;
+      VarRef again = ir::make_var(read.var->name, read.var->type, read.var->location);
+      out.push_back({again, ir::make_call("read_extents", {read.var}, std::move(attrs),
+                                          read.value->location)});
+      stale_ = true;
+    }
+    return out;
   }
 
   // A type without the extents that nothing of the function binds, such as those that were computed
@@ -385,6 +422,7 @@ class Conversion {
   ir::Attrs ranges_;                    // what is known of its symbols
   std::vector<Dim> equal_;              // pairs that are asserted here
   std::vector<VarRef> scope_;           // what is visible here, outermost first
+  std::vector<Binding> reads_;          // what names elements of tensors as symbols here
   std::unordered_map<const Var*, Known> known_;
   bool stale_ = false;  // types have to be inferred anew
 };

@@ -84,9 +84,10 @@ std::vector<Array> conv2d(const OpCall& c) {
         for (int64_t j = 0; j < w.shape[3]; ++j) {
           int64_t r = at[2] * strides[0] - pads[0] + i * dilations[0];
           int64_t q = at[3] * strides[1] - pads[1] + j * dilations[1];
-          if (r < 0 || r >= height || q < 0 || q >= width) continue;
-          sum += x.f[static_cast<size_t>(((at[0] * x.shape[1] + first + ch) * height + r) * width +
-                                         q)] *
+          const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+          // Padding is zeros, which times an infinite weight are not numbers.
+          const int64_t row = (at[0] * x.shape[1] + first + ch) * height + r;
+          sum += (padding ? 0.0 : x.f[static_cast<size_t>(row * width + q)]) *
                  w.f[static_cast<size_t>(((o * channels + ch) * w.shape[2] + i) * w.shape[3] + j)];
         }
     y.f[static_cast<size_t>(flat)] = sum;

@@ -107,9 +107,40 @@ void check_entries(const ir::Module& m) {
   if (!faults.empty()) ir::raise(faults.sorted());
 }
 
+// Tensors in memory of more dims than the virtual machine has. Only a lowered module tells: what
+// stays inside of a kernel may have more.
+void check_ranks(const ir::Module& lowered) {
+  ir::Diagnostics faults(lowered.text);
+  const auto check = [&](const ir::Type& t, ir::Location at, const std::string& place) {
+    if (!t || t->kind != ir::TypeKind::kTensor ||
+        t->dims.size() <= static_cast<size_t>(kMaxRank))
+      return;
+    if (at.file.empty()) at.file = lowered.source.empty() ? place : lowered.source;
+    faults.add(std::move(at),
+               fmt::format("a tensor of {} dims, at most {} are possible in memory",
+                           t->dims.size(), kMaxRank),
+               "reshape to fewer dims");
+  };
+  for (const auto& [name, f] : lowered.functions) {
+    for (const ir::VarRef& p : f->parameters) check(p->type, p->location, name);
+    const std::function<void(const ir::Block&)> walk = [&, &place = name](const ir::Block& b) {
+      for (const ir::Binding& binding : b.bindings) {
+        check(binding.var->type, binding.value->location, place);
+        for (const ir::Atom& a : binding.value->args)
+          if (a.is_constant()) check(ir::type_of(a), binding.value->location, place);
+        if (binding.value->kind != ir::ExprKind::kFunction)
+          for (const ir::BlockRef& nested : ir::blocks_of(*binding.value)) walk(*nested);
+      }
+    };
+    walk(*f->body);
+  }
+  if (!faults.empty()) ir::raise(faults.sorted());
+}
+
 // Emits every function of a lowered module; `source` has the types that users see.
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
                  exec::Executable& out) {
+  check_ranks(lowered);
   EmitContext context{out, kernels, {}, {}, {}, {}, 0, &lowered};
   EntryTypes types(source, out.types);
   for (const auto& [name, f] : lowered.functions)

@@ -18,6 +18,7 @@
 
 #include "compiler/passes/passes.h"
 #include "compiler/passes/rewrite.h"
+#include "vm/base/dtype.h"
 #include "vm/base/error.h"
 
 namespace nimble::passes {
@@ -112,20 +113,48 @@ class Splitter {
   }
 
   // An axis of extent d repeated r times is (r, d), merged; each slice r times in a row, (d, r).
+  // What would need more dims than a tensor may have is repeated along one axis after another.
   std::optional<Atom> spread(const Dims& outer, const Dims& inner) {
-    Dims apart, filled;
-    const Dims dims = operand();
+    Dims dims = operand();
+    if (spread_rank(outer, inner) <= static_cast<size_t>(kMaxRank))
+      return typed(spread(e_.args[0], dims, outer, inner, type_->dims));
+    std::optional<VarRef> x;
     for (size_t i = 0; i < dims.size(); ++i) {
-      for (const auto& [extent, factor] : {std::pair(Dim(1), outer[i]), std::pair(dims[i], dims[i]),
-                                           std::pair(Dim(1), inner[i])}) {
-        if (factor.is_constant(1) && !(extent == dims[i])) continue;
-        apart.push_back(extent);
-        filled.push_back(factor);
+      if (outer[i].is_constant(1) && inner[i].is_constant(1)) continue;
+      // The axes before and behind as one each.
+      Dims three(3, 1), factor_outer(3, 1), factor_inner(3, 1);
+      for (size_t k = 0; k < dims.size(); ++k) {
+        Dim& d = three[k < i ? 0 : k == i ? 1 : 2];
+        d = d * dims[k];
       }
+      factor_outer[1] = outer[i];
+      factor_inner[1] = inner[i];
+      dims[i] = outer[i] * dims[i] * inner[i];
+      x = spread(x ? Atom(*x) : e_.args[0], three, factor_outer, factor_inner, dims);
     }
-    VarRef x = call("reshape", {e_.args[0]}, {{"shape", apart}, {"allow_zero", true}});
-    x = call("expand", {x}, {{"shape", filled}});
-    return typed(call("reshape", {x}, {{"shape", type_->dims}, {"allow_zero", true}}));
+    return x ? typed(*x) : e_.args[0];
+  }
+  static size_t spread_rank(const Dims& outer, const Dims& inner) {
+    size_t rank = outer.size();
+    for (size_t i = 0; i < outer.size(); ++i)
+      rank += !outer[i].is_constant(1) + !inner[i].is_constant(1);
+    return rank;
+  }
+  VarRef spread(const Atom& x, const Dims& dims, const Dims& outer, const Dims& inner,
+                const Dims& result) {
+    Dims apart, filled;
+    const auto add = [&](const Dim& extent, const Dim& factor) {
+      apart.push_back(extent);
+      filled.push_back(factor);
+    };
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (!outer[i].is_constant(1)) add(1, outer[i]);
+      add(dims[i], dims[i]);
+      if (!inner[i].is_constant(1)) add(1, inner[i]);
+    }
+    VarRef y = call("reshape", {x}, {{"shape", apart}, {"allow_zero", true}});
+    y = call("expand", {y}, {{"shape", filled}});
+    return call("reshape", {y}, {{"shape", result}, {"allow_zero", true}});
   }
   std::optional<Atom> tile() {
     return spread(ir::attr<Dims>(e_.attrs, "repeats"), Dims(operand().size(), 1));

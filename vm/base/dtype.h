@@ -25,6 +25,9 @@ enum class DType : uint8_t {
 };
 inline constexpr int kDTypeCount = 13;
 
+// Dims of a tensor in memory, at most. Inside of a kernel there may be more.
+inline constexpr int kMaxRank = 8;
+
 // Bytes of one element; a bool takes one byte holding 0 or 1.
 constexpr size_t size_of(DType t) {
   constexpr uint8_t kSize[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};

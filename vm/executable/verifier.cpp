@@ -91,7 +91,6 @@ constexpr std::string_view kSentences[kRuleCount + 1] = {
 
 constexpr uint32_t kMaxRegisters = 1u << 20;
 constexpr int64_t kMaxAlignment = int64_t{1} << 21;
-constexpr int64_t kMaxRank = 64;
 
 class Verifier {
  public:

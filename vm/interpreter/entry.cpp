@@ -196,10 +196,6 @@ void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vecto
   std::fill(extents_.begin(), extents_.end(), -1);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const exec::Port& port = entry_.inputs[i];
-    if (port.dims.size() > static_cast<size_t>(kMaxRank))
-      throw Error(Status::kUnsupported, fmt::format("{}: input {}", place_, port.name),
-                  fmt::format("it has {} dims", port.dims.size()),
-                  fmt::format("at most {} are possible", kMaxRank));
     if (inputs[i].given) {
       check_kind(i, inputs[i]);
       if (port.type < 0) check(i, inputs[i]);

@@ -213,10 +213,6 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
       bound[a.symbol] = true;
     } else if (a.kind == KernelArgument::Kind::kTensor) {
       ++out.tensors;
-      if (a.dims.size() > static_cast<size_t>(kMaxRank))
-        throw Error(Status::kUnsupported, place,
-                    fmt::format("kernel {} takes a tensor of {} dims", kernel.name, a.dims.size()),
-                    fmt::format("at most {} are possible", kMaxRank));
       for (const exec::DimProgram& program : a.dims) {
         Dim d{Dim::Kind::kProgram, 0, 0, &program};
         if (program.is_constant(&d.value)) {

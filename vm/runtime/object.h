@@ -21,8 +21,6 @@
 
 namespace nimble::rt {
 
-inline constexpr int kMaxRank = 8;
-
 enum class ObjectKind : uint8_t { kStorage, kTensor, kAdt, kClosure };
 std::string_view name_of(ObjectKind kind);
 

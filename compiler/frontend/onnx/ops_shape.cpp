@@ -331,21 +331,13 @@ Values expand(NodeContext& c) {
   return {c.g.call("expand", {c.in(0)}, {{"shape", std::move(to)}})};
 }
 
-// Each axis becomes (repeats, extent), which broadcasting fills, and both merge.
 Values tile(NodeContext& c) {
   const Value& x = c.in(0);
   if (!c.known(1)) return {c.g.call("tile", {x, c.in(1)})};
   const Dims& repeats = c.dims(1);
   if (repeats.size() != x.dims().size()) c.fail("Tile has not one repeat per axis");
-  Dims apart, filled, merged;
-  for (size_t i = 0; i < repeats.size(); ++i) {
-    apart.insert(apart.end(), {Dim(1), x.dims()[i]});
-    filled.insert(filled.end(), {repeats[i], x.dims()[i]});
-    merged.push_back(repeats[i] * x.dims()[i]);
-  }
-  if (merged == x.dims()) return {x};
-  Value y = c.g.call("expand", {c.g.reshape(x, apart)}, {{"shape", filled}});
-  return {c.g.reshape(y, merged)};
+  if (repeats == Dims(repeats.size(), Dim(1))) return {x};
+  return {c.g.call("tile", {x}, {{"repeats", repeats}})};
 }
 
 // Where each place of a padded axis of extent n comes from.

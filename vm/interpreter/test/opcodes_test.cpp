@@ -247,10 +247,6 @@ std::vector<Row> rows() {
        kStorage + "LoadConsti r6, 1\nAllocTensorReg r8, r3, r4, "
                   "i8, (r6, r6, r6, r6, r6, r6, r6, r6)\nLoadConsti r2, 1",
        1},
-      {kAllocTensorReg, "of nine dims",
-       kStorage + "LoadConsti r6, 1\nAllocTensorReg r8, r3, r4, "
-                  "i8, (r6, r6, r6, r6, r6, r6, r6, r6, r6)\nLoadConsti r2, 1",
-       0, "at most 8", Status::kUnsupported},
       {kAllocTensorReg, "negative",
        kStorage + "LoadConsti r6, -1\n"
                   "AllocTensorReg r8, r3, r4, i8, (r6)\nLoadConsti r2, 1",
@@ -527,10 +523,6 @@ std::vector<Row> rows() {
        "LoadConst r3, c\"empty\"\n"
        "LoadConsti r4, 4294967296\nReshapeTensor r4, r3, (r4, r4)\nLoadConsti r2, 1",
        0, "cannot become (4294967296, 4294967296)"},
-      {kReshapeTensor, "to nine dims",
-       "LoadConst r3, c\"one\"\nLoadConsti r4, 1\nReshapeTensor r4, "
-       "r3, (r4, r4, r4, r4, r4, r4, r4, r4, r4)\nLoadConsti r2, 1",
-       0, "at most 8", Status::kUnsupported},
       {kReshapeTensor, "a closure",
        "AllocClosure r3, f\"none\", ()\n" + hidden("r3") +
            "ReshapeTensor r4, r5, ()\nLoadConsti r2, 1",

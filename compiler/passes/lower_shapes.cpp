@@ -9,8 +9,8 @@
 // Where the values of a tensor decide extents, memory.read_extents names its elements: those that
 // some Dim needs are read there (memory.read_scalar), and the next stretch begins.
 //
-// A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division):
-// then only on the path that needs them. A division by what only the run knows waits even longer,
+// A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division, a
+// product that overflows): then only on the path that needs them. A division by what only the run knows waits even longer,
 // for whoever needs it: the check that the divisor is not 0 (a slice's step) stands ahead of that,
 // and tells more than the division would. What a case of a match binds brings its symbols to that
 // case alone.
@@ -60,6 +60,20 @@ bool divides_by_symbols(const Dim& d) {
         if (std::any_of(f->operands.begin(), f->operands.end(), divides_by_symbols)) return true;
       }
   return false;
+}
+
+// Whether computing with extents that tensors have could overflow. Multiples are taken not to,
+// unless they are large: no tensor in memory has 2^39 elements along an axis.
+bool may_overflow(const Dim& d) {
+  constexpr int64_t kLargeFactor = int64_t{1} << 24;
+  return std::ranges::any_of(d.terms(), [](const Dim::Term& t) {
+    if (!t.atoms.empty() && (t.atoms.size() > 1 || t.coefficient > kLargeFactor || t.coefficient < -kLargeFactor))
+      return true;
+    return std::ranges::any_of(t.atoms, [](const Dim& atom) {
+      auto f = atom.as_application();
+      return f && std::ranges::any_of(f->operands, may_overflow);
+    });
+  });
 }
 
 // The Dims that an expression needs as scalars, in the order of its operands.
@@ -121,7 +135,7 @@ class ShapeLowering {
       for (const Dim& d : needed(*binding.value)) {
         out.symbols.merge(d.symbols());
         if (d.as_constant() || divides_by_symbols(d)) continue;
-        if (!(nested && (can_fail(d) || is_element(d)))) out.dims.insert(d);
+        if (!(nested && (can_fail(d) || is_element(d) || may_overflow(d)))) out.dims.insert(d);
       }
       for (const ir::BlockRef& branch : ir::blocks_of(*binding.value)) {
         Wanted inner = wanted_by(*branch, true);

@@ -18,6 +18,11 @@
 // known there and computing it cannot fail, and never further: every path from that place then
 // needs the storage, or has left the function.
 //
+// No path allocates more than it needs itself: the size of a branch that is not taken may be beyond
+// all memory. So what only a branch needs does not make a storage around it larger, and where an
+// allocation moves, each path from its new place needs that size: two branches the same, what comes
+// after the expression at least that of the branch.
+//
 // Recursion. What stays allocated over a call that comes back to this function is there once for
 // each level. So nothing is shared over such a call, tail calls excepted: they replace the frame.
 // A loop (a tail call of itself) thus frees its body's storages at the end of each step and takes
@@ -141,9 +146,17 @@ class Planner {
     if (recursive_call_in(slot.last, s.first) || recursive_call_in(c.at.time, slot.first))
       return false;
     c.bytes = slot.bytes;
-    if (dims_.less_equal(bytes, slot.bytes) == Proof::kYes) {
+    const bool fits = dims_.less_equal(bytes, slot.bytes) == Proof::kYes;
+    const bool covers = dims_.less_equal(slot.bytes, bytes) == Proof::kYes;
+    if (c.moves) {
+      const bool other_branch = c.at.block != s.block;
+      if (!covers || (other_branch && !fits)) return false;
+    } else if (!fits && slot.at.block != s.block) {
+      return false;
+    }
+    if (fits) {
       c.rank = 0;
-    } else if (dims_.less_equal(slot.bytes, bytes) == Proof::kYes) {
+    } else if (covers) {
       c.rank = 1;
       c.bytes = bytes;
     } else {

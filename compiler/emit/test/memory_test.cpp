@@ -205,6 +205,42 @@ TEST(Memory, GrowingTensorsEqualTheReference) {
   check_program(kept, {"default"}, 4);
 }
 
+// ---------------------------------------------------------------- branches
+
+// What the branch that is not taken would need is beyond 64 bits, or beyond the machine.
+TEST(Memory, ABranchThatIsNotTakenNeedsNothing) {
+  for (const char* shape : {"(n, n, n, n)", "(n, n)", "(1000000000000*n, 1)"}) {
+    std::string text = R"(fn @main(%x: Tensor[(n), f32], %y: Tensor[(m), f32], %i: Tensor[(), i64]) {
+  let %c = less(%i, 1i64);
+  let %r = if (%c) {
+    let %f = full() {dtype = f32, shape = SHAPE, value = 1.0};
+    let %g = softmax(%f) {axis = 0};
+    let %s = sum(%g) {axes = [0], keepdims = false};
+    let %u = reshape(%s) {shape = (-1)};
+    %u
+  } else {
+    let %f = expand(%y) {shape = (m, m)};
+    let %g = softmax(%f) {axis = 0};
+    let %t = sum(%g) {axes = [0], keepdims = false};
+    %t
+  };
+  %r
+})";
+    text.replace(text.find("SHAPE"), 5, shape);
+    for (const char* pass : {"", "plan-memory"}) {
+      Configuration c{"default"};
+      c.disabled_pass = pass;
+      const Loaded p(ir::parse_module(text), c);
+      auto session = p.session(uint64_t{64} << 20);
+      const auto out = run_session(
+          *session, "main", {filled({4'000'000}), filled({3}), Tensor::scalar_i64(3)});
+      ASSERT_EQ(out[0]->shape, (std::vector<int64_t>{3}));
+      EXPECT_EQ(out[0]->value(0), 1);
+      EXPECT_LE(session->memory().peak, uint64_t{20} << 20);
+    }
+  }
+}
+
 // ---------------------------------------------------------------- changing shapes
 
 int64_t resident_bytes() {

@@ -24,7 +24,7 @@ const char* const kPrograms[] = {
     let %f = sum(%e) {axes = [0], keepdims = false};
     %f
   } else {
-    let %g = matmul(%b, %b) {transpose_a = true};
+    let %g = matmul(%x, %x) {transpose_a = true};
     let %h = sum(%g) {axes = [0], keepdims = false};
     %h
   };

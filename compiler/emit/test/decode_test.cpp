@@ -125,6 +125,24 @@ TEST_P(DecodeExported, Greedy) {
   expect_sequences(loop_around(GetParam(), "greedy"), "greedy", 2,
                    {threads(), without("lay-out-states")});
 }
+TEST_P(DecodeExported, RefusesANegativeTemperature) {
+  const Recorded recorded;
+  Compiled compiled(loop_around(GetParam(), "sample"), threads());
+  const TensorRef ids = recorded(0, "input_ids");
+  const auto run = [&](float temperature) {
+    return compiled.run("main", {with_shape(ids, {1, ids->elements()}), recorded(0, "max_new"),
+                                 ir::Tensor::of<float>(DType::kF32, {}, {temperature}),
+                                 recorded(0, "uniform")});
+  };
+  EXPECT_EQ(numbers(run(0)[0]), numbers(recorded(0, "greedy")));
+  try {
+    run(-1);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("temperature must not be negative"), std::string::npos)
+        << e.what();
+  }
+}
 TEST_P(DecodeExported, Sampled) {
   expect_sequences(loop_around(GetParam(), "sample"), "sample", 2, {threads()});
 }

@@ -124,6 +124,7 @@ class LoopBuilder {
     parameters.insert(parameters.end(), draws.begin(), draws.end());
 
     BlockBuilder b;
+    if (sampled_) refuse_negative(b, draws[0]);
     Atom limit = max_new;
     if (options_.context > 0) {
       const VarRef length = b.call("size", {}, {{"value", n}}, "length");
@@ -153,6 +154,21 @@ class LoopBuilder {
         b.bind(ir::make_if(some, decoded.finish(all), unchanged.finish(ids)), "sequences");
     return ir::make_function_of(std::move(parameters), b.finish(r),
                                 ir::tensor_type({1, Dim::any()}, DType::kI64));
+  }
+
+  // It would prefer the least likely tokens. (0 takes the most likely one.)
+  static void refuse_negative(BlockBuilder& b, const VarRef& temperature) {
+    const VarRef zero_above =
+        b.call("greater", {Atom::of(ir::Tensor::of<float>(DType::kF32, {}, {0.0F})), temperature});
+    const VarRef count = b.call("cast", {zero_above}, {{"dtype", DType::kI64}});
+    const std::string symbol = "negative_temperatures";
+    const VarRef read =
+        b.call("read_extents", {count}, {{"symbols", std::vector<std::string>{symbol}}});
+    b.call("assert_shape", {read},
+           {{"left", std::vector<Dim>{Dim::symbol(symbol)}},
+            {"right", std::vector<Dim>{0}},
+            {"what", std::string("decode: the input temperature must not be negative")}},
+           "checked");
   }
 
   Atom empty_state(const StepModel::State& s) const {

@@ -751,10 +751,13 @@ void DimContext::assume_equal(const Dim& a, const Dim& b) {
   if (!best) {
     assume_less_equal(a, b);
     assume_less_equal(b, a);
-    // What the parts of a min or max say may be less than the whole: it counts as it stands, too.
+    // What the parts of a min or max say may be less than the whole: it counts as it stands, too,
+    // and as it is under the bounds just learnt.
+    const Dim bounded = simplify(d);
     nonnegative_.push_back(d);
     nonnegative_.push_back(Dim(0) - d);
     Effort::forget();
+    if (bounded != d) assume_equal(bounded, 0);
     return;
   }
   const std::string name = best->name;

@@ -99,7 +99,16 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
                           [this] { return fresh(); },
                           [&](size_t i) { return read_contents(*call, inputs[i], i, out); }};
   RelationResult r = op->relation(context);
-  assert_demands_of_call(*call, inputs, unproved, out);
+  // What is asserted may decide more: of extents 2*n and 4 that n is 2, hence not 1, so that beside
+  // it along another axis m must fit.
+  constexpr int kMostRounds = 4;
+  for (int round = 1; !unproved.empty(); ++round) {
+    assert_demands_of_call(*call, inputs, unproved, out);
+    unproved.clear();
+    if (round == kMostRounds || op->shape_mode != ShapeMode::kDataIndependent) break;
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = atom_type(call->args[i], e.location);
+    r = op->relation(context);
+  }
   if (r.resolved) {
     call->attrs = map_attrs(r.resolved->attrs, true, e.location);
     call->args.resize(r.resolved->operands);

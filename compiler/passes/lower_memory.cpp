@@ -530,7 +530,10 @@ class Lowering {
       return bind(to, ir::make_call(op, std::move(args), std::move(attrs), e.location),
                   std::move(t), hint);
     };
-    const Type old = ir::type_of(parts[0]);
+    // The other extents as the result names them: in its terms the size is given.
+    std::vector<Dim> before = type->dims;
+    before[0] = ir::type_of(parts[0])->dims[0];
+    const Type old = ir::tensor_type(std::move(before), type->dtype);
     VarRef storage = call(b, "memory.storage_of", {parts[0]}, {}, ir::storage_type(), "mem");
     VarRef room = call(b, "memory.capacity", {storage}, {}, ir::scalar_type(), "room");
     VarRef need = call(b, "size", {}, {{"value", ir::byte_size(type)}}, ir::scalar_type(), "need");

@@ -9,8 +9,10 @@ namespace nimble::reference {
 namespace {
 
 using Unary = double (*)(double);
-using Binary = double (*)(double, double);
-using IntBinary = int64_t (*)(int64_t, int64_t);
+
+uint64_t u(int64_t x) {
+  return static_cast<uint64_t>(x);
+}
 
 double gelu(double x) {
   return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
@@ -56,10 +58,12 @@ std::vector<Array> unary(const OpCall& c) {
     if (y.floating()) {
       y.f[s] = f(c.in[0].number(k));
     } else {  // integers: exact for those operators that keep integers
-      int64_t x = c.in[0].i[s];
-      y.i[s] = c.e.op == "neg"    ? -x
-               : c.e.op == "abs"  ? (x < 0 ? -x : x)
-               : c.e.op == "relu" ? std::max<int64_t>(x, 0)
+      const int64_t x = c.in[0].i[s];
+      const bool negative = x < 0 && y.dtype != DType::kU64;
+      const auto minus_x = static_cast<int64_t>(0 - u(x));
+      y.i[s] = c.e.op == "neg"    ? minus_x
+               : c.e.op == "abs"  ? (negative ? minus_x : x)
+               : c.e.op == "relu" ? (negative ? 0 : x)
                                   : static_cast<int64_t>(f(static_cast<double>(x)));
     }
   }
@@ -88,10 +92,6 @@ int64_t to_integer(double x, DType t) {
                       : (int64_t{1} << (is_unsigned_int(t) ? bits : bits - 1)) - 1;
   if (t == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(x));
   return static_cast<int64_t>(x);
-}
-
-uint64_t u(int64_t x) {
-  return static_cast<uint64_t>(x);
 }
 
 std::vector<Array> clip(const OpCall& c) {
@@ -134,76 +134,87 @@ std::vector<Array> logical_not(const OpCall& c) {
   return {y};
 }
 
+// What a binary operator does to floats, to integers that a signed one of 64 bits holds, and to u64.
 struct BinaryRule {
-  Binary number;
-  IntBinary integer;
+  double (*number)(double, double);
+  int64_t (*integer)(int64_t, int64_t);
+  uint64_t (*natural)(uint64_t, uint64_t);
 };
 
-int64_t floor_mod(int64_t a, int64_t b) {
+// The rule that a generic lambda gives.
+template <class F>
+BinaryRule rule_of(F) {
+  return {[](double a, double b) { return static_cast<double>(F{}(a, b)); },
+          [](int64_t a, int64_t b) { return static_cast<int64_t>(F{}(a, b)); },
+          [](uint64_t a, uint64_t b) { return static_cast<uint64_t>(F{}(a, b)); }};
+}
+
+// Integers wrap.
+double wrapping(double x) {
+  return x;
+}
+uint64_t wrapping(int64_t x) {
+  return u(x);
+}
+uint64_t wrapping(uint64_t x) {
+  return x;
+}
+
+double divide(double a, double b) {
+  return a / b;
+}
+uint64_t divide(uint64_t a, uint64_t b) {
+  return b == 0 ? 0 : a / b;
+}
+int64_t divide(int64_t a, int64_t b) {
+  return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - u(a)) : a / b;
+}
+
+double modulo(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+uint64_t modulo(uint64_t a, uint64_t b) {
+  return b == 0 ? 0 : a % b;
+}
+int64_t modulo(int64_t a, int64_t b) {
   if (b == 0 || b == -1) return 0;
   int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-double float_mod(double a, double b) {
-  const double r = std::fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+
+double power(double a, double b) {
+  return std::pow(a, b);
 }
-int64_t int_power(int64_t a, int64_t b) {
+uint64_t power(uint64_t a, uint64_t b) {
+  uint64_t out = 1;
+  for (; b; b >>= 1, a *= a)
+    if (b & 1) out *= a;
+  return out;
+}
+int64_t power(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-  uint64_t out = 1, base = static_cast<uint64_t>(a);
-  for (; b; b >>= 1, base *= base)
-    if (b & 1) out *= base;
-  return static_cast<int64_t>(out);
+  return static_cast<int64_t>(power(u(a), u(b)));
 }
 
 const std::map<std::string, BinaryRule>& binary_table() {
   static const std::map<std::string, BinaryRule> kTable = {
-      {"add",
-       {[](double a, double b) { return a + b; },
-        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) + u(b)); }}},
-      {"sub",
-       {[](double a, double b) { return a - b; },
-        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) - u(b)); }}},
-      {"mul",
-       {[](double a, double b) { return a * b; },
-        [](int64_t a, int64_t b) { return static_cast<int64_t>(u(a) * u(b)); }}},
-      {"div",
-       {[](double a, double b) { return a / b; },
-        [](int64_t a, int64_t b) {
-          return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - u(a)) : a / b;
-        }}},
-      {"mod", {float_mod, floor_mod}},
-      {"pow", {[](double a, double b) { return std::pow(a, b); }, int_power}},
-      {"maximum",
-       {[](double a, double b) { return a > b || std::isnan(a) ? a : b; },
-        [](int64_t a, int64_t b) { return std::max(a, b); }}},
-      {"minimum",
-       {[](double a, double b) { return a < b || std::isnan(a) ? a : b; },
-        [](int64_t a, int64_t b) { return std::min(a, b); }}},
-      {"equal",
-       {[](double a, double b) { return double(a == b); },
-        [](int64_t a, int64_t b) { return int64_t(a == b); }}},
-      {"not_equal",
-       {[](double a, double b) { return double(a != b); },
-        [](int64_t a, int64_t b) { return int64_t(a != b); }}},
-      {"less",
-       {[](double a, double b) { return double(a < b); },
-        [](int64_t a, int64_t b) { return int64_t(a < b); }}},
-      {"less_equal",
-       {[](double a, double b) { return double(a <= b); },
-        [](int64_t a, int64_t b) { return int64_t(a <= b); }}},
-      {"greater",
-       {[](double a, double b) { return double(a > b); },
-        [](int64_t a, int64_t b) { return int64_t(a > b); }}},
-      {"greater_equal",
-       {[](double a, double b) { return double(a >= b); },
-        [](int64_t a, int64_t b) { return int64_t(a >= b); }}},
-      {"and",
-       {[](double a, double b) { return double(a != 0 && b != 0); },
-        [](int64_t a, int64_t b) { return int64_t(a && b); }}},
-      {"or",
-       {[](double a, double b) { return double(a != 0 || b != 0); },
-        [](int64_t a, int64_t b) { return int64_t(a || b); }}},
+      {"add", rule_of([](auto a, auto b) { return wrapping(a) + wrapping(b); })},
+      {"sub", rule_of([](auto a, auto b) { return wrapping(a) - wrapping(b); })},
+      {"mul", rule_of([](auto a, auto b) { return wrapping(a) * wrapping(b); })},
+      {"div", rule_of([](auto a, auto b) { return divide(a, b); })},
+      {"mod", rule_of([](auto a, auto b) { return modulo(a, b); })},
+      {"pow", rule_of([](auto a, auto b) { return power(a, b); })},
+      {"maximum", rule_of([](auto a, auto b) { return a > b || a != a ? a : b; })},
+      {"minimum", rule_of([](auto a, auto b) { return a < b || a != a ? a : b; })},
+      {"equal", rule_of([](auto a, auto b) { return a == b; })},
+      {"not_equal", rule_of([](auto a, auto b) { return a != b; })},
+      {"less", rule_of([](auto a, auto b) { return a < b; })},
+      {"less_equal", rule_of([](auto a, auto b) { return a <= b; })},
+      {"greater", rule_of([](auto a, auto b) { return a > b; })},
+      {"greater_equal", rule_of([](auto a, auto b) { return a >= b; })},
+      {"and", rule_of([](auto a, auto b) { return a != 0 && b != 0; })},
+      {"or", rule_of([](auto a, auto b) { return a != 0 || b != 0; })},
   };
   return kTable;
 }
@@ -222,7 +233,9 @@ std::vector<Array> binary(const OpCall& c) {
       else
         y.i[to] = static_cast<int64_t>(v);
     } else {
-      y.i[to] = rule.integer(a.i[static_cast<size_t>(ka)], b.i[static_cast<size_t>(kb)]);
+      const int64_t p = a.i[static_cast<size_t>(ka)], q = b.i[static_cast<size_t>(kb)];
+      y.i[to] = a.dtype == DType::kU64 ? static_cast<int64_t>(rule.natural(u(p), u(q)))
+                                       : rule.integer(p, q);
     }
   });
   return {y};

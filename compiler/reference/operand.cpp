@@ -37,7 +37,7 @@ void store(const Array& a, uint8_t* to) {
     case DType::kU64:
       return store_integer<uint64_t>(a.i, to);
     case DType::kF64:
-      std::memcpy(to, a.f.data(), a.f.size() * sizeof(double));
+      if (!a.f.empty()) std::memcpy(to, a.f.data(), a.f.size() * sizeof(double));
       return;
     case DType::kF32:
       for (size_t k = 0; k < a.f.size(); ++k) {

@@ -29,6 +29,7 @@ std::vector<Array> reduce(const OpCall& c) {
   for (size_t k = 0; k < kept.size(); ++k)
     if (reduced[k]) count *= kept[k], kept[k] = 1;
   const std::string& op = c.e.op;
+  const bool natural = y.dtype == DType::kU64;
   double first = op == "reduce_max"   ? -INFINITY
                  : op == "reduce_min" ? INFINITY
                  : op == "prod"       ? 1
@@ -56,15 +57,22 @@ std::vector<Array> reduce(const OpCall& c) {
   for_each(x.shape, [&](const Shape& at, int64_t flat) {
     auto to = static_cast<size_t>(broadcast_offset(kept, at));
     auto from = static_cast<size_t>(flat);
-    if (y.floating())
+    if (y.floating()) {
       fold(y.f[to], x.f[from]);
-    else
+    } else if (natural || op == "sum" || op == "mean" || op == "prod") {  // these wrap
+      auto acc = static_cast<uint64_t>(y.i[to]);
+      fold(acc, static_cast<uint64_t>(x.i[from]));
+      y.i[to] = static_cast<int64_t>(acc);
+    } else {
       fold(y.i[to], x.i[from]);
+    }
   });
   if (op == "mean") {
     for (double& v : y.f) v /= static_cast<double>(count);
     if (count != 0)
-      for (int64_t& v : y.i) v /= count;
+      for (int64_t& v : y.i)
+        v = natural ? static_cast<int64_t>(static_cast<uint64_t>(v) / static_cast<uint64_t>(count))
+                    : v / count;
   }
   return {y};
 }
@@ -198,7 +206,8 @@ std::vector<Array> pool2d(const OpCall& c) {
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
   int64_t height = x.shape[2], width = x.shape[3];
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    double acc = !maximum ? 0 : y.floating() ? -INFINITY : static_cast<double>(lowest(y.dtype));
+    double acc = maximum ? -INFINITY : 0;
+    int64_t largest = lowest(y.dtype);  // of integers, which doubles of 53 bits do not hold
     int64_t count = 0;
     for (int64_t i = 0; i < kernel[0]; ++i)
       for (int64_t j = 0; j < kernel[1]; ++j) {
@@ -208,9 +217,19 @@ std::vector<Array> pool2d(const OpCall& c) {
         if (count_pad && r < height + pads[2] && q < width + pads[3]) ++count;
         if (r < 0 || r >= height || q < 0 || q >= width) continue;
         if (!count_pad) ++count;
-        double v = x.number(((at[0] * x.shape[1] + at[1]) * height + r) * width + q);
+        const int64_t from = ((at[0] * x.shape[1] + at[1]) * height + r) * width + q;
+        const int64_t whole = x.floating() ? 0 : x.i[static_cast<size_t>(from)];
+        const bool larger = y.dtype == DType::kU64
+                                ? static_cast<uint64_t>(whole) > static_cast<uint64_t>(largest)
+                                : whole > largest;
+        if (larger) largest = whole;
+        const double v = x.number(from);
         acc = maximum ? std::max(acc, v) : acc + v;
       }
+    if (maximum && !y.floating()) {
+      y.i[static_cast<size_t>(flat)] = largest;
+      return;
+    }
     double value = maximum || count == 0 ? acc : acc / static_cast<double>(count);
     y.floating() ? void(y.f[static_cast<size_t>(flat)] = value)
                  : void(y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(value));

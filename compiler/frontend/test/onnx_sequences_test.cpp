@@ -54,7 +54,7 @@ Array boolean(bool v) {
 
 std::vector<float> floats_of(const Array& a) {
   std::vector<float> out(a.bytes.size() / sizeof(float));
-  std::memcpy(out.data(), a.bytes.data(), a.bytes.size());
+  if (!out.empty()) std::memcpy(out.data(), a.bytes.data(), a.bytes.size());
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -57,7 +58,7 @@ Arrays run_reference(const ir::Module& m, const Arrays& inputs) {
     if (it != inputs.end()) {
       shape = it->second.shape;
       auto t = ir::Tensor::make(it->second.dtype, shape, &data);
-      std::memcpy(data, it->second.bytes.data(), it->second.bytes.size());
+      std::ranges::copy(it->second.bytes, data);
       args.push_back(std::move(t));
       continue;
     }
@@ -99,7 +100,7 @@ namespace {
 template <class T>
 Array make_array(DType type, std::vector<int64_t> shape, const std::vector<T>& values) {
   Array a{type, std::move(shape), std::vector<uint8_t>(values.size() * sizeof(T))};
-  std::memcpy(a.bytes.data(), values.data(), a.bytes.size());
+  if (!values.empty()) std::memcpy(a.bytes.data(), values.data(), a.bytes.size());
   return a;
 }
 }  // namespace

@@ -50,7 +50,7 @@ ir::Module dft(int64_t n, int64_t parts, bool inverse, bool onesided, int64_t le
   g.initialisers = {proto::tensor("axis", {}, std::vector<int64_t>{1})};
   if (length) g.initialisers.push_back(proto::tensor("length", {}, std::vector<int64_t>{length}));
   g.inputs = {proto::value("x", {"1", std::to_string(n), "2", std::to_string(parts)})};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   Scratch scratch;
   scratch.write("m.onnx", proto::model(g));
   return import_model(scratch.path("m.onnx"));

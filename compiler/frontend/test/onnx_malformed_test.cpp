@@ -13,6 +13,7 @@ using proto::attribute;
 using proto::GraphParts;
 using proto::node;
 using proto::tensor;
+using proto::unshaped;
 using proto::value;
 
 std::string attribute_of_graph(const std::string& name, const std::string& graph) {
@@ -164,7 +165,7 @@ TEST_F(OnnxFile, ContradictionsNameTheNode) {
   EXPECT_THAT(import_error(proto::model(twice)).what(), testing::HasSubstr("defined twice"));
 
   GraphParts no_output = relu();
-  no_output.outputs = {value("absent", {})};
+  no_output.outputs = {unshaped("absent")};
   EXPECT_THAT(import_error(proto::model(no_output)).what(), testing::HasSubstr("absent"));
 
   GraphParts shapes = relu();
@@ -185,7 +186,7 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
   constexpr int64_t kMost = INT64_MAX;
   auto error_at = [&](const std::string& n, const std::vector<std::string>& initialisers = {},
                       const std::vector<std::string>& dims = {"1", "1", "8", "8"}) {
-    const GraphParts g = {{n}, initialisers, {value("x", dims)}, {value("y", {})}};
+    const GraphParts g = {{n}, initialisers, {value("x", dims)}, {unshaped("y")}};
     return import_error(proto::model(g));
   };
   const std::string kernel = attribute("kernel_shape", std::vector<int64_t>{3, 3}),
@@ -227,7 +228,7 @@ TEST_F(OnnxFile, SamePaddingKeepsTheRatio) {
                                         attribute("auto_pad", "SAME_LOWER"))},
                               {},
                               {value("x", {"1", "1", std::to_string(extent), "3"})},
-                              {value("y", {})}};
+                              {unshaped("y")}};
         const ir::Type y = ir::infer_types(import(proto::model(g))).find("main")->result_type;
         EXPECT_EQ(y->dims[2], ir::Dim((extent + stride - 1) / stride))
             << extent << " " << stride << " " << size;

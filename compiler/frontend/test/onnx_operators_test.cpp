@@ -80,7 +80,7 @@ TEST(OnnxRecurrentLayout, BatchFirstEqualsSequenceFirst) {
                       proto::tensor("r", {1, 4 * h, h}, r)};
     g.inputs = {proto::value("x", batch_first ? std::vector<std::string>{"b", "n", "3"}
                                               : std::vector<std::string>{"n", "b", "3"})};
-    g.outputs = {proto::value("y", {}), proto::value("h", {})};
+    g.outputs = {proto::unshaped("y"), proto::unshaped("h")};
     Scratch scratch;
     scratch.write("m.onnx", proto::model(g));
     return import_model(scratch.path("m.onnx"));
@@ -114,7 +114,7 @@ TEST(OnnxSlice, TakesAStartThatWasSlicedOut) {
                     proto::tensor("end", {1}, std::vector<int64_t>{100})};
   g.inputs = {proto::value("x", {"n", "2"}), proto::value("offsets", {"k"}, 7),
               proto::value("i", {"1"}, 7)};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   Scratch scratch;
   scratch.write("m.onnx", proto::model(g));
   const ir::Module m = import_model(scratch.path("m.onnx"));
@@ -137,7 +137,7 @@ TEST(OnnxExpand, TakesAShapeOfAsManyExtentsAsThereAreAxes) {
              proto::node("Expand", {"x", "to"}, {"y"})};
   g.initialisers = {proto::tensor("width", {1}, std::vector<int64_t>{2})};
   g.inputs = {proto::value("x", {"1", "2"}), proto::value("rows", {"k"}, 7)};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   Scratch scratch;
   scratch.write("m.onnx", proto::model(g));
   const ir::Module m = import_model(scratch.path("m.onnx"));

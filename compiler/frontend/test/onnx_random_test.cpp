@@ -152,8 +152,8 @@ TEST(OnnxRandom, EveryIterationDrawsAnew) {
     g.nodes = nodes;
     g.nodes.push_back(proto::node("Identity", {condition}, {condition + "_out"}));
     g.inputs = {proto::value(condition + "_i", {}, 7), proto::value(condition, {}, 9)};
-    g.outputs = {proto::value(condition + "_out", {}, 9)};
-    for (const std::string& o : outputs) g.outputs.push_back(proto::value(o, {}));
+    g.outputs = {proto::unshaped(condition + "_out", 9)};
+    for (const std::string& o : outputs) g.outputs.push_back(proto::unshaped(o));
     return proto::attribute("body", g);
   };
   const std::string inner = loop_of(
@@ -166,7 +166,7 @@ TEST(OnnxRandom, EveryIterationDrawsAnew) {
   g.nodes = {proto::node("Loop", {"four", ""}, {"a", "b"}, outer)};
   g.initialisers = {proto::tensor("three", {}, std::vector<int64_t>{3})};
   g.inputs = {proto::value("four", {}, 7)};
-  g.outputs = {proto::value("a", {}), proto::value("b", {})};
+  g.outputs = {proto::unshaped("a"), proto::unshaped("b")};
   Scratch scratch;
   scratch.write("m.onnx", proto::model(g, 22));
   const Array four = array_of({}, std::vector<int64_t>{4});
@@ -269,7 +269,7 @@ TEST(OnnxRandom, DropoutDropsItsShareInTraining) {
         in["r"] = array_of({}, std::vector<float>{0.25f});
         in["t"] = array_of({}, std::vector<int64_t>{training});
       }
-      g.outputs = {proto::value("y", {}), proto::value("m", {}, 9)};
+      g.outputs = {proto::unshaped("y"), proto::unshaped("m", 9)};
       Scratch scratch;
       scratch.write("m.onnx", proto::model(g, 22));
       const Arrays r = run_reference(import_model(scratch.path("m.onnx")), in);
@@ -301,7 +301,7 @@ TEST(OnnxRandom, WhatCannotBeDrawnIsRefused) {
     proto::GraphParts g;
     g.nodes = {node};
     g.inputs = {proto::value("x", std::move(dims))};
-    g.outputs = {proto::value("y", {})};
+    g.outputs = {proto::unshaped("y")};
     Scratch scratch;
     scratch.write("m.onnx", proto::model(g, 22));
     return error_of([&] { import_model(scratch.path("m.onnx")); });

@@ -87,7 +87,7 @@ TEST(OnnxSequence, ThatIsKnownNowIsNotInTheProgram) {
   g.initialisers = {proto::tensor("zero", {}, std::vector<int64_t>{0}),
                     proto::tensor("last", {}, std::vector<int64_t>{-1})};
   g.inputs = {proto::value("x", {"n", "2"}), proto::value("y", {"m", "2"})};
-  g.outputs = {proto::value("a", {}), proto::value("n", {}, kInt64), proto::value("c", {})};
+  g.outputs = {proto::unshaped("a"), proto::unshaped("n", kInt64), proto::unshaped("c")};
   const ir::Module m = import_graph(g);
   EXPECT_TRUE(m.data_types.empty());
   EXPECT_EQ(m.functions.size(), 1u);
@@ -110,7 +110,7 @@ GraphParts split_and_take(const Names& more_inputs, const std::vector<std::strin
 TEST(OnnxSequence, ThatTheRunCutsIsReadFromBothEnds) {
   GraphParts g = split_and_take(
       {"i"}, {node("SequenceAt", {"s", "i"}, {"y"}), node("SequenceLength", {"s"}, {"n"})});
-  g.outputs = {proto::value("y", {}), proto::value("n", {}, kInt64)};
+  g.outputs = {proto::unshaped("y"), proto::unshaped("n", kInt64)};
   const ir::Module m = import_graph(g);
   const auto at = [&](int64_t i) {
     return run_reference(m, {{"x", matrix(5, 2)}, {"i", integer(i)}});
@@ -129,7 +129,7 @@ TEST(OnnxSequence, IsChangedAtPositionsOfTheRun) {
       {"i", "j"},
       {node("SequenceErase", {"s", "i"}, {"t"}), node("SequenceInsert", {"t", "x", "j"}, {"u"}),
        node("ConcatFromSequence", {"u"}, {"y"}, proto::attribute("axis", int64_t{-2}))});
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   const ir::Module m = import_graph(g);
   const auto run = [&](int64_t i, int64_t j) {
     const Array y =
@@ -150,7 +150,7 @@ TEST(OnnxSequence, OfLengthsThatTheRunKnows) {
              node("SequenceAt", {"s", "i"}, {"y"})};
   g.inputs = {proto::value("x", {"n", "2"}), proto::value("lengths", {"k"}, kInt64),
               proto::value("i", {}, kInt64)};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   const ir::Module m = import_graph(g);
   const auto run = [&](const std::vector<int64_t>& lengths, int64_t i) {
     return run_reference(m, {{"x", matrix(4, 2)},
@@ -173,7 +173,7 @@ TEST(OnnxSequence, OfPartsAsLongAsTheRunSays) {
              node("SequenceAt", {"s", "last"}, {"y"})};
   g.initialisers = {proto::tensor("last", {}, std::vector<int64_t>{-1})};
   g.inputs = {proto::value("x", {"2", "n"}), proto::value("chunk", {}, kInt64)};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   const ir::Module m = import_graph(g);
   const auto run = [&](int64_t chunk) {
     return run_reference(m, {{"x", matrix(2, 3)}, {"chunk", integer(chunk)}}).at("y");
@@ -191,8 +191,8 @@ TEST(OnnxSequence, GrowsInALoop) {
                 node("SequenceInsert", {"s", "h2"}, {"s2"}), node("Identity", {"go"}, {"go2"})};
   body.inputs = {proto::value("i", {}, kInt64), proto::value("go", {}, kBool),
                  proto::value("h", {"2"}), proto::value("s", {})};
-  body.outputs = {proto::value("go2", {}, kBool), proto::value("h2", {"2"}),
-                  proto::value("s2", {})};
+  body.outputs = {proto::unshaped("go2", kBool), proto::value("h2", {"2"}),
+                  proto::unshaped("s2")};
   GraphParts g;
   g.nodes = {node("SequenceEmpty", {}, {"none"}),
              node("Loop", {"count", "", "zero", "none"}, {"h_out", "s_out"},
@@ -202,7 +202,7 @@ TEST(OnnxSequence, GrowsInALoop) {
              node("SequenceLength", {"s_out"}, {"n"})};
   g.initialisers = {proto::tensor("zero", {2}, std::vector<float>{0, 0})};
   g.inputs = {proto::value("x", {"n", "2"}), proto::value("count", {}, kInt64)};
-  g.outputs = {proto::value("y", {}), proto::value("n", {}, kInt64)};
+  g.outputs = {proto::unshaped("y"), proto::unshaped("n", kInt64)};
   const ir::Module m = import_graph(g);
   const Arrays r = run_reference(m, {{"x", matrix(3, 2)}, {"count", integer(3)}});
   expect_equal(r.at("y"), {2, 3}, {0, 2, 6, 1, 4, 9});
@@ -217,7 +217,7 @@ TEST(OnnxSequence, IsTakenIntoALoop) {
                 node("Identity", {"go"}, {"go2"})};
   body.inputs = {proto::value("i", {}, kInt64), proto::value("go", {}, kBool),
                  proto::value("h", {"2"})};
-  body.outputs = {proto::value("go2", {}, kBool), proto::value("h2", {"2"})};
+  body.outputs = {proto::unshaped("go2", kBool), proto::value("h2", {"2"})};
   GraphParts g;
   g.nodes = {node("SequenceConstruct", {"a", "one", "b"}, {"s"}),
              node("Loop", {"count", "", "zero"}, {"y"}, graph_attribute("body", body))};
@@ -225,7 +225,7 @@ TEST(OnnxSequence, IsTakenIntoALoop) {
                     proto::tensor("one", {2}, std::vector<float>{1, 1})};
   g.inputs = {proto::value("a", {"2"}), proto::value("b", {"2"}),
               proto::value("count", {}, kInt64)};
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   const ir::Module m = import_graph(g);
   const Array a = array_of({2}, std::vector<float>{10, 20}),
               b = array_of({2}, std::vector<float>{300, 400});
@@ -239,15 +239,15 @@ TEST(OnnxSequence, IsTakenIntoALoop) {
 TEST(OnnxSequence, ComesFromEitherBranch) {
   GraphParts full, none;
   full.nodes = {node("SequenceConstruct", {"x", "x"}, {"s1"})};
-  full.outputs = {proto::value("s1", {})};
+  full.outputs = {proto::unshaped("s1")};
   none.nodes = {node("SequenceEmpty", {}, {"s2"})};
-  none.outputs = {proto::value("s2", {})};
+  none.outputs = {proto::unshaped("s2")};
   GraphParts g;
   g.nodes = {node("If", {"c"}, {"s"},
                   graph_attribute("then_branch", full) + graph_attribute("else_branch", none)),
              node("SequenceLength", {"s"}, {"n"})};
   g.inputs = {proto::value("x", {"n"}), proto::value("c", {}, kBool)};
-  g.outputs = {proto::value("n", {}, kInt64)};
+  g.outputs = {proto::unshaped("n", kInt64)};
   const ir::Module m = import_graph(g);
   const Array x = array_of({3}, counted(3));
   EXPECT_EQ(run_reference(m, {{"x", x}, {"c", boolean(true)}}).at("n").bytes, integer(2).bytes);
@@ -258,13 +258,13 @@ TEST(OnnxSequence, IsMapped) {
   GraphParts body;
   body.nodes = {node("Add", {"a", "b"}, {"sum"}), node("Shape", {"a"}, {"shape"})};
   body.inputs = {proto::value("a", {}), proto::value("b", {})};
-  body.outputs = {proto::value("sum", {}), proto::value("shape", {}, kInt64)};
+  body.outputs = {proto::unshaped("sum"), proto::unshaped("shape", kInt64)};
   GraphParts g = split_and_take(
       {}, {node("SequenceMap", {"s", "bias"}, {"t", "shapes"}, graph_attribute("body", body)),
            node("ConcatFromSequence", {"t"}, {"y"}, proto::attribute("axis", int64_t{0})),
            node("ConcatFromSequence", {"shapes"}, {"z"}, proto::attribute("axis", int64_t{0}))});
   g.initialisers.push_back(proto::tensor("bias", {2}, std::vector<float>{100, 200}));
-  g.outputs = {proto::value("y", {}), proto::value("z", {}, kInt64)};
+  g.outputs = {proto::unshaped("y"), proto::unshaped("z", kInt64)};
   const Arrays r = run_reference(import_graph(g), {{"x", matrix(3, 2)}});
   expect_equal(r.at("y"), {3, 2}, {100, 201, 102, 203, 104, 205});
   EXPECT_EQ(r.at("z").bytes, array_of({4}, std::vector<int64_t>{2, 2, 1, 2}).bytes);
@@ -275,7 +275,7 @@ TEST(OnnxSequence, OfSeveralRanksIsRefused) {
   g.nodes = {node("SequenceConstruct", {"x", "y"}, {"s"}), node("SequenceAt", {"s", "i"}, {"z"})};
   g.inputs = {proto::value("x", {"n"}), proto::value("y", {"n", "m"}),
               proto::value("i", {}, kInt64)};
-  g.outputs = {proto::value("z", {})};
+  g.outputs = {proto::unshaped("z")};
   const Error e = error_of([&] { import_graph(g); });
   EXPECT_EQ(e.status(), Status::kUnsupported);
   EXPECT_THAT(e.what(), testing::HasSubstr("give both the same rank"));
@@ -285,7 +285,7 @@ TEST(OnnxSequence, OfSeveralRanksIsRefused) {
 TEST(OnnxSequence, InTheWrongPlaceIsAnError) {
   GraphParts branch;
   branch.nodes = {node("Identity", {"x"}, {"z"})};
-  branch.outputs = {proto::value("z", {})};
+  branch.outputs = {proto::unshaped("z")};
   const std::string branches =
       graph_attribute("then_branch", branch) + graph_attribute("else_branch", branch);
   const std::vector<std::string> nodes = {
@@ -301,7 +301,7 @@ TEST(OnnxSequence, InTheWrongPlaceIsAnError) {
     GraphParts g;
     g.nodes = {node("SequenceConstruct", {"x"}, {"s"}), n};
     g.inputs = {proto::value("x", {"n"})};
-    g.outputs = {proto::value("y", {})};
+    g.outputs = {proto::unshaped("y")};
     error_of([&] { import_graph(g); });
   }
 }
@@ -310,22 +310,22 @@ TEST(OnnxSequence, InTheWrongPlaceIsAnError) {
 TEST(OnnxOptional, IsAskedForAndRead) {
   GraphParts some, none;
   some.nodes = {node("Optional", {"x"}, {"o1"})};
-  some.outputs = {proto::value("o1", {})};
+  some.outputs = {proto::unshaped("o1")};
   none.nodes = {node("Optional", {}, {"o2"})};
-  none.outputs = {proto::value("o2", {})};
+  none.outputs = {proto::unshaped("o2")};
   GraphParts g;
   g.nodes = {node("If", {"c"}, {"o"},
                   graph_attribute("then_branch", some) + graph_attribute("else_branch", none)),
              node("OptionalHasElement", {"o"}, {"there"})};
   g.inputs = {proto::value("x", {"n"}), proto::value("c", {}, kBool)};
-  g.outputs = {proto::value("there", {}, kBool)};
+  g.outputs = {proto::unshaped("there", kBool)};
   const Array x = array_of({3}, counted(3));
   const ir::Module asks = import_graph(g);
   for (bool c : {false, true})
     EXPECT_EQ(run_reference(asks, {{"x", x}, {"c", boolean(c)}}).at("there").bytes,
               boolean(c).bytes);
   g.nodes.push_back(node("OptionalGetElement", {"o"}, {"y"}));
-  g.outputs = {proto::value("y", {})};
+  g.outputs = {proto::unshaped("y")};
   const ir::Module reads = import_graph(g);
   expect_equal(run_reference(reads, {{"x", x}, {"c", boolean(true)}}).at("y"), {3}, {0, 1, 2});
   EXPECT_THAT(failure_of([&] {

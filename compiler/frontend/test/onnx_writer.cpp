@@ -114,6 +114,10 @@ std::string value(const std::string& name, const std::vector<std::string>& dims,
   return bytes(1, name) + bytes(2, bytes(1, integer(1, type) + bytes(2, shape)));
 }
 
+std::string unshaped(const std::string& name, int type) {
+  return bytes(1, name) + bytes(2, bytes(1, integer(1, type)));
+}
+
 std::string model(const GraphParts& g, int64_t opset, const std::string& extra) {
   return integer(1, 8) + bytes(7, graph(g)) + bytes(8, integer(2, opset)) + extra;
 }

@@ -42,6 +42,8 @@ std::string external_tensor(const std::string& name, const std::vector<int64_t>&
 
 // A value's type; dims are numbers or symbols ("" for neither). Element type 1: float, 7: int64.
 std::string value(const std::string& name, const std::vector<std::string>& dims, int type = 1);
+// One that does not tell its shape.
+std::string unshaped(const std::string& name, int type = 1);
 
 std::string model(const GraphParts& g, int64_t opset = 20, const std::string& extra = {});
 

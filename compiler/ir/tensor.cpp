@@ -1,5 +1,6 @@
 #include "compiler/ir/tensor.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -27,6 +28,8 @@ double half_to_double(uint16_t h) {
 }  // namespace
 
 int64_t Tensor::elements() const {
+  // The product of the others may be beyond 64 bits.
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   int64_t n = 1;
   for (int64_t d : shape) {
     NIMBLE_CHECK(!__builtin_mul_overflow(n, d, &n), "element count overflows");

@@ -267,7 +267,7 @@ struct Churn {
   void check() {
     std::mt19937 random(17);
     auto session = program.session();
-    const int64_t before = resident_bytes();
+    [[maybe_unused]] const int64_t before = resident_bytes();
     for (int run = 0; run < runs; ++run) {
       const std::vector<ir::TensorRef> in = inputs(random);
       {
@@ -281,8 +281,10 @@ struct Churn {
                          static_cast<double>(rt::StoragePool::kAlwaysKept)))
           << "run " << run;
     }
+#if !defined(__SANITIZE_ADDRESS__)  // which keeps what was freed, for a while
     EXPECT_LE(static_cast<double>(resident_bytes() - before),
               1.2 * static_cast<double>(need) + static_cast<double>(kElsewhere));
+#endif
     // The same under a limit: never above it.
     const auto limit = static_cast<uint64_t>(1.3 * static_cast<double>(need));
     auto limited = program.session(limit);

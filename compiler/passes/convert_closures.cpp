@@ -65,11 +65,11 @@ void variables_in(const Type& t, Symbols& out) {
   for (const Type& e : t->elements) variables_in(e, out);
 }
 
-// What a block mentions: variables that it does not bind, symbols, and of these what it computes
-// with (dims of tensors that operators make, and attributes).
+// What a block mentions: variables that it does not bind, symbols, of these what it computes with
+// (dims of tensors that operators make, and attributes), and of these the ones in attributes.
 struct Mentions {
   std::vector<VarRef> free;
-  Symbols symbols, computed;
+  Symbols symbols, computed, attributes;
 };
 
 class Mentioned {
@@ -78,6 +78,7 @@ class Mentioned {
     for (const VarRef& p : literal.parameters) bind(p);
     ir::all_symbols_of(literal.result_type, out_.symbols);
     walk(*literal.body);
+    out_.computed.insert(out_.attributes.begin(), out_.attributes.end());
     return std::move(out_);
   }
 
@@ -99,9 +100,9 @@ class Mentioned {
         for (const VarRef& v : ir::variables_of(c.pattern)) bind(v);
       for (const ir::BlockRef& nested : ir::blocks_of(e)) walk(*nested);
       for (const auto& [name, value] : e.attrs) {
-        if (const auto* d = std::get_if<Dim>(&value)) out_.computed.merge(d->symbols());
+        if (const auto* d = std::get_if<Dim>(&value)) out_.attributes.merge(d->symbols());
         if (const auto* ds = std::get_if<std::vector<Dim>>(&value))
-          for (const Dim& d : *ds) out_.computed.merge(d.symbols());
+          for (const Dim& d : *ds) out_.attributes.merge(d.symbols());
       }
       if (e.kind == ExprKind::kCall && !e.callee)
         ir::all_symbols_of(binding.var->type, out_.computed);
@@ -313,8 +314,8 @@ class Conversion {
     context_.count("convert-closures.closures");
   }
 
-  // Symbols that the literal mentions and that are elements of a tensor: what reads them anew. That
-  // tensor is captured, too.
+  // Symbols in the literal's attributes that are elements of a tensor: what reads them anew. That
+  // tensor is captured, too. (Types alone are inferred anew without.)
   std::vector<Binding> missing_reads(const Mentions& mentions, const ir::Function& literal,
                                      std::vector<VarRef>& captured) {
     Symbols bound;
@@ -328,7 +329,7 @@ class Conversion {
         if (bound.count(s))
           s = ir::fresh_symbol();
         else
-          missing = missing || mentions.symbols.count(s) || mentions.computed.count(s);
+          missing = missing || mentions.attributes.count(s);
       }
       if (!missing) continue;
       bound.insert(symbols.begin(), symbols.end());

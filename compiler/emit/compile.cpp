@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <set>
 
 #include "compiler/codegen/codegen.h"
@@ -113,27 +112,21 @@ void check_entries(const ir::Module& m) {
 void check_ranks(const ir::Module& lowered) {
   ir::Diagnostics faults(lowered.text);
   const auto check = [&](const ir::Type& t, ir::Location at, const std::string& place) {
-    if (!t || t->kind != ir::TypeKind::kTensor ||
-        t->dims.size() <= static_cast<size_t>(kMaxRank))
+    if (!t || t->kind != ir::TypeKind::kTensor || t->dims.size() <= static_cast<size_t>(kMaxRank))
       return;
     if (at.file.empty()) at.file = lowered.source.empty() ? place : lowered.source;
     faults.add(std::move(at),
-               fmt::format("a tensor of {} dims, at most {} are possible in memory",
-                           t->dims.size(), kMaxRank),
+               fmt::format("a tensor of {} dims, at most {} are possible in memory", t->dims.size(),
+                           kMaxRank),
                "reshape to fewer dims");
   };
   for (const auto& [name, f] : lowered.functions) {
     for (const ir::VarRef& p : f->parameters) check(p->type, p->location, name);
-    const std::function<void(const ir::Block&)> walk = [&, &place = name](const ir::Block& b) {
-      for (const ir::Binding& binding : b.bindings) {
-        check(binding.var->type, binding.value->location, place);
-        for (const ir::Atom& a : binding.value->args)
-          if (a.is_constant()) check(ir::type_of(a), binding.value->location, place);
-        if (binding.value->kind != ir::ExprKind::kFunction)
-          for (const ir::BlockRef& nested : ir::blocks_of(*binding.value)) walk(*nested);
-      }
-    };
-    walk(*f->body);
+    passes::visit_bindings(*f->body, [&, &place = name](const ir::Binding& b) {
+      check(b.var->type, b.value->location, place);
+      for (const ir::Atom& a : b.value->args)
+        if (a.is_constant()) check(ir::type_of(a), b.value->location, place);
+    });
   }
   if (!faults.empty()) ir::raise(faults.sorted());
 }

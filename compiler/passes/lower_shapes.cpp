@@ -10,10 +10,10 @@
 // some Dim needs are read there (memory.read_scalar), and the next stretch begins.
 //
 // A branch's Dims are computed ahead of it too, unless computing could fail (broadcast, division, a
-// product that overflows): then only on the path that needs them. A division by what only the run knows waits even longer,
-// for whoever needs it: the check that the divisor is not 0 (a slice's step) stands ahead of that,
-// and tells more than the division would. What a case of a match binds brings its symbols to that
-// case alone.
+// product that overflows): then only on the path that needs them. A division by what only the run
+// knows waits even longer, for whoever needs it: the check that the divisor is not 0 (a slice's
+// step) stands ahead of that, and tells more than the division would. What a case of a match binds
+// brings its symbols to that case alone.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -67,8 +67,8 @@ bool divides_by_symbols(const Dim& d) {
 bool may_overflow(const Dim& d) {
   constexpr int64_t kLargeFactor = int64_t{1} << 24;
   return std::ranges::any_of(d.terms(), [](const Dim::Term& t) {
-    if (!t.atoms.empty() && (t.atoms.size() > 1 || t.coefficient > kLargeFactor || t.coefficient < -kLargeFactor))
-      return true;
+    const bool large = t.coefficient > kLargeFactor || t.coefficient < -kLargeFactor;
+    if (t.atoms.size() > 1 || (t.atoms.size() == 1 && large)) return true;
     return std::ranges::any_of(t.atoms, [](const Dim& atom) {
       auto f = atom.as_application();
       return f && std::ranges::any_of(f->operands, may_overflow);

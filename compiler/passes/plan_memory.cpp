@@ -147,13 +147,10 @@ class Planner {
       return false;
     c.bytes = slot.bytes;
     const bool fits = dims_.less_equal(bytes, slot.bytes) == Proof::kYes;
-    const bool covers = dims_.less_equal(slot.bytes, bytes) == Proof::kYes;
-    if (c.moves) {
-      const bool other_branch = c.at.block != s.block;
-      if (!covers || (other_branch && !fits)) return false;
-    } else if (!fits && slot.at.block != s.block) {
-      return false;
-    }
+    if (!fits && c.at.block != s.block) return false;
+    const bool covers =
+        (c.moves || !fits) && dims_.less_equal(slot.bytes, bytes) == Proof::kYes;
+    if (c.moves && !covers) return false;
     if (fits) {
       c.rank = 0;
     } else if (covers) {

@@ -114,9 +114,7 @@ std::vector<Array> unique(const OpCall& c) {
     const Array &x = slices[static_cast<size_t>(a)], &y = slices[static_cast<size_t>(b)];
     for (int64_t k = 0; k < x.size(); ++k) {
       if (!x.floating() && x.i[static_cast<size_t>(k)] != y.i[static_cast<size_t>(k)])
-        return x.dtype == DType::kU64 ? static_cast<uint64_t>(x.i[static_cast<size_t>(k)]) <
-                                            static_cast<uint64_t>(y.i[static_cast<size_t>(k)])
-                                      : x.i[static_cast<size_t>(k)] < y.i[static_cast<size_t>(k)];
+        return integer_less(x.dtype, x.i[static_cast<size_t>(k)], y.i[static_cast<size_t>(k)]);
       if (before(x.number(k), y.number(k))) return true;
       if (before(y.number(k), x.number(k))) return false;
     }
@@ -158,10 +156,7 @@ std::vector<Array> topk(const OpCall& c) {
       const int64_t p = base + a * from[axis], q = base + b * from[axis];
       if (!x.floating()) {
         const int64_t u = x.i[static_cast<size_t>(p)], v = x.i[static_cast<size_t>(q)];
-        const bool less = x.dtype == DType::kU64 ? static_cast<uint64_t>(largest ? v : u) <
-                                                       static_cast<uint64_t>(largest ? u : v)
-                                                 : (largest ? v < u : u < v);
-        return less;
+        return largest ? integer_less(x.dtype, v, u) : integer_less(x.dtype, u, v);
       }
       return largest ? before(x.number(q), x.number(p)) : before(x.number(p), x.number(q));
     });

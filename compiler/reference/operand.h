@@ -40,6 +40,11 @@ struct Array {
   }
 };
 
+// Orders integers of a dtype: those of u64 beyond 2^63 are kept as negative ones.
+inline bool integer_less(DType t, int64_t a, int64_t b) {
+  return t == DType::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+}
+
 struct OpCall {
   const ir::Expr& e;  // attributes have constant dims
   std::vector<Array> in;

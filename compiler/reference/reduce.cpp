@@ -158,8 +158,7 @@ std::vector<Array> argmax(const OpCall& c) {
     // As the maximum of numbers and a NaN is NaN, the first NaN is where it stands.
     const auto larger = [&](size_t a, size_t b) {
       if (x.floating()) return x.f[a] > x.f[b] || (std::isnan(x.f[a]) && !std::isnan(x.f[b]));
-      return x.dtype == DType::kU64 ? static_cast<uint64_t>(x.i[a]) > static_cast<uint64_t>(x.i[b])
-                                    : x.i[a] > x.i[b];
+      return integer_less(x.dtype, x.i[b], x.i[a]);
     };
     for (size_t e = 1; e < at.size(); ++e)
       if (larger(at[e], at[static_cast<size_t>(best)])) best = static_cast<int64_t>(e);
@@ -219,10 +218,7 @@ std::vector<Array> pool2d(const OpCall& c) {
         if (!count_pad) ++count;
         const int64_t from = ((at[0] * x.shape[1] + at[1]) * height + r) * width + q;
         const int64_t whole = x.floating() ? 0 : x.i[static_cast<size_t>(from)];
-        const bool larger = y.dtype == DType::kU64
-                                ? static_cast<uint64_t>(whole) > static_cast<uint64_t>(largest)
-                                : whole > largest;
-        if (larger) largest = whole;
+        if (integer_less(y.dtype, largest, whole)) largest = whole;
         const double v = x.number(from);
         acc = maximum ? std::max(acc, v) : acc + v;
       }

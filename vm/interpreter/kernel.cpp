@@ -397,7 +397,7 @@ void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scr
   auto* space = bytes > 0 ? static_cast<uint8_t*>(scratch.at_least(bytes)) : nullptr;
   const KernelScope open(*k.device);  // its memory may be closed to the host otherwise
   const int32_t status = k.portable->run({frame->portable_buffers.data(), n}, symbols, space,
-                                         &frame->portable, &frame->budget);
+                                         &frame->portable, &frame->meter);
   if (status != 0) [[unlikely]]
     fail_check(k, status, symbols);
 }
@@ -455,7 +455,8 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
                    symbols,
                    {frame->scalars.data(), scalars},
                    region.args.scratch,
-                   {frame->values.data(), values}};
+                   {frame->values.data(), values},
+                   &frame->meter};
     pool.run(&library_body, &region, threads);
     if (region.error) std::rethrow_exception(region.error);
   }

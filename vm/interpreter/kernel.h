@@ -19,6 +19,7 @@
 #include "vm/runtime/device.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 
@@ -83,7 +84,7 @@ struct KernelFrame {
   std::vector<LibraryTensor> tensors;
   std::vector<PortableBuffer> portable_buffers;
   PortableFrame portable;
-  PortableBudget budget;  // of portable code; the caller sets and reads it
+  WorkMeter meter;  // of portable code and host operators; the caller sets and reads it
   std::vector<int64_t> scalars;
   std::vector<const Cell*> values;
   void reserve(std::span<const PreparedKernel> kernels);

@@ -125,10 +125,6 @@ Storage& storage_at_start_of(const Tensor& t) {
   return *t.storage;
 }
 
-[[noreturn, gnu::cold]] void fail_cancelled() {
-  throw Error(Status::kCancelled, "", "the run was cancelled");
-}
-
 }  // namespace
 
 Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threads, Limits limits)
@@ -369,7 +365,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
   auto must_stop = [&] {
     if (!control.interrupted()) [[likely]]
       return false;
-    if (control.cancelled()) fail_cancelled();
+    if (control.cancelled()) WorkMeter::fail_cancelled();
     ++left;  // it has not been executed
     return true;
   };
@@ -487,12 +483,12 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
       }
       case Opcode::kInvokePacked:
         if (must_stop()) return suspend();
-        kernel_frame_.budget = {fuel - (budget - left), &control};
+        kernel_frame_.meter = {fuel - (budget - left), &control, heap_.pool().get()};
         invoke_packed(in.b, r, f->sources(in), profiler);
         if (limits_.fuel != 0) {
-          // What a portable kernel took is gone from the fuel, and from the slice if it no longer
+          // What the kernel took is gone from the fuel, and from the slice if it no longer
           // reaches as far.
-          const uint64_t used = fuel - (budget - left) - kernel_frame_.budget.steps;
+          const uint64_t used = fuel - (budget - left) - kernel_frame_.meter.steps;
           executed_ += used;
           fuel -= used;
           const uint64_t excess = budget > fuel ? budget - fuel : 0;

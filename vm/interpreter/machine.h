@@ -22,8 +22,8 @@
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/model.h"
 #include "vm/interpreter/profiler.h"
-#include "vm/interpreter/run_control.h"
 #include "vm/runtime/object.h"
+#include "vm/runtime/run_control.h"
 
 namespace nimble::rt {
 

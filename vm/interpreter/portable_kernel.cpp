@@ -26,23 +26,20 @@ using exec::PortableOp;
 using exec::PortableValue;
 
 constexpr uint64_t kLine = 64;
-// A run looks at its budget and at cancellation once in this many steps: some milliseconds.
-constexpr uint64_t kSlice = uint64_t{1} << 18;
 
 // --- Steps ---------------------------------------------------------------------------------------
 
 [[gnu::cold, gnu::noinline]] void refill(State& s, uint64_t cost) {
-  PortableBudget& budget = *s.budget;
-  budget.steps += s.slice;
+  WorkMeter& meter = *s.meter;
+  meter.steps += s.slice;
   s.slice = 0;
-  if (budget.control && budget.control->cancelled())
-    throw Error(Status::kCancelled, "", "the run was cancelled");
-  if (budget.steps < cost)
+  meter.poll();
+  if (meter.steps < cost)
     throw Error(Status::kExhausted, "",
                 fmt::format("{}: its portable code took more steps than the run has left", s.name),
                 "raise the fuel of the session or use smaller inputs");
-  s.slice = std::min(budget.steps, std::max(cost, kSlice));
-  budget.steps -= s.slice;
+  s.slice = std::min(meter.steps, std::max(cost, WorkMeter::kPollSteps));
+  meter.steps -= s.slice;
 }
 
 void spend(State& s, uint64_t cost) {
@@ -425,7 +422,7 @@ uint64_t PortableProgram::scratch_bytes(std::span<const int64_t> symbols) const 
 
 int32_t PortableProgram::run(std::span<const PortableBuffer> buffers,
                              std::span<const int64_t> symbols, uint8_t* scratch,
-                             PortableFrame* frame, PortableBudget* budget) const {
+                             PortableFrame* frame, WorkMeter* meter) const {
   const Code& c = *code_;
   NIMBLE_CHECK(buffers.size() == c.argument_size.size() && symbols.size() == c.symbols);
   frame->buffers_.clear();
@@ -448,11 +445,11 @@ int32_t PortableProgram::run(std::span<const PortableBuffer> buffers,
   s.frame = frame->registers(c.frame_bytes);
   s.trips = frame->trips_.data();
   s.buffers = frame->buffers_.data();
-  s.budget = budget;
+  s.meter = meter;
   s.name = c.name.c_str();
   spend(s, c.steps);
   for (const Operation* op = c.operations.data(); op;) op = op->run(s, op);
-  budget->steps += s.slice;
+  meter->steps += s.slice;
   return s.status;
 }
 

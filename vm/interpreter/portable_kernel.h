@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "vm/executable/portable_kernel.h"
-#include "vm/interpreter/run_control.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 
@@ -35,14 +35,6 @@ struct PortableBuffer {
 struct PortableMemory {
   uint8_t* data = nullptr;
   int64_t extent = 0;
-};
-
-// What a run may use up, and what stops it.
-struct PortableBudget {
-  // Steps left; a run takes its own from it. A step is one operation of the code as written:
-  // entering a block costs the operations directly in it, whether they are skipped or not.
-  uint64_t steps = UINT64_MAX;
-  const RunControl* control = nullptr;
 };
 
 // Memory of one run at a time, kept between runs.
@@ -78,9 +70,11 @@ class PortableProgram {
   uint64_t scratch_bytes(std::span<const int64_t> symbols) const;
   // `buffers`: the tensor arguments in the contract's order; `scratch` has scratch_bytes. Returns
   // 0, or the status of a check that failed. Error(kFatal) for an access outside of a buffer,
-  // Error(kExhausted) when the steps are used up, Error(kCancelled).
+  // Error(kExhausted) when the steps are used up, Error(kCancelled). A step is one operation of the
+  // code as written: entering a block costs the operations directly in it, whether they are skipped
+  // or not.
   int32_t run(std::span<const PortableBuffer> buffers, std::span<const int64_t> symbols,
-              uint8_t* scratch, PortableFrame* frame, PortableBudget* budget) const;
+              uint8_t* scratch, PortableFrame* frame, WorkMeter* meter) const;
 
   static constexpr uint64_t kMaxScratchBytes = uint64_t{1} << 32;
 

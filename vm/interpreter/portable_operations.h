@@ -13,8 +13,8 @@ struct PortableState {
   uint8_t* frame = nullptr;  // value registers
   int64_t* trips = nullptr;  // of the loops around, by depth
   const PortableMemory* buffers = nullptr;
-  uint64_t slice = 0;  // steps taken from the budget, not yet used
-  PortableBudget* budget = nullptr;
+  uint64_t slice = 0;  // steps taken from the meter, not yet used
+  WorkMeter* meter = nullptr;
   int32_t status = 0;
   const char* name = "";
 };

@@ -15,6 +15,7 @@
 #include "vm/executable/contract.h"
 #include "vm/executable/executable.h"
 #include "vm/runtime/object.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 
@@ -31,6 +32,9 @@ struct LibraryCall {
   std::span<const int64_t> scalars;        // the values of its scalar arguments, in order
   void* scratch = nullptr;                 // as the contract asks
   std::span<const Cell* const> values{};   // its data-type values, in order
+  // What the call takes of the run, by its first thread; others only poll. Never nullptr in a call
+  // of the VM's.
+  WorkMeter* meter = nullptr;
 };
 
 struct LibraryKernel {

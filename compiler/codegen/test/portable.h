@@ -27,8 +27,8 @@ class Portable {
     auto* base =
         reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) & ~63ul);
     rt::PortableFrame frame;
-    rt::PortableBudget budget;
-    return program_.run(b, symbols, base, &frame, &budget);
+    rt::WorkMeter meter;
+    return program_.run(b, symbols, base, &frame, &meter);
   }
 
   const exec::PortableKernel& code() const { return code_; }

@@ -65,8 +65,8 @@ Outcome run(const PortableKernel& k, int64_t n = 4, uint64_t steps = 1 << 20) {
     const PortableBuffer buffers[] = {{reinterpret_cast<uint8_t*>(x.data()), count * 4},
                                       {reinterpret_cast<uint8_t*>(y.data()), count * 4}};
     PortableFrame frame;
-    PortableBudget budget{steps, nullptr};
-    r.status = program.run(buffers, symbols, scratch.data(), &frame, &budget);
+    WorkMeter meter{steps};
+    r.status = program.run(buffers, symbols, scratch.data(), &frame, &meter);
   } catch (const Error& e) {
     r.error = e.what();
     r.error_status = e.status();
@@ -202,21 +202,21 @@ TEST(PortableProgramTest, TakesItsStepsFromTheBudget) {
   const PortableProgram program(k, c, "k");
   PortableFrame frame;
   auto used = [&](int64_t n) {
-    PortableBudget budget{1 << 20, nullptr};
+    WorkMeter meter{1 << 20};
     const int64_t symbols[] = {n};
     const PortableBuffer none[2] = {};
-    program.run(none, symbols, nullptr, &frame, &budget);
-    return (1 << 20) - static_cast<int64_t>(budget.steps);
+    program.run(none, symbols, nullptr, &frame, &meter);
+    return (1 << 20) - static_cast<int64_t>(meter.steps);
   };
   EXPECT_EQ(used(100) - used(0), 100 * (used(1) - used(0)));
   EXPECT_GT(used(1), used(0));
   RunControl control;
   control.begin();
   control.cancel();
-  PortableBudget budget{1 << 20, &control};
+  WorkMeter meter{1 << 20, &control};
   const int64_t symbols[] = {1};
   const PortableBuffer none[2] = {};
-  EXPECT_THROW(program.run(none, symbols, nullptr, &frame, &budget), Error);
+  EXPECT_THROW(program.run(none, symbols, nullptr, &frame, &meter), Error);
 }
 
 TEST(PortableProgramTest, ScratchHasLimits) {

@@ -16,6 +16,7 @@
 
 #include "compiler/emit/share_registers.h"
 #include "compiler/emit/tag_switch.h"
+#include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/rewrite.h"
 #include "vm/executable/opcodes.h"
@@ -157,7 +158,7 @@ class Emitter {
   void note(const Binding& b) {
     if (ends_life(*b.value)) return;
     std::string what = b.value->op;
-    if (b.value->primitive) what = source_of(*b.value->primitive);
+    if (b.value->primitive) what = kernels::source_of(*b.value->primitive);
     if (b.value->kind == ExprKind::kMatch) what = "match";
     if (b.value->kind == ExprKind::kConstruct) what = b.value->constructor;
     if (b.value->kind == ExprKind::kClosure) what = "closure @" + b.value->callee->global;
@@ -632,7 +633,7 @@ class Emitter {
     std::vector<bool> constant;
     for (size_t i = 0; i < group.parameters.size(); ++i)
       constant.push_back(e.args[i].is_constant());
-    uint32_t kernel = context_.kernels.add(e.primitive, constant, out_.name);
+    uint32_t kernel = context_.kernel_index(e.primitive, constant, out_.name);
     auto scalars = ir::attr_or<std::vector<int64_t>>(group.attrs, "scalars", {});
     std::vector<int64_t> operands = {kernel, static_cast<int64_t>(e.args.size())};
     device_ = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", 0));

@@ -1,21 +1,28 @@
 // Bytecode of one lowered function.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "compiler/emit/kernel_set.h"
 #include "compiler/ir/expr.h"
 #include "vm/executable/executable.h"
 
 namespace nimble::emit {
 
+// The index of the kernel that computes a group for a call at `place`; `constant_parameter` says
+// which of its arguments are constants.
+using KernelIndex = std::function<uint32_t(
+    const ir::FunctionRef& group, std::vector<bool> constant_parameter, const std::string& place)>;
+
 // What the functions of one executable share while it is emitted.
 struct EmitContext {
   exec::Executable& out;
-  KernelSet& kernels;
+  KernelIndex kernel_index;
   std::map<std::string, uint32_t> function_index;  // of bytecode functions, by name
   std::map<std::pair<const ir::Tensor*, int32_t>, uint32_t> constant_index;  // by device
   std::map<std::string, uint32_t> scalar_index;  // by the program's text

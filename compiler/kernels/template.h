@@ -41,6 +41,9 @@ struct Workload {
 // Canonicalises a primitive function. Two groups with equal keys are interchangeable.
 Workload make_workload(const ir::Function& primitive, std::vector<bool> constant_parameter = {});
 
+// "matmul+add+gelu": the operators of a group in order.
+std::string source_of(const ir::Function& group);
+
 // What must hold of the symbols for the group to be well typed and does not follow from its
 // parameters' and results' types: programs over `symbols` that must not be 0 (requirements.cpp).
 std::vector<exec::DimProgram> requirements_of(const ir::Function& group,

@@ -595,4 +595,11 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   return w;
 }
 
+std::string source_of(const ir::Function& group) {
+  std::string s;
+  for (const ir::Binding& b : group.body->bindings)
+    if (!b.value->op.empty()) s += (s.empty() ? "" : "+") + b.value->op;
+  return s;
+}
+
 }  // namespace nimble::kernels

@@ -98,13 +98,13 @@ ir::Module import(const ModelArguments& a) {
   return m;
 }
 
-std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a) {
+std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
   if (a.database.empty()) return nullptr;
   db::OpenOptions options;
   options.create = false;
   options.read_only = true;
   try {
-    return emit::database_source(db::Store::open(a.database, options));
+    return tuned::database_source(db::Store::open(a.database, options));
   } catch (const Error& e) {
     if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
     throw;
@@ -122,8 +122,8 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
   });
 }
 
-emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned) {
-  emit::CompileOptions options;
+driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
+  driver::CompileOptions options;
   options.target = kernels::target_by_name(a.target);
   options.device = device_by_name(a.device).value_or(kCpuDevice);
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
@@ -131,8 +131,8 @@ emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource*
   return options;
 }
 
-std::string_view name_of(emit::Lookup::Outcome outcome) {
-  using Outcome = emit::Lookup::Outcome;
+std::string_view name_of(tuned::Lookup::Outcome outcome) {
+  using Outcome = tuned::Lookup::Outcome;
   switch (outcome) {
     case Outcome::kTuned:
       return "tuned";

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/emit/compile.h"
+#include "compiler/driver/compile.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/passes/crash.h"
 
@@ -46,9 +46,9 @@ class IncompatibleDatabase : public Error {
 int run_compiler_program(const char* name, const std::function<int()>& body);
 
 // Null without --db. The database must exist; it is opened read-only.
-std::unique_ptr<emit::TunedSource> open_database(const ModelArguments& a);
-emit::CompileOptions compile_options(const ModelArguments& a, emit::TunedSource* tuned);
-std::string_view name_of(emit::Lookup::Outcome outcome);
+std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
+driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned);
+std::string_view name_of(tuned::Lookup::Outcome outcome);
 
 // Left-aligned columns under a header, as wide as their contents.
 std::string table(const std::vector<std::vector<std::string>>& rows);

@@ -28,21 +28,21 @@ struct Options {
 };
 
 struct WorkloadRow {
-  emit::WorkloadUse use;
+  driver::WorkloadUse use;
   std::string template_name;  // empty: nothing serves it
-  emit::Lookup lookup;
+  tuned::Lookup lookup;
 };
 
 // The workloads after the passes, each with its template and what the database knows of it.
 std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
-                                   emit::TunedSource* tuned) {
+                                   tuned::TunedSource* tuned) {
   passes::PassContext context;
   context.target = kernels::target_by_name(o.model.target);
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
   std::vector<WorkloadRow> rows;
-  for (emit::WorkloadUse& use : emit::workloads_of(lowered)) {
+  for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, {}};
     if (const kernels::Template* t = kernels::template_for(row.use.workload, context.target))
       row.template_name = t->name();
@@ -125,7 +125,7 @@ int run(Options& o) {
                o.model.model);
     return kExitFailure;
   }
-  std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
+  std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
   ir::Module m = tools::import(o.model);
   std::vector<WorkloadRow> rows = workloads(o, m, tuned.get());
   print(o, coverage, signature_of(m), rows);
@@ -136,7 +136,7 @@ int run(Options& o) {
     }
   if (o.require_tuned)
     for (const WorkloadRow& r : rows)
-      if (r.lookup.outcome != emit::Lookup::Outcome::kTuned) return kExitStale;
+      if (r.lookup.outcome != tuned::Lookup::Outcome::kTuned) return kExitStale;
   return kExitOk;
 }
 

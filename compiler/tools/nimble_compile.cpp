@@ -34,12 +34,12 @@ struct Options {
   bool quiet = false, strict = false;
 };
 
-void print_report(const Options& o, const emit::CompileReport& r) {
-  using Outcome = emit::Lookup::Outcome;
+void print_report(const Options& o, const driver::CompileReport& r) {
+  using Outcome = tuned::Lookup::Outcome;
   size_t tuned = 0, stale = 0, fixed = 0;
   uint64_t code = 0;
   size_t implementations = 0;
-  for (const emit::KernelReport& k : r.kernels) {
+  for (const driver::KernelReport& k : r.kernels) {
     tuned += k.outcome == Outcome::kTuned;
     stale += k.outcome == Outcome::kStale;
     fixed += k.outcome == Outcome::kFixed;
@@ -48,7 +48,7 @@ void print_report(const Options& o, const emit::CompileReport& r) {
   }
   if (o.format == "json") {
     Json kernels = Json::array();
-    for (const emit::KernelReport& k : r.kernels)
+    for (const driver::KernelReport& k : r.kernels)
       kernels.push_back({{"kernel", k.kernel},
                          {"source", k.source},
                          {"template", k.template_name},
@@ -82,7 +82,7 @@ void print_report(const Options& o, const emit::CompileReport& r) {
       fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
       r.total_ms / 1000);
   const bool asked = !o.model.database.empty();
-  for (const emit::KernelReport& k : r.kernels) {
+  for (const driver::KernelReport& k : r.kernels) {
     std::string reason = k.reason;
     if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
@@ -103,8 +103,8 @@ int run_batch(Options& o) {
       throw Error(Status::kNotFound, o.batch, "cannot be opened", "name a file, or - for stdin");
   }
   std::istream& lines = o.batch == "-" ? std::cin : file;
-  std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
-  emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
+  std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
+  driver::CompileOptions options = tools::compile_options(o.model, tuned.get());
   options.compile_threads = o.jobs;
   options.portable = o.portable == "on";
   bool all = true;
@@ -116,8 +116,8 @@ int run_batch(Options& o) {
     Json row = {{"model", line.substr(0, tab)}, {"status", "ok"}};
     try {
       o.model.model = line.substr(0, tab);
-      emit::CompileReport report;
-      exec::write(emit::compile(tools::import(o.model), options, &report), line.substr(tab + 1));
+      driver::CompileReport report;
+      exec::write(driver::compile(tools::import(o.model), options, &report), line.substr(tab + 1));
       row["ms"] = report.total_ms;
     } catch (const Error& e) {
       all = false;
@@ -133,20 +133,21 @@ int run_batch(Options& o) {
 }
 
 int run(Options& o) {
-  std::unique_ptr<emit::TunedSource> tuned = tools::open_database(o.model);
-  emit::CompileOptions options = tools::compile_options(o.model, tuned.get());
+  std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
+  driver::CompileOptions options = tools::compile_options(o.model, tuned.get());
   options.compile_threads = o.jobs;
   options.portable = o.portable == "on";
   if (!o.quiet && isatty(STDERR_FILENO))
     options.progress = [](const std::string& text) { fmt::print(stderr, "{} …\n", text); };
   ir::Module m = tools::import(o.model);
-  emit::CompileReport report;
-  exec::Executable e = emit::compile(m, options, &report);
+  driver::CompileReport report;
+  exec::Executable e = driver::compile(m, options, &report);
   exec::write(e, o.output);
   print_report(o, report);
   if (o.strict)
-    for (const emit::KernelReport& k : report.kernels)
-      if (k.outcome != emit::Lookup::Outcome::kTuned && k.outcome != emit::Lookup::Outcome::kFixed)
+    for (const driver::KernelReport& k : report.kernels)
+      if (k.outcome != tuned::Lookup::Outcome::kTuned &&
+          k.outcome != tuned::Lookup::Outcome::kFixed)
         return kExitStale;
   return kExitOk;
 }

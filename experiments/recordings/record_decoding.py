@@ -2,7 +2,7 @@
 
     .venv-experiments/bin/python experiments/recordings/record_decoding.py
 
-Into compiler/emit/test/data: decode_KIND.nir with its side file for the smallest configuration, and
+Into compiler/driver/test/data: decode_KIND.nir with its side file for the smallest configuration, and
 decoding.npz with the sequences that plain numpy finds for several prompts, arrays CASE.NAME.
 """
 

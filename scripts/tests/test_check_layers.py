@@ -46,7 +46,7 @@ class IncludeTest(unittest.TestCase):
     def test_own_folder_and_row_are_allowed(self):
         self.assert_allowed("vm/executable/reader.cpp", '#include "vm/executable/reader.h"')
         self.assert_allowed("vm/executable/reader.cpp", '#include "vm/base/bytes.h"')
-        self.assert_allowed("compiler/emit/compile.cpp", '#include "db/store/store.h"')
+        self.assert_allowed("compiler/tuned/database_source.cpp", '#include "db/store/store.h"')
         self.assert_allowed("vm/base/error.cpp", "#include <fmt/format.h>")
 
     def test_runtime_never_sees_the_compiler(self):
@@ -63,6 +63,18 @@ class IncludeTest(unittest.TestCase):
         self.assert_refused("compiler/ir/infer.cpp", '#include "compiler/passes/pass.h"')
         self.assert_refused("vm/base/file.cpp", '#include "vm/runtime/object.h"')
         self.assert_refused("gui/view/chart.cpp", '#include "tuner/service/campaign.h"')
+        self.assert_refused("compiler/emit/function_emitter.cpp",
+                            '#include "compiler/driver/compile.h"')
+        self.assert_refused("compiler/tuned/tuned.h", '#include "compiler/driver/compile.h"')
+
+    def test_only_the_border_sees_the_database(self):
+        for file in ("passes/fuse.cpp", "emit/function_emitter.cpp", "driver/compile.cpp"):
+            self.assert_refused(f"compiler/{file}", '#include "db/store/store.h"')
+
+    def test_the_tuner_names_what_it_needs_of_the_compiler(self):
+        self.assert_allowed("tuner/service/backend.cpp", '#include "compiler/driver/compile.h"')
+        self.assert_refused("tuner/space/space.cpp", '#include "compiler/driver/compile.h"')
+        self.assert_refused("tuner/service/backend.cpp", '#include "compiler/emit/entry_types.h"')
 
     def test_a_prefix_is_not_a_folder(self):
         self.assertFalse(LAYERS.covers("vm/base", "vm/basement"))
@@ -70,14 +82,14 @@ class IncludeTest(unittest.TestCase):
 
     def test_borders_of_outside_libraries(self):
         self.assert_allowed("compiler/codegen/llvm/build.cpp", "#include <llvm/IR/Module.h>")
-        self.assert_refused("compiler/emit/compile.cpp", "#include <llvm/IR/Module.h>",
+        self.assert_refused("compiler/driver/compile.cpp", "#include <llvm/IR/Module.h>",
                             "compiler/codegen")
         self.assert_refused("tuner/search/model.cpp", '#include "llvm/IR/Module.h"')
         self.assert_refused("tuner/service/queue.cpp", "#  include <sqlite3.h>", "db/store")
 
     def test_tests_look_from_outside(self):
-        self.assert_allowed("compiler/emit/test/emit_test.cpp", '#include "vm/interpreter/model.h"')
-        self.assert_refused("compiler/emit/test/emit_test.cpp", '#include "tuner/space/space.h"')
+        self.assert_allowed("compiler/driver/test/chain_test.cpp", '#include "vm/interpreter/model.h"')
+        self.assert_refused("compiler/driver/test/chain_test.cpp", '#include "tuner/space/space.h"')
 
     def test_unknown_folders_are_named(self):
         found = offences("vm/attic/box.cpp", "int x;\n")

@@ -24,7 +24,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 Search::Search(const Space& space, SearchOptions options)
     : space_(space), options_(std::move(options)), random_(options_.seed), model_(options_.seed) {}
 
-const std::vector<float>& Search::features(const emit::Candidate& c) {
+const std::vector<float>& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
   if (!fresh) return it->second;
   std::vector<float>& out = it->second;
@@ -44,8 +44,8 @@ const std::vector<float>& Search::features(const emit::Candidate& c) {
   return out;
 }
 
-void Search::add(std::vector<emit::Candidate>& pool, std::set<std::string>& seen,
-                 std::optional<emit::Candidate> c) const {
+void Search::add(std::vector<tuned::Candidate>& pool, std::set<std::string>& seen,
+                 std::optional<tuned::Candidate> c) const {
   if (!c) return;
   const std::string text = text_of(*c);
   if (tried_.contains(text) || !seen.insert(text).second) return;
@@ -53,13 +53,13 @@ void Search::add(std::vector<emit::Candidate>& pool, std::set<std::string>& seen
 }
 
 std::vector<Proposal> Search::propose(size_t count) {
-  std::vector<emit::Candidate> pool;
+  std::vector<tuned::Candidate> pool;
   std::set<std::string> seen;
   const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
-  const std::vector<emit::Candidate> all = space_.enumerate(kEnumerateUpTo);
-  std::vector<emit::Candidate> first;
+  const std::vector<tuned::Candidate> all = space_.enumerate(kEnumerateUpTo);
+  std::vector<tuned::Candidate> first;
   if (!all.empty()) {
-    for (const emit::Candidate& c : all) add(pool, seen, c);
+    for (const tuned::Candidate& c : all) add(pool, seen, c);
     std::shuffle(pool.begin(), pool.end(), random_);
   } else {
     const auto elites = best(options_.elites);
@@ -85,7 +85,7 @@ std::vector<Proposal> Search::propose(size_t count) {
     for (size_t i = 0; i < near.size() && first.size() < 1 + count / 2; ++i)
       add(first, taken, near[i]);
     std::shuffle(pool.begin(), pool.end(), random_);
-    for (const emit::Candidate& c : pool) add(first, taken, c);
+    for (const tuned::Candidate& c : pool) add(first, taken, c);
     std::vector<Proposal> out;
     for (size_t i = 0; i < first.size() && i < count; ++i) out.push_back({first[i], std::nullopt});
     for (const Proposal& p : out) tried_.insert(text_of(p.candidate));
@@ -93,10 +93,10 @@ std::vector<Proposal> Search::propose(size_t count) {
   }
 
   std::vector<std::vector<float>> rows;
-  for (const emit::Candidate& c : pool) rows.push_back(features(c));
+  for (const tuned::Candidate& c : pool) rows.push_back(features(c));
   const std::vector<double> predicted = model_.predict(rows);
   std::vector<std::vector<double>> at;
-  for (const emit::Candidate& c : pool) at.push_back(space_.coordinates(c));
+  for (const tuned::Candidate& c : pool) at.push_back(space_.coordinates(c));
   std::vector<bool> used(pool.size(), false);
   std::vector<size_t> chosen;
   const auto take = [&](size_t i) {
@@ -135,7 +135,7 @@ std::vector<Proposal> Search::propose(size_t count) {
   return out;
 }
 
-void Search::tell(const emit::Candidate& c, std::optional<double> time_ns) {
+void Search::tell(const tuned::Candidate& c, std::optional<double> time_ns) {
   const std::string text = text_of(c);
   tried_.insert(text);
   if (!time_ns) return;
@@ -167,12 +167,12 @@ std::optional<double> Search::learn() {
   return correlation;
 }
 
-std::vector<std::pair<emit::Candidate, double>> Search::best(size_t count) const {
+std::vector<std::pair<tuned::Candidate, double>> Search::best(size_t count) const {
   std::vector<const Point*> order;
   for (const Point& p : points_) order.push_back(&p);
   std::stable_sort(order.begin(), order.end(),
                    [](const Point* a, const Point* b) { return a->time_ns < b->time_ns; });
-  std::vector<std::pair<emit::Candidate, double>> out;
+  std::vector<std::pair<tuned::Candidate, double>> out;
   for (const Point* p : order) {
     if (out.size() == count) break;
     out.emplace_back(p->candidate, p->time_ns);

@@ -29,7 +29,7 @@ struct SearchOptions {
 };
 
 struct Proposal {
-  emit::Candidate candidate;
+  tuned::Candidate candidate;
   std::optional<double> predicted_ns;
 };
 
@@ -40,7 +40,7 @@ class Search {
   // Up to `count` points never proposed before; empty when the space is used up.
   std::vector<Proposal> propose(size_t count);
   // What became of a point; without a time it failed, and is only remembered as tried.
-  void tell(const emit::Candidate& c, std::optional<double> time_ns);
+  void tell(const tuned::Candidate& c, std::optional<double> time_ns);
   // Trains the model on all times told. Returns the rank correlation between what was predicted
   // for the points told since the last call and their times; nothing without enough of them.
   std::optional<double> learn();
@@ -49,17 +49,17 @@ class Search {
   size_t measured() const { return points_.size(); }
   const CostModel& model() const { return model_; }
   // The fastest first.
-  std::vector<std::pair<emit::Candidate, double>> best(size_t count) const;
+  std::vector<std::pair<tuned::Candidate, double>> best(size_t count) const;
 
  private:
   struct Point {
-    emit::Candidate candidate;
+    tuned::Candidate candidate;
     double time_ns;
     std::vector<float> features;
   };
-  const std::vector<float>& features(const emit::Candidate& c);
-  void add(std::vector<emit::Candidate>& pool, std::set<std::string>& seen,
-           std::optional<emit::Candidate> c) const;
+  const std::vector<float>& features(const tuned::Candidate& c);
+  void add(std::vector<tuned::Candidate>& pool, std::set<std::string>& seen,
+           std::optional<tuned::Candidate> c) const;
 
   const Space& space_;
   SearchOptions options_;

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "compiler/emit/compile.h"
-#include "compiler/emit/kernel_set.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/kernel_set.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 #include "vm/executable/writer.h"
@@ -13,17 +13,17 @@ namespace {
 
 class CompilerBackend : public Backend {
  public:
-  Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo& target) override {
     Built out;
     const auto begin = std::chrono::steady_clock::now();
     try {
       // Kernels alone, without a program around them: the worker calls them by themselves.
       exec::Executable e;
-      emit::KernelSet kernels(target, nullptr);
+      driver::KernelSet kernels(target, nullptr);
       for (size_t c = 0; c < candidates.size(); ++c)
         kernels.add_fixed(w.group, w.constant_parameter, candidates[c], fmt::format("c{}", c));
-      emit::CompileOptions options;
+      driver::CompileOptions options;
       options.portable = false;  // candidates are measured here
       options.target = target;
       options.compile_threads = 1;

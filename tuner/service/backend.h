@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/emit/tuned.h"
 #include "compiler/kernels/target.h"
+#include "compiler/tuned/tuned.h"
 #include "tuner/service/oracle.h"
 #include "tuner/service/workloads.h"
 
@@ -27,7 +27,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   // Thread safe. Never throws: failures are in `error`.
-  virtual Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+  virtual Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
                       const kernels::TargetInfo& target) = 0;
   // Thread safe. May throw nimble::Error: the workload then cannot be checked, so not tuned.
   virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point) = 0;

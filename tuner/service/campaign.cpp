@@ -95,7 +95,7 @@ class CampaignLock {
 std::string digest_of(const std::vector<TuningTask>& tasks, const kernels::TargetInfo& target) {
   std::vector<std::string> keys;
   for (const TuningTask& t : tasks) {
-    keys.push_back(emit::workload_record(t.workload(), target, 0).canonical);
+    keys.push_back(tuned::workload_record(t.workload(), target, 0).canonical);
     for (const WorkloadPoint& p : t.points)
       keys.back() += fmt::format("|{}:{:.6f}", fmt::join(p.symbols, ","), p.weight);
   }
@@ -192,9 +192,9 @@ class Driver {
     if (tasks_.empty())
       throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
                   "nimble check shows what it consists of");
-    machine_ = emit::host_machine();
-    hardware_ = store_->put(emit::host_hardware());
-    toolchain_ = store_->put(emit::toolchain_record());
+    machine_ = tuned::host_machine();
+    hardware_ = store_->put(tuned::host_hardware());
+    toolchain_ = store_->put(tuned::toolchain_record());
   }
 
   void open_campaign() {
@@ -206,8 +206,8 @@ class Driver {
                                  {"only_hot", options_.only_hot},
                                  {"threads", threads_},
                                  {"target", target_.level},
-                                 {"codegen", emit::toolchain_record().codegen_version},
-                                 {"backend", emit::toolchain_record().version},
+                                 {"codegen", tuned::toolchain_record().codegen_version},
+                                 {"backend", tuned::toolchain_record().version},
                                  {"policy", policy_.text()}}
                       .dump();
     if (const auto found = store_->find_campaign(key)) {
@@ -239,7 +239,7 @@ class Driver {
         r.label = t.label;
         r.threads = threads;
         r.calls = t.calls;
-        r.workload = db::key_of(emit::workload_record(t.workload(), target_, threads));
+        r.workload = db::key_of(tuned::workload_record(t.workload(), target_, threads));
         for (const db::DispatchTable& table : store_->tables(r.workload, hardware_))
           if (table.status == db::TableStatus::kActive) {
             r.table = table.uuid;

@@ -84,7 +84,7 @@ void TaskRun::make_table(bool complete) {
   std::map<std::pair<db::Hash, db::Hash>, db::Uuid> measurements;
   for (db::Role role : {db::Role::kSearch, db::Role::kCross, db::Role::kVerify}) {
     db::ResultQuery q{workload_, context_.hardware, policy_};
-    const db::Toolchain toolchain = emit::toolchain_record();
+    const db::Toolchain toolchain = tuned::toolchain_record();
     q.codegen_version = toolchain.codegen_version;
     q.roles = {role};
     for (const db::Result& r : context_.store.results(q))
@@ -103,7 +103,7 @@ void TaskRun::make_table(bool complete) {
                   std::max(report_.k, e.configs.size()),
                   report_.noise ? fmt::format(", A/A {:.1f}%", *report_.noise * 100) : "",
                   complete ? "" : ", interrupted");
-  out.tree = emit::tree_to_json(table.tree, e.cross.symbols);
+  out.tree = tuned::tree_to_json(table.tree, e.cross.symbols);
   std::vector<double> chosen_times(e.cross.shapes.size());
   for (const TableEntry& entry : table.entries) {
     db::DispatchEntry d;

@@ -60,7 +60,7 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
     : context_(context), task_(task), threads_(threads), space_(task.workload(), context.target) {
   db::Store& store = context_.store;
   store.transaction([&] {
-    workload_ = store.put(emit::workload_record(task.workload(), context.target, threads));
+    workload_ = store.put(tuned::workload_record(task.workload(), context.target, threads));
     db::MeasurePolicy policy;
     policy.mode = context.policy.cold ? db::CacheMode::kCold : db::CacheMode::kWarm;
     policy.warm_up = context.policy.warm_up;
@@ -94,7 +94,7 @@ bool TaskRun::finished_before() const {
   return false;
 }
 
-db::Hash TaskRun::put_config(const emit::Candidate& c) {
+db::Hash TaskRun::put_config(const tuned::Candidate& c) {
   int64_t version = 1;
   if (const kernels::Template* t = kernels::find_template(c.template_name)) version = t->version();
   const db::Hash schedule = context_.store.put(db::Template{c.template_name, version, ""});
@@ -103,7 +103,7 @@ db::Hash TaskRun::put_config(const emit::Candidate& c) {
   return hash;
 }
 
-const emit::Candidate& TaskRun::candidate(const db::Hash& config) {
+const tuned::Candidate& TaskRun::candidate(const db::Hash& config) {
   const auto it = candidates_.find(config);
   if (it != candidates_.end()) return it->second;
   const auto info = context_.store.config(config);
@@ -192,7 +192,7 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
                          missing.begin() + static_cast<long>(std::min(missing.size(), i + share)));
 
   std::vector<Built> results(batches.size());
-  std::vector<std::vector<emit::Candidate>> candidates;
+  std::vector<std::vector<tuned::Candidate>> candidates;
   for (const auto& b : batches) {
     candidates.emplace_back();
     for (const db::Hash& h : b) candidates.back().push_back(candidate(h));

@@ -101,8 +101,8 @@ class TaskRun {
     CrossTable cross;
   };
 
-  db::Hash put_config(const emit::Candidate& c);
-  const emit::Candidate& candidate(const db::Hash& config);
+  db::Hash put_config(const tuned::Candidate& c);
+  const tuned::Candidate& candidate(const db::Hash& config);
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
   // Enqueues and runs; trials that are finished already are left alone.
   void run(const std::vector<db::NewTrial>& trials, db::Role role);
@@ -135,7 +135,7 @@ class TaskRun {
   db::Hash workload_, policy_;
   std::vector<db::Hash> shapes_;                    // of the points
   std::map<db::Hash, size_t> point_of_;             // shape → point
-  std::map<db::Hash, emit::Candidate> candidates_;  // by configuration
+  std::map<db::Hash, tuned::Candidate> candidates_;  // by configuration
   std::map<db::Hash, Kept> built_;                  // by configuration
   std::set<uint32_t> executables_;
   std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there

@@ -146,7 +146,7 @@ std::vector<Fill> fills_of(const kernels::Workload& w) {
   return out;
 }
 
-std::string label_of(const emit::WorkloadUse& use) {
+std::string label_of(const driver::WorkloadUse& use) {
   std::string out = use.source.empty() ? use.workload.anchor : use.source;
   if (out.size() > 48) out = out.substr(0, 45) + "...";
   for (const ir::Binding& b : use.workload.group->body->bindings)
@@ -287,7 +287,7 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
   return out;
 }
 
-std::optional<std::vector<int64_t>> workload_symbols(const emit::WorkloadUse& use,
+std::optional<std::vector<int64_t>> workload_symbols(const driver::WorkloadUse& use,
                                                      const ModelPoint& at, int64_t otherwise) {
   const kernels::Workload& w = use.workload;
   std::vector<int64_t> out(w.contract.symbols.size(), -1);
@@ -347,7 +347,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
   for (const auto& [name, f] : lowered.functions) {
     ir::Module alone;
     alone.set(name, f);
-    for (emit::WorkloadUse& use : emit::workloads_of(alone)) {
+    for (driver::WorkloadUse& use : driver::workloads_of(alone)) {
       const double calls = static_cast<double>(use.calls) * (loops.contains(name) ? mean_size : 1);
       std::string key = use.workload.key;
       for (bool c : use.workload.constant_parameter) key += c ? 'c' : 'v';

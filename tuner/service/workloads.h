@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/emit/compile.h"
+#include "compiler/driver/compile.h"
 #include "tuner/measure/inputs.h"
 #include "tuner/service/trace.h"
 
@@ -60,7 +60,7 @@ struct WorkloadPoint {
 };
 
 struct TuningTask {
-  emit::WorkloadUse use;
+  driver::WorkloadUse use;
   std::string label;  // "packed_matmul+add+gelu k=384 n=1536"
   double calls = 0;   // per run of the model; a call in a loop counts once per iteration
   std::vector<WorkloadPoint> points;  // distinct; one is representative
@@ -80,7 +80,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
 
 // The contract's symbols of a workload at a model point; symbols that the model does not name take
 // `otherwise`. Nothing if the dims contradict each other there.
-std::optional<std::vector<int64_t>> workload_symbols(const emit::WorkloadUse& use,
+std::optional<std::vector<int64_t>> workload_symbols(const driver::WorkloadUse& use,
                                                      const ModelPoint& at, int64_t otherwise);
 
 }  // namespace nimble::tuner

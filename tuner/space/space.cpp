@@ -72,7 +72,7 @@ int64_t Space::size() const {
   return total;
 }
 
-const Space::Part* Space::part_of(const emit::Candidate& c) const {
+const Space::Part* Space::part_of(const tuned::Candidate& c) const {
   for (const Part& p : parts_)
     if (p.schedule->name() == c.template_name) return &p;
   return nullptr;
@@ -82,7 +82,7 @@ bool Space::valid(const Part& p, const kernels::Config& c) const {
   return p.schedule->valid(workload_, c, target_);
 }
 
-bool Space::contains(const emit::Candidate& c) const {
+bool Space::contains(const tuned::Candidate& c) const {
   if (!c.vendor.empty()) return c.vendor == vendor_;
   const Part* p = part_of(c);
   if (!p || c.config.size() != p->knobs.size()) return false;
@@ -91,19 +91,19 @@ bool Space::contains(const emit::Candidate& c) const {
   return valid(*p, c.config);
 }
 
-emit::Candidate Space::default_candidate() const {
+tuned::Candidate Space::default_candidate() const {
   const kernels::Template* t = parts_[0].schedule;
   return {std::string(t->name()), t->default_config(workload_, target_), {}};
 }
 
-std::vector<emit::Candidate> Space::enumerate(int64_t limit) const {
-  std::vector<emit::Candidate> out;
+std::vector<tuned::Candidate> Space::enumerate(int64_t limit) const {
+  std::vector<tuned::Candidate> out;
   // Most products are far beyond any limit; do not walk those.
   if (size() > limit * 16) return {};
   for (const Part& p : parts_) {
     std::vector<size_t> at(p.knobs.size(), 0);
     for (bool more = true; more;) {
-      emit::Candidate c{std::string(p.schedule->name()), {}, {}};
+      tuned::Candidate c{std::string(p.schedule->name()), {}, {}};
       for (size_t k = 0; k < at.size(); ++k) c.config[p.knobs[k].name] = p.knobs[k].choices[at[k]];
       if (valid(p, c.config)) out.push_back(std::move(c));
       more = false;
@@ -115,17 +115,17 @@ std::vector<emit::Candidate> Space::enumerate(int64_t limit) const {
       }
     }
   }
-  if (!vendor_.empty()) out.push_back({emit::kVendorTemplate, {}, vendor_});
+  if (!vendor_.empty()) out.push_back({tuned::kVendorTemplate, {}, vendor_});
   if (static_cast<int64_t>(out.size()) > limit) return {};
   return out;
 }
 
-std::optional<emit::Candidate> Space::sample(Random& random) const {
+std::optional<tuned::Candidate> Space::sample(Random& random) const {
   for (int draw = 0; draw < kDraws; ++draw) {
     const size_t part = below(random, parts_.size() + (vendor_.empty() ? 0 : 1));
-    if (part == parts_.size()) return emit::Candidate{emit::kVendorTemplate, {}, vendor_};
+    if (part == parts_.size()) return tuned::Candidate{tuned::kVendorTemplate, {}, vendor_};
     const Part& p = parts_[part];
-    emit::Candidate c{std::string(p.schedule->name()), {}, {}};
+    tuned::Candidate c{std::string(p.schedule->name()), {}, {}};
     for (const kernels::Knob& k : p.knobs)
       c.config[k.name] = k.choices[below(random, k.choices.size())];
     if (valid(p, c.config)) return c;
@@ -133,8 +133,8 @@ std::optional<emit::Candidate> Space::sample(Random& random) const {
   return std::nullopt;
 }
 
-std::optional<emit::Candidate> Space::mutate(const emit::Candidate& from, Random& random,
-                                             int changes) const {
+std::optional<tuned::Candidate> Space::mutate(const tuned::Candidate& from, Random& random,
+                                              int changes) const {
   const Part* p = part_of(from);
   if (!p) return sample(random);
   std::vector<const kernels::Knob*> movable;
@@ -142,7 +142,7 @@ std::optional<emit::Candidate> Space::mutate(const emit::Candidate& from, Random
     if (k.choices.size() > 1) movable.push_back(&k);
   if (movable.empty()) return std::nullopt;
   for (int draw = 0; draw < kDraws; ++draw) {
-    emit::Candidate c = from;
+    tuned::Candidate c = from;
     const auto count = 1 + below(random, static_cast<size_t>(std::max(1, changes)));
     for (size_t i = 0; i < count; ++i) {
       const kernels::Knob& k = *movable[below(random, movable.size())];
@@ -161,26 +161,26 @@ std::optional<emit::Candidate> Space::mutate(const emit::Candidate& from, Random
   return std::nullopt;
 }
 
-std::optional<emit::Candidate> Space::cross(const emit::Candidate& a, const emit::Candidate& b,
-                                            Random& random) const {
+std::optional<tuned::Candidate> Space::cross(const tuned::Candidate& a, const tuned::Candidate& b,
+                                             Random& random) const {
   const Part* p = part_of(a);
   if (!p || a.template_name != b.template_name) return std::nullopt;
-  emit::Candidate c = a;
+  tuned::Candidate c = a;
   for (const kernels::Knob& k : p->knobs)
     if (below(random, 2) == 0 && b.config.contains(k.name)) c.config[k.name] = b.config.at(k.name);
   if (!valid(*p, c.config)) return std::nullopt;
   return c;
 }
 
-std::vector<emit::Candidate> Space::neighbours(const emit::Candidate& from) const {
-  std::vector<emit::Candidate> out;
+std::vector<tuned::Candidate> Space::neighbours(const tuned::Candidate& from) const {
+  std::vector<tuned::Candidate> out;
   const Part* p = part_of(from);
   if (!p) return out;
   for (const kernels::Knob& k : p->knobs) {
     const size_t now = index_of(k, from.config);
     for (size_t next : {now - 1, now + 1}) {
       if (now >= k.choices.size() || next >= k.choices.size()) continue;
-      emit::Candidate c = from;
+      tuned::Candidate c = from;
       c.config[k.name] = k.choices[next];
       if (valid(*p, c.config)) out.push_back(std::move(c));
     }
@@ -188,7 +188,7 @@ std::vector<emit::Candidate> Space::neighbours(const emit::Candidate& from) cons
   return out;
 }
 
-std::vector<double> Space::coordinates(const emit::Candidate& c) const {
+std::vector<double> Space::coordinates(const tuned::Candidate& c) const {
   std::vector<double> out;
   for (const Part& p : parts_) {
     const bool mine = c.vendor.empty() && p.schedule->name() == c.template_name;
@@ -201,17 +201,17 @@ std::vector<double> Space::coordinates(const emit::Candidate& c) const {
   return out;
 }
 
-std::string text_of(const emit::Candidate& c) {
+std::string text_of(const tuned::Candidate& c) {
   return c.template_name + config_json(c);
 }
 
-std::string config_json(const emit::Candidate& c) {
+std::string config_json(const tuned::Candidate& c) {
   if (!c.vendor.empty()) return nlohmann::json{{"routine", c.vendor}}.dump();
   return kernels::to_json(c.config);
 }
 
-emit::Candidate candidate_of(const std::string& template_name, const std::string& json) {
-  if (template_name != emit::kVendorTemplate)
+tuned::Candidate candidate_of(const std::string& template_name, const std::string& json) {
+  if (template_name != tuned::kVendorTemplate)
     return {template_name, kernels::config_from_json(json), {}};
   try {
     return {template_name, {}, nlohmann::json::parse(json).at("routine").get<std::string>()};

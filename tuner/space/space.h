@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/emit/tuned.h"
 #include "compiler/kernels/template.h"
+#include "compiler/tuned/tuned.h"
 
 namespace nimble::tuner {
 
@@ -25,22 +25,22 @@ class Space {
   // An upper bound of the number of points: invalid ones are counted.
   int64_t size() const;
   // Of the first template that serves the workload: what is used untuned.
-  emit::Candidate default_candidate() const;
+  tuned::Candidate default_candidate() const;
   // Every point if there are at most `limit` (rejected ones not counted), else nothing.
-  std::vector<emit::Candidate> enumerate(int64_t limit) const;
+  std::vector<tuned::Candidate> enumerate(int64_t limit) const;
   // A random point; nothing if none was found in a thousand draws.
-  std::optional<emit::Candidate> sample(Random& random) const;
+  std::optional<tuned::Candidate> sample(Random& random) const;
   // Up to `changes` knobs of `from` moved: mostly to a neighbouring choice, sometimes anywhere.
-  std::optional<emit::Candidate> mutate(const emit::Candidate& from, Random& random,
-                                        int changes = 2) const;
+  std::optional<tuned::Candidate> mutate(const tuned::Candidate& from, Random& random,
+                                         int changes = 2) const;
   // Each knob from one of two points of the same template.
-  std::optional<emit::Candidate> cross(const emit::Candidate& a, const emit::Candidate& b,
-                                       Random& random) const;
+  std::optional<tuned::Candidate> cross(const tuned::Candidate& a, const tuned::Candidate& b,
+                                        Random& random) const;
   // All points that differ from `from` in one knob by one step.
-  std::vector<emit::Candidate> neighbours(const emit::Candidate& from) const;
+  std::vector<tuned::Candidate> neighbours(const tuned::Candidate& from) const;
   // Position of each knob's choice, scaled to 0…1: coordinates for features and distances.
-  std::vector<double> coordinates(const emit::Candidate& c) const;
-  bool contains(const emit::Candidate& c) const;
+  std::vector<double> coordinates(const tuned::Candidate& c) const;
+  bool contains(const tuned::Candidate& c) const;
 
   const kernels::Workload& workload() const { return workload_; }
   const kernels::TargetInfo& target() const { return target_; }
@@ -52,7 +52,7 @@ class Space {
     const kernels::Template* schedule;
     std::vector<kernels::Knob> knobs;
   };
-  const Part* part_of(const emit::Candidate& c) const;
+  const Part* part_of(const tuned::Candidate& c) const;
   bool valid(const Part& p, const kernels::Config& c) const;
   std::string find_vendor();
 
@@ -63,10 +63,10 @@ class Space {
 };
 
 // The text that identifies a candidate: template and canonical configuration.
-std::string text_of(const emit::Candidate& c);
+std::string text_of(const tuned::Candidate& c);
 // The JSON stored as its configuration; a vendor's routine is {"routine": …}.
-std::string config_json(const emit::Candidate& c);
+std::string config_json(const tuned::Candidate& c);
 // The inverse, given the template's name. Throws nimble::Error.
-emit::Candidate candidate_of(const std::string& template_name, const std::string& json);
+tuned::Candidate candidate_of(const std::string& template_name, const std::string& json);
 
 }  // namespace nimble::tuner

@@ -1,5 +1,5 @@
 // The loop around a step: what it asks of the model, and that it computes what a caller's loop of
-// single steps does. compiler/emit/test/decode_test.cpp runs it compiled.
+// single steps does. compiler/driver/test/decode_test.cpp runs it compiled.
 #include "compiler/frontend/decode/decode.h"
 
 #include <gmock/gmock.h>

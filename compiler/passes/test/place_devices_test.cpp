@@ -1,7 +1,7 @@
 // Placement of data-type values and closures, which have one device with all that is in them: what
 // can be copied on the way in and out is, and what cannot is an error with both devices. The rest
 // of the pass is tested as text (compiler/test/passes/place-devices*) and by running it
-// (compiler/emit/test/device_test.cpp).
+// (compiler/driver/test/device_test.cpp).
 #include <gmock/gmock.h>
 
 #include "compiler/ir/builder.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "compiler/emit/compile.h"
+#include "compiler/driver/compile.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
@@ -81,12 +81,12 @@ class SearchTest : public testing::Test {
     context.target = target;
     const ir::Module lowered =
         passes::run_pipeline(ir::infer_types(ir::parse_module(product_text())), context);
-    workload = emit::workloads_of(lowered).at(0).workload;
+    workload = driver::workloads_of(lowered).at(0).workload;
     space = std::make_unique<Space>(workload, target);
     options.symbols.assign(workload.contract.symbols.size(), 64);
   }
   // A made-up machine: smooth in the knobs, with one best corner.
-  double time_of(const emit::Candidate& c) const {
+  double time_of(const tuned::Candidate& c) const {
     const std::vector<double> at = space->coordinates(c);
     double slow = 0;
     for (size_t i = 0; i < at.size(); ++i)
@@ -115,7 +115,7 @@ TEST_F(SearchTest, FeaturesAreFiniteAndTellConfigurationsApart) {
   Random random(1);
   std::set<std::vector<float>> distinct;
   for (int i = 0; i < 30; ++i) {
-    const emit::Candidate c = *space->sample(random);
+    const tuned::Candidate c = *space->sample(random);
     const kernels::Template* t = kernels::find_template(c.template_name);
     const kernels::Lowered l = t->lower(workload, c.config, target, "k");
     const auto f =
@@ -128,7 +128,7 @@ TEST_F(SearchTest, FeaturesAreFiniteAndTellConfigurationsApart) {
 }
 
 TEST_F(SearchTest, FlopsAreCountedAsTheProductHasThem) {
-  const emit::Candidate c = space->default_candidate();
+  const tuned::Candidate c = space->default_candidate();
   const kernels::Lowered l =
       kernels::find_template(c.template_name)->lower(workload, c.config, target, "k");
   const auto f =

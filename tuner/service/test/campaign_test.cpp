@@ -66,11 +66,11 @@ const char kCopy[] = "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %
 // Hands out kernels that go wrong, by what the configuration's hash says.
 class FaultyBackend : public Backend {
  public:
-  Built build(const kernels::Workload&, const std::vector<emit::Candidate>& candidates,
+  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo&) override {
     Built b;
     std::vector<std::string> names;
-    for (const emit::Candidate& c : candidates) {
+    for (const tuned::Candidate& c : candidates) {
       const uint64_t number = hash64(text_of(c));
       names.push_back(text_of(c) == good ? "test.copy" : kKernels[number % std::size(kKernels)]);
       if (names.back() == "uncompilable") b.error = "the compiler gave up";
@@ -114,7 +114,7 @@ TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
   for (const db::TrialOutcome& t : outcomes(report.campaign)) {
     if (t.trial.key.role != db::Role::kSearch) continue;
     const auto info = db::Store::open(file("tuning.db"))->config(t.trial.key.config);
-    const emit::Candidate c = candidate_of(info->template_name, info->json);
+    const tuned::Candidate c = candidate_of(info->template_name, info->json);
     const std::string kernel =
         text_of(c) == backend.good
             ? "test.copy"
@@ -134,7 +134,7 @@ TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
       *db::Store::open(file("tuning.db"))->table(*report.tasks[0].table);
   for (const db::DispatchEntry& e : table.entries) {
     const auto& info = table.configs.at(e.config);
-    const emit::Candidate c = candidate_of(info.template_name, info.json);
+    const tuned::Candidate c = candidate_of(info.template_name, info.json);
     if (text_of(c) == backend.good) continue;
     const std::string kernel =
         FaultyBackend::kKernels[hash64(text_of(c)) % std::size(FaultyBackend::kKernels)];
@@ -198,13 +198,13 @@ TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
   EXPECT_NE(cold.campaign, warm.campaign);
   EXPECT_TRUE(cold.tasks.at(0).table) << cold.tasks.at(0).note;
   auto store = db::Store::open(file("tuning.db"));
-  const db::Hash hardware = db::key_of(emit::host_hardware());
+  const db::Hash hardware = db::key_of(tuned::host_hardware());
   const auto policies = store->policies(cold.tasks[0].workload, hardware);
   ASSERT_EQ(policies.size(), 2u);
   EXPECT_NE(policies[0].mode, policies[1].mode);
   for (const db::MeasurePolicy& p : policies) {
     db::ResultQuery q{cold.tasks[0].workload, hardware, db::key_of(p)};
-    q.codegen_version = emit::toolchain_record().codegen_version;
+    q.codegen_version = tuned::toolchain_record().codegen_version;
     const db::Uuid& campaign = p.mode == db::CacheMode::kCold ? cold.campaign : warm.campaign;
     const auto results = store->results(q);
     EXPECT_FALSE(results.empty());
@@ -221,7 +221,7 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
   class Interrupting : public Backend {
    public:
     Interrupting(Backend& inner, std::atomic<bool>& cancel) : inner_(inner), cancel_(cancel) {}
-    Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& c,
+    Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& c,
                 const kernels::TargetInfo& t) override {
       if (++builds_ > 4) cancel_ = true;
       return inner_.build(w, c, t);
@@ -259,11 +259,11 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
 class CountingBackend : public Backend {
  public:
   CountingBackend(Backend& inner, std::atomic<bool>& cancel) : inner_(inner), cancel_(cancel) {}
-  Built build(const kernels::Workload& w, const std::vector<emit::Candidate>& candidates,
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo& t) override {
     Built b = inner_.build(w, candidates, t);
     const std::lock_guard lock(mutex_);
-    for (const emit::Candidate& c : candidates) ++builds[text_of(c)];
+    for (const tuned::Candidate& c : candidates) ++builds[text_of(c)];
     return b;
   }
   Expectation expect(const TuningTask& t, const WorkloadPoint& p) override {
@@ -398,9 +398,9 @@ TEST_F(CampaignTest, SurvivesFiftyKills) {
   std::map<db::Uuid, int> measurements;
   for (const db::Workload& w : store->workloads())
     for (const db::MeasurePolicy& p :
-         store->policies(db::key_of(w), db::key_of(emit::host_hardware()))) {
-      db::ResultQuery q{db::key_of(w), db::key_of(emit::host_hardware()), db::key_of(p)};
-      q.codegen_version = emit::toolchain_record().codegen_version;
+         store->policies(db::key_of(w), db::key_of(tuned::host_hardware()))) {
+      db::ResultQuery q{db::key_of(w), db::key_of(tuned::host_hardware()), db::key_of(p)};
+      q.codegen_version = tuned::toolchain_record().codegen_version;
       for (const db::Result& r : store->results(q)) ++measurements[r.trial];
     }
   EXPECT_FALSE(measurements.empty());

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "compiler/emit/compile.h"
+#include "compiler/driver/compile.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
@@ -32,7 +32,7 @@ kernels::Workload workload_of(const std::string& text, const std::string& anchor
   passes::PassContext context;
   context.target = target();
   const ir::Module lowered = passes::run_pipeline(ir::infer_types(ir::parse_module(text)), context);
-  for (const emit::WorkloadUse& use : emit::workloads_of(lowered))
+  for (const driver::WorkloadUse& use : driver::workloads_of(lowered))
     if (use.workload.anchor == anchor) return use.workload;
   throw Error(Status::kNotFound, "test", "no workload " + anchor);
 }
@@ -80,11 +80,11 @@ TEST(Space, NeighboursDifferInOneKnobByOneStep) {
   const kernels::Workload w = product();
   const kernels::TargetInfo t = target();
   const Space space(w, t);
-  const emit::Candidate from = space.default_candidate();
+  const tuned::Candidate from = space.default_candidate();
   EXPECT_TRUE(space.contains(from));
   const auto near = space.neighbours(from);
   EXPECT_GE(near.size(), 4u);
-  for (const emit::Candidate& c : near) {
+  for (const tuned::Candidate& c : near) {
     EXPECT_TRUE(space.contains(c));
     int different = 0;
     for (const auto& [knob, value] : c.config) different += value != from.config.at(knob);
@@ -101,7 +101,7 @@ TEST(Space, EnumeratesSmallSpacesWholeAndLargeOnesNotAtAll) {
   const auto all = space.enumerate(1000);
   EXPECT_FALSE(all.empty());
   std::set<std::string> distinct;
-  for (const emit::Candidate& c : all) {
+  for (const tuned::Candidate& c : all) {
     EXPECT_TRUE(space.contains(c));
     distinct.insert(text_of(c));
   }
@@ -142,7 +142,7 @@ TEST(Space, SaysWhyTheVendorTakesNoPart) {
       "matmul");
   const Space space(plain, t);
   EXPECT_EQ(space.no_vendor(), "");
-  const emit::Candidate vendor{emit::kVendorTemplate, {}, "onednn.matmul"};
+  const tuned::Candidate vendor{tuned::kVendorTemplate, {}, "onednn.matmul"};
   EXPECT_TRUE(space.contains(vendor));
   EXPECT_FALSE(Space(packed, t).contains(vendor));
 }
@@ -154,7 +154,7 @@ TEST(Space, CandidatesAreStoredAndReadBack) {
   Random random(4);
   for (int i = 0; i < 20; ++i) {
     const auto c = space.sample(random);
-    const emit::Candidate back = candidate_of(c->template_name, config_json(*c));
+    const tuned::Candidate back = candidate_of(c->template_name, config_json(*c));
     EXPECT_EQ(text_of(back), text_of(*c));
   }
   EXPECT_EQ(candidate_of("vendor", R"({"routine":"onednn.matmul"})").vendor, "onednn.matmul");

@@ -21,13 +21,13 @@
 #include <iostream>
 #include <map>
 
-#include "compiler/emit/test/differential.h"
-#include "compiler/emit/test/random_program.h"
+#include "compiler/driver/test/differential.h"
+#include "compiler/driver/test/random_program.h"
 #include "compiler/ir/text.h"
 #include "vm/base/error.h"
 #include "vm/base/program.h"
 
-namespace nimble::emit::testing {
+namespace nimble::driver::testing {
 namespace {
 
 struct Options {
@@ -182,9 +182,9 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace nimble::emit::testing
+}  // namespace nimble::driver::testing
 
 int main(int argc, char** argv) {
   return nimble::run_program("nimble-differential",
-                             [&] { return nimble::emit::testing::run(argc, argv); });
+                             [&] { return nimble::driver::testing::run(argc, argv); });
 }

@@ -1,0 +1,217 @@
+#include "compiler/driver/compile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/driver/kernel_set.h"
+#include "compiler/emit/entry_types.h"
+#include "compiler/emit/function_emitter.h"
+#include "compiler/ir/builder.h"
+#include "compiler/ir/diagnostic.h"
+#include "compiler/ir/infer.h"
+#include "compiler/kernels/host_ops.h"
+#include "compiler/passes/crash.h"
+#include "compiler/passes/rewrite.h"
+#include "vm/executable/verifier.h"
+
+namespace nimble::driver {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+exec::Port port_of(const std::string& name, const ir::Type& type, emit::EntryTypes& types,
+                   const std::string& place) {
+  exec::Port p;
+  p.name = name;
+  if (!type || type->kind != ir::TypeKind::kTensor) {
+    p.type = types.number_of(type, place);
+    return p;
+  }
+  p.dtype = type->dtype;
+  for (const ir::Dim& d : type->dims) {
+    p.dims.push_back(emit::dim_text(d));
+    p.extents.push_back(d.as_constant().value_or(-1));
+  }
+  return p;
+}
+
+exec::EntryPoint entry_of(const ir::Module& m, const std::string& name, const ir::Function& f,
+                          uint32_t index, emit::EntryTypes& types) {
+  exec::EntryPoint entry{name, index, {}, {}};
+  auto it = m.signatures.find(name);
+  ir::Module::Signature s = it == m.signatures.end() ? ir::Module::Signature{} : it->second;
+  for (size_t i = 0; i < f.parameters.size(); ++i) {
+    const ir::VarRef& p = f.parameters[i];
+    std::string port_name = i < s.input_names.size() ? s.input_names[i] : p->name;
+    entry.inputs.push_back(port_of(port_name, p->type, types, name + ": " + port_name));
+    if (i < s.input_defaults.size()) entry.inputs.back().default_fill = s.input_defaults[i];
+  }
+  std::vector<ir::Type> results = {f.result_type};
+  if (f.result_type->kind == ir::TypeKind::kTuple) results = f.result_type->elements;
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::string port_name = i < s.output_names.size() ? s.output_names[i]
+                            : results.size() == 1     ? "result"
+                                                      : fmt::format("result{}", i);
+    entry.outputs.push_back(port_of(port_name, results[i], types, name + ": " + port_name));
+  }
+  return entry;
+}
+
+bool is_entry(const ir::Module& m, const std::string& name) {
+  return name == "main" || m.signatures.count(name) > 0;
+}
+
+bool contains_function(const ir::Type& t) {
+  if (!t || t->kind == ir::TypeKind::kFunction) return true;
+  return t->kind == ir::TypeKind::kTuple &&
+         std::any_of(t->elements.begin(), t->elements.end(), contains_function);
+}
+
+// What a caller cannot use of the entry functions, while the places in the source are known.
+void check_entries(const ir::Module& m) {
+  ir::Diagnostics faults(m.text);
+  for (const auto& [name, f] : m.functions) {
+    if (!is_entry(m, name)) continue;
+    const auto add = [&, &entry = name](ir::Location at, const std::string& problem,
+                                        const std::string& remedy) {
+      if (at.file.empty()) at.file = m.source.empty() ? entry : m.source;
+      faults.add(std::move(at), problem, remedy);
+    };
+    const auto check_type = [&](const ir::Location& at, const std::string& verb,
+                                const ir::Type& t) {
+      if (contains_function(t))
+        add(at, fmt::format("the entry function {} cannot {} {}", name, verb, ir::str(t)),
+            "pass tensors, or data values made of tensors");
+    };
+    for (const ir::VarRef& p : f->parameters) check_type(p->location, "take", p->type);
+    check_type(f->body->location, "return", f->result_type);
+    const auto it = m.signatures.find(name);
+    if (it == m.signatures.end()) continue;
+    const auto check_names = [&](const std::vector<std::string>& names, const char* what) {
+      std::set<std::string> seen;
+      for (const std::string& n : names)
+        if (n.empty() || !seen.insert(n).second)
+          add(f->location,
+              n.empty() ? fmt::format("an {} of {} has no name", what, name)
+                        : fmt::format("two {}s of {} have the name {}", what, name, n),
+              "give each a name of its own");
+    };
+    check_names(it->second.input_names, "input");
+    check_names(it->second.output_names, "output");
+  }
+  if (!faults.empty()) ir::raise(faults.sorted());
+}
+
+// Tensors in memory of more dims than the virtual machine has. Only a lowered module tells: what
+// stays inside of a kernel may have more.
+void check_ranks(const ir::Module& lowered) {
+  ir::Diagnostics faults(lowered.text);
+  const auto check = [&](const ir::Type& t, ir::Location at, const std::string& place) {
+    if (!t || t->kind != ir::TypeKind::kTensor || t->dims.size() <= static_cast<size_t>(kMaxRank))
+      return;
+    if (at.file.empty()) at.file = lowered.source.empty() ? place : lowered.source;
+    faults.add(std::move(at),
+               fmt::format("a tensor of {} dims, at most {} are possible in memory", t->dims.size(),
+                           kMaxRank),
+               "reshape to fewer dims");
+  };
+  for (const auto& [name, f] : lowered.functions) {
+    for (const ir::VarRef& p : f->parameters) check(p->type, p->location, name);
+    passes::visit_bindings(*f->body, [&, &place = name](const ir::Binding& b) {
+      check(b.var->type, b.value->location, place);
+      for (const ir::Atom& a : b.value->args)
+        if (a.is_constant()) check(ir::type_of(a), b.value->location, place);
+    });
+  }
+  if (!faults.empty()) ir::raise(faults.sorted());
+}
+
+// Emits every function of a lowered module; `source` has the types that users see.
+void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
+                 exec::Executable& out) {
+  check_ranks(lowered);
+  const emit::KernelIndex kernel_index = [&](const ir::FunctionRef& group,
+                                             std::vector<bool> constant_parameter,
+                                             const std::string& place) {
+    return kernels.add(group, std::move(constant_parameter), place);
+  };
+  emit::EmitContext context{out, kernel_index, {}, {}, {}, {}, 0, &lowered};
+  emit::EntryTypes types(source, out.types);
+  for (const auto& [name, f] : lowered.functions)
+    context.function_index[name] = context.bytecode_functions++;
+  for (const auto& [name, f] : lowered.functions) {
+    out.functions.push_back(emit::emit_function(name, *f, context));
+    if (is_entry(source, name))
+      out.entries.push_back(
+          entry_of(source, name, *source.find(name), context.function_index[name], types));
+  }
+}
+
+}  // namespace
+
+exec::Executable compile(const ir::Module& module, const CompileOptions& options,
+                         CompileReport* report) {
+  auto begin = std::chrono::steady_clock::now();
+  auto say = [&](const std::string& text) {
+    if (options.progress) options.progress(text);
+  };
+  ir::Module typed = ir::infer_types(module);
+  if (typed.signatures.empty() && !typed.find("main"))
+    throw Error(Status::kInvalidArgument, module.source.empty() ? "module" : module.source,
+                "there is no function @main", "name the entry function @main");
+  check_entries(typed);
+  passes::PassContext context;
+  context.target = options.target;
+  context.device = options.device;
+  say("running passes");
+  ir::Module lowered =
+      passes::run_pipeline(typed, context, options.pipeline, report ? &report->passes : nullptr);
+  if (report) report->passes_ms = ms_since(begin);
+
+  const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
+                                 passes::CrashScope::Program::kCompile);
+  exec::Executable out;
+  KernelSet kernels(options.target, options.tuned);
+  emit_module(typed, lowered, kernels, out);
+  kernels.finish(options, out, report);
+  out.provenance.compiler =
+      fmt::format("nimble {} (code generator {})", NIMBLE_VERSION, codegen::kCodegenVersion);
+  out.provenance.toolchain = codegen::backend_version();
+  out.provenance.model = module.source;
+  out.provenance.database = options.tuned ? options.tuned->identity() : "";
+  exec::verify(out, "compiled executable");
+  if (report) {
+    report->statistics = context.statistics;
+    report->total_ms = ms_since(begin);
+  }
+  return out;
+}
+
+std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
+  std::vector<WorkloadUse> out;
+  std::map<std::string, size_t> by_key;
+  for (const auto& [name, f] : lowered.functions)
+    passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
+      const ir::Expr& e = *b.value;
+      if (!e.primitive || e.kind != ir::ExprKind::kCall) return;
+      if (kernels::host_op_of(*e.primitive)) return;  // nothing to tune
+      std::vector<bool> constant;
+      for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
+        constant.push_back(e.args[i].is_constant());
+      kernels::Workload w = kernels::make_workload(*e.primitive, constant);
+      // With constants it is another kernel and has a record of its own, as in the kernel set.
+      std::string key = w.key;
+      for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
+      auto [it, fresh] = by_key.emplace(std::move(key), out.size());
+      if (fresh) out.push_back({std::move(w), kernels::source_of(*e.primitive), 0, e.primitive});
+      ++out[it->second].calls;
+    });
+  return out;
+}
+
+}  // namespace nimble::driver

@@ -1,0 +1,57 @@
+// From a module to an executable: the compiler's one entry.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/expr.h"
+#include "compiler/kernels/target.h"
+#include "compiler/passes/pipeline.h"
+#include "compiler/tuned/tuned.h"
+#include "vm/executable/executable.h"
+
+namespace nimble::driver {
+
+struct CompileOptions {
+  kernels::TargetInfo target;
+  int32_t device = 0;  // vm/base/device_number.h: what nothing constrains runs there
+  passes::PipelineOptions pipeline;
+  tuned::TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
+  int compile_threads = 2;
+  int optimize = 2;
+  // Each kernel also in the form that the checked interpreter runs. The target "portable" has
+  // nothing else, whatever this says.
+  bool portable = true;
+  std::function<void(const std::string&)> progress;  // one line a step; may be empty
+};
+
+struct KernelReport {
+  std::string kernel, source, workload, template_name, evidence;
+  tuned::Lookup::Outcome outcome = tuned::Lookup::Outcome::kUntuned;
+  std::string reason;
+  size_t implementations = 0;
+  uint64_t code_bytes = 0;
+};
+struct CompileReport {
+  std::vector<KernelReport> kernels;
+  std::vector<passes::PassTiming> passes;
+  std::map<std::string, int64_t> statistics;
+  double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
+};
+
+exec::Executable compile(const ir::Module& module, const CompileOptions& options,
+                         CompileReport* report = nullptr);
+
+// The distinct workloads of a module after the passes, with the number of calls of each, in
+// order of first appearance: what `nimble check` lists and `nimble tune` tunes.
+struct WorkloadUse {
+  kernels::Workload workload;
+  std::string source;  // "matmul+add+gelu"
+  int64_t calls = 0;
+  // A call of it: the primitive as the model wrote it, with the model's symbols.
+  ir::FunctionRef primitive;
+};
+std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
+
+}  // namespace nimble::driver

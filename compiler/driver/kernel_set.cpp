@@ -1,0 +1,274 @@
+// From groups to native kernels.
+//
+// Each distinct workload becomes one exec::Kernel. Its dispatch tree has two storeys: the tuned
+// tree (or a single leaf with the default schedule) chooses a candidate by shape and threads, and
+// each candidate's own tree resolves its tails (paper, 3.5: a kernel per residue). They are
+// grafted into one, so the VM walks one tree.
+//
+// Beside them stands the portable form: the template's default schedule, without dispatch, for the
+// checked interpreter. The target "portable" has that alone.
+#include "compiler/driver/kernel_set.h"
+
+#include <chrono>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/portable/portable.h"
+#include "compiler/ir/text.h"
+#include "compiler/kernels/host_ops.h"
+
+namespace nimble::driver {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// The scratch that a call may need: the maximum over all implementations.
+exec::DimProgram scratch_program(const exec::KernelContract& contract,
+                                 const std::vector<kir::Function>& functions) {
+  std::vector<std::string> order = contract.symbols;
+  order.push_back("threads");
+  std::vector<ir::Dim> sizes;
+  for (const kir::Function& f : functions) {
+    ir::Dim bytes = kir::scratch_bytes(f);
+    if (std::find(sizes.begin(), sizes.end(), bytes) == sizes.end()) sizes.push_back(bytes);
+  }
+  exec::DimProgram out = exec::DimProgram::constant(0);
+  for (const ir::Dim& d : sizes) {
+    if (d.is_constant(0)) continue;
+    exec::DimProgram p = d.to_program(order);
+    out.code.insert(out.code.end(), p.code.begin(), p.code.end());
+    out.code.push_back({exec::DimOp::kMax, 0});
+  }
+  out.arguments = static_cast<uint32_t>(order.size());
+  return out;
+}
+
+// The messages of the statement's checks, by which the VM explains a kernel's status.
+void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
+  if (s.kind == kir::StmtKind::kCheck) out->insert(s.message);
+  for (const kir::StmtRef& b : s.body) collect_messages(*b, out);
+}
+
+}  // namespace
+
+KernelSet::Entry KernelSet::make_entry(kernels::Workload w, const ir::Function& group,
+                                       const std::string& place) const {
+  Entry e;
+  e.source = kernels::source_of(group);
+  if (const kernels::HostOp* op = kernels::host_op_of(group)) {
+    e.host = op->kernel;
+    e.workload = std::move(w);
+    return e;
+  }
+  if (!kernels::template_for(w, target_))
+    throw Error(Status::kUnsupported, place,
+                fmt::format("no kernel template serves {} on {}", e.source, target_.level),
+                "use another dtype or split the operator; nimble check lists what is served");
+  e.workload = std::move(w);
+  return e;
+}
+
+uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+                        const std::string& place) {
+  kernels::Workload w = kernels::make_workload(*group, std::move(constant_parameter));
+  std::string key = w.key;
+  for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
+  const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", 0));
+  if (device != 0) key += fmt::format("@{}", device);
+  auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
+  if (!fresh) {
+    // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
+    std::vector<exec::KernelArgument>& arguments = entries_[it->second].workload.contract.arguments;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      arguments[i].collapse_leading |= w.contract.arguments[i].collapse_leading;
+    return it->second;
+  }
+  Entry e = make_entry(std::move(w), *group, place);
+  e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
+  e.device = device;
+  if (!e.host.empty()) {
+    e.lookup.outcome = tuned::Lookup::Outcome::kFixed;
+    e.candidates = {{tuned::kHostTemplate, {}, {}}};
+    e.tree = exec::DispatchTree::single(0);
+    entries_.push_back(std::move(e));
+    return it->second;
+  }
+  if (tuned_) e.lookup = tuned_->find(e.workload, target_);
+  if (e.lookup.choice) {
+    e.candidates = e.lookup.choice->candidates;
+    e.tree = e.lookup.choice->tree;
+  } else {
+    const kernels::Template* t = kernels::template_for(e.workload, target_);
+    e.candidates = {{std::string(t->name()), t->default_config(e.workload, target_), {}}};
+    e.tree = exec::DispatchTree::single(0);
+  }
+  entries_.push_back(std::move(e));
+  return it->second;
+}
+
+uint32_t KernelSet::add_fixed(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+                              const tuned::Candidate& candidate, const std::string& name) {
+  Entry e = make_entry(kernels::make_workload(*group, std::move(constant_parameter)), *group, name);
+  e.name = name;
+  e.candidates = {candidate};
+  e.tree = exec::DispatchTree::single(0);
+  entries_.push_back(std::move(e));
+  return static_cast<uint32_t>(entries_.size() - 1);
+}
+
+exec::PortableKernel KernelSet::portable_form(const Entry& e,
+                                              std::set<std::string>* messages) const {
+  // The widest vectors that the layout of its weights allows.
+  kernels::TargetInfo target;
+  const kernels::Template* t = nullptr;
+  for (int bits = kernels::portable_target().vector_bits; !t && bits >= 128; bits /= 2) {
+    target = kernels::portable_target(bits);
+    t = kernels::template_for(e.workload, target);
+  }
+  NIMBLE_CHECK(t, "no template serves {}", e.workload.key);
+  const kernels::Config config = t->default_config(e.workload, target);
+  const kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_portable");
+  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+  collect_messages(*lowered.functions[0].body, messages);
+  exec::PortableKernel form = codegen::to_portable(lowered.functions[0]);
+  form.template_name = t->name();
+  form.config = kernels::to_json(config);
+  return form;
+}
+
+void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
+                      std::set<std::string>* messages) const {
+  kernel.name = e.name;
+  kernel.source = e.source;
+  kernel.workload = e.workload.key;
+  kernel.device = e.device;
+  kernel.contract = e.workload.contract;
+  if (!e.host.empty()) {
+    exec::Implementation i;
+    i.kind = exec::ImplementationKind::kHost;
+    i.symbol = e.host;
+    i.template_name = tuned::kHostTemplate;
+    i.max_threads = 1;
+    kernel.implementations = {std::move(i)};
+    kernel.dispatch = e.tree;
+    return;
+  }
+  if (target_.level == kernels::portable_target().level) {
+    kernel.portable = portable_form(e, messages);
+    exec::Implementation i;
+    i.kind = exec::ImplementationKind::kPortable;
+    i.symbol = e.name + "_portable";
+    i.template_name = kernel.portable->template_name;
+    i.config = kernel.portable->config;
+    i.max_threads = 1;
+    kernel.implementations.push_back(std::move(i));
+    kernel.dispatch = exec::DispatchTree::single(0);
+    kernel.contract.scratch_bytes = exec::DimProgram::constant(0);
+    return;
+  }
+  std::vector<exec::DispatchTree> tails;
+  std::vector<uint32_t> base;
+  std::vector<kir::Function> own;
+  for (size_t c = 0; c < e.candidates.size(); ++c) {
+    const tuned::Candidate& candidate = e.candidates[c];
+    base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
+    if (!candidate.vendor.empty()) {
+      exec::Implementation i;
+      i.kind = exec::ImplementationKind::kVendor;
+      i.symbol = candidate.vendor;
+      i.template_name = tuned::kVendorTemplate;
+      kernel.implementations.push_back(std::move(i));
+      tails.push_back(exec::DispatchTree::single(0));
+      continue;
+    }
+    const kernels::Template* t = kernels::find_template(candidate.template_name);
+    NIMBLE_CHECK(t, "template {}", candidate.template_name);
+    kernels::Lowered lowered =
+        t->lower(e.workload, candidate.config, target_, fmt::format("{}_c{}", e.name, c));
+    for (kir::Function& f : lowered.functions) {
+      collect_messages(*f.body, messages);
+      exec::Implementation i;
+      i.symbol = f.name;
+      i.config = kernels::to_json(candidate.config);
+      i.template_name = candidate.template_name;
+      i.max_threads = lowered.max_threads;
+      kernel.implementations.push_back(std::move(i));
+      own.push_back(std::move(f));
+    }
+    tails.push_back(std::move(lowered.tails));
+  }
+  kernel.dispatch = e.tree.graft(tails, base);
+  kernel.contract.scratch_bytes = scratch_program(kernel.contract, own);
+  functions.insert(functions.end(), std::make_move_iterator(own.begin()),
+                   std::make_move_iterator(own.end()));
+}
+
+void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
+                       CompileReport* report) {
+  auto say = [&](const std::string& text) {
+    if (options.progress) options.progress(text);
+  };
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<kir::Function> functions;
+  std::set<std::string> messages;
+  for (const Entry& e : entries_) {
+    exec::Kernel kernel;
+    lower(e, functions, kernel, &messages);
+    out.kernels.push_back(std::move(kernel));
+  }
+  if (report) report->lower_ms += ms_since(begin);
+
+  begin = std::chrono::steady_clock::now();
+  if (options.portable)
+    for (size_t k = 0; k < entries_.size(); ++k)
+      if (!out.kernels[k].portable && entries_[k].host.empty())
+        out.kernels[k].portable = portable_form(entries_[k], &messages);
+  if (report) report->portable_ms += ms_since(begin);
+  out.texts.insert(out.texts.end(), messages.begin(), messages.end());
+
+  begin = std::chrono::steady_clock::now();
+  say(fmt::format("generating code for {} kernels ({} variants)", entries_.size(),
+                  functions.size()));
+  std::map<std::string, codegen::CompiledFunction> compiled;
+  if (!functions.empty()) {
+    std::vector<codegen::CompiledObject> objects = codegen::compile_parallel(
+        functions, target_, options.compile_threads, {.optimize = options.optimize});
+    if (report) report->codegen_ms += ms_since(begin);
+    begin = std::chrono::steady_clock::now();
+    auto image = std::make_shared<std::vector<uint8_t>>(codegen::link(objects));
+    out.images.push_back({target_.level, target_.features, *image, image});
+    if (report) report->link_ms += ms_since(begin);
+    for (codegen::CompiledObject& o : objects)
+      for (codegen::CompiledFunction& f : o.functions) compiled[f.name] = f;
+  }
+
+  for (size_t k = 0; k < entries_.size(); ++k) {
+    const Entry& e = entries_[k];
+    KernelReport row{out.kernels[k].name,
+                     e.source,
+                     e.workload.key,
+                     e.candidates[0].template_name,
+                     {},
+                     e.lookup.outcome,
+                     e.lookup.reason,
+                     0,
+                     0};
+    for (exec::Implementation& i : out.kernels[k].implementations) {
+      auto it = compiled.find(i.symbol);
+      if (it != compiled.end()) {
+        i.code_hash = std::stoull(it->second.code_hash.substr(0, 16), nullptr, 16);
+        row.code_bytes += it->second.code_bytes;
+      }
+      ++row.implementations;
+    }
+    row.evidence = e.lookup.choice   ? e.lookup.choice->evidence
+                   : !e.host.empty() ? R"({"schedule":"host"})"
+                                     : R"({"schedule":"default","reason":"untuned"})";
+    out.provenance.kernels[row.kernel] = row.evidence;
+    if (report) report->kernels.push_back(std::move(row));
+  }
+}
+
+}  // namespace nimble::driver

@@ -1,0 +1,219 @@
+// What a compiled program does beyond values: messages of failing checks, depth, results that
+// outlive the run, several entries, errors of the compiler itself.
+#include <gmock/gmock.h>
+
+#include "compiler/driver/test/harness.h"
+#include "compiler/ir/text.h"
+#include "compiler/reference/reference.h"
+#include "vm/executable/writer.h"
+
+namespace nimble::driver::testing {
+namespace {
+
+using ir::Tensor;
+
+Error error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e;
+  }
+  ADD_FAILURE() << "no error";
+  return Error(Status::kOk, "", "");
+}
+
+ir::TensorRef ones(std::vector<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t d : shape) count *= d;
+  return Tensor::of<float>(DType::kF32, shape, std::vector<float>(static_cast<size_t>(count), 1));
+}
+
+// Scalar code, kernels and the reference agree: x / 0 and x mod 0 are 0, division truncates.
+TEST(Behaviour, ScalarDivisionTakesEverySign) {
+  Compiled c(ir::parse_module(R"(fn @main(%a: Tensor[(), i64], %b: Tensor[(), i64]) {
+  let %q = div(%a, %b);
+  let %r = mod(%a, %b);
+  let %t = (%q, %r);
+  %t
+})"),
+             {});
+  for (int64_t a = -7; a <= 7; ++a)
+    for (int64_t b = -3; b <= 3; ++b) {
+      auto out = c.run("main", {ir::Tensor::scalar_i64(a), ir::Tensor::scalar_i64(b)});
+      const int64_t remainder = b ? a % b : 0;
+      EXPECT_EQ(out[0]->integer(0), b ? a / b : 0) << a << " / " << b;
+      EXPECT_EQ(out[1]->integer(0),
+                remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder)
+          << a << " mod " << b;
+    }
+}
+
+TEST(Behaviour, AFailedShapeCheckNamesItself) {
+  Compiled c(ir::parse_module(R"(fn @main(%x: Tensor[(n, m), f32]) {
+  let %y = assert_shape(%x) {left = (n,), right = (2*m,), what = "twice as tall"};
+  let %z = exp(%y);
+  %z
+})"),
+             {"default"});
+  EXPECT_EQ(c.run("main", {ones({4, 2})})[0]->shape, (std::vector<int64_t>{4, 2}));
+  Error e = error_of([&] { c.run("main", {ones({4, 3})}); });
+  EXPECT_EQ(e.status(), Status::kFatal);
+  EXPECT_NE(std::string(e.what()).find("twice as tall"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("main"), std::string::npos) << e.what();
+  // The session goes on.
+  EXPECT_EQ(c.run("main", {ones({2, 1})}).size(), 1u);
+}
+
+TEST(Behaviour, AnInferredCheckNamesTheOperator) {
+  Compiled c(ir::parse_module(R"(fn @main(%x: Tensor[(n, 2), f32], %y: Tensor[(m, 2), f32]) {
+  let %c = concat(%x, %y) {axis = 1};
+  %c
+})"),
+             {"default"});
+  Error e = error_of([&] { c.run("main", {ones({3, 2}), ones({4, 2})}); });
+  EXPECT_EQ(e.status(), Status::kFatal);
+  EXPECT_NE(std::string(e.what()).find("concat"), std::string::npos) << e.what();
+}
+
+TEST(Behaviour, AFailedCheckNamesTheExtentsAndTheirValues) {
+  const auto said = [](const std::string& text, const std::vector<ir::TensorRef>& inputs) {
+    Compiled c(ir::parse_module(text, "model.nir"), {"default"});
+    return std::string(error_of([&] { c.run("main", inputs); }).what());
+  };
+  EXPECT_THAT(said(R"(fn @main(%x: Tensor[(2, n), f32], %y: Tensor[(m, 5), f32]) {
+  let %c = matmul(%x, %y);
+  %c
+})",
+                   {ones({2, 3}), ones({4, 5})}),
+              ::testing::HasSubstr("matmul at model.nir:2:12: the contracted dim of matmul "
+                                   "(n = m): n is 3, m is 4"));
+  // An integer says itself, an expression's value stands beside it, and each stands once.
+  EXPECT_THAT(said(R"(fn @main(%x: Tensor[(n), f32], %y: Tensor[(m), f32]) {
+  let %c = assert_shape(%x) {left = (2*n + m, n, n), right = (9, m, 3), what = "{} fits"};
+  %c
+})",
+                   {ones({3}), ones({4})}),
+              ::testing::HasSubstr("{} fits at model.nir:2:12 (m + 2*n = 9, n = m, n = 3): "
+                                   "m + 2*n is 10, n is 3, m is 4"));
+}
+
+TEST(Behaviour, TailCallsCostNoStack) {
+  Compiled c(
+      ir::parse_module(R"(fn @loop(%i: Tensor[(), i64], %x: Tensor[(k), f32]) -> Tensor[(k), f32] {
+  let %more = greater(%i, 0i64);
+  let %r = if (%more) {
+    let %y = sin(%x);
+    let %j = sub(%i, 1i64);
+    let %u = @loop(%j, %y);
+    %u
+  } else { %x };
+  %r
+}
+fn @main(%n: Tensor[(), i64], %x: Tensor[(m), f32]) { let %r = @loop(%n, %x); %r })"),
+      {"default"});
+  float expected = 1;
+  for (int i = 0; i < 100000; ++i) expected = std::sin(expected);
+  std::vector<ir::TensorRef> y = c.run("main", {Tensor::scalar_i64(100000), ones({3})});
+  for (int64_t i = 0; i < 3; ++i) EXPECT_NEAR(y[0]->value(i), expected, 1e-4);
+}
+
+TEST(Behaviour, DeepRecursionEndsInAnError) {
+  Compiled c(ir::parse_module(R"(fn @f(%i: Tensor[(), i64]) -> Tensor[(), i64] {
+  let %j = add(%i, 1i64);
+  let %a = @f(%j);
+  let %b = add(%a, 1i64);
+  %b
+}
+fn @main(%i: Tensor[(), i64]) { let %r = @f(%i); %r })"),
+             {"default"});
+  Error e = error_of([&] { c.run("main", {Tensor::scalar_i64(0)}); });
+  EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
+}
+
+TEST(Behaviour, IndicesOutOfRangeAreErrors) {
+  for (const char* call :
+       {"gather(%x, %i) {axis = 0}", "take_row(%x, %i)", "write_row(%x, %i, %v)"}) {
+    SCOPED_TRACE(call);
+    Compiled c(
+        ir::parse_module(fmt::format("fn @main(%x: Tensor[(n, m), f32], %i: Tensor[(), i64], "
+                                     "%v: Tensor[(m), f32]) {{ let %y = {}; %y }}",
+                                     call)),
+        {"default"});
+    auto run = [&](int64_t i) { c.run("main", {ones({3, 2}), Tensor::scalar_i64(i), ones({2})}); };
+    run(2);
+    for (int64_t i : {int64_t{3}, int64_t{-4}, INT64_MAX, INT64_MIN}) {
+      Error e = error_of([&] { run(i); });
+      EXPECT_EQ(e.status(), Status::kFatal) << i << ": " << e.what();
+    }
+    run(0);  // the session goes on
+  }
+}
+
+TEST(Behaviour, ResultsOutliveLaterRuns) {
+  auto model = load(driver::compile(ir::parse_module("fn @main(%x: Tensor[(n), f32]) { let %y = "
+                                                     "neg(%x); let %z = exp(%y); %z }"),
+                                    options_of({"default"})));
+  rt::SessionOptions one;
+  one.threads = 1;
+  std::vector<rt::OutputTensor> first(1), second(1);
+  {
+    rt::Session session(model, one);
+    float a[2] = {0, 0}, b[2] = {1, 1};
+    const int64_t shape[1] = {2};
+    rt::InputTensor in{a, DType::kF32, shape, {}, true};
+    session.run(0, {&in, 1}, first);
+    in.data = b;
+    session.run(0, {&in, 1}, second);
+  }
+  EXPECT_FLOAT_EQ(static_cast<const float*>(first[0].data)[1], 1);
+  EXPECT_FLOAT_EQ(static_cast<const float*>(second[0].data)[1], std::exp(-1.0f));
+}
+
+TEST(Behaviour, EveryEntryOfTheSignaturesRuns) {
+  ir::Module m = ir::parse_module(R"(
+signature @main {inputs = ["x"], outputs = ["y"]};
+signature @twice {inputs = ["in", "bias"], outputs = ["out"], defaults = ["", "zeros"]};
+fn @main(%x: Tensor[(n), f32]) { let %y = exp(%x); %y }
+fn @twice(%a: Tensor[(n), f32], %b: Tensor[(n), f32]) {
+  let %y = add(%a, %a);
+  let %z = add(%y, %b);
+  %z
+})");
+  Compiled c(m, {"default"});
+  EXPECT_EQ(c.run("twice", {ones({2}), ones({2})})[0]->value(0), 3);
+  const exec::EntryPoint& entry = c.executable().entries.at(1);
+  EXPECT_EQ(entry.inputs[1].name, "bias");
+  EXPECT_EQ(entry.inputs[1].default_fill, "zeros");
+  EXPECT_EQ(entry.outputs[0].name, "out");
+  Error e = error_of([&] { c.run("twise", {}); });
+  EXPECT_EQ(e.status(), Status::kNotFound);
+}
+
+TEST(Behaviour, EqualModulesGiveEqualBytes) {
+  ir::Module m = ir::parse_module(all_programs().at(0).text);
+  CompileOptions o = options_of({"default"});
+  std::vector<uint8_t> a = exec::serialize(driver::compile(m, o));
+  o.compile_threads = 2;
+  EXPECT_EQ(a, exec::serialize(driver::compile(m, o)));
+}
+
+TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {
+  auto refuse = [](const std::string& text) {
+    return error_of(
+        [&] { driver::compile(ir::parse_module(text, "model.nir"), options_of({"default"})); });
+  };
+  Error no_main = refuse("fn @f(%x: Tensor[(n), f32]) { %x }");
+  EXPECT_EQ(no_main.status(), Status::kInvalidArgument);
+  EXPECT_NE(no_main.remedy().find("@main"), std::string::npos);
+  Configuration unknown{"default"};
+  unknown.disabled_pass = "fuze";
+  EXPECT_EQ(error_of([&] {
+              driver::compile(ir::parse_module("fn @main(%x: Tensor[(n), f32]) { %x }"),
+                              options_of(unknown));
+            }).status(),
+            Status::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nimble::driver::testing

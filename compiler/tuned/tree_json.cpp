@@ -1,0 +1,82 @@
+// Dispatch trees as text, for the database:
+//   {"nodes":[{"feature":"symbol","a":"s0","op":"<=","value":16,"yes":1,"no":2},{"leaf":0},…]}
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "compiler/tuned/tuned.h"
+
+namespace nimble::tuned {
+namespace {
+
+using exec::DispatchFeature;
+using exec::DispatchNode;
+using Json = nlohmann::json;
+
+constexpr const char* kFeatures[] = {"symbol", "ceildiv", "mod", "product", "threads"};
+
+[[noreturn]] void bad(const std::string& problem) {
+  throw Error(Status::kCorrupt, "dispatch table", problem,
+              "tune the workload again or roll back to an older version of the table");
+}
+
+}  // namespace
+
+std::string tree_to_json(const exec::DispatchTree& tree, const std::vector<std::string>& symbols) {
+  Json nodes = Json::array();
+  for (const DispatchNode& n : tree.nodes) {
+    if (n.test == DispatchNode::Test::kLeaf) {
+      nodes.push_back({{"leaf", n.yes}});
+      continue;
+    }
+    Json node = {{"feature", kFeatures[static_cast<int>(n.feature.kind)]},
+                 {"op", n.test == DispatchNode::Test::kEqual ? "==" : "<="},
+                 {"value", n.threshold},
+                 {"yes", n.yes},
+                 {"no", n.no}};
+    using Kind = DispatchFeature::Kind;
+    if (n.feature.kind != Kind::kThreads) node["a"] = symbols.at(n.feature.a);
+    if (n.feature.kind == Kind::kProduct) node["b"] = symbols.at(n.feature.b);
+    if (n.feature.kind == Kind::kCeilDiv || n.feature.kind == Kind::kMod) node["t"] = n.feature.t;
+    nodes.push_back(std::move(node));
+  }
+  return Json{{"nodes", nodes}}.dump();
+}
+
+exec::DispatchTree tree_from_json(const std::string& text,
+                                  const std::vector<std::string>& symbols) {
+  exec::DispatchTree tree;
+  try {
+    auto symbol = [&](const Json& name) {
+      for (uint32_t i = 0; i < symbols.size(); ++i)
+        if (symbols[i] == name.get<std::string>()) return i;
+      bad("it names the unknown symbol " + name.get<std::string>());
+    };
+    const Json json = Json::parse(text);
+    for (const Json& j : json.at("nodes")) {
+      DispatchNode n;
+      if (j.contains("leaf")) {
+        n.yes = j.at("leaf").get<uint32_t>();
+        tree.nodes.push_back(n);
+        continue;
+      }
+      auto name = j.at("feature").get<std::string>();
+      auto it = std::find(std::begin(kFeatures), std::end(kFeatures), name);
+      if (it == std::end(kFeatures)) bad("it has the unknown feature " + name);
+      n.feature.kind = static_cast<DispatchFeature::Kind>(it - std::begin(kFeatures));
+      if (j.contains("a")) n.feature.a = symbol(j.at("a"));
+      if (j.contains("b")) n.feature.b = symbol(j.at("b"));
+      if (j.contains("t")) n.feature.t = j.at("t").get<int64_t>();
+      n.test = j.at("op").get<std::string>() == "==" ? DispatchNode::Test::kEqual
+                                                     : DispatchNode::Test::kLessEqual;
+      n.threshold = j.at("value").get<int64_t>();
+      n.yes = j.at("yes").get<uint32_t>();
+      n.no = j.at("no").get<uint32_t>();
+      tree.nodes.push_back(n);
+    }
+  } catch (const Json::exception& e) {
+    bad(std::string("it is no valid tree: ") + e.what());
+  }
+  return tree;
+}
+
+}  // namespace nimble::tuned

@@ -12,8 +12,8 @@
 #include "compiler/ir/diagnostic.h"
 #include "compiler/ir/infer.h"
 #include "compiler/kernels/host_ops.h"
-#include "compiler/passes/crash.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/crash.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/executable/verifier.h"
 
 namespace nimble::driver {

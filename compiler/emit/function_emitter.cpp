@@ -18,7 +18,7 @@
 #include "compiler/emit/tag_switch.h"
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/executable/opcodes.h"
 
 namespace nimble::emit {

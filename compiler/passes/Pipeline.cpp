@@ -4,11 +4,11 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
-#include "compiler/passes/crash.h"
+#include "compiler/passes/analysis/verify_plan.h"
 #include "compiler/passes/fuse.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
-#include "compiler/passes/verify_plan.h"
+#include "compiler/passes/support/crash.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

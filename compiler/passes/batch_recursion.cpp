@@ -39,10 +39,10 @@
 #include <set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/passes/analysis/batch_recursion_group.h"
 #include "compiler/passes/batch_operators.h"
-#include "compiler/passes/batch_recursion_group.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

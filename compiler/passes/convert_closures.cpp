@@ -32,7 +32,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/type_dims.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

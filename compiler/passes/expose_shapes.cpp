@@ -17,7 +17,7 @@
 #include <set>
 
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/dtype.h"
 #include "vm/base/error.h"
 

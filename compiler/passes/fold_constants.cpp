@@ -9,7 +9,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/error.h"
 

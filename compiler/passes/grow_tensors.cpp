@@ -12,10 +12,10 @@
 #include <optional>
 #include <set>
 
-#include "compiler/passes/ownership.h"
+#include "compiler/passes/analysis/ownership.h"
+#include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/recursion.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/passes/place_devices.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

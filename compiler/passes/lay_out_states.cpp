@@ -20,9 +20,9 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/recursion.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -22,9 +22,9 @@
 #include "compiler/ir/op.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/template.h"
-#include "compiler/passes/ownership.h"
+#include "compiler/passes/analysis/ownership.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

@@ -21,7 +21,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

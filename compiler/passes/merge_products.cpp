@@ -5,7 +5,7 @@
 #include <array>
 
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

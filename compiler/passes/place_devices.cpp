@@ -45,7 +45,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 
 namespace nimble::passes {

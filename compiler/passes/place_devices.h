@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/passes/device_analysis.h"
+#include "compiler/passes/analysis/device_analysis.h"
 
 namespace nimble::passes {
 

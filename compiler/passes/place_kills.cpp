@@ -19,8 +19,8 @@
 #include <unordered_set>
 
 #include "compiler/ir/builder.h"
-#include "compiler/passes/memory_survey.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/analysis/memory_survey.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

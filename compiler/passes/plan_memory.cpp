@@ -34,12 +34,12 @@
 #include <unordered_map>
 
 #include "compiler/ir/infer.h"
+#include "compiler/passes/analysis/memory_survey.h"
+#include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/lower_memory.h"
-#include "compiler/passes/memory_survey.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/place_kills.h"
-#include "compiler/passes/recursion.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -7,7 +7,7 @@
 //   h' = sigmoid(o) * tanh(c')
 
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/frontend/frontend.h"
-#include "compiler/passes/crash.h"
+#include "compiler/passes/support/crash.h"
 
 namespace nimble::tools {
 

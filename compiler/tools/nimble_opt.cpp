@@ -9,8 +9,8 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
-#include "compiler/passes/crash.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/crash.h"
+#include "compiler/passes/support/rewrite.h"
 #include "compiler/tools/common.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"

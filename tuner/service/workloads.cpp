@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {

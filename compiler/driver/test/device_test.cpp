@@ -9,7 +9,7 @@
 #include "compiler/driver/test/harness.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 #include "vm/executable/opcodes.h"
 

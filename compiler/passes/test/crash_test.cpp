@@ -1,6 +1,6 @@
 // Passes that fail on purpose exist here alone: each leaves a module from which nimble opt gets to
 // the same place.
-#include "compiler/passes/crash.h"
+#include "compiler/passes/support/crash.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/file.h"
 
 namespace nimble::passes {

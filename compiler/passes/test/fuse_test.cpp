@@ -4,7 +4,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

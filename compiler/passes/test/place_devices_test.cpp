@@ -6,9 +6,9 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/text.h"
-#include "compiler/passes/device_analysis.h"
+#include "compiler/passes/analysis/device_analysis.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 
 namespace nimble::passes {

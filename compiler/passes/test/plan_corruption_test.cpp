@@ -4,9 +4,9 @@
 #include <random>
 
 #include "compiler/ir/text.h"
+#include "compiler/passes/analysis/verify_plan.h"
 #include "compiler/passes/pipeline.h"
-#include "compiler/passes/rewrite.h"
-#include "compiler/passes/verify_plan.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -1,5 +1,5 @@
 // Plans that break a rule of verify_plan.cpp, one for each way to break it, written out by hand.
-#include "compiler/passes/verify_plan.h"
+#include "compiler/passes/analysis/verify_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "compiler/passes/batch_recursion_group.h"
+#include "compiler/passes/analysis/batch_recursion_group.h"
 
 #include <algorithm>
 #include <set>
 
 #include "compiler/passes/batch_operators.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

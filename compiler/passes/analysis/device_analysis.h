@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/expr.h"
-#include "compiler/passes/device_domains.h"
+#include "compiler/passes/analysis/device_domains.h"
 
 namespace nimble::passes {
 

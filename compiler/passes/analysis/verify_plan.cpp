@@ -35,7 +35,7 @@
 //       never refuted
 //   P9  every storage and every tensor of a block ends on every path: killed, released, or given
 //       out as the block's result
-#include "compiler/passes/verify_plan.h"
+#include "compiler/passes/analysis/verify_plan.h"
 
 #include <algorithm>
 #include <map>

@@ -1,12 +1,12 @@
 // Collects the constraints of a module, in one walk, and solves them. place_devices.cpp says which
 // rule stands where.
-#include "compiler/passes/device_analysis.h"
+#include "compiler/passes/analysis/device_analysis.h"
 
 #include <algorithm>
 
 #include "compiler/ir/op.h"
 #include "compiler/passes/lower_memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 
 namespace nimble::passes {

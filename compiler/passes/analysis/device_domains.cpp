@@ -1,4 +1,4 @@
-#include "compiler/passes/device_domains.h"
+#include "compiler/passes/analysis/device_domains.h"
 
 #include <functional>
 #include <utility>

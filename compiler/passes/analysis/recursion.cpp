@@ -1,8 +1,8 @@
-#include "compiler/passes/recursion.h"
+#include "compiler/passes/analysis/recursion.h"
 
 #include <vector>
 
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

@@ -1,8 +1,8 @@
-#include "compiler/passes/memory_survey.h"
+#include "compiler/passes/analysis/memory_survey.h"
 
 #include <algorithm>
 
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

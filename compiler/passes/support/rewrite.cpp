@@ -1,4 +1,4 @@
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 

@@ -8,7 +8,7 @@
 
 #include "compiler/ir/expr.h"
 #include "compiler/ir/recursion_schema.h"
-#include "compiler/passes/recursion.h"
+#include "compiler/passes/analysis/recursion.h"
 
 namespace nimble::passes {
 

@@ -3,7 +3,7 @@
 // sound, since abort() was called from ordinary code. After a wild pointer it nearly always works;
 // where the fault hit the allocator itself, an alarm ends the attempt, and nothing is lost but the
 // file. Stack overflow is a real case (recursion over deep programs), hence the stack of its own.
-#include "compiler/passes/crash.h"
+#include "compiler/passes/support/crash.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

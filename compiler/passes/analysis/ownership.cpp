@@ -17,12 +17,12 @@
 // a greatest fixed point: start from "every parameter of a function that is not an entry" and
 // drop those that a call refutes, until nothing changes. A loop's accumulator (a recursive
 // function's parameter, made by `full`, passed on by write_row) stays unique.
-#include "compiler/passes/ownership.h"
+#include "compiler/passes/analysis/ownership.h"
 
 #include <functional>
 
 #include "compiler/passes/lower_memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {

@@ -56,6 +56,24 @@ function(nimble_tool name)
   set_property(GLOBAL APPEND PROPERTY NIMBLE_TOOLS ${name})
 endfunction()
 
+# nimble_benchmark(NAME SOURCES file... DEPS target...)
+#   The Google Benchmark program nimble-NAME-bench in build/bin, if benchmarks are on and the library
+#   is there: a machine that only builds the runtime need not have it.
+function(nimble_benchmark name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT NIMBLE_BUILD_BENCHMARKS)
+    return()
+  endif()
+  find_package(benchmark QUIET)
+  if(NOT benchmark_FOUND)
+    message(STATUS "no Google Benchmark: nimble-${name}-bench is not built")
+    return()
+  endif()
+  add_executable(nimble-${name}-bench ${ARG_SOURCES})
+  nimble_target_options(nimble-${name}-bench)
+  target_link_libraries(nimble-${name}-bench PRIVATE ${ARG_DEPS} benchmark::benchmark)
+endfunction()
+
 # nimble_fuzz(NAME SOURCES file... DEPS target... [MUTANTS n])
 #   A fuzz target (vm/base/fuzz/fuzz.h). With the preset fuzz the program nimble-fuzz-NAME on
 #   libFuzzer; with tests on nimble-replay-NAME, which a test runs on the seeds, n mutants of each,

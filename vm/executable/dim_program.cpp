@@ -100,24 +100,26 @@ int64_t apply(DimOp op, int64_t a, int64_t b) {
 
 }  // namespace
 
-std::string DimProgram::verify() const {
+std::optional<Finding> DimProgram::find_fault() const {
   size_t depth = 0;
   for (size_t i = 0; i < code.size(); ++i) {
     const DimInstruction& in = code[i];
     if (static_cast<size_t>(in.op) >= kDimOpCount)
-      return fmt::format("dim instruction {} has unknown operation {}", i, static_cast<int>(in.op));
+      return finding<Fault::kDimUnknownOperation>(i, static_cast<int>(in.op));
     if (in.op == DimOp::kArg && (in.immediate < 0 || in.immediate >= int64_t{arguments}))
-      return fmt::format("dim instruction {} reads argument {} of {}", i, in.immediate, arguments);
+      return finding<Fault::kDimNoSuchArgument>(i, in.immediate, arguments);
     const auto pops = static_cast<size_t>(info_of(in.op).operands);
-    if (depth < pops)
-      return fmt::format("dim instruction {} needs {} values, the stack has {}", i, pops, depth);
+    if (depth < pops) return finding<Fault::kDimStackUnderflow>(i, pops, depth);
     depth = depth - pops + 1;
-    if (depth > kMaxStack)
-      return fmt::format("dim instruction {} makes the stack deeper than {}", i, kMaxStack);
+    if (depth > kMaxStack) return finding<Fault::kDimStackTooDeep>(i, kMaxStack);
   }
-  if (depth != results)
-    return fmt::format("dim program leaves {} values, declares {} results", depth, results);
-  return {};
+  if (depth != results) return finding<Fault::kDimResults>(depth, results);
+  return std::nullopt;
+}
+
+std::string DimProgram::verify() const {
+  std::optional<Finding> bad = find_fault();
+  return bad ? std::move(bad->message) : std::string();
 }
 
 void DimProgram::evaluate(std::span<const int64_t> args, std::span<int64_t> out) const {

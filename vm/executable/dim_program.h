@@ -8,9 +8,12 @@
 
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 
@@ -49,7 +52,9 @@ struct DimProgram {
   static DimProgram constant(int64_t value) { return {0, 1, {{DimOp::kConst, value}}}; }
   static DimProgram argument(uint32_t index) { return {index + 1, 1, {{DimOp::kArg, index}}}; }
 
-  // Nothing if well formed, else what is wrong. Deeper stacks than 256 are refused.
+  // What is wrong, by rule R11 (VerifierRules.def); deeper stacks than 256 are refused.
+  std::optional<Finding> find_fault() const;
+  // The same as text, "" if it is well formed.
   std::string verify() const;
   // Evaluates a verified program. `results` must have exactly the program's count.
   void evaluate(std::span<const int64_t> arguments, std::span<int64_t> results) const;

@@ -33,17 +33,17 @@ int64_t feature_value(const DispatchFeature& f, std::span<const int64_t> symbols
   NIMBLE_UNREACHABLE("feature {}", static_cast<int>(f.kind));
 }
 
-std::string verify_feature(const DispatchFeature& f, uint32_t symbols) {
-  if (f.kind > DispatchFeature::Kind::kThreads)
-    return fmt::format("unknown feature {}", static_cast<int>(f.kind));
-  if (f.kind != DispatchFeature::Kind::kThreads && f.a >= symbols)
-    return fmt::format("feature reads symbol {} of {}", f.a, symbols);
-  if (f.kind == DispatchFeature::Kind::kProduct && f.b >= symbols)
-    return fmt::format("feature reads symbol {} of {}", f.b, symbols);
-  if ((f.kind == DispatchFeature::Kind::kCeilDiv || f.kind == DispatchFeature::Kind::kMod) &&
-      f.t < 1)
-    return fmt::format("feature divides by {}", f.t);
-  return {};
+std::optional<Finding> feature_fault(size_t node, const DispatchFeature& f, uint32_t symbols) {
+  using Kind = DispatchFeature::Kind;
+  if (f.kind > Kind::kThreads)
+    return finding<Fault::kDispatchUnknownFeature>(node, static_cast<int>(f.kind));
+  if (f.kind != Kind::kThreads && f.a >= symbols)
+    return finding<Fault::kDispatchNoSuchSymbol>(node, f.a, symbols);
+  if (f.kind == Kind::kProduct && f.b >= symbols)
+    return finding<Fault::kDispatchNoSuchFactor>(node, f.b, symbols);
+  if ((f.kind == Kind::kCeilDiv || f.kind == Kind::kMod) && f.t < 1)
+    return finding<Fault::kDispatchDivisor>(node, f.t);
+  return std::nullopt;
 }
 
 std::string feature_text(const DispatchFeature& f, std::span<const std::string> names) {
@@ -65,25 +65,28 @@ std::string feature_text(const DispatchFeature& f, std::span<const std::string> 
 
 }  // namespace
 
-std::string DispatchTree::verify(uint32_t symbols, uint32_t implementations) const {
-  if (nodes.empty()) return "the dispatch tree is empty";
+std::optional<Finding> DispatchTree::find_fault(uint32_t symbols, uint32_t implementations) const {
+  if (nodes.empty()) return finding<Fault::kDispatchEmpty>();
   for (size_t i = 0; i < nodes.size(); ++i) {
     const DispatchNode& n = nodes[i];
     if (n.test > DispatchNode::Test::kEqual)
-      return fmt::format("dispatch node {} has unknown test {}", i, static_cast<int>(n.test));
+      return finding<Fault::kDispatchUnknownTest>(i, static_cast<int>(n.test));
     if (n.test == DispatchNode::Test::kLeaf) {
       if (n.yes >= implementations)
-        return fmt::format("dispatch node {} names implementation {} of {}", i, n.yes,
-                           implementations);
+        return finding<Fault::kDispatchNoSuchLeaf>(i, n.yes, implementations);
       continue;
     }
     for (uint32_t next : {n.yes, n.no})
       if (next <= i || next >= nodes.size())
-        return fmt::format("dispatch node {} goes to node {} of {}", i, next, nodes.size());
-    if (std::string bad = verify_feature(n.feature, symbols); !bad.empty())
-      return fmt::format("dispatch node {}: {}", i, bad);
+        return finding<Fault::kDispatchNoSuchNode>(i, next, nodes.size());
+    if (auto bad = feature_fault(i, n.feature, symbols)) return bad;
   }
-  return {};
+  return std::nullopt;
+}
+
+std::string DispatchTree::verify(uint32_t symbols, uint32_t implementations) const {
+  std::optional<Finding> bad = find_fault(symbols, implementations);
+  return bad ? std::move(bad->message) : std::string();
 }
 
 uint32_t DispatchTree::choose(std::span<const int64_t> symbols, int32_t threads) const {

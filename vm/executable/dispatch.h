@@ -7,9 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 
@@ -43,7 +46,10 @@ struct DispatchTree {
   static DispatchTree single(uint32_t implementation) {
     return {{{DispatchNode::Test::kLeaf, {}, 0, implementation, 0}}};
   }
-  // Nothing if well formed for `symbols` symbols and `implementations` leaves.
+  // What is wrong, by rule R13 (VerifierRules.def), for `symbols` symbols and `implementations`
+  // leaves.
+  std::optional<Finding> find_fault(uint32_t symbols, uint32_t implementations) const;
+  // The same as text, "" if it is well formed.
   std::string verify(uint32_t symbols, uint32_t implementations) const;
   // The implementation for a shape; the tree must be verified.
   uint32_t choose(std::span<const int64_t> symbols, int32_t threads) const;

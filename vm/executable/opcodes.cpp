@@ -1,7 +1,5 @@
 #include "vm/executable/opcodes.h"
 
-#include <array>
-
 namespace nimble::exec {
 namespace {
 
@@ -32,6 +30,7 @@ OpcodeInfo parse_row(std::string_view name, std::string_view operands, std::stri
     const size_t colon = word.find(':');
     NIMBLE_CHECK(colon != std::string_view::npos, "operand {} of {}", word, name);
     info.operands.push_back({kind_from_name(word.substr(0, colon)), word.substr(colon + 1)});
+    NIMBLE_CHECK(info.operands.size() <= kMaxOperands, "{} has too many operands", name);
   }
   return info;
 }
@@ -72,10 +71,10 @@ std::optional<Opcode> opcode_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<std::vector<OperandView>> operands_of(const Instruction& instruction) {
+std::optional<Operands> operands_of(const Instruction& instruction) {
   if (static_cast<int>(instruction.op) >= kOpcodeCount) return std::nullopt;
   std::span<const int64_t> rest = instruction.operands;
-  std::vector<OperandView> out;
+  Operands out;
   for (const OperandSpec& spec : info_of(instruction.op).operands) {
     if (rest.empty()) return std::nullopt;
     size_t count = 1;

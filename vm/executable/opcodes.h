@@ -2,6 +2,7 @@
 // verifier and documentation share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -71,9 +72,24 @@ struct OperandView {
   int64_t value() const { return values[0]; }
 };
 
-// The operands in the table's order. Nothing if the instruction does not fit the table: an
-// unknown opcode, operands missing or left over, a count that is negative or too large.
-std::optional<std::vector<OperandView>> operands_of(const Instruction& instruction);
+// The operands of one instruction, in the table's order.
+inline constexpr size_t kMaxOperands = 5;
+class Operands {
+ public:
+  void push_back(OperandView operand) { views_[size_++] = operand; }
+  size_t size() const { return size_; }
+  const OperandView& operator[](size_t i) const { return views_[i]; }
+  const OperandView* begin() const { return views_.data(); }
+  const OperandView* end() const { return views_.data() + size_; }
+
+ private:
+  std::array<OperandView, kMaxOperands> views_{};
+  size_t size_ = 0;
+};
+
+// Nothing if the instruction does not fit the table: an unknown opcode, operands missing or left
+// over, a count that is negative or too large.
+std::optional<Operands> operands_of(const Instruction& instruction);
 
 // Bytes of an instruction: the opcode, then each operand as a varint (immediates zigzag, a list
 // with its count before it), so that nearly all operands take one byte.

@@ -32,6 +32,7 @@
 #include "vm/base/bytes.h"
 #include "vm/base/dtype.h"
 #include "vm/executable/contract.h"
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 
@@ -122,16 +123,15 @@ inline constexpr uint32_t kPortableVersion = 1;
 void encode(const PortableKernel& kernel, ByteWriter* out);
 PortableKernel decode_portable(ByteReader* in);
 
-struct PortableFault {
-  int rule = 0;            // 1 … kPortableRuleCount
+struct PortableViolation {
+  PortableFault fault{};
+  int rule = 0;            // the fault's: 1 … kPortableRuleCount
   size_t instruction = 0;  // meaningless for faults of the declarations
   std::string message;
 };
-inline constexpr int kPortableRuleCount = 12;
-std::string_view portable_rule_sentence(int rule);
 // The first thing wrong with a kernel's portable form; `contract` must be well formed itself.
-std::optional<PortableFault> verify_portable(const PortableKernel& kernel,
-                                             const KernelContract& contract);
+std::optional<PortableViolation> verify_portable(const PortableKernel& kernel,
+                                                 const KernelContract& contract);
 
 // One instruction to a line, blocks indented: "  v3 = Load b0 [i2 + i5 + 16]". Works on kernels
 // that were not verified, too.

@@ -1,5 +1,6 @@
 // The rules of portable kernels. One pass in the order of the code: every register carries its
-// type from its declaration, so no rule needs to know how control came to an instruction.
+// type from its declaration, so no rule needs to know how control came to an instruction. The
+// rules, P1 and on, stand in PortableRules.def.
 //
 // Left to the interpreter, because it depends on the shape: that each accessed element exists,
 // that scratch is neither negative nor too large, that the loops end within the budget of steps.
@@ -10,24 +11,8 @@
 namespace nimble::exec {
 namespace {
 
-constexpr std::string_view kSentences[kPortableRuleCount + 1] = {
-    "",
-    "a kernel stays within the limits of its parts",
-    "the contract's symbols have index slots, and nothing writes them",
-    "index slots exist",
-    "value registers exist and have 1, 2, 4, … 64 lanes",
-    "scratch extents are dim programs over the contract's symbols",
-    "buffers exist",
-    "stores go to outputs and scratch",
-    "an operation's dtypes agree",
-    "an operation's lanes agree",
-    "immediates fit",
-    "blocks nest",
-    "every operation is known",
-};
-
 struct Stop {
-  PortableFault fault;
+  PortableViolation fault;
 };
 
 class Verifier {
@@ -41,7 +26,7 @@ class Verifier {
   void run() {
     declarations();
     for (at_ = 0; at_ < k_.code.size(); ++at_) instruction(k_.code[at_]);
-    require(blocks_.empty(), 11, "{} blocks are open at the end", blocks_.size());
+    require<PortableFault::kBlocksOpen>(blocks_.empty(), blocks_.size());
   }
 
  private:
@@ -51,41 +36,45 @@ class Verifier {
   };
   enum class Block { kLoop, kThen, kElse };
 
-  template <typename... Args>
-  void require(bool holds, int rule, fmt::format_string<Args...> text, Args&&... args) const {
-    if (!holds) throw Stop{{rule, at_, fmt::format(text, std::forward<Args>(args)...)}};
+  template <PortableFault kFault, typename... Args>
+  void require(bool holds, Args&&... args) const {
+    if (holds) [[likely]]
+      return;
+    throw Stop{
+        {kFault, info_of(kFault).rule, at_, fault_message<kFault>(std::forward<Args>(args)...)}};
   }
 
   void declarations() {
-    require(k_.indices <= kMaxPortableIndices, 1, "{} index slots", k_.indices);
-    require(k_.values.size() <= kMaxPortableValues, 1, "{} values", k_.values.size());
-    require(k_.scratch.size() <= kMaxPortableScratch, 1, "{} scratch buffers", k_.scratch.size());
-    require(k_.code.size() <= kMaxPortableCode, 1, "{} instructions", k_.code.size());
-    require(k_.indices >= contract_.symbols.size(), 2, "{} index slots for {} symbols", k_.indices,
-            contract_.symbols.size());
+    require<PortableFault::kIndexSlots>(k_.indices <= kMaxPortableIndices, k_.indices);
+    require<PortableFault::kValues>(k_.values.size() <= kMaxPortableValues, k_.values.size());
+    require<PortableFault::kScratchBuffers>(k_.scratch.size() <= kMaxPortableScratch,
+                                            k_.scratch.size());
+    require<PortableFault::kInstructions>(k_.code.size() <= kMaxPortableCode, k_.code.size());
+    require<PortableFault::kSymbolSlots>(k_.indices >= contract_.symbols.size(), k_.indices,
+                                         contract_.symbols.size());
     for (size_t i = 0; i < k_.values.size(); ++i) {
       const PortableValue& v = k_.values[i];
-      require(static_cast<int>(v.dtype) < kDTypeCount, 8, "v{} has dtype {}", i,
-              static_cast<int>(v.dtype));
-      require(v.lanes <= kMaxPortableLanes && std::has_single_bit(v.lanes), 4, "v{} has {} lanes",
-              i, v.lanes);
+      require<PortableFault::kValueDType>(static_cast<int>(v.dtype) < kDTypeCount, i,
+                                          static_cast<int>(v.dtype));
+      require<PortableFault::kBadLanes>(
+          v.lanes <= kMaxPortableLanes && std::has_single_bit(v.lanes), i, v.lanes);
     }
     for (size_t i = 0; i < k_.scratch.size(); ++i) {
       const PortableScratch& s = k_.scratch[i];
-      require(static_cast<int>(s.dtype) < kDTypeCount, 8, "s{} has dtype {}", i,
-              static_cast<int>(s.dtype));
+      require<PortableFault::kScratchDType>(static_cast<int>(s.dtype) < kDTypeCount, i,
+                                            static_cast<int>(s.dtype));
       const std::string bad = s.extent.verify();
-      require(bad.empty(), 5, "s{}: {}", i, bad);
-      require(s.extent.results == 1 && s.extent.arguments <= contract_.symbols.size(), 5,
-              "s{}: {} results over {} values, there are {} symbols", i, s.extent.results,
-              s.extent.arguments, contract_.symbols.size());
+      require<PortableFault::kScratchProgram>(bad.empty(), i, bad);
+      require<PortableFault::kScratchExtent>(
+          s.extent.results == 1 && s.extent.arguments <= contract_.symbols.size(), i,
+          s.extent.results, s.extent.arguments, contract_.symbols.size());
       buffers_.push_back({s.dtype, true});
     }
   }
 
   void instruction(const PortableInstruction& in) {
-    require(static_cast<int>(in.op) < kPortableOpCount, 12, "operation {}",
-            static_cast<int>(in.op));
+    require<PortableFault::kUnknownOperation>(static_cast<int>(in.op) < kPortableOpCount,
+                                              static_cast<int>(in.op));
     const PortableOpInfo& info = info_of(in.op);
     // The values in the row's order: what the type rules speak of.
     std::array<PortableValue, 4> v{};
@@ -98,21 +87,23 @@ class Verifier {
       const auto u = static_cast<uint64_t>(x);
       switch (info.operands[i]) {
         case 'J':
-          require(negative || u >= contract_.symbols.size(), 2, "writes i{}, a symbol", x);
+          require<PortableFault::kWritesSymbol>(negative || u >= contract_.symbols.size(), x);
           [[fallthrough]];
         case 'I':
-          require(!negative && u < k_.indices, 3, "i{} of {}", x, k_.indices);
+          require<PortableFault::kNoSuchSlot>(!negative && u < k_.indices, x, k_.indices);
           break;
         case 'V':
         case 'W':
-          require(!negative && u < k_.values.size(), 4, "v{} of {}", x, k_.values.size());
+          require<PortableFault::kNoSuchValue>(!negative && u < k_.values.size(), x,
+                                               k_.values.size());
           v[values++] = k_.values[u];
           break;
         case 'B':
         case 'S':
-          require(!negative && u < buffers_.size(), 6, "buffer {} of {}", x, buffers_.size());
+          require<PortableFault::kNoSuchBuffer>(!negative && u < buffers_.size(), x,
+                                                buffers_.size());
           buffer = &buffers_[u];
-          require(info.operands[i] == 'B' || buffer->writable, 7, "stores into b{}, an input", x);
+          require<PortableFault::kStoresIntoInput>(info.operands[i] == 'B' || buffer->writable, x);
           break;
         default:
           immediate = x;
@@ -126,12 +117,12 @@ class Verifier {
   static bool is_logic(DType t) { return t == DType::kBool || is_int(t); }
 
   void dtype(bool holds, const PortableOpInfo& info, PortableValue v) const {
-    require(holds, 8, "{} of {}", info.name, name_of(v.dtype));
+    require<PortableFault::kOperandDType>(holds, info.name, name_of(v.dtype));
   }
   void alike(const PortableOpInfo& info, PortableValue a, PortableValue b) const {
-    require(a.dtype == b.dtype, 8, "{} of {} and {}", info.name, name_of(a.dtype),
-            name_of(b.dtype));
-    require(a.lanes == b.lanes, 9, "{} of {} and {} lanes", info.name, a.lanes, b.lanes);
+    require<PortableFault::kOperandDTypes>(a.dtype == b.dtype, info.name, name_of(a.dtype),
+                                           name_of(b.dtype));
+    require<PortableFault::kOperandLanes>(a.lanes == b.lanes, info.name, a.lanes, b.lanes);
   }
 
   void types(const PortableOpInfo& info, std::span<const PortableValue> v, const BufferInfo* buffer,
@@ -140,11 +131,11 @@ class Verifier {
       for (size_t i = from + 1; i < v.size(); ++i) alike(info, v[from], v[i]);
     };
     const auto lanes = [&](bool holds) {
-      require(holds, 9, "{} of {} to {} lanes", info.name, v[1].lanes, v[0].lanes);
+      require<PortableFault::kResultLanes>(holds, info.name, v[1].lanes, v[0].lanes);
     };
     const auto same_dtype = [&] {
-      require(v[0].dtype == v[1].dtype, 8, "{} of {} to {}", info.name, name_of(v[1].dtype),
-              name_of(v[0].dtype));
+      require<PortableFault::kResultDType>(v[0].dtype == v[1].dtype, info.name, name_of(v[1].dtype),
+                                           name_of(v[0].dtype));
     };
     switch (info.types) {
       case PortableTypes::kNone:
@@ -192,27 +183,27 @@ class Verifier {
       case PortableTypes::kExtract:
         same_dtype();
         lanes(v[0].lanes == 1);
-        return require(immediate >= 0 && immediate < v[1].lanes, 10, "lane {} of {}", immediate,
-                       v[1].lanes);
+        return require<PortableFault::kNoSuchLane>(immediate >= 0 && immediate < v[1].lanes,
+                                                   immediate, v[1].lanes);
       case PortableTypes::kConst: {
         const size_t bits = 8 * size_of(v[0].dtype);
         const bool fits = v[0].dtype == DType::kBool ? immediate == 0 || immediate == 1
                           : bits == 64               ? true
                                        : immediate >= 0 && immediate < (int64_t{1} << bits);
-        return require(fits, 10, "the bits {:#x} of a {}", static_cast<uint64_t>(immediate),
-                       name_of(v[0].dtype));
+        return require<PortableFault::kConstantBits>(fits, static_cast<uint64_t>(immediate),
+                                                     name_of(v[0].dtype));
       }
       case PortableTypes::kIota:
         return dtype(v[0].dtype == DType::kI32, info, v[0]);
       case PortableTypes::kFromIndex:
         dtype(v[0].dtype == DType::kI64, info, v[0]);
-        return require(v[0].lanes == 1, 9, "FromIndex to {} lanes", v[0].lanes);
+        return require<PortableFault::kFromIndexLanes>(v[0].lanes == 1, v[0].lanes);
       case PortableTypes::kIndexOf:
         dtype(is_int(v[0].dtype), info, v[0]);
-        return require(v[0].lanes == 1, 9, "IndexOf {} lanes", v[0].lanes);
+        return require<PortableFault::kIndexOfLanes>(v[0].lanes == 1, v[0].lanes);
       case PortableTypes::kMemory:
-        require(v[0].dtype == buffer->dtype, 8, "{} of {} with a buffer of {}", info.name,
-                name_of(v[0].dtype), name_of(buffer->dtype));
+        require<PortableFault::kBufferDType>(v[0].dtype == buffer->dtype, info.name,
+                                             name_of(v[0].dtype), name_of(buffer->dtype));
         return all_alike(0);
     }
   }
@@ -220,23 +211,23 @@ class Verifier {
   void control(PortableOp op, int64_t immediate) {
     switch (op) {
       case PortableOp::kLoop:
-        require(immediate > 0, 10, "a loop in steps of {}", immediate);
+        require<PortableFault::kLoopStep>(immediate > 0, immediate);
         [[fallthrough]];
       case PortableOp::kIf:
-        require(blocks_.size() < kMaxPortableDepth, 11, "more than {} blocks within each other",
-                kMaxPortableDepth);
+        require<PortableFault::kBlocksTooDeep>(blocks_.size() < kMaxPortableDepth,
+                                               kMaxPortableDepth);
         blocks_.push_back(op == PortableOp::kLoop ? Block::kLoop : Block::kThen);
         return;
       case PortableOp::kElse:
-        require(!blocks_.empty() && blocks_.back() == Block::kThen, 11, "Else without an If");
+        require<PortableFault::kElseAlone>(!blocks_.empty() && blocks_.back() == Block::kThen);
         blocks_.back() = Block::kElse;
         return;
       case PortableOp::kEnd:
-        require(!blocks_.empty(), 11, "End without a block");
+        require<PortableFault::kEndAlone>(!blocks_.empty());
         blocks_.pop_back();
         return;
       case PortableOp::kCheck:
-        require(immediate > 0 && immediate <= INT32_MAX, 10, "status {}", immediate);
+        require<PortableFault::kCheckStatus>(immediate > 0 && immediate <= INT32_MAX, immediate);
         return;
       default:
         return;
@@ -252,12 +243,8 @@ class Verifier {
 
 }  // namespace
 
-std::string_view portable_rule_sentence(int rule) {
-  return rule >= 1 && rule <= kPortableRuleCount ? kSentences[rule] : std::string_view();
-}
-
-std::optional<PortableFault> verify_portable(const PortableKernel& kernel,
-                                             const KernelContract& contract) {
+std::optional<PortableViolation> verify_portable(const PortableKernel& kernel,
+                                                 const KernelContract& contract) {
   try {
     Verifier(kernel, contract).run();
   } catch (Stop& stop) {

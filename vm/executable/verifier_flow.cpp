@@ -1,356 +1,457 @@
-// Forward data flow over basic blocks. A block's entry state maps each register to a value of the
-// lattice below; a work list runs blocks until no entry state changes; then each reachable block
-// is run once more to report. States are kept only at block entries, so memory is
-// 2 × registers × blocks bytes, which R2 bounds. Next to its value a register has the device of the
-// tensor or storage in it, as far as that is known.
+// Forward data flow along def-use chains.
+//
+// What a register holds is an element of the lattice of effects.h. Instead of a state of all
+// registers at each block, there is a node for each place where something is decided anew: the
+// first read of a register in a block, a merge of several writes (φ), and what an instruction makes
+// of one operand. Edges lead from where a value comes from to who takes it; a change travels along
+// them, and since a node climbs a lattice of height 8, each edge carries few.
+//
+// Nodes are found as in the construction of static single assignment form (Cytron et al. 1991):
+//   1. Each block is walked once. Within it, who reads what was written in the same block is known
+//      at once; what remains is, for each register, in which blocks it is read first (reads) and
+//      what it holds at the end of the blocks that touch it (exits).
+//   2. Per register, merges stand in the iterated dominance frontier of its exits, and what reaches
+//      a place is the exit or merge of the nearest dominating block that has one: blocks are
+//      numbered in preorder of the dominator tree, so that is a binary search and a climb. Only
+//      merges that some read asks for become nodes: a register that is dead costs nothing.
+//   3. Changes travel until none is left. Then each block is walked again to report.
+//
+// A read counts as a write: it leaves kUnknown where it found kFreed or kUnwritten, so that a fault
+// is told once and not at every later read.
+//
+// All of this is linear in the code but for the frontiers, the merges and the climbs, which a
+// contrived graph of jumps makes quadratic: those are charged against a budget (rule R24).
 #include "vm/executable/verifier_flow.h"
 
 #include <algorithm>
-#include <deque>
+#include <numeric>
 
 #include "vm/executable/opcodes.h"
 
 namespace nimble::exec {
-namespace {
 
-// Order of the lattice: a kind < kUnknown < kFreed < kUnwritten, and kTensor < kConstant (a
-// tensor that may be a constant must not be written).
-enum class Value : uint8_t {
-  kScalar,
-  kTensor,
-  kConstant,
-  kStorage,
-  kAdt,
-  kClosure,
-  kUnknown,
-  kFreed,
-  kUnwritten,
-};
-
-constexpr const char* kNames[] = {"a scalar",          "a tensor",  "a constant", "a storage",
-                                  "a data-type value", "a closure", "unknown",    "freed",
-                                  "unwritten"};
-
-bool is_tensor(Value v) {
-  return v == Value::kTensor || v == Value::kConstant;
-}
-
-Value join(Value a, Value b) {
-  if (a == b) return a;
-  if (a == Value::kUnwritten || b == Value::kUnwritten) return Value::kUnwritten;
-  if (a == Value::kFreed || b == Value::kFreed) return Value::kFreed;
-  if (is_tensor(a) && is_tensor(b)) return Value::kConstant;
-  return Value::kUnknown;
-}
-
-std::vector<size_t> targets_of(const Instruction& in) {
-  const auto operands = operands_of(in);
-  std::vector<size_t> out;
-  for (const OperandView& o : *operands)
-    if (o.spec->kind == OperandKind::kTarget) out.push_back(static_cast<size_t>(o.value()));
-  return out;
-}
-
-constexpr uint64_t kMaxStateBytes = uint64_t{1} << 26;
-
-// Some device or none; one of that number would never be looked at closer.
-constexpr uint8_t kAnywhere = 255;
-
-struct Slot {
-  Value value = Value::kUnwritten;
-  uint8_t device = kAnywhere;
-  friend bool operator==(const Slot&, const Slot&) = default;
-};
-
-Slot join(Slot a, Slot b) {
-  return {join(a.value, b.value), a.device == b.device ? a.device : kAnywhere};
-}
-
-class Flow {
+class FlowVerifier::Flow {
  public:
-  Flow(const Executable& e, const BytecodeFunction& f, size_t limit, std::vector<Violation>* found)
-      : e_(e), f_(f), limit_(limit), found_(found) {}
+  Flow(const Executable& e, StepBudget* budget) : e_(e), budget_(*budget) {}
 
-  void run() {
-    find_blocks();
-    if (uint64_t{f_.registers} * starts_.size() > kMaxStateBytes) {
-      found_->push_back({f_.name, 2,
-                         fmt::format("{} registers and {} blocks are too many to verify",
-                                     f_.registers, starts_.size())});
+  void check(const BytecodeFunction& f, size_t limit, std::vector<Violation>* found) {
+    f_ = &f;
+    limit_ = limit;
+    found_ = found;
+    try {
+      control_.build(f, &budget_);
+      number_registers();
+      for (uint32_t b = 0; b < control_.blocks().size(); ++b) walk(b);
+      connect_registers();
+      propagate();
+    } catch (const OutOfSteps&) {
+      if (limit_ > 0)
+        found_->push_back(violation(f.name, finding<Fault::kTooManySteps>(budget_.total())));
       return;
     }
-    entry_.resize(starts_.size());
-    State first(f_.registers);
-    std::fill(first.begin(), first.begin() + f_.parameters, Slot{Value::kUnknown});
-    flow_into(0, first);
-    while (!work_.empty()) {
-      const uint32_t block = work_.front();
-      work_.pop_front();
-      queued_[block] = false;
-      run_block(block, false);
-    }
-    for (uint32_t b = 0; b < starts_.size(); ++b) run_block(b, true);
+    report_all();
   }
 
  private:
-  using State = std::vector<Slot>;
+  // Where a value comes from: a slot that is known, or a node.
+  class Source {
+   public:
+    Source() = default;
+    static Source of(Slot s) {
+      return Source(kKnown | static_cast<uint32_t>(s.content) << 8 | s.device);
+    }
+    static Source of(uint32_t node) { return Source(node); }
+    bool is_known() const { return (bits_ & kKnown) != 0; }
+    uint32_t node() const { return bits_; }
+    Slot slot() const {
+      return {static_cast<Content>(bits_ >> 8 & 0xff), static_cast<uint8_t>(bits_ & 0xff)};
+    }
 
-  void find_blocks() {
-    std::vector<bool> leader(f_.code.size());
-    leader[0] = true;
-    for (size_t i = 0; i < f_.code.size(); ++i) {
-      const Instruction& in = f_.code[i];
-      if (info_of(in.op).effect != Effect::kControl) continue;
-      if (i + 1 < f_.code.size()) leader[i + 1] = true;
-      for (size_t target : targets_of(in)) leader[target] = true;
+   private:
+    static constexpr uint32_t kKnown = 1u << 31;
+    explicit Source(uint32_t bits) : bits_(bits) {}
+    uint32_t bits_ = 0;
+  };
+
+  struct Node {
+    enum class Kind : uint8_t { kRead, kMerge, kTensor, kElement };
+    Kind kind;
+    bool known = false;  // whether anything has come yet
+    bool queued = false;
+    Slot slot{};
+    uint32_t takers = kNone;  // list in takers_
+  };
+  struct Taker {
+    uint32_t node, next;
+  };
+  // A register's first read in a block, or what it holds at the end of one.
+  struct Mark {
+    uint32_t reg, block;
+    Source source;
+  };
+  // A block where something becomes of the register at hand.
+  struct Site {
+    uint32_t block;
+    bool merge, has_exit;
+    Source exit;            // at the block's end, if it has one; else it is the merge
+    uint32_t enclosing;     // the site of the nearest dominating block
+    uint32_t node = kNone;  // of the merge, once something asks for it
+  };
+
+  // --- Registers -------------------------------------------------------------------------------
+
+  // Numbers the registers that occur, so that a frame costs what is used of it.
+  void number_registers() {
+    if (numbers_.size() < f_->registers) numbers_.resize(f_->registers);
+    ++epoch_;
+    registers_.clear();
+    nodes_.clear();
+    takers_.clear();
+    reads_.clear();
+    exits_.clear();
+    reads_from_.assign(1, 0);
+    local_.clear();
+  }
+  uint32_t number_of(uint32_t reg) {
+    Number& n = numbers_[reg];
+    if (n.epoch != epoch_) {
+      n = {epoch_, static_cast<uint32_t>(registers_.size())};
+      registers_.push_back(reg);
+      local_.push_back({});
     }
-    block_of_.resize(f_.code.size());
-    for (size_t i = 0; i < f_.code.size(); ++i) {
-      if (leader[i]) starts_.push_back(static_cast<uint32_t>(i));
-      block_of_[i] = static_cast<uint32_t>(starts_.size()) - 1;
-    }
-    queued_.resize(starts_.size());
-    reached_.resize(starts_.size());
+    return n.number;
+  }
+  Source initial(uint32_t number) const {
+    return Source::of(
+        Slot{registers_[number] < f_->parameters ? Content::kUnknown : Content::kUnwritten});
   }
 
-  void flow_into(uint32_t block, const State& state) {
-    bool changed = !reached_[block];
-    State& entry = entry_[block];
-    if (changed) {
-      entry = state;
-      reached_[block] = true;
-    } else {
-      for (size_t r = 0; r < entry.size(); ++r) {
-        const Slot joined = join(entry[r], state[r]);
-        changed |= !(joined == entry[r]);
-        entry[r] = joined;
+  // --- 1. Blocks -------------------------------------------------------------------------------
+
+  void walk(uint32_t block) {
+    touched_.clear();
+    for (uint32_t at = control_.blocks()[block].first; at < control_.blocks()[block].end; ++at) {
+      find_effects(e_, f_->code[at], &effects_);
+      Source first;
+      for (size_t i = 0; i < effects_.reads.size(); ++i) {
+        const Source source = read(block, effects_.reads[i].reg);
+        if (i == 0) first = source;
       }
+      if (effects_.writes.size() > 1) budget_.spend(effects_.writes.size());
+      for (const Write& w : effects_.writes) local(block, w.reg).source = made(w, first);
     }
-    if (changed && !queued_[block]) {
-      queued_[block] = true;
-      work_.push_back(block);
+    for (uint32_t number : touched_) exits_.push_back({number, block, local_[number].source});
+    reads_from_.push_back(static_cast<uint32_t>(reads_.size()));
+  }
+
+  struct Local {
+    uint32_t block = kNone;
+    Source source;
+  };
+  Local& local(uint32_t block, uint32_t reg) {
+    const uint32_t number = number_of(reg);
+    Local& l = local_[number];
+    if (l.block != block) {
+      l.block = block;
+      touched_.push_back(number);
     }
+    return l;
   }
 
-  void run_block(uint32_t block, bool reporting) {
-    if (!reached_[block]) return;
-    reporting_ = reporting;
-    state_ = entry_[block];
-    const size_t end = block + 1 < starts_.size() ? starts_[block + 1] : f_.code.size();
-    for (at_ = starts_[block]; at_ < end; ++at_) step(f_.code[at_]);
-    if (reporting) return;
-    const Instruction& last = f_.code[end - 1];
-    if (info_of(last.op).effect != Effect::kControl) return flow_into(block + 1, state_);
-    const State out = state_;
-    for (size_t target : targets_of(last)) flow_into(block_of_[target], out);
-  }
-
-  void report(int rule, std::string message) {
-    if (reporting_ && limit_ > 0) {
-      --limit_;
-      found_->push_back({fmt::format("{}@{}", f_.name, at_), rule, std::move(message)});
+  // What a register holds, as those see it who come after this read.
+  Source read(uint32_t block, uint32_t reg) {
+    const uint32_t number = number_of(reg);
+    if (local_[number].block == block) {
+      Source& source = local_[number].source;
+      if (source.is_known()) source = Source::of(after_read(source.slot()));
+      return source;
     }
+    const Source source = Source::of(new_node(Node::Kind::kRead));
+    local(block, reg).source = source;
+    reads_.push_back({number, block, source});
+    return source;
   }
 
-  // The value in a register that is read; after a report kUnknown, so that one fault is told once.
-  Value read(int64_t r) {
-    const Value v = state_[static_cast<size_t>(r)].value;
-    if (v == Value::kUnwritten)
-      report(5, fmt::format("register {} may be read before it is written", r));
-    else if (v == Value::kFreed)
-      report(6, fmt::format("register {} may be read after it was freed", r));
-    else
-      return v;
-    state_[static_cast<size_t>(r)] = {Value::kUnknown};
-    return Value::kUnknown;
+  Source made(const Write& w, Source first) {
+    if (w.from == Write::From::kNothing) return Source::of(w.slot);
+    if (w.from == Write::From::kCopy) return first;
+    if (first.is_known()) return Source::of(written(w, first.slot()));
+    const uint32_t node =
+        new_node(w.from == Write::From::kTensor ? Node::Kind::kTensor : Node::Kind::kElement);
+    take(first, node);
+    return Source::of(node);
   }
 
-  template <typename Fits>
-  Value need(int64_t r, const char* what, Fits fits, int rule = 7) {
-    const Value v = read(r);
-    if (v != Value::kUnknown && !fits(v))
-      report(rule, fmt::format("register {} holds {} where {} is needed", r,
-                               kNames[static_cast<int>(v)], what));
-    return v;
-  }
-  void need_scalar(int64_t r, int rule = 7) {
-    need(
-        r, "a scalar", [](Value v) { return v == Value::kScalar; }, rule);
-  }
-  Value need_tensor(int64_t r, int rule = 7) { return need(r, "a tensor", is_tensor, rule); }
-  void need_exactly(int64_t r, Value wanted) {
-    need(r, kNames[static_cast<int>(wanted)], [wanted](Value v) { return v == wanted; });
-  }
-  void set(int64_t r, Value v, uint8_t device = kAnywhere) {
-    state_[static_cast<size_t>(r)] = {v, device};
-  }
-  uint8_t device_of(int64_t r) const { return state_[static_cast<size_t>(r)].device; }
-  void need_device(int64_t r, uint8_t wanted, const std::string& by) {
-    if (const uint8_t device = device_of(r); device != kAnywhere && device != wanted)
-      report(21, fmt::format("register {} lies on device {}, {} needs it on device {}", r, device,
-                             by, wanted));
-  }
+  // --- 2. What reaches a read ------------------------------------------------------------------
 
-  void step(const Instruction& in) {
-    const std::vector<OperandView> o = *operands_of(in);
-    switch (in.op) {
-      case Opcode::kMove:
-        return copy_register(o[0].value(), o[1].value());
-      case Opcode::kRet:
-        read(o[0].value());
-        return;
-      case Opcode::kIf:
-        need(o[0].value(), "a scalar or a bool tensor",
-             [](Value v) { return v == Value::kScalar || is_tensor(v); });
-        return need_device(o[0].value(), 0, "If");
-      case Opcode::kGoto:
-        return;
-      case Opcode::kFatal:
-        for (int64_t r : o[1].values) need_scalar(r);
-        return;
-      case Opcode::kLoadConst:
-        return set(o[0].value(), Value::kConstant,
-                   static_cast<uint8_t>(e_.constants[static_cast<size_t>(o[1].value())].device));
-      case Opcode::kLoadConsti:
-        return set(o[0].value(), Value::kScalar);
-      case Opcode::kAllocStorage:
-        need_scalar(o[1].value());
-        return set(o[0].value(), Value::kStorage, static_cast<uint8_t>(o[3].value()));
-      case Opcode::kAllocTensor:
-      case Opcode::kAllocTensorReg:
-        return alloc_tensor(o, in.op == Opcode::kAllocTensorReg);
-      case Opcode::kAllocADT:
-        for (int64_t r : o[2].values) read(r);
-        return set(o[0].value(), Value::kAdt);
-      case Opcode::kAllocClosure:
-        for (int64_t r : o[2].values) read(r);
-        return set(o[0].value(), Value::kClosure);
-      case Opcode::kFreeStorage:
-        need_exactly(o[0].value(), Value::kStorage);
-        return set(o[0].value(), Value::kFreed);
-      case Opcode::kFreeTensor:
-        need(o[0].value(), "a tensor or another object",
-             [](Value v) { return v != Value::kScalar; });
-        return set(o[0].value(), Value::kFreed);
-      case Opcode::kInvoke:
-        return invoke(o);
-      case Opcode::kInvokeClosure:
-        need_exactly(o[1].value(), Value::kClosure);
-        for (int64_t r : o[2].values) read(r);
-        return set(o[0].value(), Value::kUnknown);
-      case Opcode::kInvokePacked:
-        return invoke_packed(o);
-      case Opcode::kGetField: {
-        if (o[2].value() == kStorageField) {
-          need_tensor(o[1].value());
-          return set(o[0].value(), Value::kStorage);
+  void connect_registers() {
+    const size_t count = registers_.size();
+    group(exits_, count, &exits_from_, &by_register_exits_);
+    group(reads_, count, &reads_of_, &by_register_reads_);
+    merges_at_.assign(control_.blocks().size(), kNone);
+    for (uint32_t number = 0; number < count; ++number) {
+      const auto reads = part(by_register_reads_, reads_of_, number);
+      if (reads.empty()) continue;
+      find_sites(number, part(by_register_exits_, exits_from_, number));
+      asked_.clear();
+      for (const Mark& r : reads) take(at_entry(number, r.block), r.source.node());
+      while (!asked_.empty()) {
+        const Site site = sites_[asked_.back()];
+        asked_.pop_back();
+        if (site.block == 0) take(initial(number), site.node);
+        for (uint32_t p : control_.predecessors(site.block)) {
+          budget_.spend(2);
+          take(at_exit(number, p), site.node);
         }
-        const Value v = need(o[1].value(), "a data-type value, a tensor or a storage", [](Value k) {
-          return k == Value::kAdt || k == Value::kStorage || is_tensor(k);
-        });
-        if (is_tensor(v)) need_device(o[1].value(), 0, "GetField");
-        const bool scalar = is_tensor(v) || v == Value::kStorage;
-        return set(o[0].value(), scalar ? Value::kScalar : Value::kUnknown);
-      }
-      case Opcode::kGetTag:
-        need_exactly(o[1].value(), Value::kAdt);
-        return set(o[0].value(), Value::kScalar);
-      case Opcode::kDeviceCopy:
-        need_tensor(o[1].value());
-        return set(o[0].value(), Value::kTensor, static_cast<uint8_t>(o[2].value()));
-      case Opcode::kShapeOf:
-        need_tensor(o[2].value());
-        for (int64_t i = 0; i < o[1].value(); ++i) set(o[0].value() + i, Value::kScalar);
-        return;
-      case Opcode::kReshapeTensor: {
-        // It shares the data, so a reshaped constant is a constant.
-        const Value v = need_tensor(o[1].value());
-        for (int64_t r : o[2].values) need_scalar(r);
-        return set(o[0].value(), v, device_of(o[1].value()));
       }
     }
   }
 
-  void copy_register(int64_t to, int64_t from) {
-    const Value v = read(from);
-    set(to, v, device_of(from));
+  // Marks by register, in the order of blocks, in which they come.
+  static void group(const std::vector<Mark>& marks, size_t count, std::vector<uint32_t>* from,
+                    std::vector<Mark>* out) {
+    from->assign(count + 1, 0);
+    out->resize(marks.size());
+    for (const Mark& m : marks) ++(*from)[m.reg + 1];
+    std::partial_sum(from->begin(), from->end(), from->begin());
+    for (const Mark& m : marks) (*out)[(*from)[m.reg]++] = m;
+    std::copy_backward(from->begin(), from->end() - 1, from->end());
+    (*from)[0] = 0;
+  }
+  static std::span<const Mark> part(const std::vector<Mark>& marks,
+                                    const std::vector<uint32_t>& from, uint32_t number) {
+    return std::span(marks).subspan(from[number], from[number + 1] - from[number]);
   }
 
-  void alloc_tensor(const std::vector<OperandView>& o, bool shape_in_registers) {
-    const Value base = need(o[1].value(), "a storage or a tensor",
-                            [](Value v) { return v == Value::kStorage || is_tensor(v); });
-    need_scalar(o[2].value());
-    if (shape_in_registers)
-      for (int64_t r : o[4].values) need_scalar(r);
-    set(o[0].value(), base == Value::kConstant ? Value::kConstant : Value::kTensor,
-        device_of(o[1].value()));
+  // The blocks that touch the register and those where its values merge, in their order.
+  void find_sites(uint32_t number, std::span<const Mark> exits) {
+    merges_.clear();
+    const auto add_frontier = [&](uint32_t block) {
+      control_.for_each_frontier(block, [&](uint32_t b) {
+        budget_.spend();
+        if (merges_at_[b] == number) return;
+        merges_at_[b] = number;
+        merges_.push_back(b);
+      });
+    };
+    for (const Mark& m : exits) add_frontier(m.block);
+    for (size_t i = 0; i < merges_.size(); ++i) add_frontier(merges_[i]);
+    std::sort(merges_.begin(), merges_.end());
+
+    sites_.clear();
+    uint32_t above = kNone;  // the last site that dominates the next one
+    for (size_t i = 0, j = 0; i < exits.size() || j < merges_.size();) {
+      const bool has_exit =
+          i < exits.size() && (j == merges_.size() || exits[i].block <= merges_[j]);
+      const uint32_t block = has_exit ? exits[i].block : merges_[j];
+      const bool merge = j < merges_.size() && merges_[j] == block;
+      while (above != kNone && !control_.dominates(sites_[above].block, block))
+        above = sites_[above].enclosing;
+      sites_.push_back({block, merge, has_exit, has_exit ? exits[i].source : Source(), above});
+      above = static_cast<uint32_t>(sites_.size()) - 1;
+      i += has_exit;
+      j += merge;
+    }
   }
 
-  void invoke(const std::vector<OperandView>& o) {
-    const Callee callee = *callee_of(e_, o[1].value());
-    for (int64_t r : o[2].values) {
-      if (callee.is_scalar)
-        need_scalar(r);
+  // The site of the nearest block that dominates `block`, itself included; kNone if there is none.
+  uint32_t site_above(uint32_t block) {
+    const auto after = std::upper_bound(sites_.begin(), sites_.end(), block,
+                                        [](uint32_t b, const Site& s) { return b < s.block; });
+    if (after == sites_.begin()) return kNone;
+    auto site = static_cast<uint32_t>(after - sites_.begin()) - 1;
+    while (site != kNone && !control_.dominates(sites_[site].block, block)) {
+      budget_.spend();
+      site = sites_[site].enclosing;
+    }
+    return site;
+  }
+
+  Source merged(uint32_t site) {
+    Site& s = sites_[site];
+    if (s.node == kNone) {
+      budget_.spend(4);
+      s.node = new_node(Node::Kind::kMerge);
+      asked_.push_back(site);
+    }
+    return Source::of(s.node);
+  }
+  Source leaving(uint32_t number, uint32_t site) {
+    if (site == kNone) return initial(number);
+    return sites_[site].has_exit ? sites_[site].exit : merged(site);
+  }
+  Source at_exit(uint32_t number, uint32_t block) { return leaving(number, site_above(block)); }
+  Source at_entry(uint32_t number, uint32_t block) {
+    const uint32_t site = site_above(block);
+    if (site == kNone || sites_[site].block != block) return leaving(number, site);
+    return sites_[site].merge ? merged(site) : leaving(number, sites_[site].enclosing);
+  }
+
+  // --- 3. Values -------------------------------------------------------------------------------
+
+  uint32_t new_node(Node::Kind kind) {
+    if (nodes_.size() == kMostNodes) throw OutOfSteps{};
+    nodes_.push_back({kind});
+    return static_cast<uint32_t>(nodes_.size()) - 1;
+  }
+
+  // `node` takes what comes from `source`.
+  void take(Source source, uint32_t node) {
+    if (source.is_known()) return offer(source.slot(), node);
+    takers_.push_back({node, nodes_[source.node()].takers});
+    nodes_[source.node()].takers = static_cast<uint32_t>(takers_.size()) - 1;
+  }
+
+  void offer(Slot slot, uint32_t node) {
+    Node& n = nodes_[node];
+    switch (n.kind) {
+      case Node::Kind::kRead:
+        break;
+      case Node::Kind::kMerge:
+        if (n.known) slot = join(n.slot, slot);
+        break;
+      case Node::Kind::kTensor:
+        slot = written({0, Write::From::kTensor}, slot);
+        break;
+      case Node::Kind::kElement:
+        slot = written({0, Write::From::kElement}, slot);
+        break;
+    }
+    if (n.known && n.slot == slot) return;
+    n.known = true;
+    n.slot = slot;
+    if (n.queued || n.takers == kNone) return;
+    n.queued = true;
+    queue_.push_back(node);
+  }
+
+  void propagate() {
+    // What was known when edges were still being made has not been handed on.
+    queue_.clear();
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].queued = nodes_[i].known && nodes_[i].takers != kNone;
+      if (nodes_[i].queued) queue_.push_back(i);
+    }
+    for (size_t i = 0; i < queue_.size(); ++i) {
+      Node& n = nodes_[queue_[i]];
+      n.queued = false;
+      const Slot slot = n.kind == Node::Kind::kRead ? after_read(n.slot) : n.slot;
+      for (uint32_t t = n.takers; t != kNone; t = takers_[t].next) {
+        budget_.spend();
+        offer(slot, takers_[t].node);
+      }
+    }
+  }
+
+  // --- Reports ---------------------------------------------------------------------------------
+
+  void report_all() {
+    order_.resize(control_.blocks().size());
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      return control_.blocks()[a].first < control_.blocks()[b].first;
+    });
+    state_.resize(registers_.size());
+    for (uint32_t block : order_) {
+      for (uint32_t i = reads_from_[block]; i < reads_from_[block + 1]; ++i)
+        state_[reads_[i].reg] = nodes_[reads_[i].source.node()].slot;
+      for (at_ = control_.blocks()[block].first; at_ < control_.blocks()[block].end; ++at_) {
+        if (limit_ == 0) return;
+        check_instruction(f_->code[at_]);
+      }
+    }
+  }
+
+  template <Fault kFault, typename... Args>
+  void report(Args&&... args) {
+    if (limit_ == 0) return;
+    --limit_;
+    found_->push_back(violation(fmt::format("{}@{}", f_->name, at_),
+                                finding<kFault>(std::forward<Args>(args)...)));
+  }
+
+  void check_instruction(const Instruction& in) {
+    find_effects(e_, in, &effects_);
+    if (in.op == Opcode::kInvokePacked) {
+      const Kernel& kernel = e_.kernels[static_cast<size_t>(in.operands[0])];
+      const size_t wanted = kernel.contract.arguments.size();
+      const size_t given = in.operands.size() - 2;  // behind the kernel and their count
+      if (given != wanted) return report<Fault::kKernelArguments>(given, kernel.name, wanted);
+    }
+    Slot first;
+    for (size_t i = 0; i < effects_.reads.size(); ++i) {
+      const Slot slot = check_read(in, effects_.reads[i]);
+      if (i == 0) first = slot;
+    }
+    for (const Write& w : effects_.writes) state_[number_of(w.reg)] = written(w, first);
+  }
+
+  Slot check_read(const Instruction& in, const Read& r) {
+    Slot& slot = state_[number_of(r.reg)];
+    const Content content = slot.content;
+    if (content == Content::kUnwritten) report<Fault::kReadUnwritten>(r.reg);
+    if (content == Content::kFreed) report<Fault::kReadFreed>(r.reg);
+    slot = after_read(slot);
+    if (!is_unknown(slot.content) && !fits(r.need, content)) {
+      if (r.argument)
+        report<Fault::kWrongArgumentKind>(r.reg, name_of(content), name_of(r.need));
       else
-        read(r);
+        report<Fault::kWrongKind>(r.reg, name_of(content), name_of(r.need));
     }
-    for (uint64_t i = 0; i < callee.results; ++i)
-      set(o[0].value() + static_cast<int64_t>(i),
-          callee.is_scalar ? Value::kScalar : Value::kUnknown);
+    if (r.written && content == Content::kConstant)
+      report<Fault::kWritesConstant>(kernel_of(in).name, r.reg);
+    // A storage's size is read wherever it lies.
+    const bool placed = r.need != Need::kElements || is_tensor(content);
+    if (r.device != kAnyDevice && placed && slot.device != kAnywhere && slot.device != r.device)
+      report<Fault::kWrongDevice>(r.reg, slot.device,
+                                  in.op == Opcode::kInvokePacked ? "kernel " + kernel_of(in).name
+                                                                 : std::string(name_of(in.op)),
+                                  r.device);
+    return slot;
+  }
+  const Kernel& kernel_of(const Instruction& in) const {
+    return e_.kernels[static_cast<size_t>(in.operands[0])];
   }
 
-  void invoke_packed(const std::vector<OperandView>& o) {
-    const Kernel& kernel = e_.kernels[static_cast<size_t>(o[0].value())];
-    const std::vector<KernelArgument>& wanted = kernel.contract.arguments;
-    if (wanted.size() != o[1].values.size())
-      return report(14, fmt::format("{} arguments to kernel {}, which takes {}", o[1].values.size(),
-                                    kernel.name, wanted.size()));
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const int64_t r = o[1].values[i];
-      if (wanted[i].kind == KernelArgument::Kind::kScalar) {
-        need_scalar(r, 14);
-        continue;
-      }
-      if (wanted[i].kind == KernelArgument::Kind::kData) {
-        need(
-            r, "a data-type value", [](Value v) { return v == Value::kAdt; }, 14);
-        continue;
-      }
-      if (need_tensor(r, 14) == Value::kConstant && wanted[i].access != Access::kIn)
-        report(15, fmt::format("kernel {} writes register {}, which may hold a constant",
-                               kernel.name, r));
-      need_device(r, static_cast<uint8_t>(kernel.device), "kernel " + kernel.name);
-    }
-  }
+  static constexpr size_t kMostNodes = size_t{1} << 31;  // Source has no bits for more
+  struct Number {
+    uint32_t epoch = 0, number = 0;
+  };
 
   const Executable& e_;
-  const BytecodeFunction& f_;
-  size_t limit_;
-  std::vector<Violation>* found_;
-  std::vector<uint32_t> starts_;    // first instruction of each block
-  std::vector<uint32_t> block_of_;  // by instruction
-  std::vector<State> entry_;        // by block
-  std::vector<bool> reached_, queued_;
-  std::deque<uint32_t> work_;
-  State state_;  // at instruction at_
-  size_t at_ = 0;
-  bool reporting_ = false;
+  StepBudget& budget_;
+  const BytecodeFunction* f_ = nullptr;
+  size_t limit_ = 0;
+  std::vector<Violation>* found_ = nullptr;
+
+  ControlFlow control_;
+  std::vector<Number> numbers_;  // by register
+  uint32_t epoch_ = 0;
+  std::vector<uint32_t> registers_;  // by number
+  std::vector<Local> local_;         // by number: in the block being walked
+  std::vector<uint32_t> touched_;    // numbers, in the block being walked
+  Effects effects_;
+  std::vector<Node> nodes_;
+  std::vector<Taker> takers_;
+  std::vector<Mark> reads_, exits_;   // by block
+  std::vector<uint32_t> reads_from_;  // by block
+  std::vector<Mark> by_register_reads_, by_register_exits_;
+  std::vector<uint32_t> reads_of_, exits_from_;  // by number
+  std::vector<uint32_t> merges_at_;  // by block: number of the register last merged there
+  std::vector<uint32_t> merges_, asked_;
+  std::vector<Site> sites_;
+  std::vector<uint32_t> queue_, order_;
+  std::vector<Slot> state_;  // by number, at instruction at_
+  uint32_t at_ = 0;
 };
 
-}  // namespace
+FlowVerifier::FlowVerifier(const Executable& executable, StepBudget* budget)
+    : flow_(std::make_unique<Flow>(executable, budget)) {}
+FlowVerifier::~FlowVerifier() = default;
 
-std::optional<Callee> callee_of(const Executable& e, int64_t index) {
-  if (index < 0) return std::nullopt;
-  const size_t i = static_cast<size_t>(index), functions = e.functions.size();
-  if (i < functions) return Callee{&e.functions[i].name, e.functions[i].parameters, 1, false};
-  if (i - functions >= e.scalar_functions.size()) return std::nullopt;
-  const ScalarFunction& f = e.scalar_functions[i - functions];
-  return Callee{&f.name, f.program.arguments, f.program.results, true};
-}
-
-void check_flow(const Executable& e, const BytecodeFunction& f, size_t limit,
-                std::vector<Violation>* found) {
-  Flow(e, f, limit, found).run();
+void FlowVerifier::check(const BytecodeFunction& function, size_t limit,
+                         std::vector<Violation>* found) {
+  flow_->check(function, limit, found);
 }
 
 }  // namespace nimble::exec

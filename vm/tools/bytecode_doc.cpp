@@ -1,5 +1,8 @@
 // Writes the reference of the instruction set and of portable kernels in Markdown, from
-// Opcodes.def, PortableOps.def and the verifiers' rules. Run at build time: bytecode_doc FILE.
+// Opcodes.def, PortableOps.def and the verifiers' rules (VerifierRules.def, PortableRules.def). Run
+// at build time: bytecode_doc FILE.
+#include <span>
+
 #include "vm/base/file.h"
 #include "vm/base/program.h"
 #include "vm/executable/format.h"
@@ -25,6 +28,13 @@ constexpr std::string_view kKinds[][2] = {
     {"text", "index of a text"},
 };
 
+std::string rules(std::string_view letter, std::span<const RuleInfo> table) {
+  std::string out = "\n| Rule | What it asks | In detail |\n|---|---|---|\n";
+  for (const RuleInfo& r : table)
+    out += fmt::format("| {}{} | {} | {} |\n", letter, r.number, r.sentence, r.description);
+  return out;
+}
+
 std::string portable_document() {
   std::string out = fmt::format(
       "\n# Portable kernels\n\n"
@@ -38,10 +48,7 @@ std::string portable_document() {
     const PortableOpInfo& info = info_of(static_cast<PortableOp>(i));
     out += fmt::format("| {} | `{}` | {} | {} |\n", i, info.name, info.operands, info.sentence);
   }
-  out += "\n| Rule | What it asks |\n|---|---|\n";
-  for (int rule = 1; rule <= kPortableRuleCount; ++rule)
-    out += fmt::format("| P{} | {} |\n", rule, portable_rule_sentence(rule));
-  return out;
+  return out + "\n## Rules of their verifier\n" + rules("P", kPortableRules);
 }
 
 std::string document() {
@@ -63,9 +70,7 @@ std::string document() {
   }
   out += "\n## Kinds of operands\n\n| Kind | Meaning |\n|---|---|\n";
   for (const auto& [kind, meaning] : kKinds) out += fmt::format("| {} | {} |\n", kind, meaning);
-  out += "\n## Rules of the verifier\n\n| Rule | What it asks |\n|---|---|\n";
-  for (int rule = 1; rule <= kRuleCount; ++rule)
-    out += fmt::format("| R{} | {} |\n", rule, rule_sentence(rule));
+  out += "\n## Rules of the verifier\n" + rules("R", kRules);
   out += fmt::format(
       "\n## Sections of an executable file (format version {})\n\n"
       "| Number | Section |\n|---|---|\n",

@@ -272,20 +272,28 @@ void print_provenance(const exec::Provenance& p) {
   std::fputs(table.str().c_str(), stdout);
 }
 
-Json verify_json(const std::vector<exec::Violation>& found) {
+Json verify_json(const std::vector<exec::Violation>& found,
+                 const exec::VerificationEffort& effort) {
   Json list = Json::array();
   for (const exec::Violation& v : found)
     list.push_back({{"where", v.where},
                     {"rule", fmt::format("R{}", v.rule)},
                     {"asks", exec::rule_sentence(v.rule)},
                     {"message", v.message}});
-  return {{"sound", found.empty()}, {"rules", exec::kRuleCount}, {"violations", list}};
+  return {{"sound", found.empty()},
+          {"rules", exec::kRuleCount},
+          {"steps", effort.steps},
+          {"step_budget", effort.budget},
+          {"violations", list}};
 }
 
-void print_verify(const std::vector<exec::Violation>& found, const Executable& e) {
+void print_verify(const std::vector<exec::Violation>& found, const exec::VerificationEffort& effort,
+                  const Executable& e) {
   if (found.empty())
-    fmt::print("sound: {} functions, {} kernels and {} constants keep all {} rules\n",
-               e.functions.size(), e.kernels.size(), e.constants.size(), exec::kRuleCount);
+    fmt::print(
+        "sound: {} functions, {} kernels and {} constants keep all {} rules, by {} of {} steps\n",
+        e.functions.size(), e.kernels.size(), e.constants.size(), exec::kRuleCount, effort.steps,
+        effort.budget);
   for (const exec::Violation& v : found)
     fmt::print("{}: breaks rule R{} ({}): {}\n", v.where, v.rule, exec::rule_sentence(v.rule),
                v.message);
@@ -323,8 +331,9 @@ int run(int argc, char** argv) {
   const bool summary = !(args.signature || args.portable || args.disassemble || args.kernels ||
                          args.provenance || args.verify);
   const Executable e = exec::read(args.file);
+  exec::VerificationEffort effort;
   const std::vector<exec::Violation> found =
-      args.verify ? exec::find_violations(e) : std::vector<exec::Violation>();
+      args.verify ? exec::find_violations(e, 100, 0, &effort) : std::vector<exec::Violation>();
 
   if (args.format == "json") {
     Json out = Json::object();
@@ -334,7 +343,7 @@ int run(int argc, char** argv) {
     if (args.portable) out["portable"] = portable_texts(e);
     if (args.disassemble) out["functions"] = code_json(e);
     if (args.provenance) out["provenance"] = provenance_json(e.provenance);
-    if (args.verify) out["verification"] = verify_json(found);
+    if (args.verify) out["verification"] = verify_json(found, effort);
     // Names in a damaged or hostile file need not be UTF-8.
     std::puts(out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
@@ -345,7 +354,7 @@ int run(int argc, char** argv) {
     if (args.disassemble)
       std::fputs(exec::disassemble(e, {args.max_constant, true}).c_str(), stdout);
     if (args.provenance) print_provenance(e.provenance);
-    if (args.verify) print_verify(found, e);
+    if (args.verify) print_verify(found, effort, e);
   }
   return found.empty() ? kExitOk : kExitFailure;
 }

@@ -20,27 +20,35 @@ std::vector<Configuration> configurations() {
   return out;
 }
 
-class Configured : public ::testing::TestWithParam<Configuration> {};
+// Whether a program runs under a configuration: a fifth of the corpus does, another for each
+// configuration, but all of what loops and branches: passes and memory are at work there. And all
+// of it where kernels run in another form: no other test runs those. (Those of other levels differ
+// in their packed weights alone.)
+bool runs_under(const Program& p, const Configuration& c) {
+  return (c.no_native && c.target == "native") || p.text.find("@loop") != std::string::npos ||
+         p.text.find("match (") != std::string::npos ||
+         p.fifth == std::hash<std::string>()(c.name) % kFifths;
+}
 
-TEST_P(Configured, CorpusAgreesWithTheReference) {
-  const Configuration& c = GetParam();
-  // A fifth of the corpus each time, another for each configuration, but all of what loops,
-  // branches and computes with scalars: passes and memory are at work there.
-  const std::vector<Program>& all = all_programs();
-  // All of it where kernels run in another form: no other test runs those. (Those of other levels
-  // differ in their packed weights alone.)
-  const bool all_of_it = c.no_native && c.target == "native";
-  size_t turn = std::hash<std::string>()(c.name) % 5;
-  size_t checked = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!all_of_it && all[i].text.find("@loop") == std::string::npos &&
-        all[i].text.find("match (") == std::string::npos && i % 5 != turn)
-      continue;
-    ++checked;
-    check_program(all[i], c, 2);
+class Configured : public ::testing::TestWithParam<Program> {};
+
+TEST_P(Configured, AgreesWithTheReference) {
+  for (const Configuration& c : configurations()) {
+    if (!runs_under(GetParam(), c)) continue;
+    check_program(GetParam(), c, 2);
     if (HasFailure()) return;
   }
-  EXPECT_GT(checked, all.size() / 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, Configured, ::testing::ValuesIn(all_programs()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CorpusItself, HasProgramsForEachConfiguration) {
+  for (const Configuration& c : configurations())
+    EXPECT_GT(std::count_if(all_programs().begin(), all_programs().end(),
+                            [&](const Program& p) { return runs_under(p, c); }),
+              static_cast<ptrdiff_t>(all_programs().size() / 6))
+        << c.name;
 }
 
 // Weights are packed for the vectors of the target, and its portable forms read the same ones.
@@ -83,14 +91,6 @@ TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
 
 // All programs of the text tests, under what most changes a program on its way. One of them never
 // ends, and must not in any form.
-class ConfiguredText : public ::testing::TestWithParam<Configuration> {};
-
-TEST_P(ConfiguredText, ProgramsAgreeWithTheReference) {
-  const std::vector<Program> programs = text_programs();
-  EXPECT_GT(programs.size(), 60u);
-  for (const Program& p : programs) check_program(p, GetParam(), 3);
-}
-
 std::vector<Configuration> text_configurations() {
   const std::set<std::string> names = {"without_fusion", "without_plan_memory",
                                        "without_update_in_place", "reserialised",
@@ -102,11 +102,27 @@ std::vector<Configuration> text_configurations() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(By, ConfiguredText, ::testing::ValuesIn(text_configurations()),
-                         [](const auto& info) { return info.param.name; });
+class ConfiguredText : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(By, Configured, ::testing::ValuesIn(configurations()),
-                         [](const auto& info) { return info.param.name; });
+TEST_P(ConfiguredText, AgreesWithTheReference) {
+  for (const Program& p : text_programs(GetParam()))
+    for (const Configuration& c : text_configurations()) check_program(p, c, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(File, ConfiguredText, ::testing::ValuesIn(text_files()),
+                         [](const auto& info) {
+                           std::string name = info.param.substr(0, info.param.rfind('.'));
+                           std::replace_if(
+                               name.begin(), name.end(), [](char x) { return !std::isalnum(x); },
+                               '_');
+                           return name;
+                         });
+
+TEST(TextTests, HaveProgramsToRun) {
+  size_t programs = 0;
+  for (const std::string& file : text_files()) programs += text_programs(file).size();
+  EXPECT_GT(programs, 60u);
+}
 
 }  // namespace
 }  // namespace nimble::driver::testing

@@ -65,6 +65,10 @@ std::vector<Sizes> sizes_for(const std::vector<std::string>& symbols) {
   return out;
 }
 
+fs::path folder_of_text_tests() {
+  return fs::path(__FILE__).parent_path() / "../../test";
+}
+
 // A test of programs, not of messages.
 bool has_programs(const fs::path& file) {
   const std::string stem = file.stem().string();
@@ -79,32 +83,34 @@ tuned::TunedSource& full_residues() {
   return source;
 }
 
-std::vector<Program> text_programs() {
+std::vector<std::string> text_files() {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_of_text_tests()))
+    if (has_programs(entry.path()))
+      out.push_back(fs::relative(entry.path(), folder_of_text_tests()).string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<Program> text_programs(const std::string& file) {
   std::vector<Program> out;
-  const fs::path root = fs::path(__FILE__).parent_path() / "../../test";
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (!has_programs(entry.path())) continue;
-    const std::string file =
-        entry.path().parent_path().filename().string() + "/" + entry.path().stem().string();
-    const ir::Module m = ir::parse_module(read_text_file(entry.path().string()), file);
-    const ir::Module typed = ir::infer_types(m);
-    // Its main; where there is none, each function in turn.
-    for (const auto& [name, f] : typed.functions) {
-      if (typed.find("main") ? name != "main" : !is_program(*f)) continue;
-      ir::Module program = m;
-      program.set("main", m.find(name));
-      Program p;
-      p.name = file + "@" + name;
-      p.text = ir::print(program, {.inline_constant_elements = INT64_MAX});
-      for (const ir::VarRef& v : f->parameters)
-        if (is_int(v->type->dtype)) p.special[v->name] = {0, 1};
-      p.values = {-0.5, 0.5};
-      p.sizes = sizes_for(symbols_of(*f));
-      out.push_back(std::move(p));
-    }
+  const ir::Module m =
+      ir::parse_module(read_text_file((folder_of_text_tests() / file).string()), file);
+  const ir::Module typed = ir::infer_types(m);
+  // Its main; where there is none, each function in turn.
+  for (const auto& [name, f] : typed.functions) {
+    if (typed.find("main") ? name != "main" : !is_program(*f)) continue;
+    ir::Module program = m;
+    program.set("main", m.find(name));
+    Program p;
+    p.name = fs::path(file).replace_extension().string() + "@" + name;
+    p.text = ir::print(program, {.inline_constant_elements = INT64_MAX});
+    for (const ir::VarRef& v : f->parameters)
+      if (is_int(v->type->dtype)) p.special[v->name] = {0, 1};
+    p.values = {-0.5, 0.5};
+    p.sizes = sizes_for(symbols_of(*f));
+    out.push_back(std::move(p));
   }
-  std::sort(out.begin(), out.end(),
-            [](const Program& a, const Program& b) { return a.name < b.name; });
   return out;
 }
 

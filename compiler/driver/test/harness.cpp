@@ -57,6 +57,20 @@ void store(DType t, uint8_t* to, double v) {
 constexpr int64_t kSteps = 1'000'000;
 constexpr uint64_t kFuel = 10'000'000, kPortableFuel = 1'000'000'000;
 
+// The constants of a list in the text form of the IR, "f32[2]{1, 2}, i64[0]{}"; parentheses
+// around it are those of a tuple.
+std::vector<ir::TensorRef> tensors_of(std::string list) {
+  if (list.starts_with('(')) list = list.substr(1, list.size() - 2);
+  const ir::Module m =
+      ir::parse_module("fn @in() { let %v = (" + list + ",); %v }", "an example: " + list);
+  std::vector<ir::TensorRef> out;
+  for (const ir::Atom& a : m.find("in")->body->bindings.at(0).value->args) {
+    NIMBLE_CHECK(a.is_constant(), "\"{}\" is no list of constants", list);
+    out.push_back(a.constant);
+  }
+  return out;
+}
+
 double precision(DType t) {
   return t == DType::kF16 ? 2e-3 : t == DType::kBF16 ? 1.6e-2 : 0;
 }
@@ -251,10 +265,31 @@ void Compiled::check(const Program& p, const Sizes& sizes, unsigned seed,
   expect_close(got, expected, p.tolerance);
 }
 
+void Compiled::check_example(const Program& p, const Example& example) {
+  SCOPED_TRACE("in: " + example.inputs);
+  const std::vector<ir::TensorRef> inputs = tensors_of(example.inputs);
+  if (!example.fails) {
+    const std::vector<ir::TensorRef> results = tensors_of(example.results);
+    expect_close(run("main", inputs), results, p.tolerance);
+    expect_close(reference::Interpreter(typed_).run_tensors("main", inputs), results, p.tolerance);
+    return;
+  }
+  try {
+    run("main", inputs);
+    ADD_FAILURE() << "it ran";
+  } catch (const Error& e) {
+    EXPECT_TRUE(e.status() == Status::kFatal || e.status() == Status::kInvalidArgument ||
+                e.status() == Status::kExhausted)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find(example.results), std::string::npos) << e.what();
+  }
+}
+
 void check_program(const Program& p, const Configuration& c, size_t limit) {
   SCOPED_TRACE(p.name + " under " + c.name);
   try {
     Compiled compiled(ir::parse_module(p.text, p.name), c);
+    for (const Example& example : p.examples) compiled.check_example(p, example);
     unsigned seed = 1;
     for (const Sizes& s : sizes_of(p, *compiled.typed().find("main"), limit)) {
       compiled.check(p, s, ++seed);

@@ -23,6 +23,13 @@ struct Range {
   double low, high;  // integers: both ends belong to it
 };
 
+// Inputs and what becomes of them, worked out by hand: constants of the text IR.
+struct Example {
+  std::string inputs;   // "f32[2]{1, 2}, i64[0]{}"
+  std::string results;  // "f32[1]{3}", several in parentheses; or a part of the message
+  bool fails = false;
+};
+
 // A program and what its inputs may be.
 struct Program {
   std::string name;
@@ -33,7 +40,10 @@ struct Program {
   // Relative to max(1, |expected|); f16 and bf16 results get their own on top.
   double tolerance = 2e-5;
   std::vector<Sizes> sizes;  // instead of the awkward sizes of each symbol
+  std::vector<Example> examples;
+  size_t fifth = 0;  // of the configurations: which it runs under
 };
+inline constexpr size_t kFifths = 5;
 
 std::ostream& operator<<(std::ostream& out, const Program& p);
 
@@ -66,6 +76,8 @@ class Compiled {
   // fuel.
   void check(const Program& p, const Sizes& sizes, unsigned seed,
              const std::string& entry = "main");
+  // Runs main on an example's inputs; the reference must give the example's results, too.
+  void check_example(const Program& p, const Example& example);
 
   const ir::Module& typed() const { return typed_; }
   const exec::Executable& executable() const { return model_->executable(); }
@@ -98,25 +110,18 @@ std::string difference_of(const std::vector<ir::TensorRef>& got,
 void expect_close(const std::vector<ir::TensorRef>& got, const std::vector<ir::TensorRef>& expected,
                   double tolerance);
 
-// Compiles, then checks at up to `limit` sizes.
+// Compiles, then checks the examples and at up to `limit` sizes.
 void check_program(const Program& p, const Configuration& c, size_t limit);
 
-// The corpus: programs by area, each in a file of its own.
-std::vector<Program> elementwise_programs();
-std::vector<Program> cast_programs();
-std::vector<Program> rearrange_programs();
-std::vector<Program> reduce_programs();
-std::vector<Program> product_programs();
-std::vector<Program> recursion_programs();
-std::vector<Program> scalar_programs();
-std::vector<Program> control_programs();
-std::vector<Program> loop_programs();
-std::vector<Program> device_programs();
-std::vector<Program> dynamic_programs();
-std::vector<Program> data_programs();
-std::vector<Program> closure_programs();
+// The programs of a folder of programs/, by name; nimble::Error for a file that is malformed.
+std::vector<Program> programs_of(const std::string& area);
+// Programs for one suite of their own (bugs_of_others_test.cpp).
+inline constexpr const char* kBugsOfOthers = "bugs_of_others";
+// The corpus: all other folders, by area and name.
 const std::vector<Program>& all_programs();
-// What the text tests (compiler/test) compile: their main, or each function of a file without.
-std::vector<Program> text_programs();
+// The files of the text tests (compiler/test) that have programs: "passes/fuse.nir".
+std::vector<std::string> text_files();
+// What such a file compiles: its main, or each function where there is none.
+std::vector<Program> text_programs(const std::string& file);
 
 }  // namespace nimble::driver::testing

@@ -1,4 +1,5 @@
 // Random programs by seed; scripts/differential runs them by the thousand.
+#include <algorithm>
 #include <filesystem>
 
 #include "compiler/driver/test/differential.h"
@@ -52,18 +53,29 @@ TEST(RandomProgram, NamesTheExtentsThatItsAttributesUse) {
 }
 
 // Programs that once differed, reduced.
-TEST(RandomProgram, WhatOnceDifferedAgrees) {
+std::vector<std::string> regressions() {
+  std::vector<std::string> out;
   const std::filesystem::path folder =
       std::filesystem::path(__FILE__).parent_path() / "regressions";
-  int programs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".nir") continue;
-    ++programs;
-    const Comparison r = compare(ir::read_module(entry.path()), all_configurations(), 1);
-    EXPECT_EQ(r.verdict, Verdict::kAgrees) << entry.path().filename() << ": " << r.message;
-  }
-  EXPECT_GT(programs, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".nir") out.push_back(entry.path().string());
+  std::sort(out.begin(), out.end());
+  return out;
 }
+
+class OnceDiffered : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(OnceDiffered, Agrees) {
+  const Comparison r = compare(ir::read_module(GetParam()), all_configurations(), 1);
+  EXPECT_EQ(r.verdict, Verdict::kAgrees) << GetParam() << ": " << r.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, OnceDiffered, ::testing::ValuesIn(regressions()),
+                         [](const auto& info) {
+                           std::string name = std::filesystem::path(info.param).stem().string();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace nimble::driver::testing

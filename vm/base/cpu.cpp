@@ -16,7 +16,6 @@
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "vm/base/error.h"
 
@@ -218,12 +217,34 @@ void detect_control_groups(CpuInfo* cpu) {
   }
 }
 
-void detect_cores(CpuInfo* cpu) {
-  cpu->logical_cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (const int online = count_cpu_list(read_line("/sys/devices/system/cpu/online")))
-    cpu->logical_cpus = online;
-  // The mask may need more room than the fixed cpu_set_t on large machines.
+// The numbers in a list as in sysfs ("0-3,8").
+std::vector<int> cpus_of_list(std::string_view text) {
+  std::vector<int> cpus;
+  std::istringstream in{std::string(text)};
+  for (std::string range; std::getline(in, range, ',');) {
+    int first = 0, last = 0;
+    const int n = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    if (n == 1) last = first;
+    for (int i = first; n >= 1 && i <= last; ++i) cpus.push_back(i);
+  }
+  return cpus;
+}
+
+int count_cores(const std::vector<int>& cpus) {
+  std::set<std::string> cores;
+  for (int i : cpus) {
+    const std::string at = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", i);
+    const std::string core = read_line(at + "core_id");
+    cores.insert(core.empty() ? fmt::format("cpu{}", i)
+                              : read_line(at + "physical_package_id") + ":" + core);
+  }
+  return static_cast<int>(cores.size());
+}
+
+// The CPUs of this process's affinity mask; at least one.
+std::vector<int> allowed_cpus() {
   std::vector<int> allowed;
+  // The mask may need more room than the fixed cpu_set_t on large machines.
   for (size_t capacity = 1024; capacity <= (size_t{1} << 17); capacity *= 4) {
     cpu_set_t* set = CPU_ALLOC(capacity);
     const size_t bytes = CPU_ALLOC_SIZE(capacity);
@@ -235,19 +256,25 @@ void detect_cores(CpuInfo* cpu) {
     if (ok) break;
   }
   if (allowed.empty()) allowed.push_back(0);
-  cpu->affinity_cpus = static_cast<int>(allowed.size());
-  std::set<std::string> cores;
-  for (int i : allowed) {
-    const std::string at = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", i);
-    const std::string core = read_line(at + "core_id");
-    cores.insert(core.empty() ? fmt::format("cpu{}", i)
-                              : read_line(at + "physical_package_id") + ":" + core);
-  }
-  cpu->physical_cores = static_cast<int>(cores.size());
-  detect_caches(cpu, allowed.front());
+  return allowed;
 }
 
-CpuInfo detect() {
+// The machine's own numbers must not depend on where this process may run: records of the tuning
+// database are kept under them.
+void detect_cores(CpuInfo* cpu) {
+  const std::vector<int> allowed = allowed_cpus();
+  std::vector<int> online = cpus_of_list(read_line("/sys/devices/system/cpu/online"));
+  if (online.empty()) online = allowed;
+  cpu->logical_cpus = static_cast<int>(online.size());
+  cpu->physical_cores = count_cores(online);
+  cpu->affinity_cpus = static_cast<int>(allowed.size());
+  cpu->affinity_cores = count_cores(allowed);
+  detect_caches(cpu, online.front());
+}
+
+}  // namespace
+
+CpuInfo detect_cpu() {
   CpuInfo cpu;
   detect_instructions(&cpu);
   std::sort(cpu.features.begin(), cpu.features.end());
@@ -258,10 +285,8 @@ CpuInfo detect() {
   return cpu;
 }
 
-}  // namespace
-
 int CpuInfo::usable_threads() const {
-  int n = physical_cores;
+  int n = affinity_cores;
   if (cgroup_cpus) n = std::min(n, static_cast<int>(std::ceil(*cgroup_cpus - 0.01)));
   return std::max(1, n);
 }
@@ -294,15 +319,7 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 }
 
 int count_cpu_list(std::string_view text) {
-  int count = 0;
-  std::istringstream in{std::string(text)};
-  for (std::string range; std::getline(in, range, ',');) {
-    int first = 0, last = 0;
-    const int n = std::sscanf(range.c_str(), "%d-%d", &first, &last);
-    if (n == 1) ++count;
-    if (n == 2 && last >= first) count += last - first + 1;
-  }
-  return count;
+  return static_cast<int>(cpus_of_list(text).size());
 }
 
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
@@ -326,7 +343,7 @@ CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
 }
 
 const CpuInfo& host_cpu() {
-  static const CpuInfo cpu = detect();
+  static const CpuInfo cpu = detect_cpu();
   return cpu;
 }
 

@@ -24,14 +24,15 @@ struct CpuInfo {
   std::string model;                  // brand string
   std::string level;                  // "x86-64", "x86-64-v2", "x86-64-v3" or "x86-64-v4"
   std::vector<std::string> features;  // sorted; spelled as in /proc/cpuinfo ("avx512f")
-  std::vector<CpuCache> caches;       // of the first CPU that this process may use
+  std::vector<CpuCache> caches;       // of the machine's first CPU
   int logical_cpus = 1;               // online in the machine
-  int physical_cores = 1;             // distinct cores among the CPUs that this process may use
+  int physical_cores = 1;             // distinct cores among those
   int affinity_cpus = 1;              // logical CPUs in this process's affinity mask
+  int affinity_cores = 1;             // distinct cores among those
   std::optional<double> cgroup_cpus;  // the tightest CPU quota of its control groups, if any
   std::optional<int64_t> cgroup_memory_bytes;
 
-  // How many threads of work fit: the physical cores, cut by the quota; at least 1.
+  // How many threads of work fit: the cores it may use, cut by the quota; at least 1.
   int usable_threads() const;
   // Whether a feature is there. Spellings differ among tools ("sse4.2", "sse4_2",
   // "avx512-vnni", "avx512vnni"), so '.', '-' and '_' do not count. Levels are features too.
@@ -45,6 +46,8 @@ struct CpuInfo {
 // Detected once. The environment variable NIMBLE_CPU_LEVEL (a level's name) lowers what is
 // reported, so that a stronger machine can try the code for a weaker one.
 const CpuInfo& host_cpu();
+// The same, detected anew: what the machine is stays, what this process may use of it can change.
+CpuInfo detect_cpu();
 
 // The parts that can be tested on any machine:
 // The quota of one cpu.max file ("max 100000" or "150000 100000") in CPUs.

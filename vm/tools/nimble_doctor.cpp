@@ -76,6 +76,7 @@ Json cores_report(const CpuInfo& cpu) {
   Json cores = {{"logical_cpus", cpu.logical_cpus},
                 {"cpus_in_affinity_mask", cpu.affinity_cpus},
                 {"physical_cores", cpu.physical_cores},
+                {"cores_in_affinity_mask", cpu.affinity_cores},
                 {"usable_threads", cpu.usable_threads()}};
   cores["cgroup_cpus"] = cpu.cgroup_cpus ? Json(*cpu.cgroup_cpus) : Json(nullptr);
   cores["governor"] = line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
@@ -123,7 +124,7 @@ std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
     out.push_back(
         "the frequency governor is not \"performance\"; measurements will be noisy: "
         "cpupower frequency-set -g performance");
-  if (cpu.cgroup_cpus && *cpu.cgroup_cpus < cpu.physical_cores)
+  if (cpu.cgroup_cpus && *cpu.cgroup_cpus < cpu.affinity_cores)
     out.push_back(
         fmt::format("a control group limits the process to {:.2f} CPUs; threads beyond "
                     "that are throttled, choose --threads accordingly",

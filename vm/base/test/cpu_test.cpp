@@ -1,6 +1,7 @@
 #include "vm/base/cpu.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "vm/base/error.h"
 
@@ -11,7 +12,8 @@ CpuInfo strong_cpu() {
   CpuInfo cpu;
   cpu.level = "x86-64-v4";
   cpu.features = {"amx_tile", "avx", "avx2", "avx512_vnni", "avx512f", "fma", "sse4_2"};
-  cpu.physical_cores = 8;
+  cpu.physical_cores = 16;
+  cpu.affinity_cores = 8;
   cpu.caches = {
       {1, "data", 32768, 64, 2}, {1, "instruction", 65536, 64, 2}, {2, "unified", 2 << 20}};
   return cpu;
@@ -64,7 +66,9 @@ TEST(CpuTest, ListsAndCaches) {
 TEST(CpuTest, TheHostIsPlausible) {
   const CpuInfo& cpu = host_cpu();
   EXPECT_GE(cpu.usable_threads(), 1);
-  EXPECT_LE(cpu.physical_cores, cpu.affinity_cpus);
+  EXPECT_LE(cpu.affinity_cores, cpu.affinity_cpus);
+  EXPECT_LE(cpu.affinity_cores, cpu.physical_cores);
+  EXPECT_LE(cpu.physical_cores, cpu.logical_cpus);
   EXPECT_LE(cpu.affinity_cpus, cpu.logical_cpus);
 #if defined(__x86_64__)
   EXPECT_EQ(cpu.has("avx2"), __builtin_cpu_supports("avx2") != 0);
@@ -73,6 +77,30 @@ TEST(CpuTest, TheHostIsPlausible) {
   EXPECT_TRUE(cpu.has("x86-64"));
   EXPECT_FALSE(cpu.vendor.empty());
 #endif
+}
+
+// As under taskset: the machine stays what it is, what may be used of it shrinks.
+TEST(CpuTest, AffinityIsNoPropertyOfTheMachine) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const CpuInfo whole = detect_cpu();
+  int last = -1;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &before)) last = i;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const CpuInfo pinned = detect_cpu();
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(pinned.physical_cores, whole.physical_cores);
+  EXPECT_EQ(pinned.logical_cpus, whole.logical_cpus);
+  ASSERT_EQ(pinned.caches.size(), whole.caches.size());
+  for (size_t i = 0; i < whole.caches.size(); ++i)
+    EXPECT_EQ(pinned.caches[i].bytes, whole.caches[i].bytes);
+  EXPECT_EQ(pinned.affinity_cpus, 1);
+  EXPECT_EQ(pinned.affinity_cores, 1);
+  EXPECT_EQ(pinned.usable_threads(), 1);
 }
 
 }  // namespace

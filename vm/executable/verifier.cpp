@@ -226,7 +226,7 @@ class Verifier {
         return report<Fault::kReadBeforeBound>(where, in.immediate);
   }
 
-  void check_contract(const Place& where, const KernelContract& c) {
+  void check_contract(const Place& where, const KernelContract& c, bool host) {
     std::vector<bool> bound(c.symbols.size());
     for (const KernelArgument& a : c.arguments) {
       if (a.kind == KernelArgument::Kind::kScalar) {
@@ -243,6 +243,8 @@ class Verifier {
         report<Fault::kUnknownArgument>(where);
         continue;
       }
+      if (a.collapse_leading && a.dims.empty()) report<Fault::kRowsWithoutDims>(where);
+      if (a.collapse_leading && host) report<Fault::kRowsOfHost>(where);
       for (const DimProgram& dim : a.dims) {
         uint32_t symbol = 0;
         if (a.access != Access::kOut && dim.results == 1 && dim.is_argument(&symbol) &&
@@ -268,7 +270,10 @@ class Verifier {
       const size_t before = found_.size();
       if (k.name.empty()) report<Fault::kKernelNoName>(where);
       if (!names.insert(k.name).second) report<Fault::kKernelNameTwice>(where);
-      check_contract(where, k.contract);
+      const bool host = std::any_of(
+          k.implementations.begin(), k.implementations.end(),
+          [](const Implementation& i) { return i.kind == ImplementationKind::kHost; });
+      check_contract(where, k.contract, host);
       if (auto bad = k.dispatch.find_fault(static_cast<uint32_t>(k.contract.symbols.size()),
                                            static_cast<uint32_t>(k.implementations.size())))
         add(where, std::move(*bad));

@@ -104,6 +104,13 @@ std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argume
               "give inputs whose extents agree");
 }
 
+[[noreturn, gnu::cold]] void fail_overlap(const PreparedKernel& k, size_t a, size_t b) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{}: arguments {} and {} share memory, which it writes", kernel_text(k),
+                          std::min(a, b), std::max(a, b)),
+              "report it: the memory plan is wrong");
+}
+
 [[noreturn, gnu::cold]] void fail_memory(const PreparedKernel& k, size_t argument,
                                          const Tensor& tensor) {
   throw Error(Status::kFatal, "",
@@ -118,8 +125,12 @@ std::string expected_shape(const PreparedKernel& k, const PreparedKernel::Argume
 namespace {
 
 // Why a library's implementation cannot run here; "" if it can.
-std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* library) {
+std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* library,
+                            bool trusted) {
   if (!library) return "this runtime does not know it";
+  // A vendor's code checks nothing that the contract leaves open.
+  if (library->kind == ImplementationKind::kVendor && !trusted)
+    return "it runs only for a file that is trusted";
   if (std::string bad = library->check(kernel.contract); !bad.empty()) return bad;
   return library->unavailable ? library->unavailable() : "";
 }
@@ -166,7 +177,7 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
             Status::kUnsupported, place,
             fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
             "use a runtime as new as the compiler");
-      missing[i] = missing_library(kernel, target.library);
+      missing[i] = missing_library(kernel, target.library, bool{find_native});
     }
     out->targets.push_back(target);
   }
@@ -184,7 +195,9 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
     } else {
       throw Error(Status::kIncompatible, place,
                   fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
-                  "install it, or compile the model without vendor kernels");
+                  find_native ? "install it, or compile the model without vendor kernels"
+                              : "compile the model with --portable=on, or set `trust` in the load "
+                                "options if you trust where the file comes from");
     }
     notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
                                  kernel.name, symbol, missing[i], stand_in));
@@ -232,18 +245,22 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
   int64_t scratch = -1;
   out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
   out.single = kernel.dispatch.nodes.size() == 1;
+  for (const KernelTarget& target : out.targets) out.library |= target.library != nullptr;
   return out;
 }
 
 void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
-  size_t most_tensors = 0, most_symbols = 0, most_others = 0;
+  size_t most_tensors = 0, most_symbols = 0, most_others = 0, most_of_library = 0;
   for (const PreparedKernel& k : kernels) {
+    if (k.library) most_of_library = std::max<size_t>(most_of_library, k.tensors);
     most_tensors = std::max<size_t>(most_tensors, k.tensors);
     most_symbols = std::max<size_t>(most_symbols, k.symbols);
     most_others = std::max(most_others, k.arguments.size() - k.tensors);
   }
   buffers.resize(most_tensors);
-  tensors.resize(most_tensors);
+  tensors.resize(most_of_library);
+  ranges.resize(most_of_library);
+  collapsed.resize(most_of_library);
   portable_buffers.resize(most_tensors);
   scalars.resize(most_others);
   values.resize(most_others);
@@ -262,6 +279,19 @@ void Scratch::drop() {
   pool_.release(block_);
   block_ = {};
 }
+
+namespace {
+
+// The first dim of a contract that collapses the `surplus` leading axes of `t` into it; false if it
+// exceeds 63 bits.
+bool try_collapse(const Tensor& t, int surplus, int64_t* extent) {
+  *extent = t.extents[surplus];
+  for (int e = 0; e < surplus; ++e)
+    if (__builtin_mul_overflow(*extent, t.extents[e], extent)) return false;
+  return true;
+}
+
+}  // namespace
 
 void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, KernelFrame* frame) {
   int64_t* symbols = frame->symbols.data();
@@ -291,11 +321,10 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
     const Dim* dim = k.dims.data() + a.first_dim;
     for (int d = 0; d < a.rank; ++d, ++dim) {
       int64_t expected = 0;
-      // No overflow: the tensor's element count fits 63 bits, unless it is empty further on.
-      uint64_t product = static_cast<uint64_t>(t.extents[d + surplus]);
-      if (d == 0)
-        for (int e = 0; e < surplus; ++e) product *= static_cast<uint64_t>(t.extents[e]);
-      const auto extent = static_cast<int64_t>(product);
+      int64_t extent = t.extents[d + surplus];
+      // Only the product of an empty tensor's other extents can exceed 63 bits.
+      if (d == 0 && surplus > 0 && !try_collapse(t, surplus, &extent)) [[unlikely]]
+        fail_tensor(k, i, t, frame->symbols);
       switch (dim->kind) {
         case Dim::Kind::kBind:
           symbols[dim->symbol] = extent;
@@ -404,6 +433,47 @@ void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scr
 
 }  // namespace
 
+namespace {
+
+// The shape as the contract has accepted it, and as its verifier reasons about it.
+std::span<const int64_t> contract_shape(const Tensor& t, uint8_t rank, CollapsedShape* space) {
+  if (t.rank == rank) return t.shape();
+  const int surplus = t.rank - rank;
+  try_collapse(t, surplus, space->data());  // bind_arguments has looked
+  std::copy_n(t.extents.begin() + surplus + 1, rank - 1, space->begin() + 1);
+  return {space->data(), rank};
+}
+
+// Operators of the library assume that what they write is nobody else's. (Native code is trusted to
+// stand what the compiler plans, and portable code checks each access.)
+void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
+                     KernelFrame* frame) {
+  using Range = KernelFrame::Range;
+  size_t n = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor)) continue;
+    const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
+    const uint64_t bytes = bytes_of(t);
+    const auto begin = reinterpret_cast<uintptr_t>(t.data());
+    if (bytes > 0)
+      frame->ranges[n++] = {begin, begin + bytes, i, k.arguments[i].access != Access::kIn};
+  }
+  const std::span<Range> ranges(frame->ranges.data(), n);
+  std::ranges::sort(ranges, {}, &Range::begin);
+  // Of the ranges so far, those that reach farthest: of all, and of those that are written.
+  const Range* last = nullptr;
+  const Range* last_written = nullptr;
+  for (const Range& r : ranges) {
+    const Range* other = r.written ? last : last_written;
+    if (other && r.begin < other->end) [[unlikely]]
+      fail_overlap(k, other->argument, r.argument);
+    if (!last || r.end > last->end) last = &r;
+    if (r.written && (!last_written || r.end > last_written->end)) last_written = &r;
+  }
+}
+
+}  // namespace
+
 KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> arguments,
                             int32_t threads, ThreadPool& pool, Scratch& scratch,
                             KernelFrame* frame) {
@@ -440,23 +510,25 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.symbols = frame->symbols.data();
     pool.run(&native_body, &region, threads);
   } else {
+    refuse_overlaps(k, arguments, frame);
     size_t n = 0, scalars = 0, values = 0;
-    for (const Value& v : arguments)
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const Value& v = arguments[i];
       if (v.is(ObjectKind::kTensor)) {
         const Tensor& t = *static_cast<const Tensor*>(v.object);
-        frame->tensors[n++] = {t.dtype, t.shape(), t.data()};
+        frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
+                             t.data()};
+        ++n;
       } else if (v.is_object()) {
         frame->values[values++] = static_cast<const Cell*>(v.object);
       } else {
         frame->scalars[scalars++] = v.scalar;
       }
+    }
     region.library = target.library;
-    region.call = {{frame->tensors.data(), n},
-                   symbols,
-                   {frame->scalars.data(), scalars},
-                   region.args.scratch,
-                   {frame->values.data(), values},
-                   &frame->meter};
+    region.call = {{frame->tensors.data(), n},       symbols,
+                   {frame->scalars.data(), scalars}, region.args.scratch,
+                   {frame->values.data(), values},   &frame->meter};
     pool.run(&library_body, &region, threads);
     if (region.error) std::rethrow_exception(region.error);
   }

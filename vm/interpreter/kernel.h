@@ -3,6 +3,7 @@
 // dispatch tree and starts one parallel region; at a fixed shape it allocates nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -61,12 +62,13 @@ struct PreparedKernel {
   uint32_t tensors = 0;
   uint32_t symbols = 0;
   bool uses_scratch = true;
+  bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
   Device* device = nullptr;  // where it runs
 };
 
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
-// nor a vendor's; portable forms run in their place.
+// nor a vendor's; host operators and portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
@@ -77,11 +79,22 @@ using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes);
 
+using CollapsedShape = std::array<int64_t, kMaxRank>;
+
 // Space for one call at a time, sized once for all kernels of a model.
 struct KernelFrame {
+  // The bytes of a tensor argument.
+  struct Range {
+    uintptr_t begin = 0, end = 0;
+    size_t argument = 0;
+    bool written = false;
+  };
   std::vector<void*> buffers;
   std::vector<int64_t> symbols;  // and, last, the number of threads
   std::vector<LibraryTensor> tensors;
+  std::vector<CollapsedShape>
+      collapsed;  // shapes of `tensors`, where they are not the tensors' own
+  std::vector<Range> ranges;
   std::vector<PortableBuffer> portable_buffers;
   PortableFrame portable;
   WorkMeter meter;  // of portable code and host operators; the caller sets and reads it

@@ -138,6 +138,14 @@ const Rejected kRejected[] = {
      "kernel \"x\" { require [a0] scratch [0] dispatch { 0: 0 } host \"h\" }"},
     {Fault::kProgramArguments, "kernel x",
      "kernel \"x\" { scratch [a1] dispatch { 0: 0 } host \"h\" }"},
+    // Surplus axes that no dim takes, and such that a host operator would see.
+    {Fault::kRowsWithoutDims, "kernel x",
+     "kernel \"x\" { in rows u8 () scratch [0] dispatch { 0: 0 } native \"n\" }"},
+    {Fault::kRowsOfHost, "kernel x",
+     "kernel \"x\" { symbols m in rows u8 ([a0]) scratch [0] dispatch { 0: 0 } host \"h\" }"},
+    {Fault::kRowsOfHost, "kernel x",
+     "kernel \"x\" { symbols m in rows u8 ([a0]) scratch [0] dispatch { 0: 1 } native \"n\" host "
+     "\"h\" }"},
     {Fault::kDispatchEmpty, "kernel x", "kernel \"x\" { scratch [0] dispatch { } host \"h\" }"},
     {Fault::kDispatchNoSuchLeaf, "kernel x",
      "kernel \"x\" { scratch [0] dispatch { 0: 1 } host \"h\" }"},

@@ -69,10 +69,12 @@ class Interpreter : public ::testing::Test {
  protected:
   void SetUp() override { register_kernels(); }
 
-  void load(const std::string& text, SessionOptions options = {}) {
+  void load(const std::string& text, SessionOptions options = {}, bool trust = false) {
     if (options.threads == 0) options.threads = 2;
     session_.reset();
-    model_ = Model::load(exec::assemble(text), {}, "test");
+    LoadOptions load_options;
+    load_options.trust = trust;
+    model_ = Model::load(exec::assemble(text), load_options, "test");
     session_ = std::make_unique<Session>(model_, options);
   }
 

@@ -222,17 +222,44 @@ TEST_F(Interpreter, MissingVendorsAreReplacedAndReported) {
   std::string text = std::string(kAddKernel) + kAddModel;
   text.replace(text.find("dispatch { 0: 0 }"), 17, "dispatch { 0: 1 }");
   text.replace(text.find("host \"test.add\""), 15, "host \"test.add\"\n  vendor \"test.vendor\"");
-  load(text);
-  EXPECT_THAT(model_->notes(), ElementsAre(HasSubstr("libnothing.so is not installed")));
-  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+  for (const bool trust : {true, false}) {
+    load(text, {}, trust);
+    EXPECT_THAT(model_->notes(), ElementsAre(HasSubstr(trust ? "libnothing.so is not installed"
+                                                             : "a file that is trusted")));
+    EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+  }
   text.replace(text.find("host \"test.add\"\n"), 16, "");
   text.replace(text.find("dispatch { 0: 1 }"), 17, "dispatch { 0: 0 }");
-  try {
-    load(text);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.status(), Status::kIncompatible);
-    EXPECT_THAT(e.what(), HasSubstr("can only run as test.vendor"));
+  for (const bool trust : {true, false}) try {
+      load(text, {}, trust);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kIncompatible);
+      EXPECT_THAT(e.what(), HasSubstr("can only run as test.vendor"));
+      EXPECT_THAT(e.what(), HasSubstr(trust ? "install it" : "set `trust`"));
+    }
+}
+
+// A vendor's routine checks nothing beyond the contract: without trust it runs in no disguise.
+TEST_F(Interpreter, VendorsRunOnlyForFilesThatAreTrusted) {
+  static int calls = 0;
+  static const bool once = [] {
+    add_library_kernel(
+        {"test.present", exec::ImplementationKind::kVendor, "a, b -> y", "There.", accept, nullptr,
+         [](const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+           if (thread == 0) ++calls;
+           run_add(call, thread, threads, barrier);
+         }});
+    return true;
+  }();
+  (void)once;
+  std::string text = std::string(kAddKernel) + kAddModel;
+  text.replace(text.find("host \"test.add\""), 15, "vendor \"test.present\"\n  host \"test.add\"");
+  calls = 0;
+  for (const bool trust : {true, false}) {
+    load(text, {}, trust);
+    EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+    EXPECT_EQ(calls, 1);
   }
 }
 

@@ -45,7 +45,7 @@ kernel "shorter" { symbols n in i64 ([a0]) out i64 ([a0 1 -]) scratch [0]
 kernel "even" { symbols n in i64 ([a0]) require [a0 2 % 0 ==] scratch [0] dispatch { 0: 0 } host "test.nothing" }
 kernel "matrix" { symbols m in i64 ([a0], [3]) in i64 ([a0]) scratch [0]
   dispatch { 0: 0 } host "test.nothing" }
-kernel "rows" { symbols m in rows i64 ([a0], [3]) scratch [0] dispatch { 0: 0 } host "test.nothing" }
+kernel "rows" { symbols m in rows i64 ([a0], [3]) scratch [0] dispatch { 0: 0 } vendor "test.routine" }
 kernel "bump" { symbols n inout i64 ([a0]) scratch [0] dispatch { 0: 0 } host "test.bump" }
 kernel "sized" { symbols n scalar n out i64 ([a0]) scratch [0] dispatch { 0: 0 } host "host.zero" }
 kernel "twice" { symbols n in i64 ([a0]) scalar n scratch [0] dispatch { 0: 0 } host "test.nothing" }
@@ -551,6 +551,8 @@ class Opcodes : public Interpreter {
       using Kind = exec::ImplementationKind;
       add_library_kernel({"test.nothing", Kind::kHost, "", "Does nothing.", accept, nullptr,
                           [](const LibraryCall&, int32_t, int32_t, nimble_barrier*) {}});
+      add_library_kernel({"test.routine", Kind::kVendor, "", "Does nothing.", accept, nullptr,
+                          [](const LibraryCall&, int32_t, int32_t, nimble_barrier*) {}});
       add_library_kernel({"test.bump", Kind::kHost, "x", "Adds one to each element.", accept,
                           nullptr,
                           [](const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
@@ -572,7 +574,7 @@ TEST_F(Opcodes, DoWhatTheTableSaysAndFailWithAPlace) {
     SCOPED_TRACE(std::string(exec::info_of(row.op).name) + " " + row.what);
     load(std::string(kPrelude) + "function \"main\" 1 12 {\n.note \"main:%7 op (/model/Op)\"\n" +
              row.body + kEntry,
-         options);
+         options, /*trust=*/true);
     const uint64_t objects = session_->live_objects();
     // Twice: nothing of the first run may be left.
     for (int time = 0; time < 2; ++time) {

@@ -131,7 +131,7 @@ std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* lib
   // A vendor's code checks nothing that the contract leaves open.
   if (library->kind == ImplementationKind::kVendor && !trusted)
     return "it runs only for a file that is trusted";
-  if (std::string bad = library->check(kernel.contract); !bad.empty()) return bad;
+  if (std::string bad = library->refusal(kernel.contract); !bad.empty()) return bad;
   return library->unavailable ? library->unavailable() : "";
 }
 

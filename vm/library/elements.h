@@ -1,12 +1,16 @@
 // Typed access to the elements of a tensor, for host operators that compute with any dtype.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 #include "vm/library/registry.h"
@@ -71,25 +75,60 @@ bool less_number(T a, T b) {
   return a < b;
 }
 
+// How many elements there are. (An empty tensor's other extents may be any.)
 inline int64_t count_of(const LibraryTensor& t) {
-  int64_t n = 1;
-  for (int64_t d : t.shape) n *= d;
-  return n;
+  return try_element_count(t.shape).value_or(0);
+}
+inline uint64_t bytes_of(const LibraryTensor& t) {
+  return static_cast<uint64_t>(count_of(t)) * size_of(t.dtype);
 }
 
 // A tensor around one axis: outer slices of `extent` blocks of `inner` elements each. Axis -1:
-// the tensor counts as flat.
+// the tensor counts as flat. Of an empty tensor, outer and inner may be too many to count: then
+// they are the greatest integer. A loop over them begins with a look at count_of.
 struct AxisView {
   int64_t outer = 1, extent = 1, inner = 1;
 };
 inline AxisView around(const LibraryTensor& t, int64_t axis) {
   if (axis < 0) return {1, count_of(t), 1};
-  AxisView v;
-  for (size_t i = 0; i < t.shape.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    (at < axis ? v.outer : at == axis ? v.extent : v.inner) *= t.shape[i];
-  }
-  return v;
+  const auto at = std::min(static_cast<size_t>(axis), t.shape.size());
+  const auto product = [](std::span<const int64_t> extents) {
+    return try_element_count(extents).value_or(std::numeric_limits<int64_t>::max());
+  };
+  if (at == t.shape.size()) return {product(t.shape), 1, 1};
+  return {product(t.shape.first(at)), t.shape[at], product(t.shape.subspan(at + 1))};
+}
+
+// Whether y is x with another extent of the axis (axis -1: a vector).
+inline bool same_but_axis(const LibraryTensor& x, const LibraryTensor& y, int64_t axis) {
+  if (axis < 0) return y.shape.size() == 1;
+  if (x.shape.size() != y.shape.size() || axis >= static_cast<int64_t>(x.shape.size()))
+    return false;
+  for (size_t i = 0; i < x.shape.size(); ++i)
+    if (static_cast<int64_t>(i) != axis && x.shape[i] != y.shape[i]) return false;
+  return true;
+}
+
+// Elements that a simple loop passes in one step.
+inline constexpr uint64_t kElementsPerStep = 8;
+// For going once over n elements.
+inline void charge_elements(StepCounter& steps, int64_t n) {
+  steps.charge(static_cast<uint64_t>(n) / kElementsPerStep + 1);
+}
+
+// What is done between two looks at whether the run was cancelled.
+inline constexpr uint64_t kBytesPerPoll = WorkMeter::kPollSteps * WorkMeter::kBytesPerStep;
+
+// Copies piece by piece, each charged for.
+inline void copy_charged(StepCounter& steps, uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  do {
+    const uint64_t piece = std::min(bytes, kBytesPerPoll);
+    steps.charge_bytes(piece);
+    if (piece > 0) std::memmove(to, from, piece);
+    to += piece;
+    from += piece;
+    bytes -= piece;
+  } while (bytes > 0);
 }
 
 // For what only a wrong program or a wrong shape function can cause: nothing was written yet.
@@ -99,12 +138,24 @@ inline void require_fit(bool fits, const char* kernel, const std::string& proble
                 "report it: the compiled shape function disagrees with the operator");
 }
 
-// For `check` functions: "" if the contract has at least `count` scalars.
-inline std::string check_scalars(const exec::KernelContract& contract, size_t count) {
-  size_t n = 0;
-  for (const exec::KernelArgument& a : contract.arguments)
-    n += a.kind == exec::KernelArgument::Kind::kScalar;
-  return n >= count ? "" : "it is not told its parameters";
+// The rules of host operators: a tensor that is read, or written, of a dtype (none: T, the same for
+// all such tensors of the operator) and of so many dims.
+struct Ranks {
+  int least = 0, most = kMaxRank;
+};
+inline TensorRule reads(std::optional<DType> dtype, Ranks ranks = {}) {
+  const auto type = dtype ? TensorRule::Type::kFixed : TensorRule::Type::kSame;
+  return {exec::Access::kIn, type, dtype.value_or(DType::kF32), ranks.least, ranks.most};
 }
+inline TensorRule writes(std::optional<DType> dtype, Ranks ranks = {}) {
+  TensorRule rule = reads(dtype, ranks);
+  rule.access = exec::Access::kOut;
+  return rule;
+}
+inline TensorRule of_first_rank(TensorRule rule) {
+  rule.rank_of_first = true;
+  return rule;
+}
+inline constexpr std::nullopt_t kT = std::nullopt;
 
 }  // namespace nimble::rt

@@ -4,14 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "vm/library/elements.h"
+
 namespace nimble::rt {
 namespace {
-
-uint64_t bytes_of(const LibraryTensor& t) {
-  uint64_t n = size_of(t.dtype);
-  for (int64_t extent : t.shape) n *= static_cast<uint64_t>(extent);
-  return n;
-}
 
 // The share of `bytes` that a thread handles, in whole cache lines.
 std::pair<uint64_t, uint64_t> share(uint64_t bytes, int32_t thread, int32_t threads) {
@@ -23,38 +19,43 @@ std::pair<uint64_t, uint64_t> share(uint64_t bytes, int32_t thread, int32_t thre
   return {begin, (thread + 1 == threads ? bytes : bound(thread + 1)) - begin};
 }
 
+// Calls f(offset, size) for the pieces of a thread's share. The first thread pays for all.
+template <class F>
+void for_pieces(const LibraryCall& call, uint64_t bytes, int32_t thread, int32_t threads, F f) {
+  if (thread == 0) call.meter->charge_bytes(bytes);
+  auto [at, left] = share(bytes, thread, threads);
+  while (left > 0) {
+    call.meter->poll();
+    const uint64_t piece = std::min(left, kBytesPerPoll);
+    f(at, piece);
+    at += piece;
+    left -= piece;
+  }
+}
+
 std::string check_copy(const exec::KernelContract& contract) {
-  std::vector<const exec::KernelArgument*> tensors;
-  for (const auto& a : contract.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor) tensors.push_back(&a);
-  if (tensors.size() != 2) return "it takes one input and one output";
-  if (tensors[0]->access != exec::Access::kIn || tensors[1]->access != exec::Access::kOut)
-    return "the first tensor must be read, the second written";
-  if (tensors[0]->dtype != tensors[1]->dtype) return "input and output differ in dtype";
-  if (tensors[0]->dims != tensors[1]->dims) return "input and output differ in shape";
+  const exec::KernelArgument* x = nullptr;
+  for (const auto& a : contract.arguments) {
+    if (a.kind != exec::KernelArgument::Kind::kTensor) continue;
+    if (x && x->dims != a.dims) return "input and output differ in shape";
+    x = &a;
+  }
   return {};
 }
 
 void run_copy(const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier*) {
-  const auto [begin, size] = share(bytes_of(call.tensors[0]), thread, threads);
-  if (size == 0) return;
-  std::memmove(static_cast<uint8_t*>(call.tensors[1].data) + begin,
-               static_cast<const uint8_t*>(call.tensors[0].data) + begin, size);
-}
-
-std::string check_zero(const exec::KernelContract& contract) {
-  size_t tensors = 0;
-  for (const auto& a : contract.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor) {
-      ++tensors;
-      if (a.access != exec::Access::kOut) return "its tensor must be written only";
-    }
-  return tensors == 1 ? "" : "it takes one output";
+  const LibraryTensor &x = call.tensors[0], &y = call.tensors[1];
+  require_fit(std::ranges::equal(x.shape, y.shape), "copy", "input and output differ in shape");
+  for_pieces(call, bytes_of(y), thread, threads, [&](uint64_t at, uint64_t size) {
+    std::memcpy(static_cast<uint8_t*>(y.data) + at, static_cast<const uint8_t*>(x.data) + at, size);
+  });
 }
 
 void run_zero(const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier*) {
-  const auto [begin, size] = share(bytes_of(call.tensors[0]), thread, threads);
-  if (size > 0) std::memset(static_cast<uint8_t*>(call.tensors[0].data) + begin, 0, size);
+  const LibraryTensor& y = call.tensors[0];
+  for_pieces(call, bytes_of(y), thread, threads, [&](uint64_t at, uint64_t size) {
+    std::memset(static_cast<uint8_t*>(y.data) + at, 0, size);
+  });
 }
 
 }  // namespace
@@ -63,9 +64,9 @@ std::vector<LibraryKernel> host_operators() {
   using Kind = exec::ImplementationKind;
   return {
       {"host.copy", Kind::kHost, "x T (dims) -> y T (dims)", "Copies a tensor.", check_copy,
-       nullptr, run_copy},
+       nullptr, run_copy, ContractRule{{reads(kT), of_first_rank(writes(kT))}}},
       {"host.zero", Kind::kHost, "-> y T (dims); scalars give the dims", "Fills with zeros.",
-       check_zero, nullptr, run_zero},
+       nullptr, nullptr, run_zero, ContractRule{{writes(kT)}}},
   };
 }
 

@@ -18,7 +18,8 @@
 // these visits are counted too. The root is higher than all others: its row is the last.
 //
 // The schema (recursion_schema.h) comes as scalars. Everything is checked against the cells that
-// are there; a program can do no harm with it.
+// are there; a program can do no harm with it. What is kept of the walk counts as memory of the
+// session while it runs, and each task and step is charged for.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -32,10 +33,9 @@
 namespace nimble::rt {
 namespace {
 
-using exec::KernelContract;
-
 constexpr int64_t kMost = 4096;  // functions and tags
 constexpr int64_t kMostVisits = int64_t{1} << 40;
+constexpr uint64_t kStepsPerTask = 8;  // to find a task and to place it
 
 [[noreturn, gnu::cold]] void fail(const std::string& problem) {
   throw Error(Status::kFatal, "", "linearise: " + problem,
@@ -46,7 +46,13 @@ using Kind = RecursionSchema::Kind;
 
 class Schema {
  public:
-  explicit Schema(std::span<const int64_t> numbers) {
+  Schema(std::span<const int64_t> numbers, MemoryAccount& account, StepCounter& steps)
+      : decoded_(numbers.size(), account), by_function_(account) {
+    const auto pay = [&](uint64_t cost) {
+      cost_ += cost;
+      steps.charge(cost);
+    };
+    pay(numbers.size());
     size_t used = 0;  // what follows are extents of the results
     std::optional<RecursionSchema> decoded = RecursionSchema::decode(numbers, &used);
     if (!decoded) fail("its scalars are no schema");
@@ -57,18 +63,26 @@ class Schema {
       for (size_t c = 0; c < k.calls.size(); ++c) {
         if (k.calls[c].function >= kMost) fail("a function's number is too large");
         visits_once_ &= k.calls[c].function == 0;
-        for (size_t before = 0; before < c; ++before)
+        pay(c);
+        for (size_t before = 0; before < c && visits_once_; ++before)
           visits_once_ &= k.calls[before].field != k.calls[c].field;
       }
       if (k.function >= kMost || k.tag >= kMost)
         fail("a function's or a tag's number is too large");
       const auto function = static_cast<size_t>(k.function), tag = static_cast<size_t>(k.tag);
-      by_function_.resize(std::max(by_function_.size(), function + 1));
-      by_function_[function].resize(std::max(by_function_[function].size(), tag + 1), -1);
-      by_function_[function][tag] = static_cast<int32_t>(i);
+      while (by_function_.size() <= function) by_function_.emplace_back(account);
+      MeteredVector<int32_t>& by_tag = by_function_[function];
+      if (by_tag.size() <= tag) {
+        pay((tag + 1) * sizeof by_tag[0] / WorkMeter::kBytesPerStep + 1);
+        by_tag.resize(tag + 1, -1);
+      }
+      by_tag[tag] = static_cast<int32_t>(i);
     }
   }
 
+  // Steps that it took to make it: a call that finds it made pays them too, or the fuel that a run
+  // takes would depend on what ran before.
+  uint64_t cost() const { return cost_; }
   const std::vector<Kind>& kinds() const { return kinds_; }
   // Whether no field of a cell is visited twice: one function, one call for each field.
   bool visits_once() const { return visits_once_; }
@@ -81,9 +95,23 @@ class Schema {
   }
 
  private:
+  // Of what decoding makes of so many numbers, which is no metered container.
+  struct Decoded {
+    Decoded(size_t numbers, MemoryAccount& a) : account(a), bytes(2 * sizeof(Kind) * numbers) {
+      account.take(bytes);
+    }
+    ~Decoded() { account.give(bytes); }
+    Decoded(const Decoded&) = delete;
+    Decoded& operator=(const Decoded&) = delete;
+    MemoryAccount& account;
+    const uint64_t bytes;
+  };
+
+  Decoded decoded_;
   std::vector<Kind> kinds_;
-  std::vector<std::vector<int32_t>> by_function_;  // kind by function and tag
+  MeteredVector<MeteredVector<int32_t>> by_function_;  // kind by function and tag
   bool visits_once_ = true;
+  uint64_t cost_ = 0;
 };
 
 struct Task {
@@ -120,42 +148,70 @@ struct Part {
 };
 
 // What one call leaves to the next of its thread: memory, and the schema, which is usually the same
-// again. A model over small trees would otherwise spend as long on malloc as on their nodes.
+// again. A model over small trees would otherwise spend as long on malloc as on their nodes. In
+// between, it counts nowhere: it is little.
 struct Workspace {
-  static constexpr size_t kMostKept = 1 << 16;  // tasks, or steps
+  static constexpr uint64_t kMostKept = uint64_t{4} << 20;  // bytes
 
-  const Schema& schema_of(std::span<const int64_t> numbers) {
-    if (!schema || !std::ranges::equal(schema_numbers, numbers)) {
+  const Schema& schema_of(std::span<const int64_t> numbers, StepCounter& steps) {
+    if (schema && std::ranges::equal(schema_numbers, numbers)) {
+      steps.charge(schema->cost());
+    } else {
       schema.reset();
       schema_numbers.assign(numbers.begin(), numbers.end());
-      schema.emplace(schema_numbers);
+      schema.emplace(schema_numbers, account, steps);
     }
     return *schema;
   }
 
-  // The results of one kind of task: a row of each for the next task.
+  // The results of one kind of task: where they begin in `rows` and `stacks`, and a row of each for
+  // the next task.
   struct Outputs {
-    std::vector<int64_t*> rows;
-    std::vector<const LibraryTensor*> stacks;
+    size_t rows, stacks;
     int64_t position = 0;
   };
 
-  std::vector<int64_t> schema_numbers;
+  MemoryAccount account;  // of all below
+  MeteredVector<int64_t> schema_numbers{account};
   std::optional<Schema> schema;  // of these
-  std::vector<Task> tasks;
-  std::vector<uint32_t> called, order, ends;
-  std::vector<Open> open;
-  std::vector<Part> path;
-  std::vector<Step> steps;
-  std::vector<Outputs> outputs;  // by kind
-  std::vector<int64_t> counts;   // of tasks, by kind
+  MeteredVector<Task> tasks{account};
+  MeteredVector<uint32_t> called{account}, order{account}, ends{account};
+  MeteredVector<Open> open{account};
+  MeteredVector<Part> path{account};
+  MeteredVector<Step> steps{account};
+  MeteredVector<Outputs> outputs{account};  // by kind
+  MeteredVector<int64_t*> rows{account};
+  MeteredVector<const LibraryTensor*> stacks{account};
+  MeteredVector<int64_t> counts{account};  // of tasks, by kind
 };
 
-Workspace& workspace() {
-  thread_local Workspace w;
-  if (std::max(w.tasks.capacity(), w.ends.capacity()) > Workspace::kMostKept) w = {};
-  return w;
-}
+// The thread's workspace while a call uses it.
+class WorkspaceInUse {
+ public:
+  explicit WorkspaceInUse(const WorkMeter& meter) {
+    if (!kept()) kept().emplace();
+    try {
+      kept()->account.move_to(meter.memory);
+    } catch (const Error&) {  // what is kept may be more than this session may have
+      kept().emplace().account.move_to(meter.memory);
+    }
+  }
+  ~WorkspaceInUse() {
+    if (kept()->account.held() > Workspace::kMostKept)
+      kept().reset();
+    else
+      kept()->account.move_to(nullptr);
+  }
+  WorkspaceInUse(const WorkspaceInUse&) = delete;
+  WorkspaceInUse& operator=(const WorkspaceInUse&) = delete;
+  Workspace& operator*() const { return *kept(); }
+
+ private:
+  static std::optional<Workspace>& kept() {
+    thread_local std::optional<Workspace> w;
+    return w;
+  }
+};
 
 const Cell& cell_in(const Cell& cell, int64_t field) {
   const Value& v = field_of(cell, field);
@@ -166,15 +222,19 @@ const Cell& cell_in(const Cell& cell, int64_t field) {
 // Every task below a root, found without recursion, and their order.
 class Tasks {
  public:
-  Tasks(const Schema& schema, const Cell& root, Workspace& w)
+  Tasks(const Schema& schema, const Cell& root, Workspace& w, StepCounter& steps)
       : schema_(schema),
+        charged_(steps),
         tasks_(w.tasks),
         called_(w.called),
         open_(w.open),
         order_(w.order),
         end_(w.ends),
         steps_(w.steps),
-        counts_(w.counts) {
+        counts_(w.counts),
+        known_(w.account) {
+    charged_.charge(schema.functions());
+    for (size_t f = 0; f < schema.functions(); ++f) known_.emplace_back(w.account);
     tasks_.clear();
     called_.clear();
     open_.clear();
@@ -195,8 +255,8 @@ class Tasks {
     sort();
   }
 
-  const std::vector<Step>& steps() const { return steps_; }
-  const std::vector<uint32_t>& order() const { return order_; }
+  const MeteredVector<Step>& steps() const { return steps_; }
+  const MeteredVector<uint32_t>& order() const { return order_; }
   const Task& operator[](uint32_t i) const { return tasks_[i]; }
   const Task& called_by(const Task& t, size_t call) const {
     return tasks_[called_[t.calls + call]];
@@ -210,12 +270,17 @@ class Tasks {
   uint32_t visit(const Cell& cell, int64_t function, bool inside = true) {
     const int32_t kind = schema_.kind_of(function, cell.number);
     const auto fresh = static_cast<uint32_t>(tasks_.size());
+    const size_t calls = schema_.kinds()[static_cast<size_t>(kind)].calls.size();
+    charged_.charge(kStepsPerTask + calls);
+    if (called_.size() + calls > UINT32_MAX || tasks_.size() >= INT32_MAX)
+      throw Error(Status::kExhausted, "", "linearise: a value has too many parts",
+                  "use smaller inputs");
     if ((inside && cell.refs > 1) || !schema_.visits_once()) {
       const auto [it, added] = known_[static_cast<size_t>(function)].emplace(&cell, fresh);
       if (!added) return it->second;
     }
     tasks_.push_back({&cell, kind, 0, static_cast<uint32_t>(called_.size())});
-    called_.resize(called_.size() + schema_.kinds()[static_cast<size_t>(kind)].calls.size());
+    called_.resize(called_.size() + calls);
     open_.push_back({fresh});
     return fresh;
   }
@@ -236,12 +301,13 @@ class Tasks {
     counts_.assign(kinds, 0);
     const size_t levels = static_cast<size_t>(tasks_[0].height) + 1;
     end_.assign(levels * kinds + 1, 0);
-    std::vector<int64_t> rows(schema_.functions(), 0);
+    MeteredVector<int64_t> rows(schema_.functions(), 0, *known_.get_allocator().account());
     const auto bucket = [&](const Task& t) {
       return static_cast<size_t>(t.height) * kinds + static_cast<size_t>(t.kind);
     };
     for (const Task& t : tasks_) ++end_[bucket(t) + 1];
     for (size_t b = 0; b < levels * kinds; ++b) {
+      charged_.charge(1);
       const size_t kind = b % kinds;
       if (end_[b + 1] > 0) {
         int64_t& row = rows[static_cast<size_t>(schema_.kinds()[kind].function)];
@@ -260,14 +326,18 @@ class Tasks {
     }
   }
 
+  using Known = std::unordered_map<const Cell*, uint32_t, std::hash<const Cell*>, std::equal_to<>,
+                                   MeteredAllocator<std::pair<const Cell* const, uint32_t>>>;
+
   const Schema& schema_;
-  std::vector<Task>& tasks_;
-  std::vector<uint32_t>& called_;
-  std::vector<Open>& open_;
-  std::vector<std::unordered_map<const Cell*, uint32_t>> known_{schema_.functions()};
-  std::vector<uint32_t>&order_, &end_;
-  std::vector<Step>& steps_;
-  std::vector<int64_t>& counts_;
+  StepCounter& charged_;
+  MeteredVector<Task>& tasks_;
+  MeteredVector<uint32_t>& called_;
+  MeteredVector<Open>& open_;
+  MeteredVector<uint32_t>&order_, &end_;
+  MeteredVector<Step>& steps_;
+  MeteredVector<int64_t>& counts_;
+  MeteredVector<Known> known_;  // by function
 };
 
 // What count.linearise tells of a value whose parts are visited once each, without a list of them.
@@ -276,12 +346,13 @@ class TreeCounts {
   int64_t steps = 0, visits = 0;
 
   // False if a part is shared, so that it takes a list to know what was seen.
-  bool run(const Schema& schema, const Cell& root, Workspace& w) {
+  bool run(const Schema& schema, const Cell& root, Workspace& w, StepCounter& charged) {
     const size_t kinds = schema.kinds().size();
     w.counts.assign(kinds, 0);
     w.ends.clear();  // here: whether there is a step of this height and kind
     w.path.assign(1, {&root, schema.kind_of(0, root.number)});
     while (!w.path.empty()) {
+      charged.charge(1);
       Part& part = w.path.back();
       const auto number = static_cast<size_t>(part.kind);
       const Kind& kind = schema.kinds()[number];
@@ -289,10 +360,14 @@ class TreeCounts {
         const Cell& below = cell_in(*part.cell, kind.calls[part.next++].field);
         if (below.refs > 1) return false;
         w.path.push_back({&below, schema.kind_of(0, below.number)});
+        charged.charge(kStepsPerTask);
         continue;
       }
       const size_t step = static_cast<size_t>(part.height) * kinds + number;
-      if (step >= w.ends.size()) w.ends.resize(step + kinds, 0);
+      if (step >= w.ends.size()) {
+        charged.charge_bytes((step + kinds - w.ends.size()) * sizeof w.ends[0]);
+        w.ends.resize(step + kinds, 0);
+      }
       steps += w.ends[step] == 0;
       w.ends[step] = 1;
       ++w.counts[number];
@@ -305,9 +380,10 @@ class TreeCounts {
   }
 };
 
-// Copies a field of a cell to row `row` of a stack.
+// Copies a field of a cell to row `row` of a stack. (The field may lie in the stack's own memory:
+// then the result is whatever, and nothing worse.)
 void copy_field(const Cell& cell, const RecursionSchema::Data& d, const LibraryTensor& to,
-                int64_t row) {
+                int64_t row, StepCounter& steps) {
   const Value& v = field_of(cell, d.field);
   size_t bytes = size_of(d.dtype);
   for (const int64_t e : d.extents) bytes *= static_cast<size_t>(e);
@@ -325,40 +401,27 @@ void copy_field(const Cell& cell, const RecursionSchema::Data& d, const LibraryT
       t.storage->device != kCpuDevice)
     fail(fmt::format("field {} is {} ({}), not {} ({})", d.field, name_of(t.dtype),
                      fmt::join(t.shape(), ", "), name_of(d.dtype), fmt::join(d.extents, ", ")));
-  std::memcpy(out, t.data(), bytes);
-}
-
-// "" if there is one data-type value, and of the tensors all are written.
-std::string check(const KernelContract& c, size_t most_tensors) {
-  size_t values = 0, tensors = 0;
-  for (const exec::KernelArgument& a : c.arguments) {
-    values += a.kind == exec::KernelArgument::Kind::kData;
-    if (a.kind != exec::KernelArgument::Kind::kTensor) continue;
-    ++tensors;
-    if (a.access != exec::Access::kOut) return "the tensors are written";
-    if (a.dims.empty()) return "its results are not scalars";
-  }
-  if (values != 1) return "it takes one data-type value";
-  if (tensors == 0 || tensors > most_tensors) return "another number of tensors than it writes";
-  return check_scalars(c, 1);
+  copy_charged(steps, out, t.data(), bytes);
 }
 
 void run_count(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  Workspace& space = workspace();
-  const Schema& schema = space.schema_of(call.scalars);
+  const WorkspaceInUse in_use(*call.meter);
+  StepCounter charged(*call.meter);
+  Workspace& space = *in_use;
+  const Schema& schema = space.schema_of(call.scalars, charged);
   const LibraryTensor& out = call.tensors[0];
   const size_t kinds = schema.kinds().size();
   require_fit(out.dtype == DType::kI64 && count_of(out) == static_cast<int64_t>(kinds + 2),
               "count.linearise", "the result has two i64 and one for each kind");
   auto* to = static_cast<int64_t*>(out.data);
-  if (TreeCounts tree; schema.visits_once() && tree.run(schema, *call.values[0], space)) {
+  if (TreeCounts tree; schema.visits_once() && tree.run(schema, *call.values[0], space, charged)) {
     *to++ = tree.steps;
     *to++ = tree.visits;
     std::ranges::copy(space.counts, to);
     return;
   }
-  const Tasks tasks(schema, *call.values[0], space);
+  const Tasks tasks(schema, *call.values[0], space, charged);
   *to++ = static_cast<int64_t>(tasks.steps().size());
   *to++ = tasks.visits();
   for (size_t k = 0; k < kinds; ++k) *to++ = tasks.count(k);
@@ -372,9 +435,11 @@ bool is_stack(const LibraryTensor& t, DType dtype, int64_t rows, std::span<const
 
 void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  Workspace& space = workspace();
-  const Schema& schema = space.schema_of(call.scalars);
-  const Tasks tasks(schema, *call.values[0], space);
+  const WorkspaceInUse in_use(*call.meter);
+  StepCounter charged(*call.meter);
+  Workspace& space = *in_use;
+  const Schema& schema = space.schema_of(call.scalars, charged);
+  const Tasks tasks(schema, *call.values[0], space, charged);
 
   // Every result is checked before anything is written.
   const auto steps = static_cast<int64_t>(tasks.steps().size());
@@ -387,18 +452,18 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
     return call.tensors[next++];
   };
   auto* step = static_cast<int64_t*>(take(DType::kI64, steps, columns).data);
-  std::vector<Workspace::Outputs>& outputs = space.outputs;
-  outputs.resize(schema.kinds().size());
-  for (size_t k = 0; k < outputs.size(); ++k) {
+  charged.charge(call.tensors.size() + schema.kinds().size());
+  space.outputs.clear();
+  space.rows.clear();
+  space.stacks.clear();
+  for (size_t k = 0; k < schema.kinds().size(); ++k) {
     const Kind& kind = schema.kinds()[k];
     const int64_t n = tasks.count(k);
-    outputs[k].rows.clear();
-    outputs[k].stacks.clear();
-    outputs[k].position = 0;
+    space.outputs.push_back({space.rows.size(), space.stacks.size()});
     for (size_t i = 0; i < kind.calls.size(); ++i)
-      outputs[k].rows.push_back(static_cast<int64_t*>(take(DType::kI64, n, {}).data));
+      space.rows.push_back(static_cast<int64_t*>(take(DType::kI64, n, {}).data));
     for (const RecursionSchema::Data& d : kind.data)
-      outputs[k].stacks.push_back(&take(d.dtype, n, d.extents));
+      space.stacks.push_back(&take(d.dtype, n, d.extents));
   }
   require_fit(next == call.tensors.size(), "linearise", "there are results too many");
 
@@ -411,12 +476,13 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
   for (const uint32_t i : tasks.order()) {
     const Task& t = tasks[i];
     const Kind& kind = schema.kinds()[static_cast<size_t>(t.kind)];
-    Workspace::Outputs& out = outputs[static_cast<size_t>(t.kind)];
+    Workspace::Outputs& out = space.outputs[static_cast<size_t>(t.kind)];
     const int64_t position = out.position++;
+    charged.charge(1 + kind.calls.size());
     for (size_t c = 0; c < kind.calls.size(); ++c)
-      out.rows[c][position] = tasks.called_by(t, c).row;
+      space.rows[out.rows + c][position] = tasks.called_by(t, c).row;
     for (size_t d = 0; d < kind.data.size(); ++d)
-      copy_field(*t.cell, kind.data[d], *out.stacks[d], position);
+      copy_field(*t.cell, kind.data[d], *space.stacks[out.stacks + d], position, charged);
   }
 }
 
@@ -424,13 +490,15 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
 
 std::vector<LibraryKernel> linearise_operators() {
   using Kind = exec::ImplementationKind;
+  TensorRule part = writes(kT, {1});
+  part.type = TensorRule::Type::kAny;
   return {
       {"host.count_linearise", Kind::kHost, "value; schema… -> counts i64 (2 + kinds)",
        "How many steps, calls without batching, and tasks of each kind recursion over a value has.",
-       [](const KernelContract& c) { return check(c, 1); }, nullptr, run_count},
+       nullptr, nullptr, run_count, ContractRule{{writes(DType::kI64, {1, 1})}, false, 1, 1}},
       {"host.linearise", Kind::kHost, "value; schema… -> steps i64 (s, 4), calls and fields…",
-       "The order in which batched recursion computes the parts of a value.",
-       [](const KernelContract& c) { return check(c, SIZE_MAX); }, nullptr, run_linearise},
+       "The order in which batched recursion computes the parts of a value.", nullptr, nullptr,
+       run_linearise, ContractRule{{writes(DType::kI64, {2, 2}), part}, true, 1, 1}},
   };
 }
 

@@ -12,8 +12,10 @@
 
 #include <list>
 #include <map>
+#include <optional>
 #include <tuple>
 
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 
 #if DNNL_VERSION_MAJOR != 2
@@ -29,10 +31,11 @@ constexpr size_t kPrimitivesPerThread = 512;
 #define NIMBLE_DNNL_FUNCTIONS(X)                                                            \
   X(dnnl_engine_create)                                                                     \
   X(dnnl_stream_create)                                                                     \
-  X(dnnl_stream_wait) X(dnnl_stream_destroy) X(dnnl_memory_desc_init_by_tag)                \
-      X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) \
-          X(dnnl_primitive_create) X(dnnl_primitive_destroy) X(dnnl_memory_create)          \
-              X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
+  X(dnnl_stream_wait)                                                                       \
+  X(dnnl_stream_destroy) X(dnnl_memory_desc_init_by_tag) X(dnnl_matmul_desc_init)           \
+      X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) X(dnnl_primitive_create) \
+          X(dnnl_primitive_destroy) X(dnnl_memory_create) X(dnnl_memory_destroy)            \
+              X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
 
 struct Library {
   std::string problem;  // empty if usable
@@ -204,10 +207,11 @@ void run_matmul(const LibraryCall& call, int32_t thread, int32_t threads, nimble
   const LibraryTensor& x = call.tensors.front();
   const LibraryTensor& w = call.tensors[1];
   const int64_t k = w.shape[0], n = w.shape[1];
-  int64_t m = 1;
-  for (size_t i = 0; i + 1 < x.shape.size(); ++i) m *= x.shape[i];
+  std::optional<int64_t> elements = try_element_count(call.tensors.back().shape);
+  if (elements.value_or(0) == 0) return;
+  const int64_t m = *elements / n;
   const int64_t begin = m * thread / threads, rows = m * (thread + 1) / threads - begin;
-  if (rows == 0 || n == 0) return;
+  if (rows == 0) return;
   const float* b = bias ? static_cast<const float*>(call.tensors[2].data) : nullptr;
   float* y = static_cast<float*>(call.tensors.back().data) + begin * n;
   if (k == 0) {  // oneDNN leaves y alone then; an empty sum is zero

@@ -13,37 +13,16 @@
 namespace nimble::rt {
 namespace {
 
-using exec::Access;
-using exec::KernelContract;
-using Order = std::vector<int64_t>;
-
-std::string check_tensors(const KernelContract& c, std::initializer_list<Access> accesses,
-                          size_t scalars) {
-  size_t n = 0;
-  for (const auto& a : c.arguments) {
-    if (a.kind != exec::KernelArgument::Kind::kTensor) continue;
-    if (n >= accesses.size() || a.access != accesses.begin()[n])
-      return "another number or direction of tensors than its signature has";
-    ++n;
-  }
-  if (n != accesses.size()) return "it lacks tensors of its signature";
-  return check_scalars(c, scalars);
-}
-
-// The dtype of tensor argument i.
-DType type_at(const KernelContract& c, size_t i) {
-  for (const auto& a : c.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor && i-- == 0) return a.dtype;
-  return DType::kBool;
-}
+using Order = MeteredVector<int64_t>;
 
 // ---------------------------------------------------------------------------------- unique
 
 // Compares slices a and b of an axis element by element, in memory order.
 template <class E>
-int compare_slices(const E& e, const AxisView& v, int64_t a, int64_t b) {
+int compare_slices(const E& e, const AxisView& v, int64_t a, int64_t b, StepCounter& steps) {
   for (int64_t o = 0; o < v.outer; ++o)
     for (int64_t i = 0; i < v.inner; ++i) {
+      steps.charge(1);
       const auto x = e[(o * v.extent + a) * v.inner + i], y = e[(o * v.extent + b) * v.inner + i];
       if (less_number(x, y)) return -1;
       if (less_number(y, x)) return 1;
@@ -51,112 +30,133 @@ int compare_slices(const E& e, const AxisView& v, int64_t a, int64_t b) {
   return 0;
 }
 
-// The slices' numbers, equal ones side by side in order; `classes`: where each class begins.
-Order sorted_slices(const LibraryTensor& x, const AxisView& v, Order* classes) {
-  Order order(static_cast<size_t>(v.extent));
-  std::iota(order.begin(), order.end(), 0);
-  visit_elements(x, [&](auto e) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return compare_slices(e, v, a, b) < 0; });
-    for (size_t i = 0; i < order.size(); ++i)
-      if (i == 0 || compare_slices(e, v, order[i - 1], order[i]) != 0)
-        classes->push_back(static_cast<int64_t>(i));
-  });
-  return order;
+// Slices of no elements are all equal, and there may be more of them than memory has bytes.
+bool all_equal(const AxisView& v) {
+  return v.outer == 0 || v.inner == 0;
 }
 
-std::string check_count_unique(const KernelContract& c) {
-  if (std::string bad = check_tensors(c, {Access::kIn, Access::kOut}, 1); !bad.empty()) return bad;
-  return type_at(c, 1) == DType::kI64 ? "" : "the count must be i64";
-}
+// The numbers of slices that have elements, equal ones side by side in order, and where each class
+// of equals begins.
+struct Classes {
+  Order order, begins;
+
+  Classes(const LibraryTensor& x, const AxisView& v, MemoryAccount& account, StepCounter& steps)
+      : order(static_cast<size_t>(v.extent), account), begins(account) {
+    charge_elements(steps, v.extent);
+    std::iota(order.begin(), order.end(), 0);
+    visit_elements(x, [&](auto e) {
+      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        const int c = compare_slices(e, v, a, b, steps);
+        return c < 0 || (c == 0 && a < b);
+      });
+      for (size_t i = 0; i < order.size(); ++i)
+        if (i == 0 || compare_slices(e, v, order[i - 1], order[i], steps) != 0)
+          begins.push_back(static_cast<int64_t>(i));
+    });
+  }
+};
 
 void run_count_unique(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
+  const LibraryTensor& x = call.tensors[0];
   require_fit(count_of(call.tensors[1]) == 1, "count_unique", "the result has one element");
-  Order classes;
-  sorted_slices(call.tensors[0], around(call.tensors[0], call.scalars[0]), &classes);
-  *static_cast<int64_t*>(call.tensors[1].data) = static_cast<int64_t>(classes.size());
-}
-
-std::string check_unique(const KernelContract& c) {
-  using enum Access;
-  if (std::string bad = check_tensors(c, {kIn, kOut, kOut, kOut, kOut}, 2); !bad.empty())
-    return bad;
-  if (type_at(c, 0) != type_at(c, 1)) return "input and values differ in dtype";
-  for (size_t i = 2; i < 5; ++i)
-    if (type_at(c, i) != DType::kI64) return "indices and counts are i64";
-  return {};
+  const AxisView v = around(x, call.scalars[0]);
+  int64_t count = v.extent > 0;
+  if (!all_equal(v)) {
+    MemoryAccount account(call.meter->memory);
+    StepCounter steps(*call.meter);
+    count = static_cast<int64_t>(Classes(x, v, account, steps).begins.size());
+  }
+  *static_cast<int64_t*>(call.tensors[1].data) = count;
 }
 
 void run_unique(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  const LibraryTensor& x = call.tensors[0];
-  const AxisView v = around(x, call.scalars[0]);
-  Order begins;
-  const Order order = sorted_slices(x, v, &begins);
-  const auto n = static_cast<int64_t>(begins.size());
-  const AxisView out = around(call.tensors[1], call.scalars[0]);
-  require_fit(out.extent == n && out.outer == v.outer && out.inner == v.inner &&
-                  count_of(call.tensors[2]) == n && count_of(call.tensors[3]) == v.extent &&
-                  count_of(call.tensors[4]) == n,
-              "unique", "a result does not fit the number of classes");
-  Order by_appearance(begins.size());
+  const LibraryTensor &x = call.tensors[0], &values = call.tensors[1];
+  const int64_t axis = call.scalars[0];
+  const AxisView v = around(x, axis), out = around(values, axis);
+  const int64_t n = out.extent;
+  const auto fits = [&](bool holds) {
+    require_fit(holds, "unique", "a result does not fit the number of classes");
+  };
+  fits(same_but_axis(x, values, axis) && count_of(call.tensors[2]) == n &&
+       count_of(call.tensors[3]) == v.extent && count_of(call.tensors[4]) == n);
+  auto *index = static_cast<int64_t*>(call.tensors[2].data),
+       *inverse = static_cast<int64_t*>(call.tensors[3].data),
+       *counts = static_cast<int64_t*>(call.tensors[4].data);
+  MemoryAccount account(call.meter->memory);
+  StepCounter steps(*call.meter);
+  if (all_equal(v)) {
+    fits(n == (v.extent > 0));
+    charge_elements(steps, v.extent);
+    std::fill_n(inverse, v.extent, 0);
+    if (n > 0) {
+      index[0] = 0;
+      counts[0] = v.extent;
+    }
+    return;
+  }
+  const Classes classes(x, v, account, steps);
+  const Order &order = classes.order, &begins = classes.begins;
+  fits(n == static_cast<int64_t>(begins.size()));
+  Order by_appearance(begins.size(), account);
   std::iota(by_appearance.begin(), by_appearance.end(), 0);
   auto first = [&](int64_t k) {
     return order[static_cast<size_t>(begins[static_cast<size_t>(k)])];
   };
   if (call.scalars[1] == 0)
-    std::sort(by_appearance.begin(), by_appearance.end(),
-              [&](int64_t a, int64_t b) { return first(a) < first(b); });
-  auto *index = static_cast<int64_t*>(call.tensors[2].data),
-       *inverse = static_cast<int64_t*>(call.tensors[3].data),
-       *counts = static_cast<int64_t*>(call.tensors[4].data);
-  const auto block = static_cast<size_t>(v.inner) * size_of(x.dtype);
+    std::sort(by_appearance.begin(), by_appearance.end(), [&](int64_t a, int64_t b) {
+      steps.charge(1);
+      return first(a) < first(b);
+    });
+  const uint64_t block = static_cast<uint64_t>(v.inner) * size_of(x.dtype);
   for (int64_t u = 0; u < n; ++u) {
     const auto k = static_cast<size_t>(by_appearance[static_cast<size_t>(u)]);
     const int64_t begin = begins[k], end = k + 1 < begins.size() ? begins[k + 1] : v.extent;
-    index[u] = order[static_cast<size_t>(begin)];
+    const int64_t leader = order[static_cast<size_t>(begin)];
+    index[u] = leader;
     counts[u] = end - begin;
-    for (int64_t i = begin; i < end; ++i) inverse[order[static_cast<size_t>(i)]] = u;
-    if (block == 0) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      steps.charge(1);
+      inverse[order[static_cast<size_t>(i)]] = u;
+    }
     for (int64_t o = 0; o < v.outer; ++o)
-      std::memcpy(
-          static_cast<uint8_t*>(call.tensors[1].data) + static_cast<size_t>(o * n + u) * block,
-          static_cast<const uint8_t*>(x.data) +
-              static_cast<size_t>(o * v.extent + index[u]) * block,
-          block);
+      copy_charged(steps,
+                   static_cast<uint8_t*>(values.data) + static_cast<uint64_t>(o * n + u) * block,
+                   static_cast<const uint8_t*>(x.data) +
+                       static_cast<uint64_t>(o * v.extent + leader) * block,
+                   block);
   }
 }
 
 // ------------------------------------------------------------------------------------ topk
-
-std::string check_topk(const KernelContract& c) {
-  using enum Access;
-  if (std::string bad = check_tensors(c, {kIn, kOut, kOut}, 2); !bad.empty()) return bad;
-  if (type_at(c, 0) != type_at(c, 1)) return "input and values differ in dtype";
-  return type_at(c, 2) == DType::kI64 ? "" : "indices are i64";
-}
 
 void run_topk(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
   const LibraryTensor &x = call.tensors[0], &values = call.tensors[1], &indices = call.tensors[2];
   const int64_t axis = call.scalars[0];
   const bool largest = call.scalars[1] != 0;
-  const AxisView v = around(x, axis), to = around(values, axis);
-  const int64_t k = to.extent;
-  require_fit(axis >= 0 && k <= v.extent && to.outer == v.outer && to.inner == v.inner &&
-                  count_of(indices) == count_of(values),
+  const AxisView v = around(x, axis);
+  require_fit(axis >= 0 && same_but_axis(x, values, axis) &&
+                  around(values, axis).extent <= v.extent &&
+                  std::ranges::equal(indices.shape, values.shape),
               "topk", "a result does not fit k");
+  if (count_of(values) == 0) return;
+  const int64_t k = around(values, axis).extent;
   const size_t size = size_of(x.dtype);
   auto* chosen = static_cast<int64_t*>(indices.data);
-  Order order(static_cast<size_t>(v.extent));
+  MemoryAccount account(call.meter->memory);
+  StepCounter steps(*call.meter);
+  Order order(static_cast<size_t>(v.extent), account);
   visit_elements(x, [&](auto e) {
     for (int64_t o = 0; o < v.outer; ++o)
       for (int64_t i = 0; i < v.inner; ++i) {
         const int64_t base = o * v.extent * v.inner + i;
+        charge_elements(steps, v.extent);
         std::iota(order.begin(), order.end(), 0);
         // The earlier of equals first, which makes the order total.
         auto ahead = [&](int64_t a, int64_t b) {
+          steps.charge(1);
           const auto p = e[base + a * v.inner], q = e[base + b * v.inner];
           if (less_number(p, q)) return !largest;
           if (less_number(q, p)) return largest;
@@ -197,50 +197,48 @@ bool overlaps(const Box& a, const Box& b, float threshold) {
   return (all <= 0 ? 0 : both / all) > threshold;
 }
 
-std::string check_nms(const KernelContract& c) {
-  using enum Access;
-  if (std::string bad = check_tensors(c, {kIn, kIn, kIn, kIn, kOut, kOut}, 2); !bad.empty())
-    return bad;
-  for (size_t i = 0; i < 4; ++i)
-    if (type_at(c, i) != DType::kF32) return "boxes, scores and thresholds are f32";
-  if (type_at(c, 4) != DType::kI64 || type_at(c, 5) != DType::kI64) return "results are i64";
-  size_t rank[2] = {}, n = 0;
-  for (const auto& a : c.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor && n < 2) rank[n++] = a.dims.size();
-  return rank[0] == 3 && rank[1] == 3 ? "" : "boxes and scores have three dims";
-}
-
 void run_nms(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
-  const LibraryTensor &boxes = call.tensors[0], &scores = call.tensors[1];
+  const LibraryTensor &boxes = call.tensors[0], &scores = call.tensors[1], &rows = call.tensors[4];
   const int64_t batch = scores.shape[0], classes = scores.shape[1], n = scores.shape[2];
-  const int64_t room = count_of(call.tensors[4]) / 3, limit = call.scalars[0];
+  const int64_t room = rows.shape[0], limit = call.scalars[0];
   const bool center = call.scalars[1] != 0;
   require_fit(boxes.shape[0] == batch && boxes.shape[1] == n && boxes.shape[2] == 4 &&
                   count_of(call.tensors[2]) == 1 && count_of(call.tensors[3]) == 1 &&
-                  count_of(call.tensors[5]) == 1,
+                  rows.shape[1] == 3 && count_of(call.tensors[5]) == 1,
               "nms", "the operands do not fit each other");
+  auto& count = *static_cast<int64_t*>(call.tensors[5].data);
+  count = 0;
+  if (count_of(scores) == 0) return;
   const float threshold = *static_cast<const float*>(call.tensors[2].data),
               least = *static_cast<const float*>(call.tensors[3].data);
-  auto* out = static_cast<int64_t*>(call.tensors[4].data);
+  auto* out = static_cast<int64_t*>(rows.data);
   int64_t found = 0;
-  Order order;
-  std::vector<Box> kept;
+  MemoryAccount account(call.meter->memory);
+  StepCounter steps(*call.meter);
+  Order order(account);
+  MeteredVector<Box> kept(account);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t k = 0; k < classes; ++k) {
       const float* score = static_cast<const float*>(scores.data) + (b * classes + k) * n;
       const float* box = static_cast<const float*>(boxes.data) + b * n * 4;
       order.clear();
-      for (int64_t i = 0; i < n; ++i)
+      for (int64_t i = 0; i < n; ++i) {
+        steps.charge(1);
         if (score[i] > least) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int64_t x, int64_t y) { return score[x] > score[y]; });
+      }
+      std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+        steps.charge(1);
+        return score[x] > score[y] || (score[x] == score[y] && x < y);
+      });
       kept.clear();
       for (int64_t i : order) {
         if (static_cast<int64_t>(kept.size()) >= limit) break;
         const Box candidate = box_of(box + i * 4, center);
-        if (std::any_of(kept.begin(), kept.end(),
-                        [&](const Box& o) { return overlaps(candidate, o, threshold); }))
+        if (std::any_of(kept.begin(), kept.end(), [&](const Box& o) {
+              steps.charge(1);
+              return overlaps(candidate, o, threshold);
+            }))
           continue;
         require_fit(found < room, "nms", "more boxes than the bound");
         kept.push_back(candidate);
@@ -250,25 +248,36 @@ void run_nms(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) 
         ++found;
       }
     }
-  *static_cast<int64_t*>(call.tensors[5].data) = found;
+  count = found;
 }
 
 }  // namespace
 
 std::vector<LibraryKernel> ordering_operators() {
   using Kind = exec::ImplementationKind;
+  const TensorRule count = writes(DType::kI64, {1, 1});
+  const TensorRule one = reads(DType::kF32);  // element, of any rank
   return {
       {"host.count_unique", Kind::kHost, "x T (dims); axis -> n i64 (1)",
-       "Counts distinct elements or slices.", check_count_unique, nullptr, run_count_unique},
+       "Counts distinct elements or slices.", nullptr, nullptr, run_count_unique,
+       ContractRule{{reads(kT), count}, false, 1}},
       {"host.unique", Kind::kHost,
        "x T (dims); axis, sorted -> values T, index i64 (u), inverse i64 (m), counts i64 (u)",
-       "Distinct elements or slices, and where they are.", check_unique, nullptr, run_unique},
+       "Distinct elements or slices, and where they are.", nullptr, nullptr, run_unique,
+       ContractRule{{reads(kT), writes(kT, {1}), count, count, count}, false, 2}},
       {"host.topk", Kind::kHost, "x T (dims); axis, largest -> values T, indices i64",
-       "The largest or smallest elements along an axis, in order.", check_topk, nullptr, run_topk},
+       "The largest or smallest elements along an axis, in order.", nullptr, nullptr, run_topk,
+       ContractRule{{reads(kT, {1}), of_first_rank(writes(kT)), of_first_rank(writes(DType::kI64))},
+                    false,
+                    2}},
       {"host.nms", Kind::kHost,
        "boxes f32 (b, n, 4), scores f32 (b, c, n), overlap f32 (1), score f32 (1); limit, center "
        "-> rows i64 (bound, 3), count i64 (1)",
-       "Non-maximum suppression.", check_nms, nullptr, run_nms},
+       "Non-maximum suppression.", nullptr, nullptr, run_nms,
+       ContractRule{{reads(DType::kF32, {3, 3}), reads(DType::kF32, {3, 3}), one, one,
+                     writes(DType::kI64, {2, 2}), count},
+                    false,
+                    2}},
   };
 }
 

@@ -1,5 +1,6 @@
 #include "vm/library/registry.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,7 @@ std::vector<const LibraryKernel*> library_kernels() {
 }
 
 void add_library_kernel(LibraryKernel kernel) {
-  NIMBLE_CHECK(kernel.check && kernel.run, "{}", kernel.name);
+  NIMBLE_CHECK((kernel.check || kernel.rule) && kernel.run, "{}", kernel.name);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   const std::string name = kernel.name;
@@ -60,23 +61,44 @@ void add_library_kernel(LibraryKernel kernel) {
                 fmt::format("a kernel {} is registered already", name), "choose another name");
 }
 
-std::string check_arguments(const exec::KernelContract& contract,
-                            std::span<const ArgumentRule> rules) {
-  size_t n = 0;
+std::string ContractRule::broken_by(const exec::KernelContract& contract) const {
+  using Kind = exec::KernelArgument::Kind;
+  const exec::KernelArgument* first = nullptr;
+  const exec::KernelArgument* same = nullptr;  // the first of those of one dtype
+  size_t n = 0, scalars_given = 0, values_given = 0;
   for (const exec::KernelArgument& a : contract.arguments) {
-    if (a.kind != exec::KernelArgument::Kind::kTensor) continue;
-    if (n < rules.size()) {
-      const ArgumentRule& rule = rules[n];
-      if (a.dtype != rule.dtype)
-        return fmt::format("tensor {} is {}, not {}", n, name_of(a.dtype), name_of(rule.dtype));
-      if (a.access != rule.access) return fmt::format("tensor {} has the wrong direction", n);
-      if (a.dims.size() < rule.min_rank || a.dims.size() > rule.max_rank)
-        return fmt::format("tensor {} has {} dims", n, a.dims.size());
+    scalars_given += a.kind == Kind::kScalar;
+    values_given += a.kind == Kind::kData;
+    if (a.kind != Kind::kTensor) continue;
+    if (!first) first = &a;
+    if (n >= tensors.size() && !more) return "it has more tensors than its signature";
+    const TensorRule& rule = tensors[std::min(n, tensors.size() - 1)];
+    if (a.access != rule.access) return fmt::format("tensor {} has the wrong direction", n);
+    if (rule.type == TensorRule::Type::kFixed && a.dtype != rule.dtype)
+      return fmt::format("tensor {} is {}, not {}", n, name_of(a.dtype), name_of(rule.dtype));
+    if (rule.type == TensorRule::Type::kSame) {
+      if (!same) same = &a;
+      if (a.dtype != same->dtype)
+        return fmt::format("tensor {} has the dtype {}, another has {}", n, name_of(a.dtype),
+                           name_of(same->dtype));
     }
+    const auto rank = static_cast<int>(a.dims.size());
+    if (rank < rule.min_rank || rank > rule.max_rank ||
+        (rule.rank_of_first && a.dims.size() != first->dims.size()))
+      return fmt::format("tensor {} has {} dims", n, rank);
     ++n;
   }
-  if (n != rules.size()) return fmt::format("{} tensors given, {} expected", n, rules.size());
+  if (n < tensors.size() - (more ? 1 : 0)) return "it lacks tensors of its signature";
+  if (scalars_given < scalars) return "it is not told its parameters";
+  if (values_given != values)
+    return fmt::format("{} data-type values given, {} expected", values_given, values);
   return {};
+}
+
+std::string LibraryKernel::refusal(const exec::KernelContract& contract) const {
+  if (rule)
+    if (std::string bad = rule->broken_by(contract); !bad.empty()) return bad;
+  return check ? check(contract) : "";
 }
 
 }  // namespace nimble::rt

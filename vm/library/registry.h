@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,13 +20,16 @@
 
 namespace nimble::rt {
 
-// A dense row-major tensor as a library kernel sees it.
+// A dense row-major tensor as a library kernel sees it: of the contract's rank, with extents that
+// the VM has compared with the contract's.
 struct LibraryTensor {
   DType dtype = DType::kF32;
   std::span<const int64_t> shape;
   void* data = nullptr;
 };
 
+// A tensor that the kernel may write shares no byte with another of the call. Parts of data-type
+// values may lie anywhere.
 struct LibraryCall {
   std::span<const LibraryTensor> tensors;  // the contract's tensor arguments, in order
   std::span<const int64_t> symbols;        // the contract's symbols
@@ -37,20 +41,47 @@ struct LibraryCall {
   WorkMeter* meter = nullptr;
 };
 
+// What a contract must say of one tensor for a kernel to serve it.
+struct TensorRule {
+  // kFixed: `dtype`. kSame: the same for all tensors of the kernel whose rule says so. kAny: any.
+  enum class Type : uint8_t { kFixed, kSame, kAny };
+  exec::Access access = exec::Access::kIn;
+  Type type = Type::kSame;
+  DType dtype = DType::kF32;
+  int min_rank = 0, max_rank = kMaxRank;
+  bool rank_of_first = false;  // as many dims as the first tensor
+};
+
+// What a contract must look like as far as its arguments tell one by one.
+struct ContractRule {
+  std::vector<TensorRule> tensors;  // in the contract's order
+  bool more = false;                // there may be more like the last, or none of it
+  size_t scalars = 0;               // at least; what follows are extents of results
+  size_t values = 0;                // of data types, exactly
+  // "" if the contract keeps the rule, else what breaks it.
+  std::string broken_by(const exec::KernelContract& contract) const;
+};
+
 struct LibraryKernel {
   std::string name;  // "host.copy", "onednn.matmul"
   exec::ImplementationKind kind = exec::ImplementationKind::kHost;
   std::string signature;  // "x f32 (m, k), w f32 (k, n) [, bias f32 (n)] -> y f32 (m, n)"
   std::string summary;    // a sentence
-  // "" if a kernel of this contract may be served, else what does not fit. Called at load.
+  // What `rule` leaves open: "" if a kernel of this contract may be served, else what does not fit.
+  // Called at load; nullptr: nothing.
   std::string (*check)(const exec::KernelContract& contract) = nullptr;
   // "" if it can run on this machine now, else why not (a library that is not installed).
   // Called at load; nullptr: always.
   std::string (*unavailable)() = nullptr;
   // Once per thread. Failures are nimble::Error, thrown on any thread before its first barrier
-  // or after its last.
+  // or after its last. A host operator charges the meter for what it does before or while it does
+  // it; whatever the tensors hold, it writes where they are and ends.
   void (*run)(const LibraryCall& call, int32_t thread, int32_t threads,
               nimble_barrier* barrier) = nullptr;
+  std::optional<ContractRule> rule{};  // every host operator has one
+
+  // "" if a kernel of this contract may be served: `rule` and `check`.
+  std::string refusal(const exec::KernelContract& contract) const;
 };
 
 // The kernel of a name; nullptr if there is none. Valid for the life of the process.
@@ -59,14 +90,5 @@ const LibraryKernel* find_library_kernel(exec::ImplementationKind kind, std::str
 std::vector<const LibraryKernel*> library_kernels();
 // Adds a kernel: an extension or a test. Error(kInvalidArgument) if the name is taken.
 void add_library_kernel(LibraryKernel kernel);
-
-// For `check` functions: "" if the contract's tensor arguments have these dtypes and accesses.
-struct ArgumentRule {
-  DType dtype;
-  exec::Access access;
-  size_t min_rank, max_rank;
-};
-std::string check_arguments(const exec::KernelContract& contract,
-                            std::span<const ArgumentRule> rules);
 
 }  // namespace nimble::rt

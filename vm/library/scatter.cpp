@@ -11,27 +11,7 @@
 namespace nimble::rt {
 namespace {
 
-using exec::Access;
-using exec::KernelContract;
-
 enum Reduction : int64_t { kReplace, kAdd, kMul, kMin, kMax };
-
-std::string check_scatter(const KernelContract& c) {
-  std::vector<const exec::KernelArgument*> t;
-  for (const auto& a : c.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor) t.push_back(&a);
-  if (t.size() != 4) return "another number of tensors than its signature has";
-  for (size_t i = 0; i < 4; ++i)
-    if (t[i]->access != (i < 3 ? Access::kIn : Access::kOut))
-      return "inputs are read and outputs written";
-  if (t[1]->dtype != DType::kI64 || t[1]->dims.size() != 1) return "the indices are a vector of i64";
-  if (t[0]->dtype != t[2]->dtype || t[0]->dtype != t[3]->dtype)
-    return "input, updates and output differ in dtype";
-  if (t[0]->dims.empty() || t[0]->dims.size() != t[2]->dims.size() ||
-      t[0]->dims.size() != t[3]->dims.size())
-    return "input, updates and output differ in rank";
-  return check_scalars(c, 1);
-}
 
 // numpy's: a NaN stays.
 template <class T>
@@ -65,8 +45,7 @@ template <float (*Widen)(uint16_t), uint16_t (*Narrow)(float)>
 void combine_half_row(void* to, const void* from, int64_t n, int64_t reduction) {
   auto* out = static_cast<uint16_t*>(to);
   const auto* in = static_cast<const uint16_t*>(from);
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = Narrow(combined(Widen(out[i]), Widen(in[i]), reduction));
+  for (int64_t i = 0; i < n; ++i) out[i] = Narrow(combined(Widen(out[i]), Widen(in[i]), reduction));
 }
 
 // Bools: or, and, and, or, for add, mul, min, max.
@@ -111,36 +90,48 @@ Combine combine_of(DType t) {
   NIMBLE_UNREACHABLE("dtype {}", static_cast<int>(t));
 }
 
+// Elements combined between two looks at whether the run was cancelled.
+constexpr int64_t kPiece = WorkMeter::kPollSteps;
+
 void run_scatter(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {
   if (thread != 0) return;
   const LibraryTensor &x = call.tensors[0], &index = call.tensors[1], &updates = call.tensors[2],
                       &y = call.tensors[3];
   const int64_t reduction = call.scalars[0];
   const AxisView rows = around(x, 0), given = around(updates, 0);
-  require_fit(std::equal(x.shape.begin(), x.shape.end(), y.shape.begin(), y.shape.end()) &&
-                  given.inner == rows.inner && given.extent == count_of(index) &&
-                  reduction >= kReplace && reduction <= kMax,
+  require_fit(std::ranges::equal(x.shape, y.shape) && same_but_axis(x, updates, 0) &&
+                  given.extent == count_of(index) && reduction >= kReplace && reduction <= kMax,
               "scatter", "the updates do not fit the rows");
-  const size_t size = size_of(x.dtype), row = static_cast<size_t>(rows.inner) * size;
+  const size_t size = size_of(x.dtype);
+  const bool empty = count_of(updates) == 0 || count_of(y) == 0;
+  const uint64_t row = empty ? 0 : static_cast<uint64_t>(rows.inner) * size;
   auto* out = static_cast<uint8_t*>(y.data);
   const auto* in = static_cast<const uint8_t*>(updates.data);
   const auto* at = static_cast<const int64_t*>(index.data);
-  if (count_of(x) > 0 && y.data != x.data)
-    std::memcpy(out, x.data, static_cast<size_t>(count_of(x)) * size);
+  StepCounter steps(*call.meter);
+  copy_charged(steps, out, static_cast<const uint8_t*>(x.data), bytes_of(x));
   const Combine combine = combine_of(x.dtype);
   for (int64_t i = 0; i < given.extent; ++i) {
-    const int64_t r = at[i] < 0 ? at[i] + rows.extent : at[i];
+    steps.charge(1);
+    const int64_t given_row = at[i], r = given_row < 0 ? given_row + rows.extent : given_row;
     if (r < 0 || r >= rows.extent)
-      throw Error(Status::kFatal, "",
-                  fmt::format("scatter: the index {} is out of range of {} rows", at[i],
-                              rows.extent),
-                  "give indices of rows that are there");
+      throw Error(
+          Status::kFatal, "",
+          fmt::format("scatter: the index {} is out of range of {} rows", given_row, rows.extent),
+          "give indices of rows that are there");
     if (row == 0) continue;
-    if (reduction == kReplace)
-      std::memcpy(out + static_cast<size_t>(r) * row, in + static_cast<size_t>(i) * row, row);
-    else
-      combine(out + static_cast<size_t>(r) * row, in + static_cast<size_t>(i) * row, rows.inner,
-              reduction);
+    uint8_t* to = out + static_cast<uint64_t>(r) * row;
+    const uint8_t* from = in + static_cast<uint64_t>(i) * row;
+    if (reduction == kReplace) {
+      copy_charged(steps, to, from, row);
+      continue;
+    }
+    for (int64_t begin = 0; begin < rows.inner; begin += kPiece) {
+      const int64_t n = std::min(kPiece, rows.inner - begin);
+      charge_elements(steps, n);
+      const size_t offset = static_cast<size_t>(begin) * size;
+      combine(to + offset, from + offset, n, reduction);
+    }
   }
 }
 
@@ -149,8 +140,12 @@ void run_scatter(const LibraryCall& call, int32_t thread, int32_t, nimble_barrie
 std::vector<LibraryKernel> scatter_operators() {
   return {{"host.scatter", exec::ImplementationKind::kHost,
            "x T (n, dims), index i64 (k), updates T (k, dims); reduction -> y T (n, dims)",
-           "Rows replaced by, or combined with, updates in their order.", check_scatter, nullptr,
-           run_scatter}};
+           "Rows replaced by, or combined with, updates in their order.", nullptr, nullptr,
+           run_scatter,
+           ContractRule{{reads(kT, {1}), reads(DType::kI64, {1, 1}), of_first_rank(reads(kT)),
+                         of_first_rank(writes(kT))},
+                        false,
+                        1}}};
 }
 
 }  // namespace nimble::rt

@@ -4,7 +4,7 @@
 // The dispatch loop hands a meter to such work and reads from it afterwards what was taken. The
 // unit is the step: about what an instruction of the loop costs, a few nanoseconds. So fuel bounds
 // the time of a run whoever spends it, and a run that is cancelled ends within kPollSteps of it.
-// Memory that the work allocates for itself counts against the session's limit (MeteredVector).
+// Memory that the work allocates for itself counts against the session's limit (MemoryAccount).
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,37 @@ class StepCounter {
   uint64_t taken_ = 0;  // from the meter, not yet used
 };
 
-// An allocator whose memory counts against a session's limit: Error(kExhausted) beyond it.
+// What some work holds of memory that is not a storage, counted against a session's limit.
+class MemoryAccount {
+ public:
+  explicit MemoryAccount(StoragePool* pool = nullptr) : pool_(pool) {}
+  ~MemoryAccount() { give(held_); }
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  // Error(kExhausted) beyond the limit.
+  void take(uint64_t bytes) {
+    if (pool_) pool_->charge(bytes);
+    held_ += bytes;
+  }
+  void give(uint64_t bytes) noexcept {
+    if (pool_) pool_->refund(bytes);
+    held_ -= bytes;
+  }
+  // From now on all of it counts there; nullptr: nowhere. For memory that is kept between runs.
+  void move_to(StoragePool* pool) {
+    if (pool) pool->charge(held_);
+    if (pool_) pool_->refund(held_);
+    pool_ = pool;
+  }
+  uint64_t held() const { return held_; }
+
+ private:
+  StoragePool* pool_;
+  uint64_t held_ = 0;
+};
+
+// Allocates for containers whose memory is on an account, which outlives them.
 template <class T>
 class MeteredAllocator {
  public:
@@ -77,29 +107,29 @@ class MeteredAllocator {
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
 
-  explicit MeteredAllocator(const WorkMeter& meter) : pool_(meter.memory) {}
+  MeteredAllocator(MemoryAccount& account) : account_(&account) {}
   template <class U>
-  MeteredAllocator(const MeteredAllocator<U>& other) : pool_(other.pool()) {}
+  MeteredAllocator(const MeteredAllocator<U>& other) : account_(other.account()) {}
 
   T* allocate(size_t n) {
     if (n > SIZE_MAX / sizeof(T)) throw std::bad_alloc();
-    if (pool_) pool_->charge(n * sizeof(T));
+    account_->take(n * sizeof(T));
     if (void* memory = ::operator new(n * sizeof(T), std::nothrow)) return static_cast<T*>(memory);
-    if (pool_) pool_->refund(n * sizeof(T));
+    account_->give(n * sizeof(T));
     throw std::bad_alloc();
   }
   void deallocate(T* memory, size_t n) noexcept {
+    account_->give(n * sizeof(T));
     ::operator delete(memory);
-    if (pool_) pool_->refund(n * sizeof(T));
   }
-  StoragePool* pool() const { return pool_; }
+  MemoryAccount* account() const { return account_; }
   template <class U>
   bool operator==(const MeteredAllocator<U>& other) const {
-    return pool_ == other.pool();
+    return account_ == other.account();
   }
 
  private:
-  StoragePool* pool_;
+  MemoryAccount* account_;
 };
 template <class T>
 using MeteredVector = std::vector<T, MeteredAllocator<T>>;

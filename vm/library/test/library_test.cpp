@@ -54,15 +54,16 @@ TEST(Library, CopySplitsOverThreads) {
   exec::KernelContract c;
   c.symbols = {"n"};
   c.arguments = {tensor(DType::kU8, Access::kIn, {n}), tensor(DType::kU8, Access::kOut, {n})};
-  EXPECT_EQ(copy->check(c), "");
+  EXPECT_EQ(copy->refusal(c), "");
   c.arguments[1].dtype = DType::kI8;
-  EXPECT_THAT(copy->check(c), HasSubstr("dtype"));
+  EXPECT_THAT(copy->refusal(c), HasSubstr("dtype"));
   for (int64_t size : {0, 1, 63, 64, 65, 200, 1000}) {
     std::vector<uint8_t> x(size), y(size);
     for (int64_t i = 0; i < size; ++i) x[i] = static_cast<uint8_t>(i * 7);
     const LibraryTensor tensors[] = {{DType::kU8, {&size, 1}, x.data()},
                                      {DType::kU8, {&size, 1}, y.data()}};
-    for (int t = 0; t < 3; ++t) copy->run({tensors, {}, {}, nullptr}, t, 3, nullptr);
+    WorkMeter meter;
+    for (int t = 0; t < 3; ++t) copy->run({tensors, {}, {}, nullptr, {}, &meter}, t, 3, nullptr);
     EXPECT_EQ(x, y);
   }
 }
@@ -70,17 +71,17 @@ TEST(Library, CopySplitsOverThreads) {
 TEST(OneDnn, ChecksContracts) {
   const auto* k = find_library_kernel(ImplementationKind::kVendor, "onednn.matmul");
   ASSERT_NE(k, nullptr);
-  EXPECT_EQ(k->check(matmul_contract(false)), "");
-  EXPECT_EQ(k->check(matmul_contract(true)), "");
+  EXPECT_EQ(k->refusal(matmul_contract(false)), "");
+  EXPECT_EQ(k->refusal(matmul_contract(true)), "");
   auto bad = matmul_contract(true);
   bad.arguments[2].dims = {DimProgram::argument(0)};
-  EXPECT_THAT(k->check(bad), HasSubstr("bias"));
+  EXPECT_THAT(k->refusal(bad), HasSubstr("bias"));
   bad = matmul_contract(false);
   bad.arguments[0].dtype = DType::kF64;
-  EXPECT_THAT(k->check(bad), HasSubstr("f32"));
+  EXPECT_THAT(k->refusal(bad), HasSubstr("f32"));
   bad = matmul_contract(false);
   bad.arguments.pop_back();
-  EXPECT_NE(k->check(bad), "");
+  EXPECT_NE(k->refusal(bad), "");
 }
 
 TEST(OneDnn, MatmulAgreesWithPlainLoops) {

@@ -46,7 +46,12 @@ class Linearise : public ::testing::Test {
 
   static void run(const char* name, const Cell* root, std::vector<LibraryTensor> tensors,
                   const std::vector<int64_t>& schema = kTree) {
-    const LibraryCall call{tensors, {}, schema, nullptr, {&root, 1}};
+    WorkMeter meter;
+    run(name, root, tensors, schema, meter);
+  }
+  static void run(const char* name, const Cell* root, std::vector<LibraryTensor> tensors,
+                  const std::vector<int64_t>& schema, WorkMeter& meter) {
+    const LibraryCall call{tensors, {}, schema, nullptr, {&root, 1}, &meter};
     find_library_kernel(ImplementationKind::kHost, name)->run(call, 0, 1, nullptr);
   }
   static std::vector<int64_t> counts(const Cell* root, const std::vector<int64_t>& schema = kTree) {
@@ -75,7 +80,8 @@ TEST_F(Linearise, NumbersTasksByHeightAndKind) {
        {DType::kF32, leaves, fields.data()},
        {DType::kI64, nodes, left.data()},
        {DType::kI64, nodes, right.data()}});
-  // Kind, tasks, tasks of the kind and of the function before: three leaves, then a node of each height.
+  // Kind, tasks, tasks of the kind and of the function before: three leaves, then a node of each
+  // height.
   EXPECT_THAT(steps, ElementsAre(0, 3, 0, 0, 1, 1, 0, 3, 1, 1, 1, 4));
   EXPECT_THAT(fields, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(left, ElementsAre(0, 3));
@@ -118,6 +124,68 @@ TEST_F(Linearise, AMillionLevelsNeedNoStack) {
   Cell* other = leaf(3, 4);
   for (int i = 0; i < 1000000; ++i) t = node(t, other);
   EXPECT_THAT(counts(t), ElementsAre(1000001, 2000001, 2, 1000000));
+}
+
+TEST_F(Linearise, TakesStepsAndMemoryByTheSizeOfTheValue) {
+  constexpr int kLevels = 100'000;
+  Cell* t = leaf(1, 2);
+  Cell* other = leaf(3, 4);
+  for (int i = 0; i < kLevels; ++i) t = node(t, other);
+  std::vector<int64_t> out(4);
+  const int64_t shape[] = {4};
+  const auto status = [&](WorkMeter& meter) {
+    try {
+      run("host.count_linearise", t, {{DType::kI64, shape, out.data()}}, kTree, meter);
+    } catch (const Error& e) {
+      return e.status();
+    }
+    return Status::kOk;
+  };
+  WorkMeter meter{1 << 30};
+  ASSERT_EQ(status(meter), Status::kOk);
+  const uint64_t taken = (1 << 30) - meter.steps;
+  EXPECT_GE(taken, uint64_t{2 * kLevels});
+  meter.steps = taken;
+  EXPECT_EQ(status(meter), Status::kOk);
+  EXPECT_EQ(meter.steps, 0u);
+  meter.steps = taken - 1;
+  EXPECT_EQ(status(meter), Status::kExhausted);
+
+  // What earlier calls left to the thread does not count, and neither is it in the way.
+  StoragePool small(device(kCpuDevice), 64 << 10), large(device(kCpuDevice), 64 << 20);
+  for (StoragePool* pool : {&small, &large}) {
+    counts(leaf(1, 2));
+    meter = {UINT64_MAX, nullptr, pool};
+    EXPECT_EQ(status(meter), pool == &small ? Status::kExhausted : Status::kOk);
+    pool->charge(pool->limit());  // all was given back
+    pool->refund(pool->limit());
+  }
+
+  RunControl control;
+  ASSERT_TRUE(control.begin());
+  control.cancel();
+  meter = {UINT64_MAX, &control};
+  EXPECT_EQ(status(meter), Status::kCancelled);
+}
+
+// A schema of many kinds over a deep value would take a table of kinds times levels.
+TEST_F(Linearise, CountsTheTableOfItsSteps) {
+  constexpr int kKinds = 2000, kLevels = 20'000;
+  std::vector<int64_t> schema = {kKinds};
+  for (int64_t tag = 0; tag < kKinds; ++tag) {
+    schema.insert(schema.end(), {0, tag, tag == 1 ? 2 : 0});
+    if (tag == 1) schema.insert(schema.end(), {0, 0, 1, 0});
+    schema.push_back(0);
+  }
+  Cell* t = leaf(1, 2);
+  Cell* other = leaf(3, 4);
+  for (int i = 0; i < kLevels; ++i) t = node(t, other);
+  std::vector<int64_t> out(kKinds + 2);
+  const int64_t shape[] = {kKinds + 2};
+  StoragePool pool(device(kCpuDevice), 16 << 20);
+  WorkMeter meter{UINT64_MAX, nullptr, &pool};
+  EXPECT_THROW(run("host.count_linearise", t, {{DType::kI64, shape, out.data()}}, schema, meter),
+               Error);
 }
 
 TEST_F(Linearise, RefusesWhatDoesNotFit) {

@@ -52,16 +52,38 @@ TEST(WorkMeter, EndsWorkThatIsCancelled) {
   EXPECT_EQ(status_of([&] { meter.charge(0); }), Status::kCancelled);
 }
 
+TEST(WorkMeter, EndsAWorkOfSmallStepsInTheMiddle) {
+  RunControl control;
+  ASSERT_TRUE(control.begin());
+  WorkMeter meter{UINT64_MAX, &control};
+  StepCounter counter(meter);
+  counter.charge(1);
+  control.cancel();
+  uint64_t more = 0;
+  EXPECT_EQ(status_of([&] {
+              for (; more < 2 * WorkMeter::kPollSteps; ++more) counter.charge(1);
+            }),
+            Status::kCancelled);
+  EXPECT_LE(more, WorkMeter::kPollSteps);
+}
+
 TEST(WorkMeter, MemoryOfItsVectorsCountsAgainstTheLimit) {
   StoragePool pool(device(kCpuDevice), 1 << 20);
   WorkMeter meter;
   meter.memory = &pool;
   {
-    MeteredVector<int64_t> v{MeteredAllocator<int64_t>(meter)};
+    MemoryAccount account(meter.memory);
+    MeteredVector<int64_t> v(account);
     v.resize(100'000);
     EXPECT_EQ(status_of([&] { pool.charge(300'000); }), Status::kExhausted);
     EXPECT_EQ(status_of([&] { v.resize(200'000); }), Status::kExhausted);
     EXPECT_EQ(v.size(), 100'000u);
+    EXPECT_GE(account.held(), 800'000u);
+    account.move_to(nullptr);  // kept, but no longer the session's
+    pool.charge(1 << 20);
+    EXPECT_EQ(status_of([&] { account.move_to(&pool); }), Status::kExhausted);
+    pool.refund(1 << 20);
+    account.move_to(&pool);
   }
   pool.charge(1 << 20);  // all of it was given back
   pool.refund(1 << 20);

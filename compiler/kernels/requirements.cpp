@@ -11,6 +11,14 @@
 // operators' own type relations say what must hold: the group, as a function of nothing but its
 // parameters, is inferred again, and what inference cannot prove and would assert becomes a
 // requirement.
+//
+// A relation that mentions a scalar argument is none (workload.cpp drops it). Such a symbol is a
+// value that the caller computes: the begin and end of a slice, an element of a tensor. The group's
+// types know it by a name of its own, as a dim, hence not negative, and know nothing of how the
+// caller made it: that end = begin + 2, that a negative begin was counted from the back before it
+// was clamped. What inference would assert of it then refuses calls that are valid. What it means
+// is checked where it is computed, by the assert_shape of the calling function; the contract alone
+// does not bound an access that depends on it, which is why contract.h promises less there.
 #include <fmt/format.h>
 
 #include <algorithm>

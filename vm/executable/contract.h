@@ -34,7 +34,11 @@ struct KernelArgument {
 // input that is a bare, not yet bound symbol, binds it. Every other dim is evaluated and must
 // equal the tensor's. Well formed: each symbol is bound before a program reads it. Relations of the
 // symbols that no dim spells out (s0 = 2*s1) are requirements, checked when all are bound: whatever
-// arguments the contract takes, every access of the kernel is in bounds.
+// tensors the contract takes, every access of the kernel is in bounds, as far as that follows from
+// extents. Of the values of scalar arguments (a slice's bounds, a row's number) it says nothing but
+// where they are extents too. The compiled program answers for them: native code, which is trusted
+// like the program, takes them as they come; portable code checks each access, and an operator of
+// the library what it is told.
 struct KernelContract {
   std::vector<std::string> symbols;  // names, for messages and dispatch features
   std::vector<KernelArgument> arguments;

@@ -176,12 +176,14 @@ void release_output(nimble_tensor* tensor) {
   delete static_cast<rt::OutputTensor*>(tensor->owner);
 }
 
-rt::InputTensor input_of(const nimble_tensor& t, const std::string& place) {
+// `place()` names it in messages: text that a call without a fault does not make.
+template <typename Place>
+rt::InputTensor input_of(const nimble_tensor& t, Place place) {
   if (t.rank < 0 || (t.rank > 0 && !t.shape))
-    invalid(place, "it has no shape", "set shape and rank");
+    invalid(place(), "it has no shape", "set shape and rank");
   if (t.dtype < 0 || t.dtype >= kDTypeCount)
-    invalid(place, fmt::format("dtype {} does not exist", t.dtype), "use a NIMBLE_* dtype");
-  if (t.device != 0) invalid(place, fmt::format("it is on device {}", t.device), "copy it to 0");
+    invalid(place(), fmt::format("dtype {} does not exist", t.dtype), "use a NIMBLE_* dtype");
+  if (t.device != 0) invalid(place(), fmt::format("it is on device {}", t.device), "copy it to 0");
   rt::InputTensor in;
   in.given = true;
   in.dtype = static_cast<DType>(t.dtype);
@@ -203,14 +205,14 @@ void collect_inputs(nimble_session* handle, size_t entry, const char* const* nam
     size_t index = i;
     if (names) {
       require(names[i] != nullptr, function, "an input's name is NULL");
-      index = plan.find_input(names[i]);
+      index = plan.find_input(names[i], i);
     } else if (i >= ports.size()) {
       invalid(place,
               fmt::format("{} inputs given, {} takes {}", count, plan.entry().name, ports.size()),
               "give fewer");
     }
-    const std::string here = place + ": input " + ports[index].name;
-    if (handle->inputs[index].given) invalid(here, "it is given twice", "give it once");
+    const auto here = [&] { return place + ": input " + ports[index].name; };
+    if (handle->inputs[index].given) invalid(here(), "it is given twice", "give it once");
     handle->inputs[index] = get(i, here);
   }
 }
@@ -308,7 +310,7 @@ rt::InputTensor input_of(const rt::HostValue& value) {
 // Tensors by name or in order, as the inputs of an entry point.
 void collect_tensors(nimble_session* session, size_t entry, const char* const* names,
                      const nimble_tensor* inputs, size_t count, const char* function) {
-  collect_inputs(session, entry, names, count, function, [&](size_t i, const std::string& place) {
+  collect_inputs(session, entry, names, count, function, [&](size_t i, const auto& place) {
     return input_of(upgraded(element(inputs, i), nimble_tensor NIMBLE_TENSOR_INIT, function),
                     place);
   });
@@ -533,9 +535,8 @@ nimble_status nimble_session_run_values(nimble_session* session, const char* ent
     rt::Session& s = *session->session;
     const rt::Session::Lock lock(s);
     const size_t index = find_entry(s, entry);
-    collect_inputs(
-        session, index, input_names, input_count, kHere,
-        [&](size_t i, const std::string&) { return input_of(value_of(inputs[i], kHere)); });
+    collect_inputs(session, index, input_names, input_count, kHere,
+                   [&](size_t i, const auto&) { return input_of(value_of(inputs[i], kHere)); });
     session->outputs.clear();
     session->outputs.resize(output_count);
     s.run(lock, index, session->inputs, session->outputs);
@@ -552,8 +553,8 @@ nimble_status nimble_value_from_tensor(const nimble_tensor* tensor, nimble_value
   return guarded([&] {
     require(tensor && value, kHere, "tensor or value is NULL");
     *value = nullptr;
-    const rt::InputTensor in =
-        input_of(upgraded(tensor, nimble_tensor NIMBLE_TENSOR_INIT, kHere), "value");
+    const rt::InputTensor in = input_of(upgraded(tensor, nimble_tensor NIMBLE_TENSOR_INIT, kHere),
+                                        [] { return std::string("value"); });
     int64_t expected = 1;
     for (size_t i = in.strides.size(); i-- > 0; expected *= in.shape[i])
       if (in.shape[i] > 1 && in.strides[i] != expected)

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "vm/base/checked.h"
 #include "vm/base/edit_distance.h"
 #include "vm/base/error.h"
+#include "vm/base/hash.h"
 
 namespace nimble::rt {
 namespace {
@@ -86,6 +88,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> nam
 EntryPlan::EntryPlan(const exec::Executable& executable, const exec::EntryPoint& entry,
                      const std::string& place)
     : executable_(executable), entry_(entry), place_(place) {
+  std::map<std::string_view, int32_t> numbers;
   for (const exec::Port& port : entry.inputs) {
     std::vector<int32_t>& dims = dims_.emplace_back();
     for (size_t i = 0; i < port.dims.size(); ++i) {
@@ -94,22 +97,29 @@ EntryPlan::EntryPlan(const exec::Executable& executable, const exec::EntryPoint&
       } else if (port.dims[i] == "?") {
         dims.push_back(kAny);
       } else {
-        const auto at = std::find(names_.begin(), names_.end(), port.dims[i]);
-        dims.push_back(static_cast<int32_t>(at - names_.begin()));
-        if (at == names_.end()) names_.push_back(port.dims[i]);
+        const auto [at, is_new] =
+            numbers.try_emplace(port.dims[i], static_cast<int32_t>(names_.size()));
+        if (is_new) names_.push_back(port.dims[i]);
+        dims.push_back(at->second);
       }
     }
   }
   extents_.resize(names_.size());
   origins_.resize(names_.size());
+  for (uint32_t i = 0; i < entry.inputs.size(); ++i)
+    by_name_.push_back({hash64(entry.inputs[i].name), i});
+  std::sort(by_name_.begin(), by_name_.end());
 }
 
-size_t EntryPlan::find_input(std::string_view name) const {
+size_t EntryPlan::find_input(std::string_view name, size_t likely) const {
+  const std::vector<exec::Port>& ports = entry_.inputs;
+  if (likely < ports.size() && ports[likely].name == name) return likely;
+  const uint64_t hash = hash64(name);
+  const auto first = std::lower_bound(by_name_.begin(), by_name_.end(), std::pair(hash, 0u));
+  for (auto at = first; at != by_name_.end() && at->first == hash; ++at)
+    if (ports[at->second].name == name) return at->second;
   std::vector<std::string> names;
-  for (size_t i = 0; i < entry_.inputs.size(); ++i) {
-    if (entry_.inputs[i].name == name) return i;
-    names.push_back(entry_.inputs[i].name);
-  }
+  for (const exec::Port& port : ports) names.push_back(port.name);
   const std::string near = nearest_name(name, names);
   throw Error(Status::kNotFound, place_, fmt::format("{} has no input {}", entry_.name, name),
               near.empty() ? fmt::format("its inputs are {}", fmt::join(names, ", "))
@@ -136,21 +146,21 @@ void EntryPlan::check(size_t index, const InputTensor& input) {
     throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name), problem,
                 remedy);
   };
-  const std::string wanted = "give " + port_text(port);
+  const auto wanted = [&] { return "give " + port_text(port); };  // few calls need it
   if (input.dtype != port.dtype)
-    fail(fmt::format("it is {}, not {}", name_of(input.dtype), name_of(port.dtype)), wanted);
+    fail(fmt::format("it is {}, not {}", name_of(input.dtype), name_of(port.dtype)), wanted());
   if (input.shape.size() != port.dims.size())
-    fail(fmt::format("it has {} dims, not {}", input.shape.size(), port.dims.size()), wanted);
+    fail(fmt::format("it has {} dims, not {}", input.shape.size(), port.dims.size()), wanted());
   if (!input.strides.empty() && input.strides.size() != input.shape.size())
-    fail("it has as many strides as dims", wanted);
+    fail("it has as many strides as dims", wanted());
   if (!try_byte_size(input.dtype, input.shape))
     fail(fmt::format("its shape ({}) is negative or too large", fmt::join(input.shape, ", ")),
-         wanted);
+         wanted());
   for (size_t d = 0; d < input.shape.size(); ++d) {
     const int64_t extent = input.shape[d];
     const int32_t number = dims_[index][d];
     if (number == kFixed && extent != port.extents[d])
-      fail(fmt::format("dim {} is {}, not {}", d, extent, port.extents[d]), wanted);
+      fail(fmt::format("dim {} is {}, not {}", d, extent, port.extents[d]), wanted());
     if (number < 0) continue;
     if (extents_[number] < 0) {
       extents_[number] = extent;
@@ -162,7 +172,7 @@ void EntryPlan::check(size_t index, const InputTensor& input) {
            "give inputs whose extents agree");
     }
   }
-  if (!input.data && try_element_count(input.shape) != 0) fail("it has no data", wanted);
+  if (!input.data && try_element_count(input.shape) != 0) fail("it has no data", wanted());
 }
 
 Value EntryPlan::default_value(size_t index, Heap& heap) const {
@@ -205,8 +215,9 @@ void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vecto
     }
   }
   NamedExtents extents;  // what the tensors tell of the values
-  for (size_t i = 0; i < names_.size(); ++i)
-    if (extents_[i] >= 0) extents[names_[i]] = extents_[i];
+  if (std::any_of(inputs.begin(), inputs.end(), [](const InputTensor& i) { return i.value; }))
+    for (size_t i = 0; i < names_.size(); ++i)
+      if (extents_[i] >= 0) extents[names_[i]] = extents_[i];
   try {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const InputTensor& in = inputs[i];

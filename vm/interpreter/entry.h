@@ -35,8 +35,9 @@ class EntryPlan {
   // after which `values` is empty.
   void bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values);
 
-  // The index of an input; Error(kNotFound) that suggests the nearest name.
-  size_t find_input(std::string_view name) const;
+  // The index of an input, looked for at `likely` first; Error(kNotFound) that suggests the nearest
+  // name.
+  size_t find_input(std::string_view name, size_t likely = SIZE_MAX) const;
   const exec::EntryPoint& entry() const { return entry_; }
 
  private:
@@ -52,10 +53,11 @@ class EntryPlan {
   const exec::Executable& executable_;
   const exec::EntryPoint& entry_;
   const std::string& place_;
-  std::vector<std::vector<int32_t>> dims_;  // per input: extent number, kAny or kFixed
-  std::vector<std::string> names_;          // of extents
-  std::vector<int64_t> extents_;            // in this call; -1: not yet known
-  std::vector<Origin> origins_;             // which input told it
+  std::vector<std::vector<int32_t>> dims_;              // per input: extent number, kAny or kFixed
+  std::vector<std::string> names_;                      // of extents
+  std::vector<std::pair<uint64_t, uint32_t>> by_name_;  // hashes of inputs' names, in order
+  std::vector<int64_t> extents_;                        // in this call; -1: not yet known
+  std::vector<Origin> origins_;                         // which input told it
 };
 
 // The element of `names` most like `name`; empty if none is.

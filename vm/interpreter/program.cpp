@@ -9,14 +9,22 @@ using exec::Opcode;
 
 constexpr int64_t kPoolAlignment = 64;
 
-// Whether control goes from `at` to a Ret of `result` with nothing in between.
-bool returns_at_once(const std::vector<DecodedInstruction>& code, size_t at, uint32_t result) {
-  for (size_t hops = 0; hops < code.size() && at < code.size(); ++hops) {
-    if (code[at].op == Opcode::kRet) return code[at].a == result;
-    if (code[at].op != Opcode::kGoto) return false;
-    at = code[at].b;
+// Where control arrives from each instruction by jumps alone; at some Goto if they go round for
+// ever. Each is looked at once, however long the chains.
+std::vector<uint32_t> arrivals(const std::vector<DecodedInstruction>& code) {
+  constexpr uint32_t kUnknown = UINT32_MAX;
+  std::vector<uint32_t> to(code.size(), kUnknown), path;
+  for (uint32_t i = 0; i < code.size(); ++i) {
+    path.clear();
+    uint32_t at = i;
+    for (; to[at] == kUnknown; at = code[at].b) {
+      to[at] = at;  // so that a path back to here ends
+      if (code[at].op != Opcode::kGoto) break;
+      path.push_back(at);
+    }
+    for (uint32_t p : path) to[p] = to[at];
   }
-  return false;
+  return to;
 }
 
 }  // namespace
@@ -132,10 +140,12 @@ DecodedFunction decode_function(const exec::BytecodeFunction& function) {
     }
     out.code.push_back(in);
   }
-  for (size_t at = 0; at < out.code.size(); ++at) {
+  const std::vector<uint32_t> arrives = arrivals(out.code);
+  for (size_t at = 0; at + 1 < out.code.size(); ++at) {
     DecodedInstruction& in = out.code[at];
-    if (in.op == Opcode::kInvoke || in.op == Opcode::kInvokeClosure)
-      in.tail = returns_at_once(out.code, at + 1, in.a);
+    if (in.op != Opcode::kInvoke && in.op != Opcode::kInvokeClosure) continue;
+    const DecodedInstruction& next = out.code[arrives[at + 1]];
+    in.tail = next.op == Opcode::kRet && next.a == in.a;
   }
   return out;
 }

@@ -72,11 +72,10 @@ Session::~Session() {
 }
 
 size_t Session::find_entry(std::string_view name) const {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < plans_.size(); ++i) {
+  for (size_t i = 0; i < plans_.size(); ++i)
     if (plans_[i].entry().name == name) return i;
-    names.push_back(plans_[i].entry().name);
-  }
+  std::vector<std::string> names;
+  for (const EntryPlan& plan : plans_) names.push_back(plan.entry().name);
   throw Error(Status::kNotFound, model_->place(), fmt::format("it has no entry point {}", name),
               fmt::format("it has {}", fmt::join(names, ", ")));
 }

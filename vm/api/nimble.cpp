@@ -30,9 +30,18 @@ struct nimble_model {
 
 struct nimble_session {
   std::unique_ptr<rt::Session> session;
+  std::vector<size_t> ports;  // of the caller's inputs
   std::vector<rt::InputTensor> inputs;
   std::vector<rt::OutputTensor> outputs;
   std::string text;
+};
+
+struct nimble_call {
+  nimble_session* session = nullptr;
+  size_t entry = 0;
+  std::vector<size_t> ports;  // of the caller's inputs
+  std::vector<rt::InputTensor> inputs;
+  std::vector<rt::OutputTensor> outputs;
 };
 
 namespace {
@@ -193,14 +202,12 @@ rt::InputTensor input_of(const nimble_tensor& t, Place place) {
   return in;
 }
 
-// Sets handle->inputs in the entry's order; `get(i, place)` gives the caller's input i.
-template <typename Get>
-void collect_inputs(nimble_session* handle, size_t entry, const char* const* names, size_t count,
-                    const char* function, Get get) {
-  const rt::EntryPlan& plan = handle->session->plan(entry);
-  const std::string& place = handle->session->model().place();
+// Which of the entry's inputs the caller's are, in his order.
+void bind_names(const rt::EntryPlan& plan, const std::string& place, const char* const* names,
+                size_t count, const char* function, std::vector<size_t>* indices) {
   const auto& ports = plan.entry().inputs;
-  handle->inputs.assign(ports.size(), {});
+  indices->clear();
+  std::vector<bool> given(ports.size());
   for (size_t i = 0; i < count; ++i) {
     size_t index = i;
     if (names) {
@@ -211,9 +218,25 @@ void collect_inputs(nimble_session* handle, size_t entry, const char* const* nam
               fmt::format("{} inputs given, {} takes {}", count, plan.entry().name, ports.size()),
               "give fewer");
     }
-    const auto here = [&] { return place + ": input " + ports[index].name; };
-    if (handle->inputs[index].given) invalid(here(), "it is given twice", "give it once");
-    handle->inputs[index] = get(i, here);
+    if (given[index])
+      invalid(place + ": input " + ports[index].name, "it is given twice", "give it once");
+    given[index] = true;
+    indices->push_back(index);
+  }
+}
+
+// Sets handle->inputs in the entry's order; `get(i, place)` gives the caller's input i.
+template <typename Get>
+void collect_inputs(nimble_session* handle, size_t entry, const char* const* names, size_t count,
+                    const char* function, Get get) {
+  const rt::EntryPlan& plan = handle->session->plan(entry);
+  const std::string& place = handle->session->model().place();
+  const auto& ports = plan.entry().inputs;
+  bind_names(plan, place, names, count, function, &handle->ports);
+  handle->inputs.assign(ports.size(), {});
+  for (size_t i = 0; i < count; ++i) {
+    const size_t index = handle->ports[i];
+    handle->inputs[index] = get(i, [&] { return place + ": input " + ports[index].name; });
   }
 }
 
@@ -229,29 +252,38 @@ size_t find_entry(const rt::Session& session, const char* name) {
 // after it.
 class Outputs {
  public:
-  Outputs(nimble_session* session, nimble_tensor* theirs, size_t count, const char* function)
-      : session_(session), theirs_(theirs) {
-    require(theirs || count == 0, function, "outputs is NULL");
-    session->outputs.clear();
-    session->outputs.resize(count);
-    for (size_t i = 0; i < count; ++i) {
+  // Who keeps shape and strides of an output that lies in the caller's buffer: the output itself,
+  // or `ours`, until the next run.
+  enum class Keep : uint8_t { kNothing, kDescriptions };
+
+  // As many as `ours` has.
+  Outputs(std::vector<rt::OutputTensor>* ours, Keep keep, nimble_tensor* theirs,
+          const char* function)
+      : ours_(*ours), theirs_(theirs) {
+    require(theirs || ours_.empty(), function, "outputs is NULL");
+    for (size_t i = 0; i < ours_.size(); ++i) {
       // Less would leave no place for `owner` and `release`.
       require(element(theirs, i)->struct_size >= sizeof(nimble_tensor), function,
               "an output's struct_size is too small");
-      owners_.push_back(std::make_unique<rt::OutputTensor>());
       const nimble_tensor& given = *element(theirs, i);
+      ours_[i] = {};
+      if (!given.data || keep == Keep::kNothing) {
+        owners_.resize(ours_.size());
+        owners_[i] = std::make_unique<rt::OutputTensor>();
+      }
       if (!given.data) continue;
-      session->outputs[i].destination = static_cast<char*>(given.data) + given.byte_offset;
-      session->outputs[i].capacity = given.capacity;
+      ours_[i].destination = static_cast<char*>(given.data) + given.byte_offset;
+      ours_[i].capacity = given.capacity;
     }
   }
 
-  std::span<rt::OutputTensor> span() { return session_->outputs; }
+  std::span<rt::OutputTensor> span() { return ours_; }
 
   void give() noexcept {
-    for (size_t i = 0; i < owners_.size(); ++i) {
-      rt::OutputTensor& o = *owners_[i];
-      o = std::move(session_->outputs[i]);
+    for (size_t i = 0; i < ours_.size(); ++i) {
+      rt::OutputTensor* owner = i < owners_.size() ? owners_[i].release() : nullptr;
+      if (owner) *owner = std::move(ours_[i]);
+      rt::OutputTensor& o = owner ? *owner : ours_[i];
       nimble_tensor t = NIMBLE_TENSOR_INIT;
       if (o.destination) {  // the caller's buffer stays as the caller described it
         const nimble_tensor* given = element(theirs_, i);
@@ -266,14 +298,14 @@ class Outputs {
       t.strides = o.strides.data();
       t.rank = o.rank;
       t.dtype = static_cast<nimble_dtype>(o.dtype);
-      t.owner = owners_[i].release();
-      t.release = &release_output;
+      t.owner = owner;
+      t.release = owner ? &release_output : nullptr;
       hand_back(t, element(theirs_, i));
     }
   }
 
  private:
-  nimble_session* session_;
+  std::vector<rt::OutputTensor>& ours_;
   nimble_tensor* theirs_;
   std::vector<std::unique_ptr<rt::OutputTensor>> owners_;
 };
@@ -460,10 +492,58 @@ nimble_status nimble_session_run(nimble_session* session, const char* entry,
     const size_t index = find_entry(s, entry);
     require_tensors(s, index, output_count);
     collect_tensors(session, index, input_names, inputs, input_count, "nimble_session_run");
-    Outputs results(session, outputs, output_count, "nimble_session_run");
+    session->outputs.resize(output_count);
+    Outputs results(&session->outputs, Outputs::Keep::kNothing, outputs, "nimble_session_run");
     s.run(lock, index, session->inputs, results.span());
     results.give();
   });
+}
+
+nimble_status nimble_call_prepare(nimble_session* session, const char* entry,
+                                  const char* const* input_names, size_t input_count,
+                                  size_t output_count, nimble_call** call) {
+  constexpr const char* kHere = "nimble_call_prepare";
+  return guarded([&] {
+    require(session && call, kHere, "session or call is NULL");
+    *call = nullptr;
+    const rt::Session& s = *session->session;
+    auto made = std::make_unique<nimble_call>();
+    made->session = session;
+    made->entry = find_entry(s, entry);
+    require_tensors(s, made->entry, output_count);
+    const rt::EntryPlan& plan = s.plan(made->entry);
+    bind_names(plan, s.model().place(), input_names, input_count, kHere, &made->ports);
+    s.check_outputs(made->entry, output_count);
+    made->inputs.resize(plan.entry().inputs.size());
+    made->outputs.resize(output_count);
+    *call = made.release();
+  });
+}
+
+nimble_status nimble_call_run(nimble_call* call, const nimble_tensor* inputs,
+                              nimble_tensor* outputs) {
+  constexpr const char* kHere = "nimble_call_run";
+  return guarded([&] {
+    require(call != nullptr, kHere, "call is NULL");
+    require(inputs || call->ports.empty(), kHere, "inputs is NULL");
+    rt::Session& s = *call->session->session;
+    const rt::Session::Lock lock(s);
+    for (size_t i = 0; i < call->ports.size(); ++i) {
+      const auto here = [&] {
+        return s.model().place() + ": input " +
+               s.plan(call->entry).entry().inputs[call->ports[i]].name;
+      };
+      call->inputs[call->ports[i]] =
+          input_of(upgraded(element(inputs, i), nimble_tensor NIMBLE_TENSOR_INIT, kHere), here);
+    }
+    Outputs results(&call->outputs, Outputs::Keep::kDescriptions, outputs, kHere);
+    s.run(lock, call->entry, call->inputs, results.span());
+    results.give();
+  });
+}
+
+void nimble_call_destroy(nimble_call* call) {
+  delete call;
 }
 
 nimble_status nimble_session_start(nimble_session* session, const char* entry,
@@ -487,7 +567,8 @@ nimble_status nimble_session_resume(nimble_session* session, uint64_t instructio
     require(session != nullptr, "nimble_session_resume", "session is NULL");
     rt::Session& s = *session->session;
     const rt::Session::Lock lock(s, rt::Session::Lock::Purpose::kResume);
-    Outputs results(session, outputs, output_count, "nimble_session_resume");
+    session->outputs.resize(output_count);
+    Outputs results(&session->outputs, Outputs::Keep::kNothing, outputs, "nimble_session_resume");
     if (!s.resume(lock, instructions, results.span())) return NIMBLE_SUSPENDED;
     results.give();
     return NIMBLE_OK;

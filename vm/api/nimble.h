@@ -292,6 +292,31 @@ NIMBLE_API nimble_status nimble_session_run_values(nimble_session* session, cons
  * and from a signal handler. */
 NIMBLE_API void nimble_cancel(nimble_session* session);
 
+/* ---- prepared calls ------------------------------------------------------------------------
+ * For who calls one entry point again and again: what its names mean is found out once.
+ *
+ *   nimble_call_prepare(session, NULL, names, 2, 1, &call);
+ *   for (...) nimble_call_run(call, inputs, outputs);
+ *
+ * Where all outputs have buffers, a run of shapes that the run before had asks the system for no
+ * memory of its own. */
+
+typedef struct nimble_call nimble_call;
+
+/* A call of entry point `entry` (NULL: the default one) with the inputs that `input_names` name, or
+ * its first `input_count` ones if that is NULL, and its first `output_count` outputs. The session
+ * must outlive it; a session may have many. */
+NIMBLE_API nimble_status nimble_call_prepare(nimble_session* session, const char* entry,
+                                             const char* const* input_names, size_t input_count,
+                                             size_t output_count, nimble_call** call);
+/* nimble_session_run, with inputs[i] for the call's i-th name and as many outputs as it was made
+ * for. An output for which the caller has given no buffer is his as there; of one with a buffer,
+ * shape and strides belong to the call, until its next run: releasing it does nothing. */
+NIMBLE_API nimble_status nimble_call_run(nimble_call* call, const nimble_tensor* inputs,
+                                         nimble_tensor* outputs);
+/* Before its session. NULL is fine. */
+NIMBLE_API void nimble_call_destroy(nimble_call* call);
+
 /* ---- runs that can be suspended -----------------------------------------------------------
  * So that a model may give way to a more urgent one, a run can be cut into slices:
  *

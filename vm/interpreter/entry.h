@@ -32,8 +32,13 @@ class EntryPlan {
 
   // The values to call the entry's function with, one reference each; `inputs` in the entry's
   // order. Dense inputs are borrowed, others copied, missing ones filled. Error(kInvalidArgument),
-  // after which `values` is empty.
+  // after which `values` is empty. Tensors of borrowed inputs are kept: inputs that look like those
+  // of the call before are not checked against each other again, and lead to the same objects.
   void bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values);
+  // Lets go of what is kept; before the heap dies.
+  void drop_kept(Heap& heap);
+  // Objects that are kept and that nobody else refers to.
+  uint64_t idle_objects() const;
 
   // The index of an input, looked for at `likely` first; Error(kNotFound) that suggests the nearest
   // name.
@@ -45,7 +50,11 @@ class EntryPlan {
   struct Origin {
     uint32_t input, dim;
   };
+  bool looks_as_before(std::span<const InputTensor> inputs) const;
+  void check_all(std::span<const InputTensor> inputs);
   void check(size_t index, const InputTensor& input);
+  Value make_value(size_t index, const InputTensor& input, NamedExtents* extents, Heap& heap);
+  Value borrow(size_t index, const InputTensor& input, Heap& heap);
   void check_kind(size_t index, const InputTensor& input) const;
   Value default_value(size_t index, Heap& heap) const;
   std::string port_text(const exec::Port& port) const;
@@ -58,6 +67,7 @@ class EntryPlan {
   std::vector<std::pair<uint64_t, uint32_t>> by_name_;  // hashes of inputs' names, in order
   std::vector<int64_t> extents_;                        // in this call; -1: not yet known
   std::vector<Origin> origins_;                         // which input told it
+  std::vector<Tensor*> kept_;  // by input: of the last call, if it was borrowed
 };
 
 // The element of `names` most like `name`; empty if none is.

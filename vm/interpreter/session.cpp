@@ -69,6 +69,7 @@ Session::Session(std::shared_ptr<const Model> model, const SessionOptions& optio
 
 Session::~Session() {
   machine_.reset();
+  for (EntryPlan& plan : plans_) plan.drop_kept(heap_);
 }
 
 size_t Session::find_entry(std::string_view name) const {
@@ -107,12 +108,13 @@ Session::Lock::~Lock() {
 void Session::run(const Lock& lock, size_t entry, std::span<const InputTensor> inputs,
                   std::span<OutputTensor> outputs) {
   for (OutputTensor& o : outputs) o.release();
-  if (entry < plans_.size()) check_outputs(plans_[entry].entry(), outputs.size());
+  if (entry < plans_.size()) check_outputs(entry, outputs.size());
   start(lock, entry, inputs);
   while (!resume(lock, 0, outputs)) control_.stay();
 }
 
-void Session::check_outputs(const exec::EntryPoint& signature, size_t outputs) const {
+void Session::check_outputs(size_t entry, size_t outputs) const {
+  const exec::EntryPoint& signature = plans_[entry].entry();
   if (outputs > signature.outputs.size())
     throw Error(Status::kInvalidArgument, model_->place(),
                 fmt::format("{} gives {} outputs, not {}", signature.name, signature.outputs.size(),
@@ -140,7 +142,7 @@ void Session::start(const Lock&, size_t entry, std::span<const InputTensor> inpu
 
 bool Session::resume(const Lock&, uint64_t instructions, std::span<OutputTensor> outputs) {
   for (OutputTensor& o : outputs) o.release();
-  check_outputs(plans_[entry_].entry(), outputs.size());
+  check_outputs(entry_, outputs.size());
   Profiler* profiler = profile_ ? &profiler_ : nullptr;
   const int64_t start = profiler ? Profiler::now() : 0;
   const std::optional<Value> result = machine_->resume(instructions, control_, profiler);
@@ -251,6 +253,12 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
   if (bytes > 0) std::memcpy(copy->data, data, bytes);
   output->hold_ = heap_.hold(copy);
   output->data = copy->data;
+}
+
+uint64_t Session::live_objects() const {
+  uint64_t live = heap_.live();
+  for (const EntryPlan& plan : plans_) live -= plan.idle_objects();
+  return live;
 }
 
 void Session::trim() {

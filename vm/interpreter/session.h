@@ -81,6 +81,8 @@ class Session {
 
   // The index of an entry point; Error(kNotFound).
   size_t find_entry(std::string_view name) const;
+  // Error(kInvalidArgument) if the entry point gives fewer outputs.
+  void check_outputs(size_t entry, size_t outputs) const;
   // What a user's names and tensors are checked against.
   const EntryPlan& plan(size_t entry) const { return plans_[entry]; }
   // Runs an entry point. `inputs` in its order, one each; of its outputs the first
@@ -121,8 +123,9 @@ class Session {
   const Model& model() const { return *model_; }
   int32_t threads() const { return threads_; }
   MemoryStats memory() const { return storage_->stats(); }
-  // Objects that are alive: between runs, those of the constants.
-  uint64_t live_objects() const { return heap_.live(); }
+  // Objects that are alive: between runs, those of the constants. What is kept to bind inputs of
+  // the same shapes faster does not count.
+  uint64_t live_objects() const;
   const std::shared_ptr<StoragePool>& storage() const { return storage_; }
   // Gives back all memory that is kept for reuse. Not during a run.
   void trim();
@@ -131,7 +134,6 @@ class Session {
   const Profiler& profiler() const { return profiler_; }
 
  private:
-  void check_outputs(const exec::EntryPoint& signature, size_t outputs) const;
   void take_outputs(const Value& result, std::span<OutputTensor> outputs);
   void take_output(const Value& value, const exec::Port& port, OutputTensor* output);
 

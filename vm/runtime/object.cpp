@@ -116,11 +116,15 @@ Storage* Heap::new_view(Storage::Origin origin, const void* data, uint64_t bytes
   s->kind = ObjectKind::kStorage;
   s->origin = origin;
   s->device = static_cast<uint8_t>(device);
-  // An empty view still needs an address: nullptr means freed.
-  static uint8_t nothing[64];
-  s->data = data ? static_cast<uint8_t*>(const_cast<void*>(data)) : nothing;
+  look_at(s, data);
   s->bytes = bytes;
   return s;
+}
+
+void Heap::look_at(Storage* view, const void* data) {
+  // An empty view still needs an address: nullptr means freed.
+  static uint8_t nothing[64];
+  view->data = data ? static_cast<uint8_t*>(const_cast<void*>(data)) : nothing;
 }
 
 Tensor* Heap::new_tensor(Storage* storage, int64_t offset, DType dtype,

@@ -118,6 +118,8 @@ class Heap {
   Storage* new_storage(uint64_t bytes, int32_t device = kCpuDevice);
   Storage* new_view(Storage::Origin origin, const void* data, uint64_t bytes,
                     int32_t device = kCpuDevice);
+  // Makes a view one of other memory, of as many bytes.
+  static void look_at(Storage* view, const void* data);
   // Takes its own reference to `storage`. Error(kFatal) unless the tensor lies inside, the offset
   // is aligned to the element and the extents are not negative.
   Tensor* new_tensor(Storage* storage, int64_t offset, DType dtype, std::span<const int64_t> shape);

@@ -1,8 +1,8 @@
 // nimble-entry-bench: what a call of a model takes beside the model's own instructions, by the
 // number of its inputs (Google Benchmark). The model returns its first input.
 //
-// Names are given in the order of the entry point, or from the last to the first. `ns_per_input` is
-// the time of the whole by their number.
+// "run": nimble_session_run with names in the order of the entry point, or from the last to the
+// first; "call": a prepared call. `ns_per_input` is the time of the whole by their number.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ void check(nimble_status status) {
   std::exit(1);
 }
 
-enum class How { kInOrder, kReversed };
+enum class How { kInOrder, kReversed, kPrepared };
 
 void run(benchmark::State& state, How how) {
   const auto count = static_cast<size_t>(state.range(0));
@@ -53,14 +53,20 @@ void run(benchmark::State& state, How how) {
   output.data = result;
   output.capacity = sizeof result;
 
+  nimble_call* call = nullptr;
+  if (how == How::kPrepared)
+    check(nimble_call_prepare(session, nullptr, names.data(), count, 1, &call));
   for (auto _ : state) {
     nimble_tensor y = output;
-    check(nimble_session_run(session, nullptr, names.data(), inputs.data(), count, &y, 1));
+    check(how == How::kPrepared
+              ? nimble_call_run(call, inputs.data(), &y)
+              : nimble_session_run(session, nullptr, names.data(), inputs.data(), count, &y, 1));
     nimble_tensor_release(&y);
   }
   state.counters["ns_per_input"] = benchmark::Counter(
       1e-9 * static_cast<double>(count),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  nimble_call_destroy(call);
   nimble_session_destroy(session);
   nimble_model_destroy(model);
 }
@@ -80,6 +86,7 @@ int main(int argc, char** argv) {
   };
   add("run/in_order", How::kInOrder);
   add("run/reversed", How::kReversed);
+  add("call", How::kPrepared);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

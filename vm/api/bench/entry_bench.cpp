@@ -2,7 +2,7 @@
 // number of its inputs (Google Benchmark). The model returns its first input.
 //
 // "run": nimble_session_run with names in the order of the entry point, or from the last to the
-// first; "call": a prepared call. `ns_per_input` is the time of the whole by their number.
+// first; "call": a prepared call. `per_input` is the time of the whole by their number.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -63,9 +63,9 @@ void run(benchmark::State& state, How how) {
               : nimble_session_run(session, nullptr, names.data(), inputs.data(), count, &y, 1));
     nimble_tensor_release(&y);
   }
-  state.counters["ns_per_input"] = benchmark::Counter(
-      1e-9 * static_cast<double>(count),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["per_input"] =
+      benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsIterationInvariantRate |
+                                                         benchmark::Counter::kInvert);
   nimble_call_destroy(call);
   nimble_session_destroy(session);
   nimble_model_destroy(model);

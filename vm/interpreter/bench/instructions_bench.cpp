@@ -2,7 +2,7 @@
 // Benchmark).
 //
 // Each benchmark runs a loop whose body repeats one instruction, or a group that belongs together,
-// kCopies times; `ns` is the time of one of them, with the loop's own instructions in it: at a
+// kCopies times; `each` is the time of one of them, with the loop's own instructions in it: at a
 // hundredth each, they don't matter. Compare two builds by runs that alternate, or by instructions
 // under `valgrind --tool=callgrind --toggle-collect='*Machine::resume*'`.
 #include <benchmark/benchmark.h>
@@ -112,9 +112,9 @@ void run_case(benchmark::State& state, const Case& c) {
     session.run(0, {&input, 1}, {&output, 1});
     benchmark::DoNotOptimize(output.data);
   }
-  state.counters["ns"] =
-      benchmark::Counter(1e-9 * kTurns * c.copies, benchmark::Counter::kIsIterationInvariantRate |
-                                                       benchmark::Counter::kInvert);
+  state.counters["each"] =
+      benchmark::Counter(kTurns * c.copies, benchmark::Counter::kIsIterationInvariantRate |
+                                                benchmark::Counter::kInvert);
 }
 
 }  // namespace

@@ -8,10 +8,17 @@
 //   mod(a, c) = a - c*floordiv(a, c)
 // By a symbolic divisor only what divides exactly leaves. There the identities presume that
 // the divisor is not 0, where the original expression would be an error anyway.
+//
+// Of the operands of min and max those leave that another one decides: floordiv by a positive
+// constant is monotone, so floordiv(x + d, c) - floordiv(x, c) lies between floordiv(d, c) and
+// ceildiv(d, c), whatever x is. Pooling with ceil_mode takes such a minimum at every level, which
+// would double from one to the next.
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "compiler/ir/dim_node.h"
+#include "compiler/ir/within_64_bits.h"
 
 namespace nimble::ir {
 namespace {
@@ -223,38 +230,119 @@ void flatten(Function f, const Dim& a, std::vector<Dim>& out) {
   }
 }
 
+// An operand of min or max as scale*floordiv(inner + shift, divisor) + rest + constant; scale is 0
+// where there is no such floordiv, or more than one. Operands that agree in all but the two
+// constants can be compared.
+struct Operand {
+  std::vector<PolyTerm> inner, rest;  // without their constants
+  int64_t divisor = 1, scale = 0;
+  int64_t shift = 0, constant = 0;
+};
+Operand operand_of(const Dim& d) {
+  Operand out;
+  Terms all;
+  terms_of(d.node(), all);
+  size_t found = all.size();  // the term of the floordiv
+  int candidates = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Monomial* m = all[i].monomial;
+    if (!m || m->atoms.size() != 1 || m->atoms[0]->kind != DimNode::Kind::kFunction) continue;
+    const DimNode* atom = m->atoms[0];
+    if (atom->function != Function::kFloorDiv ||
+        atom->operands[1]->kind != DimNode::Kind::kConstant || atom->operands[1]->constant <= 0)
+      continue;
+    found = i;
+    ++candidates;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (candidates == 1 && i == found) {
+      const DimNode* atom = all[i].monomial->atoms[0];
+      Terms inner;
+      terms_of(atom->operands[0], inner);
+      for (const PolyTerm& t : inner) {
+        if (t.monomial)
+          out.inner.push_back(t);
+        else
+          out.shift = t.coefficient;
+      }
+      out.divisor = atom->operands[1]->constant;
+      out.scale = all[i].coefficient;
+    } else if (all[i].monomial) {
+      out.rest.push_back(all[i]);
+    } else {
+      out.constant = all[i].coefficient;
+    }
+  }
+  return out;
+}
+
+// Of operands that can be compared: whether a >= b for all values of the symbols.
+bool at_least(const Operand& a, const Operand& b) {
+  int64_t least = 0;  // of scale * (floordiv(inner + a.shift, c) - floordiv(inner + b.shift, c))
+  if (a.scale != 0) {
+    const int64_t d = checked_add(a.shift, checked_mul(b.shift, -1));
+    const int64_t down = floor_div(d, a.divisor), up = -floor_div(checked_mul(d, -1), a.divisor);
+    least = checked_mul(a.scale, a.scale > 0 ? down : up);
+  }
+  if (least == 0) return a.constant >= b.constant;  // their difference may have no 64 bits
+  return checked_add(least, checked_add(a.constant, checked_mul(b.constant, -1))) >= 0;
+}
+
+bool same_terms(const std::vector<PolyTerm>& a, const std::vector<PolyTerm>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const PolyTerm& s, const PolyTerm& t) {
+                      return s.coefficient == t.coefficient && s.monomial == t.monomial;
+                    });
+}
+
+uint64_t hash_of(const std::vector<PolyTerm>& terms, uint64_t h) {
+  for (const PolyTerm& t : terms)
+    h = (h ^ t.monomial->hash ^ static_cast<uint64_t>(t.coefficient)) * 0xff51afd7ed558ccdull;
+  return h;
+}
+
+// Those of the operands, sorted and distinct, that no other one makes superfluous.
+std::vector<Dim> decisive(Function f, const std::vector<Dim>& operands) {
+  const auto superfluous = [&](const Operand& x, const Operand& beside) {
+    return within_64_bits(
+        [&] { return f == Function::kMin ? at_least(x, beside) : at_least(beside, x); }, false);
+  };
+  std::vector<Operand> forms;
+  std::vector<bool> dropped(operands.size(), false);
+  std::unordered_map<uint64_t, std::vector<size_t>> comparable;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    forms.push_back(operand_of(operands[i]));
+    const Operand& x = forms.back();
+    const auto key = static_cast<uint64_t>(x.divisor) * 31 + static_cast<uint64_t>(x.scale);
+    std::vector<size_t>& others = comparable[hash_of(x.rest, hash_of(x.inner, key))];
+    for (size_t j : others) {
+      const Operand& y = forms[j];
+      if (dropped[j] || x.divisor != y.divisor || x.scale != y.scale ||
+          !same_terms(x.inner, y.inner) || !same_terms(x.rest, y.rest))
+        continue;
+      if (superfluous(y, x)) {
+        dropped[j] = true;
+      } else if (superfluous(x, y)) {
+        dropped[i] = true;
+        break;
+      }
+    }
+    others.push_back(i);
+  }
+  std::vector<Dim> kept;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (!dropped[i]) kept.push_back(operands[i]);
+  return kept;
+}
+
 Dim min_or_max(Function f, const Dim& a, const Dim& b) {
   refuse_any({a, b});
-  std::vector<Dim> operands, kept;
+  std::vector<Dim> operands;
   flatten(f, a, operands);
   flatten(f, b, operands);
   std::sort(operands.begin(), operands.end());
   operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
-  // Of operands that differ by a constant only one can matter.
-  std::map<std::vector<std::pair<const Monomial*, int64_t>>, int64_t> decisive;
-  auto parts = [](const Dim& d) {
-    Terms all;
-    terms_of(d.node(), all);
-    std::pair<std::vector<std::pair<const Monomial*, int64_t>>, int64_t> out{{}, 0};
-    for (const PolyTerm& t : all) {
-      if (t.monomial)
-        out.first.emplace_back(t.monomial, t.coefficient);
-      else
-        out.second = t.coefficient;
-    }
-    return out;
-  };
-  for (const Dim& d : operands) {
-    const auto [symbolic, constant] = parts(d);
-    const auto [at, is_new] = decisive.emplace(symbolic, constant);
-    if (!is_new)
-      at->second =
-          f == Function::kMin ? std::min(at->second, constant) : std::max(at->second, constant);
-  }
-  for (const Dim& d : operands) {
-    const auto [symbolic, constant] = parts(d);
-    if (decisive.at(symbolic) == constant) kept.push_back(d);
-  }
+  std::vector<Dim> kept = decisive(f, operands);
   return kept.size() == 1 ? kept[0] : apply(f, std::move(kept));
 }
 

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "compiler/ir/dim_node.h"
 #include "compiler/ir/ops/relations.h"
 #include "vm/base/error.h"
 
@@ -234,12 +235,31 @@ Layout layout_of(const RelationContext& c, std::optional<Layout::Kind> kind) {
   return *layout;
 }
 
+namespace {
+
+// Whether q is 1 if a is: of a product of extents that is 1 every factor is.
+bool is_one_with(const DimContext& facts, const Dim& a, const Dim& q) {
+  const std::vector<Dim::Term> whole = a.terms(), part = q.terms();
+  if (whole.size() != 1 || whole[0].coefficient != 1) return false;
+  if (part.size() != 1 || part[0].coefficient != 1) return false;
+  const std::vector<Dim>& factors = whole[0].atoms;
+  const auto is_factor = [&](const Dim& d) {
+    return std::ranges::find(factors, d) != factors.end();
+  };
+  return std::ranges::all_of(part[0].atoms, is_factor) &&
+         std::ranges::all_of(factors, [&](const Dim& d) { return facts.range(d).low >= 0; });
+}
+
+}  // namespace
+
 Dim broadcast_dims(RelationContext& c, const Dim& a, const Dim& b, const std::string& what) {
   if (a.is_constant(1)) return b;
   if (b.is_constant(1)) return a;
   if (c.dims.equal(a, b) == Proof::kYes) {
-    // Of two equal dims the simpler one: a constant, else the user's own symbol.
-    return b.as_constant() || (!a.as_constant() && b.as_symbol() && !a.as_symbol()) ? b : a;
+    // Of two equal dims the simpler one: a constant, else the user's own symbol, else one of which
+    // the other is a multiple.
+    if (a.as_constant() || b.as_constant()) return b.as_constant() ? b : a;
+    return (b.as_symbol() && !a.as_symbol()) || (a != b && divide_exactly(a, b)) ? b : a;
   }
   const auto one = [&](const Dim& d) { return c.dims.equal(d, Dim(1)); };
   if (one(a) == Proof::kYes) return b;
@@ -264,6 +284,16 @@ Dim broadcast_dims(RelationContext& c, const Dim& a, const Dim& b, const std::st
       c.require_equal(small, large, what);
       return large;
     }
+  }
+  // broadcast(a, q*a), as of a tensor beside what a batch was folded into, is q*a wherever it is
+  // defined: if a is 1, and if q*a is, too. Where a cannot be 1 but with q, the two are equal, and
+  // one such step after the other says nothing new: dims do not grow with the depth of a model.
+  for (const auto& [small, large] : {std::pair(a, b), std::pair(b, a)}) {
+    const std::optional<Dim> quotient = divide_exactly(large, small);
+    if (!quotient) continue;
+    const bool equal = is_one_with(c.dims, small, *quotient);
+    c.require_equal(equal ? small : broadcast(small, large), large, what);
+    return equal ? small : large;
   }
   // A dim that is certainly not 1 is the result; the other must be 1 or the same.
   for (const auto& [known, other] : {std::pair(a, b), std::pair(b, a)}) {

@@ -6,6 +6,8 @@
 #include <random>
 #include <thread>
 
+#include "compiler/ir/dim_node.h"
+#include "compiler/ir/dim_prover_statistics.h"
 #include "vm/base/error.h"
 
 namespace nimble::ir {
@@ -102,6 +104,51 @@ TEST(Dim, CanonicalForms) {
   EXPECT_EQ(text("broadcast(n, 1, broadcast(m, 1))"), "broadcast(m, n)");
   EXPECT_EQ(text("broadcast(n, 5)"), "broadcast(5, n)");  // n is 1 or 5: not decided
   EXPECT_EQ(text("ceildiv(n, 8)"), "floordiv(n + 7, 8)");
+}
+
+// As of pooling with ceil_mode: floordiv by a positive constant is monotone.
+TEST(Dim, QuotientsThatDifferByConstantsDecideMinimaAndMaxima) {
+  EXPECT_EQ(text("min(floordiv(h, 2), floordiv(h + 1, 2))"), "floordiv(h, 2)");
+  EXPECT_EQ(text("max(floordiv(h, 2), floordiv(h + 1, 2))"), "floordiv(h + 1, 2)");
+  EXPECT_EQ(text("min(floordiv(h + 1, 2), floordiv(h, 2) + 1)"), "floordiv(h + 1, 2)");
+  EXPECT_EQ(text("min(m - floordiv(h, 3), m - floordiv(h + 2, 3))"), "m - floordiv(h + 2, 3)");
+  EXPECT_EQ(text("min(2*floordiv(h, 4) + 3, 2*floordiv(h + 3, 4))"), "2*floordiv(h + 3, 4)");
+  EXPECT_EQ(text("min(floordiv(h, 2), w, floordiv(h + 1, 2), w + 1)"), "min(w, floordiv(h, 2))");
+  // One level on the other, each of which leaves its minimum undecided, would double in length.
+  Dim extent = d("h");
+  for (int i = 0; i < 12; ++i)
+    extent = min(ceildiv(extent - Dim(3), Dim(2)) + Dim(1), ceildiv(extent, Dim(2)));
+  EXPECT_EQ(extent.str(), "floordiv(h, 4096)");
+  for (const char* undecided :
+       {"min(3*floordiv(h, 4) + 1, 3*floordiv(h + 2, 4))",
+        "min(floordiv(h, 2), floordiv(h + 1, 3))", "min(floordiv(h, 2), floordiv(w + 1, 2))"})
+    EXPECT_TRUE(d(undecided).as_application()) << undecided;
+  std::mt19937 rng(5);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  int decided = 0;
+  for (int i = 0; i < 400; ++i) {
+    const int64_t c = draw(2, 6), scale = draw(0, 1) ? draw(1, 3) : draw(-3, -1);
+    const auto operand = [&](const char* symbol) {
+      return Dim(scale) * floordiv(d(symbol) + Dim(draw(-7, 7)), Dim(c)) + Dim(draw(-2, 2));
+    };
+    const Dim a = operand("h"), b = operand("h"), low = min(a, b), high = max(a, b);
+    decided += !low.as_application();
+    for (int64_t h = 0; h < 3 * c; ++h) {
+      const int64_t x = evaluate(a, {{"h", h}}), y = evaluate(b, {{"h", h}});
+      ASSERT_EQ(evaluate(low, {{"h", h}}), std::min(x, y)) << a.str() << ", " << b.str();
+      ASSERT_EQ(evaluate(high, {{"h", h}}), std::max(x, y)) << a.str() << ", " << b.str();
+    }
+  }
+  EXPECT_GT(decided, 200);
+}
+
+TEST(Dim, DividesExactly) {
+  EXPECT_EQ(divide_exactly(d("b*b*n"), d("b*n")), d("b"));
+  EXPECT_EQ(divide_exactly(d("n*n - 1"), d("n + 1")), d("n - 1"));
+  EXPECT_EQ(divide_exactly(d("n + 1"), d("n")), std::nullopt);
+  EXPECT_EQ(divide_exactly(d("n"), Dim(0)), std::nullopt);
 }
 
 TEST(Dim, ViewsAndKinds) {
@@ -386,6 +433,38 @@ TEST(DimContext, AFunctionWhoseValueIsKnownIsThatValue) {
   EXPECT_EQ(others.equal(d("mod(p, r)"), d("max(q, r)")), Proof::kYes);
 }
 
+TEST(DimContext, BoundsOfQuotientsAreBoundsOfTheirSymbol) {
+  DimContext c;
+  c.assume_equal(d("min(floordiv(n - 10, 5) + 1, 3)"), Dim(3));
+  EXPECT_EQ(c.range(d("n")).low, 20);
+  c.assume_less_equal(d("3*floordiv(floordiv(n, 2) + 1, 4)"), d("20"));
+  EXPECT_EQ(c.range(d("n")).high, 53);  // floordiv(n + 2, 8) <= 6
+  EXPECT_EQ(c.less_equal(d("7"), d("floordiv(n + 2, 8)")), Proof::kNo);
+  c.assume_less_equal(d("-floordiv(m, 3)"), d("-5"));
+  EXPECT_EQ(c.range(d("m")).low, 15);
+  // A bound that has no 64 bits is none.
+  c.assume_less_equal(Dim(INT64_MAX), d("floordiv(k, 3)"));
+  EXPECT_EQ(c.less_equal(Dim(INT64_MAX), d("floordiv(k, 3)")), Proof::kYes);
+}
+
+TEST(DimContext, AnswersHoldUntilFactsChange) {
+  DimContext c;
+  const auto eight_fits = [](const DimContext& facts) { return facts.less_equal(8, d("n + m")); };
+  EXPECT_EQ(eight_fits(c), Proof::kUnknown);
+  const DimContext before = c;
+  c.assume_less_equal(6, d("n"));
+  EXPECT_EQ(eight_fits(c), Proof::kUnknown);
+  c.set("m", {2, INT64_MAX, 1});
+  EXPECT_EQ(eight_fits(c), Proof::kYes);
+  EXPECT_EQ(eight_fits(before), Proof::kUnknown);
+  c = before;
+  EXPECT_EQ(eight_fits(c), Proof::kUnknown);
+  c.assume_equal(d("n"), 9);
+  EXPECT_EQ(c.range(d("floordiv(n, 2)")).high, 4);
+  EXPECT_EQ(eight_fits(c), Proof::kYes);
+  EXPECT_EQ(before.range(d("floordiv(n, 2)")).high, INT64_MAX);
+}
+
 // Without a limit, and a memory of what was tried, this takes minutes.
 TEST(DimContext, AQuestionEnds) {
   DimContext c;
@@ -396,6 +475,14 @@ TEST(DimContext, AQuestionEnds) {
     deep = max(min(deep, k) - max(deep - k, Dim(0)), floordiv(deep * k, Dim(3)));
   }
   EXPECT_EQ(c.equal(deep, d("m")), Proof::kUnknown);
+  // So many ways that not all are tried; that is counted, once a question at most.
+  DimContext many;
+  const auto s = [](int i) { return Dim::symbol(fmt::format("s{}", i % 7)); };
+  for (int i = 0; i < 7; ++i)
+    for (int j = 0; j < i; ++j) many.assume_less_equal(s(i) * s(j), s(i + 1) * s(j + 2) + s(i));
+  const int64_t exhausted = exhausted_questions();
+  EXPECT_EQ(many.less_equal(s(0) * s(1) + s(2) * s(3), s(4) * s(5)), Proof::kUnknown);
+  EXPECT_EQ(exhausted_questions(), exhausted + 1);
 }
 
 TEST(Dim, InterningIsThreadSafe) {

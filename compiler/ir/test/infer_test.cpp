@@ -301,7 +301,8 @@ TEST(Infer, ContradictionsNameThePlaceAndTheRemedy) {
       {"fn @main(%x: Tensor[(n), f32], %s: Tensor[(k), i64]) {\n  let %y = reshape(%x, %s);\n  "
        "%y\n}",
        "a number of elements that only the run knows"},
-      {"fn @main(%n: Tensor[(n), f32], %s: Tensor[(), i64]) {\n  let %y = read_extents(%s) {symbols "
+      {"fn @main(%n: Tensor[(n), f32], %s: Tensor[(), i64]) {\n  let %y = read_extents(%s) "
+       "{symbols "
        "= [\"n\"]};\n  %y\n}",
        "the symbol n has a meaning already"},
       {"fn @main(%s: Tensor[(2), i64]) {\n  let %y = read_extents(%s) {symbols = [\"a\"]};\n  "
@@ -314,10 +315,12 @@ TEST(Infer, ContradictionsNameThePlaceAndTheRemedy) {
        "k = 4 is at most 3"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = tile(%x) {repeats = (2, 2)};\n  %y\n}",
        "not one repeat per axis"},
-      {"fn @main(%x: Tensor[(2), f32], %c: Tensor[(3), bool]) {\n  let %y = compress(%x, %c) {axis = "
+      {"fn @main(%x: Tensor[(2), f32], %c: Tensor[(3), bool]) {\n  let %y = compress(%x, %c) {axis "
+       "= "
        "0};\n  %y\n}",
        "no longer than axis 0"},
-      {"fn @main(%x: Tensor[(n), f32], %r: Tensor[(2, 2), i64]) {\n  let %y = repeat(%x, %r) {axis = "
+      {"fn @main(%x: Tensor[(n), f32], %r: Tensor[(2, 2), i64]) {\n  let %y = repeat(%x, %r) {axis "
+       "= "
        "0};\n  %y\n}",
        "must have rank 1"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = size() {value = k};\n  %y\n}",
@@ -408,6 +411,23 @@ TEST(Verify, FindsEachKindOfFault) {
       HasSubstr("V9"));
   // V10
   EXPECT_THAT(faults(make_function_of({x}, block({}, x), wrong)), HasSubstr("V10"));
+}
+
+// What torch.export makes of a decoder whose example has a batch of 1: once a layer what has the
+// batch folded into its length is added to what has not.
+TEST(Infer, DimsDoNotGrowWithDepth) {
+  std::string text = "fn @main(%y0: Tensor[(b, n, 4), f32]) {\n";
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format(
+        "let %f{0} = reshape(%y{0}) {{shape = (1, -1, 4)}};\n"
+        "let %y{1} = add(%y{0}, %f{0});\n",
+        i, i + 1);
+  const std::string t = infer(text + "%y40\n}");
+  EXPECT_THAT(t, HasSubstr("-> Tensor[(b, b*n, 4), f32]"));
+  size_t checks = 0;
+  for (size_t at = t.find("assert_shape"); at != t.npos; at = t.find("assert_shape", at + 1))
+    ++checks;
+  EXPECT_EQ(checks, 2u);
 }
 
 TEST(Infer, BigChainIsFast) {  // linear in the number of bindings

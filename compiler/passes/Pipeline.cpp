@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "compiler/ir/dim_prover_statistics.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/analysis/verify_plan.h"
@@ -202,7 +203,10 @@ ir::Module run_pipeline(ir::Module m, PassContext& context, const PipelineOption
     if (options.reserialise) m = reserialised(m, name);
     const CrashScope scope(m, "pass '" + name + "'", command_options(options, i, context));
     auto begin = std::chrono::steady_clock::now();
+    const int64_t exhausted = ir::exhausted_questions();
     m = pass_of(options, name)->run(m, context);
+    if (const int64_t more = ir::exhausted_questions() - exhausted)
+      context.count("dims.exhausted-questions", more);
     std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
     if (timings) timings->push_back({name, spent.count()});
     if (options.log && (options.print_after.count(name) || options.print_after.count("all")))

@@ -79,14 +79,15 @@ ir::Module import_model(const std::string& path, const ImportOptions& options) {
       m = import_huggingface(path);
       break;
     case Format::kOnnx:
-      m = import_onnx(path, options.random_input);
+      m = import_onnx(path, options);
       break;
     case Format::kText:
       m = ir::read_module(path);
       break;
   }
   if (m.source.empty()) m.source = path;
-  m = ir::infer_types(specialise(std::move(m), options));
+  if (format != Format::kOnnx) m = specialise(std::move(m), options);  // there it is done
+  m = ir::infer_types(m);
   return options.decode.choice.empty() ? m : ir::infer_types(decoding_loop(m, options.decode));
 }
 

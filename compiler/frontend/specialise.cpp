@@ -7,15 +7,6 @@
 namespace nimble::frontend {
 namespace {
 
-using Replacement = std::map<std::string, ir::Dim>;
-
-void collect(const ir::Type& t, std::set<std::string>& out) {
-  if (!t) return;
-  for (const ir::Dim& d : t->dims)
-    if (!d.is_any()) out.merge(d.symbols());
-  for (const ir::Type& e : t->elements) collect(e, out);
-}
-
 std::string listed(const std::set<std::string>& names) {
   std::string out;
   for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
@@ -127,33 +118,26 @@ std::map<std::string, int64_t> parse_shapes(const std::string& text) {
   return out;
 }
 
-ir::FunctionRef substituted(const ir::Function& f, const std::map<std::string, ir::Dim>& values) {
+ir::FunctionRef substituted(const ir::Function& f, const Replacement& values) {
   return Substitution(values).apply(f);
 }
 
-ir::Module specialise(ir::Module module, const ImportOptions& options) {
-  if (options.shapes.empty() && options.names.empty()) return module;
-  ir::FunctionRef main = module.find("main");
-  if (!main)
-    throw Error(Status::kInvalidArgument, module.source, "there is no function @main",
-                "name the entry function main");
-  std::set<std::string> symbols;
-  for (const ir::VarRef& p : main->parameters) collect(p->type, symbols);
+Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& options,
+                           const std::string& source) {
   auto require = [&](const std::string& name) {
     if (!symbols.contains(name))
-      throw Error(Status::kInvalidArgument, module.source,
-                  fmt::format("the model has no symbol {}", name), listed(symbols));
+      throw Error(Status::kInvalidArgument, source, fmt::format("the model has no symbol {}", name),
+                  listed(symbols));
   };
-
   Replacement renamed;
   std::set<std::string> taken;
   for (const auto& [from, to] : options.names) {
     require(from);
     if (!is_identifier(to))
-      throw Error(Status::kInvalidArgument, module.source,
-                  fmt::format("'{}' is no name for a symbol", to), "use letters, digits and _");
+      throw Error(Status::kInvalidArgument, source, fmt::format("'{}' is no name for a symbol", to),
+                  "use letters, digits and _");
     if (!taken.insert(to).second || (symbols.contains(to) && !options.names.contains(to)))
-      throw Error(Status::kInvalidArgument, module.source,
+      throw Error(Status::kInvalidArgument, source,
                   fmt::format("two symbols would be called {}", to), "choose another name");
     renamed[from] = ir::Dim::symbol(to);
   }
@@ -164,13 +148,33 @@ ir::Module specialise(ir::Module module, const ImportOptions& options) {
   for (const auto& [name, value] : options.shapes) {
     require(name);
     if (value < 0)
-      throw Error(Status::kInvalidArgument, module.source,
+      throw Error(Status::kInvalidArgument, source,
                   fmt::format("{} = {} is no extent", name, value), "give a value from 0 on");
     fixed[name] = ir::Dim(value);
   }
-  if (!renamed.empty()) main = Substitution(renamed).apply(*main);
-  if (!fixed.empty()) main = Substitution(fixed).apply(*main);
-  module.set("main", main);
+  // A fixed symbol may be a new name, but none that was given away.
+  for (auto& [from, to] : renamed) to = to.substitute(fixed);
+  for (const auto& [name, value] : fixed) renamed.try_emplace(name, value);
+  return renamed;
+}
+
+void collect_symbols(const ir::Type& t, std::set<std::string>& out) {
+  if (!t) return;
+  for (const ir::Dim& d : t->dims)
+    if (!d.is_any()) out.merge(d.symbols());
+  for (const ir::Type& e : t->elements) collect_symbols(e, out);
+}
+
+ir::Module specialise(ir::Module module, const ImportOptions& options) {
+  if (options.shapes.empty() && options.names.empty()) return module;
+  ir::FunctionRef main = module.find("main");
+  if (!main)
+    throw Error(Status::kInvalidArgument, module.source, "there is no function @main",
+                "name the entry function main");
+  std::set<std::string> symbols;
+  for (const ir::VarRef& p : main->parameters) collect_symbols(p->type, symbols);
+  module.set("main",
+             substituted(*main, replacement_of(std::move(symbols), options, module.source)));
   return module;
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/frontend/onnx/onnx.h"
 #include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/onnx/sequences.h"
+#include "compiler/frontend/specialise.h"
 
 namespace nimble::frontend {
 namespace onnx {
@@ -122,7 +123,7 @@ class Importer {
   Importer(const Model& m, const std::vector<BoundNeeded>& bounds)
       : model_(m), bounds_(bounds), external_(folder_of(m.path)), g_(module_) {}
 
-  ir::Module run(const std::string& random_input) {
+  ir::Module run(const ImportOptions& options) {
     module_.source = model_.path;
     module_.set("main", nullptr);  // main stands first
     Environment values;
@@ -134,15 +135,25 @@ class Importer {
       define(values, t.name, g_.constant(to_tensor(t, model_.file, external_, place)), place);
     }
     ir::Module::Signature signature;
+    std::vector<const ValueInfo*> inputs;  // without initialisers' defaults, listed before IR 4
+    std::vector<ir::Type> types;
+    std::set<std::string> symbols;
     for (const ValueInfo& v : model_.graph.inputs) {
-      if (values.contains(v.name)) continue;  // an initialiser's default, listed before IR 4
-      ir::Type type = type_of(v);
-      define(values, v.name, g_.parameter(identifier(v.name, "input"), std::move(type)),
+      if (values.contains(v.name)) continue;
+      inputs.push_back(&v);
+      types.push_back(type_of(v));
+      collect_symbols(types.back(), symbols);
+    }
+    const Replacement replacement = replacement_of(std::move(symbols), options, model_.path);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ValueInfo& v = *inputs[i];
+      define(values, v.name,
+             g_.parameter(identifier(v.name, "input"), ir::substitute(types[i], replacement)),
              model_.path + ": inputs");
       signature.input_names.push_back(v.name);
       signature.input_defaults.emplace_back();
     }
-    if (!random_input.empty()) {
+    if (const std::string& random_input = options.random_input; !random_input.empty()) {
       if (values.contains(random_input))
         throw Error(Status::kInvalidArgument, model_.path,
                     fmt::format("has a value {} already", random_input),
@@ -470,7 +481,7 @@ class Importer {
 
 }  // namespace onnx
 
-ir::Module import_onnx(const std::string& path, const std::string& random_input) {
+ir::Module import_onnx(const std::string& path, const ImportOptions& options) {
   const onnx::Model model = onnx::read_model(path);
   const int64_t opset = model.opsets.at("");
   if (opset < onnx::kOldestOpset || opset > onnx::kNewestOpset)
@@ -481,7 +492,7 @@ ir::Module import_onnx(const std::string& path, const std::string& random_input)
   std::vector<onnx::BoundNeeded> bounds;
   while (true) {
     try {
-      return onnx::Importer(model, bounds).run(random_input);
+      return onnx::Importer(model, bounds).run(options);
     } catch (const onnx::BoundNeeded& b) {
       if (bounds.size() == onnx::kMostBounds)
         throw Error(Status::kUnsupported, path,

@@ -187,7 +187,9 @@ Values reshape(NodeContext& c) {
   const bool allow_zero = c.integer("allowzero", 0) != 0;
   to = resolve(c, x.dims(), std::move(to), allow_zero);
   if (to == x.dims()) return {x};
-  return {c.g.call("reshape", {x}, {{"shape", std::move(to)}, {"allow_zero", allow_zero}})};
+  // What is resolved to 0 (-1 beside no elements) copies nothing.
+  const bool zero = std::ranges::any_of(to, [](const Dim& d) { return d.is_constant(0); });
+  return {c.g.call("reshape", {x}, {{"shape", std::move(to)}, {"allow_zero", allow_zero || zero}})};
 }
 
 Values flatten(NodeContext& c) {
@@ -321,7 +323,8 @@ Values slice(NodeContext& c) {
 
 Values expand(NodeContext& c) {
   if (!c.known(1)) {
-    // A shape of which not even the length is known is as long as x has axes: the reshape checks it.
+    // A shape of which not even the length is known is as long as x has axes: the reshape checks
+    // it.
     const bool counted = ir::element_count(c.in(1).type).as_constant().has_value();
     const Value to = counted ? c.in(1) : c.g.reshape(c.in(1), {Dim(c.in(0).rank())});
     return {c.g.call("expand", {c.in(0), to})};

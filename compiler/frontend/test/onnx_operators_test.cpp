@@ -188,6 +188,40 @@ TEST(Specialise, ComputesTheSameAsTheSymbolicModel) {
   }
 }
 
+// Seven times x becomes all products of two of its elements, and x: with a symbol the importer
+// meets a polynomial of too many terms, which the extent that is asked for never makes.
+TEST(Specialise, ExtentsAreInPlaceBeforeAnythingIsTyped) {
+  proto::GraphParts g;
+  g.inputs = {proto::value("x0", {"n"})};
+  g.initialisers = {proto::tensor("flat", {1}, std::vector<int64_t>{-1}),
+                    proto::tensor("rows", {2}, std::vector<int64_t>{1, -1}),
+                    proto::tensor("columns", {2}, std::vector<int64_t>{-1, 1})};
+  const auto add = [&](const std::string& op, const std::vector<std::string>& from, int i,
+                       const std::string& attributes = {}) {
+    const std::string to = fmt::format("{}{}", op == "Concat" ? "x" : op + from[1], i);
+    g.nodes.push_back(proto::node(op, from, {to}, attributes));
+    return to;
+  };
+  std::string x = "x0";
+  for (int i = 1; i <= 7; ++i) {
+    const std::string row = add("Reshape", {x, "rows"}, i),
+                      column = add("Reshape", {x, "columns"}, i);
+    const std::string all = add("Reshape", {add("Mul", {row, column}, i), "flat"}, i);
+    x = add("Concat", {all, x}, i, proto::attribute("axis", int64_t{0}));
+  }
+  g.outputs = {proto::value(x, {""})};
+  Scratch scratch;
+  scratch.write("m.onnx", proto::model(g));
+  const std::string path = scratch.path("m.onnx");
+  EXPECT_THAT(error_of([&] { import_model(path); }).what(), testing::HasSubstr("64 bits"));
+  const ir::Module m = import_model(path, {{{"n", 0}}, {}});
+  EXPECT_EQ(ir::str(m.find("main")->result_type), "Tensor[(0), f32]");
+  EXPECT_THAT(error_of([&] {
+                import_model(path, {{{"m", 0}}, {}});
+              }).what(),
+              testing::HasSubstr("the model has no symbol m"));
+}
+
 TEST(Specialise, RefusesWhatMakesNoSense) {
   const std::string path = data_path("mlp_dynamo.onnx");
   auto status = [&](const ImportOptions& o) {

@@ -81,6 +81,10 @@ def cell(record):
     return record["status"]
 
 
+def seconds_cell(record):
+    return f"{record['compile_seconds']:.1f}" if "compile_seconds" in record else ""
+
+
 def markdown(entries, records, count, tolerance):
     """Returns the table of models by exporters, and the messages of what is not equal."""
     by_model = collections.defaultdict(dict)
@@ -90,14 +94,21 @@ def markdown(entries, records, count, tolerance):
     lines = ["# Models of PyTorch's exporters", "",
              "`experiments/run exporters` exports each model with all axes dynamic, compiles it "
              f"once, and runs it at {count} drawn shapes against PyTorch. Shapes that are equal; "
-             f"the largest error as a share of what is allowed, {tolerance}.", "",
-             "| group | model | | " + " | ".join(exporters) + " |",
-             "|---|---|---|" + "---|" * len(exporters)]
+             f"the largest error as a share of what is allowed, {tolerance}; the seconds that its "
+             "compilation took, import included, beside other workers.", "",
+             "| group | model | | " + " | ".join(f"{e} | s" for e in exporters) + " |",
+             "|---|---|---|" + "---|---:|" * len(exporters)]
     for entry in entries:
-        cells = [cell(by_model[entry.name][e]) for e in exporters]
+        cells = [f"{cell(by_model[entry.name][e])} | {seconds_cell(by_model[entry.name][e])}"
+                 for e in exporters]
         lines.append(f"| {entry.group} | {entry.name} | {entry.about} | {' | '.join(cells)} |")
     counts = collections.Counter(record["status"] for record in records)
     lines += ["", ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) + "."]
+    timed = [record for record in records if "compile_seconds" in record]
+    if timed:
+        slowest = max(timed, key=lambda record: record["compile_seconds"])
+        lines += ["", f"The slowest compilation: {slowest['model']}, {slowest['exporter']}, "
+                  f"{slowest['compile_seconds']:.1f} s."]
     rest = [record for record in records if record["status"] != "equal"]
     if rest:
         lines += ["", "## Not equal", ""]

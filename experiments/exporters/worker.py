@@ -152,7 +152,9 @@ def outcome(entry, exporter, shapes, folder, compiler):
         return record
     try:
         record["unsupported"] = check(onnx_path)
+        start = time.monotonic()
         report = compiler.compile(onnx_path, path)
+        record["compile_seconds"] = round(time.monotonic() - start, 2)
         if report["status"] != "ok":
             sizes = entry.example_sizes()
             inputs = entry.draw_inputs(np.random.default_rng(SEED), sizes)

@@ -10,7 +10,8 @@ from experiments.exporters import compare, program
 
 def record(model, exporter, status="equal", **more):
     return {"model": model, "group": "g", "exporter": exporter, "status": status, "equal": 5,
-            "largest_error": 0.25, "message": "", "shapes": ["n=1"] * 5, **more}
+            "largest_error": 0.25, "message": "", "shapes": ["n=1"] * 5, "compile_seconds": 0.52,
+            **more}
 
 
 class Difference(unittest.TestCase):
@@ -48,13 +49,15 @@ class Table(unittest.TestCase):
     RECORDS = [record("a", "torchscript"), record("a", "torch.export", "not exported",
                                                   message="TypeError: no"),
                record("b", "torchscript", "failed", message="at n=1: no"),
-               record("b", "torch.export")]
+               record("b", "torch.export", compile_seconds=3.14)]
+    del RECORDS[1]["compile_seconds"]
 
     def test_a_row_for_each_model_and_a_line_for_each_that_is_not_equal(self):
         text = program.markdown(self.ENTRIES, self.RECORDS, 5, "1e-5")
-        self.assertIn("| g | a | one | 5/5, 0.25 | not exported |", text)
-        self.assertIn("| g | b | two | failed | 5/5, 0.25 |", text)
+        self.assertIn("| g | a | one | 5/5, 0.25 | 0.5 | not exported |  |", text)
+        self.assertIn("| g | b | two | failed | 0.5 | 5/5, 0.25 | 3.1 |", text)
         self.assertIn("2 equal, 1 not exported, 1 failed.", text)
+        self.assertIn("The slowest compilation: b, torch.export, 3.1 s.", text)
         self.assertIn("- **a**, torch.export: not exported. TypeError: no", text)
 
     def test_no_message_list_where_all_is_equal(self):

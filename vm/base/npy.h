@@ -34,7 +34,8 @@ void write_npy(const std::string& path, const Array& array);
 void write_npy(const std::string& path, DType dtype, std::span<const int64_t> shape,
                std::span<const uint8_t> bytes);
 
-// Members in the file's order, names without ".npy". Check sums are verified.
+// Members in the file's order, names without ".npy". Check sums are verified. Members that overlap
+// are kCorrupt; arrays of more than 1 GiB in all that have 64 times the file's bytes, kExhausted.
 NamedArrays read_npz(const std::string& path);
 NamedArrays parse_npz(std::span<const uint8_t> bytes, const std::string& place);
 // Stored, not compressed; members of 4 GiB or more are refused (write them as .npy).

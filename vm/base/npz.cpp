@@ -122,6 +122,27 @@ std::vector<uint8_t> inflate_raw(std::span<const uint8_t> packed, size_t size,
   return out;
 }
 
+// Where a member's data lies; its local header comes before.
+struct Place {
+  uint64_t begin = 0, end = 0;
+  std::string member;
+};
+
+// Members that share bytes are a bomb: one compressed stream behind ten thousand names.
+void expect_apart(std::vector<Place> places) {
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  for (size_t i = 1; i < places.size(); ++i)
+    if (places[i].begin < places[i - 1].end)
+      corrupt(places[i].member, fmt::format("lies over {}", places[i - 1].member));
+}
+
+// What the members may have in all, decompressed. Honest arrays pack at 1:1000 if they are nothing
+// but zeros, and are then small.
+uint64_t largest_total(size_t file) {
+  return std::max<uint64_t>(uint64_t{1} << 30, uint64_t{64} * file);
+}
+
 uint32_t crc_of(std::span<const uint8_t> bytes) {
   return static_cast<uint32_t>(crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size()));
 }
@@ -132,7 +153,11 @@ NamedArrays parse_npz(std::span<const uint8_t> file, const std::string& place) {
   const Directory directory = find_directory(file, place);
   ByteReader in = reader_at(file, directory.offset, place);
   if (directory.entries > in.left() / 46) corrupt(place, "claims an impossible number of members");
-  NamedArrays out;
+  // All of the directory is checked before anything is decompressed.
+  std::vector<Member> members;
+  std::vector<std::span<const uint8_t>> contents;
+  std::vector<Place> places;
+  uint64_t total = 0;
   for (uint64_t i = 0; i < directory.entries; ++i) {
     const Member m = read_central(&in, place);
     if (m.name.ends_with('/')) continue;
@@ -144,8 +169,22 @@ NamedArrays parse_npz(std::span<const uint8_t> file, const std::string& place) {
     const size_t name = local.u16(), extra = local.u16();
     local.skip(name + extra);
     if (m.packed > local.left()) corrupt(inner, "is truncated");
-    const std::span<const uint8_t> packed = local.bytes(static_cast<size_t>(m.packed));
-
+    contents.push_back(local.bytes(static_cast<size_t>(m.packed)));
+    places.push_back({m.offset, m.offset + local.offset(), inner});
+    const uint64_t most = largest_total(file.size());
+    if (m.size > most - total)
+      throw Error(Status::kExhausted, inner,
+                  fmt::format("the arrays are larger than {} bytes, unpacked", most),
+                  "save them as .npy files");
+    total += m.size;
+    members.push_back(m);
+  }
+  expect_apart(std::move(places));
+  NamedArrays out;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Member& m = members[i];
+    const std::string inner = place + ":" + m.name;
+    const std::span<const uint8_t> packed = contents[i];
     std::vector<uint8_t> inflated;
     std::span<const uint8_t> data = packed;
     if (m.method == 8) {

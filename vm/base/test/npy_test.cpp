@@ -130,8 +130,10 @@ TEST_F(NpzTest, DamageIsNoticed) {
     EXPECT_THROW(parse_npz(std::span(bytes).first(n), "x.npz"), Error);
 }
 
-// One deflated member with zip64 sizes, as numpy.savez_compressed writes large ones.
-std::vector<uint8_t> deflated_archive(const std::vector<uint8_t>& data) {
+// One deflated member with zip64 sizes, as numpy.savez_compressed writes large ones; the directory
+// may name it several times, and claim another size.
+std::vector<uint8_t> deflated_archive(const std::vector<uint8_t>& data, uint16_t times = 1,
+                                      uint64_t claimed = 0) {
   std::vector<uint8_t> packed(data.size() + 100);
   z_stream stream{};
   deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
@@ -157,7 +159,7 @@ std::vector<uint8_t> deflated_archive(const std::vector<uint8_t>& data) {
   auto extra = [&] {
     out.u16(1);
     out.u16(16);
-    out.u64(data.size());
+    out.u64(claimed ? claimed : data.size());
     out.u64(packed.size());
   };
   out.u32(0x04034b50);
@@ -166,19 +168,21 @@ std::vector<uint8_t> deflated_archive(const std::vector<uint8_t>& data) {
   extra();
   out.bytes(packed);
   const uint32_t directory = static_cast<uint32_t>(out.size());
-  out.u32(0x02014b50);
-  out.u16(45);
-  common();
-  for (int i = 0; i < 3; ++i) out.u16(0);
-  out.u32(0);
-  out.u32(0);
-  out.bytes(name);
-  extra();
+  for (uint16_t n = 0; n < times; ++n) {
+    out.u32(0x02014b50);
+    out.u16(45);
+    common();
+    for (int i = 0; i < 3; ++i) out.u16(0);
+    out.u32(0);
+    out.u32(0);
+    out.bytes(name);
+    extra();
+  }
   const uint32_t size = static_cast<uint32_t>(out.size()) - directory;
   out.u32(0x06054b50);
   out.u32(0);
-  out.u16(1);
-  out.u16(1);
+  out.u16(times);
+  out.u16(times);
   out.u32(size);
   out.u32(directory);
   out.u16(0);
@@ -192,6 +196,34 @@ TEST_F(NpzTest, ReadsDeflatedMembersWithZip64Sizes) {
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].first, "a");
   EXPECT_EQ(got[0].second, a);
+}
+
+Status status_of(std::span<const uint8_t> archive) {
+  try {
+    parse_npz(archive, "x.npz");
+  } catch (const Error& e) {
+    return e.status();
+  }
+  return Status::kOk;
+}
+
+// A thousand names for one compressed stream would be read a thousand times.
+TEST_F(NpzTest, RefusesMembersThatShareBytes) {
+  const std::vector<uint8_t> data =
+      serialize_npy(DType::kF32, std::vector<int64_t>{100}, std::vector<uint8_t>(400, 2));
+  EXPECT_EQ(status_of(deflated_archive(data)), Status::kOk);
+  EXPECT_EQ(status_of(deflated_archive(data, 2)), Status::kCorrupt);
+  EXPECT_EQ(status_of(deflated_archive(data, 1000)), Status::kCorrupt);
+}
+
+TEST_F(NpzTest, BoundsWhatAllMembersHave) {
+  // Two MiB pack to two KiB. What is claimed is refused before it is allocated: as impossible where
+  // no packing reaches it, and as too much for so small a file where one would.
+  const std::vector<uint8_t> data = serialize_npy(DType::kU8, std::vector<int64_t>{2 << 20},
+                                                  std::vector<uint8_t>(2 << 20));
+  EXPECT_EQ(status_of(deflated_archive(data)), Status::kOk);
+  EXPECT_EQ(status_of(deflated_archive(data, 1, uint64_t{1} << 30)), Status::kCorrupt);
+  EXPECT_EQ(status_of(deflated_archive(data, 1, (uint64_t{1} << 30) + 1)), Status::kExhausted);
 }
 
 }  // namespace

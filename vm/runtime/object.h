@@ -25,9 +25,10 @@ enum class ObjectKind : uint8_t { kStorage, kTensor, kAdt, kClosure };
 std::string_view name_of(ObjectKind kind);
 
 struct Object {
-  uint32_t refs = 1;
-  ObjectKind kind;
   Object* next = nullptr;  // in a free list, or in the list of the dead
+  // As wide as an address: there is no room for more references than it counts.
+  uint64_t refs = 1;
+  ObjectKind kind;  // last: what derives from it uses the bytes behind
 };
 
 struct Value {
@@ -58,7 +59,7 @@ struct Value {
 
 // Memory of a pool, owned jointly by a session and by users of its outputs.
 struct BlockHold {
-  std::atomic<uint32_t> refs{1};
+  std::atomic<uint64_t> refs{1};
   std::shared_ptr<StoragePool> pool;
   Block block;
   static void release(BlockHold* hold);  // thread safe
@@ -96,19 +97,20 @@ struct Tensor : Object {
 
 // A data-type value or a closure: a number (tag or function) and values.
 struct Cell : Object {
-  int64_t number = 0;
   uint32_t count = 0;
+  int64_t number = 0;
   Value* fields() { return reinterpret_cast<Value*>(this + 1); }
   std::span<const Value> values() const {
     return {reinterpret_cast<const Value*>(this + 1), count};
   }
 };
+static_assert(sizeof(Storage) <= 64 && sizeof(Tensor) <= 3 * 64 && sizeof(Cell) == 32);
 
 // Makes and frees the objects of one session.
 class Heap {
  public:
-  // `pool` is the CPU's; each other device gets one of its own, of the same limit, when it is
-  // first asked for memory.
+  // `pool` is the CPU's; each other device gets one of its own, of the same limit and cleared as
+  // it, when it is first asked for memory.
   explicit Heap(std::shared_ptr<StoragePool> pool) { pools_[kCpuDevice] = std::move(pool); }
   ~Heap();  // every object must be dead
   Heap(const Heap&) = delete;

@@ -27,6 +27,26 @@ TEST(Heap, TensorsKeepTheirStorage) {
   EXPECT_EQ(heap.live(), 0u);
 }
 
+// A program may put one object into as many fields as there is memory for: 2^32 take 64 GiB.
+TEST(Heap, CountsMoreReferencesThanFitInFourBytes) {
+  Heap heap(make_pool());
+  Storage* s = heap.new_storage(64);
+  s->refs = UINT32_MAX;
+  Heap::retain(s);
+  EXPECT_EQ(s->refs, uint64_t{1} << 32);
+  heap.release(s);
+  EXPECT_EQ(heap.live(), 1u);
+  BlockHold* hold = heap.hold(s);
+  hold->refs = UINT32_MAX;
+  heap.hold(s);
+  EXPECT_EQ(hold->refs, uint64_t{1} << 32);
+  hold->refs = 2;
+  BlockHold::release(hold);
+  s->refs = 1;
+  heap.release(s);
+  EXPECT_EQ(heap.live(), 0u);
+}
+
 TEST(Heap, RefusesTensorsThatDoNotFit) {
   Heap heap(make_pool());
   Storage* s = heap.new_storage(64);

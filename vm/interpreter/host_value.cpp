@@ -229,6 +229,11 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
       if (!v.is(ObjectKind::kTensor)) fail(type);
       const Tensor& t = *static_cast<const Tensor*>(v.object);
       if (t.dtype != type.dtype || t.rank != type.dims.size() || !t.data()) fail(type);
+      if (t.storage->device != kCpuDevice && device_checks())
+        throw Error(Status::kFatal, place,
+                    fmt::format("a tensor in it lies on device {} ({}), not on device 0 (cpu)",
+                                t.storage->device, device_name(t.storage->device)),
+                    "report it: the program lacks a copy between devices");
       walk.results.push_back(HostValue::tensor(t.dtype, t.shape(), t.data()));
       continue;
     }

@@ -58,7 +58,7 @@ void OutputTensor::release() {
 Session::Session(std::shared_ptr<const Model> model, const SessionOptions& options)
     : model_(std::move(model)),
       threads_(checked_threads(options)),
-      storage_(std::make_shared<StoragePool>(device(0), options.memory_limit)),
+      storage_(std::make_shared<StoragePool>(device(0), options.memory_limit, !model_->trusted())),
       pool_(ThreadPool::shared(threads_, options.pin)),
       heap_(storage_),
       machine_(std::make_unique<Machine>(*model_, heap_, *pool_, threads_, limits_of(options))),

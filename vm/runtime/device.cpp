@@ -31,6 +31,8 @@ class CpuDevice final : public Device {
     if (bytes >= kMapped) return map_huge(bytes);
     return std::aligned_alloc(64, round_up(bytes, 64));
   }
+  bool allocates_zeros(size_t bytes) const override { return bytes >= kMapped; }
+  void clear(void* memory, size_t bytes) override { std::memset(memory, 0, bytes); }
   void free(void* memory, size_t bytes) override {
     if (bytes >= kMapped)
       unmap_huge(memory, bytes);

@@ -21,10 +21,13 @@ class Device {
 
   // Memory aligned to at least 64 bytes, or nullptr if there is none left. `bytes` > 0.
   virtual void* allocate(size_t bytes) = 0;
+  // Whether what allocate() gives at this size is all zeros.
+  virtual bool allocates_zeros(size_t bytes) const = 0;
   // `bytes` as given to allocate.
   virtual void free(void* memory, size_t bytes) = 0;
+  virtual void clear(void* memory, size_t bytes) = 0;
 
-  // Copies into, out of and within the device's memory; return when done.
+  // Copies into, out of and within the device's memory; as clear(), they return when done.
   virtual void copy_in(void* device, const void* host, size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, size_t bytes) = 0;
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;

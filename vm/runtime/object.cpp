@@ -90,7 +90,8 @@ void Heap::give(void* memory, size_t bytes) {
 const std::shared_ptr<StoragePool>& Heap::pool(int32_t number) {
   Device& of = device(number);
   std::shared_ptr<StoragePool>& pool = pools_[static_cast<size_t>(number)];
-  if (!pool) pool = std::make_shared<StoragePool>(of, pools_[kCpuDevice]->limit());
+  const StoragePool& cpu = *pools_[kCpuDevice];
+  if (!pool) pool = std::make_shared<StoragePool>(of, cpu.limit(), cpu.clears());
   return pool;
 }
 

@@ -99,6 +99,11 @@ void StandInDevice::free(void* memory, size_t bytes) {
   free_[begin] = end - begin;
 }
 
+void StandInDevice::clear(void* memory, size_t bytes) {
+  const KernelScope open(*this);
+  std::memset(memory, 0, bytes);
+}
+
 void StandInDevice::begin_kernel() {
   std::lock_guard lock(mutex_);
   if (open_ == 0) protect(0, top_, PROT_READ | PROT_WRITE);

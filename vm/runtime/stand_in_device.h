@@ -33,7 +33,9 @@ class StandInDevice final : public Device {
   bool host_accessible() const override { return false; }
 
   void* allocate(size_t bytes) override;
+  bool allocates_zeros(size_t) const override { return false; }
   void free(void* memory, size_t bytes) override;
+  void clear(void* memory, size_t bytes) override;
   void copy_in(void* device, const void* host, size_t bytes) override;
   void copy_out(void* host, const void* device, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;

@@ -41,7 +41,20 @@ Block StoragePool::allocate(uint64_t bytes) {
   if (bytes > kLargest)
     throw Error(Status::kExhausted, "", fmt::format("a storage of {} bytes is too large", bytes),
                 "use smaller inputs");
-  const uint64_t size = rounded(bytes);
+  bool zeros = false;
+  const Block block = obtain(rounded(bytes), &zeros);
+  if (!clears_ || zeros) return block;
+  try {
+    device_.clear(block.data, block.bytes);  // outside of the lock: it may take long
+  } catch (...) {
+    release(block);
+    throw;
+  }
+  return block;
+}
+
+// `zeros`: whether the block is known to be all zeros.
+Block StoragePool::obtain(uint64_t size, bool* zeros) {
   std::lock_guard lock(lock_);
   fail_on_request();
   if (const Block kept = take_kept(size); kept.data) {
@@ -59,6 +72,7 @@ Block StoragePool::allocate(uint64_t bytes) {
                 fmt::format("the {} has no memory for {} bytes", device_.name(), size),
                 "use smaller inputs or set a memory limit");
   stats_.reserved += size;
+  *zeros = device_.allocates_zeros(size);
   return hand_out({static_cast<uint8_t*>(data), size});
 }
 

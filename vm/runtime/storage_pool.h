@@ -54,12 +54,16 @@ class StoragePool {
   static constexpr uint64_t kAlwaysKept = uint64_t{1} << 20;
 
   // `limit`: bytes that may be held in all, free blocks and charges included; 0 for no limit.
-  explicit StoragePool(Device& device, uint64_t limit = 0) : device_(device), limit_(limit) {}
+  // `clears`: whether blocks are handed out as zeros, new ones and reused ones, so that a program
+  // that nobody trusts finds nothing of what others left in the process's memory.
+  explicit StoragePool(Device& device, uint64_t limit = 0, bool clears = false)
+      : device_(device), limit_(limit), clears_(clears) {}
   ~StoragePool();
   StoragePool(const StoragePool&) = delete;
   StoragePool& operator=(const StoragePool&) = delete;
 
-  // A block of at least `bytes` (0 is fine), aligned to 64 bytes, contents undefined.
+  // A block of at least `bytes` (0 is fine), aligned to 64 bytes, contents undefined unless the pool
+  // clears.
   // Error(kExhausted) beyond the limit, after every free block in the way went back, or when the
   // system has no more.
   Block allocate(uint64_t bytes);
@@ -82,9 +86,11 @@ class StoragePool {
   MemoryStats stats() const;
   Device& device() const { return device_; }
   uint64_t limit() const { return limit_; }
+  bool clears() const { return clears_; }
 
  private:
   static constexpr int kClasses = 16 * 64;
+  Block obtain(uint64_t size, bool* zeros);
   Block take_kept(uint64_t size);
   Block hand_out(Block block);
   void keep(Block block);
@@ -96,6 +102,7 @@ class StoragePool {
 
   Device& device_;
   const uint64_t limit_;
+  const bool clears_;
   mutable PoolLock lock_;
   std::array<std::vector<Block>, kClasses> free_;
   // Bit i % 64 of word i / 64: class i has a free block.

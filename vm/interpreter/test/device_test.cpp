@@ -147,6 +147,36 @@ TEST_F(Devices, ElementsAndOutputsAreReadOnTheCpuOnly) {
   EXPECT_EQ(run({4, 5}), (std::vector<float>{4, 5}));
 }
 
+// A data type's value may hold a tensor of any device; only the host's is copied out.
+TEST_F(Devices, ValuesOfTheOtherAreNotReadOnTheHost) {
+  const auto load_pair = [&](const std::string& body) {
+    session_.reset();
+    exec::Executable e = exec::assemble(kKernels + ("function \"main\" 1 12 {\n" + body + "}\n") +
+                                        R"ASM(
+type "Pair" tuple (1, 1)
+type "Tensor[(n), f32]" tensor f32 ["n"] [-1]
+entry "main" f0 { input "x" f32 ["n"] [-1]  output "y" type 0 }
+)ASM");
+    model_ = Model::load(std::move(e), {}, "test");
+    session_ = std::make_unique<Session>(model_, SessionOptions{});
+  };
+  const std::vector<float> x{1, 2, 3};
+  const int64_t shape[] = {3};
+  const InputTensor in{x.data(), DType::kF32, shape, {}, true};
+  std::vector<OutputTensor> out(1);
+  load_pair(allocate(0) + "AllocADT r5, 0, (r0, r3)  Ret r5\n");
+  session_->run(0, {&in, 1}, out);
+  EXPECT_EQ(out[0].value->fields()[0]->shape()[0], 3);
+  load_pair(allocate(1) + "AllocADT r5, 0, (r0, r3)  Ret r5\n");
+  try {
+    session_->run(0, {&in, 1}, out);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kFatal);
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("output y"), HasSubstr("device 1 (stand-in)")));
+  }
+}
+
 // The check is not all there is: without it, the memory itself refuses.
 using DevicesDeathTest = Devices;
 TEST_F(DevicesDeathTest, WithoutTheCheckTheHostFaults) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -39,6 +40,33 @@ TEST(StoragePool, ServesSmallerRequestsFromLargerBlocks) {
   const Block small = pool.allocate(100);  // a tenth: rather a block of its own
   EXPECT_NE(small.data, big.data);
   pool.release(small);
+}
+
+TEST(StoragePool, ClearsWhatItHandsOut) {
+  for (const int32_t number : {kCpuDevice, kStandInDevice}) {
+    Device& on = device(number);
+    StoragePool pool(on, 0, /*clears=*/true);
+    auto expect_zeros = [&](const Block& b) {
+      std::vector<uint8_t> host(b.bytes, 9);
+      on.copy_out(host.data(), b.data, b.bytes);
+      EXPECT_EQ(std::count(host.begin(), host.end(), 0), static_cast<ptrdiff_t>(b.bytes));
+    };
+    for (uint64_t bytes : {1, 64, 4000, 100000, 3000000}) {
+      // As malloc may give it: what another owner of the memory left.
+      void* raw = on.allocate(bytes / 64 * 64 + 64);
+      on.copy_in(raw, std::vector<uint8_t>(bytes, 7).data(), bytes);
+      on.free(raw, bytes / 64 * 64 + 64);
+      Block b = pool.allocate(bytes);
+      expect_zeros(b);
+      on.copy_in(b.data, std::vector<uint8_t>(b.bytes, 7).data(), b.bytes);
+      uint8_t* const before = b.data;
+      pool.release(b);
+      b = pool.allocate(bytes - bytes / 16);  // the same one, reused
+      EXPECT_EQ(b.data, before);
+      expect_zeros(b);
+      pool.release(b);
+    }
+  }
 }
 
 TEST(StoragePool, CapIsHard) {

@@ -142,7 +142,9 @@ nimble_model* wrap(std::shared_ptr<const rt::Model> model) {
 
 rt::LoadOptions load_options(const nimble_load_options* options) {
   const auto o = upgraded(options, nimble_load_options NIMBLE_LOAD_OPTIONS_INIT, "nimble_load");
-  return {o.trust != 0, o.perf_map != 0};
+  return {o.trust != 0,
+          o.perf_map != 0,
+          {o.memory_limit, o.constants_limit, o.verification_limit}};
 }
 
 const exec::EntryPoint* entry_of(const nimble_model* model, int32_t entry) {
@@ -411,8 +413,10 @@ nimble_status nimble_load_memory(const void* bytes, size_t size, const nimble_lo
     require(bytes && model, "nimble_load_memory", "bytes or model is NULL");
     *model = nullptr;
     const std::string place = "model in memory";
-    exec::Executable e = exec::deserialize({static_cast<const uint8_t*>(bytes), size}, {}, place);
-    *model = wrap(rt::Model::load(std::move(e), load_options(options), place));
+    const rt::LoadOptions load = load_options(options);
+    exec::Executable e = exec::deserialize({static_cast<const uint8_t*>(bytes), size},
+                                           {true, load.trust, load.limits}, place);
+    *model = wrap(rt::Model::load(std::move(e), load, place));
   });
 }
 

@@ -234,6 +234,10 @@ struct Type {
 struct LoadOptions {
   bool trust = false;  // false: portable kernels run, not the file's native code
   bool perf_map = false;
+  // Limits of loading, beyond which it throws an Error of NIMBLE_EXHAUSTED; 0 as in nimble.h.
+  uint64_t memory_limit = 0;
+  uint64_t constants_limit = 0;
+  uint64_t verification_limit = 0;
 };
 
 class Model {
@@ -242,6 +246,9 @@ class Model {
     nimble_load_options o = NIMBLE_LOAD_OPTIONS_INIT;
     o.trust = options.trust;
     o.perf_map = options.perf_map;
+    o.memory_limit = options.memory_limit;
+    o.constants_limit = options.constants_limit;
+    o.verification_limit = options.verification_limit;
     check(nimble_load(path.c_str(), &o, &model_));
   }
   Model(Model&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}

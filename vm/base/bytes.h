@@ -90,15 +90,32 @@ class ByteReader {
   uint32_t varint32(std::string_view what) {
     return static_cast<uint32_t>(varint_max(UINT32_MAX, what));
   }
-  // A count of elements that take at least `min_bytes` each of what is left.
-  size_t count(std::string_view what, size_t min_bytes = 1) {
+  // A count of elements that take at least `min_bytes` each of what is left, and `decoded` bytes
+  // of memory each.
+  size_t count(std::string_view what, size_t min_bytes = 1, size_t decoded = 0) {
     const uint64_t n = varint();
     if (n > left() / min_bytes)
       fail(fmt::format("{} is {}, at most {} is possible", what, n, left() / min_bytes));
+    if (decoded > 0 && n > 0) needs_memory(n * decoded + kAllocation);  // n is below 2^57
     return n;
   }
+  // Takes what is decoded from here on, as far as it says how much that is, from `left` bytes,
+  // which outlive the reader; Error(kExhausted) with this remedy if they don't suffice.
+  void limit_memory(uint64_t* left, std::string remedy) {
+    memory_ = left;
+    memory_remedy_ = std::move(remedy);
+  }
+  void needs_memory(uint64_t bytes) {
+    if (!memory_) return;
+    if (bytes > *memory_)
+      throw Error(Status::kExhausted, place_,
+                  fmt::format("what is decoded takes {} bytes more than may be used at byte {}",
+                              bytes - *memory_, at_),
+                  memory_remedy_);
+    *memory_ -= bytes;
+  }
   std::string text() {
-    const size_t n = count("length of a text");
+    const size_t n = count("length of a text", 1, 1);
     const uint8_t* p = take(n);
     return std::string(reinterpret_cast<const char*>(p), n);
   }
@@ -134,9 +151,12 @@ class ByteReader {
     return v;
   }
 
+  static constexpr size_t kAllocation = 16;  // what the allocator keeps beside each piece
+
   std::span<const uint8_t> bytes_;
-  std::string place_;
+  std::string place_, memory_remedy_;
   size_t at_ = 0;
+  uint64_t* memory_ = nullptr;
 };
 
 }  // namespace nimble

@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "vm/base/error.h"
 
@@ -81,22 +82,43 @@ int open_regular(const std::string& path, size_t* size) {
   throw Error(Status::kIo, path, "is not a regular file", "name a file");
 }
 
+// Reads up to `size` bytes, fewer if the file has become shorter; how many.
+size_t read_all(int fd, void* to, size_t size, const std::string& path) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd, static_cast<char*>(to) + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path, "read", errno);
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
 template <typename Container>
 Container read_whole(const std::string& path) {
   size_t size = 0;
   Descriptor fd(open_regular(path, &size));
   Container out;
   out.resize(size);
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t n = ::read(fd.get(), out.data() + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path, "read", errno);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  out.resize(done);
+  out.resize(read_all(fd.get(), out.data(), size, path));
   return out;
+}
+
+constexpr std::align_val_t kPage{4096};
+
+// Memory of `size` bytes that `owner` frees.
+uint8_t* own_memory(uint64_t size, uint64_t limit, const std::string& place,
+                    const std::string& remedy, std::shared_ptr<const void>* owner) {
+  if (size > limit)
+    throw Error(Status::kExhausted, place, fmt::format("has {} bytes, {} may be read", size, limit),
+                remedy);
+  void* memory = ::operator new (std::max<size_t>(size, 1), kPage, std::nothrow);
+  if (!memory)
+    throw Error(Status::kExhausted, place, fmt::format("no memory for its {} bytes", size),
+                "free some memory");
+  *owner = std::shared_ptr<const void>(memory, [](void* p) { ::operator delete (p, kPage); });
+  return static_cast<uint8_t*>(memory);
 }
 
 int write_all(int fd, std::span<const uint8_t> bytes) {
@@ -124,6 +146,24 @@ std::vector<uint8_t> read_file(const std::string& path) {
 }
 std::string read_text_file(const std::string& path) {
   return read_whole<std::string>(path);
+}
+
+FileCopy copy_file(const std::string& path, uint64_t limit, const std::string& remedy) {
+  size_t size = 0;
+  Descriptor fd(open_regular(path, &size));
+  FileCopy out;
+  uint8_t* memory = own_memory(size, limit, path, remedy, &out.owner);
+  out.bytes = {memory, read_all(fd.get(), memory, size, path)};
+  return out;
+}
+
+FileCopy copy_bytes(std::span<const uint8_t> bytes, uint64_t limit, const std::string& place,
+                    const std::string& remedy) {
+  FileCopy out;
+  uint8_t* memory = own_memory(bytes.size(), limit, place, remedy, &out.owner);
+  std::copy(bytes.begin(), bytes.end(), memory);
+  out.bytes = {memory, bytes.size()};
+  return out;
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {

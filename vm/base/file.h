@@ -32,6 +32,17 @@ class MappedFile {
   size_t size_;
 };
 
+// A file's bytes in memory of our own, at the start of a page: what happens to the file later does
+// not reach them. Error(kExhausted) with this remedy if there are more than `limit`, or no memory.
+struct FileCopy {
+  std::shared_ptr<const void> owner;
+  std::span<const uint8_t> bytes;
+};
+FileCopy copy_file(const std::string& path, uint64_t limit, const std::string& remedy);
+// The same of bytes in memory; `place` is for messages.
+FileCopy copy_bytes(std::span<const uint8_t> bytes, uint64_t limit, const std::string& place,
+                    const std::string& remedy);
+
 // Writes the parts, in order, to a temporary file in the folder of `path`, syncs it, renames it
 // over `path` and syncs the folder. After a failure at any point, a crash included, `path` holds
 // either the old contents or the new ones, whole. A symbolic link is followed.

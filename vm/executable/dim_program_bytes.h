@@ -21,7 +21,7 @@ inline DimProgram decode_dim_program(ByteReader* in) {
   DimProgram p;
   p.arguments = in->varint32("number of arguments");
   p.results = in->varint32("number of results");
-  p.code.resize(in->count("number of dim instructions"));
+  p.code.resize(in->count("number of dim instructions", 1, sizeof(DimInstruction)));
   for (DimInstruction& i : p.code) {
     const uint8_t op = in->u8();
     if (op >= kDimOpCount) in->fail(fmt::format("unknown dim operation {}", op));

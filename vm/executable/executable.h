@@ -168,6 +168,8 @@ struct Executable {
   std::vector<EntryPoint> entries;
   std::vector<std::string> texts;  // messages of Fatal
   Provenance provenance;
+  // What reading it took of LoadLimits::memory, in bytes; 0 if it was not read.
+  uint64_t memory = 0;
 };
 
 }  // namespace nimble::exec

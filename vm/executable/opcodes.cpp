@@ -112,10 +112,11 @@ Instruction decode(ByteReader* in) {
   const uint8_t op = in->u8();
   if (op >= kOpcodeCount) in->fail(fmt::format("unknown opcode {}", op));
   Instruction instruction{static_cast<Opcode>(op), {}};
+  in->needs_memory(64);  // the operands but for lists, and what the allocator keeps
   for (const OperandSpec& spec : info_of(instruction.op).operands) {
     size_t count = 1;
     if (is_list(spec.kind)) {
-      count = in->count("number of operands");
+      count = in->count("number of operands", 1, sizeof(int64_t));
       instruction.operands.push_back(static_cast<int64_t>(count));
     }
     for (size_t i = 0; i < count; ++i)

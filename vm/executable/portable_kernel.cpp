@@ -117,17 +117,17 @@ PortableKernel decode_portable(ByteReader* in) {
   k.template_name = in->text();
   k.config = in->text();
   k.indices = in->varint32("number of index slots");
-  k.values.resize(in->count("number of value registers", 2));
+  k.values.resize(in->count("number of value registers", 2, sizeof(PortableValue)));
   for (PortableValue& v : k.values) {
     v.dtype = dtype();
     v.lanes = in->u8();
   }
-  k.scratch.resize(in->count("number of scratch buffers", 4));
+  k.scratch.resize(in->count("number of scratch buffers", 4, sizeof(PortableScratch)));
   for (PortableScratch& s : k.scratch) {
     s.dtype = dtype();
     s.extent = decode_dim_program(in);
   }
-  const size_t instructions = in->count("number of portable instructions");
+  const size_t instructions = in->count("number of portable instructions", 1, sizeof(PortableInstruction));
   // An instruction in memory is many times its bytes in the file: do not let a count alone ask
   // for more than the verifier would take.
   if (instructions > kMaxPortableCode)

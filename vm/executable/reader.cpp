@@ -22,6 +22,8 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 constexpr const char* kRemedy = "compile or copy the file anew";
+constexpr const char* kMemoryRemedy =
+    "raise memory_limit in the load options (nimble: --load-memory) if it is an honest file";
 
 [[noreturn]] void corrupt(const std::string& place, std::string problem) {
   throw Error(Status::kCorrupt, place, std::move(problem), kRemedy);
@@ -125,27 +127,27 @@ DType get_dtype(ByteReader* in) {
 }
 
 std::vector<std::string> get_texts(ByteReader* in) {
-  std::vector<std::string> out(in->count("number of texts"));
+  std::vector<std::string> out(in->count("number of texts", 1, sizeof(std::string)));
   for (std::string& t : out) t = in->text();
   return out;
 }
 
 std::vector<int64_t> get_integers(ByteReader* in) {
-  std::vector<int64_t> out(in->count("number of integers"));
+  std::vector<int64_t> out(in->count("number of integers", 1, sizeof(int64_t)));
   for (int64_t& v : out) v = in->svarint();
   return out;
 }
 
 void get_functions(ByteReader* in, Executable* e) {
-  e->functions.resize(in->count("number of functions", 5));
+  e->functions.resize(in->count("number of functions", 5, sizeof(BytecodeFunction)));
   for (BytecodeFunction& f : e->functions) {
     f.name = in->text();
     f.parameters = in->varint32("number of parameters");
     f.registers = in->varint32("number of registers");
-    const size_t instructions = in->count("number of instructions", 2);
+    const size_t instructions = in->count("number of instructions", 2, sizeof(Instruction));
     f.code.reserve(instructions);
     for (size_t i = 0; i < instructions; ++i) f.code.push_back(decode(in));
-    f.notes.resize(in->count("number of notes", 2));
+    f.notes.resize(in->count("number of notes", 2, sizeof(SourceNote)));
     for (SourceNote& n : f.notes) {
       n.instruction = in->varint32("instruction of a note");
       n.text = in->text();
@@ -154,7 +156,7 @@ void get_functions(ByteReader* in, Executable* e) {
 }
 
 void get_scalar_functions(ByteReader* in, Executable* e) {
-  e->scalar_functions.resize(in->count("number of scalar functions", 4));
+  e->scalar_functions.resize(in->count("number of scalar functions", 4, sizeof(ScalarFunction)));
   for (ScalarFunction& f : e->scalar_functions) {
     f.name = in->text();
     f.program = decode_dim_program(in);
@@ -164,7 +166,7 @@ void get_scalar_functions(ByteReader* in, Executable* e) {
 KernelContract get_contract(ByteReader* in) {
   KernelContract c;
   c.symbols = get_texts(in);
-  c.arguments.resize(in->count("number of kernel arguments", 2));
+  c.arguments.resize(in->count("number of kernel arguments", 2, sizeof(KernelArgument)));
   for (KernelArgument& a : c.arguments) {
     a.kind = get_enum(in, KernelArgument::Kind::kData, "kind of argument");
     if (a.kind == KernelArgument::Kind::kScalar) {
@@ -175,7 +177,7 @@ KernelContract get_contract(ByteReader* in) {
     a.dtype = get_dtype(in);
     a.access = get_enum(in, Access::kInOut, "access");
     a.collapse_leading = in->boolean();
-    a.dims.resize(in->count("rank", 3));
+    a.dims.resize(in->count("rank", 3, sizeof(DimProgram)));
     for (DimProgram& d : a.dims) d = decode_dim_program(in);
   }
   c.scratch_bytes = decode_dim_program(in);
@@ -184,7 +186,7 @@ KernelContract get_contract(ByteReader* in) {
 
 DispatchTree get_dispatch(ByteReader* in) {
   DispatchTree tree;
-  tree.nodes.resize(in->count("number of dispatch nodes", 2));
+  tree.nodes.resize(in->count("number of dispatch nodes", 2, sizeof(DispatchNode)));
   for (DispatchNode& n : tree.nodes) {
     n.test = get_enum(in, DispatchNode::Test::kEqual, "dispatch test");
     n.yes = in->varint32("dispatch node");
@@ -200,14 +202,14 @@ DispatchTree get_dispatch(ByteReader* in) {
 }
 
 void get_kernels(ByteReader* in, Executable* e) {
-  e->kernels.resize(in->count("number of kernels", 9));
+  e->kernels.resize(in->count("number of kernels", 9, sizeof(Kernel)));
   for (Kernel& k : e->kernels) {
     k.name = in->text();
     k.source = in->text();
     k.workload = in->text();
     k.contract = get_contract(in);
     k.dispatch = get_dispatch(in);
-    k.implementations.resize(in->count("number of implementations", 13));
+    k.implementations.resize(in->count("number of implementations", 13, sizeof(Implementation)));
     for (Implementation& i : k.implementations) {
       i.kind = get_enum(in, ImplementationKind::kPortable, "kind of implementation");
       i.symbol = in->text();
@@ -232,7 +234,7 @@ void get_portable(ByteReader* in, Executable* e) {
 }
 
 std::vector<Port> get_ports(ByteReader* in) {
-  std::vector<Port> out(in->count("number of ports", 5));
+  std::vector<Port> out(in->count("number of ports", 5, sizeof(Port)));
   for (Port& p : out) {
     p.name = in->text();
     p.dtype = get_dtype(in);
@@ -244,7 +246,7 @@ std::vector<Port> get_ports(ByteReader* in) {
 }
 
 void get_entries(ByteReader* in, Executable* e) {
-  e->entries.resize(in->count("number of entry points", 4));
+  e->entries.resize(in->count("number of entry points", 4, sizeof(EntryPoint)));
   for (EntryPoint& p : e->entries) {
     p.name = in->text();
     p.function = in->varint32("function");
@@ -254,17 +256,17 @@ void get_entries(ByteReader* in, Executable* e) {
 }
 
 void get_types(ByteReader* in, Executable* e) {
-  e->types.resize(in->count("number of types", 6));
+  e->types.resize(in->count("number of types", 6, sizeof(ValueType)));
   for (ValueType& t : e->types) {
     t.kind = get_enum(in, ValueType::Kind::kData, "kind of type");
     t.name = in->text();
     t.dtype = get_dtype(in);
     t.dims = get_texts(in);
     t.extents = get_integers(in);
-    t.constructors.resize(in->count("number of constructors", 2));
+    t.constructors.resize(in->count("number of constructors", 2, sizeof(ValueType::Constructor)));
     for (ValueType::Constructor& c : t.constructors) {
       c.name = in->text();
-      c.fields.resize(in->count("number of fields", 1));
+      c.fields.resize(in->count("number of fields", 1, sizeof(uint32_t)));
       for (uint32_t& field : c.fields) field = in->varint32("type");
     }
   }
@@ -277,7 +279,7 @@ void get_types(ByteReader* in, Executable* e) {
 void get_provenance(ByteReader* in, Executable* e) {
   Provenance& p = e->provenance;
   for (std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) *t = in->text();
-  const size_t count = in->count("number of kernels", 2);
+  const size_t count = in->count("number of kernels", 2, 2 * sizeof(std::string) + 64);
   for (size_t i = 0; i < count; ++i) {
     std::string kernel = in->text();
     p.kernels[std::move(kernel)] = in->text();
@@ -292,9 +294,22 @@ Bytes get_data(ByteReader* in, Bytes data, size_t alignment) {
   return data.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
+// Pieces of data must not overlap: each may be copied, and what is copied must not grow beyond the
+// file.
+template <typename T>
+void expect_apart(const ByteReader& in, const std::vector<T>& pieces, std::string_view what) {
+  std::vector<Bytes> all;
+  for (const T& p : pieces)
+    if (!p.bytes.empty()) all.push_back(p.bytes);
+  std::sort(all.begin(), all.end(), [](Bytes a, Bytes b) { return a.data() < b.data(); });
+  for (size_t i = 1; i < all.size(); ++i)
+    if (all[i].data() < all[i - 1].data() + all[i - 1].size())
+      in.fail(fmt::format("the data of two {} overlaps", what));
+}
+
 void get_constants(ByteReader* in, Bytes data, const std::shared_ptr<const void>& owner,
                    Executable* e) {
-  e->constants.resize(in->count("number of constants", 6));
+  e->constants.resize(in->count("number of constants", 6, sizeof(Constant)));
   for (Constant& c : e->constants) {
     c.name = in->text();
     c.dtype = get_dtype(in);
@@ -303,17 +318,19 @@ void get_constants(ByteReader* in, Bytes data, const std::shared_ptr<const void>
     c.bytes = get_data(in, data, kConstantAlignment);
     c.owner = owner;
   }
+  expect_apart(*in, e->constants, "constants");
 }
 
 void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& owner,
                 Executable* e) {
-  e->images.resize(in->count("number of images", 4));
+  e->images.resize(in->count("number of images", 4, sizeof(NativeImage)));
   for (NativeImage& i : e->images) {
     i.target = in->text();
     i.features = get_texts(in);
     i.bytes = get_data(in, data, kDataAlignment);
     i.owner = owner;
   }
+  expect_apart(*in, e->images, "images");
 }
 
 void get_devices(ByteReader* in, Executable* e) {
@@ -328,14 +345,15 @@ void get_requirements(ByteReader* in, Executable* e) {
     if (kernel >= e->kernels.size() || !e->kernels[kernel].contract.requirements.empty())
       in->fail(fmt::format("requirements of kernel {}, which has some or is not there", kernel));
     std::vector<DimProgram>& programs = e->kernels[kernel].contract.requirements;
-    programs.resize(in->count("number of requirements", 3));
+    programs.resize(in->count("number of requirements", 3, sizeof(DimProgram)));
     if (programs.empty()) in->fail(fmt::format("no requirement of kernel {}", kernel));
     for (DimProgram& p : programs) p = decode_dim_program(in);
   }
 }
 
+// `memory`: bytes that what is decoded may take.
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
-                 const std::string& place) {
+                 const LoadLimits& limits, uint64_t memory, const std::string& place) {
   const Sections sections = open_file(file, options, place);
   auto bytes_of = [&](Section s) { return sections[static_cast<size_t>(s)]; };
   // Data sections must be aligned in memory: kernels load whole vectors.
@@ -346,6 +364,7 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   Executable e;
   auto with = [&](Section s, auto&& get) {
     ByteReader in(bytes_of(s), fmt::format("{}: section \"{}\"", place, name_of(s)));
+    in.limit_memory(&memory, kMemoryRemedy);
     get(&in);
     in.expect_end();
   };
@@ -368,23 +387,34 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
     with(Section::kRequirements, [&](ByteReader* in) { get_requirements(in, &e); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
+  uint64_t constants = 0;  // no overflow: they are apart
+  for (const Constant& c : e.constants) constants += c.bytes.size();
+  if (constants > limits.constants)
+    throw Error(Status::kExhausted, place,
+                fmt::format("its constants have {} bytes, {} may be loaded", constants,
+                            limits.constants),
+                "raise constants_limit in the load options (nimble: --load-constants) if it is an "
+                "honest file");
+  e.memory = limits.memory - memory;
   return e;
 }
 
 }  // namespace
 
 Executable read(const std::string& path, const ReadOptions& options) {
-  const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
-  return parse(file->bytes(), file, options, path);
+  const LoadLimits limits = options.limits.resolved(options.trust);
+  if (options.trust) {
+    const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
+    return parse(file->bytes(), file, options, limits, limits.memory, path);
+  }
+  const FileCopy file = copy_file(path, limits.memory, kMemoryRemedy);
+  return parse(file.bytes, file.owner, options, limits, limits.memory - file.bytes.size(), path);
 }
 
 Executable deserialize(Bytes bytes, const ReadOptions& options, const std::string& place) {
-  const size_t size = std::max<size_t>(bytes.size(), 1);
-  uint8_t* copy = static_cast<uint8_t*>(::operator new (size, std::align_val_t{kDataAlignment}));
-  const std::shared_ptr<const void> owner(
-      copy, [](void* p) { ::operator delete (p, std::align_val_t{kDataAlignment}); });
-  std::copy(bytes.begin(), bytes.end(), copy);
-  return parse(Bytes(copy, bytes.size()), owner, options, place);
+  const LoadLimits limits = options.limits.resolved(options.trust);
+  const FileCopy file = copy_bytes(bytes, limits.memory, place, kMemoryRemedy);
+  return parse(file.bytes, file.owner, options, limits, limits.memory - file.bytes.size(), place);
 }
 
 }  // namespace nimble::exec

@@ -249,6 +249,11 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
   return out;
 }
 
+uint64_t PreparedKernel::memory() const {
+  return sizeof *this + arguments.capacity() * sizeof(Argument) + dims.capacity() * sizeof(Dim) +
+         targets.capacity() * sizeof(KernelTarget) + (portable ? portable->memory() : 0);
+}
+
 void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
   size_t most_tensors = 0, most_symbols = 0, most_others = 0, most_of_library = 0;
   for (const PreparedKernel& k : kernels) {

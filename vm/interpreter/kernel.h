@@ -65,6 +65,7 @@ struct PreparedKernel {
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
   Device* device = nullptr;  // where it runs
+  uint64_t memory() const;   // bytes that it takes
 };
 
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,

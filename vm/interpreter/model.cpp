@@ -47,7 +47,7 @@ bool wants_perf_map(const LoadOptions& options) {
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOptions& options) {
-  return load(exec::read(path), options, path);
+  return load(exec::read(path, {true, options.trust, options.limits}), options, path);
 }
 
 std::shared_ptr<const Model> Model::load(exec::Executable executable, const LoadOptions& options,
@@ -56,9 +56,14 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   std::shared_ptr<Model> model(new Model);
   model->executable_ = std::move(executable);
   model->place_ = place;
+  model->trusted_ = options.trust;
   const exec::Executable& e = model->executable_;
-  for (const exec::BytecodeFunction& f : e.functions)
+  model->memory_left_ = options.limits.resolved(options.trust).memory;
+  model->take(e.memory, "its contents");
+  for (const exec::BytecodeFunction& f : e.functions) {
     model->functions_.push_back(decode_function(f));
+    model->take(model->functions_.back().memory(), "its bytecode");
+  }
   model->load_image(options);
   FindNative find_native;  // stays empty without trust
   if (options.trust)
@@ -69,6 +74,7 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   for (const exec::Kernel& k : e.kernels) {
     model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
     model->kernels_.back().texts = &e.texts;
+    model->take(model->kernels_.back().memory(), "its kernels");
   }
   model->place_constants();
   model->describe();
@@ -120,9 +126,20 @@ void Model::load_image(const LoadOptions& options) {
   if (wants_perf_map(options)) image_->write_perf_map();
 }
 
+void Model::take(uint64_t bytes, std::string_view what) {
+  if (bytes > memory_left_)
+    throw Error(Status::kExhausted, place_,
+                fmt::format("{} would take {} bytes, {} are left for loading", what, bytes,
+                            memory_left_),
+                "raise memory_limit in the load options (nimble: --load-memory) if it is an honest "
+                "file");
+  memory_left_ -= bytes;
+}
+
 const uint8_t* Model::place_on_device(const exec::Constant& c) {
   Device& to = device(c.device);
   if (c.bytes.empty()) return c.bytes.data();
+  take(c.bytes.size(), "constants on a device");
   void* memory = to.allocate(c.bytes.size());
   if (!memory)
     throw Error(Status::kExhausted, place_,
@@ -152,6 +169,7 @@ void Model::place_constants() {
   if (hot.empty()) return;
   // The system gives huge pages whole: the rest of the last one is worth it for much of one.
   if (total % kHugePage >= kHugePage / 8) total = (total / kHugePage + 1) * kHugePage;
+  take(total, "constants that each run reads in full");
   hot_ = static_cast<uint8_t*>(map_huge(total));
   if (!hot_)
     throw Error(Status::kExhausted, place_,

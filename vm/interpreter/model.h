@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vm/executable/executable.h"
+#include "vm/executable/load_limits.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/program.h"
 #include "vm/runtime/native_image.h"
@@ -21,13 +22,14 @@ struct LoadOptions {
   bool trust = false;
   // Write /tmp/perf-<pid>.map. Also on when the environment has NIMBLE_PERF_MAP=1.
   bool perf_map = false;
+  exec::LoadLimits limits{};
 };
 
 class Model {
  public:
   // Errors name the file: those of exec::read and exec::verify; kIncompatible if no native image
   // fits this CPU (with the features it lacks); kInvalidArgument without trust if a kernel has
-  // native code only.
+  // native code only; kExhausted beyond the limits.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options);
   static std::shared_ptr<const Model> load(exec::Executable executable, const LoadOptions& options,
                                            const std::string& place);
@@ -45,6 +47,8 @@ class Model {
   // Target of the native image in use; empty if none is: the model has no native code, or it was
   // loaded without trust.
   const std::string& target() const { return target_; }
+  // Whether the caller vouches for the file.
+  bool trusted() const { return trusted_; }
   // Whether portable forms stand in for native code that the file has.
   bool no_native() const { return no_native_; }
   // Remarks for the user: vendor implementations that are missing here.
@@ -56,6 +60,8 @@ class Model {
  private:
   Model() = default;
   void load_image(const LoadOptions& options);
+  // Counts bytes that loading takes.
+  void take(uint64_t bytes, std::string_view what);
   void place_constants();
   // Copies a constant that a device reads into its memory.
   const uint8_t* place_on_device(const exec::Constant& c);
@@ -76,7 +82,8 @@ class Model {
     size_t bytes;
   };
   std::vector<DeviceBlock> device_blocks_;
-  bool no_native_ = false;
+  uint64_t memory_left_ = 0;  // of the limit for loading
+  bool trusted_ = false, no_native_ = false;
 };
 
 }  // namespace nimble::rt

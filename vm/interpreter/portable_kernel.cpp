@@ -397,6 +397,11 @@ PortableProgram::PortableProgram(const exec::PortableKernel& kernel,
 
 PortableProgram::~PortableProgram() = default;
 
+uint64_t PortableProgram::memory() const {
+  return sizeof *code_ + code_->operations.capacity() * sizeof(Operation) +
+         code_->scratch.capacity() * sizeof(exec::PortableScratch);
+}
+
 uint64_t PortableProgram::scratch_bytes(std::span<const int64_t> symbols) const {
   uint64_t total = 0;
   for (const exec::PortableScratch& s : code_->scratch) {

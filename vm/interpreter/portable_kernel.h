@@ -65,6 +65,8 @@ class PortableProgram {
                   std::string name);
   ~PortableProgram();
 
+  // Bytes that the program takes.
+  uint64_t memory() const;
   // Bytes of scratch at these symbols. Error(kExhausted) beyond kMaxScratchBytes, Error(kFatal) if
   // an extent is negative or overflows.
   uint64_t scratch_bytes(std::span<const int64_t> symbols) const;

@@ -44,6 +44,11 @@ struct DecodedFunction {
   std::span<const int64_t> immediate_list(const DecodedInstruction& in) const {
     return {immediates.data() + in.list, in.count};
   }
+  // Bytes that it takes.
+  uint64_t memory() const {
+    return sizeof *this + code.capacity() * sizeof(DecodedInstruction) +
+           register_lists.capacity() * sizeof(uint32_t) + immediates.capacity() * sizeof(int64_t);
+  }
   // What an instruction was made for; ends in a zero byte. "" if the compiler did not say.
   std::string_view note_of(size_t instruction) const;
   // "main@12 (main:%37 matmul …)": where an instruction is, for messages.

@@ -19,6 +19,7 @@
 #include "vm/api/nimble.hpp"
 #include "vm/base/program.h"
 #include "vm/tools/given_inputs.h"
+#include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
@@ -48,6 +49,7 @@ struct Options {
   int threads = 0, repetitions = 20, rounds = 3;
   bool pin = false, profile = false, no_native = false;
   double min_time = 0.3;
+  exec::LoadLimits load;
   RandomOptions random;
 };
 
@@ -211,7 +213,8 @@ std::vector<std::pair<std::string, std::vector<api::Value>>> values_of_files(
 
 int bench(const Options& o) {
   const Clock::time_point start = Clock::now();
-  const api::Model model(o.model, {!o.no_native});
+  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
+                                   o.load.verification_steps});
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
@@ -286,6 +289,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--int-range", o.random.int_range, "Integers are drawn from 0 … N - 1")
       ->capture_default_str();
   app.add_flag("--no-native", o.no_native, "Time the checked, portable form of the kernels");
+  add_load_limits(app, &o.load);
   app.add_flag("--profile", o.profile, "Also print where the time went (adds overhead)");
   app.add_option("--format", o.format, "Output format")
       ->check(CLI::IsMember({"table", "json", "csv"}))

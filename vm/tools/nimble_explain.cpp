@@ -14,6 +14,7 @@
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
 #include "vm/tools/given_inputs.h"
+#include "vm/tools/load_arguments.h"
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/text_table.h"
 
@@ -34,6 +35,7 @@ struct Options {
   std::vector<std::string> inputs, shapes, fixed;
   int threads = 0;
   bool no_native = false;
+  exec::LoadLimits load;
   RandomOptions random;
 };
 
@@ -206,6 +208,7 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--int-range", o.random.int_range, "Random integer inputs are below this")
       ->capture_default_str();
+  add_load_limits(app, &o.load);
   app.add_option("--format", o.format, "Of the answer")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
@@ -214,10 +217,9 @@ int main_of(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  const exec::Executable executable = exec::read(o.model);
-  api::LoadOptions load;
-  load.trust = !o.no_native;
-  const api::Model model(o.model, load);
+  const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
+  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
+                                   o.load.verification_steps});
   try {
     print(o, explain(o, model, executable));
   } catch (const api::Error& e) {

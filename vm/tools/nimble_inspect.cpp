@@ -11,6 +11,7 @@
 #include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
+#include "vm/tools/load_arguments.h"
 #include "vm/tools/text_table.h"
 
 namespace nimble {
@@ -24,6 +25,7 @@ struct Arguments {
   bool portable = false, signature = false, disassemble = false, kernels = false,
        provenance = false, verify = false;
   int64_t max_constant = 64;
+  exec::LoadLimits load;
 };
 
 std::string shape_text(const std::vector<std::string>& dims) {
@@ -313,6 +315,7 @@ int run(int argc, char** argv) {
   app.add_option("--max-constant", args.max_constant,
                  "Show the values of constants of at most so many elements (64)")
       ->type_name("N");
+  add_load_limits(app, &args.load);
   app.add_option("--format", args.format, "How to print: table or json")
       ->check(CLI::IsMember({"table", "json"}).description(""))
       ->type_name("FORMAT");
@@ -330,10 +333,10 @@ int run(int argc, char** argv) {
   }
   const bool summary = !(args.signature || args.portable || args.disassemble || args.kernels ||
                          args.provenance || args.verify);
-  const Executable e = exec::read(args.file);
+  const Executable e = exec::read(args.file, {true, false, args.load});
   exec::VerificationEffort effort;
   const std::vector<exec::Violation> found =
-      args.verify ? exec::find_violations(e, 100, 0, &effort) : std::vector<exec::Violation>();
+      args.verify ? exec::find_violations(e, 100, args.load.verification_steps, &effort) : std::vector<exec::Violation>();
 
   if (args.format == "json") {
     Json out = Json::object();

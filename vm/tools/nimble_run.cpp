@@ -17,6 +17,7 @@
 #include "vm/base/npy.h"
 #include "vm/base/program.h"
 #include "vm/tools/given_inputs.h"
+#include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
 
 namespace nimble {
@@ -45,6 +46,7 @@ struct Options {
   double tolerance = 1e-5;
   uint64_t memory_limit = 0, fuel = 0;
   uint32_t depth = 0;
+  exec::LoadLimits load;
   RandomOptions random;
 };
 
@@ -168,7 +170,8 @@ int run(const Options& o) {
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),
                 "name a folder that you may write to");
-  const api::Model model(o.model, {!o.no_native});
+  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
+                                   o.load.verification_steps});
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));
@@ -286,6 +289,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--max-depth,--depth", o.depth,
                  "Nested calls that the run may make (default: 100000)")
       ->envname("NIMBLE_MAX_DEPTH");
+  add_load_limits(app, &o.load);
   app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Random integers are below this")
       ->capture_default_str();

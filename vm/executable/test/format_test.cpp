@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -181,6 +183,116 @@ TEST_F(FileFormatTest, DevicesStandOnlyInFilesThatUseThem) {
   EXPECT_EQ(sections(e), kSectionCount);
   for (Constant& c : e.constants) c.device = 0;
   EXPECT_EQ(sections(e), kSectionCount - 1);
+}
+
+// A constant's record ends with where its data lies; these have offsets of one byte.
+TEST_F(FileFormatTest, DataOfTwoConstantsDoesNotOverlap) {
+  Executable e;
+  const std::vector<uint8_t> ones(256, 1), twos(64, 2);
+  e.constants.push_back({"a", DType::kU8, {256}, ones, nullptr, true, 0});
+  e.constants.push_back({"b", DType::kU8, {64}, twos, nullptr, true, 0});
+  std::vector<uint8_t> bytes = serialize(e);
+  EXPECT_EQ(deserialize(bytes).constants.size(), 2u);
+  // The last record: flag, offset 256 as a varint, size 64.
+  for (uint32_t i = 0; i < 16; ++i) {
+    uint8_t* entry = bytes.data() + kHeaderSize + i * kTableEntrySize;
+    if (entry[0] != static_cast<uint8_t>(Section::kConstants)) continue;
+    uint64_t offset, size;
+    std::memcpy(&offset, entry + 8, sizeof offset);
+    std::memcpy(&size, entry + 16, sizeof size);
+    uint8_t* end = bytes.data() + offset + size;
+    ASSERT_EQ(end[-3], 0x80);
+    ASSERT_EQ(end[-2], 0x02);
+    ASSERT_EQ(end[-1], 64);
+    end[-3] = 0xc0;  // offset 192, inside the first one
+    end[-2] = 0x01;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(entry + 24, &hash, sizeof hash);
+    reseal(&bytes, bytes[16]);
+    EXPECT_THAT(error_of(bytes), HasSubstr("the data of two constants overlaps"));
+    return;
+  }
+  FAIL() << "no section of constants";
+}
+
+// Whoever may write to a file that nobody trusts cannot change it after it was checked.
+TEST_F(FileFormatTest, WithoutTrustAFileMayChangeAfterItWasRead) {
+  const Executable e = sample();
+  write(e, path_);
+  const Executable copied = read(path_), mapped = read(path_, {true, true});
+  const std::vector<uint8_t> size(read_file(path_).size());
+  // In place, as no honest program would: writing anew makes another file.
+  std::FILE* file = std::fopen(path_.c_str(), "r+b");
+  ASSERT_TRUE(file);
+  ASSERT_EQ(std::fwrite(size.data(), 1, size.size(), file), size.size());
+  std::fclose(file);
+  expect_same(e, copied);
+  const std::span<const uint8_t> changed = mapped.constants[0].bytes;
+  EXPECT_TRUE(std::all_of(changed.begin(), changed.end(), [](uint8_t b) { return b == 0; }));
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  expect_same(e, copied);
+}
+
+// The caller's buffer is his own, during the call and afterwards.
+TEST_F(FileFormatTest, WhatIsReadFromMemoryIsCopied) {
+  std::vector<uint8_t> bytes = serialize(sample());
+  for (bool trust : {false, true}) {
+    std::vector<uint8_t> given = bytes;
+    const Executable e = deserialize(given, {true, trust});
+    std::fill(given.begin(), given.end(), 0);
+    expect_same(sample(), e);
+  }
+}
+
+Status status_with(const LoadLimits& limits, const std::string& path, bool trust = false) {
+  try {
+    read(path, {true, trust, limits});
+  } catch (const Error& e) {
+    EXPECT_FALSE(e.remedy().empty());
+    return e.status();
+  }
+  return Status::kOk;
+}
+
+TEST_F(FileFormatTest, ReadingIsBounded) {
+  Executable e = sample();
+  write(e, path_);
+  const uint64_t size = read_file(path_).size();
+  const uint64_t needed = read(path_).memory;
+  EXPECT_GT(needed, size);
+  EXPECT_EQ(status_with({needed}, path_), Status::kOk);
+  for (const uint64_t memory : {needed - 1, (size + needed) / 2, size, size - 1, uint64_t{1}})
+    EXPECT_EQ(status_with({memory}, path_), Status::kExhausted) << memory;
+  EXPECT_EQ(status_with({needed - size}, path_, true), Status::kOk) << "a mapping is no memory";
+  EXPECT_EQ(status_with({needed - size - 1}, path_, true), Status::kExhausted);
+  uint64_t constants = 0;
+  for (const Constant& c : e.constants) constants += c.bytes.size();
+  EXPECT_EQ(status_with({0, constants}, path_), Status::kOk);
+  EXPECT_EQ(status_with({0, constants - 1}, path_), Status::kExhausted);
+  // A file of holes takes no disk and would take all memory.
+  ASSERT_EQ(::truncate(path_.c_str(), int64_t{1} << 40), 0);
+  EXPECT_EQ(status_with({}, path_), Status::kExhausted);
+}
+
+// A byte of the file may become a hundred in memory, never a thousand: nothing is decoded before it
+// is counted.
+TEST_F(FileFormatTest, WhatIsDecodedIsCounted) {
+  Executable e;
+  e.texts.resize(100'000);
+  const uint64_t memory = deserialize(serialize(e)).memory;
+  EXPECT_GE(memory, e.texts.size() * sizeof(std::string));
+  BytecodeFunction f{"f", 0, 1, {}, {}};
+  f.code.assign(100'000, {Opcode::kGoto, {0}});
+  e = {};
+  e.functions.push_back(f);
+  EXPECT_GE(deserialize(serialize(e)).memory, f.code.size() * (sizeof(Instruction) + 8));
+  try {
+    deserialize(serialize(e), {true, false, {1 << 20}}, "m.nimble");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kExhausted);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("section \"functions\""), HasSubstr("--load-memory")));
+  }
 }
 
 TEST_F(FileFormatTest, MissingFilesAndFolders) {

@@ -39,7 +39,8 @@ void copy_strided(uint8_t* to, const uint8_t* from, size_t element, std::span<co
     copy_strided(to + i * inner, from + i * step, element, shape.subspan(1), strides.subspan(1));
 }
 
-void fill_ones(DType dtype, uint8_t* data, int64_t count) {
+// The bits of a one, little-endian.
+uint64_t one_of(DType dtype) {
   uint64_t one = 1;
   switch (dtype) {
     case DType::kF16:
@@ -57,8 +58,21 @@ void fill_ones(DType dtype, uint8_t* data, int64_t count) {
     default:
       break;
   }
+  return one;
+}
+
+// Zeros or ones over memory that may be large.
+void fill(DType dtype, bool ones, uint8_t* data, uint64_t bytes, const WorkMeter& meter) {
   const size_t size = size_of(dtype);
-  for (int64_t i = 0; i < count; ++i) std::memcpy(data + i * size, &one, size);
+  const uint64_t one = ones ? one_of(dtype) : 0;
+  for (uint64_t from = 0; from < bytes; from += WorkMeter::kPollBytes) {
+    meter.poll();
+    const uint64_t to = std::min(bytes, from + WorkMeter::kPollBytes);
+    if (ones)
+      for (uint64_t at = from; at < to; at += size) std::memcpy(data + at, &one, size);
+    else
+      std::memset(data + from, 0, to - from);
+  }
 }
 
 Value make_tensor(Heap& heap, Storage* storage, DType dtype, std::span<const int64_t> shape) {
@@ -181,7 +195,7 @@ void EntryPlan::check(size_t index, const InputTensor& input) {
   if (!input.data && try_element_count(input.shape) != 0) fail("it has no data", wanted());
 }
 
-Value EntryPlan::default_value(size_t index, Heap& heap) const {
+Value EntryPlan::default_value(size_t index, Heap& heap, WorkMeter* meter) const {
   const exec::Port& port = entry_.inputs[index];
   std::array<int64_t, kMaxRank> shape{};
   for (size_t d = 0; d < port.dims.size(); ++d) {
@@ -198,11 +212,18 @@ Value EntryPlan::default_value(size_t index, Heap& heap) const {
   if (!bytes)
     throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place_, port.name),
                 "its default is too large", "give smaller inputs");
-  Storage* storage = heap.new_storage(static_cast<uint64_t>(*bytes));
-  if (port.default_fill == "ones")
-    fill_ones(port.dtype, storage->data, *bytes / static_cast<int64_t>(size_of(port.dtype)));
-  else
-    std::memset(storage->data, 0, static_cast<size_t>(*bytes));
+  Storage* storage = nullptr;
+  try {
+    meter->charge(static_cast<uint64_t>(*bytes) / WorkMeter::kBytesPerStep);
+    storage = heap.new_storage(static_cast<uint64_t>(*bytes));
+    const bool ones = port.default_fill == "ones";
+    if (ones || !heap.pool()->clears())
+      fill(port.dtype, ones, storage->data, static_cast<uint64_t>(*bytes), *meter);
+  } catch (const Error& e) {
+    if (storage) heap.release(storage);
+    throw Error(e.status(), fmt::format("{}: input {}", place_, port.name),
+                "its default cannot be made: " + e.problem(), e.remedy());
+  }
   return make_tensor(heap, storage, port.dtype, extents);
 }
 
@@ -248,15 +269,15 @@ Value EntryPlan::borrow(size_t index, const InputTensor& in, Heap& heap) {
   return Value::of(kept);
 }
 
-Value EntryPlan::make_value(size_t index, const InputTensor& in, NamedExtents* extents,
-                            Heap& heap) {
+Value EntryPlan::make_value(size_t index, const InputTensor& in, NamedExtents* extents, Heap& heap,
+                            WorkMeter* meter) {
   const exec::Port& port = entry_.inputs[index];
   if (in.given && !in.value && is_dense(in) &&
       reinterpret_cast<uintptr_t>(in.data) % size_of(in.dtype) == 0)
     return borrow(index, in, heap);
   if (kept_[index]) heap.release(kept_[index]);
   kept_[index] = nullptr;
-  if (!in.given) return default_value(index, heap);
+  if (!in.given) return default_value(index, heap, meter);
   if (in.value)
     return to_heap(*in.value, executable_, static_cast<uint32_t>(port.type), extents, heap,
                    fmt::format("{}: input {}", place_, port.name));
@@ -284,7 +305,8 @@ uint64_t EntryPlan::idle_objects() const {
   return objects;
 }
 
-void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values) {
+void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, WorkMeter* meter,
+                     std::vector<Value>* values) {
   values->clear();
   values->reserve(inputs.size());  // so that no value is lost between its making and its place
   if (!looks_as_before(inputs)) check_all(inputs);
@@ -294,7 +316,7 @@ void EntryPlan::bind(std::span<const InputTensor> inputs, Heap& heap, std::vecto
       if (extents_[i] >= 0) extents[names_[i]] = extents_[i];
   try {
     for (size_t i = 0; i < inputs.size(); ++i)
-      values->push_back(make_value(i, inputs[i], &extents, heap));
+      values->push_back(make_value(i, inputs[i], &extents, heap, meter));
   } catch (...) {
     for (const Value& v : *values) heap.release(v);
     values->clear();

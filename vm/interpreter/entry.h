@@ -12,6 +12,7 @@
 #include "vm/executable/executable.h"
 #include "vm/interpreter/host_value.h"
 #include "vm/runtime/object.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 
@@ -31,10 +32,12 @@ class EntryPlan {
             const std::string& place);
 
   // The values to call the entry's function with, one reference each; `inputs` in the entry's
-  // order. Dense inputs are borrowed, others copied, missing ones filled. Error(kInvalidArgument),
-  // after which `values` is empty. Tensors of borrowed inputs are kept: inputs that look like those
-  // of the call before are not checked against each other again, and lead to the same objects.
-  void bind(std::span<const InputTensor> inputs, Heap& heap, std::vector<Value>* values);
+  // order. Dense inputs are borrowed, others copied, missing ones filled, which takes from `meter`:
+  // how large they are, the file says. Error(kInvalidArgument, kExhausted, kCancelled), after which
+  // `values` is empty. Tensors of borrowed inputs are kept: inputs that look like those of the call
+  // before are not checked against each other again, and lead to the same objects.
+  void bind(std::span<const InputTensor> inputs, Heap& heap, WorkMeter* meter,
+            std::vector<Value>* values);
   // Lets go of what is kept; before the heap dies.
   void drop_kept(Heap& heap);
   // Objects that are kept and that nobody else refers to.
@@ -53,10 +56,11 @@ class EntryPlan {
   bool looks_as_before(std::span<const InputTensor> inputs) const;
   void check_all(std::span<const InputTensor> inputs);
   void check(size_t index, const InputTensor& input);
-  Value make_value(size_t index, const InputTensor& input, NamedExtents* extents, Heap& heap);
+  Value make_value(size_t index, const InputTensor& input, NamedExtents* extents, Heap& heap,
+                   WorkMeter* meter);
   Value borrow(size_t index, const InputTensor& input, Heap& heap);
   void check_kind(size_t index, const InputTensor& input) const;
-  Value default_value(size_t index, Heap& heap) const;
+  Value default_value(size_t index, Heap& heap, WorkMeter* meter) const;
   std::string port_text(const exec::Port& port) const;
 
   const exec::Executable& executable_;

@@ -202,7 +202,19 @@ Value to_heap(const HostValue& value, const exec::Executable& executable, uint32
 }
 
 HostValueRef from_heap(const Value& value, const exec::Executable& executable, uint32_t root,
-                       const std::string& place) {
+                       WorkMeter* meter, const std::string& place) {
+  const uint64_t limit = meter->memory ? meter->memory->limit() : 0;
+  uint64_t left = limit == 0 ? UINT64_MAX : limit;
+  StepCounter steps(*meter);
+  auto take = [&](uint64_t bytes) {  // beside what counts and extents take
+    steps.charge_bytes(bytes);
+    const uint64_t all = bytes + sizeof(HostValue);
+    if (all > left)
+      throw Error(Status::kExhausted, place,
+                  fmt::format("the value takes more than the memory limit of {} bytes", limit),
+                  "raise the limit or use smaller inputs");
+    left -= all;
+  };
   auto fail = [&](const ValueType& type) {
     throw Error(Status::kFatal, place, "the program returned no value of the type " + type.name,
                 "compile the model again");
@@ -216,6 +228,7 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
     const ValueType& type = executable.types[step.type];
     if (type.kind == ValueType::Kind::kScalar) {
       if (!v.is_scalar()) fail(type);
+      take(sizeof v.scalar);
       walk.results.push_back(HostValue::tensor(type.dtype, {}, &v.scalar));
       continue;
     }
@@ -234,7 +247,9 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
                     fmt::format("a tensor in it lies on device {} ({}), not on device 0 (cpu)",
                                 t.storage->device, device_name(t.storage->device)),
                     "report it: the program lacks a copy between devices");
+      take(t.bytes());
       walk.results.push_back(HostValue::tensor(t.dtype, t.shape(), t.data()));
+      if (v.object->refs > 1) walk.known.emplace(key, walk.results.back());
       continue;
     }
     if (!v.is(ObjectKind::kAdt)) fail(type);
@@ -242,6 +257,7 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
     const ValueType::Constructor* c = constructor_of(type, cell.number);
     if (!c || c->fields.size() != cell.count) fail(type);
     if (!step.built) {
+      take(cell.count * sizeof(HostValueRef));
       walk.steps.push_back({step.from, step.type, true});
       for (size_t i = cell.count; i-- > 0;)
         walk.steps.push_back({&cell.values()[i], c->fields[i], false});

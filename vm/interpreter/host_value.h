@@ -13,6 +13,7 @@
 
 #include "vm/executable/executable.h"
 #include "vm/runtime/object.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 
@@ -88,8 +89,10 @@ using NamedExtents = std::unordered_map<std::string, int64_t>;
 Value to_heap(const HostValue& value, const exec::Executable& executable, uint32_t type,
               NamedExtents* extents, Heap& heap, const std::string& place);
 
-// The reverse, on a copy. Error(kFatal) at `place` if the program broke its signature.
+// The reverse, on a copy. Error(kFatal) at `place` if the program broke its signature. The work is
+// taken from `meter`; the copy, which outlives the session, may have as many bytes as the limit of
+// the meter's pool, else Error(kExhausted): a program can put one tensor into many fields.
 HostValueRef from_heap(const Value& value, const exec::Executable& executable, uint32_t type,
-                       const std::string& place);
+                       WorkMeter* meter, const std::string& place);
 
 }  // namespace nimble::rt

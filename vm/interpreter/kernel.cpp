@@ -204,6 +204,28 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
   }
 }
 
+// The longest way from the root of a dispatch tree to a leaf; nodes lead to later ones only.
+uint64_t depth_of(const exec::DispatchTree& tree) {
+  std::vector<uint32_t> depth(tree.nodes.size(), 0);
+  for (size_t i = tree.nodes.size(); i-- > 0;) {
+    const exec::DispatchNode& n = tree.nodes[i];
+    if (n.test != exec::DispatchNode::Test::kLeaf)
+      depth[i] = 1 + std::max(depth[n.yes], depth[n.no]);
+  }
+  return depth.empty() ? 0 : depth[0];
+}
+
+// PreparedKernel::contract_work. Programs of one operation cost no more than the check of a dim.
+uint64_t contract_work(const exec::Kernel& kernel) {
+  uint64_t work = depth_of(kernel.dispatch);
+  auto add = [&](const exec::DimProgram& p) { work += p.code.size() > 1 ? p.code.size() : 0; };
+  for (const KernelArgument& a : kernel.contract.arguments)
+    for (const exec::DimProgram& p : a.dims) add(p);
+  for (const exec::DimProgram& p : kernel.contract.requirements) add(p);
+  add(kernel.contract.scratch_bytes);
+  return work + kernel.contract.arguments.size();
+}
+
 }  // namespace
 
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
@@ -246,6 +268,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
   out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
   out.single = kernel.dispatch.nodes.size() == 1;
   for (const KernelTarget& target : out.targets) out.library |= target.library != nullptr;
+  out.contract_work = contract_work(kernel);
   return out;
 }
 
@@ -254,22 +277,41 @@ uint64_t PreparedKernel::memory() const {
          targets.capacity() * sizeof(KernelTarget) + (portable ? portable->memory() : 0);
 }
 
-void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
-  size_t most_tensors = 0, most_symbols = 0, most_others = 0, most_of_library = 0;
-  for (const PreparedKernel& k : kernels) {
-    if (k.library) most_of_library = std::max<size_t>(most_of_library, k.tensors);
-    most_tensors = std::max<size_t>(most_tensors, k.tensors);
-    most_symbols = std::max<size_t>(most_symbols, k.symbols);
-    most_others = std::max(most_others, k.arguments.size() - k.tensors);
+namespace {
+
+// The most that one kernel of a model has of each.
+struct Most {
+  explicit Most(std::span<const PreparedKernel> kernels) {
+    for (const PreparedKernel& k : kernels) {
+      if (k.library) of_library = std::max<size_t>(of_library, k.tensors);
+      tensors = std::max<size_t>(tensors, k.tensors);
+      symbols = std::max<size_t>(symbols, k.symbols);
+      others = std::max(others, k.arguments.size() - k.tensors);
+    }
   }
-  buffers.resize(most_tensors);
-  tensors.resize(most_of_library);
-  ranges.resize(most_of_library);
-  collapsed.resize(most_of_library);
-  portable_buffers.resize(most_tensors);
-  scalars.resize(most_others);
-  values.resize(most_others);
-  symbols.resize(most_symbols + 1);
+  size_t tensors = 0, of_library = 0, symbols = 0, others = 0;
+};
+
+}  // namespace
+
+void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
+  const Most most(kernels);
+  buffers.resize(most.tensors);
+  tensors.resize(most.of_library);
+  ranges.resize(most.of_library);
+  collapsed.resize(most.of_library);
+  portable_buffers.resize(most.tensors);
+  scalars.resize(most.others);
+  values.resize(most.others);
+  symbols.resize(most.symbols + 1);
+}
+
+uint64_t KernelFrame::memory(std::span<const PreparedKernel> kernels) {
+  const Most most(kernels);
+  return most.tensors * (sizeof(void*) + sizeof(PortableBuffer)) +
+         most.of_library * (sizeof tensors[0] + sizeof ranges[0] + sizeof collapsed[0]) +
+         most.others * (sizeof(int64_t) + sizeof(const Cell*)) +
+         (most.symbols + 1) * sizeof(int64_t);
 }
 
 void* Scratch::at_least(uint64_t bytes) {
@@ -428,6 +470,7 @@ void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scr
     }
   const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
   const uint64_t bytes = k.portable->scratch_bytes(symbols);
+  if (bytes > 0) frame->meter.charge_bytes(bytes);  // it is cleared
   auto* space = bytes > 0 ? static_cast<uint8_t*>(scratch.at_least(bytes)) : nullptr;
   const KernelScope open(*k.device);  // its memory may be closed to the host otherwise
   const int32_t status = k.portable->run({frame->portable_buffers.data(), n}, symbols, space,
@@ -501,6 +544,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
       throw Error(Status::kFatal, "",
                   fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
                   "report it: the kernel's contract is wrong");
+    if (target.library && bytes > 0) frame->meter.charge_bytes(static_cast<uint64_t>(bytes));
     region.args.scratch = scratch.at_least(static_cast<uint64_t>(bytes));
   } else {
     region.args.scratch = nullptr;

@@ -61,6 +61,9 @@ struct PreparedKernel {
   std::shared_ptr<const PortableProgram> portable;  // if any target needs it
   uint32_t tensors = 0;
   uint32_t symbols = 0;
+  // Operations of the contract's programs and the longest way through the tree: what a call costs
+  // before the kernel runs.
+  uint64_t contract_work = 0;
   bool uses_scratch = true;
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
@@ -102,6 +105,8 @@ struct KernelFrame {
   std::vector<int64_t> scalars;
   std::vector<const Cell*> values;
   void reserve(std::span<const PreparedKernel> kernels);
+  // Bytes that reserve() takes.
+  static uint64_t memory(std::span<const PreparedKernel> kernels);
 };
 
 // What a call did, for the profiler.

@@ -104,17 +104,47 @@ int64_t scalar_of(const Value& v) {
 }
 
 // The last {} of the message stand for the values: what comes before may be a name of the user's.
-[[noreturn, gnu::cold]] void stop(std::string message, std::span<const uint32_t> values,
+[[noreturn, gnu::cold]] void stop(std::string_view message, std::span<const uint32_t> values,
                                   const Value* registers) {
+  std::vector<size_t> places;  // from the last on
   size_t end = message.size();
-  for (size_t i = values.size(); i-- > 0;) {
+  while (places.size() < values.size()) {
     const size_t at = message.rfind("{}", end);
-    if (at == std::string::npos) break;
-    message.replace(at, 2, std::to_string(scalar_of(registers[values[i]])));
+    if (at == std::string_view::npos) break;
+    places.push_back(at);
     if (at < 2) break;
     end = at - 2;
   }
-  throw Error(Status::kFatal, "", std::move(message));
+  std::string text;
+  size_t done = 0;
+  for (size_t i = places.size(); i-- > 0;) {
+    text += message.substr(done, places[i] - done);
+    text += std::to_string(scalar_of(registers[values[values.size() - 1 - i]]));
+    done = places[i] + 2;
+  }
+  text += message.substr(done);
+  throw Error(Status::kFatal, "", std::move(text));
+}
+
+// What a run may still take: `left` steps of `budget` in this slice, and `fuel`, at its beginning,
+// in all.
+struct Countdown {
+  uint64_t fuel, budget, left;
+};
+
+[[noreturn, gnu::cold]] void fail_fuel(uint64_t limit) {
+  throw Error(Status::kExhausted, "", fmt::format("the run took more than {} instructions", limit),
+              "raise the fuel of the session or use smaller inputs");
+}
+
+// Takes steps from the fuel, and from the slice only if the fuel no longer reaches as far: an
+// instruction is not cut in two.
+Countdown take_from_fuel(Countdown c, uint64_t steps) {
+  c.fuel -= steps;
+  const uint64_t excess = c.budget > c.fuel ? c.budget - c.fuel : 0;
+  c.budget -= excess;
+  c.left -= excess;
+  return c;
 }
 
 // What a tensor that grows is moved or extended in: it must start where the tensor does.
@@ -134,16 +164,23 @@ Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threa
       threads_(threads),
       limits_(limits),
       frames_(heap, limits.depth) {
-  kernel_frame_.reserve(model.kernels());
-  size_t most_results = 0, most_arguments = 0;
+  size_t most_results = 0, most_arguments = 0, most_parameters = 0;
   for (const exec::ScalarFunction& f : model.executable().scalar_functions)
     most_results = std::max<size_t>(most_results, f.program.results);
-  for (const DecodedFunction& f : model.functions())
+  for (const DecodedFunction& f : model.functions()) {
+    most_parameters = std::max<size_t>(most_parameters, f.source->parameters);
     for (const DecodedInstruction& in : f.code)
       most_arguments = std::max<size_t>(most_arguments, in.count);
+  }
+  const size_t most_values = std::max(most_arguments, most_parameters);
+  charged_.at_least(heap.pool().get(), KernelFrame::memory(model.kernels()) +
+                                           most_values * sizeof(Value) +
+                                           (most_results + most_arguments) * sizeof(int64_t) +
+                                           model.executable().constants.size() * sizeof(Tensor*));
+  kernel_frame_.reserve(model.kernels());
   results_.resize(most_results);
   scalars_.resize(most_arguments);
-  call_.reserve(most_arguments);
+  call_.reserve(most_values);
   constants_.reserve(model.executable().constants.size());
   try {
     for (size_t i = 0; i < model.executable().constants.size(); ++i) {
@@ -174,11 +211,17 @@ Machine::~Machine() {
 void Machine::trim() {
   for (const auto& s : scratch_)
     if (s) s->drop();
+  kernel_frame_.portable = {};
   if (!active()) frames_.trim();
 }
 
-void Machine::start(uint32_t function, std::span<const Value> arguments) {
-  executed_ = 0;
+WorkMeter Machine::meter(const RunControl& control, bool next_run) const {
+  if (limits_.fuel == 0) return {UINT64_MAX, &control, heap_.pool().get()};
+  return {limits_.fuel - (next_run ? 0 : executed_), &control, heap_.pool().get()};
+}
+
+void Machine::start(uint32_t function, std::span<const Value> arguments, uint64_t steps) {
+  executed_ = steps;
   try {
     frames_.push(model_.functions()[function], arguments, 0);
   } catch (const Error& e) {
@@ -306,7 +349,8 @@ Value Machine::reshape(const DecodedFunction& f, const DecodedInstruction& in, c
   return Value::of(heap_.new_tensor(t.storage, static_cast<int64_t>(t.offset), t.dtype, wanted));
 }
 
-Value Machine::device_copy(const DecodedInstruction& in, const Value* r, Profiler* profiler) {
+Value Machine::device_copy(const DecodedInstruction& in, const Value* r, const RunControl& control,
+                           Profiler* profiler) {
   Tensor& t = tensor_of(r[in.b]);
   const auto to = static_cast<int32_t>(in.c), from = int32_t{t.storage->device};
   const uint64_t bytes = t.bytes();
@@ -322,7 +366,16 @@ Value Machine::device_copy(const DecodedInstruction& in, const Value* r, Profile
     throw;
   }
   heap_.release(storage);
-  copy(device(to), copied->data(), device(from), t.data(), bytes);
+  try {
+    for (uint64_t at = 0; at < bytes; at += WorkMeter::kPollBytes) {
+      if (at > 0 && control.cancelled()) WorkMeter::fail_cancelled();
+      copy(device(to), copied->data() + at, device(from), t.data() + at,
+           std::min(bytes - at, WorkMeter::kPollBytes));
+    }
+  } catch (...) {
+    heap_.release(copied);
+    throw;
+  }
   if (profiler) profiler->add_copy(from, to, bytes);
   return Value::of(copied);
 }
@@ -369,6 +422,23 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
     ++left;  // it has not been executed
     return true;
   };
+  // For an instruction that does the work of many: what it takes beyond its own step.
+  auto charge = [&](uint64_t steps) {
+    if (steps == 0) [[likely]]
+      return;
+    if (steps < left) [[likely]] {
+      left -= steps;
+    } else {
+      if (fuel - (budget - left) < steps) fail_fuel(limits_.fuel);
+      const Countdown c = take_from_fuel({fuel, budget, left}, steps);
+      fuel = c.fuel, budget = c.budget, left = c.left;
+      executed_ += steps;
+    }
+    if (steps >= WorkMeter::kPollSteps && control.cancelled()) [[unlikely]]
+      WorkMeter::fail_cancelled();
+  };
+  constexpr uint64_t kItems = WorkMeter::kItemsPerStep, kBytes = WorkMeter::kBytesPerStep;
+  const bool clears = heap_.pool()->clears();
   enter(frames_.top().pc);
 
   int64_t last_time = 0;
@@ -379,9 +449,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
     if (left == 0) [[unlikely]] {
       if (profiler && last) profiler->add_instruction(last->op, Profiler::now() - last_time);
       if (budget < fuel) return suspend();
-      throw Error(Status::kExhausted, "",
-                  fmt::format("the run took more than {} instructions", limits_.fuel),
-                  "raise the fuel of the session or use smaller inputs");
+      fail_fuel(limits_.fuel);
     }
     --left;
     if (profiler) [[unlikely]] {
@@ -431,6 +499,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
         if (bytes < 0)
           throw Error(Status::kFatal, "", fmt::format("a storage of {} bytes", bytes),
                       "check the extents of the inputs");
+        if (clears) charge(static_cast<uint64_t>(bytes) / kBytes);
         heap_.assign(r[in.a], Value::of(heap_.new_storage(static_cast<uint64_t>(bytes),
                                                           static_cast<int32_t>(in.c))));
         break;
@@ -441,6 +510,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
         break;
       case Opcode::kAllocADT:
       case Opcode::kAllocClosure: {
+        charge(in.count / kItems);
         call_.clear();
         for (uint32_t reg : f->sources(in)) call_.push_back(r[reg]);
         const bool adt = in.op == Opcode::kAllocADT;
@@ -460,10 +530,12 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
       case Opcode::kInvoke:
         if (must_stop()) return suspend();
         if (in.b >= functions.size()) {
-          invoke_scalar(executable.scalar_functions[in.b - functions.size()], r + in.a, r,
-                        f->sources(in));
+          const exec::ScalarFunction& scalar = executable.scalar_functions[in.b - functions.size()];
+          charge((in.count + scalar.program.code.size()) / kItems);
+          invoke_scalar(scalar, r + in.a, r, f->sources(in));
           break;
         }
+        charge((in.count + functions[in.b].registers) / kItems);
         gather(r, f->sources(in), nullptr);
         call(functions[in.b], in);
         continue;
@@ -477,23 +549,20 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
               fmt::format("{} takes {} values, the closure holds {} and the call gives {}",
                           callee.source->name, callee.source->parameters, closure.count, in.count),
               "report it: the program calls it wrongly");
+        charge((size_t{closure.count} + in.count + callee.registers) / kItems);
         gather(r, f->sources(in), &closure);
         call(callee, in);
         continue;
       }
       case Opcode::kInvokePacked:
         if (must_stop()) return suspend();
+        charge(model_.kernels()[in.b].contract_work / kItems);
         kernel_frame_.meter = {fuel - (budget - left), &control, heap_.pool().get()};
         invoke_packed(in.b, r, f->sources(in), profiler);
-        if (limits_.fuel != 0) {
-          // What the kernel took is gone from the fuel, and from the slice if it no longer
-          // reaches as far.
-          const uint64_t used = fuel - (budget - left) - kernel_frame_.meter.steps;
+        if (const uint64_t used = fuel - (budget - left) - kernel_frame_.meter.steps) {
+          const Countdown c = take_from_fuel({fuel, budget, left}, used);
+          fuel = c.fuel, budget = c.budget, left = c.left;
           executed_ += used;
-          fuel -= used;
-          const uint64_t excess = budget > fuel ? budget - fuel : 0;
-          budget -= excess;
-          left -= excess;
         }
         break;
       case Opcode::kGetField: {
@@ -526,7 +595,8 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
         heap_.assign(r[in.a], Value::of(cell_of(r[in.b], ObjectKind::kAdt).number));
         break;
       case Opcode::kDeviceCopy:
-        heap_.assign(r[in.a], device_copy(in, r, profiler));
+        charge(tensor_of(r[in.b]).bytes() / kBytes);
+        heap_.assign(r[in.a], device_copy(in, r, control, profiler));
         break;
       case Opcode::kShapeOf: {
         const Tensor& t = tensor_of(r[in.b]);

@@ -28,7 +28,11 @@
 namespace nimble::rt {
 
 struct Limits {
-  uint64_t fuel = 0;         // instructions of one run and of its portable kernels; 0: no limit
+  // Steps of one run; 0: no limit. An instruction takes one, and one more for each
+  // WorkMeter::kItemsPerStep registers, fields or operations of dim programs that it goes through,
+  // and each WorkMeter::kBytesPerStep bytes that it clears or copies. Portable kernels and host
+  // operators take what they do; native kernels nothing.
+  uint64_t fuel = 0;
   uint32_t depth = 100'000;  // calls nested inside the first
 };
 
@@ -36,7 +40,7 @@ struct Limits {
 struct Position {
   uint32_t function = 0, instruction = 0;  // what it will execute next
   uint32_t depth = 0;                      // frames, the first included
-  uint64_t instructions = 0;               // executed so far, those of portable kernels included
+  uint64_t instructions = 0;               // of the fuel, taken so far
 };
 
 class Machine {
@@ -46,8 +50,9 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // Begins a run of `function` on arguments whose references move in. Nothing is executed yet.
-  void start(uint32_t function, std::span<const Value> arguments);
+  // Begins a run of `function` on arguments whose references move in. Nothing is executed yet, but
+  // `steps` were taken by what made the arguments.
+  void start(uint32_t function, std::span<const Value> arguments, uint64_t steps = 0);
   // Goes on until the run is done, and returns a value whose reference the caller owns, or until
   // `slice` instructions are executed (0: no limit) or `control` asks to suspend, and returns
   // nothing. An Error ends the run. `profiler` may be nullptr.
@@ -55,6 +60,8 @@ class Machine {
   // Whether a run has been started and not ended.
   bool active() const { return !frames_.empty(); }
   Position position() const;
+  // What this run has left, once resume() has returned, or before start() of the next one.
+  WorkMeter meter(const RunControl& control, bool next_run) const;
   // Drops the run that was started.
   void abandon() { frames_.unwind(); }
   // Marks the end of a run: gives memory back that runs do not need.
@@ -73,7 +80,8 @@ class Machine {
   Value alloc_tensor(const DecodedFunction& f, const DecodedInstruction& in,
                      const Value* registers);
   Value reshape(const DecodedFunction& f, const DecodedInstruction& in, const Value* registers);
-  Value device_copy(const DecodedInstruction& in, const Value* registers, Profiler* profiler);
+  Value device_copy(const DecodedInstruction& in, const Value* registers, const RunControl& control,
+                    Profiler* profiler);
   Scratch& scratch(int32_t device);
 
   const Model& model_;
@@ -90,6 +98,7 @@ class Machine {
   uint32_t pc_ = 0;          // of the instruction in progress, for messages
   std::vector<Value> call_;  // arguments on their way
   std::vector<int64_t> scalars_, results_;
+  Charge charged_;  // for the vectors above, which don't grow
 };
 
 }  // namespace nimble::rt

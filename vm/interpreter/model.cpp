@@ -128,11 +128,11 @@ void Model::load_image(const LoadOptions& options) {
 
 void Model::take(uint64_t bytes, std::string_view what) {
   if (bytes > memory_left_)
-    throw Error(Status::kExhausted, place_,
-                fmt::format("{} would take {} bytes, {} are left for loading", what, bytes,
-                            memory_left_),
-                "raise memory_limit in the load options (nimble: --load-memory) if it is an honest "
-                "file");
+    throw Error(
+        Status::kExhausted, place_,
+        fmt::format("{} would take {} bytes, {} are left for loading", what, bytes, memory_left_),
+        "raise memory_limit in the load options (nimble: --load-memory) if it is an honest "
+        "file");
   memory_left_ -= bytes;
 }
 

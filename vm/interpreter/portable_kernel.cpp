@@ -208,7 +208,8 @@ struct PortableProgram::Code {
   size_t symbols = 0, indices = 0, frame_bytes = 0, depth = 0;
   std::vector<uint8_t> argument_size;  // bytes of an element
   std::vector<exec::PortableScratch> scratch;
-  uint64_t steps = 0;  // outside of loops
+  uint64_t steps = 0;   // outside of loops, and for clearing registers
+  uint64_t memory = 0;  // bytes of a frame
 };
 
 namespace {
@@ -387,11 +388,16 @@ PortableProgram::PortableProgram(const exec::PortableKernel& kernel,
   code->indices = kernel.indices;
   code->frame_bytes = t.frame_bytes();
   code->depth = t.depth();
-  code->steps = t.steps();
+  code->steps =
+      t.steps() + (t.frame_bytes() + kernel.indices * sizeof(int64_t)) / WorkMeter::kBytesPerStep;
+  for (const exec::PortableScratch& s : kernel.scratch)  // evaluated twice
+    code->steps += 2 * s.extent.code.size() / WorkMeter::kItemsPerStep;
   for (const exec::KernelArgument& a : contract.arguments)
     if (a.kind == exec::KernelArgument::Kind::kTensor)
       code->argument_size.push_back(static_cast<uint8_t>(size_of(a.dtype)));
   code->scratch = kernel.scratch;
+  code->memory = t.frame_bytes() + (kernel.indices + t.depth()) * sizeof(int64_t) +
+                 (code->argument_size.size() + kernel.scratch.size()) * sizeof(PortableMemory);
   code_ = std::move(code);
 }
 
@@ -430,6 +436,11 @@ int32_t PortableProgram::run(std::span<const PortableBuffer> buffers,
                              PortableFrame* frame, WorkMeter* meter) const {
   const Code& c = *code_;
   NIMBLE_CHECK(buffers.size() == c.argument_size.size() && symbols.size() == c.symbols);
+  State s;
+  s.meter = meter;
+  s.name = c.name.c_str();
+  spend(s, c.steps);  // before anything is cleared
+  frame->charged_.at_least(meter->memory, c.memory);
   frame->buffers_.clear();
   for (size_t i = 0; i < buffers.size(); ++i)
     frame->buffers_.push_back(
@@ -438,21 +449,20 @@ int32_t PortableProgram::run(std::span<const PortableBuffer> buffers,
     const int64_t extent = s.extent.evaluate1(symbols);
     const uint64_t bytes = static_cast<uint64_t>(extent) * size_of(s.dtype);
     frame->buffers_.push_back({scratch, extent});
-    if (bytes > 0) std::memset(scratch, 0, bytes);
+    for (uint64_t at = 0; at < bytes; at += WorkMeter::kPollBytes) {
+      std::memset(scratch + at, 0, std::min(bytes - at, WorkMeter::kPollBytes));
+      meter->poll();
+    }
     scratch += (bytes + kLine - 1) / kLine * kLine;
   }
   frame->indices_.assign(c.indices, 0);
   std::copy(symbols.begin(), symbols.end(), frame->indices_.begin());
   frame->trips_.resize(c.depth);
 
-  State s;
   s.index = frame->indices_.data();
   s.frame = frame->registers(c.frame_bytes);
   s.trips = frame->trips_.data();
   s.buffers = frame->buffers_.data();
-  s.meter = meter;
-  s.name = c.name.c_str();
-  spend(s, c.steps);
   for (const Operation* op = c.operations.data(); op;) op = op->run(s, op);
   meter->steps += s.slice;
   return s.status;

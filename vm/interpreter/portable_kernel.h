@@ -50,6 +50,8 @@ class PortableFrame {
   // At least `bytes` bytes, all zero, aligned to 64.
   uint8_t* registers(size_t bytes);
 
+  Charge charged_;  // for the vectors
+
   std::vector<PortableMemory> buffers_;
   std::vector<int64_t> indices_, trips_;
   struct alignas(64) Line {

@@ -134,9 +134,11 @@ void Session::start(const Lock&, size_t entry, std::span<const InputTensor> inpu
                             inputs.size()),
                 "look at its signature with `nimble inspect --signature`");
   const int64_t start = profile_ ? Profiler::now() : 0;
-  plan.bind(inputs, heap_, &arguments_);
+  WorkMeter meter = machine_->meter(control_, /*next_run=*/true);
+  const uint64_t steps = meter.steps;
+  plan.bind(inputs, heap_, &meter, &arguments_);
   entry_ = entry;
-  machine_->start(signature.function, arguments_);
+  machine_->start(signature.function, arguments_, steps - meter.steps);
   if (profile_) profiler_.add_time(Profiler::now() - start, false);
 }
 
@@ -191,8 +193,15 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
     if (output->destination)
       fail(Status::kInvalidArgument, "it is a value of a data type, which no buffer holds",
            "give no buffer");
-    output->value = from_heap(value, model_->executable(), static_cast<uint32_t>(port.type),
-                              fmt::format("{}: output {}", model_->place(), port.name));
+    WorkMeter meter = machine_->meter(control_, /*next_run=*/false);
+    const std::string place = fmt::format("{}: output {}", model_->place(), port.name);
+    try {
+      output->value =
+          from_heap(value, model_->executable(), static_cast<uint32_t>(port.type), &meter, place);
+    } catch (const Error& e) {
+      if (!e.place().empty()) throw;
+      throw Error(e.status(), place, e.problem(), e.remedy());
+    }
     return;
   }
   struct Held {

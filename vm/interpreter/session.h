@@ -27,7 +27,7 @@ struct SessionOptions {
   int32_t threads = 0;  // 0: ThreadPool::default_threads()
   bool pin = false;
   uint64_t memory_limit = 0;  // bytes, on each device; 0: none
-  uint64_t fuel = 0;          // instructions of a run and of its portable kernels; 0: no limit
+  uint64_t fuel = 0;          // as in Limits; 0: no limit
   uint32_t depth = 0;         // calls nested inside the first; 0: the default of Limits
   bool profile = false;
 };

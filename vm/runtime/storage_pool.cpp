@@ -81,7 +81,8 @@ Block StoragePool::take_kept(uint64_t size) {
   const uint64_t most = with_reach(size);
   for (int i = class_of(size), last = class_of(most); i <= last; ++i) {
     std::vector<Block>& kept = free_[i];
-    for (size_t k = kept.size(); k-- > 0;) {
+    const size_t last_look = kept.size() - std::min(kept.size(), kMostLooks);
+    for (size_t k = kept.size(); k-- > last_look;) {
       if (kept[k].bytes < size || kept[k].bytes > most) continue;
       return drop(i, k);
     }

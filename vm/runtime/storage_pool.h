@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "vm/runtime/device.h"
@@ -62,10 +63,9 @@ class StoragePool {
   StoragePool(const StoragePool&) = delete;
   StoragePool& operator=(const StoragePool&) = delete;
 
-  // A block of at least `bytes` (0 is fine), aligned to 64 bytes, contents undefined unless the pool
-  // clears.
-  // Error(kExhausted) beyond the limit, after every free block in the way went back, or when the
-  // system has no more.
+  // A block of at least `bytes` (0 is fine), aligned to 64 bytes, contents undefined unless the
+  // pool clears. Error(kExhausted) beyond the limit, after every free block in the way went back,
+  // or when the system has no more.
   Block allocate(uint64_t bytes);
   void release(Block block);
 
@@ -90,6 +90,9 @@ class StoragePool {
 
  private:
   static constexpr int kClasses = 16 * 64;
+  // Blocks of a class that are looked at for one that serves. Thousands of a size that never does
+  // would make each request as long.
+  static constexpr size_t kMostLooks = 64;
   Block obtain(uint64_t size, bool* zeros);
   Block take_kept(uint64_t size);
   Block hand_out(Block block);
@@ -112,6 +115,40 @@ class StoragePool {
   uint64_t fail_in_ = 0;  // requests until one is made to fail
   uint64_t made_to_fail_ = 0;
   uint64_t run_peak_ = 0, recent_peak_ = 0;
+};
+
+// Memory outside of a pool's blocks that counts against its limit while this lives.
+class Charge {
+ public:
+  Charge() = default;
+  ~Charge() { drop(); }
+  Charge(Charge&& other) noexcept { swap(other); }
+  Charge& operator=(Charge&& other) noexcept {
+    drop();
+    swap(other);
+    return *this;
+  }
+  // Raises the charge to `bytes` in all; Error(kExhausted) beyond the limit. The first call decides
+  // the pool, which may be nullptr: nothing is counted then.
+  void at_least(StoragePool* pool, uint64_t bytes) {
+    if (bytes <= bytes_) return;
+    if (!pool_) pool_ = pool;
+    if (pool_) pool_->charge(bytes - bytes_);
+    bytes_ = bytes;
+  }
+  void drop() noexcept {
+    if (pool_) pool_->refund(bytes_);
+    pool_ = nullptr;
+    bytes_ = 0;
+  }
+
+ private:
+  void swap(Charge& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(bytes_, other.bytes_);
+  }
+  StoragePool* pool_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace nimble::rt

@@ -22,6 +22,11 @@ struct WorkMeter {
   static constexpr uint64_t kPollSteps = uint64_t{1} << 18;
   // What one step copies, clears or compares, in bytes.
   static constexpr uint64_t kBytesPerStep = 64;
+  // What one step does of small things of one kind: registers cleared, fields counted, operations
+  // of a dim program. So few of them cost nothing beyond their instruction.
+  static constexpr uint64_t kItemsPerStep = 16;
+  // What is cleared or copied between two looks for a cancellation.
+  static constexpr uint64_t kPollBytes = kPollSteps * kBytesPerStep;
 
   uint64_t steps = UINT64_MAX;          // left; UINT64_MAX at the beginning: no limit
   const RunControl* control = nullptr;  // nullptr: nobody cancels

@@ -238,6 +238,44 @@ TEST(PortableProgramTest, ScratchHasLimits) {
   EXPECT_EQ(run(k).error_status, Status::kFatal);
 }
 
+// What is cleared before the first operation is paid for first.
+TEST(PortableProgramTest, PaysForTheRegistersThatItClears) {
+  PortableKernel k = with_code({});
+  k.values.assign(1 << 16, {DType::kF64, 64});  // 32 MiB
+  k.indices = 1 << 16;
+  EXPECT_EQ(run(k, 4, (1 << 19) + (1 << 13)).error_status, Status::kExhausted);
+  EXPECT_EQ(run(k, 4, (1 << 19) + (1 << 13) + 100).error, "");
+  exec::DimProgram extent = exec::DimProgram::constant(0);
+  for (int i = 0; i < 10000; ++i) {
+    extent.code.push_back({exec::DimOp::kConst, 1});
+    extent.code.push_back({exec::DimOp::kMul});
+  }
+  k = with_code({});
+  EXPECT_EQ(run(k, 4, 100).error, "");
+  k.scratch = {{DType::kF32, extent}};
+  EXPECT_EQ(run(k, 4, 1000).error_status, Status::kExhausted);
+}
+
+TEST(PortableProgramTest, ItsRegistersCountAgainstTheMemoryLimit) {
+  PortableKernel k = with_code({});
+  k.values.assign(1 << 14, {DType::kF64, 64});  // 8 MiB
+  const PortableProgram program(k, contract(), "k");
+  const int64_t symbols[] = {0};
+  const PortableBuffer none[2] = {};
+  StoragePool pool(device(0), 10 << 20);
+  WorkMeter meter{1 << 20, nullptr, &pool};
+  {
+    PortableFrame frame;
+    program.run(none, symbols, nullptr, &frame, &meter);
+    EXPECT_THROW(pool.charge(3 << 20), Error);
+    program.run(none, symbols, nullptr, &frame, &meter);
+    PortableFrame second;
+    EXPECT_THROW(program.run(none, symbols, nullptr, &second, &meter), Error);
+  }
+  pool.charge(10 << 20);  // all of it was given back
+  pool.refund(10 << 20);
+}
+
 TEST(PortableProgramTest, RegistersAndScratchStartAsZeros) {
   PortableKernel k = with_code(
       {{Op::kStore, {1, 1, 1, 0, 0}}, {Op::kLoad, {1, 2, 1, 1, 2}}, {Op::kStore, {1, 1, 1, 3, 1}}});
@@ -437,6 +475,27 @@ TEST(PortableModelTest, SeedsOfTheFuzzerRun) {
     EXPECT_THAT(run_model(Model::load(e, LoadOptions{}, name), {1, 2, 3, 4, 5, 6, 7, 8}),
                 ElementsAre(1, 2, 3, 4, 5, 6, 7, 8))
         << name;
+}
+
+// Nothing is allocated, let alone cleared, that the fuel does not pay for.
+TEST(PortableModelTest, ScratchIsPaidForFirst) {
+  PortableKernel k = twice();
+  k.scratch = {{DType::kF32, exec::DimProgram::constant(int64_t{1} << 28)}};
+  const auto model = Model::load(model_with(k), LoadOptions{}, "m.nimble");
+  SessionOptions options;
+  options.fuel = 1'000'000;
+  Session session(model, options);
+  const float x[] = {1, 2};
+  const int64_t shape[] = {2};
+  const InputTensor in{x, DType::kF32, shape, {}, true};
+  OutputTensor out;
+  try {
+    session.run(0, {&in, 1}, {&out, 1});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kExhausted);
+  }
+  EXPECT_LT(session.memory().peak, 1u << 20);
 }
 
 TEST(PortableModelTest, FuelCoversKernels) {

@@ -11,6 +11,25 @@ using ::testing::HasSubstr;
 
 class Untrusted : public Interpreter {
  protected:
+  // The fuel that a run takes.
+  uint64_t fuel_of(const std::string& text, const std::vector<Input>& inputs, bool trust = false) {
+    uint64_t low = 0, high = uint64_t{1} << 40;
+    while (high - low > 1) {
+      const uint64_t middle = (low + high) / 2;
+      SessionOptions options;
+      options.fuel = middle;
+      load(text, trust, options);
+      try {
+        run(inputs);
+        high = middle;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
+        low = middle;
+      }
+    }
+    return high;
+  }
+
   void load(const std::string& text, bool trust, SessionOptions options = {}) {
     session_.reset();
     LoadOptions load;
@@ -65,6 +84,252 @@ TEST_F(Untrusted, FindsZerosInItsStorages) {
   const Input x{{1000}, std::vector<float>(1000, 1.5f)};
   load(leftovers(0), true);
   EXPECT_EQ(run({x})[0].floats, x.values);
+}
+
+// --- Fuel: an instruction that does the work of many takes as much -------------------------------
+
+const Input kOne{{1}, {0}};
+
+TEST_F(Untrusted, PaysForTheRegistersOfACall) {
+  const auto text = [](int registers) {
+    return fmt::format(R"(
+function "main" 1 2 {{
+  Invoke r1, f"wide", (r0)
+  Invoke r1, f"wide", (r0)
+  Ret r1
+}}
+function "wide" 1 {} {{
+  LoadConsti r1, 0
+  Ret r1
+}}
+)",
+                       registers) +
+           kScalarEntry;
+  };
+  EXPECT_EQ(fuel_of(text(8), {kOne}), 6u) << "a small frame is part of the call";
+  EXPECT_EQ(fuel_of(text(1 << 20), {kOne}), 6u + 2 * (1 << 16));
+  EXPECT_EQ(fuel_of(text(1 << 20), {kOne}, true), 6u + 2 * (1 << 16));
+}
+
+TEST_F(Untrusted, PaysForFieldsAndCaptures) {
+  const auto text = [](int count) {
+    std::string list;
+    for (int i = 0; i < count; ++i) list += i ? ", r0" : "r0";
+    return fmt::format(R"(
+function "main" 1 2 {{
+  AllocADT r1, 0, ({0})
+  AllocClosure r1, f"many", ({0})
+  InvokeClosure r1, r1, ()
+  Ret r1
+}}
+function "many" {1} {2} {{
+  LoadConsti r{1}, 0
+  Ret r{1}
+}}
+)",
+                       list, count, count + 1) +
+           kScalarEntry;
+  };
+  EXPECT_EQ(fuel_of(text(3), {kOne}), 5u);
+  EXPECT_EQ(fuel_of(text(1600), {kOne}), 5u + 100 + 100 + 200);
+}
+
+TEST_F(Untrusted, PaysForDimPrograms) {
+  const auto text = [](int operations) {
+    std::string program = "a0";
+    for (int i = 0; i < operations; ++i) program += " 1 +";
+    return fmt::format(R"(
+scalar "long" [{}]
+function "main" 1 6 {{
+  ShapeOf r1, 1, r0
+  Invoke r1, f"long", (r1)
+  Ret r1
+}}
+)",
+                       program) +
+           kScalarEntry;
+  };
+  EXPECT_EQ(fuel_of(text(3), {kOne}), 3u);
+  EXPECT_EQ(fuel_of(text(8000), {kOne}), 3u + 1000);
+}
+
+TEST_F(Untrusted, PaysForContractsAndDispatch) {
+  const auto text = [](int operations, int nodes) {
+    std::string program = "a0", tree;
+    for (int i = 0; i < operations; ++i) program += " 1 +";
+    for (int i = 0; i < nodes; ++i) tree += fmt::format("{}: n <= -1 ? {} : {} ", i, nodes, i + 1);
+    tree += fmt::format("{}: 0", nodes);
+    return fmt::format(R"(
+kernel "copy" {{ source "copy" symbols n in f32 ([a0]) out f32 ([a0]) {}
+                dispatch {{ {} }} host "host.copy" }}
+function "main" 1 6 {{
+  LoadConsti r1, 4
+  AllocStorage r2, r1, 64, d0
+  LoadConsti r3, 0
+  AllocTensor r3, r2, r3, f32, [1]
+  InvokePacked k"copy", (r0, r3)
+  Ret r3
+}}
+entry "main" f0 {{
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["1"] [1]
+}}
+)",
+                       operations > 0 ? "require [" + program + "]" : "", tree);
+  };
+  const uint64_t small = fuel_of(text(0, 0), {kOne});
+  EXPECT_EQ(fuel_of(text(8000, 0), {kOne}), small + 1000);
+  EXPECT_EQ(fuel_of(text(0, 1600), {kOne}), small + 100);
+}
+
+TEST_F(Untrusted, PaysForWhatIsClearedAndCopied) {
+  const auto text = [](const std::string& body) {
+    return "function \"main\" 1 6 {\nLoadConsti r1, 64000000\n" + body +
+           "LoadConsti r1, 0\nRet r1\n}\n" + kScalarEntry;
+  };
+  const std::string storage = text("AllocStorage r2, r1, 64, d0\n");
+  EXPECT_EQ(fuel_of(storage, {kOne}), 4u + 1'000'000);
+  EXPECT_EQ(fuel_of(storage, {kOne}, true), 4u) << "nobody clears it";
+  const Input x{{16000}, std::vector<float>(16000)};
+  EXPECT_EQ(fuel_of(text("DeviceCopy r2, r0, d0\n"), {x}), 4u + 1000);
+  EXPECT_EQ(fuel_of(text("DeviceCopy r2, r0, d1\n"), {x}), 4u + 1000);
+}
+
+TEST_F(Untrusted, PaysForDefaults) {
+  const std::string text = R"(
+function "main" 2 3 {
+  LoadConsti r2, 0
+  Ret r2
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  input "mask" f32 ["n", "16000"] [-1, 16000] default "ones"
+  output "y" i64 [] []
+}
+)";
+  // Left out as the last one.
+  const auto run_once = [&](uint64_t fuel) {
+    SessionOptions options;
+    options.fuel = fuel;
+    load(text, false, options);
+    const std::vector<float> x(10);
+    const int64_t shape[] = {10};
+    std::vector<InputTensor> in(2);
+    in[0] = {x.data(), DType::kF32, shape, {}, true};
+    std::vector<OutputTensor> out(1);
+    session_->run(0, in, out);
+  };
+  EXPECT_NO_THROW(run_once(10'002));
+  try {
+    run_once(10'001);
+    ADD_FAILURE() << "not exhausted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
+  }
+  try {
+    run_once(9'999);
+    ADD_FAILURE() << "not exhausted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kExhausted);
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("input mask"), HasSubstr("default")));
+  }
+}
+
+// --- Memory --------------------------------------------------------------------------------------
+
+// A storage of a MiB as two hundred tensors in one value: as the user's copy, two hundred MiB.
+TEST_F(Untrusted, ReturnsNoMoreThanTheMemoryLimit) {
+  const auto text = [](int views) {
+    std::string body, fields, types;
+    for (int i = 0; i < views; ++i) {
+      body += fmt::format("AllocTensor r{}, r2, r3, u8, [1000000]\n", 4 + i);
+      fields += fmt::format("{}r{}", i ? ", " : "", 4 + i);
+      types += i ? ", 1" : "1";
+    }
+    return fmt::format(R"(
+function "main" 1 {} {{
+  LoadConsti r1, 1000000
+  AllocStorage r2, r1, 64, d0
+  LoadConsti r3, 0
+{}  AllocADT r1, 0, ({})
+  Ret r1
+}}
+type "Views" tuple ({})
+type "Tensor[(1000000), u8]" tensor u8 ["1000000"] [1000000]
+entry "main" f0 {{ input "x" f32 ["n"] [-1]  output "y" type 0 }}
+)",
+                       4 + views, body, fields, types);
+  };
+  const auto run_with = [&](int views, SessionOptions options) {
+    load(text(views), false, options);
+    const float x = 0;
+    const int64_t shape[] = {1};
+    const InputTensor in{&x, DType::kF32, shape, {}, true};
+    std::vector<OutputTensor> out(1);
+    try {
+      session_->run(0, {&in, 1}, out);
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("output y"));
+      return e.status();
+    }
+    EXPECT_EQ(out[0].value->fields().size(), static_cast<size_t>(views));
+    return Status::kOk;
+  };
+  SessionOptions options;
+  options.memory_limit = 4 << 20;
+  EXPECT_EQ(run_with(3, options), Status::kOk);
+  EXPECT_EQ(run_with(200, options), Status::kExhausted);
+  options.memory_limit = 0;
+  options.fuel = 100'000;  // a copy takes 15,625
+  EXPECT_EQ(run_with(3, options), Status::kOk);
+  EXPECT_EQ(run_with(8, options), Status::kExhausted);
+}
+
+TEST_F(Untrusted, CallsOfManyValuesCountAgainstTheMemoryLimit) {
+  const std::string text = R"(
+function "main" 1 2 {
+  LoadConsti r1, 0
+  Ret r1
+}
+function "many" 1000000 1000000 { Ret r0 }
+)" + std::string(kScalarEntry);
+  SessionOptions options;
+  options.memory_limit = 8 << 20;
+  EXPECT_THROW(load(text, false, options), Error);
+  options.memory_limit = 32 << 20;
+  EXPECT_NO_THROW(load(text, false, options));
+}
+
+// --- Loading -------------------------------------------------------------------------------------
+
+Status status_of_load(const std::string& text, const LoadOptions& options) {
+  try {
+    Model::load(exec::assemble(text), options, "test");
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("--load-memory"));
+    return e.status();
+  }
+  return Status::kOk;
+}
+
+// Each hot constant is copied to a page of its own, each of another device to that.
+TEST_F(Untrusted, CopiesOfConstantsAreLimited) {
+  std::string hot, there;
+  for (int i = 0; i < 1000; ++i) {
+    hot += fmt::format("constant \"c{}\" u8 [1] hot {{ 1 }}\n", i);
+    there += fmt::format("constant \"c{}\" u8 [1] device d1 {{ 1 }}\n", i);
+  }
+  const std::string main = "function \"main\" 1 1 { Ret r0 }\n" + std::string(kScalarEntry);
+  LoadOptions options;
+  EXPECT_EQ(status_of_load(hot + main, options), Status::kOk);
+  options.limits.memory = 1 << 20;
+  EXPECT_EQ(status_of_load(main, options), Status::kOk);
+  EXPECT_EQ(status_of_load(hot + main, options), Status::kExhausted);
+  options.trust = true;
+  EXPECT_EQ(status_of_load(hot + main, options), Status::kExhausted);
+  options.limits.memory = 900;
+  EXPECT_EQ(status_of_load(main, options), Status::kOk);
+  EXPECT_EQ(status_of_load(there + main, options), Status::kExhausted);
 }
 
 }  // namespace

@@ -42,6 +42,33 @@ TEST(StoragePool, ServesSmallerRequestsFromLargerBlocks) {
   pool.release(small);
 }
 
+// Ten thousand kept blocks that do not serve must not be looked at by each request.
+TEST(StoragePool, LooksAtFewOfTheKeptBlocks) {
+  StoragePool pool(device(0));
+  const auto keep = [&](size_t bytes, int count) {
+    std::vector<Block> blocks;
+    for (int i = 0; i < count; ++i) blocks.push_back(pool.allocate(bytes));
+    for (const Block& b : blocks) pool.release(b);
+  };
+  const auto reused = [&] {
+    const uint64_t before = pool.stats().reuses;
+    const Block b = pool.allocate(2112);
+    const bool was = pool.stats().reuses > before;
+    pool.release(b);
+    pool.trim();
+    return was;
+  };
+  // Of one class: the larger one lies under the smaller ones, which do not serve.
+  std::vector<Block> small;
+  for (const int count : {10, 100}) {
+    for (int i = 0; i < count; ++i) small.push_back(pool.allocate(2048));
+    keep(2112, 1);
+    for (const Block& b : small) pool.release(b);
+    small.clear();
+    EXPECT_EQ(reused(), count == 10) << count;
+  }
+}
+
 TEST(StoragePool, ClearsWhatItHandsOut) {
   for (const int32_t number : {kCpuDevice, kStandInDevice}) {
     Device& on = device(number);

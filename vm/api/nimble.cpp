@@ -142,9 +142,7 @@ nimble_model* wrap(std::shared_ptr<const rt::Model> model) {
 
 rt::LoadOptions load_options(const nimble_load_options* options) {
   const auto o = upgraded(options, nimble_load_options NIMBLE_LOAD_OPTIONS_INIT, "nimble_load");
-  return {o.trust != 0,
-          o.perf_map != 0,
-          {o.memory_limit, o.constants_limit, o.verification_limit}};
+  return {o.trust != 0, o.perf_map != 0, {o.memory_limit, o.constants_limit, o.verification_limit}};
 }
 
 const exec::EntryPoint* entry_of(const nimble_model* model, int32_t entry) {

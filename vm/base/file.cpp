@@ -113,11 +113,11 @@ uint8_t* own_memory(uint64_t size, uint64_t limit, const std::string& place,
   if (size > limit)
     throw Error(Status::kExhausted, place, fmt::format("has {} bytes, {} may be read", size, limit),
                 remedy);
-  void* memory = ::operator new (std::max<size_t>(size, 1), kPage, std::nothrow);
+  void* memory = ::operator new(std::max<size_t>(size, 1), kPage, std::nothrow);
   if (!memory)
     throw Error(Status::kExhausted, place, fmt::format("no memory for its {} bytes", size),
                 "free some memory");
-  *owner = std::shared_ptr<const void>(memory, [](void* p) { ::operator delete (p, kPage); });
+  *owner = std::shared_ptr<const void>(memory, [](void* p) { ::operator delete(p, kPage); });
   return static_cast<uint8_t*>(memory);
 }
 

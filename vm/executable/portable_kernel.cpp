@@ -127,7 +127,8 @@ PortableKernel decode_portable(ByteReader* in) {
     s.dtype = dtype();
     s.extent = decode_dim_program(in);
   }
-  const size_t instructions = in->count("number of portable instructions", 1, sizeof(PortableInstruction));
+  const size_t instructions =
+      in->count("number of portable instructions", 1, sizeof(PortableInstruction));
   // An instruction in memory is many times its bytes in the file: do not let a count alone ask
   // for more than the verifier would take.
   if (instructions > kMaxPortableCode)

@@ -390,11 +390,11 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();
   if (constants > limits.constants)
-    throw Error(Status::kExhausted, place,
-                fmt::format("its constants have {} bytes, {} may be loaded", constants,
-                            limits.constants),
-                "raise constants_limit in the load options (nimble: --load-constants) if it is an "
-                "honest file");
+    throw Error(
+        Status::kExhausted, place,
+        fmt::format("its constants have {} bytes, {} may be loaded", constants, limits.constants),
+        "raise constants_limit in the load options (nimble: --load-constants) if it is an "
+        "honest file");
   e.memory = limits.memory - memory;
   return e;
 }

@@ -213,8 +213,8 @@ std::vector<std::pair<std::string, std::vector<api::Value>>> values_of_files(
 
 int bench(const Options& o) {
   const Clock::time_point start = Clock::now();
-  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
-                                   o.load.verification_steps});
+  const api::Model model(
+      o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),

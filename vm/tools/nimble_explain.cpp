@@ -218,8 +218,8 @@ int main_of(int argc, char** argv) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
   const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
-  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
-                                   o.load.verification_steps});
+  const api::Model model(
+      o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});
   try {
     print(o, explain(o, model, executable));
   } catch (const api::Error& e) {

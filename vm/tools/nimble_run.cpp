@@ -170,8 +170,8 @@ int run(const Options& o) {
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),
                 "name a folder that you may write to");
-  const api::Model model(o.model, {!o.no_native, false, o.load.memory, o.load.constants,
-                                   o.load.verification_steps});
+  const api::Model model(
+      o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
     throw Error(Status::kNotFound, o.model, fmt::format("it has no entry point {}", o.entry),
                 fmt::format("it has {}", fmt::join(model.entries(), ", ")));

@@ -264,6 +264,31 @@ TEST_F(Api, OlderCallersStructsAreFilledUp) {
   EXPECT_EQ(port.rank, 0);
 }
 
+TEST_F(Api, LoadingHasLimits) {
+  const auto bytes = nimble::exec::serialize(nimble::exec::assemble(kModel));
+  nimble_load_options options = NIMBLE_LOAD_OPTIONS_INIT;
+  auto load_with = [&] {
+    nimble_model* model = nullptr;
+    const nimble_status status = nimble_load_memory(bytes.data(), bytes.size(), &options, &model);
+    EXPECT_EQ(model != nullptr, status == NIMBLE_OK);
+    nimble_model_destroy(model);
+    return status;
+  };
+  for (const int32_t trust : {0, 1}) {
+    options.trust = trust;
+    options.memory_limit = 0;
+    EXPECT_EQ(load_with(), NIMBLE_OK);
+    options.memory_limit = UINT64_MAX;
+    EXPECT_EQ(load_with(), NIMBLE_OK);
+    options.memory_limit = bytes.size() + 100;
+    EXPECT_EQ(load_with(), NIMBLE_EXHAUSTED);
+    EXPECT_THAT(nimble_last_error(), HasSubstr("memory_limit in the load options"));
+  }
+  // A caller from before the limits has a struct without them, and the defaults.
+  options.struct_size = offsetof(nimble_load_options, memory_limit);
+  EXPECT_EQ(load_with(), NIMBLE_OK);
+}
+
 TEST_F(Api, CancelsARunFromAnotherThread) {
   float x = 0;
   const std::vector<int64_t> shape = {1};

@@ -219,8 +219,8 @@ TEST_F(NpzTest, RefusesMembersThatShareBytes) {
 TEST_F(NpzTest, BoundsWhatAllMembersHave) {
   // Two MiB pack to two KiB. What is claimed is refused before it is allocated: as impossible where
   // no packing reaches it, and as too much for so small a file where one would.
-  const std::vector<uint8_t> data = serialize_npy(DType::kU8, std::vector<int64_t>{2 << 20},
-                                                  std::vector<uint8_t>(2 << 20));
+  const std::vector<uint8_t> data =
+      serialize_npy(DType::kU8, std::vector<int64_t>{2 << 20}, std::vector<uint8_t>(2 << 20));
   EXPECT_EQ(status_of(deflated_archive(data)), Status::kOk);
   EXPECT_EQ(status_of(deflated_archive(data, 1, uint64_t{1} << 30)), Status::kCorrupt);
   EXPECT_EQ(status_of(deflated_archive(data, 1, (uint64_t{1} << 30) + 1)), Status::kExhausted);

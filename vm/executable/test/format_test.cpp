@@ -291,7 +291,8 @@ TEST_F(FileFormatTest, WhatIsDecodedIsCounted) {
     FAIL() << "not refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kExhausted);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("section \"functions\""), HasSubstr("--load-memory")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("section \"functions\""), HasSubstr("--load-memory")));
   }
 }
 

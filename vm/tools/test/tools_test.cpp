@@ -136,6 +136,25 @@ TEST_F(ToolsTest, InspectVerifiesUnsoundFiles) {
   EXPECT_THAT(unsound.out, HasSubstr("f@0: breaks rule R5"));
 }
 
+TEST_F(ToolsTest, LimitsOfLoadingAreErrorsInOneLine) {
+  exec::write(exec::assemble("constant \"w\" u8 [3] { 1, 2, 3 }\n"
+                             "function \"main\" 1 1 { Ret r0 }\n"
+                             "entry \"main\" f0 { input \"x\" f32 [] [] output \"y\" f32 [] [] }"),
+              path_);
+  for (const std::string command : {"nimble-inspect ", "nimble-run ", "nimble-run --no-native "}) {
+    const std::string line = command + path_;
+    const Result memory = run(line + " --load-memory 100");
+    EXPECT_EQ(memory.code, 1) << command;
+    EXPECT_THAT(memory.out, AllOf(HasSubstr(path_), HasSubstr("--load-memory")));
+    EXPECT_EQ(std::count(memory.out.begin(), memory.out.end(), '\n'), 1) << memory.out;
+    const Result constants = run(line + " --load-constants 2");
+    EXPECT_EQ(constants.code, 1) << command;
+    EXPECT_THAT(constants.out, AllOf(HasSubstr("its constants have 3 bytes, 2 may be loaded"),
+                                     HasSubstr("--load-constants")));
+  }
+  EXPECT_EQ(run("nimble-inspect " + path_ + " --load-memory 1MiB --load-constants 3").code, 0);
+}
+
 TEST_F(ToolsTest, RunTakesLimitsFromOptionsAndTheEnvironment) {
   exec::write(exec::assemble(R"ASM(
 scalar "minus" [a0 1 -]

@@ -18,7 +18,7 @@ struct LoadLimits {
   uint64_t memory = 0;
   // Bytes of all constants. Default: none with trust, else kDefaultConstants.
   uint64_t constants = 0;
-  // Steps of the verifier (verifier.h). Default: so many for each byte, with trust or without.
+  // Steps of the verifier (verifier.h). Default, with trust and without: kVerificationStepsPerByte.
   uint64_t verification_steps = 0;
 
   // With the defaults filled in, but for the verifier's.

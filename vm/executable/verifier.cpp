@@ -437,10 +437,12 @@ void verify(const Executable& executable, const std::string& place, uint64_t ste
   if (found.empty()) return;
   const Violation& v = found.front();
   const bool exhausted = v.fault == Fault::kTooManySteps;
-  throw Error(exhausted ? Status::kExhausted : Status::kCorrupt, place + ": " + v.where,
-              fmt::format("breaks rule R{} ({}): {}", v.rule, rule_sentence(v.rule), v.message),
-              exhausted ? "raise the limit of verification steps if the file is yours"
-                        : "compile the model anew");
+  throw Error(
+      exhausted ? Status::kExhausted : Status::kCorrupt, place + ": " + v.where,
+      fmt::format("breaks rule R{} ({}): {}", v.rule, rule_sentence(v.rule), v.message),
+      exhausted ? "raise verification_limit in the load options (nimble: --load-steps) if it is an "
+                  "honest file"
+                : "compile the model anew");
 }
 
 }  // namespace nimble::exec

@@ -52,7 +52,7 @@ std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOpti
 
 std::shared_ptr<const Model> Model::load(exec::Executable executable, const LoadOptions& options,
                                          const std::string& place) {
-  exec::verify(executable, place);
+  exec::verify(executable, place, options.limits.verification_steps);
   std::shared_ptr<Model> model(new Model);
   model->executable_ = std::move(executable);
   model->place_ = place;

@@ -336,7 +336,8 @@ int run(int argc, char** argv) {
   const Executable e = exec::read(args.file, {true, false, args.load});
   exec::VerificationEffort effort;
   const std::vector<exec::Violation> found =
-      args.verify ? exec::find_violations(e, 100, args.load.verification_steps, &effort) : std::vector<exec::Violation>();
+      args.verify ? exec::find_violations(e, 100, args.load.verification_steps, &effort)
+                  : std::vector<exec::Violation>();
 
   if (args.format == "json") {
     Json out = Json::object();

@@ -332,5 +332,34 @@ TEST_F(Untrusted, CopiesOfConstantsAreLimited) {
   EXPECT_EQ(status_of_load(there + main, options), Status::kExhausted);
 }
 
+TEST_F(Untrusted, StepsOfTheVerifierAreLimited) {
+  // What is known of r1 and r2 goes round the loop until nothing changes.
+  const exec::Executable e = exec::assemble(R"(
+function "main" 1 3 {
+  ShapeOf r1, 1, r0
+  Move r2, r1
+loop:
+  Move r1, r2
+  Move r2, r1
+  If r1, @loop, @done
+done:
+  Ret r2
+}
+)" + std::string(kScalarEntry));
+  for (const bool trust : {false, true}) {
+    LoadOptions options;
+    options.trust = trust;
+    options.limits.verification_steps = exec::LoadLimits::kNone;
+    EXPECT_NO_THROW(Model::load(e, options, "test"));
+    options.limits.verification_steps = 1;
+    try {
+      Model::load(e, options, "test");
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kExhausted) << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nimble::rt

@@ -1,13 +1,17 @@
 // Fuzz target `vm`: whatever the reader and the verifier accept is safe to run, with bounded fuel,
 // memory and depth, without native code.
 //
-// Checksums and offsets would stop nearly every mutation at the door, so an input has one of three
+// Checksums and offsets would stop nearly every mutation at the door, so an input has one of four
 // forms, told apart by its first byte:
 //   0x8f   a file; its checksums are made right before it is read
 //   0x01   sections: for each a number (1 byte), a size (2 bytes) and its contents, of which a
 //          whole file is made, so that contents may grow and shrink
+//   0x02   choices of a generator of valid executables that call host operators
 //   else   assembler text, which reaches any instruction sequence in few bytes
+#include <algorithm>
 #include <cstring>
+#include <deque>
+#include <map>
 
 #include "vm/base/fuzz/fuzz.h"
 #include "vm/base/hash.h"
@@ -19,6 +23,8 @@
 #include "vm/executable/test/sample.h"
 #include "vm/executable/verifier.h"
 #include "vm/executable/writer.h"
+#include "vm/interpreter/fuzz/generated_program.h"
+#include "vm/interpreter/fuzz/operator_programs.h"
 #include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/fuzz/programs.h"
 #include "vm/interpreter/session.h"
@@ -29,10 +35,11 @@ namespace {
 using exec::kHeaderSize;
 using exec::kTableEntrySize;
 
-constexpr uint64_t kFuel = 3000;
+constexpr uint64_t kFuel = 20'000;
 constexpr uint64_t kMemory = 8 << 20;
 constexpr uint32_t kDepth = 200;
 constexpr int64_t kLargestInput = 1 << 12;  // elements
+constexpr int32_t kThreads = 3;
 
 template <class T>
 void store(std::vector<uint8_t>* file, size_t at, T value) {
@@ -99,58 +106,136 @@ exec::Executable executable_of(std::span<const uint8_t> input) {
     reseal(&file);
     return exec::deserialize(file);
   }
+  if (!input.empty() && input[0] == 2) return ProgramGenerator(input.subspan(1)).program();
   return exec::assemble(text_of(input));
 }
 
 // Inputs that fit an entry's ports: equal names are equal extents, all small.
-struct Inputs {
-  std::vector<std::vector<uint8_t>> bytes;
-  std::vector<std::vector<int64_t>> shapes;
+class Inputs {
+ public:
   std::vector<rt::InputTensor> tensors;
-};
-bool make_inputs(const exec::EntryPoint& entry, size_t round, Inputs* out) {
-  std::map<std::string, int64_t> symbols;
-  static constexpr int64_t kExtents[] = {3, 0, 1, 7};
-  for (const exec::Port& p : entry.inputs) {
+
+  // False if there are none that are small.
+  bool make(const exec::Executable& e, const exec::EntryPoint& entry, size_t round) {
+    round_ = round;
+    for (const exec::Port& p : entry.inputs) {
+      Elements& made = elements_.emplace_back();
+      rt::HostValueRef& value = values_.emplace_back();
+      if (p.type >= 0) {
+        int budget = 200;
+        value = value_of(e, static_cast<uint32_t>(p.type), 6, &budget);
+        if (!value) return false;
+      } else if (!elements_of(p.dtype, p.dims, p.extents, &made)) {
+        return false;
+      }
+    }
+    for (size_t i = 0; i < entry.inputs.size(); ++i) {
+      const bool left_out = !entry.inputs[i].default_fill.empty() && round % 2 == 1;
+      rt::InputTensor t{
+          elements_[i].bytes.data(), entry.inputs[i].dtype, elements_[i].shape, {}, !left_out};
+      t.value = values_[i].get();
+      tensors.push_back(t);
+    }
+    return true;
+  }
+
+ private:
+  struct Elements {
     std::vector<int64_t> shape;
+    std::vector<uint8_t> bytes;
+  };
+
+  bool elements_of(DType dtype, const std::vector<std::string>& dims,
+                   const std::vector<int64_t>& extents, Elements* out) {
+    static constexpr int64_t kExtents[] = {3, 0, 1, 7};
     int64_t elements = 1;
-    for (size_t i = 0; i < p.extents.size(); ++i) {
-      const int64_t fresh = kExtents[(round + symbols.size()) % 4];
+    for (size_t i = 0; i < extents.size(); ++i) {
+      const int64_t fresh = kExtents[(round_ + symbols_.size()) % 4];
       const int64_t extent =
-          p.extents[i] >= 0 ? p.extents[i] : symbols.emplace(p.dims[i], fresh).first->second;
+          extents[i] >= 0 ? extents[i] : symbols_.emplace(dims[i], fresh).first->second;
       if (extent > kLargestInput || elements * extent > kLargestInput) return false;
       elements *= extent;
-      shape.push_back(extent);
+      out->shape.push_back(extent);
     }
-    std::vector<uint8_t> bytes(static_cast<size_t>(elements) * size_of(p.dtype));
-    for (size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = static_cast<uint8_t>(p.dtype == DType::kBool ? i % 2
-                                      : i % size_of(p.dtype)  ? 0
-                                                              : i);
-    out->bytes.push_back(std::move(bytes));
-    out->shapes.push_back(std::move(shape));
+    out->bytes.resize(static_cast<size_t>(elements) * size_of(dtype));
+    for (size_t i = 0; i < out->bytes.size(); ++i)
+      out->bytes[i] = static_cast<uint8_t>(dtype == DType::kBool ? i % 2
+                                           : i % size_of(dtype)  ? 0
+                                                                 : i);
+    return true;
   }
-  for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    const bool left_out = !entry.inputs[i].default_fill.empty() && round % 2 == 1;
-    out->tensors.push_back(
-        {out->bytes[i].data(), entry.inputs[i].dtype, out->shapes[i], {}, !left_out});
+
+  // A value of a type at most `depth` constructors deep; empty if the budget of parts allows none.
+  rt::HostValueRef value_of(const exec::Executable& e, uint32_t number, int depth, int* budget) {
+    const exec::ValueType& type = e.types[number];
+    using Kind = exec::ValueType::Kind;
+    if (depth == 0 || --*budget < 0) return {};
+    if (type.kind == Kind::kTensor || type.kind == Kind::kScalar) {
+      Elements made;
+      if (!elements_of(type.dtype, type.dims, type.extents, &made)) return {};
+      return rt::HostValue::tensor(type.dtype, made.shape, made.bytes.data());
+    }
+    for (size_t i = 0; i < type.constructors.size(); ++i) {
+      const size_t tag = (i + round_ + static_cast<size_t>(depth)) % type.constructors.size();
+      std::vector<rt::HostValueRef> fields;
+      for (const uint32_t field : type.constructors[tag].fields) {
+        // A field of the type of the one before is the same value now and then.
+        const auto& all = type.constructors[tag].fields;
+        if (round_ % 2 == 1 && !fields.empty() && field == all[fields.size() - 1])
+          fields.push_back(fields.back());
+        else
+          fields.push_back(value_of(e, field, depth - 1, budget));
+        if (!fields.back()) break;
+      }
+      if (fields.empty() || fields.back())
+        return rt::HostValue::data(static_cast<int64_t>(tag), std::move(fields));
+    }
+    return {};
   }
-  return true;
+
+  size_t round_ = 0;
+  std::map<std::string, int64_t> symbols_;
+  std::deque<Elements> elements_;
+  std::deque<rt::HostValueRef> values_;
+};
+
+// Every byte of a result is the user's to read.
+uint8_t sum_of(DType dtype, std::span<const int64_t> shape, const void* data) {
+  uint64_t bytes = size_of(dtype);
+  for (const int64_t extent : shape) bytes *= static_cast<uint64_t>(extent);
+  uint8_t sum = 0;
+  for (uint64_t k = 0; k < bytes; ++k) sum ^= static_cast<const uint8_t*>(data)[k];
+  return sum;
+}
+uint8_t sum_of(const rt::HostValueRef& value) {
+  uint8_t sum = 0;
+  std::vector<const rt::HostValue*> open = {value.get()};
+  for (int parts = 0; !open.empty() && parts < 10'000; ++parts) {  // shared ones come by often
+    const rt::HostValue* v = open.back();
+    open.pop_back();
+    if (v->is_tensor()) sum ^= sum_of(v->dtype(), v->shape(), v->bytes());
+    for (const rt::HostValueRef& f : v->fields()) open.push_back(f.get());
+  }
+  return sum;
 }
 
-void run_entries(const std::shared_ptr<const rt::Model>& model) {
+// How many of its runs succeeded.
+size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t threads) {
+  // Kept, so that threads are not made anew for each input.
+  static const std::shared_ptr<rt::ThreadPool> pool = rt::ThreadPool::shared(kThreads, false);
   rt::SessionOptions options;
-  options.threads = 1;
+  options.threads = threads;
   options.fuel = kFuel;
   options.memory_limit = kMemory;
   options.depth = kDepth;
   rt::Session session(model, options);
+  size_t succeeded = 0;
   const size_t entries = std::min<size_t>(model->executable().entries.size(), 4);
   for (size_t i = 0; i < entries; ++i)
     for (size_t round = 0; round < 2; ++round) {
       const exec::EntryPoint& entry = model->executable().entries[i];
       Inputs inputs;
-      if (!make_inputs(entry, round, &inputs)) continue;
+      if (!inputs.make(model->executable(), entry, round)) continue;
       std::vector<rt::OutputTensor> outputs(std::min<size_t>(entry.outputs.size(), 64));
       try {
         session.run(i, inputs.tensors, outputs);
@@ -158,16 +243,14 @@ void run_entries(const std::shared_ptr<const rt::Model>& model) {
         NIMBLE_FUZZ_REQUIRE(e.status() != Status::kInternal, "{}", e.what());
         continue;
       }
-      // Every byte of a result is the user's to read.
+      ++succeeded;
       uint8_t sum = 0;
-      for (const rt::OutputTensor& o : outputs) {
-        uint64_t bytes = size_of(o.dtype);
-        for (const int64_t extent : o.shape()) bytes *= static_cast<uint64_t>(extent);
-        for (uint64_t k = 0; k < bytes; ++k) sum ^= static_cast<const uint8_t*>(o.data)[k];
-      }
+      for (const rt::OutputTensor& o : outputs)
+        sum ^= o.value ? sum_of(o.value) : sum_of(o.dtype, o.shape(), o.data);
       [[maybe_unused]] static volatile uint8_t sink;
       sink = sum;
     }
+  return succeeded;
 }
 
 // The `sections` form of an executable.
@@ -195,7 +278,7 @@ void run(std::span<const uint8_t> input) {
     NIMBLE_FUZZ_REQUIRE(
         exec::serialize(exec::deserialize(exec::serialize(e))) == exec::serialize(e),
         "writing and reading changes an executable that the verifier accepts");
-    run_entries(rt::Model::load(std::move(e), {}, "fuzz"));
+    run_entries(rt::Model::load(std::move(e), {}, "fuzz"), input.size() % 2 ? kThreads : 1);
   } catch (const Error& e) {
     NIMBLE_FUZZ_REQUIRE(e.status() != Status::kInternal, "{}", e.what());
   }
@@ -214,7 +297,28 @@ std::vector<Seed> seeds() {
   };
   add("sample", exec::kSampleText);
   for (const Program& p : programs()) add(p.name, p.text);
+  for (const Program& p : operator_programs()) {
+    add(p.name, p.text);
+    // They do what they are for: a seed that fails leads nowhere.
+    NIMBLE_FUZZ_REQUIRE(run_entries(rt::Model::load(exec::assemble(p.text), {}, p.name), 1) == 2,
+                        "the seed {} fails", p.name);
+  }
+  for (const rt::LibraryKernel* k : rt::library_kernels()) {
+    const auto calls_it = [&](const Program& p) {
+      return p.text.find('"' + k->name + '"') != std::string::npos;
+    };
+    NIMBLE_FUZZ_REQUIRE(k->kind == exec::ImplementationKind::kVendor ||
+                            std::ranges::any_of(programs(), calls_it) ||
+                            std::ranges::any_of(operator_programs(), calls_it),
+                        "no seed calls {}", k->name);
+  }
+  const std::vector<std::string> generated = generator_seeds();
+  for (size_t i = 0; i < generated.size(); ++i)
+    out.push_back({"generated-" + std::to_string(i), generated[i]});
   for (const auto& [name, e] : portable_programs()) add_sections(name, e);
+  exec::Executable rows = exec::assemble(kRowsText);
+  rows.kernels[0].portable = portable_program({}).kernels[0].portable;
+  add_sections("portable-rows", rows);
   const std::vector<uint8_t> file = exec::serialize(exec::assemble(programs()[0].text));
   out.push_back({"file.nimble", {file.begin(), file.end()}});
   return out;
@@ -235,6 +339,9 @@ std::vector<std::string> dictionary() {
                                   "scratch [a0 4 *]",
                                   " out i64 (",
                                   " inout f32 (",
+                                  " in rows f32 (",
+                                  " out rows f32 (",
+                                  "data\n",
                                   "r0",
                                   "r1",
                                   "r2",

@@ -17,6 +17,19 @@ function(nimble_target_options target)
   endif()
 endfunction()
 
+# Defines NIMBLE_SOURCE_DIR, the repository's root, for those of the files that use it: tests that
+# read fixtures. The others stay the same wherever the repository lies, so a compiler cache that
+# knows no folder (ccache's base_dir) serves every clone; __FILE__ is relative then.
+function(nimble_give_source_dir)
+  foreach(file ${ARGN})
+    file(STRINGS ${file} uses REGEX NIMBLE_SOURCE_DIR LIMIT_COUNT 1)
+    if(uses)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS
+                   NIMBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
+endfunction()
+
 # nimble_component(NAME [DIRS dir...] [DEPS target...] [PRIVATE_DEPS target...])
 #   Library nimble_NAME from the *.cpp of this folder and of DIRS, and, when tests are on,
 #   the program nimble-NAME-test from test/*.cpp.
@@ -38,6 +51,7 @@ function(nimble_component name)
   endif()
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/test/*.cpp)
   if(NIMBLE_BUILD_TESTS AND tests)
+    nimble_give_source_dir(${tests})
     add_executable(nimble-${name}-test ${tests})
     nimble_target_options(nimble-${name}-test)
     target_link_libraries(nimble-${name}-test PRIVATE nimble_${name} ${ARG_PRIVATE_DEPS}

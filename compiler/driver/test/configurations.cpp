@@ -66,7 +66,7 @@ std::vector<Sizes> sizes_for(const std::vector<std::string>& symbols) {
 }
 
 fs::path folder_of_text_tests() {
-  return fs::path(__FILE__).parent_path() / "../../test";
+  return fs::path(NIMBLE_SOURCE_DIR) / "compiler/test";
 }
 
 // A test of programs, not of messages.

@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using ir::TensorRef;
 
-const fs::path kData = fs::path(__FILE__).parent_path() / "data";
-const fs::path kModels = fs::path(__FILE__).parent_path() / "../../frontend/test/data";
+const fs::path kData = fs::path(NIMBLE_SOURCE_DIR) / "compiler/driver/test/data";
+const fs::path kModels = fs::path(NIMBLE_SOURCE_DIR) / "compiler/frontend/test/data";
 constexpr int kCases = 10;
 constexpr int64_t kEnd = 12, kContext = 24, kTopK = 10;
 

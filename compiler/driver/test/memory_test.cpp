@@ -333,7 +333,7 @@ TEST(Memory, AThousandShapesOfAGraphHoldLittleMoreThanTheLargest) {
 // The recorded transformer of the importer's tests has MiniLM's structure at a small width.
 TEST(Memory, AThousandLengthsOfATransformerHoldLittleMoreThanTheLargest) {
   const std::filesystem::path folder =
-      std::filesystem::path(__FILE__).parent_path() / "../../frontend/test/data/tiny_bert";
+      std::filesystem::path(NIMBLE_SOURCE_DIR) / "compiler/frontend/test/data/tiny_bert";
   const Loaded p(frontend::import_model(folder.string()));
   const exec::EntryPoint& entry = p.model->executable().entries.at(0);
   Churn churn{p, [&entry](std::mt19937& random) {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path() / "../../..";
+const fs::path kRoot = NIMBLE_SOURCE_DIR;
 
 class Recording {
  public:

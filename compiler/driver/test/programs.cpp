@@ -93,7 +93,7 @@ Program read_program(const fs::path& file) {
 }
 
 fs::path folder_of_programs() {
-  return fs::path(__FILE__).parent_path() / "programs";
+  return fs::path(NIMBLE_SOURCE_DIR) / "compiler/driver/test/programs";
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(RandomProgram, NamesTheExtentsThatItsAttributesUse) {
 std::vector<std::string> regressions() {
   std::vector<std::string> out;
   const std::filesystem::path folder =
-      std::filesystem::path(__FILE__).parent_path() / "regressions";
+      std::filesystem::path(NIMBLE_SOURCE_DIR) / "compiler/driver/test/regressions";
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".nir") out.push_back(entry.path().string());
   std::sort(out.begin(), out.end());

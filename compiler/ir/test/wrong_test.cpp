@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kPrograms = fs::path(__FILE__).parent_path() / "../../test/wrong";
+const fs::path kPrograms = fs::path(NIMBLE_SOURCE_DIR) / "compiler/test/wrong";
 
 struct Program {
   std::string text;

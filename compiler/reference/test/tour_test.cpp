@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTour = fs::path(__FILE__).parent_path() / "../../../docs/language-tour.md";
+const fs::path kTour = fs::path(NIMBLE_SOURCE_DIR) / "docs/language-tour.md";
 
 struct Snippet {
   std::string text;

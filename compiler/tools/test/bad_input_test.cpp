@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const fs::path kFixtures = fs::path(__FILE__).parent_path() / "../../frontend/test/data";
+const fs::path kFixtures = fs::path(NIMBLE_SOURCE_DIR) / "compiler/frontend/test/data";
 
 constexpr const char* kModel =
     "fn @main(%x: Tensor[(n, 4), f32], %m: Tensor[(n), i64]) {\n"

@@ -47,22 +47,21 @@ std::vector<Array> matmul(const OpCall& c) {
   return {y};
 }
 
-// Element (row, column) of a packed matrix; see compiler/ir/layout.h.
-double panel_element(const Array& w, int64_t width, int64_t k, int64_t row, int64_t column) {
-  return w.f[static_cast<size_t>((column / width * k + row) * width + column % width)];
-}
-
 std::vector<Array> packed_matmul(const OpCall& c) {
   Array y = c.result();
   auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
   int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
   int64_t rows = n ? y.size() / n : 0;
+  std::vector<double> sums(static_cast<size_t>(width));
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t col = 0; col < n; ++col) {
-      double sum = 0;
-      for (int64_t q = 0; q < k; ++q)
-        sum += c.in[0].f[static_cast<size_t>(r * k + q)] * panel_element(c.in[1], width, k, q, col);
-      y.f[static_cast<size_t>(r * n + col)] = sum;
+    for (int64_t first = 0; first < n; first += width) {
+      std::fill(sums.begin(), sums.end(), 0.0);
+      const double* w = c.in[1].f.data() + first * k;  // a panel: k rows of `width` columns
+      for (int64_t q = 0; q < k; ++q, w += width) {
+        const double x = c.in[0].f[static_cast<size_t>(r * k + q)];
+        for (int64_t col = 0; col < width; ++col) sums[static_cast<size_t>(col)] += x * w[col];
+      }
+      std::copy_n(sums.begin(), std::min(width, n - first), y.f.begin() + r * n + first);
     }
   return {y};
 }

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
+#include "compiler/reference/region.h"
 
 namespace nimble::reference {
 namespace {
@@ -256,6 +258,34 @@ TEST(Operators, GiveTheValuesWorkedOutByHand) {
     }
     EXPECT_EQ(got.size(), count);
   }
+}
+
+// An operator computed in parts (region.h) is the operator.
+TEST(Operators, GiveEachElementByItself) {
+  size_t compared = 0;
+  for (const Row& r : kRows) {
+    SCOPED_TRACE(r.call);
+    const ir::Module m =
+        ir::infer_types(ir::parse_module(fmt::format("fn @main() {{ let %r = {}; %r }}", r.call)));
+    const ir::FunctionRef f = m.find("main");
+    const std::vector<ir::TensorRef> whole = Interpreter(m).run_tensors("main", {});
+    const ir::Type& t = f->result_type;
+    const auto types = t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t};
+    const bool constant = std::all_of(types.begin(), types.end(), [](const ir::Type& x) {
+      return std::all_of(x->dims.begin(), x->dims.end(),
+                         [](const ir::Dim& d) { return d.as_constant().has_value(); });
+    });
+    if (!constant || f->body->bindings.size() != 1) continue;  // extents that the run decides
+    RegionEvaluator parts(f, {});
+    for (size_t k = 0; k < whole.size(); ++k)
+      for_each(whole[k]->shape, [&](const Shape& at, int64_t flat) {
+        const ir::TensorRef one = parts.evaluate(k, {at, Shape(at.size(), 1)});
+        const double a = one->value(0), b = whole[k]->value(flat);
+        EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << a << " for " << b;
+        ++compared;
+      });
+  }
+  EXPECT_GT(compared, 300u);
 }
 
 TEST(Operators, NoneIsWithoutARow) {

@@ -50,7 +50,8 @@ class Memory {
 // The arguments of a case, in every variant that runs use in turn.
 class Arguments {
  public:
-  Arguments(const exec::KernelContract& contract, const Case& c)
+  // `beat` is called now and then while the data is made.
+  Arguments(const exec::KernelContract& contract, const Case& c, const std::function<void()>& beat)
       : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_) {
     require(c.symbols.size() == contract.symbols.size(), "symbols");
     int64_t constant_bytes = 0, all_bytes = 0;
@@ -83,7 +84,10 @@ class Arguments {
     copies_ = steps ? 1 : variants;
     if (steps) variants = 2;
     values_.resize(variants);
-    for (size_t v = 0; v < variants; ++v) build(contract, c, v);
+    for (size_t v = 0; v < variants; ++v) {
+      beat();
+      build(contract, c, v);
+    }
   }
   ~Arguments() {
     for (auto& all : values_)
@@ -104,6 +108,7 @@ class Arguments {
     uint64_t bytes = 1;
     const Fill* fill = nullptr;
     rt::Storage* shared = nullptr;  // of arguments that all variants have in common
+    rt::Storage* filled = nullptr;  // the first copy
   };
   [[noreturn]] static void bad(const std::string& problem) {
     throw Error(Status::kInvalidArgument, "measurement", problem,
@@ -153,7 +158,11 @@ class Arguments {
             output_types_.push_back(a.dtype);
           }
         }
-        if (s.fill) fill_tensor(*s.fill, a.dtype, c.seed, index, {s.shared->data, s.bytes});
+        if (s.fill && !s.filled)
+          fill_tensor(*s.fill, a.dtype, c.seed, index, {s.shared->data, s.bytes});
+        else if (s.fill)  // a copy of it
+          std::memcpy(s.shared->data, s.filled->data, s.bytes);
+        if (!s.filled) s.filled = s.shared;
       }
       values_[variant].push_back(rt::Value::of(heap_.new_tensor(s.shared, 0, a.dtype, s.extents)));
     }
@@ -220,7 +229,8 @@ void poison(const Arguments& a) {
   for (const auto& out : a.outputs()) std::memset(out.data(), 0xff, out.size());
 }
 
-double check(Runnable& r, const Arguments& a, const Case& c) {
+// Runs an entry and compares what it wrote with what is expected.
+void check(Runnable& r, const Arguments& a, const Case& c, EntryResult* out) {
   if (a.outputs().size() != c.expected.size())
     throw Error(
         Status::kInvalidArgument, "measurement",
@@ -228,13 +238,19 @@ double check(Runnable& r, const Arguments& a, const Case& c) {
   poison(a);
   r.rewind();
   r.run();
-  double worst = 0;
-  for (size_t i = 0; i < c.expected.size(); ++i) {
-    const double e = compare_tensors(a.output_types()[i], a.outputs()[i], c.expected[i]);
-    if (std::isnan(e)) return e;
-    worst = std::max(worst, e);
+  for (uint32_t i = 0; i < c.expected.size(); ++i) {
+    int64_t at = -1;
+    const double e = compare_tensors(a.output_types()[i], a.outputs()[i], c.expected[i], &at);
+    if (!std::isnan(e) && e <= out->max_error) continue;
+    out->max_error = e;
+    out->worst_output = i;
+    out->worst_element = at;
+    if (std::isnan(e)) break;
   }
-  return worst;
+  if (out->max_error <= c.tolerance) return;
+  out->state = EntryState::kWrong;
+  out->message = fmt::format("result is off by {:g} at element {} of output {}, {:g} is allowed",
+                             out->max_error, out->worst_element, out->worst_output, c.tolerance);
 }
 
 double sample(Runnable& r, int64_t runs) {
@@ -269,30 +285,49 @@ uint32_t Bench::load(uint32_t id, std::span<const uint8_t> bytes) {
   return kernels;
 }
 
+const std::shared_ptr<const rt::Model>& Bench::model_of(const EntryRef& e) const {
+  const auto it = models_.find(e.executable);
+  if (it == models_.end() || e.kernel >= it->second->kernels().size())
+    throw Error(Status::kNotFound, "measurement",
+                fmt::format("kernel {} of executable {} is not loaded", e.kernel, e.executable));
+  return it->second;
+}
+
+std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
+  at(kPreparing, 0);
+  const EntryRef& e = c.entries.at(0);
+  const std::shared_ptr<const rt::Model>& model = model_of(e);
+  Case once = c;
+  once.policy.rotate_bytes = 0;  // one copy of everything serves
+  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once,
+                            [&] { at(kPreparing, 0); });
+  at(kChecking, 0);
+  Runnable r(model, e.kernel, arguments, pool(c.threads), c.threads);
+  poison(arguments);
+  r.run();
+  at(kIdle, 0);
+  std::vector<std::vector<uint8_t>> out;
+  for (const auto& bytes : arguments.outputs()) out.emplace_back(bytes.begin(), bytes.end());
+  return out;
+}
+
 void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>& done) {
   const Policy& policy = c.policy;
   at(kPreparing, 0);
+  const auto preparing = [&] { at(kPreparing, 0); };
   std::optional<Arguments> arguments;
   std::vector<Live> live;
   for (uint32_t i = 0; i < c.entries.size(); ++i) {
     const EntryRef& e = c.entries[i];
-    const auto it = models_.find(e.executable);
-    if (it == models_.end() || e.kernel >= it->second->kernels().size())
-      throw Error(Status::kNotFound, "measurement",
-                  fmt::format("kernel {} of executable {} is not loaded", e.kernel, e.executable));
-    if (!arguments) arguments.emplace(it->second->kernels()[e.kernel].kernel->contract, c);
+    const std::shared_ptr<const rt::Model>& model = model_of(e);
+    if (!arguments) arguments.emplace(model->kernels()[e.kernel].kernel->contract, c, preparing);
     at(kChecking, i);
     Live l;
     l.result.index = i;
     try {
       l.runnable =
-          std::make_unique<Runnable>(it->second, e.kernel, *arguments, pool(c.threads), c.threads);
-      l.result.max_error = check(*l.runnable, *arguments, c);
-      if (!(l.result.max_error <= c.tolerance)) {
-        l.result.state = EntryState::kWrong;
-        l.result.message =
-            fmt::format("result is off by {:g}, {:g} is allowed", l.result.max_error, c.tolerance);
-      }
+          std::make_unique<Runnable>(model, e.kernel, *arguments, pool(c.threads), c.threads);
+      check(*l.runnable, *arguments, c, &l.result);
     } catch (const Error& error) {
       l.result.state = EntryState::kFailed;
       l.result.message = error.what();

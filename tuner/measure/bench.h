@@ -32,9 +32,13 @@ class Bench {
   // Calls `done` with each entry's result as soon as it is final.
   void measure(const Case& c, const std::function<void(const EntryResult&)>& done);
 
+  // What the case's one entry writes on the test data. Error: what the kernel failed with.
+  std::vector<std::vector<uint8_t>> run(const Case& c);
+
  private:
   rt::ThreadPool& pool(int32_t threads);
   void at(Phase phase, uint32_t entry);
+  const std::shared_ptr<const rt::Model>& model_of(const EntryRef& e) const;
 
   Progress* progress_;
   std::map<uint32_t, std::shared_ptr<const rt::Model>> models_;

@@ -90,9 +90,17 @@ void fill_tensor(const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
   }
 }
 
-double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<const uint8_t> want) {
+double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<const uint8_t> want,
+                       int64_t* worst) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
-  if (!is_float(dtype)) return std::equal(got.begin(), got.end(), want.begin()) ? 0 : 1;
+  int64_t unused = 0;
+  if (!worst) worst = &unused;
+  if (!is_float(dtype)) {
+    const auto first = std::mismatch(got.begin(), got.end(), want.begin()).first;
+    if (first == got.end()) return 0;
+    *worst = (first - got.begin()) / static_cast<int64_t>(size_of(dtype));
+    return 1;
+  }
   const size_t n = want.size() / size_of(dtype);
   double squares = 0;
   size_t finite = 0;
@@ -102,14 +110,18 @@ double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<cons
   }
   const double scale =
       finite > 0 ? std::max(1e-30, std::sqrt(squares / static_cast<double>(finite))) : 1;
-  double worst = 0;
+  double most = 0;
   for (size_t i = 0; i < n; ++i) {
     const double g = number(dtype, got, i), w = number(dtype, want, i);
-    if (std::isnan(g) != std::isnan(w)) return std::numeric_limits<double>::quiet_NaN();
+    if (std::isnan(g) != std::isnan(w)) {
+      *worst = static_cast<int64_t>(i);
+      return std::numeric_limits<double>::quiet_NaN();
+    }
     if (std::isnan(w) || g == w) continue;
-    worst = std::max(worst, std::abs(g - w) / (scale + std::abs(w)));
+    const double off = std::abs(g - w) / (scale + std::abs(w));
+    if (off > most) most = off, *worst = static_cast<int64_t>(i);
   }
-  return worst;
+  return most;
 }
 
 }  // namespace nimble::tuner

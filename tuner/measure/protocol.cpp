@@ -27,6 +27,22 @@ double get(ByteReader& r) {
   return std::bit_cast<double>(r.u64());
 }
 
+void put(ByteWriter& w, const std::vector<std::vector<uint8_t>>& tensors) {
+  w.varint(tensors.size());
+  for (const auto& t : tensors) {
+    w.varint(t.size());
+    w.bytes(t);
+  }
+}
+std::vector<std::vector<uint8_t>> get_tensors(ByteReader& r) {
+  std::vector<std::vector<uint8_t>> out(r.count("number of outputs"));
+  for (auto& t : out) {
+    const auto bytes = r.bytes(r.count("size of an output"));
+    t.assign(bytes.begin(), bytes.end());
+  }
+  return out;
+}
+
 struct Header {
   uint32_t magic;
   uint16_t version, type;
@@ -124,11 +140,7 @@ std::vector<uint8_t> encode(const Case& c) {
   }
   w.varint(c.stepping.size());
   w.bytes(c.stepping);
-  w.varint(c.expected.size());
-  for (const auto& e : c.expected) {
-    w.varint(e.size());
-    w.bytes(e);
-  }
+  put(w, c.expected);
   put(w, c.tolerance);
   encode_policy(w, c.policy);
   w.varint(c.entries.size());
@@ -155,11 +167,7 @@ Case decode_case(std::span<const uint8_t> payload) {
   }
   c.stepping.resize(r.count("number of scalars"));
   for (uint8_t& s : c.stepping) s = r.boolean();
-  c.expected.resize(r.count("number of outputs"));
-  for (auto& e : c.expected) {
-    const auto bytes = r.bytes(r.count("size of an output"));
-    e.assign(bytes.begin(), bytes.end());
-  }
+  c.expected = get_tensors(r);
   c.tolerance = get(r);
   c.policy = decode_policy(r);
   c.entries.resize(r.count("number of entries", 2));
@@ -176,6 +184,8 @@ std::vector<uint8_t> encode(const EntryResult& e) {
   w.varint(e.index);
   w.u8(static_cast<uint8_t>(e.state));
   put(w, e.max_error);
+  w.varint(e.worst_output);
+  w.svarint(e.worst_element);
   w.text(e.stop_reason);
   w.text(e.message);
   w.svarint(e.runs_per_sample);
@@ -189,9 +199,11 @@ EntryResult decode_entry_result(std::span<const uint8_t> payload) {
   EntryResult e;
   e.index = r.varint32("index of an entry");
   const uint8_t state = r.u8();
-  if (state > static_cast<uint8_t>(EntryState::kFailed)) r.fail("state of an entry");
+  if (state > static_cast<uint8_t>(EntryState::kLost)) r.fail("state of an entry");
   e.state = static_cast<EntryState>(state);
   e.max_error = get(r);
+  e.worst_output = r.varint32("index of an output");
+  e.worst_element = r.svarint();
   e.stop_reason = r.text();
   e.message = r.text();
   e.runs_per_sample = r.svarint();
@@ -199,6 +211,19 @@ EntryResult decode_entry_result(std::span<const uint8_t> payload) {
   for (double& s : e.samples_ns) s = get(r);
   r.expect_end();
   return e;
+}
+
+std::vector<uint8_t> encode(const std::vector<std::vector<uint8_t>>& outputs) {
+  ByteWriter w;
+  put(w, outputs);
+  return w.take();
+}
+
+std::vector<std::vector<uint8_t>> decode_outputs(std::span<const uint8_t> payload) {
+  ByteReader r(payload, kPlace);
+  auto out = get_tensors(r);
+  r.expect_end();
+  return out;
 }
 
 bool write_frame(int fd, MessageType type, std::span<const uint8_t> payload) {

@@ -9,6 +9,7 @@
 //   kLoad {id, bytes}     kLoaded {id, kernels} | kFailure
 //   kDrop {id}            kDropped {id}
 //   kMeasure {case}       kEntry {result} …, kMeasured {} | kFailure
+//   kRun {case}           kOutputs {tensors} | kFailure         its one entry, run once
 //
 // The end of the parent's pipe ends the worker. Besides, a page of shared memory tells the parent
 // which entry the worker is at, so that a crash or a hang is blamed on the right candidate
@@ -28,7 +29,7 @@
 namespace nimble::tuner {
 
 inline constexpr uint32_t kFrameMagic = 0x31574d4e;  // "NMW1"
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 inline constexpr uint64_t kMaxPayload = uint64_t{2} << 30;
 
 enum class MessageType : uint16_t {
@@ -40,7 +41,9 @@ enum class MessageType : uint16_t {
   kMeasure = 6,
   kEntry = 7,
   kMeasured = 8,
-  kFailure = 9,
+  kRun = 9,
+  kOutputs = 10,
+  kFailure = 11,
 };
 
 struct Frame {
@@ -94,12 +97,22 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-enum class EntryState : uint8_t { kOk = 0, kWrong = 1, kCrashed = 2, kTimeout = 3, kFailed = 4 };
+enum class EntryState : uint8_t {
+  kOk = 0,
+  kWrong = 1,
+  kCrashed = 2,
+  kTimeout = 3,
+  kFailed = 4,
+  kLost = 5,  // the worker ended again and again where no candidate ran: nothing is known of it
+};
 
 struct EntryResult {
   uint32_t index = 0;  // into Case::entries
   EntryState state = EntryState::kOk;
   double max_error = 0;
+  // kWrong: where the largest error is. -1: nowhere in particular.
+  uint32_t worst_output = 0;
+  int64_t worst_element = -1;
   std::string stop_reason;  // "ci", "raced", "samples", "time"
   std::string message;      // what went wrong
   int64_t runs_per_sample = 0;
@@ -112,6 +125,9 @@ std::vector<uint8_t> encode(const Case& c);
 Case decode_case(std::span<const uint8_t> payload);
 std::vector<uint8_t> encode(const EntryResult& r);
 EntryResult decode_entry_result(std::span<const uint8_t> payload);
+// Bytes of the tensors that a kernel wrote, in order.
+std::vector<uint8_t> encode(const std::vector<std::vector<uint8_t>>& outputs);
+std::vector<std::vector<uint8_t>> decode_outputs(std::span<const uint8_t> payload);
 
 // Writes a whole frame. False if the reader is gone.
 bool write_frame(int fd, MessageType type, std::span<const uint8_t> payload);

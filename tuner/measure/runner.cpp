@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -34,6 +35,10 @@ std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
   return name ? std::string("SIG") + name : fmt::format("signal {}", number);
 }
+
+// Workers that a case may cost where no candidate is to blame.
+constexpr int kAttempts = 3;
+constexpr size_t kLastWords = 2000;
 
 std::string text_of_failure(const Frame& f) {
   ByteReader r(f.payload, "worker protocol");
@@ -63,6 +68,18 @@ Runner::~Runner() {
   if (pid_ > 0) lose(true);
   if (progress_) ::munmap(progress_, sizeof(Progress));
   if (page_fd_ >= 0) ::close(page_fd_);
+  if (stderr_fd_ >= 0) ::close(stderr_fd_);
+}
+
+std::string Runner::last_words() const {
+  const off_t size = stderr_fd_ >= 0 ? ::lseek(stderr_fd_, 0, SEEK_END) : 0;
+  if (size <= 0) return "";
+  std::string text(std::min(kLastWords, static_cast<size_t>(size)), '\0');
+  const ssize_t n =
+      ::pread(stderr_fd_, text.data(), text.size(), size - static_cast<off_t>(text.size()));
+  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
 }
 
 void Runner::start() {
@@ -73,6 +90,9 @@ void Runner::start() {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, down[0], 0);
   ::posix_spawn_file_actions_adddup2(&actions, up[1], 1);
+  if (stderr_fd_ >= 0) ::close(stderr_fd_);
+  stderr_fd_ = ::memfd_create("nimble-worker-stderr", MFD_CLOEXEC);
+  if (stderr_fd_ >= 0) ::posix_spawn_file_actions_adddup2(&actions, stderr_fd_, 2);
   const std::string parent = fmt::format("--parent={}", ::getpid());
   const std::string page = fmt::format("--progress-fd={}", page_fd_);
   const std::string limit = fmt::format("--memory-limit={}", options_.memory_limit);
@@ -117,6 +137,8 @@ Runner::Lost Runner::lose(bool hung) {
     lost.reason = signal_name(WTERMSIG(status));
   else
     lost.reason = fmt::format("exit code {}", WEXITSTATUS(status));
+  lost.killed = !hung && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (const std::string words = last_words(); !words.empty()) lost.reason += ": " + words;
   ::close(to_);
   ::close(from_);
   to_ = from_ = -1;
@@ -230,7 +252,7 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
   std::vector<EntryResult> results(c.entries.size());
   std::vector<bool> have(c.entries.size(), false);
   for (uint32_t i = 0; i < results.size(); ++i) results[i].index = i;
-  for (;;) {
+  for (int attempts = 0;;) {
     std::vector<uint32_t> which;
     for (uint32_t i = 0; i < c.entries.size(); ++i) {
       if (have[i]) continue;
@@ -252,6 +274,17 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     if (!all_there) continue;
     Lost lost;
     if (attempt(c, which, results, have, &lost)) continue;
+    if (lost.blameless()) {
+      if (++attempts < kAttempts) continue;
+      for (uint32_t i : which) {
+        if (have[i]) continue;
+        results[i].state = EntryState::kLost;
+        results[i].message =
+            fmt::format("{} workers were lost, the last by {}", attempts, lost.reason);
+        have[i] = true;
+      }
+      continue;
+    }
     // Blame the entry at which it happened; between entries, the first that is still due.
     uint32_t blamed = which[0];
     if (lost.entry < which.size() && (lost.phase == kChecking || lost.phase == kTiming))
@@ -267,6 +300,29 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     results[blamed].message = lost.reason;
     have[blamed] = true;
   }
+}
+
+std::optional<std::vector<std::vector<uint8_t>>> Runner::run(const Case& c, std::string* why) {
+  NIMBLE_CHECK(c.entries.size() == 1, "{} entries to run once", c.entries.size());
+  const auto it = kept_.find(c.entries[0].executable);
+  NIMBLE_CHECK(it != kept_.end(), "executable {} was not added", c.entries[0].executable);
+  EntryState state = EntryState::kFailed;
+  if (!ensure_loaded(it->first, it->second, &state)) {
+    *why = it->second.refused;
+    return std::nullopt;
+  }
+  Lost lost;
+  Frame reply;
+  if (!send(MessageType::kRun, encode(c), &lost) || !receive(&reply, &lost)) {
+    *why = lost.reason;
+    return std::nullopt;
+  }
+  if (reply.type == MessageType::kFailure) {
+    *why = text_of_failure(reply);
+    return std::nullopt;
+  }
+  if (reply.type != MessageType::kOutputs) broken("an unexpected message came");
+  return decode_outputs(reply.payload);
 }
 
 }  // namespace nimble::tuner

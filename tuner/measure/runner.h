@@ -3,6 +3,10 @@
 // Executables that were given stay known here; when the worker is lost they are handed to the
 // next one. The entry at which it was lost is reported as crashed or timed out, and the rest of
 // the case is measured by the new worker. So a bad candidate costs itself and nothing else.
+//
+// Not every end is a candidate's: the kernel kills for memory (SIGKILL), and before a candidate
+// runs the worker makes the test data. After such an end a new worker tries the same again, and
+// only after kAttempts the entries are reported as lost, with what the worker wrote on stderr.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +45,10 @@ class Runner {
   // Error(kInternal) if no worker can be started or the worker refuses the case as a whole.
   std::vector<EntryResult> measure(const Case& c);
 
+  // Runs the case's one entry once. Nothing if it crashed, hung or failed: `why` says how.
+  // Otherwise the bytes of what it wrote. Errors as of measure.
+  std::optional<std::vector<std::vector<uint8_t>>> run(const Case& c, std::string* why);
+
   // The worker's process; 0 if there is none at the moment. For tests.
   pid_t worker() const { return pid_; }
   int64_t workers_started() const { return started_; }
@@ -56,10 +65,14 @@ class Runner {
     std::string reason;  // "SIGSEGV", "exit code 1", "no progress for 4000 ms"
     Phase phase = kIdle;
     uint32_t entry = 0;
+    bool killed = false;  // by SIGKILL, which no candidate sends: for memory, or by a person
+    // No candidate's code was running, or nobody can tell.
+    bool blameless() const { return killed || (!hung && (phase == kIdle || phase == kPreparing)); }
   };
 
   void start();
   Lost lose(bool hung);
+  std::string last_words() const;  // the end of what the worker wrote on stderr
   // Waits for the next frame. False, and `lost` set, if the worker died or hung.
   bool receive(Frame* frame, Lost* lost);
   bool send(MessageType type, std::span<const uint8_t> payload, Lost* lost);
@@ -73,7 +86,7 @@ class Runner {
   std::map<uint32_t, Kept> kept_;
   uint32_t next_id_ = 0;
   pid_t pid_ = 0;
-  int to_ = -1, from_ = -1, page_fd_ = -1;
+  int to_ = -1, from_ = -1, page_fd_ = -1, stderr_fd_ = -1;
   Progress* progress_ = nullptr;
   int64_t started_ = 0;
 };

@@ -66,6 +66,8 @@ void answer(Bench& bench, const Frame& request, int out) {
         bench.measure(decode_case(request.payload),
                       [&](const EntryResult& e) { reply(MessageType::kEntry, encode(e)); });
         return reply(MessageType::kMeasured, {});
+      case MessageType::kRun:
+        return reply(MessageType::kOutputs, encode(bench.run(decode_case(request.payload))));
       default:
         throw Error(Status::kCorrupt, "worker protocol",
                     fmt::format("type {} is no request", static_cast<int>(request.type)));

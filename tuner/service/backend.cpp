@@ -48,8 +48,16 @@ class CompilerBackend : public Backend {
     return out;
   }
 
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point) override {
-    return expected_result(task, point);
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point,
+                     const tuned::Candidate& default_schedule, const DefaultResult& run) override {
+    std::vector<int64_t> tiles;  // what a knob counts may be a tile's extent
+    for (const auto& [knob, value] : default_schedule.config)
+      if (const auto* n = std::get_if<int64_t>(&value); n && *n > 1) tiles.push_back(*n);
+    return expected_result(task, point, tiles, run);
+  }
+  bool is_right(const TuningTask& task, const WorkloadPoint& point, const Expectation& e,
+                uint32_t output, int64_t element) override {
+    return tuner::is_right(task, point, e, output, element);
   }
 };
 

@@ -30,7 +30,15 @@ class Backend {
   virtual Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
                       const kernels::TargetInfo& target) = 0;
   // Thread safe. May throw nimble::Error: the workload then cannot be checked, so not tuned.
-  virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point) = 0;
+  // expected_result() of oracle.h says what it may do with the default schedule.
+  virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point,
+                             const tuned::Candidate& default_schedule,
+                             const DefaultResult& run) = 0;
+  // Whether what is expected is right at the element where a candidate disagrees most.
+  virtual bool is_right(const TuningTask&, const WorkloadPoint&, const Expectation&,
+                        uint32_t /*output*/, int64_t /*element*/) {
+    return true;
+  }
 };
 
 // The compiler and the reference interpreter.

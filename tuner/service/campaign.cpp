@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
+#include "tuner/service/machine_lock.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
@@ -32,7 +35,9 @@ namespace {
 
 // Each workload gets at least this much, the hottest first, while there is any.
 constexpr double kLeastTaskSeconds = 1.5;
-constexpr double kSearchShare = 0.6;
+constexpr double kSearchShare = 0.6, kCrossEnd = 0.85;
+// Of the budget at most, for the default schedules' first times.
+constexpr double kBaselineShare = 0.4;
 
 // Start time of a process in clock ticks since boot: with the process id, it names a process even
 // after its number has been given to another.
@@ -109,6 +114,13 @@ class Driver {
       : options_(options), backend_(backend), cancel_(cancel) {}
 
   CampaignReport run() {
+    // First of all: importing a model loads the machine, too.
+    const MachineLock machine_lock(
+        "cpu", "tuning into " + options_.database, cancel_, [&](const std::string& holder) {
+          if (!options_.quiet)
+            std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
+        });
+    const auto start = std::chrono::steady_clock::now();
     prepare();
     open_campaign();
     if (report_.nothing_to_do) {
@@ -119,7 +131,7 @@ class Driver {
     WorkCache cache(fmt::format("{}.{}.work", options_.database, campaign_.uuid.substr(0, 8)));
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
-                         !options_.quiet});
+                         !options_.quiet, start});
     RunnerOptions runner_options;
     runner_options.program = options_.worker.empty() ? worker_program() : options_.worker;
     runner_options.hang_ms = options_.hang_ms;
@@ -254,9 +266,27 @@ class Driver {
 
   // Measures the defaults and sorts the tasks by their share of the model's time.
   void baselines(CampaignContext& context) {
-    for (int64_t threads : threads_)
-      for (const TuningTask& t : tasks_) {
+    // What is likely to be hot comes first, in case that the budget ends here.
+    std::vector<const TuningTask*> order;
+    for (const TuningTask& t : tasks_) order.push_back(&t);
+    const auto work = [](const TuningTask* t) {
+      const WorkloadPoint& p = t->points[t->representative()];
+      return t->calls * static_cast<double>(p.flops + p.bytes);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](const auto* a, const auto* b) { return work(a) > work(b); });
+    const double until =
+        context.meter.consumed_s() + kBaselineShare * std::max(0.0, context.meter.left_s());
+    for (const TuningTask* task : order)
+      for (int64_t threads : threads_) {
+        const TuningTask& t = *task;
         context.meter.task(fmt::format("{}, {} threads", t.label, threads), 0);
+        if (context.meter.consumed_s() > until && !runs_.empty()) {
+          report_.skipped.push_back(fmt::format(
+              "{}, {} threads: the budget is too small to measure it", t.label, threads));
+          context.meter.note("skipped " + report_.skipped.back());
+          continue;
+        }
         try {
           runs_.push_back(std::make_unique<TaskRun>(context, t, threads));
           runs_.back()->baseline();
@@ -320,8 +350,8 @@ class Driver {
           fmt::format("{}/{} {}, {} threads", i + 1, hot.size(), report.label, report.threads),
           static_cast<double>(i) / static_cast<double>(hot.size()));
       task.search(begin + kSearchShare * part);
-      task.cross(options_.top_k, begin + 0.95 * part);
-      task.verify();
+      task.cross(options_.top_k, begin + kCrossEnd * part);
+      task.verify(begin + part);
       task.make_table(true);
       current_ = nullptr;
       context.meter.note(fmt::format(

@@ -46,7 +46,7 @@ ProgressMeter::~ProgressMeter() {
 
 double ProgressMeter::consumed_s() const {
   return options_.consumed_s +
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.start).count();
 }
 
 void ProgressMeter::task(const std::string& text, double done) {

@@ -31,6 +31,8 @@ class ProgressMeter {
     db::Uuid campaign;
     double budget_s = 0, consumed_s = 0;  // consumed by earlier processes
     bool show = true;
+    // When this process began to spend: importing the model counts.
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   };
   explicit ProgressMeter(Options options);
   ~ProgressMeter();
@@ -51,7 +53,6 @@ class ProgressMeter {
   std::string line() const;
 
   Options options_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const bool terminal_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;

@@ -21,6 +21,8 @@ constexpr double kRoundMs = 3000;
 constexpr int kPatience = 5;  // rounds without a gain of 1 %
 constexpr double kWorthwhile = 0.01;
 constexpr double kUnusable = HUGE_VAL;
+// The error class of a trial whose end says nothing about its candidate.
+constexpr char kNotItsFault[] = "environment";
 constexpr double kLeastCrossed = 3;  // configurations, the default among them
 
 db::TrialState state_of(EntryState s) {
@@ -33,6 +35,7 @@ db::TrialState state_of(EntryState s) {
       return db::TrialState::kTimeout;
     case EntryState::kCrashed:
     case EntryState::kFailed:
+    case EntryState::kLost:
       return db::TrialState::kCrashed;
   }
   return db::TrialState::kCrashed;
@@ -50,8 +53,17 @@ std::string error_class_of(const EntryResult& r) {
       return r.message.starts_with("SIG") ? r.message : "crash";
     case EntryState::kFailed:
       return "refused";
+    case EntryState::kLost:
+      return kNotItsFault;
   }
   return "";
+}
+
+// What measuring an entry of this time takes, in ms: its check, its warm-up and its samples, of
+// which a quiet machine needs little more than the least.
+double case_ms(double ns, const Policy& p) {
+  const double sample = std::max(ns, static_cast<double>(p.batch_ns));
+  return ((2 + p.warm_up) * ns + 1.5 * p.min_samples * sample) / 1e6;
 }
 
 }  // namespace
@@ -305,6 +317,7 @@ std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
   if (!record) return std::nullopt;
   Expectation e;
   e.tolerance = record->at("tolerance").get<double>();
+  e.sampled = record->at("sampled").get<bool>();
   if (record->contains("outputs"))
     for (const nlohmann::json& bytes : record->at("outputs"))
       e.outputs.push_back(bytes.get_binary());
@@ -318,36 +331,67 @@ bool TaskRun::possible(size_t point) {
     expectations_.emplace(point, std::move(*known));
     return true;
   }
-  Expectation e;
   try {
-    e = context_.backend.expect(task_, task_.points[point]);
+    expect(point, [&] { return default_result(point); });
   } catch (const Error& error) {
-    // What its types tell there is an invalid argument, what its values tell is fatal.
-    if (error.status() != Status::kFatal && error.status() != Status::kInvalidArgument) throw;
+    // What its types tell there is an invalid argument, what its values tell is fatal; internal is
+    // a default schedule that is wrong.
+    if (error.status() == Status::kInternal)
+      context_.meter.note(error.what());
+    else if (error.status() != Status::kFatal && error.status() != Status::kInvalidArgument)
+      throw;
     impossible_.emplace(point, error.what());
     return false;
   }
-  if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-  nlohmann::json record = {{"tolerance", e.tolerance}};
-  for (std::vector<uint8_t>& bytes : e.outputs)
-    record["outputs"].push_back(nlohmann::json::binary(bytes));
-  remember(cache_key("expected", shapes_[point]), record);
-  expectations_.emplace(point, std::move(e));
   return true;
 }
 
-void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
+void TaskRun::expect(size_t point, const DefaultResult& run) {
+  Expectation e =
+      context_.backend.expect(task_, task_.points[point], candidate(default_config_), run);
+  if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
+  nlohmann::json record = {{"tolerance", e.tolerance}, {"sampled", e.sampled}};
+  for (std::vector<uint8_t>& bytes : e.outputs)
+    record["outputs"].push_back(nlohmann::json::binary(bytes));
+  remember(cache_key("expected", shapes_[point]), record);
+  expectations_.insert_or_assign(point, std::move(e));
+}
+
+std::optional<std::vector<std::vector<uint8_t>>> TaskRun::default_result(size_t point) {
+  if (!built_.contains(default_config_) && !restore(default_config_)) {
+    Built built =
+        context_.backend.build(task_.workload(), {candidate(default_config_)}, context_.target);
+    if (!built.error.empty()) return std::nullopt;
+    context_.store.transaction([&] { keep({default_config_}, std::move(built)); });
+  }
+  const Kept& k = built_.at(default_config_);
+  Case c = case_of(point);
+  c.entries = {{k.executable, k.kernel}};
+  std::string why;
+  auto out = context_.runner.run(c, &why);
+  if (!out)
+    context_.meter.note(fmt::format("{}: the default schedule failed at {}: {}", task_.label,
+                                    fmt::join(task_.points[point].symbols, ", "), why));
+  return out;
+}
+
+Case TaskRun::case_of(size_t point) const {
   const WorkloadPoint& at = task_.points[point];
-  const Expectation& e = expectations_.at(point);
   Case c;
   c.symbols = at.symbols;
   c.threads = static_cast<int32_t>(threads_);
   c.seed = data_seed(task_, at);
   c.inputs = task_.fills;
   c.stepping = task_.stepping;
+  c.policy = context_.policy;
+  return c;
+}
+
+void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
+  const Expectation& e = expectations_.at(point);
+  Case c = case_of(point);
   c.expected = e.outputs;
   c.tolerance = e.tolerance;
-  c.policy = context_.policy;
   for (const db::Trial& t : trials) {
     const Kept& k = built_.at(t.key.config);
     c.entries.push_back({k.executable, k.kernel});
@@ -359,7 +403,23 @@ void TaskRun::measure(size_t point, const std::vector<db::Trial>& trials) {
     const Kept& k = built_.at(default_config_);
     c.entries.push_back({k.executable, k.kernel});
   }
-  const std::vector<EntryResult> results = context_.runner.measure(c);
+  std::vector<EntryResult> results = context_.runner.measure(c);
+  for (const EntryResult& r : results) {
+    if (r.state != EntryState::kWrong ||
+        context_.backend.is_right(task_, task_.points[point], e, r.worst_output, r.worst_element))
+      continue;
+    // The default schedule is wrong where its samples did not show it. The plain interpreter then
+    // tells the whole result, however long it takes.
+    context_.meter.note(fmt::format(
+        "{}: the default schedule is wrong at {}: element {} of result {}; please report this",
+        task_.label, fmt::join(task_.points[point].symbols, ", "), r.worst_element,
+        r.worst_output));
+    expect(point, [] { return std::nullopt; });
+    c.expected = e.outputs;
+    c.tolerance = e.tolerance;
+    results = context_.runner.measure(c);
+    break;
+  }
   const HostReading h = context_.host.read();
   if (paired && results.back().state == EntryState::kOk)
     for (size_t i = 0; i < trials.size(); ++i)
@@ -455,10 +515,14 @@ void TaskRun::search(double until_s) {
     }
   search.learn();
   int stale = 0;
-  while (context_.meter.consumed_s() < until_s && stale < kPatience) {
-    const double each = ms_per_candidate_ / context_.compile_threads + 20;
-    const auto count =
-        static_cast<size_t>(std::clamp(kRoundMs / each, 2.0, static_cast<double>(kMostPerRound)));
+  // The default's time tells what measuring one candidate takes: those far off are raced.
+  const double measuring = case_ms(opening_ns_, context_.policy);
+  while (stale < kPatience) {
+    const double left_ms = (until_s - context_.meter.consumed_s()) * 1000;
+    const double each = ms_per_candidate_ / context_.compile_threads + measuring;
+    if (left_ms < 2 * each && round > 0) break;
+    const auto count = static_cast<size_t>(
+        std::clamp(std::min(kRoundMs, left_ms) / each, 2.0, static_cast<double>(kMostPerRound)));
     const std::vector<Proposal> proposals = search.propose(count);
     if (proposals.empty()) break;
     context_.meter.phase(fmt::format("search, round {}", round));
@@ -471,17 +535,19 @@ void TaskRun::search(double until_s) {
         mine.insert(db::uuid_of(trials.back().key));
       }
     });
+    // The model that proposed is the one whose predictions this round tests.
+    const std::vector<uint8_t> proposing = search.model().serialised();
     run(trials, db::Role::kSearch);
     const double before = best;
     for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
       if (mine.contains(o.trial.uuid)) tell(o);
     const std::optional<double> correlation = search.learn();
-    if (search.model().trained()) {
+    if (!proposing.empty()) {
       db::CostModel m;
       m.campaign = context_.campaign;
       m.workload = workload_;
       m.round = round;
-      m.model = search.model().serialised();
+      m.model = proposing;
       m.rank_correlation = correlation;
       context_.store.add(m);
     }
@@ -537,6 +603,8 @@ void TaskRun::cross(size_t top_k, double until_s) {
     // What a small budget drops here: fewer k. At the first size the price is a guess, later it
     // is known; the configurations of most regret so far go.
     const double left = std::max(0.0, until_s - context_.meter.consumed_s());
+    // Three configurations at all sizes may be more than there is time for.
+    if (left == 0 && configs > 0) break;
     const double each = configs == 0 ? 2e-3 : spent_s / configs;
     const auto affordable = static_cast<size_t>(
         std::max(kLeastCrossed, left / (each * static_cast<double>(order.size() - i))));
@@ -577,6 +645,7 @@ TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   std::map<db::Hash, std::map<size_t, double>> times;
   for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
     if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
+    if (o.trial.error_class == kNotItsFault) continue;
     const auto it = point_of_.find(o.trial.key.shape);
     if (it == point_of_.end()) continue;
     // Later outcomes of a configuration at a size replace earlier ones.
@@ -611,12 +680,22 @@ TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   return out;
 }
 
-void TaskRun::verify() {
+void TaskRun::verify(double until_s) {
   const Evidence e = evidence({db::Role::kCross});
   if (e.configs.empty()) return;
   std::set<db::Hash> finalists = {default_config_};
   for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
   finalists.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
+  // All sizes or none: verified times are used only if they lack no size.
+  double ms = 0;
+  for (size_t c = 0; c < e.configs.size(); ++c)
+    if (finalists.contains(e.configs[c]))
+      for (double ns : e.cross.times[c]) ms += case_ms(ns, context_.policy);
+  if (context_.meter.consumed_s() + ms / 1000 > until_s) {
+    context_.meter.note(fmt::format(
+        "{}: no time to verify the winners; the table rests on the cross-evaluation", task_.label));
+    return;
+  }
   context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
   for (size_t p = 0; p < task_.points.size(); ++p) {
     if (!possible(p)) continue;

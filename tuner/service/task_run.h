@@ -83,7 +83,8 @@ class TaskRun {
   double baseline();
   void search(double until_s);  // until the meter shows this much consumed
   void cross(size_t top_k, double until_s);
-  void verify();
+  // Leaves the times of the cross-evaluation to decide if there is not enough time for it.
+  void verify(double until_s);
   // Stores and activates a table from the best evidence there is; a task without any keeps the
   // default. `complete`: all phases ran.
   void make_table(bool complete);
@@ -117,8 +118,13 @@ class TaskRun {
   void remember(const std::string& key, const nlohmann::json& value) const;
   std::optional<nlohmann::json> recall(const std::string& key) const;
   std::optional<Expectation> recall_expectation(size_t point) const;
+  // What the default schedule computes at a size; nothing if it cannot be built or fails.
+  std::optional<std::vector<std::vector<uint8_t>>> default_result(size_t point);
+  void expect(size_t point, const DefaultResult& run);
+  Case case_of(size_t point) const;  // without entries
   // Whether the workload can meet this size; then its expected result is at hand. Where the
-  // reference fails (an index behind the last of a table's rows) the model would have, too.
+  // reference fails (an index behind the last of a table's rows) the model would have, too. A size
+  // at which the default schedule is wrong is left out and reported.
   bool possible(size_t point);
   void measure(std::vector<db::Trial> trials);  // size by size
   void measure(size_t point, const std::vector<db::Trial>& trials);

@@ -65,7 +65,7 @@ TEST(Protocol, CasesAndResultsRoundTrip) {
   EXPECT_EQ(decode_case(encode(c)), c);
   c.policy.cold = true;
   EXPECT_EQ(decode_case(encode(c)), c);
-  EntryResult r{4, EntryState::kTimeout, 0.5, "ci", "no progress", 12, {1.5, 2.5}};
+  EntryResult r{4, EntryState::kTimeout, 0.5, 1, 77, "ci", "no progress", 12, {1.5, 2.5}};
   EXPECT_EQ(decode_entry_result(encode(r)), r);
 }
 

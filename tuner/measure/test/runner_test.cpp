@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "tuner/measure/test/fault_executable.h"
@@ -102,6 +103,55 @@ TEST(Runner, ReportsAKernelThatExitsOrThrows) {
   const EntryResult threw = only(runner, "test.failing");
   EXPECT_EQ(threw.state, EntryState::kFailed);
   EXPECT_THAT(threw.message, HasSubstr("refuses"));
+}
+
+TEST(Runner, AKillForMemoryIsNotTheCandidatesFault) {
+  const std::string marker = testing::TempDir() + fmt::format("nimble-killed-{}", ::getpid());
+  ::setenv("NIMBLE_TEST_MARKER", marker.c_str(), 1);
+  Runner runner(options());
+  const EntryResult r = only(runner, "test.killed_once");
+  ::unlink(marker.c_str());
+  EXPECT_EQ(r.state, EntryState::kOk) << r.message;
+  EXPECT_EQ(runner.workers_started(), 2);
+}
+
+TEST(Runner, WhatKeepsBeingKilledIsLostAndTheRestOfTheCaseWithIt) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.killed", "test.copy"}));
+  const auto results = runner.measure(copy_case(id, 2));
+  EXPECT_EQ(results[0].state, EntryState::kLost);
+  EXPECT_THAT(results[0].message, HasSubstr("SIGKILL"));
+  EXPECT_EQ(results[1].state, EntryState::kLost);
+  EXPECT_EQ(only(runner, "test.copy").state, EntryState::kOk);
+}
+
+TEST(Runner, KeepsWhatTheWorkerSaidLast) {
+  Runner runner(options());
+  const EntryResult r = only(runner, "test.last_words");
+  EXPECT_EQ(r.state, EntryState::kCrashed);
+  EXPECT_EQ(r.message, "SIGSEGV: assertion failed: i < n");
+}
+
+TEST(Runner, RunsOnceAndGivesWhatWasWritten) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.crash"}));
+  Case c = copy_case(id, 1);
+  std::string why;
+  EXPECT_EQ(runner.run(c, &why), c.expected);
+  c.entries[0].kernel = 1;
+  const auto off = runner.run(c, &why);
+  ASSERT_TRUE(off);
+  EXPECT_NE(*off, c.expected);
+  c.entries[0].kernel = 2;
+  EXPECT_FALSE(runner.run(c, &why));
+  EXPECT_EQ(why, "SIGSEGV");
+}
+
+TEST(Runner, SaysWhereAWrongResultIsMostWrong) {
+  Runner runner(options());
+  const EntryResult r = only(runner, "test.wrong");
+  EXPECT_EQ(r.worst_output, 0u);
+  EXPECT_EQ(r.worst_element, 0);
 }
 
 TEST(Runner, WhatAKernelPrintsDoesNotDisturbTheMessages) {

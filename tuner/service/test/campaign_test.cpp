@@ -33,6 +33,7 @@ class CampaignTest : public testing::Test {
         ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
     std::string pattern = (root / "nimble-tune-XXXXXX").string();
     folder = mkdtemp(pattern.data());
+    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
   }
   ~CampaignTest() override {
     std::error_code ignored;
@@ -80,7 +81,8 @@ class FaultyBackend : public Backend {
     b.compile_ms = 1;
     return b;
   }
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point) override {
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
+                     const DefaultResult&) override {
     std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
     fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
     return {{x}, 1e-6};
@@ -226,10 +228,11 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
       if (++builds_ > 4) cancel_ = true;
       return inner_.build(w, c, t);
     }
-    Expectation expect(const TuningTask& t, const WorkloadPoint& p) override {
+    Expectation expect(const TuningTask& t, const WorkloadPoint& p, const tuned::Candidate& c,
+                       const DefaultResult& run) override {
       // The second size belongs to the cross-evaluation.
       if (++expectations_ > 1) cancel_ = true;
-      return inner_.expect(t, p);
+      return inner_.expect(t, p, c, run);
     }
 
    private:
@@ -266,8 +269,9 @@ class CountingBackend : public Backend {
     for (const tuned::Candidate& c : candidates) ++builds[text_of(c)];
     return b;
   }
-  Expectation expect(const TuningTask& t, const WorkloadPoint& p) override {
-    Expectation e = inner_.expect(t, p);
+  Expectation expect(const TuningTask& t, const WorkloadPoint& p, const tuned::Candidate& c,
+                     const DefaultResult& run) override {
+    Expectation e = inner_.expect(t, p, c, run);
     const std::lock_guard lock(mutex_);
     ++expectations[p.symbols];
     if (static_cast<int>(expectations.size()) == cancel_at) cancel_ = true;

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -65,6 +67,23 @@ void failing(const LibraryCall&) {
   throw nimble::Error(nimble::Status::kFatal, "", "this kernel refuses");
 }
 
+// As the kernel's killer for memory does it: always, or until the marker's file is there.
+void killed(const LibraryCall&) {
+  ::raise(SIGKILL);
+}
+void killed_once(const LibraryCall& c) {
+  const char* marker = std::getenv("NIMBLE_TEST_MARKER");
+  if (marker && ::access(marker, F_OK) != 0) {
+    std::fclose(std::fopen(marker, "w"));
+    ::raise(SIGKILL);
+  }
+  copy(c);
+}
+void last_words(const LibraryCall&) {
+  std::fputs("assertion failed: i < n\n", stderr);
+  die();
+}
+
 template <void (*body)(const LibraryCall&)>
 void add(const char* name) {
   nimble::rt::LibraryKernel k;
@@ -96,6 +115,9 @@ int main(int argc, char** argv) {
   add<slow>("test.slow");
   add<chatty>("test.chatty");
   add<failing>("test.failing");
+  add<killed>("test.killed");
+  add<killed_once>("test.killed_once");
+  add<last_words>("test.last_words");
   options.out = ::dup(1);
   ::dup2(2, 1);
   return nimble::tuner::serve(options);

@@ -1,0 +1,27 @@
+// One campaign measures on a device of a machine at a time: two would spoil each other's times.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+namespace nimble::tuner {
+
+class MachineLock {
+ public:
+  // Waits until no other process of this machine measures on the device. Before it waits it tells
+  // `waiting` who holds the lock. Error(kCancelled) once `cancel` is set, Error(kIo) if the lock
+  // cannot be made. The lock goes with the process, however that ends. It lies in
+  // $NIMBLE_LOCK_FOLDER, else in /tmp, which all users share.
+  MachineLock(const std::string& device, const std::string& purpose,
+              const std::atomic<bool>& cancel,
+              const std::function<void(const std::string& holder)>& waiting);
+  ~MachineLock();
+  MachineLock(const MachineLock&) = delete;
+  MachineLock& operator=(const MachineLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace nimble::tuner

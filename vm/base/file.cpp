@@ -169,10 +169,13 @@ FileCopy copy_bytes(std::span<const uint8_t> bytes, uint64_t limit, const std::s
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   size_t size = 0;
   Descriptor fd(open_regular(path, &size));
-  if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(nullptr, 0));
+  const std::shared_ptr<MappedFile> file(new MappedFile);  // first: a mapping must have an owner
+  if (size == 0) return file;
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) fail(path, "map", errno);
-  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const uint8_t*>(data), size));
+  file->data_ = static_cast<const uint8_t*>(data);
+  file->size_ = size;
+  return file;
 }
 
 MappedFile::~MappedFile() {

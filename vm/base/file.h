@@ -27,9 +27,9 @@ class MappedFile {
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
  private:
-  MappedFile(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  const uint8_t* data_;
-  size_t size_;
+  MappedFile() = default;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
 };
 
 // A file's bytes in memory of our own, at the start of a page: what happens to the file later does

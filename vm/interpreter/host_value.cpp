@@ -72,6 +72,11 @@ struct Walk {
     uint32_t type;
     bool built;  // its fields are on the stack of results
   };
+  // Room for one result more, so that none is lost between its making and its place.
+  void make_room() {
+    if (results.size() == results.capacity())
+      results.reserve(std::max<size_t>(16, 2 * results.size()));
+  }
   std::vector<Step> steps;
   std::vector<To> results;
   std::map<std::pair<const void*, uint32_t>, To> known;
@@ -130,14 +135,22 @@ void HostValue::destroy(const HostValue* v) {
   ::operator delete(const_cast<HostValue*>(v), std::align_val_t(kAlignment));
 }
 
+// The dead are a list through their counts, which nobody reads any more: what frees memory must not
+// need any.
 void HostValue::release() const {
+  static_assert(sizeof(refs_) >= sizeof(const HostValue*));
   if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  std::vector<const HostValue*> dead = {this};
-  while (!dead.empty()) {
-    const HostValue* v = dead.back();
-    dead.pop_back();
+  const HostValue* dead = nullptr;
+  auto bury = [&](const HostValue* v) {
+    v->refs_.store(reinterpret_cast<uintptr_t>(dead), std::memory_order_relaxed);
+    dead = v;
+  };
+  bury(this);
+  while (dead) {
+    const HostValue* v = dead;
+    dead = reinterpret_cast<const HostValue*>(v->refs_.load(std::memory_order_relaxed));
     for (const HostValueRef& f : v->fields())
-      if (f->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(f.get());
+      if (f->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) bury(f.get());
     destroy(v);
   }
 }
@@ -156,6 +169,7 @@ Value to_heap(const HostValue& value, const exec::Executable& executable, uint32
       walk.steps.pop_back();
       const HostValue& v = *step.from;
       const ValueType& type = executable.types[step.type];
+      walk.make_room();
       if (!step.built) {
         if (auto it = walk.known.find({&v, step.type}); it != walk.known.end()) {
           Heap::retain(it->second);

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <thread>
 
 #include "vm/base/checked.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
+#include "vm/base/json_writer.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
 #include "vm/runtime/device.h"
+#include "vm/runtime/thread.h"
 
 namespace nimble::rt {
 namespace {
@@ -82,7 +82,8 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
 }
 
 Model::~Model() {
-  for (const DeviceBlock& b : device_blocks_) b.device->free(b.data, b.bytes);
+  for (const DeviceBlock& b : device_blocks_)
+    if (b.data) b.device->free(b.data, b.bytes);
   if (hot_) unmap_huge(hot_, hot_bytes_);
 }
 
@@ -140,13 +141,13 @@ const uint8_t* Model::place_on_device(const exec::Constant& c) {
   Device& to = device(c.device);
   if (c.bytes.empty()) return c.bytes.data();
   take(c.bytes.size(), "constants on a device");
-  void* memory = to.allocate(c.bytes.size());
+  device_blocks_.push_back({&to, nullptr, c.bytes.size()});  // first, or memory might be lost
+  void* memory = device_blocks_.back().data = to.allocate(c.bytes.size());
   if (!memory)
     throw Error(Status::kExhausted, place_,
                 fmt::format("the {} has no memory for constant {} ({} bytes)", to.name(), c.name,
                             c.bytes.size()),
                 "use a smaller model");
-  device_blocks_.push_back({&to, memory, c.bytes.size()});
   to.copy_in(memory, c.bytes.data(), c.bytes.size());
   return static_cast<const uint8_t*>(memory);
 }
@@ -185,34 +186,54 @@ void Model::place_constants() {
       if (from < to) std::memcpy(hot_ + from, bytes.data() + (from - offset), to - from);
     }
   };
-  std::vector<std::thread> helpers;
-  for (int t = 1; t < threads; ++t) helpers.emplace_back(copy, t);
+  struct Helper {
+    decltype(copy)* share;
+    int thread;
+    Thread runs;
+  };
+  std::vector<Helper> helpers(static_cast<size_t>(threads - 1));
+  for (int t = 1; t < threads; ++t) {
+    Helper& helper = helpers[static_cast<size_t>(t - 1)];
+    helper.share = &copy;
+    helper.thread = t;
+    helper.runs.start(
+        [](void* context) {
+          const Helper& self = *static_cast<Helper*>(context);
+          (*self.share)(self.thread);
+        },
+        &helper);
+  }
   copy(0);
-  for (std::thread& t : helpers) t.join();
+  for (Helper& helper : helpers)
+    if (!helper.runs.started()) copy(helper.thread);  // the system gives no more threads
+  for (Helper& helper : helpers) helper.runs.join();
   for (const auto& [index, offset] : hot) constants_[index] = hot_ + offset;
 }
 
 void Model::describe() {
-  using nlohmann::json;
-  json info;
-  info["file"] = place_;
-  info["target"] = target_;
-  info["kernels"] = executable_.kernels.size();
-  info["functions"] = executable_.functions.size();
   uint64_t bytes = 0;
   for (const exec::Constant& c : executable_.constants) bytes += c.bytes.size();
-  info["constant_bytes"] = bytes;
-  info["hot_bytes"] = hot_bytes_;
-  info["native_bytes"] = image_ ? image_->mapped_bytes() : 0;
-  info["no_native"] = no_native_;
-  info["notes"] = notes_;
   const exec::Provenance& p = executable_.provenance;
-  info["provenance"] = {{"compiler", p.compiler},
-                        {"toolchain", p.toolchain},
-                        {"model", p.model},
-                        {"database", p.database}};
-  // Names in a file may be any bytes; JSON wants UTF-8.
-  info_ = info.dump(-1, ' ', false, json::error_handler_t::replace);
+  JsonWriter json;
+  json.begin_object()
+      .member("constant_bytes", bytes)
+      .member("file", place_)
+      .member("functions", executable_.functions.size())
+      .member("hot_bytes", hot_bytes_)
+      .member("kernels", executable_.kernels.size())
+      .member("native_bytes", image_ ? image_->mapped_bytes() : 0)
+      .member("no_native", no_native_);
+  json.key("notes").begin_array();
+  for (const std::string& note : notes_) json.value(note);
+  json.end_array().key("provenance").begin_object();
+  json.member("compiler", p.compiler)
+      .member("database", p.database)
+      .member("model", p.model)
+      .member("toolchain", p.toolchain)
+      .end_object()
+      .member("target", target_)
+      .end_object();
+  info_ = json.text();
 }
 
 }  // namespace nimble::rt

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "vm/base/device_number.h"
+#include "vm/base/json_writer.h"
 
 namespace nimble::rt {
 
@@ -26,6 +26,36 @@ std::string symbol_of(const exec::Kernel& k, uint32_t implementation) {
 
 }  // namespace
 
+void Profiler::clear() noexcept {
+  runs_ = wall_ns_ = kernel_ns_ = 0;
+  opcodes_ = {};
+  copies_.clear();
+  kernels_.clear();
+}
+
+void Profiler::absorb(Profiler& other) noexcept {
+  runs_ += other.runs_;
+  wall_ns_ += other.wall_ns_;
+  kernel_ns_ += other.kernel_ns_;
+  for (size_t i = 0; i < opcodes_.size(); ++i) {
+    opcodes_[i].count += other.opcodes_[i].count;
+    opcodes_[i].ns += other.opcodes_[i].ns;
+  }
+  // merge() moves the nodes of new keys and leaves the others behind.
+  copies_.merge(other.copies_);
+  for (const auto& [devices, more] : other.copies_) {
+    Copies& c = copies_.find(devices)->second;
+    c.count += more.count;
+    c.bytes += more.bytes;
+  }
+  kernels_.merge(other.kernels_);
+  for (const auto& [call, more] : other.kernels_) {
+    Count& c = kernels_.find(call)->second;
+    c.count += more.count;
+    c.ns += more.ns;
+  }
+}
+
 void Profiler::add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                           std::span<const int64_t> symbols, int64_t ns) {
   kernel_ns_ += ns;
@@ -45,44 +75,52 @@ std::vector<Profiler::Row> Profiler::rows() const {
 }
 
 std::string Profiler::json(const exec::Executable& e) const {
-  using nlohmann::json;
-  json out;
-  out["runs"] = runs_;
-  out["wall_ns"] = wall_ns_;
-  out["kernel_ns"] = kernel_ns_;
-  out["overhead_ns"] = wall_ns_ - kernel_ns_;
-  json& instructions = out["instructions"] = json::array();
+  JsonWriter json;
+  json.begin_object().key("copies").begin_array();
+  for (const auto& [devices, c] : copies_)
+    json.begin_object()
+        .member("bytes", c.bytes)
+        .member("count", c.count)
+        .member("from", device_name(devices.first))
+        .member("to", device_name(devices.second))
+        .end_object();
+  json.end_array().key("instructions").begin_array();
   for (int i = 0; i < exec::kOpcodeCount; ++i)
     if (opcodes_[i].count > 0)
-      instructions.push_back({{"name", exec::name_of(static_cast<exec::Opcode>(i))},
-                              {"count", opcodes_[i].count},
-                              {"total_ns", opcodes_[i].ns}});
-  json& copies = out["copies"] = json::array();
-  for (const auto& [devices, c] : copies_)
-    copies.push_back({{"from", device_name(devices.first)},
-                      {"to", device_name(devices.second)},
-                      {"count", c.count},
-                      {"bytes", c.bytes}});
-  json& kernels = out["kernels"] = json::array();
+      json.begin_object()
+          .member("count", opcodes_[i].count)
+          .member("name", exec::name_of(static_cast<exec::Opcode>(i)))
+          .member("total_ns", opcodes_[i].ns)
+          .end_object();
+  json.end_array().member("kernel_ns", kernel_ns_).key("kernels").begin_array();
   for (const Row& r : rows()) {
     const exec::Kernel& k = e.kernels[r.kernel];
-    json shape = json::object();
-    for (size_t i = 0; i < r.symbols->size(); ++i) shape[k.contract.symbols[i]] = (*r.symbols)[i];
-    kernels.push_back(
-        {{"name", k.name},
-         {"source", k.source},
-         {"implementation", symbol_of(k, r.implementation)},
-         {"config", r.implementation < k.implementations.size()
-                        ? k.implementations[r.implementation].config
-                        : k.portable->config},
-         {"threads", r.threads},
-         {"shape", shape},
-         {"count", r.count.count},
-         {"total_ns", r.count.ns},
-         {"share",
-          wall_ns_ > 0 ? static_cast<double>(r.count.ns) / static_cast<double>(wall_ns_) : 0.0}});
+    json.begin_object()
+        .member("config", r.implementation < k.implementations.size()
+                              ? k.implementations[r.implementation].config
+                              : k.portable->config)
+        .member("count", r.count.count)
+        .member("implementation", symbol_of(k, r.implementation))
+        .member("name", k.name)
+        .key("shape")
+        .begin_object();
+    for (size_t i = 0; i < r.symbols->size(); ++i)
+      json.member(k.contract.symbols[i], (*r.symbols)[i]);
+    json.end_object()
+        .member("share", wall_ns_ > 0
+                             ? static_cast<double>(r.count.ns) / static_cast<double>(wall_ns_)
+                             : 0.0)
+        .member("source", k.source)
+        .member("threads", r.threads)
+        .member("total_ns", r.count.ns)
+        .end_object();
   }
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  json.end_array()
+      .member("overhead_ns", wall_ns_ - kernel_ns_)
+      .member("runs", runs_)
+      .member("wall_ns", wall_ns_)
+      .end_object();
+  return json.text();
 }
 
 std::string Profiler::table(const exec::Executable& e) const {

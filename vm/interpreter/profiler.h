@@ -25,7 +25,10 @@ class Profiler {
         .count();
   }
 
-  void clear() { *this = {}; }
+  void clear() noexcept;
+  // Adds what another one saw, and takes its records along: no memory is asked for. What is left
+  // there is to be cleared.
+  void absorb(Profiler& other) noexcept;
   // A run that was suspended in between adds its time slice by slice.
   void add_time(int64_t ns, bool run_is_done) {
     runs_ += run_is_done;

@@ -1,7 +1,7 @@
 #include "vm/interpreter/session.h"
 
-#include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "vm/base/error.h"
@@ -57,9 +57,9 @@ void OutputTensor::release() {
 
 Session::Session(std::shared_ptr<const Model> model, const SessionOptions& options)
     : model_(std::move(model)),
-      threads_(checked_threads(options)),
       storage_(std::make_shared<StoragePool>(device(0), options.memory_limit, !model_->trusted())),
-      pool_(ThreadPool::shared(threads_, options.pin)),
+      pool_(ThreadPool::shared(checked_threads(options), options.pin)),
+      threads_(std::min(checked_threads(options), pool_->max_threads())),
       heap_(storage_),
       machine_(std::make_unique<Machine>(*model_, heap_, *pool_, threads_, limits_of(options))),
       profile_(options.profile) {
@@ -81,9 +81,16 @@ size_t Session::find_entry(std::string_view name) const {
               fmt::format("it has {}", fmt::join(names, ", ")));
 }
 
-Session::Lock::Lock(Session& session, Purpose purpose) : session_(session) {
+Session::Lock::Lock(Session& session, Purpose purpose) : session_(&session) {
   RunControl& control = session.control_;
-  if (purpose == Purpose::kRun ? control.begin() : control.go_on()) return;
+  {
+    std::lock_guard guard(session.lock_);
+    if (purpose == Purpose::kRun ? control.begin() : control.go_on()) {
+      session.profiling_ = session.profile_;
+      session.profiling_epoch_ = session.profile_epoch_;
+      return;
+    }
+  }
   const std::string& place = session.model_->place();
   if (control.state() == RunControl::State::kSuspended)
     throw Error(Status::kInvalidArgument, place, "the session has a suspended run",
@@ -95,14 +102,25 @@ Session::Lock::Lock(Session& session, Purpose purpose) : session_(session) {
               "make a session per thread");
 }
 
-Session::Lock::~Lock() {
-  if (session_.machine_->active()) {
-    session_.control_.pause();
-    return;
+bool Session::Lock::release() noexcept {
+  if (!session_) return true;
+  Session& s = *std::exchange(session_, nullptr);
+  const bool paused = s.machine_->active();
+  if (!paused) {
+    s.machine_->end_run();
+    s.heap_.for_each_pool([](StoragePool& pool) { pool.end_run(); });
   }
-  session_.machine_->end_run();
-  session_.heap_.for_each_pool([](StoragePool& pool) { pool.end_run(); });
-  session_.control_.end();
+  std::lock_guard guard(s.lock_);
+  if (s.profiling_) {
+    if (s.profiling_epoch_ == s.profile_epoch_) s.profiler_.absorb(s.seen_);
+    s.seen_.clear();
+  }
+  if (std::exchange(s.trim_wanted_, false)) s.trim_now();
+  if (paused)
+    s.control_.pause();
+  else
+    s.control_.end();
+  return !s.closed_;
 }
 
 void Session::run(const Lock& lock, size_t entry, std::span<const InputTensor> inputs,
@@ -133,19 +151,19 @@ void Session::start(const Lock&, size_t entry, std::span<const InputTensor> inpu
                 fmt::format("{} takes {} inputs, not {}", signature.name, signature.inputs.size(),
                             inputs.size()),
                 "look at its signature with `nimble inspect --signature`");
-  const int64_t start = profile_ ? Profiler::now() : 0;
+  const int64_t start = profiling_ ? Profiler::now() : 0;
   WorkMeter meter = machine_->meter(control_, /*next_run=*/true);
   const uint64_t steps = meter.steps;
   plan.bind(inputs, heap_, &meter, &arguments_);
   entry_ = entry;
   machine_->start(signature.function, arguments_, steps - meter.steps);
-  if (profile_) profiler_.add_time(Profiler::now() - start, false);
+  if (profiling_) seen_.add_time(Profiler::now() - start, false);
 }
 
 bool Session::resume(const Lock&, uint64_t instructions, std::span<OutputTensor> outputs) {
   for (OutputTensor& o : outputs) o.release();
   check_outputs(entry_, outputs.size());
-  Profiler* profiler = profile_ ? &profiler_ : nullptr;
+  Profiler* profiler = profiling_ ? &seen_ : nullptr;
   const int64_t start = profiler ? Profiler::now() : 0;
   const std::optional<Value> result = machine_->resume(instructions, control_, profiler);
   if (result) take_outputs(*result, outputs);
@@ -154,11 +172,28 @@ bool Session::resume(const Lock&, uint64_t instructions, std::span<OutputTensor>
 }
 
 void Session::abandon() noexcept {
+  std::lock_guard guard(lock_);
   if (!control_.go_on()) return;
   machine_->abandon();
   machine_->end_run();
   heap_.for_each_pool([](StoragePool& pool) { pool.end_run(); });
   control_.end();
+}
+
+Session::Progress Session::progress() const {
+  std::lock_guard guard(lock_);
+  Progress progress{control_.state(), 0, std::nullopt};
+  if (progress.state != RunControl::State::kIdle) progress.run = control_.number();
+  if (progress.state == RunControl::State::kSuspended) progress.position = machine_->position();
+  return progress;
+}
+
+bool Session::close() noexcept {
+  std::lock_guard guard(lock_);
+  if (control_.state() != RunControl::State::kRunning) return true;
+  closed_ = true;
+  control_.cancel();
+  return false;
 }
 
 void Session::take_outputs(const Value& result, std::span<OutputTensor> outputs) {
@@ -270,14 +305,30 @@ uint64_t Session::live_objects() const {
   return live;
 }
 
-void Session::trim() {
+void Session::trim() noexcept {
+  std::lock_guard guard(lock_);
+  if (control_.state() == RunControl::State::kRunning)
+    trim_wanted_ = true;
+  else
+    trim_now();
+}
+
+void Session::trim_now() noexcept {
   machine_->trim();
   heap_.for_each_pool([](StoragePool& pool) { pool.trim(); });
 }
 
-void Session::set_profiling(bool on) {
+void Session::set_profiling(bool on) noexcept {
+  std::lock_guard guard(lock_);
   profile_ = on;
-  if (on) profiler_.clear();
+  if (!on) return;
+  profiler_.clear();
+  ++profile_epoch_;
+}
+
+Profiler Session::profiler() const {
+  std::lock_guard guard(lock_);
+  return profiler_;
 }
 
 }  // namespace nimble::rt

@@ -5,11 +5,18 @@
 // Between two calls of resume() the run is suspended: its thread and the thread pool are free for
 // another model that is more urgent (the paper's section 4 names this as what a virtual machine
 // makes possible), and any thread may take it up again.
+//
+// What other threads may ask of a session at any time, whatever it is doing: cancel, suspend, where
+// it stands, memory, to trim, to profile, the profile so far, and to close it. The first two are a
+// word of their own (run_control.h); the others take a lock that a run takes only when it begins,
+// pauses and ends, and what would disturb a run in progress is done when it does.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,13 +25,14 @@
 #include "vm/interpreter/machine.h"
 #include "vm/interpreter/model.h"
 #include "vm/interpreter/profiler.h"
+#include "vm/runtime/fork.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
 
 namespace nimble::rt {
 
 struct SessionOptions {
-  int32_t threads = 0;  // 0: ThreadPool::default_threads()
+  int32_t threads = 0;  // 0: ThreadPool::default_threads(); fewer if the system starts no more
   bool pin = false;
   uint64_t memory_limit = 0;  // bytes, on each device; 0: none
   uint64_t fuel = 0;          // as in Limits; 0: no limit
@@ -71,12 +79,15 @@ class Session {
    public:
     enum class Purpose : uint8_t { kRun, kResume };
     explicit Lock(Session& session, Purpose purpose = Purpose::kRun);
-    ~Lock();
+    ~Lock() { release(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
+    // Lets go of it early. False if the session was closed meanwhile: it is then the caller's to
+    // destroy, and nobody else's.
+    bool release() noexcept;
 
    private:
-    Session& session_;
+    Session* session_;
   };
 
   // The index of an entry point; Error(kNotFound).
@@ -107,48 +118,77 @@ class Session {
     const Lock lock(*this, Lock::Purpose::kResume);
     return resume(lock, instructions, outputs);
   }
-  // Drops a suspended run; without one nothing happens.
+  // Drops a suspended run; without one nothing happens. From any thread.
   void abandon() noexcept;
+  // The number of the run that begins next; runs are numbered from 1.
+  uint64_t next_run() const noexcept { return control_.number() + 1; }
   // Stops the run in progress, or the one that is suspended when it is resumed: it then fails
   // with kCancelled. Without a run nothing happens. From any thread or a signal handler.
   void cancel() noexcept { control_.cancel(); }
+  // The same of the run of this number alone; the next run then fails as soon as it begins.
+  void cancel(uint64_t run) noexcept { control_.cancel(run); }
   // Makes the resume() in progress return before the next jump, call, return or kernel; run() is
   // not affected. From any thread or a signal handler.
   void suspend() noexcept { control_.suspend(); }
   // From any thread.
   RunControl::State state() const noexcept { return control_.state(); }
-  // Where the suspended run stands; while state() is kSuspended.
-  Position position() const { return machine_->position(); }
+  // The state, the number of the run in progress, if any, and where it stands if it is suspended.
+  // From any thread.
+  struct Progress {
+    RunControl::State state;
+    uint64_t run = 0;
+    std::optional<Position> position;
+  };
+  Progress progress() const;
+  // Of the suspended run.
+  Position position() const { return progress().position.value(); }
+  // True: the session may be destroyed now. False: a run is in progress on another thread; it is
+  // cancelled, and whoever holds the session is told when letting go of it. Nothing else may be
+  // asked of the session any more.
+  bool close() noexcept;
 
   const Model& model() const { return *model_; }
-  int32_t threads() const { return threads_; }
+  // As many as the options ask for, or as the system starts.
+  int32_t threads() const { return std::min(threads_, pool_->max_threads()); }
   MemoryStats memory() const { return storage_->stats(); }
   // Objects that are alive: between runs, those of the constants. What is kept to bind inputs of
   // the same shapes faster does not count.
   uint64_t live_objects() const;
   const std::shared_ptr<StoragePool>& storage() const { return storage_; }
-  // Gives back all memory that is kept for reuse. Not during a run.
-  void trim();
-  // Starts the profiler afresh, or stops it.
-  void set_profiling(bool on);
-  const Profiler& profiler() const { return profiler_; }
+  // Gives back all memory that is kept for reuse: at once, or when the run or slice in progress
+  // ends. From any thread.
+  void trim() noexcept;
+  // Starts the profiler afresh, or stops it, for the runs and slices that begin from now on. From
+  // any thread.
+  void set_profiling(bool on) noexcept;
+  // A copy of what was seen until the last run or slice ended. From any thread.
+  Profiler profiler() const;
 
  private:
+  void trim_now() noexcept;
   void take_outputs(const Value& result, std::span<OutputTensor> outputs);
   void take_output(const Value& value, const exec::Port& port, OutputTensor* output);
 
   std::shared_ptr<const Model> model_;
-  int32_t threads_;
   std::shared_ptr<StoragePool> storage_;
   std::shared_ptr<ThreadPool> pool_;
+  const int32_t threads_;
   Heap heap_;
   std::unique_ptr<Machine> machine_;
   std::vector<EntryPlan> plans_;
   std::vector<Value> arguments_;
-  bool profile_ = false;
-  Profiler profiler_;
   size_t entry_ = 0;  // of the run in progress
   RunControl control_;
+  // Of the run or slice in progress: the thread that executes it alone touches them.
+  bool profiling_ = false;
+  uint64_t profiling_epoch_ = 0;
+  Profiler seen_;
+  // Guards what follows, and all else that the members above say of a run while none is executed.
+  mutable ForkSafeLock lock_;
+  bool profile_ = false;
+  uint64_t profile_epoch_ = 0;  // counts the profiler's fresh starts
+  Profiler profiler_;
+  bool trim_wanted_ = false, closed_ = false;
 };
 
 }  // namespace nimble::rt

@@ -8,12 +8,13 @@
 #include "vm/base/error.h"
 #include "vm/library/host_operators.h"
 #include "vm/library/onednn.h"
+#include "vm/runtime/fork.h"
 
 namespace nimble::rt {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  ForkSafeLock lock;
   std::map<std::string, std::unique_ptr<LibraryKernel>, std::less<>> kernels;
 };
 
@@ -38,14 +39,14 @@ Registry& registry() {
 
 const LibraryKernel* find_library_kernel(exec::ImplementationKind kind, std::string_view name) {
   Registry& r = registry();
-  std::lock_guard lock(r.mutex);
+  std::lock_guard guard(r.lock);
   const auto it = r.kernels.find(name);
   return it != r.kernels.end() && it->second->kind == kind ? it->second.get() : nullptr;
 }
 
 std::vector<const LibraryKernel*> library_kernels() {
   Registry& r = registry();
-  std::lock_guard lock(r.mutex);
+  std::lock_guard guard(r.lock);
   std::vector<const LibraryKernel*> all;
   for (const auto& [name, kernel] : r.kernels) all.push_back(kernel.get());
   return all;
@@ -54,7 +55,7 @@ std::vector<const LibraryKernel*> library_kernels() {
 void add_library_kernel(LibraryKernel kernel) {
   NIMBLE_CHECK((kernel.check || kernel.rule) && kernel.run, "{}", kernel.name);
   Registry& r = registry();
-  std::lock_guard lock(r.mutex);
+  std::lock_guard guard(r.lock);
   const std::string name = kernel.name;
   if (!r.kernels.emplace(name, std::make_unique<LibraryKernel>(std::move(kernel))).second)
     throw Error(Status::kInvalidArgument, "",

@@ -1,9 +1,14 @@
 // What other threads may ask of a run, and whether there is one.
 //
 // One word holds the run's number, its state and the requests, and every change is one
-// compare-and-swap. So a request that comes late cannot hit the next run: it finds another number
-// and gives up. The machine reads the word, relaxed, before each jump, call, return and kernel;
-// what happens before a request on the asking thread is not ordered with what the run then does.
+// compare-and-swap. Runs are numbered from 1 in the order in which they begin. A request that names
+// the run it means cannot hit another: it finds another number and gives up; a cancellation of the
+// run that comes next waits for it. One that names none means the run that it finds in progress.
+// The machine reads the word, relaxed, before each jump, call, return and kernel; what happens
+// before a request on the asking thread is not ordered with what the run then does.
+//
+// Requests may come at any time, from any thread or a signal handler; changes of the state come one
+// at a time, as the session sees to.
 #pragma once
 
 #include <atomic>
@@ -17,10 +22,18 @@ class RunControl {
 
   State state() const noexcept { return state_of(word_.load(std::memory_order_acquire)); }
 
-  // Idle to running, without requests. False, and nothing happens, in another state.
+  // The number of the run in progress, or of the last one; 0 before the first.
+  uint64_t number() const noexcept { return word_.load(std::memory_order_relaxed) / kNext; }
+
+  // Idle to running: a new run, which has been cancelled already if that was asked for by its
+  // number. False, and nothing happens, in another state.
   bool begin() noexcept {
     uint64_t word = word_.load(std::memory_order_relaxed);
-    return state_of(word) == State::kIdle && exchange(word, (word & ~kMask) + kNext + kRunning);
+    while (state_of(word) == State::kIdle) {
+      const uint64_t cancelled = (word & kCancelNext) ? kCancel : 0;
+      if (exchange(word, ((word & ~kMask) + kNext) | kRunning | cancelled)) return true;
+    }
+    return false;
   }
   // Suspended to running; a cancellation asked for meanwhile stays.
   bool go_on() noexcept {
@@ -37,17 +50,30 @@ class RunControl {
   }
   // Running on, in spite of a request to suspend.
   void stay() noexcept { word_.fetch_and(~kSuspend, std::memory_order_relaxed); }
-  // To idle: requests not yet answered are void.
+  // To idle: requests to this run that are not yet answered are void.
   void end() noexcept {
     uint64_t word = word_.load(std::memory_order_relaxed);
-    while (!exchange(word, word & ~kMask)) {
+    while (!exchange(word, word & (~kMask | kCancelNext))) {
     }
   }
 
-  // From any thread or a signal handler; nothing happens without a run (for suspend: without one
-  // that is running).
+  // Nothing happens without a run (for suspend: without one that is running).
   void cancel() noexcept { request(kCancel, true); }
   void suspend() noexcept { request(kSuspend, false); }
+  // The run of this number: the one in progress or the one that begins next. Nothing happens if it
+  // is over, or further ahead.
+  void cancel(uint64_t run) noexcept {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    uint64_t bit = 0;
+    do {
+      if (run == word / kNext + 1)
+        bit = kCancelNext;
+      else if (run == word / kNext && state_of(word) != State::kIdle)
+        bit = kCancel;
+      else
+        return;
+    } while (!exchange(word, word | bit));
+  }
 
   bool interrupted() const noexcept {
     return (word_.load(std::memory_order_relaxed) & (kCancel | kSuspend)) != 0;
@@ -55,7 +81,8 @@ class RunControl {
   bool cancelled() const noexcept { return (word_.load(std::memory_order_relaxed) & kCancel) != 0; }
 
  private:
-  static constexpr uint64_t kRunning = 1, kSuspended = 2, kCancel = 4, kSuspend = 8, kNext = 16;
+  static constexpr uint64_t kRunning = 1, kSuspended = 2, kCancel = 4, kSuspend = 8;
+  static constexpr uint64_t kCancelNext = 16, kNext = 32;  // the number's unit
   static constexpr uint64_t kMask = kNext - 1;
   static_assert(std::atomic<uint64_t>::is_always_lock_free, "requests come from signal handlers");
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <new>
 
 #include "vm/base/error.h"
 
@@ -48,7 +50,7 @@ void StandInDevice::protect(size_t begin, size_t end, int rights) {
 }
 
 void* StandInDevice::allocate(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   if (!base_ && !reserve()) return nullptr;
   if (bytes > size_) return nullptr;
   bytes = round_up(bytes, kUnit);
@@ -77,7 +79,7 @@ void* StandInDevice::allocate(size_t bytes) {
 }
 
 void StandInDevice::free(void* memory, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   bytes = round_up(bytes, kUnit);
   in_use_ -= bytes;
   size_t begin = static_cast<size_t>(static_cast<uint8_t*>(memory) - base_), end = begin + bytes;
@@ -96,7 +98,10 @@ void StandInDevice::free(void* memory, size_t bytes) {
       free_.erase(before);
     }
   }
-  free_[begin] = end - begin;
+  try {
+    free_[begin] = end - begin;
+  } catch (const std::bad_alloc&) {  // no room in the list: then this range is not used again
+  }
 }
 
 void StandInDevice::clear(void* memory, size_t bytes) {
@@ -105,13 +110,13 @@ void StandInDevice::clear(void* memory, size_t bytes) {
 }
 
 void StandInDevice::begin_kernel() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   if (open_ == 0) protect(0, top_, PROT_READ | PROT_WRITE);
   ++open_;
 }
 
 void StandInDevice::end_kernel() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   if (--open_ == 0 && top_ > 0) ::mprotect(base_, top_, PROT_NONE);
 }
 
@@ -131,7 +136,7 @@ void StandInDevice::copy_within(void* to, const void* from, size_t bytes) {
 }
 
 size_t StandInDevice::in_use() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   return in_use_;
 }
 

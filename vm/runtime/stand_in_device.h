@@ -16,9 +16,9 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 
 #include "vm/runtime/device.h"
+#include "vm/runtime/fork.h"
 
 namespace nimble::rt {
 
@@ -50,7 +50,7 @@ class StandInDevice final : public Device {
   // Sets the rights of the arena's used part.
   void protect(size_t begin, size_t end, int rights);
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeLock lock_;
   uint8_t* base_ = nullptr;
   size_t size_ = 0;  // of the reserved address space
   size_t top_ = 0;   // beyond here nothing was ever handed out

@@ -12,15 +12,14 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "vm/runtime/device.h"
+#include "vm/runtime/fork.h"
 
 namespace nimble::rt {
 
@@ -34,19 +33,6 @@ struct MemoryStats {
   uint64_t reserved = 0;                 // bytes held from the system, live or free
   uint64_t peak = 0;                     // the most that was ever live
   uint64_t allocations = 0, reuses = 0;  // requests, and those that a free block served
-};
-
-// Threads hardly ever meet in a pool, but it is entered at every allocation: a lock that costs one
-// atomic instruction. Who finds it taken lets others run.
-class PoolLock {
- public:
-  void lock() {
-    while (taken_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  }
-  void unlock() { taken_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag taken_;
 };
 
 // Thread safe: a user may give an output back from any thread.
@@ -106,7 +92,7 @@ class StoragePool {
   Device& device_;
   const uint64_t limit_;
   const bool clears_;
-  mutable PoolLock lock_;
+  mutable ForkSafeLock lock_;  // threads hardly ever meet in a pool
   std::array<std::vector<Block>, kClasses> free_;
   // Bit i % 64 of word i / 64: class i has a free block.
   std::array<uint64_t, kClasses / 64> occupied_{};

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <new>
+#include <thread>
 
 #include "vm/base/cpu.h"
 
@@ -62,6 +64,11 @@ void pin_this_thread(int core) {
 
 void wait_nothing(nimble_barrier*, int32_t) {}
 
+void run_alone(ThreadPool::Body body, void* context) {
+  nimble_barrier alone{&wait_nothing};
+  body(context, 0, 1, &alone);
+}
+
 // Spins until `ready`, giving the processor up in between once the wait is long: with more
 // threads than cores, the one waited for may need this very core.
 template <typename Ready>
@@ -104,24 +111,59 @@ void RegionBarrier::wait_for_all(nimble_barrier* base, int32_t thread) {
   }
 }
 
-ThreadPool::ThreadPool(int threads, bool pin)
-    : max_threads_(std::max(threads, 1)), pin_(pin), cores_(allowed_cores()) {
+ThreadPool::ThreadPool(int threads, bool pin) : pin_(pin), cores_(allowed_cores()) {
+  threads = std::max(threads, 1);
   // pause takes about 40 ns on current cores: some tens of microseconds before yielding.
-  const bool crowded = max_threads_ > std::max<int>(1, static_cast<int>(cores_.size()));
+  const bool crowded = threads > std::max<int>(1, static_cast<int>(cores_.size()));
   spins_before_yield_ = crowded ? 16 : 2000;
-  barrier_ = std::make_unique<RegionBarrier>(max_threads_, spins_before_yield_);
-  for (int i = 1; i < max_threads_; ++i) workers_.push_back(std::make_unique<Worker>());
-  for (int i = 1; i < max_threads_; ++i)
-    workers_[i - 1]->thread = std::thread([this, i] { work(i); });
+  barrier_ = std::make_unique<RegionBarrier>(threads, spins_before_yield_);
+  for (int i = 1; i < threads; ++i) {
+    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
+    worker.pool = this;
+    worker.index = i;
+  }
+  fork_hook_.emplace(
+      this, [](void*) noexcept { return true; },
+      [](void* pool, bool in_child) noexcept {
+        if (in_child) static_cast<ThreadPool*>(pool)->lose_workers();
+      });
+  start_workers();
 }
 
 ThreadPool::~ThreadPool() {
+  fork_hook_.reset();
   stop_.store(true, std::memory_order_relaxed);
   for (auto& worker : workers_) {
     worker->signal.fetch_add(1, std::memory_order_seq_cst);
     futex_wake(worker->signal);
   }
   for (auto& worker : workers_) worker->thread.join();
+}
+
+void ThreadPool::start_workers() noexcept {
+  auto entry = [](void* context) {
+    Worker& worker = *static_cast<Worker*>(context);
+    worker.pool->work(worker);
+  };
+  int32_t threads = 1;
+  for (auto& worker : workers_) {
+    if (!worker->thread.start(entry, worker.get())) break;
+    ++threads;
+  }
+  max_threads_.store(threads, std::memory_order_relaxed);
+}
+
+void ThreadPool::lose_workers() noexcept {
+  // Whoever was in a region is gone, too.
+  new (&region_mutex_) std::mutex;
+  for (auto& worker : workers_) {
+    worker->thread.forget();
+    worker->signal.store(0, std::memory_order_relaxed);
+    worker->parked.store(0, std::memory_order_relaxed);
+    worker->claimed.store(0, std::memory_order_relaxed);
+    worker->done.store(0, std::memory_order_relaxed);
+  }
+  workers_lost_ = true;
 }
 
 uint32_t ThreadPool::await_signal(Worker& worker, uint32_t last, int64_t* spin_ns) {
@@ -151,29 +193,33 @@ uint32_t ThreadPool::await_signal(Worker& worker, uint32_t last, int64_t* spin_n
   return seen;
 }
 
-void ThreadPool::work(int index) {
-  if (pin_ && !cores_.empty()) pin_this_thread(cores_[index % cores_.size()]);
+void ThreadPool::work(Worker& worker) {
+  if (pin_ && !cores_.empty()) pin_this_thread(cores_[worker.index % cores_.size()]);
   in_region = true;
-  Worker& worker = *workers_[index - 1];
   uint32_t last = 0;
   int64_t spin_ns = kFirstSpinNs;
   while (true) {
     last = await_signal(worker, last, &spin_ns);
     if (stop_.load(std::memory_order_relaxed)) return;
     if (!claim(worker, last)) continue;  // too late: what body_ and context_ say is not for us
-    body_(context_, index, threads_, barrier_.get());
+    body_(context_, worker.index, threads_, barrier_.get());
     worker.done.store(last, std::memory_order_release);
   }
 }
 
 void ThreadPool::run(Body body, void* context, int32_t threads) {
-  threads = std::clamp<int32_t>(threads, 1, max_threads_);
-  if (threads == 1 || in_region) {
-    nimble_barrier alone{&wait_nothing};
-    body(context, 0, 1, &alone);
-    return;
+  threads = std::clamp<int32_t>(threads, 1, max_threads());
+  if (threads == 1 || in_region) return run_alone(body, context);
+  std::unique_lock lock(region_mutex_);
+  if (workers_lost_) [[unlikely]] {
+    workers_lost_ = false;
+    start_workers();
+    threads = std::min<int32_t>(threads, max_threads());
+    if (threads == 1) {
+      lock.unlock();
+      return run_alone(body, context);
+    }
   }
-  std::lock_guard lock(region_mutex_);
   if (pin_ && !cores_.empty()) {
     thread_local int pinned_to = -1;
     if (pinned_to != cores_[0]) pin_this_thread(pinned_to = cores_[0]);
@@ -207,16 +253,16 @@ void ThreadPool::run(Body body, void* context, int32_t threads) {
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::shared(int threads, bool pin) {
-  static std::mutex mutex;
+  static ForkSafeLock lock;
   static std::map<bool, std::weak_ptr<ThreadPool>> pools;
-  std::lock_guard lock(mutex);
+  std::lock_guard guard(lock);
   std::shared_ptr<ThreadPool> pool = pools[pin].lock();
-  if (!pool || pool->max_threads() < threads) {
-    // Who holds the smaller pool keeps it; the newer one serves who comes after.
-    pool = std::make_shared<ThreadPool>(threads, pin);
-    pools[pin] = pool;
-  }
-  return pool;
+  if (pool && pool->max_threads() >= threads) return pool;
+  // Who holds the smaller pool keeps it; the newer one serves who comes after.
+  auto made = std::make_shared<ThreadPool>(threads, pin);
+  if (pool && pool->max_threads() >= made->max_threads()) return pool;
+  pools[pin] = made;
+  return made;
 }
 
 int ThreadPool::default_threads() {

@@ -15,16 +15,21 @@
 // Sessions share one pool: regions of concurrent sessions queue, one after the other, which
 // keeps results and cache contents independent of who else runs. A region started inside a
 // region runs on one thread, inline.
+//
+// A system that starts no more threads (a container's pids.max) gets a smaller pool. In the child
+// of a fork, where the workers are gone, the first region starts them anew.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "vm/base/kernel_abi.h"
+#include "vm/runtime/fork.h"
+#include "vm/runtime/thread.h"
 
 namespace nimble::rt {
 
@@ -57,20 +62,23 @@ class ThreadPool {
   // Called once per thread; must not throw.
   using Body = void (*)(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier);
 
-  // `threads` counts the caller: threads - 1 are started. Pinned: worker i is bound to the i-th
-  // core that the process may use, a caller to the first at its first region.
+  // `threads` counts the caller: threads - 1 are started, or as many as the system gives. Pinned:
+  // worker i is bound to the i-th core that the process may use, a caller to the first at its
+  // first region.
   explicit ThreadPool(int threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int max_threads() const { return max_threads_; }
+  // The caller and the workers that were started. Less than before only in the child of a fork.
+  int max_threads() const { return max_threads_.load(std::memory_order_relaxed); }
   // Runs `body` on threads 0 … threads - 1 (at most max_threads) and returns when all are done.
   void run(Body body, void* context, int32_t threads);
   // The barrier that `run` hands to bodies of several threads; a body that fails abandons it.
   RegionBarrier& barrier() { return *barrier_; }
 
-  // The process's pool for sessions of up to `threads` threads; alive while anyone holds it.
+  // The process's pool for sessions of up to `threads` threads, or of as many as the system
+  // starts; alive while anyone holds it.
   static std::shared_ptr<ThreadPool> shared(int threads, bool pin);
   // Threads that a session uses by default: physical cores allowed by affinity and cgroup.
   static int default_threads();
@@ -83,21 +91,28 @@ class ThreadPool {
     std::atomic<uint32_t> parked{0};
     std::atomic<uint32_t> claimed{0};  // the last signal whose share somebody took
     alignas(64) std::atomic<uint32_t> done{0};
-    std::thread thread;
+    ThreadPool* pool = nullptr;
+    int index = 0;
+    Thread thread;
   };
   // Whether the calling thread gets to do the share that `signal` announced.
   static bool claim(Worker& worker, uint32_t signal) {
     uint32_t before = signal - 1;
     return worker.claimed.compare_exchange_strong(before, signal, std::memory_order_acq_rel);
   }
-  void work(int index);
+  // Starts workers, which stand at the beginning, until the system gives no more.
+  void start_workers() noexcept;
+  // Of the child of a fork, before anything else happens in it.
+  void lose_workers() noexcept;
+  void work(Worker& worker);
   uint32_t await_signal(Worker& worker, uint32_t last, int64_t* spin_ns);
 
-  const int max_threads_;
+  std::atomic<int32_t> max_threads_{1};
   const bool pin_;
   int spins_before_yield_ = 0;
   std::vector<int> cores_;
   std::mutex region_mutex_;
+  bool workers_lost_ = false;
   // Of the region in progress; workers read them after their signal.
   Body body_ = nullptr;
   void* context_ = nullptr;
@@ -106,6 +121,7 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::unique_ptr<RegionBarrier> barrier_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::optional<ForkHook> fork_hook_;
 };
 
 }  // namespace nimble::rt

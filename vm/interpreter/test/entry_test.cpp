@@ -1,7 +1,7 @@
 // Calls of an entry point again and again: names bound once, tensors kept while shapes repeat.
 #include <gtest/gtest.h>
 
-#include "vm/interpreter/test/failing_new.h"
+#include "vm/base/fault/failing_new.h"
 #include "vm/interpreter/test/harness.h"
 
 namespace nimble::rt {

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <functional>
 
-#include "vm/interpreter/test/failing_new.h"
+#include "vm/base/fault/failing_calls.h"
+#include "vm/base/fault/failing_new.h"
 #include "vm/interpreter/test/harness.h"
 
 namespace nimble::rt {
@@ -259,6 +260,33 @@ function "main" 1 7 {
     EXPECT_EQ(session_->live_objects(), 0u);
     EXPECT_EQ(session_->memory().in_use, uint64_t{64} << 10) << "the heap's slab";
   }
+}
+
+// Large enough to be copied by several threads, of which there are none to be had.
+TEST_F(Faults, LargeConstantsNeedNoThreads) {
+  for (uint64_t n = 1; n <= 2; ++n) {
+    exec::Executable e = exec::assemble(std::string(kAddKernel) + kAddModel);
+    const auto bytes = std::make_shared<std::vector<uint8_t>>((9 << 20) + 4);
+    for (size_t i = 0; i < bytes->size(); ++i) (*bytes)[i] = static_cast<uint8_t>(i * 31 >> 7);
+    e.constants[0].shape = {static_cast<int64_t>(bytes->size() / 4)};
+    e.constants[0].bytes = *bytes;
+    e.constants[0].owner = bytes;
+    e.constants[0].hot = true;
+    const FailCall fail(SystemCall::kCreateThread, n, true);
+    const auto model = Model::load(std::move(e), {}, "test");
+    EXPECT_EQ(std::memcmp(model->constant_data(0), bytes->data(), bytes->size()), 0);
+  }
+}
+
+TEST_F(Faults, ASessionHasTheThreadsThatTheSystemStarts) {
+  session_.reset();
+  load(std::string(kAddKernel) + kAddModel);
+  session_.reset();
+  const FailCall fail(SystemCall::kCreateThread, 2, true);
+  session_ = std::make_unique<Session>(model_, SessionOptions{4});
+  EXPECT_TRUE(fail.failed());
+  EXPECT_EQ(session_->threads(), 2);
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Fuel, depth and memory: where they bite, and that a session survives it.
 #include <thread>
 
-#include "vm/interpreter/test/failing_new.h"
+#include "vm/base/fault/failing_new.h"
 #include "vm/interpreter/test/harness.h"
 
 namespace nimble::rt {

@@ -175,5 +175,32 @@ TEST(RunControl, ChangesStateAsAskedAndKeepsRequestsToTheirRun) {
   EXPECT_FALSE(control.interrupted()) << "not for the next one";
 }
 
+TEST(RunControl, KnowsRunsByNumber) {
+  RunControl control;
+  EXPECT_EQ(control.number(), 0u);
+  control.cancel(2);  // too far ahead
+  ASSERT_TRUE(control.begin());
+  EXPECT_EQ(control.number(), 1u);
+  EXPECT_FALSE(control.interrupted());
+  control.cancel(2);
+  EXPECT_FALSE(control.interrupted()) << "the next is meant";
+  control.cancel(1);
+  EXPECT_TRUE(control.cancelled());
+  control.end();
+  control.cancel(1);  // too late
+  ASSERT_TRUE(control.begin());
+  EXPECT_EQ(control.number(), 2u);
+  EXPECT_TRUE(control.cancelled()) << "as asked for before";
+  control.end();
+  ASSERT_TRUE(control.begin());
+  EXPECT_FALSE(control.interrupted()) << "once";
+  control.pause();
+  control.cancel(2);
+  control.cancel(0);
+  EXPECT_FALSE(control.cancelled());
+  control.cancel(3);
+  EXPECT_TRUE(control.cancelled());
+}
+
 }  // namespace
 }  // namespace nimble::rt

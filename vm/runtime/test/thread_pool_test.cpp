@@ -6,6 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <thread>
+
+#include "vm/base/fault/failing_calls.h"
 
 namespace nimble::rt {
 namespace {
@@ -160,6 +163,37 @@ TEST(ThreadPool, SharedPoolServesAllSizes) {
   EXPECT_EQ(three->max_threads(), 3);
   EXPECT_EQ(ThreadPool::shared(2, false), three);
   EXPECT_GE(ThreadPool::default_threads(), 1);
+}
+
+// At pids.max: what was asked for is a wish.
+TEST(ThreadPool, IsAsLargeAsTheSystemLetsItBe) {
+  for (int started = 0; started <= 3; ++started) {
+    const FailCall limit(SystemCall::kCreateThread, static_cast<uint64_t>(started) + 1, true);
+    ThreadPool pool(4);
+    EXPECT_EQ(limit.failed(), started < 3);
+    ASSERT_EQ(pool.max_threads(), started + 1);
+    for (int threads = 1; threads <= 4; ++threads) {
+      Relay r{std::vector<int64_t>(4, 0), 20};
+      pool.run(relay, &r, threads);
+      for (int i = 0; i < 4; ++i)
+        EXPECT_EQ(r.values[i], i < std::min(threads, started + 1) ? 20 : 0);
+    }
+  }
+}
+
+TEST(ThreadPool, ASharedPoolGivesWayToALargerOneOnly) {
+  const auto three = ThreadPool::shared(3, false);
+  {
+    const FailCall limit(SystemCall::kCreateThread, 2, true);
+    EXPECT_EQ(ThreadPool::shared(4, false), three);
+  }
+  {
+    const FailCall limit(SystemCall::kCreateThread, 4, true);
+    const auto four = ThreadPool::shared(8, false);
+    EXPECT_NE(four, three);
+    EXPECT_EQ(four->max_threads(), 4);
+    EXPECT_EQ(ThreadPool::shared(4, false), four);
+  }
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
-#include "vm/interpreter/test/failing_new.h"
+#include "vm/base/fault/failing_new.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
-namespace nimble::rt {
+namespace nimble {
 namespace {
 
 thread_local uint64_t calls = 0;
 thread_local uint64_t fail_at = 0;  // the call that fails; 0: none
 thread_local bool fail_later = false, has_failed = false;
+std::atomic<int64_t> live{0};
 
 void* allocate(size_t bytes, size_t alignment) noexcept {
   ++calls;
@@ -17,8 +19,17 @@ void* allocate(size_t bytes, size_t alignment) noexcept {
     has_failed = true;
     return nullptr;
   }
-  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
-  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void* memory =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(bytes == 0 ? 1 : bytes)
+          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory) live.fetch_add(1, std::memory_order_relaxed);
+  return memory;
+}
+
+void release(void* memory) noexcept {
+  if (memory) live.fetch_sub(1, std::memory_order_relaxed);
+  std::free(memory);
 }
 
 void* allocate_or_throw(size_t bytes, size_t alignment) {
@@ -28,6 +39,10 @@ void* allocate_or_throw(size_t bytes, size_t alignment) {
 }
 
 }  // namespace
+
+int64_t live_news() {
+  return live;
+}
 
 CountNew::CountNew() : before_(calls) {}
 uint64_t CountNew::count() const {
@@ -46,36 +61,36 @@ bool FailNew::failed() const {
   return has_failed;
 }
 
-}  // namespace nimble::rt
+}  // namespace nimble
 
 // The library's array and nothrow forms are defined to end in these.
 void* operator new(size_t bytes) {
-  return nimble::rt::allocate_or_throw(bytes, 1);
+  return nimble::allocate_or_throw(bytes, 1);
 }
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  return nimble::rt::allocate(bytes, 1);
+  return nimble::allocate(bytes, 1);
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
-  return nimble::rt::allocate_or_throw(bytes, static_cast<size_t>(alignment));
+  return nimble::allocate_or_throw(bytes, static_cast<size_t>(alignment));
 }
 void* operator new[](size_t bytes) {
-  return nimble::rt::allocate_or_throw(bytes, 1);
+  return nimble::allocate_or_throw(bytes, 1);
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }
 void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }
 void operator delete[](void* memory) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }
 void operator delete[](void* memory, size_t) noexcept {
-  std::free(memory);
+  nimble::release(memory);
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace nimble::rt {
+namespace nimble {
 
 // Counts the calls of this thread while it lives.
 class CountNew {
@@ -14,6 +14,9 @@ class CountNew {
  private:
   uint64_t before_;
 };
+
+// What all threads have allocated and not freed, in calls.
+int64_t live_news();
 
 // While it lives, the n-th call on this thread (1: the next) throws std::bad_alloc, and so does
 // every later one if `and_all_later`.
@@ -27,4 +30,4 @@ class FailNew {
   bool failed() const;
 };
 
-}  // namespace nimble::rt
+}  // namespace nimble

@@ -13,7 +13,8 @@ Entry points that take or return data types are called on values:
     result = session.run_values({"tree": leaf})["h"].array()
 
 Every failure is a NimbleError with the library's one-line message. Handles close themselves when
-collected; a session keeps its model, an output keeps itself.
+collected; a session keeps its model, an output keeps itself. Models and sessions may be used in a
+process that multiprocessing forks, unless another thread was running them at that moment.
 """
 
 import collections
@@ -23,7 +24,7 @@ import pathlib
 
 import numpy as np
 
-API_VERSION = 1
+API_VERSION = 4
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "V2", "f4", "f8")  # by code
 CODES = {np.dtype(text): code for code, text in enumerate(DTYPES)}
 
@@ -127,6 +128,9 @@ def library():
         "nimble_value_field": (handle, [handle, ctypes.c_size_t]),
         "nimble_value_tensor": (i32, [handle, pointer(_Tensor)]),
         "nimble_session_threads": (i32, [handle]),
+        "nimble_session_next_run": (ctypes.c_uint64, [handle]),
+        "nimble_cancel": (None, [handle]),
+        "nimble_cancel_run": (None, [handle, ctypes.c_uint64]),
         "nimble_session_run": (i32, [handle, ctypes.c_char_p, pointer(ctypes.c_char_p),
                                      pointer(_Tensor), ctypes.c_size_t, pointer(_Tensor),
                                      ctypes.c_size_t]),
@@ -197,6 +201,19 @@ class Session:
     @property
     def threads(self):
         return self._lib.nimble_session_threads(self._handle)
+
+    @property
+    def next_run(self):
+        """The number of the run that begins next; runs of a session count from 1."""
+        return self._lib.nimble_session_next_run(self._handle)
+
+    def cancel(self, run=None):
+        """Stops, from any thread, the run in progress, or the run of this number alone: ask for
+        next_run before the run begins. It then raises a NimbleError."""
+        if run is None:
+            self._lib.nimble_cancel(self._handle)
+        else:
+            self._lib.nimble_cancel_run(self._handle, run)
 
     def bind(self, inputs):
         """Returns a Call on these {name: array}; it keeps and reads the arrays themselves, so

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,6 @@ struct nimble_session {
   std::vector<size_t> ports;  // of the caller's inputs
   std::vector<rt::InputTensor> inputs;
   std::vector<rt::OutputTensor> outputs;
-  std::string text;
 };
 
 struct nimble_call {
@@ -49,6 +49,8 @@ namespace {
 thread_local std::string last_error;
 // Instead of it where there is no memory for it.
 thread_local const char* last_error_text = "";
+// The answer to the calling thread's last query of a profile.
+thread_local std::string profile_text;
 
 nimble_status record(Status status, const char* text) {
   try {
@@ -93,12 +95,31 @@ void require(bool condition, const char* function, const char* problem) {
   if (!condition) invalid(function, problem, "see vm/api/nimble.h");
 }
 
+// No struct of this interface will ever be so large; more is memory that nobody has set.
+constexpr uint64_t kLargestStruct = 4096;
+
+template <typename T>
+void check_size(const T* given, const char* function) {
+  require(given->struct_size >= sizeof(given->struct_size) && given->struct_size <= kLargestStruct,
+          function, "struct_size is not set");
+}
+
 // A struct of the caller's, of an older or newer version than ours, as one of ours: what the
-// caller does not have keeps our default.
+// caller does not have keeps our default. What we do not have must be 0, which is each later
+// field's default, or the caller would wait for an effect in vain.
 template <typename T>
 T upgraded(const T* given, T defaults, const char* function) {
   if (!given) return defaults;
-  require(given->struct_size >= sizeof(given->struct_size), function, "struct_size is not set");
+  check_size(given, function);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  const auto* end = bytes + given->struct_size;
+  if (given->struct_size > sizeof(T) &&
+      std::any_of(bytes + sizeof(T), end, [](unsigned char c) { return c != 0; }))
+    throw Error(Status::kUnsupported, function,
+                fmt::format("a struct of {} bytes sets a field beyond the {} bytes that this "
+                            "library (interface version {}) knows",
+                            given->struct_size, sizeof(T), NIMBLE_API_VERSION),
+                "leave the newer fields 0 or use a newer libnimble");
   std::memcpy(static_cast<void*>(&defaults), given,
               std::min<uint64_t>(given->struct_size, sizeof(T)));
   defaults.struct_size = sizeof(T);
@@ -113,6 +134,7 @@ void hand_back(const T& ours, T* theirs) {
   theirs->struct_size = size;
 }
 
+// Of an array of structs as large as the caller's.
 template <typename T>
 T* element(T* array, size_t index) {
   using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
@@ -153,8 +175,8 @@ const exec::EntryPoint* entry_of(const nimble_model* model, int32_t entry) {
 
 void describe_port(const std::vector<exec::Port>& ports, const std::vector<exec::ValueType>& types,
                    const std::vector<nimble_model::Port>& texts, int32_t index, nimble_port* out) {
-  require(out != nullptr && out->struct_size >= sizeof(out->struct_size), "nimble_port",
-          "struct_size is not set");
+  require(out != nullptr, "nimble_port", "port is NULL");
+  check_size(out, "nimble_port");
   if (index < 0 || static_cast<size_t>(index) >= ports.size())
     throw Error(Status::kNotFound, "nimble_port", fmt::format("there is no port {}", index),
                 fmt::format("there are {}", ports.size()));
@@ -248,6 +270,36 @@ size_t find_entry(const rt::Session& session, const char* name) {
   return 0;
 }
 
+// All elements of an array are as large as its first.
+template <typename T>
+void check_elements(T* array, size_t count, const char* function) {
+  for (size_t i = 0; i < count; ++i) {
+    check_size(element(array, i), function);
+    require(element(array, i)->struct_size == array->struct_size, function,
+            "the elements of an array have different struct_size");
+  }
+}
+
+// Whoever frees a session that was destroyed while a call ran it: the call, when all else is done.
+class Held {
+ public:
+  using Purpose = rt::Session::Lock::Purpose;
+  explicit Held(nimble_session* handle, Purpose purpose = Purpose::kRun)
+      : handle_(handle), lock(*handle->session, purpose) {}
+  ~Held() {
+    handle_->outputs.clear();  // of a call that failed: nothing may be kept of it
+    if (!lock.release()) delete handle_;
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  nimble_session* handle_;
+
+ public:
+  rt::Session::Lock lock;
+};
+
 // The outputs of one call. What a caller will own is made before the run, so that nothing can fail
 // after it.
 class Outputs {
@@ -261,11 +313,16 @@ class Outputs {
           const char* function)
       : ours_(*ours), theirs_(theirs) {
     require(theirs || ours_.empty(), function, "outputs is NULL");
+    check_elements(theirs, ours_.size(), function);
+    // Less would leave no place for `owner` and `release`. The size of the first version, which
+    // stays, however nimble_tensor grows.
+    constexpr uint64_t kLeast = offsetof(nimble_tensor, release) + sizeof(nimble_tensor::release);
+    static_assert(kLeast == 80);
+    require(ours_.empty() || theirs->struct_size >= kLeast, function,
+            "an output's struct_size is too small");
     for (size_t i = 0; i < ours_.size(); ++i) {
-      // Less would leave no place for `owner` and `release`.
-      require(element(theirs, i)->struct_size >= sizeof(nimble_tensor), function,
-              "an output's struct_size is too small");
-      const nimble_tensor& given = *element(theirs, i);
+      const nimble_tensor given =
+          upgraded(element(theirs, i), nimble_tensor NIMBLE_TENSOR_INIT, function);
       ours_[i] = {};
       if (!given.data || keep == Keep::kNothing) {
         owners_.resize(ours_.size());
@@ -342,6 +399,7 @@ rt::InputTensor input_of(const rt::HostValue& value) {
 // Tensors by name or in order, as the inputs of an entry point.
 void collect_tensors(nimble_session* session, size_t entry, const char* const* names,
                      const nimble_tensor* inputs, size_t count, const char* function) {
+  check_elements(inputs, count, function);
   collect_inputs(session, entry, names, count, function, [&](size_t i, const auto& place) {
     return input_of(upgraded(element(inputs, i), nimble_tensor NIMBLE_TENSOR_INIT, function),
                     place);
@@ -355,6 +413,15 @@ void require_tensors(const rt::Session& s, size_t entry, size_t outputs) {
     if (ports[i].type >= 0)
       throw Error(Status::kUnsupported, s.model().place() + ": output " + ports[i].name,
                   "it is a value of a data type", "run the model with nimble_session_run_values");
+}
+
+const char* profile_of(const nimble_session* session,
+                       std::string (rt::Profiler::*text)(const exec::Executable&) const) {
+  if (!session) return "";
+  const rt::Session& s = *session->session;
+  const nimble_status status =
+      guarded([&] { profile_text = (s.profiler().*text)(s.model().executable()); });
+  return status == NIMBLE_OK ? profile_text.c_str() : "";
 }
 
 }  // namespace
@@ -480,7 +547,7 @@ nimble_status nimble_session_create(nimble_model* model, const nimble_session_op
 }
 
 void nimble_session_destroy(nimble_session* session) {
-  delete session;
+  if (session && session->session->close()) delete session;
 }
 
 nimble_status nimble_session_run(nimble_session* session, const char* entry,
@@ -490,13 +557,13 @@ nimble_status nimble_session_run(nimble_session* session, const char* entry,
     require(session != nullptr, "nimble_session_run", "session is NULL");
     require(inputs || input_count == 0, "nimble_session_run", "inputs is NULL");
     rt::Session& s = *session->session;
-    const rt::Session::Lock lock(s);
+    const Held held(session);
     const size_t index = find_entry(s, entry);
     require_tensors(s, index, output_count);
     collect_tensors(session, index, input_names, inputs, input_count, "nimble_session_run");
     session->outputs.resize(output_count);
     Outputs results(&session->outputs, Outputs::Keep::kNothing, outputs, "nimble_session_run");
-    s.run(lock, index, session->inputs, results.span());
+    s.run(held.lock, index, session->inputs, results.span());
     results.give();
   });
 }
@@ -555,11 +622,11 @@ nimble_status nimble_session_start(nimble_session* session, const char* entry,
     require(session != nullptr, "nimble_session_start", "session is NULL");
     require(inputs || input_count == 0, "nimble_session_start", "inputs is NULL");
     rt::Session& s = *session->session;
-    const rt::Session::Lock lock(s);
+    const Held held(session);
     const size_t index = find_entry(s, entry);
     require_tensors(s, index, SIZE_MAX);
     collect_tensors(session, index, input_names, inputs, input_count, "nimble_session_start");
-    s.start(lock, index, session->inputs);
+    s.start(held.lock, index, session->inputs);
   });
 }
 
@@ -568,10 +635,10 @@ nimble_status nimble_session_resume(nimble_session* session, uint64_t instructio
   return guarded([&]() -> nimble_status {
     require(session != nullptr, "nimble_session_resume", "session is NULL");
     rt::Session& s = *session->session;
-    const rt::Session::Lock lock(s, rt::Session::Lock::Purpose::kResume);
+    const Held held(session, Held::Purpose::kResume);
     session->outputs.resize(output_count);
     Outputs results(&session->outputs, Outputs::Keep::kNothing, outputs, "nimble_session_resume");
-    if (!s.resume(lock, instructions, results.span())) return NIMBLE_SUSPENDED;
+    if (!s.resume(held.lock, instructions, results.span())) return NIMBLE_SUSPENDED;
     results.give();
     return NIMBLE_OK;
   });
@@ -588,19 +655,20 @@ void nimble_session_abandon(nimble_session* session) {
 nimble_status nimble_session_position(const nimble_session* session,
                                       nimble_run_position* position) {
   return guarded([&] {
-    require(session && position && position->struct_size >= sizeof(position->struct_size),
-            "nimble_session_position", "session or position is NULL, or struct_size is not set");
+    require(session && position, "nimble_session_position", "session or position is NULL");
+    check_size(position, "nimble_session_position");
     const rt::Session& s = *session->session;
+    const rt::Session::Progress progress = s.progress();
     nimble_run_position ours = NIMBLE_RUN_POSITION_INIT;
-    ours.state = static_cast<nimble_run_state>(s.state());
-    if (ours.state == NIMBLE_RUN_SUSPENDED) {
-      const rt::Position at = s.position();
-      const rt::DecodedFunction& function = s.model().functions()[at.function];
+    ours.state = static_cast<nimble_run_state>(progress.state);
+    ours.run = progress.run;
+    if (const std::optional<rt::Position>& at = progress.position) {
+      const rt::DecodedFunction& function = s.model().functions()[at->function];
       ours.function = function.source->name.c_str();
-      ours.instruction = at.instruction;
-      ours.source = function.note_of(at.instruction).data();
-      ours.instructions = at.instructions;
-      ours.depth = at.depth - 1;
+      ours.instruction = at->instruction;
+      ours.source = function.note_of(at->instruction).data();
+      ours.instructions = at->instructions;
+      ours.depth = at->depth - 1;
     }
     hand_back(ours, position);
   });
@@ -616,18 +684,17 @@ nimble_status nimble_session_run_values(nimble_session* session, const char* ent
     require((inputs || input_count == 0) && (outputs || output_count == 0), kHere,
             "inputs or outputs is NULL");
     rt::Session& s = *session->session;
-    const rt::Session::Lock lock(s);
+    const Held held(session);
     const size_t index = find_entry(s, entry);
     collect_inputs(session, index, input_names, input_count, kHere,
                    [&](size_t i, const auto&) { return input_of(value_of(inputs[i], kHere)); });
     session->outputs.clear();
     session->outputs.resize(output_count);
-    s.run(lock, index, session->inputs, session->outputs);
+    s.run(held.lock, index, session->inputs, session->outputs);
     std::vector<rt::HostValueRef> values;
     for (rt::OutputTensor& o : session->outputs)
       values.push_back(o.value ? o.value : rt::HostValue::tensor(o.dtype, o.shape(), o.data));
     for (size_t i = 0; i < output_count; ++i) outputs[i] = handle_of(std::move(values[i]));
-    session->outputs.clear();
   });
 }
 
@@ -679,8 +746,8 @@ const nimble_value* nimble_value_field(const nimble_value* value, size_t index) 
 nimble_status nimble_value_tensor(const nimble_value* value, nimble_tensor* tensor) {
   constexpr const char* kHere = "nimble_value_tensor";
   return guarded([&] {
-    require(tensor && tensor->struct_size >= sizeof(tensor->struct_size), kHere,
-            "tensor is NULL, or struct_size is not set");
+    require(tensor != nullptr, kHere, "tensor is NULL");
+    check_size(tensor, kHere);
     const rt::HostValue& v = value_of(value, kHere);
     require(v.is_tensor(), kHere, "the value is no tensor");
     nimble_tensor t = NIMBLE_TENSOR_INIT;
@@ -700,8 +767,8 @@ nimble_status nimble_model_type(const nimble_model* model, int32_t index, nimble
   constexpr const char* kHere = "nimble_model_type";
   return guarded([&] {
     const exec::ValueType& t = type_of(model, index, kHere);
-    require(type && type->struct_size >= sizeof(type->struct_size), kHere,
-            "type is NULL, or struct_size is not set");
+    require(type != nullptr, kHere, "type is NULL");
+    check_size(type, kHere);
     using Kind = exec::ValueType::Kind;
     nimble_type ours = NIMBLE_TYPE_INIT;
     ours.name = t.name.c_str();
@@ -722,8 +789,8 @@ nimble_status nimble_model_constructor(const nimble_model* model, int32_t type, 
   constexpr const char* kHere = "nimble_model_constructor";
   return guarded([&] {
     const exec::ValueType& t = type_of(model, type, kHere);
-    require(constructor && constructor->struct_size >= sizeof(constructor->struct_size), kHere,
-            "constructor is NULL, or struct_size is not set");
+    require(constructor != nullptr, kHere, "constructor is NULL");
+    check_size(constructor, kHere);
     if (tag < 0 || static_cast<uint64_t>(tag) >= t.constructors.size())
       throw Error(Status::kNotFound, kHere, fmt::format("{} has no tag {}", t.name, tag),
                   fmt::format("it has {} constructors", t.constructors.size()));
@@ -747,10 +814,18 @@ void nimble_cancel(nimble_session* session) {
   if (session) session->session->cancel();
 }
 
+uint64_t nimble_session_next_run(const nimble_session* session) {
+  return session ? session->session->next_run() : 0;
+}
+
+void nimble_cancel_run(nimble_session* session, uint64_t run) {
+  if (session) session->session->cancel(run);
+}
+
 nimble_status nimble_session_memory(const nimble_session* session, nimble_memory_stats* stats) {
   return guarded([&] {
-    require(session && stats && stats->struct_size >= sizeof(stats->struct_size),
-            "nimble_session_memory", "session or stats is NULL, or struct_size is not set");
+    require(session && stats, "nimble_session_memory", "session or stats is NULL");
+    check_size(stats, "nimble_session_memory");
     const rt::MemoryStats m = session->session->memory();
     hand_back(nimble_memory_stats{sizeof(nimble_memory_stats), m.in_use, m.reserved, m.peak,
                                   m.allocations, m.reuses},
@@ -771,17 +846,11 @@ void nimble_session_set_profiling(nimble_session* session, int32_t on) {
 }
 
 const char* nimble_session_profile_json(nimble_session* session) {
-  if (!session) return "";
-  const rt::Session& s = *session->session;
-  guarded([&] { session->text = s.profiler().json(s.model().executable()); });
-  return session->text.c_str();
+  return profile_of(session, &rt::Profiler::json);
 }
 
 const char* nimble_session_profile_table(nimble_session* session) {
-  if (!session) return "";
-  const rt::Session& s = *session->session;
-  guarded([&] { session->text = s.profiler().table(s.model().executable()); });
-  return session->text.c_str();
+  return profile_of(session, &rt::Profiler::table);
 }
 
 }  // extern "C"

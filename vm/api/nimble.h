@@ -12,12 +12,19 @@
  *  - Every function that can fail returns a nimble_status; nimble_last_error() then tells, in one
  *    line, the place, the problem and the remedy. Nothing throws, nothing prints.
  *  - Structs that cross the border begin with `struct_size`: set it to sizeof the struct that the
- *    caller was compiled with (NIMBLE_*_INIT do). A newer library fills in what an older caller
- *    does not know of; fields are only ever appended.
+ *    caller was compiled with (NIMBLE_*_INIT do). Fields are only ever appended, and 0 is the
+ *    default of each. A newer library takes the default of what an older caller does not know of,
+ *    and tells it nothing more. An older library refuses what it does not know of (as
+ *    NIMBLE_UNSUPPORTED) where a newer caller sets it to other than 0, and leaves it as it is
+ *    where it is the library's to fill in.
  *  - Handles are opaque. A model may be shared by threads. A session runs one call at a time
- *    (a second concurrent run on it fails); several sessions of a model may run at once.
- *  - Text returned by queries belongs to its handle and lives as long.
+ *    (a second concurrent run on it fails); several sessions of a model may run at once. Every
+ *    other function on a session may be called from any thread at any time.
+ *  - Text returned by queries belongs to its handle and lives as long, unless said otherwise.
  *  - All text is UTF-8, all sizes are in bytes unless said otherwise.
+ *  - The child of a fork() may go on with models, values, outputs and sessions; the threads that
+ *    it lacks are started anew when a kernel needs them. A session that another thread was running
+ *    at the time of the fork is lost in the child: it stays busy, and destroying it frees nothing.
  */
 #ifndef NIMBLE_VM_API_NIMBLE_H_
 #define NIMBLE_VM_API_NIMBLE_H_
@@ -35,7 +42,8 @@
 extern "C" {
 #endif
 
-#define NIMBLE_API_VERSION 3 /* 2: start, resume, suspend, abandon, state; 3: types */
+/* 2: start, resume, suspend, abandon, state; 3: types; 4: numbers of runs */
+#define NIMBLE_API_VERSION 4
 
 /* The version of the interface that the library implements; compare with NIMBLE_API_VERSION. */
 NIMBLE_API uint32_t nimble_api_version(void);
@@ -256,8 +264,10 @@ typedef struct nimble_session nimble_session;
 
 typedef struct nimble_session_options {
   uint64_t struct_size;
-  int32_t threads; /* 0: as many as the process may use (affinity and cgroup) */
-  int32_t pin;     /* 1: bind worker threads, and the thread that runs, to cores */
+  /* 0: as many as the process may use (affinity and cgroup). There may be fewer where the system
+   * starts no more (a limit of processes): nimble_session_threads tells. */
+  int32_t threads;
+  int32_t pin; /* 1: bind worker threads, and the thread that runs, to cores */
   /* Limits of a run. Beyond one it returns NIMBLE_EXHAUSTED; the session stays usable. */
   uint64_t memory_limit; /* bytes of tensors, scratch, registers and frames; 0: none */
   uint64_t fuel;         /* steps of one run; 0: no limit. An instruction is one; what does the work
@@ -272,8 +282,9 @@ typedef struct nimble_session_options {
 NIMBLE_API nimble_status nimble_session_create(nimble_model* model,
                                                const nimble_session_options* options,
                                                nimble_session** session);
-/* Outputs of the session stay valid. Not while a thread runs it; a suspended run is dropped. NULL
- * is fine. */
+/* Outputs of the session stay valid. A suspended run is dropped; one in progress on another thread
+ * is cancelled, and the session's memory goes when that call returns. No other call on the session
+ * may follow, nor be in progress. NULL is fine. */
 NIMBLE_API void nimble_session_destroy(nimble_session* session);
 
 /* Runs entry point `entry` (NULL: the default one).
@@ -299,9 +310,18 @@ NIMBLE_API nimble_status nimble_session_run_values(nimble_session* session, cons
 /* Stops the session's run in progress: that call then returns NIMBLE_CANCELLED, and the session
  * is ready for the next. The run looks for this before each jump, call, return and kernel; a kernel
  * that has begun is finished first. A run that is suspended fails when it is resumed. Without a run
- * nothing happens: a request that comes late never hits the next run. May be called from any thread
- * and from a signal handler. */
+ * nothing happens. It is the run in progress when the request comes that is hit: who means a run
+ * that may be over by then names it, with nimble_cancel_run. May be called from any thread and from
+ * a signal handler. */
 NIMBLE_API void nimble_cancel(nimble_session* session);
+/* The number of the run that the next nimble_session_run, _run_values or _start begins: 1, 2, …
+ * (a call that finds the session busy begins none; one that fails later did). Ask on the thread
+ * that will run, before it does, and hand the number to whoever may cancel. 0 if session is NULL.
+ */
+NIMBLE_API uint64_t nimble_session_next_run(const nimble_session* session);
+/* nimble_cancel for the run of that number alone, however late or early it comes: once the run is
+ * over nothing happens, and the run that is next then fails as soon as it begins. */
+NIMBLE_API void nimble_cancel_run(nimble_session* session, uint64_t run);
 
 /* ---- prepared calls ------------------------------------------------------------------------
  * For who calls one entry point again and again: what its names mean is found out once.
@@ -362,7 +382,8 @@ NIMBLE_API void nimble_session_abandon(nimble_session* session);
 typedef int32_t nimble_run_state;
 enum { NIMBLE_RUN_NONE = 0, NIMBLE_RUN_RUNNING = 1, NIMBLE_RUN_SUSPENDED = 2 };
 
-/* Where a session's run stands. All but `state` is filled in only while it is suspended. */
+/* Where a session's run stands. All but `state` and `run` are filled in only while it is
+ * suspended. */
 typedef struct nimble_run_position {
   uint64_t struct_size;
   nimble_run_state state;
@@ -372,11 +393,11 @@ typedef struct nimble_run_position {
   uint64_t instructions; /* executed so far */
   uint32_t depth;        /* calls nested inside the entry point */
   uint32_t reserved;
+  uint64_t run; /* the number of the run that is running or suspended; 0 if none (version 4) */
 } nimble_run_position;
 #define NIMBLE_RUN_POSITION_INIT \
-  { sizeof(nimble_run_position), 0, 0, NULL, NULL, 0, 0, 0 }
-/* `state` alone may be asked for from any thread (another thread may have changed it by the time
- * of the answer); the rest while no thread resumes or abandons the run. */
+  { sizeof(nimble_run_position), 0, 0, NULL, NULL, 0, 0, 0, 0 }
+/* Another thread may have changed it by the time of the answer. */
 NIMBLE_API nimble_status nimble_session_position(const nimble_session* session,
                                                  nimble_run_position* position);
 
@@ -392,16 +413,19 @@ typedef struct nimble_memory_stats {
   { sizeof(nimble_memory_stats), 0, 0, 0, 0, 0 }
 NIMBLE_API nimble_status nimble_session_memory(const nimble_session* session,
                                                nimble_memory_stats* stats);
-/* Gives blocks kept for reuse back to the system. Not during a run. */
+/* Gives blocks kept for reuse back to the system: at once, or, while a run is in progress, when it
+ * ends or is suspended. */
 NIMBLE_API void nimble_session_trim(nimble_session* session);
-/* The number of threads that the session's kernels run on. */
+/* The number of threads that the session's kernels run on: fewer than asked for if the system
+ * starts no more. */
 NIMBLE_API int32_t nimble_session_threads(const nimble_session* session);
 
-/* The profiler: 1 starts it afresh, 0 stops it. Not during a run. */
+/* The profiler: 1 starts it afresh, 0 stops it. A run (of a suspended one, a slice) in progress is
+ * not affected, and is not part of a profile that starts meanwhile. */
 NIMBLE_API void nimble_session_set_profiling(nimble_session* session, int32_t on);
-/* What it saw so far, as JSON: runs, wall_ns, kernel_ns, overhead_ns, `instructions` (name, count,
- * total_ns), `kernels` (name, source, implementation, shape, count, total_ns, share). Belongs to
- * the session, until its next call. */
+/* What it saw until the last run or slice ended, as JSON: runs, wall_ns, kernel_ns, overhead_ns,
+ * `instructions` (name, count, total_ns), `kernels` (name, source, implementation, shape, count,
+ * total_ns, share). Valid until the calling thread's next query of a profile; "" on failure. */
 NIMBLE_API const char* nimble_session_profile_json(nimble_session* session);
 /* The same as a table for people. */
 NIMBLE_API const char* nimble_session_profile_table(nimble_session* session);

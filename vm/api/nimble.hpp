@@ -405,8 +405,12 @@ class Session {
     for (nimble_value* v : raw) outputs.emplace_back(v);
     return outputs;
   }
-  // From any thread, or a signal handler.
+  // The run in progress, whichever it is. From any thread, or a signal handler, as the next.
   void cancel() noexcept { nimble_cancel(session_); }
+  // The run of this number alone, over or not yet begun as it may be: next_run(), asked before it
+  // began.
+  void cancel(uint64_t run) noexcept { nimble_cancel_run(session_, run); }
+  uint64_t next_run() const noexcept { return nimble_session_next_run(session_); }
   void set_profiling(bool on) { nimble_session_set_profiling(session_, on); }
   std::string profile_json() { return nimble_session_profile_json(session_); }
   std::string profile_table() { return nimble_session_profile_table(session_); }

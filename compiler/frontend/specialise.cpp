@@ -4,6 +4,8 @@
 #include <charconv>
 #include <set>
 
+#include "compiler/ir/substitute.h"
+
 namespace nimble::frontend {
 namespace {
 
@@ -19,79 +21,6 @@ bool is_identifier(const std::string& s) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') return false;
   return true;
 }
-
-// Rebuilds a function with its symbols replaced. Variables are new, so the old one stays whole.
-class Substitution {
- public:
-  explicit Substitution(const Replacement& r) : replacement_(r) {}
-
-  ir::FunctionRef apply(const ir::Function& f) {
-    auto out = std::make_shared<ir::Function>(f);
-    for (ir::VarRef& p : out->parameters) p = renew(p);
-    if (f.result_type) out->result_type = type(f.result_type);
-    out->body = block(*f.body);
-    return out;
-  }
-
- private:
-  ir::Dim dim(const ir::Dim& d) const { return d.is_any() ? d : d.substitute(replacement_); }
-
-  ir::Type type(const ir::Type& t) const {
-    if (!t) return t;
-    auto out = std::make_shared<ir::TypeNode>(*t);
-    for (ir::Dim& d : out->dims) d = dim(d);
-    for (ir::Type& e : out->elements) e = type(e);
-    return out;
-  }
-
-  ir::VarRef renew(const ir::VarRef& v) {
-    return vars_[v.get()] = ir::make_var(v->name, type(v->type), v->location);
-  }
-
-  ir::Atom atom(ir::Atom a) const {
-    if (!a.is_var()) return a;
-    auto it = vars_.find(a.var.get());
-    if (it != vars_.end()) a.var = it->second;
-    return a;
-  }
-
-  ir::BlockRef block(const ir::Block& b) {
-    auto out = std::make_shared<ir::Block>();
-    for (const ir::Binding& binding : b.bindings) {
-      ir::ExprRef value = expr(*binding.value);
-      out->bindings.push_back({renew(binding.var), std::move(value)});
-    }
-    out->result = atom(b.result);
-    return out;
-  }
-
-  ir::ExprRef expr(const ir::Expr& e) {
-    auto out = std::make_shared<ir::Expr>(e);
-    for (ir::Atom& a : out->args) a = atom(a);
-    if (out->callee) out->callee = atom(*out->callee);
-    for (auto& [name, value] : out->attrs) {
-      if (auto* d = std::get_if<ir::Dim>(&value)) *d = dim(*d);
-      if (auto* ds = std::get_if<std::vector<ir::Dim>>(&value))
-        for (ir::Dim& d : *ds) d = dim(d);
-    }
-    if (e.primitive) out->primitive = apply(*e.primitive);
-    if (e.then_block) out->then_block = block(*e.then_block);
-    if (e.else_block) out->else_block = block(*e.else_block);
-    for (ir::MatchCase& c : out->cases) {
-      renew_pattern(c.pattern);
-      c.body = block(*c.body);
-    }
-    return out;
-  }
-
-  void renew_pattern(ir::Pattern& p) {
-    if (p.var) p.var = renew(p.var);
-    for (ir::Pattern& field : p.fields) renew_pattern(field);
-  }
-
-  const Replacement& replacement_;
-  std::map<const ir::Var*, ir::VarRef> vars_;
-};
 
 }  // namespace
 
@@ -116,10 +45,6 @@ std::map<std::string, int64_t> parse_shapes(const std::string& text) {
     if (!out.emplace(name, value).second) fail(fmt::format("{} is given twice", name));
   }
   return out;
-}
-
-ir::FunctionRef substituted(const ir::Function& f, const Replacement& values) {
-  return Substitution(values).apply(f);
 }
 
 Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& options,
@@ -174,7 +99,7 @@ ir::Module specialise(ir::Module module, const ImportOptions& options) {
   std::set<std::string> symbols;
   for (const ir::VarRef& p : main->parameters) collect_symbols(p->type, symbols);
   module.set("main",
-             substituted(*main, replacement_of(std::move(symbols), options, module.source)));
+             ir::substitute(*main, replacement_of(std::move(symbols), options, module.source)));
   return module;
 }
 

@@ -24,7 +24,4 @@ void collect_symbols(const ir::Type& t, std::set<std::string>& out);
 // at each call.
 ir::Module specialise(ir::Module module, const ImportOptions& options);
 
-// A copy of a function, with variables of its own, in which symbols have values.
-ir::FunctionRef substituted(const ir::Function& f, const Replacement& values);
-
 }  // namespace nimble::frontend

@@ -8,7 +8,7 @@
 
 namespace nimble::ir {
 
-// The steps (steps, 3), then for each kind k its calls (counts[k]) and its data (counts[k],
+// The steps (steps, 4), then for each kind k its calls (counts[k]) and its data (counts[k],
 // extents…).
 Type type_of_linearise(const RecursionSchema& schema, const Dim& steps,
                        const std::vector<Dim>& counts);

@@ -15,22 +15,33 @@ namespace nimble::passes {
 
 const std::vector<std::string>& default_pipeline() {
   static const std::vector<std::string> kPasses = {
-      // Understand: every dim named, every constant known.
+      // Understand: every dim named, every constant known. An inference stands where passes leave
+      // variables without types, or with types that name other symbols, and those below ask for
+      // them.
+      //
+      // Here for a module that nobody has typed: from a text, before `nimble opt`.
       "infer",
       "check-inputs",
       // Functions and patterns of the source become those that the passes below know: global
       // functions, and matches on one constructor at a time.
       "flatten-matches",
+      // The matches of a decision tree and its local functions are new; convert-closures reads off
+      // types which symbols a function captures.
       "infer",
       "convert-closures",
+      // Calls of what were literals bind the symbols that came with captured values.
       "infer",
       "simplify",
       "fold-constants",
       "propagate-constants",
       "batch-recursion",
+      // Its steps are written without types; refine-shapes compares those of all calls.
       "infer",
       "refine-shapes",
       "expose-shapes",
+      // Operators that were written out, and operators told their counts, have no types; layouts
+      // and
+      // rules of simplify are chosen by extents.
       "infer",
       "lay-out-states",
       "simplify",
@@ -44,10 +55,13 @@ const std::vector<std::string>& default_pipeline() {
       "hoist-projections",
       "merge-products",
       "stack-products",
+      // Loops took parameters and products rows of others: extents are new, and expand-attention
+      // asks which of them are known.
       "infer",
       "expand-attention",
       "fold-constants",
       "pack-weights",
+      // A packed matrix has the type of its layout, which its kernels' workloads need.
       "infer",
       "fold-constants",
       "eliminate-common",
@@ -68,7 +82,7 @@ const std::vector<std::string>& default_pipeline() {
 
 const std::vector<PassInfo>& all_passes() {
   static const std::vector<PassInfo> kAll = {
-#define NIMBLE_PASS(name, function, summary) {name, function, summary},
+#define NIMBLE_PASS(name, function, need, summary) {name, function, summary, Need::need},
 #include "compiler/passes/Passes.def"
 #undef NIMBLE_PASS
   };
@@ -81,45 +95,38 @@ const PassInfo* find_pass(std::string_view name) {
   return nullptr;
 }
 
-bool is_required(std::string_view name) {
-  static const std::set<std::string_view> kRequired = {"infer",
-                                                       "check-inputs",
-                                                       "flatten-matches",
-                                                       "convert-closures",
-                                                       "expose-shapes",
-                                                       "expand-attention",
-                                                       "fuse",
-                                                       "place-devices",
-                                                       "lower-memory",
-                                                       "lower-shapes"};
-  return kRequired.count(name) > 0;
-}
-
 namespace {
 
 const PassInfo* pass_of(const PipelineOptions& options, std::string_view name) {
-  static const PassInfo kApart = {"fuse", fuse_nothing,
-                                  "Gives every operator a kernel of its own."};
+  static const PassInfo kApart = {"fuse", fuse_nothing, "Gives every operator a kernel of its own.",
+                                  Need::kRequired};
   for (const PassInfo& p : options.extra_passes)
     if (p.name == name) return &p;
   return name == "fuse" && !options.fusion ? &kApart : passes::find_pass(name);
 }
 
+// The names of the passes that `is_wanted` takes, "infer, check-inputs".
+template <typename Predicate>
+std::string names_of(Predicate is_wanted) {
+  std::string names;
+  for (const PassInfo& p : all_passes())
+    if (is_wanted(p)) names += (names.empty() ? "" : ", ") + std::string(p.name);
+  return names;
+}
+
 void check_names(const PipelineOptions& options) {
   auto known = [&](const std::string& name) {
     if (pass_of(options, name)) return;
-    std::string names;
-    for (const PassInfo& p : all_passes())
-      names += (names.empty() ? "" : ", ") + std::string(p.name);
     throw Error(Status::kInvalidArgument, "pass " + name, "there is no such pass",
-                "the passes are " + names);
+                "the passes are " + names_of([](const PassInfo&) { return true; }));
   };
   for (const std::string& p : options.passes) known(p);
   for (const std::string& p : options.disabled) {
     known(p);
-    if (is_required(p))
-      throw Error(Status::kInvalidArgument, "pass " + p, "this pass cannot be disabled",
-                  "every other pass can");
+    if (pass_of(options, p)->need == Need::kRequired)
+      throw Error(
+          Status::kInvalidArgument, "pass " + p, "this pass cannot be disabled",
+          "these can be: " + names_of([](const PassInfo& i) { return i.need == Need::kOptional; }));
   }
   for (const std::string& p : options.print_after)
     if (p != "all") known(p);

@@ -39,6 +39,7 @@
 #include <set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/substitute.h"
 #include "compiler/passes/analysis/batch_recursion_group.h"
 #include "compiler/passes/batch_operators.h"
 #include "compiler/passes/passes.h"
@@ -244,7 +245,7 @@ class Generator {
     const Member& root = group_.members()[0];
     const GoingOn on = going_on();
     const RecursionSchema::Kind& kind = group_.schema().kinds[on.kind];
-    auto f = std::make_shared<ir::Function>(*copy_with({}, *root.f));
+    auto f = std::make_shared<ir::Function>(*ir::substitute(*root.f, {}));
     const VarRef element = ir::make_var("element", ir::tensor_type({}, DType::kI64));
     std::vector<VarRef> rows, states;
     for (size_t i = 0; i < kind.calls.size(); ++i)

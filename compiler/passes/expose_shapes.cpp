@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/dtype.h"
@@ -253,7 +254,7 @@ ir::Module expose_shapes(const ir::Module& m, PassContext&) {
     return b.value->kind == ir::ExprKind::kCall ? Splitter(b, o).run() : std::nullopt;
   });
   for (auto& [name, f] : out.functions)
-    if (name == "main" || m.signatures.count(name)) f = check_facts(f);
+    if (ir::is_entry(m, name)) f = check_facts(f);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/ir/entry.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -213,8 +214,7 @@ ir::Module hoist_projections(const ir::Module& m, PassContext& context) {
   Module out = m;
   Hoist hoist(out, context);
   for (const auto& [name, f] : m.functions)
-    if (name != "main" && !m.signatures.count(name) && starts_from_outside(m, name))
-      hoist.run(name);
+    if (!ir::is_entry(m, name) && starts_from_outside(m, name)) hoist.run(name);
   return out;
 }
 

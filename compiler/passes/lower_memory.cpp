@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/template.h"
@@ -108,7 +109,7 @@ class Lowering {
       : module_(m), context_(context), ownership_(m) {}
 
   ir::FunctionRef lower(const std::string& name, const ir::FunctionRef& f) {
-    entry_ = name == "main" || module_.signatures.count(name) > 0;
+    entry_ = ir::is_entry(module_, name);
     map_.clear();
     fields_.clear();
     read_elsewhere_.clear();

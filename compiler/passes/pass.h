@@ -1,7 +1,8 @@
 // Passes: what a pass is, and the registry made from Passes.def.
 //
-// A pass is a function from module to module. Pipeline.cpp lists them in order; every pass can be
-// disabled, printed after, timed, and is followed by the IR verifier when asked.
+// A pass is a function from module to module. Pipeline.cpp lists them in order; every optional
+// pass can be disabled; each can be printed after, timed, and is followed by the IR verifier when
+// asked.
 #pragma once
 
 #include <functional>
@@ -25,14 +26,17 @@ struct PassContext {
   void count(const std::string& what, int64_t by = 1) { statistics[what] += by; }
 };
 
+// Whether a pass can be disabled: without the required ones some modules do not reach the emitter;
+// all others only make them better.
+enum class Need { kOptional, kRequired };
+
 struct PassInfo {
   std::string_view name;
   ir::Module (*run)(const ir::Module&, PassContext&);
   std::string_view summary;
+  Need need = Need::kOptional;
 };
 const std::vector<PassInfo>& all_passes();
 const PassInfo* find_pass(std::string_view name);  // null if there is none
-// Without these no module reaches the emitter; all others only make it better and can be disabled.
-bool is_required(std::string_view name);
 
 }  // namespace nimble::passes

@@ -5,7 +5,7 @@
 
 namespace nimble::passes {
 
-#define NIMBLE_PASS(name, function, summary) \
+#define NIMBLE_PASS(name, function, need, summary) \
   ir::Module function(const ir::Module& m, PassContext& context);
 #include "compiler/passes/Passes.def"
 #undef NIMBLE_PASS

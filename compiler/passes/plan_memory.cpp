@@ -33,6 +33,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/passes/analysis/memory_survey.h"
 #include "compiler/passes/analysis/recursion.h"
@@ -266,7 +267,7 @@ ir::Module plan_memory(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   const Recursion recursion(m);
   for (auto& [name, f] : out.functions) {
-    const bool entry = name == "main" || m.signatures.count(name) > 0;
+    const bool entry = ir::is_entry(m, name);
     f = Planner(name, f, recursion, context).run(entry);
   }
   return out;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -83,7 +84,7 @@ Module propagate(const Module& m, int64_t* done, bool check) {
   Module out = m;
   *done = 0;
   for (const auto& [name, original] : m.functions) {
-    if (name == "main" || m.signatures.count(name)) continue;
+    if (ir::is_entry(m, name)) continue;
     for (size_t i = original->parameters.size(); i-- > 0;) {
       if (binds_a_symbol_alone(*out.find(name), i)) continue;
       std::optional<Atom> value = only_constant(out, name, i);

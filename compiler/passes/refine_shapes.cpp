@@ -20,7 +20,9 @@
 #include <map>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
+#include "compiler/ir/substitute.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -68,7 +70,7 @@ class CallSites {
   explicit CallSites(const ir::Module& m) {
     std::set<std::string> open;
     for (const auto& [name, f] : m.functions) {
-      if (name == "main" || m.signatures.count(name)) open.insert(name);
+      if (ir::is_entry(m, name)) open.insert(name);
       visit_bindings(*f->body, [&, caller = name](const Binding& b) {
         const Expr& e = *b.value;
         for (const Atom& a : e.args)
@@ -157,7 +159,7 @@ class Refinement {
         const auto value = value_at_every_call(name, s, symbols, calls);
         if (!value || contradicted_.contains({name, s})) continue;
         ir::Module attempt = module_;
-        attempt.set(name, copy_with({{s, *value}}, *f));
+        attempt.set(name, ir::substitute(*f, {{s, *value}}));
         try {
           module_ = ir::infer_types(attempt);
         } catch (const Error&) {
@@ -202,7 +204,7 @@ class Refinement {
   // Tries, for each unknown dim of a recursive function's result, what a base path gives.
   void refine_result(size_t index) {
     const auto [name, f] = module_.functions[index];
-    if (name == "main" || module_.signatures.count(name) || !f->result_type) return;
+    if (ir::is_entry(module_, name) || !f->result_type) return;
     std::set<std::string> bound, all;
     for (const VarRef& p : f->parameters) symbols_of(p->type, bound);
     symbols_of(f->result_type, all);

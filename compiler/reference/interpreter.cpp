@@ -37,6 +37,13 @@ struct Frame {
   const Var* result = nullptr;  // in the caller's frame
 };
 
+// How two extents that should be equal differ: "k is 2, but n is 3"; a constant is its value.
+std::string disagreement(const ir::Dim& left, int64_t l, const ir::Dim& right, int64_t r) {
+  if (right.as_constant()) return fmt::format("{} is {}, not {}", left.str(), l, r);
+  if (left.as_constant()) return fmt::format("{} is {}, not {}", right.str(), r, l);
+  return fmt::format("{} is {}, but {} is {}", left.str(), l, right.str(), r);
+}
+
 void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const std::string& what) {
   if (!t || v->failure) return;
   if (t->kind == ir::TypeKind::kTuple) {
@@ -295,8 +302,8 @@ struct Interpreter::Impl {
       if (extent(left[i]) != extent(right[i]))
         throw CheckFailed{
             Error(Status::kFatal, e.location.str(),
-                  fmt::format("{}: {} is {}, but {} is {}", ir::assertion_text(e), left[i].str(),
-                              extent(left[i]), right[i].str(), extent(right[i])))};
+                  ir::assertion_text(e) + ": " +
+                      disagreement(left[i], extent(left[i]), right[i], extent(right[i])))};
     define(f, b.var.get(), x);
   }
 

@@ -56,7 +56,8 @@ std::vector<std::string> split(const std::string& text) {
 int list_passes() {
   std::vector<std::vector<std::string>> rows;
   for (const passes::PassInfo& p : passes::all_passes())
-    rows.push_back({std::string(p.name), std::string(p.summary)});
+    rows.push_back({std::string(p.name), p.need == passes::Need::kRequired ? "required" : "",
+                    std::string(p.summary)});
   fmt::print("{}\nThe default pipeline:", tools::table(rows));
   for (const std::string& name : passes::default_pipeline()) fmt::print(" {}", name);
   fmt::print("\n");

@@ -118,9 +118,6 @@ std::span<const uint8_t> Statement::blob(int c) const {
   const auto* data = static_cast<const uint8_t*>(sqlite3_column_blob(stmt_, c));
   return {data, data ? static_cast<size_t>(sqlite3_column_bytes(stmt_, c)) : 0};
 }
-std::optional<int64_t> Statement::maybe_integer(int c) const {
-  return is_null(c) ? std::nullopt : std::optional(integer(c));
-}
 std::optional<double> Statement::maybe_real(int c) const {
   return is_null(c) ? std::nullopt : std::optional(real(c));
 }

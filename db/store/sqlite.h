@@ -59,7 +59,6 @@ class Statement {
   double real(int column) const;
   std::string text(int column) const;
   std::span<const uint8_t> blob(int column) const;
-  std::optional<int64_t> maybe_integer(int column) const;
   std::optional<double> maybe_real(int column) const;
   std::optional<std::string> maybe_text(int column) const;
   sqlite3_stmt* raw() const { return stmt_; }

@@ -270,7 +270,7 @@ Comparison compare(const ir::Module& module, const std::vector<Configuration>& c
 std::vector<Configuration> all_configurations() {
   std::vector<Configuration> out = {{"default"}};
   for (const passes::PassInfo& p : passes::all_passes()) {
-    if (passes::is_required(p.name)) continue;
+    if (p.need == passes::Need::kRequired) continue;
     Configuration c{"without " + std::string(p.name)};
     c.disabled_pass = p.name;
     out.push_back(std::move(c));

@@ -18,8 +18,8 @@
 #include <map>
 
 #include "compiler/frontend/decode/step_model.h"
-#include "compiler/frontend/specialise.h"
 #include "compiler/ir/builder.h"
+#include "compiler/ir/substitute.h"
 #include "vm/base/error.h"
 
 namespace nimble::frontend {
@@ -72,7 +72,7 @@ class LoopBuilder {
     std::map<std::string, Dim> values = {{model_.n, n}, {model_.past, past}};
     if (model_.batch) values[*model_.batch] = 1;
     if (model_.total) values[*model_.total] = n + past;
-    const ir::FunctionRef step = substituted(*main_, values);
+    const ir::FunctionRef step = ir::substitute(*main_, values);
     const auto bind = [&](size_t parameter, ir::ExprRef value) {
       b.append({step->parameters[parameter], std::move(value)});
     };

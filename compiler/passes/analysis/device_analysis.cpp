@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/support/rewrite.h"
@@ -40,7 +41,7 @@ DeviceAnalysis::DeviceAnalysis(const ir::Module& m, int32_t target) : module_(m)
 }
 
 bool DeviceAnalysis::is_entry(const std::string& function) const {
-  return function == "main" || module_.signatures.count(function) > 0;
+  return ir::is_entry(module_, function);
 }
 
 int32_t DeviceAnalysis::kernel_device(const ir::Var* v) const {

@@ -21,6 +21,7 @@
 
 #include <functional>
 
+#include "compiler/ir/entry.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -109,7 +110,7 @@ bool is_empty_constant(const Atom& a) {
 
 Ownership::Ownership(const ir::Module& m) : module_(m) {
   for (const auto& [name, f] : m.functions) {
-    if (m.signatures.count(name) || name == "main") continue;
+    if (ir::is_entry(m, name)) continue;
     for (size_t i = 0; i < f->parameters.size(); ++i) unique_parameters_.insert({name, i});
   }
   do {

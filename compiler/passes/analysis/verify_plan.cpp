@@ -42,6 +42,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 
@@ -136,7 +137,7 @@ class PlanVerifier {
 
   void function(const std::string& name, const ir::Function& f) {
     function_ = name;
-    entry_ = name == "main" || module_.signatures.count(name) > 0;
+    entry_ = ir::is_entry(module_, name);
     dims_ = ir::dim_context(f);
     objects_.clear();
     names_.clear();

@@ -38,10 +38,6 @@ class Rewriter {
 // Applies `hook` to every function of a module.
 ir::Module rewrite_module(const ir::Module& m, const Rewriter::Hook& hook);
 
-// A copy of a function, with variables of its own, in which symbols have values, in types and
-// attributes alike.
-ir::FunctionRef copy_with(const std::map<std::string, ir::Dim>& values, const ir::Function& f);
-
 // How often each variable is used in a block, nested blocks included (a block's result counts).
 using UseCounts = std::unordered_map<const ir::Var*, int>;
 UseCounts count_uses(const ir::Block& b);

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/dim_node.h"
 #include "compiler/ir/ops/relations.h"
+#include "compiler/ir/ops/work.h"
 #include "vm/base/error.h"
 
 namespace nimble::ir {
@@ -41,11 +42,16 @@ std::vector<AttrSpec> parse_attr_specs(const std::string& text) {
 
 std::vector<OpInfo> make_table() {
   std::vector<OpInfo> ops;
-#define NIMBLE_OP(name, min_args, max_args, fusion, shape_mode, relation, attrs, summary)    \
-  ops.push_back({#name, min_args, max_args, FusionKind::k##fusion, ShapeMode::k##shape_mode, \
-                 relate_##relation, parse_attr_specs(attrs), summary});
+#define NIMBLE_OP(name, min_args, max_args, fusion, shape_mode, relation, attrs, summary, ...) \
+  ops.push_back({#name, min_args, max_args, FusionKind::k##fusion, ShapeMode::k##shape_mode,   \
+                 relate_##relation, parse_attr_specs(attrs), summary, Traits{__VA_ARGS__}});
 #include "compiler/ir/Ops.def"
 #undef NIMBLE_OP
+  for (const OpInfo& op : ops)
+    for (std::string_view name : op.traits.offsets)
+      NIMBLE_CHECK(std::any_of(op.attrs.begin(), op.attrs.end(),
+                               [&](const AttrSpec& a) { return a.name == name; }),
+                   "{} has no attribute {}, which Ops.def calls an offset", op.name, name);
   return ops;
 }
 
@@ -76,6 +82,18 @@ const OpInfo* find_op(std::string_view name) {
   }();
   auto it = index->find(name);
   return it == index->end() ? nullptr : it->second;
+}
+
+const Traits& traits_of(const Expr& e) {
+  static const Traits kNone;
+  const OpInfo* op = e.kind == ExprKind::kCall ? find_op(e.op) : nullptr;
+  return op ? op->traits : kNone;
+}
+
+Rows OpInfo::rows() const {
+  if (traits.rows) return *traits.rows;
+  if (fusion == FusionKind::kElementwise) return Rows::kPointwise;
+  return fusion == FusionKind::kReduction ? Rows::kAxes : Rows::kMixed;
 }
 
 std::string check_call(const OpInfo& op, const Expr& call) {

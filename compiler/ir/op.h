@@ -1,6 +1,7 @@
 // The operator registry. A row of Ops.def declares an operator: its name, arity, type relation,
-// fusion kind and shape-function mode. The relation's code stands in ops/<family>.cpp; the
-// reference function in compiler/reference, the compute rule in compiler/kernels, keyed by name.
+// fusion kind, shape-function mode and traits (traits.h). The relation's code stands in
+// ops/<family>.cpp; the reference function in compiler/reference, the compute rule in
+// compiler/kernels, keyed by name.
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "compiler/ir/expr.h"
+#include "compiler/ir/traits.h"
 
 namespace nimble::ir {
 
@@ -19,8 +21,9 @@ enum class FusionKind {
   kInjective,    // out[i] from in[f(i)]: reshape, transpose, slice, concat, gather
   kReduction,    // a row-wise reduction; takes an element-wise prologue
   kAnchor,       // matmul, conv2d, …: takes an element-wise epilogue
-  kOpaque,       // never fused
-  kData,         // never fused, its operand is a value of a data type
+  kOpaque,       // a kernel of its own, never fused
+  kData,         // the same, and its operand is a value of a data type
+  kOutside,      // no kernel computes it: passes and the virtual machine do
 };
 
 // How the output shape is known at run time (paper, 3.2).
@@ -84,11 +87,17 @@ struct OpInfo {
   TypeRelation relation = nullptr;
   std::vector<AttrSpec> attrs;
   std::string summary;  // one sentence, for docs and errors
+  Traits traits;
+
+  // What becomes of rows: the trait, or what the fusion kind says where it says nothing.
+  Rows rows() const;
 };
 
 // Null if there is no such operator.
 const OpInfo* find_op(std::string_view name);
 const std::vector<OpInfo>& all_ops();
+// The traits of the operator that an expression calls; the defaults if it calls none.
+const Traits& traits_of(const Expr& e);
 // What is wrong with a call's operand count and attributes; empty if nothing.
 std::string check_call(const OpInfo& op, const Expr& call);
 // How a call is written, as a remedy: "write softmax(%x) {axis = an integer}".

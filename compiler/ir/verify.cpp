@@ -548,11 +548,11 @@ class Verifier {
     const Type& result = binding.var->type;
     if (e.op.starts_with("memory.") || (result && result->kind == TypeKind::kScalar)) {
       symbols_.insert(used.begin(), used.end());
-      if (e.op == "memory.read_extents") name_elements(e);
+      if (op->traits.names_symbols) name_elements(e);
       if (auto s = attr_or<std::string>(e.attrs, "symbol", ""); !s.empty()) symbols_.insert(s);
       return;
     }
-    if (e.op == "read_extents") name_elements(e);
+    if (op->traits.names_symbols) name_elements(e);
     // What the values of tensors decide is a symbol of the result.
     if (op->shape_mode != ShapeMode::kDataIndependent) symbols_.insert(used.begin(), used.end());
     std::set<std::string> attr_symbols;

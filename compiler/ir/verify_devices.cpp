@@ -5,9 +5,9 @@
 #include "compiler/ir/verify_devices.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 
+#include "compiler/ir/op.h"
 #include "vm/base/device_number.h"
 
 namespace nimble::ir {
@@ -164,11 +164,8 @@ class DeviceVerifier {
   }
 
   Leaves operation(const Binding& b, const Leaves& unknown) {
-    static const std::set<std::string> kViews = {
-        "reshape",      "squeeze", "unsqueeze",      "take_row",        "take_rows",
-        "assert_shape", "prefix",  "memory.reshape", "memory.row_view", "memory.alloc_tensor",
-    };
     const Expr& e = *b.value;
+    const Traits& traits = traits_of(e);
     if (e.op == "memory.alloc_storage" || e.op == "write_row") {
       const auto device = attr_or<int64_t>(e.attrs, "device", kCpuDevice);
       if (e.op == "write_row")
@@ -180,7 +177,8 @@ class DeviceVerifier {
       return {attr_or<int64_t>(e.attrs, "device", kCpuDevice)};
     }
     if (e.op == "on_device") faults_->push_back(function_ + ": V15: on_device after placement");
-    if (kViews.contains(e.op)) return value(e.args[0]);
+    if (traits.names_symbols && !in_register(e.args[0])) require_operand(b, 0, kCpuDevice);
+    if (traits.memory != Memory::kOwn) return value(e.args[0]);
     if (e.op == "memory.read_scalar") require_operand(b, 0, kCpuDevice);
     return unknown;
   }

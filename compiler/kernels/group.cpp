@@ -345,8 +345,8 @@ bool GroupEvaluator::is_flat(const ir::Atom& atom) const {
   if (given_.contains(a.var.get())) return false;
   if (parameters_.contains(a.var.get())) return true;
   const ir::Expr& e = *definitions_.at(a.var.get());
-  if (e.op == "reshape" || e.op == "squeeze" || e.op == "unsqueeze") return is_flat(e.args[0]);
-  if (!has_compute_rule(e.op) || e.op == "batch_norm") return false;
+  if (ir::traits_of(e).memory == ir::Memory::kView) return is_flat(e.args[0]);
+  if (!has_compute_rule(e.op) || ir::find_op(e.op)->rows() != ir::Rows::kPointwise) return false;
   for (const ir::Atom& x : e.args) {
     const bool scalar = x.is_constant();
     if (!scalar && !(ir::type_of(x)->dims == a.var->type->dims)) return false;

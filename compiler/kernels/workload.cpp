@@ -101,23 +101,20 @@ class Collapse {
   }
   void keep(const VarRef& v) { rowful_.insert(v.get()); }
 
-  bool shift_axis(const Expr& e, const char* name, size_t rank) {
-    const auto axis = inner_axis(ir::attr<int64_t>(e.attrs, name), rank);
-    if (!axis) return false;
-    Attrs a = attrs(e);
-    a[name] = *axis;
-    attrs_[&e] = std::move(a);
-    return true;
-  }
+  // Counts the attribute `axis` or `axes` anew, unless it is one of the rows.
   bool shift_axes(const Expr& e, size_t rank) {
-    Ints axes = ir::attr<Ints>(e.attrs, "axes");
-    for (int64_t& x : axes) {
-      const auto inner = inner_axis(x, rank);
-      if (!inner) return false;
-      x = *inner;
-    }
     Attrs a = attrs(e);
-    a["axes"] = std::move(axes);
+    const auto shift = [&](int64_t& axis) {
+      const auto inner = inner_axis(axis, rank);
+      axis = inner.value_or(0);
+      return inner.has_value();
+    };
+    const auto shift_all = [&](Ints& axes) { return std::all_of(axes.begin(), axes.end(), shift); };
+    if (const auto axis = a.find("axis"); axis != a.end()) {
+      if (!shift(std::get<int64_t>(axis->second))) return false;
+    } else if (!shift_all(std::get<Ints>(a.at("axes")))) {
+      return false;
+    }
     attrs_[&e] = std::move(a);
     return true;
   }
@@ -140,63 +137,63 @@ class Collapse {
       if (any) keep(b.var);
       return true;
     }
-    if (e.kind != ExprKind::kCall || e.op.empty()) return false;
-    if (e.op == "full") {
+    const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
+    if (op == nullptr) return false;
+    if (op->rows() == ir::Rows::kFill) {
       if (any || !leads(b.var->type)) return !any;
       set_shape(e, b.var->type);
       keep(b.var);
       return true;
     }
-    if (!any) return e.op != "range" || !leads(b.var->type);
+    if (!any) return true;
     if (b.var->type->kind != ir::TypeKind::kTensor || !leads(b.var->type)) return false;
-    if (!call(e, b.var->type)) return false;
+    if (!call(e, op->rows(), b.var->type)) return false;
     keep(b.var);
     return true;
   }
 
-  bool call(const Expr& e, const Type& out) {
-    const ir::OpInfo* info = ir::find_op(e.op);
+  bool call(const Expr& e, ir::Rows rows, const Type& out) {
     const auto in = [&](size_t i) { return ir::type_of(e.args[i]); };
-    if (e.op == "batch_norm" || info == nullptr) return false;
-    if (info->fusion == ir::FusionKind::kElementwise) return elementwise(e, out);
-    if (e.op == "softmax" || e.op == "log_softmax" || e.op == "l2_normalize" || e.op == "cumsum" ||
-        e.op == "cumprod")
-      return shift_axis(e, "axis", rank(in(0)));
-    if (e.op == "layer_norm")
-      return rowful(e.args[0]) && !rowful(e.args[1]) && !rowful(e.args[2]) &&
-             shift_axis(e, "axis", rank(in(0)));
-    if (e.op == "argmax") return shift_axis(e, "axis", rank(in(0)));
-    if (info->fusion == ir::FusionKind::kReduction) return shift_axes(e, rank(in(0)));
-    if (e.op == "matmul")
-      return rowful(e.args[0]) && !rowful(e.args[1]) && rank(in(1)) == 2 && rank(in(0)) > k_ &&
-             !ir::attr_or<bool>(e.attrs, "transpose_a", false);
-    if (e.op == "packed_matmul") return rowful(e.args[0]) && !rowful(e.args[1]) && rank(in(0)) > k_;
-    if (e.op == "reshape" || e.op == "expand") {
-      if (e.args.size() != 1) return false;
-      // Extents are aligned at the end: those in front are the operand's if there are as many.
-      if (e.op == "expand" && rank(in(0)) != rank(out)) return false;
-      set_shape(e, out);
-      return true;
+    const auto only_first_rowful = [&] {
+      return rowful(e.args[0]) && std::none_of(e.args.begin() + 1, e.args.end(),
+                                               [&](const Atom& a) { return rowful(a); });
+    };
+    switch (rows) {
+      case ir::Rows::kMixed:
+      case ir::Rows::kFill:
+        return false;
+      case ir::Rows::kPointwise:
+        return elementwise(e, out);
+      case ir::Rows::kAxes:
+        return only_first_rowful() && shift_axes(e, rank(in(0)));
+      case ir::Rows::kResultAxes:
+        return std::all_of(e.args.begin(), e.args.end(),
+                           [&](const Atom& a) { return rowful(a); }) &&
+               shift_axes(e, rank(out));
+      case ir::Rows::kShape:
+      case ir::Rows::kBroadcast:
+        // Extents aligned at the end are the operand's in front if there are as many.
+        if (e.args.size() != 1) return false;
+        if (rows == ir::Rows::kBroadcast && rank(in(0)) != rank(out)) return false;
+        set_shape(e, out);
+        return true;
+      case ir::Rows::kPermutation:
+        return transpose(e);
+      case ir::Rows::kPads:
+        return pad(e);
+      case ir::Rows::kIndex: {
+        const int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
+        const bool by_rows = !rowful(e.args[0]) && rowful(e.args[1]);
+        if (by_rows) return axis == 0 || axis == -static_cast<int64_t>(rank(in(0)));
+        return only_first_rowful() && inner_axis(axis, rank(in(0))) && shift_axes(e, rank(in(0)));
+      }
+      case ir::Rows::kProduct:
+        return only_first_rowful() && rank(in(1)) == 2 && rank(in(0)) > k_ &&
+               !ir::attr_or<bool>(e.attrs, "transpose_a", false);
+      case ir::Rows::kPackedProduct:
+        return only_first_rowful() && rank(in(0)) > k_;
     }
-    if (e.op == "transpose") return transpose(e);
-    if (e.op == "squeeze") return shift_axes(e, rank(in(0)));
-    if (e.op == "unsqueeze") return shift_axes(e, rank(out));
-    if (e.op == "slice") return shift_axes(e, rank(in(0)));
-    if (e.op == "concat") {
-      for (const Atom& a : e.args)
-        if (!rowful(a)) return false;
-      return shift_axis(e, "axis", rank(out));
-    }
-    if (e.op == "pad") return pad(e);
-    if (e.op == "gather") {
-      const int64_t axis = ir::attr<int64_t>(e.attrs, "axis");
-      const bool by_rows = !rowful(e.args[0]) && rowful(e.args[1]);
-      if (by_rows) return axis == 0 || axis == -static_cast<int64_t>(rank(in(0)));
-      return !rowful(e.args[1]) && shift_axis(e, "axis", rank(in(0)));
-    }
-    if (e.op == "gather_elements")
-      return rowful(e.args[0]) && rowful(e.args[1]) && shift_axis(e, "axis", rank(out));
-    return false;
+    NIMBLE_UNREACHABLE("rows of {}", e.op);
   }
 
   bool elementwise(const Expr& e, const Type& out) const {
@@ -331,9 +328,11 @@ class Symbols {
     for (const Dim& d : t->dims) dims.push_back(rewrite(d));
     return ir::tensor_type(std::move(dims), t->dtype);
   }
-  Attrs rewrite(Attrs attrs) {
+  // Attributes of `e`, in which its offsets are no extents.
+  Attrs rewrite(const Expr& e, Attrs attrs) {
+    const std::vector<std::string_view>& offsets = ir::traits_of(e).offsets;
     for (auto& [name, value] : attrs) {
-      const bool plain = !is_offset(name);
+      const bool plain = std::find(offsets.begin(), offsets.end(), name) == offsets.end();
       if (auto* d = std::get_if<Dim>(&value)) *d = plain ? rewrite(*d) : rewrite_offset(*d);
       if (auto* all = std::get_if<std::vector<Dim>>(&value))
         for (Dim& d : *all) d = plain ? rewrite(d) : rewrite_offset(d);
@@ -354,12 +353,6 @@ class Symbols {
   const std::vector<std::pair<Dim, std::string>>& extra() const { return extra_; }
 
  private:
-  // Attributes that are no extents.
-  static bool is_offset(const std::string& name) {
-    static const std::set<std::string> kNames = {"starts", "ends",   "steps", "start",
-                                                 "step",   "before", "after"};
-    return kNames.contains(name);
-  }
   // A value that parameters do not bind is passed whole, so that what its symbols are (elements of
   // tensors, perhaps negative) is nobody's concern here.
   Dim rewrite_offset(const Dim& d) {
@@ -394,11 +387,12 @@ int weight(const Expr& e) {
       return 3;
     case ir::FusionKind::kOpaque:
     case ir::FusionKind::kData:
+    case ir::FusionKind::kOutside:
       return 3;
     case ir::FusionKind::kReduction:
       return 2;
     case ir::FusionKind::kInjective:
-      return e.op == "gather" || e.op == "gather_elements" ? 1 : 0;
+      return info->traits.anchors ? 1 : 0;
     case ir::FusionKind::kElementwise:
       return 0;
   }
@@ -503,7 +497,7 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   auto body = std::make_shared<ir::Block>();
   for (const ir::Binding& b : primitive.body->bindings) {
     auto e = std::make_shared<Expr>(*b.value);
-    e->attrs = symbols.rewrite(collapse ? collapse->attrs(*b.value) : b.value->attrs);
+    e->attrs = symbols.rewrite(*b.value, collapse ? collapse->attrs(*b.value) : b.value->attrs);
     e->location = {};
     for (Atom& a : e->args) a = atom(a);
     VarRef v =

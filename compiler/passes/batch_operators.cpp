@@ -17,7 +17,6 @@
 #include "compiler/passes/batch_operators.h"
 
 #include <algorithm>
-#include <set>
 
 #include "compiler/ir/op.h"
 
@@ -200,8 +199,8 @@ Batched Batcher::operation(const Binding& b) {
     any |= in.back().batched;
   }
   const ir::OpInfo* op = ir::find_op(e.op);
-  if (!op || op->shape_mode != ir::ShapeMode::kDataIndependent || e.op == "assert_shape" ||
-      e.op == "read_extents" || op->fusion == ir::FusionKind::kData)
+  if (!op || op->shape_mode != ir::ShapeMode::kDataIndependent ||
+      op->traits.memory == ir::Memory::kOperand || op->fusion == ir::FusionKind::kData)
     refuse(e.op + " depends on more than its operands' shapes");
   Batched out;
   out.type = b.var->type;
@@ -217,11 +216,6 @@ Batched Batcher::operation(const Binding& b) {
   out.batched = true;
   if (!is_static_tensor(out.type)) refuse(fmt::format("{} gives {}", e.op, ir::str(out.type)));
   const size_t rank = in[0].type->dims.size();
-  static const std::set<std::string> kShapeOnly = {"reshape", "squeeze", "unsqueeze"};
-  static const std::set<std::string> kOneAxis = {"softmax", "log_softmax", "l2_normalize", "cumsum",
-                                                 "argmax"};
-  static const std::set<std::string> kAxes = {"sum", "mean", "reduce_max", "reduce_min", "prod"};
-  if (e.op == "batch_norm" || e.op == "full") refuse(e.op);
   // Whether the first axis of all operands, of extent 1, is the result's.
   const bool merge = can_merge(out.type) && !touches_first(e.attrs, rank) &&
                      std::all_of(in.begin(), in.end(), [&](const Batched& v) {
@@ -231,39 +225,57 @@ Batched Batcher::operation(const Binding& b) {
     out.atom = atom;
     out.merged = is_merged;
   };
-  if (op->fusion == ir::FusionKind::kElementwise) {
-    const bool merged_result = can_merge(out.type);
-    set(elementwise(b, in, merged_result), merged_result);
-  } else if (kShapeOnly.contains(e.op) && in.size() == 1) {
+  const auto refused = [&] { refuse("no batched form of " + e.op); };
+  const bool only_first =
+      in[0].batched && std::none_of(in.begin() + 1, in.end(), [](auto& v) { return v.batched; });
+  if (op->traits.memory == ir::Memory::kView) {
+    if (in.size() > 1) refused();
     const Dims from = in[0].merged ? stacked_dims(in[0].type, rows_) : with_rows(in[0].type->dims);
     const Dims to = stacked_dims(out.type, rows_);
     const bool same = from.size() == to.size() && std::equal(from.begin(), from.end(), to.begin());
     set(same ? args[0] : shaped(args[0], to), can_merge(out.type));
-  } else if (e.op == "expand" && in.size() == 1) {
-    set(emit(b, "expand", {with_rank(in[0], out.type->dims.size())},
-             {{"shape", with_rows(out.type->dims)}}),
-        false);
-  } else if (kOneAxis.contains(e.op) || kAxes.contains(e.op) ||
-             (e.op == "slice" && in.size() == 1)) {
-    set(emit(b, e.op, {merge ? merged(in[0]) : apart(in[0])}, along(e.attrs, rank, merge)), merge);
-  } else if (e.op == "layer_norm" && !in[1].batched && !in[2].batched) {
-    args[0] = merge ? merged(in[0]) : apart(in[0]);
-    set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
-  } else if (e.op == "concat" || e.op == "append") {
-    for (size_t i = 0; i < in.size(); ++i) args[i] = merge ? stacked(in[i]) : spread(in[i]);
-    set(emit(b, "concat", args, along(e.attrs, rank, merge)), merge);
-  } else if (e.op == "transpose") {
-    Ints axes = {0};
-    for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(normalized(a, rank) + 1);
-    set(emit(b, e.op, {apart(in[0])}, {{"axes", axes}}), false);
-  } else if ((e.op == "take_row" ||
-              (e.op == "gather" && normalized(ir::attr<int64_t>(e.attrs, "axis"), rank) == 0)) &&
-             !in[0].batched) {
-    set(emit(b, "gather", {args[0], apart(in[1])}, {{"axis", int64_t{0}}}), false);
-  } else if (e.op == "matmul") {
-    return product(b, in);
-  } else {
-    refuse("no batched form of " + e.op);
+    return out;
+  }
+  switch (op->rows()) {
+    case ir::Rows::kPointwise: {
+      const bool merged_result = can_merge(out.type);
+      set(elementwise(b, in, merged_result), merged_result);
+      break;
+    }
+    case ir::Rows::kAxes:
+      if (!only_first) refused();
+      args[0] = merge ? merged(in[0]) : apart(in[0]);
+      set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
+      break;
+    case ir::Rows::kResultAxes:
+      for (size_t i = 0; i < in.size(); ++i) args[i] = merge ? stacked(in[i]) : spread(in[i]);
+      set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
+      break;
+    case ir::Rows::kBroadcast:
+      if (in.size() > 1) refused();
+      set(emit(b, e.op, {with_rank(in[0], out.type->dims.size())},
+               {{"shape", with_rows(out.type->dims)}}),
+          false);
+      break;
+    case ir::Rows::kPermutation: {
+      Ints axes = {0};
+      for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(normalized(a, rank) + 1);
+      set(emit(b, e.op, {apart(in[0])}, {{"axes", axes}}), false);
+      break;
+    }
+    case ir::Rows::kIndex:
+      if (in[0].batched || normalized(ir::attr_or<int64_t>(e.attrs, "axis", 0), rank) != 0)
+        refused();
+      set(emit(b, "gather", {args[0], apart(in[1])}, {{"axis", int64_t{0}}}), false);
+      break;
+    case ir::Rows::kProduct:
+      return product(b, in);
+    case ir::Rows::kMixed:
+    case ir::Rows::kShape:
+    case ir::Rows::kFill:
+    case ir::Rows::kPads:
+    case ir::Rows::kPackedProduct:
+      refused();
   }
   return out;
 }

@@ -30,6 +30,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
 #include "compiler/ir/type_dims.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -248,7 +249,7 @@ class Conversion {
       const auto& right = ir::attr<std::vector<Dim>>(e.attrs, "right");
       for (size_t i = 0; i < left.size(); ++i) equal_.insert(equal_.end(), {left[i], right[i]});
     }
-    if (e.op == "read_extents") reads_.push_back(binding);
+    if (ir::traits_of(e).names_symbols) reads_.push_back(binding);
     auto copy = std::make_shared<Expr>(e);
     for (Atom& a : copy->args) a = as_value(a, out, e.location);
     if (e.kind == ExprKind::kCall && e.callee && e.callee->is_var())

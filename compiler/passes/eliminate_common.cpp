@@ -51,11 +51,12 @@ std::string key_of(const Expr& e, const ir::Type& type) {
   if (e.kind == ExprKind::kCall && !e.op.empty() && e.op.rfind("memory.", 0) != 0) {
     // What names symbols stays: inference alone can make two names one.
     const ir::OpInfo* info = ir::find_op(e.op);
+    if (info == nullptr) return {};
     const bool decides =
-        info && info->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");
-    if (decides || e.op == "read_extents") return {};
+        info->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");
+    if (decides || info->traits.names_symbols) return {};
     // Two tensors of zeros cost little; one that two loops are to fill costs a copy at each step.
-    if (e.op == "full" && !type->dims.empty()) return {};
+    if (info->rows() == ir::Rows::kFill && !type->dims.empty()) return {};
     s = e.op;
     for (const auto& [name, value] : e.attrs) s += "|" + name + "=" + key_of(value);
   } else if (e.kind == ExprKind::kGetField) {

@@ -1,7 +1,7 @@
 // Drops bindings whose values nobody reads, and functions that no entry reaches. Pure until
-// lowered, so every unused binding may go; what may fail at run time (assert_shape, memory.*)
-// stays, and so does what gives a symbol its value (read_extents, an `if` whose extent only the run
-// decides) while types or attributes mention the symbol.
+// lowered, so every unused binding may go; what stops the run or changes memory (the trait
+// `effect`) stays, and so does what gives a symbol its value (read_extents, an `if` whose extent
+// only the run decides) while types or attributes mention the symbol.
 #include <functional>
 #include <map>
 #include <set>
@@ -18,9 +18,7 @@ using ir::Expr;
 using ir::ExprKind;
 
 bool has_effect(const Expr& e) {
-  if (e.kind == ExprKind::kCall)
-    return e.op == "assert_shape" || e.op == "memory.invoke_mut" || e.op == "memory.fatal" ||
-           e.op == "memory.kill" || e.op == "write_row" || e.callee.has_value();
+  if (e.kind == ExprKind::kCall) return ir::traits_of(e).effect || e.callee.has_value();
   if (e.kind == ExprKind::kFunction) return false;  // making a closure runs nothing
   for (const ir::BlockRef& nested : ir::blocks_of(e))
     for (const Binding& b : nested->bindings)
@@ -53,7 +51,8 @@ bool names_used_symbol(const Binding& b, const Mentions& mentions) {
   Mentions own;
   const Expr& e = *b.value;
   const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
-  if (e.op == "read_extents") {
+  const bool names = ir::traits_of(e).names_symbols;
+  if (names) {
     for (const std::string& s : ir::attr<std::vector<std::string>>(e.attrs, "symbols")) own[s] = 0;
   } else if (e.kind == ExprKind::kIf ||
              (op && op->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count"))) {
@@ -61,8 +60,7 @@ bool names_used_symbol(const Binding& b, const Mentions& mentions) {
   }
   for (const auto& [symbol, count] : own) {
     auto it = mentions.find(symbol);
-    if (symbol[0] == '?' && it != mentions.end() && it->second > count) return true;
-    if (e.op == "read_extents" && it != mentions.end() && it->second > count) return true;
+    if ((names || symbol[0] == '?') && it != mentions.end() && it->second > count) return true;
   }
   return false;
 }

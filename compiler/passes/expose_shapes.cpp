@@ -17,6 +17,7 @@
 #include <set>
 
 #include "compiler/ir/entry.h"
+#include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/dtype.h"
@@ -84,8 +85,9 @@ class Splitter {
 
   // A reduction over no axis, of a scalar for example, is its operand.
   bool reduces_nothing() const {
-    static const std::set<std::string> kOps = {"sum", "mean", "prod", "reduce_max", "reduce_min"};
-    return kOps.contains(e_.op) && ir::attr<Ints>(e_.attrs, "axes").empty();
+    const ir::OpInfo* op = ir::find_op(e_.op);
+    return op && op->fusion == ir::FusionKind::kReduction && e_.attrs.contains("axes") &&
+           ir::attr<Ints>(e_.attrs, "axes").empty();
   }
 
   // Gives the symbol `count` the value of a one-element tensor.

@@ -51,7 +51,8 @@ ir::TensorRef evaluated(const ir::Binding& b, const PassContext& context) {
   }
   int64_t bytes = *ir::byte_size(b.var->type).as_constant();
   // Packing pads to whole panels, and no kernel packs at run time.
-  bool grows = e.op != "pack" && bytes > 4096 && bytes > 4 * operand_bytes;
+  const bool must = ir::find_op(e.op)->fusion == ir::FusionKind::kOutside;
+  bool grows = !must && bytes > 4096 && bytes > 4 * operand_bytes;
   if (grows || bytes > context.fold_limit_bytes) return nullptr;
   try {
     const std::vector<ir::TensorRef> result = reference::evaluate_op(e, args, {});
@@ -74,11 +75,10 @@ Folding fold(const ir::Module& m, const PassContext& context, bool with_facts) {
     if (e.kind != ExprKind::kCall || e.op.empty() || e.op.rfind("memory.", 0) == 0)
       return std::nullopt;
     if (!static_type(b.var->type) || !reference::has_reference(e.op)) return std::nullopt;
-    if (e.op == "assert_shape" || e.op == "write_row") return std::nullopt;
-    // It gives symbols their values, whatever becomes of its result: inference puts what is known
-    // in their place, and only then may it go.
-    if (e.op == "read_extents") return std::nullopt;
-    if (e.op == "device_copy" || e.op == "on_device") return std::nullopt;  // they say where
+    // What names symbols gives them their values, whatever becomes of its result: inference puts
+    // what is known in their place, and only then may it go.
+    const ir::Traits& traits = ir::traits_of(e);
+    if (traits.effect || traits.names_symbols || traits.placement) return std::nullopt;
     if (e.op == "size") {
       auto value = ir::attr<ir::Dim>(e.attrs, "value").as_constant();
       if (!value) return std::nullopt;

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "compiler/ir/builder.h"
@@ -49,21 +48,14 @@ struct Group {
   FusionKind kind = FusionKind::kOpaque;
 };
 
-// Operators that never enter a kernel.
+// What never enters a kernel.
 bool stays_outside(const Expr& e) {
-  static const std::set<std::string> kOutside = {
-      "shape_of",     "size",   "assert_shape", "write_row",   "append",
-      "read_extents", "prefix", "take_rows",    "device_copy", "on_device"};
-  return e.kind != ExprKind::kCall || e.op.empty() || kOutside.count(e.op) || is_scalar_op(e);
+  const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
+  return !op || op->fusion == FusionKind::kOutside || is_scalar_op(e);
 }
 
-bool is_cheap(const std::string& op) {
-  static const std::set<std::string> kCheap = {
-      "add",       "sub",        "mul",           "neg", "relu",  "maximum", "minimum",
-      "cast",      "where",      "abs",           "not", "equal", "less",    "greater",
-      "not_equal", "less_equal", "greater_equal", "and", "or",    "full"};
-  const ir::OpInfo* info = ir::find_op(op);
-  return kCheap.count(op) || (info && info->fusion == FusionKind::kInjective);
+bool is_cheap(const ir::OpInfo& op) {
+  return op.traits.cheap || op.fusion == FusionKind::kInjective;
 }
 
 class BlockFusion {
@@ -136,7 +128,7 @@ class BlockFusion {
     bool larger =
         dims_.less_equal(ir::element_count(read), ir::element_count(made)) != ir::Proof::kYes;
     return !larger || std::all_of(p.members.begin(), p.members.end(),
-                                  [&](size_t m) { return is_cheap(expr(m).op); });
+                                  [&](size_t m) { return is_cheap(*ir::find_op(expr(m).op)); });
   }
 
   bool served(const Group& g) const {
@@ -149,7 +141,8 @@ class BlockFusion {
 
   bool only_views(const Group& g) const {
     return std::all_of(g.members.begin(), g.members.end(), [&](size_t m) {
-      return is_view_op(expr(m).op) || (expr(m).op == "take_row" && g.members.size() == 1);
+      const ir::Memory memory = ir::traits_of(expr(m)).memory;
+      return memory == ir::Memory::kView || (memory == ir::Memory::kPart && g.members.size() == 1);
     });
   }
 

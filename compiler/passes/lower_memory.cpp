@@ -49,25 +49,10 @@ Type lowered_type(const Type& t) {
   return lowered;
 }
 
-bool is_view_op(const std::string& op) {
-  return op == "reshape" || op == "squeeze" || op == "unsqueeze";
-}
-
-bool shares_first_operand(const std::string& op) {
-  return is_view_op(op) || op == "take_row" || op == "take_rows" || op == "prefix" ||
-         op == "assert_shape";
-}
-
 bool is_scalar_op(const Expr& call) {
-  static const std::set<std::string> kOps = {
-      "add",   "sub",       "mul",   "div",        "mod",     "maximum",       "minimum",
-      "equal", "not_equal", "less",  "less_equal", "greater", "greater_equal", "and",
-      "or",    "not",       "where", "neg",        "cast",    "size"};
-  if (call.kind != ExprKind::kCall || !kOps.count(call.op)) return false;
-  if (call.op == "cast") {
-    DType to = ir::attr<DType>(call.attrs, "dtype");
-    if (to != DType::kI64 && to != DType::kBool) return false;  // leaves the registers
-  }
+  if (!ir::traits_of(call).scalar) return false;
+  const auto to = ir::attr_or(call.attrs, "dtype", DType::kI64);
+  if (to != DType::kI64 && to != DType::kBool) return false;  // leaves the registers
   return std::all_of(call.args.begin(), call.args.end(),
                      [](const Atom& a) { return is_scalar(ir::type_of(a)); });
 }
@@ -405,7 +390,7 @@ class Lowering {
       std::vector<Atom> args;
       for (const Atom& a : e.args) args.push_back(resolve(a));
       keep(binding, ir::make_call(e.op, std::move(args), e.attrs, e.location), b);
-    } else if (is_view_op(e.op)) {
+    } else if (ir::traits_of(e).memory == ir::Memory::kView) {
       map_[binding.var.get()] = bind(b,
                                      ir::make_call("memory.reshape", {tensor(b, e.args[0])},
                                                    {{"shape", type->dims}}, e.location),

@@ -1,8 +1,6 @@
 // What other passes and the emitter need to know of lower-memory's conventions.
 #pragma once
 
-#include <string>
-
 #include "compiler/ir/expr.h"
 
 namespace nimble::passes {
@@ -11,10 +9,6 @@ namespace nimble::passes {
 ir::Type lowered_type(const ir::Type& t);
 // Whether a call is an operator on scalars, which becomes scalar code instead of a kernel.
 bool is_scalar_op(const ir::Expr& call);
-// Whether an operator only reinterprets its operand's memory.
-bool is_view_op(const std::string& op);
-// Those and what else gives the memory of its first operand, or a part of it, unchanged.
-bool shares_first_operand(const std::string& op);
 // Whether computing a Dim may stop the run (broadcasting, division by a symbol).
 bool can_fail(const ir::Dim& d);
 

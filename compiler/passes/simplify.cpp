@@ -2,12 +2,11 @@
 // one function that either returns what stands for the value or nothing; all are exact (no
 // reassociation of floating-point arithmetic).
 #include <cmath>
-#include <map>
 #include <numeric>
-#include <set>
 #include <span>
 
 #include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -35,14 +34,12 @@ bool same_type(const Type& a, const Type& b) {
 
 // reshape, expand, cast, slice, … whose result has the operand's type and does not reorder.
 std::optional<Atom> identity(const Site& s) {
-  static const std::set<std::string> kOps = {"reshape", "expand",    "cast",  "squeeze",
-                                             "slice",   "unsqueeze", "concat"};
-  if (!kOps.count(s.e.op) || s.e.args.empty()) return std::nullopt;
-  if (s.e.op == "concat" && s.e.args.size() != 1) return std::nullopt;
+  const ir::OpInfo* op = ir::find_op(s.e.op);
+  if (!op || !op->traits.identity || s.e.args.empty()) return std::nullopt;
+  if (op->max_args < 0 && s.e.args.size() != 1) return std::nullopt;  // it joins several
   if (!same_type(ir::type_of(s.e.args[0]), s.binding.var->type)) return std::nullopt;
-  if (s.e.op == "slice")
-    for (const ir::Dim& step : ir::attr_or<std::vector<ir::Dim>>(s.e.attrs, "steps", {}))
-      if (!step.is_constant(1)) return std::nullopt;
+  for (const ir::Dim& step : ir::attr_or<std::vector<ir::Dim>>(s.e.attrs, "steps", {}))
+    if (!step.is_constant(1)) return std::nullopt;
   return s.e.args[0];
 }
 
@@ -100,12 +97,10 @@ std::optional<Atom> transpose_of_units(const Site& s) {
 
 // A view of a view is a view of the first: reshape(squeeze(x)) = reshape(x).
 std::optional<Atom> view_pair(const Site& s) {
-  auto is_view = [](const std::string& op) {
-    return op == "reshape" || op == "squeeze" || op == "unsqueeze";
-  };
-  if (!is_view(s.e.op)) return std::nullopt;
+  auto is_view = [](const Expr& e) { return ir::traits_of(e).memory == ir::Memory::kView; };
+  if (!is_view(s.e)) return std::nullopt;
   const Expr* inner = definition(s.definitions, s.e.args[0]);
-  if (!inner || !is_view(inner->op)) return std::nullopt;
+  if (!inner || !is_view(*inner)) return std::nullopt;
   const Type& type = s.binding.var->type;
   if (!type) return std::nullopt;
   if (same_type(ir::type_of(inner->args[0]), type)) return inner->args[0];
@@ -133,19 +128,17 @@ std::optional<Atom> static_shape_operand(const Site& s) {
 
 // x + 0, x - 0, x * 1, x / 1 where the constant does not widen the result.
 std::optional<Atom> neutral(const Site& s) {
-  static const std::map<std::string, std::pair<double, bool>> kNeutral = {
-      {"add", {0, true}}, {"sub", {0, false}}, {"mul", {1, true}}, {"div", {1, false}}};
-  auto rule = kNeutral.find(s.e.op);
-  if (rule == kNeutral.end()) return std::nullopt;
+  const ir::Traits& traits = ir::traits_of(s.e);
+  if (!traits.neutral) return std::nullopt;
   for (size_t side : {size_t{1}, size_t{0}}) {
-    if (side == 0 && !rule->second.second) break;
-    auto value = constant_value(s.e.args[side]);
-    // x + 0.0 turns -0.0 into 0.0; only the addition of -0.0 is exact for floats.
-    bool exact = s.e.op != "add" || !is_float(ir::type_of(s.e.args[side])->dtype) ||
-                 (value && std::signbit(*value));
-    if (value == rule->second.first && exact &&
-        same_type(ir::type_of(s.e.args[1 - side]), s.binding.var->type))
-      return s.e.args[1 - side];
+    if (side == 0 && !traits.commutative) break;
+    const auto value = constant_value(s.e.args[side]);
+    if (value != *traits.neutral) continue;
+    // Of a float's two zeros only one is neutral: -0.0 + 0.0 and -0.0 - -0.0 are 0.0.
+    if (is_float(ir::type_of(s.e.args[side])->dtype) &&
+        std::signbit(*value) != std::signbit(*traits.neutral))
+      continue;
+    if (same_type(ir::type_of(s.e.args[1 - side]), s.binding.var->type)) return s.e.args[1 - side];
   }
   return std::nullopt;
 }
@@ -156,7 +149,7 @@ std::optional<Atom> row_of_product(const Site& s) {
   if (s.e.op != "take_row" || !s.binding.var->type) return std::nullopt;
   Atom rows = s.e.args[0];
   const Expr* view = definition(s.definitions, rows);
-  if (view && (view->op == "squeeze" || view->op == "reshape")) rows = view->args[0];
+  if (view && ir::traits_of(*view).memory == ir::Memory::kView) rows = view->args[0];
   const Expr* product = definition(s.definitions, rows, "matmul");
   if (!product || ir::attr_or(product->attrs, "transpose_a", false)) return std::nullopt;
   const Type x = ir::type_of(product->args[0]), w = ir::type_of(product->args[1]);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <random>
 #include <set>
 
+#include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/error.h"
 
@@ -39,56 +42,44 @@ int64_t value(const ir::Dim& d, const kernels::Workload& w, const std::vector<in
   });
 }
 
-int64_t elements(const ir::Type& t, const kernels::Workload& w, const std::vector<int64_t>& s) {
-  int64_t n = 1;
-  for (const ir::Dim& d : t->dims) n *= value(d, w, s);
-  return n;
+// The group's calls at one shape, with the operators that they call.
+void visit_calls(const kernels::Workload& w, const std::vector<int64_t>& s,
+                 const std::function<void(const ir::OpInfo&, const ir::CallExtents&)>& visit) {
+  const auto extents = [&](const ir::Type& t) {
+    std::vector<double> out;
+    for (const ir::Dim& d : t->dims) out.push_back(static_cast<double>(value(d, w, s)));
+    return out;
+  };
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const ir::OpInfo* op =
+        b.value->kind == ir::ExprKind::kCall ? ir::find_op(b.value->op) : nullptr;
+    if (!op) continue;
+    ir::CallExtents call{b.value->attrs, {}, 0};
+    for (const ir::Atom& a : b.value->args) call.operands.push_back(extents(ir::type_of(a)));
+    const ir::Type& t = b.var->type;
+    for (const ir::Type& part :
+         t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t}) {
+      const std::vector<double> e = extents(part);
+      call.results += std::accumulate(e.begin(), e.end(), 1.0, std::multiplies<>());
+    }
+    visit(*op, call);
+  }
 }
 
-// Length of the sums behind one element of a binding's result.
-double reduction_of(const ir::Binding& b, const kernels::Workload& w,
-                    const std::vector<int64_t>& s) {
-  const ir::Expr& e = *b.value;
-  if (e.kind != ir::ExprKind::kCall || e.args.empty()) return 1;
-  const auto dims = [&](size_t i) { return ir::type_of(e.args[i])->dims; };
-  const auto at = [&](const ir::Dim& d) { return static_cast<double>(value(d, w, s)); };
-  if (e.op == "packed_matmul") return static_cast<double>(ir::attr<int64_t>(e.attrs, "k"));
-  if (e.op == "matmul") {
-    const auto d = dims(0);
-    const bool transposed = ir::attr_or(e.attrs, "transpose_a", false);
-    return d.empty() ? 1 : at(transposed && d.size() > 1 ? d[d.size() - 2] : d.back());
-  }
-  if (e.op == "attention") return at(dims(0).back()) + at(dims(1)[1]);
-  if (e.op == "conv2d") {
-    double n = 1;
-    for (size_t i = 1; i < dims(1).size(); ++i) n *= at(dims(1)[i]);
-    return n;
-  }
-  if (e.op.find("cell") != std::string::npos) return at(dims(1).back());
-  static const std::set<std::string> reductions = {
-      "sum",        "mean",   "prod",         "softmax",    "log_softmax",
-      "layer_norm", "cumsum", "l2_normalize", "avg_pool2d", "cumprod"};
-  if (!reductions.contains(e.op)) return 1;
+// The longest sum behind an element that the group computes.
+double reduction_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   double most = 1;
-  for (const ir::Dim& d : dims(0)) most = std::max(most, at(d));
+  visit_calls(w, s, [&](const ir::OpInfo& op, const ir::CallExtents& call) {
+    if (op.traits.sums) most = std::max(most, op.traits.sums(call));
+  });
   return most;
 }
 
 int64_t flops_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   double sum = 0;
-  for (const ir::Binding& b : w.group->body->bindings) {
-    const ir::Type t = b.var->type;
-    if (b.value->kind != ir::ExprKind::kCall) continue;
-    double n = 0;
-    for (const ir::Type& part :
-         t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t})
-      n += static_cast<double>(elements(part, w, s));
-    const double sums = reduction_of(b, w, s);
-    const bool product = b.value->op.find("matmul") != std::string::npos ||
-                         b.value->op == "conv2d" || b.value->op == "attention";
-    const bool cell = b.value->op.find("lstm") != std::string::npos;
-    sum += n * (cell ? 4 * sums : product ? 2 * sums : 1);
-  }
+  visit_calls(w, s, [&](const ir::OpInfo& op, const ir::CallExtents& call) {
+    sum += op.traits.flops ? op.traits.flops(call) : call.results;
+  });
   return static_cast<int64_t>(std::min(sum, 9e18));
 }
 
@@ -115,7 +106,7 @@ std::map<size_t, ir::Dim> indices_of(const kernels::Workload& w) {
     for (const ir::Atom& a : b.value->args)
       if (a.is_var()) from[b.var.get()].insert(from[a.var.get()].begin(), from[a.var.get()].end());
     const ir::Expr& e = *b.value;
-    if ((e.op != "gather" && e.op != "take_row") || !e.args[1].is_var()) continue;
+    if (!ir::traits_of(e).indexes || !e.args[1].is_var()) continue;
     const auto& dims = ir::type_of(e.args[0])->dims;
     int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
     if (axis < 0) axis += static_cast<int64_t>(dims.size());
@@ -150,7 +141,8 @@ std::string label_of(const driver::WorkloadUse& use) {
   std::string out = use.source.empty() ? use.workload.anchor : use.source;
   if (out.size() > 48) out = out.substr(0, 45) + "...";
   for (const ir::Binding& b : use.workload.group->body->bindings)
-    if (b.value->op == "packed_matmul")
+    if (const ir::OpInfo* op = ir::find_op(b.value->op);
+        op && op->rows() == ir::Rows::kPackedProduct)
       return fmt::format("{} k={} n={}", out, ir::attr<int64_t>(b.value->attrs, "k"),
                          ir::attr<int64_t>(b.value->attrs, "n"));
   return out;
@@ -392,12 +384,13 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
           t.stepping.push_back(
               t.stepping.size() <
               ir::attr_or<std::vector<int64_t>>(t.workload().group->attrs, "scalars", {}).size());
-      // A step must not walk out of a tensor; only cells count without indexing.
-      if (t.workload().anchor.find("cell") == std::string::npos)
+      // A step must not walk out of a tensor.
+      const std::vector<ir::Binding>& members = t.workload().group->body->bindings;
+      if (std::any_of(members.begin(), members.end(),
+                      [](const ir::Binding& b) { return ir::traits_of(*b.value).indexes; }))
         std::fill(t.stepping.begin(), t.stepping.end(), uint8_t{0});
       for (const WorkloadPoint& p : t.points)
-        for (const ir::Binding& b : t.workload().group->body->bindings)
-          t.reduction = std::max(t.reduction, reduction_of(b, t.workload(), p.symbols));
+        t.reduction = std::max(t.reduction, reduction_of(t.workload(), p.symbols));
       out.push_back(std::move(t));
     }
   }

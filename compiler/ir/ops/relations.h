@@ -59,7 +59,7 @@ Dim is_negative(const Dim& d);
 // Contents longer than this are forgotten.
 inline constexpr size_t kMaxContents = 64;
 
-#define NIMBLE_OP(name, min_args, max_args, fusion, shape_mode, relation, attrs, summary) \
+#define NIMBLE_OP(name, min_args, max_args, fusion, shape_mode, relation, attrs, summary, ...) \
   RelationResult relate_##relation(RelationContext& c);
 #include "compiler/ir/Ops.def"
 #undef NIMBLE_OP

@@ -77,6 +77,19 @@ TEST(VerifyDevices, FollowsViewsAndTuples) {
               ElementsAre(HasSubstr("the result: V15")));
 }
 
+// Who reads elements as symbols reads them on the host.
+TEST(VerifyDevices, RefusesElementsElsewhere) {
+  const auto reading = [](const char* from) {
+    return "fn @main(%x: Tensor[(4), f32], %i: Tensor[(1), i64]) -> Tensor[(1), i64] "
+           "attrs {parameters_on = [0, 1], results_on = [0]} {\n"
+           "let %h = device_copy(%i) {device = 0, from = 1};\n"
+           "let %e = read_extents(" +
+           std::string(from) + ") {symbols = [\"k\"]};\n%h\n}\n";
+  };
+  EXPECT_THAT(faults(reading("%h")), IsEmpty());
+  EXPECT_THAT(faults(reading("%i")), ElementsAre(HasSubstr("@main:%e: operand 1: V15")));
+}
+
 TEST(VerifyDevices, RefusesAnnotationsThatAreLeft) {
   EXPECT_THAT(faults(main_with("let %y = on_device(%x) {device = 0};\n%y\n")),
               ElementsAre(HasSubstr("V15: on_device after placement")));

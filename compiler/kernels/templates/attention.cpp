@@ -82,7 +82,7 @@ std::optional<Plan> analyse(const Workload& w) {
   const ir::Expr& e = *frame.anchor->value;
   GroupEvaluator group(*w.group, frame.parameters);
   for (const ir::Binding& b : w.group->body->bindings)
-    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(b.value->op))
+    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(*b.value))
       return std::nullopt;
   for (size_t i = 0; i < 3; ++i)
     if (!is_view(group, e.args[i])) return std::nullopt;

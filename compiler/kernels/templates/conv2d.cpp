@@ -17,6 +17,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
@@ -55,9 +56,7 @@ std::optional<Plan> analyse(const Workload& w) {
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == frame.anchor || b.value->kind != ir::ExprKind::kCall) continue;
     // A failing index check would leave the others at the barrier.
-    if (!is_pullable(b.value->op) || b.value->op == "gather" || b.value->op == "gather_elements" ||
-        b.value->op == "take_row")
-      return std::nullopt;
+    if (!is_pullable(*b.value) || ir::traits_of(*b.value).indexes) return std::nullopt;
   }
   p.in = ir::type_of(e.args[0])->dims;
   p.out = frame.anchor->var->type->dims;

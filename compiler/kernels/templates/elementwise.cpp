@@ -182,7 +182,7 @@ bool ElementwiseTemplate::accepts(const Workload& w, const TargetInfo&) const {
         break;
       case ir::ExprKind::kCall: {
         const ir::Expr& e = *b.value;
-        if (!is_pullable(e.op)) return false;
+        if (!is_pullable(e)) return false;
         // Shapes as operands were read by the shape function; the type has them.
         if (b.var->type->kind != ir::TypeKind::kTensor) return false;
         break;

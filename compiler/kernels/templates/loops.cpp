@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "compiler/ir/op.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -134,17 +135,15 @@ int group_lanes(const ir::Function& group, const TargetInfo& t) {
   return std::max(1, t.vector_bits / (small || !any ? 32 : 64));
 }
 
-bool is_pullable(const std::string& op) {
-  static const std::set<std::string> injective = {
-      "full",   "reshape", "transpose", "squeeze",  "unsqueeze", "expand",         "slice",
-      "concat", "pad",     "gather",    "take_row", "range",     "gather_elements"};
-  return injective.contains(op) || has_compute_rule(op);
+bool is_pullable(const ir::Expr& call) {
+  const ir::OpInfo* op = call.kind == ir::ExprKind::kCall ? ir::find_op(call.op) : nullptr;
+  return op && op->fusion <= ir::FusionKind::kInjective;
 }
 
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
   ir::Atom x = group.resolve(a);
   while (const ir::Expr* e = group.definition(x)) {
-    if (e->op != "reshape" && e->op != "squeeze" && e->op != "unsqueeze") break;
+    if (ir::traits_of(*e).memory != ir::Memory::kView) break;
     x = group.resolve(e->args[0]);
   }
   return x;

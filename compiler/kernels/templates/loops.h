@@ -39,7 +39,7 @@ std::vector<kir::Dim> bind_coordinates(const std::string& prefix, const std::vec
 int group_lanes(const ir::Function& group, const TargetInfo& t);
 
 // Whether GroupEvaluator knows an operator (everything element-wise or injective).
-bool is_pullable(const std::string& op);
+bool is_pullable(const ir::Expr& call);
 
 // A value through the reshapes, squeezes and unsqueezes at its end, which keep flat offsets.
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);

@@ -61,7 +61,7 @@ std::optional<Plan> analyse(const Workload& w) {
     if (op->fusion == ir::FusionKind::kReduction) {
       if (plan.anchor != nullptr) return std::nullopt;
       plan.anchor = &b;
-    } else if (!is_pullable(b.value->op)) {
+    } else if (!is_pullable(*b.value)) {
       return std::nullopt;
     }
   }
@@ -108,8 +108,7 @@ std::optional<Plan> analyse(const Workload& w) {
     if (&b == plan.anchor || !dependent.contains(b.var.get())) continue;
     if (b.value->kind == ir::ExprKind::kAtom || b.value->kind == ir::ExprKind::kGetField) continue;
     const bool moves = !has_compute_rule(b.value->op);
-    const bool reshapes =
-        b.value->op == "reshape" || b.value->op == "squeeze" || b.value->op == "unsqueeze";
+    const bool reshapes = ir::traits_of(*b.value).memory == ir::Memory::kView;
     if (moves && !reshapes) return std::nullopt;
   }
   return plan;

@@ -349,7 +349,8 @@ void DeviceAnalysis::group(const Binding& b) {
 void DeviceAnalysis::operation(const Binding& b) {
   const Expr& e = *b.value;
   const Type& type = b.var->type;
-  if (e.op == "device_copy" || e.op == "on_device") return annotation(b);
+  const ir::Traits& traits = ir::traits_of(e);
+  if (traits.placement) return annotation(b);
   if (e.op == "shape_of") return define(b, place_in(type, kHost));  // of any device's tensor
   if (e.op == "write_row") {
     const Domain d = kernel();
@@ -363,7 +364,8 @@ void DeviceAnalysis::operation(const Binding& b) {
       use(e, 2, p);
     return define(b, p);
   }
-  const bool view = shares_first_operand(e.op);
+  // Only the host reads elements as symbols.
+  const bool view = traits.memory != ir::Memory::kOwn && !traits.names_symbols;
   const bool scalar = view && is_scalar(ir::type_of(e.args[0]));
   if (view && !scalar) {
     Place p = place_of(e.args[0]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -23,9 +24,7 @@ namespace {
 
 // Whether the value may lie in its operands' memory.
 bool aliases(const Expr& e) {
-  if (e.kind != ExprKind::kCall) return true;
-  return e.op == "memory.alloc_tensor" || e.op == "memory.reshape" || e.op == "memory.row_view" ||
-         e.op == "memory.storage_of";
+  return e.kind != ExprKind::kCall || ir::traits_of(e).memory != ir::Memory::kOwn;
 }
 
 bool lets_escape(const Expr& e) {

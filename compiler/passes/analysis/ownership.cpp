@@ -22,6 +22,7 @@
 #include <functional>
 
 #include "compiler/ir/entry.h"
+#include "compiler/ir/op.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -84,8 +85,8 @@ bool shares_memory(const Expr& e) {
     case ExprKind::kClosure:
       return true;
     case ExprKind::kCall:
-      return shares_first_operand(e.op) || e.op == "read_extents" ||
-             e.op == "device_copy";  // to where it lies already it is no copy
+      return ir::traits_of(e).memory != ir::Memory::kOwn ||
+             ir::traits_of(e).placement;  // to where it lies already it is no copy
     default:
       return false;
   }
@@ -93,13 +94,8 @@ bool shares_memory(const Expr& e) {
 
 // The value that `e` is under another name or other extents: its whole memory, nothing else.
 const Var* renamed(const Expr& e) {
-  const bool whole = e.kind == ExprKind::kAtom || (e.kind == ExprKind::kCall && is_view_op(e.op));
+  const bool whole = e.kind == ExprKind::kAtom || ir::traits_of(e).memory == ir::Memory::kView;
   return whole && e.args[0].is_var() ? e.args[0].var.get() : nullptr;
-}
-
-// Operators that may be done in place of their first operand.
-bool updates_first_operand(const std::string& op) {
-  return op == "write_row" || op == "append" || op == "concat";
 }
 
 }  // namespace
@@ -227,7 +223,7 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
           } else if (e.kind == ExprKind::kCall && e.primitive) {
             for (size_t k = 0; k < e.args.size(); ++k)
               if (gives_away(e, k, live_after[i])) consumable_[binding.var.get()].insert(k);
-          } else if (e.kind == ExprKind::kCall && updates_first_operand(e.op)) {
+          } else if (ir::traits_of(e).in_place) {
             if (gives_away(e, 0, live_after[i])) consumable_[binding.var.get()].insert(0);
           }
           const bool fresh = e.kind == ExprKind::kCall && !e.callee && !shares_memory(e);

@@ -140,6 +140,36 @@ TEST(Workloads, IndicesStayInsideTheirTable) {
   EXPECT_TRUE(seen);
 }
 
+// The element-wise gather, too: its indices were 0 and 1 whatever the extent.
+TEST(Workloads, ElementwiseIndicesStayInsideTheirAxis) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(n, 50), f32], %i: Tensor[(n, 3), i64], %j: Tensor[(n, 1), i64],
+         %one: Tensor[(n, 1), f32]) {
+  let %y = gather_elements(%x, %i) {axis = 1};
+  let %z = gather_elements(%one, %j) {axis = 1};
+  let %both = (%y, %z);
+  %both
+})");
+  std::multiset<double> highest;
+  for (const TuningTask& t : tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr))
+    for (const Fill& f : t.fills)
+      if (f.low == 0) highest.insert(f.high);
+  EXPECT_EQ(highest, (std::multiset<double>{0, 49}));
+}
+
+TEST(Workloads, AGruCellCountsItsProduct) {
+  const ir::Module m = typed(R"(
+fn @main(%g: Tensor[(1, 96), f32], %h: Tensor[(1, 32), f32], %w: Tensor[(32, 96), f32],
+         %b: Tensor[(96), f32]) {
+  let %y = gru_cell(%g, %h, %w, %b) {linear_before_reset = true};
+  %y
+})");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0].points.at(0).flops, 2 * 32 * 96);
+  EXPECT_EQ(tasks[0].reduction, 32);
+}
+
 TEST(Oracle, ComputesWhatTheWorkloadSays) {
   const ir::Module m =
       typed("fn @main(%x: Tensor[(n, 4), f32]) -> Tensor[(n, 4), f32] { let %y = relu(%x); %y }");

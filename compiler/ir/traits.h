@@ -1,0 +1,82 @@
+// What passes, templates and the tuner ask of an operator beyond its type: the named columns of
+// Ops.def. A row names those in which it differs from the defaults below. Who needs to know
+// something of operators that is no column yet adds one here; a set of names in a pass would soon
+// disagree with another pass's.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/expr.h"
+
+namespace nimble::ir {
+
+class BlockBuilder;
+
+// Where a result lies.
+enum class Memory {
+  kOwn,      // in memory of its own
+  kView,     // in its operand's, every element where it was, under other extents
+  kPart,     // in a part of its first operand's
+  kOperand,  // it is its first operand, about which something was asserted or learned
+};
+
+// What becomes of leading axes that operands share ("rows": a batch, or batch and length as one).
+// An operator that computes row by row may have these collapsed into one axis (workload.cpp) or
+// get one more of them (batch_operators.cpp).
+enum class Rows {
+  kMixed,          // rows see each other, or nobody has looked
+  kPointwise,      // element by element; operands of lower rank have no rows
+  kAxes,           // works along the first operand's `axis` or `axes`; the others are for all rows
+  kResultAxes,     // along those of the result; all operands have the rows
+  kShape,          // `shape` says the result's extents, the rows' first
+  kBroadcast,      // the same, aligned at the last axis
+  kFill,           // one value everywhere, in the extents of `shape`
+  kPermutation,    // `axes` permutes
+  kPads,           // `before` and `after` say how far each axis grows
+  kIndex,          // takes slices of `axis` (without one: axis 0) at the second operand's indices
+  kProduct,        // rows of the first operand times a matrix, or matrix by matrix
+  kPackedProduct,  // rows of the first operand times one packed matrix
+};
+
+// A call's attributes and extents, all of them numbers, for rules that count work.
+struct CallExtents {
+  const Attrs& attrs;
+  std::vector<std::vector<double>> operands;  // of each tensor operand; a scalar has none
+  double results = 0;                         // elements of all results
+};
+using WorkRule = double (*)(const CallExtents&);
+
+// From the gradient of a call's result to those of its operands, one an operand (nothing: it has
+// none), as IR that is appended to `out`.
+using GradientRule = std::vector<std::optional<Atom>> (*)(const Expr& call, const Atom& result,
+                                                          const Atom& gradient, BlockBuilder& out);
+
+struct Traits {
+  // ---- arithmetic
+  bool cheap = false;             // computing it again costs less than storing it (fuse)
+  bool scalar = false;            // on unboxed integers it is scalar code, no kernel
+  bool commutative = false;       // in all bits
+  std::optional<double> neutral;  // as its last operand (any, if commutative) it changes no bit
+  bool identity = false;          // one operand, of the result's type: the result is that operand
+  // ---- memory and effect
+  Memory memory = Memory::kOwn;
+  bool in_place = false;       // may be done in its first operand's memory where that is dead
+  bool effect = false;         // stops the run or changes memory: stays though nobody reads it
+  bool names_symbols = false;  // reads its operand's elements: the values of `symbols`
+  bool placement = false;      // says on which device its operand's value is wanted
+  // ---- axes and attributes
+  std::optional<Rows>
+      rows;              // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
+  bool indexes = false;  // its second operand are indices into `axis` (or 0) of its first
+  bool anchors = false;  // injective, and gives the group its name nevertheless
+  std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents
+  // ---- work
+  WorkRule sums = nullptr;   // terms that an element of the result adds up; default: 1
+  WorkRule flops = nullptr;  // operations of a call; default: one an element of the results
+  // ---- differentiation: null until the pass exists
+  GradientRule gradient = nullptr;
+};
+
+}  // namespace nimble::ir

@@ -176,7 +176,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
                                  passes::CrashScope::Program::kCompile);
   exec::Executable out;
-  KernelSet kernels(options.target, options.tuned);
+  KernelSet kernels(options.target, options.tuned, context.workloads);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =
@@ -195,6 +195,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
   std::vector<WorkloadUse> out;
   std::map<std::string, size_t> by_key;
+  kernels::WorkloadCache workloads;
   for (const auto& [name, f] : lowered.functions)
     passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
       const ir::Expr& e = *b.value;
@@ -203,12 +204,9 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       std::vector<bool> constant;
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());
-      kernels::Workload w = kernels::make_workload(*e.primitive, constant);
-      // With constants it is another kernel and has a record of its own, as in the kernel set.
-      std::string key = w.key;
-      for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
-      auto [it, fresh] = by_key.emplace(std::move(key), out.size());
-      if (fresh) out.push_back({std::move(w), kernels::source_of(*e.primitive), 0, e.primitive});
+      const kernels::WorkloadRef w = workloads.of(*e.primitive, constant);
+      auto [it, fresh] = by_key.emplace(w->identity(), out.size());
+      if (fresh) out.push_back({*w, kernels::source_of(*e.primitive), 0, e.primitive});
       ++out[it->second].calls;
     });
   return out;

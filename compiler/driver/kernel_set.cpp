@@ -53,28 +53,26 @@ void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
 
 }  // namespace
 
-KernelSet::Entry KernelSet::make_entry(kernels::Workload w, const ir::Function& group,
+KernelSet::Entry KernelSet::make_entry(const kernels::Workload& w, const ir::Function& group,
                                        const std::string& place) const {
   Entry e;
+  e.workload = w;
   e.source = kernels::source_of(group);
   if (const kernels::HostOp* op = kernels::host_op_of(group)) {
     e.host = op->kernel;
-    e.workload = std::move(w);
     return e;
   }
   if (!kernels::template_for(w, target_))
     throw Error(Status::kUnsupported, place,
                 fmt::format("no kernel template serves {} on {}", e.source, target_.level),
                 "use another dtype or split the operator; nimble check lists what is served");
-  e.workload = std::move(w);
   return e;
 }
 
-uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& constant_parameter,
                         const std::string& place) {
-  kernels::Workload w = kernels::make_workload(*group, std::move(constant_parameter));
-  std::string key = w.key;
-  for (bool c : w.constant_parameter) key += c ? 'c' : 'v';
+  const kernels::WorkloadRef w = workloads_->of(*group, constant_parameter);
+  std::string key = w->identity();
   const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", 0));
   if (device != 0) key += fmt::format("@{}", device);
   auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
@@ -82,10 +80,10 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
     // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
     std::vector<exec::KernelArgument>& arguments = entries_[it->second].workload.contract.arguments;
     for (size_t i = 0; i < arguments.size(); ++i)
-      arguments[i].collapse_leading |= w.contract.arguments[i].collapse_leading;
+      arguments[i].collapse_leading |= w->contract.arguments[i].collapse_leading;
     return it->second;
   }
-  Entry e = make_entry(std::move(w), *group, place);
+  Entry e = make_entry(*w, *group, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
   e.device = device;
   if (!e.host.empty()) {
@@ -108,9 +106,10 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, std::vector<bool> constant
   return it->second;
 }
 
-uint32_t KernelSet::add_fixed(const ir::FunctionRef& group, std::vector<bool> constant_parameter,
+uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
+                              const std::vector<bool>& constant_parameter,
                               const tuned::Candidate& candidate, const std::string& name) {
-  Entry e = make_entry(kernels::make_workload(*group, std::move(constant_parameter)), *group, name);
+  Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, name);
   e.name = name;
   e.candidates = {candidate};
   e.tree = exec::DispatchTree::single(0);
@@ -145,6 +144,7 @@ void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exe
   kernel.workload = e.workload.key;
   kernel.device = e.device;
   kernel.contract = e.workload.contract;
+  kernel.contract.requirements = workloads_->requirements(e.workload);
   if (!e.host.empty()) {
     exec::Implementation i;
     i.kind = exec::ImplementationKind::kHost;

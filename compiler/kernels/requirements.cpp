@@ -25,7 +25,8 @@
 #include <set>
 
 #include "compiler/ir/infer.h"
-#include "compiler/kernels/template.h"
+#include "compiler/kernels/host_ops.h"
+#include "compiler/kernels/workload.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -46,9 +47,10 @@ void collect(const ir::Block& block, Pairs* out) {
 
 }  // namespace
 
-std::vector<exec::DimProgram> requirements_of(const ir::Function& group,
-                                              const std::vector<std::string>& symbols) {
-  auto f = std::make_shared<ir::Function>(group);
+std::vector<exec::DimProgram> requirements_of(const Workload& w) {
+  if (host_op_of(*w.group)) return {};
+  const std::vector<std::string>& symbols = w.contract.symbols;
+  auto f = std::make_shared<ir::Function>(*w.group);
   f->attrs.clear();
   // Every symbol of the contract has a value, whichever argument tells it.
   for (const std::string& s : symbols)
@@ -60,6 +62,16 @@ std::vector<exec::DimProgram> requirements_of(const ir::Function& group,
   if (!inferred.diagnostics.empty()) return {};
   Pairs pairs;
   collect(*inferred.module.find("main")->body, &pairs);
+  // Of values that the caller passes (a slice's bounds, elements of tensors) the group's types say
+  // nothing: they may be negative, and what they are to each other was lost with their names.
+  std::set<int64_t> passed;
+  for (const exec::KernelArgument& a : w.contract.arguments)
+    if (a.kind == exec::KernelArgument::Kind::kScalar) passed.insert(a.symbol);
+  const auto asks_passed = [&](const exec::DimProgram& p) {
+    return std::any_of(p.code.begin(), p.code.end(), [&](const exec::DimInstruction& i) {
+      return i.op == exec::DimOp::kArg && passed.contains(i.immediate);
+    });
+  };
   std::vector<exec::DimProgram> out;
   for (const auto& [left, right] : pairs) {
     std::set<std::string> used = left.symbols();
@@ -74,7 +86,8 @@ std::vector<exec::DimProgram> requirements_of(const ir::Function& group,
     p.code.insert(p.code.end(), q.code.begin(), q.code.end());
     p.code.push_back({exec::DimOp::kEq, 0});
     p.arguments = std::max(p.arguments, q.arguments);
-    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(std::move(p));
+    if (!asks_passed(p) && std::find(out.begin(), out.end(), p) == out.end())
+      out.push_back(std::move(p));
   }
   return out;
 }

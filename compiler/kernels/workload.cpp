@@ -12,6 +12,8 @@
 //     (t = 2*n + 1: n = floordiv(t-1, 2)). What is left unbound is passed by the caller as an
 //     extra scalar.
 //  3. Names of variables: p0, p1, … for parameters, t0, t1, … for bindings.
+#include "compiler/kernels/workload.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +23,6 @@
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/host_ops.h"
-#include "compiler/kernels/template.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -565,20 +566,6 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
   for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
     tensor(t, exec::Access::kOut, collapse.has_value());
 
-  if (!host_op_of(primitive)) {
-    w.contract.requirements = requirements_of(*group, symbols.names());
-    // Of values that the caller passes (a slice's bounds, elements of tensors) the group's types
-    // say nothing: they may be negative, and what they are to each other was lost with their names.
-    std::set<int64_t> passed;
-    for (const exec::KernelArgument& a : w.contract.arguments)
-      if (a.kind == exec::KernelArgument::Kind::kScalar) passed.insert(a.symbol);
-    std::erase_if(w.contract.requirements, [&](const exec::DimProgram& p) {
-      return std::any_of(p.code.begin(), p.code.end(), [&](const exec::DimInstruction& i) {
-        return i.op == exec::DimOp::kArg && passed.contains(i.immediate);
-      });
-    });
-  }
-
   w.group = std::move(group);
   w.constant_parameter = std::move(constant_parameter);
   w.constant_parameter.resize(w.group->parameters.size(), false);
@@ -594,6 +581,90 @@ std::string source_of(const ir::Function& group) {
   for (const ir::Binding& b : group.body->bindings)
     if (!b.value->op.empty()) s += (s.empty() ? "" : "+") + b.value->op;
   return s;
+}
+
+std::string Workload::identity() const {
+  std::string out = key;
+  for (bool c : constant_parameter) out += c ? 'c' : 'v';
+  return out;
+}
+
+// ---------------------------------------------------------------- the cache
+
+namespace {
+
+// A group as it is written, its variables numbered: what make_workload reads, and nothing else.
+std::string text_of(const Function& f) {
+  std::string out;
+  std::map<const ir::Var*, size_t> number;
+  const auto name = [&](const VarRef& v) {
+    out += fmt::format("%{}: {}", number.emplace(v.get(), number.size()).first->second,
+                       ir::str(v->type));
+  };
+  const auto attributes = [&](const Attrs& attrs) {
+    for (const auto& [key, value] : attrs)
+      out += fmt::format(" {}={}:{}", key, value.index(), attr_text(value));
+  };
+  const auto operand = [&](const Atom& a) {
+    if (a.is_var()) {
+      out += fmt::format(" %{}", number.at(a.var.get()));
+    } else if (a.is_global()) {
+      out += " @" + a.global;
+    } else {
+      out += fmt::format(" {}[{}]", name_of(a.constant->dtype), fmt::join(a.constant->shape, ","));
+      out.append(reinterpret_cast<const char*>(a.constant->bytes.data()), a.constant->bytes.size());
+    }
+  };
+  attributes(f.attrs);
+  for (const VarRef& p : f.parameters) name(p), out += '\n';
+  for (const ir::Binding& b : f.body->bindings) {
+    out += fmt::format("{} {}.{}", static_cast<int>(b.value->kind), b.value->op, b.value->index);
+    for (const Atom& a : b.value->args) operand(a);
+    attributes(b.value->attrs);
+    out += " -> ";
+    name(b.var);
+    out += '\n';
+  }
+  operand(f.body->result);
+  return out;
+}
+
+}  // namespace
+
+WorkloadRef WorkloadCache::find_or_make(const Function& primitive, const std::string& text) {
+  WorkloadRef& known = known_[text];
+  if (!known) {
+    known = std::make_shared<const Workload>(make_workload(primitive));
+    ++made_;
+  }
+  return known;
+}
+
+const std::vector<exec::DimProgram>& WorkloadCache::requirements(const Workload& w) {
+  const auto [it, fresh] = requirements_.try_emplace(w.key);
+  if (fresh) it->second = requirements_of(w);
+  return it->second;
+}
+
+WorkloadRef WorkloadCache::of(const Function& primitive,
+                              const std::vector<bool>& constant_parameter) {
+  require_inferred(primitive);
+  ++asked_;
+  const std::string text = text_of(primitive);
+  WorkloadRef plain = find_or_make(primitive, text);
+  if (std::find(constant_parameter.begin(), constant_parameter.end(), true) ==
+      constant_parameter.end())
+    return plain;
+  std::string with_constants = text + '\n';
+  for (bool c : constant_parameter) with_constants += c ? 'c' : 'v';
+  WorkloadRef& known = known_[with_constants];
+  if (!known) {
+    auto w = std::make_shared<Workload>(*plain);
+    w->constant_parameter = constant_parameter;
+    w->constant_parameter.resize(w->group->parameters.size(), false);
+    known = std::move(w);
+  }
+  return known;
 }
 
 }  // namespace nimble::kernels

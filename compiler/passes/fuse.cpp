@@ -133,10 +133,10 @@ class BlockFusion {
 
   bool served(const Group& g) const {
     std::vector<Atom> args;
-    ir::FunctionRef f = primitive(g, &args);
-    std::vector<bool> constant;
-    for (const Atom& a : args) constant.push_back(a.is_constant());
-    return kernels::template_for(kernels::make_workload(*f, constant), context_.target) != nullptr;
+    return served(*primitive(g, &args));
+  }
+  bool served(const ir::Function& f) const {
+    return kernels::template_for(*context_.workloads->of(f), context_.target) != nullptr;
   }
 
   bool only_views(const Group& g) const {
@@ -205,7 +205,7 @@ class BlockFusion {
       if (g.members.back() != i) continue;
       std::vector<Atom> args;
       ir::FunctionRef f = primitive(g, &args);
-      if (g.members.size() == 1 && !served(g)) {
+      if (g.members.size() == 1 && !served(*f)) {
         out.append(b);
         continue;
       }

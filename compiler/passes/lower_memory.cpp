@@ -22,7 +22,6 @@
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/host_ops.h"
-#include "compiler/kernels/template.h"
 #include "compiler/passes/analysis/ownership.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -168,7 +167,7 @@ class Lowering {
   // Extents that the kernel cannot read off its tensors are passed as scalars.
   void append_extra_scalars(BlockBuilder& b, const ir::Function& group, std::vector<Atom>& inputs,
                             const ir::Location& location) {
-    for (const Dim& d : kernels::make_workload(group).extra_scalars)
+    for (const Dim& d : context_.workloads->of(group)->extra_scalars)
       inputs.push_back(
           bind(b, ir::make_call("size", {}, {{"value", d}}, location), ir::scalar_type(), "d"));
   }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "compiler/ir/expr.h"
 #include "compiler/kernels/target.h"
+#include "compiler/kernels/workload.h"
 
 namespace nimble::passes {
 
@@ -23,6 +25,8 @@ struct PassContext {
   // What passes report of themselves: "fuse.groups" -> 37.
   std::map<std::string, int64_t> statistics;
   int32_t device = 0;  // of the compilation: what nothing constrains runs there
+  // Of the groups that `fuse` tries, and of those that later stages lower and emit.
+  std::shared_ptr<kernels::WorkloadCache> workloads = std::make_shared<kernels::WorkloadCache>();
   void count(const std::string& what, int64_t by = 1) { statistics[what] += by; }
 };
 

@@ -341,9 +341,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
     alone.set(name, f);
     for (driver::WorkloadUse& use : driver::workloads_of(alone)) {
       const double calls = static_cast<double>(use.calls) * (loops.contains(name) ? mean_size : 1);
-      std::string key = use.workload.key;
-      for (bool c : use.workload.constant_parameter) key += c ? 'c' : 'v';
-      const auto [it, fresh] = by_key.emplace(key, out.size());
+      const auto [it, fresh] = by_key.emplace(use.workload.identity(), out.size());
       if (!fresh) {
         out[it->second].calls += calls;
         continue;

@@ -32,5 +32,25 @@ TEST(Fuse, LongChainsAreSeveralGroups) {
   EXPECT_EQ(members, kLength);
 }
 
+// A deep network repeats its groups: each is worked out once, whatever the depth, by `fuse` and
+// all that follows.
+TEST(Fuse, EqualLayersHaveOneWorkload) {
+  const auto made = [](int layers) {
+    std::string text = "fn @main(%x0: Tensor[(n, 8), f32], %w: Tensor[(8, 8), f32]) {\n";
+    for (int i = 0; i < layers; ++i)
+      text += fmt::format(
+          "  let %p{0} = matmul(%x{0}, %w);\n  let %g{0} = gelu(%p{0});\n"
+          "  let %s{0} = add(%g{0}, %x{0});\n  let %x{1} = softmax(%s{0}) {{axis = 1}};\n",
+          i, i + 1);
+    PassContext context;
+    context.target = kernels::target_by_name("x86-64-v3");
+    run_pipeline(ir::infer_types(ir::parse_module(text + fmt::format("  %x{}\n}}", layers))),
+                 context);
+    EXPECT_GE(context.workloads->asked(), static_cast<size_t>(3 * layers));
+    return context.workloads->made();
+  };
+  EXPECT_EQ(made(12), made(3));
+}
+
 }  // namespace
 }  // namespace nimble::passes

@@ -569,9 +569,9 @@ class Verifier {
     for (const Type& t : types) {
       if (t->kind != wanted) return fault("V6", fmt::format("an operand is {}", str(t)));
     }
-    // More facts simplify more, and what they simplify may ask for more than the type that was found
-    // before they held: a group stands where its last member does, behind assertions that came
-    // after its first. Any facts that hold will do.
+    // More facts simplify more, and what they simplify may ask for more than the type that was
+    // found before they held: a group stands where its last member does, behind assertions that
+    // came after its first. Any facts that hold will do.
     auto [problems, known] = typing_faults(binding, *op, types, facts_);
     if (!problems.empty()) {
       DimContext given = given_;
@@ -587,8 +587,7 @@ class Verifier {
 
   // Why the relation of an operator does not give the stated type, and the elements that it knows.
   std::pair<std::vector<std::pair<const char*, std::string>>, std::optional<Dims>> typing_faults(
-      const Binding& binding, const OpInfo& op, const std::vector<Type>& types,
-      DimContext& facts) {
+      const Binding& binding, const OpInfo& op, const std::vector<Type>& types, DimContext& facts) {
     const Expr& e = *binding.value;
     std::vector<std::pair<const char*, std::string>> problems;
     std::set<std::string> open;
@@ -601,9 +600,8 @@ class Verifier {
                               if (equal == Proof::kYes) return;
                               if (equal == Proof::kUnknown && lowered_) return;
                               problems.emplace_back(
-                                  "V7",
-                                  fmt::format("{}: {} = {} is neither provable nor asserted", what,
-                                              a.str(), b.str()));
+                                  "V7", fmt::format("{}: {} = {} is neither provable nor asserted",
+                                                    what, a.str(), b.str()));
                             },
                             [&] {
                               const std::string s = fresh_symbol();

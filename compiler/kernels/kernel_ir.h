@@ -17,7 +17,8 @@
 //   kDiv   integers truncate towards zero; x / 0 is 0, and INT_MIN / -1 wraps.
 //   kMod   integers only, with the divisor's sign; x mod 0 is 0.
 //   kShl, kShr   use the shift amount modulo the width.
-//   kScale b is a whole number and half of it an exponent of a normal number: from -252 to 254 (f32)
+//   kScale b is a whole number and half of it an exponent of a normal number: from -252 to 254
+//   (f32)
 //          or -2044 to 2046 (f64); anything if a is NaN. Rounds once if a 2^(b/2) is normal.
 //   kCast  float to int truncates, saturates, and takes NaN to 0; to bool is `x != 0`;
 //          f64 to f16 or bf16 rounds to f32 first; integers wrap.
@@ -65,10 +66,10 @@ struct Buffer {
   std::string name;
   Scope scope = Scope::kArgument;
   DType dtype = DType::kF32;
-  int lanes = 1;     // kRegister only: vector width of one element
-  Dim extent;        // number of elements (flat; templates compute row-major offsets)
+  int lanes = 1;          // kRegister only: vector width of one element
+  Dim extent;             // number of elements (flat; templates compute row-major offsets)
   bool writable = false;  // kArgument: an output or in-out
-  int alignment = 0; // bytes that the base address is guaranteed to have; 0: element size
+  int alignment = 0;      // bytes that the base address is guaranteed to have; 0: element size
 };
 using BufferRef = std::shared_ptr<const Buffer>;
 
@@ -78,13 +79,15 @@ struct Value;
 using ValueRef = std::shared_ptr<const Value>;
 
 enum class ValueKind {
-  kConst,      // number: `constant` (floats) or `integer`, splat over the lanes
-  kIndex,      // the value of Dim `index` as an i64 (lanes 1)
-  kIota,       // i32 lanes 0, 1, 2, …
-  kLoad,       // buffer[index + stride*lane], lanes with lane < valid; others are `passthrough`
-  kRegister,   // register buffer element [index]
-  kLocal,      // a name bound by a kLet statement
-  kUnary, kBinary, kFma,  // fma: a*b + c, one rounding
+  kConst,     // number: `constant` (floats) or `integer`, splat over the lanes
+  kIndex,     // the value of Dim `index` as an i64 (lanes 1)
+  kIota,      // i32 lanes 0, 1, 2, …
+  kLoad,      // buffer[index + stride*lane], lanes with lane < valid; others are `passthrough`
+  kRegister,  // register buffer element [index]
+  kLocal,     // a name bound by a kLet statement
+  kUnary,
+  kBinary,
+  kFma,        // fma: a*b + c, one rounding
   kCompare,    // bool lanes
   kSelect,     // a ? b : c by lane; `rare`: b is dear and seldom needed, so a printer may branch
   kCast,       // numeric conversion to `dtype` (float to int truncates and saturates)
@@ -96,9 +99,19 @@ enum class ValueKind {
 
 enum class UnaryOp { kNeg, kAbs, kSqrt, kRsqrt, kFloor, kCeil, kRound /* to even */, kTrunc, kNot };
 enum class BinaryOp {
-  kAdd, kSub, kMul, kDiv, kMod, kMin, kMax,  // min/max: the second operand if either is NaN
-  kAnd, kOr, kXor, kShl, kShr,               // integers and bools; kShr is arithmetic if signed
-  kScale,                                    // floats: a * 2^b
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMod,
+  kMin,
+  kMax,  // min/max: the second operand if either is NaN
+  kAnd,
+  kOr,
+  kXor,
+  kShl,
+  kShr,    // integers and bools; kShr is arithmetic if signed
+  kScale,  // floats: a * 2^b
 };
 enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN, but kNe true
 
@@ -115,11 +128,11 @@ struct Value {
   // kLoad, kRegister, kIndex
   BufferRef buffer;
   Dim index;
-  Dim stride = 1;              // kLoad: elements between lanes (0: all lanes the same element)
-  std::optional<Dim> valid;    // kLoad: only lanes < valid are read (it may exceed lanes or be <= 0)
-  ValueRef passthrough;        // kLoad with `valid`: value of the other lanes; null: zero
-  std::string name;            // kLocal
-  bool rare = false;           // kSelect
+  Dim stride = 1;            // kLoad: elements between lanes (0: all lanes the same element)
+  std::optional<Dim> valid;  // kLoad: only lanes < valid are read (it may exceed lanes or be <= 0)
+  ValueRef passthrough;      // kLoad with `valid`: value of the other lanes; null: zero
+  std::string name;          // kLocal
+  bool rare = false;         // kSelect
 };
 
 // ---------------------------------------------------------------- statements
@@ -128,51 +141,66 @@ struct Stmt;
 using StmtRef = std::shared_ptr<const Stmt>;
 
 enum class StmtKind {
-  kSeq, kFor, kIf, kStore, kSetRegister, kLet, kLetIndex, kPrefetch, kBarrier, kCheck,
+  kSeq,
+  kFor,
+  kIf,
+  kStore,
+  kSetRegister,
+  kLet,
+  kLetIndex,
+  kPrefetch,
+  kBarrier,
+  kCheck,
 };
 
 enum class LoopKind {
   kSerial,
-  kUnroll,   // extent must be a constant; the body is copied
-  kThread,   // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
-  kGrid, kBlock, kWarp,  // GPU axes
+  kUnroll,  // extent must be a constant; the body is copied
+  kThread,  // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
+  kGrid,
+  kBlock,
+  kWarp,  // GPU axes
 };
 
 // A conjunction of comparisons between Dims.
 struct Condition {
   enum class Op { kLt, kLe, kEq, kNe };
-  struct Term { Dim a; Op op; Dim b; };
+  struct Term {
+    Dim a;
+    Op op;
+    Dim b;
+  };
   std::vector<Term> terms;
 };
 
 struct Stmt {
   StmtKind kind;
-  std::vector<StmtRef> body;   // kSeq: all; kFor: one; kIf: then[, else]
+  std::vector<StmtRef> body;  // kSeq: all; kFor: one; kIf: then[, else]
   // kFor: `var` runs from `begin` while < begin + extent in steps of `step`
   LoopKind loop = LoopKind::kSerial;
-  std::string var;             // kFor, kLetIndex: the new symbol; kLet: the new local's name
+  std::string var;  // kFor, kLetIndex: the new symbol; kLet: the new local's name
   Dim begin, extent;
   int64_t step = 1;
-  Condition condition;         // kIf
-  BufferRef buffer;            // kStore, kSetRegister, kPrefetch
+  Condition condition;  // kIf
+  BufferRef buffer;     // kStore, kSetRegister, kPrefetch
   Dim index;
-  Dim stride = 1;              // kStore: elements between lanes
-  std::optional<Dim> valid;    // kStore: only lanes < valid are written
-  ValueRef value;              // kStore, kSetRegister, kLet; kLetIndex: an integer scalar
+  Dim stride = 1;                        // kStore: elements between lanes
+  std::optional<Dim> valid;              // kStore: only lanes < valid are written
+  ValueRef value;                        // kStore, kSetRegister, kLet; kLetIndex: an integer scalar
   std::optional<ir::SymbolFacts> facts;  // kLetIndex: range that a preceding kCheck ensures
-  int locality = 3;            // kPrefetch: 3 = L1, 2 = L2, 1 = L3
-  bool for_write = false;      // kPrefetch
-  std::string message;         // kCheck: unless `condition` holds, the kernel returns an error
-  bool non_temporal = false;   // kStore
+  int locality = 3;                      // kPrefetch: 3 = L1, 2 = L2, 1 = L3
+  bool for_write = false;                // kPrefetch
+  std::string message;        // kCheck: unless `condition` holds, the kernel returns an error
+  bool non_temporal = false;  // kStore
 };
 
 struct Function {
-  std::string name;                    // the native symbol; unique in an image
-  exec::KernelContract contract;       // arguments and symbols; what the VM checks at Invoke
-  std::vector<BufferRef> arguments;    // in the contract's order (tensor arguments only)
-  std::vector<BufferRef> scratch;      // kScratch and kThread buffers
+  std::string name;                  // the native symbol; unique in an image
+  exec::KernelContract contract;     // arguments and symbols; what the VM checks at Invoke
+  std::vector<BufferRef> arguments;  // in the contract's order (tensor arguments only)
+  std::vector<BufferRef> scratch;    // kScratch and kThread buffers
   std::vector<BufferRef> registers;
-  ir::DimContext facts;                // ranges of symbols (for example n = 8*k + 3)
+  ir::DimContext facts;  // ranges of symbols (for example n = 8*k + 3)
   // Symbols that the body uses and the contract lacks, each with its value over the contract's
   // symbols and earlier entries; filled by substitute(). A kernel fails its first check when the
   // replaced symbol is not of the form that was promised.
@@ -184,7 +212,10 @@ struct Function {
 // are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies.
 Dim scratch_bytes(const Function& f);
 // Byte offset of one scratch buffer (of thread 0's copy, and the distance between copies).
-struct ScratchPlace { Dim offset; Dim per_thread; };
+struct ScratchPlace {
+  Dim offset;
+  Dim per_thread;
+};
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer);
 
 // ---------------------------------------------------------------- building

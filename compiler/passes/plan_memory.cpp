@@ -149,8 +149,7 @@ class Planner {
     c.bytes = slot.bytes;
     const bool fits = dims_.less_equal(bytes, slot.bytes) == Proof::kYes;
     if (!fits && c.at.block != s.block) return false;
-    const bool covers =
-        (c.moves || !fits) && dims_.less_equal(slot.bytes, bytes) == Proof::kYes;
+    const bool covers = (c.moves || !fits) && dims_.less_equal(slot.bytes, bytes) == Proof::kYes;
     if (c.moves && !covers) return false;
     if (fits) {
       c.rank = 0;

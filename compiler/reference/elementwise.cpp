@@ -134,7 +134,8 @@ std::vector<Array> logical_not(const OpCall& c) {
   return {y};
 }
 
-// What a binary operator does to floats, to integers that a signed one of 64 bits holds, and to u64.
+// What a binary operator does to floats, to integers that a signed one of 64 bits holds, and to
+// u64.
 struct BinaryRule {
   double (*number)(double, double);
   int64_t (*integer)(int64_t, int64_t);

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "compiler/ir/op.h"
 #include "compiler/reference/reference.h"
 #include "compiler/reference/region.h"
 #include "vm/base/error.h"
@@ -190,8 +191,9 @@ std::optional<double> projection_error(const Instance& in, std::span<const uint8
   if (body.bindings.size() != 1 || !body.result.is_var() || body.result.var != body.bindings[0].var)
     return std::nullopt;
   const ir::Expr& e = *body.bindings[0].value;
-  const bool packed = e.op == "packed_matmul";
-  if (!packed && e.op != "matmul") return std::nullopt;
+  const std::optional<ir::Rows> rows_are = ir::traits_of(e).rows;
+  const bool packed = rows_are == ir::Rows::kPackedProduct;
+  if (!packed && rows_are != ir::Rows::kProduct) return std::nullopt;
   if (ir::attr_or(e.attrs, "transpose_a", false) || !is_float(in.results[0]->dtype))
     return std::nullopt;
   const auto operand = [&](const ir::Atom& a) -> ir::TensorRef {

@@ -139,10 +139,10 @@ class TaskRun {
   const int64_t threads_;
   Space space_;
   db::Hash workload_, policy_;
-  std::vector<db::Hash> shapes_;                    // of the points
-  std::map<db::Hash, size_t> point_of_;             // shape → point
+  std::vector<db::Hash> shapes_;                     // of the points
+  std::map<db::Hash, size_t> point_of_;              // shape → point
   std::map<db::Hash, tuned::Candidate> candidates_;  // by configuration
-  std::map<db::Hash, Kept> built_;                  // by configuration
+  std::map<db::Hash, Kept> built_;                   // by configuration
   std::set<uint32_t> executables_;
   std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there
   std::map<size_t, Expectation> expectations_;

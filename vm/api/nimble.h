@@ -163,9 +163,9 @@ typedef struct nimble_load_options {
   int32_t perf_map;
   /* What loading may take; beyond a limit it returns NIMBLE_EXHAUSTED. 0: the default, UINT64_MAX:
    * no limit. */
-  uint64_t memory_limit;       /* bytes of the file (unless mapped), what is decoded of it and copies
-                                  of constants; by default 4 GiB, with trust no limit */
-  uint64_t constants_limit;    /* bytes of all constants; by default 2 GiB, with trust no limit */
+  uint64_t memory_limit;    /* bytes of the file (unless mapped), what is decoded of it and copies
+                               of constants; by default 4 GiB, with trust no limit */
+  uint64_t constants_limit; /* bytes of all constants; by default 2 GiB, with trust no limit */
   uint64_t verification_limit; /* steps of the verifier; by default so many for each byte of the
                                   file */
 } nimble_load_options;
@@ -173,8 +173,8 @@ typedef struct nimble_load_options {
   { sizeof(nimble_load_options), 0, 0, 0, 0, 0 }
 
 /* Reads, checks and verifies a .nimble file. `options` may be NULL (defaults). With trust the file
- * is mapped: replace it by renaming while models live, never write into it. Without, it is read into
- * memory before it is checked, and may change or go at any time. */
+ * is mapped: replace it by renaming while models live, never write into it. Without, it is read
+ * into memory before it is checked, and may change or go at any time. */
 NIMBLE_API nimble_status nimble_load(const char* path, const nimble_load_options* options,
                                      nimble_model** model);
 /* The same from memory. The bytes are copied before they are checked, with trust or without: they

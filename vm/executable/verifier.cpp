@@ -270,9 +270,9 @@ class Verifier {
       const size_t before = found_.size();
       if (k.name.empty()) report<Fault::kKernelNoName>(where);
       if (!names.insert(k.name).second) report<Fault::kKernelNameTwice>(where);
-      const bool host = std::any_of(
-          k.implementations.begin(), k.implementations.end(),
-          [](const Implementation& i) { return i.kind == ImplementationKind::kHost; });
+      const bool host =
+          std::any_of(k.implementations.begin(), k.implementations.end(),
+                      [](const Implementation& i) { return i.kind == ImplementationKind::kHost; });
       check_contract(where, k.contract, host);
       if (auto bad = k.dispatch.find_fault(static_cast<uint32_t>(k.contract.symbols.size()),
                                            static_cast<uint32_t>(k.implementations.size())))

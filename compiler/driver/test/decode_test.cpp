@@ -130,9 +130,9 @@ TEST_P(DecodeExported, RefusesANegativeTemperature) {
   Compiled compiled(loop_around(GetParam(), "sample"), threads());
   const TensorRef ids = recorded(0, "input_ids");
   const auto run = [&](float temperature) {
-    return compiled.run("main", {with_shape(ids, {1, ids->elements()}), recorded(0, "max_new"),
-                                 ir::Tensor::of<float>(DType::kF32, {}, {temperature}),
-                                 recorded(0, "uniform")});
+    return compiled.run(
+        "main", {with_shape(ids, {1, ids->elements()}), recorded(0, "max_new"),
+                 ir::Tensor::of<float>(DType::kF32, {}, {temperature}), recorded(0, "uniform")});
   };
   EXPECT_EQ(numbers(run(0)[0]), numbers(recorded(0, "greedy")));
   try {

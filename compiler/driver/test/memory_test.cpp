@@ -210,7 +210,8 @@ TEST(Memory, GrowingTensorsEqualTheReference) {
 // What the branch that is not taken would need is beyond 64 bits, or beyond the machine.
 TEST(Memory, ABranchThatIsNotTakenNeedsNothing) {
   for (const char* shape : {"(n, n, n, n)", "(n, n)", "(1000000000000*n, 1)"}) {
-    std::string text = R"(fn @main(%x: Tensor[(n), f32], %y: Tensor[(m), f32], %i: Tensor[(), i64]) {
+    std::string text =
+        R"(fn @main(%x: Tensor[(n), f32], %y: Tensor[(m), f32], %i: Tensor[(), i64]) {
   let %c = less(%i, 1i64);
   let %r = if (%c) {
     let %f = full() {dtype = f32, shape = SHAPE, value = 1.0};
@@ -232,8 +233,8 @@ TEST(Memory, ABranchThatIsNotTakenNeedsNothing) {
       c.disabled_pass = pass;
       const Loaded p(ir::parse_module(text), c);
       auto session = p.session(uint64_t{64} << 20);
-      const auto out = run_session(
-          *session, "main", {filled({4'000'000}), filled({3}), Tensor::scalar_i64(3)});
+      const auto out =
+          run_session(*session, "main", {filled({4'000'000}), filled({3}), Tensor::scalar_i64(3)});
       ASSERT_EQ(out[0]->shape, (std::vector<int64_t>{3}));
       EXPECT_EQ(out[0]->value(0), 1);
       EXPECT_LE(session->memory().peak, uint64_t{20} << 20);

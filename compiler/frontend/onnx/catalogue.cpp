@@ -30,12 +30,13 @@ const std::vector<CatalogueRow>& catalogue() {
 
 std::vector<const Operator*> all_operators() {
   std::vector<const Operator*> out;
-  for (auto family :
-       {elementwise_operators(), math_operators(), quantised_operators(), shape_operators(),
-        product_operators(), convolution_operators(), pooling_operators(), reduction_operators(),
-        normalising_operators(), attention_operators(), recurrent_operators(), loop_operators(),
-        index_operators(), control_operators(), sequence_operators(), algebra_operators(), sampling_operators(),
-        signal_operators(), resize_operators(), dynamic_operators(), random_operators()})
+  for (auto family : {elementwise_operators(), math_operators(),      quantised_operators(),
+                      shape_operators(),       product_operators(),   convolution_operators(),
+                      pooling_operators(),     reduction_operators(), normalising_operators(),
+                      attention_operators(),   recurrent_operators(), loop_operators(),
+                      index_operators(),       control_operators(),   sequence_operators(),
+                      algebra_operators(),     sampling_operators(),  signal_operators(),
+                      resize_operators(),      dynamic_operators(),   random_operators()})
     for (const Operator& op : family) out.push_back(&op);
   return out;
 }

@@ -191,8 +191,7 @@ TEST(OnnxSequence, GrowsInALoop) {
                 node("SequenceInsert", {"s", "h2"}, {"s2"}), node("Identity", {"go"}, {"go2"})};
   body.inputs = {proto::value("i", {}, kInt64), proto::value("go", {}, kBool),
                  proto::value("h", {"2"}), proto::value("s", {})};
-  body.outputs = {proto::unshaped("go2", kBool), proto::value("h2", {"2"}),
-                  proto::unshaped("s2")};
+  body.outputs = {proto::unshaped("go2", kBool), proto::value("h2", {"2"}), proto::unshaped("s2")};
   GraphParts g;
   g.nodes = {node("SequenceEmpty", {}, {"none"}),
              node("Loop", {"count", "", "zero", "none"}, {"h_out", "s_out"},

@@ -32,7 +32,7 @@ void require_rank(const RelationContext& c, size_t input, int64_t rank);
 void require_rank_at_least(const RelationContext& c, size_t input, int64_t rank);
 void require_float(const RelationContext& c, size_t input);
 void require_number(const RelationContext& c, size_t input);  // anything but a bool
-void require_same_dtype(const RelationContext& c);  // of all inputs
+void require_same_dtype(const RelationContext& c);            // of all inputs
 void require_dtype(const RelationContext& c, size_t input, DType t);
 // An integer scalar: an index or a counter.
 void require_index(const RelationContext& c, size_t input);

@@ -210,8 +210,7 @@ class ConvLowering {
     };
     const auto acc = [&] { return kb::reg(accumulators_, r * vectors_ + v); };
     ValueRef start = kb::number(p_.type, 0, lanes_);
-    if (call_.args.size() == 3)
-      start = kb::broadcast(element(2, channel0 + r), lanes_);
+    if (call_.args.size() == 3) start = kb::broadcast(element(2, channel0 + r), lanes_);
     StmtRef init = unrolled(
         "r", rows, unrolled("v", vectors_, kb::set_reg(accumulators_, r * vectors_ + v, start)));
 

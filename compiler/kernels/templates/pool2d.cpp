@@ -64,9 +64,8 @@ class PoolLowering {
     const Dim first = bind("first", low), last = bind("last", high);
     if (average_) rows_ = bind("rows", taps(row_, 0));
     body.push_back(edge("l", 0, first));
-    body.push_back(vector_loop("c", first, last - first, lanes_, unroll_, [&](const Slice& s) {
-      return pool(s.at, lanes_, s.valid, false);
-    }));
+    body.push_back(vector_loop("c", first, last - first, lanes_, unroll_,
+                               [&](const Slice& s) { return pool(s.at, lanes_, s.valid, false); }));
     body.push_back(edge("r", last, out_[3] - last));
     return make_function(w_, frame_, name, {}, {best_, edge_},
                          kb::loop(kir::LoopKind::kThread, "item", 0, out_[0] * out_[1] * out_[2],
@@ -96,22 +95,21 @@ class PoolLowering {
     const kir::BufferRef& acc = lanes == 1 && lanes_ != 1 ? edge_ : best_;
     ValueRef start = kb::number(type_, 0, lanes);
     if (!average_) {
-      start = is_float(type_)
-                  ? kb::number(type_, -std::numeric_limits<double>::infinity(), lanes)
-                  : kb::integer(type_,
-                                is_signed_int(type_)
-                                    ? std::numeric_limits<int64_t>::min() >>
-                                          (64 - 8 * static_cast<int>(size_of(type_)))
-                                    : 0,
-                                lanes);
+      start = is_float(type_) ? kb::number(type_, -std::numeric_limits<double>::infinity(), lanes)
+                              : kb::integer(type_,
+                                            is_signed_int(type_)
+                                                ? std::numeric_limits<int64_t>::min() >>
+                                                      (64 - 8 * static_cast<int>(size_of(type_)))
+                                                : 0,
+                                            lanes);
     }
     const Dim kh = Dim::symbol("kh"), kw = Dim::symbol("kw");
     const Dim y = top_ + kh * dilations_[0];
     const Dim x = column * strides_[1] - pads_[1] + kw * dilations_[1];
-    const ValueRef v = kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, strides_[1], lanes,
-                                        valid);
-    StmtRef take = kb::set_reg(
-        acc, 0, average_ ? kb::add(kb::reg(acc, 0), v) : kb::max(v, kb::reg(acc, 0)));
+    const ValueRef v =
+        kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, strides_[1], lanes, valid);
+    StmtRef take =
+        kb::set_reg(acc, 0, average_ ? kb::add(kb::reg(acc, 0), v) : kb::max(v, kb::reg(acc, 0)));
     if (checked) take = kb::if_then(kb::both(kb::le(0, x), kb::lt(x, in_[3])), std::move(take));
     StmtRef window = kb::loop(
         kir::LoopKind::kSerial, "kh", 0, kernel_[0],

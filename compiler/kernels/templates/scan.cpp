@@ -62,24 +62,23 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
     at.back() = at.back() * lanes;
     if (w.facts.divisible(dims.back(), lanes) != ir::Proof::kYes) valid = dims.back() - at.back();
   }
-  body.push_back(kb::set_reg(sum, 0, product ? kb::number(type, 1, lanes) : kb::number(type, 0, lanes)));
+  body.push_back(
+      kb::set_reg(sum, 0, product ? kb::number(type, 1, lanes) : kb::number(type, 0, lanes)));
   body.push_back(vector_loop(
       "c", 0, dims[axis], 1, static_cast<int>(knob_int(c, "unroll")), [&](const Slice& s) {
         std::vector<Dim> here = at;
         here[axis] = reverse ? dims[axis] - 1 - s.at : s.at;
         const Dim index = flat_offset(dims, here);
         const kir::ValueRef next = kb::load_strided(x, index, 1, lanes, valid);
-        const StmtRef add =
-            kb::set_reg(sum, 0, product ? kb::mul(kb::reg(sum, 0), next)
-                                        : kb::add(kb::reg(sum, 0), next));
-        const StmtRef store =
-            kb::store_strided(frame.results[0], index, 1, kb::reg(sum, 0), valid);
+        const StmtRef add = kb::set_reg(
+            sum, 0, product ? kb::mul(kb::reg(sum, 0), next) : kb::add(kb::reg(sum, 0), next));
+        const StmtRef store = kb::store_strided(frame.results[0], index, 1, kb::reg(sum, 0), valid);
         return exclusive ? std::vector<StmtRef>{store, add} : std::vector<StmtRef>{add, store};
       }));
   Lowered lowered;
-  lowered.functions.push_back(make_function(
-      w, frame, name, {}, {sum},
-      kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)))));
+  lowered.functions.push_back(
+      make_function(w, frame, name, {}, {sum},
+                    kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)))));
   lowered.tails = exec::DispatchTree::single(0);
   lowered.max_threads = threads_for(ir::element_count(frame.anchor->var->type));
   return lowered;

@@ -202,10 +202,10 @@ TEST(Interpreter, ArgumentsAreChecked) {
 }
 
 TEST(Interpreter, IndicesOutOfRangeAreErrors) {
-  for (const char* call : {"gather(%x, i64[1]{2}) {axis = 0}", "gather(%x, i64[1]{-3}) {axis = 0}",
-                           "take_row(%x, 2i64)", "write_row(%x, 5i64, 1.0f32)",
-                           "take_rows(%x, 1i64) {count = 2}", "take_rows(%x, -1i64) {count = 1}",
-                           "write_row(%x, 1i64, f32[2]{1, 2})"}) {
+  for (const char* call :
+       {"gather(%x, i64[1]{2}) {axis = 0}", "gather(%x, i64[1]{-3}) {axis = 0}",
+        "take_row(%x, 2i64)", "write_row(%x, 5i64, 1.0f32)", "take_rows(%x, 1i64) {count = 2}",
+        "take_rows(%x, -1i64) {count = 1}", "write_row(%x, 1i64, f32[2]{1, 2})"}) {
     Interpreter interpreter(ir::parse_module(
         fmt::format("fn @main(%x: Tensor[(n), f32]) {{ let %y = {}; %y }}", call)));
     EXPECT_NE(status_of([&] {

@@ -1,7 +1,6 @@
 // The same as example.c through the C++ wrapper.
-#include <nimble.hpp>
-
 #include <cstdio>
+#include <nimble.hpp>
 #include <vector>
 
 int main(int argc, char** argv) {

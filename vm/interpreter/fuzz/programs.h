@@ -188,8 +188,8 @@ entry "main" f0 {
   output "z" i64 ["?", "?"] [-1, -1]
 }
 )"},
-      // The tree Node(Leaf(w), Leaf(w)): two kinds, the leaf with a field f32 [4], the node with two
-      // calls of function 0.
+      // The tree Node(Leaf(w), Leaf(w)): two kinds, the leaf with a field f32 [4], the node with
+      // two calls of function 0.
       {"linearise", R"(constant "w" f32 [4] { 1, 2, 3, 4 }
 kernel "count" {
   source "count.linearise"

@@ -144,7 +144,8 @@ int run(int argc, char** argv) {
       "nimble-differential"};
   Options o;
   app.add_option("files", o.files, "Text IR to compare instead of random programs");
-  app.add_option("--from", o.from, "The first seed; of files, that of their inputs")->capture_default_str();
+  app.add_option("--from", o.from, "The first seed; of files, that of their inputs")
+      ->capture_default_str();
   app.add_option("--count", o.count, "How many programs")->capture_default_str();
   app.add_option("--configurations", o.configurations, "Of each program, beside the default")
       ->capture_default_str();
@@ -152,7 +153,8 @@ int run(int argc, char** argv) {
   app.add_flag("--data-dependent", o.data_dependent,
                "Operators, too, that fail for some values or whose extents the values decide");
   app.add_option("--steps", o.steps, "Bindings of main, about")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "Processor time of one program at most")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Processor time of one program at most")
+      ->capture_default_str();
   app.add_option("--jobs", o.jobs, "Programs at a time")->capture_default_str();
   app.add_option("--out", o.out, "Folder for programs that differ");
   app.add_flag("--refusals", o.print, "List why programs were refused");

@@ -50,7 +50,7 @@ nimble_status guarded(Body body) {
 }
 
 [[noreturn]] inline void invalid(const std::string& place, const std::string& problem,
-                          const std::string& remedy) {
+                                 const std::string& remedy) {
   throw Error(Status::kInvalidArgument, place, problem, remedy);
 }
 

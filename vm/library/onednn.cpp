@@ -28,15 +28,15 @@ namespace {
 constexpr char kFile[] = "libdnnl.so.2";
 constexpr size_t kPrimitivesPerThread = 512;
 
-#define NIMBLE_DNNL_FUNCTIONS(X)                                                         \
-  X(dnnl_engine_create)                                                                  \
-  X(dnnl_stream_create)                                                                  \
-  X(dnnl_stream_wait)                                                                    \
-  X(dnnl_stream_destroy)                                                                 \
-  X(dnnl_memory_desc_init_by_tag) X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) \
-      X(dnnl_primitive_desc_destroy) X(dnnl_primitive_create) X(dnnl_primitive_destroy)  \
-          X(dnnl_memory_create) X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle)    \
-              X(dnnl_primitive_execute)
+#define NIMBLE_DNNL_FUNCTIONS(X)                                                        \
+  X(dnnl_engine_create)                                                                 \
+  X(dnnl_stream_create)                                                                 \
+  X(dnnl_stream_wait)                                                                   \
+  X(dnnl_stream_destroy)                                                                \
+  X(dnnl_memory_desc_init_by_tag)                                                       \
+  X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) \
+      X(dnnl_primitive_create) X(dnnl_primitive_destroy) X(dnnl_memory_create)          \
+          X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
 
 struct Library {
   std::string problem;  // empty if usable

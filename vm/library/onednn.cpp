@@ -28,6 +28,8 @@ namespace {
 constexpr char kFile[] = "libdnnl.so.2";
 constexpr size_t kPrimitivesPerThread = 512;
 
+// The formatter never agrees with itself about this list.
+// clang-format off
 #define NIMBLE_DNNL_FUNCTIONS(X)                                                        \
   X(dnnl_engine_create)                                                                 \
   X(dnnl_stream_create)                                                                 \
@@ -37,6 +39,7 @@ constexpr size_t kPrimitivesPerThread = 512;
   X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) \
       X(dnnl_primitive_create) X(dnnl_primitive_destroy) X(dnnl_memory_create)          \
           X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
+// clang-format on
 
 struct Library {
   std::string problem;  // empty if usable

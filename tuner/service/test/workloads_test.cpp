@@ -176,7 +176,7 @@ TEST(Oracle, ComputesWhatTheWorkloadSays) {
   const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
   ASSERT_EQ(tasks.size(), 1u);
   const WorkloadPoint& p = tasks[0].points[3];
-  const Expectation e = expected_result(tasks[0], p);
+  const Expectation e = expected_result(tasks[0], p, {}, [] { return std::nullopt; });
   ASSERT_EQ(e.outputs.size(), 1u);
   // Read once, written once, four bytes an element.
   const auto count = static_cast<size_t>(p.bytes / 8);

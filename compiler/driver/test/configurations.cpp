@@ -69,11 +69,11 @@ fs::path folder_of_text_tests() {
   return fs::path(NIMBLE_SOURCE_DIR) / "compiler/test";
 }
 
-// A test of programs, not of messages.
+// A test of programs, not of messages nor of IR that is lowered already.
 bool has_programs(const fs::path& file) {
   const std::string stem = file.stem().string();
   return file.extension() == ".nir" && file.parent_path().filename() != "wrong" &&
-         !stem.ends_with("-rejects");
+         !stem.ends_with("-rejects") && !stem.ends_with("-lowered");
 }
 
 }  // namespace

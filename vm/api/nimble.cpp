@@ -392,7 +392,8 @@ nimble_status nimble_call_run(nimble_call* call, const nimble_tensor* inputs,
     require(call != nullptr, kHere, "call is NULL");
     require(inputs || call->ports.empty(), kHere, "inputs is NULL");
     rt::Session& s = *call->session->session;
-    const rt::Session::Lock lock(s);
+    const Held held(call->session);
+    check_elements(inputs, call->ports.size(), kHere);
     for (size_t i = 0; i < call->ports.size(); ++i) {
       const auto here = [&] {
         return s.model().place() + ": input " +
@@ -402,7 +403,7 @@ nimble_status nimble_call_run(nimble_call* call, const nimble_tensor* inputs,
           input_of(upgraded(element(inputs, i), nimble_tensor NIMBLE_TENSOR_INIT, kHere), here);
     }
     Outputs results(&call->outputs, Outputs::Keep::kDescriptions, outputs, kHere);
-    s.run(lock, call->entry, call->inputs, results.span());
+    s.run(held.lock, call->entry, call->inputs, results.span());
     results.give();
   });
 }

@@ -345,7 +345,7 @@ NIMBLE_API nimble_status nimble_call_prepare(nimble_session* session, const char
  * shape and strides belong to the call, until its next run: releasing it does nothing. */
 NIMBLE_API nimble_status nimble_call_run(nimble_call* call, const nimble_tensor* inputs,
                                          nimble_tensor* outputs);
-/* Before its session. NULL is fine. */
+/* Before its session, unless that was destroyed while it ran this call. NULL is fine. */
 NIMBLE_API void nimble_call_destroy(nimble_call* call);
 
 /* ---- runs that can be suspended -----------------------------------------------------------

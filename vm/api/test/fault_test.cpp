@@ -82,9 +82,11 @@ struct Life {
   ~Life() {
     for (nimble_value* v : values) nimble_value_release(v);
     for (nimble_tensor& t : tensors) nimble_tensor_release(&t);
+    nimble_call_destroy(call);
     nimble_session_destroy(session);
     nimble_model_destroy(model);
   }
+  nimble_call* call = nullptr;
   nimble_model* model = nullptr;
   nimble_session* session = nullptr;
   nimble_value* values[16] = {};
@@ -160,7 +162,16 @@ nimble_status live(const char* path) {
   }
   STEP(status);
   nimble_tensor_release(&to);
+  to.data = own;
   expect_scaled(own);
+  STEP(nimble_call_prepare(s, "scaled", &name, 1, 1, &life.call));
+  for (int i = 0; i < 2; ++i) {
+    own[0] = 0;
+    STEP(nimble_call_run(life.call, &dense, &to));
+    expect_scaled(own);
+    nimble_tensor_release(&to);
+    to.data = own;
+  }
   (void)nimble_session_profile_json(s);
   nimble_session_trim(s);
   return NIMBLE_OK;

@@ -151,6 +151,13 @@ TEST_F(Lifecycle, DestroyedDuringARunItGoesAtItsEnd) {
   session_ = session();
   ASSERT_EQ(start(), NIMBLE_OK);
   EXPECT_EQ(resume(), NIMBLE_CANCELLED);
+  session_ = session();
+  // In a prepared call, which is then good for nothing but to be destroyed.
+  nimble_call* call = nullptr;
+  ASSERT_EQ(nimble_call_prepare(session_, nullptr, nullptr, 1, 1, &call), NIMBLE_OK);
+  nimble_tensor output = NIMBLE_TENSOR_INIT;
+  EXPECT_EQ(nimble_call_run(call, &input_, &output), NIMBLE_CANCELLED);
+  nimble_call_destroy(call);
   session_ = nullptr;
 }
 

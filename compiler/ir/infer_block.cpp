@@ -346,13 +346,35 @@ FunctionInference::Block_ FunctionInference::infer_block(const Block& b, const T
   Atom result = map_atom(b.result, at);
   Type type = atom_type(result, at);
   std::vector<Demand> unproved;
+  const std::set<std::string> known = declared ? known_ : std::set<std::string>();
   reconcile(declared, type, what, at, born_.size(), unproved);
   if (!unproved.empty()) {
     const bool tensor = type->kind == TypeKind::kTensor;
     assert_demands(result, type, unproved, at, out);
     if (tensor) type = result.var->type;
   }
-  return {out.finish(result, b.location), types_.resolve_all(type)};
+  return {out.finish(result, b.location), declared_dims(declared, types_.resolve_all(type), known)};
+}
+
+// What is declared of a result is what its callers have seen, also those that were inferred while
+// this function was: where it says an extent, proved by now or asserted, it stands.
+Type FunctionInference::declared_dims(const Type& declared, const Type& inferred,
+                                      const std::set<std::string>& known) const {
+  if (!declared || declared->kind != inferred->kind || declared->kind == TypeKind::kFunction ||
+      declared->dims.size() != inferred->dims.size() ||
+      declared->elements.size() != inferred->elements.size())
+    return inferred;
+  auto node = std::make_shared<TypeNode>(*inferred);
+  for (size_t i = 0; i < node->dims.size(); ++i) {
+    if (declared->dims[i].is_any()) continue;
+    const Dim d = declared->dims[i].substitute(aliases_);
+    const std::set<std::string> symbols = d.symbols();
+    if (std::includes(known.begin(), known.end(), symbols.begin(), symbols.end()))
+      node->dims[i] = d;
+  }
+  for (size_t i = 0; i < node->elements.size(); ++i)
+    node->elements[i] = declared_dims(declared->elements[i], inferred->elements[i], known);
+  return node;
 }
 
 FunctionInference::Block_ FunctionInference::infer_nested(const Block& b, const Type& declared,

@@ -88,6 +88,8 @@ class FunctionInference {
   std::map<std::string, Dim> reconcile(const Type& declared, const Type& inferred,
                                        const std::string& what, const Location& at,
                                        size_t first_born, std::vector<Demand>& unproved);
+  Type declared_dims(const Type& declared, const Type& inferred,
+                     const std::set<std::string>& known) const;
   void infer_binding(const Binding& binding, BlockBuilder& out);
   Block_ infer_block(const Block& b, const Type& declared, const std::string& what,
                      BlockBuilder out = {});

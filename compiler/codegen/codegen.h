@@ -45,7 +45,8 @@ struct Options {
 // lacks (loops over a GPU's axes, shared memory).
 CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
                        const Options& options = {});
-// The same work split over `threads` objects, balanced by the size of the kernels.
+// The same work in several objects, compiled by up to `threads` threads; how many take part does
+// not show in the result.
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,
                                              const Options& options = {});

@@ -25,8 +25,10 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "compiler/codegen/codegen.h"
@@ -170,6 +172,26 @@ std::vector<CompiledFunction> inspect(std::span<const kir::Function> functions,
   return out;
 }
 
+// Neighbours that share an object.
+struct Part {
+  size_t first, count, size;  // size: of the text
+};
+
+// The functions alone decide what shares an object: the executable's bytes are the same however
+// many threads compile it. An object costs some milliseconds beside its functions, so small ones
+// stand together.
+std::vector<Part> split(std::span<const kir::Function> functions) {
+  constexpr size_t kEnough = 4096;  // characters
+  std::vector<Part> parts;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    const size_t size = kir::print(functions[i]).size();
+    if (parts.empty() || parts.back().size + size > kEnough) parts.push_back({i, 0, 0});
+    ++parts.back().count;
+    parts.back().size += size;
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string backend_version() {
@@ -189,33 +211,32 @@ CompiledObject compile(std::span<const kir::Function> functions, const kernels::
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,
                                              const Options& options) {
-  const size_t parts =
-      std::max<size_t>(1, std::min<size_t>(std::max(threads, 1), functions.size()));
-  if (parts == 1) return {compile(functions, target, options)};
-  // The longest text first, each to the part with the least so far.
-  std::vector<size_t> size(functions.size()), order(functions.size()), load(parts, 0);
-  for (size_t i = 0; i < functions.size(); ++i) size[i] = kir::print(functions[i]).size();
+  const std::vector<Part> parts = split(functions);
+  // The longest first, so that no thread begins it when the others are done.
+  std::vector<size_t> order(parts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return size[a] > size[b]; });
-  std::vector<std::vector<kir::Function>> part(parts);
-  for (size_t i : order) {
-    const size_t p = std::min_element(load.begin(), load.end()) - load.begin();
-    load[p] += size[i];
-    part[p].push_back(functions[i]);
-  }
-  std::vector<CompiledObject> objects(parts);
-  std::vector<std::exception_ptr> failures(parts);
-  std::vector<std::thread> workers;
-  for (size_t p = 0; p < parts; ++p) {
-    workers.emplace_back([&, p] {
+                   [&](size_t a, size_t b) { return parts[a].size > parts[b].size; });
+  std::vector<CompiledObject> objects(parts.size());
+  std::vector<std::exception_ptr> failures(parts.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < order.size();) {
+      const size_t p = order[i];
       try {
-        objects[p] = compile(part[p], target, options);
+        objects[p] = compile(functions.subspan(parts[p].first, parts[p].count), target, options);
       } catch (...) {
         failures[p] = std::current_exception();
       }
-    });
+    }
+  };
+  std::vector<std::thread> workers;
+  try {
+    for (size_t i = 1; i < std::min<size_t>(std::max(threads, 1), parts.size()); ++i)
+      workers.emplace_back(work);
+  } catch (const std::system_error&) {  // no more threads to be had: those that run do it all
   }
+  work();
   for (std::thread& w : workers) w.join();
   for (const std::exception_ptr& e : failures)
     if (e) std::rethrow_exception(e);

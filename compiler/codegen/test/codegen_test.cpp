@@ -45,12 +45,17 @@ TEST(CodeHash, DependsOnCodeOnly) {
 
 TEST(Link, IsDeterministicAndKeepsEveryKernel) {
   std::vector<Function> functions;
-  for (int i = 0; i < 6; ++i) functions.push_back(scale_kernel("kernel_" + std::to_string(i), i));
+  constexpr int kCount = 24;  // more than one object takes
+  for (int i = 0; i < kCount; ++i)
+    functions.push_back(scale_kernel("kernel_" + std::to_string(i), i));
   const auto target = kernels::detect_host();
-  const auto image = link(compile_parallel(functions, target, 2));
-  EXPECT_EQ(link(compile_parallel(functions, target, 2)), image);
+  const std::vector<CompiledObject> objects = compile_parallel(functions, target, 2);
+  EXPECT_GT(objects.size(), 1u);
+  const auto image = link(objects);
+  for (int threads : {0, 1, 2, 3, 7})
+    EXPECT_EQ(link(compile_parallel(functions, target, threads)), image) << threads << " threads";
   const auto loaded = rt::NativeImage::load(image, "test image");
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     auto fn = reinterpret_cast<nimble_kernel_fn>(
         const_cast<void*>(loaded->find("kernel_" + std::to_string(i))));
     ASSERT_NE(fn, nullptr);

@@ -191,11 +191,24 @@ fn @twice(%a: Tensor[(n), f32], %b: Tensor[(n), f32]) {
 }
 
 TEST(Behaviour, EqualModulesGiveEqualBytes) {
-  ir::Module m = ir::parse_module("fn @main(%x: Tensor[(n, m), f32]) { let %r = neg(%x); %r }");
+  // Several kernels, and more than one object has room for.
+  ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, m), f32], %y: Tensor[(m, k), f32]) {
+  let %a = softmax(%x) {axis = -1};
+  let %b = matmul(%a, %y);
+  let %c = mean(%b) {axes = [0], keepdims = true};
+  let %d = sub(%b, %c);
+  let %e = cumsum(%d) {axis = 0, exclusive = false, reverse = false};
+  %e
+})");
   CompileOptions o = options_of({"default"});
-  std::vector<uint8_t> a = exec::serialize(driver::compile(m, o));
-  o.compile_threads = 2;
-  EXPECT_EQ(a, exec::serialize(driver::compile(m, o)));
+  o.compile_threads = 1;
+  const exec::Executable e = driver::compile(m, o);
+  EXPECT_GE(e.kernels.size(), 4u);
+  const std::vector<uint8_t> bytes = exec::serialize(e);
+  for (int threads : {1, 2, 3, 5}) {
+    o.compile_threads = threads;
+    EXPECT_EQ(exec::serialize(driver::compile(m, o)), bytes) << threads << " threads";
+  }
 }
 
 TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {

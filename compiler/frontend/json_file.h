@@ -37,17 +37,17 @@ class JsonFile {
     const nlohmann::json& v = member(key);
     constexpr int64_t kMost = int64_t{1} << 32;  // far above any model, far below overflow
     if (!v.is_number_integer() || v.get<int64_t>() < 1 || v.get<int64_t>() > kMost)
-      fail(fmt::format("\"{}\" is no positive integer", key));
+      fail(fmt::format("\"{}\" is not a positive integer", key));
     return v.get<int64_t>();
   }
   double number(const char* key, double otherwise) const {
     if (!has(key)) return otherwise;
-    if (!member(key).is_number()) fail(fmt::format("\"{}\" is no number", key));
+    if (!member(key).is_number()) fail(fmt::format("\"{}\" is not a number", key));
     return member(key).get<double>();
   }
   std::string text(const char* key, const std::string& otherwise) const {
     if (!has(key)) return otherwise;
-    if (!member(key).is_string()) fail(fmt::format("\"{}\" is no string", key));
+    if (!member(key).is_string()) fail(fmt::format("\"{}\" is not a string", key));
     return member(key).get<std::string>();
   }
   bool flag(const char* key) const {

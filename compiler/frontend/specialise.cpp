@@ -39,9 +39,9 @@ std::map<std::string, int64_t> parse_shapes(const std::string& text) {
     int64_t value = 0;
     const char* last = item.data() + item.size();
     auto [stop, code] = std::from_chars(item.data() + equals + 1, last, value);
-    if (!is_identifier(name)) fail(fmt::format("'{}' is no name of a symbol", name));
+    if (!is_identifier(name)) fail(fmt::format("'{}' is not a name of a symbol", name));
     if (code != std::errc() || stop != last || value < 0)
-      fail(fmt::format("the extent of {} is no non-negative integer", name));
+      fail(fmt::format("the extent of {} is not a non-negative integer", name));
     if (!out.emplace(name, value).second) fail(fmt::format("{} is given twice", name));
   }
   return out;
@@ -59,8 +59,8 @@ Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& o
   for (const auto& [from, to] : options.names) {
     require(from);
     if (!is_identifier(to))
-      throw Error(Status::kInvalidArgument, source, fmt::format("'{}' is no name for a symbol", to),
-                  "use letters, digits and _");
+      throw Error(Status::kInvalidArgument, source,
+                  fmt::format("'{}' is not a name for a symbol", to), "use letters, digits and _");
     if (!taken.insert(to).second || (symbols.contains(to) && !options.names.contains(to)))
       throw Error(Status::kInvalidArgument, source,
                   fmt::format("two symbols would be called {}", to), "choose another name");
@@ -74,7 +74,7 @@ Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& o
     require(name);
     if (value < 0)
       throw Error(Status::kInvalidArgument, source,
-                  fmt::format("{} = {} is no extent", name, value), "give a value from 0 on");
+                  fmt::format("{} = {} is not an extent", name, value), "give a value from 0 on");
     fixed[name] = ir::Dim(value);
   }
   // A fixed symbol may be a new name, but none that was given away.

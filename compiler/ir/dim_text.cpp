@@ -201,7 +201,7 @@ class Parser {
     if (!f || operands.size() < 2 || (binary && operands.size() != 2)) {
       pos_ = start;
       fault(f ? fmt::format("{} takes {}two operands", name, binary ? "" : "at least ")
-              : fmt::format("{} is no function of dims (floordiv, mod, ceildiv, min, max, "
+              : fmt::format("{} is not a function of dims (floordiv, mod, ceildiv, min, max, "
                             "broadcast)",
                             name));
     }
@@ -309,7 +309,7 @@ Dim parse_dim(std::string_view text, const std::string& place) {
   while (d && pos < text.size() && std::isspace(static_cast<unsigned char>(text[pos]))) ++pos;
   if (d && pos == text.size()) return *d;
   throw Error(Status::kInvalidArgument, place,
-              fmt::format("`{}` is no dim: {} at character {}", text,
+              fmt::format("`{}` is not a dim: {} at character {}", text,
                           d ? "unexpected text" : problem, pos + 1),
               "write an integer, a symbol or an expression such as 2*n + 1");
 }

@@ -129,14 +129,14 @@ void check_facts(const Function& f, std::vector<Fault>& faults) {
   for (const auto& [name, value] : f.attrs) {
     const auto* pairs = std::get_if<std::vector<Dim>>(&value);
     if (name == "equal" && (!pairs || pairs->size() % 2 != 0))
-      faults.push_back({f.location, "the attribute equal is no list of pairs of extents",
+      faults.push_back({f.location, "the attribute equal is not a list of pairs of extents",
                         "write equal = (n, 4*m) for n = 4*m"});
     if (!name.starts_with("range.")) continue;
     const auto* v = std::get_if<std::vector<int64_t>>(&value);
     const bool sound = v && (v->size() == 2 || v->size() == 3) && (*v)[0] <= (*v)[1] &&
                        (*v)[0] >= 0 && (v->size() == 2 || (*v)[2] >= 1);
     if (sound) continue;
-    faults.push_back({f.location, fmt::format("the attribute {} is no range", name),
+    faults.push_back({f.location, fmt::format("the attribute {} is not a range", name),
                       "write [low, high] or [low, high, divisor] with 0 <= low <= high and a "
                       "positive divisor"});
   }

@@ -178,7 +178,7 @@ Typed FunctionInference::infer_field(const Expr& e) {
   Atom a = map_atom(e.args[0], e.location);
   const Type t = atom_type(a, e.location);
   if (!t || t->kind != TypeKind::kTuple) {
-    fail(e.location, fmt::format("field {} of {}, which is no tuple", e.index, types_.str(t)),
+    fail(e.location, fmt::format("field {} of {}, which is not a tuple", e.index, types_.str(t)),
          t && t->kind == TypeKind::kData ? "match it: match (…) { … }"
                                          : "take fields of tuples only");
   }

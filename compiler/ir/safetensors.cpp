@@ -29,7 +29,7 @@ constexpr DTypeName kDTypes[] = {
 
 // A non-negative integer of the header.
 uint64_t number(const nlohmann::json& j, const std::string& place, const std::string& what) {
-  if (!j.is_number_unsigned()) corrupt(place, what + " is no non-negative integer");
+  if (!j.is_number_unsigned()) corrupt(place, what + " is not a non-negative integer");
   return j.get<uint64_t>();
 }
 
@@ -87,10 +87,10 @@ SafeTensors parse_safetensors(std::span<const uint8_t> bytes, std::shared_ptr<co
   };
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
-    if (!value.is_object()) corrupt(place, fmt::format("the entry \"{}\" is no object", name));
+    if (!value.is_object()) corrupt(place, fmt::format("the entry \"{}\" is not an object", name));
     if (name == kMetadata) {
       for (const auto& [k, v] : value.items()) {
-        if (!v.is_string()) corrupt(place, "a metadata value is no string");
+        if (!v.is_string()) corrupt(place, "a metadata value is not a string");
         out.metadata[k] = v.get<std::string>();
       }
       continue;

@@ -150,7 +150,7 @@ class Parser : ValueParser {
                  : key == "defaults" ? &s.input_defaults
                                      : nullptr;
       if (!to || !names) {
-        fail(at, fmt::format("`{}` is no list of names of a signature", key),
+        fail(at, fmt::format("`{}` is not a list of names of a signature", key),
              "use inputs, outputs and defaults");
       }
       *to = *names;

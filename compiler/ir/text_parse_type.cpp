@@ -39,7 +39,7 @@ DType TypeParser::dtype() {
   const Token t = token_;
   auto d = token_.kind == Kind::kIdentifier ? dtype_from_name(token_.text) : std::nullopt;
   if (!d) {
-    fail(t, fmt::format("{} is no element type", shown(t)),
+    fail(t, fmt::format("{} is not an element type", shown(t)),
          "use f32, f64, f16, bf16, i8 … i64, u8 … u64 or bool");
   }
   advance();
@@ -84,7 +84,7 @@ Type TypeParser::type() {
     used_types_.push_back({t.text, arguments.size(), location(t.begin)});
     return data_type(t.text, std::move(arguments));
   }
-  fail(t, fmt::format("{} is no type", shown(t)),
+  fail(t, fmt::format("{} is not a type", shown(t)),
        "write Tensor[(n, 4), f32], a tuple, fn(…) -> … or the name of a data type");
 }
 

@@ -150,7 +150,7 @@ TensorRef ValueParser::side_constant(const Token& name) {
 
 void ValueParser::element(const Token& t, DType dtype, uint8_t* to) {
   if (!parse_element(t.text, dtype, to)) {
-    fail(t, fmt::format("`{}` is no value of type {}", t.text, name_of(dtype)),
+    fail(t, fmt::format("`{}` is not a value of type {}", t.text, name_of(dtype)),
          "write a value in the range of the type");
   }
 }
@@ -201,7 +201,7 @@ double ValueParser::floating() {
     const std::string s = expect_kind(Kind::kNumber, "a number");
     const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
     if (r.ec != std::errc())
-      fail(t, fmt::format("`{}` is no number of 64 bits", s), "write a number such as 0.5");
+      fail(t, fmt::format("`{}` is not a number of 64 bits", s), "write a number such as 0.5");
   }
   return negative ? -v : v;
 }
@@ -256,7 +256,7 @@ AttrValue ValueParser::any_value() {
   }
   if (looks_float(token_)) return floating();
   if (token_.kind == Kind::kNumber) return integer_token();
-  fail(token_, fmt::format("{} is no value of an attribute", shown(token_)),
+  fail(token_, fmt::format("{} is not a value of an attribute", shown(token_)),
        "write a number, a string, true, false or a list");
 }
 

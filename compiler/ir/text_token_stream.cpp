@@ -83,7 +83,7 @@ int64_t TokenStream::integer(const Token& t) {
   int64_t v = 0;
   const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
   if (r.ec != std::errc() || r.ptr != s.data() + s.size()) {
-    fail(t, fmt::format("`{}` is no integer of 64 bits", s), "write an integer such as 3");
+    fail(t, fmt::format("`{}` is not an integer of 64 bits", s), "write an integer such as 3");
   }
   return v;
 }

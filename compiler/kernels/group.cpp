@@ -267,7 +267,8 @@ GroupEvaluator::Place GroupEvaluator::broadcast_to(const Dims& from, const Dims&
 }
 
 ValueRef GroupEvaluator::call(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
-  NIMBLE_CHECK(e.kind == ir::ExprKind::kCall && !e.op.empty(), "{} is no operator call", v->name);
+  NIMBLE_CHECK(e.kind == ir::ExprKind::kCall && !e.op.empty(), "{} is not an operator call",
+               v->name);
   const Dims& out = v->type->dims;
   const auto dims = [&](size_t i) -> Dims { return ir::type_of(e.args[i])->dims; };
   if (e.op == "batch_norm") {

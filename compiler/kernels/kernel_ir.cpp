@@ -152,7 +152,7 @@ ScratchPlace scratch_place(const Function& f, const Buffer& buffer) {
     if (b.get() == &buffer) return {offset, per_thread ? bytes : Dim(0)};
     offset = offset + (per_thread ? bytes * Dim::symbol("threads") : bytes);
   }
-  NIMBLE_UNREACHABLE("buffer {} is no scratch buffer of {}", buffer.name, f.name);
+  NIMBLE_UNREACHABLE("buffer {} is not a scratch buffer of {}", buffer.name, f.name);
 }
 
 }  // namespace nimble::kir

@@ -130,7 +130,7 @@ int64_t knob_int(const Config& c, const std::string& name) {
   const auto* v = std::get_if<int64_t>(&knob(c, name));
   if (v == nullptr)
     throw Error(Status::kInvalidArgument, "configuration " + to_json(c),
-                fmt::format("knob \"{}\" is no integer", name), "tune this workload again");
+                fmt::format("knob \"{}\" is not an integer", name), "tune this workload again");
   return *v;
 }
 
@@ -138,7 +138,7 @@ const std::string& knob_text(const Config& c, const std::string& name) {
   const auto* v = std::get_if<std::string>(&knob(c, name));
   if (v == nullptr)
     throw Error(Status::kInvalidArgument, "configuration " + to_json(c),
-                fmt::format("knob \"{}\" is no string", name), "tune this workload again");
+                fmt::format("knob \"{}\" is not a string", name), "tune this workload again");
   return *v;
 }
 

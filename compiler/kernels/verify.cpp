@@ -71,7 +71,7 @@ class Verifier {
             name_of(b->scope));
     require(buffers_.insert(b.get()).second, "buffer {} is listed twice", b->name);
     require(names_.insert(b->name).second, "two buffers are named {}", b->name);
-    require((b->alignment & (b->alignment - 1)) == 0, "alignment of {} is no power of two",
+    require((b->alignment & (b->alignment - 1)) == 0, "alignment of {} is not a power of two",
             b->name);
     if (b->scope != Scope::kArgument && b->scope != Scope::kRegister)
       require(b->alignment <= 64, "scratch buffer {} has 64-byte alignment, not {}", b->name,
@@ -87,7 +87,7 @@ class Verifier {
   }
 
   void check_dim(const Dim& d, const std::string& where) {
-    require(!d.is_any(), "{}: `?` is no kernel dim", where);
+    require(!d.is_any(), "{}: `?` is not a kernel dim", where);
     for (const std::string& s : d.symbols())
       require(symbols_.contains(s), "{}: symbol {} is not bound", where, s);
   }
@@ -105,11 +105,11 @@ class Verifier {
   }
 
   void check_register(const Buffer& b, const Dim& index) {
-    require(b.scope == Scope::kRegister, "{} is no register buffer", b.name);
+    require(b.scope == Scope::kRegister, "{} is not a register buffer", b.name);
     check_dim(index, b.name);
     for (const std::string& s : index.symbols())
-      require(unrolled_.contains(s), "register {}[{}]: {} is no constant after unrolling", b.name,
-              index.str(), s);
+      require(unrolled_.contains(s), "register {}[{}]: {} is not a constant after unrolling",
+              b.name, index.str(), s);
     require(facts_.less(index, 0) != ir::Proof::kYes &&
                 facts_.less_equal(b.extent, index) != ir::Proof::kYes,
             "register {}[{}] is out of range", b.name, index.str());

@@ -156,7 +156,7 @@ Batched Batcher::expression(const Binding& b) {
     }
     case ExprKind::kGetField: {
       const Batched tuple = value_of(e.args[0]);
-      if (!tuple.is_tuple) refuse("a field of what is no tuple of tensors");
+      if (!tuple.is_tuple) refuse("a field of what is not a tuple of tensors");
       return tuple.fields.at(static_cast<size_t>(e.index));
     }
     case ExprKind::kCall:
@@ -169,7 +169,7 @@ Batched Batcher::expression(const Binding& b) {
     case ExprKind::kFunction:
     case ExprKind::kClosure:
     case ExprKind::kConstruct:
-      refuse("it makes values that are no tensors");
+      refuse("it makes values that are not tensors");
   }
   refuse("an unknown expression");
 }

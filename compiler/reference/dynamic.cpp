@@ -310,7 +310,7 @@ std::vector<Array> scatter(const OpCall& c) {
 std::vector<Array> read_extents(const OpCall& c) {
   if (ir::attr_or<bool>(c.e.attrs, "sizes", false))
     for (const int64_t i : c.in[0].i)
-      if (i < 0) fatal(c, fmt::format("{} is no size", i));
+      if (i < 0) fatal(c, fmt::format("{} is not a size", i));
   return {c.in[0]};
 }
 

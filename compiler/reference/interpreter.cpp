@@ -48,7 +48,7 @@ void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const 
   if (!t || v->failure) return;
   if (t->kind == ir::TypeKind::kTuple) {
     if (v->fields.size() != t->elements.size() || !v->constructor.empty())
-      throw Error(Status::kFatal, what, "is no tuple of " + std::to_string(t->elements.size()),
+      throw Error(Status::kFatal, what, "is not a tuple of " + std::to_string(t->elements.size()),
                   "pass a value of type " + ir::str(t));
     for (size_t i = 0; i < t->elements.size(); ++i)
       bind_symbols(t->elements[i], v->fields[i], symbols, what);
@@ -56,7 +56,7 @@ void bind_symbols(const ir::Type& t, const ValueRef& v, Symbols& symbols, const 
   }
   if (t->kind != ir::TypeKind::kTensor) return;  // the rest binds no symbol
   if (!v->tensor)
-    throw Error(Status::kFatal, what, "is no tensor", "pass a tensor of type " + ir::str(t));
+    throw Error(Status::kFatal, what, "is not a tensor", "pass a tensor of type " + ir::str(t));
   const ir::Tensor& x = *v->tensor;
   auto fail = [&](const std::string& problem) {
     throw Error(Status::kFatal, what, problem, "pass a tensor of type " + ir::str(t));
@@ -244,7 +244,7 @@ struct Interpreter::Impl {
     for (const Atom& a : e.args) args.push_back(value(f, a));
     if (e.callee) {
       ValueRef callee = value(f, *e.callee);
-      NIMBLE_CHECK(callee->function, "call of a value that is no function");
+      NIMBLE_CHECK(callee->function, "call of a value that is not a function");
       if (!callee->first.empty())
         args.insert(args.begin(), callee->first.begin(), callee->first.end());
       const bool tail = is_tail(f, b.var.get());

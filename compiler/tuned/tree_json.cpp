@@ -74,7 +74,7 @@ exec::DispatchTree tree_from_json(const std::string& text,
       tree.nodes.push_back(n);
     }
   } catch (const Json::exception& e) {
-    bad(std::string("it is no valid tree: ") + e.what());
+    bad(std::string("it is not a valid tree: ") + e.what());
   }
   return tree;
 }

@@ -68,7 +68,7 @@ void check_database_place(const std::string& path, bool create, bool read_only) 
     throw Error(Status::kIo, path, std::strerror(errno), "check the permissions of its folder");
   }
   if (!S_ISDIR(info.st_mode))
-    throw Error(Status::kNotFound, path, fmt::format("'{}' is no folder", folder),
+    throw Error(Status::kNotFound, path, fmt::format("'{}' is not a folder", folder),
                 "name a file in an existing folder");
 
   const bool exists = stat(path.c_str(), &info) == 0;
@@ -77,7 +77,7 @@ void check_database_place(const std::string& path, bool create, bool read_only) 
   if (exists && S_ISDIR(info.st_mode))
     throw Error(Status::kInvalidArgument, path, "is a folder", "name a file in it");
   if (exists && !S_ISREG(info.st_mode))
-    throw Error(Status::kInvalidArgument, path, "is no regular file", "name a file on a disk");
+    throw Error(Status::kInvalidArgument, path, "is not a regular file", "name a file on a disk");
   if (!exists && (read_only || !create))
     throw Error(Status::kNotFound, path, "there is no such database",
                 "check the name, or make one with nimble tune");

@@ -40,7 +40,7 @@ std::string problem_of_samples(std::span<const uint8_t> bytes, std::span<const u
   const std::vector<double> ns = decode_samples(bytes);
   for (double sample : ns)
     if (!(sample > 0) || !std::isfinite(sample))
-      return fmt::format("the sample {} is no time", sample);
+      return fmt::format("the sample {} is not a time", sample);
   for (uint8_t flag : flags)
     if (flag > 1) return fmt::format("the outlier flag {} is neither 0 nor 1", flag);
   if (ns.empty()) return "there are no samples";

@@ -27,7 +27,7 @@ Campaign read_campaign(const Statement& row) {
 
 void require_budget(double budget_s) {
   if (!(budget_s > 0) || !std::isfinite(budget_s))
-    throw Error(Status::kInvalidArgument, "budget", fmt::format("{} s is no budget", budget_s),
+    throw Error(Status::kInvalidArgument, "budget", fmt::format("{} s is not a budget", budget_s),
                 "give a positive time, for example 5m");
 }
 
@@ -79,7 +79,7 @@ void SqliteStore::record_consumed(const Uuid& campaign, double consumed_s) {
   check_campaign_exists(campaign);
   if (!(consumed_s >= 0) || !std::isfinite(consumed_s))
     throw Error(Status::kInvalidArgument, "consumed budget",
-                fmt::format("{} s is no duration", consumed_s));
+                fmt::format("{} s is not a duration", consumed_s));
   db_->run(
       "UPDATE campaign SET consumed_s = max(consumed_s, ?), updated_at = max(updated_at, ?) "
       "WHERE uuid = ?",

@@ -21,7 +21,7 @@ Uuid SqliteStore::insert_measurement(const Measurement& m) {
   for (double sample : m.samples_ns) require_time(sample, "sample of a measurement");
   if (!(m.mad_ns >= 0) || !std::isfinite(m.mad_ns))
     throw Error(Status::kInvalidArgument, "measurement",
-                fmt::format("median absolute deviation {} is no duration", m.mad_ns));
+                fmt::format("median absolute deviation {} is not a duration", m.mad_ns));
 
   const std::vector<uint8_t> ns = encode_samples(m.samples_ns);
   const std::vector<uint8_t> flags =

@@ -85,7 +85,7 @@ std::unique_ptr<Connection> connect(const std::string& path, const OpenOptions& 
 void require_time(double value, std::string_view what) {
   if (!(value > 0) || !std::isfinite(value))
     throw Error(Status::kInvalidArgument, std::string(what),
-                fmt::format("{} is no time: it must be positive and finite", value),
+                fmt::format("{} is not a time: it must be positive and finite", value),
                 "measure again; a clock that stands still measures nothing");
 }
 

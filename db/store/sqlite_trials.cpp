@@ -118,7 +118,7 @@ std::vector<std::string> SqliteStore::lease_owners(const Uuid& campaign) {
 bool SqliteStore::finish(const TrialResult& result) {
   if (!is_final(result.state))
     throw Error(Status::kInvalidArgument, "trial result",
-                fmt::format("'{}' is no final state", name_of(result.state)));
+                fmt::format("'{}' is not a final state", name_of(result.state)));
   if (result.state == TrialState::kOk && !result.measurement)
     throw Error(Status::kInvalidArgument, "trial result", "a trial that is ok needs its times");
   if (result.measurement && result.measurement->trial != result.trial)

@@ -147,7 +147,8 @@ Output show_top(Store& store, const TopOptions& options) {
   if (!options.role.empty()) {
     const std::optional<Role> role = role_from_name(options.role);
     if (!role)
-      throw Error(Status::kInvalidArgument, "--role", fmt::format("'{}' is no role", options.role),
+      throw Error(Status::kInvalidArgument, "--role",
+                  fmt::format("'{}' is not a role", options.role),
                   "use search, cross, verify or baseline");
     roles.push_back(*role);
   }

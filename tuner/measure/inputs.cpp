@@ -48,7 +48,7 @@ double number(DType t, std::span<const uint8_t> bytes, size_t i) {
     case DType::kBF16:
       return f32_from_bf16(load<uint16_t>(bytes, i));
     default:
-      NIMBLE_UNREACHABLE("{} is no float", name_of(t));
+      NIMBLE_UNREACHABLE("{} is not a float", name_of(t));
   }
 }
 

@@ -70,7 +70,7 @@ void answer(Bench& bench, const Frame& request, int out) {
         return reply(MessageType::kOutputs, encode(bench.run(decode_case(request.payload))));
       default:
         throw Error(Status::kCorrupt, "worker protocol",
-                    fmt::format("type {} is no request", static_cast<int>(request.type)));
+                    fmt::format("type {} is not a request", static_cast<int>(request.type)));
     }
   } catch (const std::exception& e) {
     ByteWriter w;

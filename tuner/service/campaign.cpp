@@ -404,7 +404,7 @@ double parse_duration(const std::string& text) {
   const std::string unit = text.substr(end);
   const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value * scale))
-    throw Error(Status::kInvalidArgument, "--budget", fmt::format("\"{}\" is no time", text),
+    throw Error(Status::kInvalidArgument, "--budget", fmt::format("\"{}\" is not a time", text),
                 "give, for example, 90s, 5m or 1.5h");
   return value * scale;
 }
@@ -422,7 +422,7 @@ double parse_share(const std::string& text) {
     ++end;
   }
   if (end != text.size() || end == 0 || !(value > 0 && value <= 1))
-    throw Error(Status::kInvalidArgument, "--only-hot", fmt::format("\"{}\" is no share", text),
+    throw Error(Status::kInvalidArgument, "--only-hot", fmt::format("\"{}\" is not a share", text),
                 "give, for example, 90% or 0.9");
   return value;
 }

@@ -76,7 +76,7 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), size);
     if (error != std::errc() || end != field.data() + field.size() || size < 0)
       throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number),
-                  fmt::format("\"{}\" is no size", printable(field)),
+                  fmt::format("\"{}\" is not a size", printable(field)),
                   "give whole numbers, 0 or more, in each row of the column");
     ++trace.counts[size];
     ++trace.total;

@@ -546,7 +546,7 @@ nimble_status nimble_value_tensor(const nimble_value* value, nimble_tensor* tens
     require(tensor != nullptr, kHere, "tensor is NULL");
     check_size(tensor, kHere);
     const rt::HostValue& v = value_of(value, kHere);
-    require(v.is_tensor(), kHere, "the value is no tensor");
+    require(v.is_tensor(), kHere, "the value is not a tensor");
     nimble_tensor t = NIMBLE_TENSOR_INIT;
     t.data = const_cast<uint8_t*>(v.bytes());
     t.shape = v.shape().data();

@@ -100,7 +100,7 @@ class HeaderParser {
         if (!sum) corrupt(place_, "an extent of the shape is too large");
         value = *sum;
       }
-      if (at_ == begin) corrupt(place_, "the shape is no tuple of integers");
+      if (at_ == begin) corrupt(place_, "the shape is not a tuple of integers");
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote 3L
       out.push_back(value);
       if (out.size() > 64) corrupt(place_, "more than 64 dimensions");

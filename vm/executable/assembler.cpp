@@ -130,7 +130,7 @@ class Lexer {
   DType dtype() {
     const std::string name = word();
     const std::optional<DType> t = dtype_from_name(name);
-    if (!t) fail(fmt::format("\"{}\" is no dtype", name));
+    if (!t) fail(fmt::format("\"{}\" is not a dtype", name));
     return *t;
   }
 
@@ -174,7 +174,7 @@ DimProgram parse_program(Lexer* in) {
     int64_t value = 0;
     const auto [p, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (code != std::errc() || p != text.data() + text.size())
-      in->fail(fmt::format("\"{}\" is no dim instruction", text));
+      in->fail(fmt::format("\"{}\" is not a dim instruction", text));
     return value;
   };
   DimProgram program;
@@ -217,7 +217,7 @@ void append_element(Lexer* in, DType dtype, std::vector<uint8_t>* out) {
   auto parse = [&](auto value, const char* begin, auto... base) {
     const auto [p, code] = std::from_chars(begin, end, value, base...);
     if (code != std::errc() || p != end)
-      in->fail(fmt::format("\"{}\" is no {}", text, name_of(dtype)));
+      in->fail(fmt::format("\"{}\" is not a valid {}", text, name_of(dtype)));
     return value;
   };
   if (text.starts_with("0x")) return put_width(parse(uint64_t{}, text.data() + 2, 16));
@@ -547,7 +547,7 @@ class Assembler {
         continue;
       }
       const std::optional<Opcode> op = opcode_from_name(word);
-      if (!op) where.fail(fmt::format("\"{}\" is no opcode", word));
+      if (!op) where.fail(fmt::format("\"{}\" is not an opcode", word));
       Instruction i{*op, {}};
       bool first = true;
       for (const OperandSpec& spec : info_of(*op).operands) {

@@ -255,7 +255,7 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
     made.value = Value::of(heap_.new_tensor(storage, 0, port.dtype, {}));
     shown = &made.value;
   } else if (!value.is(ObjectKind::kTensor)) {
-    fail(Status::kUnsupported, "it is no tensor", "return tensors from entry points");
+    fail(Status::kUnsupported, "it is not a tensor", "return tensors from entry points");
   }
 
   const Tensor& t = *static_cast<const Tensor*>(shown->object);

@@ -55,7 +55,7 @@ class Schema {
     pay(numbers.size());
     size_t used = 0;  // what follows are extents of the results
     std::optional<RecursionSchema> decoded = RecursionSchema::decode(numbers, &used);
-    if (!decoded) fail("its scalars are no schema");
+    if (!decoded) fail("its scalars are not a schema");
     kinds_ = std::move(decoded->kinds);
     for (size_t i = 0; i < kinds_.size(); ++i) {
       const Kind& k = kinds_[i];

@@ -76,7 +76,7 @@ class ElfLoader {
         header.e_machine != EM_X86_64)
       throw Error(Status::kIncompatible, place_, "native image: it is not for x86-64",
                   "compile the model for this machine");
-    if (header.e_type != ET_DYN) corrupt("it is no shared object");
+    if (header.e_type != ET_DYN) corrupt("it is not a shared object");
     if (header.e_phentsize != sizeof(Elf64_Phdr)) corrupt("its program headers have a wrong size");
     uint64_t low = UINT64_MAX, high = 0;
     for (int i = 0; i < header.e_phnum; ++i) {

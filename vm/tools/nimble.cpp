@@ -44,7 +44,7 @@ std::string usage() {
 
 int unknown(const std::string& word) {
   const std::string_view nearest = nearest_subcommand(word);
-  std::fprintf(stderr, "nimble: error: \"%s\" is no subcommand; %s\n", word.c_str(),
+  std::fprintf(stderr, "nimble: error: \"%s\" is not a subcommand; %s\n", word.c_str(),
                nearest.empty() ? "see nimble --help"
                                : fmt::format("did you mean \"nimble {}\"?", nearest).c_str());
   return kExitUsage;

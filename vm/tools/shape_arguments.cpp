@@ -15,7 +15,7 @@ int64_t parse_extent(const std::string& text, const std::string& option) {
   int64_t value = -1;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || value < 0)
-    throw Error(Status::kInvalidArgument, option, fmt::format("\"{}\" is no extent", text),
+    throw Error(Status::kInvalidArgument, option, fmt::format("\"{}\" is not an extent", text),
                 "give whole numbers");
   return value;
 }

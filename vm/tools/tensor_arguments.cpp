@@ -41,10 +41,10 @@ Array array_from_json(const json& value, DType dtype, const std::string& place) 
       if (!v.is_number() && !v.is_boolean() && !named)
         throw Error(Status::kInvalidArgument, place, "not all entries are numbers", kForms);
       if (!is_float(dtype) && (v.is_number_float() || named))
-        throw Error(
-            Status::kInvalidArgument, place,
-            fmt::format("{} is no {}", named ? v.get<std::string>() : v.dump(), name_of(dtype)),
-            "give whole numbers");
+        throw Error(Status::kInvalidArgument, place,
+                    fmt::format("{} is not a valid {}", named ? v.get<std::string>() : v.dump(),
+                                name_of(dtype)),
+                    "give whole numbers");
       const double real = v.is_boolean() ? v.get<bool>()
                           : named        ? std::strtod(v.get<std::string>().c_str(), nullptr)
                                          : v.get<double>();
@@ -71,7 +71,7 @@ std::vector<int64_t> parse_shape(const std::string& text, const std::string& pla
     int64_t extent = -1;
     const auto [next, code] = std::from_chars(at, end, extent);
     if (code != std::errc() || extent < 0 || (next < end && *next != 'x') || next + 1 == end)
-      throw Error(Status::kInvalidArgument, place, fmt::format("\"{}\" is no shape", text),
+      throw Error(Status::kInvalidArgument, place, fmt::format("\"{}\" is not a shape", text),
                   "write extents like 2x16");
     shape.push_back(extent);
     at = next + 1;
@@ -113,7 +113,8 @@ Array parse_value(const std::string& text, DType dtype, const std::string& name,
       quoted ? json(json::value_t::discarded)
              : json::parse(std::regex_replace(text, not_finite, "\"$&\""), nullptr, false);
   if (value.is_discarded())
-    throw Error(Status::kInvalidArgument, place, fmt::format("\"{}\" is no tensor", text), kForms);
+    throw Error(Status::kInvalidArgument, place, fmt::format("\"{}\" is not a tensor", text),
+                kForms);
   return array_from_json(value, dtype, place);
 }
 

@@ -88,7 +88,7 @@ void TensorReader::number(const Type& type, std::vector<uint8_t>* bytes) {
       integer = static_cast<int64_t>(large);
     }
     if (as_real.ptr == from)
-      fail(begin, fmt::format("{} is no number", next_text()), "write one like 2 or -1.5e-3");
+      fail(begin, fmt::format("{} is not a number", next_text()), "write one like 2 or -1.5e-3");
     whole = as_integer.ec == std::errc() && as_integer.ptr == as_real.ptr;
     if (as_real.ec != std::errc() && !whole)
       fail(begin, "a number is too large or too small for any dtype", "give another");
@@ -105,7 +105,8 @@ void TensorReader::number(const Type& type, std::vector<uint8_t>* bytes) {
   }
   const bool negative = text_[begin] == '-';
   if (!is_float(dtype) && (!whole || !fits(dtype, integer, negative)))
-    fail(begin, fmt::format("{} is no {}", text_.substr(begin, at_ - begin), name_of(dtype)),
+    fail(begin,
+         fmt::format("{} is not a valid {}", text_.substr(begin, at_ - begin), name_of(dtype)),
          "give a whole number in its range");
   const size_t size = bytes->size();
   bytes->resize(size + size_of(dtype));

@@ -79,7 +79,7 @@ class TextScanner {
     const char* begin = text_.data() + at_;
     const auto [end, code] = std::from_chars(begin, text_.data() + text_.size(), n);
     if (code != std::errc() || n < 0 || n > most)
-      fail(at_, fmt::format("{} is no whole number up to {}", next_text(), most),
+      fail(at_, fmt::format("{} is not a whole number up to {}", next_text(), most),
            "write digits alone");
     at_ += static_cast<size_t>(end - begin);
     return n;

@@ -35,7 +35,7 @@ TEST(CodeHash, DependsOnCodeOnly) {
   const std::string hash = hash_of(scale_kernel("a", 2));
   EXPECT_EQ(hash.size(), 32u);
   EXPECT_EQ(hash_of(scale_kernel("a", 2)), hash);
-  EXPECT_EQ(hash_of(scale_kernel("b", 2)), hash) << "the name is no part of it";
+  EXPECT_EQ(hash_of(scale_kernel("b", 2)), hash) << "the name is not a part of it";
   EXPECT_NE(hash_of(scale_kernel("a", 3)), hash) << "a constant is";
   EXPECT_NE(hash_of(scale_kernel("a", 2), "x86-64-v4"), hash) << "the target is";
   const std::vector<Function> both = {scale_kernel("c", 3), scale_kernel("d", 2)};

@@ -65,7 +65,7 @@ std::vector<ir::TensorRef> tensors_of(std::string list) {
       ir::parse_module("fn @in() { let %v = (" + list + ",); %v }", "an example: " + list);
   std::vector<ir::TensorRef> out;
   for (const ir::Atom& a : m.find("in")->body->bindings.at(0).value->args) {
-    NIMBLE_CHECK(a.is_constant(), "\"{}\" is no list of constants", list);
+    NIMBLE_CHECK(a.is_constant(), "\"{}\" is not a list of constants", list);
     out.push_back(a.constant);
   }
   return out;

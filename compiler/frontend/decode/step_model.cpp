@@ -45,7 +45,7 @@ class Analysis {
 
  private:
   [[noreturn]] void fail(const std::string& problem, const std::string& remedy) const {
-    throw Error(Status::kInvalidArgument, step_.source, "is no step of a decoder: " + problem,
+    throw Error(Status::kInvalidArgument, step_.source, "is not a step of a decoder: " + problem,
                 remedy);
   }
 

@@ -63,8 +63,8 @@ BertConfig read_bert_config(const std::string& folder) {
   c.types = file.positive("type_vocab_size");
   c.epsilon = file.number("layer_norm_eps", 1e-12);
   if (c.hidden % c.heads != 0)
-    file.fail(
-        fmt::format("hidden_size {} is no multiple of num_attention_heads {}", c.hidden, c.heads));
+    file.fail(fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", c.hidden,
+                          c.heads));
   if (!(c.epsilon > 0)) file.fail("\"layer_norm_eps\" is not positive");
 
   static const std::map<std::string, std::string> kActivations = {

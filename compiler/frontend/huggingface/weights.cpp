@@ -26,10 +26,10 @@ std::set<std::string> weight_files(const std::string& folder) {
     file.fail("\"weight_map\" is missing");
   std::set<std::string> out;
   for (const auto& [name, shard] : file.root()["weight_map"].items()) {
-    if (!shard.is_string()) file.fail(fmt::format("the file of {} is no string", name));
+    if (!shard.is_string()) file.fail(fmt::format("the file of {} is not a string", name));
     const std::string s = shard.get<std::string>();
     if (s.empty() || s[0] == '.' || s.find('/') != std::string::npos)
-      file.fail(fmt::format("the shard '{}' is no plain file name", s));
+      file.fail(fmt::format("the shard '{}' is not a plain file name", s));
     out.insert(s);
   }
   return out;

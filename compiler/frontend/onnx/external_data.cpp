@@ -71,8 +71,8 @@ uint64_t decimal(const std::string& text, const char* what, const std::string& p
   uint64_t value = 0;
   auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || code != std::errc() || stop != text.data() + text.size() || value > INT64_MAX)
-    refuse(place,
-           fmt::format("the {} of the external data, '{}', is no number", what, printable(text)));
+    refuse(place, fmt::format("the {} of the external data, '{}', is not a number", what,
+                              printable(text)));
   return value;
 }
 
@@ -82,7 +82,8 @@ ExternalData::Bytes map_file(const std::string& folder, const std::string& locat
   const std::string path = folder + "/" + location;
   auto system_error = [&](const char* what) {
     const int code = errno;
-    if (code == ENXIO) refuse(place, fmt::format("the external file {} is no regular file", path));
+    if (code == ENXIO)
+      refuse(place, fmt::format("the external file {} is not a regular file", path));
     if (code == ELOOP || code == ENOTDIR)
       refuse(place, fmt::format("the external file {} lies behind a symbolic link", path));
     throw Error(code == ENOENT ? Status::kNotFound : Status::kIo, place,
@@ -102,7 +103,7 @@ ExternalData::Bytes map_file(const std::string& folder, const std::string& locat
   struct stat info;
   if (::fstat(at.get(), &info) != 0) system_error("examine");
   if (!S_ISREG(info.st_mode))
-    refuse(place, fmt::format("the external file {} is no regular file", path));
+    refuse(place, fmt::format("the external file {} is not a regular file", path));
   if (info.st_nlink != 1)
     refuse(place, fmt::format("the external file {} has {} hard links", path, info.st_nlink));
   if (info.st_size > kLargestFile)

@@ -157,7 +157,7 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
   std::vector<ir::Type> types;
   for (const Value& a : args) {
     if (a.type->kind != ir::TypeKind::kTensor)
-      throw Error(Status::kInvalidArgument, location_.str(), "an operand is no tensor");
+      throw Error(Status::kInvalidArgument, location_.str(), "an operand is not a tensor");
     atoms.push_back(a.atom);
     types.push_back(a.type);
   }

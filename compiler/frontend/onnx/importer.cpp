@@ -196,7 +196,7 @@ class Importer {
   ir::Type type_of(const ValueInfo& v) {
     const std::string place = fmt::format("{}: input {}", model_.path, v.name);
     if (!v.is_tensor)
-      throw Error(Status::kUnsupported, place, "is no tensor",
+      throw Error(Status::kUnsupported, place, "is not a tensor",
                   "use tensors, sequences and optional values of tensors as inputs");
     if (!v.has_shape)
       throw Error(Status::kUnsupported, place, "has no rank",
@@ -416,7 +416,7 @@ class Importer {
     NodeContext context{node, opset, g_, module_, external_, model_.file, inputs, place, graphs};
     for (size_t i = 0; i < inputs.size() && !op->any_value; ++i)
       if (inputs[i] && !is_plain(*inputs[i]))
-        throw Error(Status::kUnsupported, place, fmt::format("input {} is no tensor", i + 1),
+        throw Error(Status::kUnsupported, place, fmt::format("input {} is not a tensor", i + 1),
                     "export the model with tensors there");
     try {
       return op->rule(context);

@@ -9,7 +9,7 @@ namespace {
 using ir::Dim;
 
 Value scalar_of(NodeContext& c, const Value& v) {
-  if (!is_plain(v)) c.fail("a count or condition is no tensor");
+  if (!is_plain(v)) c.fail("a count or condition is not a tensor");
   return v.rank() == 0 ? v : c.g.reshape(v, {});
 }
 

@@ -123,7 +123,7 @@ class Recurrent {
   ir::TensorRef constant(size_t input, const char* what, std::vector<int64_t> shape) {
     const Value& v = c_.in(input);
     if (!v.is_constant())
-      c_.unsupported(fmt::format("{} is no constant", what),
+      c_.unsupported(fmt::format("{} is not a constant", what),
                      "export the model with constant folding");
     const ir::TensorRef& t = v.atom.constant;
     if (t->dtype != DType::kF32)

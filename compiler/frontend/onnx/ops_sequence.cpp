@@ -9,13 +9,13 @@ namespace {
 using ir::Dim;
 
 const Value& sequence(NodeContext& c, size_t i) {
-  if (!is_sequence(c.in(i))) c.fail(fmt::format("input {} is no sequence", i + 1));
+  if (!is_sequence(c.in(i))) c.fail(fmt::format("input {} is not a sequence", i + 1));
   return c.in(i);
 }
 
 std::optional<Value> position(NodeContext& c, size_t i) {
   if (!c.has(i)) return std::nullopt;
-  if (!is_plain(c.in(i))) c.fail("a position is no tensor");
+  if (!is_plain(c.in(i))) c.fail("a position is not a tensor");
   return c.in(i);
 }
 
@@ -113,7 +113,7 @@ Values split(NodeContext& c) {
     }
     return {sequence_of_parts(c.g, x, axis, c.g.reshape(one, {}), true)};
   }
-  if (lengths.rank() != 1) c.fail("the lengths of the parts are no vector");
+  if (lengths.rank() != 1) c.fail("the lengths of the parts are not a vector");
   if (const auto all = c.g.read_contents(lengths)) {
     Dim sum = 0;
     Dims left, right;

@@ -79,7 +79,7 @@ TEST_F(OnnxFile, FlippedBytesNeverCrash) {
 }
 
 TEST_F(OnnxFile, TextIsNoModel) {
-  EXPECT_EQ(import_error("hello, this is no model").status(), Status::kCorrupt);
+  EXPECT_EQ(import_error("hello, this is not a model").status(), Status::kCorrupt);
   EXPECT_EQ(import_error("").status(), Status::kCorrupt);
 }
 

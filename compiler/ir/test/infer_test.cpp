@@ -280,7 +280,7 @@ TEST(Infer, ContradictionsNameThePlaceAndTheRemedy) {
        "not Tensor[(), bool]"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = if (true) { %x } else { 1i64 };\n  %y\n}",
        "the else branch is"},
-      {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = %x[0];\n  %y\n}", "which is no tuple"},
+      {"fn @main(%x: Tensor[(n), f32]) {\n  let %y = %x[0];\n  %y\n}", "which is not a tuple"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %t = (%x, %x);\n  let %y = %t[2];\n  %y\n}",
        "t.nir:3"},
       {"fn @main(%x: Tensor[(n), f32]) {\n  let %t = (%x, %x);\n  let %y = relu(%t);\n  %y\n}",

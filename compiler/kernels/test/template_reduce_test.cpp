@@ -77,7 +77,7 @@ TEST(Reduce, OneNanMakesAnExtremeNan) {
                          "%s }}",
                          op, axis),
              "reduce",
-             [&](const Arrays& in, Arrays& out) {  // log of what is below zero is no number
+             [&](const Arrays& in, Arrays& out) {  // log of what is below zero is not a number
                const int64_t n = in[0].dim(0), m = in[0].dim(1);
                for (int64_t o = 0; o < out[0].size(); ++o) {
                  double best = op == "reduce_max" ? -std::numeric_limits<double>::infinity()

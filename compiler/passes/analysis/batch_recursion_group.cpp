@@ -83,7 +83,7 @@ size_t RecursionGroup::call_index(size_t kind, size_t field, size_t callee) cons
     if (calls[i].field == static_cast<int64_t>(field) &&
         calls[i].function == static_cast<int64_t>(callee))
       return i;
-  refuse("a call on what is no field");
+  refuse("a call on what is not a field");
 }
 
 void RecursionGroup::add(const std::string& name) {
@@ -193,7 +193,7 @@ void RecursionGroup::reads(const Member& m, const Case& c, RecursionSchema::Kind
                      [&](const Binding& top) { return top.var == b.var; }))
       refuse("@" + m.name + " recurses under a condition");
     const auto it = value.is_var() ? c.field.find(value.var.get()) : c.field.end();
-    if (it == c.field.end()) refuse("@" + m.name + " recurses over what is no field");
+    if (it == c.field.end()) refuse("@" + m.name + " recurses over what is not a field");
     ++calls[value.var.get()];
     const RecursionSchema::Call call{static_cast<int64_t>(it->second),
                                      static_cast<int64_t>(*callee)};

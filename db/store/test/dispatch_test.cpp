@@ -145,7 +145,8 @@ TEST_F(StoreTest, FallbacksAreCallsOfTheirOwn) {
   World world(*store);
   store->activate(store->create_table(world.draft(*store, 8)), "tuned");
   LookupKey key = world.lookup_key();
-  EXPECT_EQ(store->lookup_by_anchor(key).outcome, LookupOutcome::kNone) << "itself is no fallback";
+  EXPECT_EQ(store->lookup_by_anchor(key).outcome, LookupOutcome::kNone)
+      << "itself is not a fallback";
   key.workload.canonical = "dense f32 (m,768)x(768,768)+gelu threads=2";
   LookupResult r = store->lookup_by_anchor(key);
   EXPECT_EQ(r.outcome, LookupOutcome::kExact);

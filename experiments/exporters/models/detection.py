@@ -1,6 +1,6 @@
 """Detector heads: boxes of a feature map, the best of them, non-maximum suppression.
 
-torchvision's nms is no operator of PyTorch itself, so the model has one of its own with the same
+torchvision's nms is not an operator of PyTorch itself, so the model has one of its own with the same
 meaning; each exporter is told to write ONNX's NonMaxSuppression for it, as torchvision tells them.
 """
 

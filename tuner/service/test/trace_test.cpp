@@ -43,10 +43,10 @@ TEST(Trace, EveryFaultIsNamed) {
   const Error word = error_of("a\tb\n1\tx\n", "b");
   EXPECT_EQ(word.status(), Status::kCorrupt);
   EXPECT_THAT(word.what(), HasSubstr("t.tsv:2"));
-  EXPECT_THAT(error_of("a\tb\n1\n", "b").what(), HasSubstr("\"\" is no size"));
+  EXPECT_THAT(error_of("a\tb\n1\n", "b").what(), HasSubstr("\"\" is not a size"));
   EXPECT_THAT(error_of("a\n-4\n", "a").what(), HasSubstr("\"-4\""));
   EXPECT_THAT(error_of("a\n4.5\n", "a").what(), HasSubstr("\"4.5\""));
-  EXPECT_THAT(error_of("a\n99999999999999999999\n", "a").what(), HasSubstr("is no size"));
+  EXPECT_THAT(error_of("a\n99999999999999999999\n", "a").what(), HasSubstr("is not a size"));
   EXPECT_THAT(error_of("a\n", "a").what(), HasSubstr("no sizes"));
   EXPECT_THAT(error_of("", "a").what(), HasSubstr("no sizes"));
   const Error binary = error_of(std::string("\x7f"

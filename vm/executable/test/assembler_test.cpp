@@ -85,7 +85,7 @@ TEST_P(AssemblerErrors, NameTheLine) {
 INSTANTIATE_TEST_SUITE_P(
     All, AssemblerErrors,
     ::testing::Values(
-        BadText{"function \"f\" 0 1 {\n  Add r0\n}", "line 2:3: \"Add\" is no opcode"},
+        BadText{"function \"f\" 0 1 {\n  Add r0\n}", "line 2:3: \"Add\" is not an opcode"},
         BadText{"function \"f\" 0 1 {\n  Move r0\n}", "line 3:1: \",\" expected"},
         BadText{"function \"f\" 0 1 {\n  Move r0, x1\n}", "line 2:12: rN expected"},
         BadText{"function \"f\" 0 1 {\n  Goto @gone\n}", "no label \"gone\""},
@@ -95,11 +95,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"function \"f\" 0 1 {", "a word expected"},
         BadText{"constant \"w\" i8 [1] { 128 }", "128 does not fit i8"},
         BadText{"constant \"w\" u8 [1] { -1 }", "-1 does not fit u8"},
-        BadText{"constant \"w\" f33 [1] { 1 }", "\"f33\" is no dtype"},
-        BadText{"constant \"w\" f32 [1] { one }", "\"one\" is no f32"},
+        BadText{"constant \"w\" f33 [1] { 1 }", "\"f33\" is not a dtype"},
+        BadText{"constant \"w\" f32 [1] { one }", "\"one\" is not a valid f32"},
         BadText{"kernel \"k\" { scalar n }", "no symbol \"n\""},
         BadText{"kernel \"k\" { dispatch { 1: 0 } }", "nodes come in order"},
-        BadText{"scalar \"s\" [a0 ?]", "\"?\" is no dim instruction"},
+        BadText{"scalar \"s\" [a0 ?]", "\"?\" is not a dim instruction"},
         BadText{"text \"open", "unterminated string"}, BadText{"nonsense", "expected"}));
 
 }  // namespace

@@ -263,7 +263,7 @@ TEST_F(FileFormatTest, ReadingIsBounded) {
   EXPECT_EQ(status_with({needed}, path_), Status::kOk);
   for (const uint64_t memory : {needed - 1, (size + needed) / 2, size, size - 1, uint64_t{1}})
     EXPECT_EQ(status_with({memory}, path_), Status::kExhausted) << memory;
-  EXPECT_EQ(status_with({needed - size}, path_, true), Status::kOk) << "a mapping is no memory";
+  EXPECT_EQ(status_with({needed - size}, path_, true), Status::kOk) << "a mapping is not memory";
   EXPECT_EQ(status_with({needed - size - 1}, path_, true), Status::kExhausted);
   uint64_t constants = 0;
   for (const Constant& c : e.constants) constants += c.bytes.size();

@@ -349,8 +349,8 @@ entry "main" f0 { input "x" f32 ["n", "m"] [-1, -1] output "y" f32 ["n", "m"] [-
   const std::string command = "nimble-run " + path_;
   EXPECT_THAT(run(command + " -i 'x=[[1, NaN], [-inf, +Infinity]]'").out,
               HasSubstr("[1, nan, -inf, inf]"));
-  EXPECT_THAT(run(command + " -i 'x=[[nanny]]'").out, HasSubstr("is no tensor"));
-  EXPECT_THAT(run(command + " -i 'x=[[\"inf\"]]'").out, HasSubstr("is no tensor"));
+  EXPECT_THAT(run(command + " -i 'x=[[nanny]]'").out, HasSubstr("is not a tensor"));
+  EXPECT_THAT(run(command + " -i 'x=[[\"inf\"]]'").out, HasSubstr("is not a tensor"));
   // Without its input the run would fail: the unknown output is found before.
   EXPECT_THAT(run(command + " --expect z=@none.npy").out, HasSubstr("there is no output z"));
 }

@@ -108,7 +108,7 @@ TEST_F(ValueText, ReadsArraysAndTheirRows) {
   EXPECT_THAT(fault("@words.npy[3:2]", kRows), HasSubstr("has 4 rows"));
   EXPECT_THAT(fault("@words.npy[2]", kRows), HasSubstr("a shape of (2) where"));
   EXPECT_THAT(fault("@none.npy", kRows), HasSubstr("none.npy"));
-  EXPECT_THAT(fault("@words.npy[x]", kRows), HasSubstr("\"x\" is no whole number"));
+  EXPECT_THAT(fault("@words.npy[x]", kRows), HasSubstr("\"x\" is not a whole number"));
   EXPECT_THAT(fault("@words.npy[0]", kDoubles), HasSubstr("f32 stands where"));
 }
 
@@ -159,19 +159,19 @@ TEST_F(ValueText, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(fault("Leaf(f64[1, 2]{1, 2})"), HasSubstr("f64 stands where"));
   EXPECT_THAT(fault("Leaf(f32[99999999, 9999999999]{})"), HasSubstr("too large"));
   EXPECT_THAT(fault("Leaf([1, 2])"), HasSubstr("\"1\" stands where a list of numbers belongs"));
-  EXPECT_THAT(fault("Leaf([[[1, 2]]])"), HasSubstr("is no number"));
+  EXPECT_THAT(fault("Leaf([[[1, 2]]])"), HasSubstr("is not a number"));
   EXPECT_THAT(fault("Leaf([[1, 2], [3]])"), HasSubstr("a list of 1 after one of 2"));
   EXPECT_THAT(fault("Leaf([[1 2]])"), HasSubstr("\"2\" stands in a list"));
   EXPECT_THAT(fault("Leaf([[1, 2]"), HasSubstr("the end of the text stands in a list"));
   EXPECT_THAT(fault("Leaf([[1, 1e999]])"), HasSubstr("too large or too small"));
-  EXPECT_THAT(fault("256", kU8), HasSubstr("256 is no u8"));
-  EXPECT_THAT(fault("-1", kU64), HasSubstr("-1 is no u64"));
-  EXPECT_THAT(fault("1.5", kI64), HasSubstr("1.5 is no i64"));
-  EXPECT_THAT(fault("9223372036854775808", kI64), HasSubstr("is no i64"));
+  EXPECT_THAT(fault("256", kU8), HasSubstr("256 is not a valid u8"));
+  EXPECT_THAT(fault("-1", kU64), HasSubstr("-1 is not a valid u64"));
+  EXPECT_THAT(fault("1.5", kI64), HasSubstr("1.5 is not a valid i64"));
+  EXPECT_THAT(fault("9223372036854775808", kI64), HasSubstr("is not a valid i64"));
   EXPECT_THAT(fault("1i32", kI64), HasSubstr("i32 stands where i64 belongs"));
   EXPECT_THAT(fault("1x", kI64), HasSubstr("\"x\" follows a number"));
   EXPECT_THAT(fault("true", kI64), HasSubstr("a bool stands where"));
-  EXPECT_THAT(fault("[1, 0, 2]", kBools), HasSubstr("2 is no bool"));
+  EXPECT_THAT(fault("[1, 0, 2]", kBools), HasSubstr("2 is not a valid bool"));
   EXPECT_THAT(fault("", kTree), HasSubstr("no fault"));
 }
 

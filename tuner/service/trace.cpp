@@ -44,7 +44,7 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
     return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\n' || c == '\r';
   };
   if (!std::all_of(contents.begin(), contents.end(), is_text))
-    throw Error(Status::kCorrupt, file, "is no text",
+    throw Error(Status::kCorrupt, file, "is not text",
                 "give a table: a header line and a row per request");
   Trace trace{file, column, {}, 0};
   std::istringstream in(contents);

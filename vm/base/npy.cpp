@@ -169,7 +169,7 @@ std::vector<uint8_t> to_row_major(std::span<const uint8_t> in, std::span<const i
 
 Array parse_npy(std::span<const uint8_t> bytes, const std::string& place) {
   if (bytes.size() < 10 || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
-    corrupt(place, "is no .npy file");
+    corrupt(place, "is not a .npy file");
   ByteReader in(bytes, place);
   in.skip(sizeof kMagic);
   const uint8_t major = in.u8();

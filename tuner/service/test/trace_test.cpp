@@ -53,7 +53,7 @@ TEST(Trace, EveryFaultIsNamed) {
                                             "ELF\2\0\0\n\x80",
                                             9),
                                 "a");
-  EXPECT_THAT(binary.what(), HasSubstr("t.tsv: is no text"));
+  EXPECT_THAT(binary.what(), HasSubstr("t.tsv: is not text"));
   EXPECT_THAT(error_of("a\n" + std::string(1000, 'x') + "\n", "a").problem().size(), Lt(100));
   EXPECT_THROW(read_trace("/nowhere/t.tsv:pair"), Error);
 }

@@ -77,7 +77,7 @@ TEST(NpyTest, ConvertsColumnMajorAndBigEndian) {
 }
 
 TEST(NpyTest, RefusesWhatItCannotRead) {
-  EXPECT_THAT(error_of({1, 2, 3}), HasSubstr("is no .npy file"));
+  EXPECT_THAT(error_of({1, 2, 3}), HasSubstr("is not a .npy file"));
   EXPECT_THAT(error_of(npy("{'descr': '<c8', 'fortran_order': False, 'shape': ()}", {})),
               HasSubstr("element type \"<c8\""));
   EXPECT_THAT(error_of(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", {})),

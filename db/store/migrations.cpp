@@ -80,13 +80,10 @@ const std::string& expected_schema_text(int version) {
   static std::mutex mutex;
   static std::map<int, std::string> known;
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto [it, fresh] = known.try_emplace(version);
-  if (fresh) {
-    Connection scratch(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, "", ":memory:");
-    migrate(scratch, version, [] { return int64_t{0}; });
-    it->second = schema_text(scratch);
-  }
-  return it->second;
+  if (const auto it = known.find(version); it != known.end()) return it->second;
+  Connection scratch(":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY, "", ":memory:");
+  migrate(scratch, version, [] { return int64_t{0}; });
+  return known.emplace(version, schema_text(scratch)).first->second;
 }
 
 }  // namespace nimble::db

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "db/store/hash.h"
@@ -147,15 +148,81 @@ Dims dims_from_text(std::string_view text) {
   return dims;
 }
 
+namespace {
+
+// Writes what the parser reads with sorted keys and no white space; of equal keys the last counts.
+// Not by way of nlohmann's tree: its destructor needs memory, and ends the process without any.
+class CanonicalJson final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::string take() { return std::move(levels_.front().text); }
+
+  bool null() override { return put("null"); }
+  bool boolean(bool value) override { return put(value ? "true" : "false"); }
+  bool number_integer(int64_t value) override { return put(std::to_string(value)); }
+  bool number_unsigned(uint64_t value) override { return put(std::to_string(value)); }
+  bool number_float(double value, const std::string&) override { return put(dumped(value)); }
+  bool string(std::string& value) override { return put(dumped(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool key(std::string& value) override {
+    levels_.back().key = std::move(value);
+    return true;
+  }
+  bool start_object(size_t) override { return open(true); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  // What is open; the lowest holds the whole.
+  struct Level {
+    bool is_object = false;
+    std::string key;                             // of the member that comes next
+    std::map<std::string, std::string> members;  // of an object
+    std::string text;                            // elements of an array
+  };
+
+  template <class T>
+  static std::string dumped(const T& value) {
+    return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  bool put(std::string text) {
+    Level& level = levels_.back();
+    if (level.is_object)
+      level.members[level.key] = std::move(text);
+    else
+      level.text += (level.text.empty() ? "" : ",") + text;
+    return true;
+  }
+  bool open(bool is_object) {
+    levels_.emplace_back().is_object = is_object;
+    return true;
+  }
+  bool close() {
+    const Level level = std::move(levels_.back());
+    levels_.pop_back();
+    if (!level.is_object) return put("[" + level.text + "]");
+    std::string text;
+    for (const auto& [key, value] : level.members)
+      text += (text.empty() ? "" : ",") + dumped(key) + ":" + value;
+    return put("{" + text + "}");
+  }
+
+  std::vector<Level> levels_ = std::vector<Level>(1);
+};
+
+}  // namespace
+
 std::string canonical_json(std::string_view json, const std::string& place) {
   if (nesting_of(json) > kDeepestJson)
     throw Error(Status::kInvalidArgument, place,
                 fmt::format("nests deeper than {} levels", kDeepestJson), "flatten it");
-  // nlohmann's object is an ordered map, so dump() sorts the keys.
-  const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded())
+  CanonicalJson canonical;
+  if (!nlohmann::json::sax_parse(json, &canonical))
     throw Error(Status::kInvalidArgument, place, "is not valid JSON", "mend it where it is made");
-  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return canonical.take();
 }
 
 Hash key_of(const Hardware& h) {

@@ -1,5 +1,8 @@
 #include "db/store/sqlite.h"
 
+#include <memory>
+#include <new>
+
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -61,7 +64,11 @@ Statement::~Statement() {
   }
   sqlite3_reset(stmt_);
   sqlite3_clear_bindings(stmt_);
-  owner_->idle_[sqlite3_sql(stmt_)].push_back(stmt_);
+  try {
+    owner_->idle_[sqlite3_sql(stmt_)].push_back(stmt_);
+  } catch (const std::bad_alloc&) {
+    sqlite3_finalize(stmt_);  // the next one is made anew
+  }
 }
 
 void Statement::bind_at(int index, int64_t value) {
@@ -110,7 +117,9 @@ double Statement::real(int c) const {
   return sqlite3_column_double(stmt_, c);
 }
 std::string Statement::text(int c) const {
+  const bool null = is_null(c);  // asked first: the next call may convert
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(stmt_, c));
+  if (!data && !null) owner_->fail(SQLITE_NOMEM);
   return data ? std::string(data, static_cast<size_t>(sqlite3_column_bytes(stmt_, c)))
               : std::string();
 }
@@ -129,10 +138,9 @@ Connection::Connection(const std::string& uri, int flags, const std::string& vfs
     : name_(std::move(name)) {
   const int code = sqlite3_open_v2(uri.c_str(), &db_, flags, vfs.empty() ? nullptr : vfs.c_str());
   if (code != SQLITE_OK) {
-    const int extended = db_ ? sqlite3_extended_errcode(db_) : code;
-    const std::string message = db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
-    sqlite3_close_v2(db_);
-    throw error_of(extended, message, name_);
+    const std::unique_ptr<sqlite3, int (*)(sqlite3*)> closes(db_, sqlite3_close_v2);
+    throw error_of(db_ ? sqlite3_extended_errcode(db_) : code,
+                   db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(code), name_);
   }
   sqlite3_extended_result_codes(db_, 1);
 }

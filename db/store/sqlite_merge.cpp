@@ -159,6 +159,10 @@ void SqliteStore::export_to(const std::string& file, bool overwrite) {
                   "name another file, or give --force to replace a file");
   }
   const std::string temporary = fmt::format("{}.tmp-{}", file, getpid());
+  struct Removes {
+    const std::string& path;
+    ~Removes() { unlink(path.c_str()); }
+  } removes{temporary};  // nothing is left to remove once it has its name
   try {
     db_->run("VACUUM INTO ?", temporary);
     {
@@ -173,7 +177,6 @@ void SqliteStore::export_to(const std::string& file, bool overwrite) {
       throw Error(Status::kIo, file, std::strerror(errno), "check the permissions of the folder");
     sync_to_disk(folder);
   } catch (const Error& error) {
-    unlink(temporary.c_str());
     throw Error(error.status(), file, error.problem(), error.remedy());
   }
 }

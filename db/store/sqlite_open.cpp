@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <thread>
 
 #include "db/store/filesystem.h"
@@ -99,6 +100,7 @@ SqliteStore::SqliteStore(const std::string& path, const OpenOptions& options)
   check_database_place(path, options.create, options.read_only);
   const bool existed = access(path.c_str(), F_OK) == 0;
   db_ = connect(path, options_);
+  roll_back_.emplace(db_->prepare("ROLLBACK"));
 
   const FileKind kind = inspect_schema(*db_);
   if (kind == FileKind::kEmpty && (options.read_only || (existed && !options.create)))
@@ -131,11 +133,19 @@ SqliteStore::SqliteStore(const std::string& path, const OpenOptions& options)
   schema_version_ = db_->integer("PRAGMA user_version");
 }
 
+void SqliteStore::roll_back_now() noexcept {
+  sqlite3_step(roll_back_->raw());
+  sqlite3_reset(roll_back_->raw());
+}
+
 SqliteStore::Write::Write(SqliteStore& store) : store_(store), level_(store.write_depth_) {
-  if (level_ == 0)
+  if (level_ == 0) {
+    // What could not be undone when there was no memory at all.
+    if (!sqlite3_get_autocommit(store_.db_->raw())) store_.roll_back_now();
     store_.db_->run("BEGIN IMMEDIATE");
-  else
+  } else {
     store_.db_->run(fmt::format("SAVEPOINT level{}", level_));
+  }
   ++store_.write_depth_;
 }
 
@@ -144,9 +154,13 @@ SqliteStore::Write::~Write() {
   --store_.write_depth_;
   // SQLite ends the transaction itself after some failures (a full disk): nothing to undo then.
   if (sqlite3_get_autocommit(store_.db_->raw())) return;
-  const std::string undo =
-      level_ == 0 ? "ROLLBACK" : fmt::format("ROLLBACK TO level{0}; RELEASE level{0}", level_);
-  sqlite3_exec(store_.db_->raw(), undo.c_str(), nullptr, nullptr, nullptr);
+  if (level_ == 0) {
+    store_.roll_back_now();
+    return;
+  }
+  char undo[64];
+  std::snprintf(undo, sizeof undo, "ROLLBACK TO level%d; RELEASE level%d", level_, level_);
+  sqlite3_exec(store_.db_->raw(), undo, nullptr, nullptr, nullptr);
 }
 
 void SqliteStore::Write::commit() {

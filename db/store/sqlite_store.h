@@ -96,6 +96,8 @@ class SqliteStore final : public Store {
     bool open_ = true;
   };
 
+  // Ends what transaction is open, without memory.
+  void roll_back_now() noexcept;
   int64_t now() const { return options_.clock_ms(); }
   bool exists(std::string_view sql, const std::string& key);
   Uuid insert_measurement(const Measurement&);
@@ -108,6 +110,7 @@ class SqliteStore final : public Store {
   std::string path_;
   OpenOptions options_;
   std::unique_ptr<Connection> db_;
+  std::optional<Statement> roll_back_;  // prepared early: it is needed when there is no memory
   int write_depth_ = 0;
   Uuid identity_;
   int64_t schema_version_ = 0;

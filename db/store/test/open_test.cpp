@@ -283,7 +283,19 @@ TEST(Records, KeysFollowContent) {
   for (const char* bad :
        {"m", "=3", "m=", "m=x", "m=1,", ",m=1", "m=1,m=2", "m=-1", "m=99999999999999999999"})
     EXPECT_EQ(error_of([&] { dims_from_text(bad); }).status(), Status::kInvalidArgument) << bad;
-  EXPECT_EQ(error_of([] { canonical_json("{", "here"); }).place(), "here");
+  for (const auto& [json, canonical] : std::vector<std::pair<const char*, const char*>>{
+           {R"( {"b" : [1, -2, [ ], {}], "a": {"d": null, "c": [true, false, "x"]}} )",
+            R"({"a":{"c":[true,false,"x"],"d":null},"b":[1,-2,[],{}]})"},
+           {R"({"a": 1, "b": [2], "a": [3, {"a": 4}]})", R"({"a":[3,{"a":4}],"b":[2]})"},
+           {"[[[]],[[],[1]]]", "[[[]],[[],[1]]]"},
+           {"[1.0, 1e2, -0.0, 0.1, 18446744073709551615, -9223372036854775808]",
+            "[1.0,100.0,-0.0,0.1,18446744073709551615,-9223372036854775808]"},
+           {R"("a\u0041\n\"\u00e9\ud83d\ude00")", "\"aA\\n\\\"\u00e9\U0001F600\""},
+           {R"({"\"k": ""})", R"({"\"k":""})"},
+           {" 7 ", "7"}})
+    EXPECT_EQ(canonical_json(json, "here"), canonical);
+  for (const char* bad : {"", "{", "[1,]", "[1 2]", "{1:2}", "1 2", "1e999", "\"\xff\"", "nul"})
+    EXPECT_EQ(error_of([&] { canonical_json(bad, "here"); }).place(), "here") << bad;
   EXPECT_EQ(error_of([] { canonical_json(std::string(100'000, '['), "deep"); }).status(),
             Status::kInvalidArgument);
 }

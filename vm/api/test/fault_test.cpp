@@ -15,6 +15,7 @@
 #include "vm/base/fault/failing_new.h"
 #include "vm/base/file.h"
 #include "vm/executable/assembler.h"
+#include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
 
 namespace {
@@ -244,6 +245,40 @@ TEST_F(ApiFaults, EachSystemCall) {
       });
   }
   EXPECT_GT(calls, 10);
+}
+
+// A model that cannot be written over is as it was.
+TEST_F(ApiFaults, WritingAModel) {
+  const nimble::exec::Executable model = nimble::exec::read(path_);
+  int faults = 0;
+  const auto loop = [&](const auto& under_fault) {
+    for (uint64_t n = 1;; ++n, ++faults) {
+      const nimble::SystemBalance balance = nimble::system_balance();
+      const bool failed = under_fault(n, [&] {
+        try {
+          nimble::exec::write(model, path_);
+        } catch (const std::bad_alloc&) {
+        } catch (const nimble::Error& e) {
+          EXPECT_EQ(e.status(), nimble::Status::kIo) << e.what();
+        }
+      });
+      EXPECT_EQ(nimble::system_balance(), balance);
+      EXPECT_EQ(live(path_.c_str()), NIMBLE_OK) << nimble_last_error();
+      if (!failed || HasFailure()) return;
+    }
+  };
+  loop([](uint64_t n, const auto& body) {
+    const FailNew fail(n);
+    body();
+    return fail.failed();
+  });
+  for (const SystemCall call : nimble::all_system_calls())
+    loop([&](uint64_t n, const auto& body) {
+      const FailCall fail(call, n);
+      body();
+      return fail.failed();
+    });
+  EXPECT_GT(faults, 20);
 }
 
 // With no threads to be had a session has fewer, and says so.

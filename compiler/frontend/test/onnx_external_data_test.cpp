@@ -116,21 +116,21 @@ TEST_F(ExternalFile, HardLinks) {
 }
 
 TEST_F(ExternalFile, ThingsThatAreNoFiles) {
-  expect_refused({{"location", "sub"}}, "no regular file");
+  expect_refused({{"location", "sub"}}, "not a regular file");
   ASSERT_EQ(::mkfifo(scratch_.path("folder/fifo").c_str(), 0600), 0);
-  expect_refused({{"location", "fifo"}}, "no regular file");
+  expect_refused({{"location", "fifo"}}, "not a regular file");
   expect_refused({{"location", "absent.bin"}}, "absent.bin", Status::kNotFound);
   expect_refused({{"location", "w.bin/x"}}, "w.bin/x");
 }
 
 TEST_F(ExternalFile, BoundsOutsideTheFile) {
   expect_refused({{"location", "w.bin"}, {"offset", "244"}}, "outside");
-  expect_refused({{"location", "w.bin"}, {"offset", "18446744073709551615"}}, "no number");
+  expect_refused({{"location", "w.bin"}, {"offset", "18446744073709551615"}}, "not a number");
   expect_refused({{"location", "w.bin"}, {"offset", "9223372036854775807"}}, "outside");
-  expect_refused({{"location", "w.bin"}, {"offset", "99999999999999999999999"}}, "no number");
-  expect_refused({{"location", "w.bin"}, {"offset", "-4"}}, "no number");
-  expect_refused({{"location", "w.bin"}, {"offset", "4x"}}, "no number");
-  expect_refused({{"location", "w.bin"}, {"offset", ""}}, "no number");
+  expect_refused({{"location", "w.bin"}, {"offset", "99999999999999999999999"}}, "not a number");
+  expect_refused({{"location", "w.bin"}, {"offset", "-4"}}, "not a number");
+  expect_refused({{"location", "w.bin"}, {"offset", "4x"}}, "not a number");
+  expect_refused({{"location", "w.bin"}, {"offset", ""}}, "not a number");
   expect_refused({{"location", "w.bin"}, {"length", "12"}}, "12 bytes where the shape needs 16");
   scratch_.write("folder/empty.bin", "");
   expect_refused({{"location", "empty.bin"}}, "outside");
@@ -141,9 +141,9 @@ TEST_F(ExternalFile, BoundsOutsideTheFile) {
 // Numbers that some reader would take for an offset.
 TEST_F(ExternalFile, OffsetsThatAreNoPlainDecimals) {
   for (const char* offset : {"0x10", "+16", " 16", "16 ", "1e1", "16.0", "0b1", "１６", "16,0"})
-    expect_refused({{"location", "w.bin"}, {"offset", offset}}, "no number");
-  expect_refused({{"location", "w.bin"}, {"length", "-1"}}, "no number");
-  expect_refused({{"location", "w.bin"}, {"length", "18446744073709551632"}}, "no number");
+    expect_refused({{"location", "w.bin"}, {"offset", offset}}, "not a number");
+  expect_refused({{"location", "w.bin"}, {"length", "-1"}}, "not a number");
+  expect_refused({{"location", "w.bin"}, {"length", "18446744073709551632"}}, "not a number");
 }
 
 // The second wins in some readers and the first in others, so that a check of one is no check.
@@ -194,7 +194,7 @@ TEST_F(ExternalFile, Sockets) {
   ASSERT_LT(path.size(), sizeof address.sun_path);
   path.copy(address.sun_path, path.size());
   ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  expect_refused({{"location", "socket"}}, "no regular file");
+  expect_refused({{"location", "socket"}}, "not a regular file");
   ::close(fd);
 }
 

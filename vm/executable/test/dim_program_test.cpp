@@ -32,6 +32,42 @@ TEST(DimProgramTest, Arithmetic) {
   EXPECT_EQ(value("[a0 10 20 select]", {0}), 20);
 }
 
+TEST(DimProgramTest, Logic) {
+  for (int64_t a : {0, 1, -3})
+    for (int64_t b : {0, 1, 7}) {
+      EXPECT_EQ(value("[a0 a1 and]", {a, b}), a != 0 && b != 0);
+      EXPECT_EQ(value("[a0 a1 or]", {a, b}), a != 0 || b != 0);
+    }
+}
+
+TEST(DimProgramTest, KnowsConstantsAndArgumentsFromOthers) {
+  int64_t number = 0;
+  uint32_t index = 0;
+  EXPECT_TRUE(assemble_program("[7]").is_constant(&number));
+  EXPECT_EQ(number, 7);
+  EXPECT_FALSE(assemble_program("[7 a0 +]").is_constant(&number));
+  EXPECT_FALSE(assemble_program("[a0]").is_constant(&number));
+  EXPECT_TRUE(assemble_program("[a1]").is_argument(&index));
+  EXPECT_EQ(index, 1u);
+  EXPECT_FALSE(assemble_program("[a0 7 +]").is_argument(&index));
+  EXPECT_FALSE(assemble_program("[7]").is_argument(&index));
+  EXPECT_FALSE(DimProgram().is_constant(&number) || DimProgram().is_argument(&index));
+}
+
+TEST(DimProgramTest, PrintsProgramsUpToALength) {
+  const auto program = [](size_t size) {
+    DimProgram p = DimProgram::constant(1);
+    for (size_t i = 1; i < size; ++i) p.code.push_back({DimOp::kNot});
+    return p;
+  };
+  EXPECT_EQ(program(2).str(), "not 1");
+  EXPECT_EQ(program(1000).str().rfind("not (not", 0), 0u);
+  EXPECT_EQ(program(1001).str(), "<program of 1001 instructions>");
+  DimProgram unknown = program(1);
+  unknown.code[0].op = static_cast<DimOp>(kDimOpCount);
+  EXPECT_NE(unknown.verify(), "");
+}
+
 TEST(DimProgramTest, DivisionRoundsDown) {
   for (int64_t a = -7; a <= 7; ++a)
     for (int64_t b : {-3, -1, 1, 3}) {

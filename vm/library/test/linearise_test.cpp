@@ -205,7 +205,7 @@ TEST_F(Linearise, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message({2, 0, 0, 0, 0, 0, 1, 1, 9, 0, 0}, root), HasSubstr("field 9"));
   EXPECT_THAT(message({2, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0}, root),
               HasSubstr("holds no data-type value"));
-  EXPECT_THAT(message({-1}, root), HasSubstr("no schema"));
+  EXPECT_THAT(message({-1}, root), HasSubstr("not a schema"));
   EXPECT_THAT(message({1, 0, 9999, 0, 0}, root), HasSubstr("too large"));
   // A function without cases, called on a part that is shared.
   Cell* shared = leaf(1, 2);

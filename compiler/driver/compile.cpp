@@ -192,6 +192,17 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   return out;
 }
 
+int64_t constant_bytes(const ir::Module& m) {
+  std::set<const ir::Tensor*> seen;
+  int64_t bytes = 0;
+  for (const auto& [name, f] : m.functions)
+    passes::visit_atoms(*f->body, [&](const ir::Atom& a) {
+      if (a.is_constant() && seen.insert(a.constant.get()).second)
+        bytes += static_cast<int64_t>(a.constant->bytes.size());
+    });
+  return bytes;
+}
+
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
   std::vector<WorkloadUse> out;
   std::map<std::string, size_t> by_key;

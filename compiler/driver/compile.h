@@ -54,4 +54,8 @@ struct WorkloadUse {
 };
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
 
+// Bytes of all constants of a module, each counted once: what implies a class of measuring policy
+// (compiler/tuned/policy_class.h).
+int64_t constant_bytes(const ir::Module& m);
+
 }  // namespace nimble::driver

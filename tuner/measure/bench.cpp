@@ -47,6 +47,8 @@ class Memory {
   uint8_t* data_;
 };
 
+}  // namespace
+
 // The arguments of a case, in every variant that runs use in turn.
 class Arguments {
  public:
@@ -182,6 +184,8 @@ class Arguments {
   std::vector<DType> output_types_;
 };
 
+namespace {
+
 // One entry, bound to the arguments and ready to run.
 class Runnable {
  public:
@@ -262,6 +266,40 @@ double sample(Runnable& r, int64_t runs) {
 
 }  // namespace
 
+// What decides over the bytes of test data.
+struct Bench::Kept {
+  exec::KernelContract contract;
+  Case c;  // the fields below alone count
+  std::unique_ptr<Arguments> arguments;
+
+  bool serves(const exec::KernelContract& other, const Case& o) const {
+    return c.symbols == o.symbols && c.seed == o.seed && c.inputs == o.inputs &&
+           c.stepping == o.stepping && c.policy.rotate_bytes == o.policy.rotate_bytes &&
+           c.policy.cold == o.policy.cold && contract == other;
+  }
+};
+
+Bench::Bench(Progress* progress) : progress_(progress) {}
+Bench::~Bench() = default;
+
+const Arguments& Bench::arguments_for(const exec::KernelContract& contract, const Case& c) {
+  if (kept_ && kept_->serves(contract, c)) return *kept_->arguments;
+  kept_.reset();  // before there is a second one
+  auto made = std::make_unique<Arguments>(contract, c, [&] { at(kPreparing, 0); });
+  // What a kernel changes in place is not what it was.
+  const bool changes = std::any_of(
+      contract.arguments.begin(), contract.arguments.end(), [](const KernelArgument& a) {
+        return a.kind == KernelArgument::Kind::kTensor && a.access == Access::kInOut;
+      });
+  kept_ = std::make_unique<Kept>();
+  kept_->contract = contract;
+  kept_->c = c;
+  kept_->c.expected.clear();
+  if (changes) kept_->c.symbols = {-1};  // serves nobody else
+  kept_->arguments = std::move(made);
+  return *kept_->arguments;
+}
+
 void Bench::at(Phase phase, uint32_t entry) {
   progress_->phase.store(phase, std::memory_order_relaxed);
   progress_->entry.store(entry, std::memory_order_relaxed);
@@ -311,19 +349,39 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   return out;
 }
 
-void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>& done) {
+CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResult&)>& done) {
   const Policy& policy = c.policy;
+  const int64_t begin = now_ns();
+  const auto over = [&] { return c.limit_ns > 0 && now_ns() - begin > c.limit_ns; };
+  const auto give_up = [&](EntryResult& r) {
+    r.state = EntryState::kLate;
+    r.message = "the time of its case was over";
+    done(r);
+  };
+  CaseCost cost;
+  int64_t mark = begin;
+  const auto lap = [&](int64_t* sum) {
+    const int64_t now = now_ns();
+    *sum += now - mark;
+    mark = now;
+  };
   at(kPreparing, 0);
-  const auto preparing = [&] { at(kPreparing, 0); };
-  std::optional<Arguments> arguments;
+  const Arguments* arguments = nullptr;
   std::vector<Live> live;
   for (uint32_t i = 0; i < c.entries.size(); ++i) {
     const EntryRef& e = c.entries[i];
     const std::shared_ptr<const rt::Model>& model = model_of(e);
-    if (!arguments) arguments.emplace(model->kernels()[e.kernel].kernel->contract, c, preparing);
+    if (!arguments) {
+      arguments = &arguments_for(model->kernels()[e.kernel].kernel->contract, c);
+      lap(&cost.prepare_ns);
+    }
     at(kChecking, i);
     Live l;
     l.result.index = i;
+    if (over()) {
+      give_up(l.result);
+      continue;
+    }
     try {
       l.runnable =
           std::make_unique<Runnable>(model, e.kernel, *arguments, pool(c.threads), c.threads);
@@ -337,15 +395,25 @@ void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>
     else
       done(l.result);
   }
+  lap(&cost.check_ns);
 
+  std::vector<Live> warm;
   for (Live& l : live) {
     at(kTiming, l.result.index);
-    for (int32_t i = 0; i < policy.warm_up; ++i) l.runnable->run();
+    if (over()) {
+      give_up(l.result);
+      continue;
+    }
+    // The last of them tells how long a run takes.
+    for (int32_t i = 1; i < policy.warm_up; ++i) l.runnable->run();
     const double once = sample(*l.runnable, 1);
     l.result.runs_per_sample = std::clamp<int64_t>(
         static_cast<int64_t>(std::ceil(static_cast<double>(policy.batch_ns) / once)), 1, 1 << 20);
+    warm.push_back(std::move(l));
   }
+  live = std::move(warm);
   std::mt19937_64 random(c.seed);
+  const StopRule rule(policy.min_samples, policy.max_samples);
   const int64_t start = now_ns();
   double best = HUGE_VAL;  // of all entries, those that have ended included
   while (!live.empty()) {
@@ -354,7 +422,7 @@ void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>
       at(kTiming, l.result.index);
       l.result.samples_ns.push_back(sample(*l.runnable, l.result.runs_per_sample));
     }
-    const bool late = now_ns() - start > policy.case_ns;
+    const bool late = now_ns() - start > policy.case_ns || over();
     std::vector<double> medians;
     for (Live& l : live) {
       medians.push_back(median_of(l.result.samples_ns));
@@ -366,8 +434,8 @@ void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>
       const auto n = static_cast<int32_t>(r.samples_ns.size());
       if (n >= policy.race_samples && medians[i] > policy.race_factor * best)
         r.stop_reason = "raced";
-      else if (n >= policy.min_samples &&
-               summarise(r.samples_ns).relative_error() <= policy.ci_target)
+      else if (rule.is_look(n) && rule.rank(n) > 0 &&
+               summarise(r.samples_ns, rule).relative_error() <= policy.ci_target)
         r.stop_reason = "ci";
       else if (n >= policy.max_samples)
         r.stop_reason = "samples";
@@ -380,7 +448,9 @@ void Bench::measure(const Case& c, const std::function<void(const EntryResult&)>
     }
     live = std::move(still);
   }
+  lap(&cost.time_ns);
   at(kIdle, 0);
+  return cost;
 }
 
 }  // namespace nimble::tuner

@@ -5,14 +5,17 @@
 // are right are timed. Timing goes in rounds; in each round every live entry takes one sample, in
 // an order drawn anew, so that a drift of the machine meets all alike. One sample is a batch of
 // runs, long enough for the clock. After a few rounds an entry beyond race_factor times the best
-// is dropped (its samples are kept); an entry ends when the interval of its median is narrow.
-// Kernels are called as the VM calls them, dispatch tree and parallel region included; the
-// bytecode around a kernel, equal for all candidates, is left out.
+// is dropped (its samples are kept); an entry ends when the interval of its median is narrow at one
+// of the looks that StopRule allows. Kernels are called as the VM calls them, dispatch tree and
+// parallel region included; the bytecode around a kernel, equal for all candidates, is left out.
+//
+// Test data stays for the next case if that needs the same: the rounds of a search do.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "tuner/measure/protocol.h"
@@ -21,16 +24,19 @@
 
 namespace nimble::tuner {
 
+class Arguments;  // of a case, in memory
+
 class Bench {
  public:
-  explicit Bench(Progress* progress) : progress_(progress) {}
+  explicit Bench(Progress* progress);
+  ~Bench();
 
   // Takes a serialised executable; returns its number of kernels.
   uint32_t load(uint32_t id, std::span<const uint8_t> bytes);
   void drop(uint32_t id) { models_.erase(id); }
 
   // Calls `done` with each entry's result as soon as it is final.
-  void measure(const Case& c, const std::function<void(const EntryResult&)>& done);
+  CaseCost measure(const Case& c, const std::function<void(const EntryResult&)>& done);
 
   // What the case's one entry writes on the test data. Error: what the kernel failed with.
   std::vector<std::vector<uint8_t>> run(const Case& c);
@@ -39,8 +45,11 @@ class Bench {
   rt::ThreadPool& pool(int32_t threads);
   void at(Phase phase, uint32_t entry);
   const std::shared_ptr<const rt::Model>& model_of(const EntryRef& e) const;
+  const Arguments& arguments_for(const exec::KernelContract& contract, const Case& c);
 
   Progress* progress_;
+  struct Kept;  // the last case's arguments and what they were made for
+  std::unique_ptr<Kept> kept_;
   std::map<uint32_t, std::shared_ptr<const rt::Model>> models_;
   std::map<int32_t, std::unique_ptr<rt::ThreadPool>> pools_;
 };

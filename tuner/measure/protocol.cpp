@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "vm/base/cpu.h"
+#include "tuner/measure/statistics.h"
 
 namespace nimble::tuner {
 namespace {
@@ -88,6 +88,7 @@ void encode_policy(ByteWriter& w, const Policy& p) {
   w.svarint(p.case_ns);
   w.svarint(p.rotate_bytes);
   w.u8(p.cold);
+  w.text(p.name);
 }
 
 Policy decode_policy(ByteReader& r) {
@@ -102,6 +103,7 @@ Policy decode_policy(ByteReader& r) {
   p.case_ns = r.svarint();
   p.rotate_bytes = r.svarint();
   p.cold = r.u8() != 0;
+  p.name = r.text();
   if (p.warm_up < 0 || p.batch_ns < 0 || p.min_samples < 1 || p.max_samples < p.min_samples ||
       p.race_samples < 1 || p.rotate_bytes < 0)
     r.fail("policy out of range");
@@ -110,20 +112,40 @@ Policy decode_policy(ByteReader& r) {
 
 }  // namespace
 
-Policy Policy::cold_policy() {
-  constexpr int64_t kMost = int64_t{512} << 20, kLeast = int64_t{64} << 20;
+void Policy::choose_class(const std::string& class_name) {
+  struct Class {
+    const char* name;
+    int64_t rotate_bytes;
+    bool cold;
+  };
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  static constexpr Class kClasses[] = {
+      {"cached", 0, false}, {"warm", 32 * kMiB, false}, {"cold", 512 * kMiB, true}};
+  for (const Class& c : kClasses) {
+    if (class_name != c.name) continue;
+    name = c.name;
+    rotate_bytes = c.rotate_bytes;
+    cold = c.cold;
+    return;
+  }
+  throw Error(Status::kInvalidArgument, "measuring policy",
+              fmt::format("there is no class \"{}\"", class_name),
+              "the classes are cached, warm and cold");
+}
+
+Policy Policy::of_class(const std::string& class_name) {
   Policy p;
-  p.cold = true;
-  p.rotate_bytes = std::clamp(2 * host_cpu().cache_bytes(3), kLeast, kMost);
+  p.choose_class(class_name);
   return p;
 }
 
 std::string Policy::text() const {
   return fmt::format(
-      "median's 95% interval within {:g}% after {} samples, at most {}, {} ms a case; raced at "
-      "{:g}x after {}; a sample takes {} us; {} over {} MiB",
-      ci_target * 100, min_samples, max_samples, case_ns / 1'000'000, race_factor, race_samples,
-      batch_ns / 1000, cold ? "all arguments rotate" : "constants rotate", rotate_bytes >> 20);
+      "{}: median's 95% interval, looked at {} times, within {:g}% after {} samples, at most {}, "
+      "{} ms a case; raced at {:g}x after {}; a sample takes {} us; {} over {} MiB",
+      name, StopRule(min_samples, max_samples).looks().size(), ci_target * 100, min_samples,
+      max_samples, case_ns / 1'000'000, race_factor, race_samples, batch_ns / 1000,
+      cold ? "all arguments rotate" : "constants rotate", rotate_bytes >> 20);
 }
 
 std::vector<uint8_t> encode(const Case& c) {
@@ -143,6 +165,7 @@ std::vector<uint8_t> encode(const Case& c) {
   put(w, c.expected);
   put(w, c.tolerance);
   encode_policy(w, c.policy);
+  w.svarint(c.limit_ns);
   w.varint(c.entries.size());
   for (const EntryRef& e : c.entries) {
     w.varint(e.executable);
@@ -170,6 +193,8 @@ Case decode_case(std::span<const uint8_t> payload) {
   c.expected = get_tensors(r);
   c.tolerance = get(r);
   c.policy = decode_policy(r);
+  c.limit_ns = r.svarint();
+  if (c.limit_ns < 0) r.fail("limit out of range");
   c.entries.resize(r.count("number of entries", 2));
   for (EntryRef& e : c.entries) {
     e.executable = r.varint32("executable");
@@ -199,7 +224,7 @@ EntryResult decode_entry_result(std::span<const uint8_t> payload) {
   EntryResult e;
   e.index = r.varint32("index of an entry");
   const uint8_t state = r.u8();
-  if (state > static_cast<uint8_t>(EntryState::kLost)) r.fail("state of an entry");
+  if (state > static_cast<uint8_t>(EntryState::kLate)) r.fail("state of an entry");
   e.state = static_cast<EntryState>(state);
   e.max_error = get(r);
   e.worst_output = r.varint32("index of an output");
@@ -211,6 +236,23 @@ EntryResult decode_entry_result(std::span<const uint8_t> payload) {
   for (double& s : e.samples_ns) s = get(r);
   r.expect_end();
   return e;
+}
+
+std::vector<uint8_t> encode(const CaseCost& c) {
+  ByteWriter w;
+  for (int64_t ns : {c.prepare_ns, c.check_ns, c.time_ns}) w.svarint(ns);
+  return w.take();
+}
+
+CaseCost decode_cost(std::span<const uint8_t> payload) {
+  ByteReader r(payload, kPlace);
+  CaseCost c;
+  for (int64_t* ns : {&c.prepare_ns, &c.check_ns, &c.time_ns}) {
+    *ns = r.svarint();
+    if (*ns < 0) r.fail("a negative time");
+  }
+  r.expect_end();
+  return c;
 }
 
 std::vector<uint8_t> encode(const std::vector<std::vector<uint8_t>>& outputs) {

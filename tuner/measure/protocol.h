@@ -8,7 +8,7 @@
 //                         kHello {pid, version text}          once, at the start
 //   kLoad {id, bytes}     kLoaded {id, kernels} | kFailure
 //   kDrop {id}            kDropped {id}
-//   kMeasure {case}       kEntry {result} …, kMeasured {} | kFailure
+//   kMeasure {case}       kEntry {result} …, kMeasured {cost} | kFailure
 //   kRun {case}           kOutputs {tensors} | kFailure         its one entry, run once
 //
 // The end of the parent's pipe ends the worker. Besides, a page of shared memory tells the parent
@@ -29,7 +29,7 @@
 namespace nimble::tuner {
 
 inline constexpr uint32_t kFrameMagic = 0x31574d4e;  // "NMW1"
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 inline constexpr uint64_t kMaxPayload = uint64_t{2} << 30;
 
 enum class MessageType : uint16_t {
@@ -55,23 +55,23 @@ struct Frame {
 struct Policy {
   int32_t warm_up = 2;         // runs of each entry before its first sample
   int64_t batch_ns = 100'000;  // runs are batched until one sample takes this long
-  int32_t min_samples = 6;     // before an entry may stop for its interval
+  int32_t min_samples = 6;     // of the first look at the interval; see StopRule in statistics.h
   int32_t max_samples = 24;
   double ci_target = 0.015;         // stop when the interval's half width is below this share
   double race_factor = 2;           // drop an entry whose median is beyond this times the best …
   int32_t race_samples = 3;         // … after this many samples
   int64_t case_ns = 2'000'000'000;  // all entries of a case together; then what is there counts
-  // Copies of constant arguments are used in turn until they fill this many bytes, so that
-  // weights come from where they come from inside a model (a campaign rotates over as much as the
-  // model's constants are), not from L2. 0: one copy.
-  int64_t rotate_bytes = 32 << 20;
-  // All arguments rotate, results too: every run finds them in memory, if the copies fill more
-  // than the last cache holds. Else what a kernel reads beside constants is warm, as the result
-  // of the kernel before it is.
-  bool cold = false;
-  // The cold policy of this machine: the copies fill twice the last cache, 512 MiB at most (a
-  // virtual machine may report a cache that it shares with many).
-  static Policy cold_policy();
+
+  // Where kernels find their operands. The three classes and why there are such:
+  // compiler/tuned/policy_class.h.
+  std::string name = "warm";
+  // Copies of arguments are used in turn until they fill this many bytes. 0: one copy.
+  int64_t rotate_bytes = int64_t{32} << 20;
+  bool cold = false;  // all arguments rotate, results too, and not constants alone
+
+  // Sets the three fields above. Error(kInvalidArgument) for a class that there is not.
+  void choose_class(const std::string& class_name);
+  static Policy of_class(const std::string& class_name);
   std::string text() const;
   friend bool operator==(const Policy&, const Policy&) = default;
 };
@@ -93,6 +93,9 @@ struct Case {
   std::vector<std::vector<uint8_t>> expected;  // bytes of each tensor that is written, in order
   double tolerance = 0;                        // for compare_tensors
   Policy policy;
+  // So long the case may take, data and checks included. 0: as long as it takes. Entries that have
+  // no time by then come back as kLate.
+  int64_t limit_ns = 0;
   std::vector<EntryRef> entries;
   friend bool operator==(const Case&, const Case&) = default;
 };
@@ -104,6 +107,7 @@ enum class EntryState : uint8_t {
   kTimeout = 3,
   kFailed = 4,
   kLost = 5,  // the worker ended again and again where no candidate ran: nothing is known of it
+  kLate = 6,  // the case's limit was reached before its turn: nothing is known of it
 };
 
 struct EntryResult {
@@ -120,11 +124,27 @@ struct EntryResult {
   friend bool operator==(const EntryResult&, const EntryResult&) = default;
 };
 
+// What the worker spent a case's time on.
+struct CaseCost {
+  int64_t prepare_ns = 0;  // making test data
+  int64_t check_ns = 0;    // running entries once and comparing
+  int64_t time_ns = 0;     // warming up and taking samples
+  CaseCost& operator+=(const CaseCost& o) {
+    prepare_ns += o.prepare_ns;
+    check_ns += o.check_ns;
+    time_ns += o.time_ns;
+    return *this;
+  }
+  friend bool operator==(const CaseCost&, const CaseCost&) = default;
+};
+
 // Encoders and decoders; decoders throw Error(kCorrupt) for anything malformed.
 std::vector<uint8_t> encode(const Case& c);
 Case decode_case(std::span<const uint8_t> payload);
 std::vector<uint8_t> encode(const EntryResult& r);
 EntryResult decode_entry_result(std::span<const uint8_t> payload);
+std::vector<uint8_t> encode(const CaseCost& c);
+CaseCost decode_cost(std::span<const uint8_t> payload);
 // Bytes of the tensors that a kernel wrote, in order.
 std::vector<uint8_t> encode(const std::vector<std::vector<uint8_t>>& outputs);
 std::vector<std::vector<uint8_t>> decode_outputs(std::span<const uint8_t> payload);

@@ -39,6 +39,8 @@ std::string signal_name(int number) {
 // Workers that a case may cost where no candidate is to blame.
 constexpr int kAttempts = 3;
 constexpr size_t kLastWords = 2000;
+// A worker looks at a case's limit between two runs. One that is this much later is in a long one.
+constexpr int64_t kGraceMs = 300;
 
 std::string text_of_failure(const Frame& f) {
   ByteReader r(f.payload, "worker protocol");
@@ -173,8 +175,11 @@ bool Runner::receive(Frame* frame, Lost* lost) {
       beat = now;
       since = now_ms();
     }
-    if (now_ms() - since > options_.hang_ms) {
+    const int64_t time = now_ms();
+    const bool late = until_ms_ > 0 && time > until_ms_ + kGraceMs;
+    if (late || time - since > options_.hang_ms) {
       *lost = lose(true);
+      lost->late = late;
       return false;
     }
   }
@@ -233,10 +238,15 @@ bool Runner::attempt(const Case& c, const std::vector<uint32_t>& which,
                      std::vector<EntryResult>& results, std::vector<bool>& have, Lost* lost) {
   Case part = c;
   part.entries.clear();
+  // What an attempt that was lost has used is gone.
+  if (until_ms_ > 0) part.limit_ns = std::max<int64_t>(1, (until_ms_ - now_ms()) * 1'000'000);
   for (uint32_t i : which) part.entries.push_back(c.entries[i]);
   if (!send(MessageType::kMeasure, encode(part), lost)) return false;
   for (Frame reply; receive(&reply, lost);) {
-    if (reply.type == MessageType::kMeasured) return true;
+    if (reply.type == MessageType::kMeasured) {
+      cost_ += decode_cost(reply.payload);
+      return true;
+    }
     if (reply.type == MessageType::kFailure) broken(text_of_failure(reply));
     if (reply.type != MessageType::kEntry) broken("an unexpected message came");
     EntryResult r = decode_entry_result(reply.payload);
@@ -252,6 +262,15 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
   std::vector<EntryResult> results(c.entries.size());
   std::vector<bool> have(c.entries.size(), false);
   for (uint32_t i = 0; i < results.size(); ++i) results[i].index = i;
+  const int64_t end_ms = c.limit_ns > 0 ? now_ms() + c.limit_ns / 1'000'000 : 0;
+  const auto give_up = [&](EntryState state, const std::string& why) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (have[i]) continue;
+      results[i].state = state;
+      results[i].message = why;
+      have[i] = true;
+    }
+  };
   for (int attempts = 0;;) {
     std::vector<uint32_t> which;
     for (uint32_t i = 0; i < c.entries.size(); ++i) {
@@ -273,16 +292,18 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     for (uint32_t i : which) all_there &= kept_.at(c.entries[i].executable).loaded;
     if (!all_there) continue;
     Lost lost;
-    if (attempt(c, which, results, have, &lost)) continue;
+    until_ms_ = end_ms;
+    const bool whole = attempt(c, which, results, have, &lost);
+    until_ms_ = 0;
+    if (whole) continue;
+    if (lost.late) {
+      give_up(EntryState::kLate, "the time of its case was over");
+      continue;
+    }
     if (lost.blameless()) {
       if (++attempts < kAttempts) continue;
-      for (uint32_t i : which) {
-        if (have[i]) continue;
-        results[i].state = EntryState::kLost;
-        results[i].message =
-            fmt::format("{} workers were lost, the last by {}", attempts, lost.reason);
-        have[i] = true;
-      }
+      give_up(EntryState::kLost,
+              fmt::format("{} workers were lost, the last by {}", attempts, lost.reason));
       continue;
     }
     // Blame the entry at which it happened; between entries, the first that is still due.

@@ -41,13 +41,17 @@ class Runner {
   uint32_t add(std::vector<uint8_t> executable);
   void remove(uint32_t id);  // never throws
 
-  // One result per entry, in the case's order. Error(kCancelled) when told to stop,
+  // One result per entry, in the case's order. A case that has a limit ends not much later, whatever
+  // its entries do: a worker that is still at it is ended. Error(kCancelled) when told to stop,
   // Error(kInternal) if no worker can be started or the worker refuses the case as a whole.
   std::vector<EntryResult> measure(const Case& c);
 
   // Runs the case's one entry once. Nothing if it crashed, hung or failed: `why` says how.
   // Otherwise the bytes of what it wrote. Errors as of measure.
   std::optional<std::vector<std::vector<uint8_t>>> run(const Case& c, std::string* why);
+
+  // What all cases so far cost, those of workers that were lost left out.
+  const CaseCost& cost() const { return cost_; }
 
   // The worker's process; 0 if there is none at the moment. For tests.
   pid_t worker() const { return pid_; }
@@ -65,6 +69,7 @@ class Runner {
     std::string reason;  // "SIGSEGV", "exit code 1", "no progress for 4000 ms"
     Phase phase = kIdle;
     uint32_t entry = 0;
+    bool late = false;    // the case's limit is over
     bool killed = false;  // by SIGKILL, which no candidate sends: for memory, or by a person
     // No candidate's code was running, or nobody can tell.
     bool blameless() const { return killed || (!hung && (phase == kIdle || phase == kPreparing)); }
@@ -89,6 +94,8 @@ class Runner {
   int to_ = -1, from_ = -1, page_fd_ = -1, stderr_fd_ = -1;
   Progress* progress_ = nullptr;
   int64_t started_ = 0;
+  int64_t until_ms_ = 0;  // of the case that is measured; 0: no limit
+  CaseCost cost_;
 };
 
 // The nimble-worker beside the running program.

@@ -9,19 +9,28 @@
 namespace nimble::tuner {
 namespace {
 
-// The largest r such that [x(r), x(n+1-r)] (1-based) covers the median with 95 % or more:
-// P(Binomial(n, 1/2) < r) <= 2.5 %. 0 if there is none.
-size_t interval_rank(size_t n) {
-  double probability = std::pow(0.5, static_cast<double>(n));  // of k = 0
-  double below = 0;
-  size_t r = 0;
-  for (size_t k = 0; k < n / 2; ++k) {
+constexpr double kAlpha = 0.05;
+constexpr double kSpend = 2.0 / 3;  // of what is left, at each look but the last
+// Beyond some thousand samples 0.5^n underflows; nobody takes that many.
+constexpr int32_t kMostSamples = 1000;
+
+struct Interval {
+  int32_t rank = 0;
+  double errs = 0;  // how often
+};
+
+// The narrowest [x(r), x(n+1-r)] that errs in at most `alpha` of the cases; rank 0 if none does.
+Interval interval(int32_t n, double alpha) {
+  n = std::min(n, kMostSamples);
+  double probability = std::pow(0.5, n), below = 0;  // of k = 0
+  Interval out;
+  for (int32_t k = 0; k < n / 2; ++k) {
     below += probability;
-    if (below > 0.025) break;
-    r = k + 1;
+    if (2 * below > alpha) break;
+    out = {k + 1, 2 * below};
     probability *= static_cast<double>(n - k) / static_cast<double>(k + 1);
   }
-  return r;
+  return out;
 }
 
 std::vector<double> ranks(std::span<const double> v) {
@@ -48,7 +57,29 @@ double median_of(std::vector<double> v) {
   return (*middle + *std::max_element(v.begin(), middle)) / 2;
 }
 
-Summary summarise(std::span<const double> samples) {
+StopRule::StopRule(int32_t min_samples, int32_t max_samples) {
+  NIMBLE_CHECK(min_samples >= 1 && max_samples >= min_samples, "{} to {} samples", min_samples,
+               max_samples);
+  for (int32_t n = min_samples; n < max_samples && n <= kMostSamples; n *= 2) looks_.push_back(n);
+  looks_.push_back(max_samples);
+  double left = kAlpha;
+  for (int32_t n : looks_) {
+    const double share = n == looks_.back() ? left : left * kSpend;
+    shares_.push_back(share);
+    left -= interval(n, share).errs;
+  }
+}
+
+bool StopRule::is_look(int32_t n) const {
+  return std::binary_search(looks_.begin(), looks_.end(), n);
+}
+
+int32_t StopRule::rank(int32_t n) const {
+  const auto later = std::upper_bound(looks_.begin(), looks_.end(), n) - looks_.begin();
+  return later == 0 ? 0 : interval(n, shares_[static_cast<size_t>(later - 1)]).rank;
+}
+
+Summary summarise(std::span<const double> samples, const StopRule& rule) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
   Summary s;
@@ -56,9 +87,8 @@ Summary summarise(std::span<const double> samples) {
   std::vector<double> deviations;
   for (double x : samples) deviations.push_back(std::abs(x - s.median));
   s.mad = median_of(deviations);
-  // Beyond some thousand samples 0.5^n underflows; nobody takes that many.
-  size_t r = interval_rank(std::min<size_t>(sorted.size(), 1000));
-  if (r == 0) r = 1;
+  const auto r =
+      static_cast<size_t>(std::max(1, rule.rank(static_cast<int32_t>(sorted.size()))));
   s.ci_low = sorted[r - 1];
   s.ci_high = sorted[sorted.size() - r];
   const double limit = 5 * 1.4826 * s.mad;

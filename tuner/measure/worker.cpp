@@ -62,10 +62,12 @@ void answer(Bench& bench, const Frame& request, int out) {
         r.expect_end();
         return reply(MessageType::kDropped, {});
       }
-      case MessageType::kMeasure:
-        bench.measure(decode_case(request.payload),
-                      [&](const EntryResult& e) { reply(MessageType::kEntry, encode(e)); });
-        return reply(MessageType::kMeasured, {});
+      case MessageType::kMeasure: {
+        const CaseCost cost =
+            bench.measure(decode_case(request.payload),
+                          [&](const EntryResult& e) { reply(MessageType::kEntry, encode(e)); });
+        return reply(MessageType::kMeasured, encode(cost));
+      }
       case MessageType::kRun:
         return reply(MessageType::kOutputs, encode(bench.run(decode_case(request.payload))));
       default:

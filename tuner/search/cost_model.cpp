@@ -3,21 +3,26 @@
 #include <xgboost/c_api.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
+#include "tuner/search/features.h"
+#include "vm/base/bytes.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
 namespace {
 
 constexpr int kTrees = 120;
+constexpr char kPlace[] = "cost model";
+constexpr uint32_t kModelMagic = 0x314d434e;  // "NCM1"
 
 void check(int result) {
   if (result == 0) return;
   std::string text = XGBGetLastError();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  throw Error(Status::kInternal, "cost model", "XGBoost: " + text, "");
+  throw Error(Status::kInternal, kPlace, "XGBoost: " + text, "");
 }
 
 class Matrix {
@@ -59,6 +64,7 @@ void CostModel::train(const std::vector<std::vector<float>>& features,
   NIMBLE_CHECK(features.size() == times_ns.size(), "{} rows, {} times", features.size(),
                times_ns.size());
   if (features.size() < 4) return;
+  columns_ = features[0].size();
   best_ns_ = *std::min_element(times_ns.begin(), times_ns.end());
   std::vector<float> labels, weights;
   for (double t : times_ns) {
@@ -92,6 +98,8 @@ void CostModel::train(const std::vector<std::vector<float>>& features,
 std::vector<double> CostModel::predict(const std::vector<std::vector<float>>& features) const {
   NIMBLE_CHECK(trained(), "the cost model has not been trained");
   if (features.empty()) return {};
+  NIMBLE_CHECK(features[0].size() == columns_, "{} features, the model knows {}",
+               features[0].size(), columns_);
   const Matrix matrix(features);
   Booster booster(nullptr);
   booster.set("nthread", "1");
@@ -102,6 +110,37 @@ std::vector<double> CostModel::predict(const std::vector<std::vector<float>>& fe
   std::vector<double> out;
   for (bst_ulong i = 0; i < size; ++i) out.push_back(best_ns_ * std::exp2(values[i]));
   return out;
+}
+
+std::vector<uint8_t> CostModel::serialised() const {
+  if (!trained()) return {};
+  ByteWriter w;
+  w.u32(kModelMagic);
+  w.u32(kFeatureVersion);
+  w.varint(columns_);
+  w.u64(seed_);
+  w.u64(std::bit_cast<uint64_t>(best_ns_));
+  w.bytes(model_);
+  return w.take();
+}
+
+CostModel CostModel::load(std::span<const uint8_t> bytes) {
+  ByteReader r(bytes, kPlace);
+  if (r.u32() != kModelMagic) r.fail("this is no cost model");
+  if (const uint32_t version = r.u32(); version != kFeatureVersion)
+    throw Error(Status::kIncompatible, kPlace,
+                fmt::format("its features are of version {}, this program computes version {}",
+                            version, kFeatureVersion),
+                "tune again, or read it with the release that stored it");
+  const uint64_t columns = r.varint();
+  CostModel m(r.u64());
+  m.columns_ = columns;
+  m.best_ns_ = std::bit_cast<double>(r.u64());
+  if (!(m.best_ns_ > 0) || !std::isfinite(m.best_ns_)) r.fail("the scale is no time");
+  const auto model = r.bytes(r.left());
+  if (model.empty()) r.fail("it has no trees");
+  m.model_.assign(model.begin(), model.end());
+  return m;
 }
 
 }  // namespace nimble::tuner

@@ -23,13 +23,18 @@ class CostModel {
   bool trained() const { return !model_.empty(); }
   // Predicted time in ns of each.
   std::vector<double> predict(const std::vector<std::vector<float>>& features) const;
-  // XGBoost's own format (UBJSON).
-  const std::vector<uint8_t>& serialised() const { return model_; }
+  // All that predict() needs: the features' version and number, the scale of time and XGBoost's own
+  // format (UBJSON). Empty before it is trained.
+  std::vector<uint8_t> serialised() const;
+  // The inverse. Error(kCorrupt) for what serialised() did not write, Error(kIncompatible) for a
+  // model of other features than this program computes.
+  static CostModel load(std::span<const uint8_t> bytes);
 
  private:
   uint64_t seed_;
   std::vector<uint8_t> model_;
-  double best_ns_ = 1;
+  size_t columns_ = 0;  // features that it was trained with
+  double best_ns_ = 1;  // the time that labels are relative to
 };
 
 }  // namespace nimble::tuner

@@ -11,6 +11,9 @@
 
 namespace nimble::tuner {
 
+// Raised whenever a feature changes what it means, is added or goes: a stored model knows no other.
+inline constexpr uint32_t kFeatureVersion = 1;
+
 // Features of `f` at the given values of its contract's symbols, run by `threads` threads. The
 // length is feature_names().size() for every kernel.
 std::vector<float> features_of(const kir::Function& f, std::span<const int64_t> symbols,

@@ -1,7 +1,9 @@
 #include "tuner/search/search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <future>
 
 #include "tuner/measure/statistics.h"
 #include "tuner/search/features.h"
@@ -26,8 +28,12 @@ Search::Search(const Space& space, SearchOptions options)
 
 const std::vector<float>& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
-  if (!fresh) return it->second;
-  std::vector<float>& out = it->second;
+  if (fresh) it->second = make_features(c);
+  return it->second;
+}
+
+std::vector<float> Search::make_features(const tuned::Candidate& c) const {
+  std::vector<float> out;
   if (c.vendor.empty()) {
     const kernels::Template* t = kernels::find_template(c.template_name);
     const kernels::Lowered lowered =
@@ -92,6 +98,20 @@ std::vector<Proposal> Search::propose(size_t count) {
     return out;
   }
 
+  // Lowering the pool is what a proposal costs; most of it is new.
+  std::vector<std::pair<const tuned::Candidate*, std::vector<float>*>> missing;
+  for (const tuned::Candidate& c : pool)
+    if (auto [it, fresh] = feature_cache_.try_emplace(text_of(c)); fresh)
+      missing.emplace_back(&c, &it->second);
+  std::atomic<size_t> next{0};
+  const auto lower = [&] {
+    for (size_t i = next++; i < missing.size(); i = next++)
+      *missing[i].second = make_features(*missing[i].first);
+  };
+  std::vector<std::future<void>> others;
+  for (int i = 1; i < options_.jobs; ++i) others.push_back(std::async(std::launch::async, lower));
+  lower();
+  for (auto& f : others) f.get();
   std::vector<std::vector<float>> rows;
   for (const tuned::Candidate& c : pool) rows.push_back(features(c));
   const std::vector<double> predicted = model_.predict(rows);
@@ -161,8 +181,9 @@ std::optional<double> Search::learn() {
       b.push_back(measured);
     }
     correlation = rank_correlation(a, b);
-    checked_.clear();
   }
+  // They tell of the model that is replaced now, and of no later one.
+  checked_.clear();
   model_.train(rows, times);
   return correlation;
 }

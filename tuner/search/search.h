@@ -26,6 +26,7 @@ struct SearchOptions {
   size_t pool = 192;             // points ranked per round
   size_t elites = 12;            // points that mutations start from
   double epsilon = 0.2;          // share of random points
+  int jobs = 1;                  // threads that lower the pool for its features
 };
 
 struct Proposal {
@@ -41,8 +42,9 @@ class Search {
   std::vector<Proposal> propose(size_t count);
   // What became of a point; without a time it failed, and is only remembered as tried.
   void tell(const tuned::Candidate& c, std::optional<double> time_ns);
-  // Trains the model on all times told. Returns the rank correlation between what was predicted
-  // for the points told since the last call and their times; nothing without enough of them.
+  // Trains the model on all times told. Returns the rank correlation between what the model so far
+  // predicted for the points told since the last call and their times; nothing without enough of
+  // them.
   std::optional<double> learn();
 
   size_t tried() const { return tried_.size(); }
@@ -58,6 +60,7 @@ class Search {
     std::vector<float> features;
   };
   const std::vector<float>& features(const tuned::Candidate& c);
+  std::vector<float> make_features(const tuned::Candidate& c) const;  // thread safe
   void add(std::vector<tuned::Candidate>& pool, std::set<std::string>& seen,
            std::optional<tuned::Candidate> c) const;
 

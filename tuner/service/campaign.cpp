@@ -9,10 +9,15 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
+#include "compiler/tuned/policy_class.h"
+#include "tuner/measure/statistics.h"
+#include "tuner/service/jobs.h"
 #include "tuner/service/machine_lock.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
@@ -21,15 +26,17 @@
 namespace nimble::tuner {
 
 const char kBudgetRule[] =
-    "How a budget is spent: the default schedule of every workload is measured first; that tells\n"
-    "the share of the model's time that each takes. Workloads are tuned hottest first, each with "
-    "a\n"
-    "part of the remaining budget in proportion to the root of its share: 60 % of it for the\n"
-    "search at the representative size, the rest for the cross-evaluation of the best k at all\n"
-    "sizes and for verifying the winners. What a small budget drops, in this order: rounds of the\n"
-    "search, then configurations of the cross-evaluation (fewer k), then the coldest workloads,\n"
-    "which keep their default schedule and are listed. What a workload leaves over goes to the\n"
-    "next. Nothing is compiled while something is measured.";
+    "How a budget is spent: reading the model counts. The default schedule of every workload is\n"
+    "measured first; that tells the share of the model's time that each takes. Workloads are "
+    "tuned\n"
+    "hottest first, each with a part of the remaining budget in proportion to the root of its\n"
+    "share: 60 % of it for the search at the representative size, the rest for the\n"
+    "cross-evaluation of the best k at all sizes and for verifying the winners side by side. What\n"
+    "a small budget drops, in this order: rounds of the search, then configurations of the\n"
+    "cross-evaluation (fewer k), then its sizes, then the coldest workloads, which keep their\n"
+    "default schedule and are listed. What a workload leaves over goes to the next, and what all\n"
+    "leave over goes to further rounds for the hottest, until nothing is left to try. Nothing is\n"
+    "compiled while something is measured. The campaign ends with its budget, whatever it is at.";
 
 namespace {
 
@@ -38,6 +45,12 @@ constexpr double kLeastTaskSeconds = 1.5;
 constexpr double kSearchShare = 0.6, kCrossEnd = 0.85;
 // Of the budget at most, for the default schedules' first times.
 constexpr double kBaselineShare = 0.4;
+// Kept for writing tables at the end.
+constexpr double kReserveSeconds = 0.4, kReserveShare = 0.01;
+// Further rounds of a workload take this much at least: its finalists are verified anew.
+constexpr double kLeastSliceSeconds = 4;
+// Default schedules that are compiled, checked and measured in one go.
+constexpr size_t kDefaultsAtOnce = 8;
 
 // Start time of a process in clock ticks since boot: with the process id, it names a process even
 // after its number has been given to another.
@@ -121,7 +134,11 @@ class Driver {
             std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
         });
     const auto start = std::chrono::steady_clock::now();
-    prepare();
+    Account account(start);
+    {
+      const Account::Span importing(account, Activity::kImport);
+      prepare();
+    }
     open_campaign();
     if (report_.nothing_to_do) {
       reports_of_finished();
@@ -141,6 +158,7 @@ class Driver {
                             backend_,
                             runner,
                             meter,
+                            account,
                             target_,
                             campaign_.uuid,
                             owner_name(machine_),
@@ -153,6 +171,7 @@ class Driver {
                             {},
                             &cache,
                             &cancel_};
+    context.end_s = report_.budget_s - std::min(kReserveSeconds, kReserveShare * report_.budget_s);
     for (const std::string& s : report_.skipped) meter.note("skipped " + s);
     try {
       baselines(context);
@@ -162,12 +181,22 @@ class Driver {
       report_.interrupted = true;
     }
     if (report_.interrupted) keep_what_is_known();
-    report_.consumed_s = meter.consumed_s();
     if (!report_.interrupted) cache.clear();
+    // What there was no time for is anybody's.
+    store_->release(campaign_.uuid, context.owner);
     store_->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
                                                                    : db::CampaignState::kFinished);
-    for (auto& r : runs_) report_.tasks.push_back(r->report());
+    for (auto& r : runs_) {
+      report_.tasks.push_back(r->report());
+      report_.spending.candidates += r->report().candidates;
+    }
     runs_.clear();
+    report_.consumed_s = meter.consumed_s();
+    report_.spending.told_errors = meter.told_errors();
+    for (size_t a = 0; a < kActivities; ++a)
+      report_.spending.seconds[name_of(static_cast<Activity>(a))] =
+          account.seconds(static_cast<Activity>(a));
+    report_.spending.wall_s = account.total();
     return report_;
   }
 
@@ -186,6 +215,7 @@ class Driver {
     points.symbol = options_.trace_symbol;
     points.fixed = options_.fixed;
     points.representative = options_.representative;
+    points.largest = std::max(points.largest, 4 * options_.representative);
     points.seed = static_cast<uint64_t>(options_.seed);
     // Before the model is read: a database that cannot be opened is known at once.
     store_ = db::Store::open(options_.database);
@@ -194,12 +224,10 @@ class Driver {
     passes::PassContext context;
     context.target = target_;
     const ir::Module lowered = passes::run_pipeline(typed, context);
-    // The weights of a small model are in the cache from run to run.
-    constexpr int64_t kMiB = int64_t{1} << 20;
     policy_ = options_.policy;
-    if (!policy_.cold)
-      policy_.rotate_bytes =
-          std::min(policy_.rotate_bytes, (constant_bytes(lowered) / kMiB + 1) * kMiB);
+    policy_.choose_class(options_.policy_class.empty()
+                             ? tuned::implied_policy(driver::constant_bytes(lowered))
+                             : options_.policy_class);
     tasks_ = tuning_tasks(lowered, model_points(typed, points), target_, &report_.skipped);
     if (tasks_.empty())
       throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
@@ -277,29 +305,33 @@ class Driver {
                      [&](const auto* a, const auto* b) { return work(a) > work(b); });
     const double until =
         context.meter.consumed_s() + kBaselineShare * std::max(0.0, context.meter.left_s());
+    // (task, threads), in pieces: default schedules are compiled and their results checked side by
+    // side, then measured alone.
+    std::vector<std::unique_ptr<TaskRun>> piece;
+    const auto finish = [&] {
+      measure_defaults(context, piece);
+      piece.clear();
+    };
     for (const TuningTask* task : order)
       for (int64_t threads : threads_) {
-        const TuningTask& t = *task;
-        context.meter.task(fmt::format("{}, {} threads", t.label, threads), 0);
-        if (context.meter.consumed_s() > until && !runs_.empty()) {
-          report_.skipped.push_back(fmt::format(
-              "{}, {} threads: the budget is too small to measure it", t.label, threads));
-          context.meter.note("skipped " + report_.skipped.back());
+        context.meter.task(fmt::format("{}, {} threads", task->label, threads), 0);
+        const bool late = context.meter.consumed_s() > until && !runs_.empty();
+        try {
+          piece.push_back(std::make_unique<TaskRun>(context, *task, threads));
+        } catch (const Error& e) {
+          skip(context, *task, e.what());
           continue;
         }
-        try {
-          runs_.push_back(std::make_unique<TaskRun>(context, t, threads));
-          runs_.back()->baseline();
-        } catch (const Error& e) {
-          if (e.status() == Status::kCancelled) throw;
-          // Such as an operator that the reference lacks: nothing could be checked.
-          context.meter.note(fmt::format("skipped {}: {}", t.label, e.what()));
-          report_.skipped.push_back(fmt::format("{}: {}", t.label, e.what()));
-          if (!runs_.empty() && runs_.back()->report().label == t.label &&
-              runs_.back()->report().threads == threads)
-            runs_.back()->report().note = e.what();
+        if (late) {
+          piece.back()->report().estimated = true;
+          runs_.push_back(std::move(piece.back()));
+          piece.pop_back();
+        } else if (piece.size() >= (context.meter.left_s() > 0 ? kDefaultsAtOnce : 1)) {
+          finish();
         }
       }
+    finish();
+    estimate();
     std::map<int64_t, double> total;
     const auto cost = [](const TaskReport& r) { return r.calls * r.default_ns; };
     for (const auto& r : runs_) total[r->report().threads] += cost(r->report());
@@ -309,6 +341,64 @@ class Driver {
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
       return a->report().share > b->report().share;
     });
+  }
+
+  void skip(CampaignContext& context, const TuningTask& t, const std::string& why) {
+    context.meter.note(fmt::format("skipped {}: {}", t.label, why));
+    report_.skipped.push_back(fmt::format("{}: {}", t.label, why));
+  }
+
+  void measure_defaults(CampaignContext& context, std::vector<std::unique_ptr<TaskRun>>& piece) {
+    const auto threads = static_cast<size_t>(options_.compile_threads);
+    std::vector<std::function<void()>> jobs;
+    const auto all_of = [&](auto jobs_of) {
+      jobs.clear();
+      for (auto& r : piece)
+        for (auto& job : (r.get()->*jobs_of)()) jobs.push_back(std::move(job));
+    };
+    {
+      const Account::Span compiling(context.account, Activity::kCompile);
+      all_of(&TaskRun::default_jobs);
+      run_jobs(jobs, threads);
+    }
+    for (auto& r : piece) r->take_default();
+    {
+      const Account::Span checking(context.account, Activity::kCheck);
+      all_of(&TaskRun::expectation_jobs);
+      run_jobs(jobs, threads);
+    }
+    for (auto& r : piece) {
+      context.meter.task(fmt::format("{}, {} threads", r->report().label, r->report().threads), 0);
+      measure_default(context, *r);
+      runs_.push_back(std::move(r));
+    }
+  }
+
+  bool measure_default(CampaignContext& context, TaskRun& task) {
+    try {
+      return task.baseline() > 0;
+    } catch (const Error& e) {
+      if (e.status() == Status::kCancelled) throw;
+      // Such as an operator that the reference lacks: nothing could be checked.
+      skip(context, task.task(), e.what());
+      task.report().note = e.what();
+      return false;
+    }
+  }
+
+  // Where there was no time to measure a default schedule, its work tells what it may take: as much
+  // as the median workload takes for so much work.
+  void estimate() {
+    const auto work = [](const TaskRun& r) {
+      const WorkloadPoint& p = r.task().points[r.task().representative()];
+      return std::max(1.0, static_cast<double>(p.flops + p.bytes));
+    };
+    std::vector<double> rates;
+    for (const auto& r : runs_)
+      if (r->report().default_ns > 0) rates.push_back(r->report().default_ns / work(*r));
+    if (rates.empty()) return;
+    for (auto& r : runs_)
+      if (r->report().estimated) r->report().default_ns = median_of(rates) * work(*r);
   }
 
   void tune(CampaignContext& context) {
@@ -333,11 +423,9 @@ class Driver {
       sum += report.share;
     }
     for (size_t i = 0; i < hot.size(); ++i) {
-      TaskRun& task = *hot[i];
-      TaskReport& report = task.report();
-      const double begin = context.meter.consumed_s();
+      TaskReport& report = hot[i]->report();
       const double weight = std::sqrt(report.share);
-      const double left = report_.budget_s - begin;
+      const double left = context.end_s - context.meter.consumed_s();
       const double part =
           std::min(left, std::max(kLeastTaskSeconds, left * weight / std::max(1e-9, weight_left)));
       weight_left -= weight;
@@ -345,20 +433,67 @@ class Driver {
         report.note = "default schedule kept: the budget ended";
         continue;
       }
-      current_ = &task;
-      context.meter.task(
-          fmt::format("{}/{} {}, {} threads", i + 1, hot.size(), report.label, report.threads),
-          static_cast<double>(i) / static_cast<double>(hot.size()));
-      task.search(begin + kSearchShare * part);
-      task.cross(options_.top_k, begin + kCrossEnd * part);
-      task.verify(begin + part);
+      if (report.estimated && !measure_default(context, *hot[i])) continue;
+      tell_outlook(context, hot, i);
+      tune_one(context, *hot[i], part, fmt::format("{}/{}", i + 1, hot.size()),
+               static_cast<double>(i) / static_cast<double>(hot.size()));
+    }
+    // What is left goes to the hottest again, as long as there is something to try.
+    std::map<TaskRun*, int> dry;  // slices without a gain
+    std::set<TaskRun*> stuck;     // a slice was too short to try anything
+    for (;;) {
+      TaskRun* next = nullptr;
+      double most = 0;
+      for (TaskRun* r : hot) {
+        const TaskReport& report = r->report();
+        if (r->exhausted() || stuck.contains(r) || !report.note.empty()) continue;
+        const double weight = std::sqrt(report.share) / (1 + dry[r]);
+        if (weight > most) most = weight, next = r;
+      }
+      const double left = context.end_s - context.meter.consumed_s();
+      if (!next || left < kLeastTaskSeconds) break;
+      tell_outlook(context, hot, 0);
+      // A rest that is too small for another slice is part of this one.
+      double part = std::max(kLeastSliceSeconds, left / static_cast<double>(hot.size()));
+      if (left - part < kLeastSliceSeconds) part = left;
+      const double before = next->report().best_ns;
+      const int64_t trials = next->report().trials;
+      tune_one(context, *next, part, "again", 1);
+      if (next->report().trials == trials) stuck.insert(next);
+      dry[next] = next->report().best_ns < before ? 0 : dry[next] + 1;
+    }
+    context.meter.outlook(0);
+  }
+
+  void tune_one(CampaignContext& context, TaskRun& task, double part, const std::string& which,
+                double done) {
+    TaskReport& report = task.report();
+    const double begin = context.meter.consumed_s();
+    current_ = &task;
+    context.meter.task(fmt::format("{} {}, {} threads", which, report.label, report.threads), done);
+    const double end = std::min(context.end_s, begin + part);
+    if (task.search(begin + kSearchShare * part)) {
+      task.cross(options_.top_k, std::min(end, begin + kCrossEnd * part));
+      task.verify(end);
       task.make_table(true);
-      current_ = nullptr;
       context.meter.note(fmt::format(
           "tuned {}, {} threads: {:.1f} us -> {:.1f} us ({:.2f}x), {} entries", report.label,
           report.threads, report.default_ns / 1000, report.best_ns / 1000,
           report.best_ns > 0 ? report.default_ns / report.best_ns : 0.0, report.entries));
     }
+    task.release_memory();
+    current_ = nullptr;
+  }
+
+  // The campaign may come to the end of what there is to try before its budget ends.
+  void tell_outlook(CampaignContext& context, const std::vector<TaskRun*>& hot, size_t first) {
+    double sum = 0;
+    for (size_t i = 0; i < hot.size(); ++i) {
+      const double search = hot[i]->search_left_s();
+      // As much of the rest as the search's share leaves to it, unless that was done.
+      sum += i >= first && !hot[i]->report().table ? search / kSearchShare : search;
+    }
+    context.meter.outlook(sum);
   }
 
   void keep_what_is_known() {
@@ -391,6 +526,17 @@ class Driver {
 CampaignReport run_campaign(const CampaignOptions& options, Backend& backend,
                             const std::atomic<bool>& cancel) {
   return Driver(options, backend, cancel).run();
+}
+
+double Spending::working_share() const {
+  double sum = 0;
+  for (Activity a : {Activity::kCompile, Activity::kTime})
+    if (const auto it = seconds.find(name_of(a)); it != seconds.end()) sum += it->second;
+  return wall_s > 0 ? sum / wall_s : 0;
+}
+
+double Spending::candidates_per_minute() const {
+  return wall_s > 0 ? 60 * static_cast<double>(candidates) / wall_s : 0;
 }
 
 double parse_duration(const std::string& text) {

@@ -25,10 +25,21 @@ struct CampaignOptions {
   int64_t representative = 64;
   int compile_threads = 2;
   bool quiet = false;
-  std::string worker;      // program; empty: nimble-worker beside the program
-  int64_t hang_ms = 4000;  // without progress for so long, a candidate hangs
-  std::string command;     // for the record
-  Policy policy;
+  std::string worker;        // program; empty: nimble-worker beside the program
+  int64_t hang_ms = 4000;    // without progress for so long, a candidate hangs
+  std::string command;       // for the record
+  std::string policy_class;  // cached, warm, cold; empty: what the model implies
+  Policy policy;             // how times are taken; its class is replaced
+};
+
+// What became of the budget, in one process of a campaign.
+struct Spending {
+  double wall_s = 0;                      // import included
+  std::map<std::string, double> seconds;  // by activity (account.h); they sum to the wall time
+  int64_t candidates = 0;                 // distinct ones that were compiled
+  std::vector<double> told_errors;        // of the time left, at each third: ProgressMeter
+  double working_share() const;           // of the wall time that compiles or times candidates
+  double candidates_per_minute() const;
 };
 
 struct CampaignReport {
@@ -36,6 +47,7 @@ struct CampaignReport {
   std::vector<TaskReport> tasks;     // hottest first
   std::vector<std::string> skipped;  // workloads left out, with the reason
   double budget_s = 0, consumed_s = 0;
+  Spending spending;
   bool interrupted = false;
   bool nothing_to_do = false;  // it was finished before
   bool resumed = false;

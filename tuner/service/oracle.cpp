@@ -61,6 +61,7 @@ Instance instance_of(const TuningTask& task, const WorkloadPoint& point) {
   out.results = r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<ir::Type>{r};
 
   const uint64_t seed = data_seed(task, point);
+  const std::vector<Fill> fills = task.fills_at(point);
   size_t next_fill = 0;
   for (uint32_t i = 0; i < w.group->parameters.size(); ++i) {
     const exec::KernelArgument& a = w.contract.arguments.at(i);
@@ -77,7 +78,7 @@ Instance instance_of(const TuningTask& task, const WorkloadPoint& point) {
     for (const exec::DimProgram& d : a.dims) shape.push_back(d.evaluate1(point.symbols));
     uint8_t* data = nullptr;
     auto tensor = ir::Tensor::make(a.dtype, shape, &data);
-    fill_tensor(task.fills.at(next_fill++), a.dtype, seed, i, {data, tensor->bytes.size()});
+    fill_tensor(fills.at(next_fill++), a.dtype, seed, i, {data, tensor->bytes.size()});
     out.arguments.push_back(std::move(tensor));
   }
   return out;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "vm/base/error.h"
 
@@ -70,6 +71,28 @@ void ProgressMeter::times(double best_ns, double default_ns) {
   now_.default_us = default_ns / 1000;
 }
 
+void ProgressMeter::outlook(double seconds) {
+  const std::lock_guard lock(mutex_);
+  ends_s_ = consumed_s() + seconds;
+}
+
+double ProgressMeter::told_left_s() const {
+  return std::max(0.0, std::min(options_.budget_s, ends_s_) - consumed_s());
+}
+
+std::vector<double> ProgressMeter::told_errors() const {
+  const std::lock_guard lock(mutex_);
+  const double wall = consumed_s() - options_.consumed_s;
+  std::vector<double> out;
+  for (double third : {wall / 3, 2 * wall / 3}) {
+    std::optional<double> told;
+    for (const auto& [when, left] : told_)
+      if (when <= third) told = left - (third - when);
+    if (told) out.push_back(*told / (wall - third) - 1);
+  }
+  return out;
+}
+
 void ProgressMeter::note(const std::string& text) {
   if (!options_.show) return;
   const std::lock_guard lock(mutex_);
@@ -82,7 +105,7 @@ std::string ProgressMeter::line() const {
   if (now_.failed > 0) out += fmt::format(" ({} failed)", now_.failed);
   if (now_.best_us > 0)
     out += fmt::format(" · best {:.1f} us, default {:.1f} us", now_.best_us, now_.default_us);
-  return out + fmt::format(" · {} left", duration_text(left_s()));
+  return out + fmt::format(" · {} left", duration_text(told_left_s()));
 }
 
 void ProgressMeter::run() {
@@ -92,6 +115,7 @@ void ProgressMeter::run() {
   for (;;) {
     const bool last = stop_;
     const double now = consumed_s();
+    told_.emplace_back(now - options_.consumed_s, told_left_s());
     if (last || now - recorded >= kRecordEvery) {
       recorded = now;
       lock.unlock();

@@ -8,9 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "db/store/store.h"
 
@@ -41,6 +44,13 @@ class ProgressMeter {
 
   double consumed_s() const;
   double left_s() const { return options_.budget_s - consumed_s(); }
+  // The campaign will end in so many seconds, if that is before the end of its budget.
+  void outlook(double seconds);
+  // What is shown.
+  double told_left_s() const;
+  // How far what was told after a third and two thirds of this process's time was from what came,
+  // relative to that; negative: too little was told. Empty if it ended before anything was told.
+  std::vector<double> told_errors() const;
   void task(const std::string& text, double done);
   void phase(const std::string& text);
   void count(int64_t trials, int64_t failed);
@@ -57,6 +67,8 @@ class ProgressMeter {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
+  double ends_s_ = std::numeric_limits<double>::infinity();  // by outlook()
+  std::vector<std::pair<double, double>> told_;              // when, how much
   StatusLine now_;
   std::thread thread_;
 };

@@ -21,6 +21,7 @@ constexpr int64_t kOdd[] = {3, 13, 27, 37, 53, 77, 101, 149, 203};
 constexpr double kQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
 constexpr double kUniformMass = 0.1;
 constexpr int kRandomPairs = 12;
+constexpr int kHeldOut = 3;
 
 bool is_batch(const std::string& s) {
   return s == "b" || s == "batch" || s == "batch_size";
@@ -94,14 +95,14 @@ int64_t bytes_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   return sum;
 }
 
-// Which parameters serve as indices of a gather, and the extent that they index.
-std::map<size_t, ir::Dim> indices_of(const kernels::Workload& w) {
+// Which parameters serve as indices of a gather, and the extents that they index.
+std::map<size_t, std::vector<ir::Dim>> indices_of(const kernels::Workload& w) {
   const auto& parameters = w.group->parameters;
   std::map<const ir::Var*, size_t> parameter;
   for (size_t i = 0; i < parameters.size(); ++i) parameter[parameters[i].get()] = i;
   std::map<const ir::Var*, std::set<size_t>> from;  // through element-wise operators
   for (size_t i = 0; i < parameters.size(); ++i) from[parameters[i].get()] = {i};
-  std::map<size_t, ir::Dim> out;
+  std::map<size_t, std::vector<ir::Dim>> out;
   for (const ir::Binding& b : w.group->body->bindings) {
     for (const ir::Atom& a : b.value->args)
       if (a.is_var()) from[b.var.get()].insert(from[a.var.get()].begin(), from[a.var.get()].end());
@@ -111,12 +112,12 @@ std::map<size_t, ir::Dim> indices_of(const kernels::Workload& w) {
     int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
     if (axis < 0) axis += static_cast<int64_t>(dims.size());
     for (size_t i : from[e.args[1].var.get()])
-      if (is_int(parameters[i]->type->dtype)) out[i] = dims[static_cast<size_t>(axis)];
+      if (is_int(parameters[i]->type->dtype)) out[i].push_back(dims[static_cast<size_t>(axis)]);
   }
   return out;
 }
 
-std::vector<Fill> fills_of(const kernels::Workload& w) {
+std::vector<Fill> fills_of(const kernels::Workload& w, std::map<size_t, ir::Dim>* indexed) {
   const auto indices = indices_of(w);
   const auto scalars = ir::attr_or<std::vector<int64_t>>(w.group->attrs, "scalars", {});
   std::vector<Fill> out;
@@ -128,9 +129,13 @@ std::vector<Fill> fills_of(const kernels::Workload& w) {
     const DType t = w.group->parameters[i]->type->dtype;
     if (!is_float(t)) f.low = 0, f.high = 1;
     if (const auto it = indices.find(i); it != indices.end()) {
-      // Indices stay inside the smallest extent that they will meet; a symbolic one may be 1.
-      const auto extent = it->second.as_constant();
-      f.high = extent ? static_cast<double>(std::max<int64_t>(0, *extent - 1)) : 0;
+      // Indices stay inside the smallest extent that they will meet. A symbolic one is known where
+      // there is a point.
+      ir::Dim extent = it->second[0];
+      for (const ir::Dim& other : it->second) extent = min(extent, other);
+      const auto constant = extent.as_constant();
+      f.high = constant ? static_cast<double>(std::max<int64_t>(0, *constant - 1)) : 0;
+      if (!constant) indexed->emplace(out.size(), extent);
     }
     out.push_back(f);
   }
@@ -173,17 +178,6 @@ std::set<std::string> recursive_functions(const ir::Module& m) {
 }
 
 }  // namespace
-
-int64_t constant_bytes(const ir::Module& m) {
-  std::set<const ir::Tensor*> seen;
-  int64_t bytes = 0;
-  for (const auto& [name, f] : m.functions)
-    passes::visit_atoms(*f->body, [&](const ir::Atom& a) {
-      if (a.is_constant() && seen.insert(a.constant.get()).second)
-        bytes += static_cast<int64_t>(a.constant->bytes.size());
-    });
-  return bytes;
-}
 
 std::vector<std::string> model_symbols(const ir::Module& m) {
   std::vector<std::string> out;
@@ -276,6 +270,20 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
       out.push_back(std::move(p));
     }
   }
+  // Sizes that nothing above names, drawn evenly by ratio.
+  std::mt19937_64 random(o.seed + 1);
+  std::set<int64_t> taken;
+  for (const auto& [size, p] : by_size) taken.insert(size);
+  std::uniform_real_distribution<double> exponent(1, std::log2(o.largest));
+  for (int i = 0, tries = 0; i < kHeldOut && tries < 100; ++tries) {
+    const auto size = static_cast<int64_t>(std::exp2(exponent(random)));
+    if (!taken.insert(size).second) continue;
+    WeightedPoint p{base, 0, false, false, true};
+    for (const std::string& s : varying) p.at[s] = size;
+    if (varying.empty()) p.at[kInside] = size;
+    out.push_back(std::move(p));
+    ++i;
+  }
   return out;
 }
 
@@ -322,6 +330,14 @@ size_t TuningTask::representative() const {
   return 0;
 }
 
+std::vector<Fill> TuningTask::fills_at(const WorkloadPoint& point) const {
+  std::vector<Fill> out = fills;
+  for (const auto& [i, extent] : indexed)
+    out[i].high =
+        static_cast<double>(std::max<int64_t>(0, value(extent, workload(), point.symbols) - 1));
+  return out;
+}
+
 std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
                                      const std::vector<WeightedPoint>& points,
                                      const kernels::TargetInfo& target,
@@ -364,19 +380,23 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         if (!symbols) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());
         if (added)
-          t.points.push_back({*symbols, 0, false, false, flops_of(t.workload(), *symbols),
+          t.points.push_back({*symbols, 0, false, false, true, flops_of(t.workload(), *symbols),
                               bytes_of(t.workload(), *symbols)});
         WorkloadPoint& wp = t.points[at->second];
         wp.weight += p.weight;
         wp.power_of_two |= p.power_of_two;
         wp.representative |= p.representative;
+        wp.held_out &= p.held_out;
       }
       if (t.points.empty()) {
         if (skipped) skipped->push_back(t.label + ": its shapes do not follow from the model's");
         by_key.erase(it);
         continue;
       }
-      t.fills = fills_of(t.workload());
+      // Where the other sizes do not fit, nothing is held out.
+      if (std::all_of(t.points.begin(), t.points.end(), [](const auto& p) { return p.held_out; }))
+        for (WorkloadPoint& p : t.points) p.held_out = false;
+      t.fills = fills_of(t.workload(), &t.indexed);
       for (const KernelArgument& a : t.workload().contract.arguments)
         if (a.kind == KernelArgument::Kind::kScalar)
           t.stepping.push_back(

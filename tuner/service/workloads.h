@@ -38,10 +38,9 @@ struct WeightedPoint {
   double weight = 0;          // over all points; sums to 1
   bool power_of_two = false;  // one of the paper's sizes
   bool representative = false;
+  bool held_out = false;  // of no weight: a choice made at the other sizes is tried there
 };
 
-// Bytes of all constants of a module, each counted once.
-int64_t constant_bytes(const ir::Module& m);
 // The symbols of an entry function's parameters, in order of appearance.
 std::vector<std::string> model_symbols(const ir::Module& m);
 // Powers of two to the largest size, odd sizes, quantiles of the trace. A symbol called b, batch or
@@ -56,6 +55,7 @@ struct WorkloadPoint {
   double weight = 0;
   bool power_of_two = false;
   bool representative = false;
+  bool held_out = false;
   int64_t flops = 0, bytes = 0;
 };
 
@@ -64,11 +64,14 @@ struct TuningTask {
   std::string label;  // "packed_matmul+add+gelu k=384 n=1536"
   double calls = 0;   // per run of the model; a call in a loop counts once per iteration
   std::vector<WorkloadPoint> points;  // distinct; one is representative
-  std::vector<Fill> fills;            // of the tensors that are read
+  std::vector<Fill> fills;            // of the tensors that are read; see fills_at
   std::vector<uint8_t> stepping;      // per scalar argument
   double reduction = 1;               // longest sum in it, for the tolerance
   const kernels::Workload& workload() const { return use.workload; }
   size_t representative() const;
+  // The fills with the indices of a point: over the whole extent that they index there.
+  std::vector<Fill> fills_at(const WorkloadPoint& point) const;
+  std::map<size_t, ir::Dim> indexed;  // fill → the extent that its values index, if symbolic
 };
 
 // The workloads of a lowered module at these points, in order of first appearance. Workloads that

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -59,12 +60,41 @@ nlohmann::json json_of(const tuner::TaskReport& r) {
                       {"regret", r.regret},
                       {"worst_regret", r.worst_regret},
                       {"single_regret", r.single_regret},
+                      {"candidates", r.candidates},
+                      {"estimated", r.estimated},
                       {"note", r.note}};
   if (r.table) j["table"] = *r.table;
   if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
   if (r.noise) j["noise"] = *r.noise;
   if (r.drift) j["drift"] = *r.drift;
+  if (r.held_out_regret) j["held_out_regret"] = *r.held_out_regret;
+  if (r.held_out_single_regret) j["held_out_single_regret"] = *r.held_out_single_regret;
   return j;
+}
+
+nlohmann::json json_of(const tuner::Spending& s) {
+  return {{"wall_s", s.wall_s},
+          {"seconds", s.seconds},
+          {"working_share", s.working_share()},
+          {"candidates", s.candidates},
+          {"candidates_per_minute", s.candidates_per_minute()},
+          {"told_errors", s.told_errors}};
+}
+
+// "of 90.1 s: 62 % compile, 29 % time, …; 143 candidates, 95 a minute; …"
+std::string text_of(const tuner::Spending& s) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [name, seconds] : s.seconds)
+    if (seconds >= 0.005 * s.wall_s) parts.emplace_back(-seconds, name);
+  std::sort(parts.begin(), parts.end());
+  std::string out = fmt::format("spent {:.1f} s:", s.wall_s);
+  for (const auto& [seconds, name] : parts)
+    out += fmt::format(" {:.0f}% {},", -100 * seconds / s.wall_s, name);
+  out += fmt::format(" {} candidates, {:.0f} a minute", s.candidates, s.candidates_per_minute());
+  for (size_t i = 0; i < s.told_errors.size(); ++i)
+    out += fmt::format("{} {:+.0f}%", i == 0 ? "; time left told at thirds off by" : ",",
+                       100 * s.told_errors[i]);
+  return out;
 }
 
 void print(const tuner::CampaignReport& report, const std::string& format) {
@@ -74,6 +104,7 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
     fmt::print("{}\n", nlohmann::json{{"campaign", report.campaign},
                                       {"budget_s", report.budget_s},
                                       {"consumed_s", report.consumed_s},
+                                      {"spending", json_of(report.spending)},
                                       {"interrupted", report.interrupted},
                                       {"resumed", report.resumed},
                                       {"skipped", report.skipped},
@@ -92,7 +123,7 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
     return;
   }
   TextTable table({"workload", "threads", "calls", "share", "default", "best", "speed-up", "trials",
-                   "failed", "k", "entries", "regret", "worst", "one config", "note"});
+                   "failed", "k", "entries", "regret", "worst", "one config", "unseen", "note"});
   for (const auto& r : report.tasks) {
     const bool tuned = r.best_ns > 0;
     const auto percent = [&](double x) { return tuned ? fmt::format("{:.1f}%", x * 100) : "-"; };
@@ -101,7 +132,8 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
                tuned ? fmt::format("{:.2f}x", r.default_ns / r.best_ns) : "-",
                fmt::format("{}", r.trials), fmt::format("{}", r.failed), fmt::format("{}", r.k),
                fmt::format("{}", r.entries), percent(r.regret), percent(r.worst_regret),
-               percent(r.single_regret), r.note});
+               percent(r.single_regret), r.held_out_regret ? percent(*r.held_out_regret) : "-",
+               r.note});
   }
   std::cout << table.str();
 }
@@ -110,7 +142,7 @@ int run(int argc, char** argv) {
   CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
   app.footer(kEpilogue);
   tuner::CampaignOptions options;
-  std::string budget = "5m", only_hot = "100%", format = "table", policy = "warm";
+  std::string budget = "5m", only_hot = "100%", format = "table", policy = "auto";
   std::vector<std::string> fixed;
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   std::vector<std::string> shapes;
@@ -137,18 +169,21 @@ int run(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
   app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
       ->capture_default_str();
-  app.add_option("--size", options.representative, "The size that the search runs at")
+  app.add_option("--size", options.representative,
+                 "The size that the search runs at; others reach from 1 to 256 or four times this")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--jobs", options.compile_threads, "Compilations at a time, between measurements")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  app.add_option("--policy", policy,
-                 "Where kernels find their operands: warm (weights rotate over as much as the "
-                 "model has, at most 32 MiB, the rest as the last run left it) or cold (all in "
-                 "memory). Records of one are never compared with records of the other")
+  app.add_option(
+         "--policy", policy,
+         "Where kernels find their operands: cached (one copy of everything), warm (weights "
+         "rotate over 32 MiB, the rest is as the last run left it), cold (everything rotates "
+         "over 512 MiB), or auto: cached for a model of at most 1 MiB of weights, else "
+         "warm. Records of one are never compared with records of another")
       ->capture_default_str()
-      ->check(CLI::IsMember({"warm", "cold"}));
+      ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
   app.add_option("--format", format, "table, json or csv")
       ->capture_default_str()
       ->check(CLI::IsMember({"table", "json", "csv"}));
@@ -161,7 +196,7 @@ int run(int argc, char** argv) {
   options.budget_s = tuner::parse_duration(budget);
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = tools::shapes_of(shapes);
-  if (policy == "cold") options.policy = tuner::Policy::cold_policy();
+  if (policy != "auto") options.policy_class = policy;
   for (const std::string& text : fixed) {
     const size_t equals = text.find('=');
     char* end = nullptr;
@@ -188,6 +223,7 @@ int run(int argc, char** argv) {
                              report.nothing_to_do ? "; it is finished, a larger --budget extends it"
                              : report.interrupted ? "; interrupted, the same command continues it"
                                                   : "");
+    if (report.spending.wall_s > 0) std::cerr << text_of(report.spending) << '\n';
     std::cerr << fmt::format(
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"

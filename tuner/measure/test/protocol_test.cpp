@@ -63,19 +63,13 @@ std::vector<uint8_t> frame(uint32_t magic, uint16_t version, uint16_t type, uint
 TEST(Protocol, CasesAndResultsRoundTrip) {
   Case c = sample_case();
   EXPECT_EQ(decode_case(encode(c)), c);
-  c.policy.cold = true;
+  c.policy.choose_class("cold");
+  c.limit_ns = 5'000'000;
   EXPECT_EQ(decode_case(encode(c)), c);
+  const CaseCost cost{1, 20, 300};
+  EXPECT_EQ(decode_cost(encode(cost)), cost);
   EntryResult r{4, EntryState::kTimeout, 0.5, 1, 77, "ci", "no progress", 12, {1.5, 2.5}};
   EXPECT_EQ(decode_entry_result(encode(r)), r);
-}
-
-TEST(Protocol, WarmAndColdPoliciesAreDifferentOnes) {
-  EXPECT_TRUE(Policy::cold_policy().cold);
-  EXPECT_GE(Policy::cold_policy().rotate_bytes, int64_t{64} << 20);
-  EXPECT_LE(Policy::cold_policy().rotate_bytes, int64_t{512} << 20);
-  Policy warm, cold;
-  cold.cold = true;
-  EXPECT_NE(warm.text(), cold.text());
 }
 
 TEST(Protocol, EveryTruncationIsRefused) {

@@ -45,13 +45,54 @@ TEST(Runner, AColdCaseHasManyCopiesOfAllArgumentsAndChecksTheResult) {
   Runner runner(options());
   const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.copy"}));
   Case c = copy_case(id, 3);
-  c.policy.cold = true;
-  c.policy.rotate_bytes = 8 << 20;
+  c.policy.choose_class("cold");
+  c.policy.rotate_bytes = 8 << 20;  // fewer, for the test's sake
   const auto results = runner.measure(c);
   EXPECT_EQ(results[0].state, EntryState::kOk) << results[0].message;
   EXPECT_EQ(results[1].state, EntryState::kWrong);
   EXPECT_EQ(results[2].state, EntryState::kOk) << results[2].message;
   EXPECT_EQ(runner.workers_started(), 1);
+}
+
+TEST(Runner, ACaseEndsAtItsLimit) {
+  Runner runner(options(60'000));
+  const uint32_t id =
+      runner.add(fault_executable({"test.copy", "test.slow", "test.hang", "test.copy"}));
+  // One that hangs, and would be waited for a minute.
+  Case c = copy_case(id, 4);
+  c.limit_ns = 200'000'000;
+  const auto begin = std::chrono::steady_clock::now();
+  auto results = runner.measure(c);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  for (const EntryResult& r : results) EXPECT_EQ(r.state, EntryState::kLate) << r.message;
+  EXPECT_THAT(results[2].message, HasSubstr("time"));
+  // Many that are merely slow: those that were begun have times, the worker stays.
+  std::vector<std::string> slow(200, "test.slow");
+  slow[0] = "test.copy";
+  c = copy_case(runner.add(fault_executable(slow)), 200);
+  c.limit_ns = 100'000'000;
+  const int64_t workers = runner.workers_started();
+  results = runner.measure(c);
+  EXPECT_EQ(results.back().state, EntryState::kLate);
+  EXPECT_LE(runner.workers_started(), workers + 1);
+  EXPECT_EQ(only(runner, "test.copy").state, EntryState::kOk);
+}
+
+TEST(Runner, TellsWhatACaseCostAndKeepsItsData) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.copy"}));
+  Case c = copy_case(id, 2, 1 << 20);
+  EXPECT_EQ(runner.measure(c)[1].state, EntryState::kOk);
+  const CaseCost first = runner.cost();
+  EXPECT_GT(first.prepare_ns, 0);
+  EXPECT_GT(first.check_ns, 0);
+  EXPECT_GT(first.time_ns, 0);
+  // The same data again, and other data: the results are right either way.
+  EXPECT_EQ(runner.measure(c)[1].state, EntryState::kOk);
+  c.seed = 8;
+  fill_tensor(c.inputs[0], DType::kF32, c.seed, 0, c.expected[0]);
+  EXPECT_EQ(runner.measure(c)[1].state, EntryState::kOk);
+  EXPECT_GT(runner.cost().prepare_ns, first.prepare_ns);
 }
 
 TEST(Runner, ReportsACrashBySignalAndGoesOn) {

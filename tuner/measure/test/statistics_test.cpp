@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "tuner/measure/inputs.h"
@@ -19,7 +20,7 @@ TEST(Statistics, MedianOfOddAndEven) {
 
 TEST(Statistics, FlagsOutliersAndKeepsThem) {
   const std::vector<double> v = {10, 11, 10, 12, 11, 10, 100};
-  const Summary s = summarise(v);
+  const Summary s = summarise(v, StopRule(6, 24));
   EXPECT_EQ(s.median, 11);
   EXPECT_TRUE(s.outliers.back());
   EXPECT_EQ(std::count(s.outliers.begin(), s.outliers.end(), true), 1);
@@ -28,19 +29,86 @@ TEST(Statistics, FlagsOutliersAndKeepsThem) {
 TEST(Statistics, TheIntervalCoversTheMedianAsOftenAsItSays) {
   std::mt19937_64 random(1);
   std::lognormal_distribution<double> draw(0, 0.5);  // median 1
-  for (size_t n : {6, 9, 20}) {
+  for (int32_t n : {6, 9, 20}) {
     int covered = 0;
     constexpr int kTrials = 4000;
     for (int t = 0; t < kTrials; ++t) {
-      std::vector<double> v(n);
+      std::vector<double> v(static_cast<size_t>(n));
       for (double& x : v) x = draw(random);
-      const Summary s = summarise(v);
+      const Summary s = summarise(v, StopRule(n, n));
       EXPECT_LE(s.ci_low, s.median);
       EXPECT_GE(s.ci_high, s.median);
       covered += s.ci_low <= 1 && 1 <= s.ci_high;
     }
     EXPECT_GE(covered, 0.94 * kTrials) << n;
   }
+}
+
+TEST(StopRule, LooksDoubleAndSpendFivePercent) {
+  const StopRule rule(6, 24);
+  EXPECT_THAT(rule.looks(), testing::ElementsAre(6, 12, 24));
+  EXPECT_EQ(rule.rank(5), 0);
+  EXPECT_EQ(rule.rank(6), 1);   // errs in 2 / 64
+  EXPECT_EQ(rule.rank(12), 2);  // in 26 / 4096
+  EXPECT_EQ(rule.rank(24), 6);  // in 0.66 %: 4.4 % together
+  EXPECT_GE(rule.rank(18), rule.rank(12));
+  EXPECT_TRUE(rule.is_look(12));
+  EXPECT_FALSE(rule.is_look(13));
+  EXPECT_THAT(StopRule(6, 6).looks(), testing::ElementsAre(6));
+  EXPECT_THAT(StopRule(3, 7).looks(), testing::ElementsAre(3, 6, 7));
+  EXPECT_EQ(StopRule(3, 7).rank(3), 0);  // [min, max] of three errs in a quarter
+}
+
+// Samples until the interval is narrow at one of the looks; whether that interval holds the median.
+bool covers_where_it_stops(const StopRule& rule, double target,
+                           const std::function<double()>& draw) {
+  std::vector<double> v;
+  for (;;) {
+    v.push_back(draw());
+    const auto n = static_cast<int32_t>(v.size());
+    if (!rule.is_look(n)) continue;
+    const Summary s = summarise(v, rule);
+    if ((rule.rank(n) > 0 && s.relative_error() <= target) || n == rule.looks().back())
+      return s.ci_low <= 1 && 1 <= s.ci_high;
+  }
+}
+
+// The same, believing the interval of a fixed count after each sample.
+bool covers_when_peeked_at(int32_t most, double target, const std::function<double()>& draw) {
+  std::vector<double> v;
+  for (;;) {
+    v.push_back(draw());
+    const auto n = static_cast<int32_t>(v.size());
+    if (n < 6) continue;
+    const Summary s = summarise(v, StopRule(n, n));
+    if (s.relative_error() <= target || n == most) return s.ci_low <= 1 && 1 <= s.ci_high;
+  }
+}
+
+TEST(StopRule, CoversTheMedianWhereverItStops) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(0, 1);
+  constexpr int kTrials = 6000;
+  // Three standard errors below 95 %.
+  const double least = 0.95 - 3 * std::sqrt(0.95 * 0.05 / kTrials);
+  double worst_peeked = 1;
+  for (double spread : {0.005, 0.012, 0.02, 0.04, 0.1})
+    for (bool skewed : {false, true}) {
+      const auto draw = [&] {
+        const double z = normal(random);
+        // Times have a floor and a long tail.
+        return skewed ? std::exp(spread * (z > 0 ? 4 * z : z)) : std::exp(spread * z);
+      };
+      int covered = 0, peeked = 0;
+      for (int t = 0; t < kTrials; ++t) {
+        covered += covers_where_it_stops(StopRule(6, 24), 0.015, draw);
+        peeked += covers_when_peeked_at(24, 0.015, draw);
+      }
+      EXPECT_GE(covered, least * kTrials) << spread << (skewed ? " skewed" : "");
+      worst_peeked = std::min(worst_peeked, static_cast<double>(peeked) / kTrials);
+    }
+  // The simulation tells the two apart.
+  EXPECT_LT(worst_peeked, least);
 }
 
 TEST(Statistics, RankCorrelation) {

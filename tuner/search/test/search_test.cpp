@@ -53,6 +53,36 @@ TEST(CostModel, LearnsTheOrderOfAFunctionThatItNeverSaw) {
   EXPECT_NEAR(median_of(predicted) / median_of(test_y), 1, 0.2);
 }
 
+TEST(CostModel, PredictsTheSameAfterItWasStoredAndLoaded) {
+  std::mt19937_64 random(2);
+  std::uniform_real_distribution<float> unit(0, 1);
+  std::vector<std::vector<float>> x;
+  std::vector<double> y;
+  for (int i = 0; i < 60; ++i) {
+    x.push_back({unit(random), unit(random), unit(random)});
+    y.push_back(2.5e6 * std::exp2(x.back()[0] + x.back()[1] * x.back()[2]));
+  }
+  CostModel model(9);
+  EXPECT_TRUE(model.serialised().empty());
+  model.train(x, y);
+  const std::vector<uint8_t> bytes = model.serialised();
+  const CostModel loaded = CostModel::load(bytes);
+  EXPECT_TRUE(loaded.trained());
+  EXPECT_EQ(loaded.predict(x), model.predict(x));
+  EXPECT_EQ(loaded.serialised(), bytes);
+  // What is not a model, or not of these features, is refused.
+  for (size_t n : {size_t{0}, size_t{3}, size_t{12}, size_t{25}})
+    EXPECT_THROW(CostModel::load(std::span(bytes).first(n)), Error) << n;
+  std::vector<uint8_t> other = bytes;
+  other[4] += 1;
+  try {
+    CostModel::load(other);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kIncompatible);
+  }
+}
+
 TEST(CostModel, IsTheSameForTheSameDataAndSeed) {
   std::vector<std::vector<float>> x;
   std::vector<double> y;

@@ -185,6 +185,57 @@ TEST_F(CampaignTest, AFinishedCampaignIsNotDoneAgain) {
   EXPECT_NE(run_campaign(o, *backend, never).campaign, first.campaign);
 }
 
+// The times of a finished campaign are another hour's: whoever goes on measures anew, side by side.
+TEST_F(CampaignTest, AnExtendedCampaignVerifiesItsFinalistsTogether) {
+  CampaignOptions o = quick(
+      "fn @main(%x: Tensor[(n, 96), f32]) -> Tensor[(n, 96), f32] {\n"
+      "  let %y = softmax(%x) {axis = 1};\n  %y\n}\n");
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 4;
+  const auto backend = compiler_backend();
+  const std::atomic<bool> never{false};
+  const CampaignReport first = run_campaign(o, *backend, never);
+  o.budget_s = 8;
+  const CampaignReport more = run_campaign(o, *backend, never);
+  ASSERT_EQ(more.campaign, first.campaign);
+  ASSERT_FALSE(more.nothing_to_do);
+  ASSERT_TRUE(more.tasks.at(0).table) << more.tasks[0].note;
+  EXPECT_NE(more.tasks[0].table, first.tasks.at(0).table);
+  const auto store = db::Store::open(file("tuning.db"));
+  const db::DispatchTable table = *store->table(*more.tasks[0].table);
+  // At each size the newest times of all that the table uses are from the last process.
+  int64_t began = 0;
+  for (const db::DispatchTable& t : store->tables())
+    if (t.uuid == *first.tasks[0].table) began = t.created_at;
+  ASSERT_GT(began, 0);
+  for (const db::DispatchEntry& e : table.entries) {
+    ASSERT_TRUE(e.evidence);
+    EXPECT_GE(store->measurement(*e.evidence)->created_at, began);
+    EXPECT_TRUE(e.regret.has_value());
+  }
+}
+
+TEST_F(CampaignTest, TellsWhereItsTimeWent) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 3;
+  const std::atomic<bool> never{false};
+  const CampaignReport report = run_campaign(o, *compiler_backend(), never);
+  const Spending& spending = report.spending;
+  EXPECT_GT(spending.candidates, 0);
+  EXPECT_EQ(spending.candidates, report.tasks.at(0).candidates);
+  double sum = 0;
+  for (const auto& [name, seconds] : spending.seconds) sum += seconds;
+  EXPECT_NEAR(sum, spending.wall_s, 1e-6);
+  for (const char* activity : {"import", "compile", "time"})
+    EXPECT_GT(spending.seconds.at(activity), 0) << activity;
+  EXPECT_GT(spending.working_share(), 0);
+  EXPECT_LE(spending.working_share(), 1);
+  // Sizes that the choice did not see were tried.
+  EXPECT_TRUE(report.tasks[0].held_out_regret) << report.tasks[0].note;
+  EXPECT_TRUE(report.tasks[0].held_out_single_regret);
+}
+
 TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;
@@ -194,8 +245,7 @@ TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
   // The default ran against itself, and again at the end.
   EXPECT_TRUE(warm.tasks.at(0).noise);
   EXPECT_TRUE(warm.tasks.at(0).drift);
-  o.policy.cold = true;
-  o.policy.rotate_bytes = 4 << 20;
+  o.policy_class = "cold";
   const CampaignReport cold = run_campaign(o, *backend, never);
   EXPECT_NE(cold.campaign, warm.campaign);
   EXPECT_TRUE(cold.tasks.at(0).table) << cold.tasks.at(0).note;
@@ -299,7 +349,7 @@ TEST_F(CampaignTest, AResumedCrossEvaluationCompilesNothingTwice) {
   CampaignReport report;
   do {
     cancel = false;
-    backend.cancel_at = 3 + 2 * stops;
+    backend.cancel_at = static_cast<int>(backend.expectations.size()) + 2;
     report = run_campaign(o, backend, cancel);
     stops += report.interrupted;
     const std::string folder = fmt::format("{}.{}.work", o.database, report.campaign.substr(0, 8));

@@ -39,10 +39,15 @@ TEST(Points, AreThePapersSizesOddOnesAndTheTraces) {
   PointOptions o;
   o.trace = parse_trace("n\n40\n40\n40\n90\n", "t", "n");
   const auto points = model_points(m, o);
-  std::set<int64_t> sizes, powers;
+  std::set<int64_t> sizes, powers, held_out;
   double sum = 0;
   for (const WeightedPoint& p : points) {
     EXPECT_EQ(p.at.at("b"), 1);
+    if (p.held_out) {
+      held_out.insert(p.at.at("n"));
+      EXPECT_EQ(p.weight, 0);
+      continue;
+    }
     sizes.insert(p.at.at("n"));
     if (p.power_of_two) powers.insert(p.at.at("n"));
     EXPECT_EQ(p.representative, p.at.at("n") == 64);
@@ -50,6 +55,12 @@ TEST(Points, AreThePapersSizesOddOnesAndTheTraces) {
     sum += p.weight;
   }
   EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_EQ(held_out.size(), 3u);
+  for (int64_t size : held_out) {
+    EXPECT_FALSE(sizes.contains(size)) << size;
+    EXPECT_GT(size, 1);
+    EXPECT_LE(size, 256);
+  }
   EXPECT_EQ(powers, (std::set<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
   for (int64_t odd : {13, 37, 101}) EXPECT_TRUE(sizes.contains(odd));
   EXPECT_TRUE(sizes.contains(40) && sizes.contains(90));
@@ -157,6 +168,33 @@ fn @main(%x: Tensor[(n, 50), f32], %i: Tensor[(n, 3), i64], %j: Tensor[(n, 1), i
   EXPECT_EQ(highest, (std::multiset<double>{0, 49}));
 }
 
+// A table as long as the text: its rows were asked for by index 0 alone.
+TEST(Workloads, IndicesSpanAnExtentThatVaries) {
+  const ir::Module m = typed(R"(
+fn @main(%t: Tensor[(n, 16), f32], %at: Tensor[(n), i64]) -> Tensor[(n, 16), f32] {
+  let %rows = gather(%t, %at) {axis = 0};
+  %rows
+})");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_EQ(tasks.size(), 1u);
+  std::set<double> highest;
+  for (const WorkloadPoint& p : tasks[0].points)
+    for (const Fill& f : tasks[0].fills_at(p))
+      if (f.low == 0) {
+        EXPECT_LT(f.high, static_cast<double>(p.symbols[0]));
+        highest.insert(f.high);
+      }
+  EXPECT_TRUE(highest.contains(0));
+  EXPECT_EQ(*highest.rbegin(), 255);
+  // The reference accepts them, and a row of some index is not the first.
+  const WorkloadPoint& p = tasks[0].points[tasks[0].representative()];
+  const Expectation e = expected_result(tasks[0], p, {}, [] { return std::nullopt; });
+  std::set<float> firsts;
+  for (size_t row = 0; row < 64; ++row)
+    firsts.insert(reinterpret_cast<const float*>(e.outputs.at(0).data())[row * 16]);
+  EXPECT_GT(firsts.size(), 10u);
+}
+
 TEST(Workloads, AGruCellCountsItsProduct) {
   const ir::Module m = typed(R"(
 fn @main(%g: Tensor[(1, 96), f32], %h: Tensor[(1, 32), f32], %w: Tensor[(32, 96), f32],
@@ -168,6 +206,26 @@ fn @main(%g: Tensor[(1, 96), f32], %h: Tensor[(1, 32), f32], %w: Tensor[(32, 96)
   ASSERT_EQ(tasks.size(), 1u);
   EXPECT_EQ(tasks[0].points.at(0).flops, 2 * 32 * 96);
   EXPECT_EQ(tasks[0].reduction, 32);
+}
+
+TEST(Workloads, AnLstmCellAndARunningProductCountWhatTheyDo) {
+  const ir::Module cell = typed(R"(
+fn @main(%g: Tensor[(1, 128), f32], %h: Tensor[(1, 32), f32], %c: Tensor[(1, 32), f32],
+         %w: Tensor[(32, 128), f32]) {
+  let %y = lstm_cell(%g, %h, %c, %w);
+  %y
+})");
+  const auto cells = tuning_tasks(lowered(cell), model_points(cell, {}), target(), nullptr);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].points.at(0).flops, 2 * 32 * 128);
+  const ir::Module product = typed(
+      "fn @main(%x: Tensor[(5, 40), f32]) -> Tensor[(5, 40), f32] {\n"
+      "  let %y = cumprod(%x) {axis = 1};\n  %y\n}");
+  const auto products =
+      tuning_tasks(lowered(product), model_points(product, {}), target(), nullptr);
+  ASSERT_EQ(products.size(), 1u);
+  EXPECT_EQ(products[0].points.at(0).flops, 5 * 40);
+  EXPECT_EQ(products[0].reduction, 40);
 }
 
 TEST(Oracle, ComputesWhatTheWorkloadSays) {

@@ -237,6 +237,9 @@ std::optional<double> projection_error(const Instance& in, std::span<const uint8
 
 // Steps of the reference (region.h) for one shape: what it takes a few hundredths of a second for.
 constexpr int64_t kWholeWork = 1 << 20, kSampleWork = 3 << 20;
+// At the sizes of the cross-evaluation: the schedule was looked at where the search runs, and each
+// size has edges of its own that are looked at; many sizes are a large part of a small budget.
+constexpr int64_t kFurtherSampleWork = 1 << 20;
 constexpr size_t kLeastSamples = 24;
 // Of calling an operator, however small.
 constexpr int64_t kStepsPerSample = 2000;
@@ -245,7 +248,7 @@ constexpr int64_t kUsualTiles[] = {4, 8, 16, 32, 64};
 
 // Empty if nothing was found.
 std::string fault_of(const TuningTask& task, const Instance& in, const Expectation& e,
-                     const std::vector<int64_t>& tiles, uint64_t seed) {
+                     const std::vector<int64_t>& tiles, uint64_t seed, int64_t work) {
   for (size_t r = 0; r < in.results.size(); ++r)
     if (e.outputs.at(r).size() !=
         static_cast<size_t>(reference::elements(shape_of(in.results[r]))) *
@@ -264,8 +267,8 @@ std::string fault_of(const TuningTask& task, const Instance& in, const Expectati
     std::vector<std::string> where;
   };
   std::vector<Compared> all(in.results.size());
-  for (size_t n = 0; n < kLeastSamples ||
-                     evaluator.work() + static_cast<int64_t>(n) * kStepsPerSample < kSampleWork;
+  for (size_t n = 0;
+       n < kLeastSamples || evaluator.work() + static_cast<int64_t>(n) * kStepsPerSample < work;
        ++n) {
     const Sample s = samples.next();
     const ir::TensorRef want =
@@ -306,7 +309,8 @@ Expectation expected_result(const TuningTask& task, const WorkloadPoint& point,
       out.sampled = true;
       const std::vector<int64_t> usual(std::begin(kUsualTiles), std::end(kUsualTiles));
       const std::string fault =
-          fault_of(task, in, out, edges.empty() ? usual : edges, data_seed(task, point));
+          fault_of(task, in, out, edges.empty() ? usual : edges, data_seed(task, point),
+                   point.representative ? kSampleWork : kFurtherSampleWork);
       if (fault.empty()) return out;
       throw Error(Status::kInternal, task.label,
                   fmt::format("the default schedule is wrong at {}: {}",

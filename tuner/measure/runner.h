@@ -41,9 +41,9 @@ class Runner {
   uint32_t add(std::vector<uint8_t> executable);
   void remove(uint32_t id);  // never throws
 
-  // One result per entry, in the case's order. A case that has a limit ends not much later, whatever
-  // its entries do: a worker that is still at it is ended. Error(kCancelled) when told to stop,
-  // Error(kInternal) if no worker can be started or the worker refuses the case as a whole.
+  // One result per entry, in the case's order. A case that has a limit ends not much later,
+  // whatever its entries do: a worker that is still at it is ended. Error(kCancelled) when told to
+  // stop, Error(kInternal) if no worker can be started or the worker refuses the case as a whole.
   std::vector<EntryResult> measure(const Case& c);
 
   // Runs the case's one entry once. Nothing if it crashed, hung or failed: `why` says how.

@@ -87,8 +87,7 @@ Summary summarise(std::span<const double> samples, const StopRule& rule) {
   std::vector<double> deviations;
   for (double x : samples) deviations.push_back(std::abs(x - s.median));
   s.mad = median_of(deviations);
-  const auto r =
-      static_cast<size_t>(std::max(1, rule.rank(static_cast<int32_t>(sorted.size()))));
+  const auto r = static_cast<size_t>(std::max(1, rule.rank(static_cast<int32_t>(sorted.size()))));
   s.ci_low = sorted[r - 1];
   s.ci_high = sorted[sorted.size() - r];
   const double limit = 5 * 1.4826 * s.mad;

@@ -35,7 +35,8 @@ std::vector<size_t> TaskRun::spread_order() const {
   const double even = 1 / static_cast<double>(std::max<size_t>(1, left.size()));
   while (!left.empty()) {
     const auto use = [&](size_t p) {
-      double away = p == task_.representative() ? 2 : 1;  // of the first
+      // The search's own size is the first: what was found there is known to be of use there.
+      double away = p == task_.representative() ? HUGE_VAL : 1;
       for (size_t i = 0; i < order.size(); ++i) {
         const double d = distance(points[p], points[order[i]]);
         away = i == 0 ? d : std::min(away, d);

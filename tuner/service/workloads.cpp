@@ -177,6 +177,18 @@ std::set<std::string> recursive_functions(const ir::Module& m) {
   return out;
 }
 
+// Sizes of the model that leave nothing to compute here (a sound that is shorter than a window)
+// tell nothing, and would all be one.
+void drop_empty(std::vector<WorkloadPoint>& points) {
+  const auto empty = [](const WorkloadPoint& p) { return p.flops == 0; };
+  if (std::all_of(points.begin(), points.end(), empty)) return;
+  std::erase_if(points, empty);
+  double mass = 0;
+  for (const WorkloadPoint& p : points) mass += p.weight;
+  if (mass > 0)
+    for (WorkloadPoint& p : points) p.weight /= mass;
+}
+
 }  // namespace
 
 std::vector<std::string> model_symbols(const ir::Module& m) {
@@ -393,6 +405,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         by_key.erase(it);
         continue;
       }
+      drop_empty(t.points);
       // Where the other sizes do not fit, nothing is held out.
       if (std::all_of(t.points.begin(), t.points.end(), [](const auto& p) { return p.held_out; }))
         for (WorkloadPoint& p : t.points) p.held_out = false;

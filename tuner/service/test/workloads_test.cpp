@@ -141,6 +141,26 @@ TEST(Workloads, LeadingAxesAreMultipliedAndSymbolsFollow) {
   }
 }
 
+// Windows of a sound: a size that has none is no size of what works on them.
+TEST(Workloads, SizesWithoutAnythingToComputeAreLeftOut) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(n, 16), f32], %w: Tensor[(16, 8), f32]) {
+  let %some = slice(%x) {axes = [0], starts = (40,), ends = (99999,), steps = [1]};
+  let %y = matmul(%some, %w);
+  %y
+})");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_FALSE(tasks.empty());
+  for (const TuningTask& t : tasks) {
+    double sum = 0;
+    for (const WorkloadPoint& p : t.points) {
+      EXPECT_GT(p.flops, 0) << t.label;
+      sum += p.weight;
+    }
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
+}
+
 TEST(Workloads, IndicesStayInsideTheirTable) {
   const ir::Module m = typed(kBatched);
   const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);

@@ -99,6 +99,16 @@ bool in_child(const std::function<bool()>& body) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Opened like a file it would wait for somebody who writes to it.
+TEST_F(FileTest, AFifoIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  ::alarm(20);  // ends a test that waits
+  EXPECT_THAT(error_of([&] { read_file(at("fifo")); }).what(), HasSubstr("is not a regular file"));
+  EXPECT_THAT(error_of([&] { MappedFile::open(at("fifo")); }).what(),
+              HasSubstr("is not a regular file"));
+  ::alarm(0);
+}
+
 TEST_F(FileTest, AFailedWriteLeavesTheOldFile) {
   write_file_atomically(at("a"), "precious");
   EXPECT_TRUE(in_child([&] {

@@ -48,18 +48,24 @@ void Profiler::absorb(Profiler& other) noexcept {
     c.count += more.count;
     c.bytes += more.bytes;
   }
-  kernels_.merge(other.kernels_);
-  for (const auto& [call, more] : other.kernels_) {
-    Count& c = kernels_.find(call)->second;
-    c.count += more.count;
-    c.ns += more.ns;
+  while (!other.kernels_.empty()) {
+    auto node = other.kernels_.extract(other.kernels_.begin());
+    if (kernels_.size() >= kMostShapes && !kernels_.contains(node.key()))
+      std::get<3>(node.key()).clear();
+    const Count more = node.mapped();
+    if (const auto placed = kernels_.insert(std::move(node)); !placed.inserted) {
+      placed.position->second.count += more.count;
+      placed.position->second.ns += more.ns;
+    }
   }
 }
 
 void Profiler::add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                           std::span<const int64_t> symbols, int64_t ns) {
   kernel_ns_ += ns;
-  Count& c = kernels_[{kernel, implementation, threads, {symbols.begin(), symbols.end()}}];
+  Call call{kernel, implementation, threads, {symbols.begin(), symbols.end()}};
+  if (kernels_.size() >= kMostShapes && !kernels_.contains(call)) std::get<3>(call).clear();
+  Count& c = kernels_[std::move(call)];
   ++c.count;
   c.ns += ns;
 }

@@ -19,6 +19,10 @@ namespace nimble::rt {
 
 class Profiler {
  public:
+  // A profile keeps this many shapes of kernels apart, so that its memory has a bound however many
+  // a host sees; calls of other shapes count as calls of their kernel without a shape.
+  static constexpr size_t kMostShapes = size_t{1} << 14;
+
   using Clock = std::chrono::steady_clock;
   static int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
@@ -49,6 +53,7 @@ class Profiler {
   void add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                   std::span<const int64_t> symbols, int64_t ns);
 
+  size_t shapes() const { return kernels_.size(); }
   std::string json(const exec::Executable& executable) const;
   std::string table(const exec::Executable& executable) const;
 
@@ -67,7 +72,8 @@ class Profiler {
   std::array<Count, exec::kOpcodeCount> opcodes_{};
   std::map<std::pair<int32_t, int32_t>, Copies> copies_;  // by source and target device
   // kernel, implementation, threads, shape
-  std::map<std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>, Count> kernels_;
+  using Call = std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>;
+  std::map<Call, Count> kernels_;
 };
 
 }  // namespace nimble::rt

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "vm/api/nimble.h"
+#include "vm/base/fault/failing_new.h"
 #include "vm/executable/assembler.h"
 #include "vm/executable/writer.h"
 
@@ -86,6 +87,75 @@ TEST_F(CallTest, WritesToBuffersAndKeepsTheirDescription) {
     EXPECT_EQ(y.owner, nullptr);
     nimble_tensor_release(&y);
     EXPECT_EQ(result[1], 4);
+  }
+}
+
+// Whatever a run does: storages, tensors, values, closures, calls of each kind, kernels, copies,
+// outputs into buffers.
+constexpr char kBusy[] = R"(
+scalar "bytes" [a0 4 *]
+scalar "less" [a0 1 -]
+kernel "copy" { source "copy" symbols n in f32 ([a0]) out f32 ([a0]) scratch [a0]
+  dispatch { 0: n <= 2 ? 1 : 2
+    1: 0
+    2: 0 } host "host.copy" }
+function "busy" 2 12 {
+  ShapeOf r2, 1, r0
+  Invoke r3, f"bytes", (r2)
+  AllocStorage r4, r3, 64, d0
+  LoadConsti r5, 0
+  AllocTensorReg r6, r4, r5, f32, (r2)
+  InvokePacked k"copy", (r0, r6)
+  LoadConsti r7, 20
+  AllocClosure r8, f"deep", (r7)
+  InvokeClosure r9, r8, (r6)
+  DeviceCopy r10, r9, d0
+  ReshapeTensor r10, r10, (r2)
+  FreeTensor r9
+  AllocADT r11, 0, (r10, r1)
+  Ret r11
+}
+function "deep" 2 4 {
+  If r0, @more, @done
+more:
+  Invoke r2, f"less", (r0)
+  Invoke r3, f"deep", (r2, r1)
+  Move r1, r3
+done:
+  Ret r1
+}
+entry "busy" f0 {
+  input "a" f32 ["n"] [-1]
+  input "b" f32 ["m"] [-1]
+  output "a again" f32 ["n"] [-1]
+  output "b again" f32 ["m"] [-1]
+}
+)";
+
+TEST_F(CallTest, AllocatesNothingOnceItHasRun) {
+  nimble_session_destroy(session_);
+  nimble_model_destroy(model_);
+  const std::vector<uint8_t> file = exec::serialize(exec::assemble(kBusy));
+  ASSERT_EQ(nimble_load_memory(file.data(), file.size(), nullptr, &model_), NIMBLE_OK)
+      << nimble_last_error();
+  ASSERT_EQ(nimble_session_create(model_, nullptr, &session_), NIMBLE_OK);
+  ASSERT_EQ(prepare({"a", "b"}), NIMBLE_OK);
+  const int64_t extents[2][2] = {{2, 3}, {4, 1}};
+  const float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7};
+  float results[2][4];
+  for (int i = 0; i < 8; ++i) {
+    // Other shapes each time, and back.
+    const nimble_tensor inputs[] = {tensor(a, &extents[i % 2][0]), tensor(b, &extents[i % 2][1])};
+    nimble_tensor outputs[] = {NIMBLE_TENSOR_INIT, NIMBLE_TENSOR_INIT};
+    for (int k = 0; k < 2; ++k) {
+      outputs[k].data = results[k];
+      outputs[k].capacity = sizeof results[k];
+    }
+    const CountNew news;
+    ASSERT_EQ(nimble_call_run(call_, inputs, outputs), NIMBLE_OK) << nimble_last_error();
+    if (i >= 4) EXPECT_EQ(news.count(), 0u) << "run " << i;
+    EXPECT_EQ(results[0][1], 2);
+    EXPECT_EQ(results[1][0], 5);
   }
 }
 

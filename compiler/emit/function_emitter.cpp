@@ -15,7 +15,9 @@
 #include <unordered_map>
 
 #include "compiler/emit/share_registers.h"
+#include "compiler/emit/source_note.h"
 #include "compiler/emit/tag_switch.h"
+#include "compiler/ir/entry.h"
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/support/rewrite.h"
@@ -103,6 +105,7 @@ class Emitter {
 
   exec::BytecodeFunction run(const std::string& name) {
     out_.name = name;
+    if (!ir::is_entry(*context_.module, name)) out_.origin = source_place(f_.location);
     out_.parameters = static_cast<uint32_t>(f_.parameters.size());
     for (const ir::VarRef& p : f_.parameters) registers_[p.get()] = next_++;
     block_tail(*f_.body);
@@ -157,14 +160,7 @@ class Emitter {
 
   void note(const Binding& b) {
     if (ends_life(*b.value)) return;
-    std::string what = b.value->op;
-    if (b.value->primitive) what = kernels::source_of(*b.value->primitive);
-    if (b.value->kind == ExprKind::kMatch) what = "match";
-    if (b.value->kind == ExprKind::kConstruct) what = b.value->constructor;
-    if (b.value->kind == ExprKind::kClosure) what = "closure @" + b.value->callee->global;
-    std::string text = fmt::format("{}:%{} {}", out_.name, b.var->name, what);
-    if (!b.value->location.source_name.empty()) text += " (" + b.value->location.source_name + ")";
-    out_.notes.push_back({static_cast<uint32_t>(here()), std::move(text)});
+    out_.notes.push_back({static_cast<uint32_t>(here()), source_note(*b.value)});
   }
 
   // Integer constants are loaded first, so that a jump never skips them. Targets move with them.
@@ -556,13 +552,14 @@ class Emitter {
       if (ir::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
         registers_[b.var.get()] = static_cast<uint32_t>(value);  // a register already
       else
-        emit(Opcode::kGetField, {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});
+        emit(Opcode::kGetElement,
+             {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});
     } else if (e.op == "memory.storage_of") {
       int64_t tensor = operand(e.args[0]);
-      emit(Opcode::kGetField, {define(b.var), tensor, exec::kStorageField});
+      emit(Opcode::kGetStorage, {define(b.var), tensor});
     } else if (e.op == "memory.capacity") {
       int64_t storage = operand(e.args[0]);
-      emit(Opcode::kGetField, {define(b.var), storage, 0});
+      emit(Opcode::kGetCapacity, {define(b.var), storage});
     } else if (e.op == "memory.release") {
       emit(Opcode::kFreeTensor, {operand(e.args[0])});
     } else if (e.op == "device_copy") {

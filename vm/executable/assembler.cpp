@@ -531,6 +531,10 @@ class Assembler {
     std::map<std::string, size_t> labels;
     in_.expect("{");
     while (!in_.accept("}")) {
+      if (in_.accept(".origin")) {
+        f.origin = in_.string();
+        continue;
+      }
       if (in_.accept(".note")) {
         f.notes.push_back({static_cast<uint32_t>(f.code.size()), in_.string()});
         continue;

@@ -230,6 +230,7 @@ std::string function_text(const Executable& e, const BytecodeFunction& f, size_t
                           const DisassembleOptions& options) {
   std::string out = fmt::format("function {} {} {} {{{}\n", quoted(f.name), f.parameters,
                                 f.registers, options.comments ? fmt::format("  ; f{}", index) : "");
+  if (!f.origin.empty()) out += fmt::format("  .origin {}\n", quoted(f.origin));
   auto note = f.notes.begin();
   auto notes_until = [&](size_t i) {
     for (; note != f.notes.end() && note->instruction <= i; ++note)

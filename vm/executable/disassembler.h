@@ -14,7 +14,7 @@
 //     native|vendor|host STRING [template STRING] [config STRING] [threads N] [hash 0xHEX]
 //   }
 //   function STRING PARAMETERS REGISTERS {
-//     [.note STRING]   [LABEL:]   OPCODE OPERAND, …
+//     [.origin STRING]   [.note STRING]   [LABEL:]   OPCODE OPERAND, …
 //   }
 //   type STRING tensor DTYPE [STRING, …] [EXTENT, …]         types are numbered from 0
 //   type STRING scalar DTYPE

@@ -31,8 +31,7 @@ const char* name_of(Need need) {
                                     "a closure",
                                     "a scalar or a bool tensor",
                                     "a tensor or another object",
-                                    "a storage or a tensor",
-                                    "a data-type value, a tensor or a storage"};
+                                    "a storage or a tensor"};
   return kNames[static_cast<size_t>(need)];
 }
 
@@ -56,8 +55,6 @@ bool fits(Need need, Content c) {
       return c != Content::kScalar;
     case Need::kMemory:
       return c == Content::kStorage || is_tensor(c);
-    case Need::kElements:
-      return c == Content::kAdt || c == Content::kStorage || is_tensor(c);
   }
   return false;
 }
@@ -150,12 +147,17 @@ void find_effects(const Executable& e, const Instruction& in, Effects* out) {
       return;
     }
     case Opcode::kGetField:
-      if (o[2].value() == kStorageField) {
-        read(1, Need::kTensor);
-        return leave({Content::kStorage});
-      }
-      out->reads.push_back({reg(1), Need::kElements, false, false, 0});
-      return leave_from(From::kElement);
+      read(1, Need::kAdt);
+      return leave({Content::kUnknown});
+    case Opcode::kGetElement:
+      out->reads.push_back({reg(1), Need::kTensor, false, false, 0});
+      return leave({Content::kScalar});
+    case Opcode::kGetStorage:
+      read(1, Need::kTensor);
+      return leave({Content::kStorage});
+    case Opcode::kGetCapacity:
+      read(1, Need::kStorage);
+      return leave({Content::kScalar});
     case Opcode::kGetTag:
       read(1, Need::kAdt);
       return leave({Content::kScalar});
@@ -186,9 +188,6 @@ Slot written(const Write& write, Slot first) {
                   ? Content::kConstant
                   : Content::kTensor,
               first.device};
-    case Write::From::kElement:
-      return {is_tensor(first.content) || first.content == Content::kStorage ? Content::kScalar
-                                                                             : Content::kUnknown};
   }
   return {};
 }

@@ -63,7 +63,6 @@ enum class Need : uint8_t {
   kCondition,  // a scalar or a tensor
   kObject,     // all but a scalar
   kMemory,     // a storage or a tensor
-  kElements,   // a data-type value, a tensor or a storage
 };
 const char* name_of(Need need);
 bool fits(Need need, Content content);
@@ -81,7 +80,6 @@ struct Write {
     kNothing,  // `slot`
     kCopy,     // what the first read found
     kTensor,   // a tensor inside of what the first read found
-    kElement,  // a part of what the first read found
   };
   uint32_t reg;
   From from = From::kNothing;

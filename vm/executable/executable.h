@@ -23,7 +23,7 @@
 namespace nimble::exec {
 
 enum class Opcode : uint8_t {
-#define NIMBLE_OPCODE(name, operands, effect, sentence) k##name,
+#define NIMBLE_OPCODE(name, ...) k##name,
 #include "vm/executable/Opcodes.def"
 #undef NIMBLE_OPCODE
 };
@@ -36,10 +36,10 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-// Where an instruction came from: an IR binding and the operator of the source model.
+// Where an instruction came from: what it does and the place in the source model.
 struct SourceNote {
   uint32_t instruction;  // holds from here on until the next note
-  std::string text;      // "main:%37 matmul (/encoder/layer.0/attention/query/MatMul)"
+  std::string text;      // "matmul at /encoder/layer.0/attention/query/MatMul"
   friend bool operator==(const SourceNote&, const SourceNote&) = default;
 };
 
@@ -49,6 +49,7 @@ struct BytecodeFunction {
   uint32_t registers = 0;   // in all
   std::vector<Instruction> code;
   std::vector<SourceNote> notes;
+  std::string origin;  // its place in the source model, for messages; may be empty
 };
 
 // Function indices of Invoke and AllocClosure: first all bytecode functions, then all scalar

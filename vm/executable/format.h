@@ -21,12 +21,10 @@
 // kernel has nothing else.
 //
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
-// a file with an unknown required section or a higher format version. The version grows when the
-// meaning of an existing section changes; what can be ignored comes as a new optional section, and
-// what only some files need as a new required one in those files: "devices" says where kernels and
-// constants lie if not all of them are the CPU's, "requirements" what kernels ask of their extents
-// beyond what their arguments spell out: a count, then for each such kernel its index and its
-// programs.
+// a file with an unknown required section or another format version. The version grows when the
+// meaning of an existing section changes, and then takes in what came as sections of its own; what
+// can be ignored comes as a new optional section, and what only some files need as a new required
+// one in those files.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +34,10 @@
 namespace nimble::exec {
 
 inline constexpr uint8_t kMagic[8] = {0x8f, 'N', 'I', 'M', 'B', 'L', 'E', '\n'};
-inline constexpr uint32_t kFormatVersion = 3;
-// 1: Fatal had no values. 2: scalars did not wrap, a step of linearise was three numbers.
-inline constexpr uint32_t kOldestFormatVersion = 3;
+inline constexpr uint32_t kFormatVersion = 4;
+// 1: Fatal had no values. 2: scalars did not wrap, a step of linearise was three numbers. 3:
+// GetField read elements, storages and their sizes, too; devices and requirements had sections.
+inline constexpr uint32_t kOldestFormatVersion = 4;
 inline constexpr size_t kHeaderSize = 32;
 inline constexpr size_t kTableEntrySize = 32;
 inline constexpr size_t kSectionAlignment = 64;
@@ -57,30 +56,17 @@ enum class Section : uint32_t {
   kProvenance = 8,
   kConstantData = 9,
   kImageData = 10,
-  kDevices = 11,
-  kPortable = 12,      // portable kernels; required if a kernel has nothing else
-  kTypes = 13,         // value types, and which ports have one; only in files with such ports
-  kRequirements = 14,  // of kernels' contracts; only in files with such kernels
+  kPortable = 11,  // portable kernels; required if a kernel has nothing else
+  kTypes = 12,     // of ports that are not tensors
 };
-inline constexpr uint32_t kSectionCount = 14;
+inline constexpr uint32_t kSectionCount = 12;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
-  constexpr std::string_view kNames[] = {"",
-                                         "functions",
-                                         "scalar functions",
-                                         "constants",
-                                         "kernels",
-                                         "images",
-                                         "entries",
-                                         "texts",
-                                         "provenance",
-                                         "constant data",
-                                         "image data",
-                                         "devices",
-                                         "portable kernels",
-                                         "types",
-                                         "requirements"};
+  constexpr std::string_view kNames[] = {
+      "",        "functions", "scalar functions", "constants",     "kernels",    "images",
+      "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
+      "types"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

@@ -6,42 +6,18 @@ namespace {
 constexpr std::string_view kKindNames[] = {"dst",   "src",    "dsts", "srcs",   "imm",
                                            "imms",  "const",  "func", "kernel", "target",
                                            "dtype", "device", "text"};
+constexpr std::string_view kOriginNames[] = {"paper", "extension"};
 constexpr std::string_view kEffectNames[] = {"none", "control", "alloc", "free", "call", "packed"};
 
-OperandKind kind_from_name(std::string_view name) {
-  for (size_t i = 0; i < std::size(kKindNames); ++i)
-    if (kKindNames[i] == name) return static_cast<OperandKind>(i);
-  NIMBLE_UNREACHABLE("operand kind {} in Opcodes.def", name);
-}
-
-Effect effect_from_name(std::string_view name) {
-  for (size_t i = 0; i < std::size(kEffectNames); ++i)
-    if (kEffectNames[i] == name) return static_cast<Effect>(i);
-  NIMBLE_UNREACHABLE("effect {} in Opcodes.def", name);
-}
-
-OpcodeInfo parse_row(std::string_view name, std::string_view operands, std::string_view effect,
-                     std::string_view sentence) {
-  OpcodeInfo info{name, {}, effect_from_name(effect), sentence};
-  while (!operands.empty()) {
-    const size_t space = operands.find(' ');
-    const std::string_view word = operands.substr(0, space);
-    operands = space == std::string_view::npos ? "" : operands.substr(space + 1);
-    const size_t colon = word.find(':');
-    NIMBLE_CHECK(colon != std::string_view::npos, "operand {} of {}", word, name);
-    info.operands.push_back({kind_from_name(word.substr(0, colon)), word.substr(colon + 1)});
-    NIMBLE_CHECK(info.operands.size() <= kMaxOperands, "{} has too many operands", name);
-  }
-  return info;
-}
-
 const std::array<OpcodeInfo, kOpcodeCount>& table() {
-  static const std::array<OpcodeInfo, kOpcodeCount> rows = {
-#define NIMBLE_OPCODE(name, operands, effect, sentence) \
-  parse_row(#name, operands, #effect, sentence),
+  static const std::array<OpcodeInfo, kOpcodeCount> rows = {{
+#define ARG(kind, name) {OperandKind::k##kind, #name},
+#define NIMBLE_OPCODE(name, source, operands, effect, sentence) \
+  {#name, Origin::k##source, {operands}, Effect::k##effect, sentence},
 #include "vm/executable/Opcodes.def"
 #undef NIMBLE_OPCODE
-  };
+#undef ARG
+  }};
   return rows;
 }
 
@@ -53,6 +29,9 @@ constexpr bool is_signed(OperandKind k) {
 
 std::string_view name_of(OperandKind kind) {
   return kKindNames[static_cast<int>(kind)];
+}
+std::string_view name_of(Origin origin) {
+  return kOriginNames[static_cast<int>(origin)];
 }
 std::string_view name_of(Effect effect) {
   return kEffectNames[static_cast<int>(effect)];

@@ -2,6 +2,7 @@
 // verifier and documentation share.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -14,9 +15,6 @@
 #include "vm/executable/executable.h"
 
 namespace nimble::exec {
-
-// GetField's index for the storage at whose start a tensor lies.
-inline constexpr int64_t kStorageField = -1;
 
 enum class OperandKind : uint8_t {
   kDst,
@@ -39,6 +37,10 @@ constexpr bool is_list(OperandKind k) {
   return k == OperandKind::kSrcs || k == OperandKind::kImms;
 }
 
+// Where an instruction comes from: the paper's table or this implementation.
+enum class Origin : uint8_t { kPaper, kExtension };
+std::string_view name_of(Origin origin);
+
 enum class Effect : uint8_t { kNone, kControl, kAlloc, kFree, kCall, kPacked };
 std::string_view name_of(Effect effect);
 
@@ -49,12 +51,13 @@ struct OperandSpec {
 
 struct OpcodeInfo {
   std::string_view name;
+  Origin origin;
   std::vector<OperandSpec> operands;
   Effect effect;
   std::string_view sentence;
 };
 
-#define NIMBLE_OPCODE(name, operands, effect, sentence) +1
+#define NIMBLE_OPCODE(...) +1
 inline constexpr int kOpcodeCount = 0
 #include "vm/executable/Opcodes.def"
     ;
@@ -73,7 +76,13 @@ struct OperandView {
 };
 
 // The operands of one instruction, in the table's order.
-inline constexpr size_t kMaxOperands = 5;
+inline constexpr size_t kMaxOperands = std::max<size_t>({
+#define ARG(kind, name) +1
+#define NIMBLE_OPCODE(name, source, operands, effect, sentence) 0 operands,
+#include "vm/executable/Opcodes.def"
+#undef NIMBLE_OPCODE
+#undef ARG
+});
 class Operands {
  public:
   void push_back(OperandView operand) { views_[size_++] = operand; }

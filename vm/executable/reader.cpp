@@ -107,8 +107,7 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   expect_zeros(file, at, size, place);
   for (uint32_t id = 1; id <= kSectionCount; ++id)
     if (const auto s = static_cast<Section>(id);
-        !sections[id].data() && s != Section::kProvenance && s != Section::kDevices &&
-        s != Section::kPortable && s != Section::kTypes && s != Section::kRequirements)
+        !sections[id].data() && s != Section::kProvenance && s != Section::kPortable)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -120,6 +119,10 @@ E get_enum(ByteReader* in, E last, std::string_view what) {
   const uint8_t v = in->u8();
   if (v > static_cast<uint8_t>(last)) in->fail(fmt::format("unknown {} {}", what, v));
   return static_cast<E>(v);
+}
+
+int32_t get_device(ByteReader* in) {
+  return static_cast<int32_t>(in->varint_max(255, "device"));
 }
 
 DType get_dtype(ByteReader* in) {
@@ -139,9 +142,10 @@ std::vector<int64_t> get_integers(ByteReader* in) {
 }
 
 void get_functions(ByteReader* in, Executable* e) {
-  e->functions.resize(in->count("number of functions", 5, sizeof(BytecodeFunction)));
+  e->functions.resize(in->count("number of functions", 6, sizeof(BytecodeFunction)));
   for (BytecodeFunction& f : e->functions) {
     f.name = in->text();
+    f.origin = in->text();
     f.parameters = in->varint32("number of parameters");
     f.registers = in->varint32("number of registers");
     const size_t instructions = in->count("number of instructions", 2, sizeof(Instruction));
@@ -181,6 +185,8 @@ KernelContract get_contract(ByteReader* in) {
     for (DimProgram& d : a.dims) d = decode_dim_program(in);
   }
   c.scratch_bytes = decode_dim_program(in);
+  c.requirements.resize(in->count("number of requirements", 3, sizeof(DimProgram)));
+  for (DimProgram& p : c.requirements) p = decode_dim_program(in);
   return c;
 }
 
@@ -202,11 +208,12 @@ DispatchTree get_dispatch(ByteReader* in) {
 }
 
 void get_kernels(ByteReader* in, Executable* e) {
-  e->kernels.resize(in->count("number of kernels", 9, sizeof(Kernel)));
+  e->kernels.resize(in->count("number of kernels", 11, sizeof(Kernel)));
   for (Kernel& k : e->kernels) {
     k.name = in->text();
     k.source = in->text();
     k.workload = in->text();
+    k.device = get_device(in);
     k.contract = get_contract(in);
     k.dispatch = get_dispatch(in);
     k.implementations.resize(in->count("number of implementations", 13, sizeof(Implementation)));
@@ -234,9 +241,10 @@ void get_portable(ByteReader* in, Executable* e) {
 }
 
 std::vector<Port> get_ports(ByteReader* in) {
-  std::vector<Port> out(in->count("number of ports", 5, sizeof(Port)));
+  std::vector<Port> out(in->count("number of ports", 6, sizeof(Port)));
   for (Port& p : out) {
     p.name = in->text();
+    p.type = int64_t{in->varint32("type of a port")} - 1;
     p.dtype = get_dtype(in);
     p.dims = get_texts(in);
     p.extents = get_integers(in);
@@ -270,10 +278,6 @@ void get_types(ByteReader* in, Executable* e) {
       for (uint32_t& field : c.fields) field = in->varint32("type");
     }
   }
-  // Which ports have a type, by place: all inputs and outputs of all entries in order.
-  for (EntryPoint& p : e->entries)
-    for (std::vector<Port>* ports : {&p.inputs, &p.outputs})
-      for (Port& port : *ports) port.type = int64_t{in->varint32("type of a port")} - 1;
 }
 
 void get_provenance(ByteReader* in, Executable* e) {
@@ -309,12 +313,13 @@ void expect_apart(const ByteReader& in, const std::vector<T>& pieces, std::strin
 
 void get_constants(ByteReader* in, Bytes data, const std::shared_ptr<const void>& owner,
                    Executable* e) {
-  e->constants.resize(in->count("number of constants", 6, sizeof(Constant)));
+  e->constants.resize(in->count("number of constants", 7, sizeof(Constant)));
   for (Constant& c : e->constants) {
     c.name = in->text();
     c.dtype = get_dtype(in);
     c.shape = get_integers(in);
     c.hot = in->boolean();
+    c.device = get_device(in);
     c.bytes = get_data(in, data, kConstantAlignment);
     c.owner = owner;
   }
@@ -331,24 +336,6 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
     i.owner = owner;
   }
   expect_apart(*in, e->images, "images");
-}
-
-void get_devices(ByteReader* in, Executable* e) {
-  for (Kernel& k : e->kernels) k.device = static_cast<int32_t>(in->varint_max(255, "device"));
-  for (Constant& c : e->constants) c.device = static_cast<int32_t>(in->varint_max(255, "device"));
-}
-
-void get_requirements(ByteReader* in, Executable* e) {
-  const size_t count = in->count("number of kernels with requirements", 4);
-  for (size_t i = 0; i < count; ++i) {
-    const uint64_t kernel = in->varint();
-    if (kernel >= e->kernels.size() || !e->kernels[kernel].contract.requirements.empty())
-      in->fail(fmt::format("requirements of kernel {}, which has some or is not there", kernel));
-    std::vector<DimProgram>& programs = e->kernels[kernel].contract.requirements;
-    programs.resize(in->count("number of requirements", 3, sizeof(DimProgram)));
-    if (programs.empty()) in->fail(fmt::format("no requirement of kernel {}", kernel));
-    for (DimProgram& p : programs) p = decode_dim_program(in);
-  }
 }
 
 // `memory`: bytes that what is decoded may take.
@@ -372,8 +359,7 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   with(Section::kScalarFunctions, [&](ByteReader* in) { get_scalar_functions(in, &e); });
   with(Section::kKernels, [&](ByteReader* in) { get_kernels(in, &e); });
   with(Section::kEntries, [&](ByteReader* in) { get_entries(in, &e); });
-  if (bytes_of(Section::kTypes).data())
-    with(Section::kTypes, [&](ByteReader* in) { get_types(in, &e); });
+  with(Section::kTypes, [&](ByteReader* in) { get_types(in, &e); });
   with(Section::kTexts, [&](ByteReader* in) { e.texts = get_texts(in); });
   with(Section::kConstants,
        [&](ByteReader* in) { get_constants(in, bytes_of(Section::kConstantData), owner, &e); });
@@ -381,10 +367,6 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
        [&](ByteReader* in) { get_images(in, bytes_of(Section::kImageData), owner, &e); });
   if (bytes_of(Section::kProvenance).data())
     with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
-  if (bytes_of(Section::kDevices).data())
-    with(Section::kDevices, [&](ByteReader* in) { get_devices(in, &e); });
-  if (bytes_of(Section::kRequirements).data())
-    with(Section::kRequirements, [&](ByteReader* in) { get_requirements(in, &e); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart

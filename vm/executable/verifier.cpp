@@ -179,8 +179,8 @@ class Verifier {
         if (!fits(o[1].value())) report<Fault::kBadTag>(where, o[1].value());
         return;
       case Opcode::kGetField:
-        if (o[2].value() != kStorageField && !fits(o[2].value()))
-          report<Fault::kBadField>(where, o[2].value());
+      case Opcode::kGetElement:
+        if (!fits(o[2].value())) report<Fault::kBadField>(where, o[2].value());
         return;
       default:
         return;

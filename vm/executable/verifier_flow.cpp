@@ -74,7 +74,7 @@ class FlowVerifier::Flow {
   };
 
   struct Node {
-    enum class Kind : uint8_t { kRead, kMerge, kTensor, kElement };
+    enum class Kind : uint8_t { kRead, kMerge, kTensor };
     Kind kind;
     bool known = false;  // whether anything has come yet
     bool queued = false;
@@ -176,8 +176,7 @@ class FlowVerifier::Flow {
     if (w.from == Write::From::kNothing) return Source::of(w.slot);
     if (w.from == Write::From::kCopy) return first;
     if (first.is_known()) return Source::of(written(w, first.slot()));
-    const uint32_t node =
-        new_node(w.from == Write::From::kTensor ? Node::Kind::kTensor : Node::Kind::kElement);
+    const uint32_t node = new_node(Node::Kind::kTensor);
     take(first, node);
     return Source::of(node);
   }
@@ -313,9 +312,6 @@ class FlowVerifier::Flow {
       case Node::Kind::kTensor:
         slot = written({0, Write::From::kTensor}, slot);
         break;
-      case Node::Kind::kElement:
-        slot = written({0, Write::From::kElement}, slot);
-        break;
     }
     if (n.known && n.slot == slot) return;
     n.known = true;
@@ -400,9 +396,7 @@ class FlowVerifier::Flow {
     }
     if (r.written && content == Content::kConstant)
       report<Fault::kWritesConstant>(kernel_of(in).name, r.reg);
-    // A storage's size is read wherever it lies.
-    const bool placed = r.need != Need::kElements || is_tensor(content);
-    if (r.device != kAnyDevice && placed && slot.device != kAnywhere && slot.device != r.device)
+    if (r.device != kAnyDevice && slot.device != kAnywhere && slot.device != r.device)
       report<Fault::kWrongDevice>(r.reg, slot.device,
                                   in.op == Opcode::kInvokePacked ? "kernel " + kernel_of(in).name
                                                                  : std::string(name_of(in.op)),

@@ -26,6 +26,7 @@ void put_functions(const Executable& e, ByteWriter* out) {
   out->varint(e.functions.size());
   for (const BytecodeFunction& f : e.functions) {
     out->text(f.name);
+    out->text(f.origin);
     out->varint(f.parameters);
     out->varint(f.registers);
     out->varint(f.code.size());
@@ -63,6 +64,8 @@ void put_contract(const KernelContract& c, ByteWriter* out) {
     for (const DimProgram& d : a.dims) encode(d, out);
   }
   encode(c.scratch_bytes, out);
+  out->varint(c.requirements.size());
+  for (const DimProgram& p : c.requirements) encode(p, out);
 }
 
 void put_dispatch(const DispatchTree& tree, ByteWriter* out) {
@@ -86,6 +89,7 @@ void put_kernels(const Executable& e, ByteWriter* out) {
     out->text(k.name);
     out->text(k.source);
     out->text(k.workload);
+    out->varint(static_cast<uint64_t>(k.device));
     put_contract(k.contract, out);
     put_dispatch(k.dispatch, out);
     out->varint(k.implementations.size());
@@ -124,6 +128,7 @@ void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
   out->varint(ports.size());
   for (const Port& p : ports) {
     out->text(p.name);
+    out->varint(static_cast<uint64_t>(p.type + 1));
     out->u8(static_cast<uint8_t>(p.dtype));
     put_texts(p.dims, out);
     out->varint(p.extents.size());
@@ -158,9 +163,6 @@ void put_types(const Executable& e, ByteWriter* out) {
       for (uint32_t field : c.fields) out->varint(field);
     }
   }
-  for (const EntryPoint& p : e.entries)
-    for (const std::vector<Port>* ports : {&p.inputs, &p.outputs})
-      for (const Port& port : *ports) out->varint(static_cast<uint64_t>(port.type + 1));
 }
 
 void put_provenance(const Provenance& p, ByteWriter* out) {
@@ -169,29 +171,6 @@ void put_provenance(const Provenance& p, ByteWriter* out) {
   for (const auto& [kernel, json] : p.kernels) {
     out->text(kernel);
     out->text(json);
-  }
-}
-
-// Where each kernel, then each constant lies; nothing if that is the CPU for all of them.
-void put_devices(const Executable& e, ByteWriter* out) {
-  const auto elsewhere = [](const auto& x) { return x.device != 0; };
-  if (std::none_of(e.kernels.begin(), e.kernels.end(), elsewhere) &&
-      std::none_of(e.constants.begin(), e.constants.end(), elsewhere))
-    return;
-  for (const Kernel& k : e.kernels) out->varint(static_cast<uint64_t>(k.device));
-  for (const Constant& c : e.constants) out->varint(static_cast<uint64_t>(c.device));
-}
-
-void put_requirements(const Executable& e, ByteWriter* out) {
-  const auto asks = [](const Kernel& k) { return !k.contract.requirements.empty(); };
-  const auto count = std::count_if(e.kernels.begin(), e.kernels.end(), asks);
-  if (count == 0) return;
-  out->varint(static_cast<uint64_t>(count));
-  for (size_t i = 0; i < e.kernels.size(); ++i) {
-    if (!asks(e.kernels[i])) continue;
-    out->varint(i);
-    out->varint(e.kernels[i].contract.requirements.size());
-    for (const DimProgram& p : e.kernels[i].contract.requirements) encode(p, out);
   }
 }
 
@@ -221,7 +200,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      devices, requirements, portable;
+      portable;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -231,8 +210,6 @@ Layout lay_out(const Executable& e) {
   put_types(e, &types);
   put_texts(e.texts, &texts);
   put_provenance(e.provenance, &provenance);
-  put_devices(e, &devices);
-  put_requirements(e, &requirements);
   put_portable(e, &portable);
 
   constants.varint(e.constants.size());
@@ -243,6 +220,7 @@ Layout lay_out(const Executable& e) {
     constants.varint(c.shape.size());
     for (int64_t x : c.shape) constants.svarint(x);
     constants.u8(c.hot);
+    constants.varint(static_cast<uint64_t>(c.device));
     constants.varint(constant_data.size);
     constants.varint(c.bytes.size());
     constant_data.append(c.bytes);
@@ -274,10 +252,8 @@ Layout lay_out(const Executable& e) {
   add(Section::kEntries, kRequired, &entries);
   add(Section::kTexts, kRequired, &texts);
   add(Section::kProvenance, 0, &provenance);
-  if (devices.size() > 0) add(Section::kDevices, kRequired, &devices);
   add(Section::kPortable, needs_portable(e) ? kRequired : 0, &portable);
-  if (!e.types.empty()) add(Section::kTypes, kRequired, &types);
-  if (requirements.size() > 0) add(Section::kRequirements, kRequired, &requirements);
+  add(Section::kTypes, kRequired, &types);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

@@ -215,7 +215,7 @@ uint64_t depth_of(const exec::DispatchTree& tree) {
   return depth.empty() ? 0 : depth[0];
 }
 
-// PreparedKernel::contract_work. Programs of one operation cost no more than the check of a dim.
+// Programs of one operation cost no more than the check of a dim.
 uint64_t contract_work(const exec::Kernel& kernel) {
   uint64_t work = depth_of(kernel.dispatch);
   auto add = [&](const exec::DimProgram& p) { work += p.code.size() > 1 ? p.code.size() : 0; };
@@ -268,7 +268,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
   out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
   out.single = kernel.dispatch.nodes.size() == 1;
   for (const KernelTarget& target : out.targets) out.library |= target.library != nullptr;
-  out.contract_work = contract_work(kernel);
+  out.contract_steps = contract_work(kernel) / WorkMeter::kItemsPerStep;
   return out;
 }
 

@@ -61,9 +61,9 @@ struct PreparedKernel {
   std::shared_ptr<const PortableProgram> portable;  // if any target needs it
   uint32_t tensors = 0;
   uint32_t symbols = 0;
-  // Operations of the contract's programs and the longest way through the tree: what a call costs
-  // before the kernel runs.
-  uint64_t contract_work = 0;
+  // For the operations of the contract's programs and the longest way through the tree: what a call
+  // takes before the kernel runs.
+  uint64_t contract_steps = 0;
   bool uses_scratch = true;
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf

@@ -70,18 +70,28 @@ class Machine {
   void trim();
 
  private:
+  using Extents = std::array<int64_t, kMaxRank + 1>;  // one more than there may be
+
+  // `kCounted`: with fuel, a slice or a profiler.
+  template <bool kCounted>
   std::optional<Value> loop(uint64_t slice, const RunControl& control, Profiler* profiler);
-  // Fills call_ with a call's values, counted anew: captured ones first.
-  void gather(const Value* registers, std::span<const uint32_t> list, const Cell* closure);
+  // The values of registers one after the other, until the next call of either: counted anew for a
+  // callee, captured ones first, or not counted.
+  std::span<const Value> gather(const Value* registers, std::span<const uint32_t> list,
+                                const Cell* closure);
+  std::span<const Value> borrow(const Value* registers, std::span<const uint32_t> list);
+  // Those of scalar registers.
+  static std::span<const int64_t> extents(const Value* registers, std::span<const uint32_t> list,
+                                          Extents* out);
   void invoke_scalar(const exec::ScalarFunction& function, Value* results, const Value* registers,
                      std::span<const uint32_t> list);
-  void invoke_packed(uint32_t kernel, const Value* registers, std::span<const uint32_t> list,
+  void invoke_packed(const PreparedKernel& kernel, std::span<const Value> arguments, uint32_t index,
                      Profiler* profiler);
-  Value alloc_tensor(const DecodedFunction& f, const DecodedInstruction& in,
-                     const Value* registers);
-  Value reshape(const DecodedFunction& f, const DecodedInstruction& in, const Value* registers);
-  Value device_copy(const DecodedInstruction& in, const Value* registers, const RunControl& control,
-                    Profiler* profiler);
+  // `in`: a storage, or a tensor of which this is a part.
+  Tensor* alloc_tensor(const Value& in, int64_t offset, DType dtype,
+                       std::span<const int64_t> shape);
+  Tensor* reshape(const Value& in, std::span<const int64_t> wanted);
+  Tensor* device_copy(const Tensor& t, int32_t to, const RunControl& control, Profiler* profiler);
   Scratch& scratch(int32_t device);
 
   const Model& model_;
@@ -95,8 +105,8 @@ class Machine {
   std::vector<Tensor*> constants_;
   FrameStack frames_;
   uint64_t executed_ = 0;    // instructions of this run in earlier slices
-  uint32_t pc_ = 0;          // of the instruction in progress, for messages
-  std::vector<Value> call_;  // arguments on their way
+  uint32_t pc_ = 0;          // of the instruction that failed, for messages
+  std::vector<Value> call_;  // gather() and borrow()
   std::vector<int64_t> scalars_, results_;
   Charge charged_;  // for the vectors above, which don't grow
 };

@@ -61,7 +61,7 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   model->memory_left_ = options.limits.resolved(options.trust).memory;
   model->take(e.memory, "its contents");
   for (const exec::BytecodeFunction& f : e.functions) {
-    model->functions_.push_back(decode_function(f));
+    model->functions_.push_back(decode_function(e, f));
     model->take(model->functions_.back().memory(), "its bytecode");
   }
   model->load_image(options);

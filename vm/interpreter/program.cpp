@@ -1,11 +1,15 @@
 #include "vm/interpreter/program.h"
 
+#include <algorithm>
+
 #include "vm/base/error.h"
+#include "vm/runtime/work_meter.h"
 
 namespace nimble::rt {
 namespace {
 
 using exec::Opcode;
+using exec::OperandKind;
 
 constexpr int64_t kPoolAlignment = 64;
 
@@ -17,7 +21,7 @@ std::vector<uint32_t> arrivals(const std::vector<DecodedInstruction>& code) {
   for (uint32_t i = 0; i < code.size(); ++i) {
     path.clear();
     uint32_t at = i;
-    for (; to[at] == kUnknown; at = code[at].b) {
+    for (; to[at] == kUnknown; at = code[at].Goto.to) {
       to[at] = at;  // so that a path back to here ends
       if (code[at].op != Opcode::kGoto) break;
       path.push_back(at);
@@ -25,6 +29,59 @@ std::vector<uint32_t> arrivals(const std::vector<DecodedInstruction>& code) {
     for (uint32_t p : path) to[p] = to[at];
   }
   return to;
+}
+
+// Takes an instruction's operands one after the other, as Opcodes.def orders them.
+class OperandReader {
+ public:
+  OperandReader(const exec::Instruction& from, DecodedFunction* to)
+      : next_(from.operands.data()), to_(to) {}
+
+  template <OperandKind kKind>
+  typename decoded::FieldOf<kKind>::Type take() {
+    using Type = typename decoded::FieldOf<kKind>::Type;
+    if constexpr (kKind == OperandKind::kSrcs) {
+      const auto list = take_list<decoded::RegisterList>(&to_->register_lists);
+      to_->longest_list = std::max(to_->longest_list, list.count);
+      return list;
+    } else if constexpr (kKind == OperandKind::kImms) {
+      return take_list<decoded::ImmediateList>(&to_->immediates);
+    } else {
+      return static_cast<Type>(*next_++);
+    }
+  }
+
+ private:
+  template <typename List, typename T>
+  List take_list(std::vector<T>* all) {
+    const List list{static_cast<uint32_t>(all->size()), static_cast<uint32_t>(*next_++)};
+    for (uint32_t i = 0; i < list.count; ++i) all->push_back(static_cast<T>(*next_++));
+    return list;
+  }
+
+  const int64_t* next_;
+  DecodedFunction* to_;
+};
+
+// Steps beyond its own of an instruction that goes through many small things.
+uint32_t work_of(const exec::Executable& e, const DecodedInstruction& in) {
+  const auto steps = [](uint64_t items) {
+    return static_cast<uint32_t>(items / WorkMeter::kItemsPerStep);
+  };
+  switch (in.op) {
+    case Opcode::kAllocADT:
+      return steps(in.AllocADT.fields.count);
+    case Opcode::kAllocClosure:
+      return steps(in.AllocClosure.captured.count);
+    case Opcode::kInvoke: {
+      const size_t i = in.Invoke.function, functions = e.functions.size();
+      const uint64_t count = in.Invoke.arguments.count;
+      return steps(count + (i < functions ? e.functions[i].registers
+                                          : e.scalar_functions[i - functions].program.code.size()));
+    }
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -37,115 +94,46 @@ std::string_view DecodedFunction::note_of(size_t instruction) const {
 }
 
 std::string DecodedFunction::place_of(size_t instruction) const {
-  const std::string_view note = note_of(instruction);
-  if (note.empty()) return fmt::format("{}@{}", source->name, instruction);
-  return fmt::format("{}@{} ({})", source->name, instruction, note);
+  std::string out = fmt::format("function \"{}\"", source->name);
+  if (!source->origin.empty()) out += fmt::format(" ({})", source->origin);
+  if (const std::string_view note = note_of(instruction); !note.empty())
+    out += fmt::format(", {}", note);
+  return out + fmt::format(", instruction {}", instruction);
 }
 
-DecodedFunction decode_function(const exec::BytecodeFunction& function) {
+DecodedFunction decode_function(const exec::Executable& executable,
+                                const exec::BytecodeFunction& function) {
   DecodedFunction out;
   out.source = &function;
   out.registers = function.registers;
   out.code.reserve(function.code.size());
-  for (size_t at = 0; at < function.code.size(); ++at) {
-    const exec::Instruction& from = function.code[at];
-    const std::vector<int64_t>& o = from.operands;
+  for (const exec::Instruction& from : function.code) {
+    OperandReader o(from, &out);
     DecodedInstruction in{from.op};
-    auto reg = [&](size_t i) { return static_cast<uint32_t>(o[i]); };
-    auto register_list = [&](size_t count_at) {
-      in.list = static_cast<uint32_t>(out.register_lists.size());
-      in.count = reg(count_at);
-      for (uint32_t i = 0; i < in.count; ++i) out.register_lists.push_back(reg(count_at + 1 + i));
-    };
-    auto immediate_list = [&](size_t count_at) {
-      in.list = static_cast<uint32_t>(out.immediates.size());
-      in.count = reg(count_at);
-      for (uint32_t i = 0; i < in.count; ++i) out.immediates.push_back(o[count_at + 1 + i]);
-    };
     switch (from.op) {
-      case Opcode::kMove:
-      case Opcode::kLoadConst:
-      case Opcode::kGetTag:
-        in.a = reg(0);
-        in.b = reg(1);
-        break;
-      case Opcode::kRet:
-      case Opcode::kFreeStorage:
-      case Opcode::kFreeTensor:
-        in.a = reg(0);
-        break;
-      case Opcode::kIf:
-      case Opcode::kDeviceCopy:
-        in.a = reg(0);
-        in.b = reg(1);
-        in.c = reg(2);
-        break;
-      case Opcode::kGoto:
-        in.b = reg(0);
-        break;
-      case Opcode::kLoadConsti:
-        in.a = reg(0);
-        in.imm = o[1];
-        break;
-      case Opcode::kAllocStorage:
-        in.a = reg(0);
-        in.b = reg(1);
-        in.imm = o[2];
-        in.c = reg(3);
-        if (in.imm > kPoolAlignment)
-          throw Error(
-              Status::kUnsupported, fmt::format("{}@{}", function.name, at),
-              fmt::format("a storage aligned to {} bytes", in.imm),
-              fmt::format("this runtime aligns to {}: compile the model anew", kPoolAlignment));
-        break;
-      case Opcode::kAllocTensor:
-      case Opcode::kAllocTensorReg:
-        in.a = reg(0);
-        in.b = reg(1);
-        in.c = reg(2);
-        in.dtype = static_cast<DType>(o[3]);
-        if (from.op == Opcode::kAllocTensor)
-          immediate_list(4);
-        else
-          register_list(4);
-        break;
-      case Opcode::kAllocADT:
-        in.a = reg(0);
-        in.imm = o[1];
-        register_list(2);
-        break;
-      case Opcode::kAllocClosure:
-      case Opcode::kInvoke:
-      case Opcode::kInvokeClosure:
-      case Opcode::kReshapeTensor:
-        in.a = reg(0);
-        in.b = reg(1);
-        register_list(2);
-        break;
-      case Opcode::kInvokePacked:
-      case Opcode::kFatal:
-        in.b = reg(0);
-        register_list(1);
-        break;
-      case Opcode::kGetField:
-        in.a = reg(0);
-        in.b = reg(1);
-        in.imm = o[2];
-        break;
-      case Opcode::kShapeOf:
-        in.a = reg(0);
-        in.imm = o[1];
-        in.b = reg(2);
-        break;
+#define ARG(kind, name) o.take<exec::OperandKind::k##kind>(),
+#define NIMBLE_OPCODE(name, source, operands, effect, sentence) \
+  case Opcode::k##name:                                         \
+    in.name = {operands};                                       \
+    break;
+#include "vm/executable/Opcodes.def"
+#undef NIMBLE_OPCODE
+#undef ARG
     }
+    in.work = work_of(executable, in);
+    if (from.op == Opcode::kAllocStorage && in.AllocStorage.alignment > kPoolAlignment)
+      throw Error(Status::kUnsupported, out.place_of(out.code.size()),
+                  fmt::format("a storage aligned to {} bytes", in.AllocStorage.alignment),
+                  fmt::format("this runtime aligns to {}: compile the model anew", kPoolAlignment));
     out.code.push_back(in);
   }
   const std::vector<uint32_t> arrives = arrivals(out.code);
   for (size_t at = 0; at + 1 < out.code.size(); ++at) {
     DecodedInstruction& in = out.code[at];
     if (in.op != Opcode::kInvoke && in.op != Opcode::kInvokeClosure) continue;
+    const uint32_t result = in.op == Opcode::kInvoke ? in.Invoke.results : in.InvokeClosure.result;
     const DecodedInstruction& next = out.code[arrives[at + 1]];
-    in.tail = next.op == Opcode::kRet && next.a == in.a;
+    in.tail = next.op == Opcode::kRet && next.Ret.value == result;
   }
   return out;
 }

@@ -58,15 +58,16 @@ std::string document() {
       "A function has as many registers as it needs; its parameters are the first ones. An "
       "instruction is one byte of opcode and its operands in order, each a variable-length "
       "integer of seven bits a byte, low bits first. Signed integers are zigzag-coded; a list is "
-      "its count and its elements.\n\n"
-      "| Number | Instruction | Operands | Effect | Meaning |\n|---|---|---|---|---|\n";
+      "its count and its elements. What comes from the paper has its meaning there (Appendix C, "
+      "Table C.1); extensions are this implementation's own.\n\n"
+      "| Number | Instruction | From | Operands | Effect | Meaning |\n|---|---|---|---|---|---|\n";
   for (int i = 0; i < kOpcodeCount; ++i) {
     const OpcodeInfo& info = info_of(static_cast<Opcode>(i));
     std::string operands;
     for (const OperandSpec& o : info.operands)
       operands += fmt::format("{}`{}` {}", operands.empty() ? "" : ", ", o.name, name_of(o.kind));
-    out += fmt::format("| {} | `{}` | {} | {} | {} |\n", i, info.name, operands,
-                       name_of(info.effect), info.sentence);
+    out += fmt::format("| {} | `{}` | {} | {} | {} | {} |\n", i, info.name, name_of(info.origin),
+                       operands, name_of(info.effect), info.sentence);
   }
   out += "\n## Kinds of operands\n\n| Kind | Meaning |\n|---|---|\n";
   for (const auto& [kind, meaning] : kKinds) out += fmt::format("| {} | {} |\n", kind, meaning);

@@ -227,6 +227,7 @@ Json code_json(const Executable& e) {
     for (const exec::SourceNote& n : f.notes)
       notes.push_back({{"instruction", n.instruction}, {"text", n.text}});
     out.push_back({{"name", f.name},
+                   {"origin", f.origin},
                    {"parameters", f.parameters},
                    {"registers", f.registers},
                    {"code", code},

@@ -350,7 +350,7 @@ TEST_F(Api, CancelsARunFromAnotherThread) {
   EXPECT_EQ(nimble_session_run(session_, "spin", nullptr, &input, 1, &output, 1), NIMBLE_CANCELLED);
   done = true;
   canceller.join();
-  EXPECT_THAT(nimble_last_error(), HasSubstr("spin@0"));
+  EXPECT_THAT(nimble_last_error(), HasSubstr("\"spin\", instruction 0: "));
 }
 
 nimble_session* signalled = nullptr;

@@ -70,14 +70,15 @@ kernel "tree" {
   host "host.tree"
 }
 function "main" 1 12 {
-  .note "main:%0 shape_of"
+  .origin "graph at sample.nir:1"
+  .note "shape_of"
   ShapeOf r1, 2, r0
   Invoke r3, f"bytes", (r1)
   AllocStorage r4, r3, 64, d0
   LoadConsti r5, 0
   AllocTensorReg r6, r4, r5, f32, (r1, r2)
   LoadConst r7, c"w"
-  .note "main:%1 matmul (/encoder/MatMul)"
+  .note "matmul at /encoder/MatMul"
   InvokePacked k"dense", (r0, r7, r1, r6)
   Invoke r8, f"split", (r1, r2)
   If r10, @less, @more

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 TEST(VerifierTest, DevicesThatDependOnThePathAreUnknown) {
   EXPECT_TRUE(find_violations(with_prelude("function \"f\" 1 2 { If r0, @1, @3  "
                                            "1: DeviceCopy r1, r0, d1  Goto @4  "
-                                           "3: DeviceCopy r1, r0, d0  4: GetField r1, r1, 0  "
+                                           "3: DeviceCopy r1, r0, d0  4: GetElement r1, r1, 0  "
                                            "Ret r1 }"))
                   .empty());
 }
@@ -46,18 +46,18 @@ INSTANTIATE_TEST_SUITE_P(
         "function \"f\" 1 2 { Ret r0  Ret r1 }",
         // Kinds that differ at a merge are looked at when used.
         "function \"f\" 1 2 { If r0, @1, @3  1: LoadConsti r1, 1  Goto @4  "
-        "3: LoadConst r1, c0  4: GetField r0, r1, 0  Ret r0 }",
+        "3: LoadConst r1, c0  4: GetElement r0, r1, 0  Ret r0 }",
         // A freed register may be written again.
         "function \"f\" 1 1 { FreeTensor r0  LoadConsti r0, 1  Ret r0 }",
         // A tensor in the memory of another.
         "function \"f\" 0 3 { LoadConsti r0, 64  AllocStorage r1, r0, 64, d0  LoadConsti r0, 0  "
         "AllocTensor r2, r1, r0, f32, [16]  AllocTensor r2, r2, r0, f32, [4]  Ret r2 }",
         // The storage of a tensor, its bytes, and a reference dropped.
-        "function \"f\" 1 3 { GetField r1, r0, -1  GetField r2, r1, 0  Invoke r2, f\"twice\", (r2) "
+        "function \"f\" 1 3 { GetStorage r1, r0  GetCapacity r2, r1  Invoke r2, f\"twice\", (r2) "
         " "
         "FreeTensor r1  Ret r2 }",
         // Element of an integer tensor as a scalar.
-        "function \"f\" 0 2 { LoadConst r0, c1  GetField r1, r0, 0  Invoke r1, f\"twice\", (r1)  "
+        "function \"f\" 0 2 { LoadConst r0, c1  GetElement r1, r0, 0  Invoke r1, f\"twice\", (r1)  "
         "Ret r1 }",
         // A symbol bound by a scalar argument may be read by all that follows; threads by scratch.
         "kernel \"x\" { symbols m  scalar m  in f32 ([a0 2 *])  inout f32 ([a0])  scratch [a0 a1 "

@@ -34,7 +34,7 @@ constexpr Case kCases[] = {
     {"Goto", "Goto @n{0}\nn{0}:\n"},
     {"GetTag", "GetTag r11, r10\n", "AllocADT r10, 1, (r0, r2)\n"},
     {"GetField", "GetField r11, r10, 0\n", "AllocADT r10, 1, (r0, r2)\n"},
-    {"GetElement", "GetField r11, r10, 0\n", "LoadConst r10, c\"i\"\n"},
+    {"GetElement", "GetElement r11, r10, 0\n", "LoadConst r10, c\"i\"\n"},
     {"ShapeOf", "ShapeOf r10, 1, r0\n"},
     {"ReshapeTensor", "ReshapeTensor r10, r0, (r12, r12)\n", "LoadConsti r12, 2\n"},
     {"AllocADT", "AllocADT r10, 1, (r0, r2)\n"},

@@ -359,7 +359,7 @@ std::vector<std::string> dictionary() {
                                   "9223372036854775807",
                                   "-1",
                                   "64"};
-#define NIMBLE_OPCODE(name, operands, effect, sentence) out.push_back(#name " ");
+#define NIMBLE_OPCODE(name, ...) out.push_back(#name " ");
 #include "vm/executable/Opcodes.def"
 #undef NIMBLE_OPCODE
   return out;

@@ -34,7 +34,7 @@ inline const std::vector<Program>& operator_programs() {
                                "symbols m n s\nin f32 ([a0], [a1])\nscalar s\n"
                                "out i64 ([2], [a2])"),
            "LoadConst r7, c\"w\"\nAllocTensor r10, r1, r2, i64, [1]\n"
-           "InvokePacked k\"count_nonzero\", (r7, r10)\nGetField r8, r10, 0\nLoadConsti r9, 2\n"
+           "InvokePacked k\"count_nonzero\", (r7, r10)\nGetElement r8, r10, 0\nLoadConsti r9, 2\n"
            "AllocTensorReg r11, r1, r3, i64, (r9, r8)\n"
            "InvokePacked k\"nonzero\", (r7, r8, r11)\n",
            "r11", "i64 [\"2\", \"k\"] [2, -1]")},
@@ -56,7 +56,7 @@ inline const std::vector<Program>& operator_programs() {
                                "symbols m a k\nin i16 ([a0])\nin i64 ([a0])\nscalar a\n"
                                "scalar k\nout i16 ([a2])"),
            "LoadConst r7, c\"w\"\nLoadConst r8, c\"r\"\nAllocTensor r10, r1, r2, i64, [1]\n"
-           "InvokePacked k\"count_repeat\", (r8, r10)\nGetField r9, r10, 0\n"
+           "InvokePacked k\"count_repeat\", (r8, r10)\nGetElement r9, r10, 0\n"
            "AllocTensorReg r11, r1, r3, i16, (r9)\n"
            "InvokePacked k\"repeat\", (r7, r8, r2, r9, r11)\n",
            "r11", "i16 [\"k\"] [-1]")},
@@ -79,7 +79,7 @@ inline const std::vector<Program>& operator_programs() {
                                "scalar u\nout i8 ([a0], [a4])\nout i64 ([a4])\n"
                                "out i64 ([a1])\nout i64 ([a4])"),
            "LoadConst r7, c\"w\"\nAllocTensor r10, r1, r2, i64, [1]\n"
-           "InvokePacked k\"count_unique\", (r7, r6, r10)\nGetField r8, r10, 0\nLoadConsti r9, 2\n"
+           "InvokePacked k\"count_unique\", (r7, r6, r10)\nGetElement r8, r10, 0\nLoadConsti r9, 2\n"
            "AllocTensorReg r11, r1, r3, i8, (r9, r8)\nAllocTensorReg r12, r1, r4, i64, (r8)\n"
            "AllocTensor r13, r1, r5, i64, [3]\nLoadConsti r9, 512\n"
            "AllocTensorReg r14, r1, r9, i64, (r8)\n"

@@ -166,7 +166,7 @@ function "main" 1 9 {
   LoadConsti r2, 3
   LoadConsti r3, 2
   ReshapeTensor r4, r1, (r2, r3)
-  GetField r5, r4, 1
+  GetElement r5, r4, 1
   DeviceCopy r6, r4, d0
   LoadConsti r7, 96
   AllocStorage r7, r7, 64, d0

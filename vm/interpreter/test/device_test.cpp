@@ -112,10 +112,10 @@ TEST_F(Devices, CopiesWithinADeviceAreCopies) {
 
 TEST_F(Devices, AKernelRefusesTheOthersTensors) {
   load(allocate(1) +
-       ".note \"main:%y copy (layer.0)\" InvokePacked k\"there\", (r0, r3)  "
+       ".note \"copy at layer.0\" InvokePacked k\"there\", (r0, r3)  "
        "DeviceCopy r6, r3, d0  Ret r6\n");
   EXPECT_THAT(error_of_run(),
-              AllOf(HasSubstr("main@5"), HasSubstr("main:%y copy (layer.0)"),
+              AllOf(HasSubstr("function \"main\", copy at layer.0, instruction 5: "),
                     HasSubstr("kernel there (copy): argument 0 lies on device 0 (cpu), the kernel "
                               "runs on device 1 (stand-in)")));
   // By way of a tuple, so that the verifier does not see it.
@@ -129,13 +129,13 @@ TEST_F(Devices, AKernelRefusesTheOthersTensors) {
 
 TEST_F(Devices, ElementsAndOutputsAreReadOnTheCpuOnly) {
   load(
-      "LoadConst r5, c\"i\"  AllocADT r5, 0, (r5)  GetField r5, r5, 0  GetField r5, r5, 0  Ret "
+      "LoadConst r5, c\"i\"  AllocADT r5, 0, (r5)  GetField r5, r5, 0  GetElement r5, r5, 0  Ret "
       "r0\n");
-  EXPECT_THAT(error_of_run(), AllOf(HasSubstr("main@3"), HasSubstr("device 0 (cpu)"),
-                                    HasSubstr("device 1 (stand-in)")));
+  EXPECT_THAT(error_of_run(), AllOf(HasSubstr("\"main\", instruction 3: "),
+                                    HasSubstr("device 0 (cpu)"), HasSubstr("device 1 (stand-in)")));
   load(
       "LoadConst r5, c\"i\"  AllocADT r5, 0, (r5)  GetField r5, r5, 0  If r5, @4, @4  4: Ret r0\n");
-  EXPECT_THAT(error_of_run(), HasSubstr("main@3"));
+  EXPECT_THAT(error_of_run(), HasSubstr("\"main\", instruction 3: "));
   load("DeviceCopy r5, r0, d1  Ret r5\n");
   EXPECT_THAT(error_of_run(),
               AllOf(HasSubstr("output y"), HasSubstr("it lies on device 1 (stand-in)")));
@@ -196,7 +196,7 @@ TEST_F(Devices, UnknownDevicesAreRefused) {
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kUnsupported) << e.what();
-    EXPECT_THAT(e.what(), HasSubstr("main@0"));
+    EXPECT_THAT(e.what(), HasSubstr("\"main\", instruction 0: "));
   }
   exec::Executable e =
       exec::assemble(std::string(kKernels) + "function \"main\" 1 1 { Ret r0 }\n" + kEntry);

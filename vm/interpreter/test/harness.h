@@ -135,7 +135,7 @@ entry "main" f0 {
 inline constexpr char kAddModel[] = R"(
 constant "w" f32 [3] { 10, 20, 30 }
 function "main" 1 6 {
-  .note "main:%1 add /layer/Add"
+  .note "add at /layer/Add"
   LoadConst r1, c"w"
   ShapeOf r2, 1, r0
   Invoke r3, f"bytes", (r2)

@@ -22,7 +22,8 @@ TEST_F(Interpreter, RunsAKernel) {
 TEST_F(Interpreter, ContractFailuresNameEverything) {
   load(std::string(kAddKernel) + kAddModel);
   EXPECT_THAT(failure({{{4}, {1, 2, 3, 4}}}),
-              AllOf(HasSubstr("test: main@6"), HasSubstr("/layer/Add"), HasSubstr("kernel add"),
+              AllOf(HasSubstr("test: function \"main\", add at /layer/Add, instruction 6: "),
+                    HasSubstr("/layer/Add"), HasSubstr("kernel add"),
                     HasSubstr("argument 1 must be f32 (n = 4), it is f32 (3)")));
   // The session is as good as new.
   EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
@@ -118,9 +119,9 @@ TEST_F(Interpreter, ATensorGrowsInItsStorage) {
   load(R"(
 function "main" 1 8 {
   DeviceCopy r1, r0, d0
-  GetField r2, r1, -1
+  GetStorage r2, r1
   FreeTensor r1
-  GetField r3, r2, 0
+  GetCapacity r3, r2
   LoadConsti r4, 0
   LoadConsti r5, 16
   AllocTensorReg r6, r2, r4, f32, (r5)
@@ -147,9 +148,9 @@ TEST_F(Interpreter, ViewsLieInsideTheirTensor) {
 constant "where" i64 [2] { 4, 8 }
 function "main" 1 7 {
   LoadConst r1, c"where"
-  GetField r2, r1, 0
+  GetElement r2, r1, 0
   AllocTensor r3, r0, r2, f32, [2]
-  GetField r4, r1, 1
+  GetElement r4, r1, 1
   AllocTensor r5, r3, r4, f32, [0]
   DeviceCopy r6, r3, d0
   Ret r6
@@ -160,8 +161,8 @@ entry "main" f0 {
 }
 )");
   EXPECT_THAT(run({{{4}, {1, 2, 3, 4}}})[0].floats, ElementsAre(2, 3));
-  EXPECT_THAT(failure({{{2}, {1, 2}}}),
-              AllOf(HasSubstr("main@2"), HasSubstr("lies outside of a tensor (2)")));
+  EXPECT_THAT(failure({{{2}, {1, 2}}}), AllOf(HasSubstr("\"main\", instruction 2: "),
+                                              HasSubstr("lies outside of a tensor (2)")));
 }
 
 constexpr char kThreads[] = R"(
@@ -215,7 +216,8 @@ entry "main" f0 {
 }
 )");
   for (int i = 0; i < 20; ++i)
-    EXPECT_THAT(failure({{{1}, {0}}}), AllOf(HasSubstr("index 9"), HasSubstr("main@0")));
+    EXPECT_THAT(failure({{{1}, {0}}}),
+                AllOf(HasSubstr("index 9"), HasSubstr("\"main\", instruction 0: ")));
 }
 
 TEST_F(Interpreter, MissingVendorsAreReplacedAndReported) {

@@ -111,7 +111,7 @@ entry "main" f0 {
   for (int i = 0; i < 50; ++i) run({{{1000 + 500 * i}, data}});
   EXPECT_LE(session_->memory().reserved, 1u << 20);
   EXPECT_THAT(failure({{{1 << 20}, data}}, Status::kExhausted),
-              AllOf(HasSubstr("memory limit"), HasSubstr("main@2")));
+              AllOf(HasSubstr("memory limit"), HasSubstr("\"main\", instruction 2: ")));
   run({{{1000}, data}});
 }
 
@@ -146,7 +146,7 @@ done:
     load(text, options);
     EXPECT_THAT(failure({{{n}, data}}, Status::kExhausted),
                 AllOf(HasSubstr(fmt::format("more than {} instructions", options.fuel)),
-                      HasSubstr("main@7")));
+                      HasSubstr("\"main\", instruction 7: ")));
   }
 }
 
@@ -156,7 +156,7 @@ TEST_F(Interpreter, DepthIsExact) {
   // count(n) nests n + 1 calls in main: the default allows 100,000.
   EXPECT_THAT(run({{{99'999}, data}})[0].integers, ElementsAre(99'999));
   EXPECT_THAT(failure({{{100'000}, data}}, Status::kExhausted),
-              AllOf(HasSubstr("more than 100000 deep"), HasSubstr("count@2")));
+              AllOf(HasSubstr("more than 100000 deep"), HasSubstr("\"count\", instruction 2: ")));
 }
 
 // The same through closures, each of which holds the one before.
@@ -197,8 +197,9 @@ TEST_F(Interpreter, ClosuresNestAsDeeplyAsCalls) {
   load(std::string(kClosures) + kScalarEntry);
   const uint64_t objects = session_->live_objects();
   EXPECT_THAT(run({{{99'999}, data}})[0].integers, ElementsAre(99'999));
-  EXPECT_THAT(failure({{{100'000}, data}}, Status::kExhausted),
-              AllOf(HasSubstr("more than 100000 deep"), HasSubstr("one_more@0")));
+  EXPECT_THAT(
+      failure({{{100'000}, data}}, Status::kExhausted),
+      AllOf(HasSubstr("more than 100000 deep"), HasSubstr("\"one_more\", instruction 0: ")));
   EXPECT_EQ(session_->live_objects(), objects);
 }
 
@@ -208,8 +209,9 @@ TEST_F(Interpreter, TheStackCountsAgainstTheMemoryLimit) {
   options.memory_limit = 2 << 20;
   load(std::string(kRecursion) + kScalarEntry, options);
   EXPECT_THAT(run({{{5'000}, data}})[0].integers, ElementsAre(5'000));
-  EXPECT_THAT(failure({{{90'000}, data}}, Status::kExhausted),
-              AllOf(HasSubstr("memory limit of 2097152 bytes"), HasSubstr("count@2")));
+  EXPECT_THAT(
+      failure({{{90'000}, data}}, Status::kExhausted),
+      AllOf(HasSubstr("memory limit of 2097152 bytes"), HasSubstr("\"count\", instruction 2: ")));
   EXPECT_THAT(run({{{5'000}, data}})[0].integers, ElementsAre(5'000));
 }
 

@@ -98,10 +98,10 @@ std::vector<Row> rows() {
   return {
       {kMove, "a scalar", "LoadConsti r3, 9\nMove r2, r3", 9},
       {kMove, "to itself", "LoadConsti r2, 9\nMove r2, r2", 9},
-      {kMove, "a tensor over itself", "LoadConst r3, c\"ints\"\nMove r3, r3\nGetField r2, r3, 1",
+      {kMove, "a tensor over itself", "LoadConst r3, c\"ints\"\nMove r3, r3\nGetElement r2, r3, 1",
        8},
       {kMove, "the last reference away",
-       kCopied + "LoadConsti r3, 0\nMove r8, r6\nMove r6, r3\nGetField r2, r8, 0", 4},
+       kCopied + "LoadConsti r3, 0\nMove r8, r6\nMove r6, r3\nGetElement r2, r8, 0", 4},
       {kMove, "a parameter over another", "LoadConsti r2, 3\nMove r0, r2\nMove r2, r0", 3},
 
       {kRet, "from the middle", "LoadConsti r2, 1\nRet r2\nLoadConsti r2, 2", 1},
@@ -145,10 +145,10 @@ std::vector<Row> rows() {
 
       {kGoto, "forward", "LoadConsti r2, 1\nGoto @e\nLoadConsti r2, 2\ne: Move r2, r2", 1},
 
-      {kLoadConst, "shares", "LoadConst r3, c\"ints\"\nGetField r2, r3, 2", -1},
+      {kLoadConst, "shares", "LoadConst r3, c\"ints\"\nGetElement r2, r3, 2", -1},
       {kLoadConst, "over itself",
        "LoadConst r3, c\"ints\"\nLoadConst r3, c\"ints\"\n"
-       "GetField r2, r3, 0",
+       "GetElement r2, r3, 0",
        4},
       {kLoadConst, "nothing in it", "LoadConst r3, c\"empty\"\nShapeOf r2, 1, r3", 0},
 
@@ -197,15 +197,15 @@ std::vector<Row> rows() {
        0},
       {kAllocTensor, "inside a tensor",
        kCopied + "LoadConsti r4, 8\nAllocTensor r8, r6, r4, i64, "
-                 "[2]\nGetField r2, r8, 0",
+                 "[2]\nGetElement r2, r8, 0",
        8},
       {kAllocTensor, "inside a part of a tensor",
        kCopied + "LoadConsti r4, 8\nAllocTensor r8, r6, r4, i64, [2]\n"
-                 "AllocTensor r8, r8, r4, i64, [1]\nGetField r2, r8, 0",
+                 "AllocTensor r8, r8, r4, i64, [1]\nGetElement r2, r8, 0",
        -1},
       {kAllocTensor, "as other bytes",
        "LoadConst r3, c\"ints\"\nLoadConsti r4, 0\n"
-       "AllocTensor r5, r3, r4, u8, [24]\nGetField r2, r5, 16",
+       "AllocTensor r5, r3, r4, u8, [24]\nGetElement r2, r5, 16",
        255},
       {kAllocTensor, "one too many",
        kStorage + "AllocTensor r6, r3, r4, i8, [65]\nLoadConsti r2, 1", 0,
@@ -300,11 +300,11 @@ std::vector<Row> rows() {
 
       {kFreeTensor, "one of two references",
        kCopied + "Move r8, r6\nFreeTensor r6\n"
-                 "GetField r2, r8, 0",
+                 "GetElement r2, r8, 0",
        4},
       {kFreeTensor, "a constant",
        "LoadConst r3, c\"ints\"\nFreeTensor r3\nLoadConst r3, c\"ints\"\n"
-       "GetField r2, r3, 0",
+       "GetElement r2, r3, 0",
        4},
       {kFreeTensor, "a storage", kStorage + hidden("r3") + "FreeTensor r5\nLoadConsti r2, 1", 1},
       {kFreeTensor, "a scalar",
@@ -330,13 +330,13 @@ std::vector<Row> rows() {
        "Move r2, r3",
        1},
       {kInvoke, "division by zero", "LoadConsti r3, 0\nInvoke r2, f\"divide\", (r3, r3)", 0,
-       "divide: shape arithmetic"},
+       ": shape arithmetic: "},
       {kInvoke, "overflow", "LoadConsti r3, 4294967296\nInvoke r2, f\"square\", (r3)", 0,
-       "square: shape arithmetic"},
+       ": shape arithmetic: "},
       {kInvoke, "overflow of a quotient",
        "LoadConsti r3, -9223372036854775808\nLoadConsti r4, -1\n"
        "Invoke r2, f\"divide\", (r3, r4)",
-       0, "divide: shape arithmetic"},
+       0, ": shape arithmetic: "},
       {kInvoke, "a closure as a scalar",
        "AllocClosure r3, f\"none\", ()\n" + hidden("r3") + "Invoke r2, f\"square\", (r5)", 0,
        "a tensor is needed, the register holds a closure"},
@@ -351,21 +351,22 @@ std::vector<Row> rows() {
       {kInvokeClosure, "too few values",
        "AllocClosure r3, f\"second\", (r0)\n"
        "InvokeClosure r2, r3, (r0)",
-       0, "second takes 3 values, the closure holds 1 and the call gives 1"},
+       0, "\"second\" takes 3 values, the closure holds 1 and the call gives 1"},
       {kInvokeClosure, "too many values",
        "AllocClosure r3, f\"none\", ()\n"
        "InvokeClosure r2, r3, (r0)",
-       0, "none takes 0 values"},
+       0, "\"none\" takes 0 values"},
 
-      {kInvokePacked, "copies", kCopied + "GetField r2, r6, 1", 8},
-      {kInvokePacked, "in place", kCopied + "InvokePacked k\"bump\", (r6)\nGetField r2, r6, 1", 9},
+      {kInvokePacked, "copies", kCopied + "GetElement r2, r6, 1", 8},
+      {kInvokePacked, "in place", kCopied + "InvokePacked k\"bump\", (r6)\nGetElement r2, r6, 1",
+       9},
       {kInvokePacked, "on nothing",
        kStorage + "AllocTensor r6, r3, r4, i64, [0]\n"
                   "InvokePacked k\"copy\", (r6, r6)\nLoadConsti r2, 1",
        1},
       {kInvokePacked, "a dim from a scalar",
        kTensor + "LoadConsti r7, 3\n"
-                 "InvokePacked k\"sized\", (r7, r6)\nGetField r2, r6, 2",
+                 "InvokePacked k\"sized\", (r7, r6)\nGetElement r2, r6, 2",
        0},
       {kInvokePacked, "leading axes as one",
        "LoadConst r3, c\"grid\"\nLoadConsti r4, 1\n"
@@ -436,30 +437,55 @@ std::vector<Row> rows() {
        "LoadConsti r3, 4\nAllocADT r4, 1, (r0, r3)\n"
        "GetField r4, r4, 1\nMove r2, r4",
        4},
-      {kGetField, "u8", "LoadConst r3, c\"two\"\nGetField r2, r3, 0", 200},
-      {kGetField, "i8", "LoadConst r3, c\"small\"\nGetField r2, r3, 0", -128},
-      {kGetField, "i16", "LoadConst r3, c\"i16\"\nGetField r2, r3, 0", -32768},
-      {kGetField, "i32", "LoadConst r3, c\"i32\"\nGetField r2, r3, 0", INT32_MIN},
-      {kGetField, "u16", "LoadConst r3, c\"u16\"\nGetField r2, r3, 0", 65535},
-      {kGetField, "u32", "LoadConst r3, c\"u32\"\nGetField r2, r3, 0", UINT32_MAX},
-      {kGetField, "u64", "LoadConst r3, c\"u64\"\nGetField r2, r3, 0", kMost},
-      {kGetField, "bool", "LoadConst r3, c\"true\"\nGetField r2, r3, 0", 1},
       {kGetField, "that is not there", "AllocADT r4, 1, (r0)\nGetField r2, r4, 1", 0,
        "field 1 of a value with 1"},
       {kGetField, "of none", "AllocADT r4, 1, ()\nGetField r2, r4, 0", 0,
        "field 0 of a value with 0"},
-      {kGetField, "element that is not there", "LoadConst r3, c\"ints\"\nGetField r2, r3, 3", 0,
-       "element 3 of a tensor of integers is needed, not of i64 (3)"},
-      {kGetField, "element of nothing", "LoadConst r3, c\"empty\"\nGetField r2, r3, 0", 0,
-       "not of i64 (0)"},
-      {kGetField, "element of floats", "GetField r2, r0, 0", 0, "not of f32 (3)"},
       {kGetField, "of a closure",
        "AllocClosure r3, f\"none\", ()\n" + hidden("r3") + "GetField r2, r5, 0", 0,
        "a data-type value is needed, the register holds a closure"},
       {kGetField, "of a scalar", "LoadConsti r3, 4\n" + hidden("r3") + "GetField r2, r5, 0", 0,
        "a data-type value is needed, the register holds a scalar"},
-      {kGetField, "of freed memory", kCopied + "FreeStorage r3\nGetField r2, r6, 0", 0,
+      {kGetField, "of a tensor", hidden("r0") + "GetField r2, r5, 0", 0,
+       "a data-type value is needed, the register holds a tensor"},
+
+      {kGetElement, "u8", "LoadConst r3, c\"two\"\nGetElement r2, r3, 0", 200},
+      {kGetElement, "i8", "LoadConst r3, c\"small\"\nGetElement r2, r3, 0", -128},
+      {kGetElement, "i16", "LoadConst r3, c\"i16\"\nGetElement r2, r3, 0", -32768},
+      {kGetElement, "i32", "LoadConst r3, c\"i32\"\nGetElement r2, r3, 0", INT32_MIN},
+      {kGetElement, "u16", "LoadConst r3, c\"u16\"\nGetElement r2, r3, 0", 65535},
+      {kGetElement, "u32", "LoadConst r3, c\"u32\"\nGetElement r2, r3, 0", UINT32_MAX},
+      {kGetElement, "u64", "LoadConst r3, c\"u64\"\nGetElement r2, r3, 0", kMost},
+      {kGetElement, "bool", "LoadConst r3, c\"true\"\nGetElement r2, r3, 0", 1},
+      {kGetElement, "that is not there", "LoadConst r3, c\"ints\"\nGetElement r2, r3, 3", 0,
+       "element 3 of a tensor of integers is needed, not of i64 (3)"},
+      {kGetElement, "of nothing", "LoadConst r3, c\"empty\"\nGetElement r2, r3, 0", 0,
+       "not of i64 (0)"},
+      {kGetElement, "of floats", "GetElement r2, r0, 0", 0, "not of f32 (3)"},
+      {kGetElement, "of freed memory", kCopied + "FreeStorage r3\nGetElement r2, r6, 0", 0,
        "storage was freed"},
+      {kGetElement, "over its tensor", "LoadConst r2, c\"ints\"\nGetElement r2, r2, 1", 8},
+      {kGetElement, "of a data-type value",
+       "AllocADT r3, 0, (r0)\n" + hidden("r3") + "GetElement r2, r5, 0", 0,
+       "a tensor is needed, the register holds a data-type value"},
+
+      {kGetStorage, "of its own", kCopied + "GetStorage r4, r6\nGetCapacity r2, r4", 64},
+      {kGetStorage, "over its tensor",
+       kCopied + "Move r4, r6\nGetStorage r4, r4\nGetCapacity r2, r4", 64},
+      {kGetStorage, "that a part lies in",
+       kCopied + "LoadConsti r4, 8\nAllocTensor r8, r6, r4, i64, [2]\nGetStorage r2, r8", 0,
+       "a tensor that has no storage of its own is extended"},
+      {kGetStorage, "of a constant", "LoadConst r3, c\"ints\"\nGetStorage r2, r3", 0,
+       "a tensor that has no storage of its own is extended"},
+      {kGetStorage, "of an input", "GetStorage r2, r0", 0,
+       "a tensor that has no storage of its own is extended"},
+      {kGetStorage, "of a storage", kStorage + hidden("r3") + "GetStorage r2, r5", 0,
+       "a tensor is needed, the register holds a storage"},
+
+      {kGetCapacity, "of a storage", kStorage + "GetCapacity r2, r3", 64},
+      {kGetCapacity, "over its storage", kStorage + "Move r2, r3\nGetCapacity r2, r2", 64},
+      {kGetCapacity, "of a tensor", hidden("r0") + "GetCapacity r2, r5", 0,
+       "a storage is needed, the register holds a tensor"},
 
       {kGetTag, "of a value", "AllocADT r3, 12, (r0)\nGetTag r2, r3", 12},
       {kGetTag, "over its object", "AllocADT r2, 12, (r0)\nGetTag r2, r2", 12},
@@ -469,13 +495,13 @@ std::vector<Row> rows() {
 
       {kDeviceCopy, "copies",
        kCopied + "DeviceCopy r8, r6, d0\nInvokePacked k\"bump\", (r6)\n"
-                 "GetField r2, r8, 0",
+                 "GetElement r2, r8, 0",
        4},
       {kDeviceCopy, "nothing", "LoadConst r3, c\"empty\"\nDeviceCopy r4, r3, d0\nShapeOf r2, 1, r4",
        0},
       {kDeviceCopy, "a part of a constant",
        "LoadConst r3, c\"ints\"\nLoadConsti r4, 8\n"
-       "AllocTensor r5, r3, r4, i64, [2]\nDeviceCopy r5, r5, d0\nGetField r2, r5, 1",
+       "AllocTensor r5, r3, r4, i64, [2]\nDeviceCopy r5, r5, d0\nGetElement r2, r5, 1",
        -1},
       {kDeviceCopy, "to a device that is not there", "DeviceCopy r3, r0, d77\nLoadConsti r2, 1", 0,
        "device 77", Status::kUnsupported},
@@ -503,11 +529,11 @@ std::vector<Row> rows() {
       {kReshapeTensor, "shares data",
        kCopied + "LoadConsti r7, 1\nLoadConsti r8, 3\n"
                  "ReshapeTensor r8, r6, (r7, r8, r7)\nInvokePacked k\"bump\", (r6)\n"
-                 "GetField r2, r8, 0",
+                 "GetElement r2, r8, 0",
        5},
       {kReshapeTensor, "to no dims",
        "LoadConst r3, c\"one\"\nReshapeTensor r3, r3, ()\n"
-       "GetField r2, r3, 0",
+       "GetElement r2, r3, 0",
        1},
       {kReshapeTensor, "nothing",
        "LoadConst r3, c\"empty\"\nLoadConsti r4, 0\nLoadConsti r5, 7\n"
@@ -572,7 +598,7 @@ TEST_F(Opcodes, DoWhatTheTableSaysAndFailWithAPlace) {
   options.memory_limit = 16 << 20;
   for (const Row& row : rows()) {
     SCOPED_TRACE(std::string(exec::info_of(row.op).name) + " " + row.what);
-    load(std::string(kPrelude) + "function \"main\" 1 12 {\n.note \"main:%7 op (/model/Op)\"\n" +
+    load(std::string(kPrelude) + "function \"main\" 1 12 {\n.note \"op at /model/Op\"\n" +
              row.body + kEntry,
          options, /*trust=*/true);
     const uint64_t objects = session_->live_objects();
@@ -587,7 +613,8 @@ TEST_F(Opcodes, DoWhatTheTableSaysAndFailWithAPlace) {
         while (code[--at].op != row.op) ASSERT_GT(at, 0u);
         const std::string text = failure({{{3}, {1, 2, 3}}}, row.status);
         EXPECT_THAT(text, HasSubstr(row.failure));
-        EXPECT_THAT(text, HasSubstr(fmt::format("test: main@{} (main:%7 op (/model/Op))", at)));
+        EXPECT_THAT(text, HasSubstr(fmt::format(
+                              "test: function \"main\", op at /model/Op, instruction {}: ", at)));
       }
       EXPECT_EQ(session_->live_objects(), objects);
     }

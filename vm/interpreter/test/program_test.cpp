@@ -13,7 +13,7 @@ DecodedFunction decoded(const std::string& code) {
   static exec::Executable e;
   e = exec::assemble("function \"f\" 1 3 { " + code + " }");
   exec::verify(e);
-  return decode_function(e.functions[0]);
+  return decode_function(e, e.functions[0]);
 }
 
 // A call is one in tail position if nothing but jumps lies between it and a Ret of its result.

@@ -28,7 +28,8 @@ function "main" 1 4 {
 function "repeat" 2 5 {
   If r1, @more, @done
 more:
-  .note "main:%3 loop"
+  .origin "loop at /Loop"
+  .note "add at /Loop/Add"
   Invoke r2, f"minus", (r1)
   Invoke r3, f"repeat", (r0, r2)
   InvokeClosure r4, r0, (r3)
@@ -111,7 +112,8 @@ TEST_F(Suspend, TellsWhereItStands) {
   EXPECT_EQ(session_->position().instructions, 2u);
   ASSERT_FALSE(session_->resume(2, out));
   const Position at = session_->position();
-  EXPECT_EQ(model_->functions()[at.function].place_of(at.instruction), "repeat@1 (main:%3 loop)");
+  EXPECT_EQ(model_->functions()[at.function].place_of(at.instruction),
+            "function \"repeat\" (loop at /Loop), add at /Loop/Add, instruction 1");
   EXPECT_EQ(at.depth, 2u);
   EXPECT_EQ(at.instructions, 4u);
   finish(*session_, 0);
@@ -174,7 +176,7 @@ entry "main" f0 {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kCancelled);
-    EXPECT_THAT(e.what(), HasSubstr("main@1"));
+    EXPECT_THAT(e.what(), HasSubstr("\"main\", instruction 1: "));
   }
   EXPECT_EQ(session_->state(), State::kIdle);
 }

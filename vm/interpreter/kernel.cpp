@@ -492,31 +492,46 @@ std::span<const int64_t> contract_shape(const Tensor& t, uint8_t rank, Collapsed
   return {space->data(), rank};
 }
 
+// Pairs of arguments up to which comparing all of them is faster than sorting.
+constexpr size_t kFewPairs = 64;
+
 // Operators of the library assume that what they write is nobody else's. (Native code is trusted to
 // stand what the compiler plans, and portable code checks each access.)
 void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
                      KernelFrame* frame) {
   using Range = KernelFrame::Range;
-  size_t n = 0;
+  Range* const ranges = frame->ranges.data();
+  size_t n = 0, written = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is(ObjectKind::kTensor)) continue;
     const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
     const uint64_t bytes = bytes_of(t);
+    if (bytes == 0) continue;
     const auto begin = reinterpret_cast<uintptr_t>(t.data());
-    if (bytes > 0)
-      frame->ranges[n++] = {begin, begin + bytes, i, k.arguments[i].access != Access::kIn};
+    const bool writes = k.arguments[i].access != Access::kIn;
+    ranges[n++] = {begin, begin + bytes, i, writes};
+    written += writes;
   }
-  const std::span<Range> ranges(frame->ranges.data(), n);
-  std::ranges::sort(ranges, {}, &Range::begin);
+  if (written * n <= kFewPairs) [[likely]] {
+    for (const Range* w = ranges; written > 0; ++w) {
+      if (!w->written) continue;
+      --written;
+      for (const Range* r = ranges; r != ranges + n; ++r)
+        if (r->begin < w->end && w->begin < r->end && r != w) [[unlikely]]
+          fail_overlap(k, r->argument, w->argument);
+    }
+    return;
+  }
+  std::ranges::sort(ranges, ranges + n, {}, &Range::begin);
   // Of the ranges so far, those that reach farthest: of all, and of those that are written.
   const Range* last = nullptr;
   const Range* last_written = nullptr;
-  for (const Range& r : ranges) {
-    const Range* other = r.written ? last : last_written;
-    if (other && r.begin < other->end) [[unlikely]]
-      fail_overlap(k, other->argument, r.argument);
-    if (!last || r.end > last->end) last = &r;
-    if (r.written && (!last_written || r.end > last_written->end)) last_written = &r;
+  for (const Range* r = ranges; r != ranges + n; ++r) {
+    const Range* other = r->written ? last : last_written;
+    if (other && r->begin < other->end) [[unlikely]]
+      fail_overlap(k, other->argument, r->argument);
+    if (!last || r->end > last->end) last = r;
+    if (r->written && (!last_written || r->end > last_written->end)) last_written = r;
   }
 }
 

@@ -185,6 +185,35 @@ TEST_F(Overlap, WhatAHostOperatorWritesIsItsOwn) {
   EXPECT_THAT(run({x})[0].integers, ElementsAre(1));
 }
 
+// However many there are: few are compared in pairs, many in their order in memory.
+TEST_F(Overlap, IsFoundAmongManyArguments) {
+  for (const int count : {3, 12}) {
+    for (const int moved : {1, count / 2, count - 1}) {
+      for (const bool overlaps : {false, true}) {
+        std::string text = "kernel \"k\" {";
+        for (int i = 0; i < count; ++i) text += " out i64 ([2])";
+        text +=
+            " scratch [0] dispatch { 0: 0 } host \"test.untouched\" }\nfunction \"main\" 1 20 {\n"
+            "LoadConsti r1, 256\nAllocStorage r1, r1, 64, d0\n";
+        std::string all;
+        for (int i = 0; i < count; ++i) {
+          // Backwards in memory; one a little too near to the one before it.
+          const int at = 16 * (count - i) + (overlaps && i == moved ? 8 : 0);
+          text += fmt::format("LoadConsti r2, {}\nAllocTensor r{}, r1, r2, i64, [2]\n", at, 3 + i);
+          all += fmt::format("{}r{}", i ? ", " : "", 3 + i);
+        }
+        load(text + "InvokePacked k\"k\", (" + all + ")\nLoadConsti r3, 1\nRet r3\n}\n" +
+             std::string(kScalarEntry));
+        if (overlaps)
+          EXPECT_THAT(failure({{{1}, {0}}}),
+                      HasSubstr(fmt::format("arguments {} and {} share memory", moved - 1, moved)));
+        else
+          EXPECT_THAT(run({{{1}, {0}}})[0].integers, ElementsAre(1));
+      }
+    }
+  }
+}
+
 // Neither of two ranges that touch, but the one around both.
 TEST_F(Overlap, IsFoundAcrossOtherRanges) {
   const std::string text = R"(

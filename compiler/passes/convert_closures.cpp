@@ -153,6 +153,13 @@ class Conversion {
     return name;
   }
 
+  // What messages call a literal that is bound to %3 rather than to a name.
+  static std::string own_name(const Var& v) {
+    const bool number = std::all_of(v.name.begin(), v.name.end(),
+                                    [](unsigned char c) { return c >= '0' && c <= '9'; });
+    return number ? "closure" : v.name;
+  }
+
   // ---- entries
 
   void split_entries() {
@@ -285,7 +292,8 @@ class Conversion {
     std::vector<VarRef> captured = std::move(mentions.free);
     add_witnesses(mentions, captured);
     const std::vector<Binding> reads = missing_reads(mentions, f, captured);
-    const Known known{unused(owner_ + "." + binding.var->name), {captured.begin(), captured.end()}};
+    const Known known{unused(owner_ + "." + own_name(*binding.var)),
+                      {captured.begin(), captured.end()}};
 
     Rewriter inside([](const Binding&, BlockBuilder&) { return std::nullopt; });
     Symbols bound;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "vm/base/checked.h"
@@ -131,10 +132,11 @@ inline void copy_charged(StepCounter& steps, uint8_t* to, const uint8_t* from, u
   } while (bytes > 0);
 }
 
-// For what only a wrong program or a wrong shape function can cause: nothing was written yet.
-inline void require_fit(bool fits, const char* kernel, const std::string& problem) {
+// For what only a wrong program or a wrong shape function can cause: nothing was written yet. Calls
+// that are fine make no text of it.
+inline void require_fit(bool fits, const char* kernel, std::string_view problem) {
   if (!fits)
-    throw Error(Status::kFatal, "", std::string(kernel) + ": " + problem,
+    throw Error(Status::kFatal, "", fmt::format("{}: {}", kernel, problem),
                 "report it: the compiled shape function disagrees with the operator");
 }
 

@@ -448,7 +448,7 @@ void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barr
   const auto take = [&](DType dtype, int64_t rows,
                         std::span<const int64_t> extents) -> const auto& {
     require_fit(next < call.tensors.size() && is_stack(call.tensors[next], dtype, rows, extents),
-                "linearise", fmt::format("result {} does not fit what there is", next));
+                "linearise", "a result does not fit what there is");
     return call.tensors[next++];
   };
   auto* step = static_cast<int64_t*>(take(DType::kI64, steps, columns).data);

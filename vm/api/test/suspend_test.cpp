@@ -254,7 +254,7 @@ TEST_F(SuspendApi, LimitsAreSetFromC) {
       EXPECT_EQ(nimble_session_run(session, "deep", nullptr, &much, 1, &output, 1),
                 NIMBLE_EXHAUSTED);
       EXPECT_THAT(nimble_last_error(), HasSubstr(text));
-      EXPECT_THAT(nimble_last_error(), HasSubstr("count@"));
+      EXPECT_THAT(nimble_last_error(), HasSubstr("function \"count\", instruction "));
       EXPECT_EQ(output.data, nullptr);
       ASSERT_EQ(nimble_session_run(session, "deep", nullptr, &little, 1, &output, 1), NIMBLE_OK)
           << nimble_last_error();

@@ -79,7 +79,8 @@ inline const std::vector<Program>& operator_programs() {
                                "scalar u\nout i8 ([a0], [a4])\nout i64 ([a4])\n"
                                "out i64 ([a1])\nout i64 ([a4])"),
            "LoadConst r7, c\"w\"\nAllocTensor r10, r1, r2, i64, [1]\n"
-           "InvokePacked k\"count_unique\", (r7, r6, r10)\nGetElement r8, r10, 0\nLoadConsti r9, 2\n"
+           "InvokePacked k\"count_unique\", (r7, r6, r10)\nGetElement r8, r10, 0\nLoadConsti r9, "
+           "2\n"
            "AllocTensorReg r11, r1, r3, i8, (r9, r8)\nAllocTensorReg r12, r1, r4, i64, (r8)\n"
            "AllocTensor r13, r1, r5, i64, [3]\nLoadConsti r9, 512\n"
            "AllocTensorReg r14, r1, r9, i64, (r8)\n"

@@ -492,46 +492,57 @@ std::span<const int64_t> contract_shape(const Tensor& t, uint8_t rank, Collapsed
   return {space->data(), rank};
 }
 
-// Pairs of arguments up to which comparing all of them is faster than sorting.
-constexpr size_t kFewPairs = 64;
+// Arguments up to which comparing them in pairs is faster than sorting.
+constexpr size_t kFewArguments = 16;
+
+// Where a tensor lies. `end` is `begin` if there is nothing in it.
+KernelFrame::Range range_of(const Tensor& t, size_t argument, bool written) {
+  const auto begin = reinterpret_cast<uintptr_t>(t.data());
+  return {begin, begin + bytes_of(t), argument, written};
+}
 
 // Operators of the library assume that what they write is nobody else's. (Native code is trusted to
 // stand what the compiler plans, and portable code checks each access.)
 void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
                      KernelFrame* frame) {
   using Range = KernelFrame::Range;
-  Range* const ranges = frame->ranges.data();
-  size_t n = 0, written = 0;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].is(ObjectKind::kTensor)) continue;
-    const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
-    const uint64_t bytes = bytes_of(t);
-    if (bytes == 0) continue;
-    const auto begin = reinterpret_cast<uintptr_t>(t.data());
-    const bool writes = k.arguments[i].access != Access::kIn;
-    ranges[n++] = {begin, begin + bytes, i, writes};
-    written += writes;
-  }
-  if (written * n <= kFewPairs) [[likely]] {
-    for (const Range* w = ranges; written > 0; ++w) {
-      if (!w->written) continue;
-      --written;
-      for (const Range* r = ranges; r != ranges + n; ++r)
-        if (r->begin < w->end && w->begin < r->end && r != w) [[unlikely]]
-          fail_overlap(k, r->argument, w->argument);
+  const auto writes = [&](size_t i) { return k.arguments[i].access != Access::kIn; };
+  const auto tensor = [&](size_t i) {
+    return arguments[i].is(ObjectKind::kTensor) ? static_cast<const Tensor*>(arguments[i].object)
+                                                : nullptr;
+  };
+  if (arguments.size() <= kFewArguments) [[likely]] {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const Tensor* written = tensor(i);
+      if (!written || !writes(i)) continue;
+      for (size_t j = 0; j < arguments.size(); ++j) {
+        // What is written lies in a storage of a pool, whose memory is in no other.
+        const Tensor* other = tensor(j);
+        if (!other || other->storage != written->storage || j == i) continue;
+        const Range a = range_of(*written, i, true), b = range_of(*other, j, false);
+        if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]
+          fail_overlap(k, i, j);
+      }
     }
     return;
   }
-  std::ranges::sort(ranges, ranges + n, {}, &Range::begin);
+  size_t n = 0;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (const Tensor* t = tensor(i)) {
+      const Range r = range_of(*t, i, writes(i));
+      if (r.begin < r.end) frame->ranges[n++] = r;
+    }
+  const std::span<Range> ranges(frame->ranges.data(), n);
+  std::ranges::sort(ranges, {}, &Range::begin);
   // Of the ranges so far, those that reach farthest: of all, and of those that are written.
   const Range* last = nullptr;
   const Range* last_written = nullptr;
-  for (const Range* r = ranges; r != ranges + n; ++r) {
-    const Range* other = r->written ? last : last_written;
-    if (other && r->begin < other->end) [[unlikely]]
-      fail_overlap(k, other->argument, r->argument);
-    if (!last || r->end > last->end) last = r;
-    if (r->written && (!last_written || r->end > last_written->end)) last_written = r;
+  for (const Range& r : ranges) {
+    const Range* other = r.written ? last : last_written;
+    if (other && r.begin < other->end) [[unlikely]]
+      fail_overlap(k, other->argument, r.argument);
+    if (!last || r.end > last->end) last = &r;
+    if (r.written && (!last_written || r.end > last_written->end)) last_written = &r;
   }
 }
 

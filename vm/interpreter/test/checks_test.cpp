@@ -533,7 +533,7 @@ function "main" 1 8 {{
 TEST_F(Checks, OnlyAStorageOfItsOwnIsExtended) {
   const auto storage_of = [&](const std::string& code) {
     load("constant \"c\" f32 [4] { 1, 2, 3, 4 }\nfunction \"main\" 1 6 { " + code +
-         "  GetField r4, r1, -1  LoadConsti r5, 1  Ret r5 }\n" + kScalarEntry);
+         "  GetStorage r4, r1  LoadConsti r5, 1  Ret r5 }\n" + kScalarEntry);
     return failure_of({kThree});
   };
   EXPECT_EQ(storage_of("DeviceCopy r1, r0, d0"), "");

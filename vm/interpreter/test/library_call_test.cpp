@@ -187,14 +187,14 @@ TEST_F(Overlap, WhatAHostOperatorWritesIsItsOwn) {
 
 // However many there are: few are compared in pairs, many in their order in memory.
 TEST_F(Overlap, IsFoundAmongManyArguments) {
-  for (const int count : {3, 12}) {
+  for (const int count : {3, 16, 17}) {
     for (const int moved : {1, count / 2, count - 1}) {
       for (const bool overlaps : {false, true}) {
         std::string text = "kernel \"k\" {";
         for (int i = 0; i < count; ++i) text += " out i64 ([2])";
         text +=
-            " scratch [0] dispatch { 0: 0 } host \"test.untouched\" }\nfunction \"main\" 1 20 {\n"
-            "LoadConsti r1, 256\nAllocStorage r1, r1, 64, d0\n";
+            " scratch [0] dispatch { 0: 0 } host \"test.untouched\" }\nfunction \"main\" 1 24 {\n"
+            "LoadConsti r1, 512\nAllocStorage r1, r1, 64, d0\n";
         std::string all;
         for (int i = 0; i < count; ++i) {
           // Backwards in memory; one a little too near to the one before it.

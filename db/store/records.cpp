@@ -41,6 +41,7 @@ constexpr Named<TableStatus> kTableStatuses[] = {{TableStatus::kDraft, "draft"},
 constexpr Named<LookupOutcome> kOutcomes[] = {{LookupOutcome::kNone, "none"},
                                               {LookupOutcome::kExact, "exact"},
                                               {LookupOutcome::kSoftStale, "soft-stale"},
+                                              {LookupOutcome::kFallback, "fallback"},
                                               {LookupOutcome::kHardMismatch, "hard mismatch"}};
 
 template <class E, size_t N>
@@ -81,6 +82,9 @@ int nesting_of(std::string_view json) {
   return deepest;
 }
 constexpr int kDeepestJson = 500;
+
+// Of a region that a person means.
+constexpr size_t kLongestRegion = 4096, kMostFeatures = 16;
 
 }  // namespace
 
@@ -225,6 +229,46 @@ std::string canonical_json(std::string_view json, const std::string& place) {
   return canonical.take();
 }
 
+std::string json_of(const Region& region) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [feature, ends] : region) {
+    nlohmann::json last;  // null
+    if (ends.second) last = *ends.second;
+    out[feature] = {ends.first, last};
+  }
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Region region_from_json(std::string_view json, const std::string& place) {
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(Status::kInvalidArgument, place, problem, "write for example {\"s0\":[17,64]}");
+  };
+  if (json.size() > kLongestRegion) refuse(fmt::format("has {} characters", json.size()));
+  const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_object()) refuse("is no object of ranges");
+  if (value.size() > kMostFeatures)
+    refuse(fmt::format("names {} features, at most {} are possible", value.size(), kMostFeatures));
+  Region out;
+  for (const auto& [feature, ends] : value.items()) {
+    const std::string name = printable(feature);
+    // What does not fit 64 bits signed is unsigned or a fraction to the parser.
+    const auto whole = [](const nlohmann::json& v) {
+      return v.is_number_integer() &&
+             (!v.is_number_unsigned() || v.get<uint64_t>() <= uint64_t{INT64_MAX});
+    };
+    if (!ends.is_array() || ends.size() != 2 || !whole(ends[0]) ||
+        !(ends[1].is_null() || whole(ends[1])))
+      refuse(fmt::format("{} has no first and last value", name));
+    const auto first = ends[0].get<int64_t>();
+    std::optional<int64_t> last;
+    if (!ends[1].is_null()) last = ends[1].get<int64_t>();
+    if (first < 0 || (last && *last < first))
+      refuse(fmt::format("{} reaches from {} to {}: nothing", name, first, last.value_or(0)));
+    out.emplace(feature, std::pair(first, last));
+  }
+  return out;
+}
+
 Hash key_of(const Hardware& h) {
   return hash_of_fields(
       "hardware", {h.vendor, number(h.family), number(h.model), number(h.stepping), h.model_name,
@@ -250,8 +294,12 @@ Hash key_of(const Artifact& a) {
   return hash_of_fields("artifact", {a.code_hash, a.workload, a.config, a.toolchain});
 }
 Hash key_of(const MeasurePolicy& p) {
+  // Policies from before classes had names keep their keys.
+  if (p.policy_class.empty())
+    return hash_of_fields("measure_policy", {name_of(p.mode), number(p.warm_up), number(p.threads),
+                                             p.timer, p.stop_rule});
   return hash_of_fields("measure_policy", {name_of(p.mode), number(p.warm_up), number(p.threads),
-                                           p.timer, p.stop_rule});
+                                           p.timer, p.stop_rule, p.policy_class});
 }
 
 Uuid uuid_of(const TrialKey& k) {

@@ -106,6 +106,9 @@ struct MeasurePolicy {
   int64_t threads = 1;
   std::string timer;
   std::string stop_rule;
+  // The named class of policies that this is one of; part of a dispatch table's slot. Empty:
+  // measured before classes had names.
+  std::string policy_class = {};
 };
 
 Hash key_of(const Hardware&);
@@ -241,6 +244,7 @@ struct Result {
   Uuid measurement, trial, campaign;
   Hash workload, shape, config, artifact, toolchain, policy;
   std::string code_hash;
+  Uuid host_state;  // what was timed side by side has one in common
   Dims dims;
   std::string config_json, template_name;
   int64_t template_version = 0;
@@ -279,8 +283,9 @@ struct DispatchEntry {
   std::optional<double> expected_ns;
   std::optional<double> regret;  // 0.02: expected to be 2 % over the best known
   std::optional<Hash> fallback;  // another configuration, should this one not load
-  bool is_override = false;
-  std::string reason;  // due for an override
+  bool is_override = false;      // as databases of schema 5 and older have them; see Override
+  std::string reason;            // due for an override
+  std::string code_hash = {};    // read only: of the evidence's artifact; empty without evidence
 };
 
 struct NewDispatchTable {
@@ -300,10 +305,63 @@ struct ConfigInfo {
 
 struct DispatchTable : NewDispatchTable {
   Uuid uuid;
+  std::string policy_class;  // of its policy
   int64_t version = 1;
   TableStatus status = TableStatus::kDraft;
   int64_t created_at = 0;
   std::map<Hash, ConfigInfo> configs;  // every configuration that an entry names
+};
+
+// Shapes: each feature's first and last value ("s0", "s0*s1", "ceildiv(s0,8)", as a tree's writer
+// names them); no last value: unbounded. Without features: every shape.
+using Region = std::map<std::string, std::pair<int64_t, std::optional<int64_t>>>;
+// {"s0":[17,64]}, and the inverse; throws Error(kInvalidArgument) naming `place` for anything that
+// is no region: a first value below zero or above the last, too many features, another form.
+std::string json_of(const Region& region);
+Region region_from_json(std::string_view json, const std::string& place);
+
+// A person's word that a configuration serves some shapes, whichever table is active, until it is
+// withdrawn. Of two that overlap the later one counts.
+struct NewOverride {
+  Hash workload, hardware;
+  Region region;
+  Hash config;
+  std::string reason;
+};
+
+struct Withdrawal {
+  std::string reason;
+  int64_t created_at = 0;
+};
+
+struct Override {
+  Uuid uuid;
+  Hash workload, hardware;
+  std::string region;  // JSON as it is stored: whoever uses it checks it
+  Hash config;
+  ConfigInfo info;
+  std::string reason;
+  std::optional<Uuid> evidence;  // the newest measurement of the configuration, when it was made
+  std::string code_hash;         // of the evidence's artifact; empty without evidence
+  int64_t created_at = 0;
+  std::optional<Withdrawal> withdrawn;
+};
+
+// A table's times over those of what it would displace, taken in turn in one session.
+struct Comparison {
+  Uuid uuid, table;
+  std::optional<Uuid> rival;  // nothing: the default schedules
+  int64_t shapes = 0;
+  double ratio = 0;        // weighted mean; below 1: the table is faster
+  double worst_ratio = 0;  // of one shape
+  int64_t created_at = 0;  // set by the store
+};
+
+// What a table's configuration took at a shape.
+struct EntryTime {
+  Hash config;
+  Dims dims;
+  double median_ns = 0;
 };
 
 struct TemplateVersion {
@@ -317,20 +375,25 @@ struct LookupKey {
   Hardware hardware;
   Toolchain toolchain;
   std::vector<TemplateVersion> templates;  // those that the asking compiler has
+  // Classes of measuring policy: the one asked for, then others that may stand in, best first. A
+  // class that is not among them stands in last. Empty: any.
+  std::vector<std::string> policy_classes;
 };
 
 enum class LookupOutcome {
   kNone,  // nothing is known of this key
   kExact,
-  kSoftStale,     // usable; only the patch release of the toolchain differs
+  kSoftStale,     // usable; the compiler's version or flags differ: its code may
+  kFallback,      // usable; measured under another class of policy
   kHardMismatch,  // a table exists and must not be used; `reason` says why
 };
 
 struct LookupResult {
   LookupOutcome outcome = LookupOutcome::kNone;
   std::string reason;                  // empty when exact
-  std::optional<DispatchTable> table;  // when exact or soft-stale
+  std::optional<DispatchTable> table;  // unless nothing or a mismatch was found
   std::string matched_workload;        // canonical text of the table's workload
+  std::vector<Override> overrides;     // in force, the latest first; also without a table
 };
 
 struct DispatchMiss {

@@ -57,7 +57,8 @@ CheckReport SqliteStore::check() {
       "FROM dispatch_status s JOIN workload w ON w.hash = s.workload "
       "WHERE s.status = 'active' AND s.codegen_version < newest AND NOT EXISTS "
       "(SELECT 1 FROM dispatch_status t WHERE t.workload = s.workload "
-      " AND t.hardware = s.hardware AND t.status = 'active' AND t.codegen_version = newest) "
+      " AND t.hardware = s.hardware AND t.policy_class = s.policy_class "
+      " AND t.status = 'active' AND t.codegen_version = newest) "
       "ORDER BY w.canonical");
   while (stale.step())
     report.stale.push_back(

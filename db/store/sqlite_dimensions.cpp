@@ -119,9 +119,9 @@ Hash SqliteStore::put(const MeasurePolicy& p) {
   const Hash key = key_of(p);
   if (exists("SELECT 1 FROM measure_policy WHERE hash = ?", key)) return key;
   db_->run(
-      "INSERT INTO measure_policy (hash, mode, warm_up, threads, timer, stop_rule) "
-      "VALUES (?,?,?,?,?,?) ON CONFLICT (hash) DO NOTHING",
-      key, name_of(p.mode), p.warm_up, p.threads, p.timer, p.stop_rule);
+      "INSERT INTO measure_policy (hash, mode, warm_up, threads, timer, stop_rule, class) "
+      "VALUES (?,?,?,?,?,?,?) ON CONFLICT (hash) DO NOTHING",
+      key, name_of(p.mode), p.warm_up, p.threads, p.timer, p.stop_rule, p.policy_class);
   return key;
 }
 

@@ -1,4 +1,9 @@
 // Dispatch tables: immutable versions, and the events that make one of them active.
+//
+// Events are ordered by what they knew: a new one replaces all that stood in its slot when it was
+// written, and is itself replaced by the next. Only events of two databases that knew nothing of
+// each other are compared by the time of day. So a clock that was set back or a forged time cannot
+// hold a slot: whoever comes later knows of it.
 #include <cmath>
 
 #include "db/store/hash.h"
@@ -15,8 +20,18 @@ TableStatus status_from(const std::string& name) {
 
 constexpr std::string_view kTableQuery =
     "SELECT d.uuid, d.workload, d.hardware, d.toolchain, d.policy, d.campaign, d.parent, "
-    "d.version, d.objective, d.tree, d.created_at, s.status FROM dispatch_table d "
+    "d.version, d.objective, d.tree, d.created_at, s.status, s.policy_class FROM dispatch_table d "
     "JOIN dispatch_status s ON s.uuid = d.uuid ";
+
+// That two rows of dispatch_slot or dispatch_status are of one slot.
+constexpr std::string_view kSameSlot =
+    "a.workload = b.workload AND a.hardware = b.hardware AND a.mode = b.mode "
+    "AND a.policy_class = b.policy_class AND a.codegen_version = b.codegen_version "
+    "AND a.compiler = b.compiler AND a.compiler_version = b.compiler_version "
+    "AND a.flags = b.flags";
+
+// An event from further ahead than this was written by a wrong clock, or by nobody's.
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 }  // namespace
 
@@ -74,14 +89,18 @@ std::vector<DispatchTable> SqliteStore::read_tables(Statement& row) {
     t.tree = row.text(9);
     t.created_at = row.integer(10);
     t.status = status_from(row.text(11));
+    t.policy_class = row.text(12);
     Statement entry = db_->prepare(
-        "SELECT range, config, evidence, expected_ns, regret, fallback, is_override, reason "
-        "FROM dispatch_entry WHERE dispatch_table = ? ORDER BY ordinal");
+        "SELECT e.range, e.config, e.evidence, e.expected_ns, e.regret, e.fallback, e.is_override, "
+        "e.reason, a.code_hash FROM dispatch_entry e "
+        "LEFT JOIN measurement m ON m.uuid = e.evidence LEFT JOIN artifact a ON a.hash = "
+        "m.artifact "
+        "WHERE e.dispatch_table = ? ORDER BY e.ordinal");
     entry.bind(t.uuid);
     while (entry.step()) {
       t.entries.push_back({entry.text(0), entry.text(1), entry.maybe_text(2), entry.maybe_real(3),
                            entry.maybe_real(4), entry.maybe_text(5), entry.integer(6) != 0,
-                           entry.text(7)});
+                           entry.text(7), entry.text(8)});
       for (const std::optional<Hash>& hash :
            {std::optional(t.entries.back().config), t.entries.back().fallback})
         if (hash && !t.configs.contains(*hash))
@@ -118,28 +137,38 @@ std::vector<DispatchTable> SqliteStore::tables(const std::optional<Hash>& worklo
 
 void SqliteStore::add_dispatch_event(const Uuid& table, std::string_view status,
                                      const std::string& reason) {
-  // Events are ordered by their time, so a new one is always later than all that are there, also
-  // when the clock was set back.
+  const Uuid event = new_uuid();
+  // Times of day ascend where they can, for those who read them.
   db_->run(
       "INSERT INTO dispatch_event (uuid, dispatch_table, status, reason, created_at) VALUES "
-      "(?,?,?,?, max(?, (SELECT coalesce(max(created_at), 0) + 1 FROM dispatch_event)))",
-      new_uuid(), table, status, reason, now());
+      "(?1,?2,?3,?4, max(?5, (SELECT coalesce(max(created_at), 0) + 1 FROM dispatch_event "
+      "WHERE created_at < ?5 + ?6)))",
+      event, table, status, reason, now(), kDayMs);
+  db_->run(fmt::format("INSERT INTO dispatch_replaced (replaced, event) "
+                       "SELECT e.uuid, ?1 FROM dispatch_slot a JOIN dispatch_slot b ON {} "
+                       "JOIN dispatch_event e ON e.dispatch_table = b.uuid "
+                       "WHERE a.uuid = ?2 AND e.uuid <> ?1 AND NOT EXISTS "
+                       "(SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid)",
+                       kSameSlot),
+           event, table);
 }
 
 void SqliteStore::activate(const Uuid& uuid, const std::string& reason) {
   Write write(*this);
-  const DispatchTable target = require_table(uuid);
-  Statement rival = db_->prepare(
-      "SELECT b.uuid FROM dispatch_status a JOIN dispatch_status b ON b.workload = a.workload "
-      "AND b.hardware = a.hardware AND b.codegen_version = a.codegen_version "
-      "WHERE a.uuid = ? AND b.uuid <> a.uuid AND b.status = 'active'");
-  rival.bind(uuid);
-  std::vector<Uuid> rivals;
-  while (rival.step()) rivals.push_back(rival.text(0));
-  for (const Uuid& other : rivals)
-    add_dispatch_event(other, "retired", fmt::format("replaced by {}", uuid));
-  if (target.status != TableStatus::kActive) add_dispatch_event(uuid, "active", reason);
+  if (require_table(uuid).status != TableStatus::kActive)
+    add_dispatch_event(uuid, "active", reason);
   write.commit();
+}
+
+std::optional<Uuid> SqliteStore::active_in_slot(const NewDispatchTable& t) {
+  Statement row = db_->prepare(
+      "SELECT s.uuid FROM dispatch_status s JOIN toolchain c ON c.hash = ?3 "
+      "JOIN measure_policy p ON p.hash = ?4 WHERE s.workload = ?1 AND s.hardware = ?2 "
+      "AND s.status = 'active' AND s.mode = p.mode AND s.policy_class = p.class "
+      "AND s.codegen_version = c.codegen_version AND s.compiler = c.compiler "
+      "AND s.compiler_version = c.version AND s.flags = c.flags");
+  if (!row.bind(t.workload, t.hardware, t.toolchain, t.policy).step()) return std::nullopt;
+  return row.text(0);
 }
 
 std::optional<Uuid> SqliteStore::roll_back(const Uuid& uuid, const std::string& reason) {
@@ -151,15 +180,17 @@ std::optional<Uuid> SqliteStore::roll_back(const Uuid& uuid, const std::string& 
                 "roll back the active version");
   std::optional<Uuid> former;
   {
-    // By first activations, so that rolling back again goes further back, not forth.
-    Statement row = db_->prepare(
-        "SELECT b.uuid FROM dispatch_status a "
-        "JOIN dispatch_status b ON b.workload = a.workload AND b.hardware = a.hardware "
-        "AND b.codegen_version = a.codegen_version AND b.uuid <> a.uuid "
-        "JOIN dispatch_event e ON e.dispatch_table = b.uuid AND e.status = 'active' "
-        "WHERE a.uuid = ?1 AND e.created_at < (SELECT min(created_at) FROM dispatch_event "
-        "WHERE dispatch_table = ?1 AND status = 'active') ORDER BY e.created_at DESC LIMIT 1");
-    if (row.bind(uuid).step()) former = row.text(0);
+    // By first activations, so that rolling back again goes further back, not forth. Times that
+    // cannot be are the earliest.
+    Statement row = db_->prepare(fmt::format(
+        "WITH begun AS (SELECT dispatch_table AS uuid, "
+        "min(CASE WHEN created_at < ?2 THEN created_at ELSE 0 END) AS at "
+        "FROM dispatch_event WHERE status = 'active' GROUP BY dispatch_table) "
+        "SELECT b.uuid FROM dispatch_slot a JOIN dispatch_slot b ON {} AND b.uuid <> a.uuid "
+        "JOIN begun x ON x.uuid = a.uuid JOIN begun y ON y.uuid = b.uuid "
+        "WHERE a.uuid = ?1 AND y.at < x.at ORDER BY y.at DESC, b.uuid LIMIT 1",
+        kSameSlot));
+    if (row.bind(uuid, now() + kDayMs).step()) former = row.text(0);
   }
   add_dispatch_event(uuid, "retired", reason);
   if (former) add_dispatch_event(*former, "active", reason);
@@ -167,32 +198,46 @@ std::optional<Uuid> SqliteStore::roll_back(const Uuid& uuid, const std::string& 
   return former;
 }
 
-Uuid SqliteStore::override_entry(const Uuid& uuid, int64_t ordinal, const Hash& config_hash,
-                                 const std::string& reason) {
-  Write write(*this);
-  const DispatchTable old = require_table(uuid);
-  if (ordinal < 0 || ordinal >= static_cast<int64_t>(old.entries.size()))
-    throw Error(Status::kInvalidArgument, fmt::format("dispatch table {}", uuid),
-                fmt::format("has no entry {} (it has {})", ordinal, old.entries.size()),
-                "list them: nimble dispatch show");
-  if (!config(config_hash))
-    throw Error(Status::kNotFound, path_, fmt::format("has no configuration {}", config_hash),
-                "list them: nimble db top");
-  NewDispatchTable next = old;
-  next.parent = uuid;
-  next.objective = old.objective;
-  DispatchEntry& entry = next.entries[static_cast<size_t>(ordinal)];
-  entry.fallback = entry.config;  // what evidence had chosen stays at hand
-  entry.config = config_hash;
-  entry.evidence = std::nullopt;
-  entry.expected_ns = std::nullopt;
-  entry.regret = std::nullopt;
-  entry.is_override = true;
-  entry.reason = reason;
-  const Uuid made = create_table(next);
-  activate(made, fmt::format("override of entry {}: {}", ordinal, reason));
-  write.commit();
-  return made;
+Uuid SqliteStore::add(const Comparison& c) {
+  const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
+  db_->run(
+      "INSERT INTO dispatch_comparison (uuid, dispatch_table, rival, shapes, ratio, worst_ratio, "
+      "created_at) VALUES (?,?,?,?,?,?,?)",
+      uuid, c.table, c.rival, c.shapes, c.ratio, c.worst_ratio, now());
+  return uuid;
+}
+
+std::vector<Comparison> SqliteStore::comparisons(const Uuid& table) {
+  std::vector<Comparison> all;
+  Statement row = db_->prepare(
+      "SELECT uuid, rival, shapes, ratio, worst_ratio, created_at FROM dispatch_comparison "
+      "WHERE dispatch_table = ? ORDER BY created_at DESC, uuid");
+  row.bind(table);
+  while (row.step())
+    all.push_back({row.text(0), table, row.maybe_text(1), row.integer(2), row.real(3), row.real(4),
+                   row.integer(5)});
+  return all;
+}
+
+std::vector<EntryTime> SqliteStore::times(const Uuid& table) {
+  // Rows of one configuration and shape come with the best last, which stays.
+  Statement row = db_->prepare(
+      "SELECT r.config, s.dims, r.median_ns FROM dispatch_slot d JOIN measured r "
+      "ON r.workload = d.workload AND r.hardware = d.hardware AND r.policy = d.policy "
+      "AND r.codegen_version = d.codegen_version JOIN shape s ON s.hash = r.shape "
+      "WHERE d.uuid = ?1 AND r.config IN "
+      "(SELECT config FROM dispatch_entry WHERE dispatch_table = ?1) "
+      "ORDER BY r.config, s.dims, r.role = 'verify', r.created_at, r.measurement DESC");
+  row.bind(table);
+  std::vector<EntryTime> all;
+  while (row.step()) {
+    EntryTime t{row.text(0), dims_from_text(row.text(1)), row.real(2)};
+    if (!all.empty() && all.back().config == t.config && all.back().dims == t.dims)
+      all.back() = std::move(t);
+    else
+      all.push_back(std::move(t));
+  }
+  return all;
 }
 
 void SqliteStore::record_miss(const Hash& workload, const Hash& hardware, const Dims& dims,

@@ -110,12 +110,12 @@ std::optional<CostModel> SqliteStore::latest_cost_model(const Uuid& campaign,
 std::vector<MeasurePolicy> SqliteStore::policies(const Hash& workload, const Hash& hardware) {
   std::vector<MeasurePolicy> all;
   Statement row = db_->prepare(
-      "SELECT mode, warm_up, threads, timer, stop_rule FROM measure_policy WHERE hash IN "
+      "SELECT mode, warm_up, threads, timer, stop_rule, class FROM measure_policy WHERE hash IN "
       "(SELECT policy FROM measured WHERE workload = ? AND hardware = ?) ORDER BY hash");
   row.bind(workload, hardware);
   while (row.step())
     all.push_back({cache_mode_from_name(row.text(0)).value(), row.integer(1), row.integer(2),
-                   row.text(3), row.text(4)});
+                   row.text(3), row.text(4), row.text(5)});
   return all;
 }
 
@@ -126,7 +126,7 @@ std::vector<Result> SqliteStore::results(const ResultQuery& query) {
   Statement row = db_->prepare(fmt::format(
       "SELECT r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, r.toolchain, "
       "r.code_hash, s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, "
-      "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason "
+      "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason, r.host_state "
       "FROM current_measured r JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
       "JOIN template t ON t.hash = c.template WHERE r.workload = ? AND r.hardware = ? "
       "AND r.policy = ? AND r.codegen_version = ? {}{} ORDER BY r.median_ns, r.measurement LIMIT "
@@ -162,6 +162,7 @@ std::vector<Result> SqliteStore::results(const ResultQuery& query) {
     r.ci_low_ns = row.real(18);
     r.ci_high_ns = row.real(19);
     r.stop_reason = row.text(20);
+    r.host_state = row.text(21);
     all.push_back(std::move(r));
   }
   return all;

@@ -1,8 +1,8 @@
 // The Store over SQLite. Private to db/store; users include store.h.
 //
 // The methods stand by topic: sqlite_open.cpp, sqlite_dimensions.cpp, sqlite_campaigns.cpp,
-// sqlite_trials.cpp, sqlite_measurements.cpp, sqlite_dispatch.cpp, sqlite_lookup.cpp,
-// sqlite_merge.cpp, sqlite_check.cpp.
+// sqlite_trials.cpp, sqlite_measurements.cpp, sqlite_dispatch.cpp, sqlite_overrides.cpp,
+// sqlite_lookup.cpp, sqlite_merge.cpp, sqlite_check.cpp.
 #pragma once
 
 #include "db/store/sqlite.h"
@@ -70,11 +70,15 @@ class SqliteStore final : public Store {
                                     const std::optional<Hash>& hardware) override;
   void activate(const Uuid& table, const std::string& reason) override;
   std::optional<Uuid> roll_back(const Uuid& table, const std::string& reason) override;
-  Uuid override_entry(const Uuid& table, int64_t ordinal, const Hash& config,
-                      const std::string& reason) override;
+  std::optional<Uuid> active_in_slot(const NewDispatchTable&) override;
+  Uuid add(const Comparison&) override;
+  std::vector<Comparison> comparisons(const Uuid& table) override;
+  std::vector<EntryTime> times(const Uuid& table) override;
+  Uuid add(const NewOverride&) override;
+  void withdraw(const Uuid& override_uuid, const std::string& reason) override;
+  std::vector<Override> overrides(bool all, const std::optional<Hash>& workload,
+                                  const std::optional<Hash>& hardware) override;
   LookupResult lookup(const LookupKey&) override;
-  LookupResult lookup_by_anchor(const LookupKey&) override;
-  LookupResult lookup_same_isa(const LookupKey&) override;
   void record_miss(const Hash& workload, const Hash& hardware, const Dims&, int64_t count) override;
   std::vector<DispatchMiss> misses() override;
 
@@ -104,7 +108,7 @@ class SqliteStore final : public Store {
   void add_dispatch_event(const Uuid& table, std::string_view status, const std::string& reason);
   DispatchTable require_table(const Uuid& table);
   std::vector<DispatchTable> read_tables(Statement& rows);
-  LookupResult best_match(const LookupKey&, std::vector<Uuid> candidates);
+  LookupResult best_match(const LookupKey&, const std::vector<Uuid>& candidates);
   void check_campaign_exists(const Uuid& campaign);
 
   std::string path_;

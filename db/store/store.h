@@ -112,20 +112,28 @@ class Store {
   // The versions of a workload's table, newest first; all tables without arguments.
   virtual std::vector<DispatchTable> tables(const std::optional<Hash>& workload = {},
                                             const std::optional<Hash>& hardware = {}) = 0;
-  // Makes it the active one of its (workload, hardware, code generator); the former is retired.
+  // Makes it the active one of its slot: workload, hardware, class of policy, code generator,
+  // compiler, its version and flags. The former is retired.
   virtual void activate(const Uuid& table, const std::string& reason) = 0;
+  // What is active in the slot that a table would have.
+  virtual std::optional<Uuid> active_in_slot(const NewDispatchTable&) = 0;
   // Retires `table` and activates what was active before `table` first was; with nothing before it
   // the slot is left empty. Returns what is active now. kInvalidArgument if `table` is not active.
   virtual std::optional<Uuid> roll_back(const Uuid& table, const std::string& reason) = 0;
-  // A new, active version of `table` in which entry `ordinal` uses `config`. A reason is due.
-  virtual Uuid override_entry(const Uuid& table, int64_t ordinal, const Hash& config,
-                              const std::string& reason) = 0;
-  // By the full key only.
+  virtual Uuid add(const Comparison&) = 0;
+  virtual std::vector<Comparison> comparisons(const Uuid& table) = 0;  // newest first
+  // The newest time of each of the table's configurations at each shape, under the table's policy;
+  // side by side with others (role verify) before alone.
+  virtual std::vector<EntryTime> times(const Uuid& table) = 0;
+  // In force at once. A reason is due.
+  virtual Uuid add(const NewOverride&) = 0;
+  virtual void withdraw(const Uuid& override_uuid, const std::string& reason) = 0;
+  // The latest first; withdrawn ones only if `all`.
+  virtual std::vector<Override> overrides(bool all = false,
+                                          const std::optional<Hash>& workload = {},
+                                          const std::optional<Hash>& hardware = {}) = 0;
+  // By the full key; a table of another slot than the key's stands in only as LookupOutcome says.
   virtual LookupResult lookup(const LookupKey&) = 0;
-  // Tables of another workload with the same anchor and threads: another epilogue.
-  virtual LookupResult lookup_by_anchor(const LookupKey&) = 0;
-  // Tables of the same workload, tuned on other hardware of the same ISA.
-  virtual LookupResult lookup_same_isa(const LookupKey&) = 0;
   virtual void record_miss(const Hash& workload, const Hash& hardware, const Dims&,
                            int64_t count = 1) = 0;
   virtual std::vector<DispatchMiss> misses() = 0;  // most frequent first

@@ -79,9 +79,9 @@ void artifact(const Statement& row) {
 void measure_policy(const Statement& row) {
   const std::optional<CacheMode> mode = cache_mode_from_name(row.text(1));
   if (!mode) refuse("measure_policy", row.text(0), "its mode is neither warm nor cold");
-  expect_key(
-      "measure_policy", row.text(0),
-      key_of(MeasurePolicy{*mode, row.integer(2), row.integer(3), row.text(4), row.text(5)}));
+  expect_key("measure_policy", row.text(0),
+             key_of(MeasurePolicy{*mode, row.integer(2), row.integer(3), row.text(4), row.text(5),
+                                  row.text(6)}));
 }
 
 void campaign(const Statement& row) {
@@ -114,6 +114,16 @@ void dispatch_entry(const Statement& row) {
   expect_json("dispatch_entry", fmt::format("{}/{}", row.text(0), row.integer(1)), row.text(2));
 }
 
+void dispatch_override(const Statement& row) {
+  expect_uuid("dispatch_override", row);
+  expect_json("dispatch_override", row.text(0), row.text(3));
+  region_from_json(row.text(3), fmt::format("dispatch_override {}", printable(row.text(0))));
+}
+
+void dispatch_replaced(const Statement&) {
+  // Two references, which the foreign keys check.
+}
+
 void dispatch_miss(const Statement& row) {
   expect_uuid("dispatch_miss", row);
   expect_dims("dispatch_miss", row.text(0), row.text(3));
@@ -125,6 +135,8 @@ constexpr char kCostModel[] = "cost_model";
 constexpr char kMeasurement[] = "measurement";
 constexpr char kCorrectness[] = "correctness";
 constexpr char kDispatchEvent[] = "dispatch_event";
+constexpr char kDispatchComparison[] = "dispatch_comparison";
+constexpr char kDispatchWithdrawal[] = "dispatch_withdrawal";
 
 constexpr TableSpec kTables[] = {
     {"hardware",
@@ -142,7 +154,8 @@ constexpr TableSpec kTables[] = {
     {"config", "hash, template, json", "hash", config},
     {"artifact", "hash, code_hash, workload, config, toolchain, compile_ms, size", "hash",
      artifact},
-    {"measure_policy", "hash, mode, warm_up, threads, timer, stop_rule", "hash", measure_policy},
+    {"measure_policy", "hash, mode, warm_up, threads, timer, stop_rule, class", "hash",
+     measure_policy},
     {"campaign",
      "uuid, digest, hardware, seed, options, command, budget_s, consumed_s, state, created_at, "
      "updated_at",
@@ -170,6 +183,13 @@ constexpr TableSpec kTables[] = {
      "dispatch_table, ordinal", dispatch_entry},
     {kDispatchEvent, "uuid, dispatch_table, status, reason, created_at", "uuid",
      only_uuid<kDispatchEvent>},
+    {"dispatch_replaced", "replaced, event", "replaced, event", dispatch_replaced},
+    {kDispatchComparison, "uuid, dispatch_table, rival, shapes, ratio, worst_ratio, created_at",
+     "uuid", only_uuid<kDispatchComparison>},
+    {"dispatch_override", "uuid, workload, hardware, region, config, evidence, reason, created_at",
+     "uuid", dispatch_override},
+    {kDispatchWithdrawal, "uuid, dispatch_override, reason, created_at", "uuid",
+     only_uuid<kDispatchWithdrawal>},
     {"dispatch_miss", "replica, workload, hardware, dims, count",
      "replica, workload, hardware, dims", dispatch_miss},
 };
@@ -204,6 +224,14 @@ constexpr Invariant kInvariants[] = {
      "JOIN dispatch_table d ON d.uuid = e.dispatch_table "
      "JOIN measurement m ON m.uuid = e.evidence JOIN trial t ON t.uuid = m.trial "
      "WHERE t.workload <> d.workload OR t.config <> e.config"},
+    {"an override's evidence is of another workload or configuration",
+     "SELECT o.uuid FROM dispatch_override o JOIN measurement m ON m.uuid = o.evidence "
+     "JOIN trial t ON t.uuid = m.trial "
+     "WHERE t.workload <> o.workload OR t.config <> o.config"},
+    {"a dispatch table is compared with one of another workload or other hardware",
+     "SELECT c.uuid FROM dispatch_comparison c JOIN dispatch_table d ON d.uuid = c.dispatch_table "
+     "JOIN dispatch_table r ON r.uuid = c.rival "
+     "WHERE d.workload <> r.workload OR d.hardware <> r.hardware"},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "vm/base/error.h"
+#include "vm/executable/dispatch_text.h"
 
 namespace nimble::tuner {
 namespace {
@@ -54,17 +55,6 @@ int64_t between(int64_t low, int64_t high) {
   const auto middle = static_cast<int64_t>(
       std::floor(std::sqrt(static_cast<double>(low) * static_cast<double>(high))));
   return std::clamp(middle, low, high - 1);
-}
-
-std::string text_of(const DispatchFeature& f, const std::vector<std::string>& symbols) {
-  switch (f.kind) {
-    case DispatchFeature::Kind::kCeilDiv:
-      return fmt::format("ceildiv({},{})", symbols[f.a], f.t);
-    case DispatchFeature::Kind::kProduct:
-      return fmt::format("{}*{}", symbols[f.a], symbols[f.b]);
-    default:
-      return symbols[f.a];
-  }
 }
 
 int64_t value_of(const DispatchFeature& f, const std::vector<int64_t>& shape) {

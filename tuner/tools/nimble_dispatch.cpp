@@ -2,12 +2,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "db/store/store.h"
+#include "vm/base/printable.h"
 #include "vm/base/program.h"
+#include "vm/executable/dispatch_text.h"
 #include "vm/tools/text_table.h"
 
 namespace nimble {
@@ -21,7 +26,10 @@ constexpr char kEpilogue[] =
     "  nimble dispatch show --db tuning.db\n"
     "  nimble dispatch show 3f2a --db tuning.db --format json\n"
     "  nimble dispatch diff 3f2a 77c0 --db tuning.db\n"
-    "  nimble dispatch override 3f2a 1 --config 90ab… --reason \"noisy neighbour\" --db tuning.db\n"
+    "  nimble dispatch override 3f2a --region s0=17..64 --config 90ab --reason \"tail latency\" "
+    "--db tuning.db\n"
+    "  nimble dispatch overrides --db tuning.db\n"
+    "  nimble dispatch withdraw 5d21 --reason \"tuned since\" --db tuning.db\n"
     "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.\n"
     "Exit codes: 0 ok, 1 failure, 2 usage, 5 incompatible database.";
@@ -29,7 +37,8 @@ constexpr char kEpilogue[] =
 struct Arguments {
   std::string database, format = "table";
   std::string table, other, workload, config, reason;
-  int64_t entry = 0;
+  std::vector<std::string> region;
+  int64_t entry = -1;
   bool all = false;
 };
 
@@ -66,10 +75,12 @@ db::DispatchTable find_table(db::Store& store, const std::string& prefix) {
 // Configurations are found among those that were measured for the workload, or stand in a table.
 db::Hash find_config(db::Store& store, const db::DispatchTable& table, const std::string& prefix) {
   std::set<db::Hash> known;
-  db::ResultQuery q{table.workload, table.hardware, table.policy};
-  for (const db::Toolchain& t : store.toolchains())
-    if (db::key_of(t) == table.toolchain) q.codegen_version = t.codegen_version;
-  for (const db::Result& r : store.results(q)) known.insert(r.config);
+  for (const db::MeasurePolicy& policy : store.policies(table.workload, table.hardware)) {
+    db::ResultQuery q{table.workload, table.hardware, db::key_of(policy)};
+    for (const db::Toolchain& t : store.toolchains())
+      if (db::key_of(t) == table.toolchain) q.codegen_version = t.codegen_version;
+    for (const db::Result& r : store.results(q)) known.insert(r.config);
+  }
   for (const auto& [hash, info] : table.configs) known.insert(hash);
   return find_by_prefix(
       known, prefix, [](const db::Hash& h) { return h; },
@@ -80,6 +91,24 @@ std::string config_text(const db::DispatchTable& t, const db::Hash& config) {
   const auto it = t.configs.find(config);
   return it == t.configs.end() ? config
                                : fmt::format("{} {}", it->second.template_name, it->second.json);
+}
+
+std::string dumped(const Json& j) {
+  return j.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+// A region may come from a database that somebody else wrote: text where it is no JSON.
+Json region_json(const std::string& region) {
+  Json j = Json::parse(region, nullptr, false);
+  return j.is_discarded() ? Json(region) : j;
+}
+
+std::string day_text(int64_t ms) {
+  const std::time_t seconds = ms / 1000;
+  std::tm parts{};
+  if (!gmtime_r(&seconds, &parts)) return "?";
+  char text[32];
+  return std::strftime(text, sizeof text, "%Y-%m-%d", &parts) ? text : "?";
 }
 
 std::string workload_label(db::Store& store, const db::Hash& hash) {
@@ -114,6 +143,7 @@ Json json_of(const db::DispatchTable& t) {
             {"objective", t.objective},
             {"tree", Json::parse(t.tree)},
             {"entries", std::move(entries)}};
+  if (!t.policy_class.empty()) j["class"] = t.policy_class;
   if (t.parent) j["parent"] = *t.parent;
   if (t.campaign) j["campaign"] = *t.campaign;
   return j;
@@ -156,6 +186,23 @@ std::vector<std::vector<std::string>> entry_rows(const db::DispatchTable& t) {
   return rows;
 }
 
+const std::vector<std::string> kOverrideHeader = {"override", "made",     "shapes", "config",
+                                                  "schedule", "workload", "reason", "withdrawn"};
+
+std::vector<std::vector<std::string>> override_rows(db::Store& store,
+                                                    const std::vector<db::Override>& overrides) {
+  std::vector<std::vector<std::string>> rows;
+  for (const db::Override& o : overrides)
+    rows.push_back({o.uuid.substr(0, 8), day_text(o.created_at),
+                    o.region == "{}" ? "all" : printable(o.region), o.config.substr(0, 8),
+                    fmt::format("{} {}", o.info.template_name, o.info.json),
+                    workload_label(store, o.workload), printable(o.reason),
+                    o.withdrawn ? fmt::format("{}: {}", day_text(o.withdrawn->created_at),
+                                              printable(o.withdrawn->reason))
+                                : ""});
+  return rows;
+}
+
 int show(const Arguments& a) {
   auto store = open(a, false);
   if (!a.table.empty()) {
@@ -165,9 +212,23 @@ int show(const Arguments& a) {
       return kExitOk;
     }
     if (a.format == "table")
-      fmt::print("table {} version {} ({})\nworkload {}\nobjective {}\n\n", t.uuid, t.version,
-                 name_of(t.status), workload_label(*store, t.workload), t.objective);
+      fmt::print("table {} version {} ({}), measured {}\nworkload {}\nobjective {}\n", t.uuid,
+                 t.version, name_of(t.status),
+                 t.policy_class.empty() ? "before classes had names" : t.policy_class,
+                 workload_label(*store, t.workload), t.objective);
+    if (a.format == "table") {
+      for (const db::Comparison& c : store->comparisons(t.uuid))
+        fmt::print("compared with {} at {} shapes: {:.3f} of its time, at worst {:.3f}\n",
+                   c.rival ? "table " + c.rival->substr(0, 8) : "the default schedules", c.shapes,
+                   c.ratio, c.worst_ratio);
+      fmt::print("\n");
+    }
     print_rows(kEntryHeader, entry_rows(t), a.format);
+    const auto overrides = store->overrides(false, t.workload, t.hardware);
+    if (a.format == "table" && !overrides.empty()) {
+      fmt::print("\nlaid over the active table:\n");
+      print_rows(kOverrideHeader, override_rows(*store, overrides), a.format);
+    }
     return kExitOk;
   }
   Json all = Json::array();
@@ -184,21 +245,21 @@ int show(const Arguments& a) {
     }
     double worst = 0;
     for (const db::DispatchEntry& e : t.entries) worst = std::max(worst, e.regret.value_or(0));
-    const auto overrides = std::count_if(t.entries.begin(), t.entries.end(),
-                                         [](const db::DispatchEntry& e) { return e.is_override; });
+    const size_t overrides = store->overrides(false, t.workload, t.hardware).size();
     rows.push_back({t.uuid.substr(0, 8), fmt::format("{}", t.version),
-                    std::string(name_of(t.status)), workload_label(*store, t.workload),
-                    fmt::format("{}", t.entries.size()), fmt::format("{:.1f}%", worst * 100),
-                    fmt::format("{}", overrides), t.objective});
+                    std::string(name_of(t.status)), t.policy_class.empty() ? "-" : t.policy_class,
+                    workload_label(*store, t.workload), fmt::format("{}", t.entries.size()),
+                    fmt::format("{:.1f}%", worst * 100), fmt::format("{}", overrides),
+                    t.objective});
   }
   if (a.format == "json")
     std::cout << all.dump(2) << '\n';
   else if (rows.empty() && a.format == "table")
     std::cout << "(no table; nimble tune makes them)\n";
   else
-    print_rows(
-        {"table", "version", "status", "workload", "entries", "regret", "overrides", "objective"},
-        rows, a.format);
+    print_rows({"table", "version", "status", "class", "workload", "entries", "regret", "overrides",
+                "objective"},
+               rows, a.format);
   return kExitOk;
 }
 
@@ -240,11 +301,111 @@ void say_active(db::Store& store, const db::Uuid& uuid) {
              workload_label(store, t.workload));
 }
 
-int override_entry(const Arguments& a) {
+// "s0=17..64", "s0=17..", "s0=17", "s0*s1=0..4096" → a range of that feature.
+void add_range(db::Region& region, const std::string& text,
+               const std::vector<std::string>& symbols) {
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(
+        Status::kInvalidArgument, "--region " + text, problem,
+        fmt::format("write FEATURE=FIRST..LAST, FEATURE=FIRST.. or FEATURE=VALUE; a feature "
+                    "is one of {}, A*B or ceildiv(A,8) of them",
+                    fmt::join(symbols, ", ")));
+  };
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) refuse("has no =");
+  const std::string feature = text.substr(0, equals), range = text.substr(equals + 1);
+  const auto known = exec::feature_from_text(feature, symbols);
+  if (!known || known->kind == exec::DispatchFeature::Kind::kThreads)
+    refuse(fmt::format("{} is no feature of the workload's shapes", feature));
+  const auto number = [&](std::string_view digits) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 0)
+      refuse(fmt::format("\"{}\" is no size", digits));
+    return value;
+  };
+  const size_t dots = range.find("..");
+  const int64_t first = number(std::string_view(range).substr(0, dots));
+  std::optional<int64_t> last = first;
+  if (dots != std::string::npos) {
+    last.reset();
+    if (dots + 2 < range.size()) last = number(std::string_view(range).substr(dots + 2));
+  }
+  if (last && *last < first) refuse("is empty");
+  if (!region.emplace(feature, std::pair(first, last)).second) refuse("is given twice");
+}
+
+db::Region region_of(db::Store& store, const Arguments& a, const db::DispatchTable& t) {
+  if ((a.entry >= 0) == !a.region.empty())
+    throw Error(Status::kInvalidArgument, "dispatch override",
+                a.entry >= 0 ? "names an entry and a region" : "names no shapes",
+                "give the number of an entry, --region FEATURE=FIRST..LAST, or --region all");
+  if (a.entry >= 0) {
+    if (a.entry >= static_cast<int64_t>(t.entries.size()))
+      throw Error(Status::kInvalidArgument, fmt::format("dispatch table {}", t.uuid),
+                  fmt::format("has no entry {} (it has {})", a.entry, t.entries.size()),
+                  "list them: nimble dispatch show");
+    return db::region_from_json(t.entries[static_cast<size_t>(a.entry)].range,
+                                fmt::format("entry {} of table {}", a.entry, t.uuid));
+  }
+  if (a.region == std::vector<std::string>{"all"}) return {};
+  std::vector<std::string> symbols;
+  if (const auto w = store.workload(t.workload)) {
+    std::istringstream names(w->symbolic_dims);
+    for (std::string name; std::getline(names, name, ',');) symbols.push_back(name);
+  }
+  db::Region region;
+  for (const std::string& text : a.region) add_range(region, text, symbols);
+  return region;
+}
+
+int add_override(const Arguments& a) {
   auto store = open(a, true);
   const db::DispatchTable t = find_table(*store, a.table);
-  say_active(*store,
-             store->override_entry(t.uuid, a.entry, find_config(*store, t, a.config), a.reason));
+  const db::Uuid made = store->add(db::NewOverride{t.workload, t.hardware, region_of(*store, a, t),
+                                                   find_config(*store, t, a.config), a.reason});
+  fmt::print("override {} of {}; it stands until: nimble dispatch withdraw {} --reason …\n", made,
+             workload_label(*store, t.workload), made.substr(0, 8));
+  return kExitOk;
+}
+
+int list_overrides(const Arguments& a) {
+  auto store = open(a, false);
+  const std::vector<db::Override> overrides = store->overrides(a.all);
+  if (a.format == "json") {
+    Json all = Json::array();
+    for (const db::Override& o : overrides) {
+      Json j = {{"override", o.uuid},
+                {"region", region_json(o.region)},
+                {"config", o.config},
+                {"template", o.info.template_name},
+                {"knobs", Json::parse(o.info.json)},
+                {"workload", o.workload},
+                {"hardware", o.hardware},
+                {"reason", o.reason},
+                {"created_at", o.created_at}};
+      if (o.evidence) j["measurement"] = *o.evidence;
+      if (o.withdrawn)
+        j["withdrawn"] = {{"reason", o.withdrawn->reason}, {"at", o.withdrawn->created_at}};
+      all.push_back(std::move(j));
+    }
+    std::cout << dumped(all) << '\n';
+    return kExitOk;
+  }
+  if (overrides.empty() && a.format == "table")
+    std::cout << "(no override" << (a.all ? "" : " is in force") << ")\n";
+  else
+    print_rows(kOverrideHeader, override_rows(*store, overrides), a.format);
+  return kExitOk;
+}
+
+int withdraw(const Arguments& a) {
+  auto store = open(a, true);
+  const db::Override o = find_by_prefix(
+      store->overrides(), a.table, [](const db::Override& x) { return x.uuid; }, "override",
+      "list those in force: nimble dispatch overrides");
+  store->withdraw(o.uuid, a.reason);
+  fmt::print("withdrawn: override {} of {}\n", o.uuid, workload_label(*store, o.workload));
   return kExitOk;
 }
 
@@ -291,12 +452,24 @@ int run(int argc, char** argv) {
   diff_command->add_option("other", a.other, "The other")->required();
   formats(diff_command);
   CLI::App* override_command = command(
-      "override", "Make a new, active version in which one entry has another configuration");
-  override_command->add_option("table", a.table, "The table")->required();
-  override_command->add_option("entry", a.entry, "Number of the entry")->required();
+      "override",
+      "Give some shapes of a table's workload another configuration, whichever table is active");
+  override_command->add_option("table", a.table, "A table of the workload")->required();
+  override_command->add_option("entry", a.entry, "The shapes of this entry of the table")
+      ->check(CLI::NonNegativeNumber);
+  override_command->add_option(
+      "--region", a.region,
+      "The shapes: FEATURE=FIRST..LAST, FEATURE=FIRST.., FEATURE=VALUE, once per feature, or all");
   override_command->add_option("--config", a.config, "The configuration (beginning of its hash)")
       ->required();
   override_command->add_option("--reason", a.reason, "Why; is kept")->required();
+  CLI::App* overrides_command = command("overrides", "List the overrides in force");
+  overrides_command->add_flag("--all", a.all, "Withdrawn ones too");
+  formats(overrides_command);
+  CLI::App* withdraw_command =
+      command("withdraw", "End an override; the active table decides again");
+  withdraw_command->add_option("override", a.table, "The override")->required();
+  withdraw_command->add_option("--reason", a.reason, "Why; is kept")->required();
   CLI::App* activate_command = command("activate", "Make a version the one that compilers use");
   activate_command->add_option("table", a.table, "The table")->required();
   activate_command->add_option("--reason", a.reason, "Why; is kept");
@@ -311,7 +484,9 @@ int run(int argc, char** argv) {
   }
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);
-  if (*override_command) return override_entry(a);
+  if (*override_command) return add_override(a);
+  if (*overrides_command) return list_overrides(a);
+  if (*withdraw_command) return withdraw(a);
   if (*activate_command) return activate(a);
   return roll_back(a);
 }

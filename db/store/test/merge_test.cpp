@@ -17,11 +17,30 @@ namespace fs = std::filesystem;
 std::string contents(const std::string& path) {
   Connection db(path, SQLITE_OPEN_READONLY, "", path);
   std::vector<std::string> lines;
-  for (const char* table :
-       {"hardware",    "machine",        "host_state",     "toolchain",      "template",
-        "workload",    "shape",          "config",         "artifact",       "measure_policy",
-        "campaign",    "cost_model",     "trial",          "measurement",    "samples",
-        "correctness", "dispatch_table", "dispatch_entry", "dispatch_event", "dispatch_miss"}) {
+  for (const char* table : {"hardware",
+                            "machine",
+                            "host_state",
+                            "toolchain",
+                            "template",
+                            "workload",
+                            "shape",
+                            "config",
+                            "artifact",
+                            "measure_policy",
+                            "campaign",
+                            "cost_model",
+                            "trial",
+                            "measurement",
+                            "samples",
+                            "correctness",
+                            "dispatch_table",
+                            "dispatch_entry",
+                            "dispatch_event",
+                            "dispatch_replaced",
+                            "dispatch_comparison",
+                            "dispatch_override",
+                            "dispatch_withdrawal",
+                            "dispatch_miss"}) {
     Statement row = db.prepare(fmt::format("SELECT * FROM {}", table));
     while (row.step()) {
       std::string& line = lines.emplace_back(table);
@@ -50,7 +69,18 @@ class MergeTest : public StoreTest {
     t.entries[0].evidence = store->add(m);
     const Uuid table = store->create_table(t);
     store->activate(table, "tuned");
-    store->override_entry(table, 0, world.config(*store, tile + 1), "because");
+    NewDispatchTable next = world.draft(*store, tile + 1);
+    next.parent = table;
+    const Uuid second = store->create_table(next);
+    store->add(Comparison{"", second, table, 1, 0.9, 0.95});
+    store->activate(second, "faster");
+    NewOverride word{world.workload_hash,
+                     world.hardware_hash,
+                     {{"m", {tile, tile + 8}}},
+                     world.config(*store, tile),
+                     "because"};
+    store->withdraw(store->add(word), "it was not");
+    store->add(word);
     store->record_miss(world.workload_hash, world.hardware_hash, {{"m", tile}}, 3);
     store->enqueue({{world.trial_key(*store, tile + 50, 64)}});
     store->claim({world.campaign, "worker"});
@@ -207,7 +237,31 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"ForgedTrial", "UPDATE trial SET threads = 64", "its content has the key"},
         Attack{"NoUuid", "UPDATE dispatch_event SET uuid = rowid || uuid", "no UUID"},
         Attack{"BadJson", "UPDATE dispatch_table SET tree = '{'", "not valid JSON"},
-        Attack{"NoReason", "UPDATE dispatch_entry SET reason = ''", "CHECK"},
+        Attack{"NoReason", "UPDATE dispatch_override SET reason = ''", "CHECK"},
+        Attack{"NoReasonToWithdraw", "UPDATE dispatch_withdrawal SET reason = ''", "CHECK"},
+        Attack{"NegativeRegion", "UPDATE dispatch_override SET region = '{\"m\":[-5,8]}'",
+               "reaches from -5"},
+        Attack{"EmptyRegion", "UPDATE dispatch_override SET region = '{\"m\":[9,8]}'",
+               "reaches from 9 to 8"},
+        Attack{"NoRegion", "UPDATE dispatch_override SET region = '[1,2]'", "no object of ranges"},
+        Attack{"NullRegion", "UPDATE dispatch_override SET region = '{\"m\":[null,null]}'",
+               "no first and last"},
+        Attack{"HugeRegion",
+               "UPDATE dispatch_override SET region = '{\"' || hex(zeroblob(100000)) || "
+               "'\":[1,2]}'",
+               "characters"},
+        Attack{"ForeignOverride",
+               "UPDATE dispatch_override SET config = (SELECT hash FROM config WHERE hash NOT IN "
+               "(SELECT config FROM dispatch_override) LIMIT 1)",
+               "override's evidence"},
+        Attack{"WithdrawsNothing",
+               "UPDATE dispatch_withdrawal SET dispatch_override = "
+               "'00000000-0000-0000-0000-000000000000'",
+               "FOREIGN KEY"},
+        Attack{"ReplacesItself", "UPDATE dispatch_replaced SET event = replaced", "CHECK"},
+        Attack{"NoRatio", "UPDATE dispatch_comparison SET ratio = 0", "CHECK"},
+        Attack{"ForgedClass", "UPDATE measure_policy SET class = 'cold'",
+               "its content has the key"},
         Attack{"Dangling", "DELETE FROM config", "FOREIGN KEY"},
         Attack{"DanglingParent",
                "UPDATE dispatch_table SET parent = '00000000-0000-0000-0000-000000000000', version "

@@ -212,6 +212,78 @@ TEST_F(StoreTest, EveryOlderSchemaIsBroughtUpToDate) {
   }
 }
 
+// What was tuned before slots knew of classes stands in for any class, and says so; what a person
+// had decided goes on as an override.
+TEST_F(StoreTest, TablesOfAnOlderSchemaAreFound) {
+  Uuid table;
+  LookupKey key;
+  Hash chosen;
+  {
+    World world(*open("new.db"));
+    key = world.lookup_key();
+    Connection old(file(), kReadWrite, "", "old");
+    migrate(old, 5, [] { return int64_t{5}; });
+    const Hardware& h = world.hardware;
+    old.run("INSERT INTO hardware VALUES (?,?,?,?,?,?,?,?,?,?)", key_of(h), h.vendor, h.family,
+            h.model, h.stepping, h.model_name, h.isa, h.caches, h.topology, h.virtualised);
+    const Toolchain& t = world.toolchain;
+    old.run("INSERT INTO toolchain VALUES (?,?,?,?,?,?,?)", key_of(t), t.compiler, t.version,
+            t.flags, t.codegen_version, t.revision, t.dirty);
+    const Workload& w = world.workload;
+    old.run("INSERT INTO workload VALUES (?,?,?,?,?,?,?,?)", key_of(w), w.canonical, w.anchor, w.op,
+            w.dtype, w.layout, w.symbolic_dims, w.threads);
+    old.run("INSERT INTO template VALUES (?,?,?,?)", key_of(world.dense), "dense", 2,
+            world.dense.parameters);
+    const MeasurePolicy p{CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%"};
+    old.run("INSERT INTO measure_policy VALUES (?,?,?,?,?,?)", key_of(p), "warm", 3, 2, "rdtsc",
+            "ci<1%");
+    std::vector<Hash> configs;
+    for (const char* json : {R"({"tile":8})", R"({"tile":16})"}) {
+      configs.push_back(key_of(Config{key_of(world.dense), json}));
+      old.run("INSERT INTO config VALUES (?,?,?)", configs.back(), key_of(world.dense), json);
+    }
+    chosen = configs[1];
+    table = new_uuid();
+    for (const Uuid& uuid : {new_uuid(), table}) {  // the former is no longer active
+      old.run(
+          "INSERT INTO dispatch_table (uuid, workload, hardware, toolchain, policy, version, "
+          "objective, tree, created_at) VALUES (?,?,?,?,?,1,'mean','{\"leaf\":0}',7)",
+          uuid, key_of(w), key_of(h), key_of(t), key_of(p));
+      old.run(
+          "INSERT INTO dispatch_entry (dispatch_table, ordinal, range, config, is_override, "
+          "reason) "
+          "VALUES (?1,0,'{\"m\":[0,16]}',?2,0,''), (?1,1,'{\"m\":[17,null]}',?3,1,'noisy')",
+          uuid, configs[0], configs[1]);
+      old.run("INSERT INTO dispatch_event VALUES (?,?,'active','tuned',?)", new_uuid(), uuid,
+              uuid == table ? 9 : 8);
+    }
+    std::filesystem::copy_file(file(), file("copy.db"));
+  }
+  auto store = open();
+  const LookupResult r = store->lookup(key);
+  EXPECT_EQ(r.outcome, LookupOutcome::kFallback);
+  EXPECT_EQ(r.reason, "measured before classes of policy had names, not warm");
+  ASSERT_TRUE(r.table);
+  EXPECT_EQ(r.table->uuid, table);
+  ASSERT_EQ(r.overrides.size(), 1u) << "of the active table alone";
+  EXPECT_EQ(r.overrides[0].region, R"({"m":[17,null]})");
+  EXPECT_EQ(r.overrides[0].config, chosen);
+  EXPECT_EQ(r.overrides[0].reason, "noisy");
+  EXPECT_TRUE(is_uuid(r.overrides[0].uuid)) << r.overrides[0].uuid;
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+  // A new table of the class asked for is preferred, and does not retire the old one.
+  const Hash policy = store->put(MeasurePolicy{CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%", "warm"});
+  NewDispatchTable next = *r.table;
+  next.policy = policy;
+  const Uuid fresh = store->create_table(next);
+  store->activate(fresh, "tuned");
+  EXPECT_EQ(store->lookup(key).outcome, LookupOutcome::kExact);
+  EXPECT_EQ(store->table(table)->status, TableStatus::kActive);
+  EXPECT_EQ(store->lookup(key).overrides.size(), 1u);
+  // A copy that was brought up to date elsewhere has the same override.
+  EXPECT_EQ(store->import_from(file("copy.db")).rows_added, 0);
+}
+
 TEST_F(StoreTest, FactsCannotBeChangedByAnyone) {
   { World world(*open()); }
   Connection raw(file(), kReadWrite, "", "x");

@@ -36,7 +36,7 @@ struct World {
     toolchain_hash = store.put(toolchain);
     template_hash = store.put(dense);
     workload_hash = store.put(workload);
-    policy = store.put(MeasurePolicy{CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%"});
+    policy = store.put(MeasurePolicy{CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%", "warm"});
     machine = store.put(Machine{"", "box", hardware_hash});
     host_state = store.put(HostState{"", "performance", true, {}, "0,1", 0.5, 0.0});
     key = CampaignKey{"model-digest", hardware_hash, 7, R"({"top_k":100})"};
@@ -99,7 +99,7 @@ struct World {
     return t;
   }
   LookupKey lookup_key() const {
-    return {workload, hardware, toolchain, {{"dense", 2}, {"softmax", 1}}};
+    return {workload, hardware, toolchain, {{"dense", 2}, {"softmax", 1}}, {"warm", "cold"}};
   }
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "vm/executable/dispatch_text.h"
+
 namespace nimble::exec {
 namespace {
 
@@ -74,6 +76,22 @@ TEST(DispatchTest, GraftPutsTreesInPlaceOfLeaves) {
     const uint32_t expected = s > 10 && s <= 20 ? 2u : static_cast<uint32_t>(s % 2);
     EXPECT_EQ(whole.choose(std::vector<int64_t>{s}, 1), expected) << s;
   }
+}
+
+TEST(DispatchTest, FeaturesAsTextAndBack) {
+  const std::string names[] = {"s0", "s1"};
+  using Kind = Feature::Kind;
+  for (const Feature& f : {Feature{Kind::kSymbol, 1, 0, 1}, Feature{Kind::kCeilDiv, 0, 0, 8},
+                           Feature{Kind::kMod, 1, 0, 32}, Feature{Kind::kProduct, 0, 1, 1},
+                           Feature{Kind::kThreads, 0, 0, 1}}) {
+    const auto read = feature_from_text(text_of(f, names), names);
+    ASSERT_TRUE(read) << text_of(f, names);
+    EXPECT_EQ(*read, f) << text_of(f, names);
+  }
+  for (const char* bad : {"", "s2", "s0*", "*s1", "s0*s2", "ceildiv(s0)", "ceildiv(s0,)",
+                          "ceildiv(s0,0)", "ceildiv(s0,-8)", "ceildiv(s0,8", "mod(s2,8)",
+                          "mod(s0,99999999999999999999)", "s0 ", "s0*s1*s0"})
+    EXPECT_FALSE(feature_from_text(bad, names)) << bad;
 }
 
 TEST(DispatchTest, Text) {

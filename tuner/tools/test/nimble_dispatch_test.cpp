@@ -1,0 +1,102 @@
+// The program nimble-dispatch as a user meets it.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "db/store/test/fixture.h"
+
+namespace nimble::db {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Ran {
+  int exit_code;
+  std::string out;  // stdout and stderr together
+};
+
+class DispatchProgram : public StoreTest {
+ protected:
+  Ran run(const std::string& arguments) {
+    const std::string command =
+        fmt::format("{} {} --db {} 2>&1", NIMBLE_DISPATCH_PROGRAM, arguments, file());
+    std::FILE* pipe = popen(command.c_str(), "r");
+    EXPECT_NE(pipe, nullptr);
+    Ran ran;
+    char buffer[4096];
+    while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) ran.out.append(buffer, n);
+    const int status = pclose(pipe);
+    ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return ran;
+  }
+  // An active table of tile 8; tile 16 was measured, too.
+  void fill() {
+    auto store = open();
+    World world(*store);
+    world.tried(*store, 16, 64, 80);
+    table = store->create_table(world.draft(*store, 8));
+    store->activate(table, "tuned");
+    other = world.config(*store, 16);
+  }
+  Uuid table;
+  Hash other;
+};
+
+TEST_F(DispatchProgram, AnOverrideIsLaidShownAndWithdrawn) {
+  fill();
+  EXPECT_THAT(run("overrides").out, HasSubstr("no override is in force"));
+  const Ran made = run("override " + table + " --region m=17..64 --config " + other.substr(0, 12) +
+                       " --reason 'noisy neighbour'");
+  ASSERT_EQ(made.exit_code, 0) << made.out;
+  const auto list = nlohmann::json::parse(run("overrides --format json").out);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["region"], nlohmann::json::parse(R"({"m":[17,64]})"));
+  EXPECT_EQ(list[0]["knobs"]["tile"], 16);
+  EXPECT_EQ(list[0]["reason"], "noisy neighbour");
+  EXPECT_TRUE(list[0].contains("measurement"));
+  const auto id = list[0]["override"].get<std::string>();
+  EXPECT_THAT(made.out, HasSubstr("nimble dispatch withdraw " + id.substr(0, 8)));
+  EXPECT_THAT(run("show " + table).out, HasSubstr("noisy neighbour"));
+  EXPECT_THAT(run("show " + table).out, HasSubstr("measured warm"));
+  EXPECT_THAT(run("overrides --format csv").out, HasSubstr("noisy neighbour"));
+  // An entry's shapes, and all shapes.
+  EXPECT_EQ(run("override " + table + " 0 --config " + other + " --reason r").exit_code, 0);
+  EXPECT_EQ(run("override " + table + " --region all --config " + other + " --reason r").exit_code,
+            0);
+  EXPECT_EQ(nlohmann::json::parse(run("overrides --format json").out).size(), 3u);
+
+  EXPECT_EQ(run("withdraw " + id).exit_code, 2) << "without a reason";
+  EXPECT_EQ(run("withdraw " + id.substr(0, 13) + " --reason quiet").exit_code, 0);
+  EXPECT_EQ(run("withdraw " + id + " --reason quiet").exit_code, 1) << "twice";
+  EXPECT_THAT(run("overrides").out, Not(HasSubstr(id.substr(0, 8))));
+  EXPECT_THAT(run("overrides --all").out, HasSubstr("quiet"));
+}
+
+TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
+  fill();
+  const std::string head = "override " + table + " --config " + other + " --reason r ";
+  for (const auto& [arguments, word] : std::vector<std::pair<std::string, std::string>>{
+           {"", "names no shapes"},
+           {"0 --region m=1..2", "an entry and a region"},
+           {"7", "has no entry 7"},
+           {"--region k=1..2", "k is no feature"},
+           {"--region threads=1..2", "no feature"},
+           {"--region m", "has no ="},
+           {"--region m=9..3", "is empty"},
+           {"--region m=-4..3", "is no size"},
+           {"--region m=1..99999999999999999999", "is no size"},
+           {"--region m=1..2 --region m=3..4", "given twice"},
+           {"--region 'ceildiv(m,0)=1..2'", "no feature"}}) {
+    const Ran ran = run(head + arguments);
+    EXPECT_EQ(ran.exit_code, 1) << arguments << ran.out;
+    EXPECT_THAT(ran.out, HasSubstr(word)) << arguments;
+  }
+  EXPECT_EQ(run("override " + table + " 0 --config ffff --reason r").exit_code, 1);
+  EXPECT_THAT(run("overrides --all").out, HasSubstr("no override"));
+}
+
+}  // namespace
+}  // namespace nimble::db

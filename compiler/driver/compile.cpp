@@ -14,6 +14,7 @@
 #include "compiler/kernels/host_ops.h"
 #include "compiler/passes/support/crash.h"
 #include "compiler/passes/support/rewrite.h"
+#include "compiler/tuned/policy_class.h"
 #include "vm/executable/verifier.h"
 
 namespace nimble::driver {
@@ -176,7 +177,10 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
                                  passes::CrashScope::Program::kCompile);
   exec::Executable out;
-  KernelSet kernels(options.target, options.tuned, context.workloads);
+  const std::string policy_class = options.policy_class.empty()
+                                       ? tuned::implied_policy(constant_bytes(lowered))
+                                       : options.policy_class;
+  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =
@@ -186,6 +190,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   out.provenance.database = options.tuned ? options.tuned->identity() : "";
   exec::verify(out, "compiled executable");
   if (report) {
+    report->policy_class = policy_class;
     report->statistics = context.statistics;
     report->total_ms = ms_since(begin);
   }

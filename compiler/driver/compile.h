@@ -18,6 +18,9 @@ struct CompileOptions {
   int32_t device = 0;  // vm/base/device_number.h: what nothing constrains runs there
   passes::PipelineOptions pipeline;
   tuned::TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
+  // The class of measuring policy whose records are asked for (compiler/tuned/policy_class.h);
+  // empty: what the model implies.
+  std::string policy_class;
   int compile_threads = 2;
   int optimize = 2;
   // Each kernel also in the form that the checked interpreter runs. The target "portable" has
@@ -30,11 +33,13 @@ struct KernelReport {
   std::string kernel, source, workload, template_name, evidence;
   tuned::Lookup::Outcome outcome = tuned::Lookup::Outcome::kUntuned;
   std::string reason;
+  std::vector<int64_t> threads;  // counts that have a table; others use the nearest below
   size_t implementations = 0;
   uint64_t code_bytes = 0;
 };
 struct CompileReport {
   std::vector<KernelReport> kernels;
+  std::string policy_class;  // whose records were asked for
   std::vector<passes::PassTiming> passes;
   std::map<std::string, int64_t> statistics;
   double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;

@@ -15,6 +15,8 @@
 #include "compiler/codegen/portable/portable.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/host_ops.h"
+#include "vm/base/hash.h"
+#include "vm/library/registry.h"
 
 namespace nimble::driver {
 namespace {
@@ -49,6 +51,21 @@ exec::DimProgram scratch_program(const exec::KernelContract& contract,
 void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
   if (s.kind == kir::StmtKind::kCheck) out->insert(s.message);
   for (const kir::StmtRef& b : s.body) collect_messages(*b, out);
+}
+
+std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
+                         const exec::DispatchTree& tails) {
+  std::string text = count == 1 ? "" : tails.str(k.contract.symbols);
+  for (size_t at = first; at < first + count; ++at) {
+    const exec::Implementation& i = k.implementations[at];
+    if (i.kind == exec::ImplementationKind::kNative) {
+      text += hex(i.code_hash);
+      continue;
+    }
+    const rt::LibraryKernel* routine = rt::find_library_kernel(i.kind, i.symbol);
+    text += i.symbol + (routine && routine->version ? " " + routine->version() : "");
+  }
+  return count == 1 ? text : hex(hash128(text));
 }
 
 }  // namespace
@@ -93,7 +110,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     entries_.push_back(std::move(e));
     return it->second;
   }
-  if (tuned_) e.lookup = tuned_->find(e.workload, target_);
+  if (tuned_) e.lookup = tuned_->find(e.workload, target_, policy_class_);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
@@ -137,7 +154,7 @@ exec::PortableKernel KernelSet::portable_form(const Entry& e,
   return form;
 }
 
-void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
+void KernelSet::lower(Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
                       std::set<std::string>* messages) const {
   kernel.name = e.name;
   kernel.source = e.source;
@@ -181,6 +198,7 @@ void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exe
       i.template_name = tuned::kVendorTemplate;
       kernel.implementations.push_back(std::move(i));
       tails.push_back(exec::DispatchTree::single(0));
+      e.pieces.push_back({base.back(), 1, tails.back()});
       continue;
     }
     const kernels::Template* t = kernels::find_template(candidate.template_name);
@@ -198,11 +216,40 @@ void KernelSet::lower(const Entry& e, std::vector<kir::Function>& functions, exe
       own.push_back(std::move(f));
     }
     tails.push_back(std::move(lowered.tails));
+    e.pieces.push_back({base.back(), kernel.implementations.size() - base.back(), tails.back()});
   }
   kernel.dispatch = e.tree.graft(tails, base);
   kernel.contract.scratch_bytes = scratch_program(kernel.contract, own);
   functions.insert(functions.end(), std::make_move_iterator(own.begin()),
                    std::make_move_iterator(own.end()));
+}
+
+void KernelSet::compare_code(Entry& e) {
+  tuned::TunedChoice& choice = *e.lookup.choice;
+  std::vector<bool> stale(e.candidates.size());
+  size_t changed = 0, unknown = 0;
+  for (size_t c = 0; c < e.candidates.size(); ++c) {
+    const std::string& measured = choice.code_hashes[c];
+    changed += !measured.empty() && measured != e.code_hashes[c];
+    unknown += measured.empty();
+    stale[c] = measured != e.code_hashes[c];
+  }
+  using Outcome = tuned::Lookup::Outcome;
+  // The default schedule under a person's override is no record.
+  if (e.lookup.outcome == Outcome::kUntuned || e.lookup.outcome == Outcome::kMismatch) return;
+  if (changed + unknown == 0) return;
+  choice.evidence = tuned::with_stale(choice.evidence, stale);
+  const auto add = [&](const std::string& why) {
+    e.lookup.reason += (e.lookup.reason.empty() ? "" : "; ") + why;
+  };
+  if (changed > 0)
+    add(fmt::format("the code of {} of {} schedules has changed since it was measured{}", changed,
+                    e.candidates.size(),
+                    e.lookup.other_toolchain.empty() ? "" : ": " + e.lookup.other_toolchain));
+  if (unknown > 0)
+    add(fmt::format("of {} of {} schedules the code that was measured is not known", unknown,
+                    e.candidates.size()));
+  if (e.lookup.outcome == Outcome::kTuned) e.lookup.outcome = Outcome::kStale;
 }
 
 void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
@@ -213,7 +260,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   auto begin = std::chrono::steady_clock::now();
   std::vector<kir::Function> functions;
   std::set<std::string> messages;
-  for (const Entry& e : entries_) {
+  for (Entry& e : entries_) {
     exec::Kernel kernel;
     lower(e, functions, kernel, &messages);
     out.kernels.push_back(std::move(kernel));
@@ -245,16 +292,8 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   }
 
   for (size_t k = 0; k < entries_.size(); ++k) {
-    const Entry& e = entries_[k];
-    KernelReport row{out.kernels[k].name,
-                     e.source,
-                     e.workload.key,
-                     e.candidates[0].template_name,
-                     {},
-                     e.lookup.outcome,
-                     e.lookup.reason,
-                     0,
-                     0};
+    Entry& e = entries_[k];
+    KernelReport row;
     for (exec::Implementation& i : out.kernels[k].implementations) {
       auto it = compiled.find(i.symbol);
       if (it != compiled.end()) {
@@ -263,6 +302,16 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
       }
       ++row.implementations;
     }
+    for (const Entry::Piece& p : e.pieces)
+      e.code_hashes.push_back(hash_of_code(out.kernels[k], p.first, p.count, p.tails));
+    if (e.lookup.choice && !e.pieces.empty()) compare_code(e);
+    row.kernel = out.kernels[k].name;
+    row.source = e.source;
+    row.workload = e.workload.key;
+    row.template_name = e.candidates[0].template_name;
+    row.outcome = e.lookup.outcome;
+    row.reason = e.lookup.reason;
+    row.threads = e.lookup.threads;
     row.evidence = e.lookup.choice   ? e.lookup.choice->evidence
                    : !e.host.empty() ? R"({"schedule":"host"})"
                                      : R"({"schedule":"default","reason":"untuned"})";

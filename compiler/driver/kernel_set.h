@@ -14,10 +14,12 @@ namespace nimble::driver {
 class KernelSet {
  public:
   // `workloads`: of the passes that made the groups, if any have.
+  // `policy_class`: of the records to ask `tuned` for.
   KernelSet(const kernels::TargetInfo& target, tuned::TunedSource* tuned,
-            std::shared_ptr<kernels::WorkloadCache> workloads = {})
+            std::shared_ptr<kernels::WorkloadCache> workloads = {}, std::string policy_class = {})
       : target_(target),
         tuned_(tuned),
+        policy_class_(std::move(policy_class)),
         workloads_(workloads ? std::move(workloads) : std::make_shared<kernels::WorkloadCache>()) {}
 
   // The index of the kernel that computes a group; equal workloads on one device share one.
@@ -30,6 +32,13 @@ class KernelSet {
   // Lowers, compiles and links everything into `out`; fills the report.
   void finish(const CompileOptions& options, exec::Executable& out, CompileReport* report);
 
+  // After finish(): the hash of the code of a kernel's candidate, as records keep it. A candidate
+  // of several residues is as many pieces of code and a tree over them; a vendor's routine is its
+  // name and its library's version.
+  const std::string& code_hash(size_t kernel, size_t candidate) const {
+    return entries_.at(kernel).code_hashes.at(candidate);
+  }
+
  private:
   struct Entry {
     kernels::Workload workload;
@@ -39,16 +48,27 @@ class KernelSet {
     std::vector<tuned::Candidate> candidates;
     exec::DispatchTree tree;
     int32_t device = 0;
+    // Of each candidate, once it is lowered: its implementations' places in the kernel, and the
+    // tree that chooses among them; then its code's hash.
+    struct Piece {
+      size_t first = 0, count = 0;
+      exec::DispatchTree tails;
+    };
+    std::vector<Piece> pieces;
+    std::vector<std::string> code_hashes;
   };
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,
                    const std::string& place) const;
   // Both add the messages of the kernel's checks.
-  void lower(const Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
+  void lower(Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
              std::set<std::string>* messages) const;
+  // Compares the code with what was measured: a record is exact only while both are the same.
+  static void compare_code(Entry& e);
   exec::PortableKernel portable_form(const Entry& e, std::set<std::string>* messages) const;
 
   const kernels::TargetInfo target_;
   tuned::TunedSource* tuned_;
+  const std::string policy_class_;
   std::shared_ptr<kernels::WorkloadCache> workloads_;
   std::vector<Entry> entries_;
   std::map<std::string, uint32_t> by_key_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/tuned/policy_class.h"
 #include "vm/base/device_number.h"
 #include "vm/base/program.h"
 
@@ -82,6 +83,19 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   app.add_option("--db", a.database,
                  "Tuning database (SQLite); default: the environment's NIMBLE_DB")
       ->envname("NIMBLE_DB");
+  app.add_option(
+      "--hardware", a.hardware,
+      "Whose records of the database are used: the beginning of a fingerprint or a part\n"
+      "of the processor's name, as nimble db show hardware lists them (default: this\n"
+      "machine's; --target says what instructions may be used)");
+  std::vector<std::string> classes = tuned::policy_classes();
+  classes.insert(classes.begin(), "auto");
+  app.add_option(
+         "--policy", a.policy,
+         "Records measured with operands where: cached, warm or cold as nimble tune --policy\n"
+         "says; auto: as the size of the model's weights implies. Others stand in, reported")
+      ->check(CLI::IsMember(classes))
+      ->capture_default_str();
   app.add_option("--disable-pass,--disable", a.disabled,
                  "Leave a pass out (may be given more than once)");
   app.add_option("--crash-dir", a.crash_folder,
@@ -99,12 +113,20 @@ ir::Module import(const ModelArguments& a) {
 }
 
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
-  if (a.database.empty()) return nullptr;
+  if (a.database.empty()) {
+    if (!a.hardware.empty())
+      throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
+                  "says whose records are used, but there is no database", "give --db");
+    return nullptr;
+  }
   db::OpenOptions options;
   options.create = false;
   options.read_only = true;
   try {
-    return tuned::database_source(db::Store::open(a.database, options));
+    std::shared_ptr<db::Store> store = db::Store::open(a.database, options);
+    const db::Hardware hardware =
+        a.hardware.empty() ? tuned::host_hardware() : tuned::find_hardware(*store, a.hardware);
+    return tuned::database_source(std::move(store), hardware);
   } catch (const Error& e) {
     if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
     throw;
@@ -128,6 +150,7 @@ driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSour
   options.device = device_by_name(a.device).value_or(kCpuDevice);
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
   options.tuned = tuned;
+  if (a.policy != "auto") options.policy_class = a.policy;
   return options;
 }
 
@@ -138,6 +161,8 @@ std::string_view name_of(tuned::Lookup::Outcome outcome) {
       return "tuned";
     case Outcome::kStale:
       return "stale";
+    case Outcome::kFallback:
+      return "fallback";
     case Outcome::kMismatch:
       return "mismatch";
     case Outcome::kUntuned:
@@ -146,6 +171,30 @@ std::string_view name_of(tuned::Lookup::Outcome outcome) {
       return "fixed";
   }
   return "untuned";
+}
+
+bool require_tuned(const char* program, const ModelArguments& a,
+                   const driver::CompileReport& report) {
+  using Outcome = tuned::Lookup::Outcome;
+  constexpr size_t kMostLines = 20;
+  size_t lacking = 0;
+  for (const driver::KernelReport& k : report.kernels) {
+    if (k.outcome == Outcome::kTuned || k.outcome == Outcome::kFixed) continue;
+    if (++lacking <= kMostLines)
+      fmt::print(stderr, "{}: error: {} ({}): {}: {}\n", program, k.kernel, k.source,
+                 name_of(k.outcome), k.reason.empty() ? "no tuning record" : k.reason);
+  }
+  if (lacking == 0) return true;
+  if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
+  const std::string text = model_text(a.model, a.shapes, a.import);
+  const std::string database = a.database.empty() ? "tuning.db" : a.database;
+  fmt::print(
+      stderr,
+      "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "
+      "again: nimble tune {} --db {}{}\n",
+      program, lacking, report.kernels.size(), report.policy_class, text, database,
+      a.policy == "auto" ? "" : " --policy " + a.policy);
+  return false;
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

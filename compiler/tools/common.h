@@ -20,6 +20,7 @@ struct ModelArguments {
   frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
   std::string database;
+  std::string hardware, policy = "auto";  // whose records of it
   std::string crash_folder = passes::default_crash_folder();
 };
 
@@ -33,7 +34,8 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
 // it.
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
                        const frontend::ImportOptions& options);
-// MODEL, --decode, --random-input, --shape, --target, --device, --db, --disable-pass, --crash-dir.
+// MODEL, --decode, --random-input, --shape, --target, --device, --db, --hardware, --policy,
+// --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);
@@ -49,6 +51,10 @@ int run_compiler_program(const char* name, const std::function<int()>& body);
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned);
 std::string_view name_of(tuned::Lookup::Outcome outcome);
+// The kernels of a report that lack an exact record, one line each on stderr, named, with the
+// reason and a remedy. False if there are any: what --require-tuned refuses.
+bool require_tuned(const char* program, const ModelArguments& a,
+                   const driver::CompileReport& report);
 
 // Left-aligned columns under a header, as wide as their contents.
 std::string table(const std::vector<std::vector<std::string>>& rows);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/tools/common.h"
+#include "compiler/tuned/policy_class.h"
 #include "vm/base/program.h"
 
 namespace nimble {
@@ -14,8 +15,10 @@ using Json = nlohmann::json;
 constexpr char kAbout[] =
     "Says of a model: its signature, which operators nimble covers, which workloads its kernels\n"
     "are, and which of those a tuning database knows.\n\n"
+    "Whether a record is exact shows once its kernel is generated: --require-tuned does that, as\n"
+    "nimble compile does.\n\n"
     "Exit codes: 0 supported; 1 some operator is unsupported; 5 with --require-tuned, a workload\n"
-    "has no fresh record.\n\n"
+    "has no exact record.\n\n"
     "Examples:\n"
     "  nimble check model.onnx\n"
     "  nimble check all-MiniLM-L6-v2/ --db tuning.db --format json\n"
@@ -41,12 +44,15 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
+  const std::string policy_class = o.model.policy == "auto"
+                                       ? tuned::implied_policy(driver::constant_bytes(lowered))
+                                       : o.model.policy;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, {}};
     if (const kernels::Template* t = kernels::template_for(row.use.workload, context.target))
       row.template_name = t->name();
-    if (tuned) row.lookup = tuned->find(row.use.workload, context.target);
+    if (tuned) row.lookup = tuned->find(row.use.workload, context.target, policy_class);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -134,9 +140,13 @@ int run(Options& o) {
       fmt::print(stderr, "nimble check: error: no kernel template serves {}\n", r.use.source);
       return kExitFailure;
     }
-  if (o.require_tuned)
-    for (const WorkloadRow& r : rows)
-      if (r.lookup.outcome != tuned::Lookup::Outcome::kTuned) return kExitStale;
+  if (o.require_tuned) {
+    driver::CompileOptions options = tools::compile_options(o.model, tuned.get());
+    options.portable = false;
+    driver::CompileReport report;
+    driver::compile(m, options, &report);
+    if (!tools::require_tuned("nimble check", o.model, report)) return kExitStale;
+  }
   return kExitOk;
 }
 
@@ -148,7 +158,7 @@ int main_of(int argc, char** argv) {
       ->check(CLI::IsMember({"table", "json", "csv"}))
       ->capture_default_str();
   app.add_flag("--require-tuned", o.require_tuned,
-               "Exit code 5 if a workload has no fresh tuning record");
+               "Generate the kernels; exit code 5 if a workload has no exact tuning record");
   app.add_flag("--operators", o.operators,
                "Instead of a MODEL: every ONNX operator and version, supported or why not")
       ->excludes(app.get_option("MODEL"));

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/tools/common.h"
 #include "vm/base/program.h"
@@ -19,10 +20,13 @@ constexpr char kAbout[] =
     "Compiles a model to one executable file that `nimble run`, the C interface and every other\n"
     "program of the runtime load without a compiler.\n\n"
     "With --db each kernel is dispatched as the tuning database says; a workload that it does not\n"
-    "know gets its template's default schedule and is reported.\n\n"
+    "know gets its template's default schedule and is reported. A record counts as exact while "
+    "its\n"
+    "kernel's code is what was measured, else as stale: it is used, and reported.\n\n"
     "Examples:\n"
     "  nimble compile model.onnx -o model.nimble\n"
     "  nimble compile all-MiniLM-L6-v2/ --db tuning.db -o minilm.nimble\n"
+    "  nimble compile model.onnx --db fleet.db --hardware 'Xeon Gold 6430' -o model.nimble\n"
     "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
     "  nimble compile model.onnx --target portable -o model.nimble\n"
     "  nimble compile --batch list.tsv --portable off";
@@ -36,12 +40,15 @@ struct Options {
 
 void print_report(const Options& o, const driver::CompileReport& r) {
   using Outcome = tuned::Lookup::Outcome;
-  size_t tuned = 0, stale = 0, fixed = 0;
+  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0;
+  std::set<int64_t> threads;
   uint64_t code = 0;
   size_t implementations = 0;
   for (const driver::KernelReport& k : r.kernels) {
     tuned += k.outcome == Outcome::kTuned;
     stale += k.outcome == Outcome::kStale;
+    fallback += k.outcome == Outcome::kFallback;
+    threads.insert(k.threads.begin(), k.threads.end());
     fixed += k.outcome == Outcome::kFixed;
     code += k.code_bytes;
     implementations += k.implementations;
@@ -56,11 +63,13 @@ void print_report(const Options& o, const driver::CompileReport& r) {
                          {"code_bytes", k.code_bytes},
                          {"outcome", tools::name_of(k.outcome)},
                          {"reason", k.reason},
+                         {"threads", k.threads},
                          {"workload", k.workload}});
     Json passes = Json::array();
     for (const passes::PassTiming& p : r.passes)
       passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
     fmt::print("{}\n", Json{{"output", o.output},
+                            {"class", r.policy_class},
                             {"kernels", kernels},
                             {"passes", passes},
                             {"statistics", r.statistics},
@@ -74,14 +83,20 @@ void print_report(const Options& o, const driver::CompileReport& r) {
                            .dump(2));
     return;
   }
-  const size_t untuned = r.kernels.size() - tuned - stale - fixed;
+  const size_t untuned = r.kernels.size() - tuned - stale - fallback - fixed;
   fmt::print(
-      "{}: {} kernels ({} tuned, {} stale, {} by default schedule{}), {} variants, {} KiB of "
+      "{}: {} kernels ({} tuned, {} stale, {}{} by default schedule{}), {} variants, {} KiB of "
       "code, {:.1f} s\n",
-      o.output, r.kernels.size(), tuned, stale, untuned,
-      fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
+      o.output, r.kernels.size(), tuned, stale,
+      fallback ? fmt::format("{} by records of another class than {}, ", fallback, r.policy_class)
+               : "",
+      untuned, fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
       r.total_ms / 1000);
   const bool asked = !o.model.database.empty();
+  if (!threads.empty())
+    fmt::print(
+        "tuned for {} thread{}; a run with another number uses the nearest below, else the least\n",
+        fmt::join(threads, ", "), *threads.rbegin() > 1 ? "s" : "");
   for (const driver::KernelReport& k : r.kernels) {
     std::string reason = k.reason;
     if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
@@ -117,8 +132,14 @@ int run_batch(Options& o) {
     try {
       o.model.model = line.substr(0, tab);
       driver::CompileReport report;
-      exec::write(driver::compile(tools::import(o.model), options, &report), line.substr(tab + 1));
+      const exec::Executable e = driver::compile(tools::import(o.model), options, &report);
       row["ms"] = report.total_ms;
+      if (o.strict && !tools::require_tuned("nimble compile", o.model, report)) {
+        all = false;
+        row["status"] = "stale";
+      } else {
+        exec::write(e, line.substr(tab + 1));
+      }
     } catch (const Error& e) {
       all = false;
       row["status"] = name_of(e.status());
@@ -142,13 +163,9 @@ int run(Options& o) {
   ir::Module m = tools::import(o.model);
   driver::CompileReport report;
   exec::Executable e = driver::compile(m, options, &report);
+  if (o.strict && !tools::require_tuned("nimble compile", o.model, report)) return kExitStale;
   exec::write(e, o.output);
   print_report(o, report);
-  if (o.strict)
-    for (const driver::KernelReport& k : report.kernels)
-      if (k.outcome != tuned::Lookup::Outcome::kTuned &&
-          k.outcome != tuned::Lookup::Outcome::kFixed)
-        return kExitStale;
   return kExitOk;
 }
 
@@ -174,7 +191,10 @@ int main_of(int argc, char** argv) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_flag("-q,--quiet", o.quiet, "No progress");
-  app.add_flag("--require-tuned", o.strict, "Exit code 5 if a kernel has no fresh tuning record");
+  app.add_flag(
+      "--require-tuned", o.strict,
+      "Write nothing and end with exit code 5 if a kernel has no exact tuning record: none,\n"
+      "one of other code than is generated now, or one of another class of policy");
   try {
     app.parse(argc, argv);
     if (batch->empty() && o.model.model.empty()) throw CLI::RequiredError("MODEL");

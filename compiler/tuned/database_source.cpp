@@ -3,20 +3,29 @@
 // A workload is tuned for a number of threads, which is part of its key. All thread counts that
 // have a table are joined under a test of the region's threads; a count without a table of its own
 // uses the largest smaller one, and counts below all of them the smallest.
+//
+// Overrides are laid over each table, and over the default schedule where there is no table. What
+// cannot be used, a damaged table or an override of a configuration that the template refuses, must
+// not stop a compilation: it is left out and reported.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/tuned/overlay.h"
+#include "compiler/tuned/policy_class.h"
 #include "compiler/tuned/tuned.h"
-#include "vm/base/cpu.h"
+#include "vm/base/printable.h"
 
 namespace nimble::tuned {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kMaxThreads = 64;
+constexpr int64_t kMaxThreads = 1024;
+constexpr size_t kMostThreadCounts = 64;
+constexpr size_t kMostOverrides = 64;  // of one workload and thread count
+constexpr size_t kMostTimes = 256;     // of one entry that go into the executable
 
 struct ThreadTable {
   int64_t threads;
@@ -50,115 +59,262 @@ exec::DispatchTree join_threads(const std::vector<ThreadTable>& tables) {
   return by_threads.graft(trees, base);
 }
 
+[[noreturn]] void refuse(const std::string& place, const std::string& problem) {
+  throw Error(Status::kIncompatible, place, problem, "tune the workload again");
+}
+
+// A configuration of the database as this compiler's candidate.
+Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
+                       const kernels::TargetInfo& target, const std::string& place) {
+  Candidate c;
+  c.template_name = config.template_name;
+  if (config.template_name == kVendorTemplate) {
+    const Json json = Json::parse(config.json, nullptr, false);
+    if (!json.is_object() || !json.contains("routine") || !json["routine"].is_string() ||
+        json["routine"].get<std::string>().empty())
+      refuse(place,
+             fmt::format("the vendor configuration {} names no routine", printable(config.json)));
+    c.vendor = json["routine"].get<std::string>();
+    return c;
+  }
+  c.config = kernels::config_from_json(config.json);
+  const kernels::Template* t = kernels::find_template(config.template_name);
+  if (!t || !t->accepts(w, target) || !t->valid(w, c.config, target))
+    refuse(place, fmt::format("template {} does not accept {}", config.template_name,
+                              printable(config.json)));
+  return c;
+}
+
+// What one entry's configuration took, by the values of the contract's symbols.
+Json times_of(const std::vector<db::EntryTime>& times, const db::Hash& config,
+              const std::vector<std::string>& symbols) {
+  Json out = Json::array();
+  for (const db::EntryTime& t : times) {
+    if (t.config != config || out.size() >= kMostTimes) continue;
+    Json values = Json::array();
+    for (const std::string& s : symbols)
+      if (const auto it = t.dims.find(s); it != t.dims.end()) values.push_back(it->second);
+    if (values.size() == symbols.size()) out.push_back({values, t.median_ns});
+  }
+  return out;
+}
+
+Json config_json(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
 class DatabaseSource : public TunedSource {
  public:
-  explicit DatabaseSource(std::shared_ptr<db::Store> store) : store_(std::move(store)) {
+  DatabaseSource(std::shared_ptr<db::Store> store, db::Hardware hardware)
+      : store_(std::move(store)), hardware_(std::move(hardware)) {
     for (const db::Workload& w : store_->workloads()) {
-      threads_.insert({w.anchor, w.threads});
+      if (w.threads >= 1 && w.threads <= kMaxThreads) threads_[anchor_of(w)].insert(w.threads);
       known_.insert(w.canonical);
     }
   }
 
   std::string identity() const override { return store_->identity(); }
 
-  Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target) override {
+  Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
+              const std::string& policy_class) override {
     Lookup out;
-    std::vector<ThreadTable> tables;
-    TunedChoice choice;
-    Json evidence = Json::array();
+    Search s{w, target, {}, {}, Json::array(), {}};
+    std::vector<std::string> classes = policy_fallbacks(policy_class);
+    classes.insert(classes.begin(), policy_class);
     bool begun = false;  // some campaign knows the workload
-    for (int64_t threads = 1; threads <= kMaxThreads; threads *= 2) {
-      db::LookupKey key{workload_record(w, target, threads), host_hardware(), toolchain_record(),
-                        template_versions()};
-      if (!threads_.count({key.workload.anchor, threads})) continue;
-      db::LookupResult found = store_->lookup(key);
-      if (found.outcome == db::LookupOutcome::kHardMismatch) {
-        out.outcome = Lookup::Outcome::kMismatch;
-        out.reason = found.reason;
+    bool mismatch = false, fallback = false, tuned = false;
+    const auto counts = threads_.find(anchor_of(workload_record(w, target, 1)));
+    if (counts == threads_.end()) return out;
+    for (int64_t threads : counts->second) {
+      db::LookupKey key{workload_record(w, target, threads), hardware_, toolchain_record(),
+                        template_versions(), classes};
+      if (!known_.contains(key.workload.canonical)) continue;
+      begun = true;
+      if (s.tables.size() >= kMostThreadCounts) {
+        s.notes.push_back(
+            fmt::format("tables for more than {} numbers of threads: those beyond {} "
+                        "are left out",
+                        kMostThreadCounts, s.tables.back().threads));
+        break;
       }
-      begun |= known_.contains(key.workload.canonical);
-      if (!found.table) continue;
-      // A table that cannot be used must not stop a compilation: it is reported instead.
-      const size_t candidates = choice.candidates.size();
+      const db::LookupResult found = store_->lookup(key);
+      const auto note = [&](const std::string& text) {
+        s.notes.push_back(counts->second.size() > 1 ? fmt::format("{} thread{}: {}", threads,
+                                                                  threads == 1 ? "" : "s", text)
+                                                    : text);
+      };
+      if (found.outcome == db::LookupOutcome::kHardMismatch) {
+        mismatch = true;
+        note(found.reason);
+      }
       try {
-        add_table(w, target, *found.table, threads, choice, tables, evidence);
+        if (add(s, found, threads, note)) tuned |= found.table.has_value();
       } catch (const Error& e) {
-        choice.candidates.resize(candidates);
-        out.outcome = Lookup::Outcome::kMismatch;
-        out.reason = e.what();
+        mismatch = true;
+        note(e.what());
         continue;
       }
-      choice.stale |= found.outcome == db::LookupOutcome::kSoftStale;
-      if (!found.reason.empty()) out.reason = found.reason;
+      if (found.outcome == db::LookupOutcome::kFallback) {
+        fallback = true;
+        note(found.reason);
+      } else if (found.outcome == db::LookupOutcome::kSoftStale) {
+        out.other_toolchain = found.reason;
+      }
     }
-    if (tables.empty()) {
-      if (begun && out.outcome == Lookup::Outcome::kUntuned)
+    out.reason = fmt::format("{}", fmt::join(s.notes, "; "));
+    if (mismatch && !tuned) out.outcome = Lookup::Outcome::kMismatch;
+    if (s.tables.empty()) {
+      if (begun && !mismatch)
         out.reason = "no table: the tuning budget ended before it, a larger one goes on";
       return out;
     }
-    choice.tree = join_threads(tables);
-    choice.evidence = evidence.dump();
-    out.outcome = choice.stale ? Lookup::Outcome::kStale : Lookup::Outcome::kTuned;
-    out.choice = std::move(choice);
+    for (const ThreadTable& t : s.tables) out.threads.push_back(t.threads);
+    s.choice.tree = join_threads(s.tables);
+    s.choice.evidence = s.evidence.dump(-1, ' ', false, Json::error_handler_t::replace);
+    out.choice = std::move(s.choice);
+    if (tuned) out.outcome = fallback ? Lookup::Outcome::kFallback : Lookup::Outcome::kTuned;
     return out;
   }
 
  private:
-  // Appends one table's candidates; a table that this compiler cannot read is a mismatch.
-  static void add_table(const kernels::Workload& w, const kernels::TargetInfo& target,
-                        const db::DispatchTable& table, int64_t threads, TunedChoice& choice,
-                        std::vector<ThreadTable>& tables, Json& evidence) {
-    exec::DispatchTree tree = tree_from_json(table.tree, w.contract.symbols);
+  // What has been found for a workload so far.
+  struct Search {
+    const kernels::Workload& workload;
+    const kernels::TargetInfo& target;
+    TunedChoice choice;
+    std::vector<ThreadTable> tables;
+    Json evidence;
+    std::vector<std::string> notes;
+  };
+
+  // The anchor's text without the threads, under which all thread counts of a workload stand.
+  static std::string anchor_of(const db::Workload& w) {
+    const std::string suffix = fmt::format(" threads={} ", w.threads);
+    const size_t at = w.anchor.rfind(suffix);
+    if (at == std::string::npos) return w.anchor;
+    return w.anchor.substr(0, at) + w.anchor.substr(at + suffix.size() - 1);
+  }
+
+  // Appends what was found for one thread count: the table's candidates or the default schedule,
+  // and the overrides. False if there is nothing; Error for a table that this compiler cannot read,
+  // and then nothing was appended.
+  template <typename Note>
+  bool add(Search& s, const db::LookupResult& found, int64_t threads, const Note& note) {
+    if (!found.table && found.overrides.empty()) return false;
+    const std::vector<std::string>& symbols = s.workload.contract.symbols;
+    std::vector<Candidate> candidates;
+    std::vector<std::string> hashes;
     Json entries = Json::array();
-    auto base = static_cast<uint32_t>(choice.candidates.size());
-    for (const db::DispatchEntry& entry : table.entries) {
-      const db::ConfigInfo& config = table.configs.at(entry.config);
-      Candidate c;
-      c.template_name = config.template_name;
-      if (config.template_name == kVendorTemplate) {
-        c.vendor = Json::parse(config.json).at("routine").get<std::string>();
-      } else {
-        c.config = kernels::config_from_json(config.json);
-        const kernels::Template* t = kernels::find_template(config.template_name);
-        if (!t || !t->accepts(w, target) || !t->valid(w, c.config, target))
-          throw Error(
-              Status::kIncompatible, "dispatch table " + table.uuid,
-              fmt::format("template {} does not accept {}", config.template_name, config.json),
-              "tune the workload again");
+    exec::DispatchTree tree = exec::DispatchTree::single(0);
+    const auto base = static_cast<uint32_t>(s.choice.candidates.size());
+    const auto entry_of = [&](const db::ConfigInfo& config, const std::string& range,
+                              const std::string& reason, bool is_override) {
+      return Json{{"candidate", base + candidates.size()},
+                  {"range", config_json(range)},
+                  {"config", config_json(config.json)},
+                  {"template", config.template_name},
+                  {"override", is_override},
+                  {"reason", reason}};
+    };
+    Json row = {{"threads", threads}};
+    if (found.table) {
+      const db::DispatchTable& table = *found.table;
+      const std::string place = "dispatch table " + table.uuid;
+      tree = tree_from_json(table.tree, symbols);
+      const std::vector<db::EntryTime> times = store_->times(table.uuid);
+      for (const db::DispatchEntry& entry : table.entries) {
+        const auto config = table.configs.find(entry.config);
+        if (config == table.configs.end()) refuse(place, "an entry's configuration is not there");
+        Candidate c = candidate_of(config->second, s.workload, s.target, place);
+        Json j = entry_of(config->second, entry.range, entry.reason, entry.is_override);
+        if (entry.evidence) j["measurement"] = *entry.evidence;
+        if (entry.expected_ns) j["expected_ns"] = *entry.expected_ns;
+        if (entry.regret) j["regret"] = *entry.regret;
+        j["measured"] = times_of(times, entry.config, symbols);
+        entries.push_back(std::move(j));
+        candidates.push_back(std::move(c));
+        hashes.push_back(entry.code_hash);
       }
-      choice.candidates.push_back(std::move(c));
-      Json j = {{"range", Json::parse(entry.range)},
-                {"config", Json::parse(config.json)},
-                {"template", config.template_name},
-                {"override", entry.is_override}};
-      if (entry.evidence) j["measurement"] = *entry.evidence;
-      if (entry.expected_ns) j["expected_ns"] = *entry.expected_ns;
-      if (entry.regret) j["regret"] = *entry.regret;
-      if (!entry.reason.empty()) j["reason"] = entry.reason;
-      entries.push_back(std::move(j));
+      const std::string fault = tree.verify(static_cast<uint32_t>(symbols.size()),
+                                            static_cast<uint32_t>(candidates.size()));
+      if (!fault.empty()) throw Error(Status::kCorrupt, place, fault, "tune the workload again");
+      row["table"] = table.uuid;
+      row["version"] = table.version;
+      row["class"] = table.policy_class;
+      row["objective"] = table.objective;
+    } else {
+      const kernels::Template* t = kernels::template_for(s.workload, s.target);
+      if (!t) return false;
+      candidates.push_back({std::string(t->name()), t->default_config(s.workload, s.target), {}});
+      hashes.emplace_back();
+      entries.push_back({{"candidate", base},
+                         {"range", Json::object()},
+                         {"config", config_json(kernels::to_json(candidates[0].config))},
+                         {"template", candidates[0].template_name},
+                         {"override", false},
+                         {"reason", "default schedule"}});
     }
-    std::string fault = tree.verify(static_cast<uint32_t>(w.contract.symbols.size()),
-                                    static_cast<uint32_t>(table.entries.size()));
-    if (!fault.empty())
-      throw Error(Status::kCorrupt, "dispatch table " + table.uuid, fault,
-                  "tune the workload again");
-    tables.push_back({threads, std::move(tree), base});
-    evidence.push_back({{"table", table.uuid},
-                        {"version", table.version},
-                        {"threads", threads},
-                        {"objective", table.objective},
-                        {"entries", entries}});
+
+    std::vector<Layer> layers;
+    for (const db::Override& o : found.overrides) {
+      const std::string place = "override " + o.uuid;
+      if (layers.size() >= kMostOverrides) {
+        note(fmt::format("more than {} overrides: the earliest are left out; withdraw some",
+                         kMostOverrides));
+        break;
+      }
+      try {
+        Layer layer = layer_of(o, symbols);
+        Candidate c = candidate_of(o.info, s.workload, s.target, place);
+        layer.leaf = static_cast<uint32_t>(candidates.size());
+        Json j = entry_of(o.info, o.region, o.reason, true);
+        j["id"] = o.uuid;
+        if (o.evidence) j["measurement"] = *o.evidence;
+        entries.push_back(std::move(j));
+        candidates.push_back(std::move(c));
+        hashes.push_back(o.code_hash);
+        layers.push_back(std::move(layer));
+      } catch (const Error& e) {
+        note(e.what());
+      }
+    }
+    if (!found.table && layers.empty()) return false;
+    if (!layers.empty())
+      note(fmt::format("{} override{} in force", layers.size(), layers.size() > 1 ? "s" : ""));
+    row["entries"] = std::move(entries);
+    s.evidence.push_back(std::move(row));
+    s.tables.push_back({threads, lay_over(layers, tree), base});
+    std::move(candidates.begin(), candidates.end(), std::back_inserter(s.choice.candidates));
+    std::move(hashes.begin(), hashes.end(), std::back_inserter(s.choice.code_hashes));
+    return true;
   }
 
   std::shared_ptr<db::Store> store_;
-  std::set<std::pair<std::string, int64_t>> threads_;  // anchors tuned, by thread count
-  std::set<std::string> known_;                        // workloads that tuning began with
+  const db::Hardware hardware_;
+  std::map<std::string, std::set<int64_t>> threads_;  // counts tuned for, by anchor
+  std::set<std::string> known_;                       // workloads that tuning began with
 };
 
 }  // namespace
 
+std::string with_stale(const std::string& evidence, const std::vector<bool>& stale) {
+  Json tables = Json::parse(evidence, nullptr, false);
+  if (!tables.is_array()) return evidence;
+  for (Json& table : tables)
+    for (Json& entry : table["entries"])
+      if (const auto c = entry.value("candidate", stale.size()); c < stale.size() && stale[c])
+        entry["stale"] = true;
+  return tables.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
+                                             const db::Hardware& hardware) {
+  return std::make_unique<DatabaseSource>(std::move(store), hardware);
+}
+
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store) {
-  return std::make_unique<DatabaseSource>(std::move(store));
+  return database_source(std::move(store), host_hardware());
 }
 
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,

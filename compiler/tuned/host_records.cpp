@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <cctype>
+
 #include "compiler/codegen/codegen.h"
 #include "compiler/tuned/tuned.h"
 #include "vm/base/cpu.h"
@@ -52,6 +54,38 @@ db::Hardware host_hardware() {
   return h;
 }
 
+db::Hardware find_hardware(db::Store& store, const std::string& name) {
+  const auto lower = [](std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  const std::vector<db::Hardware> all = store.hardware();
+  // The more exact reading first: a whole name may be part of another one.
+  std::vector<const db::Hardware*> by_key, by_name, by_part;
+  for (const db::Hardware& h : all) {
+    if (name.size() >= 4 && db::key_of(h).starts_with(name)) by_key.push_back(&h);
+    if (h.model_name == name) by_name.push_back(&h);
+    if (lower(h.model_name).find(lower(name)) != std::string::npos) by_part.push_back(&h);
+  }
+  const auto& found = !by_key.empty() ? by_key : !by_name.empty() ? by_name : by_part;
+  if (found.size() == 1 && !name.empty()) return *found[0];
+  std::string list;
+  const auto add = [&](const db::Hardware& h) {
+    list += fmt::format("{}{} {} ({}, {})", list.empty() ? "" : "; ", db::key_of(h).substr(0, 12),
+                        h.model_name, h.isa, h.topology);
+  };
+  if (found.size() > 1 && !name.empty()) {
+    for (const db::Hardware* h : found) add(*h);
+    throw Error(Status::kInvalidArgument, "--hardware " + name,
+                fmt::format("names {} machines' hardware", found.size()),
+                "give the beginning of a fingerprint: " + list);
+  }
+  for (const db::Hardware& h : all) add(h);
+  throw Error(Status::kNotFound, "--hardware " + name,
+              fmt::format("{} has no records of such hardware", store.path()),
+              list.empty() ? "it has none of any: nimble tune makes them" : "it knows " + list);
+}
+
 db::Machine host_machine() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
@@ -64,6 +98,8 @@ db::Toolchain toolchain_record() {
   db::Toolchain t;
   t.compiler = "llvm";
   t.version = space == std::string::npos ? backend : backend.substr(space + 1);
+  // As candidates are generated for measuring and for shipping (codegen::Options).
+  t.flags = fmt::format("-O{}", codegen::Options().optimize);
   t.codegen_version = codegen::kCodegenVersion;
   t.revision = NIMBLE_VERSION;
   return t;

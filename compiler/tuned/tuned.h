@@ -21,34 +21,56 @@ struct Candidate {
 
 struct TunedChoice {
   std::vector<Candidate> candidates;
+  // Of each candidate, the hash of the code that was measured; empty where none is known. A record
+  // is exact only while generating the candidate gives that code: whoever generates it compares.
+  std::vector<std::string> code_hashes;
   exec::DispatchTree tree;  // over the workload's contract symbols and the threads
-  std::string evidence;     // JSON: table, version, entries with their measurements
-  bool stale = false;       // only a patch release of the toolchain differs
+  // JSON, one object for each thread count that has a table: table, version, class, its entries
+  // with their measurements, and the overrides laid over it. Each entry names its candidate.
+  std::string evidence;
 };
 
 // What was found out while asking, for `nimble check` and the compile report.
 struct Lookup {
   enum class Outcome {
     kTuned,
-    kStale,     // used, made with another patch release of the toolchain
+    kStale,     // used; the code has changed since it was measured, or nobody can tell
+    kFallback,  // used; measured under another class of policy than the one asked for
     kMismatch,  // there is a table that cannot be used
     kUntuned,
     kFixed,  // a host operator: it has no schedule
   };
   Outcome outcome = Outcome::kUntuned;
   std::string reason;
+  // Set where the compiler's version or flags are not those of the record: counts unless the code
+  // proves to be the same.
+  std::string other_toolchain;
+  std::vector<int64_t> threads;  // counts that have a table or an override
   std::optional<TunedChoice> choice;
 };
 
 class TunedSource {
  public:
   virtual ~TunedSource() = default;
-  virtual Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target) = 0;
+  // `policy_class`: see policy_class.h.
+  virtual Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
+                      const std::string& policy_class) = 0;
   virtual std::string identity() const = 0;  // for provenance
 };
 
-// Reads a tuning database. Tables for several thread counts are joined: the largest count not
-// above the region's decides.
+// The evidence with what comparing code found: the candidates whose code is no longer, or cannot be
+// shown to be, the code that was measured.
+std::string with_stale(const std::string& evidence, const std::vector<bool>& stale);
+
+// The record of the hardware that a user names: the beginning of its fingerprint, or its model's
+// name or a part of it. Error(kNotFound, kInvalidArgument) lists what the database knows.
+db::Hardware find_hardware(db::Store& store, const std::string& name);
+
+// Reads a tuning database: the records of `hardware`. Tables for several thread counts are joined:
+// the largest count not above the region's decides.
+std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
+                                             const db::Hardware& hardware);
+// Of this machine.
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store);
 
 // ---- how compiler and tuner name things in the database

@@ -5,7 +5,6 @@
 #include "compiler/driver/compile.h"
 #include "compiler/driver/kernel_set.h"
 #include "vm/base/error.h"
-#include "vm/base/hash.h"
 #include "vm/executable/writer.h"
 
 namespace nimble::tuner {
@@ -30,13 +29,8 @@ class CompilerBackend : public Backend {
       kernels.finish(options, e, nullptr);
       NIMBLE_CHECK(e.kernels.size() == candidates.size(), "{} kernels of {} candidates",
                    e.kernels.size(), candidates.size());
-      for (const exec::Kernel& k : e.kernels) {
-        // A candidate of several residues is as many pieces of code and a tree over them.
-        std::string text = k.implementations.size() == 1 ? "" : k.dispatch.str(k.contract.symbols);
-        for (const exec::Implementation& i : k.implementations)
-          text += i.kind == exec::ImplementationKind::kNative ? hex(i.code_hash) : i.symbol;
-        out.code_hashes.push_back(k.implementations.size() == 1 ? text : hex(hash128(text)));
-      }
+      for (size_t c = 0; c < candidates.size(); ++c)
+        out.code_hashes.push_back(kernels.code_hash(c, 0));
       for (const exec::NativeImage& image : e.images)
         out.image_bytes += static_cast<int64_t>(image.bytes.size());
       out.executable = exec::serialize(e);

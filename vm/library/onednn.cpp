@@ -43,6 +43,7 @@ constexpr size_t kPrimitivesPerThread = 512;
 
 struct Library {
   std::string problem;  // empty if usable
+  std::string version;  // empty if it is not there
 #define NIMBLE_DNNL_POINTER(name) decltype(&::name) name = nullptr;
   NIMBLE_DNNL_FUNCTIONS(NIMBLE_DNNL_POINTER)
 #undef NIMBLE_DNNL_POINTER
@@ -57,9 +58,12 @@ struct Library {
   std::string open() {
     void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);  // never closed: primitives live on
     if (!handle) return fmt::format("{} is not installed (Debian package libdnnl2)", kFile);
-    const auto version =
+    const auto get_version =
         reinterpret_cast<decltype(&::dnnl_version)>(::dlsym(handle, "dnnl_version"));
-    if (!version || version()->major != DNNL_VERSION_MAJOR || version()->minor < 6)
+    if (const dnnl_version_t* v = get_version ? get_version() : nullptr)
+      version =
+          fmt::format("oneDNN {}.{}.{} {}", v->major, v->minor, v->patch, v->hash ? v->hash : "");
+    if (!get_version || get_version()->major != DNNL_VERSION_MAJOR || get_version()->minor < 6)
       return fmt::format("{} has another interface than 2.6", kFile);
 #define NIMBLE_DNNL_LOOK_UP(name)                                     \
   name = reinterpret_cast<decltype(&::name)>(::dlsym(handle, #name)); \
@@ -236,7 +240,8 @@ std::vector<LibraryKernel> onednn_kernels() {
   return {{"onednn.matmul", exec::ImplementationKind::kVendor,
            "x f32 (m…, k), w f32 (k, n) [, bias f32 (n)] -> y f32 (m…, n)",
            "Matrix product with optional bias by oneDNN, rows split over the region's threads.",
-           check_matmul, [] { return library().problem; }, run_matmul}};
+           check_matmul, [] { return library().problem; }, run_matmul, std::nullopt,
+           [] { return library().version; }}};
 }
 
 }  // namespace nimble::rt

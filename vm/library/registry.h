@@ -79,6 +79,9 @@ struct LibraryKernel {
   void (*run)(const LibraryCall& call, int32_t thread, int32_t threads,
               nimble_barrier* barrier) = nullptr;
   std::optional<ContractRule> rule{};  // every host operator has one
+  // The library behind it and its version ("oneDNN 2.6.3"): what was measured of one version tells
+  // nothing sure of another. "" where the library is not installed; nullptr: part of nimble.
+  std::string (*version)() = nullptr;
 
   // "" if a kernel of this contract may be served: `rule` and `check`.
   std::string refusal(const exec::KernelContract& contract) const;

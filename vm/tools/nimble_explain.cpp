@@ -6,7 +6,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "vm/api/nimble.hpp"
@@ -44,6 +48,9 @@ struct Row {
   Json call;  // of the profiler
   std::vector<std::string> path;
   Json evidence;  // of the table that decided; null if the schedule is the template's default
+  std::vector<std::string> names;  // of the contract's symbols, and their values
+  std::vector<int64_t> symbols;
+  int32_t threads = 1;
 };
 
 std::string feature_text(const exec::DispatchFeature& f, const std::vector<std::string>& names) {
@@ -126,7 +133,7 @@ std::vector<Row> explain(const Options& o, const api::Model& model, const exec::
       seen.insert(call.at("source").get<std::string>());
       if (!o.kernel.empty() && call.at("name") != o.kernel && call.at("source") != o.kernel)
         continue;
-      Row row{text_of(shape), call, {}, nullptr};
+      Row row{text_of(shape), call, {}, nullptr, {}, {}, session.threads()};
       const int32_t threads = session.threads();
       for (const exec::Kernel& k : e.kernels) {
         if (k.name != call.at("name")) continue;
@@ -135,6 +142,8 @@ std::vector<Row> explain(const Options& o, const api::Model& model, const exec::
           symbols.push_back(call.at("shape").value(s, int64_t{0}));
         row.path = path_of(k, symbols, threads);
         row.evidence = evidence_for(e, k.name, threads);
+        row.names = k.contract.symbols;
+        row.symbols = std::move(symbols);
       }
       rows.push_back(std::move(row));
     }
@@ -152,30 +161,119 @@ std::string symbols_text(const Json& shape) {
   return out;
 }
 
-std::string evidence_text(const Row& r) {
-  if (r.evidence.is_null()) return "default schedule (untuned)";
-  const std::string config = r.call.value("config", "");
-  for (const Json& entry : r.evidence.at("entries")) {
-    if (entry.at("config").dump() != config) continue;
-    std::string out =
-        fmt::format("table {} v{}", r.evidence.at("table").get<std::string>().substr(0, 8),
-                    r.evidence.at("version").get<int64_t>());
-    if (entry.value("override", false)) out += ", override: " + entry.value("reason", "");
-    if (entry.contains("expected_ns"))
-      out += fmt::format(", expected {:.1f} us", entry.at("expected_ns").get<double>() / 1000);
-    if (entry.contains("regret"))
-      out += fmt::format(", regret {:.1f} %", 100 * entry.at("regret").get<double>());
-    return out;
+// The entry of the evidence whose candidate ran: native ones have its number in their name
+// ("k0_matmul_c2…"), a vendor's routine has its name in the configuration.
+const Json* entry_of(const Row& r) {
+  if (!r.evidence.is_object() || !r.evidence.contains("entries")) return nullptr;
+  const auto implementation = r.call.value("implementation", std::string());
+  const std::string head = r.call.at("name").get<std::string>() + "_c";
+  std::optional<uint64_t> candidate;
+  if (implementation.starts_with(head)) {
+    uint64_t number = 0;
+    const char* last = implementation.data() + implementation.size();
+    if (std::from_chars(implementation.data() + head.size(), last, number).ec == std::errc())
+      candidate = number;
   }
-  return fmt::format("table {}", r.evidence.at("table").get<std::string>().substr(0, 8));
+  const auto config = r.call.value("config", std::string());
+  for (const Json& entry : r.evidence.at("entries")) {
+    if (!entry.is_object() || !entry.contains("config")) continue;
+    const Json& c = entry.at("config");
+    if (candidate && entry.contains("candidate")) {
+      if (entry.at("candidate") == *candidate) return &entry;
+    } else if (c.dump() == config || (c.is_object() && c.value("routine", "") == implementation)) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+std::string us_text(double ns) {
+  return fmt::format("{:.1f} us", ns / 1000);
+}
+
+std::string at_text(const Row& r, const std::vector<int64_t>& values) {
+  std::string out;
+  for (size_t i = 0; i < values.size() && i < r.names.size(); ++i)
+    out += fmt::format("{}{}={}", i ? " " : "", r.names[i], values[i]);
+  return out;
+}
+
+// What tuning measured of the entry at the row's shape; between two sizes of the one symbol that
+// differs, on the line through them; else the nearest size, said to be another.
+std::string expected_text(const Row& r, const Json& entry) {
+  struct Point {
+    std::vector<int64_t> at;
+    double ns = 0;
+  };
+  std::vector<Point> points;
+  if (const auto measured = entry.find("measured"); measured != entry.end())
+    for (const Json& p : *measured)
+      points.push_back({p.at(0).get<std::vector<int64_t>>(), p.at(1).get<double>()});
+  std::erase_if(points, [&](const Point& p) { return p.at.size() != r.symbols.size(); });
+  if (points.empty()) return "not measured";
+  for (const Point& p : points)
+    if (p.at == r.symbols) return "measured here " + us_text(p.ns);
+  for (size_t s = 0; s < r.symbols.size(); ++s) {
+    const Point *below = nullptr, *above = nullptr;
+    for (const Point& p : points) {
+      std::vector<int64_t> moved = p.at;
+      moved[s] = r.symbols[s];
+      if (moved != r.symbols) continue;
+      if (p.at[s] < r.symbols[s] && (!below || p.at[s] > below->at[s])) below = &p;
+      if (p.at[s] > r.symbols[s] && (!above || p.at[s] < above->at[s])) above = &p;
+    }
+    if (!below || !above) continue;
+    const double part = static_cast<double>(r.symbols[s] - below->at[s]) /
+                        static_cast<double>(above->at[s] - below->at[s]);
+    return fmt::format("expected about {}, between {}={} and {}",
+                       us_text(below->ns + part * (above->ns - below->ns)), r.names[s],
+                       below->at[s], above->at[s]);
+  }
+  const auto distance = [&](const Point& p) {
+    double sum = 0;
+    for (size_t i = 0; i < p.at.size(); ++i)
+      sum += std::fabs(std::log1p(static_cast<double>(p.at[i])) -
+                       std::log1p(static_cast<double>(r.symbols[i])));
+    return sum;
+  };
+  const Point& nearest =
+      *std::min_element(points.begin(), points.end(),
+                        [&](const Point& a, const Point& b) { return distance(a) < distance(b); });
+  return fmt::format("not measured here; {} at {}", us_text(nearest.ns), at_text(r, nearest.at));
+}
+
+std::string evidence_text(const Row& r) {
+  if (!r.evidence.is_object()) return "default schedule (untuned)";
+  std::string out = "default schedule (untuned)";
+  if (r.evidence.contains("table"))
+    out = fmt::format("table {} v{}", r.evidence.at("table").get<std::string>().substr(0, 8),
+                      r.evidence.at("version").get<int64_t>());
+  const auto policy_class = r.evidence.value("class", std::string());
+  if (!policy_class.empty()) out += ", " + policy_class;
+  if (const auto threads = r.evidence.value("threads", int64_t{0}); threads != r.threads)
+    out += fmt::format(", of {} thread{} (the nearest to {})", threads, threads == 1 ? "" : "s",
+                       r.threads);
+  const Json* entry = entry_of(r);
+  if (!entry) return out;
+  if (entry->value("override", false))
+    out += fmt::format(", override {}: {}", entry->value("id", std::string()).substr(0, 8),
+                       entry->value("reason", std::string()));
+  if (entry->value("stale", false)) out += ", stale (not the code that was measured)";
+  out += ", " + expected_text(r, *entry);
+  if (entry->contains("regret"))
+    out += fmt::format(", regret {:.1f} %", 100 * entry->at("regret").get<double>());
+  return out;
 }
 
 void print(const Options& o, const std::vector<Row>& rows) {
   if (o.format == "json") {
     Json out = Json::array();
     for (const Row& r : rows)
-      out.push_back(
-          {{"shape", r.shape}, {"call", r.call}, {"path", r.path}, {"evidence", r.evidence}});
+      out.push_back({{"shape", r.shape},
+                     {"call", r.call},
+                     {"path", r.path},
+                     {"evidence", r.evidence},
+                     {"summary", evidence_text(r)}});
     fmt::print("{}\n", out.dump(2));
     return;
   }

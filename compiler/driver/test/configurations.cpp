@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 class FullResidues : public tuned::TunedSource {
  public:
-  tuned::Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target) override {
+  tuned::Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
+                     const std::string& /*policy_class*/) override {
     tuned::Lookup out;
     const kernels::Template* t = kernels::template_for(w, target);
     if (!t) return out;
@@ -34,6 +35,7 @@ class FullResidues : public tuned::TunedSource {
     if (!t->valid(w, config, target)) return out;
     tuned::TunedChoice choice;
     choice.candidates = {{std::string(t->name()), config, {}}};
+    choice.code_hashes = {""};
     choice.tree = exec::DispatchTree::single(0);
     out.outcome = tuned::Lookup::Outcome::kTuned;
     out.choice = std::move(choice);

@@ -375,6 +375,49 @@ entry "main" f0 { input "l" type 0 output "tag" i64 [] [] }
   EXPECT_EQ(run("nimble-bench --repetitions 1 --min-time 0 -i l=On " + path_).code, 0);
 }
 
+// The expected time is of the shape that was asked: measured there, between two sizes, or of the
+// nearest, said to be another.
+TEST_F(ToolsTest, ExplainTellsTheTimeOfTheShape) {
+  exec::Executable e = exec::assemble(R"ASM(
+kernel "k0" { source "copy" symbols n in f32 ([a0]) out f32 ([a0]) scratch [0]
+  dispatch { 0: 0 } host "host.copy" }
+function "main" 1 4 {
+  ShapeOf r1, 1, r0
+  AllocStorage r2, r1, 64, d0
+  LoadConsti r3, 0
+  AllocTensorReg r3, r2, r3, f32, (r1)
+  InvokePacked k0, (r0, r3)
+  Ret r3
+}
+entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
+)ASM");
+  e.provenance.kernels["k0"] =
+      R"([{"table":"0123456789abcdef","version":3,"threads":1,"class":"warm","entries":[
+{"candidate":0,"config":{"routine":"host.copy"},"override":false,"regret":0.02,
+"measured":[[[16],1000],[[32],3000],[[64],9000]]}]}])";
+  exec::write(e, path_);
+  const auto told = [&](const std::string& arguments) {
+    const auto rows =
+        nlohmann::json::parse(run("nimble-explain --format json " + path_ + arguments).out);
+    return rows.at(0).at("summary").get<std::string>();
+  };
+  EXPECT_EQ(told(" --shapes n=32 --threads 1"),
+            "table 01234567 v3, warm, measured here 3.0 us, regret 2.0 %");
+  EXPECT_THAT(told(" --shapes n=40 --threads 1"),
+              HasSubstr("expected about 4.5 us, between n=32 and 64"));
+  EXPECT_THAT(told(" --shapes n=200 --threads 1"), HasSubstr("not measured here; 9.0 us at n=64"));
+  EXPECT_THAT(told(" --shapes n=32 --threads 2"), HasSubstr("of 1 thread (the nearest to 2)"));
+  // What a file says need not be so.
+  for (
+      const char* odd :
+      {R"([])", R"([{"table":"x","version":1}])", R"([{"threads":1,"entries":[]}])",
+       R"([{"table":"x","version":1,"threads":1,"entries":[7,{"config":{"routine":"host.copy"}}]}])"}) {
+    e.provenance.kernels["k0"] = odd;
+    exec::write(e, path_);
+    EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=2").code, 0) << odd;
+  }
+}
+
 TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_THAT(run("nimble-doctor").out, HasSubstr("cpu.level"));
   const auto json = nlohmann::json::parse(run("nimble-doctor --format json").out);

@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxThreads = 1024;
 constexpr size_t kMostThreadCounts = 64;
 constexpr size_t kMostOverrides = 64;  // of one workload and thread count
+constexpr size_t kMostEntries = 256;   // of one table
 constexpr size_t kMostTimes = 256;     // of one entry that go into the executable
 
 struct ThreadTable {
@@ -99,9 +100,15 @@ Json times_of(const std::vector<db::EntryTime>& times, const db::Hash& config,
   return out;
 }
 
-Json config_json(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json(text) : json;
+// JSON of the database, whoever wrote it: Error for text that is none or that nests without end.
+Json json_of(const std::string& text, const std::string& place) {
+  return Json::parse(db::canonical_json(text, place));
+}
+
+// Text of the database that goes into the executable.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 500;
+  return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
 }
 
 class DatabaseSource : public TunedSource {
@@ -209,25 +216,30 @@ class DatabaseSource : public TunedSource {
     exec::DispatchTree tree = exec::DispatchTree::single(0);
     const auto base = static_cast<uint32_t>(s.choice.candidates.size());
     const auto entry_of = [&](const db::ConfigInfo& config, const std::string& range,
-                              const std::string& reason, bool is_override) {
+                              const std::string& reason, bool is_override,
+                              const std::string& place) {
       return Json{{"candidate", base + candidates.size()},
-                  {"range", config_json(range)},
-                  {"config", config_json(config.json)},
+                  {"range", json_of(range, place)},
+                  {"config", json_of(config.json, place)},
                   {"template", config.template_name},
                   {"override", is_override},
-                  {"reason", reason}};
+                  {"reason", shortened(reason)}};
     };
     Json row = {{"threads", threads}};
+    std::vector<db::EntryTime> times;
     if (found.table) {
       const db::DispatchTable& table = *found.table;
       const std::string place = "dispatch table " + table.uuid;
       tree = tree_from_json(table.tree, symbols);
-      const std::vector<db::EntryTime> times = store_->times(table.uuid);
+      if (table.entries.size() > kMostEntries)
+        refuse(place, fmt::format("it has {} entries, at most {} are possible",
+                                  table.entries.size(), kMostEntries));
+      times = store_->times(table.uuid);
       for (const db::DispatchEntry& entry : table.entries) {
         const auto config = table.configs.find(entry.config);
         if (config == table.configs.end()) refuse(place, "an entry's configuration is not there");
         Candidate c = candidate_of(config->second, s.workload, s.target, place);
-        Json j = entry_of(config->second, entry.range, entry.reason, entry.is_override);
+        Json j = entry_of(config->second, entry.range, entry.reason, entry.is_override, place);
         if (entry.evidence) j["measurement"] = *entry.evidence;
         if (entry.expected_ns) j["expected_ns"] = *entry.expected_ns;
         if (entry.regret) j["regret"] = *entry.regret;
@@ -242,7 +254,7 @@ class DatabaseSource : public TunedSource {
       row["table"] = table.uuid;
       row["version"] = table.version;
       row["class"] = table.policy_class;
-      row["objective"] = table.objective;
+      row["objective"] = shortened(table.objective);
     } else {
       const kernels::Template* t = kernels::template_for(s.workload, s.target);
       if (!t) return false;
@@ -250,7 +262,7 @@ class DatabaseSource : public TunedSource {
       hashes.emplace_back();
       entries.push_back({{"candidate", base},
                          {"range", Json::object()},
-                         {"config", config_json(kernels::to_json(candidates[0].config))},
+                         {"config", Json::parse(kernels::to_json(candidates[0].config))},
                          {"template", candidates[0].template_name},
                          {"override", false},
                          {"reason", "default schedule"}});
@@ -268,9 +280,10 @@ class DatabaseSource : public TunedSource {
         Layer layer = layer_of(o, symbols);
         Candidate c = candidate_of(o.info, s.workload, s.target, place);
         layer.leaf = static_cast<uint32_t>(candidates.size());
-        Json j = entry_of(o.info, o.region, o.reason, true);
+        Json j = entry_of(o.info, o.region, o.reason, true, place);
         j["id"] = o.uuid;
         if (o.evidence) j["measurement"] = *o.evidence;
+        j["measured"] = times_of(times, o.config, symbols);
         entries.push_back(std::move(j));
         candidates.push_back(std::move(c));
         hashes.push_back(o.code_hash);

@@ -226,7 +226,9 @@ std::vector<EntryTime> SqliteStore::times(const Uuid& table) {
       "ON r.workload = d.workload AND r.hardware = d.hardware AND r.policy = d.policy "
       "AND r.codegen_version = d.codegen_version JOIN shape s ON s.hash = r.shape "
       "WHERE d.uuid = ?1 AND r.config IN "
-      "(SELECT config FROM dispatch_entry WHERE dispatch_table = ?1) "
+      "(SELECT config FROM dispatch_entry WHERE dispatch_table = ?1 UNION "
+      "SELECT o.config FROM dispatch_override o WHERE o.workload = d.workload "
+      "AND o.hardware = d.hardware) "
       "ORDER BY r.config, s.dims, r.role = 'verify', r.created_at, r.measurement DESC");
   row.bind(table);
   std::vector<EntryTime> all;

@@ -122,8 +122,8 @@ class Store {
   virtual std::optional<Uuid> roll_back(const Uuid& table, const std::string& reason) = 0;
   virtual Uuid add(const Comparison&) = 0;
   virtual std::vector<Comparison> comparisons(const Uuid& table) = 0;  // newest first
-  // The newest time of each of the table's configurations at each shape, under the table's policy;
-  // side by side with others (role verify) before alone.
+  // The newest time of each of the table's configurations, and of those that overrides lay over it,
+  // at each shape, under the table's policy; side by side with others (role verify) before alone.
   virtual std::vector<EntryTime> times(const Uuid& table) = 0;
   // In force at once. A reason is due.
   virtual Uuid add(const NewOverride&) = 0;

@@ -54,6 +54,7 @@ Output show_summary(Store& store) {
   out.add({"dispatch tables active",
            std::count_if(tables.begin(), tables.end(),
                          [](const DispatchTable& t) { return t.status == TableStatus::kActive; })});
+  out.add({"overrides in force", store.overrides().size()});
   out.add({"shapes missed", store.misses().size()});
   return out;
 }
@@ -84,12 +85,12 @@ Output show_workloads(Store& store) {
 }
 
 Output show_dispatch(Store& store) {
-  Output out({"table", "version", "status", "entry", "range", "config", "expected_ns", "regret",
-              "override", "reason", "hardware", "workload"});
+  Output out({"table", "version", "status", "class", "entry", "range", "config", "expected_ns",
+              "regret", "override", "reason", "hardware", "workload"});
   for (const DispatchTable& t : store.tables()) {
     int64_t ordinal = 0;
     for (const DispatchEntry& e : t.entries)
-      out.add({t.uuid, t.version, name_of(t.status), ordinal++, e.range,
+      out.add({t.uuid, t.version, name_of(t.status), t.policy_class, ordinal++, e.range,
                t.configs.at(e.config).json, or_null(e.expected_ns), or_null(e.regret),
                e.is_override, e.reason, name_of_hardware(store, t.hardware),
                name_of_workload(store, t.workload)});
@@ -176,9 +177,12 @@ Output show_top(Store& store, const TopOptions& options) {
             const int64_t rank = ++ranks[{dims, r.role}];
             if (rank > options.limit) continue;
             out.add({w.canonical, h.model_name,
-                     fmt::format("{} {}", name_of(policy.mode), short_of(r.policy)), version, dims,
-                     name_of(r.role), rank, r.median_ns, r.ci_low_ns, r.ci_high_ns, r.n,
-                     r.template_name, r.config_json, r.measurement});
+                     fmt::format(
+                         "{} {}",
+                         policy.policy_class.empty() ? name_of(policy.mode) : policy.policy_class,
+                         short_of(r.policy)),
+                     version, dims, name_of(r.role), rank, r.median_ns, r.ci_low_ns, r.ci_high_ns,
+                     r.n, r.template_name, r.config_json, r.measurement});
           }
         }
   }

@@ -502,36 +502,33 @@ KernelFrame::Range range_of(const Tensor& t, size_t argument, bool written) {
 }
 
 // Operators of the library assume that what they write is nobody else's. (Native code is trusted to
-// stand what the compiler plans, and portable code checks each access.)
-void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
-                     KernelFrame* frame) {
-  using Range = KernelFrame::Range;
-  const auto writes = [&](size_t i) { return k.arguments[i].access != Access::kIn; };
-  const auto tensor = [&](size_t i) {
-    return arguments[i].is(ObjectKind::kTensor) ? static_cast<const Tensor*>(arguments[i].object)
-                                                : nullptr;
-  };
-  if (arguments.size() <= kFewArguments) [[likely]] {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const Tensor* written = tensor(i);
-      if (!written || !writes(i)) continue;
-      for (size_t j = 0; j < arguments.size(); ++j) {
-        // What is written lies in a storage of a pool, whose memory is in no other.
-        const Tensor* other = tensor(j);
-        if (!other || other->storage != written->storage || j == i) continue;
-        const Range a = range_of(*written, i, true), b = range_of(*other, j, false);
-        if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]
-          fail_overlap(k, i, j);
-      }
-    }
-    return;
+// stand what the compiler plans, and portable code checks each access.) `written`: the tensor that
+// is argument `at`, among few.
+void refuse_overlap(const PreparedKernel& k, std::span<const Value> arguments,
+                    const Tensor& written, size_t at) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor) || i == at) continue;
+    const Tensor& other = *static_cast<const Tensor*>(arguments[i].object);
+    // What is written lies in a storage of a pool, whose memory is in no other.
+    if (other.storage != written.storage) [[likely]]
+      continue;
+    const KernelFrame::Range a = range_of(written, at, true), b = range_of(other, i, false);
+    if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]
+      fail_overlap(k, i, at);
   }
+}
+
+// The same for all that are written of many arguments.
+[[gnu::noinline]] void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
+                                       KernelFrame* frame) {
+  using Range = KernelFrame::Range;
   size_t n = 0;
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (const Tensor* t = tensor(i)) {
-      const Range r = range_of(*t, i, writes(i));
-      if (r.begin < r.end) frame->ranges[n++] = r;
-    }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor)) continue;
+    const Range r = range_of(*static_cast<const Tensor*>(arguments[i].object), i,
+                             k.arguments[i].access != Access::kIn);
+    if (r.begin < r.end) frame->ranges[n++] = r;
+  }
   const std::span<Range> ranges(frame->ranges.data(), n);
   std::ranges::sort(ranges, {}, &Range::begin);
   // Of the ranges so far, those that reach farthest: of all, and of those that are written.
@@ -585,14 +582,17 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.symbols = frame->symbols.data();
     pool.run(&native_body, &region, threads);
   } else {
-    refuse_overlaps(k, arguments, frame);
+    const bool few = arguments.size() <= kFewArguments;
+    if (!few) [[unlikely]]
+      refuse_overlaps(k, arguments, frame);
     size_t n = 0, scalars = 0, values = 0;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const Value& v = arguments[i];
       if (v.is(ObjectKind::kTensor)) {
         const Tensor& t = *static_cast<const Tensor*>(v.object);
-        frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
-                             t.data()};
+        const PreparedKernel::Argument& a = k.arguments[i];
+        if (a.access != Access::kIn && few) refuse_overlap(k, arguments, t, i);
+        frame->tensors[n] = {t.dtype, contract_shape(t, a.rank, &frame->collapsed[n]), t.data()};
         ++n;
       } else if (v.is_object()) {
         frame->values[values++] = static_cast<const Cell*>(v.object);

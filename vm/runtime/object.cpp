@@ -88,6 +88,8 @@ void Heap::give(void* memory, size_t bytes) {
 }
 
 const std::shared_ptr<StoragePool>& Heap::pool(int32_t number) {
+  if (static_cast<size_t>(number) < pools_.size() && pools_[static_cast<size_t>(number)]) [[likely]]
+    return pools_[static_cast<size_t>(number)];
   Device& of = device(number);
   std::shared_ptr<StoragePool>& pool = pools_[static_cast<size_t>(number)];
   const StoragePool& cpu = *pools_[kCpuDevice];

@@ -10,6 +10,7 @@
 #include "compiler/emit/function_emitter.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/diagnostic.h"
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/passes/support/crash.h"
@@ -63,10 +64,6 @@ exec::EntryPoint entry_of(const ir::Module& m, const std::string& name, const ir
   return entry;
 }
 
-bool is_entry(const ir::Module& m, const std::string& name) {
-  return name == "main" || m.signatures.count(name) > 0;
-}
-
 bool contains_function(const ir::Type& t) {
   if (!t || t->kind == ir::TypeKind::kFunction) return true;
   return t->kind == ir::TypeKind::kTuple &&
@@ -77,7 +74,7 @@ bool contains_function(const ir::Type& t) {
 void check_entries(const ir::Module& m) {
   ir::Diagnostics faults(m.text);
   for (const auto& [name, f] : m.functions) {
-    if (!is_entry(m, name)) continue;
+    if (!ir::is_entry(m, name)) continue;
     const auto add = [&, &entry = name](ir::Location at, const std::string& problem,
                                         const std::string& remedy) {
       if (at.file.empty()) at.file = m.source.empty() ? entry : m.source;
@@ -147,7 +144,7 @@ void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet&
     context.function_index[name] = context.bytecode_functions++;
   for (const auto& [name, f] : lowered.functions) {
     out.functions.push_back(emit::emit_function(name, *f, context));
-    if (is_entry(source, name))
+    if (ir::is_entry(source, name))
       out.entries.push_back(
           entry_of(source, name, *source.find(name), context.function_index[name], types));
   }

@@ -18,6 +18,7 @@
 #include <set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/entry.h"
 #include "compiler/passes/passes.h"
 #include "vm/base/error.h"
 
@@ -119,8 +120,8 @@ class Checks {
 ir::Module check_inputs(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   for (const auto& [name, f] : m.functions) {
+    if (!ir::is_entry(m, name)) continue;
     const auto signature = m.signatures.find(name);
-    if (name != "main" && signature == m.signatures.end()) continue;
     static const std::vector<std::string> kNone;
     const auto& names = signature == m.signatures.end() ? kNone : signature->second.input_names;
     if (ir::FunctionRef checked = Checks(*f, names).run()) {

@@ -29,6 +29,7 @@
 #include <unordered_set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/type_dims.h"
@@ -163,12 +164,10 @@ class Conversion {
   // ---- entries
 
   void split_entries() {
-    std::set<std::string> entries, called;
-    if (out_.find("main")) entries.insert("main");
-    for (const auto& [name, signature] : out_.signatures) entries.insert(name);
+    std::set<std::string> called;
     for (const auto& [name, f] : out_.functions)
       visit_atoms(*f->body, [&](const Atom& a) {
-        if (a.is_global() && entries.count(a.global)) called.insert(a.global);
+        if (a.is_global() && ir::is_entry(out_, a.global)) called.insert(a.global);
       });
     for (const std::string& name : called) split_entry(name);
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -107,8 +108,8 @@ void reach(const ir::Module& m, const std::string& name, std::set<std::string>& 
 ir::Module eliminate_dead(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   std::set<std::string> reached;
-  for (const auto& [name, signature] : m.signatures) reach(m, name, reached);
-  reach(m, "main", reached);
+  for (const auto& [name, f] : m.functions)
+    if (ir::is_entry(m, name)) reach(m, name, reached);
   if (!reached.empty())
     std::erase_if(out.functions, [&](const auto& f) { return !reached.count(f.first); });
   for (auto& [name, f] : out.functions) {

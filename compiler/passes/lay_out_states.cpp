@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -130,9 +131,9 @@ ir::FunctionRef with_order(const ir::FunctionRef& f, const Orders& orders, PassC
 
 ir::Module lay_out_states(const ir::Module& m, PassContext& context) {
   const Recursion recursion(m);
-  std::set<std::string> open = {"main"};  // functions with calls that are not seen
-  for (const auto& [name, signature] : m.signatures) open.insert(name);
-  for (const auto& [name, f] : m.functions)
+  std::set<std::string> open;  // functions with calls that are not seen
+  for (const auto& [name, f] : m.functions) {
+    if (ir::is_entry(m, name)) open.insert(name);
     visit_bindings(*f->body, [&](const Binding& b) {
       for (const Atom& a : b.value->args)
         if (a.is_global()) open.insert(a.global);
@@ -140,6 +141,7 @@ ir::Module lay_out_states(const ir::Module& m, PassContext& context) {
       for (const ir::BlockRef& nested : ir::blocks_of(*b.value))
         if (nested->result.is_global()) open.insert(nested->result.global);
     });
+  }
   std::map<std::string, Orders> orders;
   for (const auto& [name, f] : m.functions) {
     if (open.count(name) || !recursion.calls(name, name)) continue;

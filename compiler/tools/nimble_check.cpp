@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler/ir/entry.h"
 #include "compiler/tools/common.h"
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/program.h"
@@ -61,7 +62,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
 std::string signature_of(const ir::Module& m) {
   std::string out;
   for (const auto& [name, f] : m.functions) {
-    if (name != "main" && !m.signatures.count(name)) continue;
+    if (!ir::is_entry(m, name)) continue;
     out += "@" + name + "(";
     for (size_t i = 0; i < f->parameters.size(); ++i)
       out += fmt::format("{}{}: {}", i ? ", " : "", f->parameters[i]->name,

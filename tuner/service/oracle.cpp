@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/ir/op.h"
+#include "compiler/ir/substitute.h"
 #include "compiler/reference/reference.h"
 #include "compiler/reference/region.h"
 #include "vm/base/error.h"
@@ -13,35 +14,6 @@
 
 namespace nimble::tuner {
 namespace {
-
-// The group with symbols replaced by their values: also those that no parameter's shape tells.
-ir::FunctionRef specialised(const ir::Function& f, const std::map<std::string, ir::Dim>& values) {
-  std::map<const ir::Var*, ir::VarRef> renamed;
-  const auto fresh = [&](const ir::VarRef& v) {
-    return renamed[v.get()] = ir::make_var(v->name, ir::substitute(v->type, values));
-  };
-  auto out = std::make_shared<ir::Function>(f);
-  for (ir::VarRef& p : out->parameters) p = fresh(p);
-  auto body = std::make_shared<ir::Block>();
-  const auto atom = [&](const ir::Atom& a) {
-    return a.is_var() ? ir::Atom(renamed.at(a.var.get())) : a;
-  };
-  for (const ir::Binding& b : f.body->bindings) {
-    auto e = std::make_shared<ir::Expr>(*b.value);
-    for (ir::Atom& a : e->args) a = atom(a);
-    for (auto& [name, value] : e->attrs) {
-      if (auto* d = std::get_if<ir::Dim>(&value)) *d = d->substitute(values);
-      if (auto* all = std::get_if<std::vector<ir::Dim>>(&value))
-        for (ir::Dim& d : *all) d = d.substitute(values);
-    }
-    body->bindings.push_back({fresh(b.var), std::move(e)});
-  }
-  body->result = atom(f.body->result);
-  out->result_type = ir::substitute(f.result_type, values);
-  out->body = std::move(body);
-  out->attrs.clear();
-  return out;
-}
 
 // A workload at a shape with its test data.
 struct Instance {
@@ -56,7 +28,10 @@ Instance instance_of(const TuningTask& task, const WorkloadPoint& point) {
   for (size_t i = 0; i < w.contract.symbols.size(); ++i)
     values.emplace(w.contract.symbols[i], ir::Dim(point.symbols[i]));
   Instance out;
-  out.f = specialised(*w.group, values);
+  // Also those symbols that no parameter's shape tells; the values of scalars are arguments.
+  auto group = std::make_shared<ir::Function>(*ir::substitute(*w.group, values));
+  group->attrs.clear();
+  out.f = std::move(group);
   const ir::Type& r = out.f->result_type;
   out.results = r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<ir::Type>{r};
 

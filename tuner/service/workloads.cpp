@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/error.h"
@@ -203,7 +204,7 @@ std::vector<std::string> model_symbols(const ir::Module& m) {
     }
   };
   for (const auto& [name, f] : m.functions)
-    if (name == "main" || m.signatures.contains(name)) take(*f);
+    if (ir::is_entry(m, name)) take(*f);
   return out;
 }
 

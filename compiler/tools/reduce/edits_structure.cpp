@@ -1,6 +1,7 @@
 // Edits that take parts of the program away: functions, bindings, branches, calls.
 #include <algorithm>
 
+#include "compiler/ir/entry.h"
 #include "compiler/tools/reduce/edits.h"
 
 namespace nimble::reduce {
@@ -14,10 +15,6 @@ using ir::VarRef;
 namespace {
 
 constexpr int64_t kLargestStandIn = 16;  // elements; a larger constant would not be small
-
-bool is_entry(const ir::Module& m, const std::string& name) {
-  return name == "main" || m.signatures.count(name) > 0;
-}
 
 // An expression without operands for a tensor type.
 std::optional<Expr> fill(const ir::Type& type) {
@@ -85,7 +82,7 @@ void drop_functions(Copy& copy, Sites& sites) {
 // A site is a binding at the top of the entry: the first one that is wanted becomes the last.
 void cut_off(Copy& copy, Sites& sites) {
   for (auto& [name, f] : copy.module().functions) {
-    if (!is_entry(copy.module(), name)) continue;
+    if (!ir::is_entry(copy.module(), name)) continue;
     auto& body = const_cast<ir::Block&>(*f->body);
     size_t end = body.bindings.size();
     for (size_t i = 0; i < body.bindings.size(); ++i)
@@ -166,7 +163,7 @@ void keep_last_case(Copy& copy, Sites& sites) {
 // A site is a field of the tuple that an entry returns.
 void return_field(Copy& copy, Sites& sites) {
   for (auto& [name, f] : copy.module().functions) {
-    if (!is_entry(copy.module(), name)) continue;
+    if (!ir::is_entry(copy.module(), name)) continue;
     auto& body = const_cast<ir::Block&>(*f->body);
     for (const Binding& b : body.bindings) {
       if (b.value->kind != ExprKind::kTuple || !body.result.is_var() || body.result.var != b.var)

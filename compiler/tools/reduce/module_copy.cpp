@@ -83,7 +83,6 @@ class Cloner {
 class Walker {
  public:
   std::function<void(Function&)> on_function;
-  std::function<void(Block&)> on_block;
   std::function<void(Atom&)> on_atom;
   const Copy::Visit* on_binding = nullptr;
   Scope scope;
@@ -98,7 +97,6 @@ class Walker {
 
  private:
   void block(Block& b) {
-    if (on_block) on_block(b);
     const size_t outer = scope.bound.size();
     std::vector<Binding> kept;
     for (Binding& binding : b.bindings) {
@@ -201,12 +199,6 @@ void Copy::visit_functions(const std::function<void(const std::string&, Function
     walker.on_function = [&, &global = name](Function& inner) { visit(global, inner); };
     walker.function(editable(f));
   }
-}
-
-void Copy::visit_blocks(const std::function<void(Block&)>& visit) {
-  Walker walker;
-  walker.on_block = visit;
-  walk(module_, std::move(walker));
 }
 
 void Copy::visit_atoms(const std::function<void(Atom&)>& visit) {

@@ -40,7 +40,6 @@ class Copy {
   void visit_bindings(const Visit& visit);
   // Every function, closures and groups included, with the name of the global one it is part of.
   void visit_functions(const std::function<void(const std::string&, ir::Function&)>& visit);
-  void visit_blocks(const std::function<void(ir::Block&)>& visit);
   // Every atom that is read, results of blocks included.
   void visit_atoms(const std::function<void(ir::Atom&)>& visit);
   // Every dim: of types, annotations and attributes.

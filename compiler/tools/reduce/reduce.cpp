@@ -32,6 +32,7 @@
 #include <filesystem>
 #include <set>
 
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/tools/reduce/edits.h"
@@ -99,8 +100,8 @@ void drop_unreachable(ir::Module& m) {
   auto see = [&](const std::string& name) {
     if (m.find(name) && reached.insert(name).second) open.push_back(name);
   };
-  see("main");
-  for (const auto& [name, signature] : m.signatures) see(name);
+  for (const auto& [name, f] : m.functions)
+    if (ir::is_entry(m, name)) see(name);
   if (reached.empty()) return;
   while (!open.empty()) {
     ir::Module one;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "vm/base/file.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::ir {
 namespace {
@@ -33,27 +33,11 @@ uint64_t number(const nlohmann::json& j, const std::string& place, const std::st
   return j.get<uint64_t>();
 }
 
-// Parses the header; refuses duplicate keys, which JSON libraries silently merge.
 nlohmann::json parse_header(std::string_view text, const std::string& place) {
-  std::vector<std::set<std::string>> keys;
-  std::string duplicate;
-  auto callback = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second) {
-      duplicate = value.get<std::string>();
-    }
-    return true;
-  };
-  nlohmann::json header;
-  try {
-    header = nlohmann::json::parse(text, callback);
-  } catch (const nlohmann::json::exception&) {
-    corrupt(place, "the safetensors header is no JSON");
-  }
-  if (!duplicate.empty()) corrupt(place, fmt::format("the key \"{}\" occurs twice", duplicate));
-  if (!header.is_object()) corrupt(place, "the safetensors header is no JSON object");
+  nlohmann::json header = parse_json(text, [&](const std::string& problem) {
+    corrupt(place, "the safetensors header " + problem);
+  });
+  if (!header.is_object()) corrupt(place, "the safetensors header is not a JSON object");
   return header;
 }
 

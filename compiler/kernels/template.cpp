@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
-#include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "compiler/kernels/templates/attention.h"
 #include "compiler/kernels/templates/batch_matmul.h"
@@ -20,84 +19,6 @@ namespace nimble::kernels {
 
 namespace {
 
-// Configurations are flat objects of integers and plain strings, so a reader of exactly that is
-// stricter than a general one: what it accepts, to_json() writes back unchanged.
-class ConfigReader {
- public:
-  explicit ConfigReader(const std::string& text) : text_(text) {}
-
-  Config read() {
-    Config c;
-    expect('{');
-    skip();
-    if (peek() == '}') {
-      ++at_;
-    } else {
-      while (true) {
-        std::string name = quoted();
-        expect(':');
-        skip();
-        KnobValue value;
-        if (peek() == '"') {
-          value = quoted();
-        } else {
-          value = integer();
-        }
-        if (!c.emplace(name, std::move(value)).second)
-          fail(fmt::format("\"{}\" stands twice", name));
-        skip();
-        if (peek() == ',') {
-          ++at_;
-          continue;
-        }
-        expect('}');
-        break;
-      }
-    }
-    skip();
-    if (at_ != text_.size()) fail("text after the closing brace");
-    return c;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& problem) const {
-    throw Error(Status::kCorrupt, fmt::format("configuration at column {}", at_ + 1), problem,
-                "give a JSON object of integers and strings, such as {\"unroll\":4}");
-  }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  void skip() {
-    while (std::isspace(static_cast<unsigned char>(peek()))) ++at_;
-  }
-  void expect(char c) {
-    skip();
-    if (peek() != c) fail(fmt::format("expected '{}'", c));
-    ++at_;
-  }
-  std::string quoted() {
-    expect('"');
-    std::string out;
-    while (peek() != '"') {
-      const char c = peek();
-      if (c == '\\' || static_cast<unsigned char>(c) < 0x20) fail("a string without its end");
-      out += c;
-      ++at_;
-    }
-    ++at_;
-    return out;
-  }
-  int64_t integer() {
-    int64_t v = 0;
-    const char* begin = text_.data() + at_;
-    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), v);
-    if (error != std::errc()) fail("expected an integer or a string");
-    at_ += static_cast<size_t>(end - begin);
-    return v;
-  }
-
-  const std::string& text_;
-  size_t at_ = 0;
-};
-
 const KnobValue& knob(const Config& c, const std::string& name) {
   const auto it = c.find(name);
   if (it == c.end())
@@ -109,21 +30,30 @@ const KnobValue& knob(const Config& c, const std::string& name) {
 }  // namespace
 
 std::string to_json(const Config& c) {
-  std::string out = "{";
-  for (const auto& [name, value] : c) {
-    if (out.size() > 1) out += ',';
-    out += fmt::format("\"{}\":", name);
-    if (const auto* number = std::get_if<int64_t>(&value)) {
-      out += fmt::format("{}", *number);
-    } else {
-      out += fmt::format("\"{}\"", std::get<std::string>(value));
-    }
-  }
-  return out + "}";
+  nlohmann::json out = nlohmann::json::object();  // whose members are sorted
+  for (const auto& [name, value] : c)
+    std::visit([&, &name = name](const auto& v) { out[name] = v; }, value);
+  return json_text(out, -1);
 }
 
 Config config_from_json(const std::string& text) {
-  return ConfigReader(text).read();
+  const auto fail = [&](const std::string& problem) {
+    throw Error(Status::kCorrupt, "configuration " + printable(text), problem,
+                "give a JSON object of integers and strings, such as {\"unroll\":4}");
+  };
+  const nlohmann::json json = parse_json(text, fail);
+  if (!json.is_object()) fail("is not a JSON object");
+  Config out;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_number_integer() &&
+        !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+      out.emplace(name, value.get<int64_t>());
+    else if (value.is_string())
+      out.emplace(name, value.get<std::string>());
+    else
+      fail("\"" + name + "\" is not an integer of 64 bits or a string");
+  }
+  return out;
 }
 
 int64_t knob_int(const Config& c, const std::string& name) {
@@ -149,6 +79,8 @@ const std::vector<const Template*>& all_templates() {
   static const class_name class_name##_one; \
   list.push_back(&class_name##_one);
 #include "compiler/kernels/Templates.def"
+#include "vm/base/json_text.h"
+#include "vm/base/printable.h"
 #undef NIMBLE_TEMPLATE
     return list;
   }();

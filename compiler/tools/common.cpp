@@ -5,6 +5,7 @@
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/device_number.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 
 namespace nimble::tools {
 
@@ -46,21 +47,15 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
 
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
                        const frontend::ImportOptions& options) {
-  const auto quoted = [](const std::string& text) {
-    const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-    if (!text.empty() && text.find_first_not_of(safe) == std::string::npos) return text;
-    std::string out = "'";
-    for (char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-    return out + "'";
-  };
-  std::string out = quoted(model);
-  for (const std::string& s : shapes) out += " --shape " + quoted(s);
-  if (!options.random_input.empty()) out += " --random-input " + quoted(options.random_input);
+  std::string out = shell_word(model);
+  for (const std::string& s : shapes) out += " --shape " + shell_word(s);
+  if (!options.random_input.empty()) out += " --random-input " + shell_word(options.random_input);
   const frontend::DecodeOptions& decode = options.decode;
   if (decode.choice.empty()) return out;
   const frontend::DecodeOptions plain;
   out += " --decode " + decode.choice;
-  for (const auto& [in, next] : decode.states) out += " --decode-state " + quoted(in + "=" + next);
+  for (const auto& [in, next] : decode.states)
+    out += " --decode-state " + shell_word(in + "=" + next);
   if (decode.end_token != plain.end_token) out += fmt::format(" --decode-end {}", decode.end_token);
   if (decode.context != plain.context) out += fmt::format(" --decode-context {}", decode.context);
   if (decode.top_k != plain.top_k) out += fmt::format(" --decode-top-k {}", decode.top_k);
@@ -187,7 +182,7 @@ bool require_tuned(const char* program, const ModelArguments& a,
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
   const std::string text = model_text(a.model, a.shapes, a.import);
-  const std::string database = a.database.empty() ? "tuning.db" : a.database;
+  const std::string database = a.database.empty() ? "tuning.db" : shell_word(a.database);
   fmt::print(
       stderr,
       "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "
@@ -195,36 +190,6 @@ bool require_tuned(const char* program, const ModelArguments& a,
       program, lacking, report.kernels.size(), report.policy_class, text, database,
       a.policy == "auto" ? "" : " --policy " + a.policy);
   return false;
-}
-
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> width;
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) {
-      if (c == width.size()) width.push_back(0);
-      width[c] = std::max(width[c], row[c].size());
-    }
-  std::string out;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c)
-      out += c + 1 < row.size() ? fmt::format("{:<{}}  ", row[c], width[c]) : row[c];
-    out += "\n";
-  }
-  return out;
-}
-
-std::string csv(const std::vector<std::vector<std::string>>& rows) {
-  std::string out;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      bool quote = row[c].find_first_of(",\"\n") != std::string::npos;
-      std::string cell;
-      for (char ch : row[c]) cell += ch == '"' ? "\"\"" : std::string(1, ch);
-      out += (c ? "," : "") + (quote ? "\"" + cell + "\"" : cell);
-    }
-    out += "\n";
-  }
-  return out;
 }
 
 }  // namespace nimble::tools

@@ -1,4 +1,4 @@
-// What the compiler's programs share: model and database arguments, tables, compile options.
+// What the compiler's programs share: model and database arguments, compile options.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -55,9 +55,5 @@ std::string_view name_of(tuned::Lookup::Outcome outcome);
 // reason and a remedy. False if there are any: what --require-tuned refuses.
 bool require_tuned(const char* program, const ModelArguments& a,
                    const driver::CompileReport& report);
-
-// Left-aligned columns under a header, as wide as their contents.
-std::string table(const std::vector<std::vector<std::string>>& rows);
-std::string csv(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace nimble::tools

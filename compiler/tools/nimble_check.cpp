@@ -6,7 +6,9 @@
 #include "compiler/ir/entry.h"
 #include "compiler/tools/common.h"
 #include "compiler/tuned/policy_class.h"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -95,33 +97,32 @@ void print(const Options& o, const frontend::Coverage& c, const std::string& sig
                       {"outcome", tools::name_of(r.lookup.outcome)},
                       {"reason", r.lookup.reason},
                       {"workload", r.use.workload.key}});
-    fmt::print("{}\n", Json{{"model", o.model.model},
-                            {"format", c.format},
-                            {"supported", c.complete()},
-                            {"signature", signature},
-                            {"operators", operators_json(c)},
-                            {"workloads", list}}
-                           .dump(2));
+    fmt::print("{}\n", json_text(Json{{"model", o.model.model},
+                                      {"format", c.format},
+                                      {"supported", c.complete()},
+                                      {"signature", signature},
+                                      {"operators", operators_json(c)},
+                                      {"workloads", list}}));
     return;
   }
-  std::vector<std::vector<std::string>> table = {{"operator", "nodes", "supported", "reason"}};
+  TextTable operators({"operator", "nodes", "supported", "reason"});
   for (const auto& r : c.rows)
-    table.push_back({r.domain.empty() ? r.op : r.domain + "." + r.op, std::to_string(r.count),
-                     r.supported ? "yes" : "no", r.reason});
+    operators.add({r.domain.empty() ? r.op : r.domain + "." + r.op, std::to_string(r.count),
+                   r.supported ? "yes" : "no", r.reason});
   if (o.format == "csv") {
-    fmt::print("{}", tools::csv(table));
+    fmt::print("{}", operators.csv());
     return;
   }
-  fmt::print("{}{}\n", signature, tools::table(table));
+  fmt::print("{}{}\n", signature, operators.str());
   if (rows.empty()) return;
-  table = {{"workload", "calls", "template", "tuning"}};
+  TextTable workloads({"workload", "calls", "template", "tuning"});
   for (const WorkloadRow& r : rows) {
     std::string tuning(tools::name_of(r.lookup.outcome));
     if (!r.lookup.reason.empty()) tuning += ": " + r.lookup.reason;
-    table.push_back({r.use.source, std::to_string(r.use.calls),
-                     r.template_name.empty() ? "none" : r.template_name, tuning});
+    workloads.add({r.use.source, std::to_string(r.use.calls),
+                   r.template_name.empty() ? "none" : r.template_name, tuning});
   }
-  fmt::print("{}", tools::table(table));
+  fmt::print("{}", workloads.str());
 }
 
 int run(Options& o) {

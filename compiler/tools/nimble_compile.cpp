@@ -8,7 +8,9 @@
 #include <set>
 
 #include "compiler/tools/common.h"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
 
 namespace nimble {
@@ -68,19 +70,18 @@ void print_report(const Options& o, const driver::CompileReport& r) {
     Json passes = Json::array();
     for (const passes::PassTiming& p : r.passes)
       passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
-    fmt::print("{}\n", Json{{"output", o.output},
-                            {"class", r.policy_class},
-                            {"kernels", kernels},
-                            {"passes", passes},
-                            {"statistics", r.statistics},
-                            {"ms",
-                             {{"passes", r.passes_ms},
-                              {"lowering", r.lower_ms},
-                              {"portable_forms", r.portable_ms},
-                              {"code_generation", r.codegen_ms},
-                              {"linking", r.link_ms},
-                              {"total", r.total_ms}}}}
-                           .dump(2));
+    fmt::print("{}\n", json_text(Json{{"output", o.output},
+                                      {"class", r.policy_class},
+                                      {"kernels", kernels},
+                                      {"passes", passes},
+                                      {"statistics", r.statistics},
+                                      {"ms",
+                                       {{"passes", r.passes_ms},
+                                        {"lowering", r.lower_ms},
+                                        {"portable_forms", r.portable_ms},
+                                        {"code_generation", r.codegen_ms},
+                                        {"linking", r.link_ms},
+                                        {"total", r.total_ms}}}}));
     return;
   }
   const size_t untuned = r.kernels.size() - tuned - stale - fallback - fixed;
@@ -105,7 +106,7 @@ void print_report(const Options& o, const driver::CompileReport& r) {
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
                untuned, tools::model_text(o.model.model, o.model.shapes, o.model.import),
-               asked ? o.model.database : "tuning.db");
+               asked ? shell_word(o.model.database) : "tuning.db");
 }
 
 // Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at
@@ -147,7 +148,7 @@ int run_batch(Options& o) {
       row["problem"] = e.problem();
       row["remedy"] = e.remedy();
     }
-    fmt::print("{}\n", row.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(row, -1));
     std::fflush(stdout);
   }
   return all ? kExitOk : kExitFailure;

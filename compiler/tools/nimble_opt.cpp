@@ -15,6 +15,7 @@
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -54,11 +55,11 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 int list_passes() {
-  std::vector<std::vector<std::string>> rows;
+  TextTable table({"pass", "", "what it does"});
   for (const passes::PassInfo& p : passes::all_passes())
-    rows.push_back({std::string(p.name), p.need == passes::Need::kRequired ? "required" : "",
-                    std::string(p.summary)});
-  fmt::print("{}\nThe default pipeline:", tools::table(rows));
+    table.add({std::string(p.name), p.need == passes::Need::kRequired ? "required" : "",
+               std::string(p.summary)});
+  fmt::print("{}\nThe default pipeline:", table.str());
   for (const std::string& name : passes::default_pipeline()) fmt::print(" {}", name);
   fmt::print("\n");
   return kExitOk;

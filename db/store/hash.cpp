@@ -1,7 +1,6 @@
 #include "db/store/hash.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <array>
 #include <cerrno>
@@ -12,34 +11,15 @@
 #include <vector>
 
 #include "vm/base/error.h"
+#include "vm/base/hash.h"
 
 namespace nimble::db {
 namespace {
 
-struct StateDeleter {
-  void operator()(XXH3_state_t* s) const { XXH3_freeState(s); }
-};
-
-class Hasher {
- public:
-  Hasher() : state_(XXH3_createState()) {
-    NIMBLE_CHECK(state_ && XXH3_128bits_reset(state_.get()) == XXH_OK);
-  }
-  void add(const void* data, size_t size) { XXH3_128bits_update(state_.get(), data, size); }
-  std::string hex() const {
-    XXH128_hash_t h = XXH3_128bits_digest(state_.get());
-    return fmt::format("{:016x}{:016x}", h.high64, h.low64);
-  }
-
- private:
-  std::unique_ptr<XXH3_state_t, StateDeleter> state_;
-};
-
-void add_sized(Hasher& hasher, std::string_view field) {
+void add_sized(Hasher128& hasher, std::string_view field) {
   // The length goes in as decimal text: the same on every machine.
-  std::string head = fmt::format("{}:", field.size());
-  hasher.add(head.data(), head.size());
-  hasher.add(field.data(), field.size());
+  hasher.update(fmt::format("{}:", field.size()));
+  hasher.update(field);
 }
 
 std::string dashed(std::string hex, char version) {
@@ -52,16 +32,14 @@ std::string dashed(std::string hex, char version) {
 }  // namespace
 
 std::string hash_of(std::string_view data) {
-  Hasher hasher;
-  hasher.add(data.data(), data.size());
-  return hasher.hex();
+  return hex(hash128(data));
 }
 
 std::string hash_of_fields(std::string_view kind, std::initializer_list<std::string_view> fields) {
-  Hasher hasher;
+  Hasher128 hasher;
   add_sized(hasher, kind);
   for (std::string_view field : fields) add_sized(hasher, field);
-  return hasher.hex();
+  return hex(hasher.digest());
 }
 
 std::string hash_of_file(const std::string& path) {
@@ -72,14 +50,14 @@ std::string hash_of_file(const std::string& path) {
     throw Error(status, path, fmt::format("cannot be read ({})", std::strerror(errno)),
                 "check the name and the permissions");
   }
-  Hasher hasher;
+  Hasher128 hasher;
   std::vector<char> buffer(1 << 16);
   while (size_t n = std::fread(buffer.data(), 1, buffer.size(), file.get()))
-    hasher.add(buffer.data(), n);
+    hasher.update(std::string_view(buffer.data(), n));
   if (std::ferror(file.get()))
     throw Error(Status::kIo, path, fmt::format("cannot be read ({})", std::strerror(errno)),
                 "check that it is a file on a sound disk");
-  return hasher.hex();
+  return hex(hasher.digest());
 }
 
 std::string new_uuid() {

@@ -10,12 +10,10 @@
 #include "db/store/store.h"
 #include "db/tools/show.h"
 #include "vm/base/error.h"
+#include "vm/base/program.h"
 
 namespace nimble::db {
 namespace {
-
-// The exit codes that all of nimble's programs share.
-constexpr int kExitFailure = 1, kExitUsage = 2, kExitStale = 5;
 
 constexpr const char* kEpilogue = R"(Examples:
   nimble db show --db tuning.db
@@ -66,7 +64,7 @@ int show(const Arguments& args) {
   if (args.what == "misses") print(show_misses(*store), args);
   if (args.what == "measurement") print(show_measurement(*store, args.key), args);
   if (args.what == "trials") print(show_trials(*store, args.key), args);
-  return 0;
+  return kExitOk;
 }
 
 ImportReport import_into(const std::string& database, const std::string& file) {
@@ -109,7 +107,7 @@ int import(const Arguments& args) {
   Output out({"origin", "rows_added", "rows_updated"});
   out.add({report.origin, report.rows_added, report.rows_updated});
   print(out, args);
-  return 0;
+  return kExitOk;
 }
 
 int export_records(const Arguments& args) {
@@ -118,7 +116,7 @@ int export_records(const Arguments& args) {
   Output out({"file", "origin"});
   out.add({args.file, store->identity()});
   print(out, args);
-  return 0;
+  return kExitOk;
 }
 
 int check(const Arguments& args) {
@@ -131,7 +129,7 @@ int check(const Arguments& args) {
   else
     print(out, args);
   if (!report.sound()) return kExitFailure;
-  return report.stale.empty() ? 0 : kExitStale;
+  return report.stale.empty() ? kExitOk : kExitStale;
 }
 
 int run(int argc, char** argv) {
@@ -200,16 +198,16 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error, std::cout, std::cerr);
-    return code == 0 ? 0 : kExitUsage;
+    return code == 0 ? kExitOk : kExitUsage;
   }
   if (*show_command) return show(args);
   if (*campaigns_command) {
     print(show_campaigns(*open(args, false)), args);
-    return 0;
+    return kExitOk;
   }
   if (*top_command) {
     print(show_top(*open(args, false), args.top), args);
-    return 0;
+    return kExitOk;
   }
   if (*export_command) return export_records(args);
   if (*import_command) return import(args);
@@ -220,11 +218,5 @@ int run(int argc, char** argv) {
 }  // namespace nimble::db
 
 int main(int argc, char** argv) {
-  try {
-    return nimble::db::run(argc, argv);
-  } catch (const nimble::Error& error) {
-    std::cerr << "nimble db: " << error.what() << '\n';
-    return error.status() == nimble::Status::kIncompatible ? nimble::db::kExitStale
-                                                           : nimble::db::kExitFailure;
-  }
+  return nimble::run_database_program("nimble db", [&] { return nimble::db::run(argc, argv); });
 }

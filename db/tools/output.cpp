@@ -1,10 +1,11 @@
 #include "db/tools/output.h"
 
-#include <algorithm>
 #include <ctime>
 #include <ostream>
 
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
+#include "vm/base/text_table.h"
 
 namespace nimble::db {
 namespace {
@@ -14,23 +15,6 @@ std::string plain(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
   return value.dump();
-}
-
-// Columns are counted in code points: a UTF-8 continuation byte takes no place.
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + '"';
 }
 
 }  // namespace
@@ -48,42 +32,22 @@ void Output::print(std::ostream& out, Format format) const {
       for (size_t i = 0; i < row.size(); ++i) object[columns_[i]] = row[i];
       all.push_back(std::move(object));
     }
-    out << all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    out << json_text(all) << '\n';
     return;
   }
-  if (format == Format::kCsv) {
-    for (size_t i = 0; i < columns_.size(); ++i) out << (i ? "," : "") << quoted(columns_[i]);
-    out << "\r\n";
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) out << (i ? "," : "") << quoted(plain(row[i]));
-      out << "\r\n";
-    }
-    return;
-  }
-  if (rows_.empty()) {
+  if (rows_.empty() && format == Format::kTable) {
     out << "(none)\n";
     return;
   }
-  std::vector<size_t> widths;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = width_of(columns_[i]);
-    for (const auto& row : rows_) width = std::max(width, width_of(plain(row[i])));
-    widths.push_back(width);
+  TextTable table(columns_);
+  for (const auto& row : rows_) {
+    std::vector<std::string> cells;
+    for (const auto& value : row) cells.push_back(plain(value));
+    table.add(std::move(cells));
   }
-  auto line = [&](auto cell, auto right) {
-    std::string text;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      const std::string value = cell(i);
-      const std::string pad(widths[i] - width_of(value), ' ');
-      if (i) text += "  ";
-      text += right(i) ? pad + value : value + pad;
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    out << text << '\n';
-  };
-  auto numeric = [&](size_t i) { return rows_.front()[i].is_number(); };
-  line([&](size_t i) { return columns_[i]; }, numeric);
-  for (const auto& row : rows_) line([&](size_t i) { return plain(row[i]); }, numeric);
+  for (size_t i = 0; i < columns_.size(); ++i)
+    if (!rows_.empty() && rows_.front()[i].is_number()) table.align_right(i);
+  out << (format == Format::kCsv ? table.csv() : table.str());
 }
 
 std::string time_text(int64_t ms) {

@@ -16,7 +16,7 @@ class Output {
   explicit Output(std::vector<std::string> columns) : columns_(std::move(columns)) {}
   void add(std::vector<nlohmann::ordered_json> row);
   bool empty() const { return rows_.empty(); }
-  // JSON: one array of objects. CSV: RFC 4180, with a header. Table: "(none)" when empty.
+  // JSON: one array of objects. CSV: with a header. Table: "(none)" when empty.
   void print(std::ostream& out, Format format) const;
 
  private:

@@ -10,10 +10,11 @@
 #include <sstream>
 
 #include "db/store/store.h"
+#include "vm/base/json_text.h"
 #include "vm/base/printable.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/dispatch_text.h"
-#include "vm/tools/text_table.h"
 
 namespace nimble {
 namespace {
@@ -151,25 +152,9 @@ Json json_of(const db::DispatchTable& t) {
 
 void print_rows(const std::vector<std::string>& header,
                 const std::vector<std::vector<std::string>>& rows, const std::string& format) {
-  if (format == "csv") {
-    const auto field = [](const std::string& s) {
-      if (s.find_first_of(",\"\n") == std::string::npos) return s;
-      std::string out = "\"";
-      for (char c : s) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-      return out + "\"";
-    };
-    const auto line = [&](const std::vector<std::string>& row) {
-      std::string out;
-      for (const std::string& s : row) out += (out.empty() ? "" : ",") + field(s);
-      std::cout << out << '\n';
-    };
-    line(header);
-    for (const auto& r : rows) line(r);
-    return;
-  }
   TextTable table(header);
   for (const auto& r : rows) table.add(r);
-  std::cout << table.str();
+  std::cout << (format == "csv" ? table.csv() : table.str());
 }
 
 const std::vector<std::string> kEntryHeader = {"entry",  "range",    "expected", "regret",
@@ -208,7 +193,7 @@ int show(const Arguments& a) {
   if (!a.table.empty()) {
     const db::DispatchTable t = find_table(*store, a.table);
     if (a.format == "json") {
-      std::cout << json_of(t).dump(2) << '\n';
+      std::cout << json_text(json_of(t)) << '\n';
       return kExitOk;
     }
     if (a.format == "table")
@@ -253,7 +238,7 @@ int show(const Arguments& a) {
                     t.objective});
   }
   if (a.format == "json")
-    std::cout << all.dump(2) << '\n';
+    std::cout << json_text(all) << '\n';
   else if (rows.empty() && a.format == "table")
     std::cout << "(no table; nimble tune makes them)\n";
   else
@@ -271,7 +256,7 @@ int diff(const Arguments& a) {
     throw Error(Status::kInvalidArgument, "dispatch diff", "the tables are of different workloads",
                 "list a workload's versions: nimble dispatch show --all --workload HASH");
   if (a.format == "json") {
-    std::cout << Json{{"left", json_of(left)}, {"right", json_of(right)}}.dump(2) << '\n';
+    std::cout << json_text(Json{{"left", json_of(left)}, {"right", json_of(right)}}) << '\n';
     return kExitOk;
   }
   std::map<std::string, std::pair<const db::DispatchEntry*, const db::DispatchEntry*>> by_range;
@@ -495,13 +480,5 @@ int run(int argc, char** argv) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::run_program("nimble dispatch", [&] {
-    try {
-      return nimble::run(argc, argv);
-    } catch (const nimble::Error& e) {
-      if (e.status() != nimble::Status::kIncompatible) throw;
-      std::cerr << "nimble dispatch: error: " << e.what() << '\n';
-      return static_cast<int>(nimble::kExitStale);
-    }
-  });
+  return nimble::run_database_program("nimble dispatch", [&] { return nimble::run(argc, argv); });
 }

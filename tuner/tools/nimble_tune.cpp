@@ -10,8 +10,9 @@
 
 #include "compiler/tools/common.h"
 #include "tuner/service/campaign.h"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
-#include "vm/tools/text_table.h"
+#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -101,25 +102,25 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
   if (format == "json") {
     nlohmann::json tasks = nlohmann::json::array();
     for (const auto& r : report.tasks) tasks.push_back(json_of(r));
-    fmt::print("{}\n", nlohmann::json{{"campaign", report.campaign},
-                                      {"budget_s", report.budget_s},
-                                      {"consumed_s", report.consumed_s},
-                                      {"spending", json_of(report.spending)},
-                                      {"interrupted", report.interrupted},
-                                      {"resumed", report.resumed},
-                                      {"skipped", report.skipped},
-                                      {"workloads", tasks}}
-                           .dump(2));
+    fmt::print("{}\n", json_text(nlohmann::json{{"campaign", report.campaign},
+                                                {"budget_s", report.budget_s},
+                                                {"consumed_s", report.consumed_s},
+                                                {"interrupted", report.interrupted},
+                                                {"resumed", report.resumed},
+                                                {"skipped", report.skipped},
+                                                {"workloads", tasks}}));
     return;
   }
   if (format == "csv") {
-    fmt::print(
-        "workload,label,threads,calls,share,default_ns,best_ns,trials,failed,k,entries,"
-        "regret,single_regret,note\n");
+    TextTable table({"workload", "label", "threads", "calls", "share", "default_ns", "best_ns",
+                     "trials", "failed", "k", "entries", "regret", "single_regret", "note"});
     for (const auto& r : report.tasks)
-      fmt::print("{},\"{}\",{},{},{:.4f},{:.1f},{:.1f},{},{},{},{},{:.4f},{:.4f},\"{}\"\n",
-                 r.workload, r.label, r.threads, r.calls, r.share, r.default_ns, r.best_ns,
-                 r.trials, r.failed, r.k, r.entries, r.regret, r.single_regret, r.note);
+      table.add({r.workload, r.label, fmt::format("{}", r.threads), fmt::format("{}", r.calls),
+                 fmt::format("{:.4f}", r.share), fmt::format("{:.1f}", r.default_ns),
+                 fmt::format("{:.1f}", r.best_ns), fmt::format("{}", r.trials),
+                 fmt::format("{}", r.failed), fmt::format("{}", r.k), fmt::format("{}", r.entries),
+                 fmt::format("{:.4f}", r.regret), fmt::format("{:.4f}", r.single_regret), r.note});
+    std::cout << table.csv();
     return;
   }
   TextTable table({"workload", "threads", "calls", "share", "default", "best", "speed-up", "trials",
@@ -207,7 +208,7 @@ int run(int argc, char** argv) {
     options.fixed[text.substr(0, equals)] = value;
   }
   options.command = "nimble tune";
-  for (int i = 1; i < argc; ++i) options.command += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) options.command += " " + shell_word(argv[i]);
 
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -228,7 +229,7 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, shapes, options.import), options.database);
+        tools::model_text(options.model, shapes, options.import), shell_word(options.database));
   }
   return report.interrupted ? kExitInterrupted : kExitOk;
 }
@@ -237,14 +238,5 @@ int run(int argc, char** argv) {
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::run_program("nimble tune", [&] {
-    try {
-      return nimble::run(argc, argv);
-    } catch (const nimble::Error& e) {
-      // A database that cannot be used has a code of its own.
-      if (e.status() != nimble::Status::kIncompatible) throw;
-      std::cerr << "nimble tune: error: " << e.what() << '\n';
-      return static_cast<int>(nimble::kExitStale);
-    }
-  });
+  return nimble::run_database_program("nimble tune", [&] { return nimble::run(argc, argv); });
 }

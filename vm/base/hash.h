@@ -20,7 +20,7 @@ uint64_t hash64(std::string_view text, uint64_t seed = 0);
 Hash128 hash128(std::span<const uint8_t> bytes, uint64_t seed = 0);
 Hash128 hash128(std::string_view text, uint64_t seed = 0);
 
-// hash64 of the concatenation of several pieces.
+// hash64 and hash128 of the concatenation of several pieces.
 class Hasher64 {
  public:
   Hasher64();
@@ -29,6 +29,19 @@ class Hasher64 {
   Hasher64& operator=(const Hasher64&) = delete;
   void update(std::span<const uint8_t> bytes);
   uint64_t digest() const;
+
+ private:
+  void* state_;
+};
+class Hasher128 {
+ public:
+  Hasher128();
+  ~Hasher128();
+  Hasher128(const Hasher128&) = delete;
+  Hasher128& operator=(const Hasher128&) = delete;
+  void update(std::span<const uint8_t> bytes);
+  void update(std::string_view text);
+  Hash128 digest() const;
 
  private:
   void* state_;

@@ -35,4 +35,18 @@ int run_program(const char* name, Body body) {
   return kExitFailure;
 }
 
+// The same of a program about a database: one that is incompatible has an exit code of its own.
+template <typename Body>
+int run_database_program(const char* name, Body body) {
+  return run_program(name, [&]() -> int {
+    try {
+      return body();
+    } catch (const Error& e) {
+      if (e.status() != Status::kIncompatible) throw;
+      std::fprintf(stderr, "%s: error: %s\n", name, e.what());
+      return kExitStale;
+    }
+  });
+}
+
 }  // namespace nimble

@@ -17,13 +17,14 @@
 #include <numeric>
 
 #include "vm/api/nimble.hpp"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
 #include "vm/tools/shape_arguments.h"
 #include "vm/tools/tensor_arguments.h"
-#include "vm/tools/text_table.h"
 
 namespace nimble {
 namespace {
@@ -147,7 +148,7 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
     }
     if (!o.values.empty()) out["values"] = times(all_values(cases), {{"count", cases.size()}});
     if (o.profile) out["profile"] = profile_json_with_memory(session);
-    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(out));
     return;
   }
   if (o.format == "csv") {

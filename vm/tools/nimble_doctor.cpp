@@ -10,9 +10,10 @@
 
 #include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/tools/subcommands.h"
-#include "vm/tools/text_table.h"
 
 namespace nimble {
 namespace {
@@ -182,7 +183,7 @@ int run(int argc, char** argv) {
   const std::vector<std::string> words = advice(cpu, report);
   if (format == "json") {
     report["advice"] = words;
-    std::puts(report.dump(2).c_str());
+    std::puts(json_text(report).c_str());
     return kExitOk;
   }
   TextTable table({"what", "value"});

@@ -14,13 +14,14 @@
 #include <set>
 
 #include "vm/api/nimble.hpp"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/shape_arguments.h"
-#include "vm/tools/text_table.h"
 
 namespace nimble {
 namespace {
@@ -274,7 +275,7 @@ void print(const Options& o, const std::vector<Row>& rows) {
                      {"path", r.path},
                      {"evidence", r.evidence},
                      {"summary", evidence_text(r)}});
-    fmt::print("{}\n", out.dump(2));
+    fmt::print("{}\n", json_text(out));
     return;
   }
   TextTable table({"shape", "operators", "calls", "us each", "symbols", "path", "kernel",

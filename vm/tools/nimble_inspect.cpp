@@ -6,13 +6,14 @@
 #include <sstream>
 
 #include "vm/base/device_number.h"
+#include "vm/base/json_text.h"
 #include "vm/base/program.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/disassembler.h"
 #include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
 #include "vm/tools/load_arguments.h"
-#include "vm/tools/text_table.h"
 
 namespace nimble {
 namespace {
@@ -350,7 +351,7 @@ int run(int argc, char** argv) {
     if (args.provenance) out["provenance"] = provenance_json(e.provenance);
     if (args.verify) out["verification"] = verify_json(found, effort);
     // Names in a damaged or hostile file need not be UTF-8.
-    std::puts(out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(json_text(out).c_str());
   } else {
     if (summary) print_summary(summary_json(e, args.file));
     if (summary || args.signature) print_signature(e);

@@ -316,9 +316,9 @@ TEST(SafeTensors, RefusesEveryKindOfDamage) {
   const Case cases[] = {
       {"{" + a + "}", 7, "outside the data"},
       {"{" + a + "}", 9, "data follows"},
-      {"{", 0, "no JSON"},
-      {"[]", 0, "no JSON object"},
-      {"{" + a + ", " + a + "}", 8, "occurs twice"},
+      {"{", 0, "not valid JSON"},
+      {"[]", 0, "not a JSON object"},
+      {"{" + a + ", " + a + "}", 8, "twice"},
       {R"({"a": 3})", 0, "not an object"},
       {R"({"a": {"dtype": "F32", "shape": [2]}})", 8, "needs dtype"},
       {R"({"a": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}})", 8, "not supported"},

@@ -93,7 +93,7 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
   EXPECT_EQ(rows[0]["shape"], "m=37");
   const Ran samples = run("show measurement " + rows[0]["measurement"].get<std::string>() +
                           " --format csv " + db());
-  EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\r\n0,58.8,false\r\n"));
+  EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\n0,58.8,false\n"));
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
   EXPECT_EQ(run("top --role king " + db()).exit_code, 1);
   EXPECT_EQ(run("top --shape m " + db()).exit_code, 1);
@@ -107,7 +107,7 @@ TEST_F(ProgramTest, ExportImportCheck) {
   EXPECT_THAT(again.out, HasSubstr("exists already"));
   const std::string other = " --db " + file("other.db") + " ";
   EXPECT_EQ(run("import" + other + file("out")).exit_code, 0);
-  EXPECT_THAT(run("import --format csv" + other + file("out")).out, HasSubstr(",0,0\r\n"));
+  EXPECT_THAT(run("import --format csv" + other + file("out")).out, HasSubstr(",0,0\n"));
   EXPECT_EQ(run("import --db " + file("third.db") + " " + file("missing")).exit_code, 1);
   EXPECT_FALSE(std::filesystem::exists(file("third.db"))) << "made for nothing";
   std::ofstream(file("text")) << "no database";
@@ -123,7 +123,8 @@ TEST_F(ProgramTest, ExportImportCheck) {
 TEST_F(ProgramTest, ErrorsAreOneLineWithARemedy) {
   const Ran missing = run("show " + db());
   EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_THAT(missing.out, StartsWith("nimble db: " + file() + ": there is no such database; "));
+  EXPECT_THAT(missing.out,
+              StartsWith("nimble db: error: " + file() + ": there is no such database; "));
   EXPECT_EQ(std::count(missing.out.begin(), missing.out.end(), '\n'), 1);
   { open(); }
   Connection(file(), SQLITE_OPEN_READWRITE, "", "x").script("PRAGMA user_version = 99");

@@ -104,6 +104,11 @@ TEST(HashTest, PiecesHashAsTheWhole) {
   hasher.update(all.subspan(17, 3000));
   hasher.update(all.subspan(3017));
   EXPECT_EQ(hasher.digest(), hash64(all));
+  Hasher128 wide;
+  wide.update(all.first(17));
+  wide.update(std::string_view(reinterpret_cast<const char*>(all.data()) + 17, 3000));
+  wide.update(all.subspan(3017));
+  EXPECT_EQ(wide.digest(), hash128(all));
 }
 
 }  // namespace

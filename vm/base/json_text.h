@@ -1,0 +1,43 @@
+// JSON of nlohmann's library as text, and back, in the same way everywhere.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nimble {
+
+// For people and programs: two spaces a level, or all on one line (`indent` -1). Names of files
+// may be any bytes: what is no UTF-8 becomes U+FFFD, where dump() would throw.
+template <class Json>
+std::string json_text(const Json& json, int indent = 2) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// The value that `text` says, in which no object names a key twice (the library would keep the last
+// one silently). Calls `fail` with what is wrong ("is not valid JSON"); it must not return.
+template <class Fail>
+nlohmann::json parse_json(std::string_view text, Fail&& fail) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::set<std::string>> keys;
+  std::string duplicate;
+  const auto see = [&](int, Event event, nlohmann::json& value) {
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second)
+      duplicate = value.get<std::string>();
+    return true;
+  };
+  nlohmann::json out;
+  try {
+    out = nlohmann::json::parse(text, see);
+  } catch (const nlohmann::json::exception&) {
+    fail("is not valid JSON");
+  }
+  if (!duplicate.empty()) fail("has the key \"" + duplicate + "\" twice");
+  return out;
+}
+
+}  // namespace nimble

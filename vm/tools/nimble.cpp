@@ -37,8 +37,7 @@ std::string usage() {
       "  nimble help tune\n\n"
       "Exit codes: 0 ok, 1 failure, 2 usage, 3 wrong result, 4 regression,\n"
       "5 stale or incompatible database, 130 interrupted.\n";
-  if (missing)
-    text += "Subcommands that are not installed need a build with the compiler, or the GUI.\n";
+  if (missing) text += "Subcommands that are not installed need a build with the compiler.\n";
   return text;
 }
 

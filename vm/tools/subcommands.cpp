@@ -23,7 +23,6 @@ const std::vector<Subcommand>& subcommands() {
       {"db", "look into a tuning database, merge it, check it", false},
       {"dispatch", "show, compare and override dispatch tables", false},
       {"explain", "tell which kernel runs for which operator at a shape, and why", false},
-      {"gui", "open the graphical interface", false},
       {"doctor", "tell what nimble sees of this machine and what is installed", true},
   };
   return all;

@@ -1,6 +1,7 @@
 // Inference of expressions: operators, groups, tuples, branches.
 #include <algorithm>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/infer_function.h"
 #include "compiler/ir/op.h"
 #include "vm/base/error.h"
@@ -113,6 +114,7 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
     call->attrs = map_attrs(r.resolved->attrs, true, e.location);
     call->args.resize(r.resolved->operands);
   }
+  if (!inputs.empty()) count_axes_from_front(*call, inputs[0], r.type);
   Type type = map_dims(r.type, [&](const Dim& d) { return facts_.simplify(d); });
   if (r.contents) {
     for (Dim& d : *r.contents) d = facts_.simplify(d);

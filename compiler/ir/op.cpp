@@ -4,6 +4,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/dim_node.h"
 #include "compiler/ir/ops/relations.h"
 #include "compiler/ir/ops/work.h"
@@ -185,7 +186,7 @@ int64_t normalize_axis(const RelationContext& c, int64_t axis, int64_t rank) {
     c.fail(fmt::format("axis {} is out of range for rank {}", axis, rank),
            rank == 0 ? "a scalar has no axes" : fmt::format("use -{} … {}", rank, rank - 1));
   }
-  return axis < 0 ? axis + rank : axis;
+  return axis_from_front(axis, rank);
 }
 
 std::vector<int64_t> normalize_axes(const RelationContext& c, std::vector<int64_t> axes,

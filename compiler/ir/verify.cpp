@@ -4,7 +4,8 @@
 //   V2  a variable is bound exactly once in a module
 //   V3  a variable is used only where its binding is visible
 //   V4  a call names exactly one of operator, callee and group; what it names exists
-//   V5  operand counts and attributes are those of the operator's row or the callee's type
+//   V5  operand counts and attributes are those of the operator's row or the callee's type; axes
+//       count from the front
 //   V6  a binding's type is what the operator's relation, the callee, the tuple or the branches
 //       give, dims provably equal
 //   V7  what a relation demands is provable, or asserted before
@@ -532,6 +533,12 @@ class Verifier {
     function(*e.primitive, /*closed=*/false);
   }
 
+  static bool counts_from_end(const Expr& e) {
+    const auto axes = attr_or<std::vector<int64_t>>(e.attrs, "axes", {});
+    return attr_or<int64_t>(e.attrs, "axis", 0) < 0 ||
+           std::any_of(axes.begin(), axes.end(), [](int64_t a) { return a < 0; });
+  }
+
   void name_elements(const Expr& e) {
     for (const std::string& s : attr<std::vector<std::string>>(e.attrs, "symbols"))
       symbols_.insert(s);
@@ -544,6 +551,7 @@ class Verifier {
     if (!op) return fault("V4", fmt::format("there is no operator {}", e.op));
     if (const std::string problem = check_call(*op, e); !problem.empty())
       return fault("V5", problem);
+    if (counts_from_end(e)) return fault("V5", fmt::format("{} counts an axis from the end", e.op));
     // Scalar code after lowering has no relation: its operands and result are registers.
     const Type& result = binding.var->type;
     if (e.op.starts_with("memory.") || (result && result->kind == TypeKind::kScalar)) {

@@ -16,7 +16,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "vm/base/error.h"
 
@@ -33,10 +35,6 @@ using Ints = std::vector<int64_t>;
 
 bool all_zero(const Dims& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const Dim& d) { return d.is_constant(0); });
-}
-
-size_t axis_of(int64_t axis, size_t rank) {
-  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
 }
 
 // 1 where 0 <= x < extent, else 0.
@@ -269,72 +267,93 @@ GroupEvaluator::Place GroupEvaluator::broadcast_to(const Dims& from, const Dims&
 ValueRef GroupEvaluator::call(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
   NIMBLE_CHECK(e.kind == ir::ExprKind::kCall && !e.op.empty(), "{} is not an operator call",
                v->name);
-  const Dims& out = v->type->dims;
-  const auto dims = [&](size_t i) -> Dims { return ir::type_of(e.args[i])->dims; };
-  if (e.op == "batch_norm") {
-    Place channel = p;
-    channel.at = {p.at[1]};
-    channel.steps = {p.steps[1]};
-    std::vector<ValueRef> operands = {share(at(e.args[0], p))};
-    for (size_t i = 1; i < 5; ++i) operands.push_back(share(at(e.args[i], channel)));
-    return share(compute(e, operands, compute_type(v->type->dtype)));
+  // Operators that move coordinates, or whose operands stand at other ones than numpy's
+  // broadcasting says; all others compute element by element (compute.cpp).
+  using Rule = ValueRef (GroupEvaluator::*)(const ir::VarRef&, const ir::Expr&, const Place&);
+  static const std::unordered_map<std::string_view, Rule> kRules = {
+      {"batch_norm", &GroupEvaluator::batch_norm},
+      {"full", &GroupEvaluator::full},
+      {"reshape", &GroupEvaluator::reshape},
+      {"transpose", &GroupEvaluator::transpose},
+      {"squeeze", &GroupEvaluator::squeeze},
+      {"unsqueeze", &GroupEvaluator::unsqueeze},
+      {"expand", &GroupEvaluator::expand},
+      {"slice", &GroupEvaluator::slice},
+      {"concat", &GroupEvaluator::concat},
+      {"pad", &GroupEvaluator::pad},
+      {"gather", &GroupEvaluator::gather},
+      {"take_row", &GroupEvaluator::gather},
+      {"gather_elements", &GroupEvaluator::gather_elements},
+      {"range", &GroupEvaluator::range}};
+  if (const auto rule = kRules.find(e.op); rule != kRules.end())
+    return (this->*rule->second)(v, e, p);
+  NIMBLE_CHECK(has_compute_rule(e.op), "operator {} inside an element-wise group", e.op);
+  std::vector<ValueRef> operands;
+  for (const ir::Atom& a : e.args)
+    operands.push_back(share(at(a, broadcast_to(ir::type_of(a)->dims, v->type->dims, p))));
+  return share(compute(e, operands, compute_type(v->type->dtype)));
+}
+
+ValueRef GroupEvaluator::batch_norm(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
+  Place channel = p;
+  channel.at = {p.at[1]};
+  channel.steps = {p.steps[1]};
+  std::vector<ValueRef> operands = {share(at(e.args[0], p))};
+  for (size_t i = 1; i < 5; ++i) operands.push_back(share(at(e.args[i], channel)));
+  return share(compute(e, operands, compute_type(v->type->dtype)));
+}
+
+ValueRef GroupEvaluator::full(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
+  const DType type = compute_type(v->type->dtype);
+  if (e.args.empty()) return kb::number(type, ir::attr_or<double>(e.attrs, "value", 0.0), p.lanes);
+  const Dims from = ir::type_of(e.args[0])->dims;
+  const Place first{Dims(from.size(), 0), Dims(from.size(), 0), p.lanes, p.valid, p.conditional};
+  return kb::cast(type, at(e.args[0], broadcast_to(from, Dims(from.size(), 1), first)));
+}
+
+// ---------------------------------------------------------------- axes
+
+ValueRef GroupEvaluator::transpose(const ir::VarRef&, const ir::Expr& e, const Place& p) {
+  const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
+  Place q = p;
+  for (size_t j = 0; j < axes.size(); ++j) {
+    const auto i = static_cast<size_t>(axes[j]);
+    q.at[i] = p.at[j];
+    q.steps[i] = p.steps[j];
   }
-  if (e.op == "full") {
-    if (e.args.empty())
-      return kb::number(compute_type(v->type->dtype), ir::attr_or<double>(e.attrs, "value", 0.0),
-                        p.lanes);
-    const Place q = broadcast_to(
-        dims(0), Dims(dims(0).size(), 1),
-        Place{Dims(dims(0).size(), 0), Dims(dims(0).size(), 0), p.lanes, p.valid, p.conditional});
-    return kb::cast(compute_type(v->type->dtype), at(e.args[0], q));
+  return at(e.args[0], q);
+}
+
+ValueRef GroupEvaluator::squeeze(const ir::VarRef&, const ir::Expr& e, const Place& p) {
+  std::vector<bool> one(ir::type_of(e.args[0])->dims.size(), false);
+  for (int64_t axis : ir::attr<Ints>(e.attrs, "axes")) one[static_cast<size_t>(axis)] = true;
+  Place q = p;
+  q.at.clear();
+  q.steps.clear();
+  for (size_t i = 0, j = 0; i < one.size(); ++i) {
+    q.at.push_back(one[i] ? Dim(0) : p.at[j]);
+    q.steps.push_back(one[i] ? Dim(0) : p.steps[j]);
+    if (!one[i]) ++j;
   }
-  if (has_compute_rule(e.op)) {
-    std::vector<ValueRef> operands;
-    for (size_t i = 0; i < e.args.size(); ++i)
-      operands.push_back(share(at(e.args[i], broadcast_to(dims(i), out, p))));
-    return share(compute(e, operands, compute_type(v->type->dtype)));
+  return at(e.args[0], q);
+}
+
+ValueRef GroupEvaluator::unsqueeze(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
+  std::vector<bool> one(v->type->dims.size(), false);
+  for (int64_t axis : ir::attr<Ints>(e.attrs, "axes")) one[static_cast<size_t>(axis)] = true;
+  Place q = p;
+  q.at.clear();
+  q.steps.clear();
+  for (size_t i = 0; i < one.size(); ++i) {
+    if (one[i]) continue;
+    q.at.push_back(p.at[i]);
+    q.steps.push_back(p.steps[i]);
   }
-  if (e.op == "reshape") return reshape(e.args[0], out, p);
-  if (e.op == "transpose") {
-    const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
-    Place q = p;
-    for (size_t j = 0; j < axes.size(); ++j) {
-      const size_t i = axis_of(axes[j], axes.size());
-      q.at[i] = p.at[j];
-      q.steps[i] = p.steps[j];
-    }
-    return at(e.args[0], q);
-  }
-  if (e.op == "squeeze" || e.op == "unsqueeze") {
-    const bool insert = e.op == "unsqueeze";
-    const size_t longer = std::max(out.size(), dims(0).size());
-    std::vector<bool> one(longer, false);
-    for (int64_t axis : ir::attr<Ints>(e.attrs, "axes")) one[axis_of(axis, longer)] = true;
-    Place q = p;
-    q.at.clear();
-    q.steps.clear();
-    for (size_t i = 0, j = 0; i < longer; ++i) {
-      if (insert) {
-        if (!one[i]) {
-          q.at.push_back(p.at[i]);
-          q.steps.push_back(p.steps[i]);
-        }
-        continue;
-      }
-      q.at.push_back(one[i] ? Dim(0) : p.at[j]);
-      q.steps.push_back(one[i] ? Dim(0) : p.steps[j]);
-      if (!one[i]) ++j;
-    }
-    return at(e.args[0], q);
-  }
-  if (e.op == "expand") return at(e.args[0], broadcast_to(dims(0), out, p));
-  if (e.op == "slice") return slice(e, p);
-  if (e.op == "concat") return concat(v, e, p);
-  if (e.op == "pad") return pad(e, p);
-  if (e.op == "gather" || e.op == "take_row") return gather(e, p);
-  if (e.op == "gather_elements") return gather_elements(e, p);
-  if (e.op == "range") return range(v, e, p);
-  NIMBLE_UNREACHABLE("operator {} inside an element-wise group", e.op);
+  return at(e.args[0], q);
+}
+
+ValueRef GroupEvaluator::expand(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
+  return at(e.args[0], broadcast_to(ir::type_of(e.args[0])->dims, v->type->dims, p));
 }
 
 // ---------------------------------------------------------------- reshape
@@ -368,7 +387,9 @@ ValueRef GroupEvaluator::flat(const ir::Atom& atom, const Dim& offset, const Dim
   return share(compute(e, operands, compute_type(a.var->type->dtype)));
 }
 
-ValueRef GroupEvaluator::reshape(const ir::Atom& input, const Dims& out, const Place& p) {
+ValueRef GroupEvaluator::reshape(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
+  const ir::Atom& input = e.args[0];
+  const Dims& out = v->type->dims;
   if (is_flat(input)) return flat(input, flat_offset(out, p.at), flat_offset(out, p.steps), p);
   // Axes fall into the smallest groups of equal products: (b, n, 384) and (b, n, 12, 32) are
   // b, n and 384 = 12*32. A group of one input axis keeps its steps.
@@ -414,14 +435,14 @@ ValueRef GroupEvaluator::reshape(const ir::Atom& input, const Dims& out, const P
 
 constexpr int64_t kLongestStep = int64_t{1} << 48;  // more bytes than memory has addresses
 
-ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
+ValueRef GroupEvaluator::slice(const ir::VarRef&, const ir::Expr& e, const Place& p) {
   const Dims in = ir::type_of(e.args[0])->dims;
   const Ints& axes = ir::attr<Ints>(e.attrs, "axes");
   const Dims& starts = ir::attr<Dims>(e.attrs, "starts");
   const Dims steps = ir::attr_or<Dims>(e.attrs, "steps", Dims(axes.size(), 1));
   Place q = p;
   for (size_t k = 0; k < axes.size(); ++k) {
-    const size_t i = axis_of(axes[k], in.size());
+    const size_t i = static_cast<size_t>(axes[k]);
     const Dim counted = starts[k] + in[i] * is_negative(starts[k]);
     const Dim backwards = is_negative(steps[k]);
     const Dim start = ir::min(ir::max(counted, 0), in[i] - backwards);
@@ -434,7 +455,7 @@ ValueRef GroupEvaluator::slice(const ir::Expr& e, const Place& p) {
 }
 
 ValueRef GroupEvaluator::concat(const ir::VarRef& v, const ir::Expr& e, const Place& p) {
-  const size_t axis = axis_of(ir::attr<int64_t>(e.attrs, "axis"), v->type->dims.size());
+  const size_t axis = ir::axis_of(e);
   const auto chosen = parts_.find(v.get());
   if (chosen == parts_.end() && p.lanes > 1 && !p.steps[axis].is_constant(0)) throw NeedsScalar{};
   ValueRef result;
@@ -460,7 +481,7 @@ ValueRef GroupEvaluator::concat(const ir::VarRef& v, const ir::Expr& e, const Pl
   return share(result);
 }
 
-ValueRef GroupEvaluator::pad(const ir::Expr& e, const Place& p) {
+ValueRef GroupEvaluator::pad(const ir::VarRef&, const ir::Expr& e, const Place& p) {
   const ir::Type& type = ir::type_of(e.args[0]);
   const Dims& before = ir::attr<Dims>(e.attrs, "before");
   const Dims& after = ir::attr<Dims>(e.attrs, "after");
@@ -504,10 +525,10 @@ Dim GroupEvaluator::index_of(const ir::Expr& e, const Place& p, const Dim& exten
   return Dim::symbol(index);
 }
 
-ValueRef GroupEvaluator::gather(const ir::Expr& e, const Place& p) {
+ValueRef GroupEvaluator::gather(const ir::VarRef&, const ir::Expr& e, const Place& p) {
   const Dims in = ir::type_of(e.args[0])->dims;
   const size_t index_rank = ir::type_of(e.args[1])->dims.size();
-  const size_t axis = e.op == "gather" ? axis_of(ir::attr<int64_t>(e.attrs, "axis"), in.size()) : 0;
+  const size_t axis = e.op == "gather" ? ir::axis_of(e) : 0;
   Place q = p, index = p;
   index.at.assign(p.at.begin() + static_cast<long>(axis),
                   p.at.begin() + static_cast<long>(axis + index_rank));
@@ -524,9 +545,9 @@ ValueRef GroupEvaluator::gather(const ir::Expr& e, const Place& p) {
   return at(e.args[0], q);
 }
 
-ValueRef GroupEvaluator::gather_elements(const ir::Expr& e, const Place& p) {
+ValueRef GroupEvaluator::gather_elements(const ir::VarRef&, const ir::Expr& e, const Place& p) {
   const Dims in = ir::type_of(e.args[0])->dims;
-  const size_t axis = axis_of(ir::attr<int64_t>(e.attrs, "axis"), in.size());
+  const size_t axis = ir::axis_of(e);
   // Each lane has an index of its own.
   if (p.lanes > 1 && !all_zero(p.steps)) throw NeedsScalar{};
   Place q = p;

@@ -77,12 +77,19 @@ class GroupEvaluator {
   kir::ValueRef flat(const ir::Atom& a, const kir::Dim& offset, const kir::Dim& step,
                      const Place& p);
   bool is_flat(const ir::Atom& a) const;
-  kir::ValueRef reshape(const ir::Atom& input, const Dims& out, const Place& p);
-  kir::ValueRef slice(const ir::Expr& e, const Place& p);
+  // The rules of operators: the value of the variable that the call is bound to.
+  kir::ValueRef batch_norm(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef full(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef reshape(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef transpose(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef squeeze(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef unsqueeze(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef expand(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef slice(const ir::VarRef& v, const ir::Expr& e, const Place& p);
   kir::ValueRef concat(const ir::VarRef& v, const ir::Expr& e, const Place& p);
-  kir::ValueRef pad(const ir::Expr& e, const Place& p);
-  kir::ValueRef gather(const ir::Expr& e, const Place& p);
-  kir::ValueRef gather_elements(const ir::Expr& e, const Place& p);
+  kir::ValueRef pad(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef gather(const ir::VarRef& v, const ir::Expr& e, const Place& p);
+  kir::ValueRef gather_elements(const ir::VarRef& v, const ir::Expr& e, const Place& p);
   kir::ValueRef range(const ir::VarRef& v, const ir::Expr& e, const Place& p);
   kir::Dim index_of(const ir::Expr& e, const Place& p, const kir::Dim& extent, size_t axis);
   Place broadcast_to(const Dims& from, const Dims& to, const Place& p) const;

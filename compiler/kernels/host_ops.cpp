@@ -15,12 +15,9 @@ Dims nothing(const Expr&) {
   return {};
 }
 
-// The axis counted from the front; -1: there is none, the operand counts as flat.
+// -1: there is no axis, the operand counts as flat.
 Dim axis(const Expr& e) {
-  if (!e.attrs.contains("axis")) return -1;
-  const int64_t a = ir::attr<int64_t>(e.attrs, "axis");
-  const auto rank = static_cast<int64_t>(ir::type_of(e.args[0])->dims.size());
-  return a < 0 ? a + rank : a;
+  return ir::attr_or<int64_t>(e.attrs, "axis", -1);
 }
 
 Dims only_axis(const Expr& e) {

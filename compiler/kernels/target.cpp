@@ -38,6 +38,13 @@ bool TargetInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
 
+bool is_lower_level(const TargetInfo& lower, const TargetInfo& higher) {
+  const auto at = [](const TargetInfo& t) {
+    return std::find(std::begin(kLevels), std::end(kLevels), t.level) - std::begin(kLevels);
+  };
+  return at(higher) < at(lower) && at(lower) < static_cast<long>(std::size(kLevels));
+}
+
 TargetInfo detect_host() {
   const CpuInfo& cpu = host_cpu();
   for (const char* level : kLevels) {

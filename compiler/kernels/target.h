@@ -18,6 +18,9 @@ struct TargetInfo {
   bool has(const std::string& feature) const;
 };
 
+// Whether every machine of level `higher` runs the code of `lower`, which is another level.
+bool is_lower_level(const TargetInfo& lower, const TargetInfo& higher);
+
 // This machine, down to the highest level that it fully supports.
 TargetInfo detect_host();
 // The checked interpreter's machine, whose code any CPU runs: vectors as wide as the widest, since

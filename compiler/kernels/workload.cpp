@@ -94,19 +94,18 @@ class Collapse {
     return ir::tensor_type(std::move(dims), t->dtype);
   }
   bool rowful(const Atom& a) const { return a.is_var() && rowful_.contains(a.var.get()); }
-  // An axis counted from the front; nothing if it is one of the rows.
-  std::optional<int64_t> inner_axis(int64_t axis, size_t rank) const {
-    if (axis < 0) axis += static_cast<int64_t>(rank);
+  // What number an axis has behind the rows' one axis; nothing if it is one of the rows.
+  std::optional<int64_t> inner_axis(int64_t axis) const {
     if (axis < static_cast<int64_t>(k_)) return std::nullopt;
     return axis - static_cast<int64_t>(k_) + 1;
   }
   void keep(const VarRef& v) { rowful_.insert(v.get()); }
 
   // Counts the attribute `axis` or `axes` anew, unless it is one of the rows.
-  bool shift_axes(const Expr& e, size_t rank) {
+  bool shift_axes(const Expr& e) {
     Attrs a = attrs(e);
     const auto shift = [&](int64_t& axis) {
-      const auto inner = inner_axis(axis, rank);
+      const auto inner = inner_axis(axis);
       axis = inner.value_or(0);
       return inner.has_value();
     };
@@ -166,11 +165,11 @@ class Collapse {
       case ir::Rows::kPointwise:
         return elementwise(e, out);
       case ir::Rows::kAxes:
-        return only_first_rowful() && shift_axes(e, rank(in(0)));
+        return only_first_rowful() && shift_axes(e);
       case ir::Rows::kResultAxes:
         return std::all_of(e.args.begin(), e.args.end(),
                            [&](const Atom& a) { return rowful(a); }) &&
-               shift_axes(e, rank(out));
+               shift_axes(e);
       case ir::Rows::kShape:
       case ir::Rows::kBroadcast:
         // Extents aligned at the end are the operand's in front if there are as many.
@@ -186,7 +185,7 @@ class Collapse {
         const int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
         const bool by_rows = !rowful(e.args[0]) && rowful(e.args[1]);
         if (by_rows) return axis == 0 || axis == -static_cast<int64_t>(rank(in(0)));
-        return only_first_rowful() && inner_axis(axis, rank(in(0))) && shift_axes(e, rank(in(0)));
+        return only_first_rowful() && inner_axis(axis) && shift_axes(e);
       }
       case ir::Rows::kProduct:
         return only_first_rowful() && rank(in(1)) == 2 && rank(in(0)) > k_ &&
@@ -207,9 +206,8 @@ class Collapse {
   bool transpose(const Expr& e) {
     Ints axes = ir::attr<Ints>(e.attrs, "axes"), inner = {0};
     for (size_t i = 0; i < axes.size(); ++i) {
-      const int64_t axis = axes[i] < 0 ? axes[i] + static_cast<int64_t>(axes.size()) : axes[i];
-      if (i < k_ && axis != static_cast<int64_t>(i)) return false;
-      if (i >= k_) inner.push_back(axis - static_cast<int64_t>(k_) + 1);
+      if (i < k_ && axes[i] != static_cast<int64_t>(i)) return false;
+      if (i >= k_) inner.push_back(axes[i] - static_cast<int64_t>(k_) + 1);
     }
     Attrs a = attrs(e);
     a["axes"] = std::move(inner);

@@ -41,30 +41,24 @@ constexpr int kMostNested = 16;  // calls written out inside each other
   throw NotBatchable{why};
 }
 
-int64_t normalized(int64_t axis, size_t rank) {
-  return axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
-}
-
-// What an operator does along its axes: the attribute (`axis` or `axes`) with these counted from
-// the front, and by one further in if the rows have an axis of their own.
-Attrs along(Attrs attrs, size_t rank, bool merge) {
+// What an operator does along its axes: the attribute (`axis` or `axes`), by one further in if the
+// rows have an axis of their own.
+Attrs along(Attrs attrs, bool merge) {
   const int64_t further = merge ? 0 : 1;
-  if (attrs.contains("axis"))
-    attrs["axis"] = normalized(ir::attr<int64_t>(attrs, "axis"), rank) + further;
+  if (attrs.contains("axis")) attrs["axis"] = ir::attr<int64_t>(attrs, "axis") + further;
   if (attrs.contains("axes")) {
     Ints axes = ir::attr<Ints>(attrs, "axes");
-    for (int64_t& a : axes) a = normalized(a, rank) + further;
+    for (int64_t& a : axes) a += further;
     attrs["axes"] = std::move(axes);
   }
   return attrs;
 }
 
 // Whether the operator does something along its operand's first axis.
-bool touches_first(const Attrs& attrs, size_t rank) {
-  if (attrs.contains("axis") && normalized(ir::attr<int64_t>(attrs, "axis"), rank) == 0)
-    return true;
+bool touches_first(const Attrs& attrs) {
+  if (ir::attr_or<int64_t>(attrs, "axis", 1) == 0) return true;
   const Ints axes = ir::attr_or<Ints>(attrs, "axes", {});
-  return std::any_of(axes.begin(), axes.end(), [&](int64_t a) { return normalized(a, rank) == 0; });
+  return std::find(axes.begin(), axes.end(), 0) != axes.end();
 }
 
 }  // namespace
@@ -217,7 +211,7 @@ Batched Batcher::operation(const Binding& b) {
   if (!is_static_tensor(out.type)) refuse(fmt::format("{} gives {}", e.op, ir::str(out.type)));
   const size_t rank = in[0].type->dims.size();
   // Whether the first axis of all operands, of extent 1, is the result's.
-  const bool merge = can_merge(out.type) && !touches_first(e.attrs, rank) &&
+  const bool merge = can_merge(out.type) && !touches_first(e.attrs) &&
                      std::all_of(in.begin(), in.end(), [&](const Batched& v) {
                        return !v.batched || (can_merge(v.type) && v.type->dims.size() == rank);
                      });
@@ -245,11 +239,11 @@ Batched Batcher::operation(const Binding& b) {
     case ir::Rows::kAxes:
       if (!only_first) refused();
       args[0] = merge ? merged(in[0]) : apart(in[0]);
-      set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
+      set(emit(b, e.op, args, along(e.attrs, merge)), merge);
       break;
     case ir::Rows::kResultAxes:
       for (size_t i = 0; i < in.size(); ++i) args[i] = merge ? stacked(in[i]) : spread(in[i]);
-      set(emit(b, e.op, args, along(e.attrs, rank, merge)), merge);
+      set(emit(b, e.op, args, along(e.attrs, merge)), merge);
       break;
     case ir::Rows::kBroadcast:
       if (in.size() > 1) refused();
@@ -259,13 +253,12 @@ Batched Batcher::operation(const Binding& b) {
       break;
     case ir::Rows::kPermutation: {
       Ints axes = {0};
-      for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(normalized(a, rank) + 1);
+      for (int64_t a : ir::attr<Ints>(e.attrs, "axes")) axes.push_back(a + 1);
       set(emit(b, e.op, {apart(in[0])}, {{"axes", axes}}), false);
       break;
     }
     case ir::Rows::kIndex:
-      if (in[0].batched || normalized(ir::attr_or<int64_t>(e.attrs, "axis", 0), rank) != 0)
-        refused();
+      if (in[0].batched || ir::attr_or<int64_t>(e.attrs, "axis", 0) != 0) refused();
       set(emit(b, "gather", {args[0], apart(in[1])}, {{"axis", int64_t{0}}}), false);
       break;
     case ir::Rows::kProduct:

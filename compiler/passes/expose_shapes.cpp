@@ -15,7 +15,9 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
@@ -41,27 +43,21 @@ class Splitter {
   Splitter(const Binding& b, BlockBuilder& out)
       : e_(*b.value), type_(b.var->type), name_(b.var->name), out_(out) {}
 
+  // What stands for the binding; nothing: it stays.
   std::optional<Atom> run() {
-    const bool told = e_.attrs.contains("count");
-    if (e_.op == "nonzero" && !told) return counted("count.nonzero", e_.args[0], extent(1));
-    if (e_.op == "compress" && !told) {
-      const bool flat = !e_.attrs.contains("axis");
-      const size_t axis = flat ? 0 : front_axis();
-      return counted("count.nonzero", e_.args[1], extent(axis));
-    }
-    if (e_.op == "unique" && !told) {
-      ir::Attrs attrs;
-      if (e_.attrs.contains("axis")) attrs["axis"] = e_.attrs.at("axis");
-      return counted("count.unique", e_.args[0], type_->elements[1]->dims[0], std::move(attrs));
-    }
-    if (e_.op == "repeat" && e_.args.size() == 2 && !told)
-      return counted("count.repeat", e_.args[1], extent(front_axis()));
-    if (e_.op == "repeat" && e_.args.size() == 1) return repeat();
-    if (e_.op == "range" && e_.args.size() == 3 && !told) return range();
-    if (e_.op == "tile" && e_.args.size() == 1) return tile();
-    if (e_.op == "argwhere") return argwhere();
-    if (e_.op == "masked_select") return masked_select();
-    if (e_.op == "nms" && e_.args.size() == 4) return nms();
+    // How each operator is split whose extents data decides, or that has an operand for them.
+    using Rule = std::optional<Atom> (Splitter::*)();
+    static const std::unordered_map<std::string_view, Rule> kRules = {
+        {"nonzero", &Splitter::nonzero},
+        {"compress", &Splitter::compress},
+        {"unique", &Splitter::unique},
+        {"repeat", &Splitter::repeat},
+        {"range", &Splitter::range},
+        {"tile", &Splitter::tile},
+        {"argwhere", &Splitter::argwhere},
+        {"masked_select", &Splitter::masked_select},
+        {"nms", &Splitter::nms}};
+    if (const auto rule = kRules.find(e_.op); rule != kRules.end()) return (this->*rule->second)();
     if (reduces_nothing()) return e_.args[0];
     return std::nullopt;
   }
@@ -70,10 +66,6 @@ class Splitter {
   // A copy: the type of a constant lives no longer than the question.
   Dims operand() const { return ir::type_of(e_.args[0])->dims; }
   Dim extent(size_t axis) const { return type_->dims[axis]; }
-  size_t front_axis() const {
-    const auto axis = ir::attr<int64_t>(e_.attrs, "axis");
-    return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(operand().size()) : axis);
-  }
 
   VarRef call(const std::string& op, std::vector<Atom> args, ir::Attrs attrs = {}) {
     return out_.call(op, std::move(args), std::move(attrs), name_, e_.location);
@@ -99,14 +91,29 @@ class Splitter {
 
   std::optional<Atom> counted(const char* shape_function, const Atom& by, const Dim& count,
                               ir::Attrs attrs = {}) {
+    if (e_.attrs.contains("count")) return std::nullopt;  // it is told already
     read(call(shape_function, {by}, std::move(attrs)), count);
     ir::Attrs all = e_.attrs;
     all["count"] = count;
     return typed(call(e_.op, e_.args, std::move(all)));
   }
 
+  std::optional<Atom> nonzero() { return counted("count.nonzero", e_.args[0], extent(1)); }
+
+  std::optional<Atom> compress() {
+    const size_t axis = e_.attrs.contains("axis") ? ir::axis_of(e_) : 0;
+    return counted("count.nonzero", e_.args[1], extent(axis));
+  }
+
+  std::optional<Atom> unique() {
+    ir::Attrs attrs;
+    if (e_.attrs.contains("axis")) attrs["axis"] = e_.attrs.at("axis");
+    return counted("count.unique", e_.args[0], type_->elements[1]->dims[0], std::move(attrs));
+  }
+
   // start + i * step; integers whose operands were not known are told in attributes already.
   std::optional<Atom> range() {
+    if (e_.args.size() != 3 || e_.attrs.contains("count")) return std::nullopt;
     const Dim count = extent(0);
     read(call("count.range", e_.args), count);
     VarRef i =
@@ -160,11 +167,13 @@ class Splitter {
     return call("reshape", {y}, {{"shape", result}, {"allow_zero", true}});
   }
   std::optional<Atom> tile() {
+    if (e_.args.size() != 1) return std::nullopt;
     return spread(ir::attr<Dims>(e_.attrs, "repeats"), Dims(operand().size(), 1));
   }
   std::optional<Atom> repeat() {
+    if (e_.args.size() == 2) return counted("count.repeat", e_.args[1], extent(ir::axis_of(e_)));
     Dims inner(operand().size(), 1);
-    inner[front_axis()] = ir::attr<Dim>(e_.attrs, "repeats");
+    inner[ir::axis_of(e_)] = ir::attr<Dim>(e_.attrs, "repeats");
     return spread(Dims(operand().size(), 1), inner);
   }
 
@@ -187,6 +196,7 @@ class Splitter {
   }
 
   std::optional<Atom> nms() {
+    if (e_.args.size() != 4) return std::nullopt;
     VarRef both = call("nms.bounded", e_.args, e_.attrs);
     VarRef rows = out_.bind(ir::make_get_field(both, 0, e_.location), name_);
     VarRef count = out_.bind(ir::make_get_field(both, 1, e_.location), name_);

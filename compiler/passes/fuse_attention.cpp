@@ -22,6 +22,7 @@
 // Whatever else used the intermediates keeps them; eliminate-dead sweeps the rest.
 #include <limits>
 
+#include "compiler/ir/axes.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -229,8 +230,7 @@ std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::Bloc
   const std::optional<Atom> guarded = match.strip_guard(context.args[0]);
   const Expr* softmax = match.op(guarded.value_or(context.args[0]), "softmax");
   if (!softmax) return std::nullopt;
-  auto axis = ir::attr<int64_t>(softmax->attrs, "axis");
-  if (axis != -1 && axis != 3) return std::nullopt;
+  if (ir::axis_of(*softmax) != 3) return std::nullopt;
 
   double scale = 1;
   Atom scores = softmax->args[0];

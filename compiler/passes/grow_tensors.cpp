@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/ir/axes.h"
 #include "compiler/passes/analysis/ownership.h"
 #include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/passes.h"
@@ -28,9 +29,7 @@ using ir::Expr;
 std::optional<size_t> extended_parameter(const Binding& b, const ir::Function& f) {
   const Expr& e = *b.value;
   if (e.kind != ir::ExprKind::kCall || e.op != "concat" || e.args.size() < 2) return {};
-  const auto axis = ir::attr<int64_t>(e.attrs, "axis");
-  const auto rank = static_cast<int64_t>(b.var->type->dims.size());
-  if (!e.args[0].is_var() || (axis != 0 && axis != -rank)) return {};
+  if (!e.args[0].is_var() || ir::axis_of(e) != 0) return {};
   for (size_t i = 0; i < f.parameters.size(); ++i)
     if (f.parameters[i] == e.args[0].var) return i;
   return {};

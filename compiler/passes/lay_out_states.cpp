@@ -61,11 +61,6 @@ Atom transpose(const Atom& a, const Axes& axes, const std::string& hint, const i
   return v;
 }
 
-int64_t axis_of(const Binding& b) {
-  const auto axis = ir::attr<int64_t>(b.value->attrs, "axis");
-  return axis < 0 ? axis + static_cast<int64_t>(b.var->type->dims.size()) : axis;
-}
-
 bool is_self_call(const Expr& e, const std::string& name) {
   return e.kind == ExprKind::kCall && e.callee && e.callee->is_global() && e.callee->global == name;
 }
@@ -80,7 +75,8 @@ Orders grown_parameters(const std::string& name, const ir::Function& f) {
     const Expr& e = *b.value;
     if (e.kind == ExprKind::kCall && e.op == "concat" && e.args.size() > 1 && e.args[0].is_var()) {
       const auto p = parameters.find(e.args[0].var.get());
-      if (p != parameters.end() && axis_of(b) != 0) grown[b.var.get()] = {p->second, axis_of(b)};
+      if (p != parameters.end() && ir::attr<int64_t>(b.value->attrs, "axis") != 0)
+        grown[b.var.get()] = {p->second, ir::attr<int64_t>(b.value->attrs, "axis")};
     }
     if (!is_self_call(e, name)) return;
     for (const auto& [var, place] : grown) {
@@ -112,7 +108,7 @@ ir::FunctionRef with_order(const ir::FunctionRef& f, const Orders& orders, PassC
     const auto it = kept.find(e.args[0].var.get());
     if (it == kept.end()) return {};
     const auto& [s, order] = it->second;
-    if (order->forward[0] != axis_of(b)) return {};
+    if (order->forward[0] != ir::attr<int64_t>(b.value->attrs, "axis")) return {};
     std::vector<Atom> parts = {s};
     for (size_t i = 1; i < e.args.size(); ++i)
       parts.push_back(transpose(e.args[i], order->forward, "rows", e.location, out));

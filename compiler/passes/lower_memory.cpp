@@ -384,66 +384,90 @@ class Lowering {
   }
 
   void lower_op(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    using Rule = void (Lowering::*)(const Binding&, const Expr&, BlockBuilder&);
+    static const std::unordered_map<std::string_view, Rule> kRules = {
+        {"take_row", &Lowering::lower_take_row},
+        {"take_rows", &Lowering::lower_take_rows},
+        {"device_copy", &Lowering::lower_device_copy},
+        {"write_row", &Lowering::lower_write_row},
+        {"append", &Lowering::lower_append},
+        {"shape_of", &Lowering::lower_shape_of},
+        {"assert_shape", &Lowering::lower_assert},
+        {"read_extents", &Lowering::lower_read_extents},
+        {"prefix", &Lowering::lower_prefix}};
+    if (is_scalar_op(e)) return lower_scalar(binding, e, b);
+    if (ir::traits_of(e).memory == ir::Memory::kView) return lower_view(binding, e, b);
+    if (const auto rule = kRules.find(e.op); rule != kRules.end())
+      return (this->*rule->second)(binding, e, b);
     const Type& type = binding.var->type;
-    if (is_scalar_op(e)) {
-      std::vector<Atom> args;
-      for (const Atom& a : e.args) args.push_back(resolve(a));
-      keep(binding, ir::make_call(e.op, std::move(args), e.attrs, e.location), b);
-    } else if (ir::traits_of(e).memory == ir::Memory::kView) {
-      map_[binding.var.get()] = bind(b,
-                                     ir::make_call("memory.reshape", {tensor(b, e.args[0])},
-                                                   {{"shape", type->dims}}, e.location),
-                                     type, binding.var->name);
-      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, map_[binding.var.get()].var);
-    } else if (e.op == "take_row") {
-      VarRef row = row_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type, binding.var->name,
-                            e.location);
-      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, row);
-    } else if (e.op == "take_rows") {
-      map_[binding.var.get()] = rows_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type,
-                                          binding.var->name, e.location);
-    } else if (e.op == "device_copy") {
-      VarRef copy = bind(b, ir::make_call(e.op, {resolve(e.args[0])}, e.attrs, e.location), type,
-                         binding.var->name);
-      map_[binding.var.get()] = scalar_or_tensor(b, binding, type, copy);
-    } else if (e.op == "write_row") {
-      lower_write_row(binding, e, b);
-    } else if (e.op == "append") {
-      lower_append(binding, e, b);
-    } else if (e.op == "shape_of") {
-      const Type operand = ir::type_of(e.args[0]);
-      if (operand->dims.empty()) {
-        // No constant: a loop may be given it to extend.
-        map_[binding.var.get()] = allocate(b, type, binding.var->name, e.location);
-        return;
-      }
-      std::vector<Atom> sizes;
-      for (const Dim& d : operand->dims)
-        sizes.push_back(
-            bind(b, ir::make_call("size", {}, {{"value", d}}, e.location), ir::scalar_type(), "d"));
-      size_t rank = sizes.size();
-      map_[binding.var.get()] = call_group(b, boxing_group(rank, DType::kI64, true),
-                                           std::move(sizes), type, binding.var->name, e.location);
-    } else if (e.op == "assert_shape") {
-      lower_assert(binding, e, b);
-    } else if (e.op == "read_extents") {
-      lower_read_extents(binding, e, b);
-    } else if (e.op == "prefix") {
-      map_[binding.var.get()] =
-          bind(b,
-               ir::make_call("memory.alloc_tensor", {tensor(b, e.args[0])},
-                             {{"shape", type->dims}, {"dtype", type->dtype}, {"offset", Dim(0)}},
-                             e.location),
-               type, binding.var->name);
-    } else if (kernels::find_host_op(e.op)) {
-      lower_group(binding,
-                  *ir::make_call_primitive(kernels::host_group(e, type), e.args, e.location), b);
-    } else {
-      throw Error(Status::kUnsupported, e.location.str(),
-                  fmt::format("operator {} has no kernel for {}", e.op, ir::str(type)),
-                  e.op == "conv2d" ? "give its weights constant extents, and f32 or f64 elements"
-                                   : "enable the pass 'fuse', or use another dtype");
+    if (kernels::find_host_op(e.op))
+      return lower_group(
+          binding, *ir::make_call_primitive(kernels::host_group(e, type), e.args, e.location), b);
+    throw Error(Status::kUnsupported, e.location.str(),
+                fmt::format("operator {} has no kernel for {}", e.op, ir::str(type)),
+                e.op == "conv2d" ? "give its weights constant extents, and f32 or f64 elements"
+                                 : "enable the pass 'fuse', or use another dtype");
+  }
+
+  void lower_scalar(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    std::vector<Atom> args;
+    for (const Atom& a : e.args) args.push_back(resolve(a));
+    keep(binding, ir::make_call(e.op, std::move(args), e.attrs, e.location), b);
+  }
+
+  void lower_view(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    const VarRef view = bind(b,
+                             ir::make_call("memory.reshape", {tensor(b, e.args[0])},
+                                           {{"shape", type->dims}}, e.location),
+                             type, binding.var->name);
+    map_[binding.var.get()] = scalar_or_tensor(b, binding, type, view);
+  }
+
+  void lower_take_row(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    VarRef row =
+        row_view(b, tensor(b, e.args[0]), resolve(e.args[1]), type, binding.var->name, e.location);
+    map_[binding.var.get()] = scalar_or_tensor(b, binding, type, row);
+  }
+
+  void lower_take_rows(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    map_[binding.var.get()] = rows_view(b, tensor(b, e.args[0]), resolve(e.args[1]),
+                                        binding.var->type, binding.var->name, e.location);
+  }
+
+  void lower_device_copy(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    VarRef copy = bind(b, ir::make_call(e.op, {resolve(e.args[0])}, e.attrs, e.location), type,
+                       binding.var->name);
+    map_[binding.var.get()] = scalar_or_tensor(b, binding, type, copy);
+  }
+
+  void lower_shape_of(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    const Type operand = ir::type_of(e.args[0]);
+    if (operand->dims.empty()) {
+      // No constant: a loop may be given it to extend.
+      map_[binding.var.get()] = allocate(b, type, binding.var->name, e.location);
+      return;
     }
+    std::vector<Atom> sizes;
+    for (const Dim& d : operand->dims)
+      sizes.push_back(
+          bind(b, ir::make_call("size", {}, {{"value", d}}, e.location), ir::scalar_type(), "d"));
+    size_t rank = sizes.size();
+    map_[binding.var.get()] = call_group(b, boxing_group(rank, DType::kI64, true), std::move(sizes),
+                                         type, binding.var->name, e.location);
+  }
+
+  void lower_prefix(const Binding& binding, const Expr& e, BlockBuilder& b) {
+    const Type& type = binding.var->type;
+    map_[binding.var.get()] =
+        bind(b,
+             ir::make_call("memory.alloc_tensor", {tensor(b, e.args[0])},
+                           {{"shape", type->dims}, {"dtype", type->dtype}, {"offset", Dim(0)}},
+                           e.location),
+             type, binding.var->name);
   }
 
   // The elements become values of symbols; the tensor itself stays what it is.
@@ -504,8 +528,7 @@ class Lowering {
     std::vector<Atom> parts;
     for (const Atom& a : e.args) parts.push_back(tensor(b, a));
     const auto axis = ir::attr<int64_t>(e.attrs, "axis");
-    const bool rows = axis == 0 || axis == -static_cast<int64_t>(type->dims.size());
-    if (!rows || !ownership_.consumable(binding, 0)) {
+    if (axis != 0 || !ownership_.consumable(binding, 0)) {
       map_[binding.var.get()] = call_group(b, concat_group(parts, axis, type), parts, type,
                                            binding.var->name, e.location);
       return;

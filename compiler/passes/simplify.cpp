@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
@@ -47,11 +48,10 @@ std::optional<Atom> identity(const Site& s) {
 std::optional<Atom> empty_parts(const Site& s) {
   if (s.e.op != "concat" || !s.binding.var->type) return std::nullopt;
   const auto& dims = s.binding.var->type->dims;
-  auto axis = ir::attr<int64_t>(s.e.attrs, "axis");
-  if (axis < 0) axis += static_cast<int64_t>(dims.size());
+  const size_t axis = ir::axis_of(s.e);
   std::vector<Atom> kept;
   for (const Atom& a : s.e.args)
-    if (!ir::type_of(a)->dims[static_cast<size_t>(axis)].is_constant(0)) kept.push_back(a);
+    if (!ir::type_of(a)->dims[axis].is_constant(0)) kept.push_back(a);
   if (kept.empty() || kept.size() == s.e.args.size()) return std::nullopt;
   if (kept.size() == 1 && same_type(ir::type_of(kept[0]), s.binding.var->type)) return kept[0];
   if (kept.size() == 1) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "compiler/ir/axes.h"
 #include "compiler/reference/operand.h"
 
 namespace nimble::reference {
@@ -24,7 +25,8 @@ std::vector<Array> vector_of(const Ints& values) {
 
 std::optional<size_t> axis_of(const OpCall& c) {
   if (!c.e.attrs.contains("axis")) return std::nullopt;
-  return static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), c.in[0].rank()));
+  return static_cast<size_t>(
+      ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), c.in[0].rank()));
 }
 
 // The slices of x along an axis whose numbers are listed; x itself counts as flat without an axis.

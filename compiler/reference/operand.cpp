@@ -135,10 +135,6 @@ int64_t broadcast_offset(const Shape& from, const Shape& at) {
   return offset;
 }
 
-int64_t normalize_axis(int64_t axis, int64_t rank) {
-  return axis < 0 ? axis + rank : axis;
-}
-
 void fatal(const OpCall& c, const std::string& problem) {
   throw Error(Status::kFatal, c.e.location.str(), c.e.op + ": " + problem);
 }

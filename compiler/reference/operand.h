@@ -71,7 +71,6 @@ Shape strides_of(const Shape& s);
 void for_each(const Shape& s, const std::function<void(const Shape& at, int64_t flat)>& visit);
 // The flat position in `from` that broadcasting maps `at` (of a shape of higher or equal rank) to.
 int64_t broadcast_offset(const Shape& from, const Shape& at);
-int64_t normalize_axis(int64_t axis, int64_t rank);
 [[noreturn]] void fatal(const OpCall& c, const std::string& problem);
 
 }  // namespace nimble::reference

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/shapes.h"
 #include "compiler/reference/operand.h"
@@ -38,7 +39,7 @@ std::vector<Array> transpose(const OpCall& c) {
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
     int64_t from = 0;
     for (size_t k = 0; k < axes.size(); ++k)
-      from += at[k] * strides[static_cast<size_t>(normalize_axis(axes[k], c.in[0].rank()))];
+      from += at[k] * strides[static_cast<size_t>(ir::axis_from_front(axes[k], c.in[0].rank()))];
     y.copy(flat, c.in[0], from);
   });
   return {y};
@@ -61,7 +62,7 @@ std::vector<Array> slice(const OpCall& c) {
   const Ints steps = stepped ? integers(c, "steps", 3) : Ints(axes.size(), 1);
   Shape first(x.shape.size(), 0), step(x.shape.size(), 1), strides = strides_of(x.shape);
   for (size_t k = 0; k < axes.size(); ++k) {
-    auto a = static_cast<size_t>(normalize_axis(axes[k], x.rank()));
+    auto a = static_cast<size_t>(ir::axis_from_front(axes[k], x.rank()));
     first[a] = *ir::slice_bounds(x.shape[a], starts[k], ends[k], steps[k], {}).first.as_constant();
     step[a] = steps[k];
   }
@@ -75,7 +76,8 @@ std::vector<Array> slice(const OpCall& c) {
 
 std::vector<Array> concat(const OpCall& c) {
   Array y = c.result();
-  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), y.rank()));
+  auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), y.rank()));
   Shape strides = strides_of(y.shape);
   int64_t begin = 0;
   for (const Array& x : c.in) {
@@ -118,7 +120,8 @@ int64_t checked_index(const OpCall& c, int64_t index, int64_t extent) {
 std::vector<Array> gather(const OpCall& c) {
   Array y = c.result();
   const Array &x = c.in[0], &indices = c.in[1];
-  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   Shape strides = strides_of(x.shape), index_strides = strides_of(indices.shape);
   size_t r = indices.shape.size();
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
@@ -135,7 +138,8 @@ std::vector<Array> gather(const OpCall& c) {
 std::vector<Array> gather_elements(const OpCall& c) {
   Array y = c.result();
   const Array &x = c.in[0], &indices = c.in[1];
-  auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   Shape strides = strides_of(x.shape);
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
     int64_t from = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/reference/operand.h"
 
 namespace nimble::reference {
@@ -23,7 +24,7 @@ std::vector<Array> reduce(const OpCall& c) {
   Array y = c.result();
   std::vector<bool> reduced(x.shape.size(), false);
   for (int64_t a : ir::attr<Ints>(c.e.attrs, "axes"))
-    reduced[static_cast<size_t>(normalize_axis(a, x.rank()))] = true;
+    reduced[static_cast<size_t>(ir::axis_from_front(a, x.rank()))] = true;
   Shape kept = x.shape;
   int64_t count = 1;
   for (size_t k = 0; k < kept.size(); ++k)
@@ -104,7 +105,7 @@ std::vector<Array> along_axis(const OpCall& c) {
   const Array& x = c.in[0];
   Array y = c.result();
   const std::string& op = c.e.op;
-  AxisView view = axis_view(x, normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  AxisView view = axis_view(x, ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   for_each_line(view, [&](const std::vector<size_t>& at, int64_t) {
     if (op == "l2_normalize") {
       double sum = 0;
@@ -127,7 +128,7 @@ std::vector<Array> scan(const OpCall& c) {
   Array y = c.result();
   bool exclusive = ir::attr_or(c.e.attrs, "exclusive", false);
   bool reverse = ir::attr_or(c.e.attrs, "reverse", false);
-  AxisView view = axis_view(x, normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  AxisView view = axis_view(x, ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   for_each_line(view, [&](std::vector<size_t> at, int64_t) {
     if (reverse) std::reverse(at.begin(), at.end());
     const bool product = c.e.op == "cumprod";
@@ -152,7 +153,7 @@ std::vector<Array> scan(const OpCall& c) {
 std::vector<Array> argmax(const OpCall& c) {
   const Array& x = c.in[0];
   Array y = c.result();
-  AxisView view = axis_view(x, normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  AxisView view = axis_view(x, ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
   for_each_line(view, [&](const std::vector<size_t>& at, int64_t to) {
     int64_t best = 0;
     // As the maximum of numbers and a NaN is NaN, the first NaN is where it stands.
@@ -170,7 +171,7 @@ std::vector<Array> argmax(const OpCall& c) {
 std::vector<Array> layer_norm(const OpCall& c) {
   const Array& x = c.in[0];
   Array y = c.result();
-  int64_t axis = normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank());
+  int64_t axis = ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank());
   auto epsilon = ir::attr<double>(c.e.attrs, "epsilon");
   int64_t rows = 1, width = 1;
   for (int64_t k = 0; k < x.rank(); ++k)

@@ -3,6 +3,7 @@
 // function computes the part as if it were all there is.
 #include <algorithm>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/reference/region.h"
@@ -52,7 +53,8 @@ bool range(const DemandCall& c, const Region& out, Demand& d) {
 // Whole lines along the axis that the result keeps.
 bool along_axis(const DemandCall& c, const Region& out, Demand& d) {
   const auto rank = static_cast<int64_t>(out.from.size());
-  const auto axis = static_cast<size_t>(normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), rank));
+  const auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), rank));
   Region r = out;
   r.from[axis] = 0;
   r.extent[axis] = c.operands[0][axis];
@@ -64,7 +66,7 @@ bool along_axis(const DemandCall& c, const Region& out, Demand& d) {
 bool layer_norm(const DemandCall& c, const Region& out, Demand& d) {
   const auto rank = static_cast<int64_t>(out.from.size());
   Region r = out;
-  for (int64_t k = normalize_axis(ir::attr<int64_t>(c.e.attrs, "axis"), rank); k < rank; ++k) {
+  for (int64_t k = ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), rank); k < rank; ++k) {
     const auto at = static_cast<size_t>(k);
     r.from[at] = 0;
     r.extent[at] = c.operands[0][at];
@@ -80,7 +82,7 @@ bool reduce_axes(const DemandCall& c, const Region& out, Demand& d, const Ints& 
   const Shape& x = c.operands[0];
   std::vector<bool> reduced(x.size(), false);
   for (int64_t a : axes)
-    reduced[static_cast<size_t>(normalize_axis(a, static_cast<int64_t>(x.size())))] = true;
+    reduced[static_cast<size_t>(ir::axis_from_front(a, static_cast<int64_t>(x.size())))] = true;
   const bool keeps = ir::attr<bool>(c.e.attrs, "keepdims");
   Region r = Region::whole(x);
   size_t next = 0;

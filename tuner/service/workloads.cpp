@@ -110,8 +110,7 @@ std::map<size_t, std::vector<ir::Dim>> indices_of(const kernels::Workload& w) {
     const ir::Expr& e = *b.value;
     if (!ir::traits_of(e).indexes || !e.args[1].is_var()) continue;
     const auto& dims = ir::type_of(e.args[0])->dims;
-    int64_t axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
-    if (axis < 0) axis += static_cast<int64_t>(dims.size());
+    const auto axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
     for (size_t i : from[e.args[1].var.get()])
       if (is_int(parameters[i]->type->dtype)) out[i].push_back(dims[static_cast<size_t>(axis)]);
   }

@@ -8,6 +8,7 @@
 #include "compiler/frontend/onnx/graph_builder.h"
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/frontend/onnx/tensor_data.h"
+#include "compiler/ir/axes.h"
 
 namespace nimble::frontend::onnx {
 
@@ -153,7 +154,7 @@ class NodeContext {
   int64_t axis(int64_t axis, int64_t rank) const {
     if (axis < -rank || axis >= rank)
       fail(fmt::format("axis {} is out of range for rank {}", axis, rank));
-    return axis < 0 ? axis + rank : axis;
+    return ir::axis_from_front(axis, rank);
   }
 
   void require_one(size_t i, size_t elements) const {

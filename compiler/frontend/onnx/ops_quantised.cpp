@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/ir/axes.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -112,7 +113,7 @@ Value centred(NodeContext& c, size_t x, size_t zero, int64_t axis, DType type) {
   if (!c.has(zero)) return v;
   Value z = c.in(zero);
   if (z.rank() == 1) {
-    const int64_t at = axis < 0 ? axis + v.rank() : axis;
+    const int64_t at = ir::axis_from_front(axis, v.rank());
     if (z.dims()[0].is_constant(1))
       z = c.g.reshape(z, {});
     else if (at >= 0)

@@ -6,6 +6,7 @@
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/onnx/run_axes.h"
+#include "compiler/ir/axes.h"
 #include "vm/base/checked.h"
 
 namespace nimble::frontend::onnx {
@@ -196,7 +197,7 @@ Values flatten(NodeContext& c) {
   const Value& x = c.in(0);
   const int64_t axis = c.integer("axis", 1);
   if (axis < -x.rank() || axis > x.rank()) c.fail("the axis of Flatten is out of range");
-  const auto at = static_cast<size_t>(axis < 0 ? axis + x.rank() : axis);
+  const auto at = static_cast<size_t>(ir::axis_from_front(axis, x.rank()));
   return {c.g.reshape(x, {product(x.dims(), 0, at), product(x.dims(), at, x.dims().size())})};
 }
 

@@ -14,10 +14,6 @@ double product(const Extents& extents) {
   return product(extents.begin(), extents.end());
 }
 
-size_t from_front(int64_t axis, const Extents& extents) {
-  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(extents.size()) : axis);
-}
-
 }  // namespace
 
 double sums_of_matmul(const CallExtents& c) {
@@ -48,14 +44,13 @@ double sums_along_axes(const CallExtents& c) {
   auto axes = attr_or<std::vector<int64_t>>(c.attrs, "axes", {});
   if (c.attrs.contains("axis")) axes = {attr<int64_t>(c.attrs, "axis")};
   double terms = 1;
-  for (int64_t axis : axes) terms *= x[from_front(axis, x)];
+  for (int64_t axis : axes) terms *= x.at(static_cast<size_t>(axis));
   return terms;
 }
 
 double sums_from_axis(const CallExtents& c) {
   const Extents& x = c.operands[0];
-  return product(x.begin() + static_cast<long>(from_front(attr<int64_t>(c.attrs, "axis"), x)),
-                 x.end());
+  return product(x.begin() + static_cast<long>(attr<int64_t>(c.attrs, "axis")), x.end());
 }
 
 double sums_of_window(const CallExtents& c) {

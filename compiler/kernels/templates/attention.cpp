@@ -32,6 +32,7 @@
 
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -104,18 +105,9 @@ std::optional<Plan> analyse(const Workload& w) {
   return p;
 }
 
-int lanes_of(const Plan& p, const TargetInfo& t) {
-  return std::max(1, t.vector_bits / (8 * static_cast<int>(size_of(p.type))));
-}
-
-// The register tile: accumulators, one panel row and one broadcast element.
-bool fits(const TargetInfo& t, int rows, int vectors) {
-  return rows * vectors + vectors + 1 <= t.vector_registers;
-}
-
 bool streams(const Plan& p, const TargetInfo& t) {
   const auto n = p.n.as_constant();
-  return n && *n <= kFewRows && p.d <= kQueryVectors * lanes_of(p, t);
+  return n && *n <= kFewRows && p.d <= kQueryVectors * lanes_of(t, p.type);
 }
 
 class AttentionLowering {
@@ -126,7 +118,7 @@ class AttentionLowering {
         frame_(make_frame(w)),
         group_(*w.group, frame_.parameters),
         call_(*frame_.anchor->value),
-        lanes_(lanes_of(p, t)),
+        lanes_(lanes_of(t, p.type)),
         rows_(static_cast<int>(knob_int(c, "rows"))),
         vectors_(static_cast<int>(knob_int(c, "vectors"))),
         block_(knob_int(c, "block")),
@@ -469,21 +461,14 @@ bool AttentionTemplate::accepts(const Workload& w, const TargetInfo&) const {
 std::vector<Knob> AttentionTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto plan = analyse(w);
   NIMBLE_CHECK(plan, "workload {} is not for attention", w.key);
-  Knob tails;
-  tails.name = "tails";
-  for (const char* t : {kTailsEven, kTailsChecked, kTailsMasked})
-    tails.choices.emplace_back(std::string(t));
-  Knob values;
-  values.name = "values";
-  for (const char* v : {kPacked, kInPlace}) values.choices.emplace_back(std::string(v));
-  if (streams(*plan, t)) values.choices.emplace_back(std::string(kStreamed));
+  Knob values{"values", {kPacked, kInPlace}};
+  if (streams(*plan, t)) values.choices.emplace_back(kStreamed);
   return {int_knob("rows", {1, 2, 4, 6, 8, 10, 12, 13}), int_knob("vectors", {1, 2, 3, 4}),
-          int_knob("block", {4, 16, 64}), tails, values};
+          int_knob("block", {4, 16, 64}), tails_knob(/*residues=*/false), std::move(values)};
 }
 
 bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  return within(knobs(w, t), c) &&
-         fits(t, static_cast<int>(knob_int(c, "rows")), static_cast<int>(knob_int(c, "vectors")));
+  return within(knobs(w, t), c) && knob_int(c, "rows") <= max_tile_rows(t, knob_int(c, "vectors"));
 }
 
 Config AttentionTemplate::default_config(const Workload& w, const TargetInfo& t) const {
@@ -492,24 +477,21 @@ Config AttentionTemplate::default_config(const Workload& w, const TargetInfo& t)
     return {{"rows", std::max<int64_t>(1, *plan->n.as_constant() / 2 * 2)},
             {"vectors", int64_t{1}},
             {"block", int64_t{4}},
-            {"tails", std::string(kTailsEven)},
-            {"values", std::string(kStreamed)}};
+            {"tails", kTailsEven},
+            {"values", kStreamed}};
   const int64_t rows = t.vector_registers >= 32 ? 10 : 6;
   return {{"rows", rows},
           {"vectors", int64_t{2}},
           {"block", int64_t{64}},
-          {"tails", std::string(kTailsEven)},
-          {"values", std::string(kPacked)}};
+          {"tails", kTailsEven},
+          {"values", kPacked}};
 }
 
 Lowered AttentionTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                  const std::string& name) const {
   const auto plan = analyse(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of attention", to_json(c));
-  Lowered lowered;
-  lowered.functions.push_back(AttentionLowering(w, *plan, c, t).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
-  return lowered;
+  return one_kernel(AttentionLowering(w, *plan, c, t).run(name));
 }
 
 }  // namespace nimble::kernels

@@ -11,6 +11,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -49,7 +50,7 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (!p.lhs || !p.rhs) return {};
   p.dtype = p.lhs->dtype;
   if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
-  p.lanes = t.vector_bits / 8 / static_cast<int>(size_of(p.dtype));
+  p.lanes = lanes_of(t, p.dtype);
   std::vector<Dim> a = ir::type_of(call.args[0])->dims, b = ir::type_of(call.args[1])->dims;
   if (a.empty() || b.empty()) return {};
   p.transpose_lhs = ir::attr_or(call.attrs, "transpose_a", false) && a.size() > 1;
@@ -110,8 +111,8 @@ class BatchLowering {
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * vectors_, p.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, vectors_, p.lanes);
-    sums_ = scratch("sums", Dim(rows_) * width_);
-    if (pack_) packed_ = scratch("packed", ir::max(p.k, 1) * width_);
+    sums_ = thread_scratch("sums", p.dtype, Dim(rows_) * width_);
+    if (pack_) packed_ = thread_scratch("packed", p.dtype, ir::max(p.k, 1) * width_);
   }
 
   kir::Function run(const std::string& name) {
@@ -150,11 +151,6 @@ class BatchLowering {
   }
 
  private:
-  BufferRef scratch(const std::string& name, const Dim& extent) const {
-    auto b = std::make_shared<kir::Buffer>(*kb::buffer(name, Scope::kThread, p_.dtype, extent));
-    b->alignment = 64;
-    return b;
-  }
   // Whether the columns of a panel may lie beyond the matrix.
   bool partial() const { return w_.facts.divisible(p_.n, width_) != ir::Proof::kYes; }
 
@@ -264,14 +260,12 @@ std::vector<Knob> BatchMatmulTemplate::knobs(const Workload& w, const TargetInfo
   for (int64_t v = 1; v <= max_tile_vectors(t); ++v)
     if (v == 1 || !n || (v - 1) * p->lanes < *n) vectors.choices.emplace_back(v);
   return {std::move(vectors),
-          {"rows",
-           {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4}, int64_t{5}, int64_t{6}, int64_t{8},
-            int64_t{10}, int64_t{12}, int64_t{13}, int64_t{16}}},
-          {"unroll", {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}},
-          {"block_rows", {int64_t{16}, int64_t{32}, int64_t{64}, int64_t{128}}},
+          int_knob("rows", {1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16}),
+          int_knob("unroll", {1, 2, 4, 8}),
+          int_knob("block_rows", {16, 32, 64, 128}),
           {"pack", {"yes", "no"}},
           {"split", {"columns", "rows"}},
-          {"tails", {kTailsEven, kTailsResidue, kTailsChecked, kTailsMasked}}};
+          tails_knob(/*residues=*/true)};
 }
 
 bool BatchMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
@@ -279,10 +273,10 @@ bool BatchMatmulTemplate::valid(const Workload& w, const Config& c, const Target
   if (!p || !well_formed(knobs(w, t), c)) return false;
   const int64_t vectors = knob_int(c, "vectors"), rows = knob_int(c, "rows");
   if (vectors < 1 || vectors > max_tile_vectors(t)) return false;
-  if (rows < 1 || rows > max_tile_rows(t, static_cast<int>(vectors))) return false;
+  if (rows < 1 || rows > max_tile_rows(t, vectors)) return false;
   if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
   if (p->transpose_rhs && knob_text(c, "pack") != "yes") return false;  // lanes run along n
-  return knob_text(c, "tails") != kTailsResidue || p->m.as_symbol().has_value();
+  return has_tails(c, p->m);
 }
 
 Config BatchMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
@@ -291,7 +285,7 @@ Config BatchMatmulTemplate::default_config(const Workload& w, const TargetInfo& 
   int64_t vectors = std::min(2, max_tile_vectors(t));
   const auto n = p->n.as_constant(), m = p->m.as_constant();
   if (n) vectors = ir::parse_layout(dense_layout(t, p->dtype, *n))->width / p->lanes;
-  const int most = max_tile_rows(t, static_cast<int>(vectors));
+  const int most = max_tile_rows(t, vectors);
   const int64_t rows = std::min(most, vectors >= 3 ? 8 : vectors == 2 ? 12 : 16);
   const bool few_rows = m && *m < 16;
   const bool narrow = n && *n <= 2 * vectors * p->lanes && p->batch.empty();
@@ -308,17 +302,9 @@ Lowered BatchMatmulTemplate::lower(const Workload& w, const Config& c, const Tar
                                    const std::string& name) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of batch_matmul", to_json(c));
-  Lowered lowered;
-  if (knob_text(c, "tails") != kTailsResidue) {
-    lowered.functions.push_back(BatchLowering(w, *p, c, 0).run(name));
-    lowered.tails = exec::DispatchTree::single(0);
-    return lowered;
-  }
-  const int rows = static_cast<int>(knob_int(c, "rows"));
-  for (int r = 0; r < rows; ++r)
-    lowered.functions.push_back(BatchLowering(w, *p, c, r).run(name + "_r" + std::to_string(r)));
-  lowered.tails = residue_tree(w, *p->m.as_symbol(), rows);
-  return lowered;
+  return kernels_of_tails(w, c, p->m, name, [&](int residue, const std::string& one) {
+    return BatchLowering(w, *p, c, residue).run(one);
+  });
 }
 
 }  // namespace nimble::kernels

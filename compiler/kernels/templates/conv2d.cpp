@@ -19,6 +19,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
@@ -79,10 +80,6 @@ std::optional<Plan> analyse(const Workload& w) {
   return p;
 }
 
-bool fits(const TargetInfo& t, int64_t rows, int64_t vectors) {
-  return rows * vectors + vectors + 1 <= t.vector_registers;
-}
-
 class ConvLowering {
  public:
   ConvLowering(const Workload& w, const Plan& p, const Config& c, const TargetInfo& t)
@@ -90,7 +87,7 @@ class ConvLowering {
         p_(p),
         frame_(make_frame(w)),
         call_(*frame_.anchor->value),
-        lanes_(std::max(1, t.vector_bits / (8 * static_cast<int>(size_of(p.type))))),
+        lanes_(lanes_of(t, p.type)),
         rows_(std::min(knob_int(c, "rows"), p.filters)),
         vectors_(static_cast<int>(knob_int(c, "vectors"))) {
     accumulators_ = kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
@@ -272,19 +269,17 @@ bool Conv2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo&
   const auto p = analyse(w);
   const int64_t rows = knob_int(c, "rows");
   // Larger tiles than there are filters would be equal configurations under other names.
-  return p && fits(t, rows, knob_int(c, "vectors")) && (rows == 1 || rows <= p->filters);
+  return p && rows <= max_tile_rows(t, knob_int(c, "vectors")) && (rows == 1 || rows <= p->filters);
 }
 
 Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w);
   NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
-  const int64_t lanes =
-      std::max<int64_t>(1, t.vector_bits / (8 * static_cast<int64_t>(size_of(p->type))));
   const auto columns = p->out[3].as_constant();
-  const int64_t vectors = columns && *columns <= lanes ? 1 : 2;
+  const int64_t vectors = columns && *columns <= lanes_of(t, p->type) ? 1 : 2;
   int64_t rows = 1;
   for (int64_t r : {2, 4, 6, 8, 12, 16, 24})
-    if (r <= p->filters && fits(t, r, vectors)) rows = r;
+    if (r <= p->filters && r <= max_tile_rows(t, vectors)) rows = r;
   return {{"rows", rows}, {"vectors", vectors}};
 }
 
@@ -292,10 +287,7 @@ Lowered Conv2dTemplate::lower(const Workload& w, const Config& c, const TargetIn
                               const std::string& name) const {
   const auto plan = analyse(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of conv2d", to_json(c));
-  Lowered lowered;
-  lowered.functions.push_back(ConvLowering(w, *plan, c, t).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
-  return lowered;
+  return one_kernel(ConvLowering(w, *plan, c, t).run(name));
 }
 
 }  // namespace nimble::kernels

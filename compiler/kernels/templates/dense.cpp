@@ -27,6 +27,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -39,17 +40,8 @@ using kir::LoopKind;
 using kir::Scope;
 using kir::StmtRef;
 
-int max_tile_vectors(const TargetInfo& t) {
-  return t.vector_registers >= 32 ? 4 : 3;
-}
-
-int max_tile_rows(const TargetInfo& t, int vectors) {
-  // The panel's vectors and one broadcast element need registers too.
-  return std::max(1, (t.vector_registers - vectors - 1) / vectors);
-}
-
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const int lanes = t.vector_bits / 8 / static_cast<int>(size_of(dtype));
+  const int lanes = lanes_of(t, dtype);
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
   const double* cost = t.vector_registers >= 32 ? cost32 : cost16;
@@ -79,10 +71,19 @@ struct Product {
   DType dtype{};
   std::vector<Dim> row_dims;  // the result's axes but the last
   Dim m;                      // rows: their product
-  int64_t k = 0, n = 0, width = 0;
+  int64_t k = 0, n = 0;
+  int64_t stored = 0;  // columns of a panel as it is packed
+  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
   int lanes = 0, vectors = 0;
 
+  // Counted by what a tile takes, as everything below.
   int64_t panels() const { return (n + width - 1) / width; }
+  // First element of row k of panel p.
+  Dim row_of_panel(const Dim& p, const Dim& k_row) const {
+    if (stored == width) return (p * k + k_row) * width;
+    const int64_t parts = stored / width;
+    return (ir::floordiv(p, parts) * k + k_row) * stored + ir::mod(p, parts) * width;
+  }
   // Vectors of the last panel that hold columns.
   int last_vectors() const {
     return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
@@ -104,10 +105,13 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (!layout || layout->kind != ir::Layout::Kind::kPanel) return {};
   p.n = ir::attr<int64_t>(call.attrs, "n");
   p.k = ir::attr<int64_t>(call.attrs, "k");
-  p.width = layout->width;
-  p.lanes = t.vector_bits / 8 / static_cast<int>(size_of(p.dtype));
-  if (p.width % p.lanes != 0 || p.width / p.lanes > max_tile_vectors(t)) return {};
-  p.vectors = static_cast<int>(p.width / p.lanes);
+  p.stored = layout->width;
+  p.lanes = lanes_of(t, p.dtype);
+  if (p.stored % p.lanes != 0) return {};
+  const int64_t all = p.stored / p.lanes;
+  p.vectors = static_cast<int>(std::min<int64_t>(all, max_tile_vectors(t)));
+  while (all % p.vectors != 0) --p.vectors;
+  p.width = int64_t{p.vectors} * p.lanes;
   const auto& dims = p.frame.anchor->var->type->dims;
   p.row_dims.assign(dims.begin(), dims.end() - 1);
   p.m = 1;
@@ -134,17 +138,14 @@ class DenseLowering {
         rows_(static_cast<int>(knob_int(c, "rows"))),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         split_rows_(knob_text(c, "split") == "rows"),
-        prefetch_(knob_text(c, "prefetch") == "spread"),
+        prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
         blocks_(k_blocks(p.k, knob_int(c, "k_block"), unroll_)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
-    auto sums = std::make_shared<kir::Buffer>(
-        *kb::buffer("sums", Scope::kThread, p.dtype, waiting * p.width));
-    sums->alignment = 64;
-    sums_ = sums;
+    sums_ = thread_scratch("sums", p.dtype, waiting * p.width);
   }
 
   kir::Function run(const std::string& name) {
@@ -232,9 +233,9 @@ class DenseLowering {
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       return tiles_.row_of(t, r) * p_.k + k0 + k;
     };
-    const Dim piece = (p * p_.k + k0) * p_.width;
+    const Dim piece = p_.row_of_panel(p, k0);
     product.rhs_index = [&](const Dim& v, const Dim& k) {
-      return piece + k * p_.width + v * p_.lanes;
+      return piece + k * p_.stored + v * p_.lanes;
     };
     product.k_extent = k_extent;
     if (prefetch_ && t.rows * line_elements() > kFewPerLine * p_.lanes)
@@ -336,11 +337,11 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
   k_block.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(k_block),
-          {"unroll", {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}}},
-          {"block_rows", {int64_t{32}, int64_t{64}, int64_t{128}, int64_t{256}}},
+          int_knob("unroll", {1, 2, 4, 8}),
+          int_knob("block_rows", {32, 64, 128, 256}),
           {"prefetch", {"none", "spread"}},
           {"split", {"columns", "rows"}},
-          {"tails", {kTailsEven, kTailsResidue, kTailsChecked, kTailsMasked}}};
+          tails_knob(/*residues=*/true)};
 }
 
 bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
@@ -350,9 +351,7 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
   if (rows < 1 || rows > max_tile_rows(t, p->vectors)) return false;
   if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
   if (knob_int(c, "k_block") < 0) return false;
-  // Residues need a symbol to dispatch on.
-  if (knob_text(c, "tails") == kTailsResidue && !p->m.as_symbol()) return false;
-  return true;
+  return has_tails(c, p->m);
 }
 
 Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
@@ -376,17 +375,9 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
                              const std::string& name) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of dense", to_json(c));
-  Lowered lowered;
-  if (knob_text(c, "tails") != kTailsResidue) {
-    lowered.functions.push_back(DenseLowering(w, *p, c, 0).run(name));
-    lowered.tails = exec::DispatchTree::single(0);
-    return lowered;
-  }
-  const int rows = static_cast<int>(knob_int(c, "rows"));
-  for (int r = 0; r < rows; ++r)
-    lowered.functions.push_back(DenseLowering(w, *p, c, r).run(name + "_r" + std::to_string(r)));
-  lowered.tails = residue_tree(w, *p->m.as_symbol(), rows);
-  return lowered;
+  return kernels_of_tails(w, c, p->m, name, [&](int residue, const std::string& one) {
+    return DenseLowering(w, *p, c, residue).run(one);
+  });
 }
 
 }  // namespace nimble::kernels

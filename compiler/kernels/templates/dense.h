@@ -21,9 +21,4 @@ class DenseTemplate final : public Template {
 // The layout (compiler/ir/layout.h) in which a constant (k, n) matrix should be packed for `t`.
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n);
 
-// Vector registers left for accumulators fit this many rows of `vectors` vectors.
-int max_tile_rows(const TargetInfo& t, int vectors);
-// The largest panel width of a target, in vectors.
-int max_tile_vectors(const TargetInfo& t);
-
 }  // namespace nimble::kernels

@@ -14,8 +14,10 @@
 
 #include <fmt/format.h>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
@@ -95,18 +97,15 @@ class ElementwiseLowering {
       nests.push_back(nest(probe, atoms, together, ir::type_of(inner)->dims, 0, 0));
       return;
     }
-    const size_t rank = ir::type_of(inner)->dims.size();
-    int64_t axis = ir::attr<int64_t>(concat->value->attrs, "axis");
-    if (axis < 0) axis += static_cast<int64_t>(rank);
+    const size_t axis = ir::axis_of(*concat->value);
     Dim begin = 0;
     for (size_t part = 0; part < concat->value->args.size(); ++part) {
       GroupEvaluator group = evaluator();
       group.choose_part(concat->var.get(), part);
       std::vector<Dim> dims = ir::type_of(inner)->dims;
-      dims[static_cast<size_t>(axis)] =
-          ir::type_of(concat->value->args[part])->dims[static_cast<size_t>(axis)];
-      nests.push_back(nest(group, atoms, together, dims, static_cast<size_t>(axis), begin));
-      begin = begin + dims[static_cast<size_t>(axis)];
+      dims[axis] = ir::type_of(concat->value->args[part])->dims[axis];
+      nests.push_back(nest(group, atoms, together, dims, axis, begin));
+      begin = begin + dims[axis];
     }
   }
 
@@ -208,15 +207,11 @@ Config ElementwiseTemplate::default_config(const Workload&, const TargetInfo&) c
 
 Lowered ElementwiseTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                    const std::string& name) const {
-  Lowered lowered;
-  lowered.functions.push_back(ElementwiseLowering(w, c, t).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
   Dim elements = 0;
   const ir::Type r = ir::type_of(w.group->body->result);
   for (const ir::Type& e : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<ir::Type>{r})
     elements = elements + ir::element_count(e);
-  lowered.max_threads = threads_for(elements);
-  return lowered;
+  return one_kernel(ElementwiseLowering(w, c, t).run(name), threads_for(elements));
 }
 
 }  // namespace nimble::kernels

@@ -156,6 +156,12 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
   return kb::seq(std::move(all));
 }
 
+BufferRef thread_scratch(const std::string& name, DType dtype, const Dim& extent) {
+  kir::Buffer b = *kb::buffer(name, kir::Scope::kThread, dtype, extent);
+  b.alignment = 64;
+  return std::make_shared<const kir::Buffer>(std::move(b));
+}
+
 kir::Function make_function(const Workload& w, const Frame& f, const std::string& name,
                             std::vector<BufferRef> scratch, std::vector<BufferRef> registers,
                             kir::StmtRef body) {
@@ -170,31 +176,6 @@ kir::Function make_function(const Workload& w, const Frame& f, const std::string
   function.registers = std::move(registers);
   function.body = std::move(body);
   return function;
-}
-
-exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, int divisor) {
-  const auto at = std::find(w.contract.symbols.begin(), w.contract.symbols.end(), symbol);
-  NIMBLE_CHECK(at != w.contract.symbols.end(), "symbol {} is not the contract's", symbol);
-  exec::DispatchFeature feature;
-  feature.kind = exec::DispatchFeature::Kind::kMod;
-  feature.a = static_cast<uint32_t>(at - w.contract.symbols.begin());
-  feature.t = divisor;
-  exec::DispatchTree tree;
-  // Appends the subtree for residues [low, high]; children stand behind their parent.
-  auto build = [&](auto&& self, int low, int high) -> uint32_t {
-    const auto node = static_cast<uint32_t>(tree.nodes.size());
-    tree.nodes.emplace_back();
-    if (low == high) {
-      tree.nodes[node].yes = static_cast<uint32_t>(low);
-      return node;
-    }
-    const int middle = (low + high) / 2;
-    const uint32_t yes = self(self, low, middle), no = self(self, middle + 1, high);
-    tree.nodes[node] = {exec::DispatchNode::Test::kLessEqual, feature, middle, yes, no};
-    return node;
-  };
-  build(build, 0, divisor - 1);
-  return tree;
 }
 
 std::vector<Dim> unflatten(const Dim& flat, const std::vector<Dim>& dims) {

@@ -40,13 +40,13 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
                            const std::vector<kir::Dim>& coordinates, int lanes,
                            const std::optional<kir::Dim>& valid, const std::string& prefix);
 
+// Scratch that each thread has for itself, from the beginning of a cache line on.
+kir::BufferRef thread_scratch(const std::string& name, DType dtype, const kir::Dim& extent);
+
 // A function with the workload's contract and facts.
 kir::Function make_function(const Workload& w, const Frame& f, const std::string& name,
                             std::vector<kir::BufferRef> scratch,
                             std::vector<kir::BufferRef> registers, kir::StmtRef body);
-
-// Sends a shape to implementation `symbol mod divisor`, by bisection.
-exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, int divisor);
 
 // Coordinates of element number `flat` in a row-major tensor of `dims`; one axis needs no division.
 std::vector<kir::Dim> unflatten(const kir::Dim& flat, const std::vector<kir::Dim>& dims);

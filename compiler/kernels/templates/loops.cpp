@@ -154,30 +154,4 @@ int threads_for(const Dim& elements, int64_t least) {
   return n && *n < least ? 1 : 0;
 }
 
-Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices) {
-  Knob k;
-  k.name = name;
-  for (int64_t c : choices) k.choices.emplace_back(c);
-  return k;
-}
-
-bool within(const std::vector<Knob>& knobs, const Config& c) {
-  if (knobs.size() != c.size()) return false;
-  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
-    const auto it = c.find(k.name);
-    return it != c.end() &&
-           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
-  });
-}
-
-bool well_formed(const std::vector<Knob>& knobs, const Config& c) {
-  if (knobs.size() != c.size()) return false;
-  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
-    const auto it = c.find(k.name);
-    if (it == c.end() || it->second.index() != k.choices.front().index()) return false;
-    return std::holds_alternative<int64_t>(it->second) ||
-           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
-  });
-}
-
 }  // namespace nimble::kernels

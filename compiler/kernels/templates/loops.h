@@ -47,13 +47,4 @@ ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);
 // 1 if fewer than `least` elements are to be computed in every call, else 0 (any number).
 int threads_for(const kir::Dim& elements, int64_t least = 4096);
 
-// Choices of an integer knob.
-Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices);
-// Whether a configuration has exactly the knobs, each with one of its choices.
-bool within(const std::vector<Knob>& knobs, const Config& c);
-// Whether a configuration has exactly the knobs, each of its kind. A name is one of the choices:
-// what a template does not know, it would compile as something else. A number may lie outside the
-// choices, which are only where a search looks; the template knows its bounds.
-bool well_formed(const std::vector<Knob>& knobs, const Config& c);
-
 }  // namespace nimble::kernels

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
@@ -161,11 +162,8 @@ Config Pool2dTemplate::default_config(const Workload&, const TargetInfo&) const 
 Lowered Pool2dTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                               const std::string& name) const {
   NIMBLE_CHECK(accepts(w, t) && valid(w, c, t), "configuration {} of pool2d", to_json(c));
-  Lowered lowered;
-  lowered.functions.push_back(PoolLowering(w, c, t).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
-  lowered.max_threads = threads_for(ir::element_count(w.group->result_type), 1024);
-  return lowered;
+  return one_kernel(PoolLowering(w, c, t).run(name),
+                    threads_for(ir::element_count(w.group->result_type), 1024));
 }
 
 }  // namespace nimble::kernels

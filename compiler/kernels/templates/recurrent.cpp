@@ -18,6 +18,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -32,8 +33,7 @@ using kir::StmtRef;
 using kir::ValueRef;
 
 std::string recurrent_layout(const TargetInfo& t, DType dtype) {
-  const int64_t lanes = t.vector_bits / 8 / static_cast<int64_t>(size_of(dtype));
-  return ir::Layout{ir::Layout::Kind::kGate, lanes}.str();
+  return ir::Layout{ir::Layout::Kind::kGate, lanes_of(t, dtype)}.str();
 }
 
 namespace {
@@ -47,6 +47,7 @@ struct Cell {
   DType dtype{};
   Dim batch;
   int64_t hidden = 0;
+  int64_t stored = 0;  // hidden units of a panel as it is packed: `lanes`, or a multiple of them
   int lanes = 0;
 
   int gate_count() const { return lstm ? 4 : 3; }
@@ -72,15 +73,16 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
   cell.dtype = cell.h->dtype;
   if (cell.dtype != DType::kF32) return {};
-  cell.lanes = t.vector_bits / 32;
+  cell.lanes = lanes_of(t, cell.dtype);
   const ir::Type state = ir::type_of(call.args[1]);
   if (state->dims.size() != 2 || !state->dims[1].as_constant()) return {};
   cell.batch = state->dims[0];
   cell.hidden = *state->dims[1].as_constant();
   if (cell.packed) {
     const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-    if (!layout || layout->kind != ir::Layout::Kind::kGate || layout->width != cell.lanes)
+    if (!layout || layout->kind != ir::Layout::Kind::kGate || layout->width % cell.lanes != 0)
       return {};
+    cell.stored = layout->width;
     cell.step = scalar_symbol(w, call.args[4]);
   }
   if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
@@ -88,10 +90,6 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   cell.h_out = cell.frame.results[0];
   if (cell.lstm) cell.c_out = cell.frame.results[1];
   return cell;
-}
-
-int most_rows(const TargetInfo& t, int vectors) {
-  return std::max(1, (t.vector_registers - vectors - 1) / vectors);
 }
 
 ValueRef function_of(const char* op, ValueRef x) {
@@ -120,10 +118,7 @@ class CellLowering {
     accumulators_ = kb::buffer("acc", Scope::kRegister, cell.dtype,
                                std::max(rows_ * gates, chains_ * gates), cell.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, cell.dtype, gates, cell.lanes);
-    auto sums = std::make_shared<kir::Buffer>(
-        *kb::buffer("sums", Scope::kThread, cell.dtype, rows_ * gates * cell.lanes));
-    sums->alignment = 64;
-    sums_ = sums;
+    sums_ = thread_scratch("sums", cell.dtype, rows_ * gates * cell.lanes);
   }
 
   kir::Function run(const std::string& name) {
@@ -192,7 +187,13 @@ class CellLowering {
     };
     const int64_t gates = cell_.gate_count(), h = cell_.hidden, lanes = cell_.lanes;
     product.rhs_index = [=, this](const Dim& v, const Dim& k) {
-      if (cell_.packed) return ((p * h + k) * gates + first_gate + v) * lanes;
+      if (cell_.packed && cell_.stored == lanes)
+        return ((p * h + k) * gates + first_gate + v) * lanes;
+      if (cell_.packed) {
+        const int64_t parts = cell_.stored / lanes;
+        return ((ir::floordiv(p, parts) * h + k) * gates + first_gate + v) * cell_.stored +
+               ir::mod(p, parts) * lanes;
+      }
       return k * (gates * h) + (v + first_gate) * h + p * lanes;
     };
     if (!cell_.packed && cell_.partial())
@@ -289,16 +290,13 @@ std::vector<Knob> RecurrentTemplate::knobs(const Workload& w, const TargetInfo& 
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
   Knob rows{"rows", {}};
-  const int most = most_rows(t, cell->gate_count());
+  const int most = max_tile_rows(t, cell->gate_count());
   for (int64_t r : {1, 2, 3, 4, 6, 8})
     if (r <= most) rows.choices.emplace_back(r);
   Knob walk{"walk", {"forward"}};
   if (cell->step) walk.choices.emplace_back("zigzag");
-  return {std::move(rows),
-          {"unroll", {int64_t{2}, int64_t{4}, int64_t{8}}},
-          {"chains", {int64_t{1}, int64_t{2}}},
-          std::move(walk),
-          {"tails", {kTailsEven, kTailsChecked, kTailsMasked}}};
+  return {std::move(rows), int_knob("unroll", {2, 4, 8}), int_knob("chains", {1, 2}),
+          std::move(walk), tails_knob(/*residues=*/false)};
 }
 
 bool RecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
@@ -306,14 +304,14 @@ bool RecurrentTemplate::valid(const Workload& w, const Config& c, const TargetIn
   if (!cell || !well_formed(knobs(w, t), c)) return false;
   const int64_t rows = knob_int(c, "rows"), chains = knob_int(c, "chains");
   const int64_t unroll = knob_int(c, "unroll");
-  return rows >= 1 && rows <= most_rows(t, cell->gate_count()) && chains >= 1 && unroll >= 1 &&
+  return rows >= 1 && rows <= max_tile_rows(t, cell->gate_count()) && chains >= 1 && unroll >= 1 &&
          unroll % chains == 0;
 }
 
 Config RecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
-  return {{"rows", int64_t{std::min(4, most_rows(t, cell->gate_count()))}},
+  return {{"rows", int64_t{std::min(4, max_tile_rows(t, cell->gate_count()))}},
           {"unroll", int64_t{4}},
           {"chains", int64_t{2}},
           {"walk", cell->step ? "zigzag" : "forward"},
@@ -324,10 +322,7 @@ Lowered RecurrentTemplate::lower(const Workload& w, const Config& c, const Targe
                                  const std::string& name) const {
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of recurrent", to_json(c));
-  Lowered lowered;
-  lowered.functions.push_back(CellLowering(w, *cell, c).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
-  return lowered;
+  return one_kernel(CellLowering(w, *cell, c).run(name));
 }
 
 }  // namespace nimble::kernels

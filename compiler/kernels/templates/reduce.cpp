@@ -21,9 +21,11 @@
 #include <limits>
 #include <set>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
@@ -68,19 +70,15 @@ std::optional<Plan> analyse(const Workload& w) {
   if (plan.anchor == nullptr) return std::nullopt;
   const ir::Expr& e = *plan.anchor->value;
   plan.dims = ir::type_of(e.args[0])->dims;
-  const auto rank = static_cast<int64_t>(plan.dims.size());
   plan.normalises = is_normalisation(e.op);
   plan.reduced.assign(plan.dims.size(), false);
-  const auto mark = [&](int64_t axis) {
-    plan.reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
-  };
   if (e.op == "layer_norm") {
-    const int64_t axis = ir::attr<int64_t>(e.attrs, "axis");
-    for (int64_t i = axis < 0 ? axis + rank : axis; i < rank; ++i) mark(i);
+    for (size_t i = ir::axis_of(e); i < plan.dims.size(); ++i) plan.reduced[i] = true;
   } else if (plan.normalises || e.op == "argmax") {
-    mark(ir::attr<int64_t>(e.attrs, "axis"));
+    plan.reduced[ir::axis_of(e)] = true;
   } else {
-    for (int64_t axis : ir::attr<Ints>(e.attrs, "axes")) mark(axis);
+    for (int64_t axis : ir::attr<Ints>(e.attrs, "axes"))
+      plan.reduced[static_cast<size_t>(axis)] = true;
   }
   // Over no axis there is nothing to do: the pass expose-shapes takes the operand instead.
   if (std::find(plan.reduced.begin(), plan.reduced.end(), true) == plan.reduced.end())
@@ -571,11 +569,7 @@ Lowered ReduceTemplate::lower(const Workload& w, const Config& c, const TargetIn
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of reduce", to_json(c));
   Dim elements = 1;
   for (const Dim& d : plan->dims) elements = elements * d;
-  Lowered lowered;
-  lowered.functions.push_back(ReduceLowering(w, std::move(*plan), c, t).run(name));
-  lowered.tails = exec::DispatchTree::single(0);
-  lowered.max_threads = threads_for(elements);
-  return lowered;
+  return one_kernel(ReduceLowering(w, std::move(*plan), c, t).run(name), threads_for(elements));
 }
 
 }  // namespace nimble::kernels

@@ -2,7 +2,9 @@
 // sequential one; where the last axis is not the scanned one, lanes are neighbouring rows.
 #include "compiler/kernels/templates/scan.h"
 
+#include "compiler/ir/axes.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
@@ -39,8 +41,7 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
   const std::vector<Dim>& dims = frame.anchor->var->type->dims;
   const DType type = frame.anchor->var->type->dtype;
   const size_t rank = dims.size();
-  const int64_t given = ir::attr<int64_t>(call.attrs, "axis");
-  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
+  const size_t axis = ir::axis_of(call);
   const bool exclusive = ir::attr_or<bool>(call.attrs, "exclusive", false);
   const bool reverse = ir::attr_or<bool>(call.attrs, "reverse", false);
   const bool across = axis + 1 < rank;
@@ -75,13 +76,10 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
         const StmtRef store = kb::store_strided(frame.results[0], index, 1, kb::reg(sum, 0), valid);
         return exclusive ? std::vector<StmtRef>{store, add} : std::vector<StmtRef>{add, store};
       }));
-  Lowered lowered;
-  lowered.functions.push_back(
+  return one_kernel(
       make_function(w, frame, name, {}, {sum},
-                    kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)))));
-  lowered.tails = exec::DispatchTree::single(0);
-  lowered.max_threads = threads_for(ir::element_count(frame.anchor->var->type));
-  return lowered;
+                    kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)))),
+      threads_for(ir::element_count(frame.anchor->var->type)));
 }
 
 }  // namespace nimble::kernels

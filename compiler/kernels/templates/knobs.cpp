@@ -1,0 +1,108 @@
+#include "compiler/kernels/templates/knobs.h"
+
+#include <algorithm>
+
+#include "compiler/kernels/templates/tile.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+// Sends a shape to implementation `symbol mod divisor`, by bisection.
+exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, int divisor) {
+  const auto at = std::find(w.contract.symbols.begin(), w.contract.symbols.end(), symbol);
+  NIMBLE_CHECK(at != w.contract.symbols.end(), "symbol {} is not the contract's", symbol);
+  exec::DispatchFeature feature;
+  feature.kind = exec::DispatchFeature::Kind::kMod;
+  feature.a = static_cast<uint32_t>(at - w.contract.symbols.begin());
+  feature.t = divisor;
+  exec::DispatchTree tree;
+  // Appends the subtree for residues [low, high]; children stand behind their parent.
+  auto build = [&](auto&& self, int low, int high) -> uint32_t {
+    const auto node = static_cast<uint32_t>(tree.nodes.size());
+    tree.nodes.emplace_back();
+    if (low == high) {
+      tree.nodes[node].yes = static_cast<uint32_t>(low);
+      return node;
+    }
+    const int middle = (low + high) / 2;
+    const uint32_t yes = self(self, low, middle), no = self(self, middle + 1, high);
+    tree.nodes[node] = {exec::DispatchNode::Test::kLessEqual, feature, middle, yes, no};
+    return node;
+  };
+  build(build, 0, divisor - 1);
+  return tree;
+}
+
+}  // namespace
+
+Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices) {
+  Knob k;
+  k.name = name;
+  for (int64_t c : choices) k.choices.emplace_back(c);
+  return k;
+}
+
+Knob tails_knob(bool residues) {
+  Knob k{"tails", {kTailsEven}};
+  if (residues) k.choices.emplace_back(kTailsResidue);
+  k.choices.emplace_back(kTailsChecked);
+  k.choices.emplace_back(kTailsMasked);
+  return k;
+}
+
+bool within(const std::vector<Knob>& knobs, const Config& c) {
+  if (knobs.size() != c.size()) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
+    const auto it = c.find(k.name);
+    return it != c.end() &&
+           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
+  });
+}
+
+bool well_formed(const std::vector<Knob>& knobs, const Config& c) {
+  if (knobs.size() != c.size()) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
+    const auto it = c.find(k.name);
+    if (it == c.end() || it->second.index() != k.choices.front().index()) return false;
+    return std::holds_alternative<int64_t>(it->second) ||
+           std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
+  });
+}
+
+int lanes_of(const TargetInfo& t, DType dtype) {
+  return std::max(1, t.vector_bits / 8 / static_cast<int>(size_of(dtype)));
+}
+
+int max_tile_vectors(const TargetInfo& t) {
+  return t.vector_registers >= 32 ? 4 : 3;
+}
+
+int max_tile_rows(const TargetInfo& t, int64_t vectors) {
+  return static_cast<int>(std::max<int64_t>(1, (t.vector_registers - vectors - 1) / vectors));
+}
+
+Lowered one_kernel(kir::Function f, int max_threads) {
+  Lowered out;
+  out.functions.push_back(std::move(f));
+  out.tails = exec::DispatchTree::single(0);
+  out.max_threads = max_threads;
+  return out;
+}
+
+bool has_tails(const Config& c, const kir::Dim& m) {
+  return knob_text(c, "tails") != kTailsResidue || m.as_symbol().has_value();
+}
+
+Lowered kernels_of_tails(
+    const Workload& w, const Config& c, const kir::Dim& m, const std::string& name,
+    const std::function<kir::Function(int residue, const std::string& name)>& lower) {
+  if (knob_text(c, "tails") != kTailsResidue) return one_kernel(lower(0, name));
+  Lowered out;
+  const int rows = static_cast<int>(knob_int(c, "rows"));
+  for (int r = 0; r < rows; ++r) out.functions.push_back(lower(r, name + "_r" + std::to_string(r)));
+  out.tails = residue_tree(w, *m.as_symbol(), rows);
+  return out;
+}
+
+}  // namespace nimble::kernels

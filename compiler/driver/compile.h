@@ -15,6 +15,10 @@ namespace nimble::driver {
 
 struct CompileOptions {
   kernels::TargetInfo target;
+  // Lower levels of the same architecture, each with an image of its own in the file, from which
+  // the load takes the best that the machine runs. What is measured and packed is so for `target`:
+  // here every kernel has its template's default schedule.
+  std::vector<kernels::TargetInfo> more_targets;
   int32_t device = 0;  // vm/base/device_number.h: what nothing constrains runs there
   passes::PipelineOptions pipeline;
   tuned::TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
@@ -42,6 +46,7 @@ struct CompileReport {
   std::string policy_class;  // whose records were asked for
   std::vector<passes::PassTiming> passes;
   std::map<std::string, int64_t> statistics;
+  std::vector<std::pair<std::string, uint64_t>> images;  // target, bytes
   double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
 };
 

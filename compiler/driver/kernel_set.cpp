@@ -5,7 +5,10 @@
 // each candidate's own tree resolves its tails (paper, 3.5: a kernel per residue). They are
 // grafted into one, so the VM walks one tree.
 //
-// Beside them stands the portable form: the template's default schedule, without dispatch, for the
+// In the images of further levels a kernel is one function, the template's default schedule there,
+// under the kernel's name: it stands for all of the kernel's implementations.
+//
+// Beside them stands the portable form: the default schedule again, without dispatch, for the
 // checked interpreter. The target "portable" has that alone.
 #include "compiler/driver/kernel_set.h"
 
@@ -28,12 +31,12 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
 
 // The scratch that a call may need: the maximum over all implementations.
 exec::DimProgram scratch_program(const exec::KernelContract& contract,
-                                 const std::vector<kir::Function>& functions) {
+                                 const std::vector<const kir::Function*>& functions) {
   std::vector<std::string> order = contract.symbols;
   order.push_back("threads");
   std::vector<ir::Dim> sizes;
-  for (const kir::Function& f : functions) {
-    ir::Dim bytes = kir::scratch_bytes(f);
+  for (const kir::Function* f : functions) {
+    ir::Dim bytes = kir::scratch_bytes(*f);
     if (std::find(sizes.begin(), sizes.end(), bytes) == sizes.end()) sizes.push_back(bytes);
   }
   exec::DimProgram out = exec::DimProgram::constant(0);
@@ -154,8 +157,21 @@ exec::PortableKernel KernelSet::portable_form(const Entry& e,
   return form;
 }
 
-void KernelSet::lower(Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
-                      std::set<std::string>* messages) const {
+kir::Function KernelSet::default_form(const Entry& e, const kernels::TargetInfo& target) const {
+  const kernels::Template* t = kernels::template_for(e.workload, target);
+  if (!t)
+    throw Error(Status::kUnsupported, e.source,
+                fmt::format("no kernel template serves it on {} as it is packed for {}",
+                            target.level, target_.level),
+                fmt::format("leave {} out, or compile for it alone", target.level));
+  kernels::Lowered lowered =
+      t->lower(e.workload, t->default_config(e.workload, target), target, e.name);
+  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+  return std::move(lowered.functions[0]);
+}
+
+void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
+                      exec::Kernel& kernel, std::set<std::string>* messages) const {
   kernel.name = e.name;
   kernel.source = e.source;
   kernel.workload = e.workload.key;
@@ -219,9 +235,20 @@ void KernelSet::lower(Entry& e, std::vector<kir::Function>& functions, exec::Ker
     e.pieces.push_back({base.back(), kernel.implementations.size() - base.back(), tails.back()});
   }
   kernel.dispatch = e.tree.graft(tails, base);
-  kernel.contract.scratch_bytes = scratch_program(kernel.contract, own);
-  functions.insert(functions.end(), std::make_move_iterator(own.begin()),
-                   std::make_move_iterator(own.end()));
+  std::vector<kir::Function> others;
+  if (!own.empty())
+    for (const kernels::TargetInfo& target : more) {
+      others.push_back(default_form(e, target));
+      collect_messages(*others.back().body, messages);
+    }
+  std::vector<const kir::Function*> all;
+  for (const kir::Function& f : own) all.push_back(&f);
+  for (const kir::Function& f : others) all.push_back(&f);
+  kernel.contract.scratch_bytes = scratch_program(kernel.contract, all);
+  functions.own.insert(functions.own.end(), std::make_move_iterator(own.begin()),
+                       std::make_move_iterator(own.end()));
+  functions.more.resize(more.size());
+  for (size_t i = 0; i < others.size(); ++i) functions.more[i].push_back(std::move(others[i]));
 }
 
 void KernelSet::compare_code(Entry& e) {
@@ -258,11 +285,11 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     if (options.progress) options.progress(text);
   };
   auto begin = std::chrono::steady_clock::now();
-  std::vector<kir::Function> functions;
+  Functions functions;
   std::set<std::string> messages;
   for (Entry& e : entries_) {
     exec::Kernel kernel;
-    lower(e, functions, kernel, &messages);
+    lower(e, options.more_targets, functions, kernel, &messages);
     out.kernels.push_back(std::move(kernel));
   }
   if (report) report->lower_ms += ms_since(begin);
@@ -275,21 +302,27 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   if (report) report->portable_ms += ms_since(begin);
   out.texts.insert(out.texts.end(), messages.begin(), messages.end());
 
-  begin = std::chrono::steady_clock::now();
-  say(fmt::format("generating code for {} kernels ({} variants)", entries_.size(),
-                  functions.size()));
   std::map<std::string, codegen::CompiledFunction> compiled;
-  if (!functions.empty()) {
+  const auto add_image = [&](const std::vector<kir::Function>& kernels,
+                             const kernels::TargetInfo& target) {
+    if (kernels.empty()) return;
+    say(fmt::format("generating code for {} kernels ({} variants) on {}", entries_.size(),
+                    kernels.size(), target.level));
+    begin = std::chrono::steady_clock::now();
     std::vector<codegen::CompiledObject> objects = codegen::compile_parallel(
-        functions, target_, options.compile_threads, {.optimize = options.optimize});
+        kernels, target, options.compile_threads, {.optimize = options.optimize});
     if (report) report->codegen_ms += ms_since(begin);
     begin = std::chrono::steady_clock::now();
     auto image = std::make_shared<std::vector<uint8_t>>(codegen::link(objects));
-    out.images.push_back({target_.level, target_.features, *image, image});
+    out.images.push_back({target.level, target.features, *image, image});
     if (report) report->link_ms += ms_since(begin);
+    if (report) report->images.emplace_back(target.level, image->size());
     for (codegen::CompiledObject& o : objects)
       for (codegen::CompiledFunction& f : o.functions) compiled[f.name] = f;
-  }
+  };
+  add_image(functions.own, target_);
+  for (size_t i = 0; i < functions.more.size(); ++i)
+    add_image(functions.more[i], options.more_targets[i]);
 
   for (size_t k = 0; k < entries_.size(); ++k) {
     Entry& e = entries_[k];

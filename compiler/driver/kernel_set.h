@@ -57,13 +57,18 @@ class KernelSet {
     std::vector<Piece> pieces;
     std::vector<std::string> code_hashes;
   };
+  struct Functions {
+    std::vector<kir::Function> own;                // for target_
+    std::vector<std::vector<kir::Function>> more;  // for each further target
+  };
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,
                    const std::string& place) const;
   // Both add the messages of the kernel's checks.
-  void lower(Entry& e, std::vector<kir::Function>& functions, exec::Kernel& kernel,
-             std::set<std::string>* messages) const;
+  void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
+             exec::Kernel& kernel, std::set<std::string>* messages) const;
   // Compares the code with what was measured: a record is exact only while both are the same.
   static void compare_code(Entry& e);
+  kir::Function default_form(const Entry& e, const kernels::TargetInfo& target) const;
   exec::PortableKernel portable_form(const Entry& e, std::set<std::string>* messages) const;
 
   const kernels::TargetInfo target_;

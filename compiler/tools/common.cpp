@@ -2,12 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/device_number.h"
 #include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble::tools {
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  std::string part;
+  for (char c : text + ",") {
+    if (c != ',') {
+      part += c;
+    } else if (!part.empty()) {
+      out.push_back(part);
+      part.clear();
+    }
+  }
+  return out;
+}
 
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) {
   std::map<std::string, int64_t> out;
@@ -68,8 +84,11 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
       ->required(required);
   app.add_option("--shape", a.shapes, kShapeHelp);
   add_import_arguments(app, a.import);
-  app.add_option("--target", a.target,
-                 "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
+  app.add_option(
+         "--target", a.target,
+         "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4, aarch64 or portable. Of\n"
+         "nimble compile also several levels, x86-64-v4,x86-64-v2: the file has code for each\n"
+         "and takes the best that a machine runs; schedules are tuned for the highest")
       ->capture_default_str();
   app.add_option("--device", a.device,
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
@@ -141,7 +160,20 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
   driver::CompileOptions options;
-  options.target = kernels::target_by_name(a.target);
+  std::vector<kernels::TargetInfo> targets;
+  for (const std::string& name : split(a.target)) targets.push_back(kernels::target_by_name(name));
+  if (targets.empty()) targets.push_back(kernels::target_by_name(a.target));  // which refuses it
+  std::stable_sort(targets.begin(), targets.end(), [](const auto& x, const auto& y) {
+    return kernels::is_lower_level(y, x);  // the highest first
+  });
+  for (size_t i = 1; i < targets.size(); ++i)
+    if (!kernels::is_lower_level(targets[i], targets[i - 1]))
+      throw Error(Status::kInvalidArgument, "--target " + a.target,
+                  fmt::format("{} and {} are not two levels of one architecture",
+                              targets[i - 1].level, targets[i].level),
+                  "name each level once: x86-64-v4,x86-64-v3,x86-64-v2");
+  options.target = targets.at(0);
+  options.more_targets.assign(targets.begin() + 1, targets.end());
   options.device = device_by_name(a.device).value_or(kCpuDevice);
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
   options.tuned = tuned;

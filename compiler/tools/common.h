@@ -25,6 +25,8 @@ struct ModelArguments {
 };
 
 inline constexpr char kShapeHelp[] = "Fix a symbolic dim: n=128 (may be given more than once)";
+// The parts of a text between its commas; those that are empty are left out.
+std::vector<std::string> split(const std::string& text);
 // The values of --shape, each symbol once. Error(kInvalidArgument).
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
 // --random-input, --decode and what belongs to it.

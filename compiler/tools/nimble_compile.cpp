@@ -30,6 +30,7 @@ constexpr char kAbout[] =
     "  nimble compile all-MiniLM-L6-v2/ --db tuning.db -o minilm.nimble\n"
     "  nimble compile model.onnx --db fleet.db --hardware 'Xeon Gold 6430' -o model.nimble\n"
     "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
+    "  nimble compile model.onnx --target x86-64-v4,x86-64-v3,x86-64-v2 -o model.nimble\n"
     "  nimble compile model.onnx --target portable -o model.nimble\n"
     "  nimble compile --batch list.tsv --portable off";
 
@@ -70,11 +71,15 @@ void print_report(const Options& o, const driver::CompileReport& r) {
     Json passes = Json::array();
     for (const passes::PassTiming& p : r.passes)
       passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
+    Json images = Json::array();
+    for (const auto& [target, bytes] : r.images)
+      images.push_back({{"target", target}, {"bytes", bytes}});
     fmt::print("{}\n", json_text(Json{{"output", o.output},
                                       {"class", r.policy_class},
                                       {"kernels", kernels},
                                       {"passes", passes},
                                       {"statistics", r.statistics},
+                                      {"images", images},
                                       {"ms",
                                        {{"passes", r.passes_ms},
                                         {"lowering", r.lower_ms},
@@ -93,6 +98,12 @@ void print_report(const Options& o, const driver::CompileReport& r) {
                : "",
       untuned, fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
       r.total_ms / 1000);
+  if (r.images.size() > 1) {
+    std::string images;
+    for (const auto& [target, bytes] : r.images)
+      images += fmt::format("{}{} ({} KiB)", images.empty() ? "" : ", ", target, bytes >> 10);
+    fmt::print("  code for {}: a load takes the first that the machine runs\n", images);
+  }
   const bool asked = !o.model.database.empty();
   if (!threads.empty())
     fmt::print(

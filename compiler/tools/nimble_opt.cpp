@@ -40,20 +40,6 @@ struct Options {
   bool no_fusion = false, reserialise = false, passes_given = false;
 };
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> out;
-  std::string part;
-  for (char c : text + ",") {
-    if (c != ',') {
-      part += c;
-    } else if (!part.empty()) {
-      out.push_back(part);
-      part.clear();
-    }
-  }
-  return out;
-}
-
 int list_passes() {
   TextTable table({"pass", "", "what it does"});
   for (const passes::PassInfo& p : passes::all_passes())
@@ -103,7 +89,7 @@ int run(const Options& o) {
   context.target = kernels::target_by_name(o.model.target);
   context.device = device_by_name(o.model.device).value_or(kCpuDevice);
   passes::PipelineOptions options;
-  if (o.passes_given) options.passes = split(o.passes);
+  if (o.passes_given) options.passes = tools::split(o.passes);
   options.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   options.print_after.insert(o.print_after.begin(), o.print_after.end());
   options.verify = o.verify;

@@ -166,6 +166,8 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
       use_portable(kernel, place, &target, out);
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
+      // The image of a level that the kernel was not tuned for has one function for it.
+      if (!target.native) target.native = find_native(kernel.name);
       if (!target.native)
         throw Error(Status::kCorrupt, place,
                     fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/driver/test/differential.h"
+#include "compiler/ir/text.h"
 #include "vm/base/cpu.h"
 
 namespace nimble::driver::testing {
@@ -51,8 +52,8 @@ TEST(CorpusItself, HasProgramsForEachConfiguration) {
         << c.name;
 }
 
-// Weights are packed for the vectors of the target, and its portable forms read the same ones.
-TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
+// Programs with constant matrices, which are packed.
+std::vector<Program> packed_weights() {
   const auto with_weights = [](const std::string& parameters, const std::string& rows,
                                const std::string& columns, const std::string& call) {
     return fmt::format(
@@ -75,6 +76,11 @@ TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
                                   "%c: Tensor[(b, {0}), f32]",
                                   h),
                       h, fmt::format("4*{}", h), "lstm_cell(%x, %h, %c, %w)")});
+  return programs;
+}
+
+// Weights are packed for the vectors of the target, and its portable forms read the same ones.
+TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
   for (const char* target : {"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "portable"})
     for (const bool no_native : {false, true}) {
       Configuration c{target + std::string(no_native ? ", no native" : "")};
@@ -82,11 +88,54 @@ TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
       c.no_native = no_native;
       if (!no_native && !host_cpu().has(target) && c.target != "native" && c.target != "portable")
         continue;
-      for (const Program& p : programs) {
+      for (const Program& p : packed_weights()) {
         check_program(p, c, 4);
         if (HasFailure()) return;
       }
     }
+}
+
+// A file has code for several levels; weights are packed for the highest, and those below read them
+// in narrower vectors.
+TEST(SeveralLevels, AgreeWithTheReference) {
+  const kernels::TargetInfo host = kernels::detect_host();
+  for (const char* lower : {"x86-64-v3", "x86-64-v2"}) {
+    if (!kernels::is_lower_level(kernels::target_by_name(lower), host)) continue;
+    Configuration c{"code of " + std::string(lower) + " beside this machine's"};
+    c.image = lower;
+    for (const int threads : {1, 2}) {
+      c.threads = threads;
+      for (const Program& p : packed_weights()) {
+        check_program(p, c, 4);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(SeveralLevels, TheLoadTakesTheBestThatTheMachineRuns) {
+  const kernels::TargetInfo host = kernels::detect_host();
+  const ir::Module m = ir::parse_module(packed_weights()[2].text, "t.nir");
+  CompileOptions options;
+  options.target = host;
+  for (const char* lower : {"x86-64-v3", "x86-64-v2"})
+    if (kernels::is_lower_level(kernels::target_by_name(lower), host))
+      options.more_targets.push_back(kernels::target_by_name(lower));
+  exec::Executable e = compile(m, options);
+  ASSERT_EQ(e.images.size(), options.more_targets.size() + 1);
+  rt::LoadOptions trusted;
+  trusted.trust = true;
+  while (!e.images.empty()) {
+    const std::string best = e.images[0].target;
+    // In any order, and beside code that this machine lacks a feature for.
+    exec::Executable turned = e;
+    std::reverse(turned.images.begin(), turned.images.end());
+    turned.images.push_back(e.images[0]);
+    turned.images.back().target = "x86-64-v9";
+    turned.images.back().features.push_back("no such feature");
+    EXPECT_EQ(rt::Model::load(std::move(turned), trusted, "test")->target(), best);
+    e.images.erase(e.images.begin());
+  }
 }
 
 // All programs of the text tests, under what most changes a program on its way. One of them never

@@ -84,6 +84,7 @@ std::ostream& operator<<(std::ostream& out, const Program& p) {
 CompileOptions options_of(const Configuration& c) {
   CompileOptions options;
   options.target = kernels::target_by_name(c.target);
+  if (!c.image.empty()) options.more_targets = {kernels::target_by_name(c.image)};
   options.device = c.device;
   options.pipeline.verify = true;
   if (!c.disabled_pass.empty()) options.pipeline.disabled.insert(c.disabled_pass);
@@ -96,6 +97,11 @@ CompileOptions options_of(const Configuration& c) {
 }
 
 std::shared_ptr<const rt::Model> load(exec::Executable e, const Configuration& c) {
+  if (!c.image.empty() && !e.images.empty()) {
+    EXPECT_EQ(e.images.size(), 2u);
+    std::erase_if(e.images, [&](const exec::NativeImage& i) { return i.target != c.image; });
+    EXPECT_EQ(e.images.size(), 1u);
+  }
   if (c.round_trip) e = exec::deserialize(exec::serialize(e));
   rt::LoadOptions trusted;
   trusted.trust = !c.no_native;

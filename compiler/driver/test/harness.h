@@ -51,6 +51,7 @@ std::ostream& operator<<(std::ostream& out, const Program& p);
 struct Configuration {
   std::string name;
   std::string target = "native";
+  std::string image;  // of a file with code for `target` and for this lower level: this one's
   std::string disabled_pass;
   int optimize = 1;
   int threads = 1;

@@ -441,5 +441,50 @@ TEST(Infer, BigChainIsFast) {  // linear in the number of bindings
   EXPECT_EQ(str(typed.functions[0].second->result_type), "Tensor[(b, n, 384), f32]");
 }
 
+// Who comes after inference reads an axis as it stands.
+TEST(Infer, CountsAxesFromTheFront) {
+  const std::string t = infer(R"(
+fn @main(%x: Tensor[(n, 4, 6), f32], %g: Tensor[(6), f32], %i: Tensor[(k), i64]) {
+  let %a = softmax(%x) {axis = -1};
+  let %b = layer_norm(%a, %g, %g) {axis = -1, epsilon = 0.00001};
+  let %c = sum(%b) {axes = [-1, 0], keepdims = true};
+  let %d = transpose(%b) {axes = [-2, 0, -1]};
+  let %e = unsqueeze(%d) {axes = [-1, 1]};
+  let %f = squeeze(%e) {axes = [-4, -1]};
+  let %h = concat(%f, %f) {axis = -3};
+  let %j = slice(%h) {axes = [-1, 0], starts = [1, -2], ends = [3, 9]};
+  let %l = gather(%b, %i) {axis = -1};
+  let %t = topk(%b) {axis = -2, largest = true, k = 2};
+  let %v = %t[0];
+  let %u = unsqueeze(%i) {axes = [-2]};
+  let %r = (%c, %j, %l, %v, %u);
+  %r
+})");
+  EXPECT_THAT(t, HasSubstr("softmax(%x) {axis = 2}"));
+  EXPECT_THAT(t, HasSubstr("{axes = [2, 0], keepdims = true}"));
+  EXPECT_THAT(t, HasSubstr("{axes = [1, 0, 2]}"));
+  EXPECT_THAT(t, HasSubstr("unsqueeze(%d) {axes = [4, 1]}"));
+  EXPECT_THAT(t, HasSubstr("squeeze(%e) {axes = [1, 4]}"));
+  EXPECT_THAT(t, HasSubstr("concat(%f, %f) {axis = 0}"));
+  EXPECT_THAT(t, HasSubstr("{axes = [2, 0], ends = (3, 9), starts = (1, -2)}"));
+  EXPECT_THAT(t, HasSubstr("gather(%b, %i) {axis = 2}"));
+  EXPECT_THAT(t, HasSubstr("axis = 1, k = 2"));
+  EXPECT_THAT(t, HasSubstr("unsqueeze(%i) {axes = [0]}"));
+}
+
+TEST(Verify, RefusesAxesFromTheEnd) {
+  for (const char* call : {"softmax(%x) {axis = 1}", "transpose(%x) {axes = [1, 0]}"}) {
+    const Module typed = infer_types(parse_module(
+        fmt::format("fn @main(%x: Tensor[(n, 4), f32]) {{ let %y = {}; %y }}", call), "t.nir"));
+    ASSERT_THAT(verify(typed), testing::IsEmpty());
+    auto& attrs = const_cast<Expr&>(*typed.find("main")->body->bindings[0].value).attrs;
+    if (attrs.contains("axis"))
+      attrs["axis"] = int64_t{-1};
+    else
+      attrs["axes"] = std::vector<int64_t>{-1, -2};
+    EXPECT_THAT(verify(typed), testing::ElementsAre(HasSubstr("V5"))) << call;
+  }
+}
+
 }  // namespace
 }  // namespace nimble::ir

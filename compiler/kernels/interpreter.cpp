@@ -429,19 +429,14 @@ void prepare(Region& r, std::span<const std::span<std::byte>> buffers,
   r.symbols.assign(code.symbols, 0);
   r.symbols[1] = r.threads;
   std::copy(symbols.begin(), symbols.end(), r.symbols.begin() + 2);
-  Thread evaluator(r, 0);
   for (size_t i = 0; i < code.facts.size(); ++i) {
-    int64_t& v = r.symbols[2 + i];
-    if (i >= symbols.size()) {
-      evaluator.symbols_ = r.symbols;
-      v = evaluator.dim(code.derived[i - symbols.size()]);
-    }
+    const int64_t v = symbols[i];
     const ir::SymbolFacts& f = code.facts[i];
-    // A derived symbol's value is only promised once the kernel's own first check has passed.
-    if (i < symbols.size() && (v < f.low || v > f.high || v % f.divisor != 0))
+    if (v < f.low || v > f.high || v % f.divisor != 0)
       refuse(
           fmt::format("symbol {} = {} contradicts its stated range", code.contract_symbols[i], v));
   }
+  Thread evaluator(r, 0);
   evaluator.symbols_ = r.symbols;
   r.memory.resize(code.arguments + code.scratch);
   for (size_t i = 0; i < r.memory.size(); ++i) {

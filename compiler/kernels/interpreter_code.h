@@ -70,11 +70,10 @@ struct InterpreterCode {
   std::vector<DimCode> extents;
   std::vector<bool> defined;  // arguments: whether the caller's contents may be read
   size_t arguments = 0, scratch = 0;
-  int symbols = 0;  // slots: thread, threads, contract's symbols, derived, locals
+  int symbols = 0;  // slots: thread, threads, contract's symbols, locals
   std::vector<std::string> contract_symbols;
-  std::vector<ir::SymbolFacts> facts;  // of the contract's symbols, then of the derived
-  std::vector<DimCode> derived;
-  int frame = 0;  // lanes
+  std::vector<ir::SymbolFacts> facts;  // of the contract's symbols
+  int frame = 0;                       // lanes
   bool has_barrier = false;
   StmtRef root;  // keeps the statements and values alive
   StmtCode body;

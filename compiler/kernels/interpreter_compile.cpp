@@ -19,11 +19,6 @@ class Compiler {
       slot_of(s);
       code_.facts.push_back(f.facts.facts(s));
     }
-    for (const auto& [name, form] : f.derived) {
-      code_.derived.push_back(dim(form));
-      slot_of(name);
-      code_.facts.push_back(f.facts.facts(name));
-    }
     for (const auto* list : {&f.arguments, &f.scratch, &f.registers}) {
       for (const BufferRef& b : *list) {
         buffers_[b.get()] = static_cast<int>(code_.buffers.size());

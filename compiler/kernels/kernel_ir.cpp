@@ -118,18 +118,10 @@ Dim trip_count(const Stmt& loop) {
 
 namespace {
 
-// A buffer's extent over the contract's symbols: symbols that substitute() introduced are
-// replaced by their values, the latest first since a value may use earlier ones.
-Dim over_contract(const Function& f, Dim d) {
-  for (auto it = f.derived.rbegin(); it != f.derived.rend(); ++it)
-    d = d.substitute({{it->first, it->second}});
-  return d;
-}
-
 constexpr int64_t kScratchAlignment = 64;
 
-Dim aligned_bytes(const Function& f, const Buffer& b) {
-  const Dim bytes = over_contract(f, b.extent) * Dim(static_cast<int64_t>(size_of(b.dtype)));
+Dim aligned_bytes(const Buffer& b) {
+  const Dim bytes = b.extent * Dim(static_cast<int64_t>(size_of(b.dtype)));
   return ir::ceildiv(bytes, kScratchAlignment) * Dim(kScratchAlignment);
 }
 
@@ -138,7 +130,7 @@ Dim aligned_bytes(const Function& f, const Buffer& b) {
 Dim scratch_bytes(const Function& f) {
   Dim total = 0;
   for (const BufferRef& b : f.scratch) {
-    const Dim bytes = aligned_bytes(f, *b);
+    const Dim bytes = aligned_bytes(*b);
     total = total + (b->scope == Scope::kThread ? bytes * Dim::symbol("threads") : bytes);
   }
   return total;
@@ -147,7 +139,7 @@ Dim scratch_bytes(const Function& f) {
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer) {
   Dim offset = 0;
   for (const BufferRef& b : f.scratch) {
-    const Dim bytes = aligned_bytes(f, *b);
+    const Dim bytes = aligned_bytes(*b);
     const bool per_thread = b->scope == Scope::kThread;
     if (b.get() == &buffer) return {offset, per_thread ? bytes : Dim(0)};
     offset = offset + (per_thread ? bytes * Dim::symbol("threads") : bytes);

@@ -32,8 +32,8 @@
 // condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
 // since a failed check leaves the function.
 //
-// The CPU printer is compiler/codegen/llvm, the NVIDIA one compiler/codegen/cuda; a printer
-// refuses what its machine lacks (LoopKind::kGrid on a CPU, …).
+// Its printer is compiler/codegen/llvm, which refuses what its machine lacks (LoopKind::kGrid on a
+// CPU, …), and compiler/codegen/portable.
 #pragma once
 
 #include <cstdint>
@@ -190,8 +190,7 @@ struct Stmt {
   std::optional<ir::SymbolFacts> facts;  // kLetIndex: range that a preceding kCheck ensures
   int locality = 3;                      // kPrefetch: 3 = L1, 2 = L2, 1 = L3
   bool for_write = false;                // kPrefetch
-  std::string message;        // kCheck: unless `condition` holds, the kernel returns an error
-  bool non_temporal = false;  // kStore
+  std::string message;  // kCheck: unless `condition` holds, the kernel returns an error
 };
 
 struct Function {
@@ -200,11 +199,7 @@ struct Function {
   std::vector<BufferRef> arguments;  // in the contract's order (tensor arguments only)
   std::vector<BufferRef> scratch;    // kScratch and kThread buffers
   std::vector<BufferRef> registers;
-  ir::DimContext facts;  // ranges of symbols (for example n = 8*k + 3)
-  // Symbols that the body uses and the contract lacks, each with its value over the contract's
-  // symbols and earlier entries; filled by substitute(). A kernel fails its first check when the
-  // replaced symbol is not of the form that was promised.
-  std::vector<std::pair<std::string, Dim>> derived;
+  ir::DimContext facts;  // ranges of symbols
   StmtRef body;
 };
 
@@ -278,17 +273,6 @@ std::string print(const Function& f);
 // Nothing if well formed: names bound, types and lanes agree, register indices constant after
 // unrolling, loop kinds nested rightly, written buffers writable. Else the first fault.
 std::string verify(const Function& f);
-// Simplifies bounds, conditions and indices with `facts` and loop ranges; drops dead branches.
-// After a residue substitution n := 8*k + r this removes the boundary checks (paper, 3.5).
-Function simplify(Function f);
-// Replaces symbols (for example n by 8*k + 3) in body, buffers and facts. The contract is kept:
-// a printer computes the replaced symbols' values from the contract's own.
-// A replacement is a constant, or `a*k + r` with one new symbol k, a > 0 and 0 <= r < a.
-Function substitute(Function f, const std::map<std::string, Dim>& replacement);
-
-// Rebuilds a value or statement with symbols replaced; shared parts stay shared.
-ValueRef substitute(const ValueRef& v, const std::map<std::string, Dim>& replacement);
-StmtRef substitute(const StmtRef& s, const std::map<std::string, Dim>& replacement);
 
 // Loop iterations, ceildiv(extent, step); a kThread loop splits these.
 Dim trip_count(const Stmt& loop);

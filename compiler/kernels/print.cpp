@@ -32,8 +32,6 @@ class Printer {
       head += ")";
     }
     out_ = head + " {\n";
-    for (const auto& [name, value] : f.derived)
-      line(fmt::format("derive {}{} = {}", name, range_of(f.facts.facts(name)), value.str()));
     for (const BufferRef& b : f.scratch) line("buffer " + buffer(*b));
     for (const BufferRef& b : f.registers) line("buffer " + buffer(*b));
     if (f.body) statement(*f.body);
@@ -184,8 +182,8 @@ class Printer {
         return line("}");
       case StmtKind::kStore: {
         const std::string text = root(*s.value);
-        return line(fmt::format("{} {} = {}", s.non_temporal ? "stream" : "store",
-                                access(*s.buffer, s.index, s.stride, s.valid), text));
+        return line(
+            fmt::format("store {} = {}", access(*s.buffer, s.index, s.stride, s.valid), text));
       }
       case StmtKind::kSetRegister: {
         const std::string text = root(*s.value);

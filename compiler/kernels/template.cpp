@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "compiler/kernels/templates/attention.h"
 #include "compiler/kernels/templates/batch_matmul.h"
 #include "compiler/kernels/templates/conv2d.h"
@@ -14,6 +12,8 @@
 #include "compiler/kernels/templates/reduce.h"
 #include "compiler/kernels/templates/scan.h"
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
+#include "vm/base/printable.h"
 
 namespace nimble::kernels {
 
@@ -79,8 +79,6 @@ const std::vector<const Template*>& all_templates() {
   static const class_name class_name##_one; \
   list.push_back(&class_name##_one);
 #include "compiler/kernels/Templates.def"
-#include "vm/base/json_text.h"
-#include "vm/base/printable.h"
 #undef NIMBLE_TEMPLATE
     return list;
   }();

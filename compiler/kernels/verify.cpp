@@ -31,10 +31,6 @@ class Verifier {
     for (const char* s : {"thread", "threads"}) symbols_.insert(s);
     for (const std::string& s : f_.contract.symbols)
       require(symbols_.insert(s).second, "symbol {} is bound twice", s);
-    for (const auto& [name, value] : f_.derived) {
-      check_dim(value, "derived symbol");
-      require(symbols_.insert(name).second, "symbol {} is bound twice", name);
-    }
     varying_ = {"thread"};
     header();
     has_barrier_ = contains_barrier(*f_.body);
@@ -350,8 +346,6 @@ class Verifier {
         value(s.value);
         require(s.value->dtype == s.buffer->dtype, "a store of {} into {} of {}",
                 nimble::name_of(s.value->dtype), s.buffer->name, nimble::name_of(s.buffer->dtype));
-        require(!s.non_temporal || (s.stride.is_constant(1) && !s.valid),
-                "a non-temporal store into {} is strided or masked", s.buffer->name);
         return;
       case StmtKind::kSetRegister:
         check_buffer(s.buffer, true);

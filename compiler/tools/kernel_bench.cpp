@@ -66,7 +66,7 @@ class HugeBuffer {
 // One compiled function, loaded and callable on the pool.
 class Kernel {
  public:
-  explicit Kernel(const kir::Function& f) : function_(kir::simplify(f)) {
+  explicit Kernel(const kir::Function& f) : function_(f) {
     const codegen::CompiledObject object =
         codegen::compile(std::span(&function_, 1), kernels::detect_host());
     image_ = rt::NativeImage::load(codegen::link(std::span(&object, 1)), function_.name);

@@ -152,11 +152,16 @@ void print(const Options& o, const std::vector<Case>& cases, api::Session& sessi
     return;
   }
   if (o.format == "csv") {
-    fmt::print("shape,threads,runs,first_us,min_us,p50_us,p99_us,mean_us\n");
-    for (const Case& c : cases)
-      fmt::print("{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", c.name(), session.threads(),
-                 c.us.size(), c.first_us, c.us.front(), c.quantile(0.5), c.quantile(0.99),
-                 c.mean());
+    TextTable table(
+        {"shape", "threads", "runs", "first_us", "min_us", "p50_us", "p99_us", "mean_us"});
+    for (const Case& c : cases) {
+      std::vector<std::string> row = {c.name(), std::to_string(session.threads()),
+                                      std::to_string(c.us.size())};
+      for (double us : {c.first_us, c.us.front(), c.quantile(0.5), c.quantile(0.99), c.mean()})
+        row.push_back(fmt::format("{:.3f}", us));
+      table.add(std::move(row));
+    }
+    fmt::print("{}", table.csv());
     return;
   }
   TextTable table({"shape", "runs", "first us", "min us", "p50 us", "p99 us", "mean us"});

@@ -89,7 +89,6 @@ void Emitter::prologue(const kir::Function& f) {
       bind_symbol(f.contract.symbols[i],
                   field(symbols, 8 * static_cast<int64_t>(i), b_.getInt64Ty(), ""));
   }
-  for (const auto& [name, form] : f.derived) bind_symbol(name, dim(form));
   place_buffers(f);
 
   const auto at = [&](const kir::Buffer& b) -> Place& { return places_.at(&b); };
@@ -324,10 +323,6 @@ void Emitter::store(const kir::Stmt& s) {
   if (dense && !s.valid) {
     llvm::StoreInst* store = b_.CreateAlignedStore(v, to, alignment(*s.buffer, s.index));
     annotate(store, *s.buffer, false);
-    if (s.non_temporal)
-      store->setMetadata(
-          llvm::LLVMContext::MD_nontemporal,
-          llvm::MDNode::get(context_, llvm::ConstantAsMetadata::get(b_.getInt32(1))));
     return;
   }
   llvm::Value* mask = s.valid ? lane_mask(*s.valid, lanes) : nullptr;

@@ -42,7 +42,6 @@ class PortableBuilder {
   // --- Indices
   void bind(const std::string& symbol, Placed slot);
   void unbind(const std::string& symbol);
-  Placed slot_of_symbol(const std::string& symbol) const { return symbols_.at(symbol); }
   // Puts a constant or another symbol in place of a symbol from here on.
   std::map<std::string, ir::Dim> replaced;
   ir::Dim resolve(const ir::Dim& d) const { return d.substitute(replaced); }

@@ -92,13 +92,12 @@ class Lowering {
   exec::PortableKernel run() {
     b_.replaced.emplace("thread", Dim(0));
     b_.replaced.emplace("threads", Dim(1));
-    for (const auto& [name, form] : f_.derived) b_.bind(name, b_.index(form));
     for (const auto* list : {&f_.arguments, &f_.scratch})
       for (const kir::BufferRef& b : *list)
         buffers_.emplace(b.get(), static_cast<int64_t>(buffers_.size()));
     for (const kir::BufferRef& b : f_.scratch)
       b_.kernel().scratch.push_back(
-          {b->dtype, scratch_extent(b->extent).to_program(f_.contract.symbols)});
+          {b->dtype, b_.resolve(b->extent).to_program(f_.contract.symbols)});
     for (const kir::BufferRef& b : f_.registers) {
       std::vector<int64_t>& elements = registers_[b.get()];
       for (int64_t i = 0; i < constant(b->extent); ++i)
@@ -109,14 +108,6 @@ class Lowering {
   }
 
  private:
-  // In the contract's symbols alone.
-  Dim scratch_extent(const Dim& extent) const {
-    Dim d = b_.resolve(extent);
-    for (size_t i = f_.derived.size(); i-- > 0;)
-      d = d.substitute({{f_.derived[i].first, f_.derived[i].second}});
-    return b_.resolve(d);
-  }
-
   int64_t constant(const Dim& d) const {
     const auto c = b_.resolve(d).as_constant();
     NIMBLE_CHECK(c.has_value(), "{} is not constant in {}", d.str(), f_.name);

@@ -377,28 +377,5 @@ TEST(Native, FailedChecksReturnTheStatusOfTheirMessage) {
   EXPECT_EQ(check_message(f, 3), "");
 }
 
-TEST(Native, ResidueKernelsAgree) {
-  KernelBuilder k("residue");
-  const Dim n = k.symbol("n"), o = Dim::symbol("o"), i = Dim::symbol("i");
-  auto x = k.in("x", DType::kF32, n * 16);
-  auto y = k.out("y", DType::kF32, n * 16);
-  const Function f = k.body(
-      {loop(LoopKind::kThread, "o", 0, ir::ceildiv(n, 8),
-            loop(LoopKind::kUnroll, "i", 0, 8,
-                 if_then(lt(o * 8 + i, n), store(y, (o * 8 + i) * 16,
-                                                 mul(load(x, (o * 8 + i) * 16, 16), f32(3))))))});
-  for (const std::string& level : runnable_levels()) {
-    for (int r = 0; r < 8; r += 3) {
-      const Dim form = Dim(8) * Dim::symbol("k") + r;
-      const Native native(simplify(substitute(f, {{"n", form}})), level);
-      std::vector<float> in((24 + r) * 16, 2), out(in.size());
-      EXPECT_EQ(native.run({bytes_of(in), bytes_of(out)}, {24 + r}, 2), 0);
-      EXPECT_THAT(out, ::testing::Each(6.0f));
-      EXPECT_EQ(native.run({bytes_of(in), bytes_of(out)}, {23 + r}),
-                exec::check_status("n is not " + form.str()));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace nimble::codegen

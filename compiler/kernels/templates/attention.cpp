@@ -139,7 +139,7 @@ class AttentionLowering {
     const int head_vectors = static_cast<int>((p.dv + lanes_ - 1) / lanes_);
     out_vectors_ = 1;
     for (int v = 2; v <= 4; ++v)
-      if (head_vectors % v == 0 && fits(t, rows_, v)) out_vectors_ = v;
+      if (head_vectors % v == 0 && rows_ <= max_tile_rows(t, v)) out_vectors_ = v;
     const int widest = std::max(vectors_, out_vectors_);
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.type, rows_ * widest, lanes_);
     panel_ = kb::buffer("panel", Scope::kRegister, p.type, widest, lanes_);

@@ -40,21 +40,6 @@ Function tile(int rows, int vectors, int lanes) {
        unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
 }
 
-Function guarded_rows() {
-  KernelBuilder b("rows");
-  const Dim n = b.symbol("n"), o = Dim::symbol("o"), i = Dim::symbol("i");
-  auto x = b.in("x", DType::kF32, n * 16);
-  auto y = b.out("y", DType::kF32, n * 16);
-  const Dim full = ir::floordiv(n, 8), rest = ir::mod(n, 8);
-  const auto row = [&](const Dim& r) {
-    return if_then(lt(r, n), store(y, r * 16, mul(load(x, r * 16, 16), f32(2))));
-  };
-  return b.body(
-      {loop(LoopKind::kThread, "o", 0, full, loop(LoopKind::kUnroll, "i", 0, 8, row(o * 8 + i))),
-       loop(LoopKind::kThread, "t", 0, 1,
-            loop(LoopKind::kSerial, "i", 0, rest, row(n - rest + i)))});
-}
-
 Function masked(const std::function<ValueRef(ValueRef)>& value, DType t = DType::kF32) {
   KernelBuilder b("masked");
   const Dim n = b.symbol("n"), j = Dim::symbol("j");
@@ -78,11 +63,6 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"tile-8x3x16", [] { return tile(8, 3, 16); }},
     {"tile-6x2x8", [] { return tile(6, 2, 8); }},
     {"tile-4x2x4", [] { return tile(4, 2, 4); }},
-    {"rows", guarded_rows},
-    {"rows-residue-3",
-     [] {
-       return simplify(substitute(guarded_rows(), {{"n", Dim(8) * Dim::symbol("k") + 3}}));
-     }},
     {"masked", [] { return masked([](ValueRef x) { return x; }); }},
     {"bf16", [] { return masked([](ValueRef x) { return cast(DType::kF32, x); }, DType::kBF16); }},
     {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},

@@ -54,8 +54,6 @@ class Walk {
       values_[f.contract.symbols[i]] = symbols[i];
     values_["threads"] = threads;
     values_["thread"] = 0;
-    for (const auto& [name, value] : f.derived)
-      if (auto v = evaluate(value)) values_[name] = *v;
     statement(*f.body, 1);
   }
 

@@ -77,13 +77,35 @@ llvm::Value* Emitter::monomial(const Dim::Term& t) {
   return product;
 }
 
-llvm::Value* Emitter::floor_div_mod(llvm::Value* a, llvm::Value* b, bool mod, const Dim& divisor) {
+// Whether the signs alone show that d >= 0.
+bool Emitter::nonnegative(const Dim& d) const {
+  const auto all = [&](const std::vector<Dim>& operands) {
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](const Dim& o) { return nonnegative(o); });
+  };
+  if (const auto name = d.as_symbol()) return symbols_.at(*name).nonnegative;
+  if (const auto call = d.as_application()) {
+    if (call->function == Dim::Function::kMod) return nonnegative(call->operands[1]);
+    if (call->function != Dim::Function::kMax) return all(call->operands);
+    return std::any_of(call->operands.begin(), call->operands.end(),
+                       [&](const Dim& o) { return nonnegative(o); });
+  }
+  const std::vector<Dim::Term> terms = d.terms();
+  return std::all_of(terms.begin(), terms.end(),
+                     [&](const Dim::Term& t) { return t.coefficient > 0 && all(t.atoms); });
+}
+
+llvm::Value* Emitter::floor_div_mod(const Dim& dividend, const Dim& divisor, bool mod) {
+  llvm::Value* a = resolved(dividend);
+  llvm::Value* b = resolved(divisor);
   const auto c = divisor.as_constant();
   if (c && *c > 0 && (*c & (*c - 1)) == 0) {
     // Two's complement rounds towards minus infinity by itself.
     if (mod) return b_.CreateAnd(a, b_.getInt64(*c - 1));
     return b_.CreateAShr(a, b_.getInt64(std::countr_zero(static_cast<uint64_t>(*c))));
   }
+  if (nonnegative(dividend) && nonnegative(divisor))
+    return mod ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
   llvm::Value* zero = b_.getInt64(0);
   llvm::Value* r = b_.CreateSRem(a, b);
   llvm::Value* wrong_side =
@@ -102,10 +124,9 @@ llvm::Value* Emitter::atom(const Dim& d) {
   llvm::Value* result = v[0];
   switch (call->function) {
     case Dim::Function::kFloorDiv:
-      result = floor_div_mod(v[0], v[1], false, call->operands[1]);
-      break;
     case Dim::Function::kMod:
-      result = floor_div_mod(v[0], v[1], true, call->operands[1]);
+      result = floor_div_mod(call->operands[0], call->operands[1],
+                             call->function == Dim::Function::kMod);
       break;
     case Dim::Function::kMin:
       for (size_t i = 1; i < v.size(); ++i)

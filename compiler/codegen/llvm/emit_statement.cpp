@@ -29,8 +29,8 @@ llvm::BasicBlock* Emitter::block(const char* name) {
 }
 
 void Emitter::bind_symbol(const std::string& name, llvm::Value* value) {
-  const int64_t divisor = std::max<int64_t>(1, f_->facts.facts(name).divisor);
-  symbols_[name] = {value, depth_, divisor};
+  const ir::SymbolFacts facts = f_->facts.facts(name);
+  symbols_[name] = {value, depth_, std::max<int64_t>(1, facts.divisor), facts.low >= 0};
   if (value->getName().empty() && !llvm::isa<llvm::Constant>(value)) value->setName(name);
 }
 
@@ -166,7 +166,8 @@ void Emitter::statement(const kir::Stmt& s) {
                                         : b_.CreateZExtOrTrunc(v, b_.getInt64Ty());
       // A name of its own in every copy of an unrolled body, as cached Dims are kept by name.
       const std::string unique = s.var + "." + std::to_string(next_index_++);
-      symbols_[unique] = {v, depth_, s.facts ? std::max<int64_t>(1, s.facts->divisor) : 1};
+      symbols_[unique] = {v, depth_, s.facts ? std::max<int64_t>(1, s.facts->divisor) : 1,
+                          s.facts && s.facts->low >= 0};
       unrolled_.insert_or_assign(s.var, Dim::symbol(unique));
       return;
     }
@@ -209,7 +210,8 @@ void Emitter::counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* 
   ++depth_;
   const auto start = resolve(s.begin).as_constant();
   const int64_t multiple = s.loop == kir::LoopKind::kSerial && start ? std::gcd(*start, s.step) : 1;
-  symbols_[s.var] = {var, depth_, std::max<int64_t>(1, multiple)};
+  symbols_[s.var] = {var, depth_, std::max<int64_t>(1, multiple),
+                     s.step > 0 && nonnegative(resolve(s.begin))};
   scoped(*s.body[0]);
   symbols_.erase(s.var);
   --depth_;

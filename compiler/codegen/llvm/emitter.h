@@ -57,7 +57,8 @@ class Emitter {
   llvm::Value* resolved(const ir::Dim& d);
   llvm::Value* monomial(const ir::Dim::Term& t);
   llvm::Value* atom(const ir::Dim& d);
-  llvm::Value* floor_div_mod(llvm::Value* a, llvm::Value* b, bool mod, const ir::Dim& divisor);
+  llvm::Value* floor_div_mod(const ir::Dim& a, const ir::Dim& b, bool mod);
+  bool nonnegative(const ir::Dim& d) const;
   int depth(const ir::Dim& d) const;
   llvm::Value* address(const kir::Buffer& b, const ir::Dim& index);
   llvm::Align alignment(const kir::Buffer& b, const ir::Dim& index) const;
@@ -115,6 +116,7 @@ class Emitter {
     llvm::Value* value = nullptr;  // i64
     int depth = 0;                 // loops around its definition
     int64_t divisor = 1;
+    bool nonnegative = false;
   };
   std::map<std::string, Symbol> symbols_;
   // Variables of unrolled loops and indices bound by kLetIndex: their values in this copy.

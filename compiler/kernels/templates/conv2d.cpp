@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
@@ -90,18 +91,23 @@ class ConvLowering {
         lanes_(lanes_of(t, p.type)),
         rows_(std::min(knob_int(c, "rows"), p.filters)),
         vectors_(static_cast<int>(knob_int(c, "vectors"))) {
+    p_.in[2] = named("in_height", p_.in[2]);
+    p_.in[3] = named("in_width", p_.in[3]);
+    p_.out[2] = named("out_height", p_.out[2]);
+    p_.out[3] = named("out_width", p_.out[3]);
     accumulators_ = kb::buffer("acc", kir::Scope::kRegister, p.type, rows_ * vectors_, lanes_);
     panel_ = kb::buffer("panel", kir::Scope::kRegister, p.type, vectors_, lanes_);
     if (p.direct) {
       image_ = parameter_buffer(w, frame_, call_.args[0]);
-      height_ = p.in[2];
-      width_ = p.in[3];
+      height_ = p_.in[2];
+      width_ = p_.in[3];
     } else {
-      height_ = (p.out[2] - 1) * p.strides[0] + (p.kh - 1) * p.dilations[0] + 1;
-      width_ = (p.out[3] - 1) * p.strides[1] + (p.kw - 1) * p.dilations[1] + 1;
+      height_ = named("height", (p_.out[2] - 1) * p.strides[0] + (p.kh - 1) * p.dilations[0] + 1);
+      width_ = named("width", (p_.out[3] - 1) * p.strides[1] + (p.kw - 1) * p.dilations[1] + 1);
       slack_ = lanes_ * vectors_ * p.strides[1];
-      image_ = kb::buffer("padded", kir::Scope::kScratch, p.type,
-                          ir::max(p.in[0] * p.in[1] * height_ * width_, 0) + slack_);
+      image_ = kb::buffer(
+          "padded", kir::Scope::kScratch, p.type,
+          ir::max((p_.in[0] * p_.in[1] * height_ * width_).substitute(values_), 0) + slack_);
     }
   }
 
@@ -114,11 +120,23 @@ class ConvLowering {
       all.push_back(kb::barrier());
     }
     all.push_back(convolve());
+    all.insert(all.begin(), names_.begin(), names_.end());
     return make_function(w_, frame_, name, std::move(scratch), {accumulators_, panel_},
                          kb::seq(std::move(all)));
   }
 
  private:
+  // A compound extent gets a name: c * (2*h + 5) * (2*w + 5) multiplied out is many products at
+  // every step of a loop, and as much work for the compiler.
+  Dim named(const char* name, const Dim& d) {
+    if (d.as_constant() || d.as_symbol()) return d;
+    const Dim value = d.substitute(values_);
+    const auto [low, high] = w_.facts.range(value);
+    names_.push_back(kb::let_index(name, kb::index(value), ir::SymbolFacts{low, high, 1}));
+    values_.emplace(name, value);
+    return Dim::symbol(name);
+  }
+
   // Copies the image, as the operators fused before the convolution make it, into its zeros.
   StmtRef pad() {
     GroupEvaluator group(*w_.group, frame_.parameters, "p");
@@ -128,7 +146,7 @@ class ConvLowering {
         bind_coordinates("q", {p_.in[0], p_.in[1], height_}, Dim::symbol("line"), body);
     const Dim begin = ((at[0] * p_.in[1] + at[1]) * height_ + at[2]) * width_;
     const auto zeros = [&](const char* var, const Dim& from, const Dim& count) {
-      return vector_loop(var, from, count, lanes_, 1, [&](const Slice& s) {
+      return masked_loop(var, from, count, lanes_, [&](const Slice& s) {
         const ValueRef zero = kb::number(p_.type, 0, lanes_);
         return std::vector<StmtRef>{kb::store_strided(image_, begin + s.at, 1, zero, s.valid)};
       });
@@ -136,17 +154,27 @@ class ConvLowering {
     const Dim y = at[2] - p_.pads[0];
     const Dim left = ir::min(p_.pads[1], width_);
     const Dim here = ir::max(ir::min(p_.in[3], width_ - p_.pads[1]), 0);
-    StmtRef copy = vector_loop("pc", 0, here, lanes, 2, [&](const Slice& s) {
+    const auto loop = [&](const SliceBody& body) {
+      return here.as_constant() ? vector_loop("pc", 0, here, lanes, 2, body)
+                                : masked_loop("pc", 0, here, lanes, body);
+    };
+    StmtRef copy = loop([&](const Slice& s) {
       ValueRef v = group.value(call_.args[0], {at[0], at[1], y, s.at}, lanes, s.valid);
       std::vector<StmtRef> out = group.take_statements();
       out.push_back(kb::store_strided(image_, begin + p_.pads[1] + s.at, 1, v, s.valid));
       return out;
     });
-    body.push_back(kb::if_then(
-        kb::both(kb::le(0, y), kb::lt(y, p_.in[2])),
-        kb::seq({zeros("pl", 0, left), std::move(copy),
-                 zeros("pr", p_.pads[1] + here, ir::max(width_ - p_.pads[1] - here, 0))}),
-        zeros("pz", 0, width_)));
+    const kir::Condition inside = kb::both(kb::le(0, y), kb::lt(y, p_.in[2]));
+    if (here.as_constant()) {
+      body.push_back(kb::if_then(
+          inside,
+          kb::seq({zeros("pl", 0, left), std::move(copy),
+                   zeros("pr", p_.pads[1] + here, ir::max(width_ - p_.pads[1] - here, 0))}),
+          zeros("pz", 0, width_)));
+    } else {  // a row of zeros, most of which the image replaces at once: less code than its ends
+      body.push_back(zeros("pz", 0, width_));
+      body.push_back(kb::if_then(inside, std::move(copy)));
+    }
     // What lanes beyond the last row's end read.
     StmtRef rest =
         kb::loop(LoopKind::kThread, "slack", 0, slack_,
@@ -181,13 +209,22 @@ class ConvLowering {
   }
 
   // One output row of `rows` channels: at = (image, group, tile, row).
+  //
+  // Of a width that only the run knows, every tile of columns masks what lies beyond it: the sums
+  // take the time, and a copy of their code for the rest takes as long again to compile. Not where
+  // a masked load of strided columns would be a gather.
   StmtRef line(const std::vector<Dim>& at, int64_t rows) {
     const int width = lanes_ * vectors_;
     const Dim full = ir::floordiv(p_.out[3], width);
     const Dim left = p_.out[3] - full * width;
     const Dim tile = Dim::symbol("ct");
-    std::vector<StmtRef> all = {
-        kb::loop(LoopKind::kSerial, "ct", 0, full, columns(at, rows, tile * width, std::nullopt))};
+    const auto tiles = [&](const Dim& count, const std::optional<Dim>& valid) {
+      return kb::loop(LoopKind::kSerial, "ct", 0, count, columns(at, rows, tile * width, valid));
+    };
+    if (!left.as_constant() && (!p_.direct || p_.strides[1] == 1))
+      return tiles(ir::ceildiv(p_.out[3], width), p_.out[3] - tile * width);
+    std::vector<StmtRef> all;
+    if (!full.is_constant(0)) all.push_back(tiles(full, std::nullopt));
     if (!left.is_constant(0)) {
       StmtRef tail = columns(at, rows, full * width, left);
       all.push_back(left.as_constant() ? tail : kb::if_then(kb::lt(0, left), tail));
@@ -228,8 +265,11 @@ class ConvLowering {
                                    kb::set_reg(accumulators_, r * vectors_ + v,
                                                kb::fma(kb::local("w", p_.type, lanes_),
                                                        kb::reg(panel_, v), acc())))}));
-    // Small windows are unrolled along their rows.
-    const LoopKind inner = p_.kw <= 7 ? LoopKind::kUnroll : LoopKind::kSerial;
+    // Small windows are unrolled along their rows, unless the tile alone is work enough for a loop:
+    // more code takes longer to compile and runs no faster.
+    constexpr int64_t kEnough = 64;  // products in a straight stretch
+    const LoopKind inner =
+        rows * vectors_ * p_.kw <= kEnough ? LoopKind::kUnroll : LoopKind::kSerial;
     StmtRef sum = kb::loop(
         LoopKind::kSerial, "c", 0, p_.channels,
         kb::loop(LoopKind::kSerial, "y", 0, p_.kh,
@@ -243,9 +283,11 @@ class ConvLowering {
   }
 
   const Workload& w_;
-  const Plan& p_;
+  Plan p_;
   Frame frame_;
   const ir::Expr& call_;
+  std::vector<StmtRef> names_;         // of compound extents, bound before all else
+  std::map<std::string, Dim> values_;  // theirs, over the contract's symbols
   int lanes_;
   int64_t rows_;
   int vectors_;
@@ -277,9 +319,14 @@ Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) co
   NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
   const auto columns = p->out[3].as_constant();
   const int64_t vectors = columns && *columns <= lanes_of(t, p->type) ? 1 : 2;
-  int64_t rows = 1;
+  int64_t most = 1;
   for (int64_t r : {2, 4, 6, 8, 12, 16, 24})
-    if (r <= p->filters && r <= max_tile_rows(t, vectors)) rows = r;
+    if (r <= p->filters && r <= max_tile_rows(t, vectors)) most = r;
+  // A tile somewhat lower that leaves no rest needs no second copy of the code for it, in which
+  // most registers would be idle.
+  int64_t rows = most;
+  for (int64_t r : {4, 6, 8, 12, 16, 24})
+    if (r < most && 3 * r >= 2 * most && p->filters % most != 0 && p->filters % r == 0) rows = r;
   return {{"rows", rows}, {"vectors", vectors}};
 }
 

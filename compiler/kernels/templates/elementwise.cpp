@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
@@ -141,7 +143,7 @@ class ElementwiseLowering {
       width = Dim::symbol("width");
     }
     const std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
-    body.push_back(vector_loop("c", first, width, lanes, unroll_, [&](const Slice& s) {
+    const SliceBody slice = [&](const Slice& s) {
       std::vector<Dim> at = outer_at;
       if (!scalar) {
         at.push_back(s.at);
@@ -159,7 +161,9 @@ class ElementwiseLowering {
       std::vector<StmtRef> all = group.take_statements();
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
-    }));
+    };
+    body.push_back(unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
+                                : vector_loop("c", first, width, lanes, unroll_, slice));
     return kb::loop(kir::LoopKind::kThread, item, 0, rows * chunks, kb::seq(std::move(body)));
   }
 
@@ -201,8 +205,14 @@ bool ElementwiseTemplate::valid(const Workload& w, const Config& c, const Target
   return within(knobs(w, t), c);
 }
 
-Config ElementwiseTemplate::default_config(const Workload&, const TargetInfo&) const {
-  return {{"unroll", int64_t{2}}, {"grain", int64_t{4096}}};
+// A concatenation has a nest for each part: where their width is symbolic, copies of the body for
+// the rest of a row would multiply that.
+Config ElementwiseTemplate::default_config(const Workload& w, const TargetInfo&) const {
+  const auto& all = w.group->body->bindings;
+  const bool parts = std::any_of(all.begin(), all.end(), [](const ir::Binding& b) {
+    return b.value->op == "concat" && !b.var->type->dims.back().as_constant();
+  });
+  return {{"unroll", int64_t{parts ? 1 : 2}}, {"grain", int64_t{4096}}};
 }
 
 Lowered ElementwiseTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,

@@ -104,6 +104,14 @@ StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent,
   return kb::seq(std::move(all));
 }
 
+StmtRef masked_loop(const std::string& var, const Dim& begin, const Dim& extent, int lanes,
+                    const SliceBody& body) {
+  if (extent.as_constant()) return vector_loop(var, begin, extent, lanes, 1, body);
+  const Dim c = Dim::symbol(var);
+  return kb::loop(kir::LoopKind::kSerial, var, begin, extent,
+                  kb::seq(body({c, begin + extent - c, 0})), lanes);
+}
+
 ValueRef lane_mask(const Dim& valid, int lanes) {
   return kb::compare(kir::CompareOp::kLt, kb::iota(lanes),
                      kb::broadcast(kb::cast(DType::kI32, kb::index(valid)), lanes));

@@ -26,6 +26,10 @@ using SliceBody = std::function<std::vector<kir::StmtRef>(const Slice&)>;
 // ahead of their loop.
 kir::StmtRef vector_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
                          int lanes, int unroll, const SliceBody& body);
+// The same where code is dearer than time: if the extent is symbolic, one loop whose every vector
+// has a mask, instead of a copy of the body for each of the above.
+kir::StmtRef masked_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
+                         int lanes, const SliceBody& body);
 
 // Lane < valid as a bool vector.
 kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);

@@ -65,8 +65,9 @@ class PoolLowering {
     const Dim first = bind("first", low), last = bind("last", high);
     if (average_) rows_ = bind("rows", taps(row_, 0));
     body.push_back(edge("l", 0, first));
-    body.push_back(vector_loop("c", first, last - first, lanes_, unroll_,
-                               [&](const Slice& s) { return pool(s.at, lanes_, s.valid, false); }));
+    const SliceBody inside = [&](const Slice& s) { return pool(s.at, lanes_, s.valid, false); };
+    body.push_back(unroll_ == 1 ? masked_loop("c", first, last - first, lanes_, inside)
+                                : vector_loop("c", first, last - first, lanes_, unroll_, inside));
     body.push_back(edge("r", last, out_[3] - last));
     return make_function(w_, frame_, name, {}, {best_, edge_},
                          kb::loop(kir::LoopKind::kThread, "item", 0, out_[0] * out_[1] * out_[2],

@@ -100,6 +100,12 @@ bool Effort::pay(size_t operations) const {
   s.exhausted += could;
   return false;
 }
+bool Effort::fresh() const {
+  return state().paid <= kMost / 8;
+}
+bool Effort::exhausted() const {
+  return state().paid > kMost;
+}
 void Effort::cut() const {
   ++state().cuts;
 }

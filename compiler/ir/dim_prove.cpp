@@ -119,10 +119,11 @@ bool DimContext::nonnegative(const Dim& d, int depth) const {
     return false;
   };
   const int64_t cuts = effort.cuts();
+  const bool fresh = effort.fresh();
   const bool yes = within_64_bits(prove, false);
   if (yes)
     known.proved = std::min(known.proved, depth);
-  else if (effort.cuts() == cuts)
+  else if (effort.cuts() == cuts || (fresh && effort.exhausted()))
     known.refuted = std::max(known.refuted, depth);
   return yes;
 }
@@ -194,9 +195,13 @@ Proof DimContext::less_equal(const Dim& a, const Dim& b) const {
   if (a.is_any() || b.is_any()) return Proof::kUnknown;
   const Effort effort;
   const auto ask = [&] {
+    bool& gave_up = effort.answer({facts_, equal_to_, nonnegative_}, b - a).gave_up_less_equal;
+    if (gave_up) return Proof::kUnknown;
+    const bool fresh = effort.fresh();
     const Dim d = simplify(b - a);
     if (nonnegative(d, kProofDepth)) return Proof::kYes;
     if (nonnegative(simplify(Dim(-1) - d), kProofDepth)) return Proof::kNo;
+    gave_up = fresh && effort.exhausted();
     return Proof::kUnknown;
   };
   return within_64_bits(ask, Proof::kUnknown);
@@ -217,6 +222,9 @@ Proof DimContext::equal(const Dim& a, const Dim& b) const {
     if (const Assumptions& known = effort.assumptions({facts_, equal_to_, nonnegative_});
         !nonnegative_.empty() && known.contains(a - b) && known.contains(b - a))
       return Proof::kYes;
+    bool& gave_up = effort.answer({facts_, equal_to_, nonnegative_}, a - b).gave_up_equal;
+    if (gave_up) return Proof::kUnknown;
+    const bool fresh = effort.fresh();
     Dim d = simplify(a - b);
     if (d.is_constant(0)) return Proof::kYes;
     if (d.as_constant()) return Proof::kNo;
@@ -259,6 +267,7 @@ Proof DimContext::equal(const Dim& a, const Dim& b) const {
     if (at_least && at_most) return Proof::kYes;
     if (nonnegative(d - Dim(1), kProofDepth) || nonnegative(Dim(-1) - d, kProofDepth))
       return Proof::kNo;
+    gave_up = fresh && effort.exhausted();
     return Proof::kUnknown;
   };
   return within_64_bits(ask, Proof::kUnknown);

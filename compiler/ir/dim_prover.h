@@ -78,6 +78,8 @@ struct Answer {
   int proved = std::numeric_limits<int>::max();  // >= 0 with this depth, and any greater
   int refuted = -1;                              // no proof with this depth, nor any smaller
   std::optional<Dim> simplified;
+  bool gave_up_equal = false;       // whether it is 0,
+  bool gave_up_less_equal = false;  // or >= 0, is beyond what a question may cost
 };
 
 // A proof simplifies, and to simplify is to prove: how often one stands inside the other.
@@ -98,7 +100,8 @@ class Nesting {
 //   - What was proved or refuted of a Dim is remembered for as long as the facts are the same, from
 //     question to question and context to context of a thread: inference comes back to the same
 //     functions, and most questions are old ones. Not so where a limit cut a proof short: that says
-//     nothing of a proof that starts elsewhere.
+//     nothing of a proof that starts elsewhere, unless it had the better part of a question's
+//     budget.
 //   - One question, the outermost Effort, may cost kMost operations on terms. Beyond, nothing more
 //     is tried, and the answer is "unknown". Operations count, never time: a program that compiles
 //     does so on every machine.
@@ -111,6 +114,9 @@ class Effort {
 
   // Pays for work on so many terms or nodes; false where the question has become too dear.
   bool pay(size_t operations) const;
+  // Whether the better part of the budget is left, and whether none is.
+  bool fresh() const;
+  bool exhausted() const;
   // A limit cut something short.
   void cut() const;
   int64_t cuts() const;

@@ -9,6 +9,41 @@ namespace nimble::ir {
 
 using Function = Dim::Function;
 
+namespace {
+
+// A quotient by c > 0 grows with what is divided: that of a minimum is the least of the quotients
+// of its operands. One of them, if the facts decide which: floordiv(n - min(1, n) + 1, 2), the rows
+// of a slice of every other one from the second on, is floordiv(n, 2).
+std::optional<Dim> operand_of_quotient(const DimContext& facts, const Dim& x, int64_t c) {
+  Terms terms;
+  terms_of(x.node(), terms);
+  const PolyTerm* chosen = nullptr;
+  for (const PolyTerm& t : terms) {
+    if (!t.monomial || t.monomial->atoms.size() != 1) continue;
+    const DimNode* atom = t.monomial->atoms[0];
+    if (atom->kind != DimNode::Kind::kFunction ||
+        (atom->function != Function::kMin && atom->function != Function::kMax))
+      continue;
+    if (chosen) return std::nullopt;
+    chosen = &t;
+  }
+  if (!chosen) return std::nullopt;
+  const DimNode* atom = chosen->monomial->atoms[0];
+  const bool least = (atom->function == Function::kMin) == (chosen->coefficient > 0);
+  const Dim rest = x - from_term(*chosen);
+  std::optional<Dim> best;
+  for (const DimNode* o : atom->operands) {
+    const Dim q = facts.simplify(floordiv(rest + Dim(chosen->coefficient) * wrap(o), Dim(c)));
+    if (!best || facts.less_equal(least ? q : *best, least ? *best : q) == Proof::kYes)
+      best = q;
+    else if (facts.less_equal(least ? *best : q, least ? q : *best) != Proof::kYes)
+      return std::nullopt;
+  }
+  return best;
+}
+
+}  // namespace
+
 Dim DimContext::simplify_atom(const DimNode* n) const {
   if (n->kind == DimNode::Kind::kSymbol) {
     if (auto it = equal_to_.find(n->name); it != equal_to_.end()) return it->second;
@@ -51,7 +86,11 @@ Dim DimContext::simplify_atom(const DimNode* n) const {
           return floordiv(multiple, b) + Dim(floor_div(rr.low, *c));
         }
       }
-      return is_mod ? mod(x, b) : floordiv(x, b);
+      if (is_mod) return mod(x, b);
+      const Dim quotient = floordiv(x, b);
+      if (c && *c > 0)
+        if (const auto decided = operand_of_quotient(*this, x, *c); decided) return *decided;
+      return quotient;
     }
     case Function::kMin:
     case Function::kMax: {
@@ -113,12 +152,38 @@ Dim DimContext::simplify(const Dim& a) const {
     return recombine(result);
   };
   const int64_t cuts = effort.cuts();
+  const bool fresh = effort.fresh();
   const Dim result = within_64_bits(rewrite, a);
-  if (effort.cuts() == cuts) known.simplified = result;
+  if (effort.cuts() == cuts || (fresh && effort.exhausted())) known.simplified = result;
   return result;
 }
 
-// k*c*m*floordiv(x, c) + k*m*mod(x, c) = k*m*x; and c*floordiv(x, c) = x where c divides x.
+namespace {
+
+// a without factor*floordiv(x + j, c) for all j in [0, c), if these are terms of it.
+std::optional<Dim> without_all_residues(const Dim& a, const Terms& terms, const Dim& x, int64_t c,
+                                        const Dim& factor) {
+  if (c < 2 || static_cast<size_t>(c) > terms.size()) return std::nullopt;
+  Dim rest = a;
+  for (int64_t j = 0; j < c; ++j) {
+    const Dim part = factor * floordiv(x + Dim(j), Dim(c));
+    Terms wanted;
+    terms_of(part.node(), wanted);
+    if (wanted.size() != 1) return std::nullopt;
+    const bool found = std::any_of(terms.begin(), terms.end(), [&](const PolyTerm& u) {
+      return u.monomial == wanted[0].monomial && u.coefficient == wanted[0].coefficient;
+    });
+    if (!found) return std::nullopt;
+    rest = rest - part;
+  }
+  return rest;
+}
+
+}  // namespace
+
+// k*c*m*floordiv(x, c) + k*m*mod(x, c) = k*m*x; and c*floordiv(x, c) = x where c divides x. And
+// floordiv(x, c) + floordiv(x + 1, c) + … + floordiv(x + c - 1, c) = x (Hermite): every c-th row
+// from each of the first c on, together all rows.
 Dim DimContext::recombine(const Dim& a) const {
   Terms terms;
   terms_of(a.node(), terms);
@@ -127,8 +192,12 @@ Dim DimContext::recombine(const Dim& a) const {
     for (const DimNode* atom : t.monomial->atoms) {
       if (atom->kind != DimNode::Kind::kFunction || atom->function != Function::kFloorDiv) continue;
       const DimNode* c = atom->operands[1];
-      if (c->kind != DimNode::Kind::kConstant || t.coefficient % c->constant != 0) continue;
+      if (c->kind != DimNode::Kind::kConstant) continue;
       const Dim x = wrap(atom->operands[0]);
+      const Dim factor = from_term({t.coefficient, *divide(t.monomial, atom->self)});
+      if (const auto rest = without_all_residues(a, terms, x, c->constant, factor))
+        return recombine(*rest + factor * x);
+      if (t.coefficient % c->constant != 0) continue;
       const Dim outer = from_term({t.coefficient / c->constant, *divide(t.monomial, atom->self)});
       const Dim m = mod(x, wrap(c));
       if (m.is_constant(0) || simplify(m).is_constant(0)) {

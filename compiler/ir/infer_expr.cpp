@@ -90,11 +90,13 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
     }
   }
   std::vector<Demand> unproved;
+  std::set<std::pair<Dim, Dim>> asserted;  // the prover may not see that what it learnt says so
   RelationContext context{*call,
                           inputs,
                           facts_,
                           [&](size_t i) { return contents_of(call->args[i]); },
                           [&](const Dim& a, const Dim& b, const std::string& what) {
+                            if (asserted.contains({a, b})) return;
                             demand(a, b, fmt::format("{}: {}", e.op, what), e.location, unproved);
                           },
                           [this] { return fresh(); },
@@ -104,6 +106,7 @@ Typed FunctionInference::infer_op(const Expr& e, BlockBuilder& out) {
   // it along another axis m must fit.
   constexpr int kMostRounds = 4;
   for (int round = 1; !unproved.empty(); ++round) {
+    for (const Demand& d : unproved) asserted.emplace(d.left, d.right);
     assert_demands_of_call(*call, inputs, unproved, out);
     unproved.clear();
     if (round == kMostRounds || op->shape_mode != ShapeMode::kDataIndependent) break;

@@ -465,6 +465,30 @@ TEST(DimContext, AnswersHoldUntilFactsChange) {
   EXPECT_EQ(before.range(d("floordiv(n, 2)")).high, INT64_MAX);
 }
 
+TEST(DimContext, QuotientsOfAllResiduesAreTheWhole) {
+  const DimContext c;
+  EXPECT_EQ(c.simplify(d("floordiv(n, 2) + floordiv(n + 1, 2)")), d("n"));
+  EXPECT_EQ(
+      c.simplify(d("6*m*floordiv(n, 3) + k + 6*m*floordiv(n + 2, 3) + 6*m*floordiv(n + 1, 3)")),
+      d("6*m*n + k"));
+  EXPECT_EQ(c.simplify(d("floordiv(2*n + 3*k - 4, 5) + floordiv(2*n + 3*k - 3, 5) + "
+                         "floordiv(2*n + 3*k - 2, 5) + floordiv(2*n + 3*k - 1, 5) + "
+                         "floordiv(2*n + 3*k, 5)")),
+            d("2*n + 3*k - 4"));
+  for (const char* apart :
+       {"floordiv(n, 3) + floordiv(n + 1, 3)", "floordiv(n, 2) + 2*floordiv(n + 1, 2)",
+        "m*floordiv(n, 2) + floordiv(n + 1, 2)"})
+    EXPECT_EQ(c.simplify(d(apart)), d(apart));
+}
+
+TEST(DimContext, QuotientsOfDecidedMinimaAndMaxima) {
+  DimContext c;
+  EXPECT_EQ(c.simplify(d("floordiv(n - min(1, n) + 1, 2)")), d("floordiv(n, 2)"));
+  EXPECT_EQ(c.simplify(d("floordiv(max(2, n) + m, 3)")), d("floordiv(max(2, n) + m, 3)"));
+  c.set("n", {2, INT64_MAX, 1});
+  EXPECT_EQ(c.simplify(d("floordiv(max(2, n) + 1, 3)")), d("floordiv(n + 1, 3)"));
+}
+
 // Without a limit, and a memory of what was tried, this takes minutes.
 TEST(DimContext, AQuestionEnds) {
   DimContext c;
@@ -483,6 +507,15 @@ TEST(DimContext, AQuestionEnds) {
   const int64_t exhausted = exhausted_questions();
   EXPECT_EQ(many.less_equal(s(0) * s(1) + s(2) * s(3), s(4) * s(5)), Proof::kUnknown);
   EXPECT_EQ(exhausted_questions(), exhausted + 1);
+  // Nor is it tried again: inference asks anew whenever it runs.
+  EXPECT_EQ(many.less_equal(s(0) * s(1) + s(2) * s(3), s(4) * s(5)), Proof::kUnknown);
+  const DimContext again = many;
+  EXPECT_EQ(again.less_equal(s(0) * s(1) + s(2) * s(3), s(4) * s(5)), Proof::kUnknown);
+  EXPECT_EQ(exhausted_questions(), exhausted + 1);
+  // Under other facts it is another question.
+  many.set("s4", {0, 3, 1});
+  many.set("s5", {0, 0, 1});
+  EXPECT_EQ(many.less_equal(s(4) * s(5), s(0) * s(1) + s(2) * s(3)), Proof::kYes);
 }
 
 TEST(Dim, InterningIsThreadSafe) {

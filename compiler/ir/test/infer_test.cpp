@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/dim_prover_statistics.h"
 #include "compiler/ir/text.h"
 #include "vm/base/error.h"
 
@@ -428,6 +429,79 @@ TEST(Infer, DimsDoNotGrowWithDepth) {
   for (size_t at = t.find("assert_shape"); at != t.npos; at = t.find("assert_shape", at + 1))
     ++checks;
   EXPECT_EQ(checks, 2u);
+}
+
+// Its extents are beyond what the prover decides. Each inference of a pipeline asked it all anew,
+// and what it could not see to follow from an assertion was asserted again.
+TEST(Infer, AReshapeByValuesIsAssertedOnce) {
+  for (const char* shape : {"2", "3"}) {
+    const std::string text = fmt::format(
+        "fn @main(%s: Tensor[({}), i64]) {{\n"
+        "  let %b = reshape(f32[4]{{1, 2, 3, 4}}, %s);\n  %b\n}}",
+        shape);
+    const std::string once = infer(text);
+    const size_t first = once.find("assert_shape");
+    ASSERT_NE(first, once.npos);
+    EXPECT_EQ(once.find("assert_shape", first + 1), once.npos) << once;
+    const int64_t exhausted = exhausted_questions();
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(infer(once), once);
+    EXPECT_LE(exhausted_questions() - exhausted, 8);
+  }
+}
+
+// A hundred layers of what a canonical rule must decide, or dims would double from one to the next:
+// the printed types of a hundred layers are twice those of fifty.
+TEST(Infer, DimsOfDeepProgramsStaySmall) {
+  const std::string rows = "fn @main(%v0: Tensor[(n, 4), f32], %y: Tensor[(m, 4), f32]) {\n";
+  const std::string image = "fn @main(%v0: Tensor[(b, 3, h, w), f32]) {\n";
+  const std::string pooled =
+      "let %p{0} = max_pool2d(%v{0}) {{kernel = [3, 3], strides = [2, 2], pads = [{2}, {2}, {2}, "
+      "{2}], dilations = [1, 1], ceil_mode = true}};\n"
+      "let %c{0} = concat(%p{0}, %p{0}) {{axis = 2}};\n"
+      "let %v{1} = concat(%c{0}, %c{0}) {{axis = 3}};\n";
+  const std::string batches =  // of a batch of their own, folded into the length and back
+      "let %a{0} = add(%v{0}, %y);\n"
+      "let %f{0} = reshape(%a{0}) {{shape = (1, -1, 4)}};\n"
+      "let %g{0} = reshape(%f{0}) {{shape = (-1, 4)}};\n"
+      "let %v{1} = mul(%g{0}, %v{0});\n";
+  const std::string every_other =
+      "let %a{0} = slice(%v{0}) {{axes = [0], starts = (0), ends = (9223372036854775807), "
+      "steps = (2)}};\n"
+      "let %b{0} = slice(%v{0}) {{axes = [0], starts = (1), ends = (9223372036854775807), "
+      "steps = (2)}};\n"
+      "let %c{0} = concat(%a{0}, %b{0}) {{axis = 0}};\n"
+      "let %v{1} = add(%c{0}, %v{0});\n";
+  const std::string windows =  // that may be shorter than they ask for
+      "let %a{0} = slice(%v{0}) {{axes = [0], starts = (0), ends = (m)}};\n"
+      "let %b{0} = concat(%a{0}, %y) {{axis = 0}};\n"
+      "let %v{1} = slice(%b{0}) {{axes = [0], starts = ({2}), ends = (n)}};\n";
+  for (const auto& [head, layer] :
+       {std::pair(image, pooled), {rows, batches}, {rows, every_other}, {rows, windows}}) {
+    const auto size = [&head = head, &layer = layer](int layers) {
+      std::string text = head;
+      for (int i = 0; i < layers; ++i) text += fmt::format(fmt::runtime(layer), i, i + 1, i % 2);
+      return infer(text + fmt::format("%v{}\n}}", layers)).size();
+    };
+    EXPECT_LT(size(100), 2.2 * static_cast<double>(size(50))) << layer;
+  }
+}
+
+// Where the extents themselves have more to say at every layer they grow by that, and no faster.
+TEST(Infer, NestedQuotientsGrowByALayerEach) {
+  const auto size = [](int layers) {
+    std::string text =
+        "fn @main(%v0: Tensor[(n, 4), f32], %k: Tensor[(1, k), f32], %s: Tensor[(1, 4), f32]) {\n";
+    for (int i = 0; i < layers; ++i)
+      text += fmt::format(
+          "let %a{0} = reshape(%v{0}) {{shape = (-1, k)}};\n"
+          "let %b{0} = concat(%a{0}, %k) {{axis = 0}};\n"
+          "let %c{0} = reshape(%b{0}) {{shape = (-1, 4)}};\n"
+          "let %v{1} = concat(%c{0}, %s) {{axis = 0}};\n",
+          i, i + 1);
+    const std::string t = infer(text + fmt::format("%v{}\n}}", layers));
+    return t.size() - t.rfind("let");  // the last type
+  };
+  EXPECT_LT(size(40), 2.2 * static_cast<double>(size(20)));
 }
 
 TEST(Infer, BigChainIsFast) {  // linear in the number of bindings

@@ -147,6 +147,12 @@ TEST(VerifierBounds, WhatIsOutOfRangeIsToldOnce) {
   EXPECT_EQ(prepended(Opcode::kAllocTensor, {0, 0, 0, -1, 0}), name_of_fault(Fault::kNoSuchDType));
   EXPECT_EQ(prepended(Opcode::kAllocTensor, {0, 0, 0, kDTypeCount, 0}),
             name_of_fault(Fault::kNoSuchDType));
+  for (const int64_t dtype : {-1, kDTypeCount})
+    EXPECT_EQ(prepended(Opcode::kAllocTensor, {0, 0, 0, dtype, 1, -1}),
+              name_of_fault(Fault::kNoSuchDType));
+  EXPECT_EQ(prepended(Opcode::kShapeOf, {99, 0, 0}), no_register);
+  EXPECT_EQ(prepended(Opcode::kShapeOf, {12, 1, 0}),
+            no_register + " " + name_of_fault(Fault::kResultsBeyondRegisters));
   EXPECT_EQ(prepended(Opcode::kAllocTensor, {0, 0, 0, kDTypeCount - 1, 1, -1}),
             name_of_fault(Fault::kBadShape));
   EXPECT_EQ(prepended(Opcode::kAllocTensor, {0, 0, 0, 0, 1, -1}), name_of_fault(Fault::kBadShape));
@@ -154,6 +160,23 @@ TEST(VerifierBounds, WhatIsOutOfRangeIsToldOnce) {
               e.functions[0].code.push_back({static_cast<Opcode>(kOpcodeCount), {}});
             }),
             name_of_fault(Fault::kBadOperands));
+}
+
+// The registers that an instruction's results go to, of a frame of two.
+TEST(VerifierBounds, RunsOfResults) {
+  const auto shape_of = [](int64_t first, int64_t rank) {
+    Executable e = with_prelude("function \"f\" 1 2 { Ret r0 }");
+    std::vector<Instruction>& code = e.functions[0].code;
+    code.insert(code.begin(), Instruction{Opcode::kShapeOf, {first, rank, 0}});
+    return faults_of(find_violations(e));
+  };
+  const std::string beyond = name_of_fault(Fault::kResultsBeyondRegisters);
+  EXPECT_EQ(shape_of(0, 2), "");
+  EXPECT_EQ(shape_of(0, 3), beyond);
+  EXPECT_EQ(shape_of(1, 1), "");
+  EXPECT_EQ(shape_of(1, 2), beyond);
+  EXPECT_EQ(shape_of(-1, 8), name_of_fault(Fault::kNoSuchRegister));
+  EXPECT_EQ(shape_of(1, 9), name_of_fault(Fault::kBadShapeOfRank));
 }
 
 TEST(VerifierBounds, Notes) {
@@ -188,6 +211,12 @@ TEST(VerifierBounds, KernelsAndConstants) {
   EXPECT_EQ(faults_after([](Executable& e) { e.kernels[0].dispatch.nodes[2].feature.t = 1; }), "");
   EXPECT_EQ(faults_after([](Executable& e) { e.constants[0].dtype = kNoDType; }),
             name_of_fault(Fault::kConstantDType));
+  EXPECT_EQ(faults_of("constant \"last\" f64 [1] { 1 }"), "");
+  // A program that is malformed is told so, once.
+  EXPECT_EQ(faults_after([](Executable& e) {
+              e.kernels[1].contract.requirements = {{0, 2, {{DimOp::kConst, 1}}}};
+            }),
+            name_of_fault(Fault::kDimResults));
   // A scalar and a symbol that the next dims read.
   EXPECT_EQ(faults_of("kernel \"x\" { symbols m n  scalar n  in f32 ([a0], [a1])  "
                       "require [a0 a1 <=]  scratch [a0 a2 *]  dispatch { 0: 0 }  native \"n\" }"),
@@ -231,6 +260,7 @@ TEST(VerifierBounds, TypesAndPorts) {
               p.extents.clear();
             }),
             "");
+  EXPECT_EQ(input([](Port& p) { p.type = 0; }), name_of_fault(Fault::kPortTyped));
   EXPECT_EQ(input([](Port& p) { p.dtype = kLastDType; }), "");
   EXPECT_EQ(input([](Port& p) { p.dtype = kNoDType; }), name_of_fault(Fault::kPortDims));
   EXPECT_EQ(input([](Port& p) { p.extents[1] = 0; }), "");

@@ -26,8 +26,8 @@ inline uint8_t* map_seen() {
   if (!path) return nullptr;
   const long file = ::syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
-  const long memory = ::syscall(SYS_mmap, nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED,
-                                file, 0);
+  const long memory =
+      ::syscall(SYS_mmap, nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::syscall(SYS_close, file);
   return memory < 0 && memory > -4096 ? nullptr : reinterpret_cast<uint8_t*>(memory);
 }

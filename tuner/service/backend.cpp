@@ -1,5 +1,7 @@
 #include "tuner/service/backend.h"
 
+#include <time.h>
+
 #include <chrono>
 
 #include "compiler/driver/compile.h"
@@ -10,12 +12,19 @@
 namespace nimble::tuner {
 namespace {
 
+double thread_ms() {
+  timespec t;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
+}
+
 class CompilerBackend : public Backend {
  public:
   Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo& target) override {
     Built out;
     const auto begin = std::chrono::steady_clock::now();
+    const double cpu_begin = thread_ms();
     try {
       // Kernels alone, without a program around them: the worker calls them by themselves.
       exec::Executable e;
@@ -37,6 +46,7 @@ class CompilerBackend : public Backend {
     } catch (const std::exception& e) {
       out.error = e.what();
     }
+    out.cpu_ms = thread_ms() - cpu_begin;
     out.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return out;

@@ -20,6 +20,7 @@ struct Built {
   std::vector<std::string> code_hashes;  // per candidate
   int64_t image_bytes = 0;               // machine code and its tables, of all
   double compile_ms = 0;                 // of all
+  double cpu_ms = 0;                     // the thread's own time; 0: not known
   std::string error;                     // why it failed
 };
 

@@ -51,12 +51,13 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
     run_jobs(jobs, workers);
   }
   std::map<db::Hash, std::string> failed;
-  double ms = 0;
+  double ms = 0, cpu_ms = 0;
   const Account::Span storing(context_.account, Activity::kStore);
   for (size_t i = 0; i < batches.size(); ++i) {
     // Interrupted before it was begun. What was compiled by then is kept.
     if (results[i].error.empty() && results[i].executable.empty()) continue;
     ms += results[i].compile_ms;
+    cpu_ms += results[i].cpu_ms > 0 ? results[i].cpu_ms : results[i].compile_ms;
     if (results[i].error.empty()) {
       report_.candidates += static_cast<int64_t>(batches[i].size());
       keep(batches[i], std::move(results[i]));
@@ -78,8 +79,11 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   }
   take_expectations();
   if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
-  if (!missing.empty())
-    ms_per_candidate_ = 0.5 * ms_per_candidate_ + 0.5 * ms / static_cast<double>(missing.size());
+  if (!missing.empty()) {
+    const auto count = static_cast<double>(missing.size());
+    ms_per_candidate_ = 0.5 * (ms_per_candidate_ + ms / count);
+    cpu_ms_per_candidate_ = 0.5 * (cpu_ms_per_candidate_ + cpu_ms / count);
+  }
   std::erase_if(trials, [&](const db::Trial& t) {
     const auto it = failed.find(t.key.config);
     if (it == failed.end()) return false;
@@ -265,7 +269,8 @@ void TaskRun::take_default() {
   default_tried_ = true;
   const Account::Span storing(context_.account, Activity::kStore);
   ++report_.candidates;
-  ms_per_candidate_ = built_default_->compile_ms;
+  // Alone it costs more than in company.
+  ms_per_candidate_ = 0.5 * (ms_per_candidate_ + built_default_->compile_ms);
   if (built_default_->error.empty()) keep({default_config_}, std::move(*built_default_));
   built_default_.reset();
 }

@@ -151,7 +151,7 @@ void TaskRun::save_model() {
 
 size_t TaskRun::per_executable() const {
   return static_cast<size_t>(
-      std::clamp(kExecutableMs / ms_per_candidate_, 1.0, kMostPerExecutable));
+      std::clamp(kExecutableMs / cpu_ms_per_candidate_, 1.0, kMostPerExecutable));
 }
 
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {

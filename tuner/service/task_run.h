@@ -214,8 +214,11 @@ class TaskRun {
   double opening_ns_ = 0;          // of the default, at the start
   std::vector<double> same_;       // ratios of A/A pairs
   double ms_per_candidate_ = 200;  // compile time, learnt
-  std::vector<size_t> order_;      // sizes of the cross-evaluation
-  double until_s_ = HUGE_VAL;      // the end of the present phase
+  // The same on an idle machine: how many share an executable must not depend on who else compiles,
+  // since what one costs by itself is paid per executable.
+  double cpu_ms_per_candidate_ = 200;
+  std::vector<size_t> order_;  // sizes of the cross-evaluation
+  double until_s_ = HUGE_VAL;  // the end of the present phase
   std::unique_ptr<Search> search_;
   int64_t round_ = 0;
   double best_ns_ = HUGE_VAL;                   // at the representative size

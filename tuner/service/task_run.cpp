@@ -71,7 +71,7 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   store.transaction([&] {
     workload_ = store.put(tuned::workload_record(task.workload(), context.target, threads));
     db::MeasurePolicy policy;
-    // The class's name begins the stop rule.
+    policy.policy_class = context.policy.name;
     policy.mode = context.policy.cold ? db::CacheMode::kCold : db::CacheMode::kWarm;
     policy.warm_up = context.policy.warm_up;
     policy.threads = threads;

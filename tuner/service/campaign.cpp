@@ -281,7 +281,7 @@ class Driver {
         r.calls = t.calls;
         r.workload = db::key_of(tuned::workload_record(t.workload(), target_, threads));
         for (const db::DispatchTable& table : store_->tables(r.workload, hardware_))
-          if (table.status == db::TableStatus::kActive) {
+          if (table.status == db::TableStatus::kActive && table.policy_class == policy_.name) {
             r.table = table.uuid;
             r.entries = table.entries.size();
             for (const db::DispatchEntry& e : table.entries)

@@ -53,9 +53,16 @@ void TaskRun::make_table(bool complete) {
   // The best evidence that there is: finalists side by side, else the cross-evaluation as far as
   // it went, else the search at its one size.
   const Account::Span storing(context_.account, Activity::kStore);
+  Basis basis = Basis::kVerified;
   Evidence e = compared(verified_);
-  if (e.configs.empty()) e = evidence({db::Role::kCross});
-  if (e.configs.empty()) e = evidence({db::Role::kSearch, db::Role::kBaseline});
+  if (e.configs.empty()) {
+    basis = Basis::kCross;
+    e = evidence({db::Role::kCross});
+  }
+  if (e.configs.empty()) {
+    basis = Basis::kSearch;
+    e = evidence({db::Role::kSearch, db::Role::kBaseline});
+  }
   if (e.configs.empty()) {
     if (report_.note.empty()) report_.note = "nothing was measured";
     return;
@@ -89,8 +96,6 @@ void TaskRun::make_table(bool complete) {
   out.toolchain = context_.toolchain;
   out.policy = policy_;
   out.campaign = context_.campaign;
-  for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware))
-    if (t.status == db::TableStatus::kActive) out.parent = t.uuid;
   out.objective =
       fmt::format("weighted mean regret, {} sizes, {} configurations{}{}", e.cross.shapes.size(),
                   std::max(report_.k, e.configs.size()),
@@ -128,9 +133,24 @@ void TaskRun::make_table(bool complete) {
     out.entries.push_back(std::move(d));
   }
   context_.store.transaction([&] {
+    // Within the transaction: what is active now is what the verdict is about.
+    Verdict verdict = judge(out, e, basis);
+    out.parent = verdict.rival;
     report_.table = context_.store.create_table(out);
-    context_.store.activate(*report_.table, complete ? "tuned" : "tuning was interrupted");
+    if (verdict.comparison) {
+      verdict.comparison->table = *report_.table;
+      context_.store.add(*verdict.comparison);
+    }
+    report_.inactive.clear();
+    if (verdict.activate)
+      context_.store.activate(*report_.table, verdict.reason);
+    else
+      report_.inactive =
+          fmt::format("table stored, not active: {}; to use it: nimble dispatch activate {}",
+                      verdict.reason, report_.table->substr(0, 8));
   });
+  if (!report_.inactive.empty())
+    context_.meter.note(fmt::format("{}: {}", task_.label, report_.inactive));
   report_.entries = table.entries.size();
   const Regret regret = regret_against(chosen_times, best, e.cross.weights);
   report_.regret = regret.mean;

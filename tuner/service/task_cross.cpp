@@ -197,17 +197,22 @@ std::map<size_t, double> TaskRun::fastest() const {
 }
 
 std::set<db::Hash> TaskRun::active_configs() const {
+  db::NewDispatchTable slot;
+  slot.workload = workload_;
+  slot.hardware = context_.hardware;
+  slot.toolchain = context_.toolchain;
+  slot.policy = policy_;
   std::set<db::Hash> out;
-  for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware)) {
-    if (t.status != db::TableStatus::kActive || t.policy != policy_) continue;
-    for (const db::DispatchEntry& e : t.entries) {
+  const std::optional<db::Uuid> active = context_.store.active_in_slot(slot);
+  if (!active) return out;
+  const db::DispatchTable t = *context_.store.table(*active);
+  for (const db::DispatchEntry& e : t.entries) {
+    // One that this program cannot build any more competes no longer.
+    try {
       const auto& info = t.configs.at(e.config);
-      // One that this program cannot build any more competes no longer.
-      try {
-        if (space_.contains(candidate_of(info.template_name, info.json))) out.insert(e.config);
-      } catch (const Error&) {
-        continue;
-      }
+      if (space_.contains(candidate_of(info.template_name, info.json))) out.insert(e.config);
+    } catch (const Error&) {
+      continue;
     }
   }
   return out;

@@ -84,7 +84,9 @@ struct TaskReport {
   // over the sizes); and the default's time at the end over its time at the start, less one.
   std::optional<double> noise, drift;
   std::optional<db::Uuid> table;
-  std::string note;  // "default schedule kept: …"
+  std::string note;      // "default schedule kept: …"
+  std::string inactive;  // why the table is a draft, and how it becomes active; empty: it is active
+  const std::string& remark() const { return note.empty() ? inactive : note; }
 };
 
 // What measuring an entry of this time takes, in ms: its check, its warm-up and its samples, of
@@ -145,6 +147,19 @@ class TaskRun {
     std::optional<Expectation> value;
     std::exception_ptr fault;
   };
+
+  // What a new table's times rest on: finalists side by side, the cross-evaluation, or the search
+  // at its one size.
+  enum class Basis { kVerified, kCross, kSearch };
+  // Whether a table may take its slot.
+  struct Verdict {
+    bool activate = false;
+    std::string reason;                        // for the event, or for the report
+    std::optional<db::Uuid> rival;             // what is active now
+    std::optional<db::Comparison> comparison;  // without its table
+  };
+  Verdict judge(const db::NewDispatchTable& made, const Evidence& e, Basis basis) const;
+  bool can_be_generated(const tuned::Candidate& c) const;
 
   db::Hash put_config(const tuned::Candidate& c);
   const tuned::Candidate& candidate(const db::Hash& config);

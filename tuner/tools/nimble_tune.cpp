@@ -63,7 +63,7 @@ nlohmann::json json_of(const tuner::TaskReport& r) {
                       {"single_regret", r.single_regret},
                       {"candidates", r.candidates},
                       {"estimated", r.estimated},
-                      {"note", r.note}};
+                      {"note", r.remark()}};
   if (r.table) j["table"] = *r.table;
   if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
   if (r.noise) j["noise"] = *r.noise;
@@ -119,7 +119,8 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
                  fmt::format("{:.4f}", r.share), fmt::format("{:.1f}", r.default_ns),
                  fmt::format("{:.1f}", r.best_ns), fmt::format("{}", r.trials),
                  fmt::format("{}", r.failed), fmt::format("{}", r.k), fmt::format("{}", r.entries),
-                 fmt::format("{:.4f}", r.regret), fmt::format("{:.4f}", r.single_regret), r.note});
+                 fmt::format("{:.4f}", r.regret), fmt::format("{:.4f}", r.single_regret),
+                 r.remark()});
     std::cout << table.csv();
     return;
   }
@@ -134,7 +135,7 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
                fmt::format("{}", r.trials), fmt::format("{}", r.failed), fmt::format("{}", r.k),
                fmt::format("{}", r.entries), percent(r.regret), percent(r.worst_regret),
                percent(r.single_regret), r.held_out_regret ? percent(*r.held_out_regret) : "-",
-               r.note});
+               r.remark()});
   }
   std::cout << table.str();
 }

@@ -298,14 +298,95 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
   EXPECT_TRUE(report.tasks[0].table) << report.tasks[0].note;
   auto store = db::Store::open(file("tuning.db"));
   EXPECT_EQ(store->campaign(report.campaign)->state, db::CampaignState::kInterrupted);
-  EXPECT_EQ(store->table(*report.tasks[0].table)->status, db::TableStatus::kActive);
+  // Without a time of the default schedule beside its own it takes nobody's place.
+  const db::TableStatus status = store->table(*report.tasks[0].table)->status;
+  EXPECT_EQ(status == db::TableStatus::kActive, report.tasks[0].inactive.empty());
+  EXPECT_EQ(status == db::TableStatus::kActive,
+            !store->comparisons(*report.tasks[0].table).empty());
   // The same command goes on to the end.
   cancel = false;
   const CampaignReport rest = run_campaign(o, *compiler, cancel);
+  ASSERT_TRUE(rest.tasks.at(0).table);
+  EXPECT_EQ(store->table(*rest.tasks[0].table)->status == db::TableStatus::kActive,
+            rest.tasks[0].inactive.empty());
   EXPECT_EQ(rest.campaign, report.campaign);
   EXPECT_TRUE(rest.resumed);
   EXPECT_FALSE(rest.interrupted);
   EXPECT_GE(rest.consumed_s, report.consumed_s);
+}
+
+// A table takes another one's place by evidence alone.
+TEST_F(CampaignTest, ATableThatIsDisplacedWasMeasuredBesideTheNewOne) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  const auto compiler = compiler_backend();
+  std::atomic<bool> cancel{false};
+  const CampaignReport first = run_campaign(o, *compiler, cancel);
+  ASSERT_TRUE(first.tasks.at(0).table) << first.tasks[0].note;
+  auto store = db::Store::open(file("tuning.db"));
+  // A campaign with time to spare makes several tables, each against the one before.
+  const auto active = [&] {
+    std::vector<db::DispatchTable> out;
+    for (const db::DispatchTable& t : store->tables())
+      if (t.status == db::TableStatus::kActive) out.push_back(t);
+    EXPECT_EQ(out.size(), 1u);
+    return out.at(0);
+  };
+  const auto is_earned = [&](const db::DispatchTable& t) {
+    const auto found = store->comparisons(t.uuid);
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].rival, t.parent) << "the default schedules, if it has none";
+    EXPECT_LE(found[0].ratio, 1);
+    EXPECT_GT(found[0].shapes, 1);
+  };
+  const db::DispatchTable old = active();
+  is_earned(old);
+  EXPECT_EQ(old.policy_class, "cached") << "a model without weights";
+
+  // Interrupted in its search: no table of it takes the place.
+  class Interrupting : public Backend {
+   public:
+    Interrupting(Backend& inner, std::atomic<bool>& cancel) : inner_(inner), cancel_(cancel) {}
+    Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& c,
+                const kernels::TargetInfo& t) override {
+      if (++builds_ > 1) cancel_ = true;  // the first is the default
+      return inner_.build(w, c, t);
+    }
+    Expectation expect(const TuningTask& t, const WorkloadPoint& p, const tuned::Candidate& c,
+                       const DefaultResult& run) override {
+      return inner_.expect(t, p, c, run);
+    }
+
+   private:
+    Backend& inner_;
+    std::atomic<bool>& cancel_;
+    std::atomic<int> builds_{0};
+  };
+  o.seed = 9;
+  o.budget_s = 60;
+  Interrupting backend(*compiler, cancel);
+  const CampaignReport cut = run_campaign(o, backend, cancel);
+  EXPECT_TRUE(cut.interrupted);
+  EXPECT_EQ(active().uuid, old.uuid);
+  if (cut.tasks.at(0).table) {
+    EXPECT_EQ(store->table(*cut.tasks[0].table)->status, db::TableStatus::kDraft);
+    EXPECT_THAT(cut.tasks[0].inactive, testing::HasSubstr("nimble dispatch activate"));
+  }
+
+  // One that goes to its end was measured beside the active one, and is active if it was no slower.
+  cancel = false;
+  o.seed = 10;
+  o.budget_s = 6;
+  const CampaignReport second = run_campaign(o, *compiler, cancel);
+  ASSERT_TRUE(second.tasks.at(0).table) << second.tasks[0].note;
+  const db::DispatchTable now = active();
+  EXPECT_EQ(now.uuid == *second.tasks[0].table, second.tasks[0].inactive.empty());
+  db::DispatchTable t = now;
+  for (; t.uuid != old.uuid; t = *store->table(*t.parent)) {
+    is_earned(t);
+    ASSERT_TRUE(t.parent) << "the old one is not among those that were displaced";
+  }
+  EXPECT_TRUE(store->check().sound());
 }
 
 // What a backend was asked for, across processes.

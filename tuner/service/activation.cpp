@@ -1,0 +1,107 @@
+// Which table becomes active is decided by evidence. A new one displaces what is active in its slot
+// (another table, or the default schedules) only if both were timed in turn, in one session, at
+// every size that it was chosen from, and it was not slower. Else it is stored as a draft: a
+// campaign that was interrupted, or had no time to verify, never takes a better table's place.
+#include <algorithm>
+
+#include "tuner/service/task_run.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+std::string short_of(const db::Uuid& uuid) {
+  return uuid.substr(0, 8);
+}
+
+}  // namespace
+
+bool TaskRun::can_be_generated(const tuned::Candidate& c) const {
+  if (!c.vendor.empty()) return true;
+  const kernels::Template* t = kernels::find_template(c.template_name);
+  return t && t->accepts(task_.workload(), context_.target) &&
+         t->valid(task_.workload(), c.config, context_.target);
+}
+
+TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence& e,
+                                Basis basis) const {
+  Verdict out;
+  out.rival = context_.store.active_in_slot(made);
+  if (basis == Basis::kSearch) {
+    out.reason = "only one size was measured";
+    return out;
+  }
+  const std::vector<std::string>& symbols = e.cross.symbols;
+  const auto threads = static_cast<int32_t>(threads_);
+  const exec::DispatchTree tree = tuned::tree_from_json(made.tree, symbols);
+  std::optional<db::DispatchTable> rival;
+  exec::DispatchTree rival_tree;
+  if (out.rival) {
+    rival = context_.store.table(*out.rival);
+    // One that no compiler can use any more is no rival.
+    try {
+      rival_tree = tuned::tree_from_json(rival->tree, symbols);
+      const auto size = static_cast<uint32_t>(symbols.size());
+      bool usable = rival_tree.verify(size, static_cast<uint32_t>(rival->entries.size())).empty();
+      for (const db::DispatchEntry& entry : rival->entries) {
+        const auto info = rival->configs.find(entry.config);
+        usable = usable && info != rival->configs.end() &&
+                 can_be_generated(candidate_of(info->second.template_name, info->second.json));
+      }
+      if (!usable) rival.reset();
+    } catch (const Error&) {
+      rival.reset();
+    }
+  }
+  if (rival && basis != Basis::kVerified) {
+    out.reason =
+        fmt::format("there was no time to verify it against table {}", short_of(*out.rival));
+    return out;
+  }
+  const auto time_of = [&](const db::Hash& config, size_t column) -> std::optional<double> {
+    const auto it = std::find(e.configs.begin(), e.configs.end(), config);
+    if (it == e.configs.end()) return std::nullopt;
+    return e.cross.times[static_cast<size_t>(it - e.configs.begin())][column];
+  };
+  double sum = 0, mass = 0, worst = 0;
+  for (size_t s = 0; s < e.cross.shapes.size(); ++s) {
+    const std::vector<int64_t>& shape = e.cross.shapes[s];
+    const std::optional<double> own = time_of(made.entries[tree.choose(shape, threads)].config, s);
+    const db::Hash& other =
+        rival ? rival->entries[rival_tree.choose(shape, threads)].config : default_config_;
+    const std::optional<double> theirs = time_of(other, s);
+    NIMBLE_CHECK(own, "a table's own configuration has no time");
+    if (!theirs && rival && !verified_.contains(other)) {
+      out.reason = fmt::format("a schedule of table {} was not measured", short_of(*out.rival));
+      return out;
+    }
+    if (!theirs && rival) {
+      // It was measured with the others, and failed or was wrong.
+      out.activate = true;
+      out.reason = fmt::format("table {} has a schedule that fails now", short_of(*out.rival));
+      return out;
+    }
+    if (!theirs) {
+      out.reason = "the default schedule has no time beside it";
+      return out;
+    }
+    const double weight = std::max(e.cross.weights[s], 1e-9);
+    sum += weight * *own / *theirs;
+    mass += weight;
+    worst = std::max(worst, *own / *theirs);
+  }
+  const double ratio = sum / mass;
+  out.activate = ratio <= 1;
+  out.comparison = db::Comparison{"",
+                                  "",
+                                  rival ? out.rival : std::nullopt,
+                                  static_cast<int64_t>(e.cross.shapes.size()),
+                                  ratio,
+                                  std::max(worst, ratio)};
+  out.reason = fmt::format("{:.3f} of the time of {}, side by side at {} sizes", ratio,
+                           rival ? "table " + short_of(*out.rival) : "the default schedule",
+                           e.cross.shapes.size());
+  return out;
+}
+
+}  // namespace nimble::tuner

@@ -105,6 +105,7 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
     fmt::print("{}\n", json_text(nlohmann::json{{"campaign", report.campaign},
                                                 {"budget_s", report.budget_s},
                                                 {"consumed_s", report.consumed_s},
+                                                {"spending", json_of(report.spending)},
                                                 {"interrupted", report.interrupted},
                                                 {"resumed", report.resumed},
                                                 {"skipped", report.skipped},

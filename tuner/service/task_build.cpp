@@ -44,7 +44,7 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
     // with, as long as the other ones compile.
     if (built_.contains(default_config_))
       for (size_t p : order_)
-        if (!known(p))
+        if (!at_hand(p))
           jobs.push_back([&unfinished, ahead = expectation_job(p)] {
             if (unfinished > 0) ahead();
           });
@@ -168,20 +168,20 @@ std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
   return e;
 }
 
-bool TaskRun::known(size_t point) const {
-  return expectations_.contains(point) || impossible_.contains(point);
+bool TaskRun::at_hand(size_t point) {
+  if (expectations_.contains(point) || impossible_.contains(point)) return true;
+  std::optional<Expectation> found = recall_expectation(point);
+  if (!found) return false;
+  expectations_.emplace(point, std::move(*found));
+  return true;
 }
 
 bool TaskRun::possible(size_t point) {
-  if (!known(point)) {
-    if (std::optional<Expectation> found = recall_expectation(point)) {
-      expectations_.emplace(point, std::move(*found));
-    } else {
-      ensure_default();
-      const Account::Span checking(context_.account, Activity::kCheck);
-      expectation_job(point)();
-      take_expectations();
-    }
+  if (!at_hand(point)) {
+    ensure_default();
+    const Account::Span checking(context_.account, Activity::kCheck);
+    expectation_job(point)();
+    take_expectations();
   }
   return expectations_.contains(point);
 }
@@ -190,11 +190,7 @@ void TaskRun::expect_ahead(size_t from) {
   std::vector<std::function<void()>> jobs;
   for (size_t i = from; i < order_.size(); ++i) {
     if (jobs.size() == static_cast<size_t>(context_.compile_threads)) break;
-    if (known(order_[i])) continue;
-    if (std::optional<Expectation> found = recall_expectation(order_[i]))
-      expectations_.emplace(order_[i], std::move(*found));
-    else
-      jobs.push_back(expectation_job(order_[i]));
+    if (!at_hand(order_[i])) jobs.push_back(expectation_job(order_[i]));
   }
   if (jobs.empty()) return;
   ensure_default();
@@ -283,7 +279,7 @@ void TaskRun::ensure_default() {
 
 std::vector<std::function<void()>> TaskRun::expectation_jobs() {
   const size_t point = task_.representative();
-  if (known(point) || recall_expectation(point)) return {};
+  if (at_hand(point)) return {};
   return {expectation_job(point)};
 }
 

@@ -193,7 +193,8 @@ class TaskRun {
   // reference fails (an index behind the last of a table's rows) the model would have, too. A size
   // at which the default schedule is wrong is left out and reported.
   bool possible(size_t point);
-  bool known(size_t point) const;
+  // Whether that was found out before, by this process or by one before it.
+  bool at_hand(size_t point);
   void measure(std::vector<db::Trial> trials);  // size by size
   // All trials in one case, the default once more with `paired`. Trials that had no time stay
   // claimed. A trial that is finished already gets a further measurement.

@@ -73,11 +73,12 @@ bool contains_function(const ir::Type& t) {
 // What a caller cannot use of the entry functions, while the places in the source are known.
 void check_entries(const ir::Module& m) {
   ir::Diagnostics faults(m.text);
-  for (const auto& [name, f] : m.functions) {
+  for (const auto& function : m.functions) {
+    const std::string& name = function.first;
+    const ir::FunctionRef& f = function.second;
     if (!ir::is_entry(m, name)) continue;
-    const auto add = [&, &entry = name](ir::Location at, const std::string& problem,
-                                        const std::string& remedy) {
-      if (at.file.empty()) at.file = m.source.empty() ? entry : m.source;
+    const auto add = [&](ir::Location at, const std::string& problem, const std::string& remedy) {
+      if (at.file.empty()) at.file = m.source.empty() ? name : m.source;
       faults.add(std::move(at), problem, remedy);
     };
     const auto check_type = [&](const ir::Location& at, const std::string& verb,

@@ -88,7 +88,7 @@ DType compute_type(DType t) {
 
 GroupEvaluator::GroupEvaluator(const ir::Function& group, std::vector<kir::BufferRef> buffers,
                                std::string prefix)
-    : group_(group), prefix_(std::move(prefix)) {
+    : prefix_(std::move(prefix)) {
   NIMBLE_CHECK(buffers.size() == group.parameters.size(), "{} buffers for {} parameters",
                buffers.size(), group.parameters.size());
   for (size_t i = 0; i < buffers.size(); ++i)

@@ -96,7 +96,6 @@ class GroupEvaluator {
   kir::ValueRef share(kir::ValueRef v);
   std::string fresh(const char* kind);
 
-  const ir::Function& group_;
   std::map<const ir::Var*, kir::BufferRef> parameters_;
   std::map<const ir::Var*, std::string> scalar_symbols_;
   std::map<const ir::Var*, Given> given_;

@@ -451,7 +451,9 @@ ir::Module batch_recursion(const ir::Module& m, PassContext& context) {
   const Recursion recursion(m);
   ir::Module out = m;
   std::map<std::string, std::string> batched;  // by the function that it replaces
-  for (const auto& [name, f] : m.functions) {
+  for (const auto& function : m.functions) {
+    const std::string& name = function.first;
+    const auto& f = function.second;
     if (!recursion.calls(name, name)) continue;
     // Only what is called from outside of its recursion.
     const bool entered =

@@ -47,7 +47,6 @@ std::optional<Atom> identity(const Site& s) {
 // concat(x, y) = x where y is empty.
 std::optional<Atom> empty_parts(const Site& s) {
   if (s.e.op != "concat" || !s.binding.var->type) return std::nullopt;
-  const auto& dims = s.binding.var->type->dims;
   const size_t axis = ir::axis_of(s.e);
   std::vector<Atom> kept;
   for (const Atom& a : s.e.args)

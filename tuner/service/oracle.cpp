@@ -222,8 +222,8 @@ constexpr int64_t kStepsPerSample = 2000;
 constexpr int64_t kUsualTiles[] = {4, 8, 16, 32, 64};
 
 // Empty if nothing was found.
-std::string fault_of(const TuningTask& task, const Instance& in, const Expectation& e,
-                     const std::vector<int64_t>& tiles, uint64_t seed, int64_t work) {
+std::string fault_of(const Instance& in, const Expectation& e, const std::vector<int64_t>& tiles,
+                     uint64_t seed, int64_t work) {
   for (size_t r = 0; r < in.results.size(); ++r)
     if (e.outputs.at(r).size() !=
         static_cast<size_t>(reference::elements(shape_of(in.results[r]))) *
@@ -284,7 +284,7 @@ Expectation expected_result(const TuningTask& task, const WorkloadPoint& point,
       out.sampled = true;
       const std::vector<int64_t> usual(std::begin(kUsualTiles), std::end(kUsualTiles));
       const std::string fault =
-          fault_of(task, in, out, edges.empty() ? usual : edges, data_seed(task, point),
+          fault_of(in, out, edges.empty() ? usual : edges, data_seed(task, point),
                    point.representative ? kSampleWork : kFurtherSampleWork);
       if (fault.empty()) return out;
       throw Error(Status::kInternal, task.label,

@@ -156,13 +156,14 @@ std::string label_of(const driver::WorkloadUse& use) {
 // Functions that can reach themselves: loops.
 std::set<std::string> recursive_functions(const ir::Module& m) {
   std::map<std::string, std::set<std::string>> reaches;
-  for (const auto& [name, f] : m.functions)
+  for (const auto& [name, f] : m.functions) {
+    std::set<std::string>& reached = reaches[name];
     passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
-      if (b.value->callee && b.value->callee->is_global())
-        reaches[name].insert(b.value->callee->global);
+      if (b.value->callee && b.value->callee->is_global()) reached.insert(b.value->callee->global);
       for (const ir::Atom& a : b.value->args)
-        if (a.is_global()) reaches[name].insert(a.global);
+        if (a.is_global()) reached.insert(a.global);
     });
+  }
   for (bool grows = true; grows;) {
     grows = false;
     for (auto& [name, others] : reaches) {
@@ -255,7 +256,8 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
     for (WeightedPoint& p : out) p.weight += mass / static_cast<double>(out.size());
   };
   if (o.trace) {
-    for (const auto& [size, count] : o.trace->counts) {
+    for (const auto& entry : o.trace->counts) {
+      const int64_t size = entry.first;
       auto nearest = std::min_element(out.begin(), out.end(), [&](const auto& a, const auto& b) {
         const auto away = [&](const WeightedPoint& p) {
           return std::abs(std::log(static_cast<double>(p.at.at(traced)) /
@@ -263,8 +265,8 @@ std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions&
         };
         return away(a) < away(b);
       });
-      nearest->weight +=
-          (1 - kUniformMass) * static_cast<double>(count) / static_cast<double>(o.trace->total);
+      nearest->weight += (1 - kUniformMass) * static_cast<double>(entry.second) /
+                         static_cast<double>(o.trace->total);
     }
     uniform(kUniformMass);
   } else {

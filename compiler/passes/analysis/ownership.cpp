@@ -104,7 +104,7 @@ bool is_empty_constant(const Atom& a) {
   return a.is_constant() && a.constant->elements() == 0;
 }
 
-Ownership::Ownership(const ir::Module& m) : module_(m) {
+Ownership::Ownership(const ir::Module& m) {
   for (const auto& [name, f] : m.functions) {
     if (ir::is_entry(m, name)) continue;
     for (size_t i = 0; i < f->parameters.size(); ++i) unique_parameters_.insert({name, i});

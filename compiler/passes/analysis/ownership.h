@@ -26,7 +26,6 @@ class Ownership {
   std::set<std::pair<std::string, size_t>> unique_parameters_;
   std::unordered_map<const ir::Var*, std::unordered_set<size_t>> consumable_;
   bool changed_ = false;
-  const ir::Module& module_;
 };
 
 // A constant without elements. What a loop grows often begins with one: a call is given a fresh

@@ -226,7 +226,8 @@ class Reducer {
 Size size_of(const ir::Module& m) {
   Copy copy(m);
   Size size{};
-  auto& [parts, reads, symbols, attributes, characters, extents, bytes] = size;
+  int64_t &parts = size[0], &reads = size[1], &symbols = size[2], &attributes = size[3],
+          &characters = size[4], &extents = size[5], &bytes = size[6];
   for (const ir::DataType& d : m.data_types)
     parts += 1 + static_cast<int64_t>(d.constructors.size());
   std::set<std::pair<std::string, std::string>> seen;

@@ -153,7 +153,9 @@ TEST_F(CallTest, AllocatesNothingOnceItHasRun) {
     }
     const CountNew news;
     ASSERT_EQ(nimble_call_run(call_, inputs, outputs), NIMBLE_OK) << nimble_last_error();
-    if (i >= 4) EXPECT_EQ(news.count(), 0u) << "run " << i;
+    if (i >= 4) {
+      EXPECT_EQ(news.count(), 0u) << "run " << i;
+    }
     EXPECT_EQ(results[0][1], 2);
     EXPECT_EQ(results[1][0], 5);
   }

@@ -146,8 +146,9 @@ TEST(HostOperatorsFit, WhatDoesNotIsRefusedAndNothingWritten) {
           // The boxes that are found are written before it turns out that they are too many.
           for (size_t r = c.operands.size() - c.results; r < c.operands.size(); ++r)
             for (size_t at = c.name == "host.nms" ? 1 : 0; at < 8; ++at)
-              if (c.name != "host.nms" || r != 4)
+              if (c.name != "host.nms" || r != 4) {
                 EXPECT_EQ(wrong.operands[r].memory[at], kCanary) << r << " " << at;
+              }
         }
     }
   EXPECT_GT(refused, 80u);

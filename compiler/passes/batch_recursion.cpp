@@ -453,7 +453,6 @@ ir::Module batch_recursion(const ir::Module& m, PassContext& context) {
   std::map<std::string, std::string> batched;  // by the function that it replaces
   for (const auto& function : m.functions) {
     const std::string& name = function.first;
-    const auto& f = function.second;
     if (!recursion.calls(name, name)) continue;
     // Only what is called from outside of its recursion.
     const bool entered =

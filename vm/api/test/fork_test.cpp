@@ -60,6 +60,7 @@ TEST_F(ForkApi, WhatAnotherThreadWasRunningIsLost) {
 
 // Others run, trim and release at the time of the fork.
 TEST_F(ForkApi, OthersAreBusyMeanwhile) {
+  if (!kAllocatorSurvivesFork) GTEST_SKIP() << kWhyNot;
   nimble_session* theirs = session();
   std::atomic<bool> stop{false};
   std::thread runs([&] {

@@ -8,6 +8,15 @@
 
 namespace nimble {
 
+// A child may allocate though other threads did at the time of the fork: glibc sees to that, the
+// allocator of GCC 12's AddressSanitizer keeps the locks that they held.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAllocatorSurvivesFork = false;
+#else
+inline constexpr bool kAllocatorSurvivesFork = true;
+#endif
+inline constexpr const char* kWhyNot = "the sanitizer's allocator does not survive a fork";
+
 // Runs `body`, which returns whether all was well, in a child of this process, and tells how that
 // went: "" if all was. Nothing of the test framework or of the process's end runs in the child. One
 // that hangs is ended by a signal after a minute.

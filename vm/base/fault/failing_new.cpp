@@ -63,34 +63,40 @@ bool FailNew::failed() const {
 
 }  // namespace nimble
 
-// The library's array and nothrow forms are defined to end in these.
-void* operator new(size_t bytes) {
-  return nimble::allocate_or_throw(bytes, 1);
-}
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  return nimble::allocate(bytes, 1);
-}
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return nimble::allocate_or_throw(bytes, static_cast<size_t>(alignment));
-}
-void* operator new[](size_t bytes) {
-  return nimble::allocate_or_throw(bytes, 1);
-}
-void operator delete(void* memory) noexcept {
-  nimble::release(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  nimble::release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  nimble::release(memory);
-}
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  nimble::release(memory);
-}
-void operator delete[](void* memory) noexcept {
-  nimble::release(memory);
-}
-void operator delete[](void* memory, size_t) noexcept {
-  nimble::release(memory);
-}
+// All forms: the library's array and nothrow forms end in the plain ones, a sanitizer's do not.
+#define NIMBLE_NEW(form)                                                                          \
+  void* operator form(size_t bytes) {                                                             \
+    return nimble::allocate_or_throw(bytes, 1);                                                   \
+  }                                                                                               \
+  void* operator form(size_t bytes, const std::nothrow_t&) noexcept {                             \
+    return nimble::allocate(bytes, 1);                                                            \
+  }                                                                                               \
+  void* operator form(size_t bytes, std::align_val_t alignment) {                                 \
+    return nimble::allocate_or_throw(bytes, static_cast<size_t>(alignment));                      \
+  }                                                                                               \
+  void* operator form(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { \
+    return nimble::allocate(bytes, static_cast<size_t>(alignment));                               \
+  }
+#define NIMBLE_DELETE(form)                                                            \
+  void operator form(void* memory) noexcept {                                          \
+    nimble::release(memory);                                                           \
+  }                                                                                    \
+  void operator form(void* memory, size_t) noexcept {                                  \
+    nimble::release(memory);                                                           \
+  }                                                                                    \
+  void operator form(void* memory, std::align_val_t) noexcept {                        \
+    nimble::release(memory);                                                           \
+  }                                                                                    \
+  void operator form(void* memory, size_t, std::align_val_t) noexcept {                \
+    nimble::release(memory);                                                           \
+  }                                                                                    \
+  void operator form(void* memory, const std::nothrow_t&) noexcept {                   \
+    nimble::release(memory);                                                           \
+  }                                                                                    \
+  void operator form(void* memory, std::align_val_t, const std::nothrow_t&) noexcept { \
+    nimble::release(memory);                                                           \
+  }
+NIMBLE_NEW(new)
+NIMBLE_NEW(new[])
+NIMBLE_DELETE(delete)
+NIMBLE_DELETE(delete[])

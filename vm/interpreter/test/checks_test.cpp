@@ -20,7 +20,7 @@ class Checks : public Interpreter {
     static const bool once = [] {
       using Kind = exec::ImplementationKind;
       const auto nothing = [](const LibraryCall&, int32_t, int32_t, nimble_barrier*) {};
-      for (const char* name : {"test.nothing", "test.data"})
+      for (const char* name : {"test.leaves_all", "test.data"})
         add_library_kernel({name, Kind::kHost, "", "Does nothing.", accept, nullptr, nothing});
       return true;
     }();
@@ -335,7 +335,7 @@ function "main" 1 4 {
 TEST_F(Checks, RanksOfAContract) {
   load(
       "kernel \"k\" { symbols n m  in f32 ([a0], [a1])  scratch [0]  dispatch { 0: 0 }  "
-      "host \"test.nothing\" }" +
+      "host \"test.leaves_all\" }" +
       std::string(kUse) + R"(
 entry "main" f0 { input "x" f32 ["a", "b"] [-1, -1]  output "y" i64 [] [] }
 entry "more" f0 { input "x" f32 ["a", "b", "c"] [-1, -1, -1]  output "y" i64 [] [] }
@@ -412,7 +412,7 @@ TEST_F(Checks, ScalarsAndDataOfAContract) {
 TEST_F(Checks, ScratchIsNotNegative) {
   const auto call = [&](const std::string& scratch) {
     load("kernel \"k\" { symbols n  in f32 ([a0])  scratch " + scratch +
-         "  dispatch { 0: 0 }  host \"test.nothing\" }" + std::string(kUse) + kScalarEntry);
+         "  dispatch { 0: 0 }  host \"test.leaves_all\" }" + std::string(kUse) + kScalarEntry);
     return failure_of({kThree});
   };
   EXPECT_EQ(call("[a0 3 -]"), "");
@@ -429,8 +429,9 @@ TEST_F(Checks, RoutinesThatThisRuntimeDoesNotKnow) {
               HasSubstr("does not know it"));
   EXPECT_THAT(load_failure(text("host \"nobody.knows\""), Status::kUnsupported),
               HasSubstr("which this runtime lacks"));
-  EXPECT_EQ(load_failure(text("vendor \"nobody.knows\" host \"test.nothing\""), Status::kOk, true),
-            "");
+  EXPECT_EQ(
+      load_failure(text("vendor \"nobody.knows\" host \"test.leaves_all\""), Status::kOk, true),
+      "");
   EXPECT_EQ(failure_of({kThree}), "");
   EXPECT_THAT(load_failure(text("native \"k\""), Status::kCorrupt, true),
               HasSubstr("native code is missing"));
@@ -440,7 +441,7 @@ TEST_F(Checks, RoutinesThatThisRuntimeDoesNotKnow) {
 TEST_F(Checks, OverlapsOfOneByte) {
   const auto call = [&](int64_t second) {
     load(fmt::format(R"(
-kernel "k" {{ in u8 ([4])  out u8 ([4])  scratch [0] dispatch {{ 0: 0 }} host "test.nothing" }}
+kernel "k" {{ in u8 ([4])  out u8 ([4])  scratch [0] dispatch {{ 0: 0 }} host "test.leaves_all" }}
 function "main" 1 6 {{
   LoadConsti r1, 64
   AllocStorage r1, r1, 64, d0

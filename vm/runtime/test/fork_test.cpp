@@ -71,6 +71,7 @@ TEST(Fork, AChildWithoutThreadsRunsAlone) {
 
 // Others are in regions, hold locks and make pools at the time of the fork.
 TEST(Fork, ThePoolsAreWholeWhateverOthersDo) {
+  if (!kAllocatorSurvivesFork) GTEST_SKIP() << kWhyNot;
   const auto pool = ThreadPool::shared(2, false);
   StoragePool storage(device(0));
   std::atomic<bool> stop{false};

@@ -1,6 +1,5 @@
 // The program nimble-db as a user meets it: output, exit codes, messages.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
+#include "vm/base/test/run_command.h"
 
 namespace nimble::db {
 namespace {
@@ -17,23 +17,10 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-struct Ran {
-  int exit_code;
-  std::string out;  // stdout and stderr together
-};
-
 class ProgramTest : public StoreTest {
  protected:
-  Ran run(const std::string& arguments) {
-    const std::string command = std::string(NIMBLE_DB_PROGRAM) + " " + arguments + " 2>&1";
-    std::FILE* pipe = popen(command.c_str(), "r");
-    EXPECT_NE(pipe, nullptr);
-    Ran ran;
-    char buffer[4096];
-    while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) ran.out.append(buffer, n);
-    const int status = pclose(pipe);
-    ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return ran;
+  CommandResult run(const std::string& arguments) {
+    return run_command(std::string(NIMBLE_DB_PROGRAM) + " " + arguments);
   }
   std::string db() const { return "--db " + file(); }
   void fill() {
@@ -52,7 +39,7 @@ class ProgramTest : public StoreTest {
 TEST_F(ProgramTest, HelpHasExamplesOnEveryLevel) {
   EXPECT_THAT(run("--help").out, HasSubstr("Examples:"));
   for (const char* sub : {"show", "campaigns", "top", "export", "import", "check"}) {
-    const Ran ran = run(std::string(sub) + " --help");
+    const CommandResult ran = run(std::string(sub) + " --help");
     EXPECT_EQ(ran.exit_code, 0) << sub;
     EXPECT_THAT(ran.out, HasSubstr("Example:\n  nimble db")) << sub;
   }
@@ -69,13 +56,13 @@ TEST_F(ProgramTest, EveryViewInEveryFormat) {
   for (const std::string view :
        {"show summary", "show hardware", "show toolchains", "show workloads", "show dispatch",
         "show misses", "campaigns", "top"}) {
-    const Ran json = run(view + " " + db() + " --format json");
+    const CommandResult json = run(view + " " + db() + " --format json");
     EXPECT_EQ(json.exit_code, 0) << json.out;
     EXPECT_FALSE(nlohmann::json::parse(json.out).empty()) << view;
     EXPECT_THAT(run(view + " " + db() + " --format csv").out, HasSubstr(",")) << view;
     EXPECT_EQ(run(view + " " + db()).exit_code, 0) << view;
   }
-  const Ran trials = run("show trials " + campaign + " " + db() + " --format json");
+  const CommandResult trials = run("show trials " + campaign + " " + db() + " --format json");
   EXPECT_EQ(nlohmann::json::parse(trials.out).size(), 3u);
   EXPECT_EQ(run("show trials " + db()).exit_code, 1);
   EXPECT_EQ(run("show trials nobody " + db()).exit_code, 1);
@@ -91,8 +78,8 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
   rows = nlohmann::json::parse(run("top --role cross --format json " + db()).out);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["shape"], "m=37");
-  const Ran samples = run("show measurement " + rows[0]["measurement"].get<std::string>() +
-                          " --format csv " + db());
+  const CommandResult samples = run(
+      "show measurement " + rows[0]["measurement"].get<std::string>() + " --format csv " + db());
   EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\n0,58.8,false\n"));
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
   EXPECT_EQ(run("top --role king " + db()).exit_code, 1);
@@ -102,7 +89,7 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
 TEST_F(ProgramTest, ExportImportCheck) {
   fill();
   EXPECT_EQ(run("export " + db() + " " + file("out")).exit_code, 0);
-  const Ran again = run("export " + db() + " " + file("out"));
+  const CommandResult again = run("export " + db() + " " + file("out"));
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_THAT(again.out, HasSubstr("exists already"));
   const std::string other = " --db " + file("other.db") + " ";
@@ -115,13 +102,13 @@ TEST_F(ProgramTest, ExportImportCheck) {
   for (const auto& f :
        std::filesystem::directory_iterator(std::filesystem::path(file("text")).parent_path()))
     EXPECT_THAT(f.path().filename().string(), Not(StartsWith("third.db"))) << "left behind";
-  const Ran checked = run("check" + other);
+  const CommandResult checked = run("check" + other);
   EXPECT_EQ(checked.exit_code, 0);
   EXPECT_THAT(checked.out, StartsWith("sound:"));
 }
 
 TEST_F(ProgramTest, ErrorsAreOneLineWithARemedy) {
-  const Ran missing = run("show " + db());
+  const CommandResult missing = run("show " + db());
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.out,
               StartsWith("nimble db: error: " + file() + ": there is no such database; "));
@@ -140,7 +127,7 @@ TEST_F(ProgramTest, StaleTablesAreFoundWithExitCodeFive) {
     ++newer.codegen_version;
     store->put(newer);
   }
-  const Ran stale = run("check " + db());
+  const CommandResult stale = run("check " + db());
   EXPECT_EQ(stale.exit_code, 5);
   EXPECT_THAT(stale.out, HasSubstr("tuned with code generator 3, the newest here is 4"));
 }

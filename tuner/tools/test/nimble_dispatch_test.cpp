@@ -1,11 +1,10 @@
 // The program nimble-dispatch as a user meets it.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "db/store/test/fixture.h"
+#include "vm/base/test/run_command.h"
 
 namespace nimble::db {
 namespace {
@@ -13,24 +12,10 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Ran {
-  int exit_code;
-  std::string out;  // stdout and stderr together
-};
-
 class DispatchProgram : public StoreTest {
  protected:
-  Ran run(const std::string& arguments) {
-    const std::string command =
-        fmt::format("{} {} --db {} 2>&1", NIMBLE_DISPATCH_PROGRAM, arguments, file());
-    std::FILE* pipe = popen(command.c_str(), "r");
-    EXPECT_NE(pipe, nullptr);
-    Ran ran;
-    char buffer[4096];
-    while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) ran.out.append(buffer, n);
-    const int status = pclose(pipe);
-    ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return ran;
+  CommandResult run(const std::string& arguments) {
+    return run_command(fmt::format("{} {} --db {}", NIMBLE_DISPATCH_PROGRAM, arguments, file()));
   }
   // An active table of tile 8; tile 16 was measured, too.
   void fill() {
@@ -48,8 +33,8 @@ class DispatchProgram : public StoreTest {
 TEST_F(DispatchProgram, AnOverrideIsLaidShownAndWithdrawn) {
   fill();
   EXPECT_THAT(run("overrides").out, HasSubstr("no override is in force"));
-  const Ran made = run("override " + table + " --region m=17..64 --config " + other.substr(0, 12) +
-                       " --reason 'noisy neighbour'");
+  const CommandResult made = run("override " + table + " --region m=17..64 --config " +
+                                 other.substr(0, 12) + " --reason 'noisy neighbour'");
   ASSERT_EQ(made.exit_code, 0) << made.out;
   const auto list = nlohmann::json::parse(run("overrides --format json").out);
   ASSERT_EQ(list.size(), 1u);
@@ -90,7 +75,7 @@ TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
            {"--region m=1..99999999999999999999", "is no size"},
            {"--region m=1..2 --region m=3..4", "given twice"},
            {"--region 'ceildiv(m,0)=1..2'", "no feature"}}) {
-    const Ran ran = run(head + arguments);
+    const CommandResult ran = run(head + arguments);
     EXPECT_EQ(ran.exit_code, 1) << arguments << ran.out;
     EXPECT_THAT(ran.out, HasSubstr(word)) << arguments;
   }

@@ -465,23 +465,27 @@ function "main" 1 6 {{
 // --- Memory -------------------------------------------------------------------------------------
 
 // Of a view in the middle of a storage: what the tensor does not hold, the storage may.
-TEST_F(Checks, PartsOfATensor) {
-  const auto part = [&](int64_t offset, int64_t extent) {
-    load(fmt::format(R"(
+// A tensor of `extent` floats at `offset` of what `code` leaves in r1, which is given a storage of
+// so many bytes.
+std::string placed(const std::string& code, int64_t bytes, int64_t offset, int64_t extent) {
+  return fmt::format(R"(
 function "main" 1 8 {{
-  LoadConsti r1, 256
+  LoadConsti r1, {}
   AllocStorage r1, r1, 64, d0
-  LoadConsti r2, 64
-  AllocTensor r3, r1, r2, f32, [16]
-  LoadConsti r2, {}
+{}  LoadConsti r2, {}
   LoadConsti r4, {}
-  AllocTensorReg r5, r3, r2, f32, (r4)
+  AllocTensorReg r5, r1, r2, f32, (r4)
   LoadConsti r5, 1
   Ret r5
 }}
 )",
-                     offset, extent) +
-         kScalarEntry);
+                     bytes, code, offset, extent) +
+         kScalarEntry;
+}
+
+TEST_F(Checks, PartsOfATensor) {
+  const auto part = [&](int64_t offset, int64_t extent) {
+    load(placed("  LoadConsti r2, 64\n  AllocTensor r1, r1, r2, f32, [16]\n", 256, offset, extent));
     return failure_of({kThree});
   };
   EXPECT_EQ(part(0, 16), "");
@@ -502,19 +506,7 @@ function "main" 1 8 {{
 
 TEST_F(Checks, TensorsLieInTheirStorage) {
   const auto place = [&](int64_t offset, int64_t extent) {
-    load(fmt::format(R"(
-function "main" 1 8 {{
-  LoadConsti r1, 64
-  AllocStorage r1, r1, 64, d0
-  LoadConsti r2, {}
-  LoadConsti r4, {}
-  AllocTensorReg r5, r1, r2, f32, (r4)
-  LoadConsti r5, 1
-  Ret r5
-}}
-)",
-                     offset, extent) +
-         kScalarEntry);
+    load(placed("", 64, offset, extent));
     return failure_of({kThree});
   };
   EXPECT_EQ(place(0, 16), "");

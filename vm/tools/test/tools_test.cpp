@@ -1,16 +1,15 @@
 // Runs the programs as a user does: arguments in, text and exit code out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "vm/base/file.h"
+#include "vm/base/test/run_command.h"
 #include "vm/executable/assembler.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
@@ -24,23 +23,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Result {
-  int code;
-  std::string out;  // stdout and stderr together
-};
-
 // `arguments` are for the shell; the program lies in the folder of this test.
-Result run(const std::string& arguments) {
-  const std::string command = program_folder() + "/" + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Result result{-1, ""};
-  if (!pipe) return result;
-  std::array<char, 4096> buffer;
-  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    result.out.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+CommandResult run(const std::string& arguments) {
+  return run_command(program_folder() + "/" + arguments);
 }
 
 class ToolsTest : public ::testing::Test {
@@ -68,24 +53,24 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
 };
 
 TEST_F(ToolsTest, TheFrontDoorListsAllSubcommands) {
-  const Result help = run("nimble --help");
-  EXPECT_EQ(help.code, 0);
+  const CommandResult help = run("nimble --help");
+  EXPECT_EQ(help.exit_code, 0);
   for (const Subcommand& s : subcommands())
     EXPECT_THAT(help.out, HasSubstr("\n  " + std::string(s.name) + " "));
   EXPECT_EQ(run("nimble help").out, help.out);
-  const Result bare = run("nimble");
-  EXPECT_EQ(bare.code, 2);
+  const CommandResult bare = run("nimble");
+  EXPECT_EQ(bare.exit_code, 2);
   EXPECT_EQ(bare.out, help.out);
   EXPECT_THAT(run("nimble --version").out, HasSubstr("nimble "));
 }
 
 TEST_F(ToolsTest, TheFrontDoorKnowsSlips) {
-  const Result slip = run("nimble inspct");
-  EXPECT_EQ(slip.code, 2);
+  const CommandResult slip = run("nimble inspct");
+  EXPECT_EQ(slip.exit_code, 2);
   EXPECT_THAT(slip.out, HasSubstr("did you mean \"nimble inspect\"?"));
-  EXPECT_EQ(run("nimble frobnicate").code, 2);
-  EXPECT_EQ(run("nimble --frobnicate").code, 2);
-  EXPECT_EQ(run("nimble ../nimble-inspect").code, 2);
+  EXPECT_EQ(run("nimble frobnicate").exit_code, 2);
+  EXPECT_EQ(run("nimble --frobnicate").exit_code, 2);
+  EXPECT_EQ(run("nimble ../nimble-inspect").exit_code, 2);
   EXPECT_EQ(nearest_subcommand("copmile"), "compile");
   EXPECT_EQ(nearest_subcommand("ins"), "inspect");
   EXPECT_EQ(nearest_subcommand("frobnicate"), "");
@@ -93,11 +78,11 @@ TEST_F(ToolsTest, TheFrontDoorKnowsSlips) {
 }
 
 TEST_F(ToolsTest, TheFrontDoorPassesArgumentsAndExitCodes) {
-  EXPECT_EQ(run("nimble inspect " + path_ + " --verify").code, 0);
-  EXPECT_EQ(run("nimble inspect").code, 2);
-  EXPECT_EQ(run("nimble inspect /nonexistent").code, 1);
-  const Result help = run("nimble help inspect");
-  EXPECT_EQ(help.code, 0);
+  EXPECT_EQ(run("nimble inspect " + path_ + " --verify").exit_code, 0);
+  EXPECT_EQ(run("nimble inspect").exit_code, 2);
+  EXPECT_EQ(run("nimble inspect /nonexistent").exit_code, 1);
+  const CommandResult help = run("nimble help inspect");
+  EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("--disassemble"));
 }
 
@@ -123,16 +108,16 @@ TEST_F(ToolsTest, InspectReportsDamageInOneLine) {
   std::vector<uint8_t> bytes = read_file(path_);
   bytes[bytes.size() / 2] ^= 1;
   write_file_atomically(path_, std::span<const uint8_t>(bytes));
-  const Result damaged = run("nimble-inspect " + path_);
-  EXPECT_EQ(damaged.code, 1);
+  const CommandResult damaged = run("nimble-inspect " + path_);
+  EXPECT_EQ(damaged.exit_code, 1);
   EXPECT_THAT(damaged.out, HasSubstr("nimble inspect: error: " + path_ + ": damaged"));
   EXPECT_EQ(std::count(damaged.out.begin(), damaged.out.end(), '\n'), 1);
 }
 
 TEST_F(ToolsTest, InspectVerifiesUnsoundFiles) {
   exec::write(exec::assemble("function \"f\" 0 1 { Ret r0 }"), path_);
-  const Result unsound = run("nimble-inspect " + path_ + " --verify");
-  EXPECT_EQ(unsound.code, 1);
+  const CommandResult unsound = run("nimble-inspect " + path_ + " --verify");
+  EXPECT_EQ(unsound.exit_code, 1);
   EXPECT_THAT(unsound.out, HasSubstr("f@0: breaks rule R5"));
 }
 
@@ -143,16 +128,16 @@ TEST_F(ToolsTest, LimitsOfLoadingAreErrorsInOneLine) {
               path_);
   for (const std::string command : {"nimble-inspect ", "nimble-run ", "nimble-run --no-native "}) {
     const std::string line = command + path_;
-    const Result memory = run(line + " --load-memory 100");
-    EXPECT_EQ(memory.code, 1) << command;
+    const CommandResult memory = run(line + " --load-memory 100");
+    EXPECT_EQ(memory.exit_code, 1) << command;
     EXPECT_THAT(memory.out, AllOf(HasSubstr(path_), HasSubstr("--load-memory")));
     EXPECT_EQ(std::count(memory.out.begin(), memory.out.end(), '\n'), 1) << memory.out;
-    const Result constants = run(line + " --load-constants 2");
-    EXPECT_EQ(constants.code, 1) << command;
+    const CommandResult constants = run(line + " --load-constants 2");
+    EXPECT_EQ(constants.exit_code, 1) << command;
     EXPECT_THAT(constants.out, AllOf(HasSubstr("its constants have 3 bytes, 2 may be loaded"),
                                      HasSubstr("--load-constants")));
   }
-  EXPECT_EQ(run("nimble-inspect " + path_ + " --load-memory 1MiB --load-constants 3").code, 0);
+  EXPECT_EQ(run("nimble-inspect " + path_ + " --load-memory 1MiB --load-constants 3").exit_code, 0);
 }
 
 TEST_F(ToolsTest, RunTakesLimitsFromOptionsAndTheEnvironment) {
@@ -179,25 +164,25 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" i64 [] [] }
 )ASM"),
               path_);
   const std::string command = "nimble-run " + path_ + " -i x=zeros:20";
-  EXPECT_EQ(run(command).code, 0) << run(command).out;
+  EXPECT_EQ(run(command).exit_code, 0) << run(command).out;
   auto fails = [&](const std::string& option, const std::string& variable,
                    const std::string& text) {
-    const Result by_option = run(command + " " + option);
-    EXPECT_EQ(by_option.code, 1);
+    const CommandResult by_option = run(command + " " + option);
+    EXPECT_EQ(by_option.exit_code, 1);
     EXPECT_THAT(by_option.out, HasSubstr(text));
     const auto equals = variable.find('=');
     ASSERT_EQ(::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1),
               0);
-    const Result by_variable = run(command);
+    const CommandResult by_variable = run(command);
     ::unsetenv(variable.substr(0, equals).c_str());
-    EXPECT_EQ(by_variable.code, 1);
+    EXPECT_EQ(by_variable.exit_code, 1);
     EXPECT_THAT(by_variable.out, HasSubstr(text));
   };
   fails("--fuel 50", "NIMBLE_FUEL=50", "more than 50 instructions");
   fails("--max-depth 5", "NIMBLE_MAX_DEPTH=5", "nested more than 5 deep");
   fails("--memory-limit 8MiB", "NIMBLE_MEMORY_LIMIT=8388608", "memory limit of 8388608 bytes");
-  EXPECT_EQ(run(command + " --fuel many").code, 2);
-  EXPECT_EQ(run(command + " --memory-limit 8parsecs").code, 2);
+  EXPECT_EQ(run(command + " --fuel many").exit_code, 2);
+  EXPECT_EQ(run(command + " --memory-limit 8parsecs").exit_code, 2);
   EXPECT_THAT(run("nimble-run --help").out,
               AllOf(HasSubstr("NIMBLE_FUEL"), HasSubstr("NIMBLE_MAX_DEPTH"),
                     HasSubstr("NIMBLE_MEMORY_LIMIT")));
@@ -223,8 +208,8 @@ TEST_F(ToolsTest, RunsWithoutNativeCode) {
   exec::write(e, path_);
   const std::string input = path_ + " -i 'x=[1, 2, 3]'";
   EXPECT_THAT(run("nimble-run " + input).out, HasSubstr("native code is missing"));
-  const Result checked = run("nimble-run --no-native " + input);
-  EXPECT_EQ(checked.code, 0) << checked.out;
+  const CommandResult checked = run("nimble-run --no-native " + input);
+  EXPECT_EQ(checked.exit_code, 0) << checked.out;
   EXPECT_THAT(checked.out, HasSubstr("y: f32 (3) [2, 4, 6]"));
   EXPECT_THAT(run("nimble-explain --no-native " + path_ + " --shapes n=3").out,
               HasSubstr("portable"));
@@ -266,26 +251,26 @@ entry "main" f0 { input "t" type 0 output "same" type 0 output "left" type 2 }
       "same: Node(Leaf(f32[2]{1, 2}), Leaf(f32[2]{3, 4}))\nleft: (Leaf(f32[2]{1, 2}), 1i64)\n";
   EXPECT_EQ(run(command + " -i 't=" + tree + "'").out, expected);
   EXPECT_EQ(run(command + " --verify -i 't=@" + trees + "[1]'").out, expected);
-  const Result many = run(command + " -i t=@" + trees);
-  EXPECT_EQ(many.code, 1);
+  const CommandResult many = run(command + " -i t=@" + trees);
+  EXPECT_EQ(many.exit_code, 1);
   EXPECT_THAT(many.out, HasSubstr("holds 2 values"));
-  const Result slip = run(command + " -i 't=Node(Leaf([1, 2]), Leav([3, 4]))'");
-  EXPECT_EQ(slip.code, 1);
+  const CommandResult slip = run(command + " -i 't=Node(Leaf([1, 2]), Leav([3, 4]))'");
+  EXPECT_EQ(slip.exit_code, 1);
   EXPECT_THAT(slip.out, HasSubstr("--input t:1:20: \"Leav\" stands where Tree belongs"));
 
   // What is written can be read, and compared with.
   const std::string folder = path_ + ".out";
-  EXPECT_EQ(run(command + " -i 't=" + tree + "' -o " + folder).code, 0);
+  EXPECT_EQ(run(command + " -i 't=" + tree + "' -o " + folder).exit_code, 0);
   EXPECT_EQ(read_text_file(folder + "/left.txt"), "(Leaf(f32[2]{1, 2}), 1i64)\n");
   const std::string expect = command + " -i 't=" + tree + "' --expect same=@" + folder;
-  EXPECT_EQ(run(expect + "/same.txt").code, 0);
+  EXPECT_EQ(run(expect + "/same.txt").exit_code, 0);
   write_file_atomically(folder + "/same.txt",
                         std::string_view("Node(Leaf([1, 2]), Leaf([3, 4.5]))"));
-  const Result differs = run(expect + "/same.txt");
-  EXPECT_EQ(differs.code, 3);
+  const CommandResult differs = run(expect + "/same.txt");
+  EXPECT_EQ(differs.exit_code, 3);
   EXPECT_THAT(differs.out, HasSubstr("element 1: 4 instead of 4.5"));
   write_file_atomically(folder + "/same.txt", std::string_view("Leaf([1, 2])"));
-  EXPECT_EQ(run(expect + "/same.txt").code, 3);
+  EXPECT_EQ(run(expect + "/same.txt").exit_code, 3);
   EXPECT_THAT(run(command + " -i 't=" + tree + "' --output x.npz").out,
               HasSubstr("which .npz cannot hold"));
 
@@ -317,8 +302,8 @@ TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
   exec::write(exec::assemble(kTwoInputs), path_);
   const std::string bench = "nimble-bench --repetitions 1 --min-time 0 --format json " + path_;
   const auto shapes = [&](const std::string& options) {
-    const Result r = run(bench + " " + options);
-    EXPECT_EQ(r.code, 0) << r.out;
+    const CommandResult r = run(bench + " " + options);
+    EXPECT_EQ(r.exit_code, 0) << r.out;
     std::vector<int64_t> of_n;
     const auto json = nlohmann::json::parse(r.out);
     for (const auto& c : json["cases"]) of_n.push_back(c["shape"].value("n", int64_t{-1}));
@@ -328,8 +313,8 @@ TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
   EXPECT_THAT(shapes("--shapes n=4 --shapes n=5,7"), ElementsAre(4, 5, 7));
   EXPECT_THAT(shapes("-i 'x=[1, nan, -inf]'"), ElementsAre(-1));
   const auto fails = [&](const std::string& options, const std::string& text) {
-    const Result r = run(bench + " " + options);
-    EXPECT_EQ(r.code, 1);
+    const CommandResult r = run(bench + " " + options);
+    EXPECT_EQ(r.exit_code, 1);
     EXPECT_THAT(r.out, HasSubstr(text));
   };
   fails("", "add --set \"n=1\"");
@@ -358,10 +343,10 @@ entry "main" f0 { input "x" f32 ["n", "m"] [-1, -1] output "y" f32 ["n", "m"] [-
 TEST_F(ToolsTest, ExplainTakesInputsAndRefusesUnknownKernels) {
   exec::write(exec::assemble(kTwoInputs), path_);
   const std::string explain = "nimble-explain " + path_;
-  EXPECT_EQ(run(explain + " --shapes n=2").code, 0);
-  EXPECT_EQ(run(explain + " -i x=zeros:3").code, 0);
-  const Result unknown = run(explain + " --shapes n=2 --kernel zzz");
-  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(run(explain + " --shapes n=2").exit_code, 0);
+  EXPECT_EQ(run(explain + " -i x=zeros:3").exit_code, 0);
+  const CommandResult unknown = run(explain + " --shapes n=2 --kernel zzz");
+  EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.out, HasSubstr("--kernel zzz: no such kernel or chain ran"));
   exec::write(exec::assemble(R"ASM(
 function "main" 1 2 { GetTag r1, r0
@@ -370,9 +355,9 @@ type "Light" data { "On" () "Off" () }
 entry "main" f0 { input "l" type 0 output "tag" i64 [] [] }
 )ASM"),
               path_);
-  EXPECT_EQ(run(explain + " -i l=Off").code, 0) << run(explain + " -i l=Off").out;
+  EXPECT_EQ(run(explain + " -i l=Off").exit_code, 0) << run(explain + " -i l=Off").out;
   EXPECT_THAT(run(explain).out, HasSubstr("--input 'l=…'"));
-  EXPECT_EQ(run("nimble-bench --repetitions 1 --min-time 0 -i l=On " + path_).code, 0);
+  EXPECT_EQ(run("nimble-bench --repetitions 1 --min-time 0 -i l=On " + path_).exit_code, 0);
 }
 
 // The expected time is of the shape that was asked: measured there, between two sizes, or of the
@@ -398,8 +383,8 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
 "measured":[[[16],1000],[[32],3000],[[64],9000]]}]}])";
   exec::write(e, path_);
   const auto told = [&](const std::string& arguments) {
-    const Result ran = run("nimble-explain --format json " + path_ + arguments);
-    EXPECT_EQ(ran.code, 0) << ran.out;
+    const CommandResult ran = run("nimble-explain --format json " + path_ + arguments);
+    EXPECT_EQ(ran.exit_code, 0) << ran.out;
     const auto rows = nlohmann::json::parse(ran.out, nullptr, false);
     if (!rows.is_array()) return ran.out;
     return rows.at(0).at("summary").get<std::string>();
@@ -417,7 +402,7 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
        R"([{"table":"x","version":1,"threads":1,"entries":[7,{"config":{"routine":"host.copy"}}]}])"}) {
     e.provenance.kernels["k0"] = odd;
     exec::write(e, path_);
-    EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=2").code, 0) << odd;
+    EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=2").exit_code, 0) << odd;
   }
 }
 
@@ -429,7 +414,7 @@ TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_GT(json["memory"]["total_bytes"], 0);
   EXPECT_THAT(json["devices"]["0"].get<std::string>(), HasSubstr("cpu"));
   EXPECT_THAT(json["devices"]["1"].get<std::string>(), HasSubstr("stand-in"));
-  EXPECT_EQ(run("nimble-doctor --format xml").code, 2);
+  EXPECT_EQ(run("nimble-doctor --format xml").exit_code, 2);
 }
 
 }  // namespace

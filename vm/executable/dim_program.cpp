@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "vm/base/error.h"
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "vm/executable/verifier_rules.h"
+#include "vm/executable/fault.h"
 
 namespace nimble::exec {
 

@@ -1,6 +1,7 @@
 #include "vm/executable/dispatch.h"
 
 #include "vm/base/error.h"
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 namespace {

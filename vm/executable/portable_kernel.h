@@ -32,7 +32,7 @@
 #include "vm/base/bytes.h"
 #include "vm/base/dtype.h"
 #include "vm/executable/contract.h"
-#include "vm/executable/verifier_rules.h"
+#include "vm/executable/fault.h"
 
 namespace nimble::exec {
 

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "vm/executable/portable_kernel.h"
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 namespace {

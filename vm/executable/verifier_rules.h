@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "vm/executable/fault.h"
+
 namespace nimble::exec {
 
 struct RuleInfo {
@@ -79,11 +81,6 @@ std::string fault_message(Args&&... args) {
   return fmt::format(fmt::format_string<Args...>(kText), std::forward<Args>(args)...);
 }
 
-// One thing that is wrong, without its place.
-struct Finding {
-  Fault fault{};
-  std::string message;
-};
 template <Fault kFault, typename... Args>
 Finding finding(Args&&... args) {
   return {kFault, fault_message<kFault>(std::forward<Args>(args)...)};

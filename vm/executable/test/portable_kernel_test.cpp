@@ -12,6 +12,7 @@
 #include "vm/base/error.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/test/sample.h"
+#include "vm/executable/verifier_rules.h"
 #include "vm/executable/writer.h"
 
 namespace nimble::exec {

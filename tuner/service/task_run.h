@@ -161,6 +161,20 @@ class TaskRun {
   Verdict judge(const db::NewDispatchTable& made, const Evidence& e, Basis basis) const;
   bool can_be_generated(const tuned::Candidate& c) const;
 
+  // make_table's steps. `best` is the least time known at each column of the evidence.
+  std::pair<Basis, Evidence> best_evidence() const;  // the default first, where it has times
+  std::vector<double> best_known(const Evidence& e) const;
+  db::NewDispatchTable record_of(const Table& table, const Evidence& e,
+                                 const std::vector<double>& best, bool complete) const;
+  // The campaign's, by configuration and shape: a later phase's before an earlier one's.
+  std::map<std::pair<db::Hash, db::Hash>, db::Uuid> own_measurements() const;
+  void store_table(db::NewDispatchTable table, const Evidence& e, Basis basis);
+  static double regret_of(const TableEntry& entry, const CrossTable& cross,
+                          const std::vector<double>& best);
+  void report_table(const Table& table, const Evidence& e, const std::vector<double>& best);
+  // At the sizes that no choice saw.
+  void report_held_out(const Table& table, const Evidence& e, size_t single);
+
   db::Hash put_config(const tuned::Candidate& c);
   const tuned::Candidate& candidate(const db::Hash& config);
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;

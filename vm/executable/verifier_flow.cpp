@@ -45,8 +45,7 @@ class FlowVerifier::Flow {
       connect_registers();
       propagate();
     } catch (const OutOfSteps&) {
-      if (limit_ > 0)
-        found_->push_back(violation(f.name, finding<Fault::kTooManySteps>(budget_.total())));
+      found_->push_back(violation(f.name, finding<Fault::kTooManySteps>(budget_.total())));
       return;
     }
     report_all();
@@ -77,7 +76,6 @@ class FlowVerifier::Flow {
     enum class Kind : uint8_t { kRead, kMerge, kTensor };
     Kind kind;
     bool known = false;  // whether anything has come yet
-    bool queued = false;
     Slot slot{};
     uint32_t takers = kNone;  // list in takers_
   };
@@ -102,11 +100,12 @@ class FlowVerifier::Flow {
 
   // Numbers the registers that occur, so that a frame costs what is used of it.
   void number_registers() {
-    if (numbers_.size() < f_->registers) numbers_.resize(f_->registers);
+    numbers_.resize(std::max<size_t>(numbers_.size(), f_->registers));
     ++epoch_;
     registers_.clear();
     nodes_.clear();
     takers_.clear();
+    queue_.clear();
     reads_.clear();
     exits_.clear();
     reads_from_.assign(1, 0);
@@ -175,7 +174,6 @@ class FlowVerifier::Flow {
   Source made(const Write& w, Source first) {
     if (w.from == Write::From::kNothing) return Source::of(w.slot);
     if (w.from == Write::From::kCopy) return first;
-    if (first.is_known()) return Source::of(written(w, first.slot()));
     const uint32_t node = new_node(Node::Kind::kTensor);
     take(first, node);
     return Source::of(node);
@@ -257,8 +255,7 @@ class FlowVerifier::Flow {
   uint32_t site_above(uint32_t block) {
     const auto after = std::upper_bound(sites_.begin(), sites_.end(), block,
                                         [](uint32_t b, const Site& s) { return b < s.block; });
-    if (after == sites_.begin()) return kNone;
-    auto site = static_cast<uint32_t>(after - sites_.begin()) - 1;
+    auto site = static_cast<uint32_t>(after - sites_.begin()) - 1;  // kNone if none is before
     while (site != kNone && !control_.dominates(sites_[site].block, block)) {
       budget_.spend();
       site = sites_[site].enclosing;
@@ -280,9 +277,9 @@ class FlowVerifier::Flow {
     return sites_[site].has_exit ? sites_[site].exit : merged(site);
   }
   Source at_exit(uint32_t number, uint32_t block) { return leaving(number, site_above(block)); }
+  // Of a block that reads the register, and so is a site of its own.
   Source at_entry(uint32_t number, uint32_t block) {
     const uint32_t site = site_above(block);
-    if (site == kNone || sites_[site].block != block) return leaving(number, site);
     return sites_[site].merge ? merged(site) : leaving(number, sites_[site].enclosing);
   }
 
@@ -316,21 +313,13 @@ class FlowVerifier::Flow {
     if (n.known && n.slot == slot) return;
     n.known = true;
     n.slot = slot;
-    if (n.queued || n.takers == kNone) return;
-    n.queued = true;
     queue_.push_back(node);
   }
 
+  // Hands on what has changed, from what became known while the edges were made.
   void propagate() {
-    // What was known when edges were still being made has not been handed on.
-    queue_.clear();
-    for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i].queued = nodes_[i].known && nodes_[i].takers != kNone;
-      if (nodes_[i].queued) queue_.push_back(i);
-    }
     for (size_t i = 0; i < queue_.size(); ++i) {
-      Node& n = nodes_[queue_[i]];
-      n.queued = false;
+      const Node& n = nodes_[queue_[i]];
       const Slot slot = n.kind == Node::Kind::kRead ? after_read(n.slot) : n.slot;
       for (uint32_t t = n.takers; t != kNone; t = takers_[t].next) {
         budget_.spend();
@@ -344,17 +333,13 @@ class FlowVerifier::Flow {
   void report_all() {
     order_.resize(control_.blocks().size());
     std::iota(order_.begin(), order_.end(), 0u);
-    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
-      return control_.blocks()[a].first < control_.blocks()[b].first;
-    });
+    std::ranges::sort(order_, {}, [&](uint32_t b) { return control_.blocks()[b].first; });
     state_.resize(registers_.size());
     for (uint32_t block : order_) {
       for (uint32_t i = reads_from_[block]; i < reads_from_[block + 1]; ++i)
         state_[reads_[i].reg] = nodes_[reads_[i].source.node()].slot;
-      for (at_ = control_.blocks()[block].first; at_ < control_.blocks()[block].end; ++at_) {
-        if (limit_ == 0) return;
+      for (at_ = control_.blocks()[block].first; at_ < control_.blocks()[block].end; ++at_)
         check_instruction(f_->code[at_]);
-      }
     }
   }
 
@@ -434,7 +419,8 @@ class FlowVerifier::Flow {
   std::vector<uint32_t> merges_at_;  // by block: number of the register last merged there
   std::vector<uint32_t> merges_, asked_;
   std::vector<Site> sites_;
-  std::vector<uint32_t> queue_, order_;
+  std::vector<uint32_t> queue_;  // nodes whose takers are to be told
+  std::vector<uint32_t> order_;
   std::vector<Slot> state_;  // by number, at instruction at_
   uint32_t at_ = 0;
 };

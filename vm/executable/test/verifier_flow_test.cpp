@@ -9,6 +9,7 @@
 #include "vm/executable/control_flow.h"
 #include "vm/executable/test/prelude.h"
 #include "vm/executable/verifier.h"
+#include "vm/executable/verifier_rules.h"
 
 namespace nimble::exec {
 namespace {
@@ -67,6 +68,95 @@ TEST(VerifierFlowTest, FunctionsBehindTheEndOfTheBudgetAreNotAccepted) {
   const std::vector<Violation> found = find_violations(e);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[1].where, "next");
+}
+
+// --- From block to block -------------------------------------------------------------------------
+
+std::string faults_of(const std::string& text) {
+  std::string names;
+  for (const Violation& v : find_violations(with_prelude(text)))
+    names += (names.empty() ? "" : " ") + std::string(info_of(v.fault).name);
+  return names;
+}
+
+// A read in the block that wrote it takes nothing from what the next block knows.
+TEST(VerifierFlowTest, WhatIsReadWhereItWasWrittenIsKnownInTheNextBlock) {
+  EXPECT_EQ(faults_of("function \"f\" 0 3 { LoadConsti r1, 1  Move r2, r1  Goto @3  "
+                      "3: ShapeOf r2, 1, r1  Ret r2 }"),
+            info_of(Fault::kWrongKind).name);
+}
+
+// What is not known stays unknown: a copy of it is no tensor, nor is what is read out of it.
+TEST(VerifierFlowTest, WhatComesFromTheUnknownIsWhatItIsUsedAsInTheNextBlock) {
+  for (const char* instruction : {"Move r1, r0", "GetTag r1, r0", "GetField r1, r0, 0"})
+    for (const char* use : {"Invoke r1, f\"twice\", (r1)", "AllocStorage r1, r1, 64, d0"})
+      EXPECT_EQ(faults_of(std::string("function \"f\" 1 2 { ") + instruction +
+                          "  Goto @2  2: " + use + "  Ret r1 }"),
+                "")
+          << instruction << ", " << use;
+  // But a scalar that was read out is one.
+  EXPECT_EQ(
+      faults_of("function \"f\" 1 2 { GetTag r1, r0  Goto @2  2: ShapeOf r1, 1, r1  Ret r1 }"),
+      info_of(Fault::kWrongKind).name);
+}
+
+// A fault is told at the first read, and neither at later ones nor of copies.
+TEST(VerifierFlowTest, AFaultIsToldOnceThroughAllBlocks) {
+  EXPECT_EQ(faults_of("function \"f\" 0 2 { Move r1, r0  Goto @2  2: Move r1, r0  Goto @4  "
+                      "4: AllocADT r1, 0, (r1, r0)  Ret r1 }"),
+            info_of(Fault::kReadUnwritten).name);
+  EXPECT_EQ(faults_of("function \"f\" 0 2 { LoadConst r0, c0  FreeTensor r0  Move r1, r0  Goto @4  "
+                      "4: AllocADT r1, 0, (r1, r0)  Ret r1 }"),
+            info_of(Fault::kReadFreed).name);
+}
+
+// Registers that merge at other blocks, one of them at none: each has its own.
+TEST(VerifierFlowTest, MergesOfOneRegisterAreNotThoseOfAnother) {
+  // r1 merges at the first join, r2 is written before it and behind it, r3 merges at the second.
+  const auto program = [](const std::string& use) {
+    return "function \"f\" 1 5 { LoadConsti r1, 1  LoadConsti r2, 1  LoadConsti r3, 1  "
+           "If r0, @4, @5  4: LoadConst r1, c0  5: If r0, @6, @8  6: LoadConst r3, c0  Goto @8  "
+           "8: LoadConst r2, c0  Goto @10  10: " +
+           use + "  Ret r4 }";
+  };
+  const std::string wrong(info_of(Fault::kWrongKind).name);
+  for (const char* unknown : {"r1", "r3"})
+    for (const char* use : {"ShapeOf r4, 1, ", "AllocADT r4, 0, ("})
+      EXPECT_EQ(faults_of(program(use + std::string(unknown) + (use[0] == 'S' ? "" : ")"))), "");
+  EXPECT_EQ(faults_of(program("ShapeOf r4, 1, r2")), "");
+  EXPECT_EQ(faults_of(program("GetField r4, r2, 0")), wrong);
+  EXPECT_EQ(faults_of(program("GetField r4, r1, 0  GetField r4, r3, 0")), "");
+  EXPECT_EQ(faults_of(program("Move r4, r1  GetField r4, r2, 0  Move r4, r3")), wrong);
+}
+
+// --- What is charged -----------------------------------------------------------------------------
+
+uint64_t steps_of(const std::string& text) {
+  return effort_of(with_prelude(text)).steps;
+}
+
+// An instruction of few operands may write many registers.
+TEST(VerifierFlowTest, ManyResultsOfOneInstructionAreCharged) {
+  const auto steps = [](int results) {
+    return steps_of("function \"f\" 1 9 { ShapeOf r1, " + std::to_string(results) +
+                    ", r0  Ret r0 }");
+  };
+  EXPECT_EQ(steps(2), steps(1) + 2);
+  EXPECT_EQ(steps(8), steps(2) + 6);
+}
+
+TEST(VerifierFlowTest, RegistersThatNobodyReadsCostNothing) {
+  const auto steps = [](int dead) {
+    std::string code;
+    int at = 0;
+    for (int join = 0; join < 20; ++join) {
+      code += " If r0, @" + std::to_string(at + 1) + ", @" + std::to_string(at + 1 + dead);
+      for (int d = 1; d <= dead; ++d) code += " LoadConsti r" + std::to_string(d) + ", 1";
+      at += 1 + dead;
+    }
+    return steps_of("function \"f\" 1 9 {" + code + " Ret r0 }");
+  };
+  EXPECT_EQ(steps(8), steps(1));
 }
 
 // --- Control flow --------------------------------------------------------------------------------

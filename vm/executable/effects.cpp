@@ -60,8 +60,7 @@ bool fits(Need need, Content c) {
 }
 
 std::optional<Callee> callee_of(const Executable& e, int64_t index) {
-  if (index < 0) return std::nullopt;
-  const size_t i = static_cast<size_t>(index), functions = e.functions.size();
+  const size_t i = static_cast<size_t>(index), functions = e.functions.size();  // large if negative
   if (i < functions) return Callee{&e.functions[i].name, e.functions[i].parameters, 1, false};
   if (i - functions >= e.scalar_functions.size()) return std::nullopt;
   const ScalarFunction& f = e.scalar_functions[i - functions];

@@ -84,25 +84,22 @@ class Verifier {
     int64_t immediate = 0;
     for (size_t i = 0; i < info.operands.size(); ++i) {
       const int64_t x = in.operands[i];
-      const bool negative = x < 0;
-      const auto u = static_cast<uint64_t>(x);
+      const auto u = static_cast<uint64_t>(x);  // large if it is negative
       switch (info.operands[i]) {
         case 'J':
-          require<PortableFault::kWritesSymbol>(negative || u >= contract_.symbols.size(), x);
+          require<PortableFault::kWritesSymbol>(u >= contract_.symbols.size(), x);
           [[fallthrough]];
         case 'I':
-          require<PortableFault::kNoSuchSlot>(!negative && u < k_.indices, x, k_.indices);
+          require<PortableFault::kNoSuchSlot>(u < k_.indices, x, k_.indices);
           break;
         case 'V':
         case 'W':
-          require<PortableFault::kNoSuchValue>(!negative && u < k_.values.size(), x,
-                                               k_.values.size());
+          require<PortableFault::kNoSuchValue>(u < k_.values.size(), x, k_.values.size());
           v[values++] = k_.values[u];
           break;
         case 'B':
         case 'S':
-          require<PortableFault::kNoSuchBuffer>(!negative && u < buffers_.size(), x,
-                                                buffers_.size());
+          require<PortableFault::kNoSuchBuffer>(u < buffers_.size(), x, buffers_.size());
           buffer = &buffers_[u];
           require<PortableFault::kStoresIntoInput>(info.operands[i] == 'B' || buffer->writable, x);
           break;

@@ -91,8 +91,8 @@ class Verifier {
 
   void check_operand(const BytecodeFunction& f, const Place& where, const OperandSpec& spec,
                      int64_t v) {
-    const auto within = [&]<Fault kFault>(size_t count) {
-      if (v < 0 || static_cast<uint64_t>(v) >= count) report<kFault>(where, v, count);
+    const auto within = [&]<Fault kFault>(size_t count) {  // a negative number is a large one
+      if (static_cast<uint64_t>(v) >= count) report<kFault>(where, v, count);
     };
     switch (spec.kind) {
       case OperandKind::kDst:
@@ -130,15 +130,14 @@ class Verifier {
       check_run(f, where, o[0].value(), callee->results);
     } else if (op == Opcode::kAllocClosure) {
       const int64_t index = o[1].value();
-      if (index < 0 || static_cast<uint64_t>(index) >= e_.functions.size())
+      if (static_cast<uint64_t>(index) >= e_.functions.size())
         return report<Fault::kClosureOfNoBytecode>(where, index);
       const BytecodeFunction& g = e_.functions[static_cast<size_t>(index)];
       if (o[2].values.size() > g.parameters)
         report<Fault::kClosureCaptures>(where, o[2].values.size(), g.name, g.parameters);
     } else if (op == Opcode::kShapeOf) {
-      const int64_t rank = o[1].value();
-      if (rank >= 0 && rank <= kMaxRank)
-        check_run(f, where, o[0].value(), static_cast<uint64_t>(rank));
+      const auto rank = static_cast<uint64_t>(o[1].value());
+      if (rank <= kMaxRank) check_run(f, where, o[0].value(), rank);
     }
   }
 
@@ -215,12 +214,23 @@ class Verifier {
     return !bad;
   }
 
-  // A program of one result over at most `available` values, of which the flagged are bound.
+  // Whether it is a program of one result over at most so many values.
+  bool is_program(const Place& where, const DimProgram& p, size_t available) {
+    if (!is_well_formed(where, p)) return false;
+    if (p.results != 1) {
+      report<Fault::kDimResultsUsed>(where, p.results);
+      return false;
+    }
+    if (p.arguments > available) {
+      report<Fault::kProgramArguments>(where, p.arguments, available);
+      return false;
+    }
+    return true;
+  }
+
+  // The same, and what it reads is bound.
   void check_program(const Place& where, const DimProgram& p, const std::vector<bool>& bound) {
-    if (!is_well_formed(where, p)) return;
-    if (p.results != 1) return report<Fault::kDimResultsUsed>(where, p.results);
-    if (p.arguments > bound.size())
-      return report<Fault::kProgramArguments>(where, p.arguments, bound.size());
+    if (!is_program(where, p, bound.size())) return;
     for (const DimInstruction& in : p.code)
       if (in.op == DimOp::kArg && !bound[static_cast<size_t>(in.immediate)])
         return report<Fault::kReadBeforeBound>(where, in.immediate);
@@ -247,13 +257,11 @@ class Verifier {
       if (a.collapse_leading && host) report<Fault::kRowsOfHost>(where);
       for (const DimProgram& dim : a.dims) {
         uint32_t symbol = 0;
-        if (a.access != Access::kOut && dim.results == 1 && dim.is_argument(&symbol) &&
-            symbol < dim.arguments && dim.arguments <= bound.size() && !bound[symbol]) {
-          is_well_formed(where, dim);
-          bound[symbol] = true;
-          continue;
+        if (a.access != Access::kOut && dim.is_argument(&symbol)) {
+          if (is_program(where, dim, bound.size())) bound[symbol] = true;
+        } else {
+          check_program(where, dim, bound);
         }
-        check_program(where, dim, bound);
       }
     }
     for (size_t i = 0; i < bound.size(); ++i)

@@ -23,7 +23,7 @@ std::string tensor_text(DType dtype, std::span<const int64_t> shape) {
 // The constructor that a tag of the type names; nullptr if none does.
 const ValueType::Constructor* constructor_of(const ValueType& type, int64_t tag) {
   if (type.kind != ValueType::Kind::kData && type.kind != ValueType::Kind::kTuple) return nullptr;
-  if (tag < 0 || static_cast<uint64_t>(tag) >= type.constructors.size()) return nullptr;
+  if (static_cast<uint64_t>(tag) >= type.constructors.size()) return nullptr;
   return &type.constructors[static_cast<size_t>(tag)];
 }
 

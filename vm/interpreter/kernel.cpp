@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
-#include <set>
 
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
@@ -137,12 +135,9 @@ std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* lib
   return library->unavailable ? library->unavailable() : "";
 }
 
-void use_portable(const exec::Kernel& kernel, const std::string& place, KernelTarget* target,
-                  PreparedKernel* out) {
-  if (!kernel.portable)
-    throw Error(Status::kIncompatible, place,
-                fmt::format("kernel {} has native code only", kernel.name),
-                "compile the model with --portable=on, or load it with trust in its native code");
+// The kernel has a portable form: the verifier and Model::load_image() have looked.
+void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKernel* out) {
+  NIMBLE_CHECK(kernel.portable, "{}", kernel.name);
   if (!out->portable)
     out->portable =
         std::make_shared<PortableProgram>(*kernel.portable, kernel.contract, kernel_text(*out));
@@ -152,15 +147,11 @@ void use_portable(const exec::Kernel& kernel, const std::string& place, KernelTa
     target->implementation = static_cast<uint32_t>(kernel.implementations.size());
 }
 
-// Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
-constexpr size_t kMostNotes = 8;
-
 // Fills out->targets and, where needed, out->portable.
 void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                      const std::string& place, std::vector<std::string>* notes,
                      PreparedKernel* out) {
   std::vector<std::string> missing(kernel.implementations.size());
-  std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
   for (size_t i = 0; i < kernel.implementations.size(); ++i) {
     const exec::Implementation& impl = kernel.implementations[i];
     KernelTarget target;
@@ -169,7 +160,7 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
     if (impl.kind == ImplementationKind::kPortable ||
         (!find_native && (impl.kind == ImplementationKind::kNative ||
                           (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
-      use_portable(kernel, place, &target, out);
+      use_portable(kernel, &target, out);
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
       // The image of a level that the kernel was not tuned for has one function for it.
@@ -185,14 +176,11 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
             Status::kUnsupported, place,
             fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
             "use a runtime as new as the compiler");
-      const auto [found, is_new] = why.try_emplace(target.library);
-      if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
-      missing[i] = found->second;
+      missing[i] = missing_library(kernel, target.library, bool{find_native});
     }
     out->targets.push_back(target);
   }
   const auto first = std::find(missing.begin(), missing.end(), "");
-  std::set<std::string_view> told;
   for (size_t i = 0; i < missing.size(); ++i) {
     if (missing[i].empty()) continue;
     const std::string& symbol = kernel.implementations[i].symbol;
@@ -202,7 +190,7 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
       out->targets[i] = out->targets[at];
       stand_in = kernel.implementations[at].symbol;
     } else if (kernel.portable) {
-      use_portable(kernel, place, &out->targets[i], out);
+      use_portable(kernel, &out->targets[i], out);
     } else {
       throw Error(Status::kIncompatible, place,
                   fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
@@ -210,9 +198,8 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                               : "compile the model with --portable=on, or set `trust` in the load "
                                 "options if you trust where the file comes from");
     }
-    if (told.size() < kMostNotes && told.insert(symbol).second)
-      notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
-                                   kernel.name, symbol, missing[i], stand_in));
+    notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
+                                 kernel.name, symbol, missing[i], stand_in));
   }
 }
 
@@ -227,7 +214,7 @@ uint64_t depth_of(const exec::DispatchTree& tree) {
   return depth.empty() ? 0 : depth[0];
 }
 
-// A dim whose program is one operation costs no more than its check; a requirement is a check more.
+// Programs of one operation cost no more than the check of a dim.
 uint64_t contract_work(const exec::Kernel& kernel) {
   uint64_t work = depth_of(kernel.dispatch);
   auto add = [&](const exec::DimProgram& p) { work += p.code.size() > 1 ? p.code.size() : 0; };
@@ -235,7 +222,7 @@ uint64_t contract_work(const exec::Kernel& kernel) {
     for (const exec::DimProgram& p : a.dims) add(p);
   for (const exec::DimProgram& p : kernel.contract.requirements) add(p);
   add(kernel.contract.scratch_bytes);
-  return work + kernel.contract.arguments.size() + kernel.contract.requirements.size();
+  return work + kernel.contract.arguments.size();
 }
 
 }  // namespace
@@ -265,8 +252,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
         if (program.is_constant(&d.value)) {
           d.kind = Dim::Kind::kConstant;
         } else if (program.is_argument(&d.symbol)) {
-          const bool binds = !bound[d.symbol] && a.access != Access::kOut;
-          d.kind = binds ? Dim::Kind::kBind : Dim::Kind::kSymbol;
+          d.kind = bound[d.symbol] ? Dim::Kind::kSymbol : Dim::Kind::kBind;
           bound[d.symbol] = true;
         }
         out.dims.push_back(d);
@@ -382,7 +368,7 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
       int64_t expected = 0;
       int64_t extent = t.extents[d + surplus];
       // Only the product of an empty tensor's other extents can exceed 63 bits.
-      if (d == 0 && surplus > 0 && !try_collapse(t, surplus, &extent)) [[unlikely]]
+      if (d == 0 && !try_collapse(t, surplus, &extent)) [[unlikely]]
         fail_tensor(k, i, t, frame->symbols);
       switch (dim->kind) {
         case Dim::Kind::kBind:

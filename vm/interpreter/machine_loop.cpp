@@ -147,8 +147,8 @@ Tensor* Machine::alloc_tensor(const Value& in, int64_t offset, DType dtype,
   const Tensor& whole = tensor_of(in);
   const auto bytes = try_byte_size(dtype, shape);
   const uint64_t limit = whole.bytes();
-  if (offset < 0 || static_cast<uint64_t>(offset) > limit || !bytes || *bytes < 0 ||
-      static_cast<uint64_t>(*bytes) > limit - static_cast<uint64_t>(offset)) [[unlikely]]
+  const auto begin = static_cast<uint64_t>(offset);  // large if it is negative
+  if (begin > limit || !bytes || static_cast<uint64_t>(*bytes) > limit - begin) [[unlikely]]
     throw Error(Status::kFatal, "",
                 fmt::format("a part of shape ({}) at byte {} lies outside of a tensor ({})",
                             fmt::join(shape, ", "), offset, fmt::join(whole.shape(), ", ")),

@@ -122,6 +122,12 @@ TEST(VerifierBounds, Immediates) {
   EXPECT_EQ(registers("1048577"), name_of_fault(Fault::kTooManyRegisters));
 }
 
+TEST(VerifierBounds, AClosureMayHoldEveryArgument) {
+  EXPECT_EQ(faults_of("function \"f\" 1 1 { AllocClosure r0, f\"callee\", (r0, r0)  Ret r0 }"), "");
+  EXPECT_EQ(faults_of("function \"f\" 1 1 { AllocClosure r0, f\"callee\", (r0, r0, r0)  Ret r0 }"),
+            name_of_fault(Fault::kClosureCaptures));
+}
+
 // One message each, though several checks come by what is out of range.
 TEST(VerifierBounds, WhatIsOutOfRangeIsToldOnce) {
   const auto prepended = [](Opcode op, std::vector<int64_t> operands) {
@@ -217,6 +223,15 @@ TEST(VerifierBounds, KernelsAndConstants) {
               e.kernels[1].contract.requirements = {{0, 2, {{DimOp::kConst, 1}}}};
             }),
             name_of_fault(Fault::kDimResults));
+  // A fault of the contract is not told again of the portable form, which is seen in its light.
+  const std::string faults =
+      faults_after([](Executable& e) { e.kernels[0].contract.arguments[0].dtype = kNoDType; });
+  EXPECT_TRUE(faults.starts_with(name_of_fault(Fault::kUnknownArgument))) << faults;
+  EXPECT_EQ(faults.find(name_of_fault(Fault::kPortableUnsound)), std::string::npos) << faults;
+  // Surplus axes are native code's to take.
+  EXPECT_EQ(faults_of("kernel \"x\" { symbols m  in rows u8 ([a0])  scratch [0]  "
+                      "dispatch { 0: 0 }  native \"n\" }"),
+            "");
   // A scalar and a symbol that the next dims read.
   EXPECT_EQ(faults_of("kernel \"x\" { symbols m n  scalar n  in f32 ([a0], [a1])  "
                       "require [a0 a1 <=]  scratch [a0 a2 *]  dispatch { 0: 0 }  native \"n\" }"),

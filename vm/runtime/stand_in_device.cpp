@@ -14,9 +14,6 @@ namespace {
 
 constexpr size_t kUnit = 64;
 constexpr size_t kPage = 4096;
-// Address space costs nothing, but a limit of the process (ulimit -v) may refuse so much.
-constexpr size_t kLargestArena = size_t{1} << 36;
-constexpr size_t kSmallestArena = size_t{1} << 26;
 // The used part grows in steps, each a system call if a kernel runs meanwhile.
 constexpr size_t kStep = size_t{1} << 20;
 
@@ -31,7 +28,7 @@ StandInDevice::~StandInDevice() {
 }
 
 bool StandInDevice::reserve() {
-  for (size_t size = kLargestArena; !base_ && size >= kSmallestArena; size /= 2) {
+  for (size_t size = arena_; !base_ && size >= kSmallestArena; size /= 2) {
     void* memory =
         ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) continue;
@@ -42,7 +39,7 @@ bool StandInDevice::reserve() {
 }
 
 void StandInDevice::protect(size_t begin, size_t end, int rights) {
-  if (begin < end && ::mprotect(base_ + begin, end - begin, rights) != 0)
+  if (::mprotect(base_ + begin, end - begin, rights) != 0)
     throw Error(
         Status::kExhausted, "",
         fmt::format("the system does not open {} bytes of the stand-in's memory", end - begin),

@@ -24,7 +24,12 @@ namespace nimble::rt {
 
 class StandInDevice final : public Device {
  public:
-  StandInDevice() = default;
+  // Address space costs nothing, but a limit of the process (ulimit -v) may refuse so much: then
+  // the arena is smaller, though never below kSmallestArena.
+  static constexpr size_t kLargestArena = size_t{1} << 36;
+  static constexpr size_t kSmallestArena = size_t{1} << 20;
+
+  explicit StandInDevice(size_t arena = kLargestArena) : arena_(arena) {}
   ~StandInDevice() override;
   StandInDevice(const StandInDevice&) = delete;
   StandInDevice& operator=(const StandInDevice&) = delete;
@@ -50,6 +55,7 @@ class StandInDevice final : public Device {
   // Sets the rights of the arena's used part.
   void protect(size_t begin, size_t end, int rights);
 
+  const size_t arena_;  // the most that is reserved
   mutable ForkSafeLock lock_;
   uint8_t* base_ = nullptr;
   size_t size_ = 0;  // of the reserved address space

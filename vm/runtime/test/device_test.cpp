@@ -106,6 +106,34 @@ TEST(StandInDevice, RefusesMoreThanItsArena) {
   EXPECT_EQ(stand_in.allocate(SIZE_MAX), nullptr);
 }
 
+// Up to its last byte, and no further.
+TEST(StandInDevice, HandsOutItsWholeArena) {
+  constexpr size_t kArena = StandInDevice::kSmallestArena;
+  {
+    StandInDevice stand_in(kArena);
+    EXPECT_EQ(stand_in.allocate(kArena + 1), nullptr);
+    EXPECT_NE(stand_in.allocate(kArena), nullptr);
+    EXPECT_EQ(stand_in.allocate(1), nullptr);
+  }
+  StandInDevice stand_in(kArena);
+  void* half = stand_in.allocate(kArena / 2);
+  ASSERT_NE(half, nullptr);
+  EXPECT_EQ(stand_in.allocate(kArena / 2 + 1), nullptr);
+  void* rest = stand_in.allocate(kArena / 2);
+  ASSERT_NE(rest, nullptr);
+  EXPECT_EQ(stand_in.in_use(), kArena);
+  const KernelScope open(stand_in);
+  std::memset(half, 1, kArena / 2);
+  std::memset(rest, 1, kArena / 2);
+}
+
+// Address space that the system does not have, and sizes that wrap when they are rounded up.
+TEST(Device, MemoryThatCannotBeIsNull) {
+  for (const size_t bytes : {size_t{1} << 62, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 10'000,
+                             SIZE_MAX - 4096, SIZE_MAX})
+    EXPECT_EQ(map_huge(bytes), nullptr) << bytes;
+}
+
 // What is allocated while a kernel runs is open to it.
 TEST(StandInDevice, GrowsWhileAKernelRuns) {
   StandInDevice stand_in;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "vm/base/fault/failing_calls.h"
+#include "vm/base/file.h"
 #include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/test/harness.h"
 
@@ -210,7 +211,41 @@ TEST_F(Checks, ALaterCallIsCheckedAsTheFirst) {
   in = good;
   in.strides = strides;
   EXPECT_THAT(call(in), HasSubstr("as many strides as dims"));
+  const HostValueRef value = HostValue::data(0, {});
+  in = good;
+  in.value = value.get();
+  EXPECT_THAT(call(in), HasSubstr("it is a value of a data type, not a tensor"));
   EXPECT_EQ(call(good), "");
+}
+
+// Elements that lie one after another are not copied: memory of the caller's is no memory of the
+// session's.
+TEST_F(Checks, DenseInputsAreBorrowed) {
+  SessionOptions options;
+  options.memory_limit = 1 << 20;
+  load(R"(
+function "main" 1 2 { LoadConsti r1, 1  Ret r1 }
+entry "main" f0 { input "x" f32 ["1", "n"] [1, -1]  output "y" i64 [] [] }
+)",
+       options);
+  const int64_t n = 1 << 19;  // twice the limit
+  const std::vector<float> data(2 * n);
+  const auto fits = [&](std::vector<int64_t> strides) {
+    const int64_t shape[] = {1, n};
+    const InputTensor in{data.data(), DType::kF32, shape, strides, true};
+    OutputTensor out;
+    try {
+      session_->run(0, {&in, 1}, {&out, 1});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kExhausted);
+      return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(fits({}));
+  EXPECT_TRUE(fits({n, 1}));
+  EXPECT_TRUE(fits({99, 1}));
+  EXPECT_FALSE(fits({n, 2}));
 }
 
 TEST_F(Checks, StridesOfExtentsOfOneDoNotMatter) {
@@ -386,6 +421,10 @@ entry "one" f0 { input "x" f32 ["a"] [-1]  output "y" i64 [] [] }
     return "";
   };
   EXPECT_THAT(failure({6}, "one"), HasSubstr("argument 0 must be f32"));
+  // Only the product of an empty tensor's other extents may not fit.
+  const int64_t much = int64_t{1} << 31;
+  EXPECT_THAT(failure({2 * much, 2 * much, 1, 0}, "four"), HasSubstr("argument 0 must be f32"));
+  EXPECT_THAT(failure({much, much, 1, 0}, "four"), HasSubstr("code 77"));
   // A check of the kernel itself.
   EXPECT_THAT(failure({5, 1}, "two"), AllOf(HasSubstr("code 77"), HasSubstr("n = 5")));
 }
@@ -405,6 +444,10 @@ TEST_F(Checks, ScalarsAndDataOfAContract) {
   EXPECT_EQ(call("data", "AllocADT r1, 0, ()  InvokePacked k\"k\", (r1)"), "");
   EXPECT_THAT(call("data", "InvokePacked k\"k\", (r0)"),
               HasSubstr("must be a data-type value, it is a tensor"));
+  EXPECT_THAT(call("data",
+                   "LoadConsti r1, 5  AllocADT r1, 0, (r1)  GetField r1, r1, 0  "
+                   "InvokePacked k\"k\", (r1)"),
+              HasSubstr("must be a data-type value, it is a scalar"));
   EXPECT_THAT(call("symbols n  in f32 ([a0])  require [a0 3 !=]", "InvokePacked k\"k\", (r0)"),
               HasSubstr("break"));
 }
@@ -435,6 +478,41 @@ TEST_F(Checks, RoutinesThatThisRuntimeDoesNotKnow) {
   EXPECT_EQ(failure_of({kThree}), "");
   EXPECT_THAT(load_failure(text("native \"k\""), Status::kCorrupt, true),
               HasSubstr("native code is missing"));
+}
+
+// What native code says of its call, and code that is not there.
+TEST_F(Checks, NativeKernels) {
+  const std::vector<uint8_t> image = read_file(NIMBLE_FIXTURE_DIR "/good.so");
+  // By a name of its own or, in the image of another level, by the kernel's.
+  const auto load_native = [&](const std::string& kernel, const std::string& symbol) {
+    exec::Executable e = exec::assemble(
+        "kernel \"" + kernel + "\" { symbols n  in f32 ([a0])  scratch [0]  dispatch { 0: 0 }  " +
+        "native \"" + symbol + "\" }" +
+        "function \"main\" 1 2 { InvokePacked k0, (r0)  LoadConsti r1, 1  Ret r1 }" + kScalarEntry);
+    exec::NativeImage native;
+    native.target = "x86-64-v1";
+    native.bytes = image;
+    e.images.push_back(native);
+    LoadOptions trust;
+    trust.trust = true;
+    model_ = Model::load(std::move(e), trust, "test");
+    SessionOptions options;
+    options.threads = 1;
+    session_ = std::make_unique<Session>(model_, options);
+  };
+  for (const auto& [kernel, symbol] :
+       {std::pair("k", "count_calls"), {"count_calls", "count_calls_v4"}}) {
+    load_native(kernel, symbol);
+    EXPECT_THAT(failure_of({kThree}), AllOf(HasSubstr("failed with code 1"), HasSubstr("n = 3")));
+    EXPECT_THAT(failure_of({kThree}), HasSubstr("failed with code 2"));
+  }
+  try {
+    load_native("k", "absent");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kCorrupt);
+    EXPECT_THAT(e.what(), HasSubstr("the native code has no absent"));
+  }
 }
 
 // Of one byte, too.
@@ -535,6 +613,39 @@ TEST_F(Checks, OnlyAStorageOfItsOwnIsExtended) {
   EXPECT_THAT(storage_of("DeviceCopy r1, r0, d0  LoadConsti r2, 4  "
                          "AllocTensor r1, r1, r2, f32, [1]"),
               HasSubstr("no storage of its own"));
+}
+
+// --- Cancelling ---------------------------------------------------------------------------------
+
+// Every instruction that other code may run behind, and every charge of much work, looks for a
+// cancel: what comes next would fail otherwise.
+TEST_F(Checks, WhatMayTakeLongIsCancelled) {
+  const auto cancelled = [&](const std::string& code) {
+    load(
+        "text \"too late\"\nscalar \"twice\" [a0 2 *]\n"
+        "kernel \"k\" { symbols n  in f32 ([a0])  scratch [0]  dispatch { 0: 0 }  "
+        "host \"test.leaves_all\" }\n"
+        "function \"main\" 1 4 { " +
+        code + "  late: Fatal t0, () }\nfunction \"late\" 0 1 { Fatal t0, () }\n" + kScalarEntry);
+    session_->cancel(session_->next_run());
+    try {
+      run({kThree});
+      return false;
+    } catch (const Error& e) {
+      return e.status() == Status::kCancelled;
+    }
+  };
+  for (const char* code :
+       {"LoadConsti r1, 1  Ret r1", "LoadConsti r1, 1  If r1, @late, @late", "Goto @late",
+        "LoadConsti r1, 1  Invoke r1, f\"twice\", (r1)",
+        "AllocClosure r1, f\"late\", ()  InvokeClosure r1, r1, ()", "InvokePacked k\"k\", (r0)"})
+    EXPECT_TRUE(cancelled(code)) << code;
+  const auto clear = [&](uint64_t steps) {
+    return cancelled(fmt::format("LoadConsti r1, {}  AllocStorage r1, r1, 64, d0",
+                                 steps * WorkMeter::kBytesPerStep));
+  };
+  EXPECT_FALSE(clear(WorkMeter::kPollSteps - 1));
+  EXPECT_TRUE(clear(WorkMeter::kPollSteps));
 }
 
 // --- Portable code ------------------------------------------------------------------------------

@@ -8,10 +8,13 @@
 //          whole file is made, so that contents may grow and shrink
 //   0x02   choices of a generator of valid executables that call host operators
 //   else   assembler text, which reaches any instruction sequence in few bytes
+#include <time.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "vm/base/fuzz/fuzz.h"
 #include "vm/base/hash.h"
@@ -200,24 +203,42 @@ class Inputs {
 };
 
 // Every byte of a result is the user's to read.
-uint8_t sum_of(DType dtype, std::span<const int64_t> shape, const void* data) {
+uint64_t hash_of(DType dtype, std::span<const int64_t> shape, const void* data) {
   uint64_t bytes = size_of(dtype);
   for (const int64_t extent : shape) bytes *= static_cast<uint64_t>(extent);
-  uint8_t sum = 0;
-  for (uint64_t k = 0; k < bytes; ++k) sum ^= static_cast<const uint8_t*>(data)[k];
-  return sum;
+  return hash64({static_cast<const uint8_t*>(data), bytes});
 }
-uint8_t sum_of(const rt::HostValueRef& value) {
-  uint8_t sum = 0;
+uint64_t hash_of(const rt::HostValueRef& value) {
+  uint64_t sum = 0;
   std::vector<const rt::HostValue*> open = {value.get()};
   for (int parts = 0; !open.empty() && parts < 10'000; ++parts) {  // shared ones come by often
     const rt::HostValue* v = open.back();
     open.pop_back();
-    if (v->is_tensor()) sum ^= sum_of(v->dtype(), v->shape(), v->bytes());
+    if (v->is_tensor()) sum = 31 * sum + hash_of(v->dtype(), v->shape(), v->bytes());
     for (const rt::HostValueRef& f : v->fields()) open.push_back(f.get());
   }
   return sum;
 }
+
+// No byte of a file is in two constants: each may be copied, and a file would grow beyond bounds.
+void expect_constants_apart(const exec::Executable& e) {
+  std::vector<std::span<const uint8_t>> all;
+  for (const exec::Constant& c : e.constants)
+    if (!c.bytes.empty()) all.push_back(c.bytes);
+  std::ranges::sort(all, {}, [](auto bytes) { return bytes.data(); });
+  for (size_t i = 1; i < all.size(); ++i)
+    NIMBLE_FUZZ_REQUIRE(all[i].data() >= all[i - 1].data() + all[i - 1].size(),
+                        "two constants share data");
+}
+
+// Processor seconds of this thread.
+double seconds_used() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+// Fuel bounds time: even sanitizers make some hundredths of a second of kFuel.
+constexpr double kMostSeconds = 5;
 
 // How many of its runs succeeded.
 size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t threads) {
@@ -231,25 +252,32 @@ size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t thread
   rt::Session session(model, options);
   size_t succeeded = 0;
   const size_t entries = std::min<size_t>(model->executable().entries.size(), 4);
-  for (size_t i = 0; i < entries; ++i)
-    for (size_t round = 0; round < 2; ++round) {
+  for (size_t i = 0; i < entries; ++i) {
+    // What a run gives depends on its inputs, not on what ran before it or was left in memory.
+    std::optional<uint64_t> first;
+    for (const size_t round : {0, 1, 0}) {
       const exec::EntryPoint& entry = model->executable().entries[i];
       Inputs inputs;
       if (!inputs.make(model->executable(), entry, round)) continue;
       std::vector<rt::OutputTensor> outputs(std::min<size_t>(entry.outputs.size(), 64));
+      uint64_t result = 0;
+      const double start = seconds_used();
       try {
         session.run(i, inputs.tensors, outputs);
+        ++succeeded;
+        for (const rt::OutputTensor& o : outputs)
+          result = 31 * result + (o.value ? hash_of(o.value) : hash_of(o.dtype, o.shape(), o.data));
       } catch (const Error& e) {
         NIMBLE_FUZZ_REQUIRE(e.status() != Status::kInternal, "{}", e.what());
-        continue;
+        result = static_cast<uint64_t>(e.status());
       }
-      ++succeeded;
-      uint8_t sum = 0;
-      for (const rt::OutputTensor& o : outputs)
-        sum ^= o.value ? sum_of(o.value) : sum_of(o.dtype, o.shape(), o.data);
-      [[maybe_unused]] static volatile uint8_t sink;
-      sink = sum;
+      const double used = seconds_used() - start;
+      NIMBLE_FUZZ_REQUIRE(used < kMostSeconds, "{} steps took {:.1f} s", kFuel, used);
+      if (round == 0 && first)
+        NIMBLE_FUZZ_REQUIRE(result == *first, "a run with the same inputs gives something else");
+      if (round == 0) first = result;
     }
+  }
   return succeeded;
 }
 
@@ -273,6 +301,7 @@ std::string sections_of(const exec::Executable& e) {
 void run(std::span<const uint8_t> input) {
   try {
     exec::Executable e = executable_of(input);
+    expect_constants_apart(e);
     (void)exec::disassemble(e);
     if (!exec::find_violations(e).empty()) return;
     NIMBLE_FUZZ_REQUIRE(
@@ -300,7 +329,7 @@ std::vector<Seed> seeds() {
   for (const Program& p : operator_programs()) {
     add(p.name, p.text);
     // They do what they are for: a seed that fails leads nowhere.
-    NIMBLE_FUZZ_REQUIRE(run_entries(rt::Model::load(exec::assemble(p.text), {}, p.name), 1) == 2,
+    NIMBLE_FUZZ_REQUIRE(run_entries(rt::Model::load(exec::assemble(p.text), {}, p.name), 1) == 3,
                         "the seed {} fails", p.name);
   }
   for (const rt::LibraryKernel* k : rt::library_kernels()) {

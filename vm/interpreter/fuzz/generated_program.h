@@ -1,7 +1,8 @@
 // A valid executable for any bytes: calls of host operators, and of a portable kernel over rows,
 // whose contracts the verifier accepts. So no mutation is lost at the door, and what varies is what
 // the operators and the call path must stand: ranks and extents, dtypes, scalars, the places of
-// tensors in memory, the contents of the inputs.
+// tensors in memory, the contents of the inputs. Now and then something is asked for that must be
+// refused: a contract beside the operator's signature, one that hides axes, a result on a device.
 #pragma once
 
 #include <algorithm>
@@ -23,34 +24,36 @@ class ProgramGenerator {
   explicit ProgramGenerator(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
   exec::Executable program() {
-    // Two storages with little room each, so that tensors meet.
+    // Two storages with little room each, so that tensors meet. Both come from malloc, where a
+    // sanitizer sees what is beyond them.
     line("LoadConsti r2, {}", 64 << (next() % 8));
     line("AllocStorage r3, r2, 64, d0");
-    line("LoadConsti r2, 65536");
+    line("LoadConsti r2, 65024");
     line("AllocStorage r4, r2, 64, d0");
-    for (size_t calls = 1 + next() % 4; calls > 0; --calls) call();
+    const uint8_t plan = next();
+    for (size_t calls = 1 + plan % 4; calls > 0; --calls) call();
+    const bool forever = plan / 4 % 16 == 1;  // until the fuel ends
+    if (forever) calls_ = "again:\n" + calls_ + "Goto @again\n";
+    body_ += calls_;
+    const std::string types = give_result();
     exec::Executable e =
         exec::assemble(head_ + fmt::format("function \"main\" 2 {} {{\n", used_) + body_ + "Ret " +
-                       result_ + "\n}\n" + kEntry + result_port_ + "\n}\n");
+                       result_ + "\n}\n" + kTypes + types + kEntry + result_port_ + "\n}\n");
+    size_t portable = 0;
     for (exec::Kernel& k : e.kernels)
       if (k.implementations[0].kind == exec::ImplementationKind::kPortable)
-        k.portable = portable_program({}).kernels[0].portable;
+        k.portable = portable_[portable++];
     return e;
   }
 
  private:
   // A tree of the caller's comes as r1.
-  static constexpr const char* kEntry =
+  static constexpr const char* kTypes =
       "type \"Tree\" data { \"Leaf\" (1) \"Node\" (0, 0) }\n"
-      "type \"w\" tensor f32 [\"2\"] [2]\n"
+      "type \"w\" tensor f32 [\"2\"] [2]\n";
+  static constexpr const char* kEntry =
       "entry \"main\" f0 {\ninput \"x\" f32 [\"n\"] [-1]\ninput \"t\" type 0\n";
   static constexpr size_t kMostElements = 64;  // of a constant
-
-  struct Tensor {
-    std::string reg;
-    std::vector<int64_t> shape;
-    std::vector<std::string> dims;  // as the contract gives them
-  };
 
   uint8_t next() {
     if (bytes_.empty()) return 0;
@@ -94,10 +97,17 @@ class ProgramGenerator {
     return reg;
   }
 
-  // The register of a tensor in a storage: behind the one before, or anywhere.
+  // The register of a tensor in a storage: of its own, behind the one before, or anywhere.
   std::string in_storage(DType dtype, const std::vector<int64_t>& s) {
     const int64_t bytes = try_byte_size(dtype, s).value_or(0);
     const uint8_t where = next();
+    if (where % 8 >= 4) {
+      const std::string storage = fresh(), reg = fresh();
+      line("AllocStorage {}, {}, 64, d0", storage, scalar(bytes));
+      line("AllocTensor {}, {}, {}, {}, [{}]", reg, storage, scalar(0), name_of(dtype),
+           fmt::join(s, ", "));
+      return reg;
+    }
     int64_t at = at_;
     if (where % 8 == 0) at = next() * static_cast<int64_t>(size_of(dtype));
     if (where % 8 != 0) at_ += (bytes + 63) / 64 * 64;
@@ -130,7 +140,36 @@ class ProgramGenerator {
       host(*operators[at]);
   }
 
-  // A copy by portable code, whose contract takes any number of leading axes.
+  void invoke(const std::vector<std::string>& arguments) {
+    calls_ += fmt::format("InvokePacked k{}, ({})\n", kernels_++, fmt::join(arguments, ", "));
+  }
+
+  // Leaves the last result, which may lie on a device and in a value, in result_; gives the types
+  // for that.
+  std::string give_result() {
+    const uint8_t how = next();
+    if (how % 8 == 1) {
+      const std::string there = fresh();
+      line("DeviceCopy {}, {}, d1", there, result_);
+      result_ = there;
+    }
+    std::vector<std::string> dims(result_rank_, "\"?\"");
+    std::vector<int64_t> any(result_rank_, -1);
+    const std::string tensor = fmt::format("{} [{}] [{}]", name_of(result_dtype_),
+                                           fmt::join(dims, ", "), fmt::join(any, ", "));
+    if (how / 8 % 4 != 1) {
+      result_port_ = "output \"y\" " + tensor;
+      return "";
+    }
+    const std::string value = fresh();
+    line("AllocADT {}, 0, ({}, {})", value, result_, result_);
+    result_ = value;
+    result_port_ = "output \"y\" type 3";
+    return "type \"result\" tensor " + tensor + "\ntype \"Pair\" tuple (2, 2)\n";
+  }
+
+  // A copy by portable code, whose contract takes any number of leading axes; or nothing, with much
+  // scratch.
   void portable() {
     const std::vector<int64_t> s = shape(1 + next() % 4, nullptr);
     const std::vector<int64_t> other = shape(1 + next() % 4, &s);
@@ -140,7 +179,13 @@ class ProgramGenerator {
         kernels_);
     const std::string x = in_storage(DType::kF32, s);
     const std::string y = in_storage(DType::kF32, next() % 4 ? s : other);
-    line("InvokePacked k{}, ({}, {})", kernels_++, x, y);
+    exec::PortableKernel kernel = *portable_program({}).kernels[0].portable;
+    if (next() % 8 == 1) {
+      kernel.code.clear();
+      kernel.scratch = {{DType::kF32, exec::DimProgram::constant(int64_t{1} << next() % 24)}};
+    }
+    portable_.push_back(std::move(kernel));
+    invoke({x, y});
   }
 
   void host(const rt::LibraryKernel& op) {
@@ -156,19 +201,29 @@ class ProgramGenerator {
     const auto common = static_cast<DType>(next() % kDTypeCount);
     size_t count = rule.tensors.size();
     if (rule.more) count += next() % 4;
+    const uint8_t wrong = next();  // what the verifier or the signature refuses
+    const bool hides_all = wrong % 32 == 1, hides_one = wrong % 32 == 2, other = wrong % 32 == 3;
     for (size_t i = 0; i < count; ++i) {
       const rt::TensorRule& t = rule.tensors[std::min(i, rule.tensors.size() - 1)];
-      const int rank = t.rank_of_first ? static_cast<int>(first.size())
-                                       : std::clamp(1 + next() % 4, t.min_rank, t.max_rank);
+      const int rank = hides_all         ? 1 + next() % 4
+                       : t.rank_of_first ? static_cast<int>(first.size())
+                                         : std::clamp(1 + next() % 4, t.min_rank, t.max_rank);
       const std::vector<int64_t> s = shape(rank, i > 0 ? &first : nullptr);
       if (i == 0) first = s;
-      const DType dtype = t.type == rt::TensorRule::Type::kFixed ? t.dtype
+      const DType dtype = other && next() % 4 == 1 ? static_cast<DType>(next() % kDTypeCount)
+                          : t.type == rt::TensorRule::Type::kFixed ? t.dtype
                           : t.type == rt::TensorRule::Type::kAny
                               ? static_cast<DType>(next() % kDTypeCount)
                               : common;
       const bool written = t.access != exec::Access::kIn;
       std::vector<std::string> dims;
-      for (const int64_t e : s) {
+      std::vector<int64_t> seen = s;  // by the contract
+      if (hides_all) seen.clear();
+      if (hides_one && seen.size() > 1) {
+        seen[1] = try_element_count({seen.data(), 2}).value_or(0);
+        seen.erase(seen.begin());
+      }
+      for (const int64_t e : seen) {
         const auto known = std::find(values.begin(), values.end(), e);
         if (op.name == "host.copy" && written)  // must be the same programs
           dims.push_back(fmt::format("[a{}]", dims.size()));
@@ -179,18 +234,17 @@ class ProgramGenerator {
         else
           dims.push_back(fmt::format("[{}]", e));
       }
-      arguments.push_back(
-          fmt::format("{} {} ({})", written ? "out" : "in", name_of(dtype), fmt::join(dims, ", ")));
+      arguments.push_back(fmt::format("{} {}{} ({})", written ? "out" : "in",
+                                      seen.size() < s.size() ? "rows " : "", name_of(dtype),
+                                      fmt::join(dims, ", ")));
       const bool small = try_element_count(s).value_or(0) <= static_cast<int64_t>(kMostElements);
       const std::string reg =
           !written && small && next() % 8 != 0 ? constant(dtype, s) : in_storage(dtype, s);
       (written ? writes : reads).push_back(reg);
       if (written) {
         result_ = reg;
-        std::vector<std::string> names(s.size(), "\"?\"");
-        std::vector<int64_t> any(s.size(), -1);
-        result_port_ = fmt::format("output \"y\" {} [{}] [{}]", name_of(dtype),
-                                   fmt::join(names, ", "), fmt::join(any, ", "));
+        result_dtype_ = dtype;
+        result_rank_ = s.size();
       }
     }
     std::vector<int64_t> told;
@@ -216,7 +270,7 @@ class ProgramGenerator {
         symbols.empty() ? "" : "symbols ", fmt::join(symbols, " "), "\n" + contract, op.name);
     reads.insert(reads.end(), scalars.begin(), scalars.end());
     reads.insert(reads.end(), writes.begin(), writes.end());
-    line("InvokePacked k{}, ({})", kernels_++, fmt::join(reads, ", "));
+    invoke(reads);
   }
 
   // The caller's tree, or one with shared parts.
@@ -231,8 +285,11 @@ class ProgramGenerator {
   }
 
   std::span<const uint8_t> bytes_;
-  std::string head_, body_;
-  std::string result_ = "r0", result_port_ = "output \"y\" f32 [\"n\"] [-1]";
+  std::string head_, body_, calls_;  // kernels and constants; operands; what is done with them
+  std::vector<exec::PortableKernel> portable_;  // of the kernels that have one, in their order
+  std::string result_ = "r0", result_port_;
+  DType result_dtype_ = DType::kF32;
+  size_t result_rank_ = 1;
   size_t used_ = 5, kernels_ = 0, constants_ = 0;
   int64_t at_ = 0;  // in r4
 };

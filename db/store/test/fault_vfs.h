@@ -11,7 +11,5 @@ void register_faulty_vfs();
 void fail_after(long operations, int code);
 // No more failures; returns whether any was injected.
 bool stop_failing();
-// How often anything was synced, since the program began.
-long syncs();
 
 }  // namespace nimble::db

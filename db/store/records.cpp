@@ -7,6 +7,7 @@
 
 #include "db/store/hash.h"
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 #include "vm/base/printable.h"
 
 namespace nimble::db {
@@ -62,25 +63,6 @@ std::string number(int64_t value) {
   return std::to_string(value);
 }
 
-// How deep the brackets of `json` nest. Writing a value recurses, so text from outside is bounded.
-int nesting_of(std::string_view json) {
-  int depth = 0, deepest = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
 constexpr int kDeepestJson = 500;
 
 // Of a region that a person means.
@@ -220,7 +202,7 @@ class CanonicalJson final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 std::string canonical_json(std::string_view json, const std::string& place) {
-  if (nesting_of(json) > kDeepestJson)
+  if (json_nesting(json) > kDeepestJson)
     throw Error(Status::kInvalidArgument, place,
                 fmt::format("nests deeper than {} levels", kDeepestJson), "flatten it");
   CanonicalJson canonical;

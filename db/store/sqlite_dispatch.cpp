@@ -244,17 +244,21 @@ std::vector<EntryTime> SqliteStore::times(const Uuid& table) {
 
 void SqliteStore::record_miss(const Hash& workload, const Hash& hardware, const Dims& dims,
                               int64_t count) {
+  // A merged database may hold any count of ours: it stops at the largest.
   db_->run(
       "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
-      "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = count + "
-      "excluded.count",
+      "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = "
+      "min(count, 9223372036854775807 - excluded.count) + excluded.count",
       identity_, workload, hardware, text_of(dims), count);
 }
 
 std::vector<DispatchMiss> SqliteStore::misses() {
   std::vector<DispatchMiss> all;
+  // As total_miss, whose sum() fails beyond 64 bits: one merged row could hide all others. total()
+  // adds reals, exact up to 2^53, and the cast stops at the largest integer.
   Statement row = db_->prepare(
-      "SELECT workload, hardware, dims, count FROM total_miss ORDER BY count DESC, workload, dims");
+      "SELECT workload, hardware, dims, CAST(total(count) AS INTEGER) AS times FROM dispatch_miss "
+      "GROUP BY workload, hardware, dims ORDER BY times DESC, workload, dims");
   while (row.step())
     all.push_back({row.text(0), row.text(1), dims_from_text(row.text(2)), row.integer(3)});
   return all;

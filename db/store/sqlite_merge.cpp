@@ -44,6 +44,7 @@ std::unique_ptr<Connection> memory_copy(Connection& source) {
   if (!backup) copy->fail(sqlite3_errcode(copy->raw()));
   sqlite3_backup_step(backup, -1);
   copy->check(sqlite3_backup_finish(backup));
+  sqlite3_db_config(copy->raw(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   return copy;
 }
 

@@ -43,7 +43,7 @@ std::string uri_of(const std::string& path, const char* query) {
 
 // Switching to the log needs the only connection for a moment, and SQLite does not wait for that
 // by itself; so this tries again within the busy time-out.
-void use_write_ahead_log(Connection& db, int timeout_ms) {
+void use_write_ahead_log(Connection& db, int timeout_ms, bool durable) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   for (;;) {
     try {
@@ -59,7 +59,7 @@ void use_write_ahead_log(Connection& db, int timeout_ms) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
-  db.script("PRAGMA synchronous = FULL");
+  db.script(durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ SqliteStore::SqliteStore(const std::string& path, const OpenOptions& options)
           Status::kIncompatible, path, "has an older schema and is opened read-only",
           "open it once for writing (nimble db check --migrate), which brings it up to date");
   } else {
-    use_write_ahead_log(*db_, options.busy_timeout_ms);
+    use_write_ahead_log(*db_, options.busy_timeout_ms, options.durable);
     migrate(*db_, latest_schema_version(), options_.clock_ms);
   }
   identity_ = db_->text("SELECT uuid FROM identity");

@@ -7,6 +7,12 @@
 #include "vm/base/error.h"
 
 namespace nimble::db {
+namespace {
+
+// Further ahead is no clock of ours, and no time of day to be ordered by.
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
+
+}  // namespace
 
 Uuid SqliteStore::add(const NewOverride& o) {
   if (o.reason.empty())
@@ -29,9 +35,8 @@ Uuid SqliteStore::add(const NewOverride& o) {
   db_->run(
       "INSERT INTO dispatch_override (uuid, workload, hardware, region, config, evidence, reason, "
       "created_at) VALUES (?1,?2,?3,?4,?5,?6,?7, max(?8, (SELECT coalesce(max(created_at), 0) + 1 "
-      "FROM dispatch_override WHERE workload = ?2 AND hardware = ?3 AND created_at < ?8 + "
-      "86400000)))",
-      uuid, o.workload, o.hardware, region, o.config, evidence, o.reason, now());
+      "FROM dispatch_override WHERE workload = ?2 AND hardware = ?3 AND created_at < ?8 + ?9)))",
+      uuid, o.workload, o.hardware, region, o.config, evidence, o.reason, now(), kDayMs);
   write.commit();
   return uuid;
 }
@@ -55,7 +60,8 @@ void SqliteStore::withdraw(const Uuid& uuid, const std::string& reason) {
 
 std::vector<Override> SqliteStore::overrides(bool all, const std::optional<Hash>& workload,
                                              const std::optional<Hash>& hardware) {
-  // Two databases may have withdrawn the same: the earlier reason is told.
+  // Two databases may have withdrawn the same: the earlier reason is told. What was merged from the
+  // far future would never be overlaid: it counts as the earliest.
   Statement row = db_->prepare(
       "SELECT o.uuid, o.workload, o.hardware, o.region, o.config, t.name, t.version, c.json, "
       "o.reason, o.evidence, a.code_hash, o.created_at, w.reason, w.created_at "
@@ -65,8 +71,9 @@ std::vector<Override> SqliteStore::overrides(bool all, const std::optional<Hash>
       "(SELECT x.uuid FROM dispatch_withdrawal x WHERE x.dispatch_override = o.uuid "
       "ORDER BY x.created_at, x.uuid LIMIT 1) "
       "WHERE (?1 OR w.uuid IS NULL) AND (?2 IS NULL OR o.workload = ?2) "
-      "AND (?3 IS NULL OR o.hardware = ?3) ORDER BY o.created_at DESC, o.uuid");
-  row.bind(all, workload, hardware);
+      "AND (?3 IS NULL OR o.hardware = ?3) "
+      "ORDER BY CASE WHEN o.created_at < ?4 THEN o.created_at ELSE 0 END DESC, o.uuid");
+  row.bind(all, workload, hardware, now() + kDayMs);
   std::vector<Override> found;
   while (row.step()) {
     Override o;

@@ -3,7 +3,8 @@
 // A worker claims trials under a lease: state, owner and time of expiry are set by one UPDATE that
 // also picks the rows, so two processes never get the same trial, and a trial whose owner died is
 // picked again once its lease is over, with no sweeper needed. No transaction stays open over a
-// measurement. A trial that took its owners down max_attempts times is closed as crashed.
+// measurement. A trial that took its owners down max_attempts times is closed as crashed. How often
+// it was tried, a merged database may say: the count stops where adding to it would fail.
 #include <algorithm>
 
 #include "db/store/sqlite_store.h"
@@ -71,8 +72,8 @@ std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
       request.campaign, t, request.max_attempts);
   {
     Statement rows = db_->prepare(
-        fmt::format("UPDATE trial SET state = 'claimed', attempt = attempt + 1, lease_owner = ?2, "
-                    "lease_until = ?3 + ?4 WHERE rowid IN ("
+        fmt::format("UPDATE trial SET state = 'claimed', attempt = min(attempt, 1000000000) + 1, "
+                    "lease_owner = ?2, lease_until = ?3 + ?4 WHERE rowid IN ("
                     "  SELECT rowid FROM trial WHERE campaign = ?1"
                     "  AND (state = 'queued' OR (state = 'claimed' AND lease_until <= ?3))"
                     "  AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)"

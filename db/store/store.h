@@ -1,10 +1,10 @@
 // The tuning database as the tuner, the compiler and the tools see it.
 //
 // Every call that writes is one transaction, durable when it returns (write-ahead log, synchronous
-// FULL): a process killed at any moment leaves either all of a call or nothing of it. Group calls
-// with transaction(). Every call may throw nimble::Error: kInvalidArgument for a record that the
-// schema refuses (a time that is zero, negative or NaN; an unknown key), kExhausted for a full
-// disk or a database that stays locked, kIo, kCorrupt.
+// FULL; but see OpenOptions::durable): a process killed at any moment leaves either all of a call
+// or nothing of it. Group calls with transaction(). Every call may throw nimble::Error:
+// kInvalidArgument for a record that the schema refuses (a time that is zero, negative or NaN; an
+// unknown key), kExhausted for a full disk or a database that stays locked, kIo, kCorrupt.
 //
 // One Store serves one thread at a time; open one per thread or process.
 #pragma once
@@ -19,6 +19,10 @@ namespace nimble::db {
 struct OpenOptions {
   bool create = true;      // make the file if it is missing (never the folder)
   bool read_only = false;  // no migration, no writes
+  // Whether each call waits for the disk. Without, the next call of a connection that does takes
+  // along all that was written before it, whoever wrote: they share one log. Until then a power
+  // failure loses the last calls, each as a whole; a kill loses nothing.
+  bool durable = true;
   int busy_timeout_ms = 10'000;
   std::function<int64_t()> clock_ms;  // the time of day; the system's by default (tests set it)
   std::string vfs;                    // SQLite VFS to use; the default one when empty

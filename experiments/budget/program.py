@@ -3,9 +3,9 @@
 Each model of models.py is tuned into a database of its own. What the campaign's report says is
 compared with what was promised, and the process's own time with a clock outside of it:
 
-    wall        the process's time, within 5 % of the budget (less: there was nothing left to try)
+    wall        the process's time, within 5 % of the budget; less only where the report says why
     working     share of it that compiled or timed candidates, 85 % or more
-    tuned       workloads of 5 % of the model's time or more that have a table: all of them
+    tuned       workloads of 5 % of the model's time or more that have an active table: all of them
     told        the time left, told after a third and two thirds, off by 20 % at most
 """
 
@@ -48,20 +48,25 @@ def judge(report, seconds, budget):
     """Returns the record of one campaign: figures, and what was promised and not kept."""
     spending = report.get("spending", {})
     hot = [w for w in report["workloads"] if w["share"] >= HOT]
-    untuned = [w["label"] for w in hot if "table" not in w]
+    # A table that is stored and not active serves nobody.
+    tuned = [w for w in report["workloads"] if "table" in w and w.get("active", True)]
+    untuned = [w["label"] for w in hot if w not in tuned]
     record = {
         "seconds": round(seconds, 2), "budget": budget, "over": seconds / budget - 1,
         "working_share": spending.get("working_share"),
         "candidates": spending.get("candidates", sum(w["trials"] for w in report["workloads"])),
         "told_errors": spending.get("told_errors", []), "activities": spending.get("seconds", {}),
         "workloads": len(report["workloads"]), "hot": len(hot),
-        "tuned": sum("table" in w for w in report["workloads"]),
-        "tuned_share": sum(w["share"] for w in report["workloads"] if "table" in w),
+        "tuned": len(tuned), "tuned_share": sum(w["share"] for w in tuned),
+        "ended": report.get("ended", ""),
         "untuned_hot": untuned, "skipped": len(report["skipped"])}
     record["candidates_per_minute"] = 60 * record["candidates"] / seconds
     broken = []
     if record["over"] > OVER:
         broken.append(f"{100 * record['over']:.0f} % over the budget")
+    # An older build's report has no such line.
+    if record["over"] < -OVER and report.get("ended", "older") == "":
+        broken.append("ended early without a reason")
     if record["working_share"] is not None and record["working_share"] < WORKING:
         broken.append(f"{100 * record['working_share']:.0f} % of the time worked")
     if untuned:

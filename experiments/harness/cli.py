@@ -28,8 +28,8 @@ def parse_arguments(arguments):
                "NAME-part.* instead, or NAME-LABEL.* with --label.\n\n"
                "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, 130 interrupted")
     parser.add_argument("name", metavar="NAME", choices=experiments.NAMES,
-                        help=f"experiment: {', '.join(experiments.NAMES)}; or onnx-conformance,\n"
-                             "exporters and budget, which have their own --help")
+                        help=f"experiment: {', '.join(experiments.NAMES)}; or one that compares no "
+                             f"speeds and has its own --help: {', '.join(experiments.PROGRAMS)}")
     parser.add_argument("--setup", action="store_true",
                         help="only make the virtual environment (alone on the command line)")
     parser.add_argument("--threads", metavar="N[,N…]", help="thread counts, one case each")
@@ -265,15 +265,8 @@ class Run:
 
 
 def main():
-    if sys.argv[1:2] == ["onnx-conformance"]:  # no comparison of speeds: a program of its own
-        from experiments.onnx_conformance import program
-        return program.main(sys.argv[2:])
-    if sys.argv[1:2] == ["exporters"]:
-        from experiments.exporters import program
-        return program.main(sys.argv[2:])
-    if sys.argv[1:2] == ["budget"]:
-        from experiments.budget import program
-        return program.main(sys.argv[2:])
+    if len(sys.argv) > 1 and sys.argv[1] in experiments.PROGRAMS:
+        return experiments.load_program(sys.argv[1])(sys.argv[2:])
     return exit_code(lambda: Run(sys.argv[1:]).execute(), "interrupted; --resume goes on from here")
 
 

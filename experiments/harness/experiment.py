@@ -1,7 +1,8 @@
 """What an experiment is: a model, its inputs by length, its workload and how peers get the model.
 
-An experiment is a folder experiments/NAME with a module experiment.py that defines EXPERIMENT; a
-hyphen of its name is an underscore there.
+An experiment is a folder experiments/NAME; a hyphen of its name is an underscore there. A module
+experiment.py defines EXPERIMENT, which the harness compares with its peers. What compares no speeds
+has a module program.py instead, whose main(arguments) is all of it. Nothing else lists them.
 """
 
 import dataclasses
@@ -11,7 +12,15 @@ from typing import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "experiments"  # exported models, compiled executables, logs of workers
-NAMES = ("minilm", "lstm", "tree-lstm", "decode")
+
+
+def _folders_with(module):
+    found = {path.parent.name for path in (ROOT / "experiments").glob(f"*/{module}.py")}
+    return tuple(sorted(name.replace("_", "-") for name in found - {"harness"}))
+
+
+NAMES = _folders_with("experiment")
+PROGRAMS = _folders_with("program")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,15 @@ class Experiment:
     long_runs: bool = False  # one run is a burst: it has many steps of its own
 
 
+def _module(name, module):
+    return importlib.import_module(f"experiments.{name.replace('-', '_')}.{module}")
+
+
 def load(name):
     """Returns EXPERIMENT of experiments/NAME/experiment.py."""
-    folder = name.replace("-", "_")
-    return importlib.import_module(f"experiments.{folder}.experiment").EXPERIMENT
+    return _module(name, "experiment").EXPERIMENT
+
+
+def load_program(name):
+    """Returns main(arguments) of experiments/NAME/program.py."""
+    return _module(name, "program").main

@@ -5,12 +5,13 @@ import unittest
 from experiments.budget import program
 
 
-def report(working=0.9, told=(0.05, -0.1), shares=((0.6, True), (0.3, True), (0.02, False))):
-    return {"skipped": [], "spending": {
+def report(working=0.9, told=(0.05, -0.1), shares=((0.6, True), (0.3, True), (0.02, False)),
+           active=True, ended=""):
+    return {"skipped": [], "ended": ended, "spending": {
         "working_share": working, "candidates": 120, "told_errors": list(told),
         "seconds": {"compile": 60.0, "time": 21.0, "other": 9.0}},
         "workloads": [{"label": f"w{i}", "share": share, "trials": 50,
-                       **({"table": "t"} if tuned else {})}
+                       **({"table": "t", "active": active} if tuned else {})}
                       for i, (share, tuned) in enumerate(shares)]}
 
 
@@ -26,14 +27,18 @@ class Judge(unittest.TestCase):
         def broken(seconds=90, **more):
             return " ".join(program.judge(report(**more), seconds, 90)["broken"])
         self.assertIn("8 % over", broken(seconds=97.2))
-        self.assertEqual(broken(seconds=50), "")
+        self.assertIn("without a reason", broken(seconds=50))
+        self.assertEqual(broken(seconds=50, ended="every schedule was tried"), "")
         self.assertIn("84 % of the time", broken(working=0.84))
         self.assertIn("not tuned: w1", broken(shares=((0.6, True), (0.3, False))))
+        self.assertIn("not tuned: w0, w1", broken(active=False))
         self.assertIn("mistold", broken(told=(0.0, 0.25)))
 
     def test_a_report_without_an_account(self):
         old = report()
-        del old["spending"]
+        del old["spending"], old["ended"]
+        for w in old["workloads"]:
+            w.pop("active", None)
         record = program.judge(old, 90, 90)
         self.assertIsNone(record["working_share"])
         self.assertEqual(record["candidates"], 150)

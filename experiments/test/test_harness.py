@@ -1,6 +1,6 @@
 """Tests of the harness that need numpy but no peer:
 
-    python -m unittest experiments.test.test_harness            from the repository root
+    python -m unittest experiments/test/test_harness.py         from the repository root
 """
 
 import json
@@ -11,10 +11,18 @@ import unittest
 
 import numpy as np
 
-from experiments.harness import measure, report, statistics, systems, workload
+from experiments.harness import experiment, measure, report, statistics, systems, workload
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError
 from experiments.lstm import weights
 from experiments.tree_lstm import weights as tree_weights
+
+
+class Experiments(unittest.TestCase):
+    def test_a_folder_is_found_by_its_module(self):
+        self.assertIn("tree-lstm", experiment.NAMES)
+        self.assertIn("onnx-conformance", experiment.PROGRAMS)
+        self.assertNotIn("harness", experiment.NAMES)
+        self.assertFalse(set(experiment.NAMES) & set(experiment.PROGRAMS))
 
 
 class WorkloadTest(unittest.TestCase):

@@ -47,13 +47,72 @@ class Memory {
   uint8_t* data_;
 };
 
+// Memory that is given back as a whole.
+class Arena {
+ public:
+  uint8_t* take(uint64_t bytes) {
+    // Small ones share a block: thousands of copies must not take a huge page each.
+    const uint64_t size = (bytes + 63) / 64 * 64;
+    if (blocks_.empty() || used_ + size > block_) {
+      block_ = std::max(kBlock, size);
+      blocks_.push_back(std::make_unique<Memory>(block_));
+      used_ = 0;
+    }
+    used_ += size;
+    return blocks_.back()->data() + used_ - size;
+  }
+
+ private:
+  static constexpr uint64_t kBlock = uint64_t{2} << 20;
+  std::vector<std::unique_ptr<Memory>> blocks_;
+  uint64_t block_ = 0, used_ = 0;  // bytes of the last one
+};
+
 }  // namespace
+
+// The copies of each weight. They are most of a case's data and the same at all sizes.
+class Weights {
+ public:
+  struct Key {
+    Fill fill;
+    DType dtype{};
+    uint64_t bytes = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  // Whether what it has of the argument, if anything, is that.
+  bool serves(uint32_t argument, const Key& key) const {
+    const auto it = all_.find(argument);
+    return it == all_.end() || it->second.key == key;
+  }
+  uint8_t* copy(uint32_t argument, const Key& key, size_t number) {
+    Weight& w = all_.try_emplace(argument, Weight{key, {}}).first->second;
+    while (w.copies.size() <= number) {
+      uint8_t* data = arena_.take(key.bytes);
+      if (w.copies.empty())
+        fill_tensor(key.fill, key.dtype, 0, argument, {data, key.bytes});
+      else
+        std::memcpy(data, w.copies[0], key.bytes);
+      w.copies.push_back(data);
+    }
+    return w.copies[number];
+  }
+
+ private:
+  struct Weight {
+    Key key;
+    std::vector<uint8_t*> copies;
+  };
+  std::map<uint32_t, Weight> all_;
+  Arena arena_;
+};
 
 // The arguments of a case, in every variant that runs use in turn.
 class Arguments {
  public:
-  // `beat` is called now and then while the data is made.
-  Arguments(const exec::KernelContract& contract, const Case& c, const std::function<void()>& beat)
+  // `beat` is called now and then while the data is made. `weights` has those of the case before;
+  // others take their place if this case needs others.
+  Arguments(const exec::KernelContract& contract, const Case& c, std::shared_ptr<Weights>& weights,
+            const std::function<void()>& beat)
       : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_) {
     require(c.symbols.size() == contract.symbols.size(), "symbols");
     int64_t constant_bytes = 0, all_bytes = 0;
@@ -75,6 +134,12 @@ class Arguments {
       shapes_.push_back(std::move(s));
     }
     require(next_input == c.inputs.size(), "inputs");
+    bool serve = weights != nullptr;
+    for (uint32_t i = 0; i < shapes_.size() && serve; ++i)
+      if (is_weight(contract.arguments[i], shapes_[i]))
+        serve = weights->serves(i, key_of(contract.arguments[i], shapes_[i]));
+    if (!serve) weights = std::make_shared<Weights>();
+    weights_ = weights;
     size_t variants = 1;
     const int64_t rotating = c.policy.cold ? all_bytes : constant_bytes;
     if (rotating > 0 && c.policy.rotate_bytes > 0)
@@ -120,17 +185,14 @@ class Arguments {
     if (!ok) bad(fmt::format("another number of {} than the contract has", what));
   }
 
-  rt::Storage* new_storage(uint64_t bytes) {
-    // Small ones share a block: thousands of copies must not take a huge page each.
-    const uint64_t size = (bytes + 63) / 64 * 64;
-    if (memory_.empty() || used_ + size > block_) {
-      block_ = std::max(kBlock, size);
-      memory_.push_back(std::make_unique<Memory>(block_));
-      used_ = 0;
-    }
-    uint8_t* data = memory_.back()->data() + used_;
-    used_ += size;
-    // Borrowed memory is not writable for the VM's checks; outputs come from the pool.
+  static bool is_weight(const KernelArgument& a, const Shape& s) {
+    return s.fill && s.fill->constant && a.access == Access::kIn;
+  }
+  static Weights::Key key_of(const KernelArgument& a, const Shape& s) {
+    return {*s.fill, a.dtype, s.bytes};
+  }
+  // Borrowed memory is not writable for the VM's checks; outputs come from the pool.
+  rt::Storage* view(uint8_t* data, uint64_t bytes) {
     rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, data, bytes);
     storages_.push_back(s);
     return s;
@@ -149,9 +211,11 @@ class Arguments {
       }
       Shape& s = shapes_[i];
       const bool own = variant < copies_ && (c.policy.cold || (s.fill && s.fill->constant));
-      if (own || !s.shared) {
+      if ((own || !s.shared) && is_weight(a, s)) {
+        s.shared = view(weights_->copy(index, key_of(a, s), variant), s.bytes);
+      } else if (own || !s.shared) {
         if (a.access == Access::kIn) {
-          s.shared = new_storage(s.bytes);
+          s.shared = view(arena_.take(s.bytes), s.bytes);
         } else {
           s.shared = heap_.new_storage(std::max<uint64_t>(s.bytes, 1));
           storages_.push_back(s.shared);
@@ -175,9 +239,8 @@ class Arguments {
   rt::Heap heap_;
   std::vector<Shape> shapes_;
   size_t copies_ = 1;
-  static constexpr uint64_t kBlock = uint64_t{2} << 20;
-  std::vector<std::unique_ptr<Memory>> memory_;
-  uint64_t block_ = 0, used_ = 0;  // bytes of the last one
+  std::shared_ptr<Weights> weights_;
+  Arena arena_;
   std::vector<rt::Storage*> storages_;
   std::vector<std::vector<rt::Value>> values_;
   std::vector<std::span<uint8_t>> outputs_;  // of the first variant
@@ -285,7 +348,7 @@ Bench::~Bench() = default;
 const Arguments& Bench::arguments_for(const exec::KernelContract& contract, const Case& c) {
   if (kept_ && kept_->serves(contract, c)) return *kept_->arguments;
   kept_.reset();  // before there is a second one
-  auto made = std::make_unique<Arguments>(contract, c, [&] { at(kPreparing, 0); });
+  auto made = std::make_unique<Arguments>(contract, c, weights_, [&] { at(kPreparing, 0); });
   // What a kernel changes in place is not what it was.
   const bool changes = std::any_of(
       contract.arguments.begin(), contract.arguments.end(), [](const KernelArgument& a) {
@@ -337,7 +400,7 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   const std::shared_ptr<const rt::Model>& model = model_of(e);
   Case once = c;
   once.policy.rotate_bytes = 0;  // one copy of everything serves
-  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once,
+  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once, weights_,
                             [&] { at(kPreparing, 0); });
   at(kChecking, 0);
   Runnable r(model, e.kernel, arguments, pool(c.threads), c.threads);

@@ -9,7 +9,8 @@
 // of the looks that StopRule allows. Kernels are called as the VM calls them, dispatch tree and
 // parallel region included; the bytecode around a kernel, equal for all candidates, is left out.
 //
-// Test data stays for the next case if that needs the same: the rounds of a search do.
+// Test data stays for the next case if that needs the same: the rounds of a search do, and the
+// weights of a workload are the same at all sizes.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,7 @@
 namespace nimble::tuner {
 
 class Arguments;  // of a case, in memory
+class Weights;
 
 class Bench {
  public:
@@ -50,6 +52,7 @@ class Bench {
   Progress* progress_;
   struct Kept;  // the last case's arguments and what they were made for
   std::unique_ptr<Kept> kept_;
+  std::shared_ptr<Weights> weights_;
   std::map<uint32_t, std::shared_ptr<const rt::Model>> models_;
   std::map<int32_t, std::unique_ptr<rt::ThreadPool>> pools_;
 };

@@ -56,7 +56,7 @@ double number(DType t, std::span<const uint8_t> bytes, size_t i) {
 
 void fill_tensor(const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
                  std::span<uint8_t> bytes) {
-  SplitMix random{seed * 0x9e3779b97f4a7c15u + index};
+  SplitMix random{(fill.constant ? 1 : seed) * 0x9e3779b97f4a7c15u + index};
   const auto real = [&] { return fill.low + (fill.high - fill.low) * random.unit(); };
   const auto whole = [&] {
     const auto low = static_cast<int64_t>(fill.low), high = static_cast<int64_t>(fill.high);

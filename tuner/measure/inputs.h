@@ -19,8 +19,12 @@ struct Fill {
   friend bool operator==(const Fill&, const Fill&) = default;
 };
 
+// Raised when fill_tensor makes other data: what was expected before is of no use then.
+inline constexpr int kDataVersion = 2;
+
 // Fills `bytes` (a whole number of elements). Argument `index` of equal (seed, index, fill, dtype)
-// is equal everywhere.
+// is equal everywhere. A weight's does not depend on the seed: as in a model, it is the same at all
+// sizes of the other operands.
 void fill_tensor(const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
                  std::span<uint8_t> bytes);
 

@@ -39,6 +39,7 @@ std::string signal_name(int number) {
 // Workers that a case may cost where no candidate is to blame.
 constexpr int kAttempts = 3;
 constexpr size_t kLastWords = 2000;
+constexpr int kPipeBytes = 1 << 20;
 // A worker looks at a case's limit between two runs. One that is this much later is in a long one.
 constexpr int64_t kGraceMs = 300;
 
@@ -107,6 +108,8 @@ void Runner::start() {
   ::close(up[1]);
   to_ = down[1];
   from_ = up[0];
+  // Results of megabytes pass in few pieces; where it is refused, in more.
+  for (int fd : {to_, from_}) ::fcntl(fd, F_SETPIPE_SZ, kPipeBytes);
   if (failed != 0) {
     pid_ = 0;
     ::close(to_);

@@ -12,7 +12,6 @@
 namespace nimble::tuner {
 namespace {
 
-constexpr int64_t kEnumerateUpTo = 256;
 constexpr size_t kMinPointsToTrust = 8;
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
@@ -24,7 +23,11 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 Search::Search(const Space& space, SearchOptions options)
-    : space_(space), options_(std::move(options)), random_(options_.seed), model_(options_.seed) {}
+    : space_(space),
+      all_(space.enumerate(kEnumerateUpTo)),
+      options_(std::move(options)),
+      random_(options_.seed),
+      model_(options_.seed) {}
 
 const std::vector<float>& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
@@ -62,10 +65,9 @@ std::vector<Proposal> Search::propose(size_t count) {
   std::vector<tuned::Candidate> pool;
   std::set<std::string> seen;
   const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
-  const std::vector<tuned::Candidate> all = space_.enumerate(kEnumerateUpTo);
   std::vector<tuned::Candidate> first;
-  if (!all.empty()) {
-    for (const tuned::Candidate& c : all) add(pool, seen, c);
+  if (!all_.empty()) {
+    for (const tuned::Candidate& c : all_) add(pool, seen, c);
     std::shuffle(pool.begin(), pool.end(), random_);
   } else {
     const auto elites = best(options_.elites);

@@ -19,6 +19,9 @@
 
 namespace nimble::tuner {
 
+// Spaces of no more points are known point by point, and searched to their end.
+inline constexpr int64_t kEnumerateUpTo = 256;
+
 struct SearchOptions {
   uint64_t seed = 0;
   int threads = 1;
@@ -65,6 +68,7 @@ class Search {
            std::optional<tuned::Candidate> c) const;
 
   const Space& space_;
+  const std::vector<tuned::Candidate> all_;  // of a small space
   SearchOptions options_;
   Random random_;
   CostModel model_;

@@ -1,7 +1,9 @@
 // Which table becomes active is decided by evidence. A new one displaces what is active in its slot
 // (another table, or the default schedules) only if both were timed in turn, in one session, at
 // every size that it was chosen from, and it was not slower. Else it is stored as a draft: a
-// campaign that was interrupted, or had no time to verify, never takes a better table's place.
+// campaign that was interrupted, or had no time to verify, never takes a better table's place. The
+// cross-evaluation is no such evidence, though it has the default schedule's times, too: the least
+// of a hundred noisy times is less than its configuration's due.
 #include <algorithm>
 
 #include "tuner/service/task_run.h"
@@ -53,9 +55,9 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
       rival.reset();
     }
   }
-  if (rival && basis != Basis::kVerified) {
-    out.reason =
-        fmt::format("there was no time to verify it against table {}", short_of(*out.rival));
+  if (basis != Basis::kVerified) {
+    out.reason = fmt::format("there was no time to verify it against {}",
+                             rival ? "table " + short_of(*out.rival) : "the default schedule");
     return out;
   }
   const auto time_of = [&](const db::Hash& config, size_t column) -> std::optional<double> {

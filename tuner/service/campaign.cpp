@@ -42,7 +42,7 @@ namespace {
 
 // Each workload gets at least this much, the hottest first, while there is any.
 constexpr double kLeastTaskSeconds = 1.5;
-constexpr double kSearchShare = 0.6, kCrossEnd = 0.85;
+constexpr double kSearchShare = 0.6;
 // Of the budget at most, for the default schedules' first times.
 constexpr double kBaselineShare = 0.4;
 // Kept for writing tables at the end.
@@ -184,8 +184,9 @@ class Driver {
     if (!report_.interrupted) cache.clear();
     // What there was no time for is anybody's.
     store_->release(campaign_.uuid, context.owner);
-    store_->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
-                                                                   : db::CampaignState::kFinished);
+    db::Store::open(options_.database)
+        ->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
+                                                                 : db::CampaignState::kFinished);
     for (auto& r : runs_) {
       report_.tasks.push_back(r->report());
       report_.spending.candidates += r->report().candidates;
@@ -218,7 +219,11 @@ class Driver {
     points.largest = std::max(points.largest, 4 * options_.representative);
     points.seed = static_cast<uint64_t>(options_.seed);
     // Before the model is read: a database that cannot be opened is known at once.
-    store_ = db::Store::open(options_.database);
+    // What it writes is on the disk with the meter's next record, a second or two later; the end of
+    // a campaign waits for it.
+    db::OpenOptions open;
+    open.durable = false;
+    store_ = db::Store::open(options_.database, open);
     const ir::Module typed =
         ir::infer_types(frontend::import_model(options_.model, options_.import));
     passes::PassContext context;
@@ -312,6 +317,18 @@ class Driver {
       measure_defaults(context, piece);
       piece.clear();
     };
+    const double begin = context.meter.consumed_s();
+    const size_t all = order.size() * threads_.size();
+    // As if those that are not measured yet were like those that are.
+    const auto tell = [&] {
+      double sum = 0;
+      for (const auto& r : runs_) sum += r->work_left_s(options_.top_k);
+      const auto done = static_cast<double>(runs_.size());
+      if (done == 0) return;
+      const double rest = static_cast<double>(all) - done;
+      context.meter.outlook(sum * static_cast<double>(all) / done +
+                            (context.meter.consumed_s() - begin) * rest / done);
+    };
     for (const TuningTask* task : order)
       for (int64_t threads : threads_) {
         context.meter.task(fmt::format("{}, {} threads", task->label, threads), 0);
@@ -328,6 +345,7 @@ class Driver {
           piece.pop_back();
         } else if (piece.size() >= (context.meter.left_s() > 0 ? kDefaultsAtOnce : 1)) {
           finish();
+          tell();
         }
       }
     finish();
@@ -422,6 +440,7 @@ class Driver {
       }
       sum += report.share;
     }
+    context.progressed = [&] { tell_outlook(context, hot); };
     for (size_t i = 0; i < hot.size(); ++i) {
       TaskReport& report = hot[i]->report();
       const double weight = std::sqrt(report.share);
@@ -434,7 +453,7 @@ class Driver {
         continue;
       }
       if (report.estimated && !measure_default(context, *hot[i])) continue;
-      tell_outlook(context, hot, i);
+      tell_outlook(context, hot);
       tune_one(context, *hot[i], part, fmt::format("{}/{}", i + 1, hot.size()),
                static_cast<double>(i) / static_cast<double>(hot.size()));
     }
@@ -451,8 +470,17 @@ class Driver {
         if (weight > most) most = weight, next = r;
       }
       const double left = context.end_s - context.meter.consumed_s();
-      if (!next || left < kLeastTaskSeconds) break;
-      tell_outlook(context, hot, 0);
+      if (left < kLeastTaskSeconds) break;
+      if (!next) {
+        const bool whole = std::all_of(hot.begin(), hot.end(), [](const TaskRun* r) {
+          return r->exhausted() || !r->report().note.empty();
+        });
+        report_.ended = hot.empty() ? "no workload was left to tune"
+                        : whole     ? "every schedule of every workload was tried"
+                                    : "what is left to try takes longer than the time that is left";
+        break;
+      }
+      tell_outlook(context, hot);
       // A rest that is too small for another slice is part of this one.
       double part = std::max(kLeastSliceSeconds, left / static_cast<double>(hot.size()));
       if (left - part < kLeastSliceSeconds) part = left;
@@ -462,6 +490,7 @@ class Driver {
       if (next->report().trials == trials) stuck.insert(next);
       dry[next] = next->report().best_ns < before ? 0 : dry[next] + 1;
     }
+    context.progressed = nullptr;
     context.meter.outlook(0);
   }
 
@@ -473,7 +502,7 @@ class Driver {
     context.meter.task(fmt::format("{} {}, {} threads", which, report.label, report.threads), done);
     const double end = std::min(context.end_s, begin + part);
     if (task.search(begin + kSearchShare * part)) {
-      task.cross(options_.top_k, std::min(end, begin + kCrossEnd * part));
+      task.cross(options_.top_k, end);
       task.verify(end);
       task.make_table(true);
       context.meter.note(fmt::format(
@@ -486,13 +515,10 @@ class Driver {
   }
 
   // The campaign may come to the end of what there is to try before its budget ends.
-  void tell_outlook(CampaignContext& context, const std::vector<TaskRun*>& hot, size_t first) {
+  void tell_outlook(CampaignContext& context, const std::vector<TaskRun*>& hot) {
     double sum = 0;
-    for (size_t i = 0; i < hot.size(); ++i) {
-      const double search = hot[i]->search_left_s();
-      // As much of the rest as the search's share leaves to it, unless that was done.
-      sum += i >= first && !hot[i]->report().table ? search / kSearchShare : search;
-    }
+    for (const TaskRun* r : hot)
+      if (r->report().note.empty()) sum += r->work_left_s(options_.top_k);
     context.meter.outlook(sum);
   }
 

@@ -49,6 +49,7 @@ struct CampaignReport {
   double budget_s = 0, consumed_s = 0;
   Spending spending;
   bool interrupted = false;
+  std::string ended;           // why it ended before its budget; empty: it did not
   bool nothing_to_do = false;  // it was finished before
   bool resumed = false;
 };

@@ -1,8 +1,10 @@
 // What a campaign shows while it runs, and the record of the budget that it has used.
 //
 // A thread of its own writes the time consumed to the database every second and a half, so that a
-// campaign that is killed continues with what is left, and draws: one live line on a terminal, a
-// line every few seconds elsewhere. It does no other work, so measurements hardly notice it.
+// campaign that is killed continues with what is left, and waits for the disk to have that and all
+// that was written before, so that the campaign's own thread need not. And it draws: one live line
+// on a terminal, a line every few seconds elsewhere. It does no other work, so measurements hardly
+// notice it.
 #pragma once
 
 #include <atomic>

@@ -145,6 +145,10 @@ std::string TaskRun::cache_key(const std::string& kind, const std::string& name)
                      name);
 }
 
+std::string TaskRun::expectation_key(size_t point) const {
+  return cache_key(fmt::format("expected {}", kDataVersion), shapes_[point]);
+}
+
 void TaskRun::remember(const std::string& key, const nlohmann::json& value) const {
   if (context_.cache) context_.cache->put(key, nlohmann::json::to_cbor(value));
 }
@@ -157,7 +161,7 @@ std::optional<nlohmann::json> TaskRun::recall(const std::string& key) const {
 }
 
 std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
-  const std::optional<nlohmann::json> record = recall(cache_key("expected", shapes_[point]));
+  const std::optional<nlohmann::json> record = recall(expectation_key(point));
   if (!record) return std::nullopt;
   Expectation e;
   e.tolerance = record->at("tolerance").get<double>();
@@ -248,7 +252,7 @@ void TaskRun::expect(size_t point, Expectation e) {
   nlohmann::json record = {{"tolerance", e.tolerance}, {"sampled", e.sampled}};
   for (const std::vector<uint8_t>& bytes : e.outputs)
     record["outputs"].push_back(nlohmann::json::binary(bytes));
-  remember(cache_key("expected", shapes_[point]), record);
+  remember(expectation_key(point), record);
   expectations_.insert_or_assign(point, std::move(e));
 }
 
@@ -265,8 +269,8 @@ void TaskRun::take_default() {
   default_tried_ = true;
   const Account::Span storing(context_.account, Activity::kStore);
   ++report_.candidates;
-  // Alone it costs more than in company.
-  ms_per_candidate_ = 0.5 * (ms_per_candidate_ + built_default_->compile_ms);
+  // Alone it costs more than in company, but the first round will tell.
+  ms_per_candidate_ = built_default_->compile_ms;
   if (built_default_->error.empty()) keep({default_config_}, std::move(*built_default_));
   built_default_.reset();
 }

@@ -12,6 +12,16 @@ namespace {
 
 constexpr double kUnusable = HUGE_VAL;
 constexpr double kLeastCrossed = 3;  // configurations, the default among them
+// What the cross-evaluation leaves time to verify at each size: finalists, and the default against
+// itself.
+constexpr double kLikelyFinalists = 5;
+// Of the time that is left at most, while the price is a guess; and the sizes that are evaluated
+// first, whatever they cost.
+constexpr double kMostVerifying = 0.5;
+constexpr size_t kLeastSizes = 2;
+// A table may rest on a part of the sizes that were evaluated, if there is no time to verify more:
+// the sizes come in an order that spreads them.
+constexpr double kLeastVerified = 0.5;
 
 double distance(const WorkloadPoint& a, const WorkloadPoint& b) {
   double sum = 0;
@@ -88,20 +98,33 @@ void TaskRun::cross(size_t top_k, double until_s) {
   });
   if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())
     chosen.push_back(default_config_);
-  double spent_s = 0, configs = 0;  // on cases so far, and how many configurations they held
+  if (found.size() > 0)
+    usable_ = static_cast<double>(chosen.size()) / static_cast<double>(found.size());
+  finishing_ = {};
+  size_t sizes = 0;
+  const auto pace = [&] { return (sizes < kLeastSizes ? context_.finishing : finishing_).ratio(); };
+  // What a small budget drops here: fewer k, the configurations of most regret so far going first;
+  // then sizes. What was evaluated wants to be verified, or it cannot become active.
+  double verifying = 0;  // the sizes so far, in s before the pace
   for (size_t i = 0; i < order_.size(); ++i) {
-    // What a small budget drops here: fewer k. At the first size the price is a guess, later it
-    // is known; the configurations of most regret so far go.
-    const double left = std::max(0.0, seconds_left());
-    // Three configurations at all sizes may be more than there is time for.
-    if (left == 0 && configs > 0) break;
+    const double all = until_s - context_.meter.consumed_s(), left = all / pace();
+    const double least = case_s(order_[i], kLeastCrossed);
+    const double verify_this = case_s(order_[i], kLikelyFinalists);
+    if (sizes >= kLeastSizes && least + verifying + verify_this > left) continue;
+    double fixed = verifying, per_config = 0;  // of all sizes that are due
+    for (size_t j = i; j < order_.size(); ++j) {
+      fixed += case_s(order_[j], 0) + case_s(order_[j], kLikelyFinalists);
+      per_config += case_s(order_[j], 1) - case_s(order_[j], 0);
+    }
+    const auto affordable =
+        static_cast<size_t>(std::max(kLeastCrossed, (left - fixed) / per_config));
+    until_s_ = until_s - std::min(kMostVerifying * all, (verifying + verify_this) * pace());
+    crossing_ = chosen.size();
+    sizes_left_ = order_.size() - i;
+    progressed();
+    const double begin = context_.meter.consumed_s();
     expect_ahead(i);
     if (!possible(order_[i])) continue;
-    const double each = configs == 0
-                            ? case_ms(std::min(best_ns_, opening_ns_), context_.policy) / 1e3
-                            : spent_s / configs;
-    const auto affordable = static_cast<size_t>(
-        std::max(kLeastCrossed, left / (each * static_cast<double>(order_.size() - i))));
     if (chosen.size() > affordable) drop_worst(chosen, affordable);
     if (report_.k == 0) report_.k = chosen.size();
     context_.meter.phase(
@@ -113,11 +136,16 @@ void TaskRun::cross(size_t top_k, double until_s) {
             {key(config, order_[i], db::Role::kCross), 0, -static_cast<double>(i), std::nullopt});
       return out;
     };
-    const double begin = context_.meter.consumed_s();
     run(trials, db::Role::kCross);
-    spent_s += context_.meter.consumed_s() - begin;
-    configs += static_cast<double>(chosen.size());
+    ++sizes;
+    verifying += verify_this;
+    const double spent = context_.meter.consumed_s() - begin;
+    for (Pace* p : {&finishing_, &context_.finishing}) {
+      p->expected += case_s(order_[i], static_cast<double>(chosen.size()));
+      p->spent += spent;
+    }
   }
+  crossing_ = 0;
   if (!impossible_.empty())
     context_.meter.note(fmt::format("{}: {} of {} sizes cannot occur: {}", task_.label,
                                     impossible_.size(), order_.size(),
@@ -223,26 +251,42 @@ void TaskRun::verify(double until_s) {
   verified_.clear();
   const Evidence e = evidence({db::Role::kCross});
   if (e.configs.empty()) return;
-  std::set<db::Hash> finalists = {default_config_};
-  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
-  finalists.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
+  std::set<db::Hash> few = {default_config_};
+  few.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
   // What a new table would displace, in the same session: of an earlier campaign, perhaps.
-  for (const db::Hash& config : active_configs()) finalists.insert(config);
-  // All sizes or none: verified times are used only if they lack no size.
-  double ms = 0;
-  for (size_t p = 0; p < e.points.size(); ++p)
-    ms += static_cast<double>(finalists.size()) * case_ms(e.cross.times[0][p], context_.policy);
-  if (ms / 1000 > seconds_left()) {
-    context_.meter.note(fmt::format(
-        "{}: no time to verify the winners; the table rests on the cross-evaluation", task_.label));
+  for (const db::Hash& config : active_configs()) few.insert(config);
+  std::set<db::Hash> finalists = few;
+  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
+  // The default runs twice.
+  const Pace& pace = finishing_.expected > 0 ? finishing_ : context_.finishing;
+  const auto price = [&](size_t p) {
+    return pace.ratio() * case_s(p, static_cast<double>(finalists.size() + 1));
+  };
+  double all = 0;
+  for (size_t p : e.points) all += price(p);
+  if (all > seconds_left()) finalists = few;  // better one configuration with evidence than none
+  context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
+  // A size that not all finalists had time for compares none.
+  size_t sizes = 0;
+  verifying_ = task_.points.size();
+  for (size_t p : order_) {
+    if (std::find(e.points.begin(), e.points.end(), p) == e.points.end()) continue;
+    if (seconds_left() < price(p)) continue;
+    progressed();
+    --verifying_;
+    if (!verify_at(p, finalists)) {
+      for (auto& [config, times] : verified_) times.erase(p);
+      break;
+    }
+    ++sizes;
+  }
+  verifying_ = 0;
+  if (static_cast<double>(sizes) < kLeastVerified * static_cast<double>(e.points.size())) {
+    verified_.clear();
+    context_.meter.note(fmt::format("{}: time to verify {} finalists at {} of {} sizes only",
+                                    task_.label, finalists.size(), sizes, e.points.size()));
     return;
   }
-  context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
-  for (size_t p : e.points)
-    if (!verify_at(p, finalists)) {
-      verified_.clear();
-      return;
-    }
   // Sizes that no choice saw: what the choice is worth there.
   for (size_t p = 0; p < task_.points.size(); ++p) {
     if (!task_.points[p].held_out || seconds_left() <= 0) continue;

@@ -357,14 +357,6 @@ double TaskRun::baseline() {
   return report_.default_ns;
 }
 
-double TaskRun::search_left_s() const {
-  if (exhausted_) return 0;
-  const auto all = static_cast<double>(space_.size());
-  const double each =
-      ms_per_candidate_ / context_.compile_threads + case_ms(opening_ns_, context_.policy);
-  return std::max(0.0, all - static_cast<double>(search_ ? search_->tried() : 0)) * each / 1000;
-}
-
 bool TaskRun::search(double until_s) {
   // A piece that was begun in time may end a little later; what comes next has the less.
   until_s_ = context_.end_s;
@@ -391,11 +383,11 @@ bool TaskRun::search(double until_s) {
   }
   const double at_first = best_ns_;
   int stale = 0;
-  // The default's time tells what measuring one candidate takes: those far off are raced.
-  const double measuring = case_ms(opening_ns_, context_.policy);
   while (stale < kPatience) {
-    const double left_ms = (until_s - context_.meter.consumed_s()) * 1000;
-    const double each = ms_per_candidate_ / context_.compile_threads + measuring;
+    const double begin = context_.meter.consumed_s();
+    const double left_ms = (until_s - begin) * 1000;
+    // The default's time tells what measuring one candidate takes: those far off are raced.
+    const double each = candidate_s() * 1000;
     if (left_ms < 2 * each && round_ > 0) break;
     const auto count = static_cast<size_t>(
         std::clamp(std::min(kRoundMs, left_ms) / each, 2.0, static_cast<double>(kMostPerRound)));
@@ -446,6 +438,14 @@ bool TaskRun::search(double until_s) {
     stale = best_ns_ < before * (1 - kWorthwhile) ? 0 : stale + 1;
     context_.meter.times(best_ns_, report_.default_ns);
     ++round_;
+    const double spent = context_.meter.consumed_s() - begin;
+    const auto done = static_cast<double>(proposals.size());
+    for (Pace* pace : {&searching_, &context_.searching}) {
+      pace->expected += done * each / 1e3;
+      pace->spent += spent;
+    }
+    searched_ += static_cast<int64_t>(proposals.size());
+    progressed();
   }
   save_model();
   return !crossed_ || best_ns_ < at_first * (1 - kWorthwhile);

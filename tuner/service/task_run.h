@@ -39,6 +39,12 @@
 
 namespace nimble::tuner {
 
+// How long things took against how long they were thought to take, in s.
+struct Pace {
+  double expected = 0, spent = 0;
+  double ratio() const { return expected > 0 ? spent / expected : 1; }
+};
+
 // What all tasks of a campaign share.
 struct CampaignContext {
   db::Store& store;
@@ -57,8 +63,10 @@ struct CampaignContext {
   HostWatch host;
   WorkCache* cache = nullptr;  // null: a kill loses what was compiled
   const std::atomic<bool>* cancel = nullptr;
-  double end_s = HUGE_VAL;  // of the campaign, on the meter's clock
-  std::mutex runner_turn;   // the runner serves one thread at a time
+  double end_s = HUGE_VAL;           // of the campaign, on the meter's clock
+  std::mutex runner_turn;            // the runner serves one thread at a time
+  Pace searching, finishing;         // of candidates, and of sizes in the phases behind the search
+  std::function<void()> progressed;  // a round or a size is done: what is told may be mended
   bool cancelled() const { return cancel && cancel->load(); }
 };
 
@@ -126,8 +134,9 @@ class TaskRun {
   bool exhausted() const { return exhausted_; }
   // Gives back what can be had again from the cache of work.
   void release_memory() { expectations_.clear(); }
-  // How long search() could go on, at most.
-  double search_left_s() const;
+  // How long all phases together would take from here on, if they were let to come to their ends:
+  // until the last schedule was tried and the table made.
+  double work_left_s(size_t top_k) const;
   const TuningTask& task() const { return task_; }
   const TaskReport& report() const { return report_; }
   TaskReport& report() { return report_; }
@@ -161,6 +170,20 @@ class TaskRun {
   Verdict judge(const db::NewDispatchTable& made, const Evidence& e, Basis basis) const;
   bool can_be_generated(const tuned::Candidate& c) const;
 
+  // make_table's steps. `best` is the least time known at each column of the evidence.
+  std::pair<Basis, Evidence> best_evidence() const;  // the default first, where it has times
+  std::vector<double> best_known(const Evidence& e) const;
+  db::NewDispatchTable record_of(const Table& table, const Evidence& e,
+                                 const std::vector<double>& best, bool complete) const;
+  // The campaign's, by configuration and shape: a later phase's before an earlier one's.
+  std::map<std::pair<db::Hash, db::Hash>, db::Uuid> own_measurements() const;
+  void store_table(db::NewDispatchTable table, const Evidence& e, Basis basis);
+  static double regret_of(const TableEntry& entry, const CrossTable& cross,
+                          const std::vector<double>& best);
+  void report_table(const Table& table, const Evidence& e, const std::vector<double>& best);
+  // At the sizes that no choice saw.
+  void report_held_out(const Table& table, const Evidence& e, size_t single);
+
   db::Hash put_config(const tuned::Candidate& c);
   const tuned::Candidate& candidate(const db::Hash& config);
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
@@ -170,6 +193,15 @@ class TaskRun {
   void save_model();
   size_t per_executable() const;  // candidates compiled together
   void run_claimed(std::vector<db::Trial> trials);
+  double search_left_s() const;
+  double finish_left_s(size_t top_k) const;
+  double schedules() const;  // in the space; an upper bound for a large one
+  // What a case with so many configurations is thought to take, in s.
+  double case_s(size_t point, double configs) const;
+  double candidate_s() const;  // compiling and measuring one, in s
+  void progressed() const {
+    if (context_.progressed) context_.progressed();
+  }
   double seconds_left() const { return until_s_ - context_.meter.consumed_s(); }
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
@@ -177,6 +209,7 @@ class TaskRun {
   // Takes the candidate from the cache, where an earlier process put it.
   bool restore(const db::Hash& config);
   std::string cache_key(const std::string& kind, const std::string& name) const;
+  std::string expectation_key(size_t point) const;
   void remember(const std::string& key, const nlohmann::json& value) const;
   std::optional<nlohmann::json> recall(const std::string& key) const;
   std::optional<Expectation> recall_expectation(size_t point) const;
@@ -242,6 +275,13 @@ class TaskRun {
   std::vector<db::Artifact> unsaved_artifacts_;
   std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
   bool exhausted_ = false, crossed_ = false;
+  Pace searching_, finishing_;  // this task's own
+  int64_t searched_ = 0;        // candidates of it
+  double usable_ = 0;           // of those found, the share that is worth evaluating
+  size_t crossing_ = 0;         // configurations that are being evaluated; 0: no cross() runs
+  size_t sizes_left_ = 0;       // of that
+  size_t verifying_ = 0;        // sizes that verify() has before it
+  mutable double schedules_ = -1;
   std::set<size_t> cut_;  // sizes at which the cross-evaluation had not enough time
   // Finalists measured side by side, in this session, by size; complete or empty.
   std::map<db::Hash, std::map<size_t, double>> verified_;

@@ -65,6 +65,7 @@ nlohmann::json json_of(const tuner::TaskReport& r) {
                       {"estimated", r.estimated},
                       {"note", r.remark()}};
   if (r.table) j["table"] = *r.table;
+  if (r.table) j["active"] = r.inactive.empty();
   if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
   if (r.noise) j["noise"] = *r.noise;
   if (r.drift) j["drift"] = *r.drift;
@@ -107,6 +108,7 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
                                                 {"consumed_s", report.consumed_s},
                                                 {"spending", json_of(report.spending)},
                                                 {"interrupted", report.interrupted},
+                                                {"ended", report.ended},
                                                 {"resumed", report.resumed},
                                                 {"skipped", report.skipped},
                                                 {"workloads", tasks}}));
@@ -225,7 +227,8 @@ int run(int argc, char** argv) {
                              tuner::duration_text(report.budget_s),
                              report.nothing_to_do ? "; it is finished, a larger --budget extends it"
                              : report.interrupted ? "; interrupted, the same command continues it"
-                                                  : "");
+                             : report.ended.empty() ? ""
+                                                    : "; " + report.ended);
     if (report.spending.wall_s > 0) std::cerr << text_of(report.spending) << '\n';
     std::cerr << fmt::format(
         "next: nimble compile {0} --db {1} -o model.nimble\n"

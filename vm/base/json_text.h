@@ -1,6 +1,7 @@
 // JSON of nlohmann's library as text, and back, in the same way everywhere.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -38,6 +39,27 @@ nlohmann::json parse_json(std::string_view text, Fail&& fail) {
   }
   if (!duplicate.empty()) fail("has the key \"" + duplicate + "\" twice");
   return out;
+}
+
+// How deep the brackets of `text` nest. Parsing takes any depth, but copying and writing a value
+// recurse: text from outside is bounded first.
+inline int json_nesting(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
 }
 
 }  // namespace nimble

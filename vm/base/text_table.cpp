@@ -36,15 +36,20 @@ void TextTable::align_right(size_t column) {
 }
 
 std::string TextTable::str(const std::string& indent) const {
+  // One cell must not widen all rows beyond measure: what is longer sticks out.
+  constexpr size_t kWidest = 200;
   std::vector<size_t> widths;
   for (const std::string& name : header_) widths.push_back(width_of(name));
   for (const auto& row : rows_)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    for (size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], std::min(kWidest, width_of(row[i])));
   std::string out;
   const auto line = [&](const std::vector<std::string>& row) {
     std::string text = indent;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - width_of(row[i]), ' '), cell = on_one_line(row[i]);
+      const size_t width = width_of(row[i]);
+      const std::string pad(widths[i] - std::min(widths[i], width), ' ');
+      const std::string cell = on_one_line(row[i]);
       text += (i ? "  " : "") + (right_[i] ? pad + cell : cell + pad);
     }
     text.erase(text.find_last_not_of(' ') + 1);

@@ -31,6 +31,10 @@ std::string quoted(std::string_view s) {
   return out + "\"";
 }
 
+// A name that a file tells once may stand in a hundred thousand lines: what is longer is not shown
+// where it is only referred to.
+constexpr size_t kLongestReference = 1000;
+
 // Text inside a comment stays on its line.
 std::string one_line(std::string s) {
   std::replace_if(
@@ -116,7 +120,8 @@ std::string constant_text(const Constant& c, size_t index, const DisassembleOpti
 
 // A symbol's name, in quotes where the bare word would read as something else.
 std::string symbol_text(const KernelContract& contract, uint32_t index) {
-  if (index >= contract.symbols.size()) return fmt::format("<symbol {}>", index);
+  if (index >= contract.symbols.size() || contract.symbols[index].size() > kLongestReference)
+    return fmt::format("<symbol {}>", index);
   static constexpr std::string_view kReserved[] = {
       "in",   "out", "inout",   "scalar", "scratch",  "dispatch", "native", "vendor",  "host",
       "ceil", "mod", "threads", "source", "workload", "symbols",  "device", "portable"};
@@ -239,7 +244,9 @@ std::string function_text(const Executable& e, const BytecodeFunction& f, size_t
   for (size_t i = 0; i < f.code.size(); ++i) {
     notes_until(i);
     const std::string text = fmt::format("{:4}: {}", i, disassemble(f.code[i]));
-    const std::string comment = options.comments ? one_line(comment_text(e, f.code[i])) : "";
+    std::string comment = options.comments ? comment_text(e, f.code[i]) : "";
+    if (comment.size() > kLongestReference) comment = comment.substr(0, kLongestReference) + "…";
+    comment = one_line(std::move(comment));
     out += comment.empty() ? text + "\n" : fmt::format("{:<48}  ; {}\n", text, comment);
   }
   notes_until(f.code.size());

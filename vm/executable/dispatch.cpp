@@ -48,7 +48,10 @@ std::optional<Finding> feature_fault(size_t node, const DispatchFeature& f, uint
 }
 
 std::string feature_text(const DispatchFeature& f, std::span<const std::string> names) {
-  auto name = [&](uint32_t i) { return i < names.size() ? names[i] : fmt::format("s{}", i); };
+  constexpr size_t kLongest = 1000;  // of a name that many nodes may refer to
+  auto name = [&](uint32_t i) {
+    return i < names.size() && names[i].size() <= kLongest ? names[i] : fmt::format("s{}", i);
+  };
   switch (f.kind) {
     case DispatchFeature::Kind::kSymbol:
       return name(f.a);

@@ -77,7 +77,7 @@ using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
 // not there, or does not take this contract, is replaced by the first one of the kernel that is
-// there, and `notes` says so; without any, Error(kIncompatible). A missing native symbol is
+// there, and `notes` says so of some; without any, Error(kIncompatible). A missing native symbol is
 // Error(kCorrupt), a missing host operator Error(kUnsupported), a missing portable form that
 // is needed Error(kIncompatible).
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,

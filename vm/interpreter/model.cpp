@@ -72,9 +72,12 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
   for (const exec::Kernel& k : e.kernels) {
+    const size_t notes = model->notes_.size();
     model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
     model->kernels_.back().texts = &e.texts;
     model->take(model->kernels_.back().memory(), "its kernels");
+    for (size_t i = notes; i < model->notes_.size(); ++i)  // there, and in the description
+      model->take(2 * model->notes_[i].size(), "notes on its kernels");
   }
   model->place_constants();
   model->describe();

@@ -19,6 +19,7 @@
 #include "vm/base/text_table.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
+#include "vm/executable/verifier.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/shape_arguments.h"
@@ -93,18 +94,26 @@ std::vector<std::string> path_of(const exec::Kernel& k, const std::vector<int64_
   return path;
 }
 
-// The table of the evidence whose thread count decided.
+// Deeper than what any compiler stores.
+constexpr int kDeepestEvidence = 100;
+
+// The table of the evidence whose thread count decided. The file may say anything there.
 Json evidence_for(const exec::Executable& e, const std::string& kernel, int32_t threads) {
   const auto it = e.provenance.kernels.find(kernel);
-  if (it == e.provenance.kernels.end()) return nullptr;
+  if (it == e.provenance.kernels.end() || json_nesting(it->second) > kDeepestEvidence)
+    return nullptr;
   const Json all = Json::parse(it->second, nullptr, false);
   if (!all.is_array()) return nullptr;
-  Json best;
+  const auto threads_of = [](const Json& table) {
+    const auto found = table.find("threads");
+    return found != table.end() && found->is_number_integer() ? found->get<int64_t>() : int64_t{0};
+  };
+  const Json* best = nullptr;
   for (const Json& table : all)
-    if (best.is_null() || (table.value("threads", 0) <= threads &&
-                           table.value("threads", 0) > best.value("threads", 0)))
-      best = table;
-  return best;
+    if (table.is_object() &&
+        (!best || (threads_of(table) <= threads && threads_of(table) > threads_of(*best))))
+      best = &table;
+  return best ? *best : Json();
 }
 
 std::vector<Row> explain(const Options& o, const api::Model& model, const exec::Executable& e) {
@@ -224,8 +233,9 @@ std::string expected_text(const Row& r, const Json& entry) {
       if (p.at[s] > r.symbols[s] && (!above || p.at[s] < above->at[s])) above = &p;
     }
     if (!below || !above) continue;
-    const double part = static_cast<double>(r.symbols[s] - below->at[s]) /
-                        static_cast<double>(above->at[s] - below->at[s]);
+    const auto from = static_cast<double>(below->at[s]);
+    const double part =
+        (static_cast<double>(r.symbols[s]) - from) / (static_cast<double>(above->at[s]) - from);
     return fmt::format("expected about {}, between {}={} and {}",
                        us_text(below->ns + part * (above->ns - below->ns)), r.names[s],
                        below->at[s], above->at[s]);
@@ -243,7 +253,7 @@ std::string expected_text(const Row& r, const Json& entry) {
   return fmt::format("not measured here; {} at {}", us_text(nearest.ns), at_text(r, nearest.at));
 }
 
-std::string evidence_text(const Row& r) {
+std::string described(const Row& r) {
   if (!r.evidence.is_object()) return "default schedule (untuned)";
   std::string out = "default schedule (untuned)";
   if (r.evidence.contains("table"))
@@ -264,6 +274,14 @@ std::string evidence_text(const Row& r) {
   if (entry->contains("regret"))
     out += fmt::format(", regret {:.1f} %", 100 * entry->at("regret").get<double>());
   return out;
+}
+
+std::string evidence_text(const Row& r) {
+  try {
+    return described(r);
+  } catch (const Json::exception&) {
+    return "records that no compiler wrote";
+  }
 }
 
 void print(const Options& o, const std::vector<Row>& rows) {
@@ -317,6 +335,7 @@ int main_of(int argc, char** argv) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
   const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
+  exec::verify(executable, o.model, o.load.verification_steps);
   const api::Model model(
       o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});
   try {

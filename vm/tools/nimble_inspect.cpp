@@ -29,6 +29,18 @@ struct Arguments {
   exec::LoadLimits load;
 };
 
+// A name that a file tells once and refers to many times, as it is referred to.
+std::string reference(const std::string& name) {
+  constexpr size_t kLongest = 200;
+  return name.size() > kLongest ? name.substr(0, kLongest) + "…" : name;
+}
+
+// Of a port that is no tensor. Nothing has verified the file.
+std::string type_name(const Executable& e, const exec::Port& port) {
+  const auto index = static_cast<size_t>(port.type);
+  return index < e.types.size() ? reference(e.types[index].name) : "<no such type>";
+}
+
 std::string shape_text(const std::vector<std::string>& dims) {
   return fmt::format("({})", fmt::join(dims, ", "));
 }
@@ -76,9 +88,7 @@ Json ports_json(const Executable& e, const std::vector<exec::Port>& ports) {
                    {"extents", p.extents},
                    {"default", p.default_fill.empty() ? Json(nullptr) : Json(p.default_fill)}});
   for (size_t i = 0; i < ports.size(); ++i)
-    if (ports[i].type >= 0)
-      out[i] = {{"name", ports[i].name},
-                {"type", e.types[static_cast<size_t>(ports[i].type)].name}};
+    if (ports[i].type >= 0) out[i] = {{"name", ports[i].name}, {"type", type_name(e, ports[i])}};
   return out;
 }
 
@@ -96,10 +106,10 @@ void print_signature(const Executable& e) {
   for (const exec::EntryPoint& p : e.entries) {
     auto add = [&](const char* kind, const exec::Port& port) {
       if (port.type >= 0)
-        table.add({p.name, kind, port.name, e.types[static_cast<size_t>(port.type)].name, "", ""});
+        table.add({reference(p.name), kind, port.name, type_name(e, port), "", ""});
       else
-        table.add({p.name, kind, port.name, std::string(name_of(port.dtype)), shape_text(port.dims),
-                   port.default_fill});
+        table.add({reference(p.name), kind, port.name, std::string(name_of(port.dtype)),
+                   shape_text(port.dims), port.default_fill});
     };
     for (const exec::Port& i : p.inputs) add("input", i);
     for (const exec::Port& o : p.outputs) add("output", o);
@@ -124,7 +134,9 @@ const char* kind_text(exec::ImplementationKind kind) {
 }
 
 std::string argument_text(const exec::KernelArgument& a, const exec::KernelContract& c) {
-  auto symbol = [&](uint32_t i) { return i < c.symbols.size() ? c.symbols[i] : "<unknown>"; };
+  auto symbol = [&](uint32_t i) {
+    return i < c.symbols.size() ? reference(c.symbols[i]) : "<unknown>";
+  };
   if (a.kind == exec::KernelArgument::Kind::kScalar) return "scalar " + symbol(a.symbol);
   if (a.kind == exec::KernelArgument::Kind::kData) return "data";
   std::string dims;
@@ -242,21 +254,15 @@ Json code_json(const Executable& e) {
   return out;
 }
 
-// Printing JSON recurses; text of a hostile file must not choose how deep.
-bool shallow(const std::string& text) {
-  int depth = 0;
-  for (char c : text) {
-    depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
-    if (depth > 100) return false;
-  }
-  return true;
-}
+// Deeper than what any compiler stores.
+constexpr int kDeepestEvidence = 100;
 
 Json provenance_json(const exec::Provenance& p) {
   Json kernels = Json::object();
   for (const auto& [name, text] : p.kernels) {
     // What the compiler stored as JSON stays JSON; anything else stays text.
-    Json evidence = shallow(text) ? Json::parse(text, nullptr, false) : Json(text);
+    Json evidence =
+        json_nesting(text) <= kDeepestEvidence ? Json::parse(text, nullptr, false) : Json(text);
     kernels[name] = evidence.is_discarded() ? Json(text) : evidence;
   }
   return {{"compiler", p.compiler},

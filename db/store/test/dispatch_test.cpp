@@ -373,5 +373,42 @@ TEST_F(StoreTest, MissesAreCounted) {
   EXPECT_EQ(misses[1].dims, (Dims{{"m", 37}}));
 }
 
+// What a merged database may hold: counts that no addition stands, of this replica and of others.
+TEST_F(StoreTest, MissesThatExceed64BitsAreStillCounted) {
+  auto store = open();
+  World world(*store);
+  const Dims dims{{"m", 37}};
+  store->record_miss(world.workload_hash, world.hardware_hash, dims, INT64_MAX);
+  store->record_miss(world.workload_hash, world.hardware_hash, dims, 2);
+  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 53}});
+  Connection other(file(), SQLITE_OPEN_READWRITE, "", "other");
+  other.run(
+      "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?)",
+      new_uuid(), world.workload_hash, world.hardware_hash, text_of(dims), INT64_MAX);
+  const std::vector<DispatchMiss> misses = store->misses();
+  ASSERT_EQ(misses.size(), 2u);
+  EXPECT_EQ(misses[0].count, INT64_MAX);
+  EXPECT_EQ(misses[1].count, 1);
+}
+
+TEST_F(StoreTest, AnOverrideFromTheFarFutureIsLaidUnderLaterOnes) {
+  auto store = open();
+  World world(*store);
+  NewOverride word{world.workload_hash,
+                   world.hardware_hash,
+                   {{"m", {1, 64}}},
+                   world.config(*store, 16),
+                   "forged"};
+  const int64_t today = clock;
+  clock = INT64_MAX / 2;
+  store->add(word);
+  clock = today;
+  word.reason = "a person's";
+  store->add(word);
+  const LookupResult r = store->lookup(world.lookup_key());
+  ASSERT_EQ(r.overrides.size(), 2u);
+  EXPECT_EQ(r.overrides[0].reason, "a person's");
+}
+
 }  // namespace
 }  // namespace nimble::db

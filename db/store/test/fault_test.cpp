@@ -107,6 +107,25 @@ TEST_P(FaultTest, WhileImporting) {
   EXPECT_GT(failures, 2);
 }
 
+using DurabilityTest = StoreTest;
+
+TEST_F(DurabilityTest, WhoNeedNotBeDurableWaitsForNoDiskAndIsSeenAtOnce) {
+  register_faulty_vfs();
+  options.vfs = "nimble-faulty";
+  auto durable = open("tuning.db");
+  options.durable = false;
+  auto quick = open("tuning.db");
+  World world(*quick);
+  const long before = syncs();
+  world.tried(*quick, 8, 64, 100);
+  quick->transaction([&] { quick->put(Template{"later", 1, ""}); });
+  EXPECT_EQ(syncs(), before);
+  EXPECT_EQ(durable->outcomes(world.campaign).size(), 1u);
+  // One log for all: this takes along what was written before.
+  durable->record_consumed(world.campaign, 5);
+  EXPECT_GT(syncs(), before);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FaultTest, testing::Values(SQLITE_FULL, SQLITE_IOERR),
                          [](const testing::TestParamInfo<int>& info) {
                            return info.param == SQLITE_FULL ? "FullDisk" : "FailingDisk";

@@ -11,6 +11,7 @@ namespace {
 long g_left = LONG_MAX;
 int g_code = SQLITE_IOERR;
 bool g_injected = false;
+long g_syncs = 0;
 
 bool due() {
   if (g_left > 0) {
@@ -46,6 +47,7 @@ int x_truncate(sqlite3_file* f, sqlite3_int64 size) {
 }
 int x_sync(sqlite3_file* f, int flags) {
   if (due()) return g_code == SQLITE_FULL ? SQLITE_FULL : SQLITE_IOERR_FSYNC;
+  ++g_syncs;
   return real(f)->pMethods->xSync(real(f), flags);
 }
 int x_size(sqlite3_file* f, sqlite3_int64* size) {
@@ -119,6 +121,10 @@ void fail_after(long operations, int code) {
 bool stop_failing() {
   g_left = LONG_MAX;
   return g_injected;
+}
+
+long syncs() {
+  return g_syncs;
 }
 
 }  // namespace nimble::db

@@ -11,5 +11,7 @@ void register_faulty_vfs();
 void fail_after(long operations, int code);
 // No more failures; returns whether any was injected.
 bool stop_failing();
+// How often anything was synced, since the program began.
+long syncs();
 
 }  // namespace nimble::db

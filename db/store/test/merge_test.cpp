@@ -276,6 +276,11 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"ExtraTrigger",
                "CREATE TRIGGER boo AFTER INSERT ON trial BEGIN DELETE FROM trial; END",
                "its tables are not those"},
+        Attack{"HiddenTrigger",
+               "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', "
+               "'sqlite_boo', 'trial', 0, 'CREATE TRIGGER sqlite_boo AFTER INSERT ON trial BEGIN "
+               "DELETE FROM trial; END')",
+               "its tables are not those"},
         Attack{"OtherView", "DROP VIEW total_miss; CREATE VIEW total_miss AS SELECT random()",
                "its tables are not those"},
         Attack{"NewerSchema", "PRAGMA user_version = 77", "newer"},

@@ -52,6 +52,16 @@ TEST_F(StoreTest, FindsACampaignAgainAndItsBudgetOnlyGrows) {
             Status::kInvalidArgument);
 }
 
+// A merged database may say so.
+TEST_F(StoreTest, ATrialTriedAsOftenAsCanBeCountedIsStillClaimed) {
+  auto store = open();
+  World world(*store);
+  store->enqueue({{world.trial_key(*store, 8, 64)}, {world.trial_key(*store, 9, 64)}});
+  Connection other(file(), SQLITE_OPEN_READWRITE, "", "other");
+  other.run("UPDATE trial SET attempt = ? WHERE rowid = 1", INT64_MAX);
+  EXPECT_EQ(store->claim({world.campaign, "me", 60'000, 2}).size(), 2u);
+}
+
 TEST_F(StoreTest, ATrialIsEnqueuedOnceAndFinishedOnce) {
   auto store = open();
   World world(*store);

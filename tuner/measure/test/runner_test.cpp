@@ -95,6 +95,30 @@ TEST(Runner, TellsWhatACaseCostAndKeepsItsData) {
   EXPECT_GT(runner.cost().prepare_ns, first.prepare_ns);
 }
 
+// The worker keeps weights from case to case; what it keeps must be what is asked for.
+TEST(Runner, AWeightIsTheSameWhateverTheSeedAndItsCopiesAreAlike) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.copy"}));
+  for (const bool cold : {false, true})
+    for (const uint64_t seed : {7, 8})
+      for (const int64_t n : {1000, 1000, 37, 5000}) {
+        Case c = copy_case(id, 2, n);
+        c.seed = seed;
+        c.inputs[0].constant = true;
+        c.policy.rotate_bytes = 40'000;
+        c.policy.cold = cold;
+        fill_tensor(c.inputs[0], DType::kF32, 99, 0, c.expected[0]);
+        for (const EntryResult& r : runner.measure(c)) {
+          EXPECT_EQ(r.state, EntryState::kOk) << n << " " << r.message;
+          EXPECT_EQ(r.max_error, 0);
+        }
+        // Where another range is asked for, what is kept is of no use.
+        c.inputs[0].high = 5;
+        fill_tensor(c.inputs[0], DType::kF32, 99, 0, c.expected[0]);
+        EXPECT_EQ(runner.measure(c)[0].state, EntryState::kOk);
+      }
+}
+
 TEST(Runner, ReportsACrashBySignalAndGoesOn) {
   Runner runner(options());
   const uint32_t id = runner.add(fault_executable({"test.copy", "test.crash", "test.copy"}));

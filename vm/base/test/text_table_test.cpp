@@ -29,6 +29,13 @@ TEST(TextTable, KeepsARowOnALine) {
   EXPECT_EQ(t.str(), "what\ntwo lines and [31m red\n");
 }
 
+TEST(TextTable, OneLongCellDoesNotWidenAllRows) {
+  TextTable t({"what", "value"});
+  t.add({std::string(1000, 'x'), "1"});
+  for (int i = 0; i < 100; ++i) t.add({"y", "2"});
+  EXPECT_LT(t.str().size(), 1000u + 102 * 210);
+}
+
 TEST(TextTable, RefusesARowOfAnotherWidth) {
   TextTable t({"a", "b"});
   EXPECT_DEATH(t.add({"1"}), "1 cells under 2 columns");

@@ -121,6 +121,50 @@ TEST_F(ToolsTest, InspectVerifiesUnsoundFiles) {
   EXPECT_THAT(unsound.out, HasSubstr("f@0: breaks rule R5"));
 }
 
+// It looks at files that no verifier has seen.
+TEST_F(ToolsTest, InspectShowsPortsOfTypesThatAreNotThere) {
+  exec::Executable e = exec::assemble(
+      "function \"main\" 1 1 { Ret r0 }\n"
+      "entry \"main\" f0 { input \"x\" f32 [] [] output \"y\" f32 [] [] }");
+  e.entries[0].inputs[0].type = 50'000'000;
+  exec::write(e, path_);
+  for (const char* format : {" --format table", " --format json"}) {
+    const CommandResult shown = run("nimble-inspect " + path_ + format);
+    EXPECT_EQ(shown.exit_code, 0) << shown.out;
+    EXPECT_THAT(shown.out, HasSubstr("<no such type>"));
+  }
+  EXPECT_THAT(run("nimble-inspect --verify " + path_).out, HasSubstr("breaks rule"));
+}
+
+// What a file says once, ten thousand lines may refer to.
+TEST_F(ToolsTest, InspectDoesNotRepeatLongNames) {
+  exec::Executable e = exec::assemble(
+      "function \"main\" 1 2 { Ret r0 }\nfunction \"callee\" 0 1 { LoadConsti r0, 1 Ret r0 }\n"
+      "type \"t\" tensor f32 [] []\n"
+      "kernel \"k\" { symbols n in f32 ([a0]) dispatch { 0: 0 } host \"host.zero\" }\n"
+      "entry \"main\" f0 { input \"x\" f32 [] [] output \"y\" f32 [] [] }");
+  const std::string name(100'000, 'n');
+  e.functions[1].name = name;
+  e.types[0].name = name;
+  e.kernels[0].contract.symbols[0] = name;
+  for (int i = 0; i < 1000; ++i) {
+    e.functions[0].code.insert(e.functions[0].code.begin(), e.functions[0].code.back());
+    e.functions[0].code.front() = {exec::Opcode::kInvoke, {1, 1, 0}};
+    exec::KernelArgument scalar;
+    scalar.kind = exec::KernelArgument::Kind::kScalar;
+    e.kernels[0].contract.arguments.push_back(scalar);
+    exec::DispatchNode node = {exec::DispatchNode::Test::kEqual, {}, 0, 0, 0};
+    e.kernels[0].dispatch.nodes.insert(e.kernels[0].dispatch.nodes.begin(), node);
+    e.entries[0].inputs.push_back({fmt::format("x{}", i), 0, DType::kF32, {}, {}, ""});
+  }
+  e.kernels[0].implementations.push_back(e.kernels[0].implementations[0]);
+  exec::write(e, path_);
+  for (const char* view : {"", " --disassemble", " --kernels"})
+    for (const char* format : {" --format table", " --format json"})
+      EXPECT_LT(run("nimble-inspect " + path_ + view + format).out.size(), 3'000'000u)
+          << view << format;
+}
+
 TEST_F(ToolsTest, LimitsOfLoadingAreErrorsInOneLine) {
   exec::write(exec::assemble("constant \"w\" u8 [3] { 1, 2, 3 }\n"
                              "function \"main\" 1 1 { Ret r0 }\n"
@@ -399,10 +443,43 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
   for (
       const char* odd :
       {R"([])", R"([{"table":"x","version":1}])", R"([{"threads":1,"entries":[]}])",
-       R"([{"table":"x","version":1,"threads":1,"entries":[7,{"config":{"routine":"host.copy"}}]}])"}) {
+       R"([{"table":"x","version":1,"threads":1,"entries":[7,{"config":{"routine":"host.copy"}}]}])",
+       R"([7,{"threads":"many"},[{"threads":1}]])", R"([{"table":7,"version":"x","threads":1}])",
+       R"([{"threads":1,"entries":[{"candidate":0,"config":{"routine":"host.copy"},"measured":[7]}]}])"}) {
     e.provenance.kernels["k0"] = odd;
     exec::write(e, path_);
     EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=2").exit_code, 0) << odd;
+  }
+}
+
+// Copying and writing JSON recurse: a file that nests without end must not reach the stack's.
+TEST_F(ToolsTest, DeepProvenanceIsNotFollowed) {
+  exec::Executable e = exec::assemble(R"ASM(
+kernel "k0" { source "zero" out f32 ([1]) dispatch { 0: 0 } host "host.zero" }
+function "main" 1 4 {
+  LoadConsti r1, 4
+  AllocStorage r2, r1, 64, d0
+  LoadConsti r3, 0
+  AllocTensor r3, r2, r3, f32, [1]
+  InvokePacked k0, (r3)
+  Ret r3
+}
+entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["1"] [1] }
+)ASM");
+  const size_t depth = 1'000'000;
+  const std::string open(depth, '['), close(depth, ']');
+  for (const std::string& deep :
+       {open + close,
+        // Brackets in a text are none.
+        "[\"" + close + "\"," + open + close + "]",
+        R"([{"threads":1,"entries":[{"config":)" + open + close + "}]}]"}) {
+    e.provenance.kernels["k0"] = deep;
+    exec::write(e, path_);
+    for (const char* format : {"table", "json"}) {
+      const std::string how = fmt::format(" --format {} > /dev/null", format);
+      EXPECT_EQ(run("nimble-inspect --provenance " + path_ + how).exit_code, 0);
+      EXPECT_EQ(run("nimble-explain --no-native " + path_ + " --shapes n=2" + how).exit_code, 0);
+    }
   }
 }
 

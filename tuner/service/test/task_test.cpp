@@ -1,0 +1,121 @@
+// Phases of one task, called one by one.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/pipeline.h"
+#include "compiler/tuned/policy_class.h"
+#include "tuner/service/task_run.h"
+
+namespace nimble::tuner {
+namespace {
+
+class TaskTest : public testing::Test {
+ protected:
+  TaskTest() : target(kernels::target_by_name("native")), backend(compiler_backend()) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "nimble-task-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    store = db::Store::open(folder + "/tuning.db");
+    const ir::Module typed = ir::infer_types(ir::parse_module(
+        "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }"));
+    passes::PassContext passes;
+    passes.target = target;
+    tasks =
+        tuning_tasks(passes::run_pipeline(typed, passes), model_points(typed, {}), target, nullptr);
+    db::CampaignKey key;
+    key.digest = "program";
+    key.hardware = store->put(tuned::host_hardware());
+    campaign = store->create_campaign(key, 600, "test");
+    ProgressMeter::Options options;
+    options.database = store->path();
+    options.campaign = campaign;
+    options.budget_s = 600;
+    options.show = false;
+    meter.emplace(options);
+    RunnerOptions worker;
+    worker.program = NIMBLE_WORKER;
+    runner.emplace(worker);
+    Policy policy = Policy::of_class("cached");
+    policy.batch_ns = 10'000;
+    policy.max_samples = 6;
+    context.reset(new CampaignContext{*store, *backend, *runner, *meter, account, target, campaign,
+                                      "owner", key.hardware, store->put(tuned::toolchain_record()),
+                                      store->put(tuned::host_machine()), policy});
+  }
+  ~TaskTest() override {
+    context.reset();
+    runner.reset();
+    meter.reset();
+    store.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+
+  const kernels::TargetInfo target;
+  std::unique_ptr<Backend> backend;
+  std::string folder;
+  std::unique_ptr<db::Store> store;
+  std::vector<TuningTask> tasks;
+  db::Uuid campaign;
+  std::optional<ProgressMeter> meter;
+  std::optional<Runner> runner;
+  Account account;
+  std::unique_ptr<CampaignContext> context;
+};
+
+// The least of many noisy times says too much: not even the first table is believed on it.
+TEST_F(TaskTest, WithoutAnActiveTableTheCrossEvaluationActivatesNoneEither) {
+  ASSERT_EQ(tasks.size(), 1u);
+  TaskRun task(*context, tasks[0], 1);
+  ASSERT_GT(task.baseline(), 0);
+  ASSERT_TRUE(task.search(meter->consumed_s() + 1));
+  task.cross(10, meter->consumed_s() + 60);
+  task.make_table(true);
+  ASSERT_TRUE(task.report().table);
+  EXPECT_THAT(task.report().inactive, testing::HasSubstr("verify it against the default schedule"));
+  EXPECT_EQ(store->table(*task.report().table)->status, db::TableStatus::kDraft);
+
+  // No time is no evidence.
+  task.verify(meter->consumed_s());
+  task.make_table(true);
+  EXPECT_EQ(store->table(*task.report().table)->status, db::TableStatus::kDraft);
+  EXPECT_TRUE(store->comparisons(*task.report().table).empty());
+
+  task.verify(meter->consumed_s() + 60);
+  task.make_table(true);
+  const auto compared = store->comparisons(*task.report().table);
+  ASSERT_EQ(compared.size(), 1u) << task.report().inactive;
+  EXPECT_FALSE(compared[0].rival) << "the default schedules";
+  EXPECT_EQ(store->table(*task.report().table)->status == db::TableStatus::kActive,
+            compared[0].ratio <= 1);
+}
+
+TEST_F(TaskTest, TheWorkLeftIsOfAllPhasesAndComesToItsEnd) {
+  TaskRun task(*context, tasks.at(0), 1);
+  EXPECT_EQ(task.work_left_s(100), 0) << "nothing is known yet";
+  ASSERT_GT(task.baseline(), 0);
+  const double all = task.work_left_s(100);
+  EXPECT_GT(all, 0);
+  EXPECT_LT(task.work_left_s(1), all) << "fewer configurations are evaluated sooner";
+  int told = 0;
+  context->progressed = [&] {
+    ++told;
+    EXPECT_GT(task.work_left_s(100), 0);
+  };
+  while (!task.exhausted()) task.search(meter->consumed_s() + 60);
+  EXPECT_GT(task.work_left_s(100), 0) << "the cross-evaluation and the verification are due";
+  const int rounds = told;
+  EXPECT_GT(rounds, 0);
+  task.cross(100, meter->consumed_s() + 60);
+  task.verify(meter->consumed_s() + 60);
+  EXPECT_GT(told, rounds + static_cast<int>(tasks[0].points.size()));
+  task.make_table(true);
+  context->progressed = nullptr;
+  EXPECT_EQ(task.work_left_s(100), 0);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

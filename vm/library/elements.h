@@ -71,7 +71,7 @@ decltype(auto) visit_elements(const LibraryTensor& t, F f) {
 template <class T>
 bool less_number(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
+    if (std::isnan(a) || std::isnan(b)) return !std::isnan(a);
   }
   return a < b;
 }

@@ -427,10 +427,9 @@ void run_count(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*
   for (size_t k = 0; k < kinds; ++k) *to++ = tasks.count(k);
 }
 
-// Whether a result is (rows, extents…).
+// Whether a result is (rows, extents…). It has dims: the operator's rule says so.
 bool is_stack(const LibraryTensor& t, DType dtype, int64_t rows, std::span<const int64_t> extents) {
-  return t.dtype == dtype && t.shape.size() == extents.size() + 1 && t.shape[0] == rows &&
-         std::ranges::equal(t.shape.subspan(1), extents);
+  return t.dtype == dtype && t.shape[0] == rows && std::ranges::equal(t.shape.subspan(1), extents);
 }
 
 void run_linearise(const LibraryCall& call, int32_t thread, int32_t, nimble_barrier*) {

@@ -26,9 +26,9 @@ T combined(T a, T b, int64_t reduction) {
         return reduction == kAdd ? a + b : a * b;
       }
     case kMin:
-      return a != a || !(b != b || b < a) ? a : b;
+      return b != b || b < a ? b : a;
     case kMax:
-      return a != a || !(b != b || a < b) ? a : b;
+      return b != b || a < b ? b : a;
     default:
       return b;
   }
@@ -103,8 +103,8 @@ void run_scatter(const LibraryCall& call, int32_t thread, int32_t, nimble_barrie
                   given.extent == count_of(index) && reduction >= kReplace && reduction <= kMax,
               "scatter", "the updates do not fit the rows");
   const size_t size = size_of(x.dtype);
-  const bool empty = count_of(updates) == 0 || count_of(y) == 0;
-  const uint64_t row = empty ? 0 : static_cast<uint64_t>(rows.inner) * size;
+  // Where it is too large to be true there are no rows, and so no index of one.
+  const uint64_t row = static_cast<uint64_t>(rows.inner) * size;
   auto* out = static_cast<uint8_t*>(y.data);
   const auto* in = static_cast<const uint8_t*>(updates.data);
   const auto* at = static_cast<const int64_t*>(index.data);

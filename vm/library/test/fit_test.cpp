@@ -173,6 +173,10 @@ TEST(HostOperatorsFit, Ranks) {
   EXPECT_TRUE(refused(
       "host.scatter",
       {f32({2, 2}, {1, 2, 3, 4}), i64({1}, {0}), f32({1}, {1}), result(kF32, {2, 2})}, {0}));
+  // No axis behind the last.
+  for (const int64_t axis : {1, 2, 9})
+    EXPECT_TRUE(
+        refused("host.topk", {f32({2}, {1, 2}), result(kF32, {2}), result(kI64, {2})}, {axis, 1}));
   // Flat, the result is a vector.
   EXPECT_TRUE(refused("host.compress",
                       {f32({4}, {1, 2, 3, 4}), bools({2}, {1, 1}), result(kF32, {2, 1})}, {-1}));
@@ -225,6 +229,61 @@ TEST(HostOperatorsFit, TheFirstOfEqualsLeads) {
   EXPECT_THAT(operands[4].elements(2), ElementsAre(30, 30));
 }
 
+// The same among many slices, in an order that sorting must find.
+TEST(HostOperatorsFit, ClassesAsDefined) {
+  constexpr int64_t kSlices = 300;
+  std::vector<int64_t> x(kSlices);
+  uint64_t random = 1;
+  for (int64_t& e : x) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    e = static_cast<int64_t>(random >> 33) % 20;
+  }
+  std::vector<int64_t> classes, index, inverse, counts;
+  for (int64_t k = 0; k < 20; ++k) {
+    const auto first = std::ranges::find(x, k);
+    if (first == x.end()) continue;
+    classes.push_back(k);
+    index.push_back(first - x.begin());
+    counts.push_back(std::ranges::count(x, k));
+  }
+  for (const int64_t e : x) inverse.push_back(std::ranges::find(classes, e) - classes.begin());
+  const auto n = static_cast<int64_t>(classes.size());
+  std::vector<Operand> operands = {i64({kSlices}, x), i64({n}, classes), i64({n}, index),
+                                   i64({kSlices}, inverse), i64({n}, counts)};
+  for (size_t i = 1; i < operands.size(); ++i) std::ranges::fill(operands[i].memory, kCanary);
+  ASSERT_EQ(run("host.unique", operands, {-1, 1}), "");
+  EXPECT_EQ(operands[1].elements(classes.size()), classes);
+  EXPECT_EQ(operands[2].elements(classes.size()), index);
+  EXPECT_EQ(operands[3].elements(x.size()), inverse);
+  EXPECT_EQ(operands[4].elements(classes.size()), counts);
+}
+
+// Boxes apart from each other come by their scores, and of equal ones the first before the others.
+TEST(HostOperatorsFit, BoxesComeInTheOrderOfTheirScores) {
+  constexpr int64_t kBoxes = 100;
+  std::vector<float> boxes, scores;
+  std::vector<int64_t> expected(kBoxes);
+  for (int64_t i = 0; i < kBoxes; ++i) {
+    const auto at = static_cast<float>(2 * i);
+    for (const float corner : {at, at, at + 1, at + 1}) boxes.push_back(corner);
+    scores.push_back(static_cast<float>(1 + i * 7 % 5));
+    expected[static_cast<size_t>(i)] = i;
+  }
+  std::ranges::stable_sort(expected, [&](int64_t a, int64_t b) {
+    return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+  });
+  std::vector<Operand> operands = {f32({1, kBoxes, 4}, boxes),
+                                   f32({1, 1, kBoxes}, scores),
+                                   f32({1}, {0.5f}),
+                                   f32({1}, {0}),
+                                   i64({kBoxes, 3}, std::vector<int64_t>(3 * kBoxes)),
+                                   result(kI64, {1})};
+  ASSERT_EQ(run("host.nms", operands, {kBoxes, 0}), "");
+  ASSERT_EQ(operands[5].memory[0], kBoxes);
+  for (int64_t i = 0; i < kBoxes; ++i)
+    EXPECT_EQ(operands[4].memory[static_cast<size_t>(3 * i + 2)], expected[static_cast<size_t>(i)]);
+}
+
 TEST(HostOperatorsFit, BoxesHaveRoom) {
   const auto boxes = [](int64_t room) {
     std::vector<Operand> operands = {f32({1, 2, 4}, {0, 0, 1, 1, 5, 5, 6, 6}),
@@ -251,6 +310,7 @@ TEST(HostOperatorsFit, RangesEnd) {
   EXPECT_EQ(count(0, 9e15, 1), -1);
   EXPECT_EQ(count(0, 5, 0), -1);
   EXPECT_EQ(count(0, 0, 0), -1);
+  EXPECT_EQ(count(5, 0, 0), -1);
   EXPECT_EQ(count(0, std::numeric_limits<double>::quiet_NaN(), 1), -1);
   EXPECT_EQ(count(5, 0, 1), 0);
 }
@@ -339,9 +399,14 @@ class LineariseFit : public ::testing::Test {
     return c;
   }
   std::string run(const char* name, const Cell* root, std::vector<LibraryTensor> tensors,
-                  const std::vector<int64_t>& schema) {
+                  const std::vector<int64_t>& schema, size_t given = SIZE_MAX) {
     WorkMeter meter;
-    const LibraryCall call{tensors, {}, schema, nullptr, {&root, 1}, &meter};
+    const LibraryCall call{std::span(tensors).first(std::min(given, tensors.size())),
+                           {},
+                           schema,
+                           nullptr,
+                           {&root, 1},
+                           &meter};
     try {
       find_library_kernel(ImplementationKind::kHost, name)->run(call, 0, 1, nullptr);
     } catch (const Error& e) {
@@ -356,14 +421,15 @@ class LineariseFit : public ::testing::Test {
     const int64_t shape[] = {size};
     return run("host.count_linearise", root, {{dtype, shape, out.data()}}, schema);
   }
-  // Of one function at a cell of tag 0 whose field 0 is an f32 (2): room for these results.
-  std::string linearise(const Cell* root,
-                        std::vector<std::pair<DType, std::vector<int64_t>>> room) {
+  // Of one function at a cell of tag 0 whose field 0 is an f32 (2): room for these results, of
+  // which the call has the first `given`.
+  std::string linearise(const Cell* root, std::vector<std::pair<DType, std::vector<int64_t>>> room,
+                        size_t given = SIZE_MAX) {
     std::vector<std::vector<int64_t>> memory(room.size(), std::vector<int64_t>(64, kCanary));
     std::vector<LibraryTensor> tensors;
     for (size_t i = 0; i < room.size(); ++i)
       tensors.push_back({room[i].first, room[i].second, memory[i].data()});
-    return run("host.linearise", root, tensors, kLeaf);
+    return run("host.linearise", root, tensors, kLeaf, given);
   }
   static inline const std::vector<int64_t> kLeaf = {1, 0, 0, 0, 1, 0, static_cast<int64_t>(kF32),
                                                     1, 2};
@@ -410,11 +476,31 @@ TEST_F(LineariseFit, Counts) {
   EXPECT_NE(count(root, kLeaf, 3, kI32), "");
 }
 
+// A cell that two others hold, and nobody else.
+TEST_F(LineariseFit, APartOfTwoIsOneTask) {
+  const auto next = [&](Cell* below) {
+    Cell* c = cell(1, {Value::of(below), Value::of(below)});
+    heap_.release(below);
+    std::erase(made_, below);
+    return c;
+  };
+  const Cell* root = next(next(cell(0, {})));
+  std::vector<int64_t> counts(4);
+  const int64_t shape[] = {4};
+  // Leaves of tag 0, nodes of tag 1 with two calls of the function.
+  ASSERT_EQ(run("host.count_linearise", root, {{kI64, shape, counts.data()}},
+                {2, 0, 0, 0, 0, 0, 1, 2, 0, 0, 1, 0, 0}),
+            "");
+  EXPECT_THAT(counts, ElementsAre(3, 7, 1, 2));
+}
+
 TEST_F(LineariseFit, Results) {
   const Cell* root = cell(0, {Value::of(tensor(kF32, {2}))});
   using Room = std::vector<std::pair<DType, std::vector<int64_t>>>;
   const Room fits = {{kI64, {1, 4}}, {kF32, {1, 2}}};
   EXPECT_EQ(linearise(root, fits), "");
+  // What lies behind the last result is nobody's.
+  EXPECT_NE(linearise(root, fits, 1), "");
   for (const Room& wrong :
        {Room{{kI64, {1, 4}}}, Room{{kI64, {1, 4}}, {kF32, {1, 2}}, {kF32, {1, 2}}},
         Room{{kI32, {1, 4}}, {kF32, {1, 2}}}, Room{{kI64, {1, 3}}, {kF32, {1, 2}}},

@@ -48,6 +48,31 @@ TEST(Library, NamesAreUnique) {
   EXPECT_THROW(add_library_kernel(k), Error);
 }
 
+// As many results as the value's kinds have calls and fields; but none is without dims.
+TEST(Library, LineariseHasAnyNumberOfResults) {
+  const auto* k = find_library_kernel(ImplementationKind::kHost, "host.linearise");
+  exec::KernelContract c;
+  c.symbols = {"n"};
+  c.arguments.resize(2);
+  c.arguments[0].kind = exec::KernelArgument::Kind::kData;
+  c.arguments[1].kind = exec::KernelArgument::Kind::kScalar;
+  const auto n = DimProgram::argument(0);
+  EXPECT_NE(k->refusal(c), "");
+  c.arguments.push_back(tensor(DType::kI64, Access::kOut, {n, n}));
+  EXPECT_EQ(k->refusal(c), "");
+  for (const DType t : {DType::kI64, DType::kF32, DType::kBool}) {
+    c.arguments.push_back(tensor(t, Access::kOut, {n}));
+    EXPECT_EQ(k->refusal(c), "");
+  }
+  c.arguments.back().dims.clear();
+  EXPECT_THAT(k->refusal(c), HasSubstr("has 0 dims"));
+  const auto* copy = find_library_kernel(ImplementationKind::kHost, "host.copy");
+  c.arguments = {tensor(DType::kI64, Access::kIn, {n}), tensor(DType::kI64, Access::kOut, {n})};
+  EXPECT_EQ(copy->refusal(c), "");
+  c.arguments.push_back(c.arguments[1]);
+  EXPECT_THAT(copy->refusal(c), HasSubstr("more tensors"));
+}
+
 TEST(Library, CopySplitsOverThreads) {
   const auto* copy = find_library_kernel(ImplementationKind::kHost, "host.copy");
   const auto n = DimProgram::argument(0);

@@ -14,6 +14,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "compiler/emit/scalar_code.h"
 #include "compiler/emit/share_registers.h"
 #include "compiler/emit/source_note.h"
 #include "compiler/emit/tag_switch.h"
@@ -26,7 +27,6 @@
 namespace nimble::emit {
 namespace {
 
-using exec::DimInstruction;
 using exec::DimOp;
 using exec::DimProgram;
 using exec::Opcode;
@@ -50,53 +50,6 @@ bool gathers_from(const ir::Function& group, size_t parameter) {
 
 bool ends_life(const Expr& e) {
   return e.op == "memory.kill" || e.op == "memory.release";
-}
-
-// The postfix code of one scalar operator on its operands' code. A scalar is an element of a tensor
-// of rank 0 and computed as kernels would: it wraps where arithmetic on extents fails.
-std::vector<DimInstruction> scalar_code(const Expr& e,
-                                        const std::vector<std::vector<DimInstruction>>& args) {
-  std::vector<DimInstruction> code;
-  auto put = [&](size_t i) { code.insert(code.end(), args[i].begin(), args[i].end()); };
-  auto op = [&](DimOp o) { code.push_back({o, 0}); };
-  auto constant = [&](int64_t v) { code.push_back({DimOp::kConst, v}); };
-  auto binary = [&](DimOp o, bool swap = false) {
-    put(swap ? 1 : 0);
-    put(swap ? 0 : 1);
-    op(o);
-  };
-  static const std::map<std::string, DimOp> kPlain = {
-      {"add", DimOp::kWrapAdd},  {"sub", DimOp::kWrapSub},   {"mul", DimOp::kWrapMul},
-      {"div", DimOp::kQuotient}, {"mod", DimOp::kRemainder}, {"maximum", DimOp::kMax},
-      {"minimum", DimOp::kMin},  {"equal", DimOp::kEq},      {"not_equal", DimOp::kNe},
-      {"less", DimOp::kLt},      {"less_equal", DimOp::kLe}, {"and", DimOp::kAnd},
-      {"or", DimOp::kOr}};
-  if (auto it = kPlain.find(e.op); it != kPlain.end()) {
-    binary(it->second);
-  } else if (e.op == "greater" || e.op == "greater_equal") {
-    binary(e.op == "greater" ? DimOp::kLt : DimOp::kLe, true);
-  } else if (e.op == "not") {
-    put(0);
-    op(DimOp::kNot);
-  } else if (e.op == "neg") {
-    constant(0);
-    put(0);
-    op(DimOp::kWrapSub);
-  } else if (e.op == "where") {
-    put(0);
-    put(1);
-    put(2);
-    op(DimOp::kSelect);
-  } else if (e.op == "cast") {
-    put(0);
-    if (ir::attr<DType>(e.attrs, "dtype") == DType::kBool) {
-      constant(0);
-      op(DimOp::kNe);
-    }
-  } else {
-    NIMBLE_UNREACHABLE("scalar operator {}", e.op);
-  }
-  return code;
 }
 
 class Emitter {
@@ -383,10 +336,10 @@ class Emitter {
   void scalar_run(const Block& b, size_t begin, size_t end) {
     constexpr size_t kMaxCode = 96;  // operands are recomputed, not stored: keep trees small
     note(b.bindings[begin]);
-    std::unordered_map<const Var*, std::vector<DimInstruction>> code;
+    std::unordered_map<const Var*, ScalarCode> code;
     std::vector<int64_t> inputs;
     std::map<int64_t, int64_t> input_index;
-    std::vector<std::pair<const Binding*, std::vector<DimInstruction>>> results;
+    std::vector<std::pair<const Binding*, ScalarCode>> results;
     auto flush = [&] {
       if (results.empty()) return;
       DimProgram p{static_cast<uint32_t>(inputs.size()), 0, {}};
@@ -416,7 +369,7 @@ class Emitter {
       if (is_new) inputs.push_back(r);
       return it->second;
     };
-    auto operand_code = [&](const Atom& a) -> std::vector<DimInstruction> {
+    auto operand_code = [&](const Atom& a) -> ScalarCode {
       if (a.is_constant()) return {{DimOp::kConst, a.constant->integer(0)}};
       if (auto it = code.find(a.var.get()); it != code.end()) return it->second;
       return {{DimOp::kArg, input(operand(a))}};
@@ -431,32 +384,23 @@ class Emitter {
             large |= it->second.size() > kMaxCode;
       if (large) flush();
       if (e.op == "memory.invoke_shape") {
-        results.emplace_back(&binding, shape_code(e, operand_code));
+        ScalarCode extents;
+        const auto& names = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
+        for (const ir::Dim& d : ir::attr<std::vector<ir::Dim>>(e.attrs, "results"))
+          append_code(extents, d.to_program(names).code,
+                      [&](size_t k) { return operand_code(e.args[k]); });
+        results.emplace_back(&binding, std::move(extents));
         flush();  // its fields are read by get_field from consecutive registers
         continue;
       }
-      std::vector<std::vector<DimInstruction>> args;
+      // Each operand is asked for once and in order: that numbers the function's arguments.
+      std::vector<ScalarCode> args;
       for (const Atom& a : e.args) args.push_back(operand_code(a));
-      code[binding.var.get()] = scalar_code(e, args);
-      results.emplace_back(&binding, code[binding.var.get()]);
+      ScalarCode& own = code[binding.var.get()];
+      append_code(own, scalar_code(e), [&](size_t k) -> const ScalarCode& { return args[k]; });
+      results.emplace_back(&binding, own);
     }
     flush();
-  }
-
-  template <class OperandCode>
-  static std::vector<DimInstruction> shape_code(const Expr& e, const OperandCode& operand_code) {
-    const auto& names = ir::attr<std::vector<std::string>>(e.attrs, "symbols");
-    std::vector<DimInstruction> code;
-    for (const ir::Dim& d : ir::attr<std::vector<ir::Dim>>(e.attrs, "results"))
-      for (const DimInstruction& i : d.to_program(names).code) {
-        if (i.op != DimOp::kArg) {
-          code.push_back(i);
-          continue;
-        }
-        for (const DimInstruction& j : operand_code(e.args[static_cast<size_t>(i.immediate)]))
-          code.push_back(j);
-      }
-    return code;
   }
 
   // ---- single bindings
@@ -486,7 +430,7 @@ class Emitter {
         if (e.callee)
           call(b);
         else
-          memory_op(b);
+          (this->*rule_of(e.op))(b);
         return;
       case ExprKind::kMatch:
         match_value(b);
@@ -520,68 +464,100 @@ class Emitter {
       with_operands(Opcode::kInvokeClosure, b, operand(callee));
   }
 
-  void memory_op(const Binding& b) {
+  // What each operator becomes that is left after lowering and is no scalar code.
+  using Rule = void (Emitter::*)(const Binding&);
+  static Rule rule_of(const std::string& op) {
+    static const std::map<std::string_view, Rule> kRules = {
+        {"memory.alloc_storage", &Emitter::alloc_storage},
+        {"memory.alloc_tensor", &Emitter::alloc_tensor},
+        {"memory.row_view", &Emitter::row_view},
+        {"memory.invoke_mut", &Emitter::invoke_packed},
+        {"memory.shape_of", &Emitter::shape_of},
+        {"memory.reshape", &Emitter::reshape},
+        {"memory.read_scalar", &Emitter::read_scalar},
+        {"memory.storage_of", &Emitter::storage_of},
+        {"memory.capacity", &Emitter::capacity},
+        {"memory.release", &Emitter::release},
+        {"memory.kill", &Emitter::kill},
+        {"memory.fatal", &Emitter::fatal},
+        {"device_copy", &Emitter::device_copy},
+    };
+    const auto it = kRules.find(op);
+    NIMBLE_CHECK(it != kRules.end(), "operator {} after lowering", op);
+    return it->second;
+  }
+
+  void alloc_storage(const Binding& b) {
     const Expr& e = *b.value;
-    if (e.op == "memory.alloc_storage") {
-      int64_t bytes = operand(e.args[0]);
-      emit(Opcode::kAllocStorage, {define(b.var), bytes, ir::attr<int64_t>(e.attrs, "alignment"),
-                                   ir::attr<int64_t>(e.attrs, "device")});
-    } else if (e.op == "memory.alloc_tensor") {
-      alloc_tensor(b, operand(e.args[0]), operand(e.args[1]), {e.args.begin() + 2, e.args.end()});
-    } else if (e.op == "memory.row_view") {
-      row_view(b);
-    } else if (e.op == "memory.invoke_mut") {
-      invoke_packed(e);
-    } else if (e.op == "memory.shape_of") {
-      auto rank = ir::attr<int64_t>(e.attrs, "rank");
-      int64_t tensor = operand(e.args[0]);
-      int64_t base = fresh(rank);
-      spread_[b.var.get()] = base;
-      emit(Opcode::kShapeOf, {base, rank, tensor});
-    } else if (e.op == "memory.reshape") {
-      force_tensor_ = true;
-      int64_t tensor = operand(e.args[0]);
-      force_tensor_ = false;
-      std::vector<int64_t> dims;
-      append_list(dims, e.args, 1);
-      std::vector<int64_t> operands = {define(b.var), tensor};
-      operands.insert(operands.end(), dims.begin(), dims.end());
-      emit(Opcode::kReshapeTensor, std::move(operands));
-    } else if (e.op == "memory.read_scalar") {
-      int64_t value = operand(e.args[0]);
-      if (ir::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
-        registers_[b.var.get()] = static_cast<uint32_t>(value);  // a register already
-      else
-        emit(Opcode::kGetElement,
-             {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});
-    } else if (e.op == "memory.storage_of") {
-      int64_t tensor = operand(e.args[0]);
-      emit(Opcode::kGetStorage, {define(b.var), tensor});
-    } else if (e.op == "memory.capacity") {
-      int64_t storage = operand(e.args[0]);
-      emit(Opcode::kGetCapacity, {define(b.var), storage});
-    } else if (e.op == "memory.release") {
-      emit(Opcode::kFreeTensor, {operand(e.args[0])});
-    } else if (e.op == "device_copy") {
-      device_copy(b);
-    } else if (e.op == "memory.kill") {
-      const ir::TypeKind kind = e.args[0].var->type->kind;
-      const int64_t r = operand(e.args[0]);
-      if (kind == ir::TypeKind::kStorage)
-        emit(Opcode::kFreeStorage, {r});
-      else if (kind == ir::TypeKind::kTensor)
-        emit(Opcode::kFreeTensor, {r});
-      else
-        emit(Opcode::kLoadConsti, {r, 0});  // any other value dies by being overwritten
-    } else if (e.op == "memory.fatal") {
-      std::vector<int64_t> operands = {context_.text(ir::attr<std::string>(e.attrs, "message")),
-                                       static_cast<int64_t>(e.args.size())};
-      for (const Atom& a : e.args) operands.push_back(operand(a));
-      emit(Opcode::kFatal, std::move(operands));
-      fatal_ = true;
-    } else {
-      NIMBLE_UNREACHABLE("operator {} after lowering", e.op);
+    const int64_t bytes = operand(e.args[0]);
+    emit(Opcode::kAllocStorage, {define(b.var), bytes, ir::attr<int64_t>(e.attrs, "alignment"),
+                                 ir::attr<int64_t>(e.attrs, "device")});
+  }
+
+  void alloc_tensor(const Binding& b) {
+    const std::vector<Atom>& args = b.value->args;
+    tensor_in(b, operand(args[0]), operand(args[1]), {args.begin() + 2, args.end()});
+  }
+
+  void shape_of(const Binding& b) {
+    const auto rank = ir::attr<int64_t>(b.value->attrs, "rank");
+    const int64_t tensor = operand(b.value->args[0]);
+    const int64_t base = fresh(rank);
+    spread_[b.var.get()] = base;
+    emit(Opcode::kShapeOf, {base, rank, tensor});
+  }
+
+  void reshape(const Binding& b) {
+    force_tensor_ = true;
+    const int64_t tensor = operand(b.value->args[0]);
+    force_tensor_ = false;
+    std::vector<int64_t> dims;
+    append_list(dims, b.value->args, 1);
+    std::vector<int64_t> operands = {define(b.var), tensor};
+    operands.insert(operands.end(), dims.begin(), dims.end());
+    emit(Opcode::kReshapeTensor, std::move(operands));
+  }
+
+  void read_scalar(const Binding& b) {
+    const Expr& e = *b.value;
+    const int64_t value = operand(e.args[0]);
+    if (ir::is_scalar(ir::type_of(e.args[0])) && e.attrs.count("symbol"))
+      registers_[b.var.get()] = static_cast<uint32_t>(value);  // a register already
+    else
+      emit(Opcode::kGetElement, {define(b.var), value, ir::attr_or<int64_t>(e.attrs, "index", 0)});
+  }
+
+  void storage_of(const Binding& b) {
+    const int64_t tensor = operand(b.value->args[0]);
+    emit(Opcode::kGetStorage, {define(b.var), tensor});
+  }
+
+  void capacity(const Binding& b) {
+    const int64_t storage = operand(b.value->args[0]);
+    emit(Opcode::kGetCapacity, {define(b.var), storage});
+  }
+
+  void release(const Binding& b) { emit(Opcode::kFreeTensor, {operand(b.value->args[0])}); }
+
+  void kill(const Binding& b) {
+    const Atom& dead = b.value->args[0];
+    const int64_t r = operand(dead);
+    switch (dead.var->type->kind) {
+      case ir::TypeKind::kStorage:
+        return emit(Opcode::kFreeStorage, {r});
+      case ir::TypeKind::kTensor:
+        return emit(Opcode::kFreeTensor, {r});
+      default:
+        return emit(Opcode::kLoadConsti, {r, 0});  // any other value dies by being overwritten
     }
+  }
+
+  void fatal(const Binding& b) {
+    const Expr& e = *b.value;
+    std::vector<int64_t> operands = {context_.text(ir::attr<std::string>(e.attrs, "message"))};
+    append_list(operands, e.args);
+    emit(Opcode::kFatal, std::move(operands));
+    fatal_ = true;
   }
 
   // Of a constant each device has its own, from the load on.
@@ -597,7 +573,8 @@ class Emitter {
     emit(Opcode::kDeviceCopy, {define(b.var), tensor, device});
   }
 
-  void alloc_tensor(const Binding& b, int64_t storage, int64_t offset, std::vector<Atom> dims) {
+  // A tensor of these dims in a storage or another tensor, at an offset in bytes.
+  void tensor_in(const Binding& b, int64_t storage, int64_t offset, std::vector<Atom> dims) {
     auto dtype = static_cast<int64_t>(ir::attr<DType>(b.value->attrs, "dtype"));
     bool fixed =
         std::all_of(dims.begin(), dims.end(), [](const Atom& a) { return a.is_constant(); });
@@ -622,10 +599,11 @@ class Emitter {
            {known->second, context_.scalar_function(std::move(product)), 2, index, bytes});
     }
     const int64_t offset = known->second;
-    alloc_tensor(b, tensor, offset, {e.args.begin() + 3, e.args.end()});
+    tensor_in(b, tensor, offset, {e.args.begin() + 3, e.args.end()});
   }
 
-  void invoke_packed(const Expr& e) {
+  void invoke_packed(const Binding& b) {
+    const Expr& e = *b.value;
     const ir::Function& group = *e.primitive;
     std::vector<bool> constant;
     for (size_t i = 0; i < group.parameters.size(); ++i)
@@ -662,51 +640,6 @@ class Emitter {
 };
 
 }  // namespace
-
-uint32_t EmitContext::constant(const ir::TensorRef& t, bool hot, int32_t device) {
-  auto [it, fresh] = constant_index.emplace(std::pair(t.get(), device),
-                                            static_cast<uint32_t>(out.constants.size()));
-  if (fresh) {
-    const std::string_view bytes(reinterpret_cast<const char*>(t->bytes.data()), t->bytes.size());
-    const size_t hash = std::hash<std::string_view>()(bytes);
-    const auto [first, last] = constants_by_hash.equal_range(hash);
-    const auto equal = std::find_if(first, last, [&](const auto& entry) {
-      const exec::Constant& c = out.constants[entry.second];
-      return c.dtype == t->dtype && c.shape == t->shape && c.device == device &&
-             std::equal(c.bytes.begin(), c.bytes.end(), t->bytes.begin(), t->bytes.end());
-    });
-    if (equal != last) {
-      it->second = equal->second;
-    } else {
-      constants_by_hash.emplace(hash, it->second);
-      std::string name = t->name.empty() ? fmt::format("c{}", it->second) : t->name;
-      // The tensor owns the bytes (or views a file that its owner keeps mapped).
-      out.constants.push_back({name, t->dtype, t->shape, t->bytes, t, hot, device});
-    }
-  }
-  out.constants[it->second].hot |= hot;
-  return it->second;
-}
-
-uint32_t EmitContext::scalar_function(exec::DimProgram p) {
-  std::string key = fmt::format("{}:{}:", p.arguments, p.results);
-  for (const DimInstruction& i : p.code)
-    key += fmt::format("{},{};", static_cast<int>(i.op), i.immediate);
-  auto [it, fresh] = scalar_index.emplace(key, static_cast<uint32_t>(out.scalar_functions.size()));
-  if (fresh) out.scalar_functions.push_back({fmt::format("scalar{}", it->second), std::move(p)});
-  return bytecode_functions + it->second;
-}
-
-uint32_t EmitContext::results_of(int64_t function) const {
-  const int64_t scalar = function - bytecode_functions;
-  return scalar < 0 ? 1 : out.scalar_functions[static_cast<size_t>(scalar)].program.results;
-}
-
-uint32_t EmitContext::text(const std::string& s) {
-  auto [it, fresh] = text_index.emplace(s, static_cast<uint32_t>(out.texts.size()));
-  if (fresh) out.texts.push_back(s);
-  return it->second;
-}
 
 exec::BytecodeFunction emit_function(const std::string& name, const ir::Function& f,
                                      EmitContext& context) {

@@ -137,6 +137,18 @@ uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
   return static_cast<uint32_t>(entries_.size() - 1);
 }
 
+std::pair<kernels::Config, kir::Function> KernelSet::default_form(const Entry& e,
+                                                                  const kernels::Template& t,
+                                                                  const kernels::TargetInfo& target,
+                                                                  const std::string& symbol,
+                                                                  std::set<std::string>* messages) {
+  kernels::Config config = t.default_config(e.workload, target);
+  kernels::Lowered lowered = t.lower(e.workload, config, target, symbol);
+  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t.name());
+  collect_messages(*lowered.functions[0].body, messages);
+  return {std::move(config), std::move(lowered.functions[0])};
+}
+
 exec::PortableKernel KernelSet::portable_form(const Entry& e,
                                               std::set<std::string>* messages) const {
   // The widest vectors that the layout of its weights allows.
@@ -147,27 +159,22 @@ exec::PortableKernel KernelSet::portable_form(const Entry& e,
     t = kernels::template_for(e.workload, target);
   }
   NIMBLE_CHECK(t, "no template serves {}", e.workload.key);
-  const kernels::Config config = t->default_config(e.workload, target);
-  const kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_portable");
-  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
-  collect_messages(*lowered.functions[0].body, messages);
-  exec::PortableKernel form = codegen::to_portable(lowered.functions[0]);
+  const auto [config, function] = default_form(e, *t, target, e.name + "_portable", messages);
+  exec::PortableKernel form = codegen::to_portable(function);
   form.template_name = t->name();
   form.config = kernels::to_json(config);
   return form;
 }
 
-kir::Function KernelSet::default_form(const Entry& e, const kernels::TargetInfo& target) const {
+kir::Function KernelSet::further_form(const Entry& e, const kernels::TargetInfo& target,
+                                      std::set<std::string>* messages) const {
   const kernels::Template* t = kernels::template_for(e.workload, target);
   if (!t)
     throw Error(Status::kUnsupported, e.source,
                 fmt::format("no kernel template serves it on {} as it is packed for {}",
                             target.level, target_.level),
                 fmt::format("leave {} out, or compile for it alone", target.level));
-  kernels::Lowered lowered =
-      t->lower(e.workload, t->default_config(e.workload, target), target, e.name);
-  NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
-  return std::move(lowered.functions[0]);
+  return default_form(e, *t, target, e.name, messages).second;
 }
 
 void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
@@ -237,10 +244,8 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
   kernel.dispatch = e.tree.graft(tails, base);
   std::vector<kir::Function> others;
   if (!own.empty())
-    for (const kernels::TargetInfo& target : more) {
-      others.push_back(default_form(e, target));
-      collect_messages(*others.back().body, messages);
-    }
+    for (const kernels::TargetInfo& target : more)
+      others.push_back(further_form(e, target, messages));
   std::vector<const kir::Function*> all;
   for (const kir::Function& f : own) all.push_back(&f);
   for (const kir::Function& f : others) all.push_back(&f);

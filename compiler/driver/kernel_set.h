@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/driver/compile.h"
@@ -63,13 +64,21 @@ class KernelSet {
   };
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,
                    const std::string& place) const;
-  // Both add the messages of the kernel's checks.
+  // `messages`: those of the kernel's checks are added.
   void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
              exec::Kernel& kernel, std::set<std::string>* messages) const;
   // Compares the code with what was measured: a record is exact only while both are the same.
   static void compare_code(Entry& e);
-  kir::Function default_form(const Entry& e, const kernels::TargetInfo& target) const;
+  // The template's default schedule, which is one function whatever the shape.
+  static std::pair<kernels::Config, kir::Function> default_form(const Entry& e,
+                                                                const kernels::Template& t,
+                                                                const kernels::TargetInfo& target,
+                                                                const std::string& symbol,
+                                                                std::set<std::string>* messages);
   exec::PortableKernel portable_form(const Entry& e, std::set<std::string>* messages) const;
+  // In the image of a further level.
+  kir::Function further_form(const Entry& e, const kernels::TargetInfo& target,
+                             std::set<std::string>* messages) const;
 
   const kernels::TargetInfo target_;
   tuned::TunedSource* tuned_;

@@ -2,15 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/kernels/templates/attention.h"
-#include "compiler/kernels/templates/batch_matmul.h"
-#include "compiler/kernels/templates/conv2d.h"
-#include "compiler/kernels/templates/dense.h"
-#include "compiler/kernels/templates/elementwise.h"
-#include "compiler/kernels/templates/pool2d.h"
-#include "compiler/kernels/templates/recurrent.h"
-#include "compiler/kernels/templates/reduce.h"
-#include "compiler/kernels/templates/scan.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
@@ -75,7 +67,7 @@ const std::string& knob_text(const Config& c, const std::string& name) {
 const std::vector<const Template*>& all_templates() {
   static const std::vector<const Template*> all = [] {
     std::vector<const Template*> list;
-#define NIMBLE_TEMPLATE(class_name)         \
+#define NIMBLE_TEMPLATE(class_name, text)   \
   static const class_name class_name##_one; \
   list.push_back(&class_name##_one);
 #include "compiler/kernels/Templates.def"

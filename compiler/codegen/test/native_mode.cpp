@@ -28,7 +28,7 @@ struct BothForms {
   }
 };
 
-// product_test.cpp: for every level that this machine runs, in two configurations.
+// template_product_test.cpp: for every level that this machine runs, in two configurations.
 const bool kProducts = [] {
   HarnessMode& mode = harness_mode();
   mode.prepare = [](const kir::Function& f, const TargetInfo& target) -> Execute {

@@ -1,3 +1,5 @@
+// The template "attention": softmax(q k^T * scale + mask) v by head.
+//
 // Attention by head, without ever storing the matrix of scores.
 //
 // An item of work is one head of one batch entry and a block of its query rows; threads share the
@@ -23,8 +25,6 @@
 //
 // q, k and v may be slices of one matrix (b, n, 3*heads*d): they are addressed by the strides that
 // GroupEvaluator finds.
-#include "compiler/kernels/templates/attention.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,6 +34,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 

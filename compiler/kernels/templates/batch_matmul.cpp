@@ -1,11 +1,13 @@
+// The template "batch_matmul": numpy's matmul of any two tensors, either side transposed, batch
+// axes broadcast, all extents constant or symbolic; the element-wise operators that follow are
+// fused behind it. The right-hand side is packed into scratch at each call.
+//
 // Products of two run-time tensors. A panel of the right-hand side, all k deep, is packed into
 // the thread's own scratch, then all row tiles pass over it (tile.h). Packing reads each element
 // of the panel once and costs as much as about two rows of the product; with few rows, or when
 // the right-hand rows are contiguous, a configuration may read in place instead.
 //
 // Work is split over (batch, panel) or, for narrow results, over (batch, group of row tiles).
-#include "compiler/kernels/templates/batch_matmul.h"
-
 #include <algorithm>
 
 #include "compiler/ir/layout.h"
@@ -13,6 +15,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -285,8 +288,7 @@ Config BatchMatmulTemplate::default_config(const Workload& w, const TargetInfo& 
   int64_t vectors = std::min(2, max_tile_vectors(t));
   const auto n = p->n.as_constant(), m = p->m.as_constant();
   if (n) vectors = ir::parse_layout(dense_layout(t, p->dtype, *n))->width / p->lanes;
-  const int most = max_tile_rows(t, vectors);
-  const int64_t rows = std::min(most, vectors >= 3 ? 8 : vectors == 2 ? 12 : 16);
+  const int64_t rows = default_tile_rows(t, vectors);
   const bool few_rows = m && *m < 16;
   const bool narrow = n && *n <= 2 * vectors * p->lanes && p->batch.empty();
   return {{"vectors", vectors},

@@ -1,3 +1,5 @@
+// The template "conv2d": direct convolution of NCHW images, with an element-wise epilogue.
+//
 // Direct convolution.
 //
 // The natural layouts are used as they are: images NCHW, weights OIHW. Lanes run along an output
@@ -11,8 +13,6 @@
 //
 // An item is (image, group, tile of channels, output row): neighbouring items of a thread share
 // their weights.
-#include "compiler/kernels/templates/conv2d.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

@@ -1,3 +1,6 @@
+// The template "dense": a matrix with any number of rows times a packed constant matrix
+// (packed_matmul), with the element-wise operators that follow fused behind it.
+//
 // Matrix product with a packed constant right-hand side.
 //
 // Method (after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
@@ -29,6 +32,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -357,9 +361,7 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
 Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
-  const int most = max_tile_rows(t, p->vectors);
-  // 8 rows never exceed the ways of L1; narrower panels need more rows for enough arithmetic.
-  const int64_t rows = std::min(most, p->vectors >= 3 ? 8 : p->vectors == 2 ? 12 : 16);
+  const int64_t rows = default_tile_rows(t, p->vectors);
   // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
   // through memory if there are several.
   const int64_t row_bytes = p->width * static_cast<int64_t>(size_of(p->dtype));

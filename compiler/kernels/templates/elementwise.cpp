@@ -1,3 +1,5 @@
+// The template "elementwise": any group of element-wise and injective operators.
+//
 // Element-wise and injective groups.
 //
 // Every result is pulled through GroupEvaluator, a vector along the last axis at a time. Work is
@@ -10,8 +12,6 @@
 //    So (b, h, n, d) -> transpose -> (b, n, h*d) copies stretches of d.
 //  - A concatenation is walked operand by operand: inside one there is no seam.
 // Results of equal dims that need neither share one walk and so their common values.
-#include "compiler/kernels/templates/elementwise.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

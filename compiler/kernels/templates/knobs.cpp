@@ -82,6 +82,11 @@ int max_tile_rows(const TargetInfo& t, int64_t vectors) {
   return static_cast<int>(std::max<int64_t>(1, (t.vector_registers - vectors - 1) / vectors));
 }
 
+int default_tile_rows(const TargetInfo& t, int64_t vectors) {
+  // 8 rows never exceed the ways of L1; narrower panels need more rows for enough arithmetic.
+  return std::min(max_tile_rows(t, vectors), vectors >= 3 ? 8 : vectors == 2 ? 12 : 16);
+}
+
 Lowered one_kernel(kir::Function f, int max_threads) {
   Lowered out;
   out.functions.push_back(std::move(f));

@@ -34,6 +34,8 @@ int max_tile_vectors(const TargetInfo& t);
 // The rows of a register tile (tile.h) of so many vectors: beside its accumulators stand the
 // panel's vectors and one broadcast element. At least one.
 int max_tile_rows(const TargetInfo& t, int64_t vectors);
+// Those of a product's tile by default.
+int default_tile_rows(const TargetInfo& t, int64_t vectors);
 
 // ---------------------------------------------------------------- the kernels of a configuration
 

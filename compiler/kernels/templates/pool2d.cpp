@@ -1,9 +1,9 @@
+// The template "pool2d": maximum and average pooling of NCHW images.
+//
 // Pooling. An item is one output row of one channel. Its columns fall into three stretches: those
 // whose windows lie inside the image take vectors (with the stride of the window between lanes),
 // those at the left and right edge are computed one by one with checks. Rows outside the image
 // are skipped once for the whole output row.
-#include "compiler/kernels/templates/pool2d.h"
-
 #include <fmt/format.h>
 
 #include <limits>
@@ -11,6 +11,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

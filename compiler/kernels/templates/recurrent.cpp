@@ -1,3 +1,7 @@
+// The template "recurrent": one step of an LSTM or GRU cell. The recurrent product and the gates
+// are one kernel; the input's part of the gates comes ready (one product for the whole sequence,
+// ahead of the loop).
+//
 // A recurrent cell, bound by where its weights sit.
 //
 // One step reads all weights (4 MB for 512 hidden units) for one row of h, so time is bytes. Two
@@ -20,6 +24,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 

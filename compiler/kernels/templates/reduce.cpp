@@ -1,3 +1,7 @@
+// The template "reduce": reductions over any axes (sum, mean, reduce_max, reduce_min, prod,
+// argmax) and normalisations (softmax, log_softmax, l2_normalize, layer_norm), each with
+// element-wise operators fused before and behind it.
+//
 // Reductions and row normalisations.
 //
 // The operand has kept axes and reduced axes. There are two ways to use vectors:
@@ -13,8 +17,6 @@
 // The variance is the mean of squared deviations, not a difference of squares, which cancels.
 //
 // Threads share the rows; no sum is split between them, so results do not depend on their number.
-#include "compiler/kernels/templates/reduce.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +29,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

@@ -1,11 +1,12 @@
+// The template "scan": running sums and products along an axis (cumsum, cumprod).
+//
 // Running sums and products. Each row is taken in order by one thread, so the result is the
 // sequential one; where the last axis is not the scanned one, lanes are neighbouring rows.
-#include "compiler/kernels/templates/scan.h"
-
 #include "compiler/ir/axes.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

@@ -211,7 +211,7 @@ TEST(Coverage, NoOperatorIsLeftOut) {
   const std::set<std::string> outside = {"pack",        "write_row",    "append", "shape_of",
                                          "size",        "read_extents", "prefix", "assert_shape",
                                          "device_copy", "on_device",    "tile",   "take_rows"};
-  // … and those with tests of their own (product_test.cpp).
+  // … and those with tests of their own (template_product_test.cpp).
   const std::set<std::string> products = {"matmul", "packed_matmul", "lstm_cell",
                                           "packed_lstm_cell", "gru_cell"};
   for (const ir::OpInfo& op : ir::all_ops()) {

@@ -1,9 +1,9 @@
 // The product templates (dense, batch_matmul, recurrent) against the reference interpreter.
 #include "compiler/ir/builder.h"
 #include "compiler/ir/layout.h"
-#include "compiler/kernels/templates/batch_matmul.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/test/exhaustive.h"
 #include "compiler/kernels/test/reference_harness.h"
 

@@ -1,5 +1,7 @@
 #include "db/store/sqlite.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -26,7 +28,7 @@ Error error_of(int extended, const std::string& message, const std::string& plac
                    "name another file, or move this one away");
     case SQLITE_CORRUPT:
       return Error(Status::kCorrupt, place, fmt::format("is damaged ({})", message),
-                   "restore a copy, or save what is left: sqlite3 FILE .recover");
+                   kRestoreDamaged);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return Error(Status::kExhausted, place, "another process holds the database",
@@ -172,6 +174,23 @@ void Connection::script(const std::string& sql) {
 int64_t Connection::integer(std::string_view sql) {
   Statement statement = prepare(sql);
   return statement.step() ? statement.integer(0) : 0;
+}
+
+void Connection::check_pages(const std::string& remedy) {
+  std::string verdict = text("PRAGMA quick_check(1)");
+  if (verdict == "ok") return;
+  // "*** in database main ***", then the fault.
+  if (verdict.starts_with("***"))
+    verdict.erase(0, std::min(verdict.find('\n'), verdict.size() - 1) + 1);
+  // A page that it could not get is reported as a fault, with the code of what went wrong.
+  constexpr std::string_view kCode = "error code=";
+  if (const size_t at = verdict.find(kCode); at != std::string::npos) {
+    const int code = std::atoi(verdict.c_str() + at + kCode.size());
+    if ((code & 0xff) != SQLITE_CORRUPT) throw error_of(code, "checking its pages", name_);
+  }
+  if (verdict.empty()) throw error_of(SQLITE_NOMEM, "checking its pages", name_);
+  throw Error(Status::kCorrupt, name_,
+              fmt::format("is damaged ({})", verdict.substr(0, verdict.find('\n'))), remedy);
 }
 
 std::string Connection::text(std::string_view sql) {

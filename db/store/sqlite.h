@@ -18,6 +18,9 @@ namespace nimble::db {
 
 class Connection;
 
+inline constexpr char kRestoreDamaged[] =
+    "restore a copy, or save what is left: sqlite3 FILE .recover";
+
 // A prepared statement on loan from its connection's cache; goes back, reset, at destruction.
 class Statement {
  public:
@@ -86,6 +89,9 @@ class Connection {
   void script(const std::string& sql);
   int64_t integer(std::string_view sql);
   std::string text(std::string_view sql);
+  // SQLite's own look at the file's pages. Error(kCorrupt) with the first fault and `remedy`; a
+  // look that ran out of memory, or could not read, finds no damage and says so.
+  void check_pages(const std::string& remedy);
   int64_t changes() const { return sqlite3_changes64(db_); }
   sqlite3* raw() const { return db_; }
   const std::string& name() const { return name_; }

@@ -63,11 +63,7 @@ std::unique_ptr<Connection> open_for_import(const std::string& file) {
     throw Error(Status::kCorrupt, file,
                 fmt::format("its tables are not those of schema {}", version),
                 "import only what nimble db export wrote");
-  const std::string verdict = source->text("PRAGMA quick_check(1)");
-  if (verdict != "ok")
-    throw Error(Status::kCorrupt, file,
-                fmt::format("is damaged ({})", verdict.substr(0, verdict.find('\n'))),
-                "export it again");
+  source->check_pages("export it again");
   if (version < latest_schema_version()) {
     source = memory_copy(*source);
     migrate(*source, latest_schema_version(), [] { return int64_t{0}; });

@@ -112,13 +112,7 @@ SqliteStore::SqliteStore(const std::string& path, const OpenOptions& options)
     if (!log && bytes < due)
       throw Error(Status::kCorrupt, path, fmt::format("is cut short ({} of {} bytes)", bytes, due),
                   "restore a copy");
-    if (bytes <= kQuickCheckBytes) {
-      const std::string verdict = db_->text("PRAGMA quick_check(1)");
-      if (verdict != "ok")
-        throw Error(Status::kCorrupt, path,
-                    fmt::format("is damaged ({})", verdict.substr(0, verdict.find('\n'))),
-                    "restore a copy, or save what is left: sqlite3 FILE .recover");
-    }
+    if (bytes <= kQuickCheckBytes) db_->check_pages(kRestoreDamaged);
   }
   if (options.read_only) {
     if (db_->integer("PRAGMA user_version") < latest_schema_version())

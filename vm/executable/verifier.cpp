@@ -178,8 +178,10 @@ class Verifier {
         if (!fits(o[1].value())) report<Fault::kBadTag>(where, o[1].value());
         return;
       case Opcode::kGetField:
-      case Opcode::kGetElement:
         if (!fits(o[2].value())) report<Fault::kBadField>(where, o[2].value());
+        return;
+      case Opcode::kGetElement:
+        if (!fits(o[2].value())) report<Fault::kBadElement>(where, o[2].value());
         return;
       default:
         return;

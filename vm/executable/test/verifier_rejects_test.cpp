@@ -114,7 +114,7 @@ const Rejected kRejected[] = {
      "function \"f\" 2 2 { AllocTensor r0, r0, r1, f32, [4611686018427387904]  Ret r0 }"},
     {Fault::kBadTag, "f@0", "function \"f\" 1 1 { AllocADT r0, -1, ()  Ret r0 }"},
     {Fault::kBadField, "f@0", "function \"f\" 1 1 { GetField r0, r0, -1  Ret r0 }"},
-    {Fault::kBadField, "f@0", "function \"f\" 1 1 { GetElement r0, r0, -1  Ret r0 }"},
+    {Fault::kBadElement, "f@0", "function \"f\" 1 1 { GetElement r0, r0, -1  Ret r0 }"},
     {Fault::kBadShapeOfRank, "f@0", "function \"f\" 1 1 { ShapeOf r0, -1, r0  Ret r0 }"},
     {Fault::kBadShapeOfRank, "f@0", "function \"f\" 1 10 { ShapeOf r1, 9, r0  Ret r1 }"},
     {Fault::kBadShape, "f@0",

@@ -11,19 +11,19 @@ namespace nimble {
 
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> all = {
-      {"check", "tell which operators of a model are covered and which workloads are tuned", false},
-      {"compile", "compile a model to one executable file", false},
-      {"run", "run an executable file on tensors", true},
-      {"bench", "measure an executable file at given shapes", true},
-      {"inspect", "show the signature, code, kernels and provenance of an executable file", true},
-      {"opt", "run compiler passes on text IR and print the result", false},
-      {"reduce", "shrink a module that shows a fault", false},
-      {"tune", "tune the kernels of a model into a database", false},
-      {"worker", "measure candidates for tuning campaigns on this machine", true},
-      {"db", "look into a tuning database, merge it, check it", false},
-      {"dispatch", "show, compare and override dispatch tables", false},
-      {"explain", "tell which kernel runs for which operator at a shape, and why", false},
-      {"doctor", "tell what nimble sees of this machine and what is installed", true},
+      {"check", "tell which operators of a model are covered and which workloads are tuned"},
+      {"compile", "compile a model to one executable file"},
+      {"run", "run an executable file on tensors"},
+      {"bench", "measure an executable file at given shapes"},
+      {"inspect", "show the signature, code, kernels and provenance of an executable file"},
+      {"opt", "run compiler passes on text IR and print the result"},
+      {"reduce", "shrink a module that shows a fault"},
+      {"tune", "tune the kernels of a model into a database"},
+      {"worker", "measure candidates for tuning campaigns on this machine"},
+      {"db", "look into a tuning database, merge it, check it"},
+      {"dispatch", "show, compare and override dispatch tables"},
+      {"explain", "tell which kernel runs for which operator at a shape, and why"},
+      {"doctor", "tell what nimble sees of this machine and what is installed"},
   };
   return all;
 }

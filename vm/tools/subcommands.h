@@ -1,5 +1,6 @@
 // The subcommands of `nimble`, each a program nimble-NAME beside it. Shared by the front door,
-// which starts them, and the doctor, which tells which are there.
+// which starts them, and the doctor, which tells which are there. What needs no compiler is built
+// without it, too.
 #pragma once
 
 #include <string>
@@ -11,7 +12,6 @@ namespace nimble {
 struct Subcommand {
   std::string_view name;
   std::string_view sentence;
-  bool in_runtime;  // part of an installation without the compiler
 };
 
 const std::vector<Subcommand>& subcommands();

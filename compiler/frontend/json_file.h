@@ -17,7 +17,7 @@ class JsonFile {
     try {
       root_ = nlohmann::json::parse(text);
     } catch (const nlohmann::json::exception&) {
-      throw Error(Status::kCorrupt, path, "is no JSON, or is truncated", "download it again");
+      throw Error(Status::kCorrupt, path, "is not JSON, or is truncated", "download it again");
     }
   }
 

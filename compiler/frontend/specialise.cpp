@@ -34,7 +34,7 @@ std::map<std::string, int64_t> parse_shapes(const std::string& text) {
     const std::string item = text.substr(at, end - at);
     at = end + 1;
     const size_t equals = item.find('=');
-    if (equals == std::string::npos) fail(fmt::format("'{}' is no SYMBOL=EXTENT", item));
+    if (equals == std::string::npos) fail(fmt::format("'{}' is not SYMBOL=EXTENT", item));
     const std::string name = item.substr(0, equals);
     int64_t value = 0;
     const char* last = item.data() + item.size();

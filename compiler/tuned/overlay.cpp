@@ -13,7 +13,7 @@ Layer layer_of(const db::Override& o, const std::vector<std::string>& symbols) {
     const auto feature = exec::feature_from_text(name, symbols);
     if (!feature || feature->kind == exec::DispatchFeature::Kind::kThreads)
       throw Error(Status::kInvalidArgument, place,
-                  fmt::format("{} is no feature of the workload's shapes", printable(name)),
+                  fmt::format("{} is not a feature of the workload's shapes", printable(name)),
                   "withdraw it (nimble dispatch withdraw) and make it anew");
     out.ranges.push_back({*feature, ends.first, ends.second});
   }

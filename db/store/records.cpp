@@ -227,7 +227,7 @@ Region region_from_json(std::string_view json, const std::string& place) {
   };
   if (json.size() > kLongestRegion) refuse(fmt::format("has {} characters", json.size()));
   const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_object()) refuse("is no object of ranges");
+  if (!value.is_object()) refuse("is not an object of ranges");
   if (value.size() > kMostFeatures)
     refuse(fmt::format("names {} features, at most {} are possible", value.size(), kMostFeatures));
   Region out;

@@ -20,7 +20,7 @@ void expect_key(const char* table, const std::string& stored, const std::string&
 }
 
 void expect_uuid(const char* table, const Statement& row) {
-  if (!is_uuid(row.text(0))) refuse(table, row.text(0), "its key is no UUID");
+  if (!is_uuid(row.text(0))) refuse(table, row.text(0), "its key is not a UUID");
 }
 
 // Text that must already be in its canonical form.

@@ -126,7 +126,7 @@ std::vector<uint8_t> CostModel::serialised() const {
 
 CostModel CostModel::load(std::span<const uint8_t> bytes) {
   ByteReader r(bytes, kPlace);
-  if (r.u32() != kModelMagic) r.fail("this is no cost model");
+  if (r.u32() != kModelMagic) r.fail("this is not a cost model");
   if (const uint32_t version = r.u32(); version != kFeatureVersion)
     throw Error(Status::kIncompatible, kPlace,
                 fmt::format("its features are of version {}, this program computes version {}",
@@ -136,7 +136,7 @@ CostModel CostModel::load(std::span<const uint8_t> bytes) {
   CostModel m(r.u64());
   m.columns_ = columns;
   m.best_ns_ = std::bit_cast<double>(r.u64());
-  if (!(m.best_ns_ > 0) || !std::isfinite(m.best_ns_)) r.fail("the scale is no time");
+  if (!(m.best_ns_ > 0) || !std::isfinite(m.best_ns_)) r.fail("the scale is not a time");
   const auto model = r.bytes(r.left());
   if (model.empty()) r.fail("it has no trees");
   m.model_.assign(model.begin(), model.end());

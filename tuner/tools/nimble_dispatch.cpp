@@ -301,12 +301,12 @@ void add_range(db::Region& region, const std::string& text,
   const std::string feature = text.substr(0, equals), range = text.substr(equals + 1);
   const auto known = exec::feature_from_text(feature, symbols);
   if (!known || known->kind == exec::DispatchFeature::Kind::kThreads)
-    refuse(fmt::format("{} is no feature of the workload's shapes", feature));
+    refuse(fmt::format("{} is not a feature of the workload's shapes", feature));
   const auto number = [&](std::string_view digits) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (error != std::errc() || end != digits.data() + digits.size() || value < 0)
-      refuse(fmt::format("\"{}\" is no size", digits));
+      refuse(fmt::format("\"{}\" is not a size", digits));
     return value;
   };
   const size_t dots = range.find("..");

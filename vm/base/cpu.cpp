@@ -326,7 +326,7 @@ CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
   const int asked = level_number(level);
   if (asked == 0)
     throw Error(Status::kInvalidArgument, "NIMBLE_CPU_LEVEL",
-                fmt::format("\"{}\" is no CPU level", level),
+                fmt::format("\"{}\" is not a CPU level", level),
                 "use x86-64, x86-64-v2, x86-64-v3 or x86-64-v4");
   if (asked >= level_number(cpu.level)) return cpu;
   cpu.level = std::string(level);

@@ -71,7 +71,7 @@ class ElfLoader {
 
   void read_headers() {
     const auto header = from_file<Elf64_Ehdr>(0);
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) corrupt("it is no ELF file");
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) corrupt("it is not an ELF file");
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
         header.e_machine != EM_X86_64)
       throw Error(Status::kIncompatible, place_, "native image: it is not for x86-64",

@@ -444,8 +444,8 @@ TEST_F(Tuned, AnOverrideThatCannotBeUsedIsReportedAndLeftOut) {
   const tuned::Lookup found = find();
   EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kTuned);
   EXPECT_EQ(found.choice->candidates.size(), 1u);
-  for (const char* word : {"moon is no feature", "threads is no feature", "hexagonal does not",
-                           "names no routine", "override "})
+  for (const char* word : {"moon is not a feature", "threads is not a feature",
+                           "hexagonal does not", "names no routine", "override "})
     EXPECT_NE(found.reason.find(word), std::string::npos) << found.reason;
   // Very many are cut, and the tree stays sound.
   for (int i = 0; i < 100; ++i) lay({{"s0", {i, i}}}, t.entries[0].config, t);

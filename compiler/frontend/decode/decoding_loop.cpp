@@ -259,8 +259,8 @@ class LoopBuilder {
 
 ir::Module decoding_loop(const ir::Module& step, const DecodeOptions& options) {
   if (options.choice != "greedy" && options.choice != "sample")
-    throw Error(Status::kInvalidArgument, "decode " + options.choice, "is no way to choose a token",
-                "the ways are greedy and sample");
+    throw Error(Status::kInvalidArgument, "decode " + options.choice,
+                "is not a way to choose a token", "the ways are greedy and sample");
   if (options.top_k < 1)
     throw Error(Status::kInvalidArgument, fmt::format("top-k {}", options.top_k),
                 "leaves no token to choose", "give 1 or more");

@@ -214,7 +214,7 @@ std::pair<std::string, std::string> parse_state(const std::string& text) {
   const std::string out = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (in.empty() || out.empty() || std::count(in.begin(), in.end(), '*') > 1 ||
       std::count(in.begin(), in.end(), '*') != std::count(out.begin(), out.end(), '*'))
-    throw Error(Status::kInvalidArgument, "state " + text, "is no INPUT=OUTPUT",
+    throw Error(Status::kInvalidArgument, "state " + text, "is not INPUT=OUTPUT",
                 "write past.*=present.*, with one * on each side or none");
   return {in, out};
 }

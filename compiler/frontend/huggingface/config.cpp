@@ -40,7 +40,7 @@ std::vector<PoolingMode> read_modes(const std::string& path) {
 
 BertConfig read_bert_config(const std::string& folder) {
   const JsonFile file(folder + "/config.json");
-  if (!file.root().is_object()) file.fail("is no JSON object");
+  if (!file.root().is_object()) file.fail("is not a JSON object");
   const std::string type = file.text("model_type", "");
   if (type != "bert")
     file.unsupported(fmt::format("model_type \"{}\" is not supported", type),
@@ -84,7 +84,7 @@ PoolingConfig read_pooling_config(const std::string& folder) {
   PoolingConfig out;
   if (!std::filesystem::exists(folder + "/modules.json")) return out;
   const JsonFile file(folder + "/modules.json");
-  if (!file.root().is_array()) file.fail("is no JSON array");
+  if (!file.root().is_array()) file.fail("is not a JSON array");
   for (const nlohmann::json& module : file.root()) {
     if (!module.is_object() || !module.contains("type") || !module["type"].is_string())
       file.fail("a module has no \"type\"");

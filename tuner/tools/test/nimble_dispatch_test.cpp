@@ -67,14 +67,14 @@ TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
            {"", "names no shapes"},
            {"0 --region m=1..2", "an entry and a region"},
            {"7", "has no entry 7"},
-           {"--region k=1..2", "k is no feature"},
-           {"--region threads=1..2", "no feature"},
+           {"--region k=1..2", "k is not a feature"},
+           {"--region threads=1..2", "not a feature"},
            {"--region m", "has no ="},
            {"--region m=9..3", "is empty"},
-           {"--region m=-4..3", "is no size"},
-           {"--region m=1..99999999999999999999", "is no size"},
+           {"--region m=-4..3", "is not a size"},
+           {"--region m=1..99999999999999999999", "is not a size"},
            {"--region m=1..2 --region m=3..4", "given twice"},
-           {"--region 'ceildiv(m,0)=1..2'", "no feature"}}) {
+           {"--region 'ceildiv(m,0)=1..2'", "not a feature"}}) {
     const CommandResult ran = run(head + arguments);
     EXPECT_EQ(ran.exit_code, 1) << arguments << ran.out;
     EXPECT_THAT(ran.out, HasSubstr(word)) << arguments;

@@ -69,7 +69,7 @@ TEST(NativeImage, RefusesWhatKernelsMustNotHave) {
 }
 
 TEST(NativeImage, RefusesOtherFiles) {
-  EXPECT_THAT(failure(std::vector<uint8_t>(100)), HasSubstr("no ELF file"));
+  EXPECT_THAT(failure(std::vector<uint8_t>(100)), HasSubstr("not an ELF file"));
   EXPECT_THAT(failure({}), HasSubstr("ends early"));
   auto elf = fixture("good");
   elf[18] = 0xb7;  // AArch64

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
@@ -147,11 +149,15 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
     target->implementation = static_cast<uint32_t>(kernel.implementations.size());
 }
 
+// Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
+constexpr size_t kMostNotes = 8;
+
 // Fills out->targets and, where needed, out->portable.
 void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                      const std::string& place, std::vector<std::string>* notes,
                      PreparedKernel* out) {
   std::vector<std::string> missing(kernel.implementations.size());
+  std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
   for (size_t i = 0; i < kernel.implementations.size(); ++i) {
     const exec::Implementation& impl = kernel.implementations[i];
     KernelTarget target;
@@ -176,11 +182,14 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
             Status::kUnsupported, place,
             fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
             "use a runtime as new as the compiler");
-      missing[i] = missing_library(kernel, target.library, bool{find_native});
+      const auto [found, is_new] = why.try_emplace(target.library);
+      if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
+      missing[i] = found->second;
     }
     out->targets.push_back(target);
   }
   const auto first = std::find(missing.begin(), missing.end(), "");
+  std::set<std::string_view> told;
   for (size_t i = 0; i < missing.size(); ++i) {
     if (missing[i].empty()) continue;
     const std::string& symbol = kernel.implementations[i].symbol;
@@ -198,8 +207,9 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                               : "compile the model with --portable=on, or set `trust` in the load "
                                 "options if you trust where the file comes from");
     }
-    notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
-                                 kernel.name, symbol, missing[i], stand_in));
+    if (told.size() < kMostNotes && told.insert(symbol).second)
+      notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
+                                   kernel.name, symbol, missing[i], stand_in));
   }
 }
 
@@ -214,7 +224,7 @@ uint64_t depth_of(const exec::DispatchTree& tree) {
   return depth.empty() ? 0 : depth[0];
 }
 
-// Programs of one operation cost no more than the check of a dim.
+// A dim whose program is one operation costs no more than its check; a requirement is a check more.
 uint64_t contract_work(const exec::Kernel& kernel) {
   uint64_t work = depth_of(kernel.dispatch);
   auto add = [&](const exec::DimProgram& p) { work += p.code.size() > 1 ? p.code.size() : 0; };
@@ -222,7 +232,7 @@ uint64_t contract_work(const exec::Kernel& kernel) {
     for (const exec::DimProgram& p : a.dims) add(p);
   for (const exec::DimProgram& p : kernel.contract.requirements) add(p);
   add(kernel.contract.scratch_bytes);
-  return work + kernel.contract.arguments.size();
+  return work + kernel.contract.arguments.size() + kernel.contract.requirements.size();
 }
 
 }  // namespace

@@ -182,6 +182,30 @@ entry "main" f0 {{
   EXPECT_EQ(fuel_of(text(0, 1600), {kOne}), small + 100);
 }
 
+TEST_F(Untrusted, PaysForEachRequirement) {
+  const auto text = [](int requirements) {
+    std::string list;
+    for (int i = 0; i < requirements; ++i) list += "require [1]\n";
+    return fmt::format(R"(
+kernel "zero" {{ source "zero" out f32 ([1]) {} dispatch {{ 0: 0 }} host "host.zero" }}
+function "main" 1 4 {{
+  LoadConsti r1, 4
+  AllocStorage r2, r1, 64, d0
+  LoadConsti r3, 0
+  AllocTensor r3, r2, r3, f32, [1]
+  InvokePacked k"zero", (r3)
+  Ret r3
+}}
+entry "main" f0 {{
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["1"] [1]
+}}
+)",
+                       list);
+  };
+  EXPECT_EQ(fuel_of(text(1600), {kOne}), fuel_of(text(0), {kOne}) + 100);
+}
+
 TEST_F(Untrusted, PaysForWhatIsClearedAndCopied) {
   const auto text = [](const std::string& body) {
     return "function \"main\" 1 6 {\nLoadConsti r1, 64000000\n" + body +
@@ -330,6 +354,43 @@ TEST_F(Untrusted, CopiesOfConstantsAreLimited) {
   options.limits.memory = 900;
   EXPECT_EQ(status_of_load(main, options), Status::kOk);
   EXPECT_EQ(status_of_load(there + main, options), Status::kExhausted);
+}
+
+// A kernel of a long name with implementations that cannot run, each for a reason of its own.
+TEST_F(Untrusted, ImplementationsThatCannotRunAreToldOfInFewNotes) {
+  const auto text = [](int missing) {
+    std::string list;
+    for (int i = 0; i < missing; ++i) list += fmt::format(" vendor \"none.{}\"", i);
+    return fmt::format(
+               "kernel \"{}\" {{ out f32 ([1]) dispatch {{ 0: 0 }} host \"host.zero\"{} }}\n",
+               std::string(10'000, 'k'), list) +
+           "function \"main\" 1 1 { Ret r0 }\n" + kScalarEntry;
+  };
+  EXPECT_EQ(Model::load(exec::assemble(text(2)), {}, "test")->notes().size(), 2u);
+  const auto model = Model::load(exec::assemble(text(1000)), {}, "test");
+  EXPECT_LT(model->notes().size(), 20u);
+  LoadOptions options;
+  options.limits.memory = 300'000;
+  EXPECT_EQ(status_of_load(text(2), options), Status::kOk);
+  options.limits.memory = 30'000;
+  EXPECT_EQ(status_of_load(text(2), options), Status::kExhausted);
+}
+
+// What an operator asks of a contract is asked once for a kernel, not for each implementation.
+TEST_F(Untrusted, AnOperatorLooksAtAContractOnce) {
+  static int looks = 0;
+  add_library_kernel({"test.looks", exec::ImplementationKind::kHost, "-> y", "Counts its checks.",
+                      [](const exec::KernelContract&) {
+                        ++looks;
+                        return std::string();
+                      },
+                      nullptr, run_add});
+  std::string list;
+  for (int i = 0; i < 100; ++i) list += " host \"test.looks\"";
+  load("kernel \"k\" { out f32 ([1]) dispatch { 0: 0 }" + list +
+           " }\nfunction \"main\" 1 1 { Ret r0 }\n" + kScalarEntry,
+       false);
+  EXPECT_EQ(looks, 1);
 }
 
 TEST_F(Untrusted, StepsOfTheVerifierAreLimited) {

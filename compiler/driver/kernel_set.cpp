@@ -18,6 +18,7 @@
 #include "compiler/codegen/portable/portable.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/host_ops.h"
+#include "compiler/kernels/targets.h"
 #include "vm/base/hash.h"
 #include "vm/library/registry.h"
 
@@ -195,7 +196,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
     kernel.dispatch = e.tree;
     return;
   }
-  if (target_.level == kernels::portable_target().level) {
+  if (kernels::target_row(target_.level).architecture == kernels::Architecture::kPortable) {
     kernel.portable = portable_form(e, messages);
     exec::Implementation i;
     i.kind = exec::ImplementationKind::kPortable;

@@ -1,80 +1,105 @@
 #include "compiler/kernels/target.h"
 
-#include <algorithm>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "compiler/kernels/targets.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
 namespace {
 
-// Feature names are LLVM's. Each level of the x86-64 psABI includes those before it.
-TargetInfo named(const std::string& level) {
-  TargetInfo t;
-  t.level = level;
-  if (level == "aarch64") {
-    t.features = {"fp-armv8", "neon"};
-    t.vector_registers = 32;
-    return t;
-  }
-  t.features = {"cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"};
-  if (level == "x86-64-v2") return t;
-  t.features.insert(t.features.end(),
-                    {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"});
-  t.vector_bits = 256;
-  if (level == "x86-64-v3") return t;
-  t.features.insert(t.features.end(), {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"});
-  t.vector_bits = 512;
-  t.vector_registers = 32;
-  return t;
+enum Loaded { kUnloaded, kLoaded };
+
+const TargetRow* find_target(const std::string& level) {
+  for (const TargetRow& row : all_targets())
+    if (row.info.level == level) return &row;
+  return nullptr;
 }
 
-constexpr const char* kPortable = "portable";
-constexpr const char* kLevels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
-
 }  // namespace
+
+const std::vector<TargetRow>& all_targets() {
+  static const std::vector<TargetRow> all = [] {
+    std::vector<TargetRow> out;
+    const auto add = [&](const char* level, Architecture architecture, Loaded loaded, int bits,
+                         int registers, const char* features) {
+      TargetRow row{{level, {}, bits, registers}, architecture, loaded == kLoaded};
+      if (!out.empty() && out.back().architecture == architecture)
+        row.info.features = out.back().info.features;
+      std::istringstream words(features);
+      for (std::string word; words >> word;) row.info.features.push_back(word);
+      out.push_back(std::move(row));
+    };
+#define NIMBLE_TARGET(level, architecture, loaded, bits, registers, features) \
+  add(level, Architecture::architecture, loaded, bits, registers, features);
+#include "compiler/kernels/Targets.def"
+#undef NIMBLE_TARGET
+    return out;
+  }();
+  return all;
+}
+
+const TargetRow& target_row(const std::string& level) {
+  const TargetRow* row = find_target(level);
+  NIMBLE_CHECK(row, "target {}", level);
+  return *row;
+}
 
 bool TargetInfo::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
 
 bool is_lower_level(const TargetInfo& lower, const TargetInfo& higher) {
-  const auto at = [](const TargetInfo& t) {
-    return std::find(std::begin(kLevels), std::end(kLevels), t.level) - std::begin(kLevels);
-  };
-  return at(higher) < at(lower) && at(lower) < static_cast<long>(std::size(kLevels));
+  const TargetRow* low = find_target(lower.level);
+  const TargetRow* high = find_target(higher.level);
+  return low && high && low->architecture == high->architecture && low < high;
 }
 
 TargetInfo detect_host() {
   const CpuInfo& cpu = host_cpu();
-  for (const char* level : kLevels) {
-    if (!cpu.has(level)) continue;
-    TargetInfo t = named(level);
+  for (auto row = all_targets().rbegin(); row != all_targets().rend(); ++row) {
+    if (!cpu.has(row->info.level)) continue;
+    TargetInfo t = row->info;
     if (const int64_t bytes = cpu.cache_bytes(1)) t.l1_bytes = bytes;
     if (const int64_t bytes = cpu.cache_bytes(2)) t.l2_bytes = bytes;
     if (const int64_t bytes = cpu.cache_bytes(3)) t.l3_bytes = bytes;
     return t;
   }
   throw Error(Status::kUnsupported, "this machine", "its CPU is of level " + cpu.level,
-              "nimble needs at least x86-64-v2 (SSE4.2)");
+              "nimble needs at least x86-64-v2 (SSE4.2); files for portable run on any CPU, "
+              "without native code");
 }
 
 TargetInfo portable_target(int vector_bits) {
-  TargetInfo t;
-  t.level = kPortable;
+  TargetInfo t = target_row("portable").info;
   t.vector_bits = vector_bits;
-  t.vector_registers = 32;
   return t;
 }
 
 TargetInfo target_by_name(const std::string& name) {
   if (name == "native") return detect_host();
-  for (const char* level : kLevels)
-    if (name == level) return named(name);
-  if (name == "aarch64") return named(name);
-  if (name == kPortable) return portable_target();
+  if (const TargetRow* row = find_target(name)) return row->info;
   throw Error(Status::kInvalidArgument, "target " + name, "there is no such target",
-              "use native, x86-64-v2, x86-64-v3, x86-64-v4, aarch64 or portable");
+              fmt::format("the targets are {}", fmt::join(loaded_target_names(), ", ")));
+}
+
+std::vector<std::string> loaded_target_names() {
+  std::vector<std::string> out = {"native"};
+  for (const TargetRow& row : all_targets())
+    if (row.loaded) out.push_back(row.info.level);
+  return out;
+}
+
+TargetInfo loaded_target_by_name(const std::string& name) {
+  TargetInfo target = target_by_name(name);
+  if (!target_row(target.level).loaded)
+    throw Error(Status::kUnsupported, "target " + name, "no runtime loads its code yet",
+                "compile for portable, whose files run wherever the runtime does");
+  return target;
 }
 
 }  // namespace nimble::kernels

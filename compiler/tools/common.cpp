@@ -1,9 +1,10 @@
 #include "compiler/tools/common.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "compiler/kernels/targets.h"
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/device_number.h"
 #include "vm/base/program.h"
@@ -86,9 +87,12 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   add_import_arguments(app, a.import);
   app.add_option(
          "--target", a.target,
-         "native (this machine), x86-64-v2, x86-64-v3, x86-64-v4, aarch64 or portable. Of\n"
-         "nimble compile also several levels, x86-64-v4,x86-64-v2: the file has code for each\n"
-         "and takes the best that a machine runs; schedules are tuned for the highest")
+         fmt::format(
+             "One of {};\n"
+             "native is this machine. Of nimble compile also several levels,\n"
+             "x86-64-v4,x86-64-v2: the file has code for each and takes the best that a machine\n"
+             "runs; schedules are tuned for the highest, the others have the default ones",
+             fmt::join(kernels::loaded_target_names(), ", ")))
       ->capture_default_str();
   app.add_option("--device", a.device,
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
@@ -161,8 +165,10 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
   driver::CompileOptions options;
   std::vector<kernels::TargetInfo> targets;
-  for (const std::string& name : split(a.target)) targets.push_back(kernels::target_by_name(name));
-  if (targets.empty()) targets.push_back(kernels::target_by_name(a.target));  // which refuses it
+  for (const std::string& name : split(a.target))
+    targets.push_back(kernels::loaded_target_by_name(name));
+  if (targets.empty())
+    targets.push_back(kernels::loaded_target_by_name(a.target));  // which refuses it
   std::stable_sort(targets.begin(), targets.end(), [](const auto& x, const auto& y) {
     return kernels::is_lower_level(y, x);  // the highest first
   });

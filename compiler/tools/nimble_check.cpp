@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/ir/entry.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/json_text.h"
@@ -43,7 +44,7 @@ struct WorkloadRow {
 std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
                                    tuned::TunedSource* tuned) {
   passes::PassContext context;
-  context.target = kernels::target_by_name(o.model.target);
+  context.target = kernels::loaded_target_by_name(o.model.target);
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);

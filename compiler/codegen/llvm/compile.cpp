@@ -32,6 +32,7 @@
 #include <thread>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
@@ -57,10 +58,9 @@ void initialise_once() {
 std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& target,
                                                   const Options& options) {
   initialise_once();
-  const bool arm = target.level == "aarch64";
-  const std::string triple = arm ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+  const ArchitectureTraits& architecture = architecture_of(target.level);
   std::string message, features;
-  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(triple, message);
+  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(architecture.triple, message);
   NIMBLE_CHECK(t != nullptr, "{}", message);
   for (const std::string& f : target.features) features += (features.empty() ? "+" : ",+") + f;
   llvm::TargetOptions o;
@@ -69,9 +69,9 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& tar
   const auto level = options.optimize == 0   ? llvm::CodeGenOptLevel::Less
                      : options.optimize == 1 ? llvm::CodeGenOptLevel::Default
                                              : llvm::CodeGenOptLevel::Aggressive;
-  return std::unique_ptr<llvm::TargetMachine>(
-      t->createTargetMachine(triple, arm ? "generic" : target.level, features, o, llvm::Reloc::PIC_,
-                             llvm::CodeModel::Small, level));
+  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(
+      architecture.triple, architecture.cpu ? architecture.cpu : target.level, features, o,
+      llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {

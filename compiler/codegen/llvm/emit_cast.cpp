@@ -1,6 +1,7 @@
 // Numeric conversions. Two rules shape this file. No conversion may become a library call: LLVM
 // calls one for bf16 everywhere and for f16 where F16C is missing, so those are done with
 // integers here. And no conversion has an undefined result: float to integer saturates.
+#include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
 #include "vm/base/error.h"
 
@@ -38,7 +39,7 @@ llvm::Value* Emitter::narrow_to_f32(llvm::Value* v, DType from, int lanes) {
     llvm::Value* wide = b_.CreateZExt(v, type(DType::kU32, lanes));
     return b_.CreateBitCast(b_.CreateShl(wide, integer(DType::kU32, 16, lanes)), f32);
   }
-  if (!target_.has("f16c") && target_.level != "aarch64") return f16_to_f32_by_integers(v, lanes);
+  if (!converts_f16(target_)) return f16_to_f32_by_integers(v, lanes);
   return b_.CreateFPExt(b_.CreateBitCast(v, v->getType()->getWithNewType(b_.getHalfTy())), f32);
 }
 
@@ -46,7 +47,7 @@ llvm::Value* Emitter::f32_to_narrow(llvm::Value* v, DType to, int lanes) {
   llvm::Type* narrow = type(to, lanes);
   const auto u32 = [&](int64_t c) { return integer(DType::kU32, c, lanes); };
   if (to == DType::kF16) {
-    if (!target_.has("f16c") && target_.level != "aarch64") return f32_to_f16_by_integers(v, lanes);
+    if (!converts_f16(target_)) return f32_to_f16_by_integers(v, lanes);
     llvm::Value* half = b_.CreateFPTrunc(v, v->getType()->getWithNewType(b_.getHalfTy()));
     return b_.CreateBitCast(half, narrow);
   }

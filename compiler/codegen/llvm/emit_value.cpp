@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/kernels/math.h"
 #include "vm/base/error.h"
@@ -263,8 +264,8 @@ llvm::Value* Emitter::binary(BinaryOp op, DType t, llvm::Value* a, llvm::Value* 
 llvm::Value* Emitter::scale(const kir::Value& v) {
   const auto bits = static_cast<unsigned>(8 * size_of(v.dtype)) * static_cast<unsigned>(v.lanes);
   const bool f32 = v.dtype == DType::kF32;
-  // All of vector length 128 and 256 is there with AVX-512VL, which the level x86-64-v4 implies.
-  if (target_.level != "x86-64-v4" || (bits != 128 && bits != 256 && bits != 512)) {
+  // With AVX-512VL it is there for vectors of 128 and 256 bits, too.
+  if (!target_.has("avx512vl") || (bits != 128 && bits != 256 && bits != 512)) {
     const kir::ValueRef in_others = kir::math::scale(v.operands[0], v.operands[1]);
     made_.push_back(in_others);
     return value(in_others);
@@ -331,8 +332,7 @@ llvm::Value* Emitter::divide(DType t, bool mod, llvm::Value* a, llvm::Value* c) 
 }
 
 llvm::Value* Emitter::fma(llvm::Value* a, llvm::Value* c, llvm::Value* d) {
-  if (target_.has("fma") || target_.level == "aarch64")
-    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, d});
+  if (has_fma(target_)) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, d});
   return b_.CreateFAdd(b_.CreateFMul(a, c), d);
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/llvm/architecture.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 
@@ -47,10 +48,9 @@ std::vector<uint8_t> link(std::span<const CompiledObject> objects) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   const TemporaryDirectory directory;
-  const bool arm = objects[0].level == "aarch64";
   const std::string output = directory.file("image.so");
   std::vector<std::string> arguments = {
-      "ld.lld", "-m", arm ? "aarch64linux" : "elf_x86_64", "-shared", "--no-undefined",
+      "ld.lld", "-m", architecture_of(objects[0].level).emulation, "-shared", "--no-undefined",
       "-Bsymbolic", "--build-id=none", "--hash-style=gnu", "--threads=1", "--strip-debug",
       // Every segment on pages of its own, so that a loader maps or copies them as they are.
       "-z", "separate-loadable-segments", "-z", "max-page-size=4096", "-z", "norelro", "-z",

@@ -1,0 +1,23 @@
+// What LLVM and lld call the architectures that machine code is generated for, and what each level
+// of one can do without a feature being named.
+#pragma once
+
+#include "compiler/kernels/target.h"
+
+namespace nimble::codegen {
+
+struct ArchitectureTraits {
+  const char* triple;
+  const char* cpu;        // null: the level's name
+  const char* emulation;  // of lld
+  bool fma;               // multiplies and adds with one rounding
+  bool converts_f16;      // to f32 and back
+};
+
+// Of a target's level. An internal error for the portable one: no machine code is generated for it.
+const ArchitectureTraits& architecture_of(const std::string& level);
+
+bool has_fma(const kernels::TargetInfo& target);
+bool converts_f16(const kernels::TargetInfo& target);
+
+}  // namespace nimble::codegen

@@ -1,0 +1,31 @@
+// The table of targets, Targets.def: for who is given a target's name, and for what only its row
+// says. Kernels and passes look at a TargetInfo alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/target.h"
+
+namespace nimble::kernels {
+
+// kPortable: the checked interpreter, on any CPU.
+enum class Architecture { kX86_64, kAArch64, kPortable };
+
+struct TargetRow {
+  TargetInfo info;
+  Architecture architecture = Architecture::kX86_64;
+  bool loaded = false;  // by the runtime; else its code can only be generated
+};
+
+// In the table's order: of an architecture the lowest level first.
+const std::vector<TargetRow>& all_targets();
+// The row of a level; an internal error if there is none.
+const TargetRow& target_row(const std::string& level);
+
+// "native", then the levels that are loaded.
+std::vector<std::string> loaded_target_names();
+// As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.
+TargetInfo loaded_target_by_name(const std::string& name);
+
+}  // namespace nimble::kernels

@@ -61,6 +61,16 @@ Countdown take_from_fuel(Countdown c, uint64_t steps) {
   return c;
 }
 
+// Beyond what is done there: memory that the host does not see is opened for each clearing, copy
+// and kernel, which goes through the pages in use.
+[[gnu::cold]] uint64_t opening_of(Heap& heap, int32_t device) {
+  constexpr uint64_t kSteps = 4096, kBytesPerStep = 512;
+  return kSteps + heap.pool(device)->stats().in_use / kBytesPerStep;
+}
+uint64_t opening_steps(Heap& heap, int32_t device) {
+  return device == kCpuDevice ? 0 : opening_of(heap, device);
+}
+
 [[noreturn, gnu::cold]] void fail_storage(int64_t bytes) {
   throw Error(Status::kFatal, "", fmt::format("a storage of {} bytes", bytes),
               "check the extents of the inputs");
@@ -340,7 +350,9 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
     const int64_t bytes = scalar_of(r[in.bytes]);
     if (bytes < 0) [[unlikely]]
       fail_storage(bytes);
-    if (clears) charge(static_cast<uint64_t>(bytes) / kBytes);
+    if (clears)
+      charge(static_cast<uint64_t>(bytes) / kBytes +
+             opening_steps(heap_, static_cast<int32_t>(in.device)));
     put(heap_, r[in.to],
         heap_.new_storage(static_cast<uint64_t>(bytes), static_cast<int32_t>(in.device)));
     NIMBLE_NEXT
@@ -422,7 +434,7 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
       goto interrupted;
     const decoded::InvokePacked& in = at->InvokePacked;
     const PreparedKernel& kernel = model_.kernels()[in.kernel];
-    charge(kernel.contract_steps);
+    charge(kernel.contract_steps + opening_steps(heap_, kernel.kernel->device));
     const uint64_t before = fuel - (budget - left);
     kernel_frame_.meter.steps = before;
     invoke_packed(kernel, borrow(r, f->elements(in.arguments)), in.kernel, profiler);
@@ -452,7 +464,8 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
   DeviceCopy : {
     const decoded::DeviceCopy& in = at->DeviceCopy;
     const Tensor& t = tensor_of(r[in.tensor]);
-    charge(t.bytes() / kBytes);
+    charge(t.bytes() / kBytes + opening_steps(heap_, t.storage->device) +
+           opening_steps(heap_, static_cast<int32_t>(in.device)));
     put(heap_, r[in.to], device_copy(t, static_cast<int32_t>(in.device), control, profiler));
     NIMBLE_NEXT
   }

@@ -215,6 +215,10 @@ void write_npz(const std::string& path, const NamedArrays& arrays) {
     if (data.size() + out.size() >= 0xffffffffu)
       throw Error(Status::kUnsupported, path, "an .npz file of 4 GiB or more", "use .npy files");
     const std::string member = name + ".npy";
+    if (member.size() > 0xffff)
+      throw Error(Status::kUnsupported, path,
+                  fmt::format("a name of {} characters in an .npz file", name.size()),
+                  "use .npy files");
     const uint32_t offset = static_cast<uint32_t>(out.size());
     auto common = [&](ByteWriter* w) {
       w->u16(20);           // version needed

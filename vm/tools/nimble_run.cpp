@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "vm/base/file.h"
 #include "vm/base/half.h"
 #include "vm/base/npy.h"
+#include "vm/base/printable.h"
 #include "vm/base/program.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
@@ -165,6 +167,28 @@ std::vector<Expectation> parse_expected(const Options& o, const std::vector<api:
   return out;
 }
 
+// Where --output-dir puts each output, without the suffix. A model names its outputs as it likes,
+// but must not choose the folder: "/decoder/y" and "../y" are files like others.
+std::vector<std::string> files_of(const Options& o, const std::vector<api::Port>& ports) {
+  constexpr size_t kLongest = 200;
+  std::vector<std::string> out;
+  std::map<std::string, std::string> taken;  // by which output
+  for (const api::Port& port : ports) {
+    std::string name = port.name.substr(0, kLongest);
+    for (char& c : name)
+      if (c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '_';
+    if (name.starts_with('.')) name[0] = '_';
+    const auto [other, is_new] = taken.try_emplace(name, port.name);
+    if (!is_new)
+      throw Error(Status::kUnsupported, "--output-dir " + o.output_dir,
+                  fmt::format("outputs {} and {} would both be {}", printable(other->second),
+                              printable(port.name), printable(name)),
+                  "use --output, which writes one .npz");
+    out.push_back(o.output_dir + "/" + name);
+  }
+  return out;
+}
+
 int run(const Options& o) {
   if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(Status::kIo, o.output_dir,
@@ -183,6 +207,8 @@ int run(const Options& o) {
         throw Error(Status::kUnsupported, "--output " + o.output,
                     fmt::format("output {} is a {}, which .npz cannot hold", p.name, p.type),
                     "use --output-dir, which writes it as text");
+  const std::vector<std::string> files =
+      o.output_dir.empty() ? std::vector<std::string>(ports.size()) : files_of(o, ports);
   const std::vector<api::NamedValue> inputs =
       parse_given(o.inputs, model.inputs(o.entry), types, o.random).all();
   const std::vector<Expectation> expected = parse_expected(o, ports, types);
@@ -215,17 +241,17 @@ int run(const Options& o) {
   NamedArrays arrays;  // for --output
   for (size_t i = 0; i < outputs.size(); ++i) {
     const api::Port& port = ports[i];
-    const std::string file = o.output_dir + "/" + port.name;
     const bool on_stdout = o.output_dir.empty() && o.output.empty() && !o.profile;
     if (port.type_index >= 0) {
       if (!o.output_dir.empty())
-        write_file_atomically(file + ".txt", text_of(outputs[i], types, port.type_index) + "\n");
+        write_file_atomically(files[i] + ".txt",
+                              text_of(outputs[i], types, port.type_index) + "\n");
       else if (on_stdout)
         fmt::print("{}: {}\n", port.name, text_of(outputs[i], types, port.type_index, 6));
       continue;
     }
     Array array = array_of(outputs[i]);
-    if (!o.output_dir.empty()) write_npy(file + ".npy", array);
+    if (!o.output_dir.empty()) write_npy(files[i] + ".npy", array);
     if (on_stdout) summarise(port.name, array);
     if (!o.output.empty()) arrays.emplace_back(port.name, std::move(array));
   }
@@ -258,8 +284,10 @@ int main_of(int argc, char** argv) {
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("-i,--input", o.inputs, "An input, as above; once per input")->type_name("INPUT");
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
-  app.add_option("-o,--output-dir", o.output_dir,
-                 "Write each output to DIR/NAME.npy, a data type's value to DIR/NAME.txt")
+  app.add_option(
+         "-o,--output-dir", o.output_dir,
+         "Write each output to DIR/NAME.npy, a data type's value to DIR/NAME.txt; a \"/\" in "
+         "a name\nbecomes \"_\"")
       ->type_name("DIR");
   app.add_option("--output", o.output, "Write all outputs to one .npz")->type_name("FILE");
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")

@@ -165,6 +165,37 @@ TEST_F(ToolsTest, InspectDoesNotRepeatLongNames) {
           << view << format;
 }
 
+// A model's names choose no folder.
+TEST_F(ToolsTest, OutputsStayInTheirFolder) {
+  exec::Executable e = exec::assemble(R"(
+function "main" 1 2 { AllocADT r1, 0, (r0, r0) Ret r1 }
+entry "main" f0 {
+  input "x" f32 [] []
+  output "a" f32 [] []
+  output "b" f32 [] []
+}
+)");
+  const std::string folder = path_ + ".outputs";
+  const auto run_with = [&](const std::string& a, const std::string& b) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    e.entries[0].outputs[0].name = a;
+    e.entries[0].outputs[1].name = b;
+    exec::write(e, path_);
+    return run("nimble-run --no-native -i x=1 -o " + folder + "/in " + path_);
+  };
+  const CommandResult both = run_with("../escaped", "/decoder/y");
+  EXPECT_EQ(both.exit_code, 0) << both.out;
+  EXPECT_FALSE(std::filesystem::exists(folder + "/escaped.npy"));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/in/_._escaped.npy"));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/in/_decoder_y.npy"));
+  EXPECT_EQ(run_with(std::string(100'000, 'y'), "b").exit_code, 0);
+  const CommandResult same = run_with("a/b", "a_b");
+  EXPECT_EQ(same.exit_code, 1);
+  EXPECT_THAT(same.out, HasSubstr("would both be a_b"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(ToolsTest, LimitsOfLoadingAreErrorsInOneLine) {
   exec::write(exec::assemble("constant \"w\" u8 [3] { 1, 2, 3 }\n"
                              "function \"main\" 1 1 { Ret r0 }\n"

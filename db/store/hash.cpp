@@ -61,8 +61,9 @@ std::string hash_of_file(const std::string& path) {
 }
 
 std::string new_uuid() {
-  // random_device reads the kernel's generator; a fork does not repeat it.
-  std::random_device device;
+  // random_device reads the kernel's or the processor's generator; a fork does not repeat it. To
+  // make one asks the processor what it can do, which traps in a virtual machine.
+  thread_local std::random_device device;
   std::array<uint32_t, 4> bits;
   for (uint32_t& word : bits) word = device();
   return dashed(fmt::format("{:08x}{:08x}{:08x}{:08x}", bits[0], bits[1], bits[2], bits[3]), '4');

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from experiments.exporters import worker
-from experiments.exporters.catalogue import TORCHSCRIPT, Entry, Input, always, below, floats, keep
+from experiments.exporters.catalogue import (TORCHSCRIPT, Entry, Input, always, below, collect,
+                                             floats, keep)
 
 
 class Encoder(nn.Module):
@@ -77,15 +78,16 @@ class Model:
     about: str
     entry: Entry | None  # None: all-MiniLM-L6-v2
     options: tuple = ()  # further arguments of `nimble tune`
+    prefix: str = ""  # of the exported file
 
     def export(self, folder):
         """Writes the ONNX file unless it is there; returns the model argument of `nimble`."""
         if self.entry is None:
             from experiments.minilm.model import folder as minilm
             return str(minilm())
-        path = folder / f"{self.name}.onnx"
+        path = folder / f"{self.prefix}{self.name}.onnx"
         if not path.exists():
-            part = folder / f"{self.name}.part"
+            part = folder / f"{self.prefix}{self.name}.part"
             with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
                 torch.manual_seed(worker.SEED)
                 module = self.entry.make(TORCHSCRIPT).eval()
@@ -96,6 +98,11 @@ class Model:
 
 def model(name, make, inputs, sizes, about, *options):
     return Model(name, about, Entry(name, "budget", always(make), inputs, sizes, about), options)
+
+
+def of_exporters():
+    """The models of `experiments/run exporters`, by the exporter of TorchScript."""
+    return tuple(Model(entry.name, entry.about, entry, prefix="exporters-") for entry in collect())
 
 
 def image(*dims):

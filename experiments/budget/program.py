@@ -21,8 +21,9 @@ from experiments.harness.errors import FAILURE, WRONG_RESULT, ExperimentError, e
 from experiments.harness.experiment import BUILD, ROOT
 
 FORMAT = 1
-SECONDS = 90
+SECONDS, EXPORTERS_SECONDS = 90, 20
 OVER, WORKING, HOT, TOLD = 0.05, 0.85, 0.05, 0.20
+NOTHING = "it has no workload that can be tuned"
 
 
 def parse_arguments(arguments):
@@ -30,18 +31,26 @@ def parse_arguments(arguments):
         prog="experiments/run budget", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Tunes whole models for a while each, and checks what a budget promises.",
         epilog="The table goes to standard output, results to experiments/results/budget.json\n"
-               "and .md; a run with --only, --seconds or --tune writes nothing. Other programs on\n"
-               "the machine make the candidates fewer; the other figures hold beside them.\n\n"
+               "and .md (budget-exporters with --exporters); a run with --only, --seconds or\n"
+               "--tune writes nothing. Other programs on the machine make the candidates fewer;\n"
+               "the other figures hold beside them.\n\n"
                "exit codes: 0 every promise is kept, 3 not, 1 failure, 2 usage, 130 interrupted")
     parser.add_argument("--only", metavar="NAME[,NAME…]", help="only these models")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S",
-                        help="budget of each (default %(default)s)")
+    parser.add_argument("--exporters", action="store_true", help="the models of `experiments/run "
+                        "exporters` instead, most of them tiny: their budgets end early")
+    parser.add_argument("--seconds", type=float, metavar="S",
+                        help=f"budget of each (default {SECONDS}, with --exporters "
+                             f"{EXPORTERS_SECONDS})")
     parser.add_argument("--threads", default="1", metavar="N", help="threads of the kernels "
                         "(default %(default)s)")
     parser.add_argument("--tune", type=pathlib.Path, default=ROOT / "build" / "bin" / "nimble-tune",
                         metavar="PROGRAM", help="nimble-tune of another build (one that lacks the "
                         "account has a table of fewer figures)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.record = not (options.only or options.seconds or options.tune != parser.get_default(
+        "tune"))
+    options.seconds = options.seconds or (EXPORTERS_SECONDS if options.exporters else SECONDS)
+    return options
 
 
 def judge(report, seconds, budget):
@@ -88,7 +97,7 @@ def markdown(records):
              f"the budget exceeded by {percent(OVER)} at most, {percent(WORKING)} of the wall time, "
              "import included, compiles or times candidates, every workload of "
              f"{percent(HOT)} share or more is tuned, the time left told at each third is off by "
-             f"{percent(TOLD)} at most.", "",
+             f"{percent(TOLD)} at most. A campaign that ends before its budget says why.", "",
              "| model | wall | of budget | working | candidates/min | tuned | their share | "
              "hot ones | told off by | |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for r in records:
@@ -98,7 +107,7 @@ def markdown(records):
             f"{percent(r['working_share'])} | {r['candidates_per_minute']:.0f} | "
             f"{r['tuned']} of {r['workloads']} | {percent(r['tuned_share'])} | "
             f"{r['hot'] - len(r['untuned_hot'])} of {r['hot']} | {told} | "
-            f"{'; '.join(r['broken']) or 'kept'} |")
+            f"{'; '.join(r['broken']) or ('kept: ' + r['ended'] if r['ended'] else 'kept')} |")
     lines += ["", "Where the time went, in percent:", ""]
     names = sorted({name for r in records for name in r["activities"]})
     lines += [f"| model | {' | '.join(names)} |", "|---|" + "---:|" * len(names)]
@@ -109,7 +118,13 @@ def markdown(records):
 
 
 def run_model(model, options, folder):
-    path = model.export(folder)
+    """Returns the model's record; a line of text if there is nothing to judge."""
+    try:
+        path = model.export(folder)
+    except Exception as error:  # PyTorch's exporters raise anything
+        if not options.exporters:
+            raise
+        return f"not exported: {type(error).__name__}"
     with tempfile.TemporaryDirectory(prefix="budget-") as scratch:
         command = [str(options.tune), path, "--db", f"{scratch}/tuning.db", "--budget",
                    f"{options.seconds:g}s", "--threads", options.threads, "--format", "json",
@@ -117,6 +132,8 @@ def run_model(model, options, folder):
         start = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True)
         seconds = time.monotonic() - start
+    if done.returncode != 0 and NOTHING in done.stderr:
+        return NOTHING
     if done.returncode != 0:
         raise ExperimentError(f"{model.name}: nimble tune ended with {done.returncode}: "
                               f"{done.stderr.strip()[-400:]}", FAILURE)
@@ -129,27 +146,35 @@ def execute(options, arguments):
     from experiments.harness import machine, report
     if not options.tune.exists():
         raise ExperimentError(f"{options.tune} is not there; run scripts/build first")
-    wanted = options.only.split(",") if options.only else [m.name for m in models.MODELS]
-    unknown = set(wanted) - {m.name for m in models.MODELS}
+    there = models.of_exporters() if options.exporters else models.MODELS
+    wanted = options.only.split(",") if options.only else [m.name for m in there]
+    unknown = set(wanted) - {m.name for m in there}
     if unknown:
         raise ExperimentError(f"no model is called {', '.join(sorted(unknown))}; there are "
-                              f"{', '.join(m.name for m in models.MODELS)}")
+                              f"{', '.join(m.name for m in there)}")
     folder = BUILD / "budget"
     folder.mkdir(parents=True, exist_ok=True)
     about = machine.describe(machine.choose_cores(1))
-    records = []
-    for model in models.MODELS:
-        if model.name in wanted:
-            print(f"{model.name}: {options.seconds:g} s", file=sys.stderr, flush=True)
-            records.append(run_model(model, options, folder))
-            print(f"  {'; '.join(records[-1]['broken']) or 'kept'}", file=sys.stderr, flush=True)
+    records, left_out = [], []
+    for model in there:
+        if model.name not in wanted:
+            continue
+        print(f"{model.name}: {options.seconds:g} s", file=sys.stderr, flush=True)
+        record = run_model(model, options, folder)
+        if isinstance(record, str):
+            left_out.append(f"{model.name} ({record})")
+            print(f"  {record}", file=sys.stderr, flush=True)
+            continue
+        records.append(record)
+        print(f"  {'; '.join(record['broken']) or 'kept'}", file=sys.stderr, flush=True)
     text = markdown(records)
-    default = parse_arguments([])
-    if not options.only and options.seconds == SECONDS and options.tune == default.tune:
-        write = report.RESULTS / "budget.json"
+    if left_out:
+        text += f"\nLeft out: {', '.join(left_out)}.\n"
+    if options.record:
+        write = report.RESULTS / ("budget-exporters.json" if options.exporters else "budget.json")
         report.write_json(write, {"format": FORMAT, "experiment": "budget",
                                   **machine.provenance(arguments), "machine": about,
-                                  "records": records})
+                                  "records": records, "left_out": left_out})
         write.with_suffix(".md").write_text(text, encoding="utf-8")
         print(f"wrote {write} and .md", file=sys.stderr)
     print(text, end="")

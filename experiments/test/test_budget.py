@@ -51,6 +51,8 @@ class Table(unittest.TestCase):
                                  {"model": "k", **program.judge(report(working=0.5), 99, 90)}])
         self.assertIn("| m | 90.0 s | +0 % | 90 % | 80 | 2 of 3 | 90 % | 2 of 2 | +5 %, -10 % "
                       "| kept |", text)
+        early = program.judge(report(ended="all was tried"), 30, 90)
+        self.assertIn("| kept: all was tried |", program.markdown([{"model": "e", **early}]))
         self.assertIn("10 % over the budget; 50 % of the time worked", text)
         self.assertIn("| m | 66.7 | 10.0 | 23.3 |", text)
 

@@ -67,8 +67,12 @@ Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
   progress_ = new (page) Progress;
 }
 
-Runner::~Runner() {
+void Runner::stop() {
   if (pid_ > 0) lose(true);
+}
+
+Runner::~Runner() {
+  stop();
   if (progress_) ::munmap(progress_, sizeof(Progress));
   if (page_fd_ >= 0) ::close(page_fd_);
   if (stderr_fd_ >= 0) ::close(stderr_fd_);

@@ -40,6 +40,7 @@ class Runner {
   // Keeps an executable (serialised) for measure(); it is sent when first needed.
   uint32_t add(std::vector<uint8_t> executable);
   void remove(uint32_t id);  // never throws
+  void stop();               // ends the worker; the next case starts another
 
   // One result per entry, in the case's order. A case that has a limit ends not much later,
   // whatever its entries do: a worker that is still at it is ended. Error(kCancelled) when told to

@@ -191,6 +191,8 @@ class Driver {
       report_.tasks.push_back(r->report());
       report_.spending.candidates += r->report().candidates;
     }
+    // It need not forget one executable after the other.
+    runner.stop();
     runs_.clear();
     report_.consumed_s = meter.consumed_s();
     report_.spending.told_errors = meter.told_errors();
@@ -470,7 +472,11 @@ class Driver {
         if (weight > most) most = weight, next = r;
       }
       const double left = context.end_s - context.meter.consumed_s();
-      if (left < kLeastTaskSeconds) break;
+      if (left < kLeastTaskSeconds) {
+        // Too little for a table. A larger budget goes on from what is found.
+        if (next) next->search(context.end_s);
+        break;
+      }
       if (!next) {
         const bool whole = std::all_of(hot.begin(), hot.end(), [](const TaskRun* r) {
           return r->exhausted() || !r->report().note.empty();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 
@@ -105,7 +106,8 @@ std::string ProgressMeter::line() const {
   if (now_.failed > 0) out += fmt::format(" ({} failed)", now_.failed);
   if (now_.best_us > 0)
     out += fmt::format(" · best {:.1f} us, default {:.1f} us", now_.best_us, now_.default_us);
-  return out + fmt::format(" · {} left", duration_text(told_left_s()));
+  return out + fmt::format(" · {}{} left", std::isfinite(ends_s_) ? "" : "at most ",
+                           duration_text(told_left_s()));
 }
 
 void ProgressMeter::run() {
@@ -115,7 +117,7 @@ void ProgressMeter::run() {
   for (;;) {
     const bool last = stop_;
     const double now = consumed_s();
-    told_.emplace_back(now - options_.consumed_s, told_left_s());
+    if (std::isfinite(ends_s_)) told_.emplace_back(now - options_.consumed_s, told_left_s());
     if (last || now - recorded >= kRecordEvery) {
       recorded = now;
       lock.unlock();

@@ -51,7 +51,8 @@ class ProgressMeter {
   // What is shown.
   double told_left_s() const;
   // How far what was told after a third and two thirds of this process's time was from what came,
-  // relative to that; negative: too little was told. Empty if it ended before anything was told.
+  // relative to that; negative: too little was told. Empty if it ended before anything was told:
+  // as long as nobody knows whether there is enough to do, the budget's end is a bound.
   std::vector<double> told_errors() const;
   void task(const std::string& text, double done);
   void phase(const std::string& text);

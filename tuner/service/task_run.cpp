@@ -345,6 +345,8 @@ double TaskRun::baseline() {
   const size_t point = representative_;
   const db::TrialKey k = key(default_config_, point, db::Role::kBaseline);
   context_.meter.phase("default schedule");
+  const bool worker_runs = context_.runner.worker() > 0;
+  const double begin = context_.meter.consumed_s();
   run([&] { return std::vector<db::NewTrial>{{k, 0, 1e6, std::nullopt}}; }, db::Role::kBaseline);
   for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
     if (o.trial.uuid == db::uuid_of(k)) {
@@ -354,6 +356,11 @@ double TaskRun::baseline() {
       report_.default_ns = opening_ns_ = o.median_ns.value_or(0);
       report_.estimated = false;
     }
+  // The first that is known of what a case costs beyond its runs.
+  if (worker_runs && opening_ns_ > 0) {
+    context_.finishing.expected += case_s(point, 1);
+    context_.finishing.spent += context_.meter.consumed_s() - begin;
+  }
   return report_.default_ns;
 }
 

@@ -1,11 +1,13 @@
 #include "tuner/service/work_cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
-#include "vm/base/error.h"
-#include "vm/base/file.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
@@ -13,89 +15,114 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file: hash of what follows (16 bytes), length of the key (8), key, value. The key is compared
-// in full, the file's name being only its hash.
-constexpr size_t kHead = 24;
-constexpr const char* kSuffix = ".work";
+// An entry: hash of what follows (16 bytes), lengths of key and value (8 each), key, value.
+struct Head {
+  uint64_t high = 0, low = 0, key = 0, value = 0;
+};
+static_assert(sizeof(Head) == 32);
+constexpr uint64_t kHashed = 16;  // from there on
 
-Hash128 content_hash(std::span<const uint8_t> file) {
-  return hash128(file.subspan(16));
+bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
+  auto* at = static_cast<uint8_t*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pread(fd, at, size, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n;
+    offset += static_cast<uint64_t>(n);
+    size -= static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+bool write_at(int fd, std::span<const uint8_t> data, uint64_t offset) {
+  while (!data.empty()) {
+    const ssize_t n = ::pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    offset += static_cast<uint64_t>(n);
+    data = data.subspan(static_cast<size_t>(n));
+  }
+  return true;
 }
 
 }  // namespace
 
-WorkCache::WorkCache(std::string folder, uint64_t limit_bytes)
-    : folder_(std::move(folder)), limit_bytes_(limit_bytes) {
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder_, none)) {
-    // What a killed process left half written has another name and is of no use.
-    if (entry.path().extension() == kSuffix)
-      bytes_ += entry.file_size(none);
-    else
-      fs::remove(entry.path(), none);
-  }
+WorkCache::WorkCache(std::string path, uint64_t limit_bytes)
+    : path_(std::move(path)), limit_bytes_(limit_bytes) {
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd_ >= 0) read_index();
 }
 
-std::string WorkCache::path_of(const std::string& key) const {
-  return folder_ + "/" + hex(hash128(key)) + kSuffix;
+WorkCache::~WorkCache() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void WorkCache::read_index() {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return;
+  const auto end = static_cast<uint64_t>(info.st_size);
+  while (bytes_ + sizeof(Head) <= end) {
+    Head head;
+    const uint64_t left = end - bytes_ - sizeof head;
+    if (!read_at(fd_, &head, sizeof head, bytes_)) break;
+    if (head.key > left || head.value > left - head.key) break;
+    std::string key(head.key, '\0');
+    if (!read_at(fd_, key.data(), key.size(), bytes_ + sizeof head)) break;
+    const uint64_t size = sizeof head + head.key + head.value;
+    index_.insert_or_assign(std::move(key), Place{bytes_, size});
+    bytes_ += size;
+  }
+  // What was cut short would stand between the entries to come; where it cannot be removed they
+  // overwrite it.
+  if (bytes_ < end && ::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0) errno = 0;
 }
 
 std::optional<std::vector<uint8_t>> WorkCache::get(const std::string& key) const {
-  const std::string path = path_of(key);
-  std::error_code none;
-  if (!fs::exists(path, none)) return std::nullopt;
-  std::vector<uint8_t> file;
-  try {
-    file = read_file(path);
-  } catch (const Error&) {
+  const auto it = index_.find(key);
+  if (it == index_.end()) return std::nullopt;
+  std::vector<uint8_t> entry(it->second.size);
+  if (!read_at(fd_, entry.data(), entry.size(), it->second.offset)) return std::nullopt;
+  Head head;
+  std::memcpy(&head, entry.data(), sizeof head);
+  const Hash128 hash = hash128(std::span<const uint8_t>(entry).subspan(kHashed));
+  if (head.high != hash.high || head.low != hash.low || head.key != key.size() ||
+      std::memcmp(entry.data() + sizeof head, key.data(), key.size()) != 0)
     return std::nullopt;
-  }
-  if (file.size() < kHead + key.size()) return std::nullopt;
-  const Hash128 hash = content_hash(file);
-  uint64_t length = 0;
-  std::memcpy(&length, file.data() + 16, 8);
-  if (std::memcmp(file.data(), &hash.high, 8) != 0 ||
-      std::memcmp(file.data() + 8, &hash.low, 8) != 0 || length != key.size() ||
-      std::memcmp(file.data() + kHead, key.data(), key.size()) != 0)
-    return std::nullopt;
-  file.erase(file.begin(), file.begin() + static_cast<long>(kHead + key.size()));
-  return file;
+  entry.erase(entry.begin(), entry.begin() + static_cast<long>(sizeof head + key.size()));
+  return entry;
 }
 
 bool WorkCache::put(const std::string& key, std::span<const uint8_t> value) {
-  const uint64_t size = kHead + key.size() + value.size();
+  const uint64_t size = sizeof(Head) + key.size() + value.size();
   if (bytes_ + size > limit_bytes_) return false;
-  std::vector<uint8_t> file(kHead);
-  const uint64_t length = key.size();
-  std::memcpy(file.data() + 16, &length, 8);
-  file.insert(file.end(), key.begin(), key.end());
-  file.insert(file.end(), value.begin(), value.end());
-  const Hash128 hash = content_hash(file);
-  std::memcpy(file.data(), &hash.high, 8);
-  std::memcpy(file.data() + 8, &hash.low, 8);
-
-  std::error_code fault;
-  fs::create_directories(folder_, fault);
-  const std::string path = path_of(key), temporary = path + ".part";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(file.data()), static_cast<long>(file.size()));
-    if (!out.flush()) {
-      fs::remove(temporary, fault);
-      return false;
-    }
-  }
-  const uint64_t replaced = fs::exists(path, fault) ? fs::file_size(path, fault) : 0;
-  fs::rename(temporary, path, fault);
-  if (fault) return false;
-  bytes_ += size - replaced;
+  if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) return false;
+  std::vector<uint8_t> entry;
+  entry.reserve(size);
+  entry.resize(sizeof(Head));
+  entry.insert(entry.end(), key.begin(), key.end());
+  entry.insert(entry.end(), value.begin(), value.end());
+  Head head{0, 0, key.size(), value.size()};
+  std::memcpy(entry.data(), &head, sizeof head);
+  const Hash128 hash = hash128(std::span<const uint8_t>(entry).subspan(kHashed));
+  head.high = hash.high;
+  head.low = hash.low;
+  std::memcpy(entry.data(), &head, sizeof head);
+  if (!write_at(fd_, entry, bytes_)) return false;
+  index_.insert_or_assign(key, Place{bytes_, size});
+  bytes_ += size;
   return true;
 }
 
 void WorkCache::clear() {
-  std::error_code none;
-  fs::remove_all(folder_, none);
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  index_.clear();
   bytes_ = 0;
+  // Before this was a file, releases kept a folder.
+  std::error_code none;
+  fs::remove_all(path_, none);
 }
 
 }  // namespace nimble::tuner

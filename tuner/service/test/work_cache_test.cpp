@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "vm/base/file.h"
 
@@ -18,14 +19,17 @@ class WorkCacheTest : public testing::Test {
   WorkCacheTest() {
     std::string pattern = (fs::temp_directory_path() / "nimble-work-XXXXXX").string();
     root_ = mkdtemp(pattern.data());
-    folder = root_ + "/cache";
+    path = root_ + "/cache.work";
   }
   ~WorkCacheTest() override {
     std::error_code ignored;
     fs::remove_all(root_, ignored);
   }
-  fs::path only_file() const { return fs::directory_iterator(folder)->path(); }
-  std::string folder;
+  void write(std::span<const uint8_t> bytes) const {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<long>(bytes.size()));
+  }
+  std::string path;
 
  private:
   std::string root_;
@@ -35,57 +39,71 @@ const std::vector<uint8_t> kValue = {1, 2, 3, 4, 5};
 
 TEST_F(WorkCacheTest, KeepsValuesAcrossProcesses) {
   {
-    WorkCache cache(folder);
+    WorkCache cache(path);
     EXPECT_FALSE(cache.get("a"));
     EXPECT_TRUE(cache.put("a", kValue));
     EXPECT_TRUE(cache.put("empty", {}));
   }
-  WorkCache cache(folder);
+  WorkCache cache(path);
   EXPECT_EQ(cache.get("a"), kValue);
   EXPECT_EQ(cache.get("empty"), std::vector<uint8_t>());
   EXPECT_FALSE(cache.get("b"));
   EXPECT_GT(cache.bytes(), 0u);
   cache.clear();
   EXPECT_FALSE(cache.get("a"));
-  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(WorkCacheTest, ADamagedEntryIsNone) {
-  WorkCache cache(folder);
-  ASSERT_TRUE(cache.put("a", kValue));
-  const std::vector<uint8_t> good = read_file(only_file());
+  { ASSERT_TRUE(WorkCache(path).put("a", kValue)); }
+  const std::vector<uint8_t> good = read_file(path);
   for (size_t i = 0; i < good.size(); ++i) {
     std::vector<uint8_t> bad = good;
     bad[i] ^= 0x40;
-    std::ofstream(only_file(), std::ios::binary)
-        .write(reinterpret_cast<const char*>(bad.data()), static_cast<long>(bad.size()));
-    EXPECT_FALSE(cache.get("a")) << "byte " << i;
+    write(bad);
+    EXPECT_FALSE(WorkCache(path).get("a")) << "byte " << i;
   }
   for (size_t n = 0; n < good.size(); ++n) {
-    fs::resize_file(only_file(), n);
+    write(std::span(good).first(n));
+    WorkCache cache(path);
     EXPECT_FALSE(cache.get("a")) << n << " bytes";
-    std::ofstream(only_file(), std::ios::binary)
-        .write(reinterpret_cast<const char*>(good.data()), static_cast<long>(good.size()));
+    // What is written after a kill is found by the next process.
+    EXPECT_TRUE(cache.put("b", kValue));
+    EXPECT_EQ(WorkCache(path).get("b"), kValue) << n << " bytes";
   }
-  EXPECT_EQ(cache.get("a"), kValue);
+  write(good);
+  EXPECT_EQ(WorkCache(path).get("a"), kValue);
 }
 
-TEST_F(WorkCacheTest, StopsAtItsLimitAndForgetsHalfWrittenFiles) {
-  WorkCache cache(folder, 100);
+TEST_F(WorkCacheTest, TheLatestValueOfAKeyCounts) {
+  WorkCache cache(path);
+  ASSERT_TRUE(cache.put("a", kValue));
+  ASSERT_TRUE(cache.put("b", {}));
+  ASSERT_TRUE(cache.put("a", std::vector<uint8_t>{7}));
+  EXPECT_EQ(cache.get("a"), std::vector<uint8_t>{7});
+  EXPECT_EQ(WorkCache(path).get("a"), std::vector<uint8_t>{7});
+  EXPECT_EQ(WorkCache(path).get("b"), std::vector<uint8_t>());
+}
+
+TEST_F(WorkCacheTest, StopsAtItsLimit) {
+  WorkCache cache(path, 100);
   EXPECT_TRUE(cache.put("a", std::vector<uint8_t>(50)));
   EXPECT_FALSE(cache.put("b", std::vector<uint8_t>(50)));
   EXPECT_FALSE(cache.get("b"));
-  std::ofstream(folder + "/x.work.part") << "half";
-  WorkCache again(folder, 200);
-  EXPECT_FALSE(fs::exists(folder + "/x.work.part"));
+  EXPECT_LE(cache.bytes(), 100u);
+  WorkCache again(path, 200);
+  EXPECT_EQ(again.bytes(), cache.bytes());
   EXPECT_TRUE(again.put("b", std::vector<uint8_t>(50)));
 }
 
-TEST_F(WorkCacheTest, AFolderThatCannotBeMadeIsNoError) {
-  std::ofstream(folder) << "a file in its place";
-  WorkCache cache(folder);
+TEST_F(WorkCacheTest, AFileThatCannotBeMadeIsNoError) {
+  fs::create_directory(path);
+  WorkCache cache(path);
   EXPECT_FALSE(cache.put("a", kValue));
   EXPECT_FALSE(cache.get("a"));
+  cache.clear();
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_TRUE(cache.put("a", kValue));
 }
 
 }  // namespace

@@ -119,6 +119,10 @@ class Convolution {
 
   Value three_axes(const Value& x, const Value& w, const std::optional<Value>& bias,
                    const Window& window) {
+    constexpr int64_t kMost = 1024;  // each becomes a convolution of its own
+    if (window.kernel[0] > kMost)
+      c_.unsupported(fmt::format("a kernel of {} along the first axis", window.kernel[0]),
+                     "put the longest axis last");
     const Value padded = a_.pad(x, {0, 0, window.before[0], 0, 0}, {0, 0, window.after[0], 0, 0});
     const Dim depth = padded.dims()[2];
     const Dim results =
@@ -248,13 +252,23 @@ Values col2im(NodeContext& c) {
   const Axes pads = c.integers("pads", Axes(2 * n, 0));
   if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
     c.fail("block_shape, strides, dilations or pads don't fit image_shape");
+  constexpr int64_t kMostTaps = 4096, kLargest = int64_t{1} << 31;  // far below overflow
+  for (const Axes* list : {&image, &block, &strides, &dilations})
+    for (const int64_t v : *list)
+      if (v < 1 || v > kLargest)
+        c.fail("image_shape, block_shape, strides and dilations must be positive");
+  for (const int64_t v : pads)
+    if (v < 0 || v > kLargest) c.fail("pads must not be negative");
   const Value& x = c.in(0);
   int64_t taps = 1;
   Axes places(n);
   for (size_t i = 0; i < n; ++i) {
     taps *= block[i];
+    if (taps > kMostTaps) c.unsupported("blocks of more than 4096 elements", "use smaller ones");
     const int64_t reach = (block[i] - 1) * dilations[i] + 1;
-    places[i] = (image[i] + pads[i] + pads[i + n] - reach) / strides[i] + 1;
+    const int64_t room = image[i] + pads[i] + pads[i + n] - reach;
+    if (room < 0) c.fail("a block is larger than the image");
+    places[i] = room / strides[i] + 1;
   }
   const Dim channels = c.g.simplify(ir::floordiv(x.dims()[1], Dim(taps)));
   Dims apart = {x.dims()[0], channels, Dim(taps)};

@@ -100,8 +100,11 @@ Values mean_variance(NodeContext& c) {
 Values local_response(NodeContext& c) {
   Arithmetic a(c.g);
   const Value& x = c.in(0);
-  const int64_t size = c.integer("size"), before = (size - 1) / 2;
+  const int64_t size = c.integer("size");
   if (size < 1) c.fail("size is not positive");
+  constexpr int64_t kMost = 1024;  // each neighbour becomes operations of its own
+  if (size > kMost) c.unsupported(fmt::format("a size of {}", size), "normalise by fewer channels");
+  const int64_t before = (size - 1) / 2;
   Dims low(x.dims().size(), 0), high = low;
   low[1] = before;
   high[1] = size - 1 - before;

@@ -93,6 +93,13 @@ class Resize {
     }
   }
 
+  // A scale may be any number that a float can be.
+  int64_t whole(double extent) {
+    if (!(extent >= 0 && extent < 0x1p53))
+      c_.fail(fmt::format("an extent would become {}", extent));
+    return static_cast<int64_t>(extent);
+  }
+
   // One scale for all axes, such that no extent is larger (smaller) than asked for.
   void keep_ratio(const Value& x) {
     const std::string policy = c_.text("keep_aspect_ratio_policy", "stretch");
@@ -109,7 +116,7 @@ class Resize {
       scale = policy == "not_larger" ? std::min(scale, s) : std::max(scale, s);
     }
     for (size_t i = 0; i < axes_.size(); ++i) {
-      sizes_[i] = Dim(static_cast<int64_t>(std::floor(scale * extents[i] + 0.5)));
+      sizes_[i] = Dim(whole(std::floor(scale * extents[i] + 0.5)));
       scales_.emplace_back(scale);
     }
   }
@@ -119,12 +126,11 @@ class Resize {
     if (!(scale > 0)) c_.fail("a scale is not positive");
     if (!roi_.empty()) scale *= roi_[i + axes_.size()] - roi_[i];
     if (auto e = extent.as_constant())
-      return Dim(static_cast<int64_t>(std::floor(static_cast<double>(*e) * scale)));
+      return Dim(whole(std::floor(static_cast<double>(*e) * scale)));
     for (int64_t q = 1; q <= 64; ++q) {
       const double p = scale * static_cast<double>(q);
       if (std::fabs(p - std::nearbyint(p)) < 1e-6 && p >= 0.5)
-        return c_.g.simplify(
-            ir::floordiv(extent * Dim(static_cast<int64_t>(std::nearbyint(p))), Dim(q)));
+        return c_.g.simplify(ir::floordiv(extent * Dim(whole(std::nearbyint(p))), Dim(q)));
     }
     c_.unsupported(fmt::format("the scale {} of a symbolic extent", scale),
                    "scale by a simple fraction, or give sizes");
@@ -217,6 +223,10 @@ class Resize {
       narrow = std::min(1.0, *scales_[i]);
     }
     const double radius = (mode_ == "linear" ? 1 : 2) / narrow;
+    // Each place that the filter reaches becomes operations of its own.
+    constexpr double kLargestRadius = 256;
+    if (!(radius <= kLargestRadius))
+      c_.unsupported(fmt::format("antialias at a scale of {}", narrow), "resize in several steps");
     const auto first = static_cast<int64_t>(std::floor(-radius)) + 1;
     const auto last = static_cast<int64_t>(std::ceil(radius));
     const Value base = a_.floor(at);

@@ -5,6 +5,7 @@
 // ones of STFT are products with the matrix of n² roots of unity, whose angles are reduced modulo n
 // as integers before they meet pi: right for any n, and for the lengths of speech frames a product
 // is no slower than it looks.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -178,17 +179,23 @@ Values window(NodeContext& c) {
 
 // Triangles between neighbouring mel frequencies, over the bins of a spectrum.
 Values mel_matrix(NodeContext& c) {
-  const auto bins = static_cast<int64_t>(c.numbers(0).at(0));
-  const auto length = static_cast<int64_t>(c.numbers(1).at(0));
+  const auto within = [&](size_t input, int64_t most) {
+    const double v = c.numbers(input).at(0);
+    if (!(v >= 1 && v <= static_cast<double>(most))) c.fail("the sizes make no sense");
+    return static_cast<int64_t>(v);
+  };
+  const int64_t bins = within(0, 4096), length = within(1, 1 << 20);
+  constexpr int64_t kMostValues = 1 << 26;
+  if (bins * (length / 2 + 1) > kMostValues) c.fail("the matrix is too large");
   const double rate = c.numbers(2).at(0), low = c.numbers(3).at(0), high = c.numbers(4).at(0);
-  if (bins < 1 || bins > 4096 || length < 1 || length > (1 << 20))
-    c.fail("the sizes make no sense");
   const auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   std::vector<int64_t> points;
   for (int64_t i = 0; i < bins + 2; ++i) {
     const double hz = 700 * (std::pow(10, (static_cast<double>(i) * step + mel(low)) / 2595) - 1);
-    points.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hz / rate)));
+    const double point = std::floor(static_cast<double>(length + 1) * hz / rate);
+    if (!(std::fabs(point) < 0x1p31)) c.fail("the frequencies make no sense");
+    points.push_back(static_cast<int64_t>(point));
   }
   const int64_t rows = length / 2 + 1;
   std::vector<float> values(static_cast<size_t>(rows * bins), 0);
@@ -200,9 +207,11 @@ Values mel_matrix(NodeContext& c) {
         values[static_cast<size_t>(row * bins + i)] = static_cast<float>(v);
     };
     if (left == centre) put(centre, 1);
-    for (int64_t j = left; j <= centre && left != centre; ++j)
+    // Frequencies may lie far beyond the spectrum.
+    const auto first_row = [](int64_t from) { return std::max<int64_t>(from, 0); };
+    for (int64_t j = first_row(left); j <= std::min(centre, rows - 1) && left != centre; ++j)
       put(j, static_cast<double>(j - left) / static_cast<double>(centre - left));
-    for (int64_t j = centre; j < right && centre != right; ++j)
+    for (int64_t j = first_row(centre); j < std::min(right, rows) && centre != right; ++j)
       put(j, static_cast<double>(right - j) / static_cast<double>(right - centre));
   }
   Arithmetic a(c.g);

@@ -325,6 +325,66 @@ TEST_F(OnnxFile, LocalFunctionsAreInlined) {
   expect_close(run_reference(m, {{"x", array_of({1, 4}, x)}}).at("y"), array_of({1, 4}, y), 0, "");
 }
 
+// Sizes that divide by zero, overflow, or would be unrolled without end.
+TEST_F(OnnxFile, WindowsWithoutMeaningAreRefused) {
+  GraphParts g = {{}, {}, {value("x", {"1", "4", "16"})}, {unshaped("y")}};
+  using Axes = std::vector<int64_t>;
+  const auto col2im = [&](const Axes& block, const Axes& strides, const Axes& dilations) {
+    g.nodes = {node("Col2Im", {"x", "image", "block"}, {"y"},
+                    attribute("strides", strides) + attribute("dilations", dilations), "columns")};
+    g.initialisers = {tensor("image", {2}, Axes{5, 5}), tensor("block", {2}, block)};
+    return proto::model(g);
+  };
+  const int64_t large = int64_t{1} << 32;
+  for (const std::string& bad :
+       {col2im({2, 2}, {0, 0}, {1, 1}), col2im({2, 2}, {INT64_MIN, 1}, {1, 1}),
+        col2im({2, 2}, {1, 1}, {INT64_MAX, 1}), col2im({large, large}, {1, 1}, {1, 1}),
+        col2im({100, 100}, {1, 1}, {1, 1}), col2im({9, 9}, {1, 1}, {1, 1})})
+    EXPECT_THAT(import_error(bad).what(), testing::HasSubstr("columns"));
+  import(col2im({2, 2}, {1, 1}, {1, 1}));
+
+  g.inputs = {value("x", {"1", "4", "2", "2"})};
+  g.initialisers = {};
+  for (const int64_t size : {int64_t{0}, INT64_MIN, large}) {
+    g.nodes = {node("LRN", {"x"}, {"y"}, attribute("size", size), "neighbours")};
+    EXPECT_THAT(import_error(proto::model(g)).what(), testing::HasSubstr("neighbours"));
+  }
+  g.inputs = {value("x", {"1", "1", "9999", "2", "2"})};
+  g.nodes = {node("Conv", {"x", "w"}, {"y"}, "", "long_kernel")};
+  g.initialisers = {tensor("w", {1, 1, 5000, 1, 1}, std::vector<float>(5000))};
+  EXPECT_THAT(import_error(proto::model(g)).what(), testing::HasSubstr("long_kernel"));
+}
+
+// Numbers of which no extent, no filter and no spectrum can be made.
+TEST_F(OnnxFile, ScalesAndFrequenciesWithoutMeaningAreRefused) {
+  GraphParts g = {{}, {}, {value("x", {"n", "8"})}, {unshaped("y")}};
+  for (const std::string mode : {"linear", "cubic"}) {
+    g.nodes = {node("Resize", {"x", "", "scales"}, {"y"},
+                    attribute("mode", mode) + attribute("antialias", int64_t{1}), "the_resize")};
+    for (const float scale : {1e-30f, 1e-9f, 1e30f}) {
+      g.initialisers = {tensor("scales", {2}, std::vector<float>{1, scale})};
+      EXPECT_THAT(import_error(proto::model(g)).what(), testing::HasSubstr("the_resize")) << scale;
+    }
+    g.initialisers = {tensor("scales", {2}, std::vector<float>{1, 0.25})};
+    import(proto::model(g));
+  }
+
+  g.nodes = {node("MelWeightMatrix", {"bins", "length", "rate", "low", "high"}, {"y"}, "", "mel")};
+  const auto mel = [&](int64_t bins, int64_t length, float rate) {
+    g.initialisers = {tensor("bins", {}, std::vector<int64_t>{bins}),
+                      tensor("length", {}, std::vector<int64_t>{length}),
+                      tensor("rate", {}, std::vector<float>{rate}),
+                      tensor("low", {}, std::vector<float>{0}),
+                      tensor("high", {}, std::vector<float>{4000})};
+    return proto::model(g);
+  };
+  for (const std::string& bad :
+       {mel(8, 1000, 1e-9f), mel(8, 1000, 0), mel(4096, 1 << 20, 8000), mel(8, INT64_MAX, 8000)})
+    EXPECT_THAT(import_error(bad).what(), testing::HasSubstr("mel"));
+  import(mel(8, 1000, 0.01f));  // beyond the spectrum, but not beyond all bounds
+  import(mel(8, 256, 8000));
+}
+
 // --------------------------------------------------------------------- what nimble does not have
 
 TEST_F(OnnxFile, OneErrorListsEveryUnsupportedNodeOnce) {

@@ -246,14 +246,14 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
       walk.results.push_back(HostValue::tensor(type.dtype, {}, &v.scalar));
       continue;
     }
-    if (!v.is_object()) fail(type);
+    const bool tensor = type.kind == ValueType::Kind::kTensor;
+    if (!v.is(tensor ? ObjectKind::kTensor : ObjectKind::kAdt)) fail(type);
     const std::pair<const void*, uint32_t> key{v.object, step.type};
     if (auto it = walk.known.find(key); it != walk.known.end()) {
       walk.results.push_back(it->second);
       continue;
     }
-    if (type.kind == ValueType::Kind::kTensor) {
-      if (!v.is(ObjectKind::kTensor)) fail(type);
+    if (tensor) {
       const Tensor& t = *static_cast<const Tensor*>(v.object);
       if (t.dtype != type.dtype || t.rank != type.dims.size() || !t.data()) fail(type);
       if (t.storage->device != kCpuDevice && device_checks())
@@ -266,7 +266,6 @@ HostValueRef from_heap(const Value& value, const exec::Executable& executable, u
       if (v.object->refs > 1) walk.known.emplace(key, walk.results.back());
       continue;
     }
-    if (!v.is(ObjectKind::kAdt)) fail(type);
     const Cell& cell = *static_cast<const Cell*>(v.object);
     const ValueType::Constructor* c = constructor_of(type, cell.number);
     if (!c || c->fields.size() != cell.count) fail(type);

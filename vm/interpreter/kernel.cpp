@@ -371,7 +371,7 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
       fail_kind(k, i, "tensor", kind_of(v));
     const Tensor& t = *static_cast<const Tensor*>(v.object);
     const int surplus = t.rank - a.rank;
-    if (t.dtype != a.dtype || (surplus != 0 && (surplus < 0 || !a.collapse))) [[unlikely]]
+    if (t.dtype != a.dtype || surplus < 0 || (surplus > 0 && !a.collapse)) [[unlikely]]
       fail_tensor(k, i, t, frame->symbols);
     const Dim* dim = k.dims.data() + a.first_dim;
     for (int d = 0; d < a.rank; ++d, ++dim) {

@@ -155,10 +155,11 @@ Tensor* Machine::alloc_tensor(const Value& in, int64_t offset, DType dtype,
   if (!in.is(ObjectKind::kTensor)) return heap_.new_tensor(&storage_of(in), offset, dtype, shape);
   // A view: it must lie inside the tensor, not only inside the tensor's storage.
   const Tensor& whole = tensor_of(in);
-  const auto bytes = try_byte_size(dtype, shape);
+  // What has no size is larger than any tensor.
+  const auto bytes = static_cast<uint64_t>(try_byte_size(dtype, shape).value_or(INT64_MAX));
   const uint64_t limit = whole.bytes();
   const auto begin = static_cast<uint64_t>(offset);  // large if it is negative
-  if (begin > limit || !bytes || static_cast<uint64_t>(*bytes) > limit - begin) [[unlikely]]
+  if (begin > limit || bytes > limit - begin) [[unlikely]]
     throw Error(Status::kFatal, "",
                 fmt::format("a part of shape ({}) at byte {} lies outside of a tensor ({})",
                             fmt::join(shape, ", "), offset, fmt::join(whole.shape(), ", ")),

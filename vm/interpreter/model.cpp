@@ -68,7 +68,6 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   FindNative find_native;  // stays empty without trust
   if (options.trust)
     find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
-      if (!model->image_) return nullptr;
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
   for (const exec::Kernel& k : e.kernels) {

@@ -234,7 +234,6 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
       output->value =
           from_heap(value, model_->executable(), static_cast<uint32_t>(port.type), &meter, place);
     } catch (const Error& e) {
-      if (!e.place().empty()) throw;
       throw Error(e.status(), place, e.problem(), e.remedy());
     }
     return;
@@ -247,7 +246,7 @@ void Session::take_output(const Value& value, const exec::Port& port, OutputTens
   const Value* shown = &value;
   if (value.is_scalar()) {
     // Scalars have no memory of their own; a user sees them as tensors without dims.
-    if (!port.dims.empty() || !(is_int(port.dtype) || port.dtype == DType::kBool))
+    if (!is_int(port.dtype) && port.dtype != DType::kBool)
       fail(Status::kFatal, "the program returned a scalar", "compile the model again");
     Storage* storage = heap_.new_storage(sizeof(int64_t));
     const Held memory{heap_, Value::of(storage)};

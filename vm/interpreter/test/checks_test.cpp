@@ -194,27 +194,30 @@ TEST_F(Checks, ALaterCallIsCheckedAsTheFirst) {
     return "";
   };
   const InputTensor good{kThree.values.data(), DType::kF32, shape, {}, true};
-  ASSERT_EQ(call(good), "");
+  const auto after_a_good_one = [&](const InputTensor& in) {
+    EXPECT_EQ(call(good), "");
+    return call(in);
+  };
   InputTensor in = good;
   in.dtype = DType::kI32;
-  EXPECT_THAT(call(in), HasSubstr("it is i32, not f32"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("it is i32, not f32"));
   in = good;
   in.given = false;
-  EXPECT_THAT(call(in), HasSubstr("it is not given"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("it is not given and has no default"));
   in = good;
   in.data = nullptr;
-  EXPECT_THAT(call(in), HasSubstr("it has no data"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("it has no data"));
   in = good;
   in.shape = other;
-  EXPECT_THAT(call(in), HasSubstr("add"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("add"));
   const int64_t strides[] = {1, 1};
   in = good;
   in.strides = strides;
-  EXPECT_THAT(call(in), HasSubstr("as many strides as dims"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("as many strides as dims"));
   const HostValueRef value = HostValue::data(0, {});
   in = good;
   in.value = value.get();
-  EXPECT_THAT(call(in), HasSubstr("it is a value of a data type, not a tensor"));
+  EXPECT_THAT(after_a_good_one(in), HasSubstr("it is a value of a data type, not a tensor"));
   EXPECT_EQ(call(good), "");
 }
 
@@ -307,9 +310,69 @@ TEST_F(Checks, ValuesOfTheHost) {
   EXPECT_THROW(tensor(negative, &x), Error);
   EXPECT_NO_THROW(tensor(none, nullptr));
   EXPECT_THROW(tensor(std::span(ones).first(1), nullptr), Error);
+  EXPECT_THROW(HostValue::tensor(DType::kU8, std::span(ones).first(1), nullptr), Error);
   EXPECT_NO_THROW(HostValue::data(0, {}));
   EXPECT_THROW(HostValue::data(-1, {}), Error);
   EXPECT_THROW(HostValue::data(0, {HostValueRef()}), Error);
+}
+
+// Of the first type, too.
+TEST_F(Checks, ATensorIsNoValue) {
+  load(R"(
+type "One" tuple ()
+function "main" 1 1 { Ret r0 }
+entry "main" f0 { input "x" type 0  output "y" type 0 }
+)");
+  EXPECT_THAT(failure_of({kThree}, Status::kInvalidArgument),
+              AllOf(HasSubstr("it is a tensor, not a value"), HasSubstr("give a One")));
+}
+
+// To the byte: the parts of a value and what holds them.
+TEST_F(Checks, AReturnedValueTakesWhatItIs) {
+  const int64_t n = 1 << 19;
+  const uint64_t takes = 4 * n + sizeof(HostValueRef) + 2 * sizeof(HostValue);
+  const std::vector<float> data(n);
+  const auto status = [&](uint64_t limit) {
+    SessionOptions options;
+    options.memory_limit = limit;
+    load(R"(
+type "One" tuple (1)
+type "Vector" tensor f32 ["n"] [-1]
+function "main" 1 2 { AllocADT r1, 0, (r0)  Ret r1 }
+entry "main" f0 { input "x" f32 ["n"] [-1]  output "y" type 0 }
+)",
+         options);
+    const int64_t shape[] = {n};
+    const InputTensor in{data.data(), DType::kF32, shape, {}, true};
+    OutputTensor out;
+    try {
+      session_->run(0, {&in, 1}, {&out, 1});
+    } catch (const Error& e) {
+      return e.status();
+    }
+    return Status::kOk;
+  };
+  EXPECT_EQ(status(takes), Status::kOk);
+  EXPECT_EQ(status(takes - 1), Status::kExhausted);
+}
+
+TEST_F(Checks, BuffersAreLargeEnough) {
+  load(std::string(kAddKernel) + kAddModel);
+  const int64_t shape[] = {3};
+  const InputTensor in{kThree.values.data(), DType::kF32, shape, {}, true};
+  for (const uint64_t capacity : {11, 12}) {
+    std::vector<float> buffer(4);
+    OutputTensor out;
+    out.destination = buffer.data();
+    out.capacity = capacity;
+    try {
+      session_->run(0, {&in, 1}, {&out, 1});
+      EXPECT_EQ(capacity, 12u);
+    } catch (const Error& e) {
+      EXPECT_EQ(capacity, 11u);
+      EXPECT_THAT(e.what(), HasSubstr("it takes 12 bytes, the buffer given has 11"));
+    }
+  }
 }
 
 TEST_F(Checks, GivenValuesAreOfTheirTypes) {
@@ -480,6 +543,44 @@ TEST_F(Checks, RoutinesThatThisRuntimeDoesNotKnow) {
               HasSubstr("native code is missing"));
 }
 
+// A kernel that needs no native code has none, in a file that another one needs it in.
+TEST_F(Checks, HostKernelsBesideNativeOnes) {
+  std::string text = fuzz::kPortableText;
+  text.replace(text.find("portable \"portable\""), 19, "native \"portable\"");
+  exec::Executable e = exec::assemble(
+      text + "kernel \"h\" { out f32 ([1])  dispatch { 0: 0 }  host \"host.zero\" }");
+  e.kernels[0].portable = fuzz::portable_program({}).kernels[0].portable;
+  EXPECT_NO_THROW(Model::load(std::move(e), LoadOptions{}, "test"));
+}
+
+// Memory that no machine has, of a file that claims to have it.
+TEST_F(Checks, ConstantsThatDoNotFit) {
+  static const uint8_t byte = 0;
+  const auto failure = [&](int32_t device, bool hot, int64_t bytes) -> std::string {
+    exec::Executable e;
+    exec::Constant c;
+    c.name = "c";
+    c.dtype = DType::kU8;
+    c.shape = {bytes};
+    c.device = device;
+    c.hot = hot;
+    c.bytes = {&byte, static_cast<size_t>(bytes)};  // nobody gets as far as to read them
+    e.constants.push_back(c);
+    LoadOptions options;
+    options.trust = true;
+    try {
+      Model::load(std::move(e), options, "test");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kExhausted);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(failure(kStandInDevice, false, int64_t{1} << 40),
+              HasSubstr("no memory for constant"));
+  EXPECT_THAT(failure(kCpuDevice, true, int64_t{1} << 61), HasSubstr("no memory for"));
+}
+
 // What native code says of its call, and code that is not there.
 TEST_F(Checks, NativeKernels) {
   const std::vector<uint8_t> image = read_file(NIMBLE_FIXTURE_DIR "/good.so");
@@ -515,11 +616,13 @@ TEST_F(Checks, NativeKernels) {
   }
 }
 
-// Of one byte, too.
+// Of one byte, too, among few arguments and among many.
 TEST_F(Checks, OverlapsOfOneByte) {
-  const auto call = [&](int64_t second) {
+  const auto call = [&](int64_t second, bool many) {
+    std::string others, more;
+    for (int i = 0; many && i < 16; ++i) others += "in u8 ([4])  ", more += "r3, ";
     load(fmt::format(R"(
-kernel "k" {{ in u8 ([4])  out u8 ([4])  scratch [0] dispatch {{ 0: 0 }} host "test.leaves_all" }}
+kernel "k" {{ {}in u8 ([4])  out u8 ([4])  scratch [0] dispatch {{ 0: 0 }} host "test.leaves_all" }}
 function "main" 1 6 {{
   LoadConsti r1, 64
   AllocStorage r1, r1, 64, d0
@@ -527,17 +630,19 @@ function "main" 1 6 {{
   AllocTensor r3, r1, r2, u8, [4]
   LoadConsti r2, {}
   AllocTensor r4, r1, r2, u8, [4]
-  InvokePacked k"k", (r3, r4)
+  InvokePacked k"k", ({}r3, r4)
   LoadConsti r5, 1
   Ret r5
 }}
 )",
-                     second) +
+                     others, second, more) +
          kScalarEntry);
     return failure_of({kThree});
   };
-  EXPECT_THAT(call(3), HasSubstr("share memory"));
-  EXPECT_EQ(call(4), "");
+  for (const bool many : {false, true}) {
+    EXPECT_THAT(call(3, many), HasSubstr("share memory"));
+    EXPECT_EQ(call(4, many), "");
+  }
 }
 
 // --- Memory -------------------------------------------------------------------------------------
@@ -545,27 +650,32 @@ function "main" 1 6 {{
 // Of a view in the middle of a storage: what the tensor does not hold, the storage may.
 // A tensor of `extent` floats at `offset` of what `code` leaves in r1, which is given a storage of
 // so many bytes.
-std::string placed(const std::string& code, int64_t bytes, int64_t offset, int64_t extent) {
+std::string placed(const std::string& code, int64_t bytes, int64_t offset, int64_t extent,
+                   const char* dtype = "f32") {
   return fmt::format(R"(
 function "main" 1 8 {{
   LoadConsti r1, {}
   AllocStorage r1, r1, 64, d0
 {}  LoadConsti r2, {}
   LoadConsti r4, {}
-  AllocTensorReg r5, r1, r2, f32, (r4)
+  AllocTensorReg r5, r1, r2, {}, (r4)
   LoadConsti r5, 1
   Ret r5
 }}
 )",
-                     bytes, code, offset, extent) +
+                     bytes, code, offset, extent, dtype) +
          kScalarEntry;
 }
 
 TEST_F(Checks, PartsOfATensor) {
-  const auto part = [&](int64_t offset, int64_t extent) {
-    load(placed("  LoadConsti r2, 64\n  AllocTensor r1, r1, r2, f32, [16]\n", 256, offset, extent));
+  const auto part = [&](int64_t offset, int64_t extent, const char* dtype = "f32") {
+    load(placed("  LoadConsti r2, 64\n  AllocTensor r1, r1, r2, f32, [16]\n", 256, offset, extent,
+                dtype));
     return failure_of({kThree});
   };
+  EXPECT_EQ(part(63, 1, "u8"), "");
+  EXPECT_THAT(part(63, 2, "u8"), HasSubstr("lies outside of a tensor"));
+  EXPECT_THAT(part(65, 0, "u8"), HasSubstr("lies outside of a tensor"));
   EXPECT_EQ(part(0, 16), "");
   EXPECT_EQ(part(60, 1), "");
   EXPECT_EQ(part(64, 0), "");

@@ -187,6 +187,25 @@ TEST_F(DevicesDeathTest, WithoutTheCheckTheHostFaults) {
         run({1, 2, 3});
       },
       "");
+  // By way of a tuple, so that the verifier does not see it: an element, and a kernel's operand.
+  for (const std::string& use :
+       {std::string("GetElement r5, r5, 0  Ret r0\n"), std::string("If r5, @5, @5  5: Ret r0\n")}) {
+    load("LoadConst r5, c\"i\"  AllocADT r5, 0, (r5)  GetField r5, r5, 0  Goto @4\n" + use);
+    EXPECT_DEATH(
+        {
+          set_device_checks(false);
+          run({1, 2, 3});
+        },
+        "");
+  }
+  load("DeviceCopy r5, r0, d1  AllocADT r5, 0, (r5)  GetField r5, r5, 0\n" + allocate(0) +
+       "InvokePacked k\"here\", (r5, r3)  Ret r3\n");
+  EXPECT_DEATH(
+      {
+        set_device_checks(false);
+        run({1, 2, 3});
+      },
+      "");
 }
 
 TEST_F(Devices, UnknownDevicesAreRefused) {

@@ -227,6 +227,14 @@ TEST(PortableProgramTest, ScratchHasLimits) {
   }
   k.scratch.assign(256, {DType::kF64, exec::DimProgram::constant(int64_t{1} << 28)});
   EXPECT_EQ(run(k).error_status, Status::kExhausted);
+  // Up to the last byte.
+  const auto bytes_of = [&](int64_t extent) {
+    k.scratch = {{DType::kF32, exec::DimProgram::constant(extent)}};
+    const int64_t n = 4;
+    return PortableProgram(k, contract(), "k").scratch_bytes({&n, 1});
+  };
+  EXPECT_EQ(bytes_of(int64_t{1} << 30), uint64_t{1} << 32);
+  EXPECT_THROW(bytes_of((int64_t{1} << 30) + 1), Error);
   for (const int64_t extent : {int64_t{-1}, INT64_MIN}) {
     k.scratch = {{DType::kF32, exec::DimProgram::constant(extent)}};
     EXPECT_EQ(run(k).error_status, Status::kFatal);
@@ -316,12 +324,16 @@ TEST(PortableProgramTest, IndexArithmeticIsTotal) {
   EXPECT_EQ(index_result(Op::kIndexMod, 5, 0), 0);
   EXPECT_EQ(index_result(Op::kIndexMod, -5, 3), 1);
   EXPECT_EQ(index_result(Op::kIndexMod, 5, -3), -1);
+  EXPECT_EQ(index_result(Op::kIndexMod, 6, -3), 0);
+  EXPECT_EQ(index_result(Op::kIndexMod, -6, 3), 0);
   EXPECT_EQ(index_result(Op::kIndexMin, INT64_MIN, 7), INT64_MIN);
   EXPECT_EQ(index_result(Op::kIndexMax, INT64_MIN, 7), 7);
   EXPECT_EQ(index_result(Op::kIndexBroadcast, 1, 9), 9);
   EXPECT_EQ(index_result(Op::kIndexBroadcast, 6, 9), 6);
   EXPECT_EQ(index_result(Op::kIndexNe, 6, 9), 1);
   EXPECT_EQ(index_result(Op::kIndexAnd, 6, 0), 0);
+  EXPECT_EQ(index_result(Op::kIndexAnd, 0, 6), 0);
+  EXPECT_EQ(index_result(Op::kIndexAnd, 6, 9), 1);
 }
 
 TEST(PortableProgramTest, ConversionsSaturate) {

@@ -1,5 +1,6 @@
 // Element-wise operators: unary ones, broadcasting ones, comparisons; with the symbolic
 // contents of small integer tensors carried through.
+#include "compiler/ir/dim_node.h"
 #include "compiler/ir/ops/relations.h"
 #include "compiler/ir/within_64_bits.h"
 
@@ -24,6 +25,20 @@ Proof negate(Proof p) {
   return p == Proof::kYes ? Proof::kNo : p == Proof::kNo ? Proof::kYes : Proof::kUnknown;
 }
 
+// a / b, truncated. floordiv floors: the same where neither is negative.
+//
+// A dividend that may be negative here often is not where the quotient is used: exporters compute
+// the length that convolutions leave, (n / 80 - 3) / 2 - 1, ahead of the convolutions, whose
+// windows fit only if n is large. So both halves are kept until facts decide them. Each nested
+// quotient doubles its dividend, hence the limit.
+std::optional<Dim> quotient(const DimContext& dims, const Dim& a, const Dim& b) {
+  constexpr size_t kMostParts = 64;
+  if (dims.less(Dim(0), b) != Proof::kYes) return std::nullopt;
+  if (dims.less_equal(Dim(0), a) == Proof::kYes) return dims.simplify(floordiv(a, b));
+  if (a.node()->parts > kMostParts || !b.as_constant()) return std::nullopt;
+  return dims.simplify(max(Dim(0), floordiv(a, b)) - max(Dim(0), floordiv(Dim(0) - a, b)));
+}
+
 // One element of a two-operand operator on integers, if a Dim can express it for certain.
 std::optional<Dim> apply(const RelationContext& c, const std::string& op, const Dim& a,
                          const Dim& b) {
@@ -32,11 +47,9 @@ std::optional<Dim> apply(const RelationContext& c, const std::string& op, const 
   if (op == "mul") return a * b;
   if (op == "maximum") return c.dims.simplify(max(a, b));
   if (op == "minimum") return c.dims.simplify(min(a, b));
-  if (op == "div" || op == "mod") {
-    // div truncates, floordiv floors: the same where neither is negative.
+  if (op == "div") return quotient(c.dims, a, b);
+  if (op == "mod") {
     const bool positive = c.dims.less(Dim(0), b) == Proof::kYes;
-    const bool natural = positive && c.dims.less_equal(Dim(0), a) == Proof::kYes;
-    if (op == "div") return natural ? std::optional(c.dims.simplify(floordiv(a, b))) : std::nullopt;
     return positive ? std::optional(c.dims.simplify(mod(a, b))) : std::nullopt;
   }
   if (op == "equal") return truth(c.dims.equal(a, b));

@@ -431,6 +431,31 @@ TEST(Infer, DimsDoNotGrowWithDepth) {
   EXPECT_EQ(checks, 2u);
 }
 
+// Exporters compute the length that convolutions leave ahead of them: (n / 4 - 3) / 2 + 1 may be
+// negative where it stands, and is not where a window that fits has shown that n is large. Each use
+// of it had extents of its own, unknown ones, and so had all that followed.
+TEST(Infer, AQuotientThatMayBeNegativeIsKnownOnceFactsDecide) {
+  const std::string t = infer(
+      "fn @main(%x: Tensor[(b, 1, 1, n), f32]) {\n"
+      "  let %shape = shape_of(%x);\n"
+      "  let %n = slice(%shape) {axes = [0], starts = (3), ends = (4)};\n"
+      "  let %quarter = div(%n, 4i64);\n"
+      "  let %rest = sub(%quarter, 3i64);\n"
+      "  let %half = div(%rest, 2i64);\n"
+      "  let %length = add(%half, 1i64);\n"
+      "  let %to = concat(i64[1]{-1}, %length, i64[1]{1}) {axis = 0};\n"
+      "  let %y = max_pool2d(%x) {kernel = [1, 4], strides = [1, 4], pads = [0, 0, 0, 0], "
+      "dilations "
+      "= [1, 1], ceil_mode = false};\n"
+      "  let %z = max_pool2d(%y) {kernel = [1, 3], strides = [1, 2], pads = [0, 0, 0, 0], "
+      "dilations "
+      "= [1, 1], ceil_mode = false};\n"
+      "  let %folded = reshape(%z, %to);\n"
+      "  %folded\n}");
+  EXPECT_THAT(t, HasSubstr("-> Tensor[(b, floordiv(n + 4, 8) - 1, 1), f32]"));
+  EXPECT_EQ(t.find("read_extents"), t.npos) << t;
+}
+
 // Its extents are beyond what the prover decides. Each inference of a pipeline asked it all anew,
 // and what it could not see to follow from an assertion was asserted again.
 TEST(Infer, AReshapeByValuesIsAssertedOnce) {

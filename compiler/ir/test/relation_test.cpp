@@ -320,8 +320,29 @@ TEST(Relation, ReshapeKeepsSymbols) {
   EXPECT_EQ(reshaped({n}, {2, -1}), "Tensor[(2, floordiv(n, 2)), f32] if");
 }
 
-TEST(Relation, ContentsFlowThroughIntegerOperators) {
+// div rounds towards zero, and what it divides may be negative.
+TEST(Relation, QuotientsOfEitherSignAreKnown) {
   const Dim n = Dim::symbol("n");
+  const auto divided = [](const Dim& a) {
+    return relate("div", {i64({}), i64({})}, {}, {{0, {a}}, {1, {3}}}).contents;
+  };
+  const auto once = divided(n - 7);
+  ASSERT_TRUE(once);
+  const auto twice = divided((*once)[0] + 1);
+  ASSERT_TRUE(twice);
+  for (int64_t v = 0; v < 40; ++v) {
+    const std::map<std::string, Dim> value = {{"n", v}};
+    EXPECT_EQ((*once)[0].substitute(value), Dim((v - 7) / 3)) << v;
+    EXPECT_EQ((*twice)[0].substitute(value), Dim(((v - 7) / 3 + 1) / 3)) << v;
+  }
+  // Each quotient doubles what it divides: not without end.
+  std::optional<Dims> nested = once;
+  for (int depth = 0; nested && depth < 20; ++depth) nested = divided((*nested)[0] - n);
+  EXPECT_FALSE(nested);
+}
+
+TEST(Relation, ContentsFlowThroughIntegerOperators) {
+  const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
   const Attrs axis0 = {{"axis", int64_t{0}}};
   EXPECT_EQ(*relate("shape_of", {f32({n, 3})}).contents, (Dims{n, 3}));
   EXPECT_EQ(*relate("gather", {i64({2}), i64({})}, axis0, {{0, {n, 3}}, {1, {-1}}}).contents,
@@ -331,7 +352,7 @@ TEST(Relation, ContentsFlowThroughIntegerOperators) {
   EXPECT_EQ(*relate("mul", {i64({}), i64({2})}, {}, {{0, {n}}, {1, {2, 3}}}).contents,
             (Dims{n * 2, n * 3}));
   EXPECT_EQ(*relate("div", {i64({}), i64({})}, {}, {{0, {n * 4}}, {1, {2}}}).contents, Dims{n * 2});
-  EXPECT_FALSE(relate("div", {i64({}), i64({})}, {}, {{0, {n - 4}}, {1, {2}}}).contents);  // sign
+  EXPECT_FALSE(relate("div", {i64({}), i64({})}, {}, {{0, {n - 4}}, {1, {m}}}).contents);  // sign
   EXPECT_EQ(*relate("equal", {i64({2}), i64({})}, {}, {{0, {n, -1}}, {1, {-1}}}).contents,
             (Dims{0, 1}));
   const Type b2 = tensor_type({2}, DType::kBool);

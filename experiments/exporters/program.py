@@ -94,8 +94,8 @@ def markdown(entries, records, count, tolerance):
     lines = ["# Models of PyTorch's exporters", "",
              "`experiments/run exporters` exports each model with all axes dynamic, compiles it "
              f"once, and runs it at {count} drawn shapes against PyTorch. Shapes that are equal; "
-             f"the largest error as a share of what is allowed, {tolerance}; the seconds that its "
-             "compilation took, import included, beside other workers.", "",
+             f"the largest error as a share of what is allowed, {tolerance}; the processor "
+             "seconds that its compilation took, import included.", "",
              "| group | model | | " + " | ".join(f"{e} | s" for e in exporters) + " |",
              "|---|---|---|" + "---|---:|" * len(exporters)]
     for entry in entries:

@@ -8,6 +8,8 @@ outcome and starts another.
 import json
 import multiprocessing
 import multiprocessing.connection
+import os
+import pathlib
 import select
 import subprocess
 import time
@@ -88,11 +90,15 @@ class CompilerDied(Exception):
 
 
 class Compiler:
-    """`nimble compile --batch -` on two pipes: starting costs nothing per case."""
+    """`nimble compile --batch -` on two pipes: starting costs nothing per case.
 
-    def __init__(self, log, seconds=60):
+    `portable`: whether each kernel is compiled in the portable form too, as it is by default.
+    """
+
+    def __init__(self, log, seconds=60, portable=False):
         self.log = open(log, "ab")
         self.seconds = seconds
+        self.portable = "on" if portable else "off"
         self.process = None
 
     def compile(self, model, output):
@@ -100,7 +106,7 @@ class Compiler:
         if self.process is None:
             self.process = subprocess.Popen(
                 [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
-                 "off", "--jobs", "1", "--crash-dir", ""],
+                 self.portable, "--jobs", "1", "--crash-dir", ""],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         try:
             self.process.stdin.write(f"{model}\t{output}\n".encode())
@@ -116,6 +122,15 @@ class Compiler:
         self.process = None
         raise CompilerDied(f"the compiler ended with {code}: {self.last_words()}" if ready else
                            f"the compiler took more than {self.seconds} s")
+
+    def processor_seconds(self):
+        """Returns the time that the compiler has computed so far, which other work on the machine
+        hardly changes."""
+        if self.process is None:
+            return 0.0
+        text = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
+        fields = text.rpartition(")")[2].split()  # from the third on: the name may have blanks
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def last_words(self):
         with open(self.log.name, "rb") as file:

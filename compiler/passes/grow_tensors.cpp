@@ -84,10 +84,12 @@ bool is_consumed(const Ownership& ownership, const Site& site) {
 
 ir::Module grow_tensors(const ir::Module& m, PassContext& context) {
   const Recursion recursion(m);
+  const std::vector<Site> sites = sites_of(m, recursion);
+  if (sites.empty()) return m;
   ir::Module out = m;
   auto ownership = std::make_unique<Ownership>(out);
   std::set<ir::VarRef> appends;
-  for (const Site& site : sites_of(m, recursion)) {
+  for (const Site& site : sites) {
     if (!is_consumed(*ownership, site)) {
       ir::Module copied = enter_with_copy(out, site, recursion);
       auto then = std::make_unique<Ownership>(copied);

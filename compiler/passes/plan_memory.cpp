@@ -30,6 +30,9 @@
 //
 // Then place_kills ends every life.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 
@@ -64,6 +67,12 @@ class Planner {
                             ? recursion.calls(c.callee.global, name) || c.callee.global == name
                             : recursion.may_return_through_values(name);
       if (back && !c.tail) recursive_calls_.push_back(c.time);
+    }
+    for (const MemorySurvey::Introduction& i : survey_.introductions) {
+      const ir::Type& t = i.var->type;
+      if (!t || t->kind != ir::TypeKind::kTensor) continue;
+      for (const Dim& d : t->dims)
+        if (const auto symbol = d.as_symbol()) introductions_[*symbol].emplace(i.block, i.time);
     }
   }
 
@@ -203,19 +212,15 @@ class Planner {
   // Whether the extent is known at a place, on every path, without a computation that may fail.
   bool computable(const Dim& d, const Place& at) const {
     if (can_fail(d)) return false;
-    for (const std::string& s : d.symbols()) {
-      const Dim symbol = Dim::symbol(s);
-      const bool known =
-          std::any_of(survey_.introductions.begin(), survey_.introductions.end(),
-                      [&](const MemorySurvey::Introduction& i) {
-                        if (i.time >= at.time || !encloses(i.block, at.block)) return false;
-                        const ir::Type& t = i.var->type;
-                        return t && t->kind == ir::TypeKind::kTensor &&
-                               std::find(t->dims.begin(), t->dims.end(), symbol) != t->dims.end();
-                      });
-      if (!known) return false;
-    }
-    return true;
+    const std::set<std::string> symbols = d.symbols();
+    return std::all_of(symbols.begin(), symbols.end(), [&](const std::string& symbol) {
+      const auto it = introductions_.find(symbol);
+      return it != introductions_.end() &&
+             std::any_of(it->second.begin(), it->second.end(), [&](const auto& introduction) {
+               const auto [block, time] = introduction;
+               return time < at.time && encloses(block, at.block);
+             });
+    });
   }
 
   // Blocks are met in the survey's order.
@@ -254,6 +259,8 @@ class Planner {
   const MemorySurvey survey_;
   PassContext& context_;
   std::vector<size_t> recursive_calls_;  // their times
+  // Of each symbol: the time when a block first has a variable that brings it, by block.
+  std::map<std::string, std::map<size_t, size_t>> introductions_;
   std::vector<Slot> slots_;
   std::unordered_map<const Var*, VarRef> slot_of_;  // by the variable of the allocation
   std::map<std::pair<size_t, size_t>, std::vector<Binding>> moved_;

@@ -176,12 +176,14 @@ void Ownership::analyse(const std::string& name, const ir::Function& f) {
 
   std::function<void(const Block&, const std::unordered_set<const Var*>&)> walk =
       [&](const Block& b, const std::unordered_set<const Var*>& live_out) {
-        // live_after[i]: variables read after binding i.
+        // live_after[i]: variables read after binding i, but for those defined later: they hold
+        // nothing yet, and in a long block they are most.
         std::vector<std::unordered_set<const Var*>> live_after(b.bindings.size());
         std::unordered_set<const Var*> live = live_out;
         if (b.result.is_var()) live.insert(b.result.var.get());
         for (size_t i = b.bindings.size(); i-- > 0;) {
           live_after[i] = live;
+          live.erase(b.bindings[i].var.get());
           visit_atoms(*b.bindings[i].value, [&](const Atom& a) {
             if (a.is_var()) live.insert(a.var.get());
           });

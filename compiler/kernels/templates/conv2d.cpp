@@ -318,11 +318,15 @@ bool Conv2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo&
 Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w);
   NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
+  // Of a width that only the run knows, one vector: images shrink on their way through a network,
+  // so most of its convolutions have rows of few vectors, and a second one would mostly be masked.
+  // Its sums of twelve channels hide the latency of a product, and more are longer to compile.
   const auto columns = p->out[3].as_constant();
-  const int64_t vectors = columns && *columns <= lanes_of(t, p->type) ? 1 : 2;
+  const int64_t vectors = columns && *columns > lanes_of(t, p->type) ? 2 : 1;
+  const int64_t highest = std::min<int64_t>(max_tile_rows(t, vectors), columns ? 24 : 12);
   int64_t most = 1;
   for (int64_t r : {2, 4, 6, 8, 12, 16, 24})
-    if (r <= p->filters && r <= max_tile_rows(t, vectors)) most = r;
+    if (r <= p->filters && r <= highest) most = r;
   // A tile somewhat lower that leaves no rest needs no second copy of the code for it, in which
   // most registers would be idle.
   int64_t rows = most;

@@ -41,21 +41,56 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
   size_t bytes_;
   uint8_t* data_;
 };
 
+}  // namespace
+
+// Blocks for the next case: the system clears the pages of new ones, which takes longer than to
+// fill them.
+class Blocks {
+ public:
+  std::unique_ptr<Memory> take(uint64_t bytes) {
+    const auto it = spare_.lower_bound(bytes);
+    if (it == spare_.end() || it->first > 2 * bytes) return std::make_unique<Memory>(bytes);
+    std::unique_ptr<Memory> block = std::move(it->second);
+    held_ -= it->first;
+    spare_.erase(it);
+    return block;
+  }
+  void give(std::unique_ptr<Memory> block) {
+    if (held_ + block->bytes() > kMost) return;
+    held_ += block->bytes();
+    spare_.emplace(block->bytes(), std::move(block));
+  }
+
+ private:
+  static constexpr uint64_t kMost = uint64_t{64} << 20;
+  std::multimap<uint64_t, std::unique_ptr<Memory>> spare_;  // by size
+  uint64_t held_ = 0;
+};
+
+namespace {
+
 // Memory that is given back as a whole.
 class Arena {
  public:
+  explicit Arena(std::shared_ptr<Blocks> source) : source_(std::move(source)) {}
+  ~Arena() {
+    for (auto& block : blocks_) source_->give(std::move(block));
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
   uint8_t* take(uint64_t bytes) {
     // Small ones share a block: thousands of copies must not take a huge page each.
     const uint64_t size = (bytes + 63) / 64 * 64;
-    if (blocks_.empty() || used_ + size > block_) {
-      block_ = std::max(kBlock, size);
-      blocks_.push_back(std::make_unique<Memory>(block_));
+    if (blocks_.empty() || used_ + size > blocks_.back()->bytes()) {
+      blocks_.push_back(source_->take(std::max(kBlock, size)));
       used_ = 0;
     }
     used_ += size;
@@ -64,8 +99,9 @@ class Arena {
 
  private:
   static constexpr uint64_t kBlock = uint64_t{2} << 20;
+  std::shared_ptr<Blocks> source_;
   std::vector<std::unique_ptr<Memory>> blocks_;
-  uint64_t block_ = 0, used_ = 0;  // bytes of the last one
+  uint64_t used_ = 0;  // bytes of the last one
 };
 
 }  // namespace
@@ -73,6 +109,7 @@ class Arena {
 // The copies of each weight. They are most of a case's data and the same at all sizes.
 class Weights {
  public:
+  explicit Weights(std::shared_ptr<Blocks> blocks) : arena_(std::move(blocks)) {}
   struct Key {
     Fill fill;
     DType dtype{};
@@ -112,8 +149,10 @@ class Arguments {
   // `beat` is called now and then while the data is made. `weights` has those of the case before;
   // others take their place if this case needs others.
   Arguments(const exec::KernelContract& contract, const Case& c, std::shared_ptr<Weights>& weights,
-            const std::function<void()>& beat)
-      : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_) {
+            const std::shared_ptr<Blocks>& blocks, const std::function<void()>& beat)
+      : storage_(std::make_shared<rt::StoragePool>(rt::device(0))),
+        heap_(storage_),
+        arena_(blocks) {
     require(c.symbols.size() == contract.symbols.size(), "symbols");
     int64_t constant_bytes = 0, all_bytes = 0;
     size_t next_input = 0;
@@ -138,7 +177,10 @@ class Arguments {
     for (uint32_t i = 0; i < shapes_.size() && serve; ++i)
       if (is_weight(contract.arguments[i], shapes_[i]))
         serve = weights->serves(i, key_of(contract.arguments[i], shapes_[i]));
-    if (!serve) weights = std::make_shared<Weights>();
+    if (!serve) {
+      weights.reset();  // its blocks serve the next
+      weights = std::make_shared<Weights>(blocks);
+    }
     weights_ = weights;
     size_t variants = 1;
     const int64_t rotating = c.policy.cold ? all_bytes : constant_bytes;
@@ -342,13 +384,14 @@ struct Bench::Kept {
   }
 };
 
-Bench::Bench(Progress* progress) : progress_(progress) {}
+Bench::Bench(Progress* progress) : progress_(progress), blocks_(std::make_shared<Blocks>()) {}
 Bench::~Bench() = default;
 
 const Arguments& Bench::arguments_for(const exec::KernelContract& contract, const Case& c) {
   if (kept_ && kept_->serves(contract, c)) return *kept_->arguments;
   kept_.reset();  // before there is a second one
-  auto made = std::make_unique<Arguments>(contract, c, weights_, [&] { at(kPreparing, 0); });
+  auto made =
+      std::make_unique<Arguments>(contract, c, weights_, blocks_, [&] { at(kPreparing, 0); });
   // What a kernel changes in place is not what it was.
   const bool changes = std::any_of(
       contract.arguments.begin(), contract.arguments.end(), [](const KernelArgument& a) {
@@ -400,7 +443,7 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   const std::shared_ptr<const rt::Model>& model = model_of(e);
   Case once = c;
   once.policy.rotate_bytes = 0;  // one copy of everything serves
-  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once, weights_,
+  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once, weights_, blocks_,
                             [&] { at(kPreparing, 0); });
   at(kChecking, 0);
   Runnable r(model, e.kernel, arguments, pool(c.threads), c.threads);

@@ -26,6 +26,7 @@
 namespace nimble::tuner {
 
 class Arguments;  // of a case, in memory
+class Blocks;
 class Weights;
 
 class Bench {
@@ -52,6 +53,7 @@ class Bench {
   Progress* progress_;
   struct Kept;  // the last case's arguments and what they were made for
   std::unique_ptr<Kept> kept_;
+  std::shared_ptr<Blocks> blocks_;
   std::shared_ptr<Weights> weights_;
   std::map<uint32_t, std::shared_ptr<const rt::Model>> models_;
   std::map<int32_t, std::unique_ptr<rt::ThreadPool>> pools_;

@@ -21,6 +21,22 @@ std::optional<bool> flag(const std::string& path, bool one_means) {
   return std::nullopt;
 }
 
+HostReading read_settings() {
+  HostReading r;
+  r.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  if (r.governor.empty()) r.governor = "unknown";
+  r.turbo = flag("/sys/devices/system/cpu/intel_pstate/no_turbo", false);
+  if (!r.turbo) r.turbo = flag("/sys/devices/system/cpu/cpufreq/boost", true);
+  r.smt = flag("/sys/devices/system/cpu/smt/active", true);
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("Cpus_allowed_list:")) {
+      const size_t at = line.find_first_not_of(" \t", 18);
+      r.affinity = at == std::string::npos ? "" : line.substr(at);
+    }
+  return r;
+}
+
 }  // namespace
 
 HostWatch::HostWatch() : last_(cpu_times()) {}
@@ -40,18 +56,12 @@ HostWatch::CpuTimes HostWatch::cpu_times() {
 }
 
 HostReading HostWatch::read() {
-  HostReading r;
-  r.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  if (r.governor.empty()) r.governor = "unknown";
-  r.turbo = flag("/sys/devices/system/cpu/intel_pstate/no_turbo", false);
-  if (!r.turbo) r.turbo = flag("/sys/devices/system/cpu/cpufreq/boost", true);
-  r.smt = flag("/sys/devices/system/cpu/smt/active", true);
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Cpus_allowed_list:")) {
-      const size_t at = line.find_first_not_of(" \t", 18);
-      r.affinity = at == std::string::npos ? "" : line.substr(at);
-    }
+  const auto time = std::chrono::steady_clock::now();
+  if (settings_.governor.empty() || time - settings_at_ > std::chrono::seconds(1)) {
+    settings_ = read_settings();
+    settings_at_ = time;
+  }
+  HostReading r = settings_;
   // "0.00 0.01 0.05 2/123 456": the fourth field counts runnable threads, this one included.
   std::istringstream load(first_line("/proc/loadavg"));
   std::string field;

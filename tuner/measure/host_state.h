@@ -1,6 +1,7 @@
 // What may change on a machine without changing its identity, read beside each measurement.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,9 @@ class HostWatch {
   };
   static CpuTimes cpu_times();
   CpuTimes last_;
+  // What a person changes is looked at once a second: a case may take a few milliseconds.
+  HostReading settings_;
+  std::chrono::steady_clock::time_point settings_at_;
 };
 
 }  // namespace nimble::tuner

@@ -161,14 +161,17 @@ std::optional<nlohmann::json> TaskRun::recall(const std::string& key) const {
 }
 
 std::optional<Expectation> TaskRun::recall_expectation(size_t point) const {
-  const std::optional<nlohmann::json> record = recall(expectation_key(point));
-  if (!record) return std::nullopt;
+  const std::string key = expectation_key(point);
+  const std::optional<nlohmann::json> record = recall(key);
+  if (!record || !record->contains("results")) return std::nullopt;
   Expectation e;
   e.tolerance = record->at("tolerance").get<double>();
   e.sampled = record->at("sampled").get<bool>();
-  if (record->contains("outputs"))
-    for (const nlohmann::json& bytes : record->at("outputs"))
-      e.outputs.push_back(bytes.get_binary());
+  for (size_t i = 0; i < record->at("results").get<size_t>(); ++i) {
+    auto bytes = context_.cache->get(fmt::format("{} {}", key, i));
+    if (!bytes) return std::nullopt;
+    e.outputs.push_back(std::move(*bytes));
+  }
   return e;
 }
 
@@ -249,10 +252,12 @@ void TaskRun::take_expectations() {
 
 void TaskRun::expect(size_t point, Expectation e) {
   const Account::Span storing(context_.account, Activity::kStore);
-  nlohmann::json record = {{"tolerance", e.tolerance}, {"sampled", e.sampled}};
-  for (const std::vector<uint8_t>& bytes : e.outputs)
-    record["outputs"].push_back(nlohmann::json::binary(bytes));
-  remember(expectation_key(point), record);
+  const std::string key = expectation_key(point);
+  // As they are: results of an image model are megabytes.
+  for (size_t i = 0; i < e.outputs.size() && context_.cache; ++i)
+    context_.cache->put(fmt::format("{} {}", key, i), e.outputs[i]);
+  remember(key,
+           {{"tolerance", e.tolerance}, {"sampled", e.sampled}, {"results", e.outputs.size()}});
   expectations_.insert_or_assign(point, std::move(e));
 }
 

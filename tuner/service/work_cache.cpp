@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "vm/base/hash.h"
 
@@ -20,7 +20,15 @@ struct Head {
   uint64_t high = 0, low = 0, key = 0, value = 0;
 };
 static_assert(sizeof(Head) == 32);
-constexpr uint64_t kHashed = 16;  // from there on
+
+Hash128 hash_of(const Head& head, std::string_view key, std::span<const uint8_t> value) {
+  Hasher128 hasher;
+  const auto* lengths = reinterpret_cast<const uint8_t*>(&head.key);
+  hasher.update(std::span(lengths, 16));
+  hasher.update(key);
+  hasher.update(value);
+  return hasher.digest();
+}
 
 bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
   auto* at = static_cast<uint8_t*>(data);
@@ -35,13 +43,15 @@ bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
   return true;
 }
 
-bool write_at(int fd, std::span<const uint8_t> data, uint64_t offset) {
-  while (!data.empty()) {
-    const ssize_t n = ::pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
+bool write_at(int fd, const void* data, uint64_t size, uint64_t offset) {
+  const auto* at = static_cast<const uint8_t*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pwrite(fd, at, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
+    at += n;
     offset += static_cast<uint64_t>(n);
-    data = data.subspan(static_cast<size_t>(n));
+    size -= static_cast<uint64_t>(n);
   }
   return true;
 }
@@ -81,16 +91,18 @@ void WorkCache::read_index() {
 std::optional<std::vector<uint8_t>> WorkCache::get(const std::string& key) const {
   const auto it = index_.find(key);
   if (it == index_.end()) return std::nullopt;
-  std::vector<uint8_t> entry(it->second.size);
-  if (!read_at(fd_, entry.data(), entry.size(), it->second.offset)) return std::nullopt;
+  const auto [offset, size] = it->second;
   Head head;
-  std::memcpy(&head, entry.data(), sizeof head);
-  const Hash128 hash = hash128(std::span<const uint8_t>(entry).subspan(kHashed));
-  if (head.high != hash.high || head.low != hash.low || head.key != key.size() ||
-      std::memcmp(entry.data() + sizeof head, key.data(), key.size()) != 0)
+  if (!read_at(fd_, &head, sizeof head, offset)) return std::nullopt;
+  if (head.key != key.size() || sizeof head + head.key + head.value != size) return std::nullopt;
+  std::string kept(head.key, '\0');
+  std::vector<uint8_t> value(head.value);
+  if (!read_at(fd_, kept.data(), kept.size(), offset + sizeof head) ||
+      !read_at(fd_, value.data(), value.size(), offset + sizeof head + kept.size()))
     return std::nullopt;
-  entry.erase(entry.begin(), entry.begin() + static_cast<long>(sizeof head + key.size()));
-  return entry;
+  const Hash128 hash = hash_of(head, kept, value);
+  if (kept != key || head.high != hash.high || head.low != hash.low) return std::nullopt;
+  return value;
 }
 
 bool WorkCache::put(const std::string& key, std::span<const uint8_t> value) {
@@ -98,18 +110,15 @@ bool WorkCache::put(const std::string& key, std::span<const uint8_t> value) {
   if (bytes_ + size > limit_bytes_) return false;
   if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) return false;
-  std::vector<uint8_t> entry;
-  entry.reserve(size);
-  entry.resize(sizeof(Head));
-  entry.insert(entry.end(), key.begin(), key.end());
-  entry.insert(entry.end(), value.begin(), value.end());
   Head head{0, 0, key.size(), value.size()};
-  std::memcpy(entry.data(), &head, sizeof head);
-  const Hash128 hash = hash128(std::span<const uint8_t>(entry).subspan(kHashed));
+  const Hash128 hash = hash_of(head, key, value);
   head.high = hash.high;
   head.low = hash.low;
-  std::memcpy(entry.data(), &head, sizeof head);
-  if (!write_at(fd_, entry, bytes_)) return false;
+  // A kill before the last of them cuts the entry short.
+  if (!write_at(fd_, &head, sizeof head, bytes_) ||
+      !write_at(fd_, key.data(), key.size(), bytes_ + sizeof head) ||
+      !write_at(fd_, value.data(), value.size(), bytes_ + sizeof head + key.size()))
+    return false;
   index_.insert_or_assign(key, Place{bytes_, size});
   bytes_ += size;
   return true;

@@ -91,7 +91,7 @@ endfunction()
 # nimble_fuzz(NAME SOURCES file... DEPS target... [MUTANTS n])
 #   A fuzz target (vm/base/fuzz/fuzz.h). With the preset fuzz the program nimble-fuzz-NAME on
 #   libFuzzer; with tests on nimble-replay-NAME, which a test runs on the seeds, n mutants of each,
-#   and the folder `regressions` beside the target.
+#   and, beside the target, the folder `regressions` and what fuzzing found before, corpus.tar.xz.
 function(nimble_fuzz name)
   cmake_parse_arguments(ARG "" "MUTANTS" "SOURCES;DEPS" ${ARGN})
   set(driver ${PROJECT_SOURCE_DIR}/vm/base/fuzz)
@@ -106,12 +106,30 @@ function(nimble_fuzz name)
     add_executable(nimble-replay-${name} ${ARG_SOURCES} ${driver}/corpus.cpp
                                          ${driver}/replay_main.cpp)
     list(APPEND programs nimble-replay-${name})
-    set(regressions ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/regressions)
-    if(NOT EXISTS ${regressions})
-      set(regressions "")
+    set(inputs ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/regressions)
+    if(NOT EXISTS ${inputs})
+      set(inputs "")
+    endif()
+    set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus.tar.xz)
+    if(EXISTS ${corpus})
+      # Five targets: 5 MiB in all.
+      file(SIZE ${corpus} bytes)
+      if(bytes GREATER 1048576)
+        message(FATAL_ERROR "${corpus} has ${bytes} bytes, more than 1 MiB; "
+                            "scripts/fuzz --pack ${name} makes one that fits")
+      endif()
+      set(unpacked ${PROJECT_BINARY_DIR}/fuzz-corpus/${name})
+      add_test(NAME fuzz.unpack.${name}
+               COMMAND ${CMAKE_COMMAND} -DARCHIVE=${corpus} -DFOLDER=${unpacked}
+                       -P ${PROJECT_SOURCE_DIR}/cmake/UnpackFresh.cmake)
+      set_tests_properties(fuzz.unpack.${name} PROPERTIES FIXTURES_SETUP fuzz-corpus-${name})
+      list(APPEND inputs ${unpacked})
     endif()
     add_test(NAME fuzz.replay.${name}
-             COMMAND nimble-replay-${name} --mutants ${ARG_MUTANTS} ${regressions})
+             COMMAND nimble-replay-${name} --mutants ${ARG_MUTANTS} ${inputs})
+    if(EXISTS ${corpus})
+      set_tests_properties(fuzz.replay.${name} PROPERTIES FIXTURES_REQUIRED fuzz-corpus-${name})
+    endif()
     set_tests_properties(fuzz.replay.${name} PROPERTIES TIMEOUT 300)
   endif()
   foreach(program ${programs})

@@ -1,18 +1,20 @@
-// A valid executable for any bytes: calls of host operators, and of a portable kernel over rows,
+// A valid executable for any bytes: calls of host operators, and of portable kernels over rows,
 // whose contracts the verifier accepts. So no mutation is lost at the door, and what varies is what
-// the operators and the call path must stand: ranks and extents, dtypes, scalars, the places of
-// tensors in memory, the contents of the inputs. Now and then something is asked for that must be
-// refused: a contract beside the operator's signature, one that hides axes, a result on a device.
+// the operators and the call path must stand: ranks and extents, dtypes, scalars, devices, the
+// places of tensors in memory, tensors that are each other's operands, the contents and types of
+// the inputs, what is known of a value before the run. Now and then something is asked for that
+// must be refused: a contract beside the operator's signature, or one that hides axes.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "vm/base/checked.h"
 #include "vm/executable/assembler.h"
+#include "vm/interpreter/fuzz/choices.h"
 #include "vm/interpreter/fuzz/operator_programs.h"
 #include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/library/registry.h"
@@ -21,75 +23,46 @@ namespace nimble::fuzz {
 
 class ProgramGenerator {
  public:
-  explicit ProgramGenerator(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  explicit ProgramGenerator(std::span<const uint8_t> bytes) : c_(bytes) {}
 
   exec::Executable program() {
     // Two storages with little room each, so that tensors meet. Both come from malloc, where a
     // sanitizer sees what is beyond them.
-    line("LoadConsti r2, {}", 64 << (next() % 8));
+    line("LoadConsti r2, {}", 64 << (c_.next() % 8));
     line("AllocStorage r3, r2, 64, d0");
     line("LoadConsti r2, 65024");
     line("AllocStorage r4, r2, 64, d0");
-    const uint8_t plan = next();
+    const uint8_t plan = c_.next();
     for (size_t calls = 1 + plan % 4; calls > 0; --calls) call();
     const bool forever = plan / 4 % 16 == 1;  // until the fuel ends
-    if (forever) calls_ = "again:\n" + calls_ + "Goto @again\n";
-    body_ += calls_;
-    const std::string types = give_result();
-    exec::Executable e =
-        exec::assemble(head_ + fmt::format("function \"main\" 2 {} {{\n", used_) + body_ + "Ret " +
-                       result_ + "\n}\n" + kTypes + types + kEntry + result_port_ + "\n}\n");
-    size_t portable = 0;
-    for (exec::Kernel& k : e.kernels)
-      if (k.implementations[0].kind == exec::ImplementationKind::kPortable)
-        k.portable = portable_[portable++];
+    body_ += forever ? "again:\n" + calls_ + "Goto @again\n" : calls_;
+    const std::string ports = result_ports();
+    exec::Executable e = exec::assemble(head_ + fmt::format("function \"main\" 2 {} {{\n", used_) +
+                                        body_ + "}\n" + types_of_inputs() + ports);
+    for (auto& [kernel, code] : portable_) e.kernels[kernel].portable = std::move(code);
     return e;
   }
 
- private:
-  // A tree of the caller's comes as r1.
-  static constexpr const char* kTypes =
-      "type \"Tree\" data { \"Leaf\" (1) \"Node\" (0, 0) }\n"
-      "type \"w\" tensor f32 [\"2\"] [2]\n";
-  static constexpr const char* kEntry =
-      "entry \"main\" f0 {\ninput \"x\" f32 [\"n\"] [-1]\ninput \"t\" type 0\n";
-  static constexpr size_t kMostElements = 64;  // of a constant
+  // Whether the verifier and the load have nothing to refuse in it.
+  bool valid() const { return valid_; }
 
-  uint8_t next() {
-    if (bytes_.empty()) return 0;
-    const uint8_t b = bytes_.front();
-    bytes_ = bytes_.subspan(1);
-    return b;
-  }
+ private:
+  static constexpr size_t kMostElements = 64;  // of a constant
+  static constexpr int kHost = 0, kStandIn = 1;
+
+  struct Operand {
+    std::string reg;
+    DType dtype;
+    std::vector<int64_t> shape;
+    int device = kHost;
+    bool constant = false;
+  };
+
   template <typename... Args>
   void line(fmt::format_string<Args...> text, Args&&... args) {
     body_ += fmt::format(text, std::forward<Args>(args)...) + "\n";
   }
   std::string fresh() { return fmt::format("r{}", used_++); }
-
-  int64_t extent() {
-    static constexpr int64_t kExtents[] = {1, 2, 3, 4, 0, 5, 6, 7, 8, 1, 2, 3, 4, 33};
-    static constexpr int64_t kLarge[] = {1000, int64_t{1} << 31, int64_t{1} << 40,
-                                         (int64_t{1} << 32) + 1};
-    const uint8_t b = next();
-    return b < 240 ? kExtents[b % std::size(kExtents)] : kLarge[b % std::size(kLarge)];
-  }
-  int64_t number() {
-    static constexpr int64_t kLarge[] = {INT64_MAX, INT64_MIN, int64_t{1} << 32, 1000};
-    const uint8_t b = next();
-    return b < 240 ? b % 16 - 2 : kLarge[b % std::size(kLarge)];
-  }
-  // Extents that a tensor can have: their product fits, or one is 0.
-  std::vector<int64_t> shape(int rank, const std::vector<int64_t>* like) {
-    std::vector<int64_t> out;
-    for (int d = 0; d < rank; ++d) {
-      const auto at = static_cast<size_t>(d);
-      out.push_back(like && at < like->size() && next() % 4 != 0 ? (*like)[at] : extent());
-    }
-    const auto bytes = try_byte_size(DType::kF64, out);
-    if (!bytes) out.back() = 0;
-    return out;
-  }
 
   std::string scalar(int64_t value) {
     const std::string reg = fresh();
@@ -97,99 +70,146 @@ class ProgramGenerator {
     return reg;
   }
 
-  // The register of a tensor in a storage: of its own, behind the one before, or anywhere.
-  std::string in_storage(DType dtype, const std::vector<int64_t>& s) {
+  // ---- operands
+
+  // A storage of 64 KiB, made when it is first wanted.
+  const std::string& storage_of_stand_in() {
+    if (stand_in_.empty()) {
+      stand_in_ = fresh();
+      line("AllocStorage {}, r2, 64, d{}", stand_in_, kStandIn);
+    }
+    return stand_in_;
+  }
+
+  // In a storage: of its own, behind the tensor before, or anywhere.
+  Operand in_storage(DType dtype, const std::vector<int64_t>& s, int device) {
     const int64_t bytes = try_byte_size(dtype, s).value_or(0);
-    const uint8_t where = next();
+    const uint8_t where = c_.next();
     if (where % 8 >= 4) {
-      const std::string storage = fresh(), reg = fresh();
-      line("AllocStorage {}, {}, 64, d0", storage, scalar(bytes));
-      line("AllocTensor {}, {}, {}, {}, [{}]", reg, storage, scalar(0), name_of(dtype),
+      const std::string size = scalar(bytes), storage = fresh(), start = scalar(0), reg = fresh();
+      line("AllocStorage {}, {}, 64, d{}", storage, size, device);
+      line("AllocTensor {}, {}, {}, {}, [{}]", reg, storage, start, name_of(dtype),
            fmt::join(s, ", "));
-      return reg;
+      return {reg, dtype, s, device};
     }
     int64_t at = at_;
-    if (where % 8 == 0) at = next() * static_cast<int64_t>(size_of(dtype));
+    if (where % 8 == 0) at = c_.next() * static_cast<int64_t>(size_of(dtype));
     if (where % 8 != 0) at_ += (bytes + 63) / 64 * 64;
-    const std::string reg = fresh();
-    line("AllocTensor {}, r{}, {}, {}, [{}]", reg, where % 8 == 0 && where > 128 ? 3 : 4,
-         scalar(at), name_of(dtype), fmt::join(s, ", "));
-    return reg;
+    const std::string storage = device == kStandIn              ? storage_of_stand_in()
+                                : where % 8 == 0 && where > 128 ? "r3"
+                                                                : "r4";
+    const std::string offset = scalar(at), reg = fresh();
+    line("AllocTensor {}, {}, {}, {}, [{}]", reg, storage, offset, name_of(dtype),
+         fmt::join(s, ", "));
+    return {reg, dtype, s, device};
   }
-  // The same of a constant whose elements the bytes tell.
-  std::string constant(DType dtype, const std::vector<int64_t>& s) {
+
+  // A constant whose elements the bytes tell.
+  Operand constant(DType dtype, const std::vector<int64_t>& s, int device) {
     const auto n = static_cast<size_t>(try_element_count(s).value_or(0));
     std::vector<int64_t> elements(n);
-    const uint8_t modulus = 1 + next() % 8;
-    for (int64_t& e : elements) e = dtype == DType::kBool ? next() % 2 : next() % modulus;
-    head_ += fmt::format("constant \"c{}\" {} [{}] {{ {} }}\n", constants_, name_of(dtype),
-                         fmt::join(s, ", "), fmt::join(elements, ", "));
+    const uint8_t modulus = 1 + c_.next() % 8;
+    for (int64_t& e : elements) e = dtype == DType::kBool ? c_.next() % 2 : c_.next() % modulus;
+    head_ += fmt::format("constant \"c{}\" {} [{}]{} {{ {} }}\n", constants_, name_of(dtype),
+                         fmt::join(s, ", "), device == kStandIn ? " device d1" : "",
+                         fmt::join(elements, ", "));
     const std::string reg = fresh();
     line("LoadConst {}, c{}", reg, constants_++);
-    return reg;
+    return {reg, dtype, s, device, true};
   }
+
+  // Something to read or to write: now and then what an earlier argument was, or the caller's.
+  Operand operand(DType dtype, const std::vector<int64_t>& s, int device, bool written) {
+    if (c_.rarely(8)) {
+      const auto alike = std::ranges::find_if(known_, [&](const Operand& o) {
+        return o.dtype == dtype && o.shape == s && o.device == device && !(o.constant && written);
+      });
+      if (alike != known_.end()) return *alike;
+    }
+    const bool small = try_element_count(s).value_or(0) <= static_cast<int64_t>(kMostElements);
+    Operand o = !written && small && !c_.rarely(8) ? constant(dtype, s, device)
+                                                   : in_storage(dtype, s, device);
+    known_.push_back(o);
+    return o;
+  }
+
+  // The register of an operand, perhaps by way of a value, behind which the verifier sees nothing:
+  // no constant, no device.
+  std::string given(const std::string& reg) {
+    if (!c_.rarely(8)) return reg;
+    const std::string box = fresh(), out = fresh();
+    line("AllocADT {}, 0, ({})", box, reg);
+    line("GetField {}, {}, 0", out, box);
+    return out;
+  }
+
+  void written(const Operand& o) { results_.push_back(o); }
+  void invoke(const std::vector<std::string>& arguments) {
+    calls_ += fmt::format("InvokePacked k{}, ({})\n", kernels_++, fmt::join(arguments, ", "));
+  }
+
+  // ---- calls
 
   void call() {
     std::vector<const rt::LibraryKernel*> operators;
     for (const rt::LibraryKernel* k : rt::library_kernels())
       if (k->kind == exec::ImplementationKind::kHost) operators.push_back(k);
-    const size_t at = next() % (operators.size() + 1);
+    const size_t at = c_.next() % (operators.size() + 1);
     if (at == operators.size())
       portable();
     else
       host(*operators[at]);
   }
 
-  void invoke(const std::vector<std::string>& arguments) {
-    calls_ += fmt::format("InvokePacked k{}, ({})\n", kernels_++, fmt::join(arguments, ", "));
+  int device() { return c_.rarely(8) ? kStandIn : kHost; }
+
+  // The rest of a kernel whose contract has these symbols.
+  std::string rest_of_kernel(size_t symbols, int device, const std::string& implementation) {
+    const std::vector<std::string> scratch = {"[64]", "[1048576]", "[-1]", "[4611686018427387904]",
+                                              fmt::format("[a{} 64 *]", symbols)};
+    const std::vector<std::string> trees = {
+        "0: 0", "0: 0", "0: threads <= 1 ? 1 : 2 1: 0 2: 1",
+        symbols > 0 ? "0: s0 <= 4 ? 1 : 2 1: 1 2: 0" : "0: 1",
+        symbols > 1 ? "0: s0 * s1 == 6 ? 2 : 1 1: 0 2: 1" : "0: 0"};
+    std::string out = "scratch " + (c_.rarely(8) ? c_.one_of(scratch) : "[0]") + "\n";
+    if (symbols > 0 && c_.rarely(8)) out += fmt::format("require [a0 {} <=]\n", c_.number());
+    if (device == kStandIn) out += "device d1\n";
+    return out + "dispatch { " + c_.one_of(trees) + " }\n" + implementation + "\n" +
+           implementation + " threads 1\n}\n";
   }
 
-  // Leaves the last result, which may lie on a device and in a value, in result_; gives the types
-  // for that.
-  std::string give_result() {
-    const uint8_t how = next();
-    if (how % 8 == 1) {
-      const std::string there = fresh();
-      line("DeviceCopy {}, {}, d1", there, result_);
-      result_ = there;
-    }
-    std::vector<std::string> dims(result_rank_, "\"?\"");
-    std::vector<int64_t> any(result_rank_, -1);
-    const std::string tensor = fmt::format("{} [{}] [{}]", name_of(result_dtype_),
-                                           fmt::join(dims, ", "), fmt::join(any, ", "));
-    if (how / 8 % 4 != 1) {
-      result_port_ = "output \"y\" " + tensor;
-      return "";
-    }
-    const std::string value = fresh();
-    line("AllocADT {}, 0, ({}, {})", value, result_, result_);
-    result_ = value;
-    result_port_ = "output \"y\" type 3";
-    return "type \"result\" tensor " + tensor + "\ntype \"Pair\" tuple (2, 2)\n";
-  }
-
-  // A copy by portable code, whose contract takes any number of leading axes; or nothing, with much
-  // scratch.
+  // By portable code, whose contract takes any number of leading axes; it may work in place.
   void portable() {
-    const std::vector<int64_t> s = shape(1 + next() % 4, nullptr);
-    const std::vector<int64_t> other = shape(1 + next() % 4, &s);
-    head_ += fmt::format(
-        "kernel \"k{}\" {{ symbols n in rows f32 ([a0]) out rows f32 ([a0]) scratch [0]\n"
-        "dispatch {{ 0: 0 }} portable \"copy\" }}\n",
-        kernels_);
-    const std::string x = in_storage(DType::kF32, s);
-    const std::string y = in_storage(DType::kF32, next() % 4 ? s : other);
-    exec::PortableKernel kernel = *portable_program({}).kernels[0].portable;
-    if (next() % 8 == 1) {
-      kernel.code.clear();
-      kernel.scratch = {{DType::kF32, exec::DimProgram::constant(int64_t{1} << next() % 24)}};
+    const int where = device();
+    const DType type = c_.dtype();
+    const bool rows = !c_.rarely(4);
+    const std::vector<int64_t> s = c_.shape(rows ? 1 + c_.next() % 4 : 1, nullptr);
+    const std::vector<int64_t> other = c_.rarely(4) ? c_.shape(1 + c_.next() % 4, &s) : s;
+    std::vector<exec::PortableOp> operations;
+    for (size_t n = c_.next() % 4; n > 0; --n)
+      if (const auto op = static_cast<exec::PortableOp>(c_.next() % exec::kPortableOpCount);
+          is_straight(op))
+        operations.push_back(op);
+    const std::string tensor = fmt::format("{}{} ([a0])", rows ? "rows " : "", name_of(type));
+    head_ += fmt::format("kernel \"k{}\" {{ symbols s0\nin {}\n{} {}\n{}", kernels_, tensor,
+                         c_.rarely(4) ? "inout" : "out", tensor,
+                         rest_of_kernel(1, where, "portable \"p\""));
+    exec::PortableKernel code = portable_kernel(operations, type);
+    if (c_.rarely(8)) {  // nothing, with much scratch
+      code.code.clear();
+      code.scratch = {{type, exec::DimProgram::constant(int64_t{1} << c_.next() % 24)}};
     }
-    portable_.push_back(std::move(kernel));
-    invoke({x, y});
+    portable_[kernels_] = std::move(code);
+    const Operand y = operand(type, other, where, true);
+    const Operand x = c_.rarely(4) ? y : operand(type, s, where, false);
+    const std::string from = given(x.reg), to = given(y.reg);
+    invoke({from, to});
+    written(y);
   }
 
   void host(const rt::LibraryKernel& op) {
     const rt::ContractRule& rule = *op.rule;
+    const int where = rule.values > 0 ? kHost : device();
     std::vector<std::string> symbols, arguments, reads, writes, scalars;
     std::vector<int64_t> values;  // of symbols
     const auto symbol = [&](int64_t value) {
@@ -198,24 +218,25 @@ class ProgramGenerator {
       return fmt::format("[a{}]", symbols.size() - 1);
     };
     std::vector<int64_t> first;
-    const auto common = static_cast<DType>(next() % kDTypeCount);
+    const DType common = c_.dtype();
     size_t count = rule.tensors.size();
-    if (rule.more) count += next() % 4;
-    const uint8_t wrong = next();  // what the verifier or the signature refuses
-    const bool hides_all = wrong % 32 == 1, hides_one = wrong % 32 == 2, other = wrong % 32 == 3;
+    if (rule.more) count += c_.next() % 4;
+    const uint8_t wrong = c_.next();  // what the verifier or the signature refuses
+    const bool hides_all = wrong % 32 == 31, hides_one = wrong % 32 == 30, other = wrong % 32 == 29;
+    valid_ &= !hides_all && !hides_one && !other;
     for (size_t i = 0; i < count; ++i) {
       const rt::TensorRule& t = rule.tensors[std::min(i, rule.tensors.size() - 1)];
-      const int rank = hides_all         ? 1 + next() % 4
+      const int rank = hides_all         ? 1 + c_.next() % 4
                        : t.rank_of_first ? static_cast<int>(first.size())
-                                         : std::clamp(1 + next() % 4, t.min_rank, t.max_rank);
-      const std::vector<int64_t> s = shape(rank, i > 0 ? &first : nullptr);
+                                         : std::clamp(1 + c_.next() % 4, t.min_rank, t.max_rank);
+      const bool write = t.access != exec::Access::kIn;
+      std::vector<int64_t> s = c_.shape(rank, i > 0 ? &first : nullptr);
+      if (write && op.name.starts_with("host.count") && !c_.rarely(8)) s = {1};
       if (i == 0) first = s;
-      const DType dtype = other && next() % 4 == 1 ? static_cast<DType>(next() % kDTypeCount)
+      const DType dtype = other && c_.next() % 4 == 1              ? c_.dtype()
                           : t.type == rt::TensorRule::Type::kFixed ? t.dtype
-                          : t.type == rt::TensorRule::Type::kAny
-                              ? static_cast<DType>(next() % kDTypeCount)
-                              : common;
-      const bool written = t.access != exec::Access::kIn;
+                          : t.type == rt::TensorRule::Type::kAny   ? c_.dtype()
+                                                                   : common;
       std::vector<std::string> dims;
       std::vector<int64_t> seen = s;  // by the contract
       if (hides_all) seen.clear();
@@ -225,34 +246,39 @@ class ProgramGenerator {
       }
       for (const int64_t e : seen) {
         const auto known = std::find(values.begin(), values.end(), e);
-        if (op.name == "host.copy" && written)  // must be the same programs
+        if (op.name == "host.copy" && write)  // must be the same programs
           dims.push_back(fmt::format("[a{}]", dims.size()));
-        else if (!written && (op.name == "host.copy" || next() % 4 != 0))
+        else if (!write && (op.name == "host.copy" || c_.next() % 4 != 0))
           dims.push_back(symbol(e));
         else if (known != values.end())
           dims.push_back(fmt::format("[a{}]", known - values.begin()));
         else
           dims.push_back(fmt::format("[{}]", e));
       }
-      arguments.push_back(fmt::format("{} {}{} ({})", written ? "out" : "in",
+      arguments.push_back(fmt::format("{} {}{} ({})", write ? "out" : "in",
                                       seen.size() < s.size() ? "rows " : "", name_of(dtype),
                                       fmt::join(dims, ", ")));
-      const bool small = try_element_count(s).value_or(0) <= static_cast<int64_t>(kMostElements);
-      const std::string reg =
-          !written && small && next() % 8 != 0 ? constant(dtype, s) : in_storage(dtype, s);
-      (written ? writes : reads).push_back(reg);
-      if (written) {
-        result_ = reg;
-        result_dtype_ = dtype;
-        result_rank_ = s.size();
+      // The caller's vector, whose extent only the run tells.
+      if (!write && rank == 1 && dtype == DType::kF32 && where == kHost && c_.rarely(8)) {
+        reads.push_back(given("r0"));
+        continue;
       }
+      const Operand o = operand(dtype, s, where, write);
+      (write ? writes : reads).push_back(given(o.reg));
+      if (write) written(o);
     }
     std::vector<int64_t> told;
-    for (size_t i = 0; i < rule.scalars; ++i) told.push_back(number());
+    for (size_t i = 0; i < rule.scalars; ++i) told.push_back(c_.number());
     if (rule.values > 0) {
-      // Leaves of an f32 pair and nodes of two trees, as the entry's type has them; or nearly so.
-      told = {2, 0, 0, 0, 1, 0, static_cast<int64_t>(DType::kF32), 1, 2, 0, 1, 2, 0, 0, 1, 0, 0};
-      if (const uint8_t change = next(); change % 2) told[change / 2 % told.size()] = number();
+      if (c_.rarely(4)) {
+        leaf_ = c_.dtype();
+        leaf_extent_ = c_.next() % 4;
+      }
+      // Leaves of a vector and nodes of two trees, as the entry's type has them; or nearly so.
+      told = {2, 0, 0, 0, 1, 0, static_cast<int64_t>(leaf_), 1, leaf_extent_, 0, 1,
+              2, 0, 0, 1, 0, 0};
+      if (const uint8_t change = c_.next(); change % 2)
+        told[change / 2 % told.size()] = c_.number();
       reads.insert(reads.begin(), value());
     }
     std::string contract;
@@ -265,41 +291,98 @@ class ProgramGenerator {
       contract += "scalar " + symbols.back() + "\n";
     }
     for (size_t i = inputs; i < arguments.size(); ++i) contract += arguments[i] + "\n";
-    head_ += fmt::format(
-        "kernel \"k{}\" {{\n{}{}{}scratch [0]\ndispatch {{ 0: 0 }}\nhost \"{}\"\n}}\n", kernels_,
-        symbols.empty() ? "" : "symbols ", fmt::join(symbols, " "), "\n" + contract, op.name);
+    head_ += fmt::format("kernel \"k{}\" {{\n{}{}\n{}{}", kernels_,
+                         symbols.empty() ? "" : "symbols ", fmt::join(symbols, " "), contract,
+                         rest_of_kernel(symbols.size(), where, "host \"" + op.name + "\""));
     reads.insert(reads.end(), scalars.begin(), scalars.end());
     reads.insert(reads.end(), writes.begin(), writes.end());
     invoke(reads);
   }
 
+  // ---- values, entry
+
   // The caller's tree, or one with shared parts.
   std::string value() {
     std::string v = "r1";
-    for (size_t levels = next() % 8; levels > 0; --levels) {
+    for (size_t levels = c_.next() % 8; levels > 0; --levels) {
       const std::string node = fresh();
-      line("AllocADT {}, 1, ({}, {})", node, v, next() % 2 ? "r1" : v);
+      line("AllocADT {}, 1, ({}, {})", node, v, c_.next() % 2 ? "r1" : v);
       v = node;
     }
     return v;
   }
 
-  std::span<const uint8_t> bytes_;
-  std::string head_, body_, calls_;  // kernels and constants; operands; what is done with them
-  std::vector<exec::PortableKernel> portable_;  // of the kernels that have one, in their order
-  std::string result_ = "r0", result_port_;
-  DType result_dtype_ = DType::kF32;
-  size_t result_rank_ = 1;
+  std::string types_of_inputs() const {
+    return fmt::format(
+        "type \"Tree\" data {{ \"Leaf\" (1) \"Node\" (0, 0) }}\n"
+        "type \"w\" tensor {} [\"{}\"] [{}]\n",
+        name_of(leaf_), leaf_extent_, leaf_extent_);
+  }
+
+  // Returns what was written last, or the tree: alone, or in a value that its type describes, or
+  // that nearly does. Wherever it lies; mostly the caller reads it without a copy.
+  std::string result_ports() {
+    const std::string entry =
+        "entry \"main\" f0 {\ninput \"x\" f32 [\"n\"] [-1]\ninput \"t\" type 0\n";
+    const uint8_t form = c_.next() % 8;
+    if (form == 7) {
+      line("Ret {}", value());
+      return entry + "output \"t\" type 0\n}\n";
+    }
+    Operand r = results_.empty() ? Operand{"r0", DType::kF32, {3}} : results_.back();
+    if (r.device == kStandIn && c_.next() % 4 != 0) {
+      const std::string copy = fresh();
+      line("DeviceCopy {}, {}, d{}", copy, r.reg, kHost);
+      r.reg = copy;
+    }
+    if (r.device == kHost && c_.rarely(8)) {
+      const std::string copy = fresh();
+      line("DeviceCopy {}, {}, d{}", copy, r.reg, kStandIn);
+      r.reg = copy;
+    }
+    size_t rank = r.shape.size();
+    if (c_.rarely(16)) r.dtype = c_.dtype(), rank = c_.next() % 4;
+    const std::vector<std::string> names(rank, "\"?\"");
+    const std::vector<int64_t> any(rank, -1);
+    const std::string tensor =
+        fmt::format("{} [{}] [{}]", name_of(r.dtype), fmt::join(names, ", "), fmt::join(any, ", "));
+    if (form < 4) {
+      line("Ret {}", r.reg);
+      return entry + "output \"y\" " + tensor + "\n}\n";
+    }
+    const std::string box = fresh();
+    if (form == 4)
+      line("AllocADT {}, 0, ({})", box, r.reg);
+    else
+      line("AllocADT {}, 1, ({}, {})", box, r.reg,
+           form == 6 || results_.empty() ? r.reg : results_.front().reg);
+    line("Ret {}", box);
+    return "type \"result\" tensor " + tensor +
+           "\ntype \"Box\" data { \"One\" (2) \"Two\" (2, 2) }\n" + entry +
+           "output \"y\" type 3\n}\n";
+  }
+
+  Choices c_;
+  std::string head_, body_, calls_;       // kernels and constants; operands; what is done with them
+  std::string stand_in_;                  // its storage
+  std::vector<Operand> known_, results_;  // of arguments; of those, what is written
+  std::map<size_t, exec::PortableKernel> portable_;
+  DType leaf_ = DType::kF32;
+  int64_t leaf_extent_ = 2;
   size_t used_ = 5, kernels_ = 0, constants_ = 0;
-  int64_t at_ = 0;  // in r4
+  int64_t at_ = 0;  // in the storages of 64 KiB
+  bool valid_ = true;
 };
 
 // The bytes of a program for each operator, and for the portable kernel, with nothing out of the
-// way: a start for mutation.
+// way, and with what is rare: a start for mutation.
 inline std::vector<std::string> generator_seeds() {
+  size_t kinds = 1;
+  for (const rt::LibraryKernel* k : rt::library_kernels())
+    kinds += k->kind == exec::ImplementationKind::kHost;
   std::vector<std::string> out;
-  for (uint8_t op = 0; op < 16; ++op)
-    for (const uint8_t filler : {uint8_t{1}, uint8_t{7}}) {
+  for (size_t op = 0; op < kinds; ++op)
+    for (const uint8_t filler : {1, 6, 7}) {
       std::string bytes = {'\2', 4, 1, static_cast<char>(op)};
       bytes.append(64, static_cast<char>(filler));
       out.push_back(bytes);

@@ -41,7 +41,8 @@ inline int64_t portable_register(DType t, bool vector) {
 }
 
 // The registers of one operation, result first (memory apart): what its type rule asks for.
-inline std::vector<int64_t> portable_registers(exec::PortableTypes types) {
+// `memory`: the buffers' dtype.
+inline std::vector<int64_t> portable_registers(exec::PortableTypes types, DType memory) {
   using exec::PortableTypes;
   const auto vector = [](DType t) { return portable_register(t, true); };
   const auto scalar = [](DType t) { return portable_register(t, false); };
@@ -78,16 +79,17 @@ inline std::vector<int64_t> portable_registers(exec::PortableTypes types) {
       return {scalar(DType::kI64)};
     case PortableTypes::kNumber:
     case PortableTypes::kConst:
-    case PortableTypes::kMemory:
       return std::vector<int64_t>(4, vector(DType::kF32));
+    case PortableTypes::kMemory:
+      return std::vector<int64_t>(4, vector(memory));
   }
   return {};
 }
 
 // Index slots: 1 is always 0, 2 a loop's variable, 3 what is left of n, 4 scratch.
-inline exec::PortableInstruction portable_instruction(exec::PortableOp op) {
+inline exec::PortableInstruction portable_instruction(exec::PortableOp op, DType memory) {
   const exec::PortableOpInfo& info = exec::info_of(op);
-  const std::vector<int64_t> registers = portable_registers(info.types);
+  const std::vector<int64_t> registers = portable_registers(info.types, memory);
   exec::PortableInstruction out{op, {}};
   const bool unmasked =
       op == exec::PortableOp::kLoadStrided || op == exec::PortableOp::kStoreStrided;
@@ -117,17 +119,24 @@ inline exec::PortableInstruction portable_instruction(exec::PortableOp op) {
   return out;
 }
 
-// for (i = 0; i < n; i += 4) { left = n - i; operations; masked copy }, scratch of n elements.
-inline exec::Executable portable_program(const std::vector<exec::PortableOp>& operations) {
+// Whether portable_instruction makes sense of it: control has blocks to close.
+inline bool is_straight(exec::PortableOp op) {
+  return op < exec::PortableOp::kLoop || op > exec::PortableOp::kCheck;
+}
+
+// for (i = 0; i < n; i += 4) { left = n - i; operations; masked copy }, scratch of n elements; for
+// a contract of one symbol n and two tensors of a dtype.
+inline exec::PortableKernel portable_kernel(const std::vector<exec::PortableOp>& operations,
+                                            DType memory = DType::kF32) {
   using Op = exec::PortableOp;
   exec::PortableKernel k;
   k.indices = 6;
   for (int t = 0; t < kDTypeCount; ++t)
     for (const uint8_t lanes : {1, 4}) k.values.push_back({static_cast<DType>(t), lanes});
-  k.scratch = {{DType::kF32, exec::DimProgram::argument(0)}};
+  k.scratch = {{memory, exec::DimProgram::argument(0)}};
   k.code = {{Op::kLoop, {2, 1, 0, 4}}, {Op::kIndexMulAdd, {3, 0, 2, -1}}};
-  for (const Op op : operations) k.code.push_back(portable_instruction(op));
-  const int64_t x = portable_register(DType::kF32, true);
+  for (const Op op : operations) k.code.push_back(portable_instruction(op, memory));
+  const int64_t x = portable_register(memory, true);
   k.code.insert(k.code.end(), {{Op::kLoadMasked, {x, 0, 1, 2, 0, 3, x}},
                                {Op::kStoreMasked, {2, 1, 2, 0, x, 3}},
                                {Op::kIf, {3}},
@@ -136,8 +145,12 @@ inline exec::Executable portable_program(const std::vector<exec::PortableOp>& op
                                {Op::kCheck, {1, 7}},
                                {Op::kEnd, {}},
                                {Op::kEnd, {}}});
+  return k;
+}
+
+inline exec::Executable portable_program(const std::vector<exec::PortableOp>& operations) {
   exec::Executable e = exec::assemble(kPortableText);
-  e.kernels[0].portable = std::move(k);
+  e.kernels[0].portable = portable_kernel(operations);
   return e;
 }
 
@@ -153,7 +166,7 @@ inline std::vector<std::pair<std::string, exec::Executable>> portable_programs()
     const exec::PortableOpInfo& info = exec::info_of(op);
     if (info.types == exec::PortableTypes::kMemory)
       out.emplace_back("portable-" + std::string(info.name), portable_program({op}));
-    else if (op < PortableOp::kLoop || op > PortableOp::kCheck)
+    else if (is_straight(op))
       arithmetic.push_back(op);
   }
   out.emplace_back("portable-arithmetic", portable_program(arithmetic));

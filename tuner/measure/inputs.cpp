@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "vm/base/element.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 
@@ -27,28 +28,6 @@ void each(std::span<uint8_t> bytes, Make make) {
   for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
     const T v = make();
     std::memcpy(bytes.data() + at, &v, sizeof v);
-  }
-}
-
-template <typename T>
-T load(std::span<const uint8_t> bytes, size_t i) {
-  T v;
-  std::memcpy(&v, bytes.data() + i * sizeof(T), sizeof v);
-  return v;
-}
-
-double number(DType t, std::span<const uint8_t> bytes, size_t i) {
-  switch (t) {
-    case DType::kF32:
-      return load<float>(bytes, i);
-    case DType::kF64:
-      return load<double>(bytes, i);
-    case DType::kF16:
-      return f32_from_f16(load<uint16_t>(bytes, i));
-    case DType::kBF16:
-      return f32_from_bf16(load<uint16_t>(bytes, i));
-    default:
-      NIMBLE_UNREACHABLE("{} is not a float", name_of(t));
   }
 }
 
@@ -105,14 +84,15 @@ double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<cons
   double squares = 0;
   size_t finite = 0;
   for (size_t i = 0; i < n; ++i) {
-    const double w = number(dtype, want, i);
+    const double w = number_at(dtype, want.data() + i * size_of(dtype));
     if (std::isfinite(w)) squares += w * w, ++finite;
   }
   const double scale =
       finite > 0 ? std::max(1e-30, std::sqrt(squares / static_cast<double>(finite))) : 1;
   double most = 0;
   for (size_t i = 0; i < n; ++i) {
-    const double g = number(dtype, got, i), w = number(dtype, want, i);
+    const double g = number_at(dtype, got.data() + i * size_of(dtype)),
+                 w = number_at(dtype, want.data() + i * size_of(dtype));
     if (std::isnan(g) != std::isnan(w)) {
       *worst = static_cast<int64_t>(i);
       return std::numeric_limits<double>::quiet_NaN();

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "vm/base/checked.h"
-#include "vm/base/half.h"
+#include "vm/base/element.h"
 #include "vm/base/hash.h"
 #include "vm/executable/opcodes.h"
 
@@ -55,45 +55,16 @@ std::string integers(std::span<const int64_t> values) {
 
 // Shortest decimal that reads back as the same bits; what decimals cannot say exactly (NaNs)
 // comes as bits.
-template <typename F, typename U>
-std::string float_text(F value, U bits) {
-  if (std::isfinite(value)) return fmt::format("{}", value);
-  return fmt::format("{:#x}", bits);
-}
-
 std::string element_text(DType dtype, const uint8_t* p) {
-  auto load = [p](auto zero) {
-    std::memcpy(&zero, p, sizeof zero);
-    return zero;
-  };
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kU8:
-      return std::to_string(*p);
-    case DType::kI8:
-      return std::to_string(load(int8_t{}));
-    case DType::kI16:
-      return std::to_string(load(int16_t{}));
-    case DType::kI32:
-      return std::to_string(load(int32_t{}));
-    case DType::kI64:
-      return std::to_string(load(int64_t{}));
-    case DType::kU16:
-      return std::to_string(load(uint16_t{}));
-    case DType::kU32:
-      return std::to_string(load(uint32_t{}));
-    case DType::kU64:
-      return std::to_string(load(uint64_t{}));
-    case DType::kF16:
-      return float_text(f32_from_f16(load(uint16_t{})), load(uint16_t{}));
-    case DType::kBF16:
-      return float_text(f32_from_bf16(load(uint16_t{})), load(uint16_t{}));
-    case DType::kF32:
-      return float_text(load(float{}), load(uint32_t{}));
-    case DType::kF64:
-      return float_text(load(double{}), load(uint64_t{}));
-  }
-  NIMBLE_UNREACHABLE("dtype {}", static_cast<int>(dtype));
+  return visit_element(dtype, p, [&]<typename T>(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isfinite(value)) return fmt::format("{}", value);
+      uint64_t bits = 0;
+      std::memcpy(&bits, p, size_of(dtype));
+      return fmt::format("{:#x}", bits);
+    }
+    return std::to_string(value);
+  });
 }
 
 // Nothing for the CPU.

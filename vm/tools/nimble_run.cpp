@@ -13,8 +13,8 @@
 #include <set>
 
 #include "vm/api/nimble.hpp"
+#include "vm/base/element.h"
 #include "vm/base/file.h"
-#include "vm/base/half.h"
 #include "vm/base/npy.h"
 #include "vm/base/printable.h"
 #include "vm/base/program.h"
@@ -56,37 +56,7 @@ nimble_session* interrupted_session = nullptr;
 volatile std::sig_atomic_t interrupted = 0;
 
 double value_at(const Array& a, size_t i) {
-  const uint8_t* p = a.bytes.data() + i * size_of(a.dtype);
-  auto load = [&]<typename T>(T value) {
-    std::memcpy(&value, p, sizeof value);
-    return value;
-  };
-  switch (a.dtype) {
-    case DType::kI8:
-      return load(int8_t{});
-    case DType::kI16:
-      return load(int16_t{});
-    case DType::kI32:
-      return load(int32_t{});
-    case DType::kI64:
-      return static_cast<double>(load(int64_t{}));
-    case DType::kU16:
-      return load(uint16_t{});
-    case DType::kU32:
-      return load(uint32_t{});
-    case DType::kU64:
-      return static_cast<double>(load(uint64_t{}));
-    case DType::kF16:
-      return f32_from_f16(load(uint16_t{}));
-    case DType::kBF16:
-      return f32_from_bf16(load(uint16_t{}));
-    case DType::kF32:
-      return load(float{});
-    case DType::kF64:
-      return load(double{});
-    default:
-      return load(uint8_t{});
-  }
+  return number_at(a.dtype, a.bytes.data() + i * size_of(a.dtype));
 }
 
 size_t count_of(const Array& a) {

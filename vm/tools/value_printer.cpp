@@ -3,24 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 
-#include "vm/base/dtype.h"
-#include "vm/base/half.h"
+#include "vm/base/element.h"
 #include "vm/tools/value_text.h"
 
 namespace nimble {
 namespace {
 
 using api::Type;
-
-template <typename T>
-T load(const uint8_t* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
 
 // The shortest text that reads back as the same number; one NaN for all.
 template <typename T>
@@ -29,35 +20,11 @@ std::string real_text(T value) {
 }
 
 std::string element_text(DType dtype, const uint8_t* from) {
-  switch (dtype) {
-    case DType::kBool:
-      return *from ? "true" : "false";
-    case DType::kI8:
-      return std::to_string(load<int8_t>(from));
-    case DType::kI16:
-      return std::to_string(load<int16_t>(from));
-    case DType::kI32:
-      return std::to_string(load<int32_t>(from));
-    case DType::kI64:
-      return std::to_string(load<int64_t>(from));
-    case DType::kU8:
-      return std::to_string(*from);
-    case DType::kU16:
-      return std::to_string(load<uint16_t>(from));
-    case DType::kU32:
-      return std::to_string(load<uint32_t>(from));
-    case DType::kU64:
-      return std::to_string(load<uint64_t>(from));
-    case DType::kF16:
-      return real_text(f32_from_f16(load<uint16_t>(from)));
-    case DType::kBF16:
-      return real_text(f32_from_bf16(load<uint16_t>(from)));
-    case DType::kF32:
-      return real_text(load<float>(from));
-    case DType::kF64:
-      return real_text(load<double>(from));
-  }
-  return "";
+  if (dtype == DType::kBool) return *from ? "true" : "false";
+  return visit_element(dtype, from, []<typename T>(T value) {
+    if constexpr (std::is_floating_point_v<T>) return real_text(value);
+    return std::to_string(value);
+  });
 }
 
 std::string tensor_text(const nimble_value* value, int64_t elements) {

@@ -6,6 +6,7 @@
 
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/host_records.h"
 #include "vm/base/device_number.h"
 #include "vm/base/program.h"
 #include "vm/base/text_table.h"
@@ -143,7 +144,7 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
   try {
     std::shared_ptr<db::Store> store = db::Store::open(a.database, options);
     const db::Hardware hardware =
-        a.hardware.empty() ? tuned::host_hardware() : tuned::find_hardware(*store, a.hardware);
+        a.hardware.empty() ? db::host_hardware() : db::find_hardware(*store, a.hardware);
     return tuned::database_source(std::move(store), hardware);
   } catch (const Error& e) {
     if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);

@@ -16,7 +16,9 @@
 #include "compiler/tuned/overlay.h"
 #include "compiler/tuned/policy_class.h"
 #include "compiler/tuned/tuned.h"
+#include "db/store/host_records.h"
 #include "vm/base/printable.h"
+#include "vm/executable/dispatch_json.h"
 
 namespace nimble::tuned {
 namespace {
@@ -230,7 +232,7 @@ class DatabaseSource : public TunedSource {
     if (found.table) {
       const db::DispatchTable& table = *found.table;
       const std::string place = "dispatch table " + table.uuid;
-      tree = tree_from_json(table.tree, symbols);
+      tree = exec::tree_from_json(table.tree, symbols);
       if (table.entries.size() > kMostEntries)
         refuse(place, fmt::format("it has {} entries, at most {} are possible",
                                   table.entries.size(), kMostEntries));
@@ -327,7 +329,7 @@ std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
 }
 
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store) {
-  return database_source(std::move(store), host_hardware());
+  return database_source(std::move(store), db::host_hardware());
 }
 
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,
@@ -352,10 +354,23 @@ db::Workload workload_record(const kernels::Workload& w, const kernels::TargetIn
   return out;
 }
 
+db::Toolchain toolchain_record() {
+  std::string backend = codegen::backend_version();  // "LLVM 19.1.7"
+  size_t space = backend.find(' ');
+  db::Toolchain t;
+  t.compiler = "llvm";
+  t.version = space == std::string::npos ? backend : backend.substr(space + 1);
+  // As candidates are generated for measuring and for shipping (codegen::Options).
+  t.flags = fmt::format("-O{}", codegen::Options().optimize);
+  t.codegen_version = codegen::kCodegenVersion;
+  t.revision = NIMBLE_VERSION;
+  return t;
+}
+
 std::vector<db::TemplateVersion> template_versions() {
-  std::vector<db::TemplateVersion> out = {{kVendorTemplate, 1}};
+  std::vector<db::TemplateVersion> out = {{kVendorTemplate, kTemplateVersion}};
   for (const kernels::Template* t : kernels::all_templates())
-    out.push_back({std::string(t->name()), t->version()});
+    out.push_back({std::string(t->name()), kTemplateVersion});
   return out;
 }
 

@@ -62,10 +62,6 @@ class TunedSource {
 // shown to be, the code that was measured.
 std::string with_stale(const std::string& evidence, const std::vector<bool>& stale);
 
-// The record of the hardware that a user names: the beginning of its fingerprint, or its model's
-// name or a part of it. Error(kNotFound, kInvalidArgument) lists what the database knows.
-db::Hardware find_hardware(db::Store& store, const std::string& name);
-
 // Reads a tuning database: the records of `hardware`. Tables for several thread counts are joined:
 // the largest count not above the region's decides.
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
@@ -78,15 +74,12 @@ std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store);
 // The record of a workload tuned for `threads` threads on a target.
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,
                              int64_t threads);
-db::Hardware host_hardware();
-db::Machine host_machine();
 db::Toolchain toolchain_record();
+// The version in a template's record. Nobody raises it: code hashes tell whether a template still
+// generates what was measured.
+inline constexpr int64_t kTemplateVersion = 1;
 std::vector<db::TemplateVersion> template_versions();
 inline constexpr const char* kVendorTemplate = "vendor";
 inline constexpr const char* kHostTemplate = "host";  // no schedule to choose
-
-// The JSON of a dispatch tree; the inverse throws nimble::Error.
-std::string tree_to_json(const exec::DispatchTree& tree, const std::vector<std::string>& symbols);
-exec::DispatchTree tree_from_json(const std::string& json, const std::vector<std::string>& symbols);
 
 }  // namespace nimble::tuned

@@ -8,6 +8,7 @@
 
 #include "tuner/service/task_run.h"
 #include "vm/base/error.h"
+#include "vm/executable/dispatch_json.h"
 
 namespace nimble::tuner {
 namespace {
@@ -35,14 +36,14 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
   }
   const std::vector<std::string>& symbols = e.cross.symbols;
   const auto threads = static_cast<int32_t>(threads_);
-  const exec::DispatchTree tree = tuned::tree_from_json(made.tree, symbols);
+  const exec::DispatchTree tree = exec::tree_from_json(made.tree, symbols);
   std::optional<db::DispatchTable> rival;
   exec::DispatchTree rival_tree;
   if (out.rival) {
     rival = context_.store.table(*out.rival);
     // One that no compiler can use any more is no rival.
     try {
-      rival_tree = tuned::tree_from_json(rival->tree, symbols);
+      rival_tree = exec::tree_from_json(rival->tree, symbols);
       const auto size = static_cast<uint32_t>(symbols.size());
       bool usable = rival_tree.verify(size, static_cast<uint32_t>(rival->entries.size())).empty();
       for (const db::DispatchEntry& entry : rival->entries) {

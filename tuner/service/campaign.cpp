@@ -16,6 +16,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/host_records.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/jobs.h"
 #include "tuner/service/machine_lock.h"
@@ -239,8 +240,8 @@ class Driver {
     if (tasks_.empty())
       throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
                   "nimble check shows what it consists of");
-    machine_ = tuned::host_machine();
-    hardware_ = store_->put(tuned::host_hardware());
+    machine_ = db::host_machine();
+    hardware_ = store_->put(db::host_hardware());
     toolchain_ = store_->put(tuned::toolchain_record());
   }
 

@@ -4,6 +4,7 @@
 
 #include "tuner/service/task_run.h"
 #include "vm/base/error.h"
+#include "vm/executable/dispatch_json.h"
 
 namespace nimble::tuner {
 namespace {
@@ -68,7 +69,7 @@ db::NewDispatchTable TaskRun::record_of(const Table& table, const Evidence& e,
                   std::max(report_.k, e.configs.size()),
                   report_.noise ? fmt::format(", A/A {:.1f}%", *report_.noise * 100) : "",
                   complete ? "" : ", interrupted");
-  out.tree = tuned::tree_to_json(table.tree, e.cross.symbols);
+  out.tree = exec::tree_to_json(table.tree, e.cross.symbols);
   const auto measurements = own_measurements();
   for (const TableEntry& entry : table.entries) {
     db::DispatchEntry d;

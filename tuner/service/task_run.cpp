@@ -107,9 +107,8 @@ bool TaskRun::finished_before() const {
 }
 
 db::Hash TaskRun::put_config(const tuned::Candidate& c) {
-  int64_t version = 1;
-  if (const kernels::Template* t = kernels::find_template(c.template_name)) version = t->version();
-  const db::Hash schedule = context_.store.put(db::Template{c.template_name, version, ""});
+  const db::Hash schedule =
+      context_.store.put(db::Template{c.template_name, tuned::kTemplateVersion, ""});
   const db::Hash hash = context_.store.put(db::Config{schedule, config_json(c)});
   candidates_.emplace(hash, c);
   return hash;

@@ -8,7 +8,9 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
+#include "db/store/host_records.h"
 #include "db/store/sqlite.h"
+#include "vm/executable/dispatch_json.h"
 #include "vm/library/registry.h"
 
 namespace nimble::driver::testing {
@@ -99,7 +101,7 @@ class Tuned : public ::testing::Test {
   // An active table of these candidates, in ranges of the first symbol: <= 8, <= 32, above.
   db::Uuid table(int64_t threads, std::vector<size_t> chosen, const Change& change = {}) {
     db::NewDispatchTable t;
-    db::Hardware hardware = tuned::host_hardware();
+    db::Hardware hardware = db::host_hardware();
     if (!change.isa.empty()) hardware.isa = change.isa;
     if (!change.model_name.empty()) hardware.model_name = change.model_name;
     db::Toolchain toolchain = tuned::toolchain_record();
@@ -112,10 +114,9 @@ class Tuned : public ::testing::Test {
           db::MeasurePolicy{db::CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%", change.policy_class});
       t.objective = "mean";
       for (size_t c : chosen) {
-        const kernels::Template* known = kernels::find_template(candidates_[c].template_name);
         db::Hash h = store_->put(db::Template{
             change.template_name.empty() ? candidates_[c].template_name : change.template_name,
-            change.template_version ? change.template_version : known->version(), "knobs"});
+            change.template_version ? change.template_version : tuned::kTemplateVersion, "knobs"});
         db::DispatchEntry e;
         e.config = store_->put(db::Config{
             h, change.config.empty() ? kernels::to_json(candidates_[c].config) : change.config});
@@ -125,7 +126,7 @@ class Tuned : public ::testing::Test {
         t.entries.push_back(e);
       }
       t.tree = change.tree.empty()
-                   ? tuned::tree_to_json(by_rows(chosen.size()), use_.workload.contract.symbols)
+                   ? exec::tree_to_json(by_rows(chosen.size()), use_.workload.contract.symbols)
                    : change.tree;
     });
     db::Uuid uuid = store_->create_table(t);
@@ -477,11 +478,11 @@ TEST_F(Tuned, RecordsOfOtherHardwareAreUsedWhereTheyAreAskedFor) {
   table(1, {1}, other);
   EXPECT_EQ(find().outcome, tuned::Lookup::Outcome::kMismatch);
   const auto of = [&](const std::string& name) {
-    return tuned::database_source(store_, tuned::find_hardware(*store_, name))
+    return tuned::database_source(store_, db::find_hardware(*store_, name))
         ->find(use_.workload, target_, "warm");
   };
   const std::string key = [&] {
-    db::Hardware h = tuned::host_hardware();
+    db::Hardware h = db::host_hardware();
     h.model_name = other.model_name;
     return db::key_of(h);
   }();

@@ -16,6 +16,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
+#include "db/store/host_records.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
@@ -250,7 +251,7 @@ TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
   EXPECT_NE(cold.campaign, warm.campaign);
   EXPECT_TRUE(cold.tasks.at(0).table) << cold.tasks.at(0).note;
   auto store = db::Store::open(file("tuning.db"));
-  const db::Hash hardware = db::key_of(tuned::host_hardware());
+  const db::Hash hardware = db::key_of(db::host_hardware());
   const auto policies = store->policies(cold.tasks[0].workload, hardware);
   ASSERT_EQ(policies.size(), 2u);
   EXPECT_NE(policies[0].mode, policies[1].mode);
@@ -533,8 +534,8 @@ TEST_F(CampaignTest, SurvivesFiftyKills) {
   std::map<db::Uuid, int> measurements;
   for (const db::Workload& w : store->workloads())
     for (const db::MeasurePolicy& p :
-         store->policies(db::key_of(w), db::key_of(tuned::host_hardware()))) {
-      db::ResultQuery q{db::key_of(w), db::key_of(tuned::host_hardware()), db::key_of(p)};
+         store->policies(db::key_of(w), db::key_of(db::host_hardware()))) {
+      db::ResultQuery q{db::key_of(w), db::key_of(db::host_hardware()), db::key_of(p)};
       q.codegen_version = tuned::toolchain_record().codegen_version;
       for (const db::Result& r : store->results(q)) ++measurements[r.trial];
     }

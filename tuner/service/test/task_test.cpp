@@ -8,6 +8,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/host_records.h"
 #include "tuner/service/task_run.h"
 
 namespace nimble::tuner {
@@ -27,7 +28,7 @@ class TaskTest : public testing::Test {
         tuning_tasks(passes::run_pipeline(typed, passes), model_points(typed, {}), target, nullptr);
     db::CampaignKey key;
     key.digest = "program";
-    key.hardware = store->put(tuned::host_hardware());
+    key.hardware = store->put(db::host_hardware());
     campaign = store->create_campaign(key, 600, "test");
     ProgressMeter::Options options;
     options.database = store->path();
@@ -43,7 +44,7 @@ class TaskTest : public testing::Test {
     policy.max_samples = 6;
     context.reset(new CampaignContext{*store, *backend, *runner, *meter, account, target, campaign,
                                       "owner", key.hardware, store->put(tuned::toolchain_record()),
-                                      store->put(tuned::host_machine()), policy});
+                                      store->put(db::host_machine()), policy});
   }
   ~TaskTest() override {
     context.reset();

@@ -1,15 +1,13 @@
-// Dispatch trees as text, for the database:
-//   {"nodes":[{"feature":"symbol","a":"s0","op":"<=","value":16,"yes":1,"no":2},{"leaf":0},…]}
+#include "vm/executable/dispatch_json.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "compiler/tuned/tuned.h"
+#include "vm/base/error.h"
 
-namespace nimble::tuned {
+namespace nimble::exec {
 namespace {
 
-using exec::DispatchFeature;
-using exec::DispatchNode;
 using Json = nlohmann::json;
 
 constexpr const char* kFeatures[] = {"symbol", "ceildiv", "mod", "product", "threads"};
@@ -21,7 +19,7 @@ constexpr const char* kFeatures[] = {"symbol", "ceildiv", "mod", "product", "thr
 
 }  // namespace
 
-std::string tree_to_json(const exec::DispatchTree& tree, const std::vector<std::string>& symbols) {
+std::string tree_to_json(const DispatchTree& tree, const std::vector<std::string>& symbols) {
   Json nodes = Json::array();
   for (const DispatchNode& n : tree.nodes) {
     if (n.test == DispatchNode::Test::kLeaf) {
@@ -42,9 +40,8 @@ std::string tree_to_json(const exec::DispatchTree& tree, const std::vector<std::
   return Json{{"nodes", nodes}}.dump();
 }
 
-exec::DispatchTree tree_from_json(const std::string& text,
-                                  const std::vector<std::string>& symbols) {
-  exec::DispatchTree tree;
+DispatchTree tree_from_json(const std::string& text, const std::vector<std::string>& symbols) {
+  DispatchTree tree;
   try {
     auto symbol = [&](const Json& name) {
       for (uint32_t i = 0; i < symbols.size(); ++i)
@@ -79,4 +76,4 @@ exec::DispatchTree tree_from_json(const std::string& text,
   return tree;
 }
 
-}  // namespace nimble::tuned
+}  // namespace nimble::exec

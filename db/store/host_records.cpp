@@ -1,12 +1,14 @@
+#include "db/store/host_records.h"
+
 #include <unistd.h>
 
 #include <cctype>
+#include <cstdio>
 
-#include "compiler/codegen/codegen.h"
-#include "compiler/tuned/tuned.h"
 #include "vm/base/cpu.h"
+#include "vm/base/error.h"
 
-namespace nimble::tuned {
+namespace nimble::db {
 namespace {
 
 // One number of /proc/cpuinfo ("model\t\t: 143"); 0 if it is not there.
@@ -37,9 +39,9 @@ std::string cache_text(const CpuInfo& cpu) {
 
 }  // namespace
 
-db::Hardware host_hardware() {
+Hardware host_hardware() {
   const CpuInfo& cpu = host_cpu();
-  db::Hardware h;
+  Hardware h;
   h.vendor = cpu.vendor;
   h.family = cpuinfo_number("cpu family");
   h.model = cpuinfo_number("model");
@@ -54,55 +56,42 @@ db::Hardware host_hardware() {
   return h;
 }
 
-db::Hardware find_hardware(db::Store& store, const std::string& name) {
+Hardware find_hardware(Store& store, const std::string& name) {
   const auto lower = [](std::string text) {
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     return text;
   };
-  const std::vector<db::Hardware> all = store.hardware();
+  const std::vector<Hardware> all = store.hardware();
   // The more exact reading first: a whole name may be part of another one.
-  std::vector<const db::Hardware*> by_key, by_name, by_part;
-  for (const db::Hardware& h : all) {
-    if (name.size() >= 4 && db::key_of(h).starts_with(name)) by_key.push_back(&h);
+  std::vector<const Hardware*> by_key, by_name, by_part;
+  for (const Hardware& h : all) {
+    if (name.size() >= 4 && key_of(h).starts_with(name)) by_key.push_back(&h);
     if (h.model_name == name) by_name.push_back(&h);
     if (lower(h.model_name).find(lower(name)) != std::string::npos) by_part.push_back(&h);
   }
   const auto& found = !by_key.empty() ? by_key : !by_name.empty() ? by_name : by_part;
   if (found.size() == 1 && !name.empty()) return *found[0];
   std::string list;
-  const auto add = [&](const db::Hardware& h) {
-    list += fmt::format("{}{} {} ({}, {})", list.empty() ? "" : "; ", db::key_of(h).substr(0, 12),
+  const auto add = [&](const Hardware& h) {
+    list += fmt::format("{}{} {} ({}, {})", list.empty() ? "" : "; ", key_of(h).substr(0, 12),
                         h.model_name, h.isa, h.topology);
   };
   if (found.size() > 1 && !name.empty()) {
-    for (const db::Hardware* h : found) add(*h);
+    for (const Hardware* h : found) add(*h);
     throw Error(Status::kInvalidArgument, "--hardware " + name,
                 fmt::format("names {} machines' hardware", found.size()),
                 "give the beginning of a fingerprint: " + list);
   }
-  for (const db::Hardware& h : all) add(h);
+  for (const Hardware& h : all) add(h);
   throw Error(Status::kNotFound, "--hardware " + name,
               fmt::format("{} has no records of such hardware", store.path()),
               list.empty() ? "it has none of any: nimble tune makes them" : "it knows " + list);
 }
 
-db::Machine host_machine() {
+Machine host_machine() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  return {{}, name, db::key_of(host_hardware())};
+  return {{}, name, key_of(host_hardware())};
 }
 
-db::Toolchain toolchain_record() {
-  std::string backend = codegen::backend_version();  // "LLVM 19.1.7"
-  size_t space = backend.find(' ');
-  db::Toolchain t;
-  t.compiler = "llvm";
-  t.version = space == std::string::npos ? backend : backend.substr(space + 1);
-  // As candidates are generated for measuring and for shipping (codegen::Options).
-  t.flags = fmt::format("-O{}", codegen::Options().optimize);
-  t.codegen_version = codegen::kCodegenVersion;
-  t.revision = NIMBLE_VERSION;
-  return t;
-}
-
-}  // namespace nimble::tuned
+}  // namespace nimble::db

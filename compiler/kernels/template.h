@@ -1,5 +1,5 @@
-// A template turns (workload, configuration, target) into kernel IR. Its name and version are in
-// the database; a row of Templates.def registers it.
+// A template turns (workload, configuration, target) into kernel IR. Its name is in the database; a
+// row of Templates.def registers it.
 #pragma once
 
 #include <map>
@@ -36,7 +36,6 @@ class Template {
  public:
   virtual ~Template() = default;
   virtual std::string_view name() const = 0;
-  virtual int version() const = 0;  // raised when equal configurations give other code
   virtual bool accepts(const Workload& w, const TargetInfo& t) const = 0;
   // The search space: the product of the choices, less what `valid` rejects.
   virtual std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const = 0;

@@ -9,7 +9,6 @@ namespace nimble::kernels {
   class class_name final : public Template {                                            \
    public:                                                                              \
     std::string_view name() const override { return text; }                             \
-    int version() const override { return 1; }                                          \
     bool accepts(const Workload& w, const TargetInfo& t) const override;                \
     std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const override;     \
     bool valid(const Workload& w, const Config& c, const TargetInfo& t) const override; \

@@ -50,6 +50,7 @@ constexpr double kBaselineShare = 0.4;
 constexpr double kReserveSeconds = 0.4, kReserveShare = 0.01;
 // Further rounds of a workload take this much at least: its finalists are verified anew.
 constexpr double kLeastSliceSeconds = 4;
+constexpr char kTooLong[] = "what is left to try takes longer than the time that is left";
 // Default schedules that are compiled, checked and measured in one go.
 constexpr size_t kDefaultsAtOnce = 8;
 
@@ -473,18 +474,23 @@ class Driver {
         if (weight > most) most = weight, next = r;
       }
       const double left = context.end_s - context.meter.consumed_s();
-      if (left < kLeastTaskSeconds) {
-        // Too little for a table. A larger budget goes on from what is found.
-        if (next) next->search(context.end_s);
-        break;
-      }
       if (!next) {
         const bool whole = std::all_of(hot.begin(), hot.end(), [](const TaskRun* r) {
           return r->exhausted() || !r->report().note.empty();
         });
         report_.ended = hot.empty() ? "no workload was left to tune"
                         : whole     ? "every schedule of every workload was tried"
-                                    : "what is left to try takes longer than the time that is left";
+                                    : kTooLong;
+        break;
+      }
+      if (left < kLeastTaskSeconds) {
+        // Too little for a table. A larger budget goes on from what is found.
+        const int64_t tried = next->report().trials;
+        for (int64_t before = -1; !next->exhausted() && next->report().trials != before;) {
+          before = next->report().trials;
+          next->search(context.end_s);
+        }
+        if (next->report().trials == tried) report_.ended = kTooLong;
         break;
       }
       tell_outlook(context, hot);

@@ -121,5 +121,6 @@ def fuzz(program, folder, number, seconds):
                 for p in (work / "findings").iterdir())
     used = usage.ru_utime + usage.ru_stime
     telling = [line.strip() for line in (work / "log").read_text(errors="replace").splitlines()
-               if "SUMMARY" in line or "runtime error" in line or "fuzz:" in line]
+               if line.startswith(("SUMMARY", "==")) and "ERROR" in line or "runtime error" in line
+               or "internal error" in line]
     return Result(found and used < seconds, used, telling[0] if found and telling else "")

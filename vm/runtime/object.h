@@ -88,9 +88,9 @@ struct Tensor : Object {
   std::span<const int64_t> shape() const { return {extents.data(), rank}; }
   uint8_t* data() const { return storage->data ? storage->data + offset : nullptr; }
   int64_t elements() const {
-    int64_t n = 1;
-    for (int i = 0; i < rank; ++i) n *= extents[i];
-    return n;
+    uint64_t n = 1;  // may wrap on the way to a 0, as the other extents of an empty tensor may
+    for (int i = 0; i < rank; ++i) n *= static_cast<uint64_t>(extents[i]);
+    return static_cast<int64_t>(n);
   }
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * size_of(dtype); }
 };

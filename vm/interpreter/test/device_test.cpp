@@ -175,6 +175,12 @@ entry "main" f0 { input "x" f32 ["n"] [-1]  output "y" type 0 }
     EXPECT_EQ(e.status(), Status::kFatal);
     EXPECT_THAT(e.what(), AllOf(HasSubstr("output y"), HasSubstr("device 1 (stand-in)")));
   }
+  EXPECT_DEATH(
+      {
+        set_device_checks(false);
+        session_->run(0, {&in, 1}, out);
+      },
+      "");
 }
 
 // The check is not all there is: without it, the memory itself refuses.

@@ -173,6 +173,10 @@ class Driver {
                             {},
                             &cache,
                             &cancel_};
+    // They refer to the context, also where an error ends the campaign early.
+    const auto end_runs = [](std::vector<std::unique_ptr<TaskRun>>* runs) { runs->clear(); };
+    const std::unique_ptr<std::vector<std::unique_ptr<TaskRun>>, decltype(end_runs)> running(
+        &runs_, end_runs);
     context.end_s = report_.budget_s - std::min(kReserveSeconds, kReserveShare * report_.budget_s);
     for (const std::string& s : report_.skipped) meter.note("skipped " + s);
     try {
@@ -340,6 +344,7 @@ class Driver {
         try {
           piece.push_back(std::make_unique<TaskRun>(context, *task, threads));
         } catch (const Error& e) {
+          if (ends_campaign(e)) throw;
           skip(context, *task, e.what());
           continue;
         }
@@ -363,6 +368,12 @@ class Driver {
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
       return a->report().share > b->report().share;
     });
+  }
+
+  // Whether an error is no workload's but that of the database or the cache beside it: a full disk,
+  // say. Such a campaign stays as it is; the same command goes on with it.
+  bool ends_campaign(const Error& e) const {
+    return e.status() == Status::kCancelled || e.place().starts_with(options_.database);
   }
 
   void skip(CampaignContext& context, const TuningTask& t, const std::string& why) {
@@ -400,7 +411,7 @@ class Driver {
     try {
       return task.baseline() > 0;
     } catch (const Error& e) {
-      if (e.status() == Status::kCancelled) throw;
+      if (ends_campaign(e)) throw;
       // Such as an operator that the reference lacks: nothing could be checked.
       skip(context, task.task(), e.what());
       task.report().note = e.what();

@@ -316,6 +316,51 @@ TEST_F(CampaignTest, AnInterruptLeavesATable) {
   EXPECT_GE(rest.consumed_s, report.consumed_s);
 }
 
+// A full disk is no workload's fault: it ends the campaign, which goes on once there is room.
+TEST_F(CampaignTest, AnErrorOfTheDatabaseEndsTheCampaignUnfinished) {
+  class Full : public Backend {
+   public:
+    Full(Backend& inner, std::string database, int from)
+        : inner_(inner), database_(std::move(database)), from_(from) {}
+    Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& c,
+                const kernels::TargetInfo& t) override {
+      return inner_.build(w, c, t);
+    }
+    Expectation expect(const TuningTask& t, const WorkloadPoint& p, const tuned::Candidate& c,
+                       const DefaultResult& run) override {
+      if (++expectations_ >= from_)
+        throw Error(Status::kExhausted, database_, "the disk is full", "free some space");
+      return inner_.expect(t, p, c, run);
+    }
+
+   private:
+    Backend& inner_;
+    std::string database_;
+    int from_;
+    std::atomic<int> expectations_{0};
+  };
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 20;
+  const std::atomic<bool> never{false};
+  const auto compiler = compiler_backend();
+  // While the default schedules are measured, and in the cross-evaluation.
+  for (const int from : {1, 2}) {
+    Full backend(*compiler, o.database, from);
+    try {
+      run_campaign(o, backend, never);
+      ADD_FAILURE() << "a full disk was no error from expectation " << from << " on";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("the disk is full")) << from;
+    }
+  }
+  const CampaignReport report = run_campaign(o, *compiler, never);
+  EXPECT_TRUE(report.resumed);
+  EXPECT_FALSE(report.nothing_to_do);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+}
+
 // A table takes another one's place by evidence alone.
 TEST_F(CampaignTest, ATableThatIsDisplacedWasMeasuredBesideTheNewOne) {
   CampaignOptions o = quick(kCopy);

@@ -191,9 +191,11 @@ class ProgramGenerator {
           is_straight(op))
         operations.push_back(op);
     const std::string tensor = fmt::format("{}{} ([a0])", rows ? "rows " : "", name_of(type));
-    head_ += fmt::format("kernel \"k{}\" {{ symbols s0\nin {}\n{} {}\n{}", kernels_, tensor,
-                         c_.rarely(4) ? "inout" : "out", tensor,
-                         rest_of_kernel(1, where, "portable \"p\""));
+    // One after the other: compilers differ in the order of a call's arguments.
+    const std::string access = c_.rarely(4) ? "inout" : "out";
+    const std::string rest = rest_of_kernel(1, where, "portable \"p\"");
+    head_ += fmt::format("kernel \"k{}\" {{ symbols s0\nin {}\n{} {}\n{}", kernels_, tensor, access,
+                         tensor, rest);
     exec::PortableKernel code = portable_kernel(operations, type);
     if (c_.rarely(8)) {  // nothing, with much scratch
       code.code.clear();

@@ -15,6 +15,13 @@ inline constexpr bool kAllocatorSurvivesFork = false;
 #else
 inline constexpr bool kAllocatorSurvivesFork = true;
 #endif
+// A child may start threads: ThreadSanitizer then meets a thread's number of the parent's again,
+// and ends the child ("dup thread with used id").
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadsStartAfterFork = false;
+#else
+inline constexpr bool kThreadsStartAfterFork = true;
+#endif
 inline constexpr const char* kWhyNot = "the sanitizer's allocator does not survive a fork";
 
 // Runs `body`, which returns whether all was well, in a child of this process, and tells how that

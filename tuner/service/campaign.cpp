@@ -370,10 +370,10 @@ class Driver {
     });
   }
 
-  // Whether an error is no workload's but that of the database or the cache beside it: a full disk,
-  // say. Such a campaign stays as it is; the same command goes on with it.
+  // Whether an error is no workload's but that of the database: a full disk, say. Such a campaign
+  // stays as it is; the same command goes on with it.
   bool ends_campaign(const Error& e) const {
-    return e.status() == Status::kCancelled || e.place().starts_with(options_.database);
+    return e.status() == Status::kCancelled || e.place() == options_.database;
   }
 
   void skip(CampaignContext& context, const TuningTask& t, const std::string& why) {

@@ -30,10 +30,11 @@ Hash128 hash_of(const Head& head, std::string_view key, std::span<const uint8_t>
   return hasher.digest();
 }
 
-bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
-  auto* at = static_cast<uint8_t*>(data);
+// Calls pread or pwrite until all of it is done.
+template <class Call, class Byte>
+bool transfer(Call call, int fd, Byte* at, uint64_t size, uint64_t offset) {
   while (size > 0) {
-    const ssize_t n = ::pread(fd, at, size, static_cast<off_t>(offset));
+    const ssize_t n = call(fd, at, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n;
@@ -42,18 +43,11 @@ bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
   }
   return true;
 }
-
+bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
+  return transfer(::pread, fd, static_cast<uint8_t*>(data), size, offset);
+}
 bool write_at(int fd, const void* data, uint64_t size, uint64_t offset) {
-  const auto* at = static_cast<const uint8_t*>(data);
-  while (size > 0) {
-    const ssize_t n = ::pwrite(fd, at, size, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    offset += static_cast<uint64_t>(n);
-    size -= static_cast<uint64_t>(n);
-  }
-  return true;
+  return transfer(::pwrite, fd, static_cast<const uint8_t*>(data), size, offset);
 }
 
 }  // namespace

@@ -378,7 +378,7 @@ void bind_arguments(const PreparedKernel& k, std::span<const Value> arguments, K
       int64_t expected = 0;
       int64_t extent = t.extents[d + surplus];
       // Only the product of an empty tensor's other extents can exceed 63 bits.
-      if (d == 0 && !try_collapse(t, surplus, &extent)) [[unlikely]]
+      if (d == 0 && surplus > 0 && !try_collapse(t, surplus, &extent)) [[unlikely]]
         fail_tensor(k, i, t, frame->symbols);
       switch (dim->kind) {
         case Dim::Kind::kBind:

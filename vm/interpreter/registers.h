@@ -57,7 +57,8 @@ inline int64_t element_of(const Tensor& t, int64_t index) {
   if (!data) [[unlikely]]
     throw Error(Status::kFatal, "", "a tensor is read whose storage was freed",
                 "report it: the memory plan is wrong");
-  if (t.storage->device != kCpuDevice && device_checks()) [[unlikely]]
+  if (t.storage->device != kCpuDevice && device_checks() &&
+      !device(t.storage->device).host_accessible()) [[unlikely]]
     fail_element_device(t);
   data += static_cast<size_t>(index) * size_of(t.dtype);
   auto load = [&]<typename T>(T value) {

@@ -5,7 +5,6 @@
 #include "compiler/ir/text_parse.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/text.h"
@@ -14,18 +13,6 @@
 
 namespace nimble::ir {
 namespace {
-
-// The name among `candidates` that was probably meant, or nothing.
-template <class Names>
-std::optional<std::string> nearest(const std::string& name, const Names& candidates) {
-  std::optional<std::string> best;
-  size_t distance = 3;
-  for (const std::string& c : candidates) {
-    const size_t d = edit_distance(c, name);
-    if (d < distance) distance = d, best = c;
-  }
-  return best;
-}
 
 class Parser : ValueParser {
  public:
@@ -67,19 +54,20 @@ class Parser : ValueParser {
     }
     for (const auto& [name, at] : used_globals_) {
       if (m.find(name)) continue;
-      const auto meant = nearest(name, functions);
+      const std::string_view meant = nearest_name(name, functions);
       note(at, fmt::format("there is no function @{}", name),
-           meant ? fmt::format("did you mean @{}?", *meant) : "define it in this file");
+           meant.empty() ? "define it in this file" : fmt::format("did you mean @{}?", meant));
     }
     for (const UsedName& used : used_types_) {
       const DataType* d = m.find_data(used.name);
       if (!d) {
-        const auto meant = nearest(used.name, types);
+        const std::string_view meant = nearest_name(used.name, types);
         note(used.at, fmt::format("there is no type {}", used.name),
-             meant ? fmt::format("did you mean {}?", *meant)
-                   : fmt::format("define it: data {0} {{ … }}, or bind it as a type variable: fn "
-                                 "@f[{0}](…)",
-                                 used.name));
+             !meant.empty()
+                 ? fmt::format("did you mean {}?", meant)
+                 : fmt::format("define it: data {0} {{ … }}, or bind it as a type variable: fn "
+                               "@f[{0}](…)",
+                               used.name));
       } else if (d->variables.size() != used.count) {
         note(used.at,
              fmt::format("{} takes {} type argument{}, not {}", used.name, d->variables.size(),
@@ -90,9 +78,9 @@ class Parser : ValueParser {
     for (const UsedName& used : used_constructors_) {
       const auto [d, tag] = m.find_constructor(used.name);
       if (!d) {
-        const auto meant = nearest(used.name, constructors);
+        const std::string_view meant = nearest_name(used.name, constructors);
         note(used.at, fmt::format("there is no constructor {}", used.name),
-             meant ? fmt::format("did you mean {}?", *meant) : "define it in a data type");
+             meant.empty() ? "define it in a data type" : fmt::format("did you mean {}?", meant));
         continue;
       }
       const size_t fields = d->constructors[static_cast<size_t>(tag)].fields.size();
@@ -492,9 +480,9 @@ class Parser : ValueParser {
     if (!op) {
       std::vector<std::string> names;
       for (const OpInfo& o : all_ops()) names.push_back(o.name);
-      const auto meant = nearest(name.text, names);
+      const std::string_view meant = nearest_name(name.text, names);
       note(name, fmt::format("there is no operator {}", name.text),
-           meant ? fmt::format("did you mean {}?", *meant) : "Ops.def lists all operators");
+           meant.empty() ? "Ops.def lists all operators" : fmt::format("did you mean {}?", meant));
     }
     FunctionRef primitive;  // memory.invoke_mut group fn(…) { … } (…)
     if (take_word("group")) {

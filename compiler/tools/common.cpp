@@ -7,8 +7,8 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble::tools {
@@ -37,6 +37,31 @@ std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) 
   return out;
 }
 
+namespace {
+
+// What --target names, the highest level first. Error(kInvalidArgument).
+std::vector<kernels::TargetInfo> targets_of(const std::string& text) {
+  std::vector<kernels::TargetInfo> targets;
+  for (const std::string& name : split(text))
+    targets.push_back(kernels::loaded_target_by_name(name));
+  if (targets.empty()) targets.push_back(kernels::loaded_target_by_name(text));  // refuses it
+  std::stable_sort(targets.begin(), targets.end(),
+                   [](const auto& x, const auto& y) { return kernels::is_lower_level(y, x); });
+  for (size_t i = 1; i < targets.size(); ++i)
+    if (!kernels::is_lower_level(targets[i], targets[i - 1]))
+      throw Error(Status::kInvalidArgument, "--target " + text,
+                  fmt::format("{} and {} are not two levels of one architecture",
+                              targets[i - 1].level, targets[i].level),
+                  "name each level once: x86-64-v4,x86-64-v3,x86-64-v2");
+  return targets;
+}
+
+}  // namespace
+
+CLI::Validator one_target() {
+  return read_by(kernels::target_by_name);
+}
+
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
   app.add_option("--random-input", options.random_input,
                  "Give the model one more input of this name, an i64 scalar that its random\n"
@@ -54,12 +79,12 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
       "Which input is an output of the step before: INPUT=OUTPUT, with one * on each side or\n"
       "none (default: past_key_values.*=present.* and the like)");
   app.add_option("--decode-end", o.end_token, "The token that ends a sequence (default: none)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_zero());
   app.add_option("--decode-context", o.context,
                  "Positions that the decoder has (default: no limit)")
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   app.add_option("--decode-top-k", o.top_k, "Sample among so many of the most likely tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above_zero())
       ->capture_default_str();
 }
 
@@ -84,7 +109,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   app.add_option("MODEL", a.model,
                  "ONNX file, Hugging Face folder (config.json and safetensors) or text IR (.nir)")
       ->required(required);
-  app.add_option("--shape", a.shapes, kShapeHelp);
+  app.add_option("--shape", a.shapes, kShapeHelp)->check(read_by(frontend::parse_shapes));
   add_import_arguments(app, a.import);
   app.add_option(
          "--target", a.target,
@@ -94,7 +119,8 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
              "x86-64-v4,x86-64-v2: the file has code for each and takes the best that a machine\n"
              "runs; schedules are tuned for the highest, the others have the default ones",
              fmt::join(kernels::loaded_target_names(), ", ")))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(read_by(targets_of));
   app.add_option("--device", a.device,
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
@@ -165,20 +191,7 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
   driver::CompileOptions options;
-  std::vector<kernels::TargetInfo> targets;
-  for (const std::string& name : split(a.target))
-    targets.push_back(kernels::loaded_target_by_name(name));
-  if (targets.empty())
-    targets.push_back(kernels::loaded_target_by_name(a.target));  // which refuses it
-  std::stable_sort(targets.begin(), targets.end(), [](const auto& x, const auto& y) {
-    return kernels::is_lower_level(y, x);  // the highest first
-  });
-  for (size_t i = 1; i < targets.size(); ++i)
-    if (!kernels::is_lower_level(targets[i], targets[i - 1]))
-      throw Error(Status::kInvalidArgument, "--target " + a.target,
-                  fmt::format("{} and {} are not two levels of one architecture",
-                              targets[i - 1].level, targets[i].level),
-                  "name each level once: x86-64-v4,x86-64-v3,x86-64-v2");
+  const std::vector<kernels::TargetInfo> targets = targets_of(a.target);
   options.target = targets.at(0);
   options.more_targets.assign(targets.begin() + 1, targets.end());
   options.device = device_by_name(a.device).value_or(kCpuDevice);

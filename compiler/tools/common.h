@@ -29,6 +29,8 @@ inline constexpr char kShapeHelp[] = "Fix a symbolic dim: n=128 (may be given mo
 std::vector<std::string> split(const std::string& text);
 // The values of --shape, each symbol once. Error(kInvalidArgument).
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
+// Checks the name of one target.
+CLI::Validator one_target();
 // --random-input, --decode and what belongs to it.
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
 // The arguments of a shell that name the same model to another program: MODEL, --shape, --decode

@@ -7,8 +7,8 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "compiler/tuned/policy_class.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble {
@@ -169,7 +169,7 @@ int main_of(int argc, char** argv) {
     app.parse(argc, argv);
     if (!o.operators && o.model.model.empty()) throw CLI::RequiredError("MODEL");
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   if (o.operators) {
     fmt::print("{}", frontend::onnx_operator_list());

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "compiler/tools/common.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
 
@@ -212,7 +212,7 @@ int main_of(int argc, char** argv) {
     if (batch->empty() && o.model.model.empty()) throw CLI::RequiredError("MODEL");
     if (batch->empty() && o.output.empty()) throw CLI::RequiredError("--output");
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   if (!batch->empty()) return run_batch(o);
   return run(o);

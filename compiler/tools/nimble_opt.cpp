@@ -12,9 +12,9 @@
 #include "compiler/passes/support/crash.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/tools/common.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble {
@@ -138,7 +138,7 @@ std::optional<int> parse(std::vector<std::string> words, Options* o) {
     app.parse(std::move(words));
     if (!o->list && o->model.model.empty()) throw CLI::RequiredError("MODEL");
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   o->passes_given = passes->count() > 0;
   return std::nullopt;

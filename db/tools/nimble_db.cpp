@@ -9,8 +9,8 @@
 #include "db/store/filesystem.h"
 #include "db/store/store.h"
 #include "db/tools/show.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/error.h"
-#include "vm/base/program.h"
 
 namespace nimble::db {
 namespace {
@@ -176,7 +176,7 @@ int run(int argc, char** argv) {
   top_command->add_option("--role", args.top.role, "Only search, cross, verify or baseline");
   top_command->add_option("--limit", args.top.limit, "How many per shape")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(number_above_zero().description(""));
 
   CLI::App* export_command =
       command("export", "Write everything to one portable SQLite file, without leases",
@@ -197,8 +197,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, std::cout, std::cerr);
-    return code == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, error);
   }
   if (*show_command) return show(args);
   if (*campaigns_command) {

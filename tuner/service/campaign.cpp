@@ -214,7 +214,7 @@ class Driver {
     target_ = kernels::target_by_name(options_.target);
     if (!host_cpu().has(target_.level))
       throw Error(
-          Status::kIncompatible, "--target " + options_.target,
+          Status::kUnsupported, "--target " + options_.target,
           fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
           "tune on the machine that the code is for");
     threads_ = options_.threads;

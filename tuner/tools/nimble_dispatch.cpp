@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "db/store/store.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/dispatch_text.h"
 
@@ -441,7 +441,7 @@ int run(int argc, char** argv) {
       "Give some shapes of a table's workload another configuration, whichever table is active");
   override_command->add_option("table", a.table, "A table of the workload")->required();
   override_command->add_option("entry", a.entry, "The shapes of this entry of the table")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_zero());
   override_command->add_option(
       "--region", a.region,
       "The shapes: FEATURE=FIRST..LAST, FEATURE=FIRST.., FEATURE=VALUE, once per feature, or all");
@@ -465,7 +465,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);

@@ -10,8 +10,8 @@
 
 #include "compiler/tools/common.h"
 #include "tuner/service/campaign.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble {
@@ -143,6 +143,17 @@ void print(const tuner::CampaignReport& report, const std::string& format) {
   std::cout << table.str();
 }
 
+// SYMBOL=SIZE of --fix. Error(kInvalidArgument).
+std::pair<std::string, int64_t> fixed_symbol(const std::string& text) {
+  const size_t equals = text.find('=');
+  char* end = nullptr;
+  const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
+  if (equals == std::string::npos || value < 1 || *end != '\0')
+    throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
+                "write SYMBOL=SIZE, for example b=4");
+  return {text.substr(0, equals), value};
+}
+
 int run(int argc, char** argv) {
   CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
   app.footer(kEpilogue);
@@ -151,29 +162,33 @@ int run(int argc, char** argv) {
   std::vector<std::string> fixed;
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   std::vector<std::string> shapes;
-  app.add_option("--shape", shapes, tools::kShapeHelp);
+  app.add_option("--shape", shapes, tools::kShapeHelp)->check(read_by(frontend::parse_shapes));
   tools::add_import_arguments(app, options.import);
   app.add_option("--db", options.database, "The database; made if it is missing")
       ->envname("NIMBLE_DB")
       ->required();
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_duration));
   app.add_option("--trace", options.trace, "Sizes that the model will meet: FILE:COLUMN");
   app.add_option("--trace-symbol", options.trace_symbol,
                  "The model's symbol that the trace is of (default: n, or its first that varies)");
-  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)");
+  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)")
+      ->check(read_by(fixed_symbol));
   app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   app.add_option("--only-hot", only_hot, "Tune what makes up this share of the model's time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_share));
   app.add_option("--threads", options.threads,
                  "Thread counts to tune for: 1,2 (default: all cores)")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
   app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
   app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(tools::one_target());
   app.add_option("--size", options.representative,
                  "The size that the search runs at; others reach from 1 to 256 or four times this")
       ->capture_default_str()
@@ -196,21 +211,13 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   options.budget_s = tuner::parse_duration(budget);
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = tools::shapes_of(shapes);
   if (policy != "auto") options.policy_class = policy;
-  for (const std::string& text : fixed) {
-    const size_t equals = text.find('=');
-    char* end = nullptr;
-    const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
-    if (equals == std::string::npos || value < 1 || *end != '\0')
-      throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
-                  "write SYMBOL=SIZE, for example b=4");
-    options.fixed[text.substr(0, equals)] = value;
-  }
+  for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
   options.command = "nimble tune";
   for (int i = 1; i < argc; ++i) options.command += " " + shell_word(argv[i]);
 

@@ -9,8 +9,8 @@
 #include "tuner/measure/host_state.h"
 #include "tuner/measure/protocol.h"
 #include "tuner/measure/worker.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/cpu.h"
-#include "vm/base/program.h"
 
 namespace nimble {
 namespace {
@@ -46,11 +46,11 @@ int run(int argc, char** argv) {
   app.add_option("--parent", options.parent, "Process to die with")->group("");
   app.add_option("--progress-fd", options.progress, "Descriptor of the shared page")->group("");
   app.add_option("--memory-limit", options.memory_limit, "Bytes of address space; 0: no limit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_zero());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   if (!serve) return report();
   // What a kernel or a library prints must not land among the messages.

@@ -37,6 +37,8 @@ const char* remedy_of(int code) {
       return "raise the limit of open files";
     case EISDIR:
       return "name a file, not a folder";
+    case ENOTDIR:
+      return "a part of the path is a file; name a folder there";
     default:
       return "";
   }

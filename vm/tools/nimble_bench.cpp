@@ -17,8 +17,8 @@
 #include <numeric>
 
 #include "vm/api/nimble.hpp"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
@@ -303,7 +303,7 @@ int main_of(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   try {
     return bench(o);

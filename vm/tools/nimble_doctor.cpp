@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "vm/arguments/command_line.h"
 #include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/tools/subcommands.h"
 
@@ -174,7 +174,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   const CpuInfo& cpu = host_cpu();
   Json report = {{"version", NIMBLE_VERSION},   {"cpu", cpu_report(cpu)},

@@ -14,8 +14,8 @@
 #include <set>
 
 #include "vm/api/nimble.hpp"
+#include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
@@ -332,7 +332,7 @@ int main_of(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
   exec::verify(executable, o.model, o.load.verification_steps);

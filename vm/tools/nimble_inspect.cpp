@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
 #include "vm/base/json_text.h"
-#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/disassembler.h"
 #include "vm/executable/opcodes.h"
@@ -337,7 +337,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   const bool summary = !(args.signature || args.portable || args.disassemble || args.kernels ||
                          args.provenance || args.verify);

@@ -13,11 +13,11 @@
 #include <set>
 
 #include "vm/api/nimble.hpp"
+#include "vm/arguments/command_line.h"
 #include "vm/base/element.h"
 #include "vm/base/file.h"
 #include "vm/base/npy.h"
 #include "vm/base/printable.h"
-#include "vm/base/program.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
@@ -252,7 +252,11 @@ int main_of(int argc, char** argv) {
   Options o;
   CLI::App app(kAbout, "nimble run");
   app.add_option("MODEL", o.model, "The .nimble file")->required();
-  app.add_option("-i,--input", o.inputs, "An input, as above; once per input")->type_name("INPUT");
+  app.add_option("-i,--input", o.inputs, "An input, as above; once per input")
+      ->type_name("INPUT")
+      ->check(read_by([](const std::string& text) {
+        if (!text.starts_with("@")) split_assignment(text, "--input");
+      }));
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option(
          "-o,--output-dir", o.output_dir,
@@ -294,7 +298,7 @@ int main_of(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   try {
     return run(o);

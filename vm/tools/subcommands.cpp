@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <vector>
 
 #include "vm/base/edit_distance.h"
 
@@ -42,17 +43,9 @@ std::string program_of(std::string_view subcommand) {
 }
 
 std::string_view nearest_subcommand(std::string_view typed) {
-  std::string_view best;
-  size_t best_distance = 3;  // more than two slips are no slip
-  for (const Subcommand& s : subcommands()) {
-    const bool prefix = typed.size() >= 2 && s.name.starts_with(typed);
-    const size_t distance = prefix ? 0 : edit_distance(typed, s.name);
-    if (distance < best_distance && distance < s.name.size()) {
-      best = s.name;
-      best_distance = distance;
-    }
-  }
-  return best;
+  std::vector<std::string_view> names;
+  for (const Subcommand& s : subcommands()) names.push_back(s.name);
+  return nearest_name(typed, names, 2);
 }
 
 }  // namespace nimble

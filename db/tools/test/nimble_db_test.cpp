@@ -49,6 +49,16 @@ TEST_F(ProgramTest, UsageErrorsExitWithTwo) {
   for (const char* bad : {"", "nonsense", "show", "top --db x --limit 0", "show sideways --db x",
                           "show --db x --format xml", "export --db x"})
     EXPECT_EQ(run(bad).exit_code, 2) << bad;
+  const std::pair<const char*, const char*> cases[] = {
+      {"shw --db x",
+       "nimble db: error: \"shw\" is not a subcommand; did you mean \"nimble db show\"?"},
+      {"nonsense", "nimble db: error: \"nonsense\" is not a subcommand; see nimble db --help"},
+      {"top --bd x", "nimble db: error: unknown option \"--bd\"; did you mean --db?"},
+      {"top --db x --limit ten",
+       "nimble db: error: --limit: \"ten\" is not a number above 0; see nimble db top --help"},
+  };
+  for (const auto& [arguments, message] : cases)
+    EXPECT_EQ(run(arguments).out, std::string(message) + "\n");
 }
 
 TEST_F(ProgramTest, EveryViewInEveryFormat) {

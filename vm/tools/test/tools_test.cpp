@@ -77,6 +77,29 @@ TEST_F(ToolsTest, TheFrontDoorKnowsSlips) {
   EXPECT_EQ(nearest_subcommand("x"), "");
 }
 
+TEST_F(ToolsTest, WrongArgumentsAreOneLineWithARemedy) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"inspect " + path_ + " --signatur",
+       "nimble inspect: error: unknown option \"--signatur\"; did you mean --signature?\n"},
+      // What follows an unknown option is not the place of the fault.
+      {"run " + path_ + " --inptu x=1",
+       "nimble run: error: unknown option \"--inptu\"; did you mean --input?\n"},
+      {"run --inptu=x=1", "nimble run: error: unknown option \"--inptu\"; did you mean --input?\n"},
+      {"run " + path_ + " --frobnicate",
+       "nimble run: error: unknown option \"--frobnicate\"; see nimble run --help\n"},
+      {"doctor now",
+       "nimble doctor: error: unexpected argument \"now\"; see nimble doctor --help\n"},
+      {"run", "nimble run: error: MODEL is required; see nimble run --help\n"},
+      {"run " + path_ + " --threads two",
+       "nimble run: error: --threads: Value two not in range 0 to 1024; see nimble run --help\n"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const CommandResult wrong = run("nimble " + arguments);
+    EXPECT_EQ(wrong.exit_code, 2) << arguments;
+    EXPECT_EQ(wrong.out, message) << arguments;
+  }
+}
+
 TEST_F(ToolsTest, TheFrontDoorPassesArgumentsAndExitCodes) {
   EXPECT_EQ(run("nimble inspect " + path_ + " --verify").exit_code, 0);
   EXPECT_EQ(run("nimble inspect").exit_code, 2);

@@ -10,7 +10,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/tools/reduce/command_test.h"
 #include "compiler/tools/reduce/reduce.h"
-#include "vm/base/program.h"
+#include "vm/arguments/command_line.h"
 
 namespace nimble::reduce {
 namespace {
@@ -119,17 +119,17 @@ int main_of(int argc, char** argv) {
   app.add_flag("--resume", a.resume, "Go on from the result of an earlier run");
   app.add_option("--most-tests", a.most_tests, "Stop after so many runs of the command")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   app.add_option("--minutes", a.minutes, "Stop after this time")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   app.add_option("--command-seconds", a.command_seconds, "A command may take so long")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   std::signal(SIGINT, [](int) { interrupted = true; });
   std::signal(SIGTERM, [](int) { interrupted = true; });

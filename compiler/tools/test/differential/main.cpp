@@ -24,8 +24,8 @@
 #include "compiler/driver/test/differential.h"
 #include "compiler/driver/test/random_program.h"
 #include "compiler/ir/text.h"
+#include "vm/arguments/command_line.h"
 #include "vm/base/error.h"
-#include "vm/base/program.h"
 
 namespace nimble::driver::testing {
 namespace {
@@ -163,7 +163,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e, std::cout, std::cerr) == 0 ? kExitOk : kExitUsage;
+    return exit_of_arguments(app, e);
   }
   RandomProgramOptions program;
   program.steps = o.steps;

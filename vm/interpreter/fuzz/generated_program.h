@@ -94,7 +94,8 @@ class ProgramGenerator {
     }
     int64_t at = at_;
     if (where % 8 == 0) at = c_.next() * static_cast<int64_t>(size_of(dtype));
-    if (where % 8 != 0) at_ += (bytes + 63) / 64 * 64;
+    // What no storage holds leaves the place to the next.
+    if (where % 8 != 0 && bytes <= int64_t{1} << 32) at_ += (bytes + 63) / 64 * 64;
     const std::string storage = device == kStandIn              ? storage_of_stand_in()
                                 : where % 8 == 0 && where > 128 ? "r3"
                                                                 : "r4";

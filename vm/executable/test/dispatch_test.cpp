@@ -56,6 +56,20 @@ TEST(DispatchTest, MalformedTrees) {
               HasSubstr("symbol 1 of 1"));
   EXPECT_THAT(bad({{node(Cond::kEqual, {Kind::kMod, 0, 0, 0}, 0, 1, 1), leaf(0)}}),
               HasSubstr("divides by 0"));
+  EXPECT_THAT(bad({{node(Cond::kEqual, {Kind::kCeilDiv, 0, 0, 0}, 0, 1, 1), leaf(0)}}),
+              HasSubstr("divides by 0"));
+  // Only those two divide.
+  for (const int64_t divisor : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}}) {
+    for (const Kind kind : {Kind::kSymbol, Kind::kProduct, Kind::kThreads})
+      EXPECT_EQ(bad({{node(Cond::kEqual, {kind, 0, 0, divisor}, 0, 1, 1), leaf(0)}}), "");
+    for (const Kind kind : {Kind::kCeilDiv, Kind::kMod})
+      EXPECT_EQ(bad({{node(Cond::kEqual, {kind, 0, 0, divisor}, 0, 1, 1), leaf(0)}}).empty(),
+                divisor == 1);
+  }
+  // Symbols that a feature does not read may be any.
+  for (const Kind kind : {Kind::kSymbol, Kind::kCeilDiv, Kind::kMod})
+    EXPECT_EQ(bad({{node(Cond::kEqual, {kind, 0, 9, 1}, 0, 1, 1), leaf(0)}}), "");
+  EXPECT_EQ(bad({{node(Cond::kEqual, {Kind::kThreads, 9, 9, 1}, 0, 1, 1), leaf(0)}}), "");
   EXPECT_THAT(bad({{node(static_cast<Cond>(9), {}, 0, 1, 1), leaf(0)}}), HasSubstr("unknown test"));
   EXPECT_THAT(bad({{node(Cond::kEqual, {static_cast<Kind>(9)}, 0, 1, 1), leaf(0)}}),
               HasSubstr("unknown feature"));
@@ -99,6 +113,12 @@ TEST(DispatchTest, Text) {
       {node(Cond::kLessEqual, {Feature::Kind::kCeilDiv, 0, 0, 8}, 3, 1, 2), leaf(0), leaf(1)}};
   const std::string names[] = {"m"};
   EXPECT_EQ(tree.str(names), "if ceil(m / 8) <= 3\n  -> 0\nelse\n  -> 1\n");
+  // A symbol without a name, or with one that would make the text long, is told by its number.
+  const std::string unnamed = "if ceil(s0 / 8) <= 3\n  -> 0\nelse\n  -> 1\n";
+  EXPECT_EQ(tree.str({}), unnamed);
+  const std::string longest[] = {std::string(1000, 'n')}, longer[] = {std::string(1001, 'n')};
+  EXPECT_EQ(tree.str(longest), "if ceil(" + longest[0] + " / 8) <= 3\n  -> 0\nelse\n  -> 1\n");
+  EXPECT_EQ(tree.str(longer), unnamed);
 }
 
 }  // namespace

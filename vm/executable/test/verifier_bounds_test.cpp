@@ -295,43 +295,6 @@ TEST(VerifierBounds, NoMoreMessagesThanAskedFor) {
   for (size_t limit = 1; limit <= 5; ++limit) EXPECT_EQ(find_violations(e, limit).size(), limit);
 }
 
-// --- Where paths meet ---------------------------------------------------------------------------
-
-// r1 is what the path makes of it, chosen by r0; the paths are 3 instructions each.
-std::string either(const std::string& one, const std::string& other, const std::string& then,
-                   const std::string& third = "") {
-  return "function \"f\" 1 6 { LoadConsti r5, 0  LoadConsti r4, 64  LoadConst r1, c0  "
-         "If r0, @one, @other  one: " +
-         one + "  Goto @" + (third.empty() ? "then" : "more") + "  other: " + other +
-         (third.empty() ? "" : "  more: If r0, @then, @third  third: " + third) +
-         "  then: " + then + " }";
-}
-
-TEST(VerifierBounds, WhatIsFreedOnOnePathIsFreed) {
-  const std::string freed = name_of_fault(Fault::kReadFreed);
-  EXPECT_EQ(faults_of(either("FreeTensor r1", "LoadConsti r5, 1", "Ret r1")), freed);
-  EXPECT_EQ(faults_of(either("LoadConsti r5, 1", "FreeTensor r1", "Ret r1")), freed);
-  EXPECT_EQ(faults_of(either("LoadConsti r5, 1", "LoadConsti r5, 1", "Ret r1")), "");
-}
-
-// A tensor placed in what may be a constant is one.
-TEST(VerifierBounds, WhatIsPerhapsAConstantStaysSo) {
-  const std::string writes =
-      "AllocTensor r2, r1, r5, f32, [1]  LoadConsti r3, 1  "
-      "InvokePacked k0, (r0, r3, r2)  Ret r2";
-  const std::string constant = "LoadConst r1, c0", storage = "AllocStorage r1, r4, 64, d0",
-                    unknown = "Move r1, r0";
-  const std::string refused = name_of_fault(Fault::kWritesConstant);
-  EXPECT_EQ(faults_of(either(constant, storage, writes)), refused);
-  EXPECT_EQ(faults_of(either(storage, constant, writes)), refused);
-  EXPECT_EQ(faults_of(either(storage, unknown, writes)), "");
-  for (const auto& [a, b, c] :
-       {std::tuple(constant, storage, unknown), std::tuple(storage, constant, unknown),
-        std::tuple(storage, unknown, constant), std::tuple(unknown, storage, constant)})
-    EXPECT_EQ(faults_of(either(a, b, writes, c)), refused) << a << b << c;
-  EXPECT_EQ(faults_of(either(storage, unknown, writes, storage)), "");
-}
-
 // --- Portable kernels ---------------------------------------------------------------------------
 
 std::string portable_fault(const std::function<void(PortableKernel&)>& change) {
@@ -412,6 +375,14 @@ TEST(VerifierBounds, PortableOperands) {
     EXPECT_EQ(portable_fault({{t, 8}}, Op::kEq, {2, 4, 4}), dtype) << name_of(t);
   for (const DType t : {DType::kBool, DType::kI32})
     EXPECT_EQ(portable_fault({{t, 1}}, Op::kAnd, {4, 4, 4}), "") << name_of(t);
+  // The mask's lanes, too.
+  EXPECT_EQ(portable_fault({}, Op::kSelect, {0, 2, 0, 0}), "");
+  EXPECT_EQ(portable_fault({}, Op::kSelect, {1, 2, 1, 1}), lanes);
+  // A bool is one of two bits, not of 256.
+  EXPECT_EQ(portable_fault({{DType::kU8, 8}}, Op::kBitcast, {4, 4}), "");
+  EXPECT_EQ(portable_fault({{DType::kU8, 8}}, Op::kBitcast, {2, 4}), dtype);
+  EXPECT_EQ(portable_fault({{DType::kU8, 8}}, Op::kBitcast, {4, 2}), dtype);
+  EXPECT_EQ(portable_fault({}, Op::kBitcast, {2, 2}), dtype);
   EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kF32, 4}}, Op::kBitcast, {4, 5}), "");
   EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kF32, 2}}, Op::kBitcast, {4, 5}), lanes);
   EXPECT_EQ(portable_fault({{DType::kF32, 2}}, Op::kExtract, {4, 0, 0}), lanes);

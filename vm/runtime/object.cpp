@@ -144,9 +144,9 @@ Tensor* Heap::new_tensor(Storage* storage, int64_t offset, DType dtype,
   if (!storage->data)
     throw Error(Status::kFatal, "", "a tensor is made in a storage that was freed",
                 "report it: the memory plan is wrong");
-  if (offset < 0 || static_cast<uint64_t>(offset) > storage->bytes ||
-      static_cast<uint64_t>(*bytes) > storage->bytes - static_cast<uint64_t>(offset) ||
-      offset % static_cast<int64_t>(size_of(dtype)) != 0)
+  const auto begin = static_cast<uint64_t>(offset);  // beyond every storage if it is negative
+  if (begin > storage->bytes || static_cast<uint64_t>(*bytes) > storage->bytes - begin ||
+      begin % size_of(dtype) != 0)
     throw Error(Status::kFatal, "",
                 fmt::format("{} bytes at offset {} do not fit a storage of {} bytes", *bytes,
                             offset, storage->bytes),
@@ -156,8 +156,8 @@ Tensor* Heap::new_tensor(Storage* storage, int64_t offset, DType dtype,
   t->dtype = dtype;
   t->rank = static_cast<uint8_t>(shape.size());
   t->storage = storage;
-  t->offset = static_cast<uint64_t>(offset);
-  t->capacity = storage->bytes - t->offset;
+  t->offset = begin;
+  t->capacity = storage->bytes - begin;
   // A tensor may have extents whose product without the zero one overflows; its strides then are
   // never used to address anything, so they may wrap.
   uint64_t stride = 1;

@@ -27,7 +27,7 @@ StandInDevice::~StandInDevice() {
   if (base_) ::munmap(base_, size_);
 }
 
-bool StandInDevice::reserve() {
+void StandInDevice::reserve() {
   for (size_t size = arena_; !base_ && size >= kSmallestArena; size /= 2) {
     void* memory =
         ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,7 +35,6 @@ bool StandInDevice::reserve() {
     base_ = static_cast<uint8_t*>(memory);
     size_ = size;
   }
-  return base_ != nullptr;
 }
 
 void StandInDevice::protect(size_t begin, size_t end, int rights) {
@@ -48,8 +47,8 @@ void StandInDevice::protect(size_t begin, size_t end, int rights) {
 
 void* StandInDevice::allocate(size_t bytes) {
   std::lock_guard guard(lock_);
-  if (!base_ && !reserve()) return nullptr;
-  if (bytes > size_) return nullptr;
+  reserve();
+  if (bytes > size_) return nullptr;  // any, where the system gave no arena
   bytes = round_up(bytes, kUnit);
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     const auto [offset, size] = *it;

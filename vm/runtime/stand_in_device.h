@@ -51,7 +51,8 @@ class StandInDevice final : public Device {
   size_t in_use() const;
 
  private:
-  bool reserve();
+  // The arena, unless there is one; there is none afterwards if the system refuses.
+  void reserve();
   // Sets the rights of the arena's used part.
   void protect(size_t begin, size_t end, int rights);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "vm/base/error.h"
+#include "vm/base/fault/failing_calls.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/stand_in_device.h"
 
@@ -132,6 +133,50 @@ TEST(Device, MemoryThatCannotBeIsNull) {
   for (const size_t bytes : {size_t{1} << 62, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 10'000,
                              SIZE_MAX - 4096, SIZE_MAX})
     EXPECT_EQ(map_huge(bytes), nullptr) << bytes;
+}
+
+// Neither what was mapped nor what was not is given back twice.
+TEST(Device, MemoryThatTheSystemRefusesIsNull) {
+  for (const size_t bytes : {size_t{1}, size_t{1} << 21, size_t{1} << 26}) {
+    const SystemBalance before = system_balance();
+    {
+      const FailCall none(SystemCall::kMmap, 1);
+      EXPECT_EQ(map_huge(bytes), nullptr) << bytes;
+      EXPECT_TRUE(none.failed());
+    }
+    EXPECT_EQ(system_balance(), before) << bytes;
+  }
+}
+
+// Without address space for its arena it has no memory, and looks for it again later.
+TEST(StandInDevice, AnArenaThatTheSystemRefuses) {
+  StandInDevice stand_in;
+  {
+    const FailCall none(SystemCall::kMmap, 1, true);
+    EXPECT_EQ(stand_in.allocate(64), nullptr);
+    EXPECT_EQ(stand_in.allocate(0), nullptr);
+  }
+  void* memory = stand_in.allocate(64);
+  EXPECT_NE(memory, nullptr);
+  stand_in.free(memory, 64);
+}
+
+// A kernel that cannot be given its memory does not run.
+TEST(StandInDevice, RightsThatTheSystemRefuses) {
+  StandInDevice stand_in;
+  void* memory = stand_in.allocate(64);
+  const auto open = [&] { const KernelScope scope(stand_in); };
+  for (int i = 0; i < 2; ++i) {
+    const FailCall none(SystemCall::kMprotect, 1);
+    try {
+      open();
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kExhausted);
+    }
+  }
+  EXPECT_NO_THROW(open());
+  stand_in.free(memory, 64);
 }
 
 // What is allocated while a kernel runs is open to it.

@@ -69,6 +69,47 @@ TEST(Heap, RefusesTensorsThatDoNotFit) {
   heap.release(s);
 }
 
+// Up to the last byte and the last dim.
+TEST(Heap, TensorsEndWithTheirStorage) {
+  Heap heap(make_pool());
+  Storage* s = heap.new_storage(64);
+  ASSERT_EQ(s->bytes, 64u);
+  const auto fits = [&](int64_t offset, std::vector<int64_t> shape, DType dtype = DType::kU8) {
+    try {
+      heap.release(heap.new_tensor(s, offset, dtype, shape));
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(fits(0, {64}));
+  EXPECT_FALSE(fits(0, {65}));
+  EXPECT_TRUE(fits(63, {1}));
+  EXPECT_FALSE(fits(63, {2}));
+  EXPECT_TRUE(fits(64, {0}));
+  EXPECT_FALSE(fits(64, {1}));
+  EXPECT_FALSE(fits(65, {0}));
+  EXPECT_FALSE(fits(68, {0}, DType::kF32));
+  EXPECT_FALSE(fits(INT64_MAX, {0}));
+  for (const int64_t negative : {int64_t{-1}, int64_t{-64}, INT64_MIN})
+    for (const int64_t extent : {0, 1, 64})
+      EXPECT_FALSE(fits(negative, {extent})) << negative << ", " << extent;
+  // Extents that have no size in bytes.
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-1}, {INT64_MIN}, {0, -1}, {INT64_MAX, 2}}) {
+    try {
+      heap.release(heap.new_tensor(s, 0, DType::kU8, shape));
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_NE(e.problem().find("is negative or too large"), std::string::npos) << e.problem();
+    }
+  }
+  EXPECT_TRUE(fits(0, {16}, DType::kF32));
+  EXPECT_TRUE(fits(0, std::vector<int64_t>(kMaxRank, 1)));
+  EXPECT_FALSE(fits(0, std::vector<int64_t>(kMaxRank + 1, 1)));
+  heap.release(s);
+}
+
 TEST(Heap, LongListsDieWithoutRecursion) {
   Heap heap(make_pool());
   Value list = Value::of(heap.new_cell(ObjectKind::kAdt, 0, {}));

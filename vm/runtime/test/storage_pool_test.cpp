@@ -206,6 +206,20 @@ TEST(StoragePool, HugeRequestsFailCleanly) {
   StoragePool pool(device(0));
   EXPECT_THROW(pool.allocate(UINT64_MAX), Error);
   EXPECT_THROW(pool.allocate(uint64_t{1} << 60), Error);
+  // What cannot be rounded up is refused before a device is asked.
+  constexpr uint64_t kLargest = uint64_t{1} << 62;
+  const auto problem = [&](uint64_t bytes) -> std::string {
+    try {
+      pool.release(pool.allocate(bytes));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kExhausted);
+      return e.problem();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem(kLargest), "the cpu has no memory for 4611686018427387904 bytes");
+  EXPECT_EQ(problem(kLargest + 1), "a storage of 4611686018427387905 bytes is too large");
+  EXPECT_EQ(pool.stats().in_use, 0u);
 }
 
 TEST(StoragePool, ForgetsALargeRun) {

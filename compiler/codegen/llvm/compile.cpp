@@ -192,6 +192,16 @@ std::vector<Part> split(std::span<const kir::Function> functions) {
   return parts;
 }
 
+CompiledObject compile_on(llvm::TargetMachine& machine, std::span<const kir::Function> functions,
+                          const kernels::TargetInfo& target, const Options& options) {
+  llvm::LLVMContext context;
+  context.setDiscardValueNames(true);  // nobody reads them
+  const auto module = make_module(functions, target, machine, context);
+  optimise(*module, machine, options.optimize);
+  const auto bytes = generate(*module, machine, llvm::CodeGenFileType::ObjectFile);
+  return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
+}
+
 }  // namespace
 
 std::string backend_version() {
@@ -200,12 +210,7 @@ std::string backend_version() {
 
 CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
                        const Options& options) {
-  llvm::LLVMContext context;
-  const auto machine = make_machine(target, options);
-  const auto module = make_module(functions, target, *machine, context);
-  optimise(*module, *machine, options.optimize);
-  const auto bytes = generate(*module, *machine, llvm::CodeGenFileType::ObjectFile);
-  return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
+  return compile_on(*make_machine(target, options), functions, target, options);
 }
 
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
@@ -221,10 +226,14 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
   std::vector<std::exception_ptr> failures(parts.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
+    // One for all objects of a thread: what it knows of a subtarget takes milliseconds to make.
+    std::unique_ptr<llvm::TargetMachine> machine;
     for (size_t i; (i = next.fetch_add(1)) < order.size();) {
       const size_t p = order[i];
       try {
-        objects[p] = compile(functions.subspan(parts[p].first, parts[p].count), target, options);
+        if (!machine) machine = make_machine(target, options);
+        objects[p] = compile_on(*machine, functions.subspan(parts[p].first, parts[p].count), target,
+                                options);
       } catch (...) {
         failures[p] = std::current_exception();
       }

@@ -58,6 +58,11 @@ TEST(DispatchTest, MalformedTrees) {
               HasSubstr("divides by 0"));
   EXPECT_THAT(bad({{node(Cond::kEqual, {Kind::kCeilDiv, 0, 0, 0}, 0, 1, 1), leaf(0)}}),
               HasSubstr("divides by 0"));
+  constexpr auto kNoKind = static_cast<Kind>(static_cast<int>(Kind::kThreads) + 1);
+  EXPECT_THAT(bad({{node(Cond::kEqual, {kNoKind}, 0, 1, 1), leaf(0)}}),
+              HasSubstr("unknown feature"));
+  constexpr auto kNoTest = static_cast<Cond>(static_cast<int>(Cond::kEqual) + 1);
+  EXPECT_THAT(bad({{node(kNoTest, {}, 0, 1, 1), leaf(0)}}), HasSubstr("unknown test"));
   // Only those two divide.
   for (const int64_t divisor : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}}) {
     for (const Kind kind : {Kind::kSymbol, Kind::kProduct, Kind::kThreads})

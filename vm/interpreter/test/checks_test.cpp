@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "vm/base/fault/failing_calls.h"
-#include "vm/base/file.h"
 #include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/test/harness.h"
 
@@ -551,69 +550,6 @@ TEST_F(Checks, HostKernelsBesideNativeOnes) {
       text + "kernel \"h\" { out f32 ([1])  dispatch { 0: 0 }  host \"host.zero\" }");
   e.kernels[0].portable = fuzz::portable_program({}).kernels[0].portable;
   EXPECT_NO_THROW(Model::load(std::move(e), LoadOptions{}, "test"));
-}
-
-// Memory that no machine has, of a file that claims to have it.
-TEST_F(Checks, ConstantsThatDoNotFit) {
-  static const uint8_t byte = 0;
-  const auto failure = [&](int32_t device, bool hot, int64_t bytes) -> std::string {
-    exec::Executable e;
-    exec::Constant c;
-    c.name = "c";
-    c.dtype = DType::kU8;
-    c.shape = {bytes};
-    c.device = device;
-    c.hot = hot;
-    c.bytes = {&byte, static_cast<size_t>(bytes)};  // nobody gets as far as to read them
-    e.constants.push_back(c);
-    LoadOptions options;
-    options.trust = true;
-    try {
-      Model::load(std::move(e), options, "test");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.status(), Status::kExhausted);
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(failure(kStandInDevice, false, int64_t{1} << 40),
-              HasSubstr("no memory for constant"));
-  EXPECT_THAT(failure(kCpuDevice, true, int64_t{1} << 61), HasSubstr("no memory for"));
-}
-
-// What native code says of its call, and code that is not there.
-TEST_F(Checks, NativeKernels) {
-  const std::vector<uint8_t> image = read_file(NIMBLE_FIXTURE_DIR "/good.so");
-  // By a name of its own or, in the image of another level, by the kernel's.
-  const auto load_native = [&](const std::string& kernel, const std::string& symbol) {
-    exec::Executable e = exec::assemble(
-        "kernel \"" + kernel + "\" { symbols n  in f32 ([a0])  scratch [0]  dispatch { 0: 0 }  " +
-        "native \"" + symbol + "\" }" +
-        "function \"main\" 1 2 { InvokePacked k0, (r0)  LoadConsti r1, 1  Ret r1 }" + kScalarEntry);
-    exec::NativeImage native;
-    native.target = "x86-64-v1";
-    native.bytes = image;
-    e.images.push_back(native);
-    LoadOptions trust;
-    trust.trust = true;
-    model_ = Model::load(std::move(e), trust, "test");
-    SessionOptions options;
-    options.threads = 1;
-    session_ = std::make_unique<Session>(model_, options);
-  };
-  for (const auto& [kernel, symbol] :
-       {std::pair("k", "count_calls"), {"count_calls", "count_calls_v4"}}) {
-    load_native(kernel, symbol);
-    EXPECT_THAT(failure_of({kThree}), AllOf(HasSubstr("failed with code 1"), HasSubstr("n = 3")));
-    EXPECT_THAT(failure_of({kThree}), HasSubstr("failed with code 2"));
-  }
-  try {
-    load_native("k", "absent");
-    ADD_FAILURE();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.status(), Status::kCorrupt);
-    EXPECT_THAT(e.what(), HasSubstr("the native code has no absent"));
-  }
 }
 
 // Of one byte, too, among few arguments and among many.

@@ -260,9 +260,9 @@ function "main" 1 4 {{
                        threads) +
            kScalarEntry;
   };
-  const auto takes = [&](const char* limit, int threads) {
+  const auto takes = [&](const char* limit, int threads, uint64_t fuel = 1000) {
     SessionOptions options;
-    options.fuel = 1000;
+    options.fuel = fuel;
     load(text(limit), false, options, threads);
     try {
       run({kOne});
@@ -273,6 +273,9 @@ function "main" 1 4 {{
   };
   EXPECT_EQ(takes("", 1), 1);
   EXPECT_EQ(takes("threads 1", 4), 1);
+  EXPECT_EQ(takes("", 1, 100), 1);
+  EXPECT_EQ(takes("", 2, 100), 2) << "the second is the first that costs";
+  EXPECT_EQ(takes("", 2), 1);
   EXPECT_EQ(takes("", 4), 2) << "three more threads for four bytes";
 }
 

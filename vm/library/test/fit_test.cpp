@@ -500,7 +500,7 @@ TEST_F(LineariseFit, Results) {
   const Room fits = {{kI64, {1, 4}}, {kF32, {1, 2}}};
   EXPECT_EQ(linearise(root, fits), "");
   // What lies behind the last result is nobody's.
-  EXPECT_NE(linearise(root, fits, 1), "");
+  EXPECT_THAT(linearise(root, fits, 1), HasSubstr("does not fit what there is"));
   for (const Room& wrong :
        {Room{{kI64, {1, 4}}}, Room{{kI64, {1, 4}}, {kF32, {1, 2}}, {kF32, {1, 2}}},
         Room{{kI32, {1, 4}}, {kF32, {1, 2}}}, Room{{kI64, {1, 3}}, {kF32, {1, 2}}},

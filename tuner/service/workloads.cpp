@@ -68,6 +68,23 @@ void visit_calls(const kernels::Workload& w, const std::vector<int64_t>& s,
   }
 }
 
+// Whether a tensor of the group would have less than no elements along an axis: a run of the model
+// ends before it comes to that.
+bool is_impossible(const kernels::Workload& w, const std::vector<int64_t>& s) {
+  const auto below_zero = [&](const ir::Type& t) {
+    return t->kind == ir::TypeKind::kTensor &&
+           std::ranges::any_of(t->dims, [&](const ir::Dim& d) { return value(d, w, s) < 0; });
+  };
+  const auto any_below_zero = [&](const ir::Type& t) {
+    return t->kind == ir::TypeKind::kTuple ? std::ranges::any_of(t->elements, below_zero)
+                                           : below_zero(t);
+  };
+  return std::ranges::any_of(w.group->parameters,
+                             [&](const ir::VarRef& p) { return any_below_zero(p->type); }) ||
+         std::ranges::any_of(w.group->body->bindings,
+                             [&](const ir::Binding& b) { return any_below_zero(b.var->type); });
+}
+
 // The longest sum behind an element that the group computes.
 double reduction_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   double most = 1;
@@ -391,7 +408,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         for (const auto& [s, v] : p.at)
           if (!is_batch(s)) size = std::max(size, v);
         const auto symbols = workload_symbols(t.use, p.at, size);
-        if (!symbols) continue;
+        if (!symbols || is_impossible(t.workload(), *symbols)) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());
         if (added)
           t.points.push_back({*symbols, 0, false, false, true, flops_of(t.workload(), *symbols),

@@ -161,6 +161,26 @@ fn @main(%x: Tensor[(n, 16), f32], %w: Tensor[(16, 8), f32]) {
   }
 }
 
+// A sound that is shorter than a window by more than a step: an extent would be below zero.
+TEST(Workloads, SizesThatCannotOccurAreLeftOut) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(1, 8, 1, n), f32], %w: Tensor[(8, 8, 1, 10), f32]) {
+  let %y = conv2d(%x, %w) {strides = [1, 5], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1};
+  let %z = relu(%y);
+  %z
+})");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_FALSE(tasks.empty());
+  for (const TuningTask& t : tasks) {
+    ASSERT_FALSE(t.points.empty()) << t.label;
+    for (const WorkloadPoint& p : t.points) {
+      EXPECT_GE(p.flops, 0) << t.label;
+      EXPECT_GE(p.bytes, 0) << t.label;
+      EXPECT_GE(p.symbols.at(0), 5) << t.label;
+    }
+  }
+}
+
 TEST(Workloads, IndicesStayInsideTheirTable) {
   const ir::Module m = typed(kBatched);
   const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "vm/base/error.h"
@@ -99,6 +100,40 @@ void check_database_place(const std::string& path, bool create, bool read_only) 
         Status::kIo, path,
         fmt::format("the folder '{}' is read-only, and the database keeps a log beside it", folder),
         "make the folder writable, or put the database elsewhere");
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat x, y;
+  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
+void check_export_place(const std::string& file, const std::string& database, bool overwrite) {
+  struct stat info;
+  const std::string folder = folder_of(file);
+  if (stat(folder.c_str(), &info) != 0)
+    throw Error(Status::kNotFound, file, fmt::format("the folder '{}' does not exist", folder),
+                fmt::format("create it: mkdir -p '{}'", folder));
+  if (stat(file.c_str(), &info) != 0) return;
+  if (!database.empty() && same_file(file, database))
+    throw Error(Status::kInvalidArgument, file, "is the database itself", "name another file");
+  if (!overwrite || !S_ISREG(info.st_mode))
+    throw Error(Status::kInvalidArgument, file, "exists already",
+                "name another file, or give --force to replace a file");
+}
+
+TemporaryFile::TemporaryFile(const std::string& target)
+    : path_(fmt::format("{}.tmp-{}", target, getpid())) {}
+
+TemporaryFile::~TemporaryFile() {
+  unlink(path_.c_str());  // nothing is there once it has its name
+}
+
+void TemporaryFile::rename_to(const std::string& target) const {
+  sync_to_disk(path_);
+  if (std::rename(path_.c_str(), target.c_str()) != 0)
+    throw Error(Status::kIo, target, std::strerror(errno), "check the permissions of the folder");
+  sync_to_disk(folder_of(target));
 }
 
 void sync_to_disk(const std::string& path) {

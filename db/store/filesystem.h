@@ -16,6 +16,28 @@ void check_database_place(const std::string& path, bool create, bool read_only);
 // The folder that holds `path`; "." if it names none.
 std::string folder_of(const std::string& path);
 
+// Whether both name one file that exists.
+bool same_file(const std::string& a, const std::string& b);
+
+// Throws unless an export may be written to `file`: its folder must exist; a file that is there is
+// replaced only if `overwrite`, and never if it is `database`.
+void check_export_place(const std::string& file, const std::string& database, bool overwrite);
+
+// A file in the making, beside what it shall become; gone at the end of the scope unless renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& target);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+  // Durable when it returns: the file and its folder are synced.
+  void rename_to(const std::string& target) const;
+
+ private:
+  std::string path_;
+};
+
 // Flushes a file or folder to the disk; throws Error(kIo).
 void sync_to_disk(const std::string& path);
 

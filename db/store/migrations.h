@@ -5,26 +5,26 @@
 #include <span>
 #include <string>
 
-#include "db/store/sqlite.h"
+#include "db/store/sql.h"
 
 namespace nimble::db {
 
 struct Migration {
   int version;  // 1, 2, …
   const char* name;
-  const char* sql;
+  const char* sqlite;
+  const char* postgres;  // null: older than the first schema for PostgreSQL, which is one step
+
+  const char* sql(Engine engine) const { return engine == Engine::kSqlite ? sqlite : postgres; }
 };
 
 // All migrations, in order.
 std::span<const Migration> migrations();
 int latest_schema_version();
 
-// "Nmbl": marks a SQLite file as a tuning database of nimble.
-inline constexpr int kApplicationId = 0x4E6D626C;
-
 enum class FileKind { kEmpty, kNimble };
 
-// Tells an empty database from one of ours by application_id; throws Error(kInvalidArgument) for
+// Tells an empty database from one of ours; throws Error(kInvalidArgument) for
 // another program's, and Error(kIncompatible) for a schema newer than this program's or a
 // migration whose SQL text is not the one this program knows.
 FileKind inspect_schema(Connection& db);
@@ -33,11 +33,8 @@ FileKind inspect_schema(Connection& db);
 // once: the version is read again under the write lock.
 void migrate(Connection& db, int target, const std::function<int64_t()>& clock_ms);
 
-// The objects of the schema as (type, name, table, SQL), one per line, in a fixed order; equal
-// texts mean equal schemas.
-std::string schema_text(Connection& db);
-
-// What schema_text() is after migration `version`: made once, in a scratch database in memory.
-const std::string& expected_schema_text(int version);
+// Whether the tables, views and triggers are, word for word, those that the migrations up to
+// `version` make.
+bool has_expected_schema(Connection& db, int version);
 
 }  // namespace nimble::db

@@ -181,7 +181,8 @@ struct Trial {
   double priority = 0;
   std::optional<double> predicted_ns;
   TrialState state = TrialState::kQueued;
-  int64_t attempt = 0;  // claims so far
+  int64_t attempt = 0;   // claims so far
+  int64_t position = 0;  // in the order of its campaign's queue, from 1
   std::string lease_owner;
   int64_t lease_until = 0;
   std::string error_class, message;

@@ -19,6 +19,9 @@ namespace nimble::db {
 struct OpenOptions {
   bool create = true;      // make the file if it is missing (never the folder)
   bool read_only = false;  // no migration, no writes
+  // Bring a server's database of an older schema up to date. Programs older than that refuse it
+  // afterwards, so somebody decides it; a file of one's own is brought up to date in any case.
+  bool migrate_shared = false;
   // Whether each call waits for the disk. Without, the next call of a connection that does takes
   // along all that was written before it, whoever wrote: they share one log. Until then a power
   // failure loses the last calls, each as a whole; a kill loses nothing.
@@ -30,15 +33,18 @@ struct OpenOptions {
 
 class Store {
  public:
-  // Opens the SQLite database at `path`, bringing an older schema up to date unless read-only.
-  // Errors: kNotFound (folder, or file without `create`), kIo (read-only file or folder, another
-  // failure of the file system), kUnsupported (network file system), kExhausted (disk full,
-  // locked too long), kCorrupt (damaged, no database), kInvalidArgument (a folder, another
-  // program's database), kIncompatible (newer schema, changed migration).
-  static std::unique_ptr<Store> open(const std::string& path, const OpenOptions& options = {});
+  // Opens the database at `place`: the path of a SQLite file, which is brought up to date unless
+  // read-only, or the URL of one on a PostgreSQL server (db/store/place.h), of which see
+  // OpenOptions::migrate_shared. Errors: kNotFound (folder, or file without `create`), kIo
+  // (read-only file or folder, another failure of the file system), kUnsupported (network file
+  // system), kExhausted (disk full, locked too long), kCorrupt (damaged, no database),
+  // kInvalidArgument (a folder, another program's database), kIncompatible (newer schema, changed
+  // migration; an older schema on a server), kUnsupported (a URL, and this program was built
+  // without PostgreSQL).
+  static std::unique_ptr<Store> open(const std::string& place, const OpenOptions& options = {});
   virtual ~Store() = default;
 
-  virtual const std::string& path() const = 0;
+  virtual const std::string& path() const = 0;  // or the URL, without passwords
   virtual const Uuid& identity() const = 0;
   virtual int64_t schema_version() const = 0;
 
@@ -75,6 +81,9 @@ class Store {
   virtual void set_campaign_state(const Uuid& campaign, CampaignState) = 0;
   virtual void set_budget(const Uuid& campaign, double budget_s) = 0;
   virtual CampaignProgress progress(const Uuid& campaign) = 0;
+  // Takes the campaign for this process until the store is closed; false if another has it. Of a
+  // file anybody gets it: who share one are of one machine and lock a file beside it.
+  virtual bool hold(const Uuid& campaign) = 0;
 
   // ---- trials ------------------------------------------------------------------------------
   // Adds those whose key is new and returns how many were.
@@ -146,10 +155,10 @@ class Store {
   // Writes a consistent copy to `file`: one SQLite file without leases. Refuses an existing file
   // unless `overwrite`; replaces it in one step.
   virtual void export_to(const std::string& file, bool overwrite = false) = 0;
-  // Adds what `file` (an export, or any nimble database of this schema or an older one) has and
+  // Adds what `place` (an export, or any nimble database of this schema or an older one) has and
   // this database lacks: all or nothing. Importing again changes nothing. A file whose schema,
   // keys or numbers are not what nimble writes is refused (kCorrupt, kInvalidArgument).
-  virtual ImportReport import_from(const std::string& file) = 0;
+  virtual ImportReport import_from(const std::string& place) = 0;
   // Integrity of the file, foreign keys, and the invariants that SQL cannot state.
   virtual CheckReport check() = 0;
 };

@@ -164,7 +164,8 @@ constexpr TableSpec kTables[] = {
      only_uuid<kCostModel>},
     {"trial",
      "uuid, campaign, workload, config, shape, role, threads, round, priority, predicted_ns, "
-     "state, attempt, lease_owner, lease_until, error_class, message, created_at, finished_at",
+     "state, attempt, lease_owner, lease_until, error_class, message, created_at, finished_at, "
+     "position",
      "uuid", trial},
     {kMeasurement,
      "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, ci_low_ns, "
@@ -200,7 +201,7 @@ constexpr Invariant kInvariants[] = {
      "(SELECT 1 FROM measurement m WHERE m.trial = t.uuid)"},
     {"a measurement has not as many samples as it says",
      "SELECT m.uuid FROM measurement m LEFT JOIN samples s ON s.measurement = m.uuid "
-     "WHERE s.n IS NOT m.n"},
+     "WHERE s.n IS DISTINCT FROM m.n"},
     {"a measurement's artifact is of another workload or configuration than its trial",
      "SELECT m.uuid FROM measurement m JOIN trial t ON t.uuid = m.trial "
      "JOIN artifact a ON a.hash = m.artifact "

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "db/store/sqlite.h"
+#include "db/store/sql.h"
 
 namespace nimble::db {
 

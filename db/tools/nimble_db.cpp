@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "db/store/filesystem.h"
+#include "db/store/place.h"
 #include "db/store/store.h"
 #include "db/tools/show.h"
 #include "vm/arguments/command_line.h"
@@ -24,6 +25,7 @@ constexpr const char* kEpilogue = R"(Examples:
   nimble db export --db tuning.db records.nimbledb
   nimble db import --db tuning.db records.nimbledb
   nimble db check --db tuning.db
+  nimble db show --db postgresql://me@server/tuning
 
 The database can also be named by the environment variable NIMBLE_DB.
 Exit codes: 0 ok, 1 failure, 2 usage, 5 stale or incompatible database.)";
@@ -41,6 +43,7 @@ std::unique_ptr<Store> open(const Arguments& args, bool write) {
   OpenOptions options;
   options.create = false;
   options.read_only = !write;
+  options.migrate_shared = args.migrate;
   return Store::open(args.db, options);
 }
 
@@ -100,10 +103,10 @@ ImportReport import_into_new(const std::string& database, const std::string& fil
 }
 
 int import(const Arguments& args) {
-  check_database_place(args.file, false, true);
-  const ImportReport report = std::filesystem::exists(args.db)
-                                  ? import_into(args.db, args.file)
-                                  : import_into_new(args.db, args.file);
+  if (!names_server(args.file)) check_database_place(args.file, false, true);
+  const bool exists = names_server(args.db) || std::filesystem::exists(args.db);
+  const ImportReport report =
+      exists ? import_into(args.db, args.file) : import_into_new(args.db, args.file);
   Output out({"origin", "rows_added", "rows_updated"});
   out.add({report.origin, report.rows_added, report.rows_updated});
   print(out, args);
@@ -142,10 +145,10 @@ int run(int argc, char** argv) {
 
   auto command = [&](const char* name, const char* description, const char* example) {
     CLI::App* sub = app.add_subcommand(name, description);
-    sub->add_option("--db", args.db, "The database")
+    sub->add_option("--db", args.db, "The database: a file, or a URL of PostgreSQL")
         ->required()
         ->envname("NIMBLE_DB")
-        ->type_name("FILE");
+        ->type_name("FILE|URL");
     sub->add_option("--format", args.format, "How to print: table, json or csv")
         ->transform(CLI::CheckedTransformer(formats).description(""))
         ->type_name("FORMAT");
@@ -187,12 +190,16 @@ int run(int argc, char** argv) {
   CLI::App* import_command =
       command("import", "Add what a file has and the database lacks; all or nothing",
               "nimble db import --db tuning.db records.nimbledb");
-  import_command->add_option("file", args.file, "An export, or another database")->required();
+  import_command->add_option("file", args.file, "An export, or another database, a file or a URL")
+      ->required();
 
   CLI::App* check_command =
       command("check", "Check pages, keys, samples and invariants; list stale dispatch tables",
               "nimble db check --db tuning.db");
-  check_command->add_flag("--migrate", args.migrate, "Bring an older schema up to date first");
+  check_command->add_flag(
+      "--migrate", args.migrate,
+      "Bring an older schema up to date first. A database on a server is brought up to\n"
+      "date in no other way: programs older than that refuse it afterwards");
 
   try {
     app.parse(argc, argv);

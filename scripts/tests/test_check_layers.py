@@ -86,6 +86,7 @@ class IncludeTest(unittest.TestCase):
                             "compiler/codegen")
         self.assert_refused("tuner/search/model.cpp", '#include "llvm/IR/Module.h"')
         self.assert_refused("tuner/service/queue.cpp", "#  include <sqlite3.h>", "db/store")
+        self.assert_refused("tuner/service/queue.cpp", "#include <libpq-fe.h>", "db/store")
 
     def test_tests_look_from_outside(self):
         self.assert_allowed("compiler/driver/test/chain_test.cpp", '#include "vm/interpreter/model.h"')

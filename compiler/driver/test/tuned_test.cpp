@@ -66,7 +66,7 @@ std::vector<tuned::Candidate> candidates_of(const kernels::Workload& w,
 
 // Changes a database behind its guards: without triggers, checks and foreign keys.
 void damage(const std::string& path, const std::string& sql) {
-  db::Connection db(path, SQLITE_OPEN_READWRITE, "", path);
+  db::SqliteConnection db(path, SQLITE_OPEN_READWRITE, "", path);
   std::string drops;
   {
     db::Statement row = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'");

@@ -39,8 +39,8 @@ std::vector<std::string> tables_of_records() {
 }
 
 // Writes what the schema forbids.
-std::unique_ptr<Connection> open_for_damage(const std::string& file) {
-  auto db = std::make_unique<Connection>(file, SQLITE_OPEN_READWRITE, "", "fuzzed");
+std::unique_ptr<SqliteConnection> open_for_damage(const std::string& file) {
+  auto db = std::make_unique<SqliteConnection>(file, SQLITE_OPEN_READWRITE, "", "fuzzed");
   db->script(
       "PRAGMA synchronous = OFF; PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF");
   sqlite3_db_config(db->raw(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -84,11 +84,11 @@ class Fixture {
 
   ScratchFolder scratch;
   std::string good;
-  std::unique_ptr<Connection> edited;
+  std::unique_ptr<SqliteConnection> edited;
   std::unique_ptr<Store> into;
 
  private:
-  std::unique_ptr<Connection> emptier;
+  std::unique_ptr<SqliteConnection> emptier;
 };
 
 Fixture& fixture() {
@@ -147,7 +147,7 @@ void edit(Connection& db, Input* in, std::set<std::string>* touched) {
   try {
     switch (in->byte() % 6) {
       case 0:
-        return db.run(set, std::nullopt);
+        return db.run(set, std::optional<std::string>());
       case 1:
         return db.run(set, in->number<int64_t>());
       case 2:

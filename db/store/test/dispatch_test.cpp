@@ -217,18 +217,17 @@ TEST_F(StoreTest, AnOverrideStandsUntilItIsWithdrawn) {
 // A time of day that cannot be, in a database that somebody handed over, holds no slot.
 TEST_F(StoreTest, AForgedTimeDoesNotHoldASlot) {
   for (const char* status : {"active", "retired"}) {
-    std::filesystem::remove(file());
+    remove();
     auto store = open();
     World world(*store);
     const Uuid old = store->create_table(world.draft(*store, 8));
     const Uuid fresh = store->create_table(world.draft(*store, 16));
     store->activate(old, "tuned");
     for (const Uuid& table : {old, fresh})
-      Connection(file(), SQLITE_OPEN_READWRITE, "", "x")
-          .run(
-              "INSERT INTO dispatch_event (uuid, dispatch_table, status, reason, created_at) "
-              "VALUES (?,?,?,'forged',9223372036854775807)",
-              new_uuid(), table, status);
+      connection()->run(
+          "INSERT INTO dispatch_event (uuid, dispatch_table, status, reason, created_at) "
+          "VALUES (?,?,?,'forged',9223372036854775807)",
+          new_uuid(), table, status);
     store->activate(fresh, "better");
     EXPECT_EQ(store->table(fresh)->status, TableStatus::kActive);
     EXPECT_EQ(store->table(old)->status, TableStatus::kRetired);
@@ -238,8 +237,8 @@ TEST_F(StoreTest, AForgedTimeDoesNotHoldASlot) {
     store->activate(fresh, "yes");
     EXPECT_NO_THROW(store->roll_back(fresh, "back"));
     EXPECT_NE(store->table(fresh)->status, TableStatus::kActive);
-    Connection look(file(), SQLITE_OPEN_READONLY, "", "x");
-    EXPECT_LT(look.integer("SELECT max(created_at) FROM dispatch_event WHERE reason <> 'forged'"),
+    EXPECT_LT(connection()->integer(
+                  "SELECT max(created_at) FROM dispatch_event WHERE reason <> 'forged'"),
               int64_t{1} << 40)
         << "the forged time does not spread";
   }
@@ -253,9 +252,9 @@ TEST_F(StoreTest, EventsInACircleAreReplacedByTheNext) {
   const Uuid b = store->create_table(world.draft(*store, 16));
   store->activate(a, "tuned");
   store->activate(b, "tuned");
-  Connection(file(), SQLITE_OPEN_READWRITE, "", "x")
-      .script(
-          "INSERT OR IGNORE INTO dispatch_replaced SELECT event, replaced FROM dispatch_replaced");
+  connection()->script(
+      "INSERT INTO dispatch_replaced (replaced, event) "
+      "SELECT event, replaced FROM dispatch_replaced");
   EXPECT_EQ(store->lookup(world.lookup_key()).outcome, LookupOutcome::kNone);
   store->activate(a, "again");
   EXPECT_EQ(store->table(a)->status, TableStatus::kActive);
@@ -293,9 +292,8 @@ TEST_F(StoreTest, ProcessesThatActivateAtOnceLeaveOneActive) {
   for (const DispatchTable& t : store->tables()) active += t.status == TableStatus::kActive;
   EXPECT_EQ(active, 1);
   EXPECT_TRUE(store->check().sound());
-  Connection look(file(), SQLITE_OPEN_READONLY, "", "x");
-  EXPECT_EQ(look.integer("SELECT count(*) FROM dispatch_event e WHERE NOT EXISTS "
-                         "(SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid)"),
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM dispatch_event e WHERE NOT EXISTS "
+                                  "(SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid)"),
             1);
 }
 
@@ -381,8 +379,7 @@ TEST_F(StoreTest, MissesThatExceed64BitsAreStillCounted) {
   store->record_miss(world.workload_hash, world.hardware_hash, dims, INT64_MAX);
   store->record_miss(world.workload_hash, world.hardware_hash, dims, 2);
   store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 53}});
-  Connection other(file(), SQLITE_OPEN_READWRITE, "", "other");
-  other.run(
+  connection()->run(
       "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?)",
       new_uuid(), world.workload_hash, world.hardware_hash, text_of(dims), INT64_MAX);
   const std::vector<DispatchMiss> misses = store->misses();

@@ -9,7 +9,7 @@
 namespace nimble::db {
 namespace {
 
-class FaultTest : public StoreTest, public testing::WithParamInterface<int> {
+class FaultTest : public FileTest, public testing::WithParamInterface<int> {
  protected:
   void SetUp() override {
     register_faulty_vfs();
@@ -107,7 +107,7 @@ TEST_P(FaultTest, WhileImporting) {
   EXPECT_GT(failures, 2);
 }
 
-using DurabilityTest = StoreTest;
+using DurabilityTest = FileTest;
 
 TEST_F(DurabilityTest, WhoNeedNotBeDurableWaitsForNoDiskAndIsSeenAtOnce) {
   register_faulty_vfs();

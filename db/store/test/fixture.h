@@ -1,12 +1,19 @@
-// A scratch folder, a clock that stands until told otherwise, and one of each record.
+// A scratch place for databases, a clock that stands until told otherwise, and one of each record.
+//
+// StoreTest works on files; with NIMBLE_TEST_ENGINE=postgres on databases of the server whose URL
+// is NIMBLE_TEST_POSTGRES and whose role there may make others (scripts/postgres-dev start), and
+// without such a server its tests are skipped. FileTest is about files alone, PostgresTest about
+// servers.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
+#include <memory>
+#include <set>
 #include <string>
 
+#include "db/store/sql.h"
 #include "db/store/store.h"
 #include "db/store/test/world.h"
 #include "vm/base/error.h"
@@ -15,29 +22,39 @@ namespace nimble::db {
 
 class StoreTest : public testing::Test {
  protected:
-  StoreTest() {
-    // In memory where there is such a place: every write is synced, and a disk may be slow.
-    const std::filesystem::path root =
-        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-db-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    options.clock_ms = [this] { return clock; };
-    options.busy_timeout_ms = 20'000;
-  }
-  ~StoreTest() override {
-    std::error_code ignored;
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, ignored);
-    std::filesystem::remove_all(folder, ignored);
-  }
+  enum class Where { kAnywhere, kFiles, kServer };
+  explicit StoreTest(Where where = Where::kAnywhere);
+  ~StoreTest() override;
+  void SetUp() override;
 
+  bool on_server() const { return server_; }
   std::string file(const std::string& name = "tuning.db") const { return folder + "/" + name; }
+  // What names the database: its file, or its URL; a database of that name is then there.
+  std::string place(const std::string& name = "tuning.db");
   std::unique_ptr<Store> open(const std::string& name = "tuning.db") {
-    return Store::open(file(name), options);
+    return Store::open(place(name), options);
   }
+  // A look behind the store, at a database that it has made.
+  std::unique_ptr<Connection> connection(const std::string& name = "tuning.db");
+  void remove(const std::string& name = "tuning.db");
 
   std::string folder;
   OpenOptions options;
   int64_t clock = 1'000'000;
+
+ private:
+  bool server_;
+  std::set<std::string> on_server_;  // databases that were made there
+};
+
+class FileTest : public StoreTest {
+ protected:
+  FileTest() : StoreTest(Where::kFiles) {}
+};
+
+class PostgresTest : public StoreTest {
+ protected:
+  PostgresTest() : StoreTest(Where::kServer) {}
 };
 
 // Runs `body`, which must throw an Error; returns it. Its text must be one line.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <new>
 
+#include "db/store/sqlite.h"
 #include "db/store/test/failing_sqlite_memory.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/fault/failing_new.h"
@@ -26,7 +27,7 @@ constexpr Way kWays[] = {{"OneOfSqlite", true, false},
                          {"OneOfNew", false, false},
                          {"AllOfNew", false, true}};
 
-class MemoryFaultTest : public StoreTest, public testing::WithParamInterface<Way> {
+class MemoryFaultTest : public FileTest, public testing::WithParamInterface<Way> {
  protected:
   void SetUp() override {
     install_failing_sqlite_memory();

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "db/store/migrations.h"
+#include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 // Everything in a database that merging must agree on, as text.
 std::string contents(const std::string& path) {
-  Connection db(path, SQLITE_OPEN_READONLY, "", path);
+  SqliteConnection db(path, SQLITE_OPEN_READONLY, "", path);
   std::vector<std::string> lines;
   for (const char* table : {"hardware",
                             "machine",
@@ -44,14 +45,14 @@ std::string contents(const std::string& path) {
     Statement row = db.prepare(fmt::format("SELECT * FROM {}", table));
     while (row.step()) {
       std::string& line = lines.emplace_back(table);
-      for (int i = 0; i < sqlite3_column_count(row.raw()); ++i) line += '|' + row.text(i);
+      for (int i = 0; i < row.columns(); ++i) line += '|' + row.text(i);
     }
   }
   std::sort(lines.begin(), lines.end());
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-class MergeTest : public StoreTest {
+class MergeTest : public FileTest {
  protected:
   // A database with something in every table.
   void fill(const std::string& name, int tile) {
@@ -103,7 +104,7 @@ TEST_F(MergeTest, ImportingTwiceChangesNothing) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
   EXPECT_EQ(store->campaigns().size(), 2u);
   EXPECT_EQ(store->workloads().size(), 1u) << "the same content is the same row";
-  Connection look(file("a.db"), SQLITE_OPEN_READONLY, "", "x");
+  SqliteConnection look(file("a.db"), SQLITE_OPEN_READONLY, "", "x");
   EXPECT_EQ(look.integer("SELECT count(*) FROM import_batch"), 1);
   EXPECT_EQ(look.integer("SELECT count(*) FROM dispatch_status WHERE status = 'active'"), 1);
 }
@@ -151,15 +152,16 @@ TEST_F(MergeTest, ALiveDatabaseAndAnOlderSchemaCanBeImported) {
   auto store = open("b.db");
   EXPECT_GT(store->import_from(file("a.db")).rows_added, 10);
   {
-    Connection old(file("old.db"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "", "old");
+    SqliteConnection old(file("old.db"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "", "old");
     old.script("PRAGMA journal_mode = WAL");
     migrate(old, 2, [] { return int64_t{1}; });
     old.run("INSERT INTO template (hash, name, version, parameters) VALUES (?,?,?,?)",
             key_of(Template{"old", 1, "p"}), "old", 1, "p");
   }
   EXPECT_EQ(store->import_from(file("old.db")).rows_added, 1);
-  EXPECT_EQ(
-      Connection(file("old.db"), SQLITE_OPEN_READONLY, "", "x").integer("PRAGMA user_version"), 2)
+  EXPECT_EQ(SqliteConnection(file("old.db"), SQLITE_OPEN_READONLY, "", "x")
+                .integer("PRAGMA user_version"),
+            2)
       << "the imported file stays as it was";
 }
 
@@ -197,7 +199,7 @@ TEST_P(ImportAttack, IsRefusedWhole) {
   fill("victim.db", 2);
   open("a.db")->export_to(file("evil"));
   {
-    Connection evil(file("evil"), SQLITE_OPEN_READWRITE, "", "evil");
+    SqliteConnection evil(file("evil"), SQLITE_OPEN_READWRITE, "", "evil");
     // The attacker lifts every guard, changes the data, and puts the guards back word for word.
     std::vector<std::string> guards;
     std::string drops;

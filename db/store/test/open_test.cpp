@@ -9,6 +9,7 @@
 #include "db/store/filesystem.h"
 #include "db/store/hash.h"
 #include "db/store/migrations.h"
+#include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -25,7 +26,7 @@ void write_bytes(const std::string& path, std::string_view bytes, long offset = 
   ASSERT_TRUE(out.good());
 }
 
-TEST_F(StoreTest, OpensANewFileAndAgain) {
+TEST_F(FileTest, OpensANewFileAndAgain) {
   Uuid identity;
   {
     auto store = open();
@@ -38,47 +39,47 @@ TEST_F(StoreTest, OpensANewFileAndAgain) {
   EXPECT_EQ(store->identity(), identity);
 }
 
-TEST_F(StoreTest, RunsInWriteAheadLogWithForeignKeys) {
+TEST_F(FileTest, RunsInWriteAheadLogWithForeignKeys) {
   auto store = open();
-  Connection other(file(), SQLITE_OPEN_READONLY, "", "other");
+  SqliteConnection other(file(), SQLITE_OPEN_READONLY, "", "other");
   EXPECT_EQ(other.text("PRAGMA journal_mode"), "wal");
   EXPECT_EQ(other.integer("PRAGMA application_id"), kApplicationId);
   const Error error = error_of([&] { store->put(Machine{"", "box", std::string(32, '0')}); });
   EXPECT_THAT(error.what(), HasSubstr("FOREIGN KEY"));
 }
 
-TEST_F(StoreTest, MissingFolder) {
+TEST_F(FileTest, MissingFolder) {
   const Error error = error_of([&] { open("nowhere/tuning.db"); });
   EXPECT_EQ(error.status(), Status::kNotFound);
   EXPECT_THAT(error.what(), HasSubstr("nowhere' does not exist; create it"));
 }
 
-TEST_F(StoreTest, MissingFileWithoutCreate) {
+TEST_F(FileTest, MissingFileWithoutCreate) {
   options.create = false;
   EXPECT_EQ(error_of([&] { open(); }).status(), Status::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-TEST_F(StoreTest, AFolderIsNoDatabase) {
+TEST_F(FileTest, AFolderIsNoDatabase) {
   EXPECT_EQ(error_of([&] { Store::open(folder, options); }).status(), Status::kInvalidArgument);
 }
 
-TEST_F(StoreTest, NotADatabase) {
+TEST_F(FileTest, NotADatabase) {
   write_bytes(file(), std::string(5000, 'x'));
   const Error error = error_of([&] { open(); });
   EXPECT_EQ(error.status(), Status::kCorrupt);
   EXPECT_THAT(error.what(), HasSubstr("is not a database"));
 }
 
-TEST_F(StoreTest, AnotherProgramsDatabase) {
-  Connection(file(), kReadWrite, "", "x").script("CREATE TABLE songs (title TEXT)");
+TEST_F(FileTest, AnotherProgramsDatabase) {
+  SqliteConnection(file(), kReadWrite, "", "x").script("CREATE TABLE songs (title TEXT)");
   const Error error = error_of([&] { open(); });
   EXPECT_EQ(error.status(), Status::kInvalidArgument);
-  Connection after(file(), SQLITE_OPEN_READONLY, "", "x");
+  SqliteConnection after(file(), SQLITE_OPEN_READONLY, "", "x");
   EXPECT_EQ(after.integer("SELECT count(*) FROM sqlite_schema"), 1) << "it was written to";
 }
 
-TEST_F(StoreTest, DamagedPage) {
+TEST_F(FileTest, DamagedPage) {
   { World world(*open()); }
   write_bytes(file(), std::string(2000, '\x5a'), 4096 * 3);
   const Error error = error_of([&] { open(); });
@@ -86,23 +87,23 @@ TEST_F(StoreTest, DamagedPage) {
   EXPECT_THAT(error.what(), HasSubstr("damaged"));
 }
 
-TEST_F(StoreTest, CutShort) {
+TEST_F(FileTest, CutShort) {
   { World world(*open()); }
   std::filesystem::resize_file(file(), std::filesystem::file_size(file()) / 2);
   EXPECT_EQ(error_of([&] { open(); }).status(), Status::kCorrupt);
 }
 
-TEST_F(StoreTest, NewerSchema) {
+TEST_F(FileTest, NewerSchema) {
   { open(); }
-  Connection(file(), kReadWrite, "", "x").script("PRAGMA user_version = 99");
+  SqliteConnection(file(), kReadWrite, "", "x").script("PRAGMA user_version = 99");
   const Error error = error_of([&] { open(); });
   EXPECT_EQ(error.status(), Status::kIncompatible);
   EXPECT_THAT(error.what(), HasSubstr("schema 99, newer than"));
 }
 
-TEST_F(StoreTest, ChangedMigration) {
+TEST_F(FileTest, ChangedMigration) {
   { open(); }
-  Connection(file(), kReadWrite, "", "x")
+  SqliteConnection(file(), kReadWrite, "", "x")
       .script(
           "DROP TRIGGER migration_keeps_update; UPDATE migration SET checksum = 'no' "
           "WHERE version = 2");
@@ -130,7 +131,7 @@ bool as_nobody(Body body) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST_F(StoreTest, ReadOnlyFileAndFolder) {
+TEST_F(FileTest, ReadOnlyFileAndFolder) {
   namespace fs = std::filesystem;
   {
     World world(*open());
@@ -158,14 +159,14 @@ TEST_F(StoreTest, ReadOnlyFileAndFolder) {
   EXPECT_TRUE(as_nobody([&] { return refused("tuning.db", "may not be read"); }));
 }
 
-TEST_F(StoreTest, ReadOnlyRefusesWrites) {
+TEST_F(FileTest, ReadOnlyRefusesWrites) {
   { open(); }
   options.read_only = true;
   auto store = open();
   EXPECT_EQ(error_of([&] { store->put(Template{"t", 1, ""}); }).status(), Status::kIo);
 }
 
-TEST_F(StoreTest, LockedForTooLong) {
+TEST_F(FileTest, LockedForTooLong) {
   auto store = open();
   options.busy_timeout_ms = 1;
   auto hasty = open();
@@ -176,7 +177,7 @@ TEST_F(StoreTest, LockedForTooLong) {
   hasty->put(Template{"b", 1, ""});
 }
 
-TEST_F(StoreTest, KnowsNetworkFileSystems) {
+TEST_F(FileTest, KnowsNetworkFileSystems) {
   EXPECT_STREQ(network_filesystem_name(0x6969), "NFS");
   EXPECT_STREQ(network_filesystem_name(0xFFFFFFFFFF534D42u), "CIFS")
       << "sign-extended by the kernel";
@@ -184,11 +185,11 @@ TEST_F(StoreTest, KnowsNetworkFileSystems) {
   EXPECT_EQ(network_filesystem_name(0x01021994), nullptr) << "tmpfs";
 }
 
-TEST_F(StoreTest, EveryOlderSchemaIsBroughtUpToDate) {
+TEST_F(FileTest, EveryOlderSchemaIsBroughtUpToDate) {
   for (int version = 0; version < latest_schema_version(); ++version) {
     const std::string name = "v" + std::to_string(version) + ".db";
     {
-      Connection old(file(name), kReadWrite, "", name);
+      SqliteConnection old(file(name), kReadWrite, "", name);
       migrate(old, version, [] { return int64_t{5}; });
       if (version > 0)
         old.run("INSERT INTO template (hash, name, version, parameters) VALUES (?,?,?,?)",
@@ -203,7 +204,7 @@ TEST_F(StoreTest, EveryOlderSchemaIsBroughtUpToDate) {
     auto store = open(name);
     EXPECT_EQ(store->schema_version(), latest_schema_version());
     EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
-    Connection look(file(name), SQLITE_OPEN_READONLY, "", name);
+    SqliteConnection look(file(name), SQLITE_OPEN_READONLY, "", name);
     EXPECT_EQ(look.integer("SELECT count(*) FROM template"), version > 0 ? 1 : 0);
     EXPECT_EQ(look.integer("SELECT count(*) FROM migration"), latest_schema_version());
     World world(*store);
@@ -214,14 +215,14 @@ TEST_F(StoreTest, EveryOlderSchemaIsBroughtUpToDate) {
 
 // What was tuned before slots knew of classes stands in for any class, and says so; what a person
 // had decided goes on as an override.
-TEST_F(StoreTest, TablesOfAnOlderSchemaAreFound) {
+TEST_F(FileTest, TablesOfAnOlderSchemaAreFound) {
   Uuid table;
   LookupKey key;
   Hash chosen;
   {
     World world(*open("new.db"));
     key = world.lookup_key();
-    Connection old(file(), kReadWrite, "", "old");
+    SqliteConnection old(file(), kReadWrite, "", "old");
     migrate(old, 5, [] { return int64_t{5}; });
     const Hardware& h = world.hardware;
     old.run("INSERT INTO hardware VALUES (?,?,?,?,?,?,?,?,?,?)", key_of(h), h.vendor, h.family,
@@ -284,9 +285,9 @@ TEST_F(StoreTest, TablesOfAnOlderSchemaAreFound) {
   EXPECT_EQ(store->import_from(file("copy.db")).rows_added, 0);
 }
 
-TEST_F(StoreTest, FactsCannotBeChangedByAnyone) {
+TEST_F(FileTest, FactsCannotBeChangedByAnyone) {
   { World world(*open()); }
-  Connection raw(file(), kReadWrite, "", "x");
+  SqliteConnection raw(file(), kReadWrite, "", "x");
   for (const char* sql :
        {"UPDATE hardware SET isa = 'x'", "DELETE FROM workload", "UPDATE migration SET version = 9",
         "UPDATE campaign SET consumed_s = -1", "UPDATE campaign SET seed = 8",
@@ -294,7 +295,7 @@ TEST_F(StoreTest, FactsCannotBeChangedByAnyone) {
     EXPECT_EQ(error_of([&] { raw.script(sql); }).status(), Status::kInvalidArgument) << sql;
 }
 
-TEST_F(StoreTest, TimesThatAreNoTimesAreRefused) {
+TEST_F(FileTest, TimesThatAreNoTimesAreRefused) {
   auto store = open();
   World world(*store);
   const Uuid trial = world.tried(*store, 8, 64, 100);
@@ -318,7 +319,7 @@ TEST_F(StoreTest, TimesThatAreNoTimesAreRefused) {
               }).status(),
               Status::kInvalidArgument);
     // The database itself refuses too, whoever writes.
-    Connection raw(file(), kReadWrite, "", "x");
+    SqliteConnection raw(file(), kReadWrite, "", "x");
     Statement copy = raw.prepare(
         "INSERT INTO measurement SELECT 'x' || substr(uuid, 2), trial, artifact, policy, machine, "
         "host_state, n, ?, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at FROM "

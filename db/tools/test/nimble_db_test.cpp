@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "db/store/migrations.h"
 #include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/test/run_command.h"
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class ProgramTest : public StoreTest {
+class ProgramTest : public FileTest {
  protected:
   CommandResult run(const std::string& arguments) {
     return run_command(std::string(NIMBLE_DB_PROGRAM) + " " + arguments);
@@ -124,8 +125,56 @@ TEST_F(ProgramTest, ErrorsAreOneLineWithARemedy) {
               StartsWith("nimble db: error: " + file() + ": there is no such database; "));
   EXPECT_EQ(std::count(missing.out.begin(), missing.out.end(), '\n'), 1);
   { open(); }
-  Connection(file(), SQLITE_OPEN_READWRITE, "", "x").script("PRAGMA user_version = 99");
+  SqliteConnection(file(), SQLITE_OPEN_READWRITE, "", "x").script("PRAGMA user_version = 99");
   EXPECT_EQ(run("show " + db()).exit_code, 5) << "a newer schema is an incompatible database";
+}
+
+// The same commands on a database of a server.
+class ServerProgramTest : public PostgresTest {
+ protected:
+  CommandResult run(const std::string& arguments) {
+    return run_command(std::string(NIMBLE_DB_PROGRAM) + " " + arguments);
+  }
+  // Quoted: a URL has what means something to a shell.
+  std::string db(const std::string& name = "tuning.db") { return "--db '" + place(name) + "' "; }
+};
+
+TEST_F(ServerProgramTest, ShowExportImportCheck) {
+  {
+    auto store = open();
+    World world(*store);
+    world.tried(*store, 8, 64, 120);
+  }
+  EXPECT_EQ(nlohmann::json::parse(run("top --format json " + db()).out).size(), 1u);
+  EXPECT_EQ(run("export " + db() + file("out")).exit_code, 0);
+  EXPECT_EQ(run("import " + db("second") + file("out")).exit_code, 0);
+  EXPECT_THAT(run("import --format csv --db " + file("third.db") + " '" + place() + "'").out,
+              Not(HasSubstr(",0,0\n")));
+  for (const std::string& name : {db(), db("second"), "--db " + file("third.db")}) {
+    const CommandResult checked = run("check " + name);
+    EXPECT_EQ(checked.exit_code, 0) << checked.out;
+    EXPECT_THAT(checked.out, StartsWith("sound:"));
+  }
+}
+
+TEST_F(ServerProgramTest, ASharedDatabaseIsMigratedOnRequest) {
+  migrate(*connection(), 6, [] { return int64_t{5}; });
+  for (const char* reads : {"show ", "check ", "campaigns "}) {
+    const CommandResult refused = run(reads + db());
+    EXPECT_EQ(refused.exit_code, 5) << refused.out;
+    EXPECT_THAT(refused.out, HasSubstr("nimble db check --migrate"));
+  }
+  EXPECT_EQ(run("check --migrate " + db()).exit_code, 0);
+  EXPECT_EQ(run("show " + db()).exit_code, 0);
+}
+
+TEST_F(ServerProgramTest, PasswordsAreNotPrinted) {
+  const CommandResult ran =
+      run("show --db 'postgresql://me:secret@127.0.0.1:1/none?connect_timeout=1'");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out,
+              StartsWith("nimble db: error: postgresql://me@127.0.0.1:1/none: cannot be "));
+  EXPECT_THAT(ran.out, Not(HasSubstr("secret")));
 }
 
 TEST_F(ProgramTest, StaleTablesAreFoundWithExitCodeFive) {

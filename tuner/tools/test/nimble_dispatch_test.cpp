@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class DispatchProgram : public StoreTest {
+class DispatchProgram : public FileTest {
  protected:
   CommandResult run(const std::string& arguments) {
     return run_command(fmt::format("{} {} --db {}", NIMBLE_DISPATCH_PROGRAM, arguments, file()));

@@ -3,12 +3,12 @@
 
 #include "db/store/hash.h"
 #include "db/store/samples.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
 
-Uuid SqliteStore::insert_measurement(const Measurement& m) {
+Uuid SqlStore::insert_measurement(const Measurement& m) {
   if (m.samples_ns.empty())
     throw Error(Status::kInvalidArgument, "measurement", "has no samples", "keep every raw sample");
   if (!m.outliers.empty() && m.outliers.size() != m.samples_ns.size())
@@ -41,28 +41,29 @@ Uuid SqliteStore::insert_measurement(const Measurement& m) {
   return uuid;
 }
 
-Uuid SqliteStore::add(const Measurement& m) {
-  Write write(*this);
+Uuid SqlStore::add(const Measurement& m) {
+  Transaction write = begin_write();
   const Uuid uuid = insert_measurement(m);
   write.commit();
   return uuid;
 }
 
-Uuid SqliteStore::add(const Correctness& c) {
+Uuid SqlStore::add(const Correctness& c) {
   if (c.pass && !(c.max_error <= c.tolerance))
     throw Error(
         Status::kInvalidArgument, "correctness",
         fmt::format("an error of {} does not pass a tolerance of {}", c.max_error, c.tolerance));
   const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
-  // SQLite stores NaN as NULL, which is what the column means by it.
-  db_->run(
+  Statement insert = db_->prepare(
       "INSERT INTO correctness (uuid, artifact, shape, max_error, tolerance, pass, created_at) "
-      "VALUES (?,?,?,?,?,?,?)",
-      uuid, c.artifact, c.shape, c.max_error, c.tolerance, c.pass, now());
+      "VALUES (?,?,?,?,?,?,?)");
+  insert.bind(uuid, c.artifact, c.shape, c.max_error, c.tolerance, c.pass, now());
+  if (std::isnan(c.max_error)) insert.bind_null(4, ValueKind::kReal);  // NaN where a number was due
+  insert.run();
   return uuid;
 }
 
-Uuid SqliteStore::add(const CostModel& m) {
+Uuid SqlStore::add(const CostModel& m) {
   const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
   db_->run(
       "INSERT INTO cost_model (uuid, campaign, workload, round, model, rank_correlation, "
@@ -72,7 +73,7 @@ Uuid SqliteStore::add(const CostModel& m) {
   return uuid;
 }
 
-std::optional<Measurement> SqliteStore::measurement(const Uuid& uuid) {
+std::optional<Measurement> SqlStore::measurement(const Uuid& uuid) {
   Statement row = db_->prepare(
       "SELECT m.trial, m.artifact, m.policy, m.machine, m.host_state, m.median_ns, m.mad_ns, "
       "m.ci_low_ns, m.ci_high_ns, m.stop_reason, m.created_at, s.ns, s.outlier "
@@ -96,8 +97,7 @@ std::optional<Measurement> SqliteStore::measurement(const Uuid& uuid) {
   return m;
 }
 
-std::optional<CostModel> SqliteStore::latest_cost_model(const Uuid& campaign,
-                                                        const Hash& workload) {
+std::optional<CostModel> SqlStore::latest_cost_model(const Uuid& campaign, const Hash& workload) {
   Statement row = db_->prepare(
       "SELECT uuid, round, model, rank_correlation FROM cost_model "
       "WHERE campaign = ? AND workload = ? ORDER BY round DESC, created_at DESC, uuid LIMIT 1");
@@ -107,7 +107,7 @@ std::optional<CostModel> SqliteStore::latest_cost_model(const Uuid& campaign,
                    row.maybe_real(3)};
 }
 
-std::vector<MeasurePolicy> SqliteStore::policies(const Hash& workload, const Hash& hardware) {
+std::vector<MeasurePolicy> SqlStore::policies(const Hash& workload, const Hash& hardware) {
   std::vector<MeasurePolicy> all;
   Statement row = db_->prepare(
       "SELECT mode, warm_up, threads, timer, stop_rule, class FROM measure_policy WHERE hash IN "
@@ -119,7 +119,7 @@ std::vector<MeasurePolicy> SqliteStore::policies(const Hash& workload, const Has
   return all;
 }
 
-std::vector<Result> SqliteStore::results(const ResultQuery& query) {
+std::vector<Result> SqlStore::results(const ResultQuery& query) {
   std::string roles;  // names out of our own table: nothing to escape
   for (Role role : query.roles)
     roles += fmt::format("{}'{}'", roles.empty() ? "" : ",", name_of(role));
@@ -129,10 +129,10 @@ std::vector<Result> SqliteStore::results(const ResultQuery& query) {
       "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason, r.host_state "
       "FROM current_measured r JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
       "JOIN template t ON t.hash = c.template WHERE r.workload = ? AND r.hardware = ? "
-      "AND r.policy = ? AND r.codegen_version = ? {}{} ORDER BY r.median_ns, r.measurement LIMIT "
-      "{}",
+      "AND r.policy = ? AND r.codegen_version = ? {}{} ORDER BY r.median_ns, r.measurement{}",
       roles.empty() ? "" : fmt::format("AND r.role IN ({}) ", roles),
-      query.shape ? "AND r.shape = ?" : "", query.limit));
+      query.shape ? "AND r.shape = ?" : "",
+      query.limit < 0 ? "" : fmt::format(" LIMIT {}", query.limit)));
   row.bind(query.workload, query.hardware, query.policy, query.codegen_version);
   if (query.shape) row.bind_at(5, *query.shape);
   std::vector<Result> all;

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -89,7 +89,7 @@ void grade_class(const std::string& stored, const std::vector<std::string>& aske
 }  // namespace
 
 // Candidates come in order of preference among equals.
-LookupResult SqliteStore::best_match(const LookupKey& key, const std::vector<Uuid>& candidates) {
+LookupResult SqlStore::best_match(const LookupKey& key, const std::vector<Uuid>& candidates) {
   LookupResult best;
   std::optional<Grade> best_grade;
   for (const Uuid& uuid : candidates) {
@@ -114,7 +114,7 @@ LookupResult SqliteStore::best_match(const LookupKey& key, const std::vector<Uui
   return best;
 }
 
-LookupResult SqliteStore::lookup(const LookupKey& key) {
+LookupResult SqlStore::lookup(const LookupKey& key) {
   const Hash workload_hash = key_of(key.workload);
   const std::optional<Workload> stored = workload(workload_hash);
   if (!stored || stored->canonical != key.workload.canonical) return {};

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "db/store/hash.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -33,8 +33,8 @@ void require_budget(double budget_s) {
 
 }  // namespace
 
-Uuid SqliteStore::create_campaign(const CampaignKey& key, double budget_s,
-                                  const std::string& command) {
+Uuid SqlStore::create_campaign(const CampaignKey& key, double budget_s,
+                               const std::string& command) {
   require_budget(budget_s);
   const Uuid uuid = new_uuid();
   db_->run(
@@ -45,7 +45,7 @@ Uuid SqliteStore::create_campaign(const CampaignKey& key, double budget_s,
   return uuid;
 }
 
-std::optional<Campaign> SqliteStore::find_campaign(const CampaignKey& key) {
+std::optional<Campaign> SqlStore::find_campaign(const CampaignKey& key) {
   Statement row = db_->prepare(fmt::format(
       "SELECT {} FROM campaign WHERE digest = ? AND hardware = ? AND seed = ? AND options = ? "
       "ORDER BY created_at DESC, uuid LIMIT 1",
@@ -55,13 +55,13 @@ std::optional<Campaign> SqliteStore::find_campaign(const CampaignKey& key) {
   return read_campaign(row);
 }
 
-std::optional<Campaign> SqliteStore::campaign(const Uuid& uuid) {
+std::optional<Campaign> SqlStore::campaign(const Uuid& uuid) {
   Statement row = db_->prepare(fmt::format("SELECT {} FROM campaign WHERE uuid = ?", kColumns));
   if (!row.bind(uuid).step()) return std::nullopt;
   return read_campaign(row);
 }
 
-std::vector<Campaign> SqliteStore::campaigns() {
+std::vector<Campaign> SqlStore::campaigns() {
   std::vector<Campaign> all;
   Statement row =
       db_->prepare(fmt::format("SELECT {} FROM campaign ORDER BY created_at DESC, uuid", kColumns));
@@ -69,37 +69,41 @@ std::vector<Campaign> SqliteStore::campaigns() {
   return all;
 }
 
-void SqliteStore::check_campaign_exists(const Uuid& campaign) {
+void SqlStore::check_campaign_exists(const Uuid& campaign) {
   if (!exists("SELECT 1 FROM campaign WHERE uuid = ?", campaign))
-    throw Error(Status::kNotFound, path_, fmt::format("has no campaign {}", campaign),
+    throw Error(Status::kNotFound, path(), fmt::format("has no campaign {}", campaign),
                 "list them: nimble db campaigns");
 }
 
-void SqliteStore::record_consumed(const Uuid& campaign, double consumed_s) {
+void SqlStore::record_consumed(const Uuid& campaign, double consumed_s) {
   check_campaign_exists(campaign);
   if (!(consumed_s >= 0) || !std::isfinite(consumed_s))
     throw Error(Status::kInvalidArgument, "consumed budget",
                 fmt::format("{} s is not a duration", consumed_s));
   db_->run(
-      "UPDATE campaign SET consumed_s = max(consumed_s, ?), updated_at = max(updated_at, ?) "
-      "WHERE uuid = ?",
-      consumed_s, now(), campaign);
+      "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
+      "consumed_s = CASE WHEN consumed_s < ?3 THEN ?3 ELSE consumed_s END WHERE uuid = ?1",
+      campaign, now(), consumed_s);
 }
 
-void SqliteStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
+void SqlStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
   check_campaign_exists(campaign);
-  db_->run("UPDATE campaign SET state = ?, updated_at = max(updated_at, ?) WHERE uuid = ?",
-           name_of(state), now(), campaign);
+  db_->run(
+      "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
+      "state = ?3 WHERE uuid = ?1",
+      campaign, now(), name_of(state));
 }
 
-void SqliteStore::set_budget(const Uuid& campaign, double budget_s) {
+void SqlStore::set_budget(const Uuid& campaign, double budget_s) {
   require_budget(budget_s);
   check_campaign_exists(campaign);
-  db_->run("UPDATE campaign SET budget_s = ?, updated_at = max(updated_at, ?) WHERE uuid = ?",
-           budget_s, now(), campaign);
+  db_->run(
+      "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
+      "budget_s = ?3 WHERE uuid = ?1",
+      campaign, now(), budget_s);
 }
 
-CampaignProgress SqliteStore::progress(const Uuid& campaign) {
+CampaignProgress SqlStore::progress(const Uuid& campaign) {
   check_campaign_exists(campaign);
   Statement row = db_->prepare(
       "SELECT trials, queued, claimed, ok, failed FROM campaign_progress WHERE campaign = ?");

@@ -1,20 +1,22 @@
-// The Store over SQLite. Private to db/store; users include store.h.
+// The Store over SQL, one for both engines. Private to db/store; users include store.h.
 //
-// The methods stand by topic: sqlite_open.cpp, sqlite_dimensions.cpp, sqlite_campaigns.cpp,
-// sqlite_trials.cpp, sqlite_measurements.cpp, sqlite_dispatch.cpp, sqlite_overrides.cpp,
-// sqlite_lookup.cpp, sqlite_merge.cpp, sqlite_check.cpp.
+// The methods stand by topic in sql_dimensions.cpp, sql_campaigns.cpp, sql_trials.cpp,
+// sql_measurements.cpp, sql_dispatch.cpp, sql_overrides.cpp, sql_lookup.cpp, sql_merge.cpp and
+// sql_check.cpp; how a database is opened, in open.cpp, sqlite_open.cpp and postgres_open.cpp.
 #pragma once
 
-#include "db/store/sqlite.h"
+#include "db/store/open.h"
+#include "db/store/sql.h"
 #include "db/store/store.h"
 
 namespace nimble::db {
 
-class SqliteStore final : public Store {
+class SqlStore final : public Store {
  public:
-  SqliteStore(const std::string& path, const OpenOptions& options);
+  // `db` has the latest schema. `options.clock_ms` may be empty.
+  SqlStore(std::unique_ptr<Connection> db, const OpenOptions& options);
 
-  const std::string& path() const override { return path_; }
+  const std::string& path() const override { return db_->name(); }
   const Uuid& identity() const override { return identity_; }
   int64_t schema_version() const override { return schema_version_; }
   void transaction(const std::function<void()>& body) override;
@@ -45,6 +47,7 @@ class SqliteStore final : public Store {
   void set_campaign_state(const Uuid& campaign, CampaignState) override;
   void set_budget(const Uuid& campaign, double budget_s) override;
   CampaignProgress progress(const Uuid& campaign) override;
+  bool hold(const Uuid& campaign) override { return db_->try_hold(campaign); }
 
   int64_t enqueue(const std::vector<NewTrial>&) override;
   std::vector<Trial> claim(const ClaimRequest&) override;
@@ -83,26 +86,15 @@ class SqliteStore final : public Store {
   std::vector<DispatchMiss> misses() override;
 
   void export_to(const std::string& file, bool overwrite) override;
-  ImportReport import_from(const std::string& file) override;
+  ImportReport import_from(const std::string& place) override;
   CheckReport check() override;
 
  private:
-  // A transaction that nests: the outermost is BEGIN IMMEDIATE, inner ones are savepoints.
-  class Write {
-   public:
-    explicit Write(SqliteStore& store);
-    ~Write();
-    void commit();
-
-   private:
-    SqliteStore& store_;
-    int level_;
-    bool open_ = true;
-  };
-
-  // Ends what transaction is open, without memory.
-  void roll_back_now() noexcept;
-  int64_t now() const { return options_.clock_ms(); }
+  // What reads before it writes, of several rows that must agree, takes an exclusive one.
+  Transaction begin_write(bool exclusive = false) {
+    return Transaction(*db_, write_depth_, exclusive);
+  }
+  int64_t now() { return options_.clock_ms ? options_.clock_ms() : db_->clock_ms(); }
   bool exists(std::string_view sql, const std::string& key);
   Uuid insert_measurement(const Measurement&);
   void add_dispatch_event(const Uuid& table, std::string_view status, const std::string& reason);
@@ -110,20 +102,16 @@ class SqliteStore final : public Store {
   std::vector<DispatchTable> read_tables(Statement& rows);
   LookupResult best_match(const LookupKey&, const std::vector<Uuid>& candidates);
   void check_campaign_exists(const Uuid& campaign);
+  ImportReport add_records_of(Connection& source);
 
-  std::string path_;
   OpenOptions options_;
   std::unique_ptr<Connection> db_;
-  std::optional<Statement> roll_back_;  // prepared early: it is needed when there is no memory
   int write_depth_ = 0;
   Uuid identity_;
   int64_t schema_version_ = 0;
 };
 
-// Opens a connection with the settings that every use of a tuning database shares.
-std::unique_ptr<Connection> connect(const std::string& path, const OpenOptions& options);
-
-// Throws Error(kInvalidArgument) unless `value` is a time: finite and above zero.
+// Throws Error(kInvalidArgument) for a time of zero, a negative one or NaN.
 void require_time(double value, std::string_view what);
 
 }  // namespace nimble::db

@@ -1,13 +1,15 @@
 // The queue of trials.
 //
 // A worker claims trials under a lease: state, owner and time of expiry are set by one UPDATE that
-// also picks the rows, so two processes never get the same trial, and a trial whose owner died is
-// picked again once its lease is over, with no sweeper needed. No transaction stays open over a
-// measurement. A trial that took its owners down max_attempts times is closed as crashed. How often
-// it was tried, a merged database may say: the count stops where adding to it would fail.
+// also picks the rows (passing by those that another claims at that moment), so two processes never
+// get the same trial, and a trial whose owner died is picked again once its lease is over, with no
+// sweeper needed. No transaction stays open over a measurement. A trial that took its owners down
+// max_attempts times is closed as crashed. How often it was tried, and where in the queue it
+// stands, a merged database may say: the count stops where adding to it would fail, and the queue
+// goes on behind the last position that is believable.
 #include <algorithm>
 
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -18,8 +20,8 @@ constexpr std::string_view kColumns =
     "trial.uuid, trial.campaign, trial.workload, trial.config, trial.shape, "
     "trial.role, trial.threads, trial.round, trial.priority, trial.predicted_ns, "
     "trial.state, trial.attempt, trial.lease_owner, trial.lease_until, trial.error_class, "
-    "trial.message";
-constexpr int kColumnCount = 16;
+    "trial.message, trial.position";
+constexpr int kColumnCount = 17;
 
 Trial read_trial(const Statement& row) {
   Trial t;
@@ -36,33 +38,38 @@ Trial read_trial(const Statement& row) {
   t.lease_until = row.integer(13);
   t.error_class = row.text(14);
   t.message = row.text(15);
+  t.position = row.integer(16);
   return t;
 }
 
 }  // namespace
 
-int64_t SqliteStore::enqueue(const std::vector<NewTrial>& trials) {
+int64_t SqlStore::enqueue(const std::vector<NewTrial>& trials) {
   int64_t added = 0;
-  Write write(*this);
+  Transaction write = begin_write();
+  const int64_t created_at = now();
   for (const NewTrial& t : trials) {
     if (t.predicted_ns) require_time(*t.predicted_ns, "predicted time of a trial");
     db_->run(
         "INSERT INTO trial (uuid, campaign, workload, config, shape, role, threads, round, "
-        "priority, predicted_ns, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
+        "priority, predicted_ns, created_at, position) "
+        "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11, "
+        "(SELECT coalesce(max(position), 0) + 1 FROM trial "
+        " WHERE campaign = ?2 AND position < 1000000000000)) "
         "ON CONFLICT (uuid) DO NOTHING",
         uuid_of(t.key), t.key.campaign, t.key.workload, t.key.config, t.key.shape,
-        name_of(t.key.role), t.key.threads, t.round, t.priority, t.predicted_ns, now());
+        name_of(t.key.role), t.key.threads, t.round, t.priority, t.predicted_ns, created_at);
     added += db_->changes();
   }
   write.commit();
   return added;
 }
 
-std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
+std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
   if (request.owner.empty() || request.lease_ms <= 0)
     throw Error(Status::kInvalidArgument, "claim", "needs an owner and a positive lease");
   std::vector<Trial> claimed;
-  Write write(*this);
+  Transaction write = begin_write();
   const int64_t t = now();
   db_->run(
       "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
@@ -72,13 +79,23 @@ std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
       request.campaign, t, request.max_attempts);
   {
     Statement rows = db_->prepare(
-        fmt::format("UPDATE trial SET state = 'claimed', attempt = min(attempt, 1000000000) + 1, "
-                    "lease_owner = ?2, lease_until = ?3 + ?4 WHERE rowid IN ("
-                    "  SELECT rowid FROM trial WHERE campaign = ?1"
-                    "  AND (state = 'queued' OR (state = 'claimed' AND lease_until <= ?3))"
-                    "  AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)"
-                    "  ORDER BY priority DESC, rowid LIMIT ?5) RETURNING {}",
-                    kColumns));
+        // Both kinds come by an index and stop at the limit, however many trials there are. They
+        // are chosen once: a planner that asked again for each row would find others free.
+        fmt::format("WITH queued AS MATERIALIZED (SELECT uuid, priority, position FROM trial"
+                    "  WHERE campaign = ?1 AND state = 'queued' {1}"
+                    "  ORDER BY priority DESC, position LIMIT ?5{2}), "
+                    "expired AS MATERIALIZED (SELECT uuid, priority, position FROM trial"
+                    "  WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?3 {1}"
+                    "  ORDER BY lease_until LIMIT ?5{2}), "
+                    "chosen AS MATERIALIZED (SELECT uuid FROM"
+                    "  (SELECT * FROM queued UNION ALL SELECT * FROM expired) AS free"
+                    "  ORDER BY priority DESC, position LIMIT ?5) "
+                    "UPDATE trial SET state = 'claimed', "
+                    "attempt = CASE WHEN attempt < 1000000000 THEN attempt + 1 ELSE attempt END, "
+                    "lease_owner = ?2, lease_until = ?3 + ?4 "
+                    "WHERE uuid IN (SELECT uuid FROM chosen) RETURNING {0}",
+                    kColumns, "AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)",
+                    db_->skip_locked()));
     std::optional<std::string> role;
     if (request.role) role = name_of(*request.role);
     rows.bind(request.campaign, request.owner, t, request.lease_ms, request.limit, role,
@@ -87,19 +104,20 @@ std::vector<Trial> SqliteStore::claim(const ClaimRequest& request) {
   }
   write.commit();
   // RETURNING gives no order.
-  std::stable_sort(claimed.begin(), claimed.end(),
-                   [](const Trial& a, const Trial& b) { return a.priority > b.priority; });
+  std::sort(claimed.begin(), claimed.end(), [](const Trial& a, const Trial& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.position < b.position;
+  });
   return claimed;
 }
 
-bool SqliteStore::renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) {
+bool SqlStore::renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) {
   db_->run(
       "UPDATE trial SET lease_until = ? WHERE uuid = ? AND state = 'claimed' AND lease_owner = ?",
       now() + lease_ms, trial, owner);
   return db_->changes() == 1;
 }
 
-int64_t SqliteStore::release(const Uuid& campaign, const std::string& owner) {
+int64_t SqlStore::release(const Uuid& campaign, const std::string& owner) {
   db_->run(
       "UPDATE trial SET state = 'queued', lease_owner = NULL, lease_until = NULL "
       "WHERE campaign = ? AND state = 'claimed' AND lease_owner = ?",
@@ -107,7 +125,7 @@ int64_t SqliteStore::release(const Uuid& campaign, const std::string& owner) {
   return db_->changes();
 }
 
-std::vector<std::string> SqliteStore::lease_owners(const Uuid& campaign) {
+std::vector<std::string> SqlStore::lease_owners(const Uuid& campaign) {
   std::vector<std::string> owners;
   Statement rows = db_->prepare(
       "SELECT DISTINCT lease_owner FROM trial WHERE campaign = ? AND state = 'claimed' ORDER BY 1");
@@ -116,7 +134,7 @@ std::vector<std::string> SqliteStore::lease_owners(const Uuid& campaign) {
   return owners;
 }
 
-bool SqliteStore::finish(const TrialResult& result) {
+bool SqlStore::finish(const TrialResult& result) {
   if (!is_final(result.state))
     throw Error(Status::kInvalidArgument, "trial result",
                 fmt::format("'{}' is not a final state", name_of(result.state)));
@@ -124,7 +142,7 @@ bool SqliteStore::finish(const TrialResult& result) {
     throw Error(Status::kInvalidArgument, "trial result", "a trial that is ok needs its times");
   if (result.measurement && result.measurement->trial != result.trial)
     throw Error(Status::kInvalidArgument, "trial result", "the measurement is of another trial");
-  Write write(*this);
+  Transaction write = begin_write();
   db_->run(
       "UPDATE trial SET state = ?, error_class = ?, message = ?, finished_at = ?, "
       "lease_owner = NULL, lease_until = NULL "
@@ -136,14 +154,14 @@ bool SqliteStore::finish(const TrialResult& result) {
   return true;
 }
 
-std::optional<Trial> SqliteStore::trial(const Uuid& uuid) {
+std::optional<Trial> SqlStore::trial(const Uuid& uuid) {
   Statement row = db_->prepare(fmt::format("SELECT {} FROM trial WHERE trial.uuid = ?", kColumns));
   if (!row.bind(uuid).step()) return std::nullopt;
   return read_trial(row);
 }
 
-std::vector<TrialOutcome> SqliteStore::outcomes(const Uuid& campaign,
-                                                const std::optional<Hash>& workload) {
+std::vector<TrialOutcome> SqlStore::outcomes(const Uuid& campaign,
+                                             const std::optional<Hash>& workload) {
   std::vector<TrialOutcome> all;
   // The newest measurement of a trial stands for it.
   Statement row = db_->prepare(fmt::format(
@@ -151,7 +169,8 @@ std::vector<TrialOutcome> SqliteStore::outcomes(const Uuid& campaign,
       "trial.uuid "
       "ORDER BY m.created_at DESC, m.uuid LIMIT 1) "
       "FROM trial JOIN shape s ON s.hash = trial.shape JOIN config c ON c.hash = trial.config "
-      "WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) ORDER BY trial.rowid",
+      "WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) ORDER BY trial.position, "
+      "trial.uuid",
       kColumns));
   row.bind(campaign, workload);
   while (row.step())

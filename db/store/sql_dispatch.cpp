@@ -4,10 +4,11 @@
 // written, and is itself replaced by the next. Only events of two databases that knew nothing of
 // each other are compared by the time of day. So a clock that was set back or a forged time cannot
 // hold a slot: whoever comes later knows of it.
+#include <algorithm>
 #include <cmath>
 
 #include "db/store/hash.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -35,11 +36,11 @@ constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 }  // namespace
 
-Uuid SqliteStore::create_table(const NewDispatchTable& t) {
+Uuid SqlStore::create_table(const NewDispatchTable& t) {
   if (t.entries.empty())
     throw Error(Status::kInvalidArgument, "dispatch table", "has no entries",
                 "give it at least the generic configuration");
-  Write write(*this);
+  Transaction write = begin_write();
   int64_t version = 1;
   if (t.parent) {
     const DispatchTable parent = require_table(*t.parent);
@@ -73,7 +74,7 @@ Uuid SqliteStore::create_table(const NewDispatchTable& t) {
   return uuid;
 }
 
-std::vector<DispatchTable> SqliteStore::read_tables(Statement& row) {
+std::vector<DispatchTable> SqlStore::read_tables(Statement& row) {
   std::vector<DispatchTable> all;
   while (row.step()) {
     DispatchTable t;
@@ -111,23 +112,23 @@ std::vector<DispatchTable> SqliteStore::read_tables(Statement& row) {
   return all;
 }
 
-std::optional<DispatchTable> SqliteStore::table(const Uuid& uuid) {
+std::optional<DispatchTable> SqlStore::table(const Uuid& uuid) {
   Statement row = db_->prepare(fmt::format("{} WHERE d.uuid = ?", kTableQuery));
   std::vector<DispatchTable> found = read_tables(row.bind(uuid));
   if (found.empty()) return std::nullopt;
   return std::move(found.front());
 }
 
-DispatchTable SqliteStore::require_table(const Uuid& uuid) {
+DispatchTable SqlStore::require_table(const Uuid& uuid) {
   std::optional<DispatchTable> found = table(uuid);
   if (!found)
-    throw Error(Status::kNotFound, path_, fmt::format("has no dispatch table {}", uuid),
+    throw Error(Status::kNotFound, path(), fmt::format("has no dispatch table {}", uuid),
                 "list them: nimble db show dispatch");
   return std::move(*found);
 }
 
-std::vector<DispatchTable> SqliteStore::tables(const std::optional<Hash>& workload,
-                                               const std::optional<Hash>& hardware) {
+std::vector<DispatchTable> SqlStore::tables(const std::optional<Hash>& workload,
+                                            const std::optional<Hash>& hardware) {
   Statement row = db_->prepare(
       fmt::format("{} WHERE (?1 IS NULL OR d.workload = ?1) AND (?2 IS NULL OR d.hardware = ?2) "
                   "ORDER BY d.workload, d.created_at DESC, d.version DESC, d.uuid",
@@ -135,15 +136,18 @@ std::vector<DispatchTable> SqliteStore::tables(const std::optional<Hash>& worklo
   return read_tables(row.bind(workload, hardware));
 }
 
-void SqliteStore::add_dispatch_event(const Uuid& table, std::string_view status,
-                                     const std::string& reason) {
+void SqlStore::add_dispatch_event(const Uuid& table, std::string_view status,
+                                  const std::string& reason) {
   const Uuid event = new_uuid();
   // Times of day ascend where they can, for those who read them.
+  const int64_t t = now();
+  Statement last =
+      db_->prepare("SELECT coalesce(max(created_at), 0) FROM dispatch_event WHERE created_at < ?");
+  last.bind(t + kDayMs).step();
   db_->run(
-      "INSERT INTO dispatch_event (uuid, dispatch_table, status, reason, created_at) VALUES "
-      "(?1,?2,?3,?4, max(?5, (SELECT coalesce(max(created_at), 0) + 1 FROM dispatch_event "
-      "WHERE created_at < ?5 + ?6)))",
-      event, table, status, reason, now(), kDayMs);
+      "INSERT INTO dispatch_event (uuid, dispatch_table, status, reason, created_at) "
+      "VALUES (?,?,?,?,?)",
+      event, table, status, reason, std::max(t, last.integer(0) + 1));
   db_->run(fmt::format("INSERT INTO dispatch_replaced (replaced, event) "
                        "SELECT e.uuid, ?1 FROM dispatch_slot a JOIN dispatch_slot b ON {} "
                        "JOIN dispatch_event e ON e.dispatch_table = b.uuid "
@@ -153,14 +157,14 @@ void SqliteStore::add_dispatch_event(const Uuid& table, std::string_view status,
            event, table);
 }
 
-void SqliteStore::activate(const Uuid& uuid, const std::string& reason) {
-  Write write(*this);
+void SqlStore::activate(const Uuid& uuid, const std::string& reason) {
+  Transaction write = begin_write(true);
   if (require_table(uuid).status != TableStatus::kActive)
     add_dispatch_event(uuid, "active", reason);
   write.commit();
 }
 
-std::optional<Uuid> SqliteStore::active_in_slot(const NewDispatchTable& t) {
+std::optional<Uuid> SqlStore::active_in_slot(const NewDispatchTable& t) {
   Statement row = db_->prepare(
       "SELECT s.uuid FROM dispatch_status s JOIN toolchain c ON c.hash = ?3 "
       "JOIN measure_policy p ON p.hash = ?4 WHERE s.workload = ?1 AND s.hardware = ?2 "
@@ -171,8 +175,8 @@ std::optional<Uuid> SqliteStore::active_in_slot(const NewDispatchTable& t) {
   return row.text(0);
 }
 
-std::optional<Uuid> SqliteStore::roll_back(const Uuid& uuid, const std::string& reason) {
-  Write write(*this);
+std::optional<Uuid> SqlStore::roll_back(const Uuid& uuid, const std::string& reason) {
+  Transaction write = begin_write(true);
   const DispatchTable present = require_table(uuid);
   if (present.status != TableStatus::kActive)
     throw Error(Status::kInvalidArgument, fmt::format("dispatch table {}", uuid),
@@ -198,7 +202,7 @@ std::optional<Uuid> SqliteStore::roll_back(const Uuid& uuid, const std::string& 
   return former;
 }
 
-Uuid SqliteStore::add(const Comparison& c) {
+Uuid SqlStore::add(const Comparison& c) {
   const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
   db_->run(
       "INSERT INTO dispatch_comparison (uuid, dispatch_table, rival, shapes, ratio, worst_ratio, "
@@ -207,7 +211,7 @@ Uuid SqliteStore::add(const Comparison& c) {
   return uuid;
 }
 
-std::vector<Comparison> SqliteStore::comparisons(const Uuid& table) {
+std::vector<Comparison> SqlStore::comparisons(const Uuid& table) {
   std::vector<Comparison> all;
   Statement row = db_->prepare(
       "SELECT uuid, rival, shapes, ratio, worst_ratio, created_at FROM dispatch_comparison "
@@ -219,7 +223,7 @@ std::vector<Comparison> SqliteStore::comparisons(const Uuid& table) {
   return all;
 }
 
-std::vector<EntryTime> SqliteStore::times(const Uuid& table) {
+std::vector<EntryTime> SqlStore::times(const Uuid& table) {
   // Rows of one configuration and shape come with the best last, which stays.
   Statement row = db_->prepare(
       "SELECT r.config, s.dims, r.median_ns FROM dispatch_slot d JOIN measured r "
@@ -242,25 +246,28 @@ std::vector<EntryTime> SqliteStore::times(const Uuid& table) {
   return all;
 }
 
-void SqliteStore::record_miss(const Hash& workload, const Hash& hardware, const Dims& dims,
-                              int64_t count) {
+void SqlStore::record_miss(const Hash& workload, const Hash& hardware, const Dims& dims,
+                           int64_t count) {
   // A merged database may hold any count of ours: it stops at the largest.
   db_->run(
       "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
-      "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = "
-      "min(count, 9223372036854775807 - excluded.count) + excluded.count",
+      "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = CASE "
+      "WHEN dispatch_miss.count > 9223372036854775807 - excluded.count THEN 9223372036854775807 "
+      "ELSE dispatch_miss.count + excluded.count END",
       identity_, workload, hardware, text_of(dims), count);
 }
 
-std::vector<DispatchMiss> SqliteStore::misses() {
+std::vector<DispatchMiss> SqlStore::misses() {
   std::vector<DispatchMiss> all;
-  // As total_miss, whose sum() fails beyond 64 bits: one merged row could hide all others. total()
-  // adds reals, exact up to 2^53, and the cast stops at the largest integer.
+  // As total_miss, whose sum() fails beyond 64 bits: one merged row could hide all others. Reals
+  // are exact up to 2^53.
   Statement row = db_->prepare(
-      "SELECT workload, hardware, dims, CAST(total(count) AS INTEGER) AS times FROM dispatch_miss "
-      "GROUP BY workload, hardware, dims ORDER BY times DESC, workload, dims");
+      "SELECT workload, hardware, dims, sum(CAST(count AS double precision)) AS times "
+      "FROM dispatch_miss GROUP BY workload, hardware, dims ORDER BY times DESC, workload, dims");
+  constexpr double kTooMany = 9223372036854775808.0;  // 2^63
   while (row.step())
-    all.push_back({row.text(0), row.text(1), dims_from_text(row.text(2)), row.integer(3)});
+    all.push_back({row.text(0), row.text(1), dims_from_text(row.text(2)),
+                   row.real(3) < kTooMany ? static_cast<int64_t>(row.real(3)) : INT64_MAX});
   return all;
 }
 

@@ -2,8 +2,10 @@
 //
 // Neither is ever changed or deleted. An override with a withdrawal is history; to lay it again,
 // one makes another. So databases merge by union, and a withdrawal anywhere counts everywhere.
+#include <algorithm>
+
 #include "db/store/hash.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -14,14 +16,14 @@ constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 }  // namespace
 
-Uuid SqliteStore::add(const NewOverride& o) {
+Uuid SqlStore::add(const NewOverride& o) {
   if (o.reason.empty())
     throw Error(Status::kInvalidArgument, "override", "needs a reason", "give --reason");
   const std::string region = json_of(o.region);
   region_from_json(region, "region of the override");
-  Write write(*this);
+  Transaction write = begin_write(true);
   if (!config(o.config))
-    throw Error(Status::kNotFound, path_, fmt::format("has no configuration {}", o.config),
+    throw Error(Status::kNotFound, path(), fmt::format("has no configuration {}", o.config),
                 "list them: nimble db top");
   std::optional<Uuid> evidence;
   {
@@ -32,21 +34,26 @@ Uuid SqliteStore::add(const NewOverride& o) {
   }
   const Uuid uuid = new_uuid();
   // The later of two that overlap counts, also when the clock was set back.
+  const int64_t t = now();
+  Statement last = db_->prepare(
+      "SELECT coalesce(max(created_at), 0) FROM dispatch_override "
+      "WHERE workload = ? AND hardware = ? AND created_at < ?");
+  last.bind(o.workload, o.hardware, t + kDayMs).step();
   db_->run(
       "INSERT INTO dispatch_override (uuid, workload, hardware, region, config, evidence, reason, "
-      "created_at) VALUES (?1,?2,?3,?4,?5,?6,?7, max(?8, (SELECT coalesce(max(created_at), 0) + 1 "
-      "FROM dispatch_override WHERE workload = ?2 AND hardware = ?3 AND created_at < ?8 + ?9)))",
-      uuid, o.workload, o.hardware, region, o.config, evidence, o.reason, now(), kDayMs);
+      "created_at) VALUES (?,?,?,?,?,?,?,?)",
+      uuid, o.workload, o.hardware, region, o.config, evidence, o.reason,
+      std::max(t, last.integer(0) + 1));
   write.commit();
   return uuid;
 }
 
-void SqliteStore::withdraw(const Uuid& uuid, const std::string& reason) {
+void SqlStore::withdraw(const Uuid& uuid, const std::string& reason) {
   if (reason.empty())
     throw Error(Status::kInvalidArgument, "withdrawal", "needs a reason", "give --reason");
-  Write write(*this);
+  Transaction write = begin_write(true);
   if (!exists("SELECT 1 FROM dispatch_override WHERE uuid = ?", uuid))
-    throw Error(Status::kNotFound, path_, fmt::format("has no override {}", uuid),
+    throw Error(Status::kNotFound, path(), fmt::format("has no override {}", uuid),
                 "list them: nimble dispatch overrides");
   if (exists("SELECT 1 FROM dispatch_withdrawal WHERE dispatch_override = ?", uuid))
     throw Error(Status::kInvalidArgument, fmt::format("override {}", uuid), "is withdrawn already",
@@ -58,8 +65,8 @@ void SqliteStore::withdraw(const Uuid& uuid, const std::string& reason) {
   write.commit();
 }
 
-std::vector<Override> SqliteStore::overrides(bool all, const std::optional<Hash>& workload,
-                                             const std::optional<Hash>& hardware) {
+std::vector<Override> SqlStore::overrides(bool all, const std::optional<Hash>& workload,
+                                          const std::optional<Hash>& hardware) {
   // Two databases may have withdrawn the same: the earlier reason is told. What was merged from the
   // far future would never be overlaid: it counts as the earliest.
   Statement row = db_->prepare(
@@ -70,7 +77,7 @@ std::vector<Override> SqliteStore::overrides(bool all, const std::optional<Hash>
       "LEFT JOIN artifact a ON a.hash = m.artifact LEFT JOIN dispatch_withdrawal w ON w.uuid = "
       "(SELECT x.uuid FROM dispatch_withdrawal x WHERE x.dispatch_override = o.uuid "
       "ORDER BY x.created_at, x.uuid LIMIT 1) "
-      "WHERE (?1 OR w.uuid IS NULL) AND (?2 IS NULL OR o.workload = ?2) "
+      "WHERE (?1 = 1 OR w.uuid IS NULL) AND (?2 IS NULL OR o.workload = ?2) "
       "AND (?3 IS NULL OR o.hardware = ?3) "
       "ORDER BY CASE WHEN o.created_at < ?4 THEN o.created_at ELSE 0 END DESC, o.uuid");
   row.bind(all, workload, hardware, now() + kDayMs);

@@ -1,6 +1,6 @@
 // Dimension rows: looked for first, since most puts find their row and then need no write lock.
 #include "db/store/hash.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -22,11 +22,11 @@ constexpr std::string_view kWorkloadColumns =
 
 }  // namespace
 
-bool SqliteStore::exists(std::string_view sql, const std::string& key) {
+bool SqlStore::exists(std::string_view sql, const std::string& key) {
   return db_->prepare(sql).bind(key).step();
 }
 
-Hash SqliteStore::put(const Hardware& h) {
+Hash SqlStore::put(const Hardware& h) {
   const Hash key = key_of(h);
   if (exists("SELECT 1 FROM hardware WHERE hash = ?", key)) return key;
   db_->run(
@@ -37,7 +37,7 @@ Hash SqliteStore::put(const Hardware& h) {
   return key;
 }
 
-Uuid SqliteStore::put(const Machine& m) {
+Uuid SqlStore::put(const Machine& m) {
   const Uuid uuid =
       m.uuid.empty() ? uuid_from_hash(hash_of_fields("machine", {m.hostname, m.hardware})) : m.uuid;
   if (exists("SELECT 1 FROM machine WHERE uuid = ?", uuid)) return uuid;
@@ -48,7 +48,7 @@ Uuid SqliteStore::put(const Machine& m) {
   return uuid;
 }
 
-Uuid SqliteStore::put(const HostState& s) {
+Uuid SqlStore::put(const HostState& s) {
   const Uuid uuid = s.uuid.empty() ? new_uuid() : s.uuid;
   db_->run(
       "INSERT INTO host_state (uuid, governor, turbo, smt, affinity, load, steal) "
@@ -57,7 +57,7 @@ Uuid SqliteStore::put(const HostState& s) {
   return uuid;
 }
 
-Hash SqliteStore::put(const Toolchain& t) {
+Hash SqlStore::put(const Toolchain& t) {
   const Hash key = key_of(t);
   if (exists("SELECT 1 FROM toolchain WHERE hash = ?", key)) return key;
   db_->run(
@@ -67,7 +67,7 @@ Hash SqliteStore::put(const Toolchain& t) {
   return key;
 }
 
-Hash SqliteStore::put(const Template& t) {
+Hash SqlStore::put(const Template& t) {
   const Hash key = key_of(t);
   if (exists("SELECT 1 FROM template WHERE hash = ?", key)) return key;
   db_->run(
@@ -77,7 +77,7 @@ Hash SqliteStore::put(const Template& t) {
   return key;
 }
 
-Hash SqliteStore::put(const Workload& w) {
+Hash SqlStore::put(const Workload& w) {
   const Hash key = key_of(w);
   if (exists("SELECT 1 FROM workload WHERE hash = ?", key)) return key;
   db_->run(
@@ -87,7 +87,7 @@ Hash SqliteStore::put(const Workload& w) {
   return key;
 }
 
-Hash SqliteStore::put(const Shape& s) {
+Hash SqlStore::put(const Shape& s) {
   const Hash key = key_of(s);
   if (exists("SELECT 1 FROM shape WHERE hash = ?", key)) return key;
   db_->run(
@@ -97,7 +97,7 @@ Hash SqliteStore::put(const Shape& s) {
   return key;
 }
 
-Hash SqliteStore::put(const Config& c) {
+Hash SqlStore::put(const Config& c) {
   const Hash key = key_of(c);
   if (exists("SELECT 1 FROM config WHERE hash = ?", key)) return key;
   db_->run("INSERT INTO config (hash, template, json) VALUES (?,?,?) ON CONFLICT (hash) DO NOTHING",
@@ -105,7 +105,7 @@ Hash SqliteStore::put(const Config& c) {
   return key;
 }
 
-Hash SqliteStore::put(const Artifact& a) {
+Hash SqlStore::put(const Artifact& a) {
   const Hash key = key_of(a);
   if (exists("SELECT 1 FROM artifact WHERE hash = ?", key)) return key;
   db_->run(
@@ -115,7 +115,7 @@ Hash SqliteStore::put(const Artifact& a) {
   return key;
 }
 
-Hash SqliteStore::put(const MeasurePolicy& p) {
+Hash SqlStore::put(const MeasurePolicy& p) {
   const Hash key = key_of(p);
   if (exists("SELECT 1 FROM measure_policy WHERE hash = ?", key)) return key;
   db_->run(
@@ -125,27 +125,27 @@ Hash SqliteStore::put(const MeasurePolicy& p) {
   return key;
 }
 
-std::optional<Workload> SqliteStore::workload(const Hash& hash) {
+std::optional<Workload> SqlStore::workload(const Hash& hash) {
   Statement row =
       db_->prepare(fmt::format("SELECT {} FROM workload WHERE hash = ?", kWorkloadColumns));
   if (!row.bind(hash).step()) return std::nullopt;
   return read_workload(row);
 }
 
-std::optional<Hardware> SqliteStore::hardware(const Hash& hash) {
+std::optional<Hardware> SqlStore::hardware(const Hash& hash) {
   Statement row =
       db_->prepare(fmt::format("SELECT {} FROM hardware WHERE hash = ?", kHardwareColumns));
   if (!row.bind(hash).step()) return std::nullopt;
   return read_hardware(row);
 }
 
-std::optional<Shape> SqliteStore::shape(const Hash& hash) {
+std::optional<Shape> SqlStore::shape(const Hash& hash) {
   Statement row = db_->prepare("SELECT workload, dims, flops, bytes FROM shape WHERE hash = ?");
   if (!row.bind(hash).step()) return std::nullopt;
   return Shape{row.text(0), dims_from_text(row.text(1)), row.integer(2), row.integer(3)};
 }
 
-std::optional<ConfigInfo> SqliteStore::config(const Hash& hash) {
+std::optional<ConfigInfo> SqlStore::config(const Hash& hash) {
   Statement row = db_->prepare(
       "SELECT t.name, t.version, c.json FROM config c JOIN template t ON t.hash = c.template "
       "WHERE c.hash = ?");
@@ -153,7 +153,7 @@ std::optional<ConfigInfo> SqliteStore::config(const Hash& hash) {
   return ConfigInfo{row.text(0), row.integer(1), row.text(2)};
 }
 
-std::vector<Workload> SqliteStore::workloads() {
+std::vector<Workload> SqlStore::workloads() {
   std::vector<Workload> all;
   Statement row =
       db_->prepare(fmt::format("SELECT {} FROM workload ORDER BY canonical", kWorkloadColumns));
@@ -161,7 +161,7 @@ std::vector<Workload> SqliteStore::workloads() {
   return all;
 }
 
-std::vector<Hardware> SqliteStore::hardware() {
+std::vector<Hardware> SqlStore::hardware() {
   std::vector<Hardware> all;
   Statement row = db_->prepare(
       fmt::format("SELECT {} FROM hardware ORDER BY model_name, hash", kHardwareColumns));
@@ -169,7 +169,7 @@ std::vector<Hardware> SqliteStore::hardware() {
   return all;
 }
 
-std::vector<Toolchain> SqliteStore::toolchains() {
+std::vector<Toolchain> SqlStore::toolchains() {
   std::vector<Toolchain> all;
   Statement row = db_->prepare(
       "SELECT compiler, version, flags, codegen_version, revision, dirty FROM toolchain "

@@ -1,7 +1,7 @@
 // `nimble db check`: everything that must hold of a database, from its pages to its meaning.
 #include "db/store/migrations.h"
 #include "db/store/samples.h"
-#include "db/store/sqlite_store.h"
+#include "db/store/sql_store.h"
 #include "db/store/tables.h"
 #include "vm/base/error.h"
 
@@ -12,24 +12,19 @@ constexpr size_t kMostProblems = 100;  // a list that a person reads
 
 }  // namespace
 
-CheckReport SqliteStore::check() {
+CheckReport SqlStore::check() {
   CheckReport report;
   auto add = [&](std::string problem) {
     if (report.problems.size() < kMostProblems) report.problems.push_back(std::move(problem));
   };
 
-  Statement pages = db_->prepare("PRAGMA integrity_check(100)");
-  while (pages.step())
-    if (pages.text(0) != "ok") add(fmt::format("integrity: {}", pages.text(0)));
-  Statement keys = db_->prepare("PRAGMA foreign_key_check");
-  while (keys.step())
-    add(fmt::format("{}: row {} refers to a row of {} that does not exist", keys.text(0),
-                    keys.integer(1), keys.text(2)));
-  if (schema_text(*db_) != expected_schema_text(static_cast<int>(schema_version_)))
+  for (std::string& problem : db_->integrity_problems()) add(std::move(problem));
+  if (!has_expected_schema(*db_, static_cast<int>(schema_version_)))
     add(fmt::format("the tables are not those of schema {}", schema_version_));
 
   for (const TableSpec& table : exchanged_tables()) {
-    Statement row = db_->prepare(fmt::format("SELECT {} FROM {}", table.columns, table.name));
+    Statement row =
+        db_->prepare_streaming(fmt::format("SELECT {} FROM {}", table.columns, table.name));
     while (row.step()) {
       try {
         table.validate(row);
@@ -42,7 +37,7 @@ CheckReport SqliteStore::check() {
     Statement offender = db_->prepare(invariant.query);
     while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
   }
-  Statement medians = db_->prepare(
+  Statement medians = db_->prepare_streaming(
       "SELECT m.uuid, m.median_ns, s.ns, s.outlier FROM measurement m "
       "JOIN samples s ON s.measurement = m.uuid");
   while (medians.step()) {
@@ -52,13 +47,13 @@ CheckReport SqliteStore::check() {
   }
 
   Statement stale = db_->prepare(
-      "SELECT s.uuid, w.canonical, s.codegen_version, "
-      "(SELECT max(codegen_version) FROM toolchain) AS newest "
-      "FROM dispatch_status s JOIN workload w ON w.hash = s.workload "
-      "WHERE s.status = 'active' AND s.codegen_version < newest AND NOT EXISTS "
+      "WITH newest AS (SELECT max(codegen_version) AS version FROM toolchain) "
+      "SELECT s.uuid, w.canonical, s.codegen_version, n.version "
+      "FROM dispatch_status s JOIN workload w ON w.hash = s.workload CROSS JOIN newest n "
+      "WHERE s.status = 'active' AND s.codegen_version < n.version AND NOT EXISTS "
       "(SELECT 1 FROM dispatch_status t WHERE t.workload = s.workload "
       " AND t.hardware = s.hardware AND t.policy_class = s.policy_class "
-      " AND t.status = 'active' AND t.codegen_version = newest) "
+      " AND t.status = 'active' AND t.codegen_version = n.version) "
       "ORDER BY w.canonical");
   while (stale.step())
     report.stale.push_back(

@@ -1,0 +1,178 @@
+// Export and import: merging two databases.
+//
+// Every row has a key that means the same in every database (a content hash, a UUID, or a UUID
+// derived from a unique key), so a merge is "insert what is missing" and its order does not matter.
+// What may change in a row only moves forward, so there the row that went further wins: a finished
+// trial over an open one, a campaign that consumed more, the larger miss count of a replica.
+//
+// What is imported is not trusted. A file is opened read-only with views and triggers off; its
+// schema must equal, word for word, the one that the migrations yield; every row's key is computed
+// again from its content; and our own CHECKs, foreign keys and invariants judge it, all in one
+// transaction. An older schema is first brought up to date in a copy in memory.
+#include <algorithm>
+#include <cstring>
+
+#include "db/store/filesystem.h"
+#include "db/store/hash.h"
+#include "db/store/open.h"
+#include "db/store/place.h"
+#include "db/store/sql_store.h"
+#include "db/store/tables.h"
+#include "vm/base/error.h"
+#include "vm/base/printable.h"
+
+namespace nimble::db {
+namespace {
+
+int column_count(const TableSpec& table) {
+  return 1 + static_cast<int>(
+                 std::count(table.columns, table.columns + std::strlen(table.columns), ','));
+}
+
+// Inserts the source's rows that are missing here; returns how many were.
+int64_t insert_missing(Connection& into, Connection& from, const TableSpec& table) {
+  const int columns = column_count(table);
+  std::string marks = "?";
+  for (int i = 1; i < columns; ++i) marks += ",?";
+  // "ON CONFLICT … DO NOTHING" skips the same key only; "OR IGNORE" would skip refused rows too.
+  Statement insert =
+      into.prepare(fmt::format("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO NOTHING",
+                               table.name, table.columns, marks, table.key));
+  Statement rows =
+      from.prepare_streaming(fmt::format("SELECT {} FROM {}", table.columns, table.name));
+  const bool is_trial = std::string_view(table.name) == "trial";
+  int64_t added = 0;
+  while (rows.step()) {
+    table.validate(rows);
+    for (int i = 0; i < columns; ++i) insert.bind_column(i + 1, rows, i);
+    if (is_trial && rows.text(10) == "claimed") {  // a lease holds in its own database only
+      insert.bind_at(11, "queued");
+      insert.bind_null(13, ValueKind::kText);
+      insert.bind_null(14, ValueKind::kInteger);
+    }
+    insert.run();
+    added += into.changes();
+    insert.reset();
+  }
+  return added;
+}
+
+// Takes over what went further in the source; returns how many rows did.
+int64_t advance(Connection& into, Connection& from) {
+  int64_t updated = 0;
+  Statement trials = from.prepare_streaming(
+      "SELECT uuid, state, attempt, error_class, message, finished_at FROM trial "
+      "WHERE state NOT IN ('queued', 'claimed')");
+  while (trials.step()) {
+    into.run(
+        "UPDATE trial SET state = ?2, attempt = CASE WHEN attempt < ?3 THEN ?3 ELSE attempt "
+        "END, error_class = ?4, message = ?5, finished_at = ?6, lease_owner = NULL, lease_until = "
+        "NULL "
+        "WHERE uuid = ?1 AND state IN ('queued', 'claimed')",
+        trials.text(0), trials.text(1), trials.integer(2), trials.text(3), trials.text(4),
+        trials.integer(5));
+    updated += into.changes();
+  }
+  Statement campaigns =
+      from.prepare_streaming("SELECT uuid, budget_s, consumed_s, state, updated_at FROM campaign");
+  while (campaigns.step()) {
+    into.run(
+        "UPDATE campaign SET budget_s = ?2, consumed_s = ?3, state = ?4, updated_at = ?5 "
+        "WHERE uuid = ?1 AND consumed_s < ?3",
+        campaigns.text(0), campaigns.real(1), campaigns.real(2), campaigns.text(3),
+        campaigns.integer(4));
+    updated += into.changes();
+  }
+  Statement misses =
+      from.prepare_streaming("SELECT replica, workload, hardware, dims, count FROM dispatch_miss");
+  while (misses.step()) {
+    into.run(
+        "UPDATE dispatch_miss SET count = ?5 WHERE replica = ?1 AND workload = ?2 "
+        "AND hardware = ?3 AND dims = ?4 AND count < ?5",
+        misses.text(0), misses.text(1), misses.text(2), misses.text(3), misses.integer(4));
+    updated += into.changes();
+  }
+  return updated;
+}
+
+}  // namespace
+
+void SqlStore::export_to(const std::string& file, bool overwrite) {
+  const bool is_file = db_->engine() == Engine::kSqlite;
+  check_export_place(file, is_file ? path() : std::string(), overwrite);
+  const TemporaryFile copy(file);
+  try {
+    if (is_file) {
+      db_->run("VACUUM INTO ?", copy.path());
+    } else {
+      OpenOptions options = options_;
+      options.create = true;
+      options.read_only = false;
+      SqlStore into(open_sqlite(copy.path(), options), options);
+      const Snapshot snapshot(*db_);
+      Transaction write = into.begin_write();
+      into.add_records_of(*db_);
+      write.commit();
+    }
+    finish_sqlite_export(copy.path(), options_, file);
+    copy.rename_to(file);
+  } catch (const Error& error) {
+    throw Error(error.status(), file, error.problem(), error.remedy());
+  }
+}
+
+ImportReport SqlStore::add_records_of(Connection& source) {
+  ImportReport report;
+  // A table may come before its parent: foreign keys count at the end.
+  db_->defer_foreign_keys();
+  for (const TableSpec& table : exchanged_tables())
+    report.rows_added += insert_missing(*db_, source, table);
+  report.rows_updated = advance(*db_, source);
+  return report;
+}
+
+ImportReport SqlStore::import_from(const std::string& place) {
+  const bool is_file = !names_server(place);
+  if (is_file && db_->engine() == Engine::kSqlite && same_file(place, path()))
+    throw Error(Status::kInvalidArgument, place, "is this database itself", "name another file");
+  std::unique_ptr<Connection> source =
+      is_file ? open_sqlite_source(place) : open_postgres_source(place);
+  const std::string name = source->name();
+  const std::string origin = source->text("SELECT uuid FROM identity");
+  if (!is_uuid(origin)) throw Error(Status::kCorrupt, name, "has no identity");
+  if (origin == identity_ && !is_file)
+    throw Error(Status::kInvalidArgument, name, "is this database itself", "name another one");
+  const int64_t version = source->schema_version().value_or(0);
+  ImportReport report;
+  try {
+    const Snapshot snapshot(*source);
+    Transaction write = begin_write();
+    report = add_records_of(*source);
+    for (const Invariant& invariant : invariants()) {
+      Statement offender = db_->prepare(invariant.query);
+      if (offender.step())
+        throw Error(Status::kCorrupt, name,
+                    fmt::format("{} ({})", invariant.meaning, printable(offender.text(0))),
+                    "export it again with nimble db export");
+    }
+    // A server has no bytes to take the hash of: each import from one is a batch.
+    db_->run(
+        "INSERT INTO import_batch (file_hash, origin, schema_version, rows_added, imported_at) "
+        "VALUES (?,?,?,?,?) ON CONFLICT (file_hash) DO NOTHING",
+        is_file ? hash_of_file(place) : hash_of(new_uuid()), origin, version, report.rows_added,
+        now());
+    write.commit();
+  } catch (const Error& error) {
+    // Every refusal is about the source, unless it is about room or locks.
+    if (error.status() == Status::kExhausted || error.status() == Status::kIo) throw;
+    const bool placed = error.place() != path() && error.place() != name;
+    throw Error(error.status(), name,
+                fmt::format("not imported: {}{}{}", placed ? error.place() : "", placed ? ": " : "",
+                            error.problem()),
+                "import only what nimble db export wrote");
+  }
+  report.origin = origin;
+  return report;
+}
+
+}  // namespace nimble::db

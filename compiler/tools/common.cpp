@@ -7,6 +7,7 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
+#include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
 #include "vm/base/text_table.h"
@@ -126,7 +127,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
   app.add_option("--db", a.database,
-                 "Tuning database (SQLite); default: the environment's NIMBLE_DB")
+                 "Tuning database, a file or a URL; default: the environment's NIMBLE_DB")
       ->envname("NIMBLE_DB");
   app.add_option(
       "--hardware", a.hardware,
@@ -234,7 +235,8 @@ bool require_tuned(const char* program, const ModelArguments& a,
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
   const std::string text = model_text(a.model, a.shapes, a.import);
-  const std::string database = a.database.empty() ? "tuning.db" : shell_word(a.database);
+  const std::string database =
+      a.database.empty() ? "tuning.db" : shell_word(db::printable_place(a.database));
   fmt::print(
       stderr,
       "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/tools/common.h"
+#include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
 #include "vm/base/text_table.h"
@@ -117,7 +118,7 @@ void print_report(const Options& o, const driver::CompileReport& r) {
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
                untuned, tools::model_text(o.model.model, o.model.shapes, o.model.import),
-               asked ? shell_word(o.model.database) : "tuning.db");
+               asked ? shell_word(db::printable_place(o.model.database)) : "tuning.db");
 }
 
 // Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at

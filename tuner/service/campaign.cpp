@@ -17,6 +17,7 @@
 #include "compiler/passes/pipeline.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
+#include "db/store/place.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/jobs.h"
 #include "tuner/service/machine_lock.h"
@@ -87,14 +88,17 @@ void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine&
 // One tuning process per campaign: two would fight for the cores and spoil each other's times.
 class CampaignLock {
  public:
-  CampaignLock(const std::string& database, const db::Uuid& campaign)
-      : path_(fmt::format("{}.{}.lock", database, campaign.substr(0, 8))) {
+  // `prefix`: of the files beside the database; a server's is held there, too, since others reach
+  // it.
+  CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign)
+      : path_(fmt::format("{}.{}.lock", prefix, campaign.substr(0, 8))) {
     fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     struct flock lock {};
     lock.l_type = F_WRLCK;
-    if (fd_ >= 0 && ::fcntl(fd_, F_SETLK, &lock) != 0) {
-      ::close(fd_);
-      throw Error(Status::kInvalidArgument, database,
+    const bool here = fd_ < 0 || ::fcntl(fd_, F_SETLK, &lock) == 0;
+    if (!here || !store.hold(campaign)) {
+      if (fd_ >= 0) ::close(fd_);
+      throw Error(Status::kInvalidArgument, store.path(),
                   "this campaign is running already, in another process",
                   "wait for it, or give another --seed");
     }
@@ -131,7 +135,8 @@ class Driver {
   CampaignReport run() {
     // First of all: importing a model loads the machine, too.
     const MachineLock machine_lock(
-        "cpu", "tuning into " + options_.database, cancel_, [&](const std::string& holder) {
+        "cpu", "tuning into " + db::printable_place(options_.database), cancel_,
+        [&](const std::string& holder) {
           if (!options_.quiet)
             std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
         });
@@ -146,8 +151,9 @@ class Driver {
       reports_of_finished();
       return report_;
     }
-    const CampaignLock lock(options_.database, campaign_.uuid);
-    WorkCache cache(fmt::format("{}.{}.work", options_.database, campaign_.uuid.substr(0, 8)));
+    const std::string prefix = db::local_prefix(options_.database, store_->identity());
+    const CampaignLock lock(*store_, prefix, campaign_.uuid);
+    WorkCache cache(fmt::format("{}.{}.work", prefix, campaign_.uuid.substr(0, 8)));
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});
@@ -373,7 +379,7 @@ class Driver {
   // Whether an error is no workload's but that of the database: a full disk, say. Such a campaign
   // stays as it is; the same command goes on with it.
   bool ends_campaign(const Error& e) const {
-    return e.status() == Status::kCancelled || e.place() == options_.database;
+    return e.status() == Status::kCancelled || e.place() == store_->path();
   }
 
   void skip(CampaignContext& context, const TuningTask& t, const std::string& why) {

@@ -419,7 +419,9 @@ int run(int argc, char** argv) {
   Arguments a;
   const auto command = [&](const char* name, const char* description) {
     CLI::App* sub = app.add_subcommand(name, description);
-    sub->add_option("--db", a.database, "The database")->envname("NIMBLE_DB")->required();
+    sub->add_option("--db", a.database, "The database, a file or a URL")
+        ->envname("NIMBLE_DB")
+        ->required();
     return sub;
   };
   const auto formats = [&](CLI::App* sub) {

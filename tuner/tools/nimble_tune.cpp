@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/tools/common.h"
+#include "db/store/place.h"
 #include "tuner/service/campaign.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/json_text.h"
@@ -164,7 +165,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> shapes;
   app.add_option("--shape", shapes, tools::kShapeHelp)->check(read_by(frontend::parse_shapes));
   tools::add_import_arguments(app, options.import);
-  app.add_option("--db", options.database, "The database; made if it is missing")
+  app.add_option("--db", options.database, "The database, a file or a URL; made if it is missing")
       ->envname("NIMBLE_DB")
       ->required();
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
@@ -219,7 +220,10 @@ int run(int argc, char** argv) {
   if (policy != "auto") options.policy_class = policy;
   for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
   options.command = "nimble tune";
-  for (int i = 1; i < argc; ++i) options.command += " " + shell_word(argv[i]);
+  for (int i = 1; i < argc; ++i) {
+    // What is kept holds no password.
+    options.command += " " + shell_word(db::printable_word(argv[i]));
+  }
 
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -241,7 +245,8 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, shapes, options.import), shell_word(options.database));
+        tools::model_text(options.model, shapes, options.import),
+        shell_word(db::printable_place(options.database)));
   }
   return report.interrupted ? kExitInterrupted : kExitOk;
 }

@@ -174,7 +174,7 @@ void PostgresConnection::begin_snapshot() {
 }
 
 bool PostgresConnection::try_hold(const std::string& key) {
-  // Of 31 bits of the key: two keys may meet there once in a blue moon, and one of them waits.
+  // Of 31 bits of the key: two keys may meet there once in a blue moon; one is then refused.
   const auto number = static_cast<int32_t>(std::stoul(hash_of(key).substr(0, 8), nullptr, 16) >> 1);
   return integer(fmt::format("SELECT CAST(pg_try_advisory_lock({}, {}) AS int)", kLockSpace + 1,
                              number)) != 0;

@@ -16,6 +16,8 @@ struct Remembered {
         equal_to(f.equal_to),
         nonnegative(f.nonnegative),
         assumptions(f.nonnegative) {}
+  Remembered(const Remembered&) = delete;  // witnesses refer to the facts
+  Remembered& operator=(const Remembered&) = delete;
 
   bool is_of(const Facts& f) const {
     const auto same_range = [](const auto& a, const auto& b) {
@@ -30,6 +32,7 @@ struct Remembered {
   std::map<std::string, Dim> equal_to;
   std::vector<Dim> nonnegative;
   Assumptions assumptions;
+  std::optional<Witnesses> witnesses;                  // once they were asked for
   std::unordered_map<const DimNode*, Answer> answers;  // never moves what it holds
 };
 
@@ -55,7 +58,10 @@ Remembered& remembered(const Facts& facts) {
       std::ranges::find_if(s.recent, [&](const Remembered& r) { return r.is_of(facts); });
   if (found != s.recent.end()) {
     s.recent.splice(s.recent.begin(), s.recent, found);
-    if (found->answers.size() > kAnswers) found->answers.clear();
+    if (found->answers.size() > kAnswers) {
+      found->answers.clear();
+      found->witnesses.reset();
+    }
   } else {
     if (s.recent.size() == kStates) s.recent.pop_back();
     s.recent.emplace_front(facts);
@@ -114,6 +120,11 @@ int64_t Effort::cuts() const {
 }
 Answer& Effort::answer(const Facts& facts, const Dim& d) const {
   return remembered(facts).answers[d.node()];
+}
+Witnesses& Effort::witnesses(const Facts& facts) const {
+  Remembered& r = remembered(facts);
+  if (!r.witnesses) r.witnesses.emplace(Facts{r.ranges, r.equal_to, r.nonnegative});
+  return *r.witnesses;
 }
 const Assumptions& Effort::assumptions(const Facts& facts) const {
   return remembered(facts).assumptions;

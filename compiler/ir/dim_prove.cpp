@@ -2,6 +2,7 @@
 //
 // Everything reduces to "d >= 0" for one polynomial d, tried by ever dearer means, each of
 // which only ever replaces d by something that is smaller or equal (so a proof carries over):
+//   0. Refutation: no proof is looked for where d < 0 at a point that the facts allow.
 //   1. Interval arithmetic over the terms, after shifting each symbol to its lower bound
 //      (n*m - n with m >= 1 becomes n*m', which is visibly not negative).
 //   2. Assumed inequalities: d >= 0 follows from d - k*g >= 0 for a known g >= 0, k > 0.
@@ -74,6 +75,10 @@ bool DimContext::nonnegative(const Dim& d, int depth) const {
   if (depth <= known.refuted) return false;
   if (nesting.too_deep() || !effort.pay(size)) {
     effort.cut();
+    return false;
+  }
+  if (effort.witnesses(facts).refute(d)) {
+    known.refuted = std::numeric_limits<int>::max();
     return false;
   }
   const auto prove = [&] {

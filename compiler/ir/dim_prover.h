@@ -2,6 +2,7 @@
 // ones. Private to dim_*.cpp.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -73,6 +74,35 @@ struct Facts {
   const std::vector<Dim>& nonnegative;
 };
 
+// Assignments of all symbols under which what a context assumes is true. There may be none.
+class Witnesses {
+ public:
+  // `facts` must live as long.
+  explicit Witnesses(const Facts& facts);
+  // Whether d < 0 under one of them, so that d >= 0 cannot be proved.
+  bool refute(const Dim& d);
+
+ private:
+  // A symbol's value is made of its name and the point's number when it is first asked for. Where
+  // something is not defined or has no 64 bits there is none.
+  class Point {
+   public:
+    Point(const Facts& facts, size_t index)
+        : ranges_(&facts.ranges), equal_to_(&facts.equal_to), index_(index) {}
+    std::optional<int64_t> of(const DimNode* n);
+
+   private:
+    std::optional<int64_t> of_symbol(const DimNode* n);
+    std::optional<int64_t> of_function(const DimNode* n);
+
+    const std::map<std::string, SymbolFacts>* ranges_;
+    const std::map<std::string, Dim>* equal_to_;
+    size_t index_;
+    std::unordered_map<const DimNode*, std::optional<int64_t>> atoms_;
+  };
+  std::vector<Point> points_;
+};
+
 // What was found of one Dim under the same facts.
 struct Answer {
   int proved = std::numeric_limits<int>::max();  // >= 0 with this depth, and any greater
@@ -121,6 +151,7 @@ class Effort {
   void cut() const;
   int64_t cuts() const;
   Answer& answer(const Facts& facts, const Dim& d) const;
+  Witnesses& witnesses(const Facts& facts) const;
   const Assumptions& assumptions(const Facts& facts) const;
   // The facts have changed since the outermost Effort began.
   void forget() const;

@@ -113,7 +113,7 @@ Values GraphBuilder::branch(const Value& condition, const std::function<Values()
       require_alike(a, b, at.str(), "a result of If");
       Dims dims = a.dims();
       for (size_t d = 0; d < dims.size(); ++d)
-        if (facts_.equal(dims[d], b.dims()[d]) != ir::Proof::kYes) dims[d] = unknown();
+        if (facts_.equal(dims[d], b.dim(d)) != ir::Proof::kYes) dims[d] = unknown();
       types.push_back(ir::tensor_type(std::move(dims), a.dtype()));
       for (size_t s = 0; s < 2; ++s) given[s].push_back(results[s][i]);
       continue;
@@ -177,7 +177,7 @@ Value stacked_on(GraphBuilder& g, const Value& step, const Value& rows, const Va
   const auto join = [&] { return g.call("concat", {rows, row}, {{"axis", int64_t{0}}}); };
   bool known = true;
   for (size_t d = 1; d < rows.dims().size(); ++d) {
-    const auto symbol = rows.dims()[d].as_symbol();
+    const auto symbol = rows.dim(d).as_symbol();
     known &= !symbol || !symbol->starts_with("changes");
   }
   if (known) return join();
@@ -304,7 +304,7 @@ Values GraphBuilder::loop(const Loop& loop) {
       require_alike(state[i], next.state[i], at.str(), "a state of the loop");
       Dims dims = state_types[i]->dims;
       for (size_t d = 0; d < dims.size(); ++d) {
-        if (facts_.equal(dims[d], next.state[i].dims()[d]) == ir::Proof::kYes) continue;
+        if (facts_.equal(dims[d], next.state[i].dim(d)) == ir::Proof::kYes) continue;
         const auto symbol = dims[d].as_symbol();
         if (symbol && symbol->starts_with("changes")) continue;
         dims[d] = ir::Dim::symbol(fmt::format("changes{}", own++));

@@ -92,6 +92,12 @@ void visit_expressions(const ir::Expr& e, const std::function<void(const ir::Exp
 
 }  // namespace
 
+void Value::lacks_axis(int64_t axis) const {
+  throw Error(Status::kCorrupt, "",
+              fmt::format("an operand of rank {} has no axis {}", rank(), axis),
+              "export the model again");
+}
+
 Value GraphBuilder::parameter(const std::string& name, ir::Type type) {
   parameters_.push_back(ir::make_var(name, type, location_));
   return {parameters_.back(), std::move(type), std::nullopt};
@@ -298,8 +304,8 @@ Value GraphBuilder::size(const ir::Dim& d) {
 // later dims.
 void GraphBuilder::demand_bounds(const Value& x, const Value& other) const {
   for (size_t back = 1; back <= std::min(x.dims().size(), other.dims().size()); ++back) {
-    const ir::Dim& d = x.dims()[x.dims().size() - back];
-    const ir::Dim& wide = other.dims()[other.dims().size() - back];
+    const ir::Dim& d = x.dim(x.dims().size() - back);
+    const ir::Dim& wide = other.dim(other.dims().size() - back);
     auto application = d.as_application();
     if (!application || application->function != ir::Dim::Function::kMin) continue;
     const Dims& of = application->operands;

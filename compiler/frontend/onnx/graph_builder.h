@@ -6,11 +6,13 @@
 // constant becomes a constant. Inference repeats all of that later on the finished module.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/builder.h"
@@ -29,9 +31,19 @@ struct Value {
   std::shared_ptr<const std::vector<Value>> items;
 
   const Dims& dims() const { return type->dims; }
+  // The extent of an axis that a node's operand should have, but a file need not give it:
+  // Error(kCorrupt).
+  const ir::Dim& dim(std::integral auto axis) const {
+    if (!std::in_range<size_t>(axis) || static_cast<size_t>(axis) >= type->dims.size())
+      lacks_axis(static_cast<int64_t>(axis));
+    return type->dims[static_cast<size_t>(axis)];
+  }
   int64_t rank() const { return static_cast<int64_t>(type->dims.size()); }
   DType dtype() const { return type->dtype; }
   bool is_constant() const { return atom.is_constant(); }
+
+ private:
+  [[noreturn]] void lacks_axis(int64_t axis) const;
 };
 
 // Thrown to begin anew: the function is only defined for dim <= bound.

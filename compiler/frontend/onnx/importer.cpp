@@ -241,7 +241,7 @@ class Importer {
     bool agrees = declared.dims.size() == v.dims().size();
     for (size_t i = 0; agrees && i < declared.dims.size(); ++i)
       agrees = !declared.dims[i].has_value ||
-               v.dims()[i].as_constant().value_or(declared.dims[i].value) == declared.dims[i].value;
+               v.dim(i).as_constant().value_or(declared.dims[i].value) == declared.dims[i].value;
     if (agrees) return;
     std::vector<std::string> extents;
     for (const ValueInfo::Dim& d : declared.dims)

@@ -16,15 +16,15 @@ using ir::Dim;
 // (b, n, heads * d) → (b, heads, n, d).
 Value split_heads(NodeContext& c, const Value& x, int64_t heads) {
   if (heads < 1) c.fail("the number of heads is missing");
-  const Dim width = c.g.simplify(ir::floordiv(x.dims()[2], Dim(heads)));
+  const Dim width = c.g.simplify(ir::floordiv(x.dim(2), Dim(heads)));
   Arithmetic a(c.g);
-  return a.transpose(c.g.reshape(x, {x.dims()[0], x.dims()[1], Dim(heads), width}), {0, 2, 1, 3});
+  return a.transpose(c.g.reshape(x, {x.dim(0), x.dim(1), Dim(heads), width}), {0, 2, 1, 3});
 }
 
 Value join_heads(NodeContext& c, const Value& x) {
   Arithmetic a(c.g);
   const Value y = a.transpose(x, {0, 2, 1, 3});
-  return c.g.reshape(y, {y.dims()[0], y.dims()[1], y.dims()[2] * y.dims()[3]});
+  return c.g.reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
 }
 
 // (b, heads, n, d) with each head `times` times in a row.
@@ -51,14 +51,14 @@ class Attention {
     if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) c_.fail("Q, K and V have rank 3 or 4");
     type_ = q.dtype();
     if (c_.has(4)) {
-      past_ = c_.in(4).dims()[2];
+      past_ = c_.in(4).dim(2);
       k = a_.concat({c_.in(4), k}, 2);
       v = a_.concat({c_.in(5), v}, 2);
     }
-    queries_ = q.dims()[2];
-    keys_ = k.dims()[2];
+    queries_ = q.dim(2);
+    keys_ = k.dim(2);
     const Value present_k = k, present_v = v;
-    const Dim group = c_.g.simplify(ir::floordiv(q.dims()[1], k.dims()[1]));
+    const Dim group = c_.g.simplify(ir::floordiv(q.dim(1), k.dim(1)));
     Value scores = rounded(score(q, repeat_heads(c_, k, group)));
     const int64_t mode = c_.integer("qk_matmul_output_mode", 0);
     Value shown = scores;
@@ -83,11 +83,11 @@ class Attention {
     if (c_.node.find("scale")) {
       root = c_.g.scalar(std::sqrt(c_.real("scale", 1)), type_);
     } else {
-      const auto width = q.dims()[3].as_constant();
+      const auto width = q.dim(3).as_constant();
       if (width) {
         root = c_.g.scalar(std::pow(static_cast<double>(*width), -0.25), type_);
       } else {
-        Value w = a_.cast(c_.g.size(q.dims()[3]), DType::kF32);
+        Value w = a_.cast(c_.g.size(q.dim(3)), DType::kF32);
         root = a_.cast(a_.unary("rsqrt", a_.sqrt(w)), type_);
       }
     }
@@ -115,8 +115,8 @@ class Attention {
       const bool boolean = m.dtype() == DType::kBool;
       m = boolean ? allowed(m) : a_.widened(m);
       // A mask that is too short allows none of the rest.
-      const Dim missing = c_.g.simplify(keys_ - m.dims().back());
-      if (!missing.is_constant(0) && !m.dims().back().is_constant(1)) {
+      const Dim missing = c_.g.simplify(keys_ - m.dim(m.rank() - 1));
+      if (!missing.is_constant(0) && !m.dim(m.rank() - 1).is_constant(1)) {
         Dims before(m.dims().size(), 0), after = before;
         after.back() = missing;
         m = a_.pad(m, before, after, -HUGE_VAL);
@@ -177,10 +177,10 @@ Values flex_attention(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &q = c.in(0), &k = c.in(1), &v = c.in(2);
   if (q.rank() != 4) c.fail("Q, K and V have rank 4");
-  const Dim group = c.g.simplify(ir::floordiv(q.dims()[1], k.dims()[1]));
+  const Dim group = c.g.simplify(ir::floordiv(q.dim(1), k.dim(1)));
   DType type = q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   if (int64_t given = c.integer("softmax_precision", 0)) type = dtype_of(given, c.place);
-  const auto width = q.dims()[3].as_constant();
+  const auto width = q.dim(3).as_constant();
   if (!width && !c.node.find("scale"))
     c.unsupported("a scale of a symbolic head size", "write the attribute scale");
   const double scale =
@@ -208,7 +208,7 @@ Values rotary(NodeContext& c) {
     return a.unsqueeze(t, {1});  // (b, 1, n, d / 2)
   };
   const Value cosine = angle(1), sine = angle(2);
-  const Dim width = x.dims()[3];
+  const Dim width = x.dim(3);
   const int64_t partial = c.integer("rotary_embedding_dim", 0);
   const Dim turned = partial > 0 ? Dim(partial) : width;
   const Dim half = c.g.simplify(ir::floordiv(turned, Dim(2)));
@@ -236,7 +236,7 @@ Values tensor_scatter(NodeContext& c) {
   const int64_t axis = c.axis(c.integer("axis", -2), cache.rank());
   if (axis == 0) c.fail("the axis of TensorScatter is the batch");
   const auto at = static_cast<size_t>(axis);
-  const Dim most = cache.dims()[at], length = update.dims()[at], batch = cache.dims()[0];
+  const Dim most = cache.dim(at), length = update.dim(at), batch = cache.dim(0);
   const Dim between = product_of(cache.dims(), 1, axis);
   const Dim inner = product_of(cache.dims(), axis + 1, cache.rank());
   Value at_time = a.range(length, DType::kI64, 2, 3);
@@ -258,12 +258,12 @@ Values causal_conv(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &x = c.in(0), &w = c.in(1);
   if (x.rank() != 3 || w.rank() != 3) c.fail("input and weight have rank 3");
-  const Dim taps = w.dims()[2];
+  const Dim taps = w.dim(2);
   const Value past =
       c.has(3) ? c.in(3)
-               : c.g.full({x.dims()[0], x.dims()[1], c.g.simplify(taps - Dim(1))}, 0, x.dtype());
+               : c.g.full({x.dim(0), x.dim(1), c.g.simplify(taps - Dim(1))}, 0, x.dtype());
   const Value padded = a.concat({past, x}, 2);
-  const auto channels = x.dims()[1].as_constant();
+  const auto channels = x.dim(1).as_constant();
   if (!channels) c.unsupported("a symbolic number of channels", "export it as a constant");
   Values args = {a.unsqueeze(a.widened(padded), {2}), a.unsqueeze(a.widened(w), {2})};
   if (c.has(2)) args.push_back(a.widened(c.in(2)));
@@ -278,7 +278,7 @@ Values causal_conv(NodeContext& c) {
     y = a.mul(y, a.unary("sigmoid", y));
   else if (activation != "none")
     c.fail(fmt::format("activation {} has no meaning", printable(activation)));
-  const Dim total = padded.dims()[2];
+  const Dim total = padded.dim(2);
   return {y, c.g.slice(padded, 2, c.g.simplify(total - taps + Dim(1)), total)};
 }
 

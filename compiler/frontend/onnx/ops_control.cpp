@@ -70,7 +70,7 @@ Values scan(NodeContext& c) {
   const auto item = [&](size_t i) {
     const Value& v = c.in(begin + i);
     if (!batched) return v;
-    if (!v.dims()[0].is_constant(1))
+    if (!v.dim(0).is_constant(1))
       c.unsupported("Scan over a batch", "export with opset 9 or newer");
     return a.squeeze(v, {0});
   };
@@ -89,7 +89,7 @@ Values scan(NodeContext& c) {
       v = a.transpose(v, order);
     }
     if (entry(backwards, i)) v = a.reversed(v, 0);
-    steps = v.dims()[0];
+    steps = v.dim(0);
     l.captured.push_back(v);
   }
   l.count = c.g.size(steps);

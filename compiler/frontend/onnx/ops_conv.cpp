@@ -48,7 +48,7 @@ Window window_of(const NodeContext& c, const Value& x, Axes kernel) {
       continue;
     }
     // As many results as ceil(extent / stride): for stride 1 that needs no extent.
-    const Dim extent = x.dims()[i + 2];
+    const Dim extent = x.dim(i + 2);
     Dim total = w.reach(i) - 1;
     if (w.strides[i] != 1)
       total = c.g.simplify(
@@ -124,7 +124,7 @@ class Convolution {
       c_.unsupported(fmt::format("a kernel of {} along the first axis", window.kernel[0]),
                      "put the longest axis last");
     const Value padded = a_.pad(x, {0, 0, window.before[0], 0, 0}, {0, 0, window.after[0], 0, 0});
-    const Dim depth = padded.dims()[2];
+    const Dim depth = padded.dim(2);
     const Dim results =
         c_.g.simplify(ir::floordiv(depth - Dim(window.reach(0)), Dim(window.strides[0])) + Dim(1));
     Window flat = window;
@@ -162,7 +162,7 @@ Axes kernel_of(NodeContext& c, const Value& weight) {
   Axes kernel = c.integers("kernel_shape");
   if (!kernel.empty()) return kernel;
   for (size_t i = 2; i < weight.dims().size(); ++i) {
-    auto k = weight.dims()[i].as_constant();
+    auto k = weight.dim(i).as_constant();
     if (!k) c.unsupported("the kernel's extent is symbolic", "export with constant weights");
     kernel.push_back(*k);
   }
@@ -210,7 +210,7 @@ Values conv_transpose(NodeContext& c) {
   Dims before(n + 2, 0), after = before;
   Window unit{kernel, Axes(n, 1), dilations, Dims(n, 0), Dims(n, 0)};
   for (size_t i = 0; i < n; ++i) {
-    const Dim extent = x.dims()[i + 2];
+    const Dim extent = x.dim(i + 2);
     Dim low = pads[i], high = pads[i + n];
     if (!shape.empty() || same) {
       const Dim wanted = shape.empty() ? extent * Dim(strides[i]) : Dim(shape[i]);
@@ -234,7 +234,7 @@ Values conv_transpose(NodeContext& c) {
   Axes order = {0, 2, 1};
   for (size_t i = 0; i < n; ++i) order.push_back(static_cast<int64_t>(i) + 3);
   Value turned = a.transpose(c.g.reshape(w, apart), order);
-  Dims merged = {turned.dims()[0] * turned.dims()[1]};
+  Dims merged = {turned.dim(0) * turned.dim(1)};
   merged.insert(merged.end(), turned.dims().begin() + 2, turned.dims().end());
   std::optional<Value> bias;
   if (c.has(2)) bias = c.in(2);
@@ -270,8 +270,8 @@ Values col2im(NodeContext& c) {
     if (room < 0) c.fail("a block is larger than the image");
     places[i] = room / strides[i] + 1;
   }
-  const Dim channels = c.g.simplify(ir::floordiv(x.dims()[1], Dim(taps)));
-  Dims apart = {x.dims()[0], channels, Dim(taps)};
+  const Dim channels = c.g.simplify(ir::floordiv(x.dim(1), Dim(taps)));
+  Dims apart = {x.dim(0), channels, Dim(taps)};
   for (int64_t p : places) apart.emplace_back(p);
   const Value columns = c.g.reshape(x, apart);
   std::optional<Value> sum;

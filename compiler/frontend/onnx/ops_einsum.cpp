@@ -139,7 +139,7 @@ class Einsum {
       if (x.letters.find(ch) == std::string::npos) right += ch;
     const auto extents = [&](const Operand& o, const std::string& letters) {
       Dims out;
-      for (char ch : letters) out.push_back(o.value.dims()[o.letters.find(ch)]);
+      for (char ch : letters) out.push_back(o.value.dim(o.letters.find(ch)));
       return out;
     };
     const auto whole = [&](const Dims& d) {

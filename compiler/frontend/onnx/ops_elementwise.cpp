@@ -98,7 +98,7 @@ Values parametric_relu(NodeContext& c) {
   const Value& x = c.in(0);
   Value slope = c.in(1);
   // Before opset 7 a vector of slopes is one per channel.
-  if (c.opset < 7 && slope.rank() == 1 && !slope.dims()[0].is_constant(1)) {
+  if (c.opset < 7 && slope.rank() == 1 && !slope.dim(0).is_constant(1)) {
     Axes behind;
     for (int64_t i = 2; i < x.rank(); ++i) behind.push_back(i - 1);
     if (!behind.empty()) slope = c.g.call("unsqueeze", {slope}, {{"axes", behind}});

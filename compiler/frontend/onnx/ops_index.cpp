@@ -41,12 +41,12 @@ Values scatter_elements(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &x = c.in(0), &updates = c.in(2);
   const int64_t axis = c.axis(c.integer("axis", 0), x.rank()), rank = x.rank();
-  const Checked at = checked(c, c.in(1), x.dims()[static_cast<size_t>(axis)]);
+  const Checked at = checked(c, c.in(1), x.dim(axis));
   std::optional<Value> flat;
   for (int64_t i = 0; i < rank; ++i) {
     const auto k = static_cast<size_t>(i);
-    const Value here = i == axis ? at.index : a.range(updates.dims()[k], DType::kI64, i, rank);
-    flat = flat ? a.add(a.mul(*flat, c.g.size(x.dims()[k])), here) : here;
+    const Value here = i == axis ? at.index : a.range(updates.dim(k), DType::kI64, i, rank);
+    flat = flat ? a.add(a.mul(*flat, c.g.size(x.dim(k))), here) : here;
   }
   const Dim total = product_of(x.dims(), 0, rank), count = product_of(updates.dims(), 0, rank);
   const Value index = a.expand(a.where(at.inside, *flat, c.g.size(total)), updates.dims());
@@ -68,7 +68,7 @@ Tuples rows_of(NodeContext& c, const Value& x, const Value& indices, int64_t fir
   std::optional<Value> flat, inside;
   for (int64_t i = 0; i < *depth; ++i) {
     Value index = c.g.slice(indices, indices.rank() - 1, Dim(i), Dim(i + 1));
-    const Dim extent = x.dims()[static_cast<size_t>(first + i)];
+    const Dim extent = x.dim(first + i);
     const Checked at = checked(c, a.squeeze(index, {-1}), extent);
     flat = flat ? a.add(a.mul(*flat, c.g.size(extent)), at.index) : at.index;
     inside = inside ? a.both(*inside, at.inside) : at.inside;
@@ -77,7 +77,7 @@ Tuples rows_of(NodeContext& c, const Value& x, const Value& indices, int64_t fir
   Dim total = product_of(x.dims(), first, first + *depth);
   std::optional<Value> batch;
   for (int64_t i = 0; i < first; ++i) {
-    const Dim extent = x.dims()[static_cast<size_t>(i)];
+    const Dim extent = x.dim(i);
     const Value here = a.range(extent, DType::kI64, i, flat->rank());
     batch = batch ? a.add(a.mul(*batch, c.g.size(extent)), here) : here;
   }
@@ -146,7 +146,7 @@ Values eye_like(NodeContext& c) {
   if (x.rank() != 2) c.fail("EyeLike of a tensor whose rank is not 2");
   const DType to = c.node.find("dtype") ? dtype_of(c.integer("dtype"), c.place) : x.dtype();
   const Value ahead =
-      a.sub(a.range(x.dims()[1], DType::kI64, 1, 2), a.range(x.dims()[0], DType::kI64, 0, 2));
+      a.sub(a.range(x.dim(1), DType::kI64, 1, 2), a.range(x.dim(0), DType::kI64, 0, 2));
   return {a.cast(a.equal(ahead, static_cast<double>(c.integer("k", 0))), to)};
 }
 
@@ -156,8 +156,8 @@ Values triangle(NodeContext& c) {
   const Value& x = c.in(0);
   if (x.rank() < 2) c.fail("Trilu of a tensor without rows and columns");
   const size_t n = x.dims().size();
-  Value ahead = a.sub(a.range(x.dims()[n - 1], DType::kI64, 1, 2),
-                      a.range(x.dims()[n - 2], DType::kI64, 0, 2));
+  Value ahead =
+      a.sub(a.range(x.dim(n - 1), DType::kI64, 1, 2), a.range(x.dim(n - 2), DType::kI64, 0, 2));
   if (c.has(1)) ahead = a.sub(ahead, c.g.reshape(a.cast(c.in(1), DType::kI64), {}));
   const bool upper = c.integer("upper", 1) != 0;
   const Value kept = upper ? a.greater_equal(ahead, 0.0) : a.less_equal(ahead, 0.0);
@@ -176,7 +176,7 @@ Values reverse_sequence(NodeContext& c) {
   for (int64_t i = 0; i < rank; ++i)
     if (i != batch) others.push_back(i);
   const Value length = a.unsqueeze(a.cast(c.in(1), DType::kI64), others);
-  const Value step = a.range(x.dims()[static_cast<size_t>(time)], DType::kI64, time, rank);
+  const Value step = a.range(x.dim(time), DType::kI64, time, rank);
   const Value from = a.where(a.less(step, length), a.sub(a.sub(length, 1.0), step), step);
   return {c.g.call("gather_elements", {x, a.expand(from, x.dims())}, {{"axis", time}})};
 }
@@ -236,7 +236,7 @@ Values center_crop_pad(NodeContext& c) {
   Dims before(x.dims().size(), 0), after = before;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto k = static_cast<size_t>(c.axis(axes[i], x.rank()));
-    const Dim extent = x.dims()[k], room = (*wanted)[i] - extent;
+    const Dim extent = x.dim(k), room = (*wanted)[i] - extent;
     // Of a crop the greater half goes behind, too: -ceil((extent - wanted) / 2) is floor(room / 2)
     // for the end, so the front takes the rest.
     const Dim grown = ir::floordiv(ir::max(room, Dim(0)), Dim(2));

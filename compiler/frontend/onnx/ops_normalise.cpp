@@ -72,8 +72,8 @@ Values group_norm(NodeContext& c) {
   const Value x = a.widened(c.in(0));
   const int64_t groups = c.integer("num_groups");
   if (groups < 1) c.fail("num_groups is not positive");
-  const Dim size = c.g.simplify(ir::floordiv(x.dims()[1], Dim(groups)));
-  Dims apart = {x.dims()[0], Dim(groups), size};
+  const Dim size = c.g.simplify(ir::floordiv(x.dim(1), Dim(groups)));
+  Dims apart = {x.dim(0), Dim(groups), size};
   apart.insert(apart.end(), x.dims().begin() + 2, x.dims().end());
   const auto rank = static_cast<int64_t>(apart.size());
   Value y = normalise(a, c.g.reshape(x, apart), axes_between(2, rank), c.real("epsilon", 1e-5)).y;
@@ -111,7 +111,7 @@ Values local_response(NodeContext& c) {
   const Value squares = a.pad(a.mul(x, x), low, high);
   std::optional<Value> sum;
   for (int64_t i = 0; i < size; ++i) {
-    const Value part = c.g.slice(squares, 1, Dim(i), c.g.simplify(Dim(i) + x.dims()[1]));
+    const Value part = c.g.slice(squares, 1, Dim(i), c.g.simplify(Dim(i) + x.dim(1)));
     sum = sum ? a.add(*sum, part) : part;
   }
   const double alpha = c.real("alpha", 0.0001) / static_cast<double>(size);

@@ -22,7 +22,7 @@ class Pool {
   Pool(NodeContext& c, Window w) : c_(c), a_(c.g), w_(std::move(w)), x_(c.in(0)) {
     const bool ceil = c.integer("ceil_mode", 0) != 0;
     for (size_t i = 0; i < w_.axes(); ++i) {
-      const Dim extent = x_.dims()[i + 2];
+      const Dim extent = x_.dim(i + 2);
       const Dim room = extent + w_.before[i] + w_.after[i] - Dim(w_.reach(i));
       const Dim stride = w_.strides[i];
       Dim count = c.g.simplify((ceil ? ir::ceildiv(room, stride) : ir::floordiv(room, stride)) + 1);
@@ -65,14 +65,14 @@ class Pool {
       axes[i] = a_.sub(a_.add(place, a_.mul(tap, static_cast<double>(w_.dilations[i]))),
                        c_.g.size(w_.before[i]));
     }
-    const auto extent = [&](size_t i) { return c_.g.size(x_.dims()[i]); };
+    const auto extent = [&](size_t i) { return c_.g.size(x_.dim(i)); };
     Value flat = axes[column_major ? w_.axes() - 1 : 0];
     for (size_t i = 1; i < w_.axes(); ++i) {
       const size_t axis = column_major ? w_.axes() - 1 - i : i;
       flat = a_.add(a_.mul(flat, extent(axis + 2)), axes[axis]);
     }
-    const Value image = a_.add(a_.mul(a_.range(x_.dims()[0], DType::kI64, 0, rank), extent(1)),
-                               a_.range(x_.dims()[1], DType::kI64, 1, rank));
+    const Value image = a_.add(a_.mul(a_.range(x_.dim(0), DType::kI64, 0, rank), extent(1)),
+                               a_.range(x_.dim(1), DType::kI64, 1, rank));
     const Value size = c_.g.size(product_of(x_.dims(), 2, x_.rank()));
     return a_.add(a_.mul(image, size), flat);
   }
@@ -96,12 +96,12 @@ class Pool {
       x = a_.gather(x, a_.add(place, tap), 2 + 2 * i);
     }
     Axes order = {0, 1};
-    Dims merged = {x.dims()[0], x.dims()[1]};
+    Dims merged = {x.dim(0), x.dim(1)};
     Dim taps = 1;
     for (int64_t i = 0; i < n; ++i) {
       order.push_back(2 + 2 * i);
-      merged.push_back(x.dims()[static_cast<size_t>(2 + 2 * i)]);
-      taps = taps * x.dims()[static_cast<size_t>(3 + 2 * i)];
+      merged.push_back(x.dim(2 + 2 * i));
+      taps = taps * x.dim(3 + 2 * i);
     }
     for (int64_t i = 0; i < n; ++i) order.push_back(3 + 2 * i);
     merged.push_back(taps);
@@ -200,9 +200,9 @@ Values max_unpool(NodeContext& c) {
   const Axes strides = c.integers("strides", Axes(n, 1)), pads = c.integers("pads", Axes(2 * n, 0));
   if (x.dims().size() != n + 2 || strides.size() != n || pads.size() != 2 * n)
     c.fail("kernel_shape, strides or pads don't fit the rank");
-  Dims shape = {x.dims()[0], x.dims()[1]};
+  Dims shape = {x.dim(0), x.dim(1)};
   for (size_t i = 0; i < n; ++i)
-    shape.push_back(c.g.simplify((x.dims()[i + 2] - Dim(1)) * Dim(strides[i]) +
+    shape.push_back(c.g.simplify((x.dim(i + 2) - Dim(1)) * Dim(strides[i]) +
                                  Dim(kernel[i] - pads[i] - pads[i + n])));
   const Dim count = product_of(x.dims(), 0, x.rank());
   Value flat = c.g.full({product_of(shape, 0, x.rank())}, 0, x.dtype());

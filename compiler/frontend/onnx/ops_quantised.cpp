@@ -30,11 +30,11 @@ Value spread(NodeContext& c, const Value& v, const Value& x, int64_t axis, int64
     filled.insert(filled.begin() + axis + 1, Dim(block));
     merged[at] = merged[at] * Dim(block);
     const Value all = c.g.reshape(a.expand(c.g.reshape(v, apart), filled), merged);
-    return merged[at] == x.dims()[at] ? all : c.g.slice(all, axis, Dim(0), x.dims()[at]);
+    return merged[at] == x.dim(at) ? all : c.g.slice(all, axis, Dim(0), x.dim(at));
   }
   if (v.rank() == 0) return v;
   if (v.rank() != 1) c.fail("the scale is neither one number nor a vector");
-  if (v.dims()[0].is_constant(1)) return c.g.reshape(v, {});
+  if (v.dim(0).is_constant(1)) return c.g.reshape(v, {});
   Axes others;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) others.push_back(i);
@@ -114,7 +114,7 @@ Value centred(NodeContext& c, size_t x, size_t zero, int64_t axis, DType type) {
   Value z = c.in(zero);
   if (z.rank() == 1) {
     const int64_t at = ir::axis_from_front(axis, v.rank());
-    if (z.dims()[0].is_constant(1))
+    if (z.dim(0).is_constant(1))
       z = c.g.reshape(z, {});
     else if (at >= 0)
       z = spread(c, z, v, at, 0);
@@ -136,7 +136,7 @@ Values qlinear_matmul(NodeContext& c) {
       a.matmul(centred(c, 0, 2, -2, DType::kI32), centred(c, 3, 5, -1, DType::kI32));
   const auto scale = [&](size_t i, int64_t axis) {
     Value s = a.cast(c.in(i), DType::kF64);
-    if (s.rank() == 1 && s.dims()[0].is_constant(1)) return c.g.reshape(s, {});
+    if (s.rank() == 1 && s.dim(0).is_constant(1)) return c.g.reshape(s, {});
     return s.rank() == 1 && axis == -2 ? a.unsqueeze(s, {1}) : s;
   };
   Value y = a.mul(a.cast(product, DType::kF64), a.mul(scale(1, -2), scale(4, -1)));

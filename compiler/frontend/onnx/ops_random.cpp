@@ -138,12 +138,12 @@ Values multinomial(NodeContext& c) {
   if (x.rank() != 2) c.fail(fmt::format("the input has rank {}, not 2", x.rank()));
   const int64_t samples = c.integer("sample_size", 1);
   if (samples < 0) c.fail(fmt::format("sample_size {}", samples));
-  if (x.dims()[1].is_constant(0)) c.fail("there is no class to draw");
+  if (x.dim(1).is_constant(0)) c.fail("there is no class to draw");
   const DType to = dtype_of(c.integer("dtype", 6), c.place);
   Arithmetic a(c.g);
   const Value sums = c.g.call("cumsum", {a.softmax(x, 1)}, {{"axis", int64_t{1}}});
-  const Value total = c.g.slice(sums, 1, x.dims()[1] - 1, x.dims()[1]);
-  const Value part = a.mul(unit(c, {x.dims()[0], ir::Dim(samples)}, x.dtype()), total);
+  const Value total = c.g.slice(sums, 1, x.dim(1) - 1, x.dim(1));
+  const Value part = a.mul(unit(c, {x.dim(0), ir::Dim(samples)}, x.dtype()), total);
   const Value passed = a.less_equal(a.unsqueeze(sums, {1}), a.unsqueeze(part, {2}));
   return {a.cast(a.sum(a.cast(passed, DType::kI64), {2}, false), to)};
 }

@@ -91,8 +91,8 @@ class Recurrent {
     Value x = c_.in(0);
     if (x.rank() != 3) c_.fail(fmt::format("the input has rank {}, not 3", x.rank()));
     if (batch_first_) x = swap_axes(x);
-    steps_ = x.dims()[0];
-    batch_ = x.dims()[1];
+    steps_ = x.dim(0);
+    batch_ = x.dim(1);
 
     Values y, h, c;
     for (int64_t d = 0; d < directions_; ++d) {
@@ -138,7 +138,7 @@ class Recurrent {
 
   void read_weights() {
     const Value& r = c_.in(2);
-    auto hidden = r.rank() == 3 ? r.dims()[2].as_constant() : std::nullopt;
+    auto hidden = r.rank() == 3 ? r.dim(2).as_constant() : std::nullopt;
     hidden_ = c_.integer("hidden_size", hidden.value_or(0));
     if (hidden_ < 1 || hidden_ > INT32_MAX) c_.fail("the hidden size is out of range");
     const auto rows = static_cast<int64_t>(kind_.order.size()) * hidden_;

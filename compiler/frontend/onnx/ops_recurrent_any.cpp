@@ -61,7 +61,7 @@ class Layer {
     if (x_.rank() != 3) c_.fail("the input's rank is not 3");
     type_ = x_.dtype();
     x_ = a_.widened(x_);
-    const auto hidden = c_.in(2).rank() == 3 ? c_.in(2).dims()[2].as_constant() : std::nullopt;
+    const auto hidden = c_.in(2).rank() == 3 ? c_.in(2).dim(2).as_constant() : std::nullopt;
     hidden_ = c_.integer("hidden_size", hidden.value_or(0));
     if (hidden_ < 1) c_.fail("the hidden size is not positive");
     if (c_.has(4)) lengths_ = a_.unsqueeze(a_.cast(c_.in(4), DType::kI64), {1});
@@ -89,7 +89,7 @@ class Layer {
     return a_.squeeze(directions_ > 1 ? c_.g.slice(v, 0, Dim(d), Dim(d + 1)) : v, {0});
   }
   Value initial(size_t input, int64_t d) {
-    if (!c_.has(input)) return c_.g.full({x_.dims()[1], Dim(hidden_)}, 0, x_.dtype());
+    if (!c_.has(input)) return c_.g.full({x_.dim(1), Dim(hidden_)}, 0, x_.dtype());
     const Value v = a_.widened(batch_first_ ? swapped(c_.in(input)) : c_.in(input));
     return a_.squeeze(directions_ > 1 ? c_.g.slice(v, 0, Dim(d), Dim(d + 1)) : v, {0});
   }
@@ -137,7 +137,7 @@ class Layer {
   // Time turned round, each sequence within its length.
   Value turned(const Value& v) {
     if (!lengths_) return a_.reversed(v, 0);
-    const Value step = a_.range(v.dims()[0], DType::kI64, 0, 3);
+    const Value step = a_.range(v.dim(0), DType::kI64, 0, 3);
     const Value length = a_.unsqueeze(*lengths_, {0});
     const Value from = a_.where(a_.less(step, length), a_.sub(a_.sub(length, 1.0), step), step);
     return c_.g.call("gather_elements", {v, a_.expand(from, v.dims())}, {{"axis", int64_t{0}}});
@@ -159,7 +159,7 @@ class Layer {
     }
     GraphBuilder::Loop loop;
     loop.name = op == "LSTM" ? "lstm_any" : op == "GRU" ? "gru_any" : "rnn";
-    loop.count = c_.g.size(x.dims()[0]);
+    loop.count = c_.g.size(x.dim(0));
     loop.state = {initial(5, d)};
     if (op == "LSTM") loop.state.push_back(initial(6, d));
     loop.captured = {gates, recurrent, state_bias};
@@ -254,22 +254,22 @@ Values linear_attention(NodeContext& c) {
   // (b, n, h * d) → (n, b, h, d)
   const auto by_time = [&](const Value& v, int64_t h) {
     const Value x = a.cast(v, DType::kF32);
-    const Dim width = c.g.simplify(ir::floordiv(x.dims()[2], Dim(h)));
-    return a.transpose(c.g.reshape(x, {x.dims()[0], x.dims()[1], Dim(h), width}), {1, 0, 2, 3});
+    const Dim width = c.g.simplify(ir::floordiv(x.dim(2), Dim(h)));
+    return a.transpose(c.g.reshape(x, {x.dim(0), x.dim(1), Dim(h), width}), {1, 0, 2, 3});
   };
   const Value q = by_time(c.in(0), q_heads), k = by_time(c.in(1), heads),
               v = by_time(c.in(2), heads);
-  const Dim batch = q.dims()[1], key = k.dims()[3], width = v.dims()[3];
+  const Dim batch = q.dim(1), key = k.dim(3), width = v.dim(3);
   GraphBuilder::Loop loop;
   loop.name = "linear_attention";
-  loop.count = c.g.size(q.dims()[0]);
+  loop.count = c.g.size(q.dim(0));
   loop.state = {c.has(3) ? a.cast(c.in(3), DType::kF32)
                          : c.g.full({batch, Dim(heads), key, width}, 0, DType::kF32)};
   loop.captured = {q, k, v};
   // Decay and strength: one number a head, or one for each element of the key.
   if (gated) loop.captured.push_back(by_time(c.in(4), heads));
   if (delta) {
-    const bool shared = c.in(5).dims()[2].is_constant(1);
+    const bool shared = c.in(5).dim(2).is_constant(1);
     loop.captured.push_back(by_time(c.in(5), shared ? 1 : heads));
   }
   double scale = c.real("scale", 0);
@@ -291,13 +291,13 @@ Values linear_attention(NodeContext& c) {
     s = a.add(s, a.mul(key_column, a.unsqueeze(value, {2})));
     // Query heads in groups, each reading one state.
     const Value query = c.g.reshape(
-        row(0), {captured[0].dims()[1], Dim(heads), Dim(q_heads / heads), captured[0].dims()[3]});
+        row(0), {captured[0].dim(1), Dim(heads), Dim(q_heads / heads), captured[0].dim(3)});
     return GraphBuilder::Step{std::nullopt, {s}, {a.mul(a.matmul(query, s), scale)}};
   };
   const Values out = c.g.loop(loop);
   // (n, b, h, g, d) → (b, n, h * g * d)
   const Value y = a.transpose(out[1], {1, 0, 2, 3, 4});
-  const Value joined = c.g.reshape(y, {y.dims()[0], y.dims()[1], Dim(q_heads) * y.dims()[4]});
+  const Value joined = c.g.reshape(y, {y.dim(0), y.dim(1), Dim(q_heads) * y.dim(4)});
   return {a.cast(joined, type), a.cast(out[0], c.has(3) ? c.in(3).dtype() : type)};
 }
 

@@ -73,7 +73,7 @@ Values arg_extreme(NodeContext& c) {
   const Value at =
       c.g.call("argmax", {x}, {{"axis", axis}, {"keepdims", c.integer("keepdims", 1) != 0}});
   if (!last) return {at};
-  const Dim extent = x.dims()[static_cast<size_t>(axis)];
+  const Dim extent = x.dim(axis);
   return {a.sub(c.g.size(c.g.simplify(extent - Dim(1))), at)};
 }
 
@@ -90,7 +90,7 @@ Values hardmax(NodeContext& c) {
     return {c.g.reshape(a.cast(hot, x.dtype()), x.dims())};
   }
   const Value at = c.g.call("argmax", {a.widened(x)}, {{"axis", axis}, {"keepdims", true}});
-  const Value place = a.range(x.dims()[static_cast<size_t>(axis)], DType::kI64, axis, x.rank());
+  const Value place = a.range(x.dim(axis), DType::kI64, axis, x.rank());
   return {a.cast(a.equal(place, at), x.dtype())};
 }
 
@@ -108,7 +108,7 @@ Values softmax(NodeContext& c) {
   Dims flat = {Dim(1), Dim(1)};
   for (int64_t i = 0; i < x.rank(); ++i) {
     Dim& side = flat[i < axis ? 0 : 1];
-    side = side * x.dims()[static_cast<size_t>(i)];
+    side = side * x.dim(i);
   }
   const Value y = along(c.g.reshape(x, flat), 1);
   return {a.cast(c.g.reshape(y, x.dims()), type)};

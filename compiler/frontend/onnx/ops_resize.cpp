@@ -38,7 +38,7 @@ class Resize {
     const DType type = x.dtype();
     plan(x);
     for (size_t i = 0; i < axes_.size(); ++i) {
-      const Dim extent = x.dims()[static_cast<size_t>(axes_[i])];
+      const Dim extent = x.dim(axes_[i]);
       const bool crops = where_ == "tf_crop_and_resize";
       if (!crops && sizes_[i] == extent && scales_[i].value_or(1) == 1) continue;
       x = along(x, i, extent);
@@ -57,7 +57,7 @@ class Resize {
     std::vector<double> scales;
     if (c_.node.find("scales")) {
       for (float s : c_.node.find("scales")->floats) scales.push_back(s);
-    } else if (c_.has(at_scales) && !c_.in(at_scales).dims()[0].is_constant(0)) {
+    } else if (c_.has(at_scales) && !c_.in(at_scales).dim(0).is_constant(0)) {
       scales = c_.numbers(at_scales);
     }
     if (where_ == "tf_crop_and_resize") {
@@ -68,7 +68,7 @@ class Resize {
       if (scales.size() != axes_.size()) c_.fail("there is not one scale per axis");
       for (size_t i = 0; i < axes_.size(); ++i) {
         scales_.emplace_back(scales[i]);
-        sizes_.push_back(scaled(x.dims()[static_cast<size_t>(axes_[i])], scales[i], i));
+        sizes_.push_back(scaled(x.dim(axes_[i]), scales[i], i));
       }
       return;
     }
@@ -82,8 +82,7 @@ class Resize {
     if (sizes_.size() != axes_.size()) c_.fail("there is not one size per axis");
     keep_ratio(x);
     for (size_t i = 0; i < axes_.size(); ++i) {
-      const auto from = x.dims()[static_cast<size_t>(axes_[i])].as_constant(),
-                 to = sizes_[i].as_constant();
+      const auto from = x.dim(axes_[i]).as_constant(), to = sizes_[i].as_constant();
       if (scales_.size() <= i) {
         if (from && to)
           scales_.emplace_back(static_cast<double>(*to) / static_cast<double>(*from));
@@ -107,8 +106,7 @@ class Resize {
     std::vector<double> extents;
     double scale = policy == "not_larger" ? HUGE_VAL : 0;
     for (size_t i = 0; i < axes_.size(); ++i) {
-      const auto from = x.dims()[static_cast<size_t>(axes_[i])].as_constant(),
-                 to = sizes_[i].as_constant();
+      const auto from = x.dim(axes_[i]).as_constant(), to = sizes_[i].as_constant();
       if (!from || !to)
         c_.unsupported(fmt::format("{} with symbolic extents", policy), "export constant sizes");
       extents.push_back(static_cast<double>(*from));

@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "vm/base/checked.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -39,9 +40,9 @@ class Sampler {
   // x: (n, channels, extents…); places: one tensor (n, q) per axis. Gives (n, channels, q).
   Value sample(const Value& x, const Values& places) {
     const int64_t rank = x.rank();
-    const Value flat = c_.g.reshape(x, {x.dims()[0], x.dims()[1], product_of(x.dims(), 2, rank)});
+    const Value flat = c_.g.reshape(x, {x.dim(0), x.dim(1), product_of(x.dims(), 2, rank)});
     std::vector<std::vector<Tap>> taps;
-    for (size_t i = 0; i < places.size(); ++i) taps.push_back(around(places[i], x.dims()[i + 2]));
+    for (size_t i = 0; i < places.size(); ++i) taps.push_back(around(places[i], x.dim(i + 2)));
     std::optional<Value> sum;
     std::vector<size_t> at(places.size(), 0);
     while (true) {
@@ -62,12 +63,12 @@ class Sampler {
     std::optional<Value> index, weight, inside;
     for (size_t i = 0; i < at.size(); ++i) {
       const Tap& t = taps[i][at[i]];
-      index = index ? a_.add(a_.mul(*index, c_.g.size(x.dims()[i + 2])), t.index) : t.index;
+      index = index ? a_.add(a_.mul(*index, c_.g.size(x.dim(i + 2))), t.index) : t.index;
       if (t.weight) weight = weight ? a_.mul(*weight, *t.weight) : *t.weight;
       if (t.inside) inside = inside ? a_.both(*inside, *t.inside) : *t.inside;
     }
     const Value all =
-        a_.expand(a_.unsqueeze(*index, {1}), {flat.dims()[0], flat.dims()[1], index->dims()[1]});
+        a_.expand(a_.unsqueeze(*index, {1}), {flat.dim(0), flat.dim(1), index->dim(1)});
     Value v = c_.g.call("gather_elements", {flat, all}, {{"axis", int64_t{2}}});
     if (inside) v = a_.where(a_.unsqueeze(*inside, {1}), v, 0.0);
     return weight ? a_.mul(v, a_.cast(a_.unsqueeze(*weight, {1}), v.dtype())) : v;
@@ -142,19 +143,19 @@ Values grid_sample(NodeContext& c) {
         fmt::format("mode {} with padding {} has no meaning", printable(mode), printable(padding)));
   const bool align = c.integer("align_corners", 0) != 0;
   const Dim count = product_of(grid.dims(), 1, axes + 1);
-  const Value flat = c.g.reshape(grid, {grid.dims()[0], count, Dim(axes)});
+  const Value flat = c.g.reshape(grid, {grid.dim(0), count, Dim(axes)});
   Values places;
   for (int64_t i = 0; i < axes; ++i) {
     // The grid has x before y.
     const int64_t k = axes - 1 - i;
     Value g = a.cast(a.squeeze(c.g.slice(flat, 2, Dim(k), Dim(k + 1)), {2}), DType::kF64);
-    const Value n = as_real(c, x.dims()[static_cast<size_t>(i) + 2], DType::kF64);
+    const Value n = as_real(c, x.dim(static_cast<size_t>(i) + 2), DType::kF64);
     g = a.add(g, 1.0);
     places.push_back(align ? a.mul(a.mul(g, 0.5), a.sub(n, 1.0))
                            : a.mul(a.sub(a.mul(g, n), 1.0), 0.5));
   }
   const Value y = Sampler(c, mode, padding, align).sample(x, places);
-  Dims to = {x.dims()[0], x.dims()[1]};
+  Dims to = {x.dim(0), x.dim(1)};
   to.insert(to.end(), grid.dims().begin() + 1, grid.dims().end() - 1);
   return {a.cast(c.g.reshape(y, to), c.in(0).dtype())};
 }
@@ -185,7 +186,7 @@ Values affine_grid(NodeContext& c) {
   const Dim count = product_of(to, 0, axes);
   const Value base = c.g.reshape(a.concat(columns, axes), {count, Dim(axes + 1)});
   const Value y = a.matmul(base, theta, true);
-  Dims shape = {theta.dims()[0]};
+  Dims shape = {theta.dim(0)};
   shape.insert(shape.end(), to.begin(), to.end());
   shape.push_back(Dim(axes));
   return {a.cast(c.g.reshape(y, shape), c.in(0).dtype())};
@@ -214,9 +215,9 @@ Samples samples_along(NodeContext& c, const Value& begin, const Value& size, int
   }
   const Value count = a.maximum(a.unary("ceil", width), 0.0);
   // All regions get as many places as the largest has samples.
-  const Value all = a.concat({a.cast(c.g.reshape(count, {count.dims()[0]}), DType::kI64),
-                              c.g.reshape(c.g.integer(1), {1})},
-                             0);
+  const Value all = a.concat(
+      {a.cast(c.g.reshape(count, {count.dim(0)}), DType::kI64), c.g.reshape(c.g.integer(1), {1})},
+      0);
   out.per_bin = (*c.g.read_contents(a.reduce("reduce_max", all, {0}, true)))[0];
   const Dim total = c.g.simplify(out.per_bin * Dim(bins));
   const Value k = a.range(total, DType::kI64, 1, 2), most = c.g.size(out.per_bin);
@@ -236,14 +237,15 @@ Values roi_align(NodeContext& c) {
   const int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1);
   const int64_t ratio = c.integer("sampling_ratio", 0);
   const std::string mode = c.text("mode", "avg");
-  if (x.rank() != 4 || rois.rank() != 2) c.fail("the image has rank 4, the regions rank 2");
+  if (x.rank() != 4 || rois.rank() != 2 || c.in(2).rank() != 1)
+    c.fail("the image has rank 4, the regions rank 2, their images' numbers rank 1");
   if (height < 1 || width < 1 || ratio < 0) c.fail("sizes and sampling_ratio are not positive");
   if (mode != "avg" && mode != "max")
     c.fail(fmt::format("mode {} has no meaning", printable(mode)));
   const bool half = c.text("coordinate_transformation_mode",
                            c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   const double scale = c.real("spatial_scale", 1), shift = half ? 0.5 : 0;
-  const Dim count = rois.dims()[0];
+  const Dim count = rois.dim(0);
   const Value image = a.gather(x, a.cast(c.in(2), DType::kI64), 0);
   // The corners of a region are x1, y1, x2, y2.
   const auto along = [&](int64_t corner, int64_t bins) {
@@ -268,13 +270,13 @@ Values roi_align(NodeContext& c) {
   const Value all_rows = pairs(rows.places, 2), all_columns = pairs(columns.places, 1);
   Value y =
       Sampler(c, "linear", "border", true, mode == "max").sample(image, {all_rows, all_columns});
-  const Value inside = a.both(usable(all_rows, x.dims()[2]), usable(all_columns, x.dims()[3]));
+  const Value inside = a.both(usable(all_rows, x.dim(2)), usable(all_columns, x.dim(3)));
   y = a.where(a.unsqueeze(inside, {1}), y, 0.0);
   if (rows.counted) {
     const Value counted = a.both(pairs(*rows.counted, 2), pairs(*columns.counted, 1));
     y = a.where(a.unsqueeze(counted, {1}), y, mode == "avg" ? 0.0 : -HUGE_VAL);
   }
-  y = c.g.reshape(y, {count, x.dims()[1], Dim(height), rows.per_bin, Dim(width), columns.per_bin});
+  y = c.g.reshape(y, {count, x.dim(1), Dim(height), rows.per_bin, Dim(width), columns.per_bin});
   if (!rows.count) return {a.reduce(mode == "avg" ? "mean" : "reduce_max", y, {3, 5}, false)};
   const Value samples = c.g.reshape(a.mul(*rows.count, *columns.count), {count, 1, 1, 1});
   if (mode == "avg") return {a.div(a.reduce("sum", y, {3, 5}, false), a.maximum(samples, 1.0))};
@@ -289,8 +291,8 @@ Values deform_conv(NodeContext& c) {
   const Value &x = c.in(0), &w = c.in(1);
   if (x.rank() != 4 || w.rank() != 4)
     c.unsupported("DeformConv of other ranks than 4", "use images");
-  const auto out_channels = w.dims()[0].as_constant(), channels = x.dims()[1].as_constant();
-  const auto kh = w.dims()[2].as_constant(), kw = w.dims()[3].as_constant();
+  const auto out_channels = w.dim(0).as_constant(), channels = x.dim(1).as_constant();
+  const auto kh = w.dim(2).as_constant(), kw = w.dim(3).as_constant();
   if (!out_channels || !channels || !kh || !kw)
     c.unsupported("symbolic channels or kernels", "export constant weights");
   const Axes strides = c.integers("strides", {1, 1}), dilations = c.integers("dilations", {1, 1});
@@ -299,8 +301,13 @@ Values deform_conv(NodeContext& c) {
   if (strides.size() != 2 || dilations.size() != 2 || pads.size() != 4 || groups < 1 || sets < 1 ||
       *channels % sets || *channels % groups || *out_channels % groups)
     c.fail("strides, dilations, pads or groups don't fit");
-  const Dim batch = x.dims()[0], rows = c.in(2).dims()[2], columns = c.in(2).dims()[3];
-  const int64_t taps = *kh * *kw;
+  const Dim batch = x.dim(0), rows = c.in(2).dim(2), columns = c.in(2).dim(3);
+  // Each set is a part of the graph; nobody has more than a few.
+  constexpr int64_t kMostSets = 1024;
+  if (sets > kMostSets)
+    c.unsupported(fmt::format("{} groups of offsets", sets),
+                  fmt::format("export at most {}", kMostSets));
+  const int64_t taps = checked_mul(*kh, *kw, Status::kCorrupt);
   const Dim count = Dim(taps) * rows * columns;
   const Value offsets = c.g.reshape(c.in(2), {batch, Dim(sets), Dim(taps), Dim(2), rows, columns});
   // Tap t of place p without its offset, as (taps, rows, columns).
@@ -333,7 +340,7 @@ Values deform_conv(NodeContext& c) {
     }
     parts.push_back(y);
   }
-  const int64_t inner = *channels / groups * taps;
+  const int64_t inner = checked_mul(*channels / groups, taps, Status::kCorrupt);
   const Value samples =
       c.g.reshape(a.concat(parts, 1), {batch, Dim(groups), Dim(inner), rows * columns});
   const Value weights = c.g.reshape(w, {Dim(groups), Dim(*out_channels / groups), Dim(inner)});

@@ -86,7 +86,7 @@ Values split(NodeContext& c) {
   Arithmetic a(c.g);
   const Value& x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", 0), x.rank());
-  const Dim& extent = x.dims()[static_cast<size_t>(axis)];
+  const Dim& extent = x.dim(axis);
   const std::optional<int64_t> known = extent.as_constant();
   if (!c.has(1)) {
     const bool keep = c.integer("keepdims", 1) != 0;

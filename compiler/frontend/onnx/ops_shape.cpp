@@ -209,7 +209,7 @@ Values squeeze(NodeContext& c) {
     axes = *given;
   } else {
     for (int64_t i = 0; i < x.rank(); ++i)
-      if (x.dims()[static_cast<size_t>(i)].is_constant(1)) axes.push_back(i);
+      if (x.dim(i).is_constant(1)) axes.push_back(i);
   }
   if (axes.empty()) return {x};
   return {c.g.call("squeeze", {x}, {{"axes", axes}})};
@@ -255,7 +255,7 @@ Values concat(NodeContext& c) {
 Values split(NodeContext& c) {
   const Value& x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", 0), x.rank());
-  const Dim extent = x.dims()[static_cast<size_t>(axis)];
+  const Dim extent = x.dim(axis);
   const auto parts = static_cast<int64_t>(c.node.outputs.size());
   Dims sizes;
   if (c.node.find("split"))
@@ -313,7 +313,7 @@ Values slice(NodeContext& c) {
   const bool whole = std::all_of(axes.begin(), axes.end(), [&](const int64_t& a) {
     const auto i = static_cast<size_t>(&a - axes.data());
     if (i >= starts.size() || i >= ends.size() || i >= steps.size()) return false;
-    const Dim& extent = x.dims()[static_cast<size_t>(c.axis(a, x.rank()))];
+    const Dim& extent = x.dim(c.axis(a, x.rank()));
     const bool to_end = ends[i] == extent || ends[i].as_constant().value_or(0) >= INT64_MAX - 1;
     return steps[i].is_constant(1) && starts[i].is_constant(0) && to_end;
   });
@@ -397,7 +397,7 @@ Values pad(NodeContext& c) {
   Value y = x;
   for (size_t k = 0; k < before.size(); ++k) {
     if (before[k].is_constant(0) && after[k].is_constant(0)) continue;
-    const Dim extent = x.dims()[k];
+    const Dim extent = x.dim(k);
     const Value place = a.sub(a.range(c.g.simplify(extent + before[k] + after[k]), DType::kI64),
                               c.g.size(before[k]));
     y = a.gather(y, pad_source(a, place, c.g.size(extent), mode), static_cast<int64_t>(k));

@@ -32,7 +32,7 @@ Complex roots(NodeContext& c, const Dim& rows, const Dim& n) {
 Complex transform(NodeContext& c, const Value& real, const std::optional<Value>& imaginary,
                   const Dim& bins, bool inverse) {
   Arithmetic a(c.g);
-  const Dim n = real.dims().back();
+  const Dim n = real.dim(real.rank() - 1);
   const Complex w = roots(c, bins, n);
   const auto times = [&](const Value& x, const Value& m) {
     return a.matmul(x, a.cast(m, x.dtype()), true);
@@ -54,7 +54,7 @@ Complex transform(NodeContext& c, const Value& real, const std::optional<Value>&
 // The same by fast_transform().
 Complex fast_dft(NodeContext& c, const Complex& x, const Dim& bins, bool inverse) {
   Arithmetic a(c.g);
-  const Dim& n = x.real.dims().back();
+  const Dim& n = x.real.dim(x.real.rank() - 1);
   Complex y = fast_transform(c.g, x, inverse);
   for (Value* v : {&y.real, &y.imaginary}) {
     if (inverse) *v = a.mul(*v, 1 / static_cast<double>(*n.as_constant()));
@@ -86,7 +86,7 @@ Values dft(NodeContext& c) {
   if (c.opset >= 20 && c.has(2)) axis = c.integer_constant(2);
   axis = c.axis(axis, x.rank());
   if (axis >= rank) c.fail("the axis of DFT is that of the parts");
-  const bool real = x.dims().back().is_constant(1);
+  const bool real = x.dim(x.rank() - 1).is_constant(1);
   const Axes order = to_last(axis, rank);
   Axes back(order.size());
   for (size_t i = 0; i < order.size(); ++i)
@@ -95,7 +95,7 @@ Values dft(NodeContext& c) {
   // length unless another is asked for.
   const bool mirrored = onesided && inverse;
   if (mirrored && real) c.fail("a onesided inverse DFT takes complex values");
-  const Dim& given = x.dims()[static_cast<size_t>(axis)];
+  const Dim& given = x.dim(axis);
   Dim n = mirrored ? c.g.simplify((given - Dim(1)) * Dim(2)) : given;
   if (c.has(1)) {
     const auto length = c.g.read_contents(c.g.reshape(a.cast(c.in(1), DType::kI64), {1}));
@@ -121,7 +121,7 @@ Values dft(NodeContext& c) {
     first = a.concat({first, rest(first)}, rank - 1);
     second = a.concat({*second, a.neg(rest(*second))}, rank - 1);
   }
-  const Dim extent = first.dims().back();
+  const Dim extent = first.dim(first.rank() - 1);
   const Dim bins = onesided && !inverse ? half : extent;
   const Complex y = second && has_fast_transform(extent)
                         ? fast_dft(c, {first, *second}, bins, inverse)
@@ -142,10 +142,10 @@ Values stft(NodeContext& c) {
   if (c.has(3))
     length = c.integer_constant(3);
   else if (c.has(2))
-    length = c.in(2).dims()[0];
+    length = c.in(2).dim(0);
   else
     c.fail("STFT has neither a window nor a frame length");
-  const Dim count = c.g.simplify(ir::floordiv(x.dims()[1] - length, Dim(step)) + Dim(1));
+  const Dim count = c.g.simplify(ir::floordiv(x.dim(1) - length, Dim(step)) + Dim(1));
   const Value places = a.add(a.mul(a.range(count, DType::kI64, 0, 2), static_cast<double>(step)),
                              a.range(length, DType::kI64, 1, 2));
   const auto frames = [&](int64_t k) {
@@ -153,7 +153,7 @@ Values stft(NodeContext& c) {
     return c.has(2) ? a.mul(v, a.cast(c.in(2), v.dtype())) : v;
   };
   std::optional<Value> imaginary;
-  if (!x.dims()[2].is_constant(1)) imaginary = frames(1);
+  if (!x.dim(2).is_constant(1)) imaginary = frames(1);
   const Dim bins =
       c.integer("onesided", 1) ? c.g.simplify(ir::floordiv(length, Dim(2)) + Dim(1)) : length;
   const Complex y = transform(c, frames(0), imaginary, bins, false);

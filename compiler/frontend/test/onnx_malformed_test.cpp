@@ -385,6 +385,32 @@ TEST_F(OnnxFile, ScalesAndFrequenciesWithoutMeaningAreRefused) {
   import(mel(8, 256, 8000));
 }
 
+// An operand may lack an axis that its rule looks at, and an extent may be so large that the
+// product of two has no 64 bits.
+TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {
+  const std::string large = "4611686018427387904";
+  const auto refused = [&](const std::string& op, std::vector<std::vector<std::string>> shapes,
+                           const std::string& attributes, int last_type = 1) {
+    GraphParts g = {{}, {}, {}, {unshaped("y")}};
+    std::vector<std::string> names;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      names.push_back("x" + std::to_string(i));
+      g.inputs.push_back(value(names.back(), shapes[i], i + 1 == shapes.size() ? last_type : 1));
+    }
+    g.nodes = {node(op, names, {"y"}, attributes, "the_node")};
+    const Error e = import_error(proto::model(g));
+    EXPECT_THAT(e.place(), testing::HasSubstr("the_node")) << e.what();
+  };
+  constexpr int kI64 = 7;
+  refused("RoiAlign", {{"1", "2", "8", "8"}, {"3", "4"}, {}}, "", kI64);
+  refused("RoiAlign", {{"1", "2", "8", "8"}, {"3", "4"}, {"3", "1"}}, "", kI64);
+  refused("DeformConv", {{"1", "2", "8", "8"}, {"2", "2", "3", "3"}, {"1", "18"}}, "");
+  refused("DeformConv", {{"1", "2", "8", "8"}, {"2", "2", large, large}, {"1", "18", "6", "6"}},
+          "");
+  refused("DeformConv", {{"1", large, "8", "8"}, {"2", large, "3", "3"}, {"1", "18", "6", "6"}},
+          attribute("offset_group", int64_t{1} << 62));
+}
+
 // --------------------------------------------------------------------- what nimble does not have
 
 TEST_F(OnnxFile, OneErrorListsEveryUnsupportedNodeOnce) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "compiler/ir/dim_node.h"
+#include "compiler/ir/dim_prover.h"
 #include "compiler/ir/dim_prover_statistics.h"
 #include "vm/base/error.h"
 
@@ -487,6 +488,31 @@ TEST(DimContext, QuotientsOfDecidedMinimaAndMaxima) {
   EXPECT_EQ(c.simplify(d("floordiv(max(2, n) + m, 3)")), d("floordiv(max(2, n) + m, 3)"));
   c.set("n", {2, INT64_MAX, 1});
   EXPECT_EQ(c.simplify(d("floordiv(max(2, n) + 1, 3)")), d("floordiv(n + 1, 3)"));
+}
+
+// Points that facts allow refute what is not so for some of them, and nothing that follows.
+TEST(DimWitnesses, RefuteWhatFactsDoNotSay) {
+  const std::map<std::string, SymbolFacts> ranges = {
+      {"n", {6, INT64_MAX, 4}}, {"m", {0, 9, 1}}, {"k", {5, 5, 1}}, {"low", {INT64_MIN, -3, 1}}};
+  const std::map<std::string, Dim> equal_to = {{"twice", d("2*m")}};
+  const std::vector<Dim> nonnegative = {d("floordiv(h + 1, 2) - 3")};
+  Witnesses witnesses({ranges, equal_to, nonnegative});
+  for (const char* holds :
+       {"n - 8", "9 - m", "k - 5", "5 - k", "-3 - low", "twice - m", "18 - twice", "h - 5", "new",
+        "mod(n, 4)", "broadcast(h, new) - new", "floordiv(m, m) - 1", "min(n, m)"})
+    EXPECT_FALSE(witnesses.refute(d(holds))) << holds;
+  for (const char* not_always :
+       {"n - 12", "8 - m", "k - 6", "low + 4", "m - twice", "h - 40", "new - 1", "m - n", "0 - n*h",
+        "mod(n, 8) - 4", "min(n, m) - 4", "floordiv(h, 3) - m"})
+    EXPECT_TRUE(witnesses.refute(d(not_always))) << not_always;
+  EXPECT_FALSE(witnesses.refute(d("9223372036854775807*n*n - n"))) << "has no 64 bits";
+  // What no point meets, or none that is found, refutes nothing.
+  const std::vector<Dim> contradiction = {d("n - 1"), d("0 - n")};
+  EXPECT_FALSE(Witnesses({{}, {}, contradiction}).refute(d("-1")));
+  const std::map<std::string, SymbolFacts> none = {{"n", {5, 7, 4}}};
+  EXPECT_FALSE(Witnesses({none, {}, {}}).refute(d("n - 6")));
+  EXPECT_FALSE(Witnesses({{}, {{"n", Dim(-1)}}, {}}).refute(d("n - 6")))
+      << "extents are not negative";
 }
 
 // Without a limit, and a memory of what was tried, this takes minutes.

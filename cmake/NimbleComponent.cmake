@@ -61,13 +61,17 @@ function(nimble_component name)
   endif()
 endfunction()
 
-# nimble_tool(NAME SOURCES file... DEPS target...): the program NAME in build/bin.
+# nimble_tool(NAME SOURCES file... DEPS target... [NO_MANUAL])
+#   The program NAME in build/bin. It prints its own manual page (--help-man), unless NO_MANUAL.
 function(nimble_tool name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_MANUAL" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   nimble_target_options(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   set_property(GLOBAL APPEND PROPERTY NIMBLE_TOOLS ${name})
+  if(NOT ARG_NO_MANUAL)
+    set_property(GLOBAL APPEND PROPERTY NIMBLE_TOOLS_WITH_MANUAL ${name})
+  endif()
 endfunction()
 
 # nimble_benchmark(NAME SOURCES file... DEPS target...)

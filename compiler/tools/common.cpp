@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/kernels/targets.h"
+#include "compiler/tuned/layered.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
 #include "db/store/place.h"
@@ -126,8 +127,13 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
-  app.add_option("--db", a.database,
-                 "Tuning database, a file or a URL; default: the environment's NIMBLE_DB")
+  app.add_option(
+         "--db", a.databases,
+         "Tuning database, a file or a URL; default: the environment's NIMBLE_DB. Of several,\n"
+         "as --db mine.db --db shipped.db, the first that has exact records of a workload, or\n"
+         "an override, serves it")
+      ->allow_extra_args(false)
+      ->type_name("FILE|URL")
       ->envname("NIMBLE_DB");
   app.add_option(
       "--hardware", a.hardware,
@@ -159,7 +165,7 @@ ir::Module import(const ModelArguments& a) {
 }
 
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
-  if (a.database.empty()) {
+  if (a.databases.empty()) {
     if (!a.hardware.empty())
       throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
                   "says whose records are used, but there is no database", "give --db");
@@ -168,15 +174,27 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
   db::OpenOptions options;
   options.create = false;
   options.read_only = true;
-  try {
-    std::shared_ptr<db::Store> store = db::Store::open(a.database, options);
-    const db::Hardware hardware =
-        a.hardware.empty() ? db::host_hardware() : db::find_hardware(*store, a.hardware);
-    return tuned::database_source(std::move(store), hardware);
-  } catch (const Error& e) {
-    if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
-    throw;
+  std::vector<std::unique_ptr<tuned::TunedSource>> sources;
+  std::optional<Error> unknown;  // hardware that a database has no records of
+  for (const std::string& place : a.databases) {
+    try {
+      std::shared_ptr<db::Store> store = db::Store::open(place, options);
+      const db::Hardware hardware =
+          a.hardware.empty() ? db::host_hardware() : db::find_hardware(*store, a.hardware);
+      sources.push_back(tuned::database_source(std::move(store), hardware));
+    } catch (const Error& e) {
+      if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
+      // Of several databases not each has records of every machine.
+      if (e.place() != "--hardware " + a.hardware || e.status() != Status::kNotFound) throw;
+      unknown = e;
+    }
   }
+  if (sources.empty()) throw *unknown;
+  return tuned::layered_source(std::move(sources));
+}
+
+std::string database_word(const ModelArguments& a) {
+  return a.databases.empty() ? "tuning.db" : shell_word(db::printable_place(a.databases[0]));
 }
 
 int run_compiler_program(const char* name, const std::function<int()>& body) {
@@ -184,7 +202,7 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
     try {
       return body();
     } catch (const IncompatibleDatabase& e) {
-      fmt::print(stderr, "{}: error: {}\n", name, e.what());
+      print_error(name, e.what());
       return kExitStale;
     }
   });
@@ -235,13 +253,11 @@ bool require_tuned(const char* program, const ModelArguments& a,
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
   const std::string text = model_text(a.model, a.shapes, a.import);
-  const std::string database =
-      a.database.empty() ? "tuning.db" : shell_word(db::printable_place(a.database));
   fmt::print(
       stderr,
       "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "
       "again: nimble tune {} --db {}{}\n",
-      program, lacking, report.kernels.size(), report.policy_class, text, database,
+      program, lacking, report.kernels.size(), report.policy_class, text, database_word(a),
       a.policy == "auto" ? "" : " --policy " + a.policy);
   return false;
 }

@@ -19,7 +19,7 @@ struct ModelArguments {
   std::vector<std::string> shapes, disabled;
   frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
-  std::string database;
+  std::vector<std::string> databases;     // what counts more first
   std::string hardware, policy = "auto";  // whose records of it
   std::string crash_folder = passes::default_crash_folder();
 };
@@ -51,8 +51,10 @@ class IncompatibleDatabase : public Error {
 // As run_program; an incompatible database ends with kExitStale.
 int run_compiler_program(const char* name, const std::function<int()>& body);
 
-// Null without --db. The database must exist; it is opened read-only.
+// Null without --db. The databases must exist; they are opened read-only.
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
+// The database to tune into that a remedy names: the first, or an example; for a shell.
+std::string database_word(const ModelArguments& a);
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned);
 std::string_view name_of(tuned::Lookup::Outcome outcome);
 // The kernels of a report that lack an exact record, one line each on stderr, named, with the

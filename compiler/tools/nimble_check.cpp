@@ -1,28 +1,28 @@
 // nimble check: what of a model nimble can do, and what of it is tuned, before anything is built.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <iostream>
 
 #include "compiler/ir/entry.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "compiler/tuned/policy_class.h"
 #include "vm/arguments/command_line.h"
-#include "vm/base/json_text.h"
-#include "vm/base/text_table.h"
+#include "vm/arguments/table.h"
 
 namespace nimble {
 namespace {
 
-using Json = nlohmann::json;
+using Json = Table::Json;
 
 constexpr char kAbout[] =
     "Says of a model: its signature, which operators nimble covers, which workloads its kernels\n"
     "are, and which of those a tuning database knows.\n\n"
     "Whether a record is exact shows once its kernel is generated: --require-tuned does that, as\n"
     "nimble compile does.\n\n"
-    "Exit codes: 0 supported; 1 some operator is unsupported; 5 with --require-tuned, a workload\n"
-    "has no exact record.\n\n"
+    "It fails if some operator is unsupported, and with --require-tuned ends with 5 if a workload "
+    "has\n"
+    "no exact record.\n\n"
     "Examples:\n"
     "  nimble check model.onnx\n"
     "  nimble check all-MiniLM-L6-v2/ --db tuning.db --format json\n"
@@ -30,7 +30,7 @@ constexpr char kAbout[] =
 
 struct Options {
   tools::ModelArguments model;
-  std::string format = "table";
+  Format format = Format::kTable;
   bool require_tuned = false, operators = false;
 };
 
@@ -75,55 +75,51 @@ std::string signature_of(const ir::Module& m) {
   return out;
 }
 
-Json operators_json(const frontend::Coverage& c) {
-  Json rows = Json::array();
+Table operator_table(const frontend::Coverage& c) {
+  Table table({{"op", ""},
+               {"domain", ""},
+               {"operator", "operator"},
+               {"count", "nodes"},
+               {"supported", [](const Json& b) { return b.get<bool>() ? "yes" : "no"; }},
+               "reason",
+               {"first_node", ""}});
   for (const auto& r : c.rows)
-    rows.push_back({{"op", r.op},
-                    {"domain", r.domain},
-                    {"count", r.count},
-                    {"supported", r.supported},
-                    {"reason", r.reason},
-                    {"first_node", r.first_node}});
-  return rows;
+    table.add({r.op, r.domain, r.domain.empty() ? r.op : r.domain + "." + r.op, r.count,
+               r.supported, r.reason, r.first_node});
+  return table;
+}
+
+Table workload_table(const std::vector<WorkloadRow>& rows) {
+  Table table({{"source", "workload"},
+               "calls",
+               {"template", [](const Json& t) { return t == "" ? "none" : t.get<std::string>(); }},
+               {"outcome", "tuning"},
+               "reason",
+               {"workload", ""}});
+  for (const WorkloadRow& r : rows)
+    table.add({r.use.source, r.use.calls, r.template_name, tools::name_of(r.lookup.outcome),
+               r.lookup.reason, r.use.workload.key});
+  return table;
 }
 
 void print(const Options& o, const frontend::Coverage& c, const std::string& signature,
            const std::vector<WorkloadRow>& rows) {
-  if (o.format == "json") {
-    Json list = Json::array();
-    for (const WorkloadRow& r : rows)
-      list.push_back({{"source", r.use.source},
-                      {"calls", r.use.calls},
-                      {"template", r.template_name},
-                      {"outcome", tools::name_of(r.lookup.outcome)},
-                      {"reason", r.lookup.reason},
-                      {"workload", r.use.workload.key}});
-    fmt::print("{}\n", json_text(Json{{"model", o.model.model},
-                                      {"format", c.format},
-                                      {"supported", c.complete()},
-                                      {"signature", signature},
-                                      {"operators", operators_json(c)},
-                                      {"workloads", list}}));
-    return;
-  }
-  TextTable operators({"operator", "nodes", "supported", "reason"});
-  for (const auto& r : c.rows)
-    operators.add({r.domain.empty() ? r.op : r.domain + "." + r.op, std::to_string(r.count),
-                   r.supported ? "yes" : "no", r.reason});
-  if (o.format == "csv") {
-    fmt::print("{}", operators.csv());
-    return;
-  }
-  fmt::print("{}{}\n", signature, operators.str());
-  if (rows.empty()) return;
-  TextTable workloads({"workload", "calls", "template", "tuning"});
-  for (const WorkloadRow& r : rows) {
-    std::string tuning(tools::name_of(r.lookup.outcome));
-    if (!r.lookup.reason.empty()) tuning += ": " + r.lookup.reason;
-    workloads.add({r.use.source, std::to_string(r.use.calls),
-                   r.template_name.empty() ? "none" : r.template_name, tuning});
-  }
-  fmt::print("{}", workloads.str());
+  print_report(
+      std::cout, o.format,
+      [&] {
+        return Json{{"model", o.model.model},
+                    {"format", c.format},
+                    {"supported", c.complete()},
+                    {"signature", signature},
+                    {"operators", operator_table(c).json()},
+                    {"workloads", workload_table(rows).json()}};
+      },
+      [&] { return operator_table(c); },
+      [&] {
+        std::cout << signature << operator_table(c).text("") << '\n'
+                  << workload_table(rows).text("");
+      });
+  std::cout.flush();
 }
 
 int run(Options& o) {
@@ -157,20 +153,14 @@ int main_of(int argc, char** argv) {
   Options o;
   CLI::App app(kAbout, "nimble check");
   tools::add_model_arguments(app, o.model, false);
-  app.add_option("--format", o.format, "table, json, or csv (the operators alone)")
-      ->check(CLI::IsMember({"table", "json", "csv"}))
-      ->capture_default_str();
+  add_format(app, &o.format, "The report (of csv: the operators)");
   app.add_flag("--require-tuned", o.require_tuned,
                "Generate the kernels; exit code 5 if a workload has no exact tuning record");
   app.add_flag("--operators", o.operators,
                "Instead of a MODEL: every ONNX operator and version, supported or why not")
       ->excludes(app.get_option("MODEL"));
-  try {
-    app.parse(argc, argv);
-    if (!o.operators && o.model.model.empty()) throw CLI::RequiredError("MODEL");
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
+  if (!o.operators && o.model.model.empty()) return usage_error(app, "MODEL is required");
   if (o.operators) {
     fmt::print("{}", frontend::onnx_operator_list());
     return kExitOk;

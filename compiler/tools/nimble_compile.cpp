@@ -4,12 +4,12 @@
 
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "compiler/tools/common.h"
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
@@ -17,7 +17,7 @@
 namespace nimble {
 namespace {
 
-using Json = nlohmann::json;
+using Json = Table::Json;
 
 constexpr char kAbout[] =
     "Compiles a model to one executable file that `nimble run`, the C interface and every other\n"
@@ -37,12 +37,43 @@ constexpr char kAbout[] =
 
 struct Options {
   tools::ModelArguments model;
-  std::string output, batch, format = "table", portable = "on";
+  std::string output, batch, portable = "on";
+  Format format = Format::kTable;
   int jobs = 2;
   bool quiet = false, strict = false;
 };
 
-void print_report(const Options& o, const driver::CompileReport& r) {
+Table kernel_table(const driver::CompileReport& r) {
+  Table table({"kernel", "source", "template", "implementations", "code_bytes", "outcome", "reason",
+               "threads", "workload"});
+  for (const driver::KernelReport& k : r.kernels)
+    table.add({k.kernel, k.source, k.template_name, k.implementations, k.code_bytes,
+               tools::name_of(k.outcome), k.reason, k.threads, k.workload});
+  return table;
+}
+
+Json json_of(const Options& o, const driver::CompileReport& r) {
+  Json passes = Json::array(), images = Json::array();
+  for (const passes::PassTiming& p : r.passes)
+    passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
+  for (const auto& [target, bytes] : r.images)
+    images.push_back({{"target", target}, {"bytes", bytes}});
+  return {{"output", o.output},
+          {"class", r.policy_class},
+          {"kernels", kernel_table(r).json()},
+          {"passes", passes},
+          {"statistics", r.statistics},
+          {"images", images},
+          {"ms",
+           {{"passes", r.passes_ms},
+            {"lowering", r.lower_ms},
+            {"portable_forms", r.portable_ms},
+            {"code_generation", r.codegen_ms},
+            {"linking", r.link_ms},
+            {"total", r.total_ms}}}};
+}
+
+void print_for_people(const Options& o, const driver::CompileReport& r) {
   using Outcome = tuned::Lookup::Outcome;
   size_t tuned = 0, stale = 0, fallback = 0, fixed = 0;
   std::set<int64_t> threads;
@@ -56,39 +87,6 @@ void print_report(const Options& o, const driver::CompileReport& r) {
     fixed += k.outcome == Outcome::kFixed;
     code += k.code_bytes;
     implementations += k.implementations;
-  }
-  if (o.format == "json") {
-    Json kernels = Json::array();
-    for (const driver::KernelReport& k : r.kernels)
-      kernels.push_back({{"kernel", k.kernel},
-                         {"source", k.source},
-                         {"template", k.template_name},
-                         {"implementations", k.implementations},
-                         {"code_bytes", k.code_bytes},
-                         {"outcome", tools::name_of(k.outcome)},
-                         {"reason", k.reason},
-                         {"threads", k.threads},
-                         {"workload", k.workload}});
-    Json passes = Json::array();
-    for (const passes::PassTiming& p : r.passes)
-      passes.push_back({{"pass", p.pass}, {"ms", p.milliseconds}});
-    Json images = Json::array();
-    for (const auto& [target, bytes] : r.images)
-      images.push_back({{"target", target}, {"bytes", bytes}});
-    fmt::print("{}\n", json_text(Json{{"output", o.output},
-                                      {"class", r.policy_class},
-                                      {"kernels", kernels},
-                                      {"passes", passes},
-                                      {"statistics", r.statistics},
-                                      {"images", images},
-                                      {"ms",
-                                       {{"passes", r.passes_ms},
-                                        {"lowering", r.lower_ms},
-                                        {"portable_forms", r.portable_ms},
-                                        {"code_generation", r.codegen_ms},
-                                        {"linking", r.link_ms},
-                                        {"total", r.total_ms}}}}));
-    return;
   }
   const size_t untuned = r.kernels.size() - tuned - stale - fallback - fixed;
   fmt::print(
@@ -105,7 +103,7 @@ void print_report(const Options& o, const driver::CompileReport& r) {
       images += fmt::format("{}{} ({} KiB)", images.empty() ? "" : ", ", target, bytes >> 10);
     fmt::print("  code for {}: a load takes the first that the machine runs\n", images);
   }
-  const bool asked = !o.model.database.empty();
+  const bool asked = !o.model.databases.empty();
   if (!threads.empty())
     fmt::print(
         "tuned for {} thread{}; a run with another number uses the nearest below, else the least\n",
@@ -118,7 +116,7 @@ void print_report(const Options& o, const driver::CompileReport& r) {
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
                untuned, tools::model_text(o.model.model, o.model.shapes, o.model.import),
-               asked ? shell_word(db::printable_place(o.model.database)) : "tuning.db");
+               tools::database_word(o.model));
 }
 
 // Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at
@@ -178,7 +176,9 @@ int run(Options& o) {
   exec::Executable e = driver::compile(m, options, &report);
   if (o.strict && !tools::require_tuned("nimble compile", o.model, report)) return kExitStale;
   exec::write(e, o.output);
-  print_report(o, report);
+  print_report(
+      std::cout, o.format, [&] { return json_of(o, report); }, [&] { return kernel_table(report); },
+      [&] { print_for_people(o, report); });
   return kExitOk;
 }
 
@@ -195,9 +195,7 @@ int main_of(int argc, char** argv) {
   app.add_option("-j,--jobs", o.jobs, "Threads that generate code")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  app.add_option("--format", o.format, "Of the report")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
+  add_format(app, &o.format, "The report (of csv: the kernels)");
   app.add_option("--portable", o.portable,
                  "Each kernel also in the portable form, which runs checked and on any CPU\n"
                  "(nimble run --no-native)")
@@ -208,13 +206,9 @@ int main_of(int argc, char** argv) {
       "--require-tuned", o.strict,
       "Write nothing and end with exit code 5 if a kernel has no exact tuning record: none,\n"
       "one of other code than is generated now, or one of another class of policy");
-  try {
-    app.parse(argc, argv);
-    if (batch->empty() && o.model.model.empty()) throw CLI::RequiredError("MODEL");
-    if (batch->empty() && o.output.empty()) throw CLI::RequiredError("--output");
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
+  if (batch->empty() && o.model.model.empty()) return usage_error(app, "MODEL is required");
+  if (batch->empty() && o.output.empty()) return usage_error(app, "--output is required");
   if (!batch->empty()) return run_batch(o);
   return run(o);
 }

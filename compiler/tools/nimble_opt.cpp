@@ -13,9 +13,9 @@
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/tools/common.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
-#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -37,17 +37,26 @@ struct Options {
   std::string passes, output;
   std::vector<std::string> print_after;
   bool verify = false, timing = false, statistics = false, list = false;
+  Format format = Format::kTable;
   bool no_fusion = false, reserialise = false, passes_given = false;
 };
 
-int list_passes() {
-  TextTable table({"pass", "", "what it does"});
+int list_passes(Format format) {
+  Table table({"pass",
+               {"required", [](const Table::Json& r) { return r.get<bool>() ? "yes" : ""; }},
+               {"default", "places in the default pipeline",
+                [](const Table::Json& places) {
+                  std::string text;
+                  for (const Table::Json& p : places) text += (text.empty() ? "" : ", ") + p.dump();
+                  return text;
+                }},
+               {"summary", "what it does"}});
+  std::map<std::string, std::vector<size_t>> places;
+  size_t place = 0;
+  for (const std::string& name : passes::default_pipeline()) places[name].push_back(++place);
   for (const passes::PassInfo& p : passes::all_passes())
-    table.add({std::string(p.name), p.need == passes::Need::kRequired ? "required" : "",
-               std::string(p.summary)});
-  fmt::print("{}\nThe default pipeline:", table.str());
-  for (const std::string& name : passes::default_pipeline()) fmt::print(" {}", name);
-  fmt::print("\n");
+    table.add({p.name, p.need == passes::Need::kRequired, places[std::string(p.name)], p.summary});
+  table.print(std::cout, format);
   return kExitOk;
 }
 
@@ -131,15 +140,11 @@ std::optional<int> parse(std::vector<std::string> words, Options* o) {
   app.add_flag("--timing", o->timing, "Print the time of each pass on stderr");
   app.add_flag("--statistics", o->statistics, "Print what the passes did on stderr");
   app.add_flag("--list", o->list, "List the passes");
+  add_format(app, &o->format, "The list");
   for (const char* once : {"--passes", "--target", "--output"})
     app.get_option(once)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  try {
-    std::reverse(words.begin(), words.end());  // as CLI11 wants it
-    app.parse(std::move(words));
-    if (!o->list && o->model.model.empty()) throw CLI::RequiredError("MODEL");
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, std::move(words), {kExitStale})) return code;
+  if (!o->list && o->model.model.empty()) return usage_error(app, "MODEL is required");
   o->passes_given = passes->count() > 0;
   return std::nullopt;
 }
@@ -148,7 +153,7 @@ int main_of(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   Options o;
   if (std::optional<int> code = parse(words, &o)) return *code;
-  if (o.list) return list_passes();
+  if (o.list) return list_passes(o.format);
   if (is_text(o.model.model)) {
     if (auto all = passes::reproducer_options(text_of(o.model.model))) {
       all->insert(all->end(), words.begin(), words.end());

@@ -1,6 +1,7 @@
 #include "db/store/hash.h"
 
 #include <fmt/format.h>
+#include <sodium.h>
 
 #include <array>
 #include <cerrno>
@@ -58,6 +59,20 @@ std::string hash_of_file(const std::string& path) {
     throw Error(Status::kIo, path, fmt::format("cannot be read ({})", std::strerror(errno)),
                 "check that it is a file on a sound disk");
   return hex(hasher.digest());
+}
+
+std::string digest_of(std::span<const uint8_t> bytes) {
+  static const bool kReady = sodium_init() >= 0;
+  NIMBLE_CHECK(kReady, "libsodium cannot be set up");
+  std::array<unsigned char, 32> digest;
+  crypto_generichash(digest.data(), digest.size(), bytes.data(), bytes.size(), nullptr, 0);
+  std::array<char, 2 * digest.size() + 1> hex;
+  sodium_bin2hex(hex.data(), hex.size(), digest.data(), digest.size());
+  return hex.data();
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string new_uuid() {

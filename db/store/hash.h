@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,12 @@ std::string hash_of_fields(std::string_view kind, std::initializer_list<std::str
 
 // xxHash128 of a file's bytes; throws Error(kIo, kNotFound).
 std::string hash_of_file(const std::string& path);
+
+// BLAKE2b-256 (RFC 7693) as 64 lower-case hex digits: for what is signed, and for what must not be
+// passed off as something else.
+std::string digest_of(std::span<const uint8_t> bytes);
+// Whether `text` has the form of a digest.
+bool is_digest(std::string_view text);
 
 // A random UUID (RFC 9562, version 4).
 std::string new_uuid();

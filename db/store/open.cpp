@@ -36,7 +36,7 @@ SqlStore::SqlStore(std::unique_ptr<Connection> db, const OpenOptions& options)
 }
 
 void SqlStore::transaction(const std::function<void()>& body) {
-  Transaction write = begin_write();
+  Write write = begin_write();
   body();
   write.commit();
 }

@@ -14,9 +14,6 @@ bool names_server(std::string_view place);
 // be missing, never less.
 std::string printable_place(std::string_view place);
 
-// A word of a command line without passwords: as it is, but for a URL, alone or after "--db=".
-std::string printable_word(std::string_view word);
-
 // Where files lie that this machine keeps beside a database while it tunes: the database's file, or
 // a place in the user's cache (XDG_CACHE_HOME, ~/.cache) for a server's, whose `identity` it has.
 // The folder is made.

@@ -6,18 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "db/store/hash.h"
+#include "db/store/named.h"
 #include "vm/base/error.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
-
-template <class E>
-struct Named {
-  E value;
-  std::string_view name;
-};
 
 constexpr Named<CacheMode> kCacheModes[] = {{CacheMode::kWarm, "warm"}, {CacheMode::kCold, "cold"}};
 constexpr Named<CampaignState> kCampaignStates[] = {{CampaignState::kRunning, "running"},
@@ -44,20 +39,6 @@ constexpr Named<LookupOutcome> kOutcomes[] = {{LookupOutcome::kNone, "none"},
                                               {LookupOutcome::kSoftStale, "soft-stale"},
                                               {LookupOutcome::kFallback, "fallback"},
                                               {LookupOutcome::kHardMismatch, "hard mismatch"}};
-
-template <class E, size_t N>
-std::string_view name_in(const Named<E> (&names)[N], E value) {
-  for (const Named<E>& row : names)
-    if (row.value == value) return row.name;
-  NIMBLE_UNREACHABLE("enumerator {}", static_cast<int>(value));
-}
-
-template <class E, size_t N>
-std::optional<E> value_in(const Named<E> (&names)[N], std::string_view name) {
-  for (const Named<E>& row : names)
-    if (row.name == name) return row.value;
-  return std::nullopt;
-}
 
 std::string number(int64_t value) {
   return std::to_string(value);
@@ -285,8 +266,13 @@ Hash key_of(const MeasurePolicy& p) {
 }
 
 Uuid uuid_of(const TrialKey& k) {
-  return uuid_from_hash(hash_of_fields(
-      "trial", {k.campaign, k.workload, k.config, k.shape, name_of(k.role), number(k.threads)}));
+  // Trials from before keys had hardware and policy keep their UUIDs.
+  if (!k.hardware && !k.policy)
+    return uuid_from_hash(hash_of_fields(
+        "trial", {k.campaign, k.workload, k.config, k.shape, name_of(k.role), number(k.threads)}));
+  return uuid_from_hash(
+      hash_of_fields("trial", {k.campaign, k.workload, k.config, k.shape, name_of(k.role),
+                               number(k.threads), k.hardware.value_or(""), k.policy.value_or("")}));
 }
 
 }  // namespace nimble::db

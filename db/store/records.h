@@ -164,6 +164,9 @@ struct TrialKey {
   Hash workload, config, shape;
   Role role = Role::kSearch;
   int64_t threads = 1;
+  // Nothing: the campaign's. A campaign on several kinds of machines, or under several policies,
+  // says which.
+  std::optional<Hash> hardware = {}, policy = {};
 };
 Uuid uuid_of(const TrialKey&);
 
@@ -207,9 +210,14 @@ struct Measurement {
   Uuid machine, host_state;
   double median_ns = 0, mad_ns = 0, ci_low_ns = 0, ci_high_ns = 0;
   std::string stop_reason;
-  std::vector<double> samples_ns;  // every raw sample, in the order taken
-  std::vector<bool> outliers;      // empty, or one flag per sample
-  int64_t created_at = 0;          // set by the store
+  std::vector<double> samples_ns;               // every raw sample, in the order taken
+  std::vector<bool> outliers;                   // empty, or one flag per sample
+  std::optional<int64_t> runs_per_sample = {};  // of which a sample is the mean; nothing: unknown
+  // How much the first candidate of the session had changed at its end: 0.02: 2 % slower.
+  std::optional<double> drift = {};
+  // Samples of the same code, timed in turn with these as if it were another candidate; or empty.
+  std::vector<double> twin_ns = {};
+  int64_t created_at = 0;  // set by the store
 };
 
 // How a trial ended. With state kOk a measurement is due; other states may carry one too
@@ -238,6 +246,11 @@ struct CostModel {
   int64_t round = 0;
   std::vector<uint8_t> model;
   std::optional<double> rank_correlation;  // nothing: too few points
+  // Of the features that it predicts from, and what its predictions are multiplied by to be ns.
+  // Nothing: from before models were kept to predict.
+  std::optional<int64_t> feature_version = {};
+  std::optional<double> scale = {};
+  std::string digest = {};  // BLAKE2b-256 of `model`, which is what is signed; set by the store
 };
 
 // A measured configuration, joined with what it is compared by.

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "db/store/canceller.h"
+
 namespace nimble::db {
 
 enum class ValueKind { kNull, kInteger, kReal, kText, kBlob };
@@ -82,6 +84,7 @@ class Statement {
   void reset() noexcept { prepared_->reset(); }
 
   int columns() const { return prepared_->columns(); }
+  ValueKind kind(int column) const { return prepared_->kind(column); }
   bool is_null(int column) const { return prepared_->kind(column) == ValueKind::kNull; }
   int64_t integer(int column) const { return prepared_->integer(column); }
   double real(int column) const { return prepared_->real(column); }
@@ -136,6 +139,9 @@ class Connection {
   virtual void roll_back(int level) noexcept = 0;  // needs no memory
   // Whether a transaction is open. SQLite ends one by itself after some failures (a full disk).
   virtual bool in_transaction() const noexcept = 0;
+
+  // Stops what the connection runs, from another thread; may outlive the connection.
+  virtual std::shared_ptr<Canceller> canceller() = 0;
 
   // ---- where the engines differ ----------------------------------------------------------------
   // The time of day in ms since 1970 by the clock that all clients of the database share.

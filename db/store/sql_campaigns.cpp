@@ -37,11 +37,14 @@ Uuid SqlStore::create_campaign(const CampaignKey& key, double budget_s,
                                const std::string& command) {
   require_budget(budget_s);
   const Uuid uuid = new_uuid();
+  Write write = begin_write();
   db_->run(
       "INSERT INTO campaign (uuid, digest, hardware, seed, options, command, budget_s, created_at, "
       "updated_at) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?8)",
       uuid, key.digest, key.hardware, key.seed, canonical_json(key.options, "campaign options"),
       command, budget_s, now());
+  note_event("campaign", uuid, uuid, R"({"state":"running"})");
+  write.commit();
   return uuid;
 }
 
@@ -69,6 +72,20 @@ std::vector<Campaign> SqlStore::campaigns() {
   return all;
 }
 
+std::vector<Campaign> SqlStore::campaigns(int64_t limit, const std::optional<Campaign>& after) {
+  std::vector<Campaign> all;
+  Statement row = db_->prepare(
+      fmt::format("SELECT {} FROM campaign {} ORDER BY created_at DESC, uuid DESC LIMIT ?1",
+                  kColumns, after ? "WHERE (created_at, uuid) < (?2, ?3)" : ""));
+  row.bind_at(1, limit);
+  if (after) {
+    row.bind_at(2, after->created_at);
+    row.bind_at(3, after->uuid);
+  }
+  while (row.step()) all.push_back(read_campaign(row));
+  return all;
+}
+
 void SqlStore::check_campaign_exists(const Uuid& campaign) {
   if (!exists("SELECT 1 FROM campaign WHERE uuid = ?", campaign))
     throw Error(Status::kNotFound, path(), fmt::format("has no campaign {}", campaign),
@@ -88,10 +105,13 @@ void SqlStore::record_consumed(const Uuid& campaign, double consumed_s) {
 
 void SqlStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
   check_campaign_exists(campaign);
+  Write write = begin_write();
   db_->run(
       "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
       "state = ?3 WHERE uuid = ?1",
       campaign, now(), name_of(state));
+  note_event("campaign", campaign, campaign, fmt::format(R"({{"state":"{}"}})", name_of(state)));
+  write.commit();
 }
 
 void SqlStore::set_budget(const Uuid& campaign, double budget_s) {

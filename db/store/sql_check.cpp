@@ -1,6 +1,5 @@
 // `nimble db check`: everything that must hold of a database, from its pages to its meaning.
 #include "db/store/migrations.h"
-#include "db/store/samples.h"
 #include "db/store/sql_store.h"
 #include "db/store/tables.h"
 #include "vm/base/error.h"
@@ -37,14 +36,7 @@ CheckReport SqlStore::check() {
     Statement offender = db_->prepare(invariant.query);
     while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
   }
-  Statement medians = db_->prepare_streaming(
-      "SELECT m.uuid, m.median_ns, s.ns, s.outlier FROM measurement m "
-      "JOIN samples s ON s.measurement = m.uuid");
-  while (medians.step()) {
-    const std::string problem =
-        problem_of_samples(medians.blob(2), medians.blob(3), medians.real(1));
-    if (!problem.empty()) add(fmt::format("measurement {}: {}", medians.text(0), problem));
-  }
+  find_wrong_medians(*db_, add);
 
   Statement stale = db_->prepare(
       "WITH newest AS (SELECT max(codegen_version) AS version FROM toolchain) "

@@ -40,7 +40,7 @@ Uuid SqlStore::create_table(const NewDispatchTable& t) {
   if (t.entries.empty())
     throw Error(Status::kInvalidArgument, "dispatch table", "has no entries",
                 "give it at least the generic configuration");
-  Transaction write = begin_write();
+  Write write = begin_write();
   int64_t version = 1;
   if (t.parent) {
     const DispatchTable parent = require_table(*t.parent);
@@ -70,6 +70,7 @@ Uuid SqlStore::create_table(const NewDispatchTable& t) {
         uuid, ordinal++, canonical_json(e.range, "range of a dispatch entry"), e.config, e.evidence,
         e.expected_ns, e.regret, e.fallback, e.is_override, e.reason);
   }
+  note_event("dispatch", t.campaign, uuid, R"({"state":"draft"})");
   write.commit();
   return uuid;
 }
@@ -155,10 +156,11 @@ void SqlStore::add_dispatch_event(const Uuid& table, std::string_view status,
                        "(SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid)",
                        kSameSlot),
            event, table);
+  note_event("dispatch", {}, table, fmt::format(R"({{"state":"{}"}})", status));
 }
 
 void SqlStore::activate(const Uuid& uuid, const std::string& reason) {
-  Transaction write = begin_write(true);
+  Write write = begin_write(true);
   if (require_table(uuid).status != TableStatus::kActive)
     add_dispatch_event(uuid, "active", reason);
   write.commit();
@@ -176,7 +178,7 @@ std::optional<Uuid> SqlStore::active_in_slot(const NewDispatchTable& t) {
 }
 
 std::optional<Uuid> SqlStore::roll_back(const Uuid& uuid, const std::string& reason) {
-  Transaction write = begin_write(true);
+  Write write = begin_write(true);
   const DispatchTable present = require_table(uuid);
   if (present.status != TableStatus::kActive)
     throw Error(Status::kInvalidArgument, fmt::format("dispatch table {}", uuid),

@@ -1,4 +1,5 @@
 // Measurements, their samples, correctness and cost models; and the queries that rank them.
+#include <algorithm>
 #include <cmath>
 
 #include "db/store/hash.h"
@@ -7,6 +8,19 @@
 #include "vm/base/error.h"
 
 namespace nimble::db {
+namespace {
+
+double median_of(std::vector<double> values) {
+  const size_t half = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half),
+                   values.end());
+  if (values.size() % 2 == 1) return values[half];
+  return (values[half] +
+          *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half))) /
+         2;
+}
+
+}  // namespace
 
 Uuid SqlStore::insert_measurement(const Measurement& m) {
   if (m.samples_ns.empty())
@@ -33,16 +47,27 @@ Uuid SqlStore::insert_measurement(const Measurement& m) {
   const auto n = static_cast<int64_t>(m.samples_ns.size());
   db_->run(
       "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, median_ns, "
-      "mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      "mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample, drift) "
+      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
       uuid, m.trial, m.artifact, m.policy, m.machine, m.host_state, n, m.median_ns, m.mad_ns,
-      m.ci_low_ns, m.ci_high_ns, m.stop_reason, now());
+      m.ci_low_ns, m.ci_high_ns, m.stop_reason, now(), m.runs_per_sample, m.drift);
   db_->run("INSERT INTO samples (measurement, n, ns, outlier) VALUES (?,?,?,?)", uuid, n,
            std::span<const uint8_t>(ns), std::span<const uint8_t>(flags));
+  if (m.twin_ns.empty()) return uuid;
+  const double twin_median = median_of(m.twin_ns);
+  const std::vector<uint8_t> twin = encode_samples(m.twin_ns);
+  const std::string fault =
+      problem_of_samples(twin, std::vector<uint8_t>(m.twin_ns.size(), 0), twin_median);
+  if (!fault.empty()) throw Error(Status::kInvalidArgument, "twin of a measurement", fault);
+  db_->run(
+      "INSERT INTO twin_samples (measurement, n, ns, median_ns, created_at) VALUES (?,?,?,?,?)",
+      uuid, static_cast<int64_t>(m.twin_ns.size()), std::span<const uint8_t>(twin), twin_median,
+      now());
   return uuid;
 }
 
 Uuid SqlStore::add(const Measurement& m) {
-  Transaction write = begin_write();
+  Write write = begin_write();
   const Uuid uuid = insert_measurement(m);
   write.commit();
   return uuid;
@@ -67,17 +92,19 @@ Uuid SqlStore::add(const CostModel& m) {
   const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
   db_->run(
       "INSERT INTO cost_model (uuid, campaign, workload, round, model, rank_correlation, "
-      "created_at) VALUES (?,?,?,?,?,?,?)",
+      "created_at, feature_version, scale, digest) VALUES (?,?,?,?,?,?,?,?,?,?)",
       uuid, m.campaign, m.workload, m.round, std::span<const uint8_t>(m.model), m.rank_correlation,
-      now());
+      now(), m.feature_version, m.scale, digest_of(m.model));
   return uuid;
 }
 
 std::optional<Measurement> SqlStore::measurement(const Uuid& uuid) {
   Statement row = db_->prepare(
       "SELECT m.trial, m.artifact, m.policy, m.machine, m.host_state, m.median_ns, m.mad_ns, "
-      "m.ci_low_ns, m.ci_high_ns, m.stop_reason, m.created_at, s.ns, s.outlier "
-      "FROM measurement m JOIN samples s ON s.measurement = m.uuid WHERE m.uuid = ?");
+      "m.ci_low_ns, m.ci_high_ns, m.stop_reason, m.created_at, s.ns, s.outlier, "
+      "m.runs_per_sample, m.drift, w.ns "
+      "FROM measurement m LEFT JOIN samples s ON s.measurement = m.uuid "
+      "LEFT JOIN twin_samples w ON w.measurement = m.uuid WHERE m.uuid = ?");
   if (!row.bind(uuid).step()) return std::nullopt;
   Measurement m;
   m.uuid = uuid;
@@ -94,17 +121,24 @@ std::optional<Measurement> SqlStore::measurement(const Uuid& uuid) {
   m.created_at = row.integer(10);
   m.samples_ns = decode_samples(row.blob(11));
   m.outliers = decode_flags(row.blob(12));
+  if (!row.is_null(13)) m.runs_per_sample = row.integer(13);
+  m.drift = row.maybe_real(14);
+  m.twin_ns = decode_samples(row.blob(15));
   return m;
 }
 
 std::optional<CostModel> SqlStore::latest_cost_model(const Uuid& campaign, const Hash& workload) {
   Statement row = db_->prepare(
-      "SELECT uuid, round, model, rank_correlation FROM cost_model "
+      "SELECT uuid, round, model, rank_correlation, feature_version, scale, digest FROM cost_model "
       "WHERE campaign = ? AND workload = ? ORDER BY round DESC, created_at DESC, uuid LIMIT 1");
   if (!row.bind(campaign, workload).step()) return std::nullopt;
   const std::span<const uint8_t> blob = row.blob(2);
-  return CostModel{row.text(0),      campaign, workload, row.integer(1), {blob.begin(), blob.end()},
-                   row.maybe_real(3)};
+  CostModel m{row.text(0),      campaign, workload, row.integer(1), {blob.begin(), blob.end()},
+              row.maybe_real(3)};
+  if (!row.is_null(4)) m.feature_version = row.integer(4);
+  m.scale = row.maybe_real(5);
+  m.digest = row.text(6);
+  return m;
 }
 
 std::vector<MeasurePolicy> SqlStore::policies(const Hash& workload, const Hash& hardware) {

@@ -3,7 +3,9 @@
 // Every row has a key that means the same in every database (a content hash, a UUID, or a UUID
 // derived from a unique key), so a merge is "insert what is missing" and its order does not matter.
 // What may change in a row only moves forward, so there the row that went further wins: a finished
-// trial over an open one, a campaign that consumed more, the larger miss count of a replica.
+// trial over an open one, a campaign that consumed more, the larger miss count of a replica. What
+// is of one database alone (jobs, leases, heartbeats, the feed of changes) is not carried:
+// importing makes no worker run anything.
 //
 // What is imported is not trusted. A file is opened read-only with views and triggers off; its
 // schema must equal, word for word, the one that the migrations yield; every row's key is computed
@@ -41,9 +43,16 @@ int64_t insert_missing(Connection& into, Connection& from, const TableSpec& tabl
   Statement rows =
       from.prepare_streaming(fmt::format("SELECT {} FROM {}", table.columns, table.name));
   const bool is_trial = std::string_view(table.name) == "trial";
+  const std::string_view name = table.name;
+  const bool may_be_gone = name == "samples" || name == "twin_samples";
   int64_t added = 0;
   while (rows.step()) {
     table.validate(rows);
+    // What was removed on purpose stays away.
+    if (may_be_gone && into.prepare("SELECT 1 FROM tombstone WHERE table_name = ? AND row_key = ?")
+                           .bind(name, rows.text(0))
+                           .step())
+      continue;
     for (int i = 0; i < columns; ++i) insert.bind_column(i + 1, rows, i);
     if (is_trial && rows.text(10) == "claimed") {  // a lease holds in its own database only
       insert.bind_at(11, "queued");
@@ -61,16 +70,16 @@ int64_t insert_missing(Connection& into, Connection& from, const TableSpec& tabl
 int64_t advance(Connection& into, Connection& from) {
   int64_t updated = 0;
   Statement trials = from.prepare_streaming(
-      "SELECT uuid, state, attempt, error_class, message, finished_at FROM trial "
-      "WHERE state NOT IN ('queued', 'claimed')");
+      "SELECT uuid, state, attempt, error_class, message, finished_at, median_ns, measured_on "
+      "FROM trial WHERE state NOT IN ('queued', 'claimed')");
   while (trials.step()) {
     into.run(
         "UPDATE trial SET state = ?2, attempt = CASE WHEN attempt < ?3 THEN ?3 ELSE attempt "
-        "END, error_class = ?4, message = ?5, finished_at = ?6, lease_owner = NULL, lease_until = "
-        "NULL "
+        "END, error_class = ?4, message = ?5, finished_at = ?6, median_ns = ?7, measured_on = ?8, "
+        "lease_owner = NULL, lease_until = NULL "
         "WHERE uuid = ?1 AND state IN ('queued', 'claimed')",
         trials.text(0), trials.text(1), trials.integer(2), trials.text(3), trials.text(4),
-        trials.integer(5));
+        trials.integer(5), trials.maybe_real(6), trials.maybe_text(7));
     updated += into.changes();
   }
   Statement campaigns =
@@ -81,6 +90,24 @@ int64_t advance(Connection& into, Connection& from) {
         "WHERE uuid = ?1 AND consumed_s < ?3",
         campaigns.text(0), campaigns.real(1), campaigns.real(2), campaigns.text(3),
         campaigns.integer(4));
+    updated += into.changes();
+  }
+  Statement consumed =
+      from.prepare_streaming("SELECT campaign, machine, consumed_s FROM consumption");
+  while (consumed.step()) {
+    into.run(
+        "UPDATE consumption SET consumed_s = ?3 WHERE campaign = ?1 AND machine = ?2 "
+        "AND consumed_s < ?3",
+        consumed.text(0), consumed.text(1), consumed.real(2));
+    updated += into.changes();
+  }
+  Statement counts =
+      from.prepare_streaming("SELECT replica, workload, hardware, dims, count FROM shape_count");
+  while (counts.step()) {
+    into.run(
+        "UPDATE shape_count SET count = ?5 WHERE replica = ?1 AND workload = ?2 "
+        "AND hardware = ?3 AND dims = ?4 AND count < ?5",
+        counts.text(0), counts.text(1), counts.text(2), counts.text(3), counts.integer(4));
     updated += into.changes();
   }
   Statement misses =
@@ -110,7 +137,7 @@ void SqlStore::export_to(const std::string& file, bool overwrite) {
       options.read_only = false;
       SqlStore into(open_sqlite(copy.path(), options), options);
       const Snapshot snapshot(*db_);
-      Transaction write = into.begin_write();
+      Write write = into.begin_write();
       into.add_records_of(*db_);
       write.commit();
     }
@@ -146,8 +173,12 @@ ImportReport SqlStore::import_from(const std::string& place) {
   ImportReport report;
   try {
     const Snapshot snapshot(*source);
-    Transaction write = begin_write();
+    Write write = begin_write();
     report = add_records_of(*source);
+    // A measurement and its samples come both from the source, or are both of this database.
+    find_wrong_medians(*source, [&](const std::string& problem) {
+      throw Error(Status::kCorrupt, name, problem, "export it again with nimble db export");
+    });
     for (const Invariant& invariant : invariants()) {
       Statement offender = db_->prepare(invariant.query);
       if (offender.step())
@@ -161,6 +192,9 @@ ImportReport SqlStore::import_from(const std::string& place) {
         "VALUES (?,?,?,?,?) ON CONFLICT (file_hash) DO NOTHING",
         is_file ? hash_of_file(place) : hash_of(new_uuid()), origin, version, report.rows_added,
         now());
+    if (report.rows_added + report.rows_updated > 0)
+      note_event("import", {}, origin,
+                 fmt::format(R"({{"rows":{}}})", report.rows_added + report.rows_updated));
     write.commit();
   } catch (const Error& error) {
     // Every refusal is about the source, unless it is about room or locks.

@@ -21,7 +21,7 @@ Uuid SqlStore::add(const NewOverride& o) {
     throw Error(Status::kInvalidArgument, "override", "needs a reason", "give --reason");
   const std::string region = json_of(o.region);
   region_from_json(region, "region of the override");
-  Transaction write = begin_write(true);
+  Write write = begin_write(true);
   if (!config(o.config))
     throw Error(Status::kNotFound, path(), fmt::format("has no configuration {}", o.config),
                 "list them: nimble db top");
@@ -44,6 +44,7 @@ Uuid SqlStore::add(const NewOverride& o) {
       "created_at) VALUES (?,?,?,?,?,?,?,?)",
       uuid, o.workload, o.hardware, region, o.config, evidence, o.reason,
       std::max(t, last.integer(0) + 1));
+  note_event("override", {}, uuid, R"({"state":"in force"})");
   write.commit();
   return uuid;
 }
@@ -51,7 +52,7 @@ Uuid SqlStore::add(const NewOverride& o) {
 void SqlStore::withdraw(const Uuid& uuid, const std::string& reason) {
   if (reason.empty())
     throw Error(Status::kInvalidArgument, "withdrawal", "needs a reason", "give --reason");
-  Transaction write = begin_write(true);
+  Write write = begin_write(true);
   if (!exists("SELECT 1 FROM dispatch_override WHERE uuid = ?", uuid))
     throw Error(Status::kNotFound, path(), fmt::format("has no override {}", uuid),
                 "list them: nimble dispatch overrides");
@@ -62,6 +63,7 @@ void SqlStore::withdraw(const Uuid& uuid, const std::string& reason) {
       "INSERT INTO dispatch_withdrawal (uuid, dispatch_override, reason, created_at) "
       "VALUES (?,?,?,?)",
       new_uuid(), uuid, reason, now());
+  note_event("override", {}, uuid, R"({"state":"withdrawn"})");
   write.commit();
 }
 

@@ -1,8 +1,7 @@
 // The Store over SQL, one for both engines. Private to db/store; users include store.h.
 //
-// The methods stand by topic in sql_dimensions.cpp, sql_campaigns.cpp, sql_trials.cpp,
-// sql_measurements.cpp, sql_dispatch.cpp, sql_overrides.cpp, sql_lookup.cpp, sql_merge.cpp and
-// sql_check.cpp; how a database is opened, in open.cpp, sqlite_open.cpp and postgres_open.cpp.
+// The methods stand by topic in the files sql_*.cpp; how a database is opened, in open.cpp,
+// sqlite_open.cpp and postgres/open.cpp.
 #pragma once
 
 #include "db/store/open.h"
@@ -66,6 +65,7 @@ class SqlStore final : public Store {
   std::optional<CostModel> latest_cost_model(const Uuid& campaign, const Hash& workload) override;
   std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) override;
   std::vector<Result> results(const ResultQuery&) override;
+  void measured(const MeasuredQuery&, const std::function<bool(const Measured&)>& visit) override;
 
   Uuid create_table(const NewDispatchTable&) override;
   std::optional<DispatchTable> table(const Uuid&) override;
@@ -85,15 +85,123 @@ class SqlStore final : public Store {
   void record_miss(const Hash& workload, const Hash& hardware, const Dims&, int64_t count) override;
   std::vector<DispatchMiss> misses() override;
 
+  Digest put_blob(std::span<const uint8_t> bytes) override;
+  std::optional<std::vector<uint8_t>> blob(const Digest&) override;
+  bool has_blob(const Digest&) override;
+  void put(const Candidate&) override;
+  std::vector<Candidate> candidates(const Hash& artifact) override;
+  std::vector<Candidate> candidates_of_code(const std::string& code_hash) override;
+  std::optional<Artifact> artifact(const Hash&) override;
+  Hash put(const MeasureCase&) override;
+  std::optional<MeasureCase> measure_case(const Hash&) override;
+  std::optional<MeasurePolicy> policy(const Hash&) override;
+  std::optional<Machine> machine(const Uuid&) override;
+
+  Uuid add(const Worker&) override;
+  std::optional<Worker> worker(const Uuid&) override;
+  bool heartbeat(const Heartbeat&, int64_t attempt, int64_t lease_ms) override;
+  std::vector<LiveWorker> live_workers(int64_t within_ms) override;
+
+  Uuid publish(const NewJob&) override;
+  std::optional<Job> claim_job(const JobRequest&) override;
+  bool release_job(const Uuid& job, const Uuid& worker, int64_t attempt) override;
+  int64_t release_jobs(const Uuid& worker) override;
+  int64_t cancel_jobs(const Uuid& campaign) override;
+  bool cancel_job(const Uuid& job) override;
+  ReportOutcome report(const JobReport&) override;
+  std::optional<Job> job(const Uuid&) override;
+  OpenJobs open_jobs(const Uuid& campaign) override;
+  std::vector<Job> claimed_jobs(const std::optional<Uuid>& campaign) override;
+
+  void add_consumed(const Uuid& campaign, const Uuid& machine, double seconds) override;
+  std::vector<Consumption> consumption(const Uuid& campaign) override;
+
+  void add_tasks(const std::vector<Task>&) override;
+  std::vector<Task> tasks(const Uuid& campaign) override;
+  void enter_phase(const Uuid& task, const std::string& phase, const std::string& detail) override;
+
+  Uuid request(const Control&) override;
+  std::vector<Control> open_requests(const Uuid& campaign) override;
+  bool answer(const Uuid& control, bool accepted, const std::string& message) override;
+  std::vector<Control> requests(const Uuid& campaign, int64_t limit) override;
+
+  std::vector<Event> events(int64_t after, int64_t limit,
+                            const std::optional<Uuid>& campaign) override;
+  int64_t last_event() override;
+
+  void put(const SigningKey&) override;
+  std::vector<SigningKey> signing_keys() override;
+  bool revoke(const KeyRevocation&) override;
+  std::vector<KeyRevocation> key_revocations() override;
+  void add(const Signature&) override;
+  std::vector<Signature> signatures(const std::string& subject) override;
+
+  void put(const GeneratedCode&) override;
+  std::vector<GeneratedCode> generated_code(const std::string& code_hash) override;
+  Uuid add(const FailureLog&) override;
+  std::vector<FailureLog> failures(const Uuid& trial) override;
+  Uuid add(const Ceiling&) override;
+  std::vector<Ceiling> ceilings(const Uuid& machine) override;
+  Uuid add(const PeerFigure&) override;
+  std::vector<PeerFigure> peer_figures(const std::string& subject, int64_t limit) override;
+  std::vector<PeerFigure> peer_run(const Uuid& run) override;
+  void count_shape(const Hash& workload, const Hash& hardware, const Dims&, int64_t count) override;
+  std::vector<ShapeCount> shape_counts(const Hash& workload, int64_t limit) override;
+  RetentionReport remove_old(const RetentionRequest&) override;
+
+  std::shared_ptr<Canceller> canceller() override { return db_->canceller(); }
+  std::vector<TrialRow> trials(const PageRequest&) override;
+  Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step) override;
+  std::vector<Campaign> campaigns(int64_t limit, const std::optional<Campaign>& after) override;
+  std::vector<Workload> workloads(int64_t limit, const std::string& after) override;
+  std::optional<HostState> host_state(const Uuid&) override;
+  std::vector<MeasurementSummary> measurements(const Uuid& trial, int64_t limit) override;
+  std::vector<MeasurementSummary> session(const Uuid& host_state, int64_t limit) override;
+  std::vector<CorrectnessRecord> correctness(const Hash& artifact, const std::optional<Hash>& shape,
+                                             int64_t limit) override;
+  std::vector<TwinRow> twins(int64_t limit, const std::optional<PageKey>& from,
+                             const std::optional<Uuid>& machine) override;
+  std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
+                                      int64_t limit) override;
+
   void export_to(const std::string& file, bool overwrite) override;
   ImportReport import_from(const std::string& place) override;
   CheckReport check() override;
 
  private:
+  // A transaction that ends with the scope. What changed in it is told in the feed as the last
+  // thing before the outermost commits: who has taken a number keeps all others waiting until then.
+  class Write {
+   public:
+    Write(SqlStore& store, bool exclusive)
+        : store_(store),
+          events_(store.events_.size()),
+          transaction_(*store.db_, store.write_depth_, exclusive) {}
+    ~Write() {
+      if (!committed_ && store_.events_.size() > events_)
+        store_.events_.erase(store_.events_.begin() + static_cast<std::ptrdiff_t>(events_),
+                             store_.events_.end());
+    }
+    Write(const Write&) = delete;
+    Write& operator=(const Write&) = delete;
+    void commit() {
+      if (store_.write_depth_ == 1) store_.write_events();
+      transaction_.commit();
+      committed_ = true;
+    }
+
+   private:
+    SqlStore& store_;
+    size_t events_;
+    Transaction transaction_;
+    bool committed_ = false;
+  };
   // What reads before it writes, of several rows that must agree, takes an exclusive one.
-  Transaction begin_write(bool exclusive = false) {
-    return Transaction(*db_, write_depth_, exclusive);
-  }
+  Write begin_write(bool exclusive = false) { return Write(*this, exclusive); }
+  // `detail`: JSON. Only inside a Write.
+  void note_event(std::string kind, std::optional<Uuid> campaign, std::string subject,
+                  std::string detail);
+  void write_events();
   int64_t now() { return options_.clock_ms ? options_.clock_ms() : db_->clock_ms(); }
   bool exists(std::string_view sql, const std::string& key);
   Uuid insert_measurement(const Measurement&);
@@ -104,12 +212,34 @@ class SqlStore final : public Store {
   void check_campaign_exists(const Uuid& campaign);
   ImportReport add_records_of(Connection& source);
 
+  Worker require_worker(const Uuid& worker);
+  std::vector<PeerFigure> read_peers(std::string_view condition, const std::string& key,
+                                     int64_t limit);
+  int64_t remove_samples(const RetentionRequest&, int64_t before, int64_t* is_protected);
+  std::vector<Control> read_controls(std::string_view condition, const Uuid& campaign,
+                                     int64_t limit);
+  // A job's row as a statement of kJobColumns tells it, with its trials.
+  void read_trials(Job& job);
+  void insert_job(const NewJob& job, const Uuid& uuid, const std::optional<Uuid>& parent,
+                  const std::optional<Uuid>& avoid);
+  void settle_expired(int64_t now, int64_t max_losses);
+  void settle_lost(const Uuid& job, const Worker& worker, int64_t now, int64_t max_losses);
+  std::vector<Uuid> campaigns_by_turn(const Hash& hardware);
+  std::optional<Uuid> take_job(const JobRequest& request, const Uuid& campaign,
+                               const Machine& machine, int64_t now);
+  void end_job(const Uuid& job, JobState state, int64_t now);
+
   OpenOptions options_;
   std::unique_ptr<Connection> db_;
   int write_depth_ = 0;
+  std::vector<Event> events_;  // of the transaction that is open
   Uuid identity_;
   int64_t schema_version_ = 0;
 };
+
+// A blob's content as it was before it was packed; Error(kCorrupt) if it is not what `digest` says.
+std::vector<uint8_t> unpack_blob(const std::string& digest, int64_t size, std::string_view encoding,
+                                 std::span<const uint8_t> bytes);
 
 // Throws Error(kInvalidArgument) for a time of zero, a negative one or NaN.
 void require_time(double value, std::string_view what);

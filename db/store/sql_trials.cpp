@@ -9,26 +9,23 @@
 // goes on behind the last position that is believable.
 #include <algorithm>
 
+#include "db/store/sql_rows.h"
 #include "db/store/sql_store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
-namespace {
-
-// Qualified, since RETURNING allows no alias and a join needs it.
-constexpr std::string_view kColumns =
-    "trial.uuid, trial.campaign, trial.workload, trial.config, trial.shape, "
-    "trial.role, trial.threads, trial.round, trial.priority, trial.predicted_ns, "
-    "trial.state, trial.attempt, trial.lease_owner, trial.lease_until, trial.error_class, "
-    "trial.message, trial.position";
-constexpr int kColumnCount = 17;
 
 Trial read_trial(const Statement& row) {
   Trial t;
   t.uuid = row.text(0);
-  t.key = {
-      row.text(1),   row.text(2), row.text(3), row.text(4), role_from_name(row.text(5)).value(),
-      row.integer(6)};
+  t.key = {row.text(1),
+           row.text(2),
+           row.text(3),
+           row.text(4),
+           role_from_name(row.text(5)).value(),
+           row.integer(6),
+           row.maybe_text(17),
+           row.maybe_text(18)};
   t.round = row.integer(7);
   t.priority = row.real(8);
   t.predicted_ns = row.maybe_real(9);
@@ -42,23 +39,29 @@ Trial read_trial(const Statement& row) {
   return t;
 }
 
-}  // namespace
-
+void check_result(TrialState state, const std::optional<Measurement>& measurement) {
+  if (!is_final(state))
+    throw Error(Status::kInvalidArgument, "trial result",
+                fmt::format("'{}' is not a final state", name_of(state)));
+  if (state == TrialState::kOk && !measurement)
+    throw Error(Status::kInvalidArgument, "trial result", "a trial that is ok needs its times");
+}
 int64_t SqlStore::enqueue(const std::vector<NewTrial>& trials) {
   int64_t added = 0;
-  Transaction write = begin_write();
+  Write write = begin_write();
   const int64_t created_at = now();
   for (const NewTrial& t : trials) {
     if (t.predicted_ns) require_time(*t.predicted_ns, "predicted time of a trial");
     db_->run(
-        "INSERT INTO trial (uuid, campaign, workload, config, shape, role, threads, round, "
-        "priority, predicted_ns, created_at, position) "
-        "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11, "
+        "INSERT INTO trial (uuid, campaign, workload, config, shape, role, threads, hardware, "
+        "policy, round, priority, predicted_ns, created_at, position) "
+        "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13, "
         "(SELECT coalesce(max(position), 0) + 1 FROM trial "
         " WHERE campaign = ?2 AND position < 1000000000000)) "
         "ON CONFLICT (uuid) DO NOTHING",
         uuid_of(t.key), t.key.campaign, t.key.workload, t.key.config, t.key.shape,
-        name_of(t.key.role), t.key.threads, t.round, t.priority, t.predicted_ns, created_at);
+        name_of(t.key.role), t.key.threads, t.key.hardware, t.key.policy, t.round, t.priority,
+        t.predicted_ns, created_at);
     added += db_->changes();
   }
   write.commit();
@@ -69,7 +72,7 @@ std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
   if (request.owner.empty() || request.lease_ms <= 0)
     throw Error(Status::kInvalidArgument, "claim", "needs an owner and a positive lease");
   std::vector<Trial> claimed;
-  Transaction write = begin_write();
+  Write write = begin_write();
   const int64_t t = now();
   db_->run(
       "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
@@ -94,7 +97,8 @@ std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
                     "attempt = CASE WHEN attempt < 1000000000 THEN attempt + 1 ELSE attempt END, "
                     "lease_owner = ?2, lease_until = ?3 + ?4 "
                     "WHERE uuid IN (SELECT uuid FROM chosen) RETURNING {0}",
-                    kColumns, "AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)",
+                    kTrialColumns,
+                    "AND (?6 IS NULL OR role = ?6) AND (?7 IS NULL OR workload = ?7)",
                     db_->skip_locked()));
     std::optional<std::string> role;
     if (request.role) role = name_of(*request.role);
@@ -135,27 +139,38 @@ std::vector<std::string> SqlStore::lease_owners(const Uuid& campaign) {
 }
 
 bool SqlStore::finish(const TrialResult& result) {
-  if (!is_final(result.state))
-    throw Error(Status::kInvalidArgument, "trial result",
-                fmt::format("'{}' is not a final state", name_of(result.state)));
-  if (result.state == TrialState::kOk && !result.measurement)
-    throw Error(Status::kInvalidArgument, "trial result", "a trial that is ok needs its times");
+  check_result(result.state, result.measurement);
   if (result.measurement && result.measurement->trial != result.trial)
     throw Error(Status::kInvalidArgument, "trial result", "the measurement is of another trial");
-  Transaction write = begin_write();
-  db_->run(
-      "UPDATE trial SET state = ?, error_class = ?, message = ?, finished_at = ?, "
-      "lease_owner = NULL, lease_until = NULL "
-      "WHERE uuid = ? AND state = 'claimed' AND lease_owner = ?",
-      name_of(result.state), result.error_class, result.message, now(), result.trial, result.owner);
-  if (db_->changes() != 1) return false;
+  Write write = begin_write();
+  std::string campaign;
+  {
+    Statement row = db_->prepare(
+        "UPDATE trial SET state = ?1, error_class = ?2, message = ?3, finished_at = ?4, "
+        "median_ns = ?7, measured_on = (SELECT hardware FROM machine WHERE uuid = ?8), "
+        "lease_owner = NULL, lease_until = NULL "
+        "WHERE uuid = ?5 AND state = 'claimed' AND lease_owner = ?6 RETURNING campaign");
+    std::optional<double> median;
+    std::optional<Uuid> machine;
+    if (result.state == TrialState::kOk) {
+      median = result.measurement->median_ns;
+      machine = result.measurement->machine;
+    }
+    row.bind(name_of(result.state), result.error_class, result.message, now(), result.trial,
+             result.owner, median, machine);
+    if (!row.step()) return false;
+    campaign = row.text(0);
+  }
   if (result.measurement) insert_measurement(*result.measurement);
+  note_event("trial", campaign, result.trial,
+             fmt::format(R"({{"state":"{}"}})", name_of(result.state)));
   write.commit();
   return true;
 }
 
 std::optional<Trial> SqlStore::trial(const Uuid& uuid) {
-  Statement row = db_->prepare(fmt::format("SELECT {} FROM trial WHERE trial.uuid = ?", kColumns));
+  Statement row =
+      db_->prepare(fmt::format("SELECT {} FROM trial WHERE trial.uuid = ?", kTrialColumns));
   if (!row.bind(uuid).step()) return std::nullopt;
   return read_trial(row);
 }
@@ -171,11 +186,11 @@ std::vector<TrialOutcome> SqlStore::outcomes(const Uuid& campaign,
       "FROM trial JOIN shape s ON s.hash = trial.shape JOIN config c ON c.hash = trial.config "
       "WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) ORDER BY trial.position, "
       "trial.uuid",
-      kColumns));
+      kTrialColumns));
   row.bind(campaign, workload);
   while (row.step())
-    all.push_back({read_trial(row), dims_from_text(row.text(kColumnCount)),
-                   row.text(kColumnCount + 1), row.maybe_real(kColumnCount + 2)});
+    all.push_back({read_trial(row), dims_from_text(row.text(kTrialColumnCount)),
+                   row.text(kTrialColumnCount + 1), row.maybe_real(kTrialColumnCount + 2)});
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "vm/base/error.h"
 
@@ -33,6 +34,8 @@ Error error_of(int extended, const std::string& message, const std::string& plac
     case SQLITE_LOCKED:
       return Error(Status::kExhausted, place, "another process holds the database",
                    "wait until it ends, then try again");
+    case SQLITE_INTERRUPT:
+      return Error(Status::kCancelled, place, "the query was cancelled");
     case SQLITE_NOMEM:
     case SQLITE_TOOBIG:
       return Error(Status::kExhausted, place, fmt::format("too large for memory ({})", message));
@@ -124,6 +127,27 @@ class SqliteStatement final : public PreparedStatement {
 
 }  // namespace
 
+class SqliteConnection::Interrupter final : public Canceller {
+ public:
+  explicit Interrupter(sqlite3* db) : db_(db) {}
+  void cancel() noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (db_) sqlite3_interrupt(db_);
+  }
+  void forget() noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    db_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  sqlite3* db_;
+};
+
+std::shared_ptr<Canceller> SqliteConnection::canceller() {
+  return canceller_;
+}
+
 SqliteConnection::SqliteConnection(const std::string& uri, int flags, const std::string& vfs,
                                    std::string name)
     : Connection(std::move(name)) {
@@ -133,11 +157,13 @@ SqliteConnection::SqliteConnection(const std::string& uri, int flags, const std:
     throw error_of(db_ ? sqlite3_extended_errcode(db_) : code,
                    db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(code), this->name());
   sqlite3_extended_result_codes(db_, 1);
+  canceller_ = std::make_shared<Interrupter>(db_);
   check(sqlite3_prepare_v3(db_, "ROLLBACK", -1, SQLITE_PREPARE_PERSISTENT, &roll_back_, nullptr));
   closes.release();
 }
 
 SqliteConnection::~SqliteConnection() {
+  canceller_->forget();
   drop_statements();
   sqlite3_finalize(roll_back_);
   sqlite3_close_v2(db_);

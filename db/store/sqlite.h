@@ -24,6 +24,7 @@ class SqliteConnection final : public Connection {
   Engine engine() const override { return Engine::kSqlite; }
   void script(const std::string& sql) override;
   int64_t changes() const override { return sqlite3_changes64(db_); }
+  std::shared_ptr<Canceller> canceller() override;
   void begin(int level, bool exclusive) override;
   void begin_snapshot() override { run("BEGIN"); }
   void commit(int level) override;
@@ -52,7 +53,10 @@ class SqliteConnection final : public Connection {
  private:
   std::unique_ptr<PreparedStatement> make(std::string_view sql, bool streaming) override;
 
+  // Shared with whoever may cancel.
+  class Interrupter;
   sqlite3* db_ = nullptr;
+  std::shared_ptr<Interrupter> canceller_;
   sqlite3_stmt* roll_back_ = nullptr;  // prepared early: it is needed when there is no memory
 };
 

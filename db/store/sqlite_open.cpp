@@ -150,6 +150,14 @@ void finish_sqlite_export(const std::string& copy, const OpenOptions& options,
       "PRAGMA journal_mode = DELETE;"
       "UPDATE trial SET state = 'queued', lease_owner = NULL, lease_until = NULL "
       "WHERE state = 'claimed'");
+  // What is of one database alone.
+  bool removed = false;
+  for (const char* table : {"job_trial", "job", "heartbeat", "event"}) {
+    db.run(fmt::format("DELETE FROM {}", table));
+    removed = removed || db.changes() > 0;
+  }
+  db.run("UPDATE event_counter SET last = 0");
+  if (removed) db.run("VACUUM");
 }
 
 }  // namespace nimble::db

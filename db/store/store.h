@@ -12,7 +12,11 @@
 #include <functional>
 #include <memory>
 
-#include "db/store/records.h"
+#include "db/store/evidence.h"
+#include "db/store/measured.h"
+#include "db/store/queue.h"
+#include "db/store/reading.h"
+#include "db/store/signing.h"
 
 namespace nimble::db {
 
@@ -31,8 +35,15 @@ struct OpenOptions {
   std::string vfs;                    // SQLite VFS to use; the default one when empty
 };
 
-class Store {
+class Store : public Queue, public Evidence, public Reading {
  public:
+  using Evidence::add;
+  using Evidence::put;
+  using Queue::add;
+  using Queue::put;
+  using Reading::campaigns;
+  using Reading::workloads;
+
   // Opens the database at `place`: the path of a SQLite file, which is brought up to date unless
   // read-only, or the URL of one on a PostgreSQL server (db/store/place.h), of which see
   // OpenOptions::migrate_shared. Errors: kNotFound (folder, or file without `create`), kIo
@@ -42,8 +53,6 @@ class Store {
   // migration; an older schema on a server), kUnsupported (a URL, and this program was built
   // without PostgreSQL).
   static std::unique_ptr<Store> open(const std::string& place, const OpenOptions& options = {});
-  virtual ~Store() = default;
-
   virtual const std::string& path() const = 0;  // or the URL, without passwords
   virtual const Uuid& identity() const = 0;
   virtual int64_t schema_version() const = 0;
@@ -117,6 +126,10 @@ class Store {
   // The newest measurement of each (configuration, shape, role), fastest first: top-k of a shape
   // with `shape` and `limit`, the whole cross-evaluation without.
   virtual std::vector<Result> results(const ResultQuery&) = 0;
+  // Shows each measurement of trials that ended ok, in no order, until `visit` returns false. The
+  // store takes no other call meanwhile.
+  virtual void measured(const MeasuredQuery&,
+                        const std::function<bool(const Measured&)>& visit) = 0;
 
   // ---- dispatch ----------------------------------------------------------------------------
   // Stores a draft. Its version is its parent's plus one, or one.
@@ -150,6 +163,16 @@ class Store {
   virtual void record_miss(const Hash& workload, const Hash& hardware, const Dims&,
                            int64_t count = 1) = 0;
   virtual std::vector<DispatchMiss> misses() = 0;  // most frequent first
+
+  // ---- signatures: what they are worth, tuner/trust decides --------------------------------
+  // Adds what is not there: the first name of a key stays, and the first reason of a revocation,
+  // which nothing takes back.
+  virtual void put(const SigningKey&) = 0;
+  virtual std::vector<SigningKey> signing_keys() = 0;  // by name
+  virtual bool revoke(const KeyRevocation&) = 0;       // false: it was revoked already
+  virtual std::vector<KeyRevocation> key_revocations() = 0;
+  virtual void add(const Signature&) = 0;
+  virtual std::vector<Signature> signatures(const std::string& subject) = 0;  // at most 100
 
   // ---- merge, check ------------------------------------------------------------------------
   // Writes a consistent copy to `file`: one SQLite file without leases. Refuses an existing file

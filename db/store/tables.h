@@ -2,6 +2,7 @@
 // constraints. Import validates what comes in by it, `check` what is there.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -28,5 +29,9 @@ struct Invariant {
   const char* query;  // one column: a key to name the offender by
 };
 std::span<const Invariant> invariants();
+
+// And one that SQL cannot state: tells `say` of each measurement whose median is not among its
+// samples, or whose samples are no times.
+void find_wrong_medians(Connection& db, const std::function<void(const std::string&)>& say);
 
 }  // namespace nimble::db

@@ -8,10 +8,17 @@
 
 #include "db/store/filesystem.h"
 #include "db/store/place.h"
+#include "db/store/roles.h"
 #include "db/store/store.h"
+#include "db/store/text_records.h"
+#include "db/tools/diff.h"
 #include "db/tools/show.h"
+#include "db/tools/t4.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::db {
 namespace {
@@ -23,20 +30,28 @@ constexpr const char* kEpilogue = R"(Examples:
   nimble db campaigns --db tuning.db
   nimble db top --db tuning.db --workload dense --shape m=64 --limit 5
   nimble db export --db tuning.db records.nimbledb
+  nimble db export --db tuning.db --as csv records
+  nimble db export --db tuning.db --t4 3f2a --workload dense results.json
   nimble db import --db tuning.db records.nimbledb
+  nimble db diff 3f2a 77c0 --db tuning.db
   nimble db check --db tuning.db
+  nimble db clean --days 90 --reason "disk" --db tuning.db
   nimble db show --db postgresql://me@server/tuning
 
-The database can also be named by the environment variable NIMBLE_DB.
-Exit codes: 0 ok, 1 failure, 2 usage, 5 stale or incompatible database.)";
+The database can also be named by the environment variable NIMBLE_DB.)";
 
 struct Arguments {
   std::string db;
   Format format = Format::kTable;
   std::string what = "summary", key;
   std::string file;
-  bool force = false, migrate = false;
+  bool force = false, migrate = false, dry_run = false;
+  std::string reason;
+  double days = 0;
   TopOptions top;
+  DiffOptions diff;
+  T4Options t4;
+  std::optional<TextFormat> as;  // nothing: SQLite
 };
 
 std::unique_ptr<Store> open(const Arguments& args, bool write) {
@@ -47,17 +62,11 @@ std::unique_ptr<Store> open(const Arguments& args, bool write) {
   return Store::open(args.db, options);
 }
 
-void print(const Output& output, const Arguments& args) {
-  output.print(std::cout, args.format);
+void print(const Table& table, const Arguments& args) {
+  table.print(std::cout, args.format);
 }
 
 int show(const Arguments& args) {
-  const bool keyed = args.what == "measurement" || args.what == "trials";
-  if (keyed == args.key.empty())
-    throw Error(Status::kInvalidArgument, "show",
-                keyed ? fmt::format("'{}' needs a UUID", args.what)
-                      : fmt::format("'{}' takes no UUID", args.what),
-                keyed ? "for example: nimble db show trials CAMPAIGN" : "leave it out");
   auto store = open(args, false);
   if (args.what == "summary") print(show_summary(*store), args);
   if (args.what == "hardware") print(show_hardware(*store), args);
@@ -102,12 +111,30 @@ ImportReport import_into_new(const std::string& database, const std::string& fil
   }
 }
 
-int import(const Arguments& args) {
-  if (!names_server(args.file)) check_database_place(args.file, false, true);
+ImportReport import_database(const Arguments& args, const std::string& file) {
   const bool exists = names_server(args.db) || std::filesystem::exists(args.db);
-  const ImportReport report =
-      exists ? import_into(args.db, args.file) : import_into_new(args.db, args.file);
-  Output out({"origin", "rows_added", "rows_updated"});
+  return exists ? import_into(args.db, file) : import_into_new(args.db, file);
+}
+
+// Text becomes a file first, which is then judged as any file is.
+ImportReport import_text_records(const Arguments& args) {
+  const TemporaryFile records(names_server(args.db)
+                                  ? std::filesystem::temp_directory_path() / "nimble-records"
+                                  : std::filesystem::path(args.db + ".records"));
+  try {
+    import_text(args.file, records.path());
+    return import_database(args, records.path());
+  } catch (const Error& e) {
+    if (e.place() != records.path()) throw;
+    throw Error(e.status(), args.file, e.problem(), e.remedy());
+  }
+}
+
+int import(const Arguments& args) {
+  const bool text = !names_server(args.file) && is_text_export(args.file);
+  if (!names_server(args.file) && !text) check_database_place(args.file, false, true);
+  const ImportReport report = text ? import_text_records(args) : import_database(args, args.file);
+  Table out({"origin", "rows_added", "rows_updated"});
   out.add({report.origin, report.rows_added, report.rows_updated});
   print(out, args);
   return kExitOk;
@@ -115,16 +142,37 @@ int import(const Arguments& args) {
 
 int export_records(const Arguments& args) {
   auto store = open(args, false);
-  store->export_to(args.file, args.force);
-  Output out({"file", "origin"});
+  if (!args.t4.campaign.empty()) {
+    const std::string text = json_text(t4_of(*store, args.t4)) + "\n";
+    check_export_place(args.file, names_server(args.db) ? "" : store->path(), args.force);
+    write_file_atomically(args.file, text);
+  } else if (args.as) {
+    if (args.force)
+      throw Error(Status::kInvalidArgument, "--force", "replaces exports as SQLite alone",
+                  "name a place where nothing is yet");
+    check_export_place(args.file, "", false);
+    const TemporaryFile records(args.file + ".records");
+    store->export_to(records.path());
+    export_text(records.path(), *args.as, args.file);
+  } else {
+    store->export_to(args.file, args.force);
+  }
+  Table out({"file", "origin"});
   out.add({args.file, store->identity()});
   print(out, args);
   return kExitOk;
 }
 
+int diff(const Arguments& args) {
+  const Diff found = show_diff(*open(args, false), args.diff);
+  print(found.rows, args);
+  std::cerr << found.summary << '\n';
+  return found.regressed ? kExitRegression : kExitOk;
+}
+
 int check(const Arguments& args) {
   const CheckReport report = open(args, args.migrate)->check();
-  Output out({"kind", "finding"});
+  Table out({"kind", "finding"});
   for (const std::string& problem : report.problems) out.add({"problem", problem});
   for (const std::string& stale : report.stale) out.add({"stale", stale});
   if (out.empty() && args.format == Format::kTable)
@@ -135,23 +183,41 @@ int check(const Arguments& args) {
   return report.stale.empty() ? kExitOk : kExitStale;
 }
 
+int clean(const Arguments& args) {
+  auto store = open(args, true);
+  RetentionRequest request;
+  request.older_than_ms = static_cast<int64_t>(args.days * 24 * 3600 * 1000);
+  request.reason = args.reason;
+  request.dry_run = args.dry_run;
+  if (args.dry_run) request.limit = 1'000'000;
+  RetentionReport total;
+  for (bool more = true; more;) {
+    const RetentionReport some = store->remove_old(request);
+    total.samples += some.samples;
+    total.blobs += some.blobs;
+    total.jobs += some.jobs;
+    total.events += some.events;
+    total.kept = some.kept;
+    more = some.more && !args.dry_run;
+  }
+  Table out({"samples", "candidates", "jobs", "events", "kept"});
+  out.add({total.samples, total.blobs, total.jobs, total.events, total.kept});
+  print(out, args);
+  return kExitOk;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Look into a tuning database, merge it, check it.", "nimble db"};
   app.require_subcommand(1);
   app.footer(kEpilogue);
   Arguments args;
-  const std::map<std::string, Format> formats{
-      {"table", Format::kTable}, {"json", Format::kJson}, {"csv", Format::kCsv}};
-
   auto command = [&](const char* name, const char* description, const char* example) {
     CLI::App* sub = app.add_subcommand(name, description);
     sub->add_option("--db", args.db, "The database: a file, or a URL of PostgreSQL")
         ->required()
         ->envname("NIMBLE_DB")
         ->type_name("FILE|URL");
-    sub->add_option("--format", args.format, "How to print: table, json or csv")
-        ->transform(CLI::CheckedTransformer(formats).description(""))
-        ->type_name("FORMAT");
+    add_format(*sub, &args.format);
     sub->footer(fmt::format("Example:\n  {}", example));
     return sub;
   };
@@ -166,7 +232,10 @@ int run(int argc, char** argv) {
                              "trials", "measurement"})
                   .description(""))
       ->type_name("VIEW");
-  show_command->add_option("uuid", args.key, "A campaign or measurement")->type_name("UUID");
+  show_command
+      ->add_option("uuid", args.key,
+                   "A campaign, of which four characters or more are enough, or a measurement")
+      ->type_name("UUID");
 
   CLI::App* campaigns_command = command("campaigns", "List the tuning campaigns, newest first",
                                         "nimble db campaigns --db tuning.db");
@@ -175,23 +244,95 @@ int run(int argc, char** argv) {
                                   "nimble db top --db tuning.db --workload dense --shape m=64");
   top_command->add_option("--workload", args.top.workload,
                           "Hash, its beginning, or part of the workload's text");
-  top_command->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128");
-  top_command->add_option("--role", args.top.role, "Only search, cross, verify or baseline");
+  top_command->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128")
+      ->check(read_by(dims_from_text));
+  top_command->add_option("--role", args.top.role, "Only search, cross, verify or baseline")
+      ->check(CLI::IsMember({"search", "cross", "verify", "baseline"}).description(""))
+      ->type_name("ROLE");
   top_command->add_option("--limit", args.top.limit, "How many per shape")
       ->capture_default_str()
       ->check(number_above_zero().description(""));
 
   CLI::App* export_command =
-      command("export", "Write everything to one portable SQLite file, without leases",
+      command("export", "Write everything to one portable file, without leases",
               "nimble db export --db tuning.db records.nimbledb");
   export_command->add_option("file", args.file, "The file to write")->required();
+  CLI::Option* t4 =
+      export_command
+          ->add_option("--t4", args.t4.campaign,
+                       "Instead the trials of this campaign for one workload as JSON in the T4\n"
+                       "format of auto-tuning results")
+          ->type_name("CAMPAIGN");
+  export_command
+      ->add_option("--workload", args.t4.workload,
+                   "With --t4: its hash, the hash's beginning, or part of its text")
+      ->needs(t4);
+  export_command->add_option("--shape", args.t4.shape, "With --t4: only this, for example m=64")
+      ->needs(t4)
+      ->check(read_by(dims_from_text).description(""));
+  const std::map<std::string, std::optional<TextFormat>> kinds{
+      {"sqlite", std::nullopt}, {"json", TextFormat::kJson}, {"csv", TextFormat::kCsv}};
+  export_command
+      ->add_option_function<std::string>(
+          "--as", [&](const std::string& name) { args.as = kinds.at(name); },
+          "sqlite (default), json (a file of lines) or csv (a folder): all can be imported")
+      ->check(CLI::IsMember({"sqlite", "json", "csv"}).description(""))
+      ->type_name("KIND")
+      ->excludes(t4);
   export_command->add_flag("--force", args.force, "Replace the file if it exists");
 
   CLI::App* import_command =
       command("import", "Add what a file has and the database lacks; all or nothing",
               "nimble db import --db tuning.db records.nimbledb");
-  import_command->add_option("file", args.file, "An export, or another database, a file or a URL")
+  import_command
+      ->add_option("file", args.file, "An export of any kind, or another database, a file or a URL")
       ->required();
+
+  CLI::App* clean_command =
+      command("clean",
+              "Remove what is old and only explains: raw samples (their summaries stay), bytes of\n"
+              "candidates, ended jobs, old events; never what a dispatch table, an override or a\n"
+              "baseline rests on",
+              "nimble db clean --days 90 --reason disk --dry-run --db tuning.db");
+  clean_command->add_option("--days", args.days, "Older than this many days")
+      ->required()
+      ->check(number_above_zero().description(""));
+  clean_command->add_option("--reason", args.reason, "Kept with what goes")->required();
+  clean_command->add_flag("--dry-run", args.dry_run, "Only count");
+
+  CLI::App* diff_command = command(
+      "diff",
+      "Compare two campaigns, kinds of hardware or toolchains at the shapes that both have;\n"
+      "exit code 4 if anything is slower",
+      "nimble db diff 3f2a 77c0 --db tuning.db --smallest 0.05");
+  const std::map<std::string, DiffBy> sides{{"campaign", DiffBy::kCampaign},
+                                            {"hardware", DiffBy::kHardware},
+                                            {"toolchain", DiffBy::kToolchain}};
+  diff_command
+      ->add_option("a", args.diff.a,
+                   "The earlier side: the beginning of its identifier; of hardware part of\n"
+                   "its name, of a toolchain its version or revision")
+      ->required();
+  diff_command->add_option("b", args.diff.b, "The later side")->required();
+  diff_command->add_option("--by", args.diff.by, "What they are: campaign, hardware or toolchain")
+      ->transform(CLI::CheckedTransformer(sides).description(""))
+      ->type_name("KIND");
+  diff_command->add_option("--workload", args.diff.workload,
+                           "Only this: its hash, the hash's beginning, or part of its text");
+  diff_command
+      ->add_option("--smallest", args.diff.smallest,
+                   "The smallest difference that matters; 0.02 is two per cent")
+      ->capture_default_str()
+      ->check(number_from_zero().description(""));
+
+  CLI::App* roles_command = app.add_subcommand(
+      "roles",
+      "Print SQL that makes the roles of a shared database: nimble_reader, nimble_worker, which\n"
+      "measures and can neither publish nor control, and nimble_planner. Run it as the owner,\n"
+      "also after a migration, and grant them to people's own roles");
+  roles_command->footer(
+      "Example:\n  nimble db roles | psql postgresql://owner@server/tuning\n"
+      "  psql postgresql://owner@server/tuning -c 'GRANT nimble_worker TO box7'");
 
   CLI::App* check_command =
       command("check", "Check pages, keys, samples and invariants; list stale dispatch tables",
@@ -201,12 +342,18 @@ int run(int argc, char** argv) {
       "Bring an older schema up to date first. A database on a server is brought up to\n"
       "date in no other way: programs older than that refuse it afterwards");
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return exit_of_arguments(app, error);
+  if (const auto code = parse_arguments(app, argc, argv, {kExitRegression, kExitStale}))
+    return *code;
+  if (*show_command) {
+    const bool keyed = args.what == "measurement" || args.what == "trials";
+    if (keyed != args.key.empty()) return show(args);
+    return usage_error(app, keyed ? fmt::format("{} needs a UUID", args.what)
+                                  : fmt::format("{} takes no UUID", args.what));
   }
-  if (*show_command) return show(args);
+  if (*roles_command) {
+    std::cout << roles_sql();
+    return kExitOk;
+  }
   if (*campaigns_command) {
     print(show_campaigns(*open(args, false)), args);
     return kExitOk;
@@ -215,8 +362,10 @@ int run(int argc, char** argv) {
     print(show_top(*open(args, false), args.top), args);
     return kExitOk;
   }
+  if (*diff_command) return diff(args);
   if (*export_command) return export_records(args);
   if (*import_command) return import(args);
+  if (*clean_command) return clean(args);
   return check(args);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "db/tools/find.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -29,8 +30,8 @@ std::string name_of_hardware(Store& store, const Hash& hash) {
 
 }  // namespace
 
-Output show_summary(Store& store) {
-  Output out({"what", "value"});
+Table show_summary(Store& store) {
+  Table out({"what", "value"});
   out.add({"file", store.path()});
   out.add({"identity", store.identity()});
   out.add({"schema", store.schema_version()});
@@ -59,22 +60,22 @@ Output show_summary(Store& store) {
   return out;
 }
 
-Output show_hardware(Store& store) {
-  Output out({"hash", "model", "isa", "caches", "topology", "virtualised"});
+Table show_hardware(Store& store) {
+  Table out({"hash", "model", "isa", "caches", "topology", "virtualised"});
   for (const Hardware& h : store.hardware())
     out.add({key_of(h), h.model_name, h.isa, h.caches, h.topology, h.virtualised});
   return out;
 }
 
-Output show_toolchains(Store& store) {
-  Output out({"hash", "compiler", "version", "codegen", "flags", "revision", "dirty"});
+Table show_toolchains(Store& store) {
+  Table out({"hash", "compiler", "version", "codegen", "flags", "revision", "dirty"});
   for (const Toolchain& t : store.toolchains())
     out.add({key_of(t), t.compiler, t.version, t.codegen_version, t.flags, t.revision, t.dirty});
   return out;
 }
 
-Output show_workloads(Store& store) {
-  Output out({"hash", "op", "dtype", "symbols", "threads", "active", "workload"});
+Table show_workloads(Store& store) {
+  Table out({"hash", "op", "dtype", "symbols", "threads", "active", "workload"});
   for (const Workload& w : store.workloads()) {
     int64_t active = 0;
     for (const DispatchTable& t : store.tables(key_of(w)))
@@ -84,9 +85,9 @@ Output show_workloads(Store& store) {
   return out;
 }
 
-Output show_dispatch(Store& store) {
-  Output out({"table", "version", "status", "class", "entry", "range", "config", "expected_ns",
-              "regret", "override", "reason", "hardware", "workload"});
+Table show_dispatch(Store& store) {
+  Table out({"table", "version", "status", "class", "entry", "range", "config", "expected_ns",
+             "regret", "override", "reason", "hardware", "workload"});
   for (const DispatchTable& t : store.tables()) {
     int64_t ordinal = 0;
     for (const DispatchEntry& e : t.entries)
@@ -98,31 +99,29 @@ Output show_dispatch(Store& store) {
   return out;
 }
 
-Output show_misses(Store& store) {
-  Output out({"count", "shape", "workload", "hardware"});
+Table show_misses(Store& store) {
+  Table out({"count", "shape", "workload", "hardware"});
   for (const DispatchMiss& m : store.misses())
     out.add({m.count, text_of(m.dims), name_of_workload(store, m.workload),
              name_of_hardware(store, m.hardware)});
   return out;
 }
 
-Output show_measurement(Store& store, const Uuid& uuid) {
+Table show_measurement(Store& store, const Uuid& uuid) {
   const std::optional<Measurement> m = store.measurement(uuid);
   if (!m)
     throw Error(Status::kNotFound, store.path(), fmt::format("has no measurement {}", uuid),
                 "list them: nimble db top");
-  Output out({"sample", "ns", "outlier"});
+  Table out({"sample", "ns", "outlier"});
   for (size_t i = 0; i < m->samples_ns.size(); ++i)
     out.add({i, m->samples_ns[i], static_cast<bool>(m->outliers[i])});
   return out;
 }
 
-Output show_trials(Store& store, const Uuid& campaign) {
-  if (!store.campaign(campaign))
-    throw Error(Status::kNotFound, store.path(), fmt::format("has no campaign {}", campaign),
-                "list them: nimble db campaigns");
-  Output out({"trial", "role", "shape", "state", "attempt", "median_ns", "predicted_ns", "error",
-              "message", "config"});
+Table show_trials(Store& store, const std::string& prefix) {
+  const Uuid campaign = find_campaign(store, prefix);
+  Table out({"trial", "role", "shape", "state", "attempt", "median_ns", "predicted_ns", "error",
+             "message", "config"});
   for (const TrialOutcome& o : store.outcomes(campaign))
     out.add({o.trial.uuid, name_of(o.trial.key.role), text_of(o.dims), name_of(o.trial.state),
              o.trial.attempt, or_null(o.median_ns), or_null(o.trial.predicted_ns),
@@ -130,27 +129,24 @@ Output show_trials(Store& store, const Uuid& campaign) {
   return out;
 }
 
-Output show_campaigns(Store& store) {
-  Output out({"campaign", "state", "started", "consumed_s", "budget_s", "trials", "ok", "failed",
-              "queued", "command"});
+Table show_campaigns(Store& store) {
+  Table out({"campaign", "state", "started", "consumed_s", "budget_s", "trials", "ok", "failed",
+             "queued", "command"});
   for (const Campaign& c : store.campaigns()) {
     const CampaignProgress p = store.progress(c.uuid);
-    out.add({c.uuid, name_of(c.state), time_text(c.created_at), c.consumed_s, c.budget_s, p.trials,
+    out.add({c.uuid, name_of(c.state), cell::time(c.created_at), c.consumed_s, c.budget_s, p.trials,
              p.ok, p.failed, p.queued + p.claimed, c.command});
   }
   return out;
 }
 
-Output show_top(Store& store, const TopOptions& options) {
-  Output out({"workload", "hardware", "policy", "codegen", "shape", "role", "rank", "median_ns",
-              "ci_low_ns", "ci_high_ns", "n", "template", "config", "measurement"});
+Table show_top(Store& store, const TopOptions& options) {
+  Table out({"workload", "hardware", "policy", "codegen", "shape", "role", "rank", "median_ns",
+             "ci_low_ns", "ci_high_ns", "n", "template", "config", "measurement"});
   std::vector<Role> roles;
   if (!options.role.empty()) {
     const std::optional<Role> role = role_from_name(options.role);
-    if (!role)
-      throw Error(Status::kInvalidArgument, "--role",
-                  fmt::format("'{}' is not a role", options.role),
-                  "use search, cross, verify or baseline");
+    NIMBLE_CHECK(role.has_value(), "the arguments were checked");
     roles.push_back(*role);
   }
   const std::string shape =

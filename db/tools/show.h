@@ -2,29 +2,29 @@
 #pragma once
 
 #include "db/store/store.h"
-#include "db/tools/output.h"
+#include "vm/arguments/table.h"
 
 namespace nimble::db {
 
-Output show_summary(Store&);
-Output show_hardware(Store&);
-Output show_toolchains(Store&);
-Output show_workloads(Store&);
-Output show_dispatch(Store&);
-Output show_misses(Store&);
-// The samples of one measurement; throws Error(kNotFound).
-Output show_measurement(Store&, const Uuid&);
-// The trials of one campaign; throws Error(kNotFound).
-Output show_trials(Store&, const Uuid& campaign);
-Output show_campaigns(Store&);
+Table show_summary(Store&);
+Table show_hardware(Store&);
+Table show_toolchains(Store&);
+Table show_workloads(Store&);
+Table show_dispatch(Store&);
+Table show_misses(Store&);
+// The samples of one measurement. Error(kNotFound).
+Table show_measurement(Store&, const Uuid&);
+// The trials of the campaign whose UUID begins so. Errors as the_one().
+Table show_trials(Store&, const std::string& prefix);
+Table show_campaigns(Store&);
 
 struct TopOptions {
   std::string workload;  // hash, a prefix of it, or part of the canonical text; empty: all
   std::string shape;     // "m=64"; empty: the best at every shape
-  std::string role;
+  std::string role;      // a name of Role, or empty
   int64_t limit = 10;
 };
 // The fastest configurations of each (workload, hardware, policy, code generator) and shape.
-Output show_top(Store&, const TopOptions&);
+Table show_top(Store&, const TopOptions&);
 
 }  // namespace nimble::db

@@ -23,14 +23,18 @@ OVERLAP = [("vm/interpreter/kernel.cpp",
             "    if (other && r.begin < other->end) [[unlikely]]",
             "    if (!REVERTED && other && r.begin < other->end) [[unlikely]]")]
 
+# The operator's own last look: behind it a contract that nobody checked does no harm.
+COPY = [("vm/library/host_operators.cpp", 'require_fit(std::ranges::equal(x.shape, y.shape), "copy",',
+         'require_fit(REVERTED || std::ranges::equal(x.shape, y.shape), "copy",')]
+
 MENDS = [
     Mend("a host operator's contract may collapse leading axes, and the operator sees all of them",
-         [("vm/executable/verifier.cpp", "if (a.collapse_leading && a.dims.empty())",
-           "if (!REVERTED && a.collapse_leading && a.dims.empty())"),
-          ("vm/executable/verifier.cpp", "if (a.collapse_leading && host)",
-           "if (!REVERTED && a.collapse_leading && host)"),
-          ("vm/interpreter/kernel.cpp", "  if (t.rank == rank) return t.shape();",
-           "  if (REVERTED || t.rank == rank) return t.shape();")]),
+         COPY + [("vm/executable/verifier.cpp", "if (a.collapse_leading && a.dims.empty())",
+                  "if (!REVERTED && a.collapse_leading && a.dims.empty())"),
+                 ("vm/executable/verifier.cpp", "if (a.collapse_leading && host)",
+                  "if (!REVERTED && a.collapse_leading && host)"),
+                 ("vm/interpreter/kernel.cpp", "  if (t.rank == rank) return t.shape();",
+                  "  if (REVERTED || t.rank == rank) return t.shape();")]),
     Mend("a contract's tensors are not compared with the operator's signature",
          [("vm/library/registry.cpp", "  if (rule)\n    if (std::string bad",
            "  if (rule && !REVERTED)\n    if (std::string bad")]),

@@ -12,11 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 
 #include "vm/base/error.h"
-
-extern char** environ;
 
 namespace nimble::tuner {
 namespace {
@@ -39,9 +38,46 @@ std::string signal_name(int number) {
 // Workers that a case may cost where no candidate is to blame.
 constexpr int kAttempts = 3;
 constexpr size_t kLastWords = 2000;
+// What the worker gets of our environment, and nothing else: no password, no token, no setting of
+// the shell that would make times differ from one day to the next (OMP_*, GLIBC_TUNABLES). Tried
+// with an empty one: oneDNN, OpenMP and the C library need none of it on Debian.
+constexpr const char* kPassed[] = {
+    "LD_LIBRARY_PATH",   // where libdnnl is, if the system doesn't know
+    "NIMBLE_CPU_LEVEL",  // which machine's code is to be run
+    // Options of the sanitizers that the worker may be built with.
+    "ASAN_OPTIONS",
+    "LSAN_OPTIONS",
+    "TSAN_OPTIONS",
+    "UBSAN_OPTIONS",
+};
 constexpr int kPipeBytes = 1 << 20;
 // A worker looks at a case's limit between two runs. One that is this much later is in a long one.
 constexpr int64_t kGraceMs = 300;
+
+std::vector<std::string> worker_environment() {
+  std::vector<std::string> out;
+  for (const char* name : kPassed)
+    if (const char* value = std::getenv(name)) out.push_back(fmt::format("{}={}", name, value));
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& t : texts) out.push_back(t.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// Descriptors of the worker: its pipes, what it says, the shared page. All others are closed.
+constexpr int kPage = 3, kFirstClosed = 4;
+
+// The same open file under a number that none of the worker's is.
+int out_of_the_way(int fd) {
+  if (fd < 0 || fd >= kFirstClosed) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstClosed);
+  ::close(fd);
+  return moved;
+}
 
 std::string text_of_failure(const Frame& f) {
   ByteReader r(f.payload, "worker protocol");
@@ -59,7 +95,7 @@ std::string worker_program() {
 
 Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
   ::signal(SIGPIPE, SIG_IGN);  // a worker that dies while we write is noticed by its pipe
-  page_fd_ = ::memfd_create("nimble-progress", 0);  // inherited by the worker
+  page_fd_ = out_of_the_way(::memfd_create("nimble-progress", MFD_CLOEXEC));
   if (page_fd_ < 0 || ::ftruncate(page_fd_, sizeof(Progress)) != 0)
     broken(fmt::format("cannot make a shared page: {}", std::strerror(errno)));
   void* page = ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd_, 0);
@@ -93,20 +129,26 @@ void Runner::start() {
   int down[2], up[2];
   if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
     broken(fmt::format("cannot make pipes: {}", std::strerror(errno)));
+  for (int* fd : {&down[0], &down[1], &up[0], &up[1]}) *fd = out_of_the_way(*fd);
+  if (stderr_fd_ >= 0) ::close(stderr_fd_);
+  stderr_fd_ = out_of_the_way(::memfd_create("nimble-worker-stderr", MFD_CLOEXEC));
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, down[0], 0);
   ::posix_spawn_file_actions_adddup2(&actions, up[1], 1);
-  if (stderr_fd_ >= 0) ::close(stderr_fd_);
-  stderr_fd_ = ::memfd_create("nimble-worker-stderr", MFD_CLOEXEC);
-  if (stderr_fd_ >= 0) ::posix_spawn_file_actions_adddup2(&actions, stderr_fd_, 2);
-  const std::string parent = fmt::format("--parent={}", ::getpid());
-  const std::string page = fmt::format("--progress-fd={}", page_fd_);
-  const std::string limit = fmt::format("--memory-limit={}", options_.memory_limit);
-  const char* argv[] = {
-      options_.program.c_str(), "--serve", parent.c_str(), page.c_str(), limit.c_str(), nullptr};
+  if (stderr_fd_ >= 0)
+    ::posix_spawn_file_actions_adddup2(&actions, stderr_fd_, 2);
+  else
+    ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, page_fd_, kPage);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, kFirstClosed);
+  std::vector<std::string> arguments = {options_.program, "--serve",
+                                        fmt::format("--parent={}", ::getpid()),
+                                        fmt::format("--progress-fd={}", kPage),
+                                        fmt::format("--memory-limit={}", options_.memory_limit)};
+  std::vector<std::string> environment = worker_environment();
   const int failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr,
-                                   const_cast<char**>(argv), environ);
+                                   pointers(arguments).data(), pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(down[0]);
   ::close(up[1]);

@@ -4,6 +4,10 @@
 // next one. The entry at which it was lost is reported as crashed or timed out, and the rest of
 // the case is measured by the new worker. So a bad candidate costs itself and nothing else.
 //
+// The worker gets no environment but a few variables that say how to run (runner.cpp) and no
+// descriptors but its pipes, and shuts itself in (confine.h): a candidate finds no password and no
+// connection of the campaign's.
+//
 // Not every end is a candidate's: the kernel kills for memory (SIGKILL), and before a candidate
 // runs the worker makes the test data. After such an end a new worker tries the same again, and
 // only after kAttempts the entries are reported as lost, with what the worker wrote on stderr.

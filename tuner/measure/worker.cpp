@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "tuner/measure/bench.h"
+#include "tuner/measure/confine.h"
 #include "tuner/measure/protocol.h"
 #include "vm/base/error.h"
 
@@ -38,6 +39,7 @@ Progress* map_progress(int fd) {
   if (page == MAP_FAILED)
     throw Error(Status::kIo, "worker",
                 fmt::format("cannot map the shared page: {}", std::strerror(errno)));
+  ::close(fd);
   return static_cast<Progress*>(page);
 }
 
@@ -90,7 +92,9 @@ int serve(const WorkerOptions& options) {
     // Ctrl-C reaches the whole group; the campaign decides what becomes of us.
     ::signal(SIGINT, SIG_IGN);
     ::signal(SIGPIPE, SIG_IGN);
-    Bench bench(map_progress(options.progress));
+    Progress* const progress = map_progress(options.progress);
+    confine();
+    Bench bench(progress);
     ByteWriter hello;
     hello.varint(static_cast<uint64_t>(::getpid()));
     if (!write_frame(options.out, MessageType::kHello, hello.view())) return 0;

@@ -124,7 +124,8 @@ std::vector<uint8_t> CostModel::serialised() const {
   return w.take();
 }
 
-CostModel CostModel::load(std::span<const uint8_t> bytes) {
+CostModel CostModel::load(std::span<const uint8_t> bytes, const Vouch& vouch) {
+  vouch(bytes);
   ByteReader r(bytes, kPlace);
   if (r.u32() != kModelMagic) r.fail("this is not a cost model");
   if (const uint32_t version = r.u32(); version != kFeatureVersion)

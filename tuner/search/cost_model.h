@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,9 +27,12 @@ class CostModel {
   // All that predict() needs: the features' version and number, the scale of time and XGBoost's own
   // format (UBJSON). Empty before it is trained.
   std::vector<uint8_t> serialised() const;
-  // The inverse. Error(kCorrupt) for what serialised() did not write, Error(kIncompatible) for a
-  // model of other features than this program computes.
-  static CostModel load(std::span<const uint8_t> bytes);
+  // The inverse, of bytes that somebody answers for: `vouch` is asked before the first is read and
+  // throws for bytes of unknown origin (tuner/trust), since XGBoost's reader is not made for those.
+  // Error(kCorrupt) for what serialised() did not write, Error(kIncompatible) for a model of other
+  // features than this program computes.
+  using Vouch = std::function<void(std::span<const uint8_t> bytes)>;
+  static CostModel load(std::span<const uint8_t> bytes, const Vouch& vouch);
 
  private:
   uint64_t seed_;

@@ -35,7 +35,7 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
     return out;
   }
   const std::vector<std::string>& symbols = e.cross.symbols;
-  const auto threads = static_cast<int32_t>(threads_);
+  const auto threads = static_cast<int32_t>(records_.threads());
   const exec::DispatchTree tree = exec::tree_from_json(made.tree, symbols);
   std::optional<db::DispatchTable> rival;
   exec::DispatchTree rival_tree;
@@ -70,8 +70,8 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
   for (size_t s = 0; s < e.cross.shapes.size(); ++s) {
     const std::vector<int64_t>& shape = e.cross.shapes[s];
     const std::optional<double> own = time_of(made.entries[tree.choose(shape, threads)].config, s);
-    const db::Hash& other =
-        rival ? rival->entries[rival_tree.choose(shape, threads)].config : default_config_;
+    const db::Hash& other = rival ? rival->entries[rival_tree.choose(shape, threads)].config
+                                  : records_.default_config();
     const std::optional<double> theirs = time_of(other, s);
     NIMBLE_CHECK(own, "a table's own configuration has no time");
     if (!theirs && rival && !verified_.contains(other)) {

@@ -1,14 +1,9 @@
 #include "tuner/service/campaign.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,27 +13,15 @@
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
 #include "db/store/place.h"
+#include "tuner/measure/machine_lock.h"
 #include "tuner/measure/statistics.h"
+#include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
-#include "tuner/service/machine_lock.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
-
-const char kBudgetRule[] =
-    "How a budget is spent: reading the model counts. The default schedule of every workload is\n"
-    "measured first; that tells the share of the model's time that each takes. Workloads are "
-    "tuned\n"
-    "hottest first, each with a part of the remaining budget in proportion to the root of its\n"
-    "share: 60 % of it for the search at the representative size, the rest for the\n"
-    "cross-evaluation of the best k at all sizes and for verifying the winners side by side. What\n"
-    "a small budget drops, in this order: rounds of the search, then configurations of the\n"
-    "cross-evaluation (fewer k), then its sizes, then the coldest workloads, which keep their\n"
-    "default schedule and are listed. What a workload leaves over goes to the next, and what all\n"
-    "leave over goes to further rounds for the hottest, until nothing is left to try. Nothing is\n"
-    "compiled while something is measured. The campaign ends with its budget, whatever it is at.";
 
 namespace {
 
@@ -54,67 +37,6 @@ constexpr double kLeastSliceSeconds = 4;
 constexpr char kTooLong[] = "what is left to try takes longer than the time that is left";
 // Default schedules that are compiled, checked and measured in one go.
 constexpr size_t kDefaultsAtOnce = 8;
-
-// Start time of a process in clock ticks since boot: with the process id, it names a process even
-// after its number has been given to another.
-std::string start_time(int64_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(in, text);
-  // The second field, the name, is in parentheses and may hold anything.
-  const size_t close = text.rfind(')');
-  if (close == std::string::npos) return "";
-  std::istringstream rest(text.substr(close + 1));
-  std::string field;
-  for (int i = 0; i < 20; ++i) rest >> field;  // field 22 of the line
-  return field;
-}
-
-std::string owner_name(const db::Machine& machine) {
-  return fmt::format("{}:{}:{}", machine.hostname, ::getpid(), start_time(::getpid()));
-}
-
-// Gives back what dead processes of this machine hold.
-void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine) {
-  for (const std::string& owner : store.lease_owners(campaign)) {
-    const size_t a = owner.find(':'), b = owner.rfind(':');
-    if (a == std::string::npos || a == b || owner.substr(0, a) != machine.hostname) continue;
-    const int64_t pid = std::atoll(owner.substr(a + 1, b - a - 1).c_str());
-    const std::string started = start_time(pid);
-    if (started.empty() || started != owner.substr(b + 1)) store.release(campaign, owner);
-  }
-}
-
-// One tuning process per campaign: two would fight for the cores and spoil each other's times.
-class CampaignLock {
- public:
-  // `prefix`: of the files beside the database; a server's is held there, too, since others reach
-  // it.
-  CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign)
-      : path_(fmt::format("{}.{}.lock", prefix, campaign.substr(0, 8))) {
-    fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    const bool here = fd_ < 0 || ::fcntl(fd_, F_SETLK, &lock) == 0;
-    if (!here || !store.hold(campaign)) {
-      if (fd_ >= 0) ::close(fd_);
-      throw Error(Status::kInvalidArgument, store.path(),
-                  "this campaign is running already, in another process",
-                  "wait for it, or give another --seed");
-    }
-  }
-  ~CampaignLock() {
-    if (fd_ < 0) return;
-    ::unlink(path_.c_str());
-    ::close(fd_);
-  }
-  CampaignLock(const CampaignLock&) = delete;
-  CampaignLock& operator=(const CampaignLock&) = delete;
-
- private:
-  std::string path_;
-  int fd_ = -1;
-};
 
 std::string digest_of(const std::vector<TuningTask>& tasks, const kernels::TargetInfo& target) {
   std::vector<std::string> keys;
@@ -200,8 +122,9 @@ class Driver {
         ->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
                                                                  : db::CampaignState::kFinished);
     for (auto& r : runs_) {
+      r->report().candidates = r->compiled();
       report_.tasks.push_back(r->report());
-      report_.spending.candidates += r->report().candidates;
+      report_.spending.candidates += r->compiled();
     }
     // It need not forget one executable after the other.
     runner.stop();
@@ -593,40 +516,6 @@ double Spending::working_share() const {
 
 double Spending::candidates_per_minute() const {
   return wall_s > 0 ? 60 * static_cast<double>(candidates) / wall_s : 0;
-}
-
-double parse_duration(const std::string& text) {
-  size_t end = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  const std::string unit = text.substr(end);
-  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value * scale))
-    throw Error(Status::kInvalidArgument, "--budget", fmt::format("\"{}\" is not a time", text),
-                "give, for example, 90s, 5m or 1.5h");
-  return value * scale;
-}
-
-double parse_share(const std::string& text) {
-  size_t end = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  if (end > 0 && text.substr(end) == "%") {
-    value /= 100;
-    ++end;
-  }
-  if (end != text.size() || end == 0 || !(value > 0 && value <= 1))
-    throw Error(Status::kInvalidArgument, "--only-hot", fmt::format("\"{}\" is not a share", text),
-                "give, for example, 90% or 0.9");
-  return value;
 }
 
 }  // namespace nimble::tuner

@@ -34,7 +34,7 @@ std::pair<TaskRun::Basis, TaskRun::Evidence> TaskRun::best_evidence() const {
     e = evidence({db::Role::kSearch, db::Role::kBaseline});
   }
   // The default first: among equals it is the one.
-  if (const auto own = std::find(e.configs.begin(), e.configs.end(), default_config_);
+  if (const auto own = std::find(e.configs.begin(), e.configs.end(), records_.default_config());
       own != e.configs.end()) {
     const auto at = own - e.configs.begin();
     std::rotate(e.configs.begin(), own, own + 1);
@@ -46,7 +46,7 @@ std::pair<TaskRun::Basis, TaskRun::Evidence> TaskRun::best_evidence() const {
 std::map<std::pair<db::Hash, db::Hash>, db::Uuid> TaskRun::own_measurements() const {
   std::map<std::pair<db::Hash, db::Hash>, db::Uuid> out;
   for (db::Role role : {db::Role::kSearch, db::Role::kCross, db::Role::kVerify}) {
-    db::ResultQuery q{workload_, context_.hardware, policy_};
+    db::ResultQuery q{records_.workload(), context_.hardware, records_.policy()};
     const db::Toolchain toolchain = tuned::toolchain_record();
     q.codegen_version = toolchain.codegen_version;
     q.roles = {role};
@@ -59,10 +59,10 @@ std::map<std::pair<db::Hash, db::Hash>, db::Uuid> TaskRun::own_measurements() co
 db::NewDispatchTable TaskRun::record_of(const Table& table, const Evidence& e,
                                         const std::vector<double>& best, bool complete) const {
   db::NewDispatchTable out;
-  out.workload = workload_;
+  out.workload = records_.workload();
   out.hardware = context_.hardware;
   out.toolchain = context_.toolchain;
-  out.policy = policy_;
+  out.policy = records_.policy();
   out.campaign = context_.campaign;
   out.objective =
       fmt::format("weighted mean regret, {} sizes, {} configurations{}{}", e.cross.shapes.size(),
@@ -76,13 +76,13 @@ db::NewDispatchTable TaskRun::record_of(const Table& table, const Evidence& e,
     d.range = entry.range;
     d.config = e.configs[entry.configuration];
     d.expected_ns = entry.expected_ns;
-    if (d.config != default_config_) d.fallback = default_config_;
+    if (d.config != records_.default_config()) d.fallback = records_.default_config();
     d.regret = regret_of(entry, e.cross, best);
     // Its evidence: the measurement at the size of most weight inside its region.
     const size_t heaviest = *std::max_element(
         entry.shapes.begin(), entry.shapes.end(),
         [&](size_t a, size_t b) { return e.cross.weights[a] < e.cross.weights[b]; });
-    if (const auto it = measurements.find({d.config, shapes_[e.points[heaviest]]});
+    if (const auto it = measurements.find({d.config, records_.shape(e.points[heaviest])});
         it != measurements.end())
       d.evidence = it->second;
     out.entries.push_back(std::move(d));
@@ -120,7 +120,7 @@ void TaskRun::make_table(bool complete) {
     return;
   }
   CrossTable levelled = e.cross;
-  if (e.configs[0] == default_config_)
+  if (e.configs[0] == records_.default_config())
     level_small_gains(levelled, 0, std::max(kLeastGain, report_.noise.value_or(0)));
   const Table table = choose(levelled);
   const std::vector<double> best = best_known(e);

@@ -78,7 +78,7 @@ void TaskRun::report_held_out(const Table& table, const Evidence& e, size_t sing
       return row->second.at(p);
     };
     const uint32_t leaf =
-        table.tree.choose(task_.points[p].symbols, static_cast<int32_t>(threads_));
+        table.tree.choose(task_.points[p].symbols, static_cast<int32_t>(records_.threads()));
     const double own = time_of(table.entries[leaf].configuration), alone = time_of(single);
     if (!std::isfinite(own) || !std::isfinite(alone)) continue;
     double least = HUGE_VAL;
@@ -104,7 +104,8 @@ void TaskRun::report_table(const Table& table, const Evidence& e, const std::vec
   report_.single_regret = regret_against(e.cross.times[single], best, e.cross.weights).mean;
   report_held_out(table, e, single);
   report_.best_ns = weighted(e.cross, chosen);
-  if (e.configs[0] == default_config_) report_.default_ns = weighted(e.cross, e.cross.times[0]);
+  if (e.configs[0] == records_.default_config())
+    report_.default_ns = weighted(e.cross, e.cross.times[0]);
   report_.estimated = false;
 }
 

@@ -1,16 +1,12 @@
-// The cross-evaluation and the verification of what it found.
+// The cross-evaluation: the best of the search at every size.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "tuner/measure/statistics.h"
 #include "tuner/service/task_run.h"
-#include "vm/base/error.h"
 
 namespace nimble::tuner {
 namespace {
 
-constexpr double kUnusable = HUGE_VAL;
 constexpr double kLeastCrossed = 3;  // configurations, the default among them
 // What the cross-evaluation leaves time to verify at each size: finalists, and the default against
 // itself.
@@ -19,9 +15,6 @@ constexpr double kLikelyFinalists = 5;
 // first, whatever they cost.
 constexpr double kMostVerifying = 0.5;
 constexpr size_t kLeastSizes = 2;
-// A table may rest on a part of the sizes that were evaluated, if there is no time to verify more:
-// the sizes come in an order that spreads them.
-constexpr double kLeastVerified = 0.5;
 
 double distance(const WorkloadPoint& a, const WorkloadPoint& b) {
   double sum = 0;
@@ -72,7 +65,8 @@ void TaskRun::cross(size_t top_k, double until_s) {
   };
   std::vector<Found> found;
   std::set<db::Hash> before;
-  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
+  for (const db::TrialOutcome& o :
+       context_.store.outcomes(context_.campaign, records_.workload())) {
     if (o.trial.key.role == db::Role::kCross && o.median_ns) before.insert(o.trial.key.config);
     if (o.trial.key.role == db::Role::kSearch && o.median_ns)
       found.push_back({o.trial.key.config, *o.median_ns});
@@ -93,11 +87,11 @@ void TaskRun::cross(size_t top_k, double until_s) {
       std::max(0.5, (until_s - context_.meter.consumed_s()) / 2) * context_.compile_threads;
   size_t missing = 0;
   std::erase_if(chosen, [&](const db::Hash& config) {
-    return !built_.contains(config) && !restore(config) &&
-           static_cast<double>(++missing) * ms_per_candidate_ > compile_s * 1000;
+    return !builder_.available(config) &&
+           static_cast<double>(++missing) * builder_.ms_per_candidate() > compile_s * 1000;
   });
-  if (std::find(chosen.begin(), chosen.end(), default_config_) == chosen.end())
-    chosen.push_back(default_config_);
+  if (std::find(chosen.begin(), chosen.end(), records_.default_config()) == chosen.end())
+    chosen.push_back(records_.default_config());
   if (found.size() > 0)
     usable_ = static_cast<double>(chosen.size()) / static_cast<double>(found.size());
   finishing_ = {};
@@ -123,8 +117,8 @@ void TaskRun::cross(size_t top_k, double until_s) {
     sizes_left_ = order_.size() - i;
     progressed();
     const double begin = context_.meter.consumed_s();
-    expect_ahead(i);
-    if (!possible(order_[i])) continue;
+    expectations_.prepare({order_.begin() + static_cast<long>(i), order_.end()});
+    if (!expectations_.possible(order_[i])) continue;
     if (chosen.size() > affordable) drop_worst(chosen, affordable);
     if (report_.k == 0) report_.k = chosen.size();
     context_.meter.phase(
@@ -146,10 +140,10 @@ void TaskRun::cross(size_t top_k, double until_s) {
     }
   }
   crossing_ = 0;
-  if (!impossible_.empty())
+  const std::map<size_t, std::string>& impossible = expectations_.impossible();
+  if (!impossible.empty())
     context_.meter.note(fmt::format("{}: {} of {} sizes cannot occur: {}", task_.label,
-                                    impossible_.size(), order_.size(),
-                                    impossible_.begin()->second));
+                                    impossible.size(), order_.size(), impossible.begin()->second));
 }
 
 void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
@@ -160,202 +154,10 @@ void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
     for (size_t c = 0; c < e.configs.size(); ++c)
       for (size_t p = 0; p < r[c].size(); ++p) regret[e.configs[c]] += e.cross.weights[p] * r[c][p];
   }
-  regret[default_config_] = -1;  // stays: it is what everything is compared with
+  regret[records_.default_config()] = -1;  // stays: it is what everything is compared with
   std::stable_sort(configs.begin(), configs.end(),
                    [&](const db::Hash& a, const db::Hash& b) { return regret[a] < regret[b]; });
   configs.resize(std::min(configs.size(), keep));
-}
-
-TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
-  std::map<db::Hash, std::map<size_t, double>> times;
-  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
-    if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
-    if (o.trial.error_class == kNotItsFault) continue;
-    const auto it = point_of_.find(o.trial.key.shape);
-    if (it == point_of_.end() || task_.points[it->second].held_out) continue;
-    // A size that not all configurations had time for compares none.
-    if (roles.contains(db::Role::kCross) && cut_.contains(it->second)) continue;
-    // Later outcomes of a configuration at a size replace earlier ones.
-    times[o.trial.key.config][it->second] =
-        o.trial.state == db::TrialState::kOk && o.median_ns ? *o.median_ns : kUnusable;
-  }
-  return compared(times);
-}
-
-TaskRun::Evidence TaskRun::compared(
-    const std::map<db::Hash, std::map<size_t, double>>& times) const {
-  // Where the default was tried. Whoever was dropped on the way lacks the later of these sizes
-  // and is out.
-  Evidence out;
-  const auto base = times.find(default_config_);
-  for (size_t p = 0; p < task_.points.size(); ++p)
-    if (base != times.end() && base->second.contains(p) && !task_.points[p].held_out)
-      out.points.push_back(p);
-  out.cross.symbols = task_.workload().contract.symbols;
-  for (size_t p : out.points) {
-    out.cross.shapes.push_back(task_.points[p].symbols);
-    out.cross.weights.push_back(task_.points[p].weight);
-  }
-  for (const auto& [config, row] : times) {
-    std::vector<double> line;
-    for (size_t p : out.points) {
-      const auto it = row.find(p);
-      if (it == row.end()) break;
-      line.push_back(it->second);
-    }
-    if (line.size() != out.points.size() || line.empty()) continue;
-    // Wrong at one size is wrong: it is not used at any.
-    if (std::any_of(line.begin(), line.end(), [](double x) { return !std::isfinite(x); })) continue;
-    out.configs.push_back(config);
-    out.cross.times.push_back(std::move(line));
-  }
-  return out;
-}
-
-std::map<size_t, double> TaskRun::fastest() const {
-  std::map<size_t, double> out;
-  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_)) {
-    const auto it = point_of_.find(o.trial.key.shape);
-    if (it == point_of_.end() || o.trial.state != db::TrialState::kOk || !o.median_ns) continue;
-    const auto [at, fresh] = out.emplace(it->second, *o.median_ns);
-    if (!fresh) at->second = std::min(at->second, *o.median_ns);
-  }
-  // A verified time stands for its configuration, and may be more than what it had before.
-  return out;
-}
-
-std::set<db::Hash> TaskRun::active_configs() const {
-  db::NewDispatchTable slot;
-  slot.workload = workload_;
-  slot.hardware = context_.hardware;
-  slot.toolchain = context_.toolchain;
-  slot.policy = policy_;
-  std::set<db::Hash> out;
-  const std::optional<db::Uuid> active = context_.store.active_in_slot(slot);
-  if (!active) return out;
-  const db::DispatchTable t = *context_.store.table(*active);
-  for (const db::DispatchEntry& e : t.entries) {
-    // One that this program cannot build any more competes no longer.
-    try {
-      const auto& info = t.configs.at(e.config);
-      if (space_.contains(candidate_of(info.template_name, info.json))) out.insert(e.config);
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  return out;
-}
-
-void TaskRun::verify(double until_s) {
-  until_s_ = until_s;
-  verified_.clear();
-  const Evidence e = evidence({db::Role::kCross});
-  if (e.configs.empty()) return;
-  std::set<db::Hash> few = {default_config_};
-  few.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
-  // What a new table would displace, in the same session: of an earlier campaign, perhaps.
-  for (const db::Hash& config : active_configs()) few.insert(config);
-  std::set<db::Hash> finalists = few;
-  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
-  // The default runs twice.
-  const Pace& pace = finishing_.expected > 0 ? finishing_ : context_.finishing;
-  const auto price = [&](size_t p) {
-    return pace.ratio() * case_s(p, static_cast<double>(finalists.size() + 1));
-  };
-  double all = 0;
-  for (size_t p : e.points) all += price(p);
-  if (all > seconds_left()) finalists = few;  // better one configuration with evidence than none
-  context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
-  // A size that not all finalists had time for compares none.
-  size_t sizes = 0;
-  verifying_ = task_.points.size();
-  for (size_t p : order_) {
-    if (std::find(e.points.begin(), e.points.end(), p) == e.points.end()) continue;
-    if (seconds_left() < price(p)) continue;
-    progressed();
-    --verifying_;
-    if (!verify_at(p, finalists)) {
-      for (auto& [config, times] : verified_) times.erase(p);
-      break;
-    }
-    ++sizes;
-  }
-  verifying_ = 0;
-  if (static_cast<double>(sizes) < kLeastVerified * static_cast<double>(e.points.size())) {
-    verified_.clear();
-    context_.meter.note(fmt::format("{}: time to verify {} finalists at {} of {} sizes only",
-                                    task_.label, finalists.size(), sizes, e.points.size()));
-    return;
-  }
-  // Sizes that no choice saw: what the choice is worth there.
-  for (size_t p = 0; p < task_.points.size(); ++p) {
-    if (!task_.points[p].held_out || seconds_left() <= 0) continue;
-    if (possible(p) && !verify_at(p, finalists))
-      for (auto& [config, times] : verified_) times.erase(p);
-  }
-  // The baseline again, at the end: what drifted in between is not a candidate's merit.
-  const auto& own = verified_.at(default_config_);
-  if (const auto it = own.find(representative_); it != own.end() && opening_ns_ > 0)
-    report_.drift = it->second / opening_ns_ - 1;
-  std::vector<double> apart;
-  for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));
-  if (!apart.empty()) report_.noise = median_of(apart);
-}
-
-// Finalists are compared with each other alone, so all of them run in one case, whatever was
-// measured before: times of another session, or of a campaign that this one extends, are another
-// hour's. False if there was no time for all.
-bool TaskRun::verify_at(size_t point, const std::set<db::Hash>& finalists) {
-  if (!possible(point)) return true;
-  const std::string place = cache_key("verified", shapes_[point]);
-  // A process that was killed since has measured just these side by side.
-  if (const auto known = recall(place);
-      known && known->at("finalists").get<std::set<db::Hash>>() == finalists) {
-    for (const auto& [config, ns] : known->at("times").items())
-      verified_[config][point] = ns.get<double>();
-    return true;
-  }
-  std::vector<db::NewTrial> wanted;
-  for (const db::Hash& config : finalists)
-    wanted.push_back({key(config, point, db::Role::kVerify), 0, 0, std::nullopt});
-  std::vector<db::Trial> trials;
-  {
-    const Account::Span storing(context_.account, Activity::kStore);
-    context_.store.transaction([&] {
-      context_.store.enqueue(wanted);
-      db::ClaimRequest request{context_.campaign, context_.owner, kLeaseMs, 1 << 20};
-      request.role = db::Role::kVerify;
-      request.workload = workload_;
-      context_.store.claim(request);
-      for (const db::NewTrial& t : wanted) {
-        std::optional<db::Trial> now = context_.store.trial(db::uuid_of(t.key));
-        // Held by a process that died: whoever takes over has its time, the trial stays as it is.
-        if (now) trials.push_back(std::move(*now));
-      }
-    });
-  }
-  compile(trials);  // what can be compiled no longer is out
-  const bool paired = built_.contains(default_config_);
-  const std::vector<EntryResult> results = measure(point, trials, paired);
-  nlohmann::json times = nlohmann::json::object();
-  bool whole = true;
-  for (const db::Hash& config : finalists) verified_[config][point] = kUnusable;
-  for (size_t i = 0; i < trials.size(); ++i) {
-    const EntryResult& r = results[i];
-    const db::Hash& config = trials[i].key.config;
-    whole &= r.state != EntryState::kLate;
-    const double ns = r.state == EntryState::kOk ? median_of(r.samples_ns) : kUnusable;
-    verified_[config][point] = ns;
-    if (std::isfinite(ns)) times[config] = ns;
-    // The default competes with itself: how far its two medians lie apart is what a difference
-    // must exceed to count.
-    if (paired && config == default_config_ && r.state == EntryState::kOk &&
-        results.back().state == EntryState::kOk)
-      same_.push_back(median_of(results.back().samples_ns) / ns);
-  }
-  if (whole && times.size() == finalists.size())
-    remember(place, {{"finalists", finalists}, {"times", times}});
-  return whole;
 }
 
 }  // namespace nimble::tuner

@@ -23,8 +23,9 @@ constexpr int64_t kEnoughToJudge = 4;
 
 double TaskRun::schedules() const {
   if (schedules_ < 0) {
-    const size_t known = space_.enumerate(kEnumerateUpTo).size();
-    schedules_ = known > 0 ? static_cast<double>(known) : static_cast<double>(space_.size());
+    const size_t known = records_.space().enumerate(kEnumerateUpTo).size();
+    schedules_ =
+        known > 0 ? static_cast<double>(known) : static_cast<double>(records_.space().size());
   }
   return schedules_;
 }
@@ -40,7 +41,8 @@ double TaskRun::case_s(size_t point, double configs) const {
 
 double TaskRun::candidate_s() const {
   const double ns = opening_ns_ > 0 ? opening_ns_ : report_.default_ns;
-  return (ms_per_candidate_ / context_.compile_threads + case_ms(ns, context_.policy)) / 1e3;
+  return (builder_.ms_per_candidate() / context_.compile_threads + case_ms(ns, context_.policy)) /
+         1e3;
 }
 
 double TaskRun::search_left_s() const {

@@ -12,51 +12,11 @@
 namespace nimble::tuner {
 namespace {
 
-constexpr double kExecutableMs = 500;  // of compiling one executable, by its size
-constexpr double kMostPerExecutable = 4;
 constexpr size_t kMostPerRound = 16;
 // A round that is lost by a kill must not cost more than a few seconds.
 constexpr double kRoundMs = 3000;
 constexpr int kPatience = 5;  // rounds without a gain of 1 %
 constexpr double kWorthwhile = 0.01;
-// The least limit of a case, in s: less would not see one entry through.
-constexpr double kLeastCase = 0.05;
-
-db::TrialState state_of(EntryState s) {
-  switch (s) {
-    case EntryState::kOk:
-      return db::TrialState::kOk;
-    case EntryState::kWrong:
-      return db::TrialState::kWrong;
-    case EntryState::kTimeout:
-      return db::TrialState::kTimeout;
-    case EntryState::kCrashed:
-    case EntryState::kFailed:
-    case EntryState::kLost:
-    case EntryState::kLate:
-      return db::TrialState::kCrashed;
-  }
-  return db::TrialState::kCrashed;
-}
-
-std::string error_class_of(const EntryResult& r) {
-  switch (r.state) {
-    case EntryState::kOk:
-      return "";
-    case EntryState::kWrong:
-      return "mismatch";
-    case EntryState::kTimeout:
-      return "hang";
-    case EntryState::kCrashed:
-      return r.message.starts_with("SIG") ? r.message : "crash";
-    case EntryState::kFailed:
-      return "refused";
-    case EntryState::kLost:
-    case EntryState::kLate:
-      return kNotItsFault;
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -66,28 +26,15 @@ double case_ms(double ns, const Policy& p) {
 }
 
 TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threads)
-    : context_(context), task_(task), threads_(threads), space_(task.workload(), context.target) {
-  db::Store& store = context_.store;
-  store.transaction([&] {
-    workload_ = store.put(tuned::workload_record(task.workload(), context.target, threads));
-    db::MeasurePolicy policy;
-    policy.policy_class = context.policy.name;
-    policy.mode = context.policy.cold ? db::CacheMode::kCold : db::CacheMode::kWarm;
-    policy.warm_up = context.policy.warm_up;
-    policy.threads = threads;
-    policy.timer = kTimer;
-    policy.stop_rule = context.policy.text();
-    policy_ = store.put(policy);
-    for (const WorkloadPoint& p : task.points) {
-      db::Dims dims;
-      for (size_t i = 0; i < p.symbols.size(); ++i)
-        dims[task.workload().contract.symbols[i]] = p.symbols[i];
-      shapes_.push_back(store.put(db::Shape{workload_, dims, p.flops, p.bytes}));
-      point_of_[shapes_.back()] = shapes_.size() - 1;
-    }
-    default_config_ = put_config(space_.default_candidate());
-  });
-  report_.workload = workload_;
+    : context_(context),
+      task_(task),
+      records_(context.store, task, context.target, threads, context.policy),
+      cache_(context.cache,
+             fmt::format("{} {} {}", records_.workload(), context.toolchain, context.target.level)),
+      builder_(context, records_, cache_),
+      expectations_(context, records_, builder_, cache_),
+      executor_(context, records_, builder_, expectations_) {
+  report_.workload = records_.workload();
   report_.label = task.label;
   report_.threads = threads;
   report_.calls = task.calls;
@@ -95,35 +42,16 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   order_ = spread_order();
 }
 
-TaskRun::~TaskRun() {
-  for (uint32_t id : executables_) context_.runner.remove(id);
-}
-
 bool TaskRun::finished_before() const {
-  for (const db::DispatchTable& t : context_.store.tables(workload_, context_.hardware))
+  for (const db::DispatchTable& t : context_.store.tables(records_.workload(), context_.hardware))
     if (t.campaign == context_.campaign && t.objective.find("interrupted") == std::string::npos)
       return true;
   return false;
 }
 
-db::Hash TaskRun::put_config(const tuned::Candidate& c) {
-  const db::Hash schedule =
-      context_.store.put(db::Template{c.template_name, tuned::kTemplateVersion, ""});
-  const db::Hash hash = context_.store.put(db::Config{schedule, config_json(c)});
-  candidates_.emplace(hash, c);
-  return hash;
-}
-
-const tuned::Candidate& TaskRun::candidate(const db::Hash& config) {
-  const auto it = candidates_.find(config);
-  if (it != candidates_.end()) return it->second;
-  const auto info = context_.store.config(config);
-  NIMBLE_CHECK(info, "configuration {} is not in the database", config);
-  return candidates_.emplace(config, candidate_of(info->template_name, info->json)).first->second;
-}
-
 db::TrialKey TaskRun::key(const db::Hash& config, size_t point, db::Role role) const {
-  return {context_.campaign, workload_, config, shapes_[point], role, threads_};
+  return {context_.campaign, records_.workload(), config, records_.shape(point), role,
+          records_.threads()};
 }
 
 void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::Role role) {
@@ -136,10 +64,12 @@ void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::
     // What an earlier process left in the queue comes along.
     db::ClaimRequest request{context_.campaign, context_.owner, kLeaseMs, 1 << 20};
     request.role = role;
-    request.workload = workload_;
+    request.workload = records_.workload();
     claimed = context_.store.claim(request);
   });
-  std::erase_if(claimed, [&](const db::Trial& t) { return !possible(point_of_.at(t.key.shape)); });
+  std::erase_if(claimed, [&](const db::Trial& t) {
+    return !expectations_.possible(*records_.point_of(t.key.shape));
+  });
   run_claimed(std::move(claimed));
 }
 
@@ -148,18 +78,13 @@ void TaskRun::save_model() {
   unsaved_model_.reset();
 }
 
-size_t TaskRun::per_executable() const {
-  return static_cast<size_t>(
-      std::clamp(kExecutableMs / cpu_ms_per_candidate_, 1.0, kMostPerExecutable));
-}
-
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {
   // What needs compiling goes in pieces, so that a kill loses a piece and not a round.
-  const size_t piece = per_executable() * static_cast<size_t>(context_.compile_threads);
+  const size_t piece = builder_.per_piece();
   size_t missing = 0;
   std::vector<std::vector<db::Trial>> pieces(1);
   for (db::Trial& t : trials) {
-    if (!built_.contains(t.key.config) && ++missing > piece) {
+    if (!builder_.has(t.key.config) && ++missing > piece) {
       pieces.emplace_back();
       missing = 1;
     }
@@ -182,12 +107,13 @@ void TaskRun::run_claimed(std::vector<db::Trial> trials) {
 
 void TaskRun::measure(std::vector<db::Trial> trials) {
   std::map<size_t, std::vector<db::Trial>> by_point;
-  for (db::Trial& t : trials) by_point[point_of_.at(t.key.shape)].push_back(std::move(t));
+  for (db::Trial& t : trials) by_point[*records_.point_of(t.key.shape)].push_back(std::move(t));
   for (auto& [point, group] : by_point) {
     if (context_.cancelled()) throw Error(Status::kCancelled, "tuning", "interrupted");
     // The default first: without its time those of the others are of no use.
-    std::stable_partition(group.begin(), group.end(),
-                          [&](const db::Trial& t) { return t.key.config == default_config_; });
+    std::stable_partition(group.begin(), group.end(), [&](const db::Trial& t) {
+      return t.key.config == records_.default_config();
+    });
     const bool cross = group[0].key.role == db::Role::kCross;
     const std::vector<EntryResult> results = measure(point, group, false);
     if (!cross) continue;
@@ -200,6 +126,25 @@ void TaskRun::measure(std::vector<db::Trial> trials) {
   }
 }
 
+void TaskRun::compile(std::vector<db::Trial>& trials) {
+  std::vector<db::Hash> configs;
+  for (const db::Trial& t : trials) configs.push_back(t.key.config);
+  // What the cross-evaluation will compare with is computed beside the last candidates.
+  std::vector<std::function<void()>> ahead;
+  if (builder_.has(records_.default_config()))
+    for (size_t p : order_)
+      if (!expectations_.at_hand(p)) ahead.push_back(expectations_.job(p));
+  const std::map<db::Hash, std::string> failed = builder_.build(configs, ahead);
+  const Account::Span storing(context_.account, Activity::kStore);
+  expectations_.take();
+  std::erase_if(trials, [&](const db::Trial& t) {
+    const auto it = failed.find(t.key.config);
+    if (it == failed.end()) return false;
+    finish_failed(t, db::TrialState::kCompileFailed, "compiler", it->second);
+    return true;
+  });
+}
+
 void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
                             const std::string& error_class, const std::string& message) {
   context_.store.finish({trial.uuid, context_.owner, state, error_class, message, std::nullopt});
@@ -208,123 +153,23 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
   ++report_.failed;
 }
 
-Case TaskRun::case_of(size_t point) const {
-  const WorkloadPoint& at = task_.points[point];
-  Case c;
-  c.symbols = at.symbols;
-  c.threads = static_cast<int32_t>(threads_);
-  c.seed = data_seed(task_, at);
-  c.inputs = task_.fills_at(at);
-  c.stepping = task_.stepping;
-  c.policy = context_.policy;
-  return c;
-}
-
 std::vector<EntryResult> TaskRun::measure(size_t point, const std::vector<db::Trial>& trials,
                                           bool paired) {
-  const Expectation& e = expectations_.at(point);
-  Case c = case_of(point);
-  c.expected = e.outputs;
-  c.tolerance = e.tolerance;
-  const double limit_s = std::max(kLeastCase, seconds_left());
-  if (limit_s < 1e6) c.limit_ns = static_cast<int64_t>(limit_s * 1e9);
-  for (const db::Trial& t : trials) {
-    const Kept& k = built_.at(t.key.config);
-    c.entries.push_back({k.executable, k.kernel});
-  }
-  if (paired) {
-    const Kept& k = built_.at(default_config_);
-    c.entries.push_back({k.executable, k.kernel});
-  }
-  const auto measure_case = [&] {
-    const Account::Span timing(context_.account, Activity::kTime);
-    const double begin = context_.account.seconds(Activity::kTime);
-    const CaseCost before = context_.runner.cost();
-    std::vector<EntryResult> results = context_.runner.measure(c);
-    const CaseCost& after = context_.runner.cost();
-    const double wall = context_.account.seconds(Activity::kTime) - begin;
-    const double used =
-        static_cast<double>(after.check_ns - before.check_ns + after.time_ns - before.time_ns) /
-        1e9;
-    // A worker that was lost tells nothing; its candidate took the time.
-    if (used > 0) context_.account.move(Activity::kTime, Activity::kPrepare, wall - used);
-    return results;
-  };
-  std::vector<EntryResult> results = measure_case();
-  for (const EntryResult& r : results) {
-    if (r.state != EntryState::kWrong ||
-        context_.backend.is_right(task_, task_.points[point], e, r.worst_output, r.worst_element))
-      continue;
-    // The default schedule is wrong where its samples did not show it. The plain interpreter then
-    // tells the whole result, however long it takes.
-    context_.meter.note(fmt::format(
-        "{}: the default schedule is wrong at {}: element {} of result {}; please report this",
-        task_.label, fmt::join(task_.points[point].symbols, ", "), r.worst_element,
-        r.worst_output));
-    {
-      const Account::Span checking(context_.account, Activity::kCheck);
-      expect(point, context_.backend.expect(task_, task_.points[point], candidate(default_config_),
-                                            [] { return std::nullopt; }));
-    }
-    c.expected = expectations_.at(point).outputs;
-    c.tolerance = expectations_.at(point).tolerance;
-    results = measure_case();
-    break;
-  }
-  const double tolerance = c.tolerance;
-  const HostReading h = context_.host.read();
-  const Account::Span storing(context_.account, Activity::kStore);
-  const StopRule rule(context_.policy.min_samples, context_.policy.max_samples);
-  int64_t failures = 0, finished = 0;
-  context_.store.transaction([&] {
-    for (const db::Artifact& a : unsaved_artifacts_) context_.store.put(a);
-    const db::Uuid host = context_.store.put(
-        db::HostState{"", h.governor, h.turbo, h.smt, h.affinity, h.load, h.steal});
-    for (size_t i = 0; i < trials.size(); ++i) {
-      const EntryResult& r = results[i];
-      if (r.state == EntryState::kLate) continue;
-      const db::Hash& artifact = built_.at(trials[i].key.config).artifact;
-      db::TrialResult out{trials[i].uuid,    context_.owner, state_of(r.state),
-                          error_class_of(r), r.message,      std::nullopt};
-      if (r.state == EntryState::kOk) {
-        const Summary s = summarise(r.samples_ns, rule);
-        db::Measurement m;
-        m.trial = trials[i].uuid;
-        m.artifact = artifact;
-        m.policy = policy_;
-        m.machine = context_.machine;
-        m.host_state = host;
-        m.median_ns = s.median;
-        m.mad_ns = s.mad;
-        m.ci_low_ns = s.ci_low;
-        m.ci_high_ns = s.ci_high;
-        m.stop_reason = r.stop_reason;
-        m.samples_ns = r.samples_ns;
-        m.outliers = s.outliers;
-        out.measurement = std::move(m);
-      }
-      if (db::is_final(trials[i].state)) {
-        if (out.measurement) context_.store.add(*out.measurement);
-        continue;
-      }
-      ++finished;
-      failures += r.state != EntryState::kOk;
-      if (context_.store.finish(out) &&
-          (r.state == EntryState::kOk || r.state == EntryState::kWrong))
-        context_.store.add(db::Correctness{"", artifact, shapes_[point], r.max_error, tolerance,
-                                           r.state == EntryState::kOk});
-    }
-  });
-  unsaved_artifacts_.clear();
-  report_.trials += finished;
-  report_.failed += failures;
-  context_.meter.count(finished, failures);
-  return results;
+  Executor::Outcome outcome = executor_.measure(point, trials, paired, seconds_left());
+  report_.trials += outcome.finished;
+  report_.failed += outcome.failed;
+  return std::move(outcome.results);
+}
+
+std::vector<std::function<void()>> TaskRun::expectation_jobs() {
+  const size_t point = task_.representative();
+  if (expectations_.at_hand(point)) return {};
+  return {expectations_.job(point)};
 }
 
 double TaskRun::baseline() {
-  take_default();
-  take_expectations();
+  builder_.take_default();
+  expectations_.take();
   until_s_ = context_.end_s;
   // Sizes ascend, so that the nearest stand next to it; of two the smaller is tried first.
   std::vector<size_t> nearest(task_.points.size());
@@ -335,19 +180,19 @@ double TaskRun::baseline() {
   };
   std::stable_sort(nearest.begin(), nearest.end(),
                    [&](size_t a, size_t b) { return away(a) < away(b); });
-  const auto found =
-      std::find_if(nearest.begin(), nearest.end(), [&](size_t p) { return possible(p); });
+  const auto found = std::find_if(nearest.begin(), nearest.end(),
+                                  [&](size_t p) { return expectations_.possible(p); });
   if (found == nearest.end())
-    throw Error(Status::kUnsupported, task_.label, impossible_.at(nearest[0]),
+    throw Error(Status::kUnsupported, task_.label, expectations_.impossible().at(nearest[0]),
                 "give the sizes that the model meets with --fix or --trace");
   representative_ = *found;
   const size_t point = representative_;
-  const db::TrialKey k = key(default_config_, point, db::Role::kBaseline);
+  const db::TrialKey k = key(records_.default_config(), point, db::Role::kBaseline);
   context_.meter.phase("default schedule");
   const bool worker_runs = context_.runner.worker() > 0;
   const double begin = context_.meter.consumed_s();
   run([&] { return std::vector<db::NewTrial>{{k, 0, 1e6, std::nullopt}}; }, db::Role::kBaseline);
-  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
+  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, records_.workload()))
     if (o.trial.uuid == db::uuid_of(k)) {
       if (!o.median_ns)
         report_.note =
@@ -368,19 +213,20 @@ bool TaskRun::search(double until_s) {
   until_s_ = context_.end_s;
   const size_t point = representative_;
   const auto tell = [&](const db::TrialOutcome& o) {
-    search_->tell(candidate(o.trial.key.config), o.median_ns);
+    search_->tell(records_.candidate(o.trial.key.config), o.median_ns);
     if (o.median_ns) best_ns_ = std::min(best_ns_, *o.median_ns);
   };
   if (!search_) {
     const Account::Span learning(context_.account, Activity::kLearn);
     SearchOptions options;
-    options.seed = context_.seed ^ hash64(workload_);
-    options.threads = static_cast<int>(threads_);
+    options.seed = context_.seed ^ hash64(records_.workload());
+    options.threads = static_cast<int>(records_.threads());
     options.symbols = task_.points[point].symbols;
     options.jobs = context_.compile_threads;
-    search_ = std::make_unique<Search>(space_, options);
+    search_ = std::make_unique<Search>(records_.space(), options);
     // What earlier processes found out.
-    for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, workload_))
+    for (const db::TrialOutcome& o :
+         context_.store.outcomes(context_.campaign, records_.workload()))
       if (o.trial.key.role == db::Role::kSearch && db::is_final(o.trial.state)) {
         tell(o);
         round_ = std::max(round_, o.trial.round + 1);
@@ -413,7 +259,7 @@ bool TaskRun::search(double until_s) {
     const auto trials = [&] {
       std::vector<db::NewTrial> out;
       for (const Proposal& p : proposals) {
-        out.push_back({key(put_config(p.candidate), point, db::Role::kSearch), round_,
+        out.push_back({key(records_.put(p.candidate), point, db::Role::kSearch), round_,
                        static_cast<double>(-round_), p.predicted_ns});
         asked_.insert(db::uuid_of(out.back().key));
       }
@@ -424,7 +270,7 @@ bool TaskRun::search(double until_s) {
     std::vector<db::TrialOutcome> all;
     {
       const Account::Span storing(context_.account, Activity::kStore);
-      all = context_.store.outcomes(context_.campaign, workload_);
+      all = context_.store.outcomes(context_.campaign, records_.workload());
     }
     const Account::Span learning(context_.account, Activity::kLearn);
     // What there was no time for stays asked.
@@ -434,7 +280,7 @@ bool TaskRun::search(double until_s) {
     if (!proposing.empty()) {
       db::CostModel m;
       m.campaign = context_.campaign;
-      m.workload = workload_;
+      m.workload = records_.workload();
       m.round = round_;
       m.model = proposing;
       m.rank_correlation = correlation;

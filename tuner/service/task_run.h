@@ -1,5 +1,5 @@
-// Tuning of one workload for one number of threads: the trials of its phases, through database,
-// compiler and worker.
+// Tuning of one workload for one number of threads, as one process does it phase by phase: this
+// plans; the builder compiles, the executor measures, and each waits for the other.
 //
 //   search   rounds at the representative size: propose, compile, measure, learn
 //   cross    the top k and the default at every size (paper, 3.5, step 2)
@@ -14,61 +14,20 @@
 // is killed loses what it is just measuring and nothing else; the next one claims what is left.
 #pragma once
 
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "db/store/store.h"
 #include "tuner/dispatch/choose.h"
-#include "tuner/measure/host_state.h"
-#include "tuner/measure/runner.h"
 #include "tuner/search/search.h"
-#include "tuner/service/account.h"
-#include "tuner/service/backend.h"
-#include "tuner/service/progress.h"
-#include "tuner/service/work_cache.h"
+#include "tuner/service/executor.h"
 
 namespace nimble::tuner {
-
-// How long things took against how long they were thought to take, in s.
-struct Pace {
-  double expected = 0, spent = 0;
-  double ratio() const { return expected > 0 ? spent / expected : 1; }
-};
-
-// What all tasks of a campaign share.
-struct CampaignContext {
-  db::Store& store;
-  Backend& backend;
-  Runner& runner;
-  ProgressMeter& meter;
-  Account& account;
-  const kernels::TargetInfo& target;
-  db::Uuid campaign;
-  std::string owner;  // of leases
-  db::Hash hardware, toolchain;
-  db::Uuid machine;
-  Policy policy;
-  uint64_t seed = 0;
-  int compile_threads = 2;
-  HostWatch host;
-  WorkCache* cache = nullptr;  // null: a kill loses what was compiled
-  const std::atomic<bool>* cancel = nullptr;
-  double end_s = HUGE_VAL;           // of the campaign, on the meter's clock
-  std::mutex runner_turn;            // the runner serves one thread at a time
-  Pace searching, finishing;         // of candidates, and of sizes in the phases behind the search
-  std::function<void()> progressed;  // a round or a size is done: what is told may be mended
-  bool cancelled() const { return cancel && cancel->load(); }
-};
 
 // How one workload came out.
 struct TaskReport {
@@ -77,7 +36,7 @@ struct TaskReport {
   double calls = 0, share = 0;         // of the model's time with default schedules
   double default_ns = 0, best_ns = 0;  // weighted over the sizes; 0: not measured
   int64_t trials = 0, failed = 0;
-  int64_t candidates = 0;  // distinct ones that were compiled, those that failed included
+  int64_t candidates = 0;  // see TaskRun::compiled; set when the campaign ends
   size_t k = 0;            // configurations that entered the cross-evaluation
   size_t entries = 0;
   // What is lost against the fastest time that the campaign knows at a size, whoever has it: of the
@@ -100,22 +59,21 @@ struct TaskReport {
 // What measuring an entry of this time takes, in ms: its check, its warm-up and its samples, of
 // which a quiet machine needs little more than the least.
 double case_ms(double ns, const Policy& p);
+// The time of a configuration that fails or is wrong.
+inline constexpr double kUnusable = HUGE_VAL;
 // Beyond this, what a process holds is anybody's.
 inline constexpr int64_t kLeaseMs = 60'000;
-// The error class of a trial whose end says nothing about its candidate.
-inline constexpr char kNotItsFault[] = "environment";
 
 class TaskRun {
  public:
   TaskRun(CampaignContext& context, const TuningTask& task, int64_t threads);
-  ~TaskRun();
 
   // True if an earlier process of the campaign finished this task.
   bool finished_before() const;
   // What baseline() needs is prepared in two steps, each for many tasks side by side: jobs() does
   // not touch the task but for a place of its own, take() puts what they found to use.
-  std::vector<std::function<void()>> default_jobs();
-  void take_default();
+  std::vector<std::function<void()>> default_jobs() { return builder_.default_jobs(); }
+  void take_default() { builder_.take_default(); }
   std::vector<std::function<void()>> expectation_jobs();
   // Measures the default schedule at the representative size (role baseline), or the nearest that
   // can occur. Its weighted cost per run of the model decides which workloads are hot.
@@ -133,28 +91,22 @@ class TaskRun {
   // Whether search() has proposed all that there is.
   bool exhausted() const { return exhausted_; }
   // Gives back what can be had again from the cache of work.
-  void release_memory() { expectations_.clear(); }
+  void release_memory() { expectations_.release_memory(); }
   // How long all phases together would take from here on, if they were let to come to their ends:
   // until the last schedule was tried and the table made.
   double work_left_s(size_t top_k) const;
   const TuningTask& task() const { return task_; }
   const TaskReport& report() const { return report_; }
   TaskReport& report() { return report_; }
+  // Distinct candidates that were compiled, those that failed included.
+  int64_t compiled() const { return builder_.compiled(); }
 
  private:
-  struct Kept {  // a candidate that has been compiled
-    uint32_t executable = 0, kernel = 0;
-    db::Hash artifact;
-  };
   // Times at some sizes: the configurations that were right at each of them.
   struct Evidence {
     std::vector<db::Hash> configs;
     std::vector<size_t> points;  // of the columns of `cross`
     CrossTable cross;
-  };
-  struct Pending {  // what a job found
-    std::optional<Expectation> value;
-    std::exception_ptr fault;
   };
 
   // What a new table's times rest on: finalists side by side, the cross-evaluation, or the search
@@ -184,14 +136,11 @@ class TaskRun {
   // At the sizes that no choice saw.
   void report_held_out(const Table& table, const Evidence& e, size_t single);
 
-  db::Hash put_config(const tuned::Candidate& c);
-  const tuned::Candidate& candidate(const db::Hash& config);
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
   // Enqueues and runs; trials that are finished already are left alone.
   // `trials` is called within the transaction that enqueues what it returns.
   void run(const std::function<std::vector<db::NewTrial>()>& trials, db::Role role);
   void save_model();
-  size_t per_executable() const;  // candidates compiled together
   void run_claimed(std::vector<db::Trial> trials);
   double search_left_s() const;
   double finish_left_s(size_t top_k) const;
@@ -205,32 +154,8 @@ class TaskRun {
   double seconds_left() const { return until_s_ - context_.meter.consumed_s(); }
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
-  void keep(const std::vector<db::Hash>& configs, Built built);
-  // Takes the candidate from the cache, where an earlier process put it.
-  bool restore(const db::Hash& config);
-  std::string cache_key(const std::string& kind, const std::string& name) const;
-  std::string expectation_key(size_t point) const;
-  void remember(const std::string& key, const nlohmann::json& value) const;
-  std::optional<nlohmann::json> recall(const std::string& key) const;
-  std::optional<Expectation> recall_expectation(size_t point) const;
-  // What the default schedule computes at a size; nothing if it could not be built or fails.
-  std::optional<std::vector<std::vector<uint8_t>>> default_result(size_t point);
-  void ensure_default();
-  std::function<void()> expectation_job(size_t point);
-  void take_expectations();
-  // Computes what is expected at the next sizes of `order_` that it is unknown at.
-  void expect_ahead(size_t from);
-  void expect(size_t point, Expectation e);
-  Case case_of(size_t point) const;  // without entries
-  // Whether the workload can meet this size; then its expected result is at hand. Where the
-  // reference fails (an index behind the last of a table's rows) the model would have, too. A size
-  // at which the default schedule is wrong is left out and reported.
-  bool possible(size_t point);
-  // Whether that was found out before, by this process or by one before it.
-  bool at_hand(size_t point);
   void measure(std::vector<db::Trial> trials);  // size by size
-  // All trials in one case, the default once more with `paired`. Trials that had no time stay
-  // claimed. A trial that is finished already gets a further measurement.
+  // All trials in one case; see Executor.
   std::vector<EntryResult> measure(size_t point, const std::vector<db::Trial>& trials, bool paired);
   Evidence evidence(const std::set<db::Role>& roles) const;
   Evidence compared(const std::map<db::Hash, std::map<size_t, double>>& times) const;
@@ -247,32 +172,20 @@ class TaskRun {
 
   CampaignContext& context_;
   const TuningTask& task_;
-  const int64_t threads_;
-  Space space_;
-  db::Hash workload_, policy_;
-  std::vector<db::Hash> shapes_;                     // of the points
-  std::map<db::Hash, size_t> point_of_;              // shape → point
-  std::map<db::Hash, tuned::Candidate> candidates_;  // by configuration
-  std::map<db::Hash, Kept> built_;                   // by configuration
-  std::set<uint32_t> executables_;
-  std::map<std::string, uint32_t> restored_;  // executables from the cache, by their key there
-  std::map<size_t, Expectation> expectations_;
-  std::map<size_t, std::string> impossible_;  // points, why
-  size_t representative_ = 0;                 // the task's, or the nearest possible one
-  db::Hash default_config_;
-  double opening_ns_ = 0;          // of the default, at the start
-  std::vector<double> same_;       // ratios of A/A pairs
-  double ms_per_candidate_ = 200;  // compile time, learnt
-  // The same on an idle machine: how many share an executable must not depend on who else compiles,
-  // since what one costs by itself is paid per executable.
-  double cpu_ms_per_candidate_ = 200;
+  TaskRecords records_;
+  TaskCache cache_;
+  Builder builder_;
+  Expectations expectations_;
+  Executor executor_;
+  size_t representative_ = 0;  // the task's, or the nearest possible one
+  double opening_ns_ = 0;      // of the default, at the start
+  std::vector<double> same_;   // ratios of A/A pairs
   std::vector<size_t> order_;  // sizes of the cross-evaluation
   double until_s_ = HUGE_VAL;  // the end of the present phase
   std::unique_ptr<Search> search_;
   int64_t round_ = 0;
   double best_ns_ = HUGE_VAL;                   // at the representative size
-  std::optional<db::CostModel> unsaved_model_;  // both wait for the next transaction
-  std::vector<db::Artifact> unsaved_artifacts_;
+  std::optional<db::CostModel> unsaved_model_;  // waits for the next transaction
   std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
   bool exhausted_ = false, crossed_ = false;
   Pace searching_, finishing_;  // this task's own
@@ -285,10 +198,6 @@ class TaskRun {
   std::set<size_t> cut_;  // sizes at which the cross-evaluation had not enough time
   // Finalists measured side by side, in this session, by size; complete or empty.
   std::map<db::Hash, std::map<size_t, double>> verified_;
-  std::optional<Built> built_default_;
-  bool default_tried_ = false;
-  std::mutex pending_mutex_;
-  std::map<size_t, Pending> pending_;
   TaskReport report_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -11,6 +12,9 @@
 
 namespace nimble::tuner {
 namespace {
+
+// Of one row; and of all rows the most that a later product with weights has room for.
+constexpr int64_t kMostCounted = 1'000'000'000'000, kMostInAll = 1'000'000 * kMostCounted;
 
 std::vector<std::string> split(const std::string& line, char separator) {
   std::vector<std::string> out;
@@ -52,6 +56,7 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
   const auto names = [&] { return printable(fmt::format("{}", fmt::join(header, ", "))); };
   char separator = '\t';
   size_t at = 0, number = 0;
+  std::optional<size_t> counted;  // the column that says how often a row came up
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -59,7 +64,8 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
     if (header.empty()) {
       if (line.find('\t') == std::string::npos) separator = ',';
       header = split(line, separator);
-      if (column.empty() && header.size() > 1)
+      const bool counts = header.size() > 1 && header.back() == "count";
+      if (column.empty() && header.size() > (counts ? 2 : 1))
         throw Error(Status::kInvalidArgument, file,
                     fmt::format("has {} columns ({})", header.size(), names()),
                     fmt::format("name one: --trace {}:{}", file, printable(header.back())));
@@ -68,18 +74,29 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
         throw Error(Status::kInvalidArgument, file, fmt::format("has no column \"{}\"", column),
                     fmt::format("it has {}", names()));
       at = column.empty() ? 0 : static_cast<size_t>(it - header.begin());
+      if (counts && at + 1 != header.size()) counted = header.size() - 1;
       continue;
     }
     const std::vector<std::string> fields = split(line, separator);
-    int64_t size = 0;
-    const std::string field = at < fields.size() ? fields[at] : "";
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), size);
-    if (error != std::errc() || end != field.data() + field.size() || size < 0)
-      throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number),
-                  fmt::format("\"{}\" is not a size", printable(field)),
-                  "give whole numbers, 0 or more, in each row of the column");
-    ++trace.counts[size];
-    ++trace.total;
+    const auto number_in = [&](size_t index, int64_t most, const char* what) {
+      int64_t value = 0;
+      const std::string field = index < fields.size() ? fields[index] : "";
+      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+      if (error != std::errc() || end != field.data() + field.size() || value < 0 || value > most)
+        throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number),
+                    fmt::format("\"{}\" is not a {}", printable(field), what),
+                    fmt::format("give whole numbers from 0 to {} in each row of the column", most));
+      return value;
+    };
+    if (at < fields.size() && fields[at] == "-") continue;
+    const int64_t size = number_in(at, INT64_MAX, "size");
+    const int64_t times = counted ? number_in(*counted, kMostCounted, "count") : 1;
+    if (times == 0) continue;
+    if (trace.total > kMostInAll - times)
+      throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number), "the counts are too large",
+                  fmt::format("{} in all is the most", kMostInAll));
+    trace.counts[size] += times;
+    trace.total += times;
   }
   if (trace.total == 0)
     throw Error(Status::kInvalidArgument, file, "holds no sizes",

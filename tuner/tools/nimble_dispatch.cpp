@@ -3,17 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "db/store/identifier.h"
 #include "db/store/store.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
-#include "vm/base/text_table.h"
 #include "vm/executable/dispatch_text.h"
 
 namespace nimble {
@@ -22,7 +22,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kEpilogue[] =
-    "A TABLE is the beginning of a table's identifier, as `nimble dispatch show` prints it.\n\n"
+    "A table, an override or a configuration is named by its identifier or the beginning of it, "
+    "four\n"
+    "characters or more.\n\n"
     "Examples:\n"
     "  nimble dispatch show --db tuning.db\n"
     "  nimble dispatch show 3f2a --db tuning.db --format json\n"
@@ -32,11 +34,11 @@ constexpr char kEpilogue[] =
     "  nimble dispatch overrides --db tuning.db\n"
     "  nimble dispatch withdraw 5d21 --reason \"tuned since\" --db tuning.db\n"
     "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n\n"
-    "The database can also be named by the environment variable NIMBLE_DB.\n"
-    "Exit codes: 0 ok, 1 failure, 2 usage, 5 incompatible database.";
+    "The database can also be named by the environment variable NIMBLE_DB.";
 
 struct Arguments {
-  std::string database, format = "table";
+  std::string database;
+  Format format = Format::kTable;
   std::string table, other, workload, config, reason;
   std::vector<std::string> region;
   int64_t entry = -1;
@@ -50,25 +52,8 @@ std::unique_ptr<db::Store> open(const Arguments& a, bool write) {
   return db::Store::open(a.database, options);
 }
 
-// The one whose identifier begins with `prefix`.
-template <typename Rows, typename Key>
-auto find_by_prefix(const Rows& rows, const std::string& prefix, Key key, const char* what,
-                    const char* how) {
-  const typename Rows::value_type* found = nullptr;
-  for (const auto& r : rows) {
-    if (!key(r).starts_with(prefix)) continue;
-    if (found)
-      throw Error(Status::kInvalidArgument, prefix, fmt::format("names several {}s", what),
-                  "give more of the identifier");
-    found = &r;
-  }
-  if (!found || prefix.empty())
-    throw Error(Status::kNotFound, prefix, fmt::format("no {} begins so", what), how);
-  return *found;
-}
-
 db::DispatchTable find_table(db::Store& store, const std::string& prefix) {
-  return find_by_prefix(
+  return db::find_by_prefix(
       store.tables(), prefix, [](const db::DispatchTable& t) { return t.uuid; }, "table",
       "list them: nimble dispatch show --all");
 }
@@ -83,7 +68,7 @@ db::Hash find_config(db::Store& store, const db::DispatchTable& table, const std
     for (const db::Result& r : store.results(q)) known.insert(r.config);
   }
   for (const auto& [hash, info] : table.configs) known.insert(hash);
-  return find_by_prefix(
+  return db::find_by_prefix(
       known, prefix, [](const db::Hash& h) { return h; },
       "configuration measured for this workload", "list them: nimble db top");
 }
@@ -94,22 +79,15 @@ std::string config_text(const db::DispatchTable& t, const db::Hash& config) {
                                : fmt::format("{} {}", it->second.template_name, it->second.json);
 }
 
-std::string dumped(const Json& j) {
-  return j.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
 // A region may come from a database that somebody else wrote: text where it is no JSON.
 Json region_json(const std::string& region) {
   Json j = Json::parse(region, nullptr, false);
   return j.is_discarded() ? Json(region) : j;
 }
 
-std::string day_text(int64_t ms) {
-  const std::time_t seconds = ms / 1000;
-  std::tm parts{};
-  if (!gmtime_r(&seconds, &parts)) return "?";
-  char text[32];
-  return std::strftime(text, sizeof text, "%Y-%m-%d", &parts) ? text : "?";
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
 }
 
 std::string workload_label(db::Store& store, const db::Hash& hash) {
@@ -150,101 +128,114 @@ Json json_of(const db::DispatchTable& t) {
   return j;
 }
 
-void print_rows(const std::vector<std::string>& header,
-                const std::vector<std::vector<std::string>>& rows, const std::string& format) {
-  TextTable table(header);
-  for (const auto& r : rows) table.add(r);
-  std::cout << (format == "csv" ? table.csv() : table.str());
-}
-
-const std::vector<std::string> kEntryHeader = {"entry",  "range",    "expected", "regret",
-                                               "config", "schedule", "note"};
-std::vector<std::vector<std::string>> entry_rows(const db::DispatchTable& t) {
-  std::vector<std::vector<std::string>> rows;
+Table entry_table(const db::DispatchTable& t) {
+  const auto id = [](const Json& hash) { return cell::short_id(hash); };
+  Table table({"entry",
+               "range",
+               {"expected_ns", "expected", cell::microseconds},
+               {"regret", cell::percent},
+               {"config", id},
+               "schedule",
+               {"override", ""},
+               {"reason", ""},
+               "note"});
   for (size_t i = 0; i < t.entries.size(); ++i) {
     const db::DispatchEntry& e = t.entries[i];
-    rows.push_back({fmt::format("{}", i), e.range,
-                    e.expected_ns ? fmt::format("{:.1f} us", *e.expected_ns / 1000) : "-",
-                    e.regret ? fmt::format("{:.1f}%", *e.regret * 100) : "-", e.config.substr(0, 8),
-                    config_text(t, e.config), e.is_override ? "override: " + e.reason : e.reason});
+    table.add({i, e.range, or_null(e.expected_ns), or_null(e.regret), e.config,
+               config_text(t, e.config), e.is_override, e.reason,
+               e.is_override ? "override: " + e.reason : e.reason});
   }
-  return rows;
+  return table;
 }
 
-const std::vector<std::string> kOverrideHeader = {"override", "made",     "shapes", "config",
-                                                  "schedule", "workload", "reason", "withdrawn"};
+Json json_of(db::Store& store, const db::Override& o) {
+  Json j = {{"override", o.uuid},
+            {"region", region_json(o.region)},
+            {"config", o.config},
+            {"template", o.info.template_name},
+            {"knobs", Json::parse(o.info.json)},
+            {"workload", o.workload},
+            {"label", workload_label(store, o.workload)},
+            {"hardware", o.hardware},
+            {"reason", o.reason},
+            {"created_at", o.created_at}};
+  j["schedule"] = fmt::format("{} {}", o.info.template_name, o.info.json);
+  if (o.evidence) j["measurement"] = *o.evidence;
+  if (o.withdrawn)
+    j["withdrawn"] = {{"reason", o.withdrawn->reason}, {"at", o.withdrawn->created_at}};
+  return j;
+}
 
-std::vector<std::vector<std::string>> override_rows(db::Store& store,
-                                                    const std::vector<db::Override>& overrides) {
-  std::vector<std::vector<std::string>> rows;
-  for (const db::Override& o : overrides)
-    rows.push_back({o.uuid.substr(0, 8), day_text(o.created_at),
-                    o.region == "{}" ? "all" : printable(o.region), o.config.substr(0, 8),
-                    fmt::format("{} {}", o.info.template_name, o.info.json),
-                    workload_label(store, o.workload), printable(o.reason),
-                    o.withdrawn ? fmt::format("{}: {}", day_text(o.withdrawn->created_at),
-                                              printable(o.withdrawn->reason))
-                                : ""});
-  return rows;
+Table override_table(db::Store& store, const std::vector<db::Override>& overrides) {
+  const auto day = [](const Json& ms) { return cell::time(ms).substr(0, 10); };
+  const auto text = [](const Json& t) { return printable(t.get<std::string>()); };
+  Table table({{"override", cell::short_id},
+               {"created_at", "made", day},
+               {"region", "shapes",
+                [](const Json& r) { return r.empty() ? "all" : printable(json_text(r, -1)); }},
+               {"config", cell::short_id},
+               "schedule",
+               {"label", "workload"},
+               {"workload", ""},
+               {"hardware", ""},
+               {"reason", text},
+               {"withdrawn", [&](const Json& w) {
+                  return w.is_null() ? "" : fmt::format("{}: {}", day(w["at"]), text(w["reason"]));
+                }}});
+  for (const db::Override& o : overrides) table.add_object(json_of(store, o));
+  return table;
+}
+
+int show_one(db::Store& store, const Arguments& a) {
+  const db::DispatchTable t = find_table(store, a.table);
+  print_report(
+      std::cout, a.format, [&] { return json_of(t); }, [&] { return entry_table(t); },
+      [&] {
+        fmt::print("table {} version {} ({}), measured {}\nworkload {}\nobjective {}\n", t.uuid,
+                   t.version, name_of(t.status),
+                   t.policy_class.empty() ? "before classes had names" : t.policy_class,
+                   workload_label(store, t.workload), t.objective);
+        for (const db::Comparison& c : store.comparisons(t.uuid))
+          fmt::print("compared with {} at {} shapes: {:.3f} of its time, at worst {:.3f}\n",
+                     c.rival ? "table " + c.rival->substr(0, 8) : "the default schedules", c.shapes,
+                     c.ratio, c.worst_ratio);
+        fmt::print("\n{}", entry_table(t).text());
+        const Table laid = override_table(store, store.overrides(false, t.workload, t.hardware));
+        if (!laid.empty()) fmt::print("\nlaid over the active table:\n{}", laid.text());
+      });
+  return kExitOk;
 }
 
 int show(const Arguments& a) {
   auto store = open(a, false);
-  if (!a.table.empty()) {
-    const db::DispatchTable t = find_table(*store, a.table);
-    if (a.format == "json") {
-      std::cout << json_text(json_of(t)) << '\n';
-      return kExitOk;
-    }
-    if (a.format == "table")
-      fmt::print("table {} version {} ({}), measured {}\nworkload {}\nobjective {}\n", t.uuid,
-                 t.version, name_of(t.status),
-                 t.policy_class.empty() ? "before classes had names" : t.policy_class,
-                 workload_label(*store, t.workload), t.objective);
-    if (a.format == "table") {
-      for (const db::Comparison& c : store->comparisons(t.uuid))
-        fmt::print("compared with {} at {} shapes: {:.3f} of its time, at worst {:.3f}\n",
-                   c.rival ? "table " + c.rival->substr(0, 8) : "the default schedules", c.shapes,
-                   c.ratio, c.worst_ratio);
-      fmt::print("\n");
-    }
-    print_rows(kEntryHeader, entry_rows(t), a.format);
-    const auto overrides = store->overrides(false, t.workload, t.hardware);
-    if (a.format == "table" && !overrides.empty()) {
-      fmt::print("\nlaid over the active table:\n");
-      print_rows(kOverrideHeader, override_rows(*store, overrides), a.format);
-    }
-    return kExitOk;
-  }
-  Json all = Json::array();
-  std::vector<std::vector<std::string>> rows;
+  if (!a.table.empty()) return show_one(*store, a);
+  Table table({{"table", cell::short_id},
+               "version",
+               "status",
+               {"class", [](const Json& c) { return c.is_null() ? "-" : c.get<std::string>(); }},
+               {"label", "workload"},
+               {"workload", ""},
+               {"hardware", ""},
+               {"entry_count", "entries"},
+               {"worst_regret", "regret", cell::percent},
+               "overrides",
+               "objective"});
   for (const db::DispatchTable& t : store->tables()) {
     if (!a.all && t.status != db::TableStatus::kActive) continue;
     const auto w = store->workload(t.workload);
     if (!a.workload.empty() && !t.workload.starts_with(a.workload) &&
         !(w && w->canonical.find(a.workload) != std::string::npos))
       continue;
-    if (a.format == "json") {
-      all.push_back(json_of(t));
-      continue;
-    }
     double worst = 0;
     for (const db::DispatchEntry& e : t.entries) worst = std::max(worst, e.regret.value_or(0));
-    const size_t overrides = store->overrides(false, t.workload, t.hardware).size();
-    rows.push_back({t.uuid.substr(0, 8), fmt::format("{}", t.version),
-                    std::string(name_of(t.status)), t.policy_class.empty() ? "-" : t.policy_class,
-                    workload_label(*store, t.workload), fmt::format("{}", t.entries.size()),
-                    fmt::format("{:.1f}%", worst * 100), fmt::format("{}", overrides),
-                    t.objective});
+    Json row = json_of(t);
+    row["label"] = workload_label(*store, t.workload);
+    row["entry_count"] = t.entries.size();
+    row["worst_regret"] = worst;
+    row["overrides"] = store->overrides(false, t.workload, t.hardware).size();
+    table.add_object(std::move(row));
   }
-  if (a.format == "json")
-    std::cout << json_text(all) << '\n';
-  else if (rows.empty() && a.format == "table")
-    std::cout << "(no table; nimble tune makes them)\n";
-  else
-    print_rows({"table", "version", "status", "class", "workload", "entries", "regret", "overrides",
-                "objective"},
-               rows, a.format);
+  table.print(std::cout, a.format, "(no table; nimble tune makes them)");
   return kExitOk;
 }
 
@@ -255,16 +246,17 @@ int diff(const Arguments& a) {
   if (left.workload != right.workload)
     throw Error(Status::kInvalidArgument, "dispatch diff", "the tables are of different workloads",
                 "list a workload's versions: nimble dispatch show --all --workload HASH");
-  if (a.format == "json") {
-    std::cout << json_text(Json{{"left", json_of(left)}, {"right", json_of(right)}}) << '\n';
-    return kExitOk;
-  }
   std::map<std::string, std::pair<const db::DispatchEntry*, const db::DispatchEntry*>> by_range;
   for (const auto& e : left.entries) by_range[e.range].first = &e;
   for (const auto& e : right.entries) by_range[e.range].second = &e;
-  std::vector<std::vector<std::string>> rows;
+  Table table({"range",
+               "change",
+               {"expected_ns", "expected", cell::microseconds},
+               {"expected_then_ns", "expected then", cell::microseconds},
+               "schedule",
+               {"schedule_then", "schedule then"}});
   const auto expected = [](const db::DispatchEntry* e) {
-    return e && e->expected_ns ? fmt::format("{:.1f} us", *e->expected_ns / 1000) : "-";
+    return e ? or_null(e->expected_ns) : Json();
   };
   for (const auto& [range, pair] : by_range) {
     const auto [l, r] = pair;
@@ -272,11 +264,15 @@ int diff(const Arguments& a) {
                                : !r                     ? "removed"
                                : l->config == r->config ? ""
                                                         : "changed";
-    rows.push_back({range, change, expected(l), expected(r), l ? config_text(left, l->config) : "",
-                    r ? config_text(right, r->config) : ""});
+    table.add({range, change, expected(l), expected(r), l ? config_text(left, l->config) : "",
+               r ? config_text(right, r->config) : ""});
   }
-  print_rows({"range", "change", "expected", "expected then", "schedule", "schedule then"}, rows,
-             a.format);
+  print_report(
+      std::cout, a.format,
+      [&] {
+        return Json{{"left", json_of(left)}, {"right", json_of(right)}};
+      },
+      [&] { return table; }, [&] { std::cout << table.text(); });
   return kExitOk;
 }
 
@@ -356,37 +352,14 @@ int add_override(const Arguments& a) {
 
 int list_overrides(const Arguments& a) {
   auto store = open(a, false);
-  const std::vector<db::Override> overrides = store->overrides(a.all);
-  if (a.format == "json") {
-    Json all = Json::array();
-    for (const db::Override& o : overrides) {
-      Json j = {{"override", o.uuid},
-                {"region", region_json(o.region)},
-                {"config", o.config},
-                {"template", o.info.template_name},
-                {"knobs", Json::parse(o.info.json)},
-                {"workload", o.workload},
-                {"hardware", o.hardware},
-                {"reason", o.reason},
-                {"created_at", o.created_at}};
-      if (o.evidence) j["measurement"] = *o.evidence;
-      if (o.withdrawn)
-        j["withdrawn"] = {{"reason", o.withdrawn->reason}, {"at", o.withdrawn->created_at}};
-      all.push_back(std::move(j));
-    }
-    std::cout << dumped(all) << '\n';
-    return kExitOk;
-  }
-  if (overrides.empty() && a.format == "table")
-    std::cout << "(no override" << (a.all ? "" : " is in force") << ")\n";
-  else
-    print_rows(kOverrideHeader, override_rows(*store, overrides), a.format);
+  override_table(*store, store->overrides(a.all))
+      .print(std::cout, a.format, a.all ? "(no override)" : "(no override is in force)");
   return kExitOk;
 }
 
 int withdraw(const Arguments& a) {
   auto store = open(a, true);
-  const db::Override o = find_by_prefix(
+  const db::Override o = db::find_by_prefix(
       store->overrides(), a.table, [](const db::Override& x) { return x.uuid; }, "override",
       "list those in force: nimble dispatch overrides");
   store->withdraw(o.uuid, a.reason);
@@ -424,20 +397,15 @@ int run(int argc, char** argv) {
         ->required();
     return sub;
   };
-  const auto formats = [&](CLI::App* sub) {
-    sub->add_option("--format", a.format, "table, json or csv")
-        ->capture_default_str()
-        ->check(CLI::IsMember({"table", "json", "csv"}));
-  };
   CLI::App* show_command = command("show", "List the active tables, or the entries of one");
   show_command->add_option("table", a.table, "The table");
   show_command->add_option("--workload", a.workload, "Hash, or part of the workload's text");
   show_command->add_flag("--all", a.all, "Drafts and retired versions too");
-  formats(show_command);
+  add_format(*show_command, &a.format);
   CLI::App* diff_command = command("diff", "Compare two versions of a workload's table");
   diff_command->add_option("table", a.table, "The one")->required();
   diff_command->add_option("other", a.other, "The other")->required();
-  formats(diff_command);
+  add_format(*diff_command, &a.format);
   CLI::App* override_command = command(
       "override",
       "Give some shapes of a table's workload another configuration, whichever table is active");
@@ -452,7 +420,7 @@ int run(int argc, char** argv) {
   override_command->add_option("--reason", a.reason, "Why; is kept")->required();
   CLI::App* overrides_command = command("overrides", "List the overrides in force");
   overrides_command->add_flag("--all", a.all, "Withdrawn ones too");
-  formats(overrides_command);
+  add_format(*overrides_command, &a.format);
   CLI::App* withdraw_command =
       command("withdraw", "End an override; the active table decides again");
   withdraw_command->add_option("override", a.table, "The override")->required();
@@ -464,11 +432,7 @@ int run(int argc, char** argv) {
       command("rollback", "Retire an active table; what was active before it is active again");
   rollback_command->add_option("table", a.table, "The table")->required();
   rollback_command->add_option("--reason", a.reason, "Why; is kept");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);
   if (*override_command) return add_override(a);

@@ -12,11 +12,14 @@
 #include "db/store/place.h"
 #include "tuner/service/campaign.h"
 #include "vm/arguments/command_line.h"
-#include "vm/base/json_text.h"
+#include "vm/arguments/table.h"
 #include "vm/base/text_table.h"
+#include "vm/base/url.h"
 
 namespace nimble {
 namespace {
+
+using Json = Table::Json;
 
 std::atomic<bool> interrupted{false};
 
@@ -38,33 +41,33 @@ constexpr char kEpilogue[] =
     "Examples:\n"
     "  nimble tune model.onnx --db tuning.db --budget 5m\n"
     "  nimble tune all-MiniLM-L6-v2/ --db tuning.db --trace lengths.tsv:pair --threads 1,2\n\n"
-    "The database can also be named by the environment variable NIMBLE_DB.\n"
-    "Exit codes: 0 ok, 1 failure, 2 usage, 5 incompatible database, 130 interrupted (the best so\n"
-    "far is stored).";
+    "The database can also be named by the environment variable NIMBLE_DB.";
 
-std::string ns_text(double ns) {
+std::string ns_text(const Json& value) {
+  const double ns = value.is_number() ? value.get<double>() : 0;
   if (ns <= 0) return "-";
   return ns < 1e4 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
 }
 
-nlohmann::json json_of(const tuner::TaskReport& r) {
-  nlohmann::json j = {{"workload", r.workload},
-                      {"label", r.label},
-                      {"threads", r.threads},
-                      {"calls", r.calls},
-                      {"share", r.share},
-                      {"default_ns", r.default_ns},
-                      {"best_ns", r.best_ns},
-                      {"trials", r.trials},
-                      {"failed", r.failed},
-                      {"k", r.k},
-                      {"entries", r.entries},
-                      {"regret", r.regret},
-                      {"worst_regret", r.worst_regret},
-                      {"single_regret", r.single_regret},
-                      {"candidates", r.candidates},
-                      {"estimated", r.estimated},
-                      {"note", r.remark()}};
+Json json_of(const tuner::TaskReport& r) {
+  Json j = {{"workload", r.workload},
+            {"label", r.label},
+            {"threads", r.threads},
+            {"calls", r.calls},
+            {"share", r.share},
+            {"default_ns", r.default_ns},
+            {"best_ns", r.best_ns},
+            {"trials", r.trials},
+            {"failed", r.failed},
+            {"k", r.k},
+            {"entries", r.entries},
+            {"regret", r.regret},
+            {"worst_regret", r.worst_regret},
+            {"single_regret", r.single_regret},
+            {"candidates", r.candidates},
+            {"estimated", r.estimated},
+            {"note", r.remark()}};
+  if (r.best_ns > 0) j["speed_up"] = r.default_ns / r.best_ns;
   if (r.table) j["table"] = *r.table;
   if (r.table) j["active"] = r.inactive.empty();
   if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
@@ -75,7 +78,39 @@ nlohmann::json json_of(const tuner::TaskReport& r) {
   return j;
 }
 
-nlohmann::json json_of(const tuner::Spending& s) {
+Table workload_table(const tuner::CampaignReport& report) {
+  const auto calls = [](const Json& n) { return fmt::format("{:.0f}", n.get<double>()); };
+  Table table(
+      {{"workload", ""},
+       {"label", "workload"},
+       "threads",
+       {"calls", calls},
+       {"share", cell::percent},
+       {"default_ns", "default", ns_text},
+       {"best_ns", "best", ns_text},
+       {"speed_up", "speed-up",
+        [](const Json& x) { return x.is_null() ? "-" : fmt::format("{:.2f}x", x.get<double>()); }},
+       "trials",
+       "failed",
+       "k",
+       "entries",
+       {"regret", cell::percent},
+       {"worst_regret", "worst", cell::percent},
+       {"single_regret", "one config", cell::percent},
+       {"held_out_regret", "unseen", cell::percent},
+       "note"});
+  for (const tuner::TaskReport& r : report.tasks) {
+    Json row = json_of(r);
+    // Nothing is known of what has no times.
+    if (r.best_ns <= 0)
+      for (const char* unknown : {"regret", "worst_regret", "single_regret"})
+        row[unknown] = nullptr;
+    table.add_object(std::move(row));
+  }
+  return table;
+}
+
+Json json_of(const tuner::Spending& s) {
   return {{"wall_s", s.wall_s},
           {"seconds", s.seconds},
           {"working_share", s.working_share()},
@@ -100,48 +135,23 @@ std::string text_of(const tuner::Spending& s) {
   return out;
 }
 
-void print(const tuner::CampaignReport& report, const std::string& format) {
-  if (format == "json") {
-    nlohmann::json tasks = nlohmann::json::array();
-    for (const auto& r : report.tasks) tasks.push_back(json_of(r));
-    fmt::print("{}\n", json_text(nlohmann::json{{"campaign", report.campaign},
-                                                {"budget_s", report.budget_s},
-                                                {"consumed_s", report.consumed_s},
-                                                {"spending", json_of(report.spending)},
-                                                {"interrupted", report.interrupted},
-                                                {"ended", report.ended},
-                                                {"resumed", report.resumed},
-                                                {"skipped", report.skipped},
-                                                {"workloads", tasks}}));
-    return;
-  }
-  if (format == "csv") {
-    TextTable table({"workload", "label", "threads", "calls", "share", "default_ns", "best_ns",
-                     "trials", "failed", "k", "entries", "regret", "single_regret", "note"});
-    for (const auto& r : report.tasks)
-      table.add({r.workload, r.label, fmt::format("{}", r.threads), fmt::format("{}", r.calls),
-                 fmt::format("{:.4f}", r.share), fmt::format("{:.1f}", r.default_ns),
-                 fmt::format("{:.1f}", r.best_ns), fmt::format("{}", r.trials),
-                 fmt::format("{}", r.failed), fmt::format("{}", r.k), fmt::format("{}", r.entries),
-                 fmt::format("{:.4f}", r.regret), fmt::format("{:.4f}", r.single_regret),
-                 r.remark()});
-    std::cout << table.csv();
-    return;
-  }
-  TextTable table({"workload", "threads", "calls", "share", "default", "best", "speed-up", "trials",
-                   "failed", "k", "entries", "regret", "worst", "one config", "unseen", "note"});
-  for (const auto& r : report.tasks) {
-    const bool tuned = r.best_ns > 0;
-    const auto percent = [&](double x) { return tuned ? fmt::format("{:.1f}%", x * 100) : "-"; };
-    table.add({r.label, fmt::format("{}", r.threads), fmt::format("{:.0f}", r.calls),
-               fmt::format("{:.1f}%", r.share * 100), ns_text(r.default_ns), ns_text(r.best_ns),
-               tuned ? fmt::format("{:.2f}x", r.default_ns / r.best_ns) : "-",
-               fmt::format("{}", r.trials), fmt::format("{}", r.failed), fmt::format("{}", r.k),
-               fmt::format("{}", r.entries), percent(r.regret), percent(r.worst_regret),
-               percent(r.single_regret), r.held_out_regret ? percent(*r.held_out_regret) : "-",
-               r.remark()});
-  }
-  std::cout << table.str();
+void print(const tuner::CampaignReport& report, Format format) {
+  print_report(
+      std::cout, format,
+      [&] {
+        Json tasks = Json::array();
+        for (const auto& r : report.tasks) tasks.push_back(json_of(r));
+        return Json{{"campaign", report.campaign},
+                    {"budget_s", report.budget_s},
+                    {"consumed_s", report.consumed_s},
+                    {"spending", json_of(report.spending)},
+                    {"interrupted", report.interrupted},
+                    {"ended", report.ended},
+                    {"resumed", report.resumed},
+                    {"skipped", report.skipped},
+                    {"workloads", tasks}};
+      },
+      [&] { return workload_table(report); }, [&] { std::cout << workload_table(report).text(); });
 }
 
 // SYMBOL=SIZE of --fix. Error(kInvalidArgument).
@@ -159,7 +169,8 @@ int run(int argc, char** argv) {
   CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
   app.footer(kEpilogue);
   tuner::CampaignOptions options;
-  std::string budget = "5m", only_hot = "100%", format = "table", policy = "auto";
+  std::string budget = "5m", only_hot = "100%", policy = "auto";
+  Format format = Format::kTable;
   std::vector<std::string> fixed;
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   std::vector<std::string> shapes;
@@ -205,15 +216,10 @@ int run(int argc, char** argv) {
          "warm. Records of one are never compared with records of another")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
-  app.add_option("--format", format, "table, json or csv")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"table", "json", "csv"}));
+  add_format(app, &format, "The report");
   app.add_flag("--quiet", options.quiet, "No progress on stderr");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
+    return *code;
   options.budget_s = tuner::parse_duration(budget);
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = tools::shapes_of(shapes);
@@ -222,7 +228,7 @@ int run(int argc, char** argv) {
   options.command = "nimble tune";
   for (int i = 1; i < argc; ++i) {
     // What is kept holds no password.
-    options.command += " " + shell_word(db::printable_word(argv[i]));
+    options.command += " " + shell_word(without_password(argv[i]));
   }
 
   struct sigaction action {};

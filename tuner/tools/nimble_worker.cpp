@@ -6,11 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "tuner/measure/host_state.h"
+#include "tuner/measure/confine.h"
 #include "tuner/measure/protocol.h"
 #include "tuner/measure/worker.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
+#include "vm/base/host_state.h"
 
 namespace nimble {
 namespace {
@@ -22,37 +24,47 @@ constexpr char kAbout[] =
     "Example:\n"
     "  nimble worker";
 
-int report() {
-  tuner::HostWatch watch;
+int report(Format format) {
+  HostWatch watch;
   ::usleep(100'000);
-  const tuner::HostReading r = watch.read();
-  const auto text = [](const std::optional<bool>& b) { return !b ? "unknown" : *b ? "on" : "off"; };
-  fmt::print(
-      "protocol   {}\ncpu        {} ({})\nthreads    {}\naffinity   {}\ngovernor   {}\n"
-      "turbo      {}\nsmt        {}\nload       {:.0f} runnable threads besides this one\n"
-      "steal      {:.1f} %\npolicy     {}\n",
-      tuner::kProtocolVersion, host_cpu().model, host_cpu().level, host_cpu().usable_threads(),
-      r.affinity, r.governor, text(r.turbo), text(r.smt), r.load, r.steal * 100,
-      tuner::Policy{}.text());
+  const HostReading r = watch.read();
+  const auto known = [](const std::optional<bool>& b) {
+    return b ? Table::Json(*b) : Table::Json();
+  };
+  Table table({"what", {"value", [](const Table::Json& v) -> std::string {
+                          if (v.is_null()) return "unknown";
+                          if (v.is_boolean()) return v.get<bool>() ? "on" : "off";
+                          return v.is_string() ? v.get<std::string>() : v.dump();
+                        }}});
+  table.add({"protocol", tuner::kProtocolVersion});
+  table.add({"cpu", host_cpu().model});
+  table.add({"level", host_cpu().level});
+  table.add({"threads", host_cpu().usable_threads()});
+  table.add({"affinity", r.affinity});
+  table.add({"governor", r.governor});
+  table.add({"turbo", known(r.turbo)});
+  table.add({"smt", known(r.smt)});
+  table.add({"other runnable threads", r.load});
+  table.add({"steal", r.steal});
+  table.add({"policy", tuner::Policy{}.text()});
+  table.add({"confined", tuner::confine().text()});
+  table.print(std::cout, format);
   return kExitOk;
 }
 
 int run(int argc, char** argv) {
   CLI::App app{kAbout, "nimble worker"};
-  app.footer("Exit codes: 0 ok, 1 failure, 2 usage.");
   tuner::WorkerOptions options;
   bool serve = false;
+  Format format = Format::kTable;
   app.add_flag("--serve", serve, "Answer a campaign's requests on standard input and output");
+  add_format(app, &format, "What it prints by hand");
   app.add_option("--parent", options.parent, "Process to die with")->group("");
   app.add_option("--progress-fd", options.progress, "Descriptor of the shared page")->group("");
   app.add_option("--memory-limit", options.memory_limit, "Bytes of address space; 0: no limit")
       ->check(number_from_zero());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
-  if (!serve) return report();
+  if (const auto code = parse_arguments(app, argc, argv)) return *code;
+  if (!serve) return report(format);
   // What a kernel or a library prints must not land among the messages.
   options.out = ::dup(1);
   ::dup2(2, 1);

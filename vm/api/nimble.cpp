@@ -65,6 +65,8 @@ namespace {
 
 // The answer to the calling thread's last query of a profile.
 thread_local std::string profile_text;
+// The same of shapes.
+thread_local std::string shapes_text;
 
 // What an output handed to the user holds on to: memory, shape and strides.
 void release_output(nimble_tensor* tensor) {
@@ -336,8 +338,8 @@ nimble_status nimble_session_create(nimble_model* model, const nimble_session_op
                             "nimble_session_create");
     auto handle = std::make_unique<nimble_session>();
     handle->session = std::make_unique<rt::Session>(
-        model->model,
-        rt::SessionOptions{o.threads, o.pin != 0, o.memory_limit, o.fuel, o.depth, o.profile != 0});
+        model->model, rt::SessionOptions{o.threads, o.pin != 0, o.memory_limit, o.fuel, o.depth,
+                                         o.profile != 0, o.record_shapes != 0});
     *session = handle.release();
   });
 }
@@ -593,6 +595,12 @@ void nimble_session_set_profiling(nimble_session* session, int32_t on) {
 
 const char* nimble_session_profile_json(nimble_session* session) {
   return profile_of(session, &rt::Profiler::json);
+}
+
+const char* nimble_session_shapes_json(nimble_session* session) {
+  if (!session) return "";
+  const nimble_status status = guarded([&] { shapes_text = session->session->shapes_json(); });
+  return status == NIMBLE_OK ? shapes_text.c_str() : "";
 }
 
 const char* nimble_session_profile_table(nimble_session* session) {

@@ -42,8 +42,8 @@
 extern "C" {
 #endif
 
-/* 2: start, resume, suspend, abandon, state; 3: types; 4: numbers of runs */
-#define NIMBLE_API_VERSION 4
+/* 2: start, resume, suspend, abandon, state; 3: types; 4: numbers of runs; 5: counts of shapes */
+#define NIMBLE_API_VERSION 5
 
 /* The version of the interface that the library implements; compare with NIMBLE_API_VERSION. */
 NIMBLE_API uint32_t nimble_api_version(void);
@@ -275,9 +275,12 @@ typedef struct nimble_session_options {
                             portable kernels) takes as many; a native kernel's call is one */
   uint32_t depth;        /* calls nested inside the entry point; 0: 100000 */
   uint32_t profile;      /* 1: profile from the start */
+  uint32_t record_shapes; /* 1: count the runs of each shape, for nimble_session_shapes_json
+                             (version 5) */
+  uint32_t reserved;
 } nimble_session_options;
 #define NIMBLE_SESSION_OPTIONS_INIT \
-  { sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0 }
+  { sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 NIMBLE_API nimble_status nimble_session_create(nimble_model* model,
                                                const nimble_session_options* options,
@@ -429,6 +432,14 @@ NIMBLE_API void nimble_session_set_profiling(nimble_session* session, int32_t on
 NIMBLE_API const char* nimble_session_profile_json(nimble_session* session);
 /* The same as a table for people. */
 NIMBLE_API const char* nimble_session_profile_table(nimble_session* session);
+
+/* How often each shape was run since the session was made, with record_shapes, as JSON: `entries`
+ * (name, `symbols`, `shapes` (count, extents in the order of the symbols; most frequent first),
+ * `further`). Symbols are the named dims of tensor inputs; an extent that no input of the run told
+ * is -1. A run counts when its inputs were accepted. After 65,536 different shapes of an entry
+ * point, runs of others count as `further`. Valid until the calling thread's next query of shapes;
+ * "" on failure. (version 5) */
+NIMBLE_API const char* nimble_session_shapes_json(nimble_session* session);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,15 @@
-// How every program answers wrong arguments: one line on stderr, "NAME: error: …", which names the
-// argument, and exit code 2. Only for programs, which link CLI11 themselves.
+// The frame of every program's arguments: what all of them take, and how they answer wrong ones:
+// with one line on stderr, "NAME: error: …", which names the argument, without a password that a
+// URL in it may have, and exit code 2.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "vm/base/edit_distance.h"
 #include "vm/base/error.h"
 #include "vm/base/program.h"
 
@@ -57,51 +56,27 @@ CLI::Validator read_by(Read read) {
 }
 
 namespace command_line {
-
 // What is wrong, and the remedy. A word that nothing takes comes first: it is often the reason why
 // something else is missing.
-inline std::string problem(const CLI::App& app, const CLI::ParseError& e) {
-  const CLI::App* command = &app;
-  std::string place = app.get_name();
-  std::vector<std::string> options;
-  while (true) {
-    for (const CLI::Option* option : command->get_options())
-      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-    const std::vector<CLI::App*> chosen = command->get_subcommands();
-    if (chosen.empty()) break;
-    command = chosen[0];
-    place += " " + command->get_name();
-  }
-  const std::string help = fmt::format("see {} --help", place);
-  const std::vector<std::string> left = app.remaining(true);
-  std::vector<std::string> subcommands;
-  for (const CLI::App* s : command->get_subcommands([](const CLI::App*) { return true; }))
-    subcommands.push_back(s->get_name());
-  if (!subcommands.empty() && !left.empty() && !left[0].starts_with("-")) {
-    const std::string_view name = nearest_name(left[0], subcommands, 4);
-    return fmt::format("\"{}\" is not a subcommand; {}", left[0],
-                       name.empty() ? help : fmt::format("did you mean \"{} {}\"?", place, name));
-  }
-  for (const std::string& word : left) {
-    if (word.size() < 2 || word[0] != '-') continue;
-    const std::string typed = word.substr(0, word.find('='));
-    const std::string_view name = nearest_name(typed, options, 4);
-    return fmt::format("unknown option \"{}\"; {}", typed,
-                       name.empty() ? help : fmt::format("did you mean {}?", name));
-  }
-  if (!left.empty()) return fmt::format("unexpected argument \"{}\"; {}", left[0], help);
-  return fmt::format("{}; {}", e.what(), help);
-}
-
+std::string problem(const CLI::App& app, const CLI::ParseError& e);
 }  // namespace command_line
 
-// Ends a program whose arguments did not parse: prints the help if they ask for it, else what is
-// wrong with them. Returns the exit code.
-inline int exit_of_arguments(const CLI::App& app, const CLI::ParseError& e) {
-  if (e.get_exit_code() == 0) return app.exit(e) == 0 ? kExitOk : kExitUsage;
-  std::fprintf(stderr, "%s: error: %s\n", app.get_name().c_str(),
-               command_line::problem(app, e).c_str());
-  return kExitUsage;
-}
+// Parses the arguments of a program; what they leave out comes from the environment and from
+// configuration files (settings.h). Returns the exit code if the program ends here: with what was
+// asked for (--help; --help-man, a manual page; --help-json, the same for programs), or with one
+// line on stderr about what is wrong. `others` are the codes that the program may end with beside
+// 0, 1 and 2; the help tells them.
+std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv,
+                                   const std::vector<ExitCode>& others = {});
+// The same of words in order, without the program's name.
+std::optional<int> parse_arguments(CLI::App& app, std::vector<std::string> words,
+                                   const std::vector<ExitCode>& others = {});
+
+// Says what only the program itself can see to be wrong with its arguments, as parse_arguments says
+// the rest. Returns the exit code.
+int usage_error(const CLI::App& app, const std::string& problem);
+
+// "Exit codes: 0 ok, 1 failure, 2 usage, 5 stale or incompatible database."
+std::string exit_codes_text(const std::vector<ExitCode>& others);
 
 }  // namespace nimble

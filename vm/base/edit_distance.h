@@ -1,6 +1,7 @@
 // How far two names are apart, for "did you mean …" in errors.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
@@ -10,8 +11,8 @@ namespace nimble {
 // "copmile" is one slip from "compile".
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The name among `names` that was probably meant by `typed`: at most two slips away, or begun by it
-// if it has `shortest_prefix` letters or more. Empty if there is none.
+// The name among `names` that was probably meant by `typed`: at most two slips away, of short names
+// one, or begun by it if it has `shortest_prefix` letters or more. Empty if there is none.
 template <typename Names>
 std::string_view nearest_name(std::string_view typed, const Names& names,
                               size_t shortest_prefix = std::string_view::npos) {
@@ -21,7 +22,7 @@ std::string_view nearest_name(std::string_view typed, const Names& names,
     const std::string_view name = candidate;
     const bool begun = typed.size() >= shortest_prefix && name.starts_with(typed);
     const size_t distance = begun ? 0 : edit_distance(typed, name);
-    if (distance < least && distance < name.size()) {
+    if (distance < least && 2 * distance <= std::max(typed.size(), name.size())) {
       best = name;
       least = distance;
     }

@@ -93,17 +93,6 @@ bool alike(const Tensor& kept, const InputTensor& in) {
 
 }  // namespace
 
-std::string nearest_name(std::string_view name, std::span<const std::string> names) {
-  std::string best;
-  size_t least = std::max<size_t>(name.size() / 2, 2) + 1;
-  for (const std::string& n : names)
-    if (const size_t d = edit_distance(name, n); d < least) {
-      least = d;
-      best = n;
-    }
-  return best;
-}
-
 EntryPlan::EntryPlan(const exec::Executable& executable, const exec::EntryPoint& entry,
                      const std::string& place)
     : executable_(executable), entry_(entry), place_(place) {
@@ -140,7 +129,7 @@ size_t EntryPlan::find_input(std::string_view name, size_t likely) const {
     if (ports[at->second].name == name) return at->second;
   std::vector<std::string> names;
   for (const exec::Port& port : ports) names.push_back(port.name);
-  const std::string near = nearest_name(name, names);
+  const std::string_view near = nearest_name(name, names);
   throw Error(Status::kNotFound, place_, fmt::format("{} has no input {}", entry_.name, name),
               near.empty() ? fmt::format("its inputs are {}", fmt::join(names, ", "))
                            : fmt::format("did you mean {}?", near));

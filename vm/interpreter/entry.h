@@ -47,6 +47,10 @@ class EntryPlan {
   // name.
   size_t find_input(std::string_view name, size_t likely = SIZE_MAX) const;
   const exec::EntryPoint& entry() const { return entry_; }
+  // The dims of tensor inputs that are neither constant nor "?", each text once, and what they were
+  // when bind() was last called; -1: no input told it.
+  std::span<const std::string> extent_names() const { return names_; }
+  std::span<const int64_t> extents() const { return extents_; }
 
  private:
   static constexpr int32_t kAny = -1, kFixed = -2;
@@ -73,8 +77,5 @@ class EntryPlan {
   std::vector<Origin> origins_;                         // which input told it
   std::vector<Tensor*> kept_;  // by input: of the last call, if it was borrowed
 };
-
-// The element of `names` most like `name`; empty if none is.
-std::string nearest_name(std::string_view name, std::span<const std::string> names);
 
 }  // namespace nimble::rt

@@ -65,6 +65,7 @@ Session::Session(std::shared_ptr<const Model> model, const SessionOptions& optio
       profile_(options.profile) {
   for (const exec::EntryPoint& entry : model_->executable().entries)
     plans_.emplace_back(model_->executable(), entry, model_->place());
+  if (options.record_shapes) shapes_.emplace(plans_.size());
 }
 
 Session::~Session() {
@@ -156,6 +157,10 @@ void Session::start(const Lock&, size_t entry, std::span<const InputTensor> inpu
   const uint64_t steps = meter.steps;
   plan.bind(inputs, heap_, &meter, &arguments_);
   entry_ = entry;
+  if (shapes_) {
+    const std::lock_guard guard(lock_);
+    shapes_->add(entry, plan.extents());
+  }
   machine_->start(signature.function, arguments_, steps - meter.steps);
   if (profiling_) seen_.add_time(Profiler::now() - start, false);
 }
@@ -323,6 +328,11 @@ void Session::set_profiling(bool on) noexcept {
   if (!on) return;
   profiler_.clear();
   ++profile_epoch_;
+}
+
+std::string Session::shapes_json() const {
+  const std::lock_guard guard(lock_);
+  return shapes_ ? shapes_->json(plans_) : ShapeCounts(plans_.size()).json(plans_);
 }
 
 Profiler Session::profiler() const {

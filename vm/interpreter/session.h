@@ -25,6 +25,7 @@
 #include "vm/interpreter/machine.h"
 #include "vm/interpreter/model.h"
 #include "vm/interpreter/profiler.h"
+#include "vm/interpreter/shape_counts.h"
 #include "vm/runtime/fork.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
@@ -38,6 +39,7 @@ struct SessionOptions {
   uint64_t fuel = 0;          // as in Limits; 0: no limit
   uint32_t depth = 0;         // calls nested inside the first; 0: the default of Limits
   bool profile = false;
+  bool record_shapes = false;
 };
 
 // A result. Its memory is the user's until it dies: no later run touches it.
@@ -163,6 +165,9 @@ class Session {
   void set_profiling(bool on) noexcept;
   // A copy of what was seen until the last run or slice ended. From any thread.
   Profiler profiler() const;
+  // How often each shape was run so far, as ShapeCounts::json says; nothing is counted without
+  // SessionOptions::record_shapes. From any thread.
+  std::string shapes_json() const;
 
  private:
   void trim_now() noexcept;
@@ -188,6 +193,7 @@ class Session {
   bool profile_ = false;
   uint64_t profile_epoch_ = 0;  // counts the profiler's fresh starts
   Profiler profiler_;
+  std::optional<ShapeCounts> shapes_;
   bool trim_wanted_ = false, closed_ = false;
 };
 

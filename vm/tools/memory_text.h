@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "vm/api/nimble.hpp"
+#include "vm/arguments/table.h"
 
 namespace nimble {
 
@@ -27,6 +29,22 @@ inline nlohmann::json profile_json_with_memory(api::Session& session) {
                    {"requests", m.allocations},
                    {"reuses", m.reuses}};
   return out;
+}
+
+inline Table profiled_kernels(const nlohmann::json& profile) {
+  Table table({"name", "source", "implementation", "config", "shape", "count", "total_ns"});
+  for (const nlohmann::json& kernel : profile.at("kernels")) table.add_object(kernel);
+  return table;
+}
+
+// The profile as a program prints it.
+inline std::string profile_text(api::Session& session, Format format) {
+  std::ostringstream out;
+  print_report(
+      out, format, [&] { return Table::Json(profile_json_with_memory(session)); },
+      [&] { return profiled_kernels(profile_json_with_memory(session)); },
+      [&] { out << profile_table_with_memory(session) << '\n'; });
+  return out.str();
 }
 
 }  // namespace nimble

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "vm/arguments/subcommands.h"
 #include "vm/base/program.h"
-#include "vm/tools/subcommands.h"
+#include "vm/base/url.h"
 
 namespace nimble {
 namespace {
@@ -24,8 +25,8 @@ std::string usage() {
   bool missing = false;
   for (const Subcommand& s : subcommands()) {
     const bool there = !program_of(s.name).empty();
-    missing |= !there;
-    text += fmt::format("  {:<9} {}{}\n", s.name, s.sentence, there ? "" : " (not installed)");
+    missing |= !there && s.needs.empty();
+    text += fmt::format("  {:<11} {}{}\n", s.name, s.sentence, there ? "" : " (not installed)");
   }
   text +=
       "\nOptions:\n"
@@ -34,16 +35,22 @@ std::string usage() {
       "Examples:\n"
       "  nimble compile model.onnx --db tuning.db -o model.nimble\n"
       "  nimble run model.nimble --input input_ids=@ids.npy --output-dir out\n"
-      "  nimble help tune\n\n"
-      "Exit codes: 0 ok, 1 failure, 2 usage, 3 wrong result, 4 regression,\n"
-      "5 stale or incompatible database, 130 interrupted.\n";
+      "  nimble help tune\n\nExit codes:";
+  for (const ExitCodeInfo& info : kExitCodes)
+    text += fmt::format("{} {} {}", info.code == kExitOk ? "" : ",", static_cast<int>(info.code),
+                        info.words);
+  text += ".\n";
   if (missing) text += "Subcommands that are not installed need a build with the compiler.\n";
+  for (const Subcommand& s : subcommands())
+    if (!s.needs.empty() && program_of(s.name).empty())
+      text += fmt::format("\"{}\" needs a build that found {}.\n", s.name, s.needs);
   return text;
 }
 
 int unknown(const std::string& word) {
   const std::string_view nearest = nearest_subcommand(word);
-  std::fprintf(stderr, "nimble: error: \"%s\" is not a subcommand; %s\n", word.c_str(),
+  std::fprintf(stderr, "nimble: error: \"%s\" is not a subcommand; %s\n",
+               without_password(word).c_str(),
                nearest.empty() ? "see nimble --help"
                                : fmt::format("did you mean \"nimble {}\"?", nearest).c_str());
   return kExitUsage;
@@ -53,13 +60,15 @@ int unknown(const std::string& word) {
 int become(const std::string& name, const std::vector<std::string>& arguments) {
   const std::string program = program_of(name);
   if (program.empty()) {
-    bool known = false;
-    for (const Subcommand& s : subcommands()) known |= s.name == name;
+    const Subcommand* known = nullptr;
+    for (const Subcommand& s : subcommands())
+      if (s.name == name) known = &s;
     if (!known) return unknown(name);
-    std::fprintf(stderr,
-                 "nimble: error: %s/nimble-%s: is not installed; install or build nimble whole, "
-                 "not its runtime only\n",
-                 program_folder().c_str(), name.c_str());
+    const std::string remedy =
+        known->needs.empty() ? "install or build nimble whole, not its runtime only"
+                             : fmt::format("build nimble where {} are installed", known->needs);
+    std::fprintf(stderr, "nimble: error: %s/nimble-%s: is not installed; %s\n",
+                 program_folder().c_str(), name.c_str(), remedy.c_str());
     return kExitFailure;
   }
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
@@ -85,6 +94,7 @@ int run(const std::vector<std::string>& words) {
     std::fputs(usage().c_str(), stdout);
     return kExitOk;
   }
+  if (first == "--help-man") return become("completion", {"man"});
   if (first == "help") {
     // `nimble help db show` is `nimble db show --help`.
     std::vector<std::string> rest(words.begin() + 2, words.end());
@@ -93,7 +103,7 @@ int run(const std::vector<std::string>& words) {
   }
   if (first.starts_with("-")) {
     std::fprintf(stderr, "nimble: error: unknown option \"%s\"; see nimble --help\n",
-                 first.c_str());
+                 without_password(first).c_str());
     return kExitUsage;
   }
   // A name with a slash would leave the folder of programs.

@@ -12,14 +12,13 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "vm/api/nimble.hpp"
 #include "vm/arguments/command_line.h"
-#include "vm/base/json_text.h"
-#include "vm/base/text_table.h"
+#include "vm/arguments/table.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
@@ -30,6 +29,7 @@ namespace nimble {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Json = Table::Json;
 
 constexpr char kAbout[] =
     "Measures how long a compiled model takes at each shape, on random inputs (inputs with a\n"
@@ -45,7 +45,8 @@ constexpr char kAbout[] =
     "Naming the file here is your consent to run the native code in it.";
 
 struct Options {
-  std::string model, entry, format = "table";
+  std::string model, entry;
+  Format format = Format::kTable;
   std::vector<std::string> inputs, shapes, fixed, values;
   int threads = 0, repetitions = 20, rounds = 3;
   bool pin = false, profile = false, no_native = false;
@@ -124,63 +125,70 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+Json times_of(const Case& c) {
+  return {{"first_us", c.first_us},
+          {"min_us", c.us.front()},
+          {"p50_us", c.quantile(0.5)},
+          {"p99_us", c.quantile(0.99)},
+          {"mean_us", c.mean()}};
+}
+
+// `name`: what stands in the first column of the CSV and the table for people.
+Json row_of(const std::string& name, const Case& c, size_t runs, int threads) {
+  Json row = {{"shape", c.shape}, {"case", name}, {"threads", threads}, {"runs", runs}};
+  if (c.value_number >= 0) row["value"] = c.value_number;
+  row.update(times_of(c));
+  return row;
+}
+
+Table case_table() {
+  const auto us = [](const Json& v) { return fmt::format("{:.1f}", v.get<double>()); };
+  return Table({{"case", "shape"},
+                {"threads", ""},
+                "runs",
+                {"first_us", "first us", us},
+                {"min_us", "min us", us},
+                {"p50_us", "p50 us", us},
+                {"p99_us", "p99 us", us},
+                {"mean_us", "mean us", us}});
+}
+
 void print(const Options& o, const std::vector<Case>& cases, api::Session& session,
            const api::Model& model, double load_ms) {
-  if (o.format == "json") {
-    nlohmann::json out;
-    out["model"] = o.model;
-    out["info"] = nlohmann::json::parse(model.info(), nullptr, false);
-    out["threads"] = session.threads();
-    out["load_ms"] = load_ms;
-    out["peak_rss_bytes"] = peak_rss_bytes();
-    auto times = [](const Case& c, nlohmann::json entry) {
-      entry["first_us"] = c.first_us;
-      entry["min_us"] = c.us.front();
-      entry["p50_us"] = c.quantile(0.5);
-      entry["p99_us"] = c.quantile(0.99);
-      entry["mean_us"] = c.mean();
-      return entry;
-    };
-    for (const Case& c : cases) {
-      nlohmann::json entry = {{"shape", c.shape}, {"runs", c.us.size()}};
-      if (c.value_number >= 0) entry["value"] = c.value_number;
-      out["cases"].push_back(times(c, std::move(entry)));
-    }
-    if (!o.values.empty()) out["values"] = times(all_values(cases), {{"count", cases.size()}});
-    if (o.profile) out["profile"] = profile_json_with_memory(session);
-    fmt::print("{}\n", json_text(out));
-    return;
+  Table all = case_table();
+  size_t runs = 0;
+  for (const Case& c : cases) {
+    all.add_object(row_of(c.name(), c, c.us.size(), session.threads()));
+    runs += c.us.size();
   }
-  if (o.format == "csv") {
-    TextTable table(
-        {"shape", "threads", "runs", "first_us", "min_us", "p50_us", "p99_us", "mean_us"});
-    for (const Case& c : cases) {
-      std::vector<std::string> row = {c.name(), std::to_string(session.threads()),
-                                      std::to_string(c.us.size())};
-      for (double us : {c.first_us, c.us.front(), c.quantile(0.5), c.quantile(0.99), c.mean()})
-        row.push_back(fmt::format("{:.3f}", us));
-      table.add(std::move(row));
-    }
-    fmt::print("{}", table.csv());
-    return;
-  }
-  TextTable table({"shape", "runs", "first us", "min us", "p50 us", "p99 us", "mean us"});
-  auto add = [&](const std::string& name, size_t runs, const Case& c) {
-    table.add({name, std::to_string(runs), fmt::format("{:.1f}", c.first_us),
-               fmt::format("{:.1f}", c.us.front()), fmt::format("{:.1f}", c.quantile(0.5)),
-               fmt::format("{:.1f}", c.quantile(0.99)), fmt::format("{:.1f}", c.mean())});
-  };
-  if (o.values.empty()) {
-    for (const Case& c : cases) add(c.name(), c.us.size(), c);
-  } else {
-    size_t runs = 0;
-    for (const Case& c : cases) runs += c.us.size();
-    add(fmt::format("{} values", cases.size()), runs, all_values(cases));
-  }
-  fmt::print("{}", table.str());
-  fmt::print("threads {}, load {:.1f} ms, peak memory {:.1f} MiB\n", session.threads(), load_ms,
-             static_cast<double>(peak_rss_bytes()) / (1 << 20));
-  if (o.profile) fmt::print("\n{}", profile_table_with_memory(session));
+  print_report(
+      std::cout, o.format,
+      [&] {
+        Json out = {{"model", o.model},
+                    {"info", Json::parse(model.info(), nullptr, false)},
+                    {"threads", session.threads()},
+                    {"load_ms", load_ms},
+                    {"peak_rss_bytes", peak_rss_bytes()},
+                    {"cases", all.json()}};
+        if (!o.values.empty()) {
+          out["values"] = times_of(all_values(cases));
+          out["values"]["count"] = cases.size();
+        }
+        if (o.profile) out["profile"] = profile_json_with_memory(session);
+        return out;
+      },
+      [&] { return all; },
+      [&] {
+        Table shown = o.values.empty() ? all : case_table();
+        if (!o.values.empty())
+          shown.add_object(row_of(fmt::format("{} values", cases.size()), all_values(cases), runs,
+                                  session.threads()));
+        std::cout << shown.text()
+                  << fmt::format("threads {}, load {:.1f} ms, peak memory {:.1f} MiB\n",
+                                 session.threads(), load_ms,
+                                 static_cast<double>(peak_rss_bytes()) / (1 << 20));
+        if (o.profile) std::cout << '\n' << profile_table_with_memory(session);
+      });
 }
 
 // What --values names: the values of each port, as many of each.
@@ -297,14 +305,8 @@ int main_of(int argc, char** argv) {
   app.add_flag("--no-native", o.no_native, "Time the checked, portable form of the kernels");
   add_load_limits(app, &o.load);
   app.add_flag("--profile", o.profile, "Also print where the time went (adds overhead)");
-  app.add_option("--format", o.format, "Output format")
-      ->check(CLI::IsMember({"table", "json", "csv"}))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  add_format(app, &o.format, "The times");
+  if (const auto code = parse_arguments(app, argc, argv, {kExitInterrupted})) return *code;
   try {
     return bench(o);
   } catch (const api::Error& e) {

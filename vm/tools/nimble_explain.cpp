@@ -9,14 +9,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "vm/api/nimble.hpp"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
-#include "vm/base/text_table.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
@@ -37,7 +38,8 @@ constexpr char kAbout[] =
     "Example: nimble explain model.nimble --shapes n=16,37 --set b=1 --threads 2";
 
 struct Options {
-  std::string model, entry, format = "table", kernel;
+  std::string model, entry, kernel;
+  Format format = Format::kTable;
   std::vector<std::string> inputs, shapes, fixed;
   int threads = 0;
   bool no_native = false;
@@ -285,29 +287,39 @@ std::string evidence_text(const Row& r) {
 }
 
 void print(const Options& o, const std::vector<Row>& rows) {
-  if (o.format == "json") {
-    Json out = Json::array();
-    for (const Row& r : rows)
-      out.push_back({{"shape", r.shape},
-                     {"call", r.call},
-                     {"path", r.path},
-                     {"evidence", r.evidence},
-                     {"summary", evidence_text(r)}});
-    fmt::print("{}\n", json_text(out));
-    return;
-  }
-  TextTable table({"shape", "operators", "calls", "us each", "symbols", "path", "kernel",
-                   "configuration", "evidence"});
+  using Cell = Table::Json;
+  const auto words = [](const Cell& path) {
+    const auto list = path.get<std::vector<std::string>>();
+    return list.empty() ? "only one" : fmt::format("{}", fmt::join(list, ", "));
+  };
+  Table table({"shape",
+               {"operators", "operators"},
+               {"count", "calls"},
+               {"us_each", "us each",
+                [](const Cell& us) { return fmt::format("{:.1f}", us.get<double>()); }},
+               {"symbols", "symbols"},
+               {"path", words},
+               {"kernel", ""},
+               {"implementation", "kernel"},
+               {"config", "configuration"},
+               {"summary", "evidence"}});
   for (const Row& r : rows) {
     const auto count = r.call.at("count").get<int64_t>();
-    const double us = r.call.at("total_ns").get<double>() / 1000 / static_cast<double>(count);
-    table.add({r.shape, r.call.at("source").get<std::string>(), std::to_string(count),
-               fmt::format("{:.1f}", us), symbols_text(r.call.at("shape")),
-               r.path.empty() ? "only one" : fmt::format("{}", fmt::join(r.path, ", ")),
-               r.call.at("implementation").get<std::string>(), r.call.value("config", ""),
-               evidence_text(r)});
+    table.add_object(
+        {{"shape", r.shape},
+         {"operators", r.call.at("source").get<std::string>()},
+         {"kernel", r.call.at("name").get<std::string>()},
+         {"implementation", r.call.at("implementation").get<std::string>()},
+         {"config", r.call.value("config", "")},
+         {"symbols", symbols_text(r.call.at("shape"))},
+         {"count", count},
+         {"us_each", r.call.at("total_ns").get<double>() / 1000 / static_cast<double>(count)},
+         {"call", r.call},
+         {"path", r.path},
+         {"evidence", r.evidence},
+         {"summary", evidence_text(r)}});
   }
-  fmt::print("{}", table.str());
+  table.print(std::cout, o.format, "(no kernel ran)");
 }
 
 int main_of(int argc, char** argv) {
@@ -326,14 +338,8 @@ int main_of(int argc, char** argv) {
   app.add_option("--int-range", o.random.int_range, "Random integer inputs are below this")
       ->capture_default_str();
   add_load_limits(app, &o.load);
-  app.add_option("--format", o.format, "Of the answer")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  add_format(app, &o.format, "The answer");
+  if (const auto code = parse_arguments(app, argc, argv)) return *code;
   const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
   exec::verify(executable, o.model, o.load.verification_steps);
   const api::Model model(

@@ -2,13 +2,14 @@
 // but runs nothing of it, so that it may be used on files that nobody trusts yet.
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/device_number.h"
 #include "vm/base/json_text.h"
-#include "vm/base/text_table.h"
 #include "vm/executable/disassembler.h"
 #include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
@@ -18,11 +19,12 @@
 namespace nimble {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = Table::Json;
 using exec::Executable;
 
 struct Arguments {
-  std::string file, format = "table";
+  std::string file;
+  Format format = Format::kTable;
   bool portable = false, signature = false, disassemble = false, kernels = false,
        provenance = false, verify = false;
   int64_t max_constant = 64;
@@ -67,16 +69,15 @@ Json summary_json(const Executable& e, const std::string& file) {
           {"images", images}};
 }
 
-void print_summary(const Json& s) {
-  TextTable table({"what", "value"});
+Table summary_table(const Json& s) {
+  Table table({"what", "value"});
   for (const auto& [key, value] : s.items())
-    if (key != "images")
-      table.add({key, value.is_string() ? value.get<std::string>() : value.dump()});
+    if (key != "images") table.add({key, value});
   for (const Json& i : s["images"])
     table.add({"image " + i["target"].get<std::string>(),
                fmt::format("{} bytes, needs {}", i["bytes"].get<int64_t>(),
                            fmt::join(i["features"].get<std::vector<std::string>>(), " "))});
-  std::fputs(table.str().c_str(), stdout);
+  return table;
 }
 
 Json ports_json(const Executable& e, const std::vector<exec::Port>& ports) {
@@ -101,20 +102,20 @@ Json signature_json(const Executable& e) {
   return out;
 }
 
-void print_signature(const Executable& e) {
-  TextTable table({"entry", "port", "name", "dtype", "shape", "default"});
+Table signature_table(const Executable& e) {
+  Table table({"entry", "port", "name", "dtype", "shape", "default"});
   for (const exec::EntryPoint& p : e.entries) {
     auto add = [&](const char* kind, const exec::Port& port) {
       if (port.type >= 0)
         table.add({reference(p.name), kind, port.name, type_name(e, port), "", ""});
       else
-        table.add({reference(p.name), kind, port.name, std::string(name_of(port.dtype)),
-                   shape_text(port.dims), port.default_fill});
+        table.add({reference(p.name), kind, port.name, name_of(port.dtype), shape_text(port.dims),
+                   port.default_fill});
     };
     for (const exec::Port& i : p.inputs) add("input", i);
     for (const exec::Port& o : p.outputs) add("output", o);
   }
-  std::fputs(table.str().c_str(), stdout);
+  return table;
 }
 
 // --- Kernels ------------------------------------------------------------------------------------
@@ -203,18 +204,33 @@ void print_kernels(const Executable& e) {
       fmt::print("  {}\n", argument_text(a, k.contract));
     for (const exec::DimProgram& p : k.contract.requirements)
       fmt::print("  requires {}\n", p.str());
-    TextTable table({"", "kind", "symbol", "template", "config"});
+    Table table({{"number", "no"}, "kind", "symbol", "template", "config"});
     for (size_t i = 0; i < k.implementations.size(); ++i) {
       const exec::Implementation& x = k.implementations[i];
-      table.add({std::to_string(i), kind_text(x.kind), x.symbol, x.template_name, x.config});
+      table.add({i, kind_text(x.kind), x.symbol, x.template_name, x.config});
     }
     if (k.portable)
-      table.add({"", "portable", fmt::format("{} instructions", k.portable->code.size()),
+      table.add({nullptr, "portable", fmt::format("{} instructions", k.portable->code.size()),
                  k.portable->template_name, k.portable->config});
-    std::fputs(table.str("  ").c_str(), stdout);
+    std::fputs(table.text("", "  ").c_str(), stdout);
     if (k.implementations.size() > 1)
       std::fputs(indented(k.dispatch.str(k.contract.symbols), "    ").c_str(), stdout);
   }
+}
+
+// One row per implementation of each kernel.
+Table implementation_table(const Executable& e) {
+  Table table({"kernel", "source", "workload", "device", "kind", "symbol", "template", "config",
+               "max_threads", "code_hash"});
+  for (const exec::Kernel& k : e.kernels) {
+    for (const exec::Implementation& i : k.implementations)
+      table.add({k.name, k.source, k.workload, device_name(k.device), kind_text(i.kind), i.symbol,
+                 i.template_name, i.config, i.max_threads, fmt::format("{:016x}", i.code_hash)});
+    if (k.portable)
+      table.add({k.name, k.source, k.workload, device_name(k.device), "portable", nullptr,
+                 k.portable->template_name, k.portable->config, nullptr, nullptr});
+  }
+  return table;
 }
 
 Json portable_texts(const Executable& e) {
@@ -272,29 +288,30 @@ Json provenance_json(const exec::Provenance& p) {
           {"kernels", kernels}};
 }
 
-void print_provenance(const exec::Provenance& p) {
-  TextTable table({"what", "value"});
+Table provenance_table(const exec::Provenance& p) {
+  Table table({"what", "value"});
   table.add({"compiler", p.compiler});
   table.add({"toolchain", p.toolchain});
   table.add({"model", p.model});
   table.add({"database", p.database.empty() ? "none" : p.database});
   for (const auto& [name, text] : p.kernels) table.add({"kernel " + name, text});
-  std::fputs(table.str().c_str(), stdout);
+  return table;
+}
+
+Table violation_table(const std::vector<exec::Violation>& found) {
+  Table table({"where", "rule", "asks", "message"});
+  for (const exec::Violation& v : found)
+    table.add({v.where, fmt::format("R{}", v.rule), exec::rule_sentence(v.rule), v.message});
+  return table;
 }
 
 Json verify_json(const std::vector<exec::Violation>& found,
                  const exec::VerificationEffort& effort) {
-  Json list = Json::array();
-  for (const exec::Violation& v : found)
-    list.push_back({{"where", v.where},
-                    {"rule", fmt::format("R{}", v.rule)},
-                    {"asks", exec::rule_sentence(v.rule)},
-                    {"message", v.message}});
   return {{"sound", found.empty()},
           {"rules", exec::kRuleCount},
           {"steps", effort.steps},
           {"step_budget", effort.budget},
-          {"violations", list}};
+          {"violations", violation_table(found).json()}};
 }
 
 void print_verify(const std::vector<exec::Violation>& found, const exec::VerificationEffort& effort,
@@ -324,30 +341,29 @@ int run(int argc, char** argv) {
                  "Show the values of constants of at most so many elements (64)")
       ->type_name("N");
   add_load_limits(app, &args.load);
-  app.add_option("--format", args.format, "How to print: table or json")
-      ->check(CLI::IsMember({"table", "json"}).description(""))
-      ->type_name("FORMAT");
+  add_format(app, &args.format, "What is chosen (as csv: one choice of those that are tables)");
   app.footer(
       "Without a choice: a summary and the signature.\n\n"
       "Examples:\n"
       "  nimble inspect model.nimble --signature\n"
       "  nimble inspect model.nimble --kernels --format json\n"
       "  nimble inspect model.nimble --verify\n\n"
-      "Exit codes: 0 ok, 1 failure or an unsound file, 2 usage.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
-  const bool summary = !(args.signature || args.portable || args.disassemble || args.kernels ||
-                         args.provenance || args.verify);
+      "--verify fails on an unsound file.");
+  if (const auto code = parse_arguments(app, argc, argv)) return *code;
+  const int chosen = args.signature + args.portable + args.disassemble + args.kernels +
+                     args.provenance + args.verify;
+  if (args.format == Format::kCsv && (chosen > 1 || args.portable || args.disassemble))
+    return usage_error(app,
+                       "CSV is one table: choose --signature, --kernels, --provenance or --verify, "
+                       "or nothing for the summary");
+  const bool summary = chosen == 0;
   const Executable e = exec::read(args.file, {true, false, args.load});
   exec::VerificationEffort effort;
   const std::vector<exec::Violation> found =
       args.verify ? exec::find_violations(e, 100, args.load.verification_steps, &effort)
                   : std::vector<exec::Violation>();
 
-  if (args.format == "json") {
+  const auto json = [&] {
     Json out = Json::object();
     if (summary) out["summary"] = summary_json(e, args.file);
     if (summary || args.signature) out["signature"] = signature_json(e);
@@ -356,18 +372,25 @@ int run(int argc, char** argv) {
     if (args.disassemble) out["functions"] = code_json(e);
     if (args.provenance) out["provenance"] = provenance_json(e.provenance);
     if (args.verify) out["verification"] = verify_json(found, effort);
-    // Names in a damaged or hostile file need not be UTF-8.
-    std::puts(json_text(out).c_str());
-  } else {
-    if (summary) print_summary(summary_json(e, args.file));
-    if (summary || args.signature) print_signature(e);
+    return out;
+  };
+  const auto csv = [&] {
+    return summary          ? summary_table(summary_json(e, args.file))
+           : args.signature ? signature_table(e)
+           : args.kernels   ? implementation_table(e)
+           : args.verify    ? violation_table(found)
+                            : provenance_table(e.provenance);
+  };
+  print_report(std::cout, args.format, json, csv, [&] {
+    const auto print = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
+    if (summary) print(summary_table(summary_json(e, args.file)).text());
+    if (summary || args.signature) print(signature_table(e).text("(no entry point)"));
     if (args.kernels) print_kernels(e);
     if (args.portable) print_portable(e);
-    if (args.disassemble)
-      std::fputs(exec::disassemble(e, {args.max_constant, true}).c_str(), stdout);
-    if (args.provenance) print_provenance(e.provenance);
+    if (args.disassemble) print(exec::disassemble(e, {args.max_constant, true}));
+    if (args.provenance) print(provenance_table(e.provenance).text());
     if (args.verify) print_verify(found, effort, e);
-  }
+  });
   return found.empty() ? kExitOk : kExitFailure;
 }
 

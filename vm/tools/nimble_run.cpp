@@ -9,11 +9,11 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "vm/api/nimble.hpp"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
 #include "vm/base/element.h"
 #include "vm/base/file.h"
 #include "vm/base/npy.h"
@@ -21,6 +21,7 @@
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
+#include "vm/tools/shape_record.h"
 
 namespace nimble {
 namespace {
@@ -41,7 +42,8 @@ constexpr char kAbout[] =
     "code 130.";
 
 struct Options {
-  std::string model, entry, output_dir, output, format = "table";
+  std::string model, entry, output_dir, output, record_shapes;
+  Format format = Format::kTable;
   std::vector<std::string> inputs, expected;
   int threads = 0;
   bool no_native = false, profile = false, verify = false, pin = false;
@@ -183,7 +185,9 @@ int run(const Options& o) {
       parse_given(o.inputs, model.inputs(o.entry), types, o.random).all();
   const std::vector<Expectation> expected = parse_expected(o, ports, types);
 
-  api::SessionOptions options{o.threads, o.pin, o.memory_limit, o.fuel, o.depth, o.profile};
+  if (!o.record_shapes.empty()) require_named_dims(model, o.entry);
+  api::SessionOptions options{o.threads, o.pin,     o.memory_limit,          o.fuel,
+                              o.depth,   o.profile, !o.record_shapes.empty()};
   auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
     api::Session session(model, with);
     interrupted_session = session.handle();
@@ -200,9 +204,8 @@ int run(const Options& o) {
       throw;
     }
     std::signal(SIGINT, SIG_DFL);
-    if (profile)
-      *profile = o.format == "json" ? profile_json_with_memory(session).dump()
-                                    : profile_table_with_memory(session);
+    if (with.record_shapes) append_shapes(o.record_shapes, session, o.entry);
+    if (profile) *profile = profile_text(session, o.format);
     return results;
   };
   std::string profile;
@@ -226,7 +229,7 @@ int run(const Options& o) {
     if (!o.output.empty()) arrays.emplace_back(port.name, std::move(array));
   }
   if (!o.output.empty()) write_npz(o.output, arrays);
-  if (o.profile) fmt::print("{}\n", profile);
+  if (o.profile) fmt::print("{}", profile);
 
   int code = kExitOk;
   auto compare = [&](size_t output, const api::Value& expected, const std::string& what) {
@@ -240,7 +243,7 @@ int run(const Options& o) {
     for (size_t i = 0; i < again.size(); ++i) compare(i, again[i], what);
   };
   if (o.verify) {
-    options.profile = false;
+    options.profile = options.record_shapes = false;
     compare_all(run_with(options, nullptr), "a second run");
     options.threads = 1;
     compare_all(run_with(options, nullptr), "a run on one thread");
@@ -268,9 +271,11 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(0, 1024));
   app.add_flag("--pin", o.pin, "Bind threads to cores");
   app.add_flag("--profile", o.profile, "Print where the time went");
-  app.add_option("--format", o.format, "Of the profile")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
+  app.add_option("--record-shapes", o.record_shapes,
+                 "Append the extents of the model's named dims to a table, which\n"
+                 "nimble tune --trace FILE:DIM reads")
+      ->type_name("FILE");
+  add_format(app, &o.format, "The profile (of csv: its kernels)");
   app.add_flag("--verify", o.verify,
                "Run again, and once more on one thread, and compare the results");
   app.add_option("--expect", o.expected,
@@ -295,11 +300,8 @@ int main_of(int argc, char** argv) {
   app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Random integers are below this")
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitWrongResult, kExitInterrupted}))
+    return *code;
   try {
     return run(o);
   } catch (const api::Error& e) {

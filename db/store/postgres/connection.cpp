@@ -33,6 +33,7 @@ Error error_of(std::string_view state, const std::string& message, const std::st
   if (state == "40001" || state == "40P01" || state == "55P03")
     return Error(Status::kExhausted, place, "another client holds the database",
                  "wait until it ends, then try again");
+  if (state == "57014") return Error(Status::kCancelled, place, "the query was cancelled");
   if (state == "53100")
     return Error(Status::kExhausted, place, "the server's disk is full",
                  "free some space; nothing was changed");
@@ -56,6 +57,19 @@ Error error_of(std::string_view state, const std::string& message, const std::st
 
 // Numbers of advisory locks that every nimble agrees on: "Nmbl", and the next.
 constexpr int32_t kLockSpace = 0x4E6D626C;
+
+// Speaks to the server over a connection of its own, so it may outlive ours.
+class ServerCanceller final : public Canceller {
+ public:
+  explicit ServerCanceller(PGconn* db) : cancel_(PQgetCancel(db), &PQfreeCancel) {}
+  void cancel() noexcept override {
+    char message[256];
+    if (cancel_) PQcancel(cancel_.get(), message, sizeof message);
+  }
+
+ private:
+  const std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel_;  // never changes: thread safe
+};
 
 using Options = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
 
@@ -131,13 +145,17 @@ PostgresConnection::PostgresConnection(const std::string& url, int lock_timeout_
   if (!db_ || PQstatus(db_) != CONNECTION_OK)
     throw Error(Status::kIo, name(),
                 fmt::format("cannot be opened ({})", one_line(db_ ? PQerrorMessage(db_) : "")),
-                "check the server, the name and the password file (~/.pgpass)");
+                local ? "check the server, the name and the password file (~/.pgpass)"
+                      : "check the server, the name and the password file (~/.pgpass); a server "
+                        "elsewhere must show a certificate that is verified "
+                        "(sslmode=verify-full; sslrootcert=FILE names your own authority)");
   PQsetNoticeProcessor(
       db_, [](void*, const char*) {}, nullptr);
   script(
       fmt::format("SET search_path = nimble; SET lock_timeout = {}; "
                   "SET default_transaction_read_only = {}; SET synchronous_commit = {}",
                   lock_timeout_ms, read_only ? "on" : "off", durable ? "on" : "off"));
+  canceller_ = std::make_shared<ServerCanceller>(db_);
   closes.release();
 }
 

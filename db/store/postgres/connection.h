@@ -27,6 +27,7 @@ class PostgresConnection final : public Connection {
   Engine engine() const override { return Engine::kPostgres; }
   void script(const std::string& sql) override;
   int64_t changes() const override { return changes_; }
+  std::shared_ptr<Canceller> canceller() override { return canceller_; }
   void begin(int level, bool exclusive) override;
   void begin_snapshot() override;
   void commit(int level) override;
@@ -52,6 +53,7 @@ class PostgresConnection final : public Connection {
   std::unique_ptr<PreparedStatement> make(std::string_view sql, bool streaming) override;
 
   PGconn* db_ = nullptr;
+  std::shared_ptr<Canceller> canceller_;
   int64_t changes_ = 0;
   int64_t names_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
+#include "db/store/test/fleet.h"
 
 namespace nimble::db {
 namespace {
@@ -41,7 +42,27 @@ std::string contents(const std::string& path) {
                             "dispatch_comparison",
                             "dispatch_override",
                             "dispatch_withdrawal",
-                            "dispatch_miss"}) {
+                            "dispatch_miss",
+                            "blob",
+                            "candidate",
+                            "measure_case",
+                            "consumption",
+                            "worker",
+                            "job_report",
+                            "task",
+                            "task_event",
+                            "task_shape",
+                            "control",
+                            "control_answer",
+                            "twin_samples",
+                            "generated_code",
+                            "failure_log",
+                            "ceiling",
+                            "peer_figure",
+                            "shape_count",
+                            "signing_key",
+                            "key_revocation",
+                            "signature"}) {
     Statement row = db.prepare(fmt::format("SELECT * FROM {}", table));
     while (row.step()) {
       std::string& line = lines.emplace_back(table);
@@ -83,9 +104,21 @@ class MergeTest : public FileTest {
     store->withdraw(store->add(word), "it was not");
     store->add(word);
     store->record_miss(world.workload_hash, world.hardware_hash, {{"m", tile}}, 3);
+    Fleet fleet(*store);
+    NewJob job = fleet.job({tile + 100}, 64);
+    job.trials[1].candidate = store->put_blob(std::vector<uint8_t>(100, tile));
+    store->put(Candidate{job.trials[1].artifact, *job.trials[1].candidate, "x86-64-v4"});
+    store->publish(job);
+    store->report(fleet.report(store->claim_job({fleet.worker("box")}).value(), 50 + tile));
+    store->add_tasks(
+        {{"", world.campaign, world.workload_hash, "dense", 0.5, 1, {{job_shape(job), 1.0}}}});
+    store->enter_phase(uuid_of_task(world.campaign, world.workload_hash), "search");
+    store->answer(store->request({"", world.campaign, ControlRequest::kPause, "me", "now"}), true,
+                  "paused");
     store->enqueue({{world.trial_key(*store, tile + 50, 64)}});
     store->claim({world.campaign, "worker"});
   }
+  static Hash job_shape(const NewJob& job) { return job.trials[0].trial.key.shape; }
 };
 
 TEST_F(MergeTest, ImportingTwiceChangesNothing) {
@@ -272,6 +305,9 @@ INSTANTIATE_TEST_SUITE_P(
                "WHERE parent IS NOT NULL",
                "FOREIGN KEY"},
         Attack{"NoSamples", "DELETE FROM samples", "not as many samples"},
+        Attack{"AnotherMedian",
+               "UPDATE measurement SET median_ns = 1e9, ci_low_ns = 1e9, ci_high_ns = 1e9",
+               "lies outside the samples"},
         Attack{"ForeignEvidence",
                "UPDATE dispatch_entry SET config = (SELECT hash FROM config WHERE hash NOT IN "
                "(SELECT config FROM dispatch_entry) LIMIT 1)",

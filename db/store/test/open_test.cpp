@@ -321,9 +321,12 @@ TEST_F(FileTest, TimesThatAreNoTimesAreRefused) {
     // The database itself refuses too, whoever writes.
     SqliteConnection raw(file(), kReadWrite, "", "x");
     Statement copy = raw.prepare(
-        "INSERT INTO measurement SELECT 'x' || substr(uuid, 2), trial, artifact, policy, machine, "
-        "host_state, n, ?, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at FROM "
-        "measurement");
+        "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, "
+        "median_ns, "
+        "mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at) "
+        "SELECT 'x' || substr(uuid, 2), trial, artifact, policy, machine, host_state, n, ?, "
+        "mad_ns, "
+        "ci_low_ns, ci_high_ns, stop_reason, created_at FROM measurement");
     copy.bind(bad);
     EXPECT_EQ(error_of([&] { copy.run(); }).status(), Status::kInvalidArgument) << bad;
   }

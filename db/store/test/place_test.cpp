@@ -44,13 +44,6 @@ TEST(Place, StrayCharactersOfAPasswordAreNotTold) {
   }
 }
 
-TEST(Place, WordsOfACommandLoseTheirPassword) {
-  EXPECT_EQ(printable_word("postgresql://me:secret@host/db"), "postgresql://me@host/db");
-  EXPECT_EQ(printable_word("--db=postgresql://me:secret@host/db"), "--db=postgresql://me@host/db");
-  EXPECT_EQ(printable_word("--budget=5m"), "--budget=5m");
-  EXPECT_EQ(printable_word("--quiet"), "--quiet");
-}
-
 TEST(Place, FilesBesideAServersDatabaseLieInTheUsersCache) {
   EXPECT_EQ(local_prefix("a/tuning.db", "id"), "a/tuning.db");
   const std::filesystem::path cache = std::filesystem::path(testing::TempDir()) / "nimble-cache";

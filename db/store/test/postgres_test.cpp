@@ -1,10 +1,15 @@
 // What is peculiar to a database on a server. All that both engines do is in the tests of
 // StoreTest.
 #ifdef NIMBLE_POSTGRES
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <iterator>
 #include <thread>
 
@@ -300,6 +305,65 @@ TEST(Postgres, AServerElsewhereMustProveWhoItIs) {
     EXPECT_EQ(error.status(), Status::kInvalidArgument) << mode;
     EXPECT_THAT(error.what(), HasSubstr("sslmode=verify-full")) << mode;
   }
+}
+
+// However the place is told: no part of it makes a server elsewhere a local one.
+TEST(Postgres, NoWayOfNamingAServerElsewhereGetsAroundItsProof) {
+  struct Way {
+    const char *variable, *value, *url;
+  };
+  const char* const variables[] = {"PGSSLMODE", "PGHOST", "PGHOSTADDR", "PGSERVICE"};
+  for (const char* name : variables) unsetenv(name);
+  for (const Way& way :
+       {Way{"PGSSLMODE", "disable", "postgresql://192.0.2.1/x"},
+        Way{"PGSSLMODE", "prefer", "postgresql://server.example/x"},
+        Way{"PGHOST", "192.0.2.1", "postgresql:///x?sslmode=disable"},
+        Way{"PGHOSTADDR", "192.0.2.1", "postgresql://localhost/x?sslmode=disable"},
+        Way{"PGSERVICE", "elsewhere", "postgresql:///x?sslmode=disable"},
+        Way{nullptr, nullptr, "postgresql://localhost/x?hostaddr=192.0.2.1&sslmode=disable"},
+        Way{nullptr, nullptr, "postgresql:///x?service=elsewhere&sslmode=allow"},
+        Way{nullptr, nullptr, "postgresql://localhost,192.0.2.1/x?sslmode=require"},
+        Way{nullptr, nullptr, "postgresql://localhost.example/x?sslmode=disable"},
+        Way{nullptr, nullptr, "postgresql://127.0.0.1.example/x?sslmode=disable"}}) {
+    if (way.variable) setenv(way.variable, way.value, 1);
+    const Error error = error_of([&] { Store::open(way.url); });
+    if (way.variable) unsetenv(way.variable);
+    EXPECT_EQ(error.status(), Status::kInvalidArgument) << way.url;
+    EXPECT_THAT(error.what(), HasSubstr("does not verify a server elsewhere")) << way.url;
+  }
+}
+
+// A server that has no certificate, at an address that does not count as this machine's: it is
+// asked for one, and told nothing when it refuses.
+TEST(Postgres, AServerElsewhereWithoutACertificateLearnsNothing) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(0x7F000002);  // 127.0.0.2
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::string heard;
+  std::thread server([&] {
+    const int client = ::accept(listener, nullptr, nullptr);
+    char bytes[1024];
+    for (ssize_t n; (n = ::read(client, bytes, sizeof bytes)) > 0;) {
+      heard.append(bytes, static_cast<size_t>(n));
+      if (heard.size() == 8 && ::write(client, "N", 1) != 1) break;  // no encryption here
+    }
+    ::close(client);
+  });
+  unsetenv("PGSSLMODE");
+  const Error error = error_of([&] {
+    Store::open(fmt::format("postgresql://me:secret@127.0.0.2:{}/x?connect_timeout=10",
+                            ntohs(address.sin_port)));
+  });
+  server.join();
+  ::close(listener);
+  EXPECT_EQ(heard, std::string("\0\0\0\x08\x04\xD2\x16\x2F", 8)) << "the request for TLS alone";
+  EXPECT_EQ(error.status(), Status::kIo);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("sslmode=verify-full"), Not(HasSubstr("secret"))));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // The program nimble-db as a user meets it: output, exit codes, messages.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
@@ -14,6 +17,7 @@
 namespace nimble::db {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -39,7 +43,8 @@ class ProgramTest : public FileTest {
 
 TEST_F(ProgramTest, HelpHasExamplesOnEveryLevel) {
   EXPECT_THAT(run("--help").out, HasSubstr("Examples:"));
-  for (const char* sub : {"show", "campaigns", "top", "export", "import", "check"}) {
+  for (const char* sub :
+       {"show", "campaigns", "top", "diff", "export", "import", "roles", "clean", "check"}) {
     const CommandResult ran = run(std::string(sub) + " --help");
     EXPECT_EQ(ran.exit_code, 0) << sub;
     EXPECT_THAT(ran.out, HasSubstr("Example:\n  nimble db")) << sub;
@@ -52,14 +57,192 @@ TEST_F(ProgramTest, UsageErrorsExitWithTwo) {
     EXPECT_EQ(run(bad).exit_code, 2) << bad;
   const std::pair<const char*, const char*> cases[] = {
       {"shw --db x",
-       "nimble db: error: \"shw\" is not a subcommand; did you mean \"nimble db show\"?"},
-      {"nonsense", "nimble db: error: \"nonsense\" is not a subcommand; see nimble db --help"},
+       "nimble db: error: \"shw\" is not a subcommand; did you "
+       "mean \"nimble db show\"?"},
+      {"nonsense",
+       "nimble db: error: \"nonsense\" is not a subcommand; see "
+       "nimble db --help"},
       {"top --bd x", "nimble db: error: unknown option \"--bd\"; did you mean --db?"},
       {"top --db x --limit ten",
-       "nimble db: error: --limit: \"ten\" is not a number above 0; see nimble db top --help"},
+       "nimble db: error: --limit: \"ten\" is not a "
+       "number above 0; see nimble db top --help"},
   };
   for (const auto& [arguments, message] : cases)
     EXPECT_EQ(run(arguments).out, std::string(message) + "\n");
+}
+
+TEST_F(ProgramTest, NoErrorTellsThePasswordOfAUrl) {
+  const std::string url = "postgresql://me:secret@127.0.0.1:1/x";
+  fill();
+  for (const std::string& arguments :
+       {url, "show summary uuid " + url, "export " + db() + " " + url, "import " + db() + " " + url,
+        std::string("show --db postgress://me:secret@host/x"), "show --db " + url}) {
+    const CommandResult ran = run(arguments);
+    EXPECT_NE(ran.exit_code, 0) << arguments;
+    EXPECT_THAT(ran.out, AllOf(HasSubstr("me@"), Not(HasSubstr("secret")))) << arguments;
+  }
+}
+
+TEST_F(ProgramTest, ADiffEndsWithFourIfSomethingIsSlower) {
+  fill();
+  std::string other;
+  {
+    auto store = open();
+    World world(*store);
+    CampaignKey key = world.key;
+    key.seed = 8;
+    world.campaign = other = store->create_campaign(key, 300, "nimble tune m");
+    world.tried(*store, 16, 64, 100);
+  }
+  const CommandResult slower = run("diff " + campaign + " " + other + " " + db());
+  EXPECT_EQ(slower.exit_code, 4);
+  EXPECT_THAT(slower.out, AllOf(HasSubstr("1 shape in common: time +25.0 % ("),
+                                HasSubstr("1 slower, 0 faster")));
+  const CommandResult faster =
+      run("diff " + other.substr(0, 8) + " " + campaign.substr(0, 8) + " --format csv " + db());
+  EXPECT_EQ(faster.exit_code, 0);
+  EXPECT_THAT(faster.out, AllOf(StartsWith("workload,shape,policy"), HasSubstr(",faster,")));
+  EXPECT_EQ(run("diff " + campaign + " " + other + " --smallest 0.5 " + db()).exit_code, 0);
+  EXPECT_EQ(run("diff " + campaign + " " + other + " --workload dense " + db()).exit_code, 4);
+  // What is not there, or has nothing in common.
+  EXPECT_THAT(run("diff " + campaign + " 0000 " + db()).out, HasSubstr("no campaign begins so"));
+  EXPECT_THAT(run("diff " + campaign + " " + other + " --workload softmax " + db()).out,
+              HasSubstr("no workload is named so"));
+  EXPECT_EQ(run("diff " + campaign + " " + other + " --by colour " + db()).exit_code, 2);
+  EXPECT_EQ(run("diff Xeon Xeon --by hardware " + db()).exit_code, 0) << "with itself";
+  EXPECT_EQ(run("diff 19.1 abc --by toolchain " + db()).exit_code, 0) << "a version, a revision";
+  EXPECT_THAT(run("diff 19.1 nothing --by toolchain " + db()).out, HasSubstr("is no toolchain"));
+}
+
+TEST_F(ProgramTest, RecordsGoThroughTextAndBack) {
+  fill();
+  {
+    auto store = open();
+    const World world(*store);
+    store->put(HostState{"", "quote \" comma , line\nend", {}, true, "\xff\xfe", 0.1, 1.0 / 3});
+    store->put(HostState{"", "hex:no", {}, true, "", 0, 0});
+    store->add(CostModel{"", world.campaign, world.workload_hash, 1, {0, 1, 255}, {}});
+    store->add(Correctness{"",
+                           store->put(Artifact{"c", world.workload_hash, world.config(*store, 8),
+                                               world.toolchain_hash, 1, 1}),
+                           world.shape(*store, 64), std::nan(""), 1e-6, false});
+  }
+  for (const std::string kind : {"json", "csv"}) {
+    const std::string text = file(kind), back = file(kind + ".db");
+    const CommandResult written = run("export " + db() + " --as " + kind + " " + text);
+    ASSERT_EQ(written.exit_code, 0) << written.out;
+    EXPECT_EQ(run("export " + db() + " --as " + kind + " " + text).exit_code, 1) << "again";
+    const CommandResult read = run("import --db " + back + " " + text);
+    ASSERT_EQ(read.exit_code, 0) << read.out;
+    EXPECT_THAT(run("import --db " + back + " --format csv " + text).out, HasSubstr(",0,0\n"))
+        << "twice is once";
+    // The same in every row: neither has anything that the other lacks.
+    EXPECT_THAT(run("import " + db() + " --format csv " + back).out, HasSubstr(",0,0\n"));
+    EXPECT_THAT(run("import --db " + back + " --format csv " + file()).out, HasSubstr(",0,0\n"));
+    EXPECT_EQ(run("top --format json --db " + back).out, run("top --format json " + db()).out);
+    EXPECT_EQ(run("check --db " + back).exit_code, 0);
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      EXPECT_THAT(entry.path().filename().string(),
+                  AllOf(Not(HasSubstr("tmp")), Not(HasSubstr("records"))));
+  }
+}
+
+TEST_F(ProgramTest, TextThatWasChangedIsNotImported) {
+  fill();
+  ASSERT_EQ(run("export " + db() + " --as json " + file("j")).exit_code, 0);
+  std::ifstream in(file("j"));
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    std::ofstream(file("bad")) << text.replace(at, from.size(), to);
+    return run("import --db " + file("new.db") + " " + file("bad"));
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {"\"version\":1", "\"version\":2"},
+      {"\"schema\":", "\"schema\":9"},
+      {"\"schema\":", "\"schema\":0.0,\"x\":"},
+      {"\"origin\"", "\"orogin\""},
+      {"\"isa\":\"x86", "\"isa\":\"y86"},
+      {"\"isa\":\"", "\"isa\":1,\"x\":\""},
+      {"\"isa\"", "\"asi\""},
+      {"\"table\":\"hardware\"", "\"table\":\"x\""},
+      {"\"ns\":[", "\"ns\":[-1,"},
+      {"\"outlier\":[0", "\"outlier\":[2"},
+      {"\"tile\\\":8", "\"tile\\\":9"},
+      {"\"role\":\"search\"", "\"role\":\"chief\""},
+      {"}\n", "}}\n"},
+  };
+  for (const auto& [from, to] : cases) {
+    const CommandResult ran = changed(from, to);
+    EXPECT_NE(ran.exit_code, 0) << from << " became " << to;
+    EXPECT_THAT(ran.out, HasSubstr("bad")) << "names the file";
+    EXPECT_FALSE(std::filesystem::exists(file("new.db")));
+  }
+  EXPECT_EQ(changed("records", "records").exit_code, 0) << "unchanged it is";
+  // Tables of another folder, or none.
+  std::filesystem::create_directory(file("empty"));
+  EXPECT_THAT(run("import --db " + file("new2.db") + " " + file("empty")).out,
+              HasSubstr("records.csv is missing"));
+  EXPECT_EQ(run("export " + db() + " --as csv --force " + file("c")).exit_code, 1);
+  EXPECT_EQ(run("export " + db() + " --as xml " + file("c")).exit_code, 2);
+}
+
+// Against the schema's own words: what is required, the types, the values of
+// its enumerations.
+TEST_F(ProgramTest, TrialsAreExportedInTheT4Format) {
+  fill();
+  {
+    auto store = open();
+    const World world(*store);
+    store->enqueue({{world.trial_key(*store, 32, 64)}, {world.trial_key(*store, 48, 64)}});
+    const std::vector<Trial> claimed = store->claim({campaign, "me"});
+    ASSERT_EQ(claimed.size(), 1u);
+    ASSERT_TRUE(store->finish({claimed[0].uuid, "me", TrialState::kCrashed, "segfault", "m", {}}));
+  }
+  const std::string out = file("t4.json");
+  const std::string command = "export " + db() + " --t4 " + campaign.substr(0, 8) + " ";
+  EXPECT_EQ(run(command + out).exit_code, 0);
+  EXPECT_THAT(run(command + out).out, HasSubstr("exists already"));
+  std::ifstream in(out);
+  const auto t4 = nlohmann::json::parse(in);
+  EXPECT_EQ(t4["schema_version"], "1.1.0");
+  EXPECT_EQ(t4["metadata"]["timeunit"], "nanoseconds");
+  EXPECT_EQ(t4["metadata"]["device"], "Xeon");
+  ASSERT_EQ(t4["results"].size(), 4u) << "and not the one that is still queued";
+  const std::set<std::string> invalidities = {"timeout",     "compile",     "runtime",
+                                              "correctness", "constraints", "correct"};
+  int crashed = 0;
+  for (const auto& r : t4["results"]) {
+    EXPECT_TRUE(r["configuration"].is_object());
+    EXPECT_TRUE(r["configuration"]["tile"].is_number());
+    EXPECT_TRUE(r["times"]["runtimes"].is_array());
+    EXPECT_TRUE(invalidities.contains(r["invalidity"]));
+    EXPECT_EQ(r["objectives"][0], "time");
+    if (r["invalidity"] == "runtime") {
+      ++crashed;
+      EXPECT_EQ(r["correctness"], 0);
+      EXPECT_TRUE(r["times"]["runtimes"].empty());
+      EXPECT_EQ(r["nimble"]["error"], "segfault");
+      continue;
+    }
+    EXPECT_EQ(r["correctness"], 1);
+    EXPECT_EQ(r["times"]["runtimes"].size(), 3u) << "every sample";
+    EXPECT_EQ(r["times"]["compilation_time"], 12.5e6);
+    EXPECT_EQ(r["measurements"][0]["name"], "time");
+    EXPECT_EQ(r["measurements"][0]["value"], r["times"]["runtimes"][1]);
+    EXPECT_THAT(r["timestamp"].get<std::string>(), testing::MatchesRegex("[0-9T:.-]+Z"));
+  }
+  EXPECT_EQ(crashed, 1);
+  EXPECT_EQ(run(command + "--shape m=37 --workload dense --force " + out).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(out))["results"].size(), 1u);
+  // What there is not.
+  EXPECT_EQ(run(command + "--shape m=5 " + file("x.json")).exit_code, 1);
+  EXPECT_EQ(run(command + "--shape m " + file("x.json")).exit_code, 2);
+  EXPECT_EQ(run(command + "--workload softmax " + file("x.json")).exit_code, 1);
+  EXPECT_EQ(run("export " + db() + " --workload dense " + file("x.json")).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(file("x.json")));
 }
 
 TEST_F(ProgramTest, EveryViewInEveryFormat) {
@@ -75,8 +258,12 @@ TEST_F(ProgramTest, EveryViewInEveryFormat) {
   }
   const CommandResult trials = run("show trials " + campaign + " " + db() + " --format json");
   EXPECT_EQ(nlohmann::json::parse(trials.out).size(), 3u);
-  EXPECT_EQ(run("show trials " + db()).exit_code, 1);
+  EXPECT_EQ(run("show trials " + db()).exit_code, 2);
+  EXPECT_EQ(run("show summary " + campaign + " " + db()).exit_code, 2);
   EXPECT_EQ(run("show trials nobody " + db()).exit_code, 1);
+  EXPECT_EQ(run("show trials " + campaign.substr(0, 4) + " " + db() + " --format json").out,
+            trials.out)
+      << "the beginning of a UUID is enough";
 }
 
 TEST_F(ProgramTest, TopRanksWithinAShape) {
@@ -93,8 +280,8 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
       "show measurement " + rows[0]["measurement"].get<std::string>() + " --format csv " + db());
   EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\n0,58.8,false\n"));
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
-  EXPECT_EQ(run("top --role king " + db()).exit_code, 1);
-  EXPECT_EQ(run("top --shape m " + db()).exit_code, 1);
+  EXPECT_EQ(run("top --role king " + db()).exit_code, 2);
+  EXPECT_EQ(run("top --shape m " + db()).exit_code, 2);
 }
 
 TEST_F(ProgramTest, ExportImportCheck) {

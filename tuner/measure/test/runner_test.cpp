@@ -1,15 +1,20 @@
 // The worker process: candidates that crash, hang or lie cost themselves and nothing else.
 #include "tuner/measure/runner.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <thread>
 
+#include "tuner/measure/confine.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "vm/base/error.h"
 
@@ -28,6 +33,43 @@ RunnerOptions options(int64_t hang_ms = 400) {
 EntryResult only(Runner& runner, const std::string& kernel) {
   const uint32_t id = runner.add(fault_executable({kernel}));
   return runner.measure(copy_case(id, 1)).at(0);
+}
+
+// A child of this process that stands still; 0 if there is none. It is left to be waited for.
+pid_t stopped_child() {
+  siginfo_t info{};
+  const int options = WSTOPPED | WNOHANG | WNOWAIT;
+  return ::waitid(P_ALL, 0, &info, options) == 0 && info.si_code == CLD_STOPPED ? info.si_pid : 0;
+}
+
+// What confine() could do, told by a process that is not needed any more.
+Confinement confinement_of_a_child() {
+  int ends[2];
+  Confinement told;
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Confinement mine = confine();
+    ::_exit(::write(ends[1], &mine, sizeof mine) == sizeof mine ? 0 : 1);
+  }
+  EXPECT_EQ(::read(ends[0], &told, sizeof told), static_cast<ssize_t>(sizeof told));
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return told;
+}
+
+// What a kernel of the worker that looks around reports, by name.
+std::map<std::string, std::string> findings(const std::string& kernel, Runner& runner) {
+  const EntryResult r = only(runner, kernel);
+  EXPECT_EQ(r.state, EntryState::kFailed);
+  std::map<std::string, std::string> out;
+  std::istringstream lines(r.message.substr(r.message.find('|') + 1));
+  for (std::string line; std::getline(lines, line, '|');)
+    if (const size_t is = line.find('='); is != std::string::npos)
+      out[line.substr(0, is)] = line.substr(is + 1);
+  EXPECT_FALSE(out.empty()) << r.message;
+  return out;
 }
 
 TEST(Runner, TimesARightCandidateAndKeepsEverySample) {
@@ -171,11 +213,22 @@ TEST(Runner, ReportsAKernelThatExitsOrThrows) {
 }
 
 TEST(Runner, AKillForMemoryIsNotTheCandidatesFault) {
-  const std::string marker = testing::TempDir() + fmt::format("nimble-killed-{}", ::getpid());
-  ::setenv("NIMBLE_TEST_MARKER", marker.c_str(), 1);
-  Runner runner(options());
-  const EntryResult r = only(runner, "test.killed_once");
-  ::unlink(marker.c_str());
+  Runner runner(options(60'000));
+  // The first worker that stands still is killed, as the kernel kills for memory; later ones go on.
+  std::atomic<bool> done{false};
+  std::thread killer([&] {
+    pid_t first = 0;
+    while (!done) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      const pid_t stopped = stopped_child();
+      if (stopped == 0) continue;
+      if (first == 0) first = stopped;
+      ::kill(stopped, stopped == first ? SIGKILL : SIGCONT);
+    }
+  });
+  const EntryResult r = only(runner, "test.stopping");
+  done = true;
+  killer.join();
   EXPECT_EQ(r.state, EntryState::kOk) << r.message;
   EXPECT_EQ(runner.workers_started(), 2);
 }
@@ -248,6 +301,89 @@ TEST(Runner, ACaseThatFitsNoContractIsAnError) {
   Case c = copy_case(runner.add(fault_executable({"test.copy"})), 1);
   c.symbols = {1, 2};
   EXPECT_THROW(runner.measure(c), Error);
+}
+
+// What the campaign's process knows, a candidate's doesn't.
+TEST(Runner, ACandidateSeesNoEnvironmentAndNoDescriptors) {
+  ::setenv("PGPASSWORD", "secret", 1);
+  ::setenv("NIMBLE_DB", "postgresql://me:secret@host/tuning", 1);
+  ::setenv("OMP_NUM_THREADS", "7", 1);
+  ::setenv("NIMBLE_CPU_LEVEL", "x86-64-v2", 1);
+  int connection[2];  // inherited by any program that is started carelessly
+  ASSERT_EQ(::pipe(connection), 0);
+  const int high = ::fcntl(connection[0], F_DUPFD, 200);
+  ASSERT_GE(high, 200);
+  Runner runner(options());
+  auto found = findings("test.environment", runner);
+  for (const char* name : {"PGPASSWORD", "NIMBLE_DB", "OMP_NUM_THREADS", "NIMBLE_CPU_LEVEL"})
+    ::unsetenv(name);
+  for (const int fd : {connection[0], connection[1], high}) ::close(fd);
+  EXPECT_EQ(found["NIMBLE_CPU_LEVEL"], "x86-64-v2");
+  for (const auto& [name, value] : found) {
+    EXPECT_EQ(value.find("secret"), std::string::npos) << name;
+    EXPECT_THAT(name, testing::AnyOf("NIMBLE_CPU_LEVEL", "LD_LIBRARY_PATH", "descriptors",
+                                     testing::EndsWith("SAN_OPTIONS")));
+  }
+  // Its two pipes and stderr, once more for what a kernel prints.
+  EXPECT_EQ(found["descriptors"], "0 1 2 4");
+}
+
+TEST(Runner, DescriptorsBelowThreeThatAreClosedHereDoNoHarm) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (const int fd : {0, 1, 2, 3}) ::close(fd);
+    Runner runner(options());
+    const uint32_t id = runner.add(fault_executable({"test.copy"}));
+    ::_exit(runner.measure(copy_case(id, 1)).at(0).state == EntryState::kOk ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+// A mitigation for confined processes would slow down what is timed, and only there.
+TEST(Runner, ConfiningLeavesTheProcessorsSpeculationAsItIs) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto mitigations = [] {
+      return std::pair(::prctl(PR_GET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, 0, 0, 0),
+                       ::prctl(PR_GET_SPECULATION_CTRL, PR_SPEC_INDIRECT_BRANCH, 0, 0, 0));
+    };
+    const auto before = mitigations();
+    confine();
+    ::_exit(mitigations() == before ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Runner, ACandidateMakesNoConnectionAndStartsNoProgram) {
+  const Confinement here = confinement_of_a_child();
+  ASSERT_TRUE(here.privileges);
+  if (!here.calls) GTEST_SKIP() << "this kernel has no filters of system calls";
+  Runner runner(options());
+  auto found = findings("test.reach", runner);
+  EXPECT_EQ(found["socket"], "EPERM");
+  EXPECT_EQ(found["execve"], "EPERM");
+  EXPECT_EQ(found["no new privileges"], "1");
+  EXPECT_EQ(found["core limit"], "0");
+}
+
+TEST(Runner, ACandidateReadsNoFileOfTheUserAndNoOtherProcess) {
+  const Confinement here = confinement_of_a_child();
+  if (!here.files) GTEST_SKIP() << "this kernel has no Landlock";
+  Runner runner(options());
+  auto found = findings("test.reach", runner);
+  EXPECT_EQ(found["/etc/passwd"], "EACCES");
+  EXPECT_EQ(found["environment of the parent"], "EACCES");
+  EXPECT_EQ(found["write"], "EACCES");
+  EXPECT_EQ(found["library"], "0");
+  if (here.landlock >= 6) {
+    EXPECT_EQ(found["signal to the parent"], "EPERM");
+  }
 }
 
 TEST(Runner, StopsAtOnceWhenCancelled) {

@@ -66,20 +66,35 @@ TEST(CostModel, PredictsTheSameAfterItWasStoredAndLoaded) {
   EXPECT_TRUE(model.serialised().empty());
   model.train(x, y);
   const std::vector<uint8_t> bytes = model.serialised();
-  const CostModel loaded = CostModel::load(bytes);
+  const auto known = [](std::span<const uint8_t>) {};  // whoever calls this has just made it
+  const CostModel loaded = CostModel::load(bytes, known);
   EXPECT_TRUE(loaded.trained());
   EXPECT_EQ(loaded.predict(x), model.predict(x));
   EXPECT_EQ(loaded.serialised(), bytes);
   // What is not a model, or not of these features, is refused.
   for (size_t n : {size_t{0}, size_t{3}, size_t{12}, size_t{25}})
-    EXPECT_THROW(CostModel::load(std::span(bytes).first(n)), Error) << n;
+    EXPECT_THROW(CostModel::load(std::span(bytes).first(n), known), Error) << n;
   std::vector<uint8_t> other = bytes;
   other[4] += 1;
   try {
-    CostModel::load(other);
+    CostModel::load(other, known);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kIncompatible);
+  }
+}
+
+// Nothing is read of bytes that nobody answers for, not even whether they are a model.
+TEST(CostModel, OfUnknownOriginIsNotRead) {
+  const std::vector<uint8_t> crafted = {1, 2, 3};
+  try {
+    CostModel::load(crafted, [&](std::span<const uint8_t> bytes) {
+      EXPECT_TRUE(std::ranges::equal(bytes, crafted));
+      throw Error(Status::kInvalidArgument, "cost model", "is not signed", "");
+    });
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.problem(), "is not signed");
   }
 }
 

@@ -37,6 +37,20 @@ TEST(Trace, OneColumnNeedsNoName) {
   EXPECT_EQ(parse_trace("a,b\n3,4\n", "t", "b").counts.begin()->first, 4);
 }
 
+TEST(Trace, ALastColumnCounts) {
+  const std::string text = "n\tm\tcount\n3\t7\t10\n4\t-\t0\n3\t-\t2\n5\t8\t1\n";
+  EXPECT_EQ(parse_trace(text, "t", "n").counts, (std::map<int64_t, int64_t>{{3, 12}, {5, 1}}));
+  EXPECT_EQ(parse_trace(text, "t", "m").total, 11);
+  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", "").counts, (std::map<int64_t, int64_t>{{3, 5}}));
+  // By itself it is a column like others, and so it is where it is asked for.
+  EXPECT_EQ(parse_trace("count\n3\n", "t", "").counts, (std::map<int64_t, int64_t>{{3, 1}}));
+  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", "count").counts,
+            (std::map<int64_t, int64_t>{{5, 1}}));
+  EXPECT_THAT(error_of("n\tcount\n3\tx\n", "n").what(), HasSubstr("\"x\" is not a count"));
+  EXPECT_THAT(error_of("n\tcount\n3\n", "n").what(), HasSubstr("\"\" is not a count"));
+  EXPECT_THAT(error_of("n\tcount\n3\t1000000000001\n", "n").what(), HasSubstr("is not a count"));
+}
+
 TEST(Trace, EveryFaultIsNamed) {
   EXPECT_THAT(error_of("a\tb\n1\t2\n", "c").what(), HasSubstr("no column \"c\""));
   EXPECT_THAT(error_of("a\tb\n1\t2\n", "").what(), HasSubstr("2 columns"));

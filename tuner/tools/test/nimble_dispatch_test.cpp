@@ -60,6 +60,32 @@ TEST_F(DispatchProgram, AnOverrideIsLaidShownAndWithdrawn) {
   EXPECT_THAT(run("overrides --all").out, HasSubstr("quiet"));
 }
 
+TEST_F(DispatchProgram, ATableIsNamedByFourCharactersOrMore) {
+  fill();
+  const CommandResult whole = run("show " + table + " --format json");
+  ASSERT_EQ(whole.exit_code, 0) << whole.out;
+  EXPECT_EQ(run("show " + table.substr(0, 4) + " --format json").out, whole.out);
+  const CommandResult brief = run("show " + table.substr(0, 3));
+  EXPECT_EQ(brief.exit_code, 1);
+  EXPECT_THAT(brief.out, HasSubstr("give 4 characters or more"));
+  EXPECT_THAT(run("show zzzz").out, HasSubstr("no table begins so"));
+}
+
+TEST_F(DispatchProgram, PrintsTablesInEachFormat) {
+  fill();
+  const auto list = nlohmann::json::parse(run("show --format json").out);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["table"], table);
+  EXPECT_EQ(list[0]["entry_count"], list[0]["entries"].size());
+  EXPECT_THAT(run("show --format csv").out, HasSubstr(table + ",1,active,"));
+  EXPECT_THAT(run("show").out, HasSubstr(table.substr(0, 8)));
+  EXPECT_THAT(run("show " + table + " --format csv").out,
+              HasSubstr("entry,range,expected_ns,regret,config,schedule,override,reason,note\n0,"));
+  const std::string diff = "diff " + table + " " + table;
+  EXPECT_EQ(nlohmann::json::parse(run(diff + " --format json").out)["left"]["table"], table);
+  EXPECT_THAT(run(diff + " --format csv").out, HasSubstr("range,change,expected_ns,"));
+}
+
 TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
   fill();
   const std::string head = "override " + table + " --config " + other + " --reason r ";

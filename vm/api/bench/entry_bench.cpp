@@ -2,7 +2,8 @@
 // number of its inputs (Google Benchmark). The model returns its first input.
 //
 // "run": nimble_session_run with names in the order of the entry point, or from the last to the
-// first; "call": a prepared call. `per_input` is the time of the whole by their number.
+// first; "call": a prepared call, also with record_shapes. `per_input` is the time of the whole by
+// their number.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -23,7 +24,7 @@ void check(nimble_status status) {
   std::exit(1);
 }
 
-enum class How { kInOrder, kReversed, kPrepared };
+enum class How { kInOrder, kReversed, kPrepared, kRecorded };
 
 void run(benchmark::State& state, How how) {
   const auto count = static_cast<size_t>(state.range(0));
@@ -32,6 +33,7 @@ void run(benchmark::State& state, How how) {
   check(nimble_load_memory(file.data(), file.size(), nullptr, &model));
   nimble_session_options options = NIMBLE_SESSION_OPTIONS_INIT;
   options.threads = 1;
+  options.record_shapes = how == How::kRecorded;
   nimble_session* session = nullptr;
   check(nimble_session_create(model, &options, &session));
 
@@ -54,11 +56,11 @@ void run(benchmark::State& state, How how) {
   output.capacity = sizeof result;
 
   nimble_call* call = nullptr;
-  if (how == How::kPrepared)
-    check(nimble_call_prepare(session, nullptr, names.data(), count, 1, &call));
+  const bool prepared = how == How::kPrepared || how == How::kRecorded;
+  if (prepared) check(nimble_call_prepare(session, nullptr, names.data(), count, 1, &call));
   for (auto _ : state) {
     nimble_tensor y = output;
-    check(how == How::kPrepared
+    check(prepared
               ? nimble_call_run(call, inputs.data(), &y)
               : nimble_session_run(session, nullptr, names.data(), inputs.data(), count, &y, 1));
     nimble_tensor_release(&y);
@@ -87,6 +89,7 @@ int main(int argc, char** argv) {
   add("run/in_order", How::kInOrder);
   add("run/reversed", How::kReversed);
   add("call", How::kPrepared);
+  add("call/record_shapes", How::kRecorded);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

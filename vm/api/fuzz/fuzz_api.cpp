@@ -229,6 +229,7 @@ class Caller {
     options.fuel = kFuel;
     options.profile = choice >> 1 & 1;
     s.limited = choice >> 2 & 1;
+    options.record_shapes = choice >> 3 & 1;
     if (s.limited) options.memory_limit = 64 << 10;
     const nimble_status status = nimble_session_create(m, &options, &s.handle);
     require_error(status);
@@ -436,6 +437,7 @@ class Caller {
                             stats.in_use <= stats.reserved && stats.in_use <= stats.peak,
                         "memory");
     NIMBLE_FUZZ_REQUIRE(std::strlen(nimble_session_profile_json(s.handle)) > 1, "no profile");
+    NIMBLE_FUZZ_REQUIRE(std::strlen(nimble_session_shapes_json(s.handle)) > 1, "no shapes");
   }
 
   void make_value() {

@@ -303,7 +303,7 @@ TEST_F(Api, NewerCallersAreToldWhatIsNotKnown) {
   nimble_session_destroy(session);
   newer.later = uint64_t{1} << 63;
   EXPECT_EQ(nimble_session_create(model_, &newer.options, &session), NIMBLE_UNSUPPORTED);
-  EXPECT_THAT(nimble_last_error(), HasSubstr("beyond the 40 bytes"));
+  EXPECT_THAT(nimble_last_error(), HasSubstr("beyond the 48 bytes"));
   newer.options.struct_size = uint64_t{1} << 40;  // nobody has set it
   EXPECT_EQ(nimble_session_create(model_, &newer.options, &session), NIMBLE_INVALID_ARGUMENT);
 
@@ -409,6 +409,43 @@ TEST_F(Api, ProfilesAndTrims) {
   EXPECT_THAT(json, HasSubstr("\"shape\":{\"n\":1}"));
   EXPECT_THAT(nimble_session_profile_table(session_), HasSubstr("copy [n=1]"));
   nimble_session_trim(session_);
+}
+
+TEST_F(Api, CountsShapes) {
+  const auto run = [](nimble_session* session, int64_t n, bool both) {
+    std::vector<float> x(static_cast<size_t>(2 * n), 1);
+    const std::vector<int64_t> shape = {n, 2};
+    const nimble_tensor inputs[] = {tensor(x.data(), shape), tensor(x.data(), shape)};
+    nimble_tensor output = NIMBLE_TENSOR_INIT;
+    const nimble_status status =
+        nimble_session_run(session, "main", nullptr, inputs, both ? 2 : 1, &output, 1);
+    nimble_tensor_release(&output);
+    return status;
+  };
+  EXPECT_EQ(run(session_, 3, true), NIMBLE_OK);
+  const std::string nothing =
+      "{\"entries\":[{\"further\":0,\"name\":\"main\",\"shapes\":[],\"symbols\":[\"n\"]},"
+      "{\"further\":0,\"name\":\"spin\",\"shapes\":[],\"symbols\":[]}]}";
+  EXPECT_EQ(nimble_session_shapes_json(session_), nothing) << "it was not asked to record";
+
+  nimble_session_options options = NIMBLE_SESSION_OPTIONS_INIT;
+  options.record_shapes = 1;
+  nimble_session* session = nullptr;
+  ASSERT_EQ(nimble_session_create(model_, &options, &session), NIMBLE_OK);
+  EXPECT_EQ(nimble_session_shapes_json(session), nothing);
+  for (const int64_t n : {5, 5, 0, 5, 3, 0, 5}) EXPECT_EQ(run(session, n, n == 5), NIMBLE_OK);
+  // What is refused is no run.
+  float x[] = {1, 2};
+  const std::vector<int64_t> wrong = {1, 1};
+  const nimble_tensor input = tensor(x, wrong);
+  nimble_tensor output = NIMBLE_TENSOR_INIT;
+  EXPECT_EQ(nimble_session_run(session, nullptr, nullptr, &input, 1, &output, 1),
+            NIMBLE_INVALID_ARGUMENT);
+  EXPECT_THAT(nimble_session_shapes_json(session),
+              HasSubstr("\"shapes\":[{\"count\":4,\"extents\":[5]},{\"count\":2,\"extents\":[0]},"
+                        "{\"count\":1,\"extents\":[3]}]"));
+  nimble_session_destroy(session);
+  EXPECT_STREQ(nimble_session_shapes_json(nullptr), "");
 }
 
 TEST(CppApi, RunsAndThrows) {

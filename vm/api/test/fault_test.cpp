@@ -112,6 +112,7 @@ nimble_status live(const char* path) {
   nimble_session_options options = NIMBLE_SESSION_OPTIONS_INIT;
   options.threads = 2;
   options.profile = 1;
+  options.record_shapes = 1;
   STEP(nimble_session_create(life.model, &options, &life.session));
   nimble_session* const s = life.session;
   wrong |= nimble_session_threads(s) < 1 || nimble_session_threads(s) > 2;
@@ -174,6 +175,7 @@ nimble_status live(const char* path) {
     to.data = own;
   }
   (void)nimble_session_profile_json(s);
+  (void)nimble_session_shapes_json(s);
   nimble_session_trim(s);
   return NIMBLE_OK;
 }

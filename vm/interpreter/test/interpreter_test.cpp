@@ -362,12 +362,5 @@ entry "main" f0 {
   EXPECT_EQ(out[0].data, nullptr);
 }
 
-TEST(NearestName, Suggests) {
-  const std::vector<std::string> names = {"input_ids", "attention_mask"};
-  EXPECT_EQ(nearest_name("inputids", names), "input_ids");
-  EXPECT_EQ(nearest_name("atention_masks", names), "attention_mask");
-  EXPECT_EQ(nearest_name("zzzzzzzz", names), "");
-}
-
 }  // namespace
 }  // namespace nimble::rt

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "vm/arguments/subcommands.h"
 #include "vm/base/file.h"
 #include "vm/base/test/run_command.h"
 #include "vm/executable/assembler.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
-#include "vm/tools/subcommands.h"
 
 namespace nimble {
 namespace {
@@ -186,6 +186,48 @@ TEST_F(ToolsTest, InspectDoesNotRepeatLongNames) {
     for (const char* format : {" --format table", " --format json"})
       EXPECT_LT(run("nimble-inspect " + path_ + view + format).out.size(), 3'000'000u)
           << view << format;
+}
+
+TEST_F(ToolsTest, RunsLeaveARecordOfTheirShapes) {
+  exec::write(exec::assemble(R"(
+function "main" 2 2 { Ret r0 }
+function "fixed" 1 1 { Ret r0 }
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  input "w" f32 ["m", "n"] [-1, -1]
+  output "y" f32 ["n"] [-1]
+}
+entry "fixed" f1 { input "x" f32 ["2"] [2] output "y" f32 ["2"] [2] }
+)"),
+              path_);
+  const std::string file = path_ + ".shapes";
+  ::unlink(file.c_str());
+  const std::string command = "nimble-run --no-native " + path_ + " --record-shapes " + file;
+  EXPECT_EQ(run(command + " -i x=zeros:5 -i w=zeros:2x5 --verify").exit_code, 0);
+  EXPECT_EQ(run(command + " -i x=zeros:5 -i w=zeros:0x5").exit_code, 0);
+  EXPECT_EQ(run(command + " -i x=zeros:5 -i w=zeros:2x4").exit_code, 1) << "not a run";
+  EXPECT_EQ(read_text_file(file), "n\tm\tcount\n5\t2\t1\n5\t0\t1\n");
+
+  // Many at once: no row is lost or torn.
+  ::unlink(file.c_str());
+  const std::string one = command + " -i x=zeros:7 -i w=zeros:3x7";
+  std::string many;
+  for (int i = 0; i < 8; ++i) many += program_folder() + "/" + one + " > /dev/null 2>&1 & ";
+  ASSERT_EQ(std::system((many + "wait").c_str()), 0);
+  std::string expected = "n\tm\tcount\n";
+  for (int i = 0; i < 8; ++i) expected += "7\t3\t1\n";
+  EXPECT_EQ(read_text_file(file), expected);
+
+  write_file_atomically(file, "n\tcount\n");
+  CommandResult refused = run(one);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.out, HasSubstr("it records n?count, not n?m?count"));
+  EXPECT_THAT(run("nimble-run --no-native " + path_ +
+                  " --record-shapes /nowhere/x -i x=zeros:7 -i w=zeros:3x7")
+                  .out,
+              HasSubstr("/nowhere"));
+  refused = run(command + " --entry fixed -i x=zeros:2");
+  EXPECT_THAT(refused.out, HasSubstr("no input of the model has a named dim"));
 }
 
 // A model's names choose no folder.

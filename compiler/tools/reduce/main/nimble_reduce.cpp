@@ -126,11 +126,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--command-seconds", a.command_seconds, "A command may take so long")
       ->capture_default_str()
       ->check(number_above_zero());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitInterrupted})) return *code;
   std::signal(SIGINT, [](int) { interrupted = true; });
   std::signal(SIGTERM, [](int) { interrupted = true; });
   return run(a);

@@ -160,11 +160,7 @@ int run(int argc, char** argv) {
   app.add_flag("--refusals", o.print, "List why programs were refused");
   bool show = false;
   app.add_flag("--print", show, "Print the program of --from and stop");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return exit_of_arguments(app, e);
-  }
+  if (const auto code = parse_arguments(app, argc, argv, {kExitWrongResult})) return *code;
   RandomProgramOptions program;
   program.steps = o.steps;
   program.data_dependent = o.data_dependent;

@@ -1,5 +1,9 @@
 // A worker whose library has kernels that go wrong in every way that a candidate can.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -67,18 +71,54 @@ void failing(const LibraryCall&) {
   throw nimble::Error(nimble::Status::kFatal, "", "this kernel refuses");
 }
 
-// As the kernel's killer for memory does it: always, or until the marker's file is there.
+// As the kernel's killer for memory does it.
 void killed(const LibraryCall&) {
   ::raise(SIGKILL);
 }
-void killed_once(const LibraryCall& c) {
-  const char* marker = std::getenv("NIMBLE_TEST_MARKER");
-  if (marker && ::access(marker, F_OK) != 0) {
-    std::fclose(std::fopen(marker, "w"));
-    ::raise(SIGKILL);
-  }
+// Stands still once, for somebody to decide what becomes of it.
+void stopping(const LibraryCall& c) {
+  static std::atomic<int> once{0};
+  if (once++ == 0) ::raise(SIGSTOP);
   copy(c);
 }
+
+// What a candidate finds: its environment and its open descriptors.
+void environment(const LibraryCall&) {
+  std::string found = "|";
+  for (char** v = environ; *v; ++v) found += std::string(*v) + "|";
+  found += "descriptors=";
+  for (int fd = 0, n = 0; fd < 1024; ++fd)
+    if (::fcntl(fd, F_GETFD) >= 0) found += fmt::format("{}{}", n++ > 0 ? " " : "", fd);
+  throw nimble::Error(nimble::Status::kFatal, "", found);
+}
+
+// What it can reach: the error of each attempt, or 0.
+void reach(const LibraryCall&) {
+  std::string found = "|";
+  const auto tell = [&](const std::string& what, bool worked) {
+    const char* error = worked ? "0" : ::strerrorname_np(errno);
+    found += what + "=" + (error ? error : "?") + "|";
+  };
+  const auto opens = [&](const std::string& what, const std::string& path, int flags) {
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
+    tell(what, fd >= 0);
+    if (fd >= 0) ::close(fd);
+  };
+  opens("/etc/passwd", "/etc/passwd", O_RDONLY);
+  opens("environment of the parent", fmt::format("/proc/{}/environ", ::getppid()), O_RDONLY);
+  opens("write", fmt::format("/tmp/nimble-reach-{}", ::getpid()), O_WRONLY | O_CREAT | O_EXCL);
+  opens("library", "/usr/lib", O_RDONLY | O_DIRECTORY);
+  tell("socket", ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0);
+  tell("signal to the parent", ::kill(::getppid(), 0) == 0);
+  char* const words[] = {nullptr};
+  tell("execve", ::execve("/bin/true", words, words) == 0);
+  rlimit core{};
+  ::getrlimit(RLIMIT_CORE, &core);
+  found += fmt::format("core limit={}|no new privileges={}|", core.rlim_cur,
+                       ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+  throw nimble::Error(nimble::Status::kFatal, "", found);
+}
+
 void last_words(const LibraryCall&) {
   std::fputs("assertion failed: i < n\n", stderr);
   die();
@@ -116,7 +156,9 @@ int main(int argc, char** argv) {
   add<chatty>("test.chatty");
   add<failing>("test.failing");
   add<killed>("test.killed");
-  add<killed_once>("test.killed_once");
+  add<stopping>("test.stopping");
+  add<environment>("test.environment");
+  add<reach>("test.reach");
   add<last_words>("test.last_words");
   options.out = ::dup(1);
   ::dup2(2, 1);

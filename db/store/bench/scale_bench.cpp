@@ -1,0 +1,285 @@
+// nimble-database-bench: what a program that shows, the compiler, and a worker's claim wait for in
+// a large tuning database (Google Benchmark).
+//
+//   NIMBLE_BENCH_MEASUREMENTS=1000000 nimble-database-bench
+//   NIMBLE_BENCH_DB=postgresql://me@server/bench nimble-database-bench
+//
+// NIMBLE_BENCH_DB names the database, a file in /tmp by default; it is filled up to
+// NIMBLE_BENCH_MEASUREMENTS measurements (20,000 by default) of 10 samples each, on 50 kinds of
+// hardware with a dispatch table per workload on each, and kept for the next run. Each call asks
+// for another place; p95_ms is the 95th percentile over the calls, which should stay under 50. With
+// cold:1 each call begins with a new connection, and a file's pages are dropped from memory first.
+#include <benchmark/benchmark.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "db/store/place.h"
+#include "db/store/store.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr int kHardware = 50, kWorkloads = 40, kShapes = 16, kConfigs = 400;
+
+const char* setting(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+std::string place() {
+  return setting("NIMBLE_BENCH_DB", "/tmp/nimble-database-bench.db");
+}
+
+std::unique_ptr<Store> open() {
+  OpenOptions options;
+  options.durable = false;
+  return Store::open(place(), options);
+}
+
+// What the queries are made of; the same in every run.
+struct Names {
+  std::vector<Hardware> hardware;
+  std::vector<Workload> workloads;
+  std::vector<Hash> configs;
+  std::vector<Uuid> machines, campaigns;
+  std::vector<std::vector<Hash>> shapes;  // of each workload
+  Toolchain toolchain{"llvm", "19.1.7", "-O2", 3, "abc", false};
+  Template dense{"dense", 2, "tile"};
+  Hash policy, toolchain_hash, template_hash;
+
+  explicit Names(Store& store) {
+    store.transaction([&] { write(store); });
+  }
+  void write(Store& store) {
+    toolchain_hash = store.put(toolchain);
+    template_hash = store.put(dense);
+    policy = store.put(MeasurePolicy{CacheMode::kWarm, 3, 2, "clock", "ci<1%", "warm"});
+    for (int c = 0; c < kConfigs; ++c)
+      configs.push_back(store.put(Config{template_hash, fmt::format("{{\"tile\":{}}}", c)}));
+    for (int w = 0; w < kWorkloads; ++w) {
+      const std::string text = fmt::format("dense f32 (m,{0})x({0},768) threads=2", 64 + w);
+      workloads.push_back({text, text, "dense", "f32", "rows", "m", 2});
+      const Hash hash = store.put(workloads.back());
+      shapes.emplace_back();
+      for (int s = 0; s < kShapes; ++s)
+        shapes.back().push_back(store.put(Shape{hash, {{"m", 1 + 16 * s}}, 1000, 1000}));
+    }
+    for (int h = 0; h < kHardware; ++h) {
+      hardware.push_back({"GenuineIntel", 6, h, 1, fmt::format("Processor {}", h), "x86-64-v4",
+                          "L2 2M", "2 cores", false});
+      const Hash hash = store.put(hardware.back());
+      machines.push_back(store.put(Machine{"", fmt::format("box{}", h), hash}));
+      const CampaignKey key{"model", hash, h, "{}"};
+      const std::optional<Campaign> found = store.find_campaign(key);
+      campaigns.push_back(found ? found->uuid : store.create_campaign(key, 3600, "nimble tune"));
+    }
+  }
+};
+
+void fill_campaign(Store& store, const Names& names, int h, int64_t wanted) {
+  std::mt19937_64 random(static_cast<uint64_t>(h));
+  const Hash hardware = key_of(names.hardware[static_cast<size_t>(h)]);
+  const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
+  for (int64_t have = store.progress(names.campaigns[static_cast<size_t>(h)]).trials; have < wanted;
+       have += 500) {
+    store.transaction([&] {
+      std::vector<NewTrial> trials;
+      for (int i = 0; i < 500; ++i) {
+        const size_t w = random() % kWorkloads;
+        trials.push_back({{names.campaigns[static_cast<size_t>(h)], key_of(names.workloads[w]),
+                           pick(names.configs), pick(names.shapes[w]), Role::kSearch, 2},
+                          have / 500,
+                          static_cast<double>(random() % 100)});
+      }
+      store.enqueue(trials);
+      const Uuid host = store.put(HostState{"", "performance", true, {}, "0,1", 0.1, 0});
+      for (const Trial& t :
+           store.claim({names.campaigns[static_cast<size_t>(h)], "fill", 60'000, 500})) {
+        if (random() % 50 == 0) {
+          store.finish({t.uuid, "fill", TrialState::kWrong, "mismatch", "off"});
+          continue;
+        }
+        Measurement m;
+        m.trial = t.uuid;
+        m.artifact = store.put(Artifact{"code-" + t.key.config + t.key.workload, t.key.workload,
+                                        t.key.config, names.toolchain_hash, 10, 4096});
+        m.policy = names.policy;
+        m.machine = names.machines[static_cast<size_t>(h)];
+        m.host_state = host;
+        m.median_ns = 1000 + static_cast<double>(random() % 1'000'000) / 10;
+        m.mad_ns = 1;
+        m.ci_low_ns = m.median_ns * 0.99;
+        m.ci_high_ns = m.median_ns * 1.01;
+        m.stop_reason = "ci";
+        m.samples_ns.assign(10, m.median_ns);
+        if (random() % 20 == 0) m.twin_ns = m.samples_ns;
+        store.finish({t.uuid, "fill", TrialState::kOk, "", "", m});
+      }
+    });
+  }
+  for (const Workload& w : names.workloads) {
+    if (!store.tables(key_of(w), hardware).empty()) continue;
+    NewDispatchTable t;
+    t.workload = key_of(w);
+    t.hardware = hardware;
+    t.toolchain = names.toolchain_hash;
+    t.policy = names.policy;
+    t.objective = "weighted mean";
+    t.tree = R"({"leaf":0})";
+    DispatchEntry e;
+    e.config = names.configs[random() % kConfigs];
+    t.entries = {e};
+    store.transaction([&] { store.activate(store.create_table(t), "bench"); });
+  }
+}
+
+const Names& filled() {
+  static const Names kNames = [] {
+    auto store = open();
+    Names names(*store);
+    const int64_t wanted = std::atoll(setting("NIMBLE_BENCH_MEASUREMENTS", "20000"));
+    for (int h = 0; h < kHardware; ++h) {
+      fill_campaign(*store, names, h, wanted / kHardware);
+      std::fprintf(stderr, "\rfilling: %d of %d", h + 1, kHardware);
+    }
+    std::fprintf(stderr, "\n");
+    return names;
+  }();
+  return kNames;
+}
+
+void forget_pages() {
+  if (names_server(place())) return;
+  for (const char* suffix : {"", "-wal"}) {
+    const int file = ::open((place() + suffix).c_str(), O_RDONLY);
+    if (file < 0) continue;
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(file);
+  }
+}
+
+using Query = void (*)(Store&, const Names&, std::mt19937_64&);
+
+void time(benchmark::State& state, Query query) {
+  const Names& names = filled();
+  auto store = open();
+  std::mt19937_64 random(7);
+  std::vector<double> taken;
+  const bool cold = state.range(0) != 0;
+  for (auto _ : state) {
+    if (cold) {
+      store.reset();
+      forget_pages();
+      store = open();
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    query(*store, names, random);
+    taken.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    state.SetIterationTime(taken.back());
+  }
+  std::sort(taken.begin(), taken.end());
+  state.counters["p95_ms"] = 1e3 * taken[std::min(taken.size() - 1, taken.size() * 95 / 100)];
+}
+
+PageRequest page(const Names& names, std::mt19937_64& random, TrialOrder order, int filter) {
+  PageRequest request;
+  request.order = order;
+  if (filter == 1) request.filter.campaign = names.campaigns[random() % kHardware];
+  if (filter == 2) {
+    request.filter.workload = key_of(names.workloads[random() % kWorkloads]);
+    request.filter.hardware = key_of(names.hardware[random() % kHardware]);
+  }
+  // Anywhere among the times.
+  if (order == TrialOrder::kTime)
+    request.from = PageKey{0, 1000 + static_cast<double>(random() % 1'000'000) / 10, ""};
+  if (order == TrialOrder::kQueue)
+    request.from = PageKey{static_cast<int64_t>(random() % 20'000), 0, ""};
+  return request;
+}
+
+template <TrialOrder kOrder, int kFilter>
+void page_of_trials(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(store.trials(page(names, random, kOrder, kFilter)));
+}
+
+void failures(Store& store, const Names& names, std::mt19937_64& random) {
+  PageRequest request = page(names, random, TrialOrder::kFinished, 1);
+  request.filter.failed = true;
+  benchmark::DoNotOptimize(store.trials(request));
+}
+
+void heat_map(Store& store, const Names& names, std::mt19937_64& random) {
+  ResultQuery query{key_of(names.workloads[random() % kWorkloads]),
+                    key_of(names.hardware[random() % kHardware]), names.policy, 3};
+  query.limit = 1000;
+  benchmark::DoNotOptimize(store.results(query));
+}
+
+void behind_a_measurement(Store& store, const Names& names, std::mt19937_64& random) {
+  const std::vector<TrialRow> rows = store.trials(page(names, random, TrialOrder::kTime, 1));
+  if (rows.empty()) return;
+  const std::vector<MeasurementSummary> all = store.measurements(rows[0].trial.uuid);
+  benchmark::DoNotOptimize(store.measurement(all.at(0).measurement.uuid));
+  benchmark::DoNotOptimize(store.host_state(all.at(0).measurement.host_state));
+  benchmark::DoNotOptimize(store.session(all.at(0).measurement.host_state));
+}
+
+void twins(Store& store, const Names&, std::mt19937_64&) {
+  benchmark::DoNotOptimize(store.twins());
+}
+
+void lookup(Store& store, const Names& names, std::mt19937_64& random) {
+  const LookupKey key{names.workloads[random() % kWorkloads],
+                      names.hardware[random() % kHardware],
+                      names.toolchain,
+                      {{"dense", 2}},
+                      {"warm", "cold"}};
+  benchmark::DoNotOptimize(store.lookup(key));
+}
+
+void changes(Store& store, const Names&, std::mt19937_64& random) {
+  const int64_t last = store.last_event();
+  benchmark::DoNotOptimize(
+      store.events(static_cast<int64_t>(random() % static_cast<uint64_t>(last + 1)), 100));
+}
+
+void run(const char* name, Query query) {
+  benchmark::RegisterBenchmark(name, [query](benchmark::State& s) { time(s, query); })
+      ->ArgName("cold")
+      ->Arg(0)
+      ->Arg(1)
+      ->Iterations(60)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+}  // namespace nimble::db
+
+int main(int argc, char** argv) {
+  using namespace nimble::db;  // NOLINT: the program is about nothing else
+  run("TrialsByEnd", page_of_trials<TrialOrder::kFinished, 0>);
+  run("TrialsByTime", page_of_trials<TrialOrder::kTime, 0>);
+  run("TrialsOfCampaignInQueue", page_of_trials<TrialOrder::kQueue, 1>);
+  run("TrialsOfCampaignByEnd", page_of_trials<TrialOrder::kFinished, 1>);
+  run("TrialsOfCampaignByTime", page_of_trials<TrialOrder::kTime, 1>);
+  run("TrialsOfWorkloadByTime", page_of_trials<TrialOrder::kTime, 2>);
+  run("FailuresOfCampaign", failures);
+  run("HeatMap", heat_map);
+  run("BehindAMeasurement", behind_a_measurement);
+  run("Twins", twins);
+  run("Lookup", lookup);
+  run("Changes", changes);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

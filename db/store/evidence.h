@@ -1,0 +1,98 @@
+// What lies behind the figures: generated code, failures with what the process said, what a machine
+// can do at most, what other programs took, how often production saw a shape; and retention, which
+// keeps all of it but the raw samples. Part of Store.
+#pragma once
+
+#include "db/store/queue.h"
+
+namespace nimble::db {
+
+struct GeneratedCode {
+  std::string code_hash;
+  std::string kind;  // "kernel-ir", "llvm-ir", "assembly", "cuda", …
+  Digest digest;     // of its text, a blob
+  int64_t created_at = 0;
+};
+
+// A ceiling of one machine, in operations or bytes a second.
+struct Ceiling {
+  Uuid uuid;
+  Uuid machine;
+  std::string dtype;  // empty where it makes no difference
+  int64_t threads = 1;
+  std::string kind;  // "compute", "memory", "L2", …
+  double value = 0;
+  int64_t created_at = 0;  // set by the store
+};
+
+// What another program took. Only figures of one `run` are compared.
+struct PeerFigure {
+  Uuid uuid;
+  Uuid run;
+  std::string peer, version;
+  std::string settings = "{}";  // JSON; canonicalised
+  Uuid machine;
+  std::string subject;  // a model, or a workload's canonical text
+  Dims dims;
+  std::string dtype;
+  int64_t threads = 1;
+  std::vector<double> samples_ns;
+  double median_ns = 0;
+  int64_t created_at = 0;  // set by the store
+};
+
+struct ShapeCount {
+  Hash workload, hardware;
+  Dims dims;
+  int64_t count = 0;
+};
+
+struct RetentionRequest {
+  int64_t older_than_ms = 0;  // of measurements, by the time of day they were stored
+  std::string reason;         // kept with what goes
+  bool dry_run = false;       // only count
+  int64_t limit = 10'000;     // rows of one call, so that others are not kept waiting
+};
+
+struct RetentionReport {
+  int64_t samples = 0;  // measurements whose raw samples went
+  int64_t blobs = 0;    // candidates of campaigns that ended, whose bytes went
+  int64_t jobs = 0;     // that ended
+  int64_t events = 0;   // of the feed
+  int64_t kept = 0;     // old measurements left whole: an active table, an override, … needs them
+  bool more = false;    // the limit was reached: call again
+};
+
+class Evidence {
+ public:
+  virtual ~Evidence() = default;
+
+  // The first text of a code hash and kind stays.
+  virtual void put(const GeneratedCode&) = 0;
+  virtual std::vector<GeneratedCode> generated_code(const std::string& code_hash) = 0;  // by kind
+
+  virtual Uuid add(const FailureLog&) = 0;
+  virtual std::vector<FailureLog> failures(const Uuid& trial) = 0;  // the latest attempt first
+
+  virtual Uuid add(const Ceiling&) = 0;
+  // The newest of each (dtype, threads, kind).
+  virtual std::vector<Ceiling> ceilings(const Uuid& machine) = 0;
+
+  virtual Uuid add(const PeerFigure&) = 0;
+  virtual std::vector<PeerFigure> peer_figures(const std::string& subject,
+                                               int64_t limit = 1000) = 0;  // the newest first
+  virtual std::vector<PeerFigure> peer_run(const Uuid& run) = 0;
+
+  virtual void count_shape(const Hash& workload, const Hash& hardware, const Dims&,
+                           int64_t count = 1) = 0;
+  // Of all replicas together, the most frequent first.
+  virtual std::vector<ShapeCount> shape_counts(const Hash& workload, int64_t limit = 1000) = 0;
+
+  // Removes what is old and only explains: raw samples of measurements (median, interval, host
+  // state and the rest stay), bytes of candidates, ended jobs, old events. Never the samples of
+  // what a dispatch table that is active or a draft, its comparisons, an override or a baseline
+  // rests on. What went does not come back with an import.
+  virtual RetentionReport remove_old(const RetentionRequest&) = 0;
+};
+
+}  // namespace nimble::db

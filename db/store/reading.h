@@ -1,0 +1,129 @@
+// Reading for programs that show: pages by key, in orders that have an index, so that a page costs
+// the same wherever it lies and however much there is. Nothing here returns a whole table. Part of
+// Store.
+//
+// A page begins behind (or ends before) a row's key, never at a number of rows: rows that come
+// meanwhile shift nothing. landmarks() maps the numbers of a scroll bar to keys.
+#pragma once
+
+#include <memory>
+
+#include "db/store/canceller.h"
+#include "db/store/queue.h"
+
+namespace nimble::db {
+
+enum class TrialOrder {
+  kQueue,     // as enqueued; of one campaign only
+  kFinished,  // by the time of day; those that are finished
+  kTime,      // by median; those that have one
+};
+
+// Where a row stands in its order. Made by the store; only compared for equality by others.
+struct PageKey {
+  int64_t integer = 0;  // position, or time of day
+  double real = 0;      // median
+  Uuid uuid;
+  friend bool operator==(const PageKey&, const PageKey&) = default;
+};
+
+// What is given must agree. Orders are served by an index for no filter, for `campaign`, and for
+// `workload` with `hardware`; the others are looked at row by row within those.
+struct TrialFilter {
+  std::optional<Uuid> campaign;
+  std::optional<Hash> workload, hardware;  // hardware: that it was measured on
+  std::optional<Hash> shape, config;
+  std::optional<Role> role;
+  std::optional<TrialState> state;
+  bool failed = false;  // wrong, crashed, timeout or compile_failed; served by an index of its own
+  std::string error_class;  // empty: any
+};
+
+struct PageRequest {
+  TrialFilter filter;
+  TrialOrder order = TrialOrder::kFinished;
+  bool descending = true;
+  std::optional<PageKey> from;  // behind it; nothing: from the beginning
+  bool backwards = false;       // the page before `from` instead (or the last one without); rows
+                                // come in the order of the request all the same
+  int64_t limit = 200;          // at most 10,000
+};
+
+struct TrialRow {
+  Trial trial;
+  Dims dims;
+  std::string config_json, template_name;
+  std::optional<double> median_ns;          // with which it was finished
+  std::optional<Hash> measured_on;          // hardware
+  int64_t created_at = 0, finished_at = 0;  // 0: not finished
+  PageKey key;
+};
+
+struct Landmarks {
+  int64_t rows = 0;
+  int64_t step = 0;
+  std::vector<PageKey> keys;  // of rows step, 2·step, … (counted from 1): a page `from` keys[i]
+                              // begins with row (i+1)·step + 1
+};
+
+// A measurement without its samples, with the machine that took it.
+struct MeasurementSummary {
+  Measurement measurement;  // its samples and twins are empty
+  int64_t n = 0;
+  std::string hostname;
+  Hash hardware;
+  std::string code_hash;
+  bool has_samples = true;  // false: retention removed them
+};
+
+struct CorrectnessRecord : Correctness {
+  int64_t created_at = 0;
+};
+
+struct TwinRow {
+  Uuid measurement, trial, machine;
+  double median_ns = 0, twin_median_ns = 0, ci_low_ns = 0, ci_high_ns = 0;
+  int64_t created_at = 0;
+  PageKey key;
+};
+
+struct DispatchChange {
+  Uuid table;
+  std::string status;  // "active" or "retired"
+  std::string reason;
+  int64_t created_at = 0;
+};
+
+class Reading {
+ public:
+  virtual ~Reading() = default;
+
+  virtual std::shared_ptr<Canceller> canceller() = 0;
+
+  // kInvalidArgument: an order that the filter has no index for (kQueue without a campaign), a
+  // limit out of range.
+  virtual std::vector<TrialRow> trials(const PageRequest&) = 0;
+  // Reads an index once over all that the filter lets pass: for another thread than that of
+  // windows, and to be cancelled. `step` rows lie between two keys.
+  virtual Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step) = 0;
+
+  // The newest first.
+  virtual std::vector<Campaign> campaigns(int64_t limit, const std::optional<Campaign>& after) = 0;
+  // By canonical text, those that follow it.
+  virtual std::vector<Workload> workloads(int64_t limit, const std::string& after) = 0;
+
+  virtual std::optional<HostState> host_state(const Uuid&) = 0;
+  // Of one trial, the newest first; of one session (host state), as they were stored.
+  virtual std::vector<MeasurementSummary> measurements(const Uuid& trial, int64_t limit = 100) = 0;
+  virtual std::vector<MeasurementSummary> session(const Uuid& host_state, int64_t limit = 1000) = 0;
+  virtual std::vector<CorrectnessRecord> correctness(const Hash& artifact,
+                                                     const std::optional<Hash>& shape = {},
+                                                     int64_t limit = 100) = 0;  // newest first
+  // A/A pairs, the newest first, behind `from`.
+  virtual std::vector<TwinRow> twins(int64_t limit = 1000, const std::optional<PageKey>& from = {},
+                                     const std::optional<Uuid>& machine = {}) = 0;
+  virtual std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
+                                              int64_t limit = 1000) = 0;  // newest first
+};
+
+}  // namespace nimble::db

@@ -1,0 +1,24 @@
+// Who may do what on a shared database of a PostgreSQL server: roles of SQL, which the server
+// enforces whatever a program asks for.
+//
+//   nimble_reader   reads everything: the compiler, the GUI, whoever looks
+//   nimble_worker   besides, registers itself, claims jobs and reports what it measured; it can
+//                   neither make campaigns, jobs for others to run, candidates, tables, overrides
+//                   or signatures, nor control a campaign
+//   nimble_planner  besides, all else that the service does: campaigns, candidates, tables,
+//                   requests, keys and revocations
+//
+// The owner of the schema, who migrates it, is whoever made it. They are roles to be granted to
+// people's own, and log in nowhere; that facts stay as they were written holds for all of them.
+#pragma once
+
+#include <string>
+
+namespace nimble::db {
+
+// SQL for psql, to be run as the owner: makes the roles where they are not there and gives them
+// their rights in the schema "nimble", exactly. Run again, it changes nothing; after a migration it
+// gives rights on what is new.
+std::string roles_sql();
+
+}  // namespace nimble::db

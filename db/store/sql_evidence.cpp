@@ -1,0 +1,170 @@
+// Generated code, failures, ceilings, other programs' figures and counts of shapes.
+#include <algorithm>
+#include <cmath>
+
+#include "db/store/hash.h"
+#include "db/store/samples.h"
+#include "db/store/sql_store.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr size_t kMostOutput = 64 << 10;
+
+}  // namespace
+
+void SqlStore::put(const GeneratedCode& code) {
+  if (code.code_hash.empty() || code.kind.empty())
+    throw Error(Status::kInvalidArgument, "generated code", "needs a code hash and a kind");
+  db_->run(
+      "INSERT INTO generated_code (code_hash, kind, digest, created_at) VALUES (?,?,?,?) "
+      "ON CONFLICT (code_hash, kind) DO NOTHING",
+      code.code_hash, code.kind, code.digest, now());
+}
+
+std::vector<GeneratedCode> SqlStore::generated_code(const std::string& code_hash) {
+  std::vector<GeneratedCode> all;
+  Statement row = db_->prepare(
+      "SELECT code_hash, kind, digest, created_at FROM generated_code WHERE code_hash = ? "
+      "ORDER BY kind");
+  row.bind(code_hash);
+  while (row.step()) all.push_back({row.text(0), row.text(1), row.text(2), row.integer(3)});
+  return all;
+}
+
+Uuid SqlStore::add(const FailureLog& log) {
+  if (log.error_class.empty())
+    throw Error(Status::kInvalidArgument, "failure", "needs a class", "for example segfault");
+  const Uuid uuid = log.uuid.empty() ? new_uuid() : log.uuid;
+  const std::string_view output =
+      std::string_view(log.output)
+          .substr(log.output.size() - std::min(log.output.size(), kMostOutput));
+  db_->run(
+      "INSERT INTO failure_log (uuid, trial, attempt, worker, error_class, message, output, "
+      "command, created_at) VALUES (?,?,?,?,?,?,?,?,?)",
+      uuid, log.trial, log.attempt, log.worker, log.error_class, log.message,
+      std::span(reinterpret_cast<const uint8_t*>(output.data()), output.size()), log.command,
+      now());
+  return uuid;
+}
+
+std::vector<FailureLog> SqlStore::failures(const Uuid& trial) {
+  std::vector<FailureLog> all;
+  Statement row = db_->prepare(
+      "SELECT uuid, trial, attempt, worker, error_class, message, output, command, created_at "
+      "FROM failure_log WHERE trial = ? ORDER BY attempt DESC, created_at DESC, uuid");
+  row.bind(trial);
+  while (row.step()) {
+    const std::span<const uint8_t> output = row.blob(6);
+    all.push_back({row.text(0), row.text(1), row.integer(2), row.maybe_text(3), row.text(4),
+                   row.text(5), std::string(output.begin(), output.end()), row.text(7),
+                   row.integer(8)});
+  }
+  return all;
+}
+
+Uuid SqlStore::add(const Ceiling& c) {
+  if (!(c.value > 0) || !std::isfinite(c.value))
+    throw Error(Status::kInvalidArgument, "ceiling", fmt::format("{} is no rate", c.value));
+  const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
+  db_->run(
+      "INSERT INTO ceiling (uuid, machine, dtype, threads, kind, value, created_at) "
+      "VALUES (?,?,?,?,?,?,?)",
+      uuid, c.machine, c.dtype, c.threads, c.kind, c.value, now());
+  return uuid;
+}
+
+std::vector<Ceiling> SqlStore::ceilings(const Uuid& machine) {
+  std::vector<Ceiling> all;
+  Statement row = db_->prepare(
+      "SELECT uuid, machine, dtype, threads, kind, value, created_at FROM ("
+      "SELECT *, row_number() OVER (PARTITION BY dtype, threads, kind "
+      "ORDER BY created_at DESC, uuid) AS newest FROM ceiling WHERE machine = ?) AS numbered "
+      "WHERE newest = 1 ORDER BY kind, dtype, threads");
+  row.bind(machine);
+  while (row.step())
+    all.push_back({row.text(0), row.text(1), row.text(2), row.integer(3), row.text(4), row.real(5),
+                   row.integer(6)});
+  return all;
+}
+
+Uuid SqlStore::add(const PeerFigure& f) {
+  require_time(f.median_ns, "median of a figure");
+  const std::vector<uint8_t> ns = encode_samples(f.samples_ns);
+  const std::string problem =
+      problem_of_samples(ns, std::vector<uint8_t>(f.samples_ns.size(), 0), f.median_ns);
+  if (!problem.empty()) throw Error(Status::kInvalidArgument, "figure of a peer", problem);
+  if (!is_uuid(f.run))
+    throw Error(Status::kInvalidArgument, "figure of a peer", "names no run",
+                "figures of one run share a UUID");
+  const Uuid uuid = f.uuid.empty() ? new_uuid() : f.uuid;
+  db_->run(
+      "INSERT INTO peer_figure (uuid, run, peer, version, settings, machine, subject, dims, dtype, "
+      "threads, n, ns, median_ns, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      uuid, f.run, f.peer, f.version, canonical_json(f.settings, "settings of a peer"), f.machine,
+      f.subject, text_of(f.dims), f.dtype, f.threads, static_cast<int64_t>(f.samples_ns.size()),
+      std::span<const uint8_t>(ns), f.median_ns, now());
+  return uuid;
+}
+
+std::vector<PeerFigure> SqlStore::read_peers(std::string_view condition, const std::string& key,
+                                             int64_t limit) {
+  std::vector<PeerFigure> all;
+  Statement row = db_->prepare(fmt::format(
+      "SELECT uuid, run, peer, version, settings, machine, subject, dims, dtype, threads, ns, "
+      "median_ns, created_at FROM peer_figure WHERE {} = ? ORDER BY created_at DESC, uuid LIMIT ?",
+      condition));
+  row.bind(key, limit);
+  while (row.step()) {
+    PeerFigure f;
+    f.uuid = row.text(0);
+    f.run = row.text(1);
+    f.peer = row.text(2);
+    f.version = row.text(3);
+    f.settings = row.text(4);
+    f.machine = row.text(5);
+    f.subject = row.text(6);
+    f.dims = dims_from_text(row.text(7));
+    f.dtype = row.text(8);
+    f.threads = row.integer(9);
+    f.samples_ns = decode_samples(row.blob(10));
+    f.median_ns = row.real(11);
+    f.created_at = row.integer(12);
+    all.push_back(std::move(f));
+  }
+  return all;
+}
+
+std::vector<PeerFigure> SqlStore::peer_figures(const std::string& subject, int64_t limit) {
+  return read_peers("subject", subject, limit);
+}
+
+std::vector<PeerFigure> SqlStore::peer_run(const Uuid& run) {
+  return read_peers("run", run, 100'000);
+}
+
+void SqlStore::count_shape(const Hash& workload, const Hash& hardware, const Dims& dims,
+                           int64_t count) {
+  if (count <= 0)
+    throw Error(Status::kInvalidArgument, "count of a shape", fmt::format("{} is none", count));
+  db_->run(
+      "INSERT INTO shape_count (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
+      "ON CONFLICT (replica, workload, hardware, dims) "
+      "DO UPDATE SET count = CASE WHEN shape_count.count < 4611686018427387904 "
+      "THEN shape_count.count + excluded.count ELSE shape_count.count END",
+      identity_, workload, hardware, text_of(dims), count);
+}
+
+std::vector<ShapeCount> SqlStore::shape_counts(const Hash& workload, int64_t limit) {
+  std::vector<ShapeCount> all;
+  Statement row = db_->prepare(
+      "SELECT hardware, dims, CAST(sum(count) AS bigint) FROM shape_count WHERE workload = ? "
+      "GROUP BY hardware, dims ORDER BY 3 DESC, 2, 1 LIMIT ?");
+  row.bind(workload, limit);
+  while (row.step())
+    all.push_back({workload, row.text(0), dims_from_text(row.text(1)), row.integer(2)});
+  return all;
+}
+
+}  // namespace nimble::db

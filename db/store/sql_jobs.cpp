@@ -1,0 +1,415 @@
+// Jobs: what is handed out to workers, under leases.
+//
+// A claim, as of trials (sql_trials.cpp), is one UPDATE that picks its row by an index over what is
+// queued. A lease is (job, worker, attempt): whoever held an earlier one is recognised, and cannot
+// change what its successor does. A report locks the lease first, so it is either the holder's or a
+// late one, and never half of each.
+//
+// A lease that ran out says nothing about which candidate was to blame, or whether the machine was.
+// So the job is split into halves, which go elsewhere where there is an elsewhere, until a trial
+// stands alone; only one that took down its worker alone, again and again, ends as crashed.
+#include <algorithm>
+
+#include "db/store/hash.h"
+#include "db/store/sql_rows.h"
+#include "db/store/sql_store.h"
+#include "vm/base/error.h"
+
+namespace nimble::db {
+namespace {
+
+constexpr std::string_view kJobColumns =
+    "job.uuid, job.campaign, job.measure_case, job.hardware, job.machine, job.limits, "
+    "job.priority, job.position, job.state, job.attempt, job.lost, job.worker, job.lease_until, "
+    "job.avoid, job.parent, job.created_at, job.claimed_at, job.finished_at";
+
+Job read_job(const Statement& row) {
+  Job j;
+  j.uuid = row.text(0);
+  j.campaign = row.text(1);
+  j.measure_case = row.text(2);
+  j.hardware = row.text(3);
+  j.machine = row.maybe_text(4);
+  j.limits = row.text(5);
+  j.priority = row.real(6);
+  j.position = row.integer(7);
+  j.state = job_state_from_name(row.text(8)).value();
+  j.attempt = row.integer(9);
+  j.lost = row.integer(10);
+  j.worker = row.maybe_text(11);
+  j.lease_until = row.integer(12);
+  j.avoid = row.maybe_text(13);
+  j.parent = row.maybe_text(14);
+  j.created_at = row.integer(15);
+  j.claimed_at = row.integer(16);
+  j.finished_at = row.integer(17);
+  return j;
+}
+
+bool is_open(const JobTrial& t) {
+  return !t.anchor && !is_final(t.trial.state);
+}
+
+constexpr int64_t kMostSettled = 8;        // by one claim, which should not wait for more
+constexpr int64_t kAliveWithin = 120'000;  // ms since a worker was last heard of
+
+}  // namespace
+
+// Anchors, and what is not finished: whatever it was published with may be long.
+void SqlStore::read_trials(Job& job) {
+  Statement row = db_->prepare(
+      fmt::format("SELECT {}, jt.artifact, jt.candidate, jt.anchor FROM job_trial jt "
+                  "JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? "
+                  "AND (jt.anchor = 1 OR trial.state IN ('queued', 'claimed')) ORDER BY jt.ordinal",
+                  kTrialColumns));
+  row.bind(job.uuid);
+  job.trials.clear();
+  while (row.step())
+    job.trials.push_back({read_trial(row), row.text(kTrialColumnCount),
+                          row.maybe_text(kTrialColumnCount + 1),
+                          row.integer(kTrialColumnCount + 2) != 0});
+}
+
+void SqlStore::insert_job(const NewJob& job, const Uuid& uuid, const std::optional<Uuid>& parent,
+                          const std::optional<Uuid>& avoid) {
+  db_->run(
+      "INSERT INTO job (uuid, campaign, measure_case, hardware, machine, limits, priority, parent, "
+      "avoid, created_at, position) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10, "
+      "(SELECT coalesce(max(position), 0) + 1 FROM job WHERE campaign = ?2)) "
+      "ON CONFLICT (uuid) DO NOTHING",
+      uuid, job.campaign, job.measure_case, job.hardware, job.machine,
+      canonical_json(job.limits, "limits of a job"), job.priority, parent, avoid, now());
+  if (db_->changes() == 0) return;
+  int64_t ordinal = 0;
+  for (const NewJobTrial& t : job.trials)
+    db_->run(
+        "INSERT INTO job_trial (job, ordinal, trial, artifact, candidate, anchor) "
+        "VALUES (?,?,?,?,?,?)",
+        uuid, ordinal++, uuid_of(t.trial.key), t.artifact, t.candidate, t.anchor);
+  note_event("job", job.campaign, uuid, R"({"state":"queued"})");
+}
+
+Uuid SqlStore::publish(const NewJob& job) {
+  const Uuid uuid = uuid_of(job);
+  const std::optional<MeasureCase> its_case = measure_case(job.measure_case);
+  if (!its_case)
+    throw Error(Status::kInvalidArgument, "job", fmt::format("has no case {}", job.measure_case),
+                "store the case before what is measured in it");
+  if (job.trials.empty()) throw Error(Status::kInvalidArgument, "job", "has no trials");
+  std::vector<NewTrial> trials;
+  for (const NewJobTrial& t : job.trials) {
+    const TrialKey& k = t.trial.key;
+    if (k.campaign != job.campaign || k.workload != its_case->workload ||
+        k.shape != its_case->shape)
+      throw Error(Status::kInvalidArgument, "job",
+                  "one of its trials is of another campaign, workload or shape",
+                  "a job is one case of one campaign");
+    trials.push_back(t.trial);
+  }
+  Write write = begin_write();
+  enqueue(trials);
+  insert_job(job, uuid, {}, {});
+  write.commit();
+  return uuid;
+}
+
+std::vector<Uuid> SqlStore::campaigns_by_turn(const Hash& hardware) {
+  std::vector<Uuid> all;
+  Statement row = db_->prepare(
+      "SELECT c.uuid FROM campaign c WHERE c.state = 'running' AND EXISTS "
+      "(SELECT 1 FROM job q WHERE q.campaign = c.uuid AND q.hardware = ? AND q.state = 'queued') "
+      "ORDER BY (SELECT count(*) FROM job h WHERE h.campaign = c.uuid AND h.state = 'claimed'), "
+      "coalesce((SELECT max(s.claimed_at) FROM job s WHERE s.campaign = c.uuid), 0), "
+      "c.created_at, c.uuid");
+  row.bind(hardware);
+  while (row.step()) all.push_back(row.text(0));
+  return all;
+}
+
+std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& campaign,
+                                       const Machine& machine, int64_t t) {
+  const auto take = [&](bool whatever_failed_here) -> std::optional<Uuid> {
+    Statement row = db_->prepare(fmt::format(
+        // Chosen once: a planner that asked again for each row would find others free.
+        "WITH chosen AS MATERIALIZED (SELECT uuid FROM job WHERE campaign = ?1 AND hardware = ?2 "
+        "AND state = 'queued' AND (machine IS NULL OR machine = ?3) {} "
+        "ORDER BY priority DESC, position LIMIT 1{}) "
+        "UPDATE job SET state = 'claimed', attempt = attempt + 1, worker = ?4, lease_until = ?5, "
+        "claimed_at = ?6 WHERE uuid IN (SELECT uuid FROM chosen) RETURNING uuid",
+        whatever_failed_here ? "" : "AND (avoid IS NULL OR avoid <> ?3)", db_->skip_locked()));
+    row.bind(campaign, machine.hardware, machine.uuid, request.worker, t + request.lease_ms, t);
+    if (!row.step()) return std::nullopt;
+    return row.text(0);
+  };
+  if (std::optional<Uuid> job = take(false)) return job;
+  Statement others = db_->prepare(
+      "SELECT 1 FROM heartbeat h JOIN worker w ON w.uuid = h.worker JOIN machine m "
+      "ON m.uuid = w.machine WHERE h.at > ? AND h.state <> 'stopped' AND m.hardware = ? "
+      "AND m.uuid <> ? LIMIT 1");
+  if (others.bind(t - kAliveWithin, machine.hardware, machine.uuid).step()) return std::nullopt;
+  return take(true);
+}
+
+std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
+  if (request.lease_ms <= 0)
+    throw Error(Status::kInvalidArgument, "claim", "needs a positive lease");
+  const std::optional<Machine> its_machine = machine(require_worker(request.worker).machine);
+  Write write = begin_write();
+  const int64_t t = now();
+  settle_expired(t, request.max_losses);
+  std::vector<Uuid> campaigns;
+  if (!request.campaign)
+    campaigns = campaigns_by_turn(its_machine->hardware);
+  else if (db_->prepare("SELECT 1 FROM campaign WHERE uuid = ? AND state = 'running'")
+               .bind(*request.campaign)
+               .step())
+    campaigns.push_back(*request.campaign);
+  for (const Uuid& campaign : campaigns) {
+    while (const std::optional<Uuid> uuid = take_job(request, campaign, *its_machine, t)) {
+      Job taken = job(*uuid).value();
+      if (std::any_of(taken.trials.begin(), taken.trials.end(), is_open)) {
+        write.commit();
+        return taken;
+      }
+      end_job(*uuid, JobState::kDone, t);  // a late report has finished its trials meanwhile
+    }
+  }
+  write.commit();
+  return std::nullopt;
+}
+
+void SqlStore::end_job(const Uuid& job, JobState state, int64_t t) {
+  std::string campaign;
+  {
+    Statement row = db_->prepare(
+        "UPDATE job SET state = ?2, worker = NULL, lease_until = NULL, finished_at = ?3 "
+        "WHERE uuid = ?1 AND state IN ('queued', 'claimed') RETURNING campaign");
+    if (!row.bind(job, name_of(state), t).step()) return;
+    campaign = row.text(0);
+  }
+  note_event("job", campaign, job, fmt::format(R"({{"state":"{}"}})", name_of(state)));
+}
+
+void SqlStore::settle_expired(int64_t t, int64_t max_losses) {
+  std::vector<std::pair<Uuid, Uuid>> lost;  // job, its worker
+  {
+    Statement row = db_->prepare(
+        fmt::format("SELECT uuid, worker FROM job WHERE state = 'claimed' AND lease_until <= ? "
+                    "ORDER BY lease_until LIMIT ?{}",
+                    db_->skip_locked()));
+    row.bind(t, kMostSettled);
+    while (row.step()) lost.emplace_back(row.text(0), row.text(1));
+  }
+  for (const auto& [job, worker] : lost) settle_lost(job, require_worker(worker), t, max_losses);
+}
+
+void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, int64_t max_losses) {
+  const Job lost = job(uuid).value();
+  std::vector<JobTrial> open, anchors;
+  for (const JobTrial& trial : lost.trials) {
+    if (trial.anchor) anchors.push_back(trial);
+    if (is_open(trial)) open.push_back(trial);
+  }
+  if (open.empty()) return end_job(uuid, JobState::kDone, t);
+  // Who is bound to one machine cannot avoid it.
+  std::optional<Uuid> avoid;
+  if (!lost.machine) avoid = worker.machine;
+  if (open.size() == 1) {
+    if (lost.lost + 1 < max_losses) {
+      db_->run(
+          "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL, lost = lost + 1, "
+          "avoid = ?2 WHERE uuid = ?1",
+          uuid, avoid);
+      return note_event("job", lost.campaign, uuid, R"({"state":"queued","lost":true})");
+    }
+    db_->run(
+        "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
+        "message = ?3, attempt = ?4, lease_owner = NULL, lease_until = NULL "
+        "WHERE uuid = ?1 AND state IN ('queued', 'claimed')",
+        open[0].trial.uuid, t,
+        fmt::format("its worker {} stopped without a result, as {} others before", worker.name,
+                    lost.lost),
+        lost.attempt);
+    note_event("trial", lost.campaign, open[0].trial.uuid, R"({"state":"crashed"})");
+    return end_job(uuid, JobState::kDone, t);
+  }
+  const size_t half = (open.size() + 1) / 2;
+  for (int part = 0; part < 2; ++part) {
+    NewJob child;
+    child.campaign = lost.campaign;
+    child.measure_case = lost.measure_case;
+    child.hardware = lost.hardware;
+    child.machine = lost.machine;
+    child.limits = lost.limits;
+    child.priority = lost.priority;
+    const auto add = [&](const JobTrial& trial) {
+      child.trials.push_back({{trial.trial.key}, trial.artifact, trial.candidate, trial.anchor});
+    };
+    std::for_each(anchors.begin(), anchors.end(), add);
+    std::for_each(open.begin() + static_cast<std::ptrdiff_t>(part == 0 ? 0 : half),
+                  part == 0 ? open.begin() + static_cast<std::ptrdiff_t>(half) : open.end(), add);
+    insert_job(child, uuid_from_hash(hash_of_fields("part of a job", {uuid, part ? "1" : "0"})),
+               uuid, avoid);
+  }
+  end_job(uuid, JobState::kSplit, t);
+}
+
+bool SqlStore::release_job(const Uuid& job, const Uuid& worker, int64_t attempt) {
+  db_->run(
+      "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL "
+      "WHERE uuid = ? AND state = 'claimed' AND worker = ? AND attempt = ?",
+      job, worker, attempt);
+  return db_->changes() == 1;
+}
+
+int64_t SqlStore::release_jobs(const Uuid& worker) {
+  db_->run(
+      "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL "
+      "WHERE state = 'claimed' AND worker = ?",
+      worker);
+  return db_->changes();
+}
+
+int64_t SqlStore::cancel_jobs(const Uuid& campaign) {
+  check_campaign_exists(campaign);
+  Write write = begin_write();
+  db_->run(
+      "UPDATE job SET state = 'cancelled', worker = NULL, lease_until = NULL, finished_at = ?2 "
+      "WHERE campaign = ?1 AND state IN ('queued', 'claimed')",
+      campaign, now());
+  const int64_t cancelled = db_->changes();
+  if (cancelled > 0)
+    note_event("campaign", campaign, campaign,
+               fmt::format(R"({{"cancelled_jobs":{}}})", cancelled));
+  write.commit();
+  return cancelled;
+}
+
+bool SqlStore::cancel_job(const Uuid& uuid) {
+  Write write = begin_write();
+  const std::optional<Job> found = job(uuid);
+  const bool open = found && !is_final(found->state);
+  if (open) end_job(uuid, JobState::kCancelled, now());
+  write.commit();
+  return open;
+}
+
+ReportOutcome SqlStore::report(const JobReport& r) {
+  if (!is_uuid(r.uuid))
+    throw Error(Status::kInvalidArgument, "report", "has no UUID",
+                "whoever reports makes one, and reports again under the same");
+  for (const TrialReport& result : r.results) check_result(result.state, result.measurement);
+  const Worker worker = require_worker(r.worker);
+  const Hash hardware = machine(worker.machine).value().hardware;
+  Write write = begin_write();
+  const int64_t t = now();
+  // Locks the lease, if it is the worker's.
+  db_->run(
+      "UPDATE job SET lease_until = lease_until "
+      "WHERE uuid = ? AND state = 'claimed' AND worker = ? AND attempt = ?",
+      r.job, r.worker, r.attempt);
+  const bool holds = db_->changes() == 1;
+  const std::optional<Job> its_job = job(r.job);
+  if (!its_job)
+    throw Error(Status::kNotFound, path(), fmt::format("has no job {}", r.job),
+                "it was finished long ago and forgotten");
+  const Uuid host_state = put(r.host);
+  db_->run(
+      "INSERT INTO job_report (uuid, job, campaign, measure_case, worker, host_state, attempt, "
+      "consumed_s, results, late, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
+      "ON CONFLICT (uuid) DO NOTHING",
+      r.uuid, r.job, its_job->campaign, its_job->measure_case, r.worker, host_state, r.attempt,
+      r.consumed_s, static_cast<int64_t>(r.results.size()), !holds, t);
+  if (db_->changes() == 0) return ReportOutcome::kDuplicate;
+
+  for (const TrialReport& result : r.results) {
+    if (!db_->prepare("SELECT 1 FROM job_trial WHERE job = ? AND trial = ?")
+             .bind(r.job, result.trial)
+             .step())
+      throw Error(Status::kInvalidArgument, "report",
+                  fmt::format("trial {} is not of job {}", result.trial, r.job),
+                  "report what was claimed");
+    // What a machine may have caused is no verdict of one that had lost the lease.
+    const bool counts = holds || result.state == TrialState::kOk ||
+                        result.state == TrialState::kWrong ||
+                        result.state == TrialState::kCompileFailed;
+    std::optional<double> median;
+    std::optional<Hash> measured_on;
+    if (result.state == TrialState::kOk) {
+      median = result.measurement->median_ns;
+      measured_on = hardware;
+    }
+    if (counts)
+      db_->run(
+          "UPDATE trial SET state = ?, error_class = ?, message = ?, finished_at = ?, attempt = ?, "
+          "median_ns = ?, measured_on = ?, lease_owner = NULL, lease_until = NULL "
+          "WHERE uuid = ? AND state IN ('queued', 'claimed')",
+          name_of(result.state), result.error_class, result.message, t, r.attempt, median,
+          measured_on, result.trial);
+    if (result.measurement) {
+      Measurement m = *result.measurement;
+      m.trial = result.trial;
+      m.machine = worker.machine;
+      m.host_state = host_state;
+      insert_measurement(m);
+    }
+    if (result.correctness) add(*result.correctness);
+    if (result.failure) {
+      FailureLog log = *result.failure;
+      log.trial = result.trial;
+      log.attempt = r.attempt;
+      log.worker = r.worker;
+      add(log);
+    }
+  }
+  add_consumed(its_job->campaign, worker.machine, r.consumed_s);
+  if (holds && r.last) {
+    const Job rest = job(r.job).value();
+    if (std::none_of(rest.trials.begin(), rest.trials.end(), is_open))
+      end_job(r.job, JobState::kDone, t);
+    else
+      db_->run("UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL WHERE uuid = ?",
+               r.job);
+  }
+  note_event("report", its_job->campaign, r.uuid,
+             fmt::format(R"({{"job":"{}","late":{},"results":{}}})", r.job,
+                         holds ? "false" : "true", r.results.size()));
+  write.commit();
+  return holds ? ReportOutcome::kStored : ReportOutcome::kLate;
+}
+
+std::optional<Job> SqlStore::job(const Uuid& uuid) {
+  std::optional<Job> found;
+  {
+    Statement row = db_->prepare(fmt::format("SELECT {} FROM job WHERE job.uuid = ?", kJobColumns));
+    if (!row.bind(uuid).step()) return std::nullopt;
+    found = read_job(row);
+  }
+  read_trials(*found);
+  return found;
+}
+
+OpenJobs SqlStore::open_jobs(const Uuid& campaign) {
+  check_campaign_exists(campaign);
+  Statement row = db_->prepare(
+      "SELECT (SELECT count(*) FROM job WHERE campaign = ?1 AND state = 'queued'), "
+      "(SELECT count(*) FROM job WHERE campaign = ?1 AND state = 'claimed')");
+  row.bind(campaign).step();
+  return {row.integer(0), row.integer(1)};
+}
+
+std::vector<Job> SqlStore::claimed_jobs(const std::optional<Uuid>& campaign) {
+  std::vector<Job> all;
+  {
+    Statement row =
+        db_->prepare(fmt::format("SELECT {} FROM job WHERE job.state = 'claimed' {} "
+                                 "ORDER BY job.claimed_at, job.uuid",
+                                 kJobColumns, campaign ? "AND job.campaign = ?" : ""));
+    if (campaign) row.bind_at(1, *campaign);
+    while (row.step()) all.push_back(read_job(row));
+  }
+  for (Job& job : all) read_trials(job);
+  return all;
+}
+
+}  // namespace nimble::db

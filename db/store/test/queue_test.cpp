@@ -1,0 +1,542 @@
+// Cases, candidates, jobs and their leases; workers, tasks, requests and the feed of changes.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "db/store/hash.h"
+#include "db/store/test/fixture.h"
+#include "db/store/test/fleet.h"
+
+namespace nimble::db {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::vector<uint8_t> bytes_of(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+TEST(Digest, IsBlake2b) {
+  // BLAKE2b-256 of nothing and of "abc", as libsodium and Python's hashlib compute them.
+  EXPECT_EQ(digest_of({}), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
+  EXPECT_EQ(digest_of(bytes_of("abc")),
+            "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+  EXPECT_TRUE(is_digest(digest_of({})));
+  EXPECT_FALSE(is_digest(std::string(64, 'G')));
+  EXPECT_FALSE(is_digest(std::string(63, 'a')));
+}
+
+TEST_F(StoreTest, BlobsAreKeptByContent) {
+  auto store = open();
+  std::vector<uint8_t> noise(5000);
+  for (size_t i = 0; i < noise.size(); ++i)
+    noise[i] = static_cast<uint8_t>(i * i * 2654435761u >> 13);
+  for (const std::vector<uint8_t>& bytes :
+       {std::vector<uint8_t>(), bytes_of("short"), std::vector<uint8_t>(100'000, 7), noise}) {
+    const Digest digest = store->put_blob(bytes);
+    EXPECT_EQ(digest, digest_of(bytes));
+    EXPECT_EQ(store->put_blob(bytes), digest);
+    EXPECT_EQ(store->blob(digest), bytes);
+    EXPECT_TRUE(store->has_blob(digest));
+  }
+  const auto raw = connection();
+  EXPECT_EQ(raw->integer("SELECT count(*) FROM blob"), 4);
+  EXPECT_LT(raw->integer("SELECT length(bytes) FROM blob WHERE size = 100000"), 1000);
+  EXPECT_FALSE(store->blob(std::string(64, '0')));
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+TEST_F(FileTest, ABlobThatIsNotItsDigestIsRefused) {
+  auto store = open();
+  const Digest digest = store->put_blob(bytes_of("a candidate"));
+  {
+    const auto raw = connection();
+    raw->script("DROP TRIGGER blob_keeps_update");
+    raw->run("UPDATE blob SET bytes = ?", std::span<const uint8_t>(bytes_of("b candidate")));
+  }
+  EXPECT_EQ(error_of([&] { store->blob(digest); }).status(), Status::kCorrupt);
+  EXPECT_FALSE(store->check().sound());
+}
+
+TEST_F(StoreTest, CandidatesAreFoundByArtifactAndByCode) {
+  auto store = open();
+  Fleet fleet(*store);
+  const Hash artifact = fleet.artifact(8);
+  const Digest digest = store->put_blob(bytes_of("an executable"));
+  store->put(Candidate{artifact, digest, "x86-64-v4"});
+  store->put(Candidate{artifact, digest, "x86-64-v4"});
+  ASSERT_THAT(store->candidates(artifact), SizeIs(1));
+  EXPECT_EQ(store->candidates(artifact)[0].digest, digest);
+  EXPECT_EQ(store->candidates_of_code(store->artifact(artifact)->code_hash).at(0).artifact,
+            artifact);
+  EXPECT_THAT(store->candidates(fleet.artifact(9)), IsEmpty());
+  EXPECT_EQ(error_of([&] {
+              store->put(Candidate{artifact, std::string(64, '0'), "x86-64-v4"});
+            }).status(),
+            Status::kInvalidArgument);
+}
+
+TEST_F(StoreTest, ATrialsKeyTellsHardwareAndPolicyApart) {
+  auto store = open();
+  World world(*store);
+  const TrialKey plain = world.trial_key(*store, 8, 64);
+  TrialKey other = plain, cold = plain;
+  Hardware hardware = world.hardware;
+  hardware.stepping = 9;
+  other.hardware = store->put(hardware);
+  cold.policy = store->put(MeasurePolicy{CacheMode::kCold, 3, 2, "rdtsc", "ci<1%", "cold"});
+  EXPECT_EQ(store->enqueue({{plain}, {other}, {cold}, {other}}), 3);
+  const Trial read = store->trial(uuid_of(other)).value();
+  EXPECT_EQ(read.key.hardware, other.hardware);
+  EXPECT_EQ(read.key.policy, std::nullopt);
+  EXPECT_EQ(store->trial(uuid_of(cold))->key.policy, cold.policy);
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+TEST_F(StoreTest, AJobIsPublishedClaimedAndReportedOnce) {
+  auto store = open();
+  Fleet fleet(*store);
+  const NewJob job = fleet.job({1, 2, 3}, 64);
+  const Uuid uuid = store->publish(job);
+  EXPECT_EQ(store->publish(job), uuid);
+  EXPECT_EQ(store->open_jobs(fleet.world.campaign).queued, 1);
+  const Uuid worker = fleet.worker("a");
+  const Job claimed = store->claim_job({worker}).value();
+  EXPECT_EQ(claimed.uuid, uuid);
+  EXPECT_EQ(claimed.attempt, 1);
+  EXPECT_EQ(claimed.worker, worker);
+  EXPECT_EQ(claimed.lease_until, clock + 60'000);
+  ASSERT_THAT(claimed.trials, SizeIs(4)) << "with the anchor";
+  EXPECT_TRUE(claimed.trials[0].anchor);
+  EXPECT_FALSE(store->claim_job({fleet.worker("b")}));
+  EXPECT_THAT(store->claimed_jobs(), SizeIs(1));
+
+  const JobReport report = fleet.report(claimed, 100);
+  EXPECT_EQ(store->report(report), ReportOutcome::kStored);
+  EXPECT_EQ(store->report(report), ReportOutcome::kDuplicate);
+  EXPECT_EQ(store->job(uuid)->state, JobState::kDone);
+  EXPECT_EQ(store->open_jobs(fleet.world.campaign).queued, 0);
+  EXPECT_EQ(store->progress(fleet.world.campaign).ok, 4);
+  const auto raw = connection();
+  EXPECT_EQ(raw->integer("SELECT count(*) FROM measurement"), 4);
+  EXPECT_EQ(raw->integer("SELECT count(DISTINCT host_state) FROM measurement"), 1);
+  ASSERT_THAT(store->consumption(fleet.world.campaign), SizeIs(1));
+  EXPECT_EQ(store->consumption(fleet.world.campaign)[0].consumed_s, report.consumed_s);
+  EXPECT_EQ(store->publish(job), uuid) << "a finished job is not published again";
+  EXPECT_FALSE(store->claim_job({worker}));
+
+  // The anchor is measured again with the next case.
+  const Uuid next = store->publish(fleet.job({4}, 64));
+  const Job second = store->claim_job({worker}).value();
+  EXPECT_EQ(second.uuid, next);
+  EXPECT_EQ(store->report(fleet.report(second, 90)), ReportOutcome::kStored);
+  EXPECT_EQ(raw->integer("SELECT count(*) FROM measurement"), 6);
+  EXPECT_EQ(store->progress(fleet.world.campaign).ok, 5);
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+TEST_F(StoreTest, AJobsTrialsAreOfItsCase) {
+  auto store = open();
+  Fleet fleet(*store);
+  NewJob job = fleet.job({1}, 64);
+  job.trials.push_back(fleet.job({1}, 37).trials.back());
+  EXPECT_EQ(error_of([&] { store->publish(job); }).status(), Status::kInvalidArgument);
+  job.trials.clear();
+  EXPECT_EQ(error_of([&] { store->publish(job); }).status(), Status::kInvalidArgument);
+  job = fleet.job({1}, 64);
+  job.measure_case = std::string(32, '0');
+  EXPECT_EQ(error_of([&] { store->publish(job); }).status(), Status::kInvalidArgument);
+  EXPECT_EQ(store->progress(fleet.world.campaign).trials, 0);
+}
+
+TEST_F(StoreTest, AJobGoesToItsHardwareAndMachine) {
+  auto store = open();
+  Fleet fleet(*store);
+  Hardware other = fleet.world.hardware;
+  other.isa = "x86-64-v3";
+  NewJob bound = fleet.job({1}, 64);
+  bound.machine = fleet.machine("b");
+  store->publish(bound);
+  NewJob elsewhere = fleet.job({2}, 64);
+  elsewhere.hardware = store->put(other);
+  store->publish(elsewhere);
+  EXPECT_FALSE(store->claim_job({fleet.worker("a")}));
+  EXPECT_EQ(store->claim_job({fleet.worker("b")})->uuid, uuid_of(bound));
+  const Uuid machine = store->put(Machine{"", "old", elsewhere.hardware});
+  EXPECT_EQ(store->claim_job({store->add(Worker{"", machine})})->uuid, uuid_of(elsewhere));
+}
+
+TEST_F(StoreTest, JobsComeByPriorityOfRunningCampaigns) {
+  auto store = open();
+  Fleet fleet(*store);
+  const Uuid worker = fleet.worker("a");
+  NewJob low = fleet.job({1}, 64), high = fleet.job({2}, 64);
+  high.priority = 2;
+  store->publish(low);
+  store->publish(high);
+  store->set_campaign_state(fleet.world.campaign, CampaignState::kPaused);
+  EXPECT_FALSE(store->claim_job({worker}));
+  EXPECT_FALSE(store->claim_job({worker, fleet.world.campaign}));
+  store->set_campaign_state(fleet.world.campaign, CampaignState::kRunning);
+  EXPECT_EQ(store->claim_job({worker})->uuid, uuid_of(high));
+  EXPECT_EQ(store->claim_job({worker, fleet.world.campaign})->uuid, uuid_of(low));
+}
+
+TEST_F(StoreTest, CampaignsShareWorkersFairly) {
+  auto store = open();
+  Fleet fleet(*store);
+  std::map<Uuid, int> served;
+  std::vector<Uuid> campaigns = {fleet.world.campaign};
+  for (int seed = 20; seed < 22; ++seed) {
+    CampaignKey key = fleet.world.key;
+    key.seed = seed;
+    campaigns.push_back(store->create_campaign(key, 100, "nimble tune"));
+  }
+  for (const Uuid& campaign : campaigns) {
+    fleet.world.campaign = campaign;
+    for (int tile = 0; tile < 8; ++tile) store->publish(fleet.job({tile}, 64));
+  }
+  // Two long jobs of the first one do not keep the others waiting.
+  for (int i = 0; i < 12; ++i) {
+    clock += 10;
+    const Job job = store->claim_job({fleet.worker("w" + std::to_string(i))}).value();
+    ++served[job.campaign];
+  }
+  for (const Uuid& campaign : campaigns) EXPECT_EQ(served[campaign], 4);
+}
+
+TEST_F(StoreTest, ALeaseIsRenewedByHeartbeats) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a"), other = fleet.worker("b");
+  const Job job = store->claim_job({worker, {}, 1000}).value();
+  const Heartbeat beat{worker, WorkerState::kMeasuring, job.uuid, 0.5, "softmax"};
+  for (int i = 0; i < 5; ++i) {
+    clock += 900;
+    EXPECT_TRUE(store->heartbeat(beat, job.attempt, 1000));
+    EXPECT_FALSE(store->claim_job({other, {}, 1000}));
+  }
+  const std::vector<LiveWorker> live = store->live_workers(10'000);
+  ASSERT_THAT(live, SizeIs(2));
+  EXPECT_EQ(live[0].heartbeat->state, WorkerState::kMeasuring);
+  EXPECT_EQ(live[0].heartbeat->job, job.uuid);
+  EXPECT_EQ(live[0].heartbeat->message, "softmax");
+  EXPECT_EQ(live[0].hostname, "a");
+  EXPECT_FALSE(live[1].heartbeat);
+  EXPECT_FALSE(store->heartbeat(beat, job.attempt + 1, 1000)) << "another lease of the same job";
+  EXPECT_EQ(store->cancel_jobs(fleet.world.campaign), 1);
+  EXPECT_FALSE(store->heartbeat(beat, job.attempt, 1000)) << "it was cancelled";
+  EXPECT_TRUE(store->heartbeat({worker, WorkerState::kIdle}));
+  EXPECT_TRUE(store->heartbeat({worker, WorkerState::kStopped}));
+  EXPECT_THAT(store->live_workers(10'000), SizeIs(1));
+  EXPECT_EQ(error_of([&] { store->heartbeat({new_uuid()}); }).status(), Status::kNotFound);
+}
+
+TEST_F(StoreTest, AReleasedJobIsClaimedAgainAndCountsAsNoLoss) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a");
+  for (int i = 0; i < 20; ++i) {
+    const Job job = store->claim_job({worker}).value();
+    EXPECT_EQ(job.lost, 0);
+    if (i % 2 == 0) {
+      EXPECT_FALSE(store->release_job(job.uuid, worker, job.attempt + 1));
+      EXPECT_TRUE(store->release_job(job.uuid, worker, job.attempt));
+    } else {
+      EXPECT_EQ(store->release_jobs(worker), 1);
+    }
+  }
+}
+
+// The machine may have been to blame, or one of several candidates: the rest goes elsewhere in
+// halves until a trial stands alone.
+TEST_F(StoreTest, AnExpiredJobIsSplitAndTriedElsewhere) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1, 2, 3}, 64));
+  const Uuid a = fleet.worker("a"), b = fleet.worker("b");
+  store->heartbeat({b});
+  const Job whole = store->claim_job({a, {}, 1000}).value();
+  clock += 1000;
+  EXPECT_FALSE(store->claim_job({a, {}, 1000})) << "b is alive, and has not tried it";
+  EXPECT_EQ(store->job(whole.uuid)->state, JobState::kSplit);
+  const Job first = store->claim_job({b, {}, 1000}).value();
+  const Job second = store->claim_job({b, {}, 1000}).value();
+  EXPECT_EQ(first.parent, whole.uuid);
+  EXPECT_EQ(first.avoid, fleet.machine("a"));
+  EXPECT_THAT(first.trials, SizeIs(3)) << "two and the anchor";
+  EXPECT_THAT(second.trials, SizeIs(2));
+  EXPECT_EQ(store->progress(fleet.world.campaign).failed, 0);
+  // b goes silent too. When it is no longer heard of, a may have them again.
+  clock += 200'000;
+  for (int i = 0; i < 3; ++i) {
+    const Job part = store->claim_job({a, {}, 1000}).value();
+    EXPECT_THAT(part.trials, SizeIs(2));
+    EXPECT_EQ(store->report(fleet.report(part, 100)), ReportOutcome::kStored);
+  }
+  EXPECT_FALSE(store->claim_job({a, {}, 1000}));
+  EXPECT_EQ(store->progress(fleet.world.campaign).ok, 4);
+  EXPECT_EQ(store->progress(fleet.world.campaign).queued, 0);
+}
+
+TEST_F(StoreTest, ATrialThatTakesItsWorkerDownAloneEndsAsCrashed) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a");
+  JobRequest request{worker, {}, 1000};
+  request.max_losses = 3;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(store->claim_job(request)->lost, i);
+    clock += 1000;
+  }
+  EXPECT_FALSE(store->claim_job(request));
+  const Trial t = store->trial(uuid_of(fleet.job({1}, 64).trials[1].trial.key)).value();
+  EXPECT_EQ(t.state, TrialState::kCrashed);
+  EXPECT_EQ(t.error_class, "lease-expired");
+  EXPECT_EQ(store->progress(fleet.world.campaign).failed, 1);
+}
+
+// A worker that stalled beyond its lease and then reports.
+TEST_F(StoreTest, ALateReportIsNeitherLostNorCountedTwice) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid slow = fleet.worker("slow"), quick = fleet.worker("quick");
+  const Job stalled = store->claim_job({slow, {}, 1000}).value();
+  clock += 1000;
+  const Job again = store->claim_job({quick, {}, 1000}).value();
+  EXPECT_EQ(again.uuid, stalled.uuid);
+  EXPECT_EQ(again.attempt, 2);
+  const Uuid trial = again.trials[1].trial.uuid;
+
+  // Its crash says nothing: the other one still tries.
+  JobReport crashed = fleet.report(stalled, 100);
+  for (TrialReport& r : crashed.results)
+    r = {r.trial, TrialState::kCrashed, "segfault", "", {}, {}};
+  EXPECT_EQ(store->report(crashed), ReportOutcome::kLate);
+  EXPECT_EQ(store->trial(trial)->state, TrialState::kQueued);
+  EXPECT_TRUE(store->heartbeat({quick, WorkerState::kMeasuring, again.uuid}, again.attempt, 1000));
+
+  // Its times count, and the other's are kept beside them.
+  EXPECT_EQ(store->report(fleet.report(stalled, 100)), ReportOutcome::kLate);
+  EXPECT_EQ(store->trial(trial)->state, TrialState::kOk);
+  EXPECT_EQ(store->report(fleet.report(again, 110)), ReportOutcome::kStored);
+  EXPECT_EQ(store->job(again.uuid)->state, JobState::kDone);
+  const CampaignProgress progress = store->progress(fleet.world.campaign);
+  EXPECT_EQ(progress.ok, 2);
+  EXPECT_EQ(progress.trials, 2);
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM measurement"), 4);
+  EXPECT_EQ(store->consumption(fleet.world.campaign).size(), 2u) << "both machines worked";
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+TEST_F(StoreTest, AJobWhoseTrialsALateReportFinishedIsDone) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1, 2}, 64));
+  const Uuid worker = fleet.worker("a");
+  const Job stalled = store->claim_job({worker, {}, 1000}).value();
+  clock += 1000;
+  const Job half = store->claim_job({worker, {}, 1000}).value();
+  EXPECT_EQ(store->report(fleet.report(stalled, 100)), ReportOutcome::kLate);
+  EXPECT_TRUE(store->release_job(half.uuid, worker, half.attempt));
+  EXPECT_FALSE(store->claim_job({worker, {}, 1000})) << "both halves are measured";
+  EXPECT_EQ(store->open_jobs(fleet.world.campaign).queued, 0);
+}
+
+TEST_F(StoreTest, WhatAReportLeavesOutGoesBackIntoTheQueue) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1, 2, 3}, 64));
+  const Uuid worker = fleet.worker("a");
+  const Job job = store->claim_job({worker}).value();
+  JobReport part = fleet.report(job, 100);
+  part.results.resize(2);  // the anchor and one
+  part.last = false;
+  EXPECT_EQ(store->report(part), ReportOutcome::kStored);
+  EXPECT_EQ(store->job(job.uuid)->state, JobState::kClaimed);
+  part = fleet.report(job, 100);
+  part.results.erase(part.results.begin() + 3);
+  part.results.erase(part.results.begin(), part.results.begin() + 2);
+  EXPECT_EQ(store->report(part), ReportOutcome::kStored);
+  const Job rest = store->claim_job({worker}).value();
+  EXPECT_EQ(rest.uuid, job.uuid);
+  ASSERT_THAT(rest.trials, SizeIs(2));
+  EXPECT_EQ(rest.trials[1].trial.uuid, job.trials[3].trial.uuid);
+}
+
+TEST_F(StoreTest, AReportThatIsNoneIsRefusedAsAWhole) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1, 2}, 64));
+  const Job job = store->claim_job({fleet.worker("a")}).value();
+  const JobReport good = fleet.report(job, 100);
+  for (auto spoil : std::vector<void (*)(JobReport&)>{
+           [](JobReport& r) { r.results[2].measurement.reset(); },
+           [](JobReport& r) { r.results[2].measurement->median_ns = -1; },
+           [](JobReport& r) { r.results[2].state = TrialState::kQueued; },
+           [](JobReport& r) { r.results[2].trial = new_uuid(); },
+           [](JobReport& r) { r.consumed_s = -1; }, [](JobReport& r) { r.uuid = "x"; }}) {
+    JobReport bad = good;
+    spoil(bad);
+    EXPECT_EQ(error_of([&] { store->report(bad); }).status(), Status::kInvalidArgument);
+  }
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM measurement"), 0);
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM job_report"), 0);
+  JobReport unknown = good;
+  unknown.job = new_uuid();
+  EXPECT_EQ(error_of([&] { store->report(unknown); }).status(), Status::kNotFound);
+  EXPECT_EQ(store->report(good), ReportOutcome::kStored);
+}
+
+TEST_F(StoreTest, TasksPhasesAndWeights) {
+  auto store = open();
+  World world(*store);
+  const Hash shape = world.shape(*store, 64);
+  Workload second = world.workload;
+  second.canonical = "softmax f32 (m,768) threads=2";
+  const Hash second_hash = store->put(second);
+  store->add_tasks({{"", world.campaign, second_hash, "attention/softmax", 0.1, 6, {}},
+                    {"", world.campaign, world.workload_hash, "dense", 0.4, 12, {{shape, 2.5}}}});
+  store->add_tasks({{"", world.campaign, world.workload_hash, "another label", 0.9, 1, {}}});
+  std::vector<Task> tasks = store->tasks(world.campaign);
+  ASSERT_THAT(tasks, SizeIs(2));
+  EXPECT_EQ(tasks[0].label, "dense");
+  EXPECT_EQ(tasks[0].share, 0.4);
+  EXPECT_EQ(tasks[0].calls, 12);
+  EXPECT_EQ(tasks[0].weights.at(shape), 2.5);
+  EXPECT_EQ(tasks[0].phase, "");
+  store->enter_phase(tasks[0].uuid, "search", "round 1");
+  store->enter_phase(tasks[0].uuid, "cross \"x\"", "");
+  tasks = store->tasks(world.campaign);
+  EXPECT_EQ(tasks[0].phase, "cross \"x\"") << "of the same millisecond, the later";
+  EXPECT_EQ(tasks[1].phase, "");
+  EXPECT_EQ(error_of([&] { store->enter_phase(new_uuid(), "x"); }).status(), Status::kNotFound);
+}
+
+TEST_F(StoreTest, RequestsAreAnsweredOnce) {
+  auto store = open();
+  World world(*store);
+  const Uuid pause =
+      store->request({"", world.campaign, ControlRequest::kPause, "eva", "demo at noon"});
+  clock += 1;
+  const Uuid stop = store->request({"", world.campaign, ControlRequest::kStop, "eva", ""});
+  std::vector<Control> open_ones = store->open_requests(world.campaign);
+  ASSERT_THAT(open_ones, SizeIs(2));
+  EXPECT_EQ(open_ones[0].uuid, pause);
+  EXPECT_EQ(open_ones[0].reason, "demo at noon");
+  EXPECT_TRUE(store->answer(pause, true, "paused after the case at hand"));
+  EXPECT_FALSE(store->answer(pause, false, "again"));
+  ASSERT_THAT(store->open_requests(world.campaign), SizeIs(1));
+  const std::vector<Control> all = store->requests(world.campaign);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].uuid, stop);
+  EXPECT_FALSE(all[0].accepted);
+  EXPECT_EQ(all[1].accepted, true);
+  EXPECT_EQ(all[1].answer, "paused after the case at hand");
+  EXPECT_EQ(error_of([&] { store->answer(new_uuid(), true, ""); }).status(), Status::kNotFound);
+}
+
+TEST_F(StoreTest, TheFeedTellsWhatChangedInOrder) {
+  auto store = open();
+  Fleet fleet(*store);
+  const int64_t begin = store->last_event();
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a");
+  store->report(fleet.report(store->claim_job({worker}).value(), 100));
+  store->set_campaign_state(fleet.world.campaign, CampaignState::kPaused);
+  std::vector<std::string> told;
+  int64_t last = begin;
+  for (const Event& e : store->events(begin)) {
+    EXPECT_EQ(e.number, ++last);
+    told.push_back(e.kind);
+  }
+  EXPECT_THAT(told, ElementsAre("job", "worker", "job", "report", "campaign"));
+  EXPECT_EQ(last, store->last_event());
+  EXPECT_THAT(store->events(begin, 2), SizeIs(2));
+  EXPECT_THAT(store->events(last), IsEmpty());
+  EXPECT_THAT(store->events(begin, 100, fleet.world.campaign), SizeIs(4));
+  // What is undone is not told.
+  error_of([&] {
+    store->transaction([&] {
+      store->set_campaign_state(fleet.world.campaign, CampaignState::kRunning);
+      throw Error(Status::kCancelled, "test", "undone", "");
+    });
+  });
+  EXPECT_THAT(store->events(last), IsEmpty());
+  store->set_campaign_state(fleet.world.campaign, CampaignState::kRunning);
+  EXPECT_THAT(store->events(last), SizeIs(1));
+}
+
+TEST_F(StoreTest, ManyWorkersNeverHoldTheSameJob) {
+  constexpr int kJobs = 40;
+  options.clock_ms = nullptr;
+  Uuid campaign;
+  {
+    auto store = open();
+    Fleet fleet(*store);
+    campaign = fleet.world.campaign;
+    for (int tile = 0; tile < kJobs; ++tile) store->publish(fleet.job({tile}, 64));
+  }
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      int code = 1;
+      try {
+        auto store = open();
+        Fleet fleet(*store);
+        const Uuid worker = fleet.worker(fmt::format("w{}", i));
+        code = 0;
+        while (const std::optional<Job> job = store->claim_job({worker}))
+          if (job->attempt != 1 || store->report(fleet.report(*job, 100)) != ReportOutcome::kStored)
+            code = 2;
+      } catch (const std::exception& error) {
+        fprintf(stderr, "child: %s\n", error.what());
+      }
+      _exit(code);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  auto store = open();
+  EXPECT_EQ(store->progress(campaign).ok, kJobs + 1);
+  const auto raw = connection();
+  EXPECT_EQ(raw->integer("SELECT count(*) FROM measurement"), 2 * kJobs);
+  EXPECT_EQ(raw->integer("SELECT max(number) - count(*) FROM event"), 0) << "no number is left out";
+}
+
+// A claim reads what is open by an index, not the jobs that are done.
+TEST_F(FileTest, AClaimsPlanReadsAnIndex) {
+  { open(); }
+  const auto raw = connection();
+  for (const auto& [sql, index] : std::vector<std::pair<std::string, std::string>>{
+           {"SELECT uuid FROM job WHERE campaign = 'a' AND hardware = 'b' AND state = 'queued' AND "
+            "(machine IS NULL OR machine = 'c') AND (avoid IS NULL OR avoid <> 'c') "
+            "ORDER BY priority DESC, position LIMIT 1",
+            "job_queue"},
+           {"SELECT uuid, worker FROM job WHERE state = 'claimed' AND lease_until <= 5 "
+            "ORDER BY lease_until LIMIT 8",
+            "job_lease"},
+           {"SELECT max(claimed_at) FROM job WHERE campaign = 'a'", "job_served"}}) {
+    Statement plan = raw->prepare("EXPLAIN QUERY PLAN " + sql);
+    std::string text;
+    while (plan.step()) text += plan.text(3) + "; ";
+    EXPECT_THAT(text, HasSubstr("SEARCH job USING")) << sql;
+    EXPECT_THAT(text, HasSubstr(index)) << sql;
+    EXPECT_THAT(text, testing::Not(HasSubstr("TEMP B-TREE"))) << sql;
+  }
+}
+
+}  // namespace
+}  // namespace nimble::db

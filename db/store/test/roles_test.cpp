@@ -1,0 +1,167 @@
+// What each role of a shared database may do, tried on a server with the store's own calls.
+#ifdef NIMBLE_POSTGRES
+#include "db/store/roles.h"
+
+#include <gmock/gmock.h>
+
+#include "db/store/test/fixture.h"
+#include "db/store/test/fleet.h"
+
+namespace nimble::db {
+namespace {
+
+using testing::HasSubstr;
+
+class RolesTest : public PostgresTest {
+ protected:
+  // The database as somebody sees it who has this role alone.
+  std::unique_ptr<Store> open_as(const std::string& role) {
+    const std::string url = place();
+    return Store::open(
+        url + (url.find('?') == std::string::npos ? "?" : "&") + "options=-c%20role%3D" + role,
+        options);
+  }
+  void grant() { connection()->script(roles_sql()); }
+  static void expect_denied(const std::string& what, const std::function<void()>& body) {
+    const Error error = error_of(body);
+    EXPECT_EQ(error.status(), Status::kIo) << what << ": " << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("your role may not do this")) << what;
+  }
+};
+
+TEST_F(RolesTest, AReaderReadsAndWritesNothing) {
+  auto owner = open();
+  World world(*owner);
+  world.tried(*owner, 8, 64, 100);
+  grant();
+  auto reader = open_as("nimble_reader");
+  EXPECT_EQ(reader->campaigns().size(), 1u);
+  EXPECT_EQ(reader->outcomes(world.campaign).size(), 1u);
+  EXPECT_EQ(reader->lookup(world.lookup_key()).outcome, LookupOutcome::kNone);
+  expect_denied("put", [&] { reader->put(Template{"t", 1, ""}); });
+  expect_denied("enqueue", [&] { reader->enqueue({{world.trial_key(*owner, 16, 64)}}); });
+  expect_denied("state",
+                [&] { reader->set_campaign_state(world.campaign, CampaignState::kFailed); });
+}
+
+TEST_F(RolesTest, AWorkerMeasuresAndReports) {
+  auto owner = open();
+  Fleet fleet(*owner);
+  owner->publish(fleet.job({8, 16}, 64));
+  grant();
+  auto store = open_as("nimble_worker");
+  const Uuid machine = store->put(Machine{"", "box-of-the-worker", fleet.world.hardware_hash});
+  const Uuid worker = store->add(Worker{"", machine, "w", 17, "0.1", "{}", "[]"});
+  Heartbeat beat;
+  beat.worker = worker;
+  store->heartbeat(beat, 0, 60'000);
+  JobRequest request;
+  request.worker = worker;
+  const std::optional<Job> job = store->claim_job(request);
+  ASSERT_TRUE(job);
+  beat.job = job->uuid;
+  beat.state = WorkerState::kMeasuring;
+  EXPECT_TRUE(store->heartbeat(beat, job->attempt, 60'000));
+  EXPECT_EQ(store->report(fleet.report(*job, 100)), ReportOutcome::kStored);
+  EXPECT_EQ(owner->progress(fleet.world.campaign).ok, 3);
+  // A job that it gives back, and one whose lease ran out.
+  owner->publish(fleet.job({24, 32}, 37));
+  const std::optional<Job> second = store->claim_job(request);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(store->release_job(second->uuid, worker, second->attempt));
+  request.lease_ms = 1;
+  ASSERT_TRUE(store->claim_job(request));
+  connection()->run("UPDATE nimble.job SET lease_until = 1 WHERE state = 'claimed'");
+  EXPECT_NO_THROW(store->claim_job(request));
+}
+
+TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
+  auto owner = open();
+  Fleet fleet(*owner);
+  World& world = fleet.world;
+  world.tried(*owner, 8, 64, 100);
+  const NewDispatchTable draft = world.draft(*owner, 8);
+  const Uuid table = owner->create_table(draft);
+  grant();
+  auto worker = open_as("nimble_worker");
+  expect_denied("a table", [&] { worker->create_table(draft); });
+  expect_denied("activation", [&] { worker->activate(table, "mine"); });
+  NewOverride override_{world.workload_hash, world.hardware_hash, {}, world.config(*owner, 8), "r"};
+  expect_denied("an override", [&] { worker->add(override_); });
+  CampaignKey key = world.key;
+  key.seed = 99;
+  expect_denied("a campaign", [&] { worker->create_campaign(key, 1, "x"); });
+  expect_denied("a budget", [&] { worker->set_budget(world.campaign, 1e6); });
+  expect_denied("a state",
+                [&] { worker->set_campaign_state(world.campaign, CampaignState::kFinished); });
+  Control control;
+  control.campaign = world.campaign;
+  control.requested_by = "worker";
+  expect_denied("a request", [&] { worker->request(control); });
+  expect_denied("a trial", [&] { worker->enqueue({{world.trial_key(*owner, 99, 64)}}); });
+  const std::vector<uint8_t> code = {1, 2, 3};
+  expect_denied("a candidate's bytes", [&] { worker->put_blob(code); });
+  expect_denied("a cost model", [&] {
+    worker->add(CostModel{"", world.campaign, world.workload_hash, 1, {1}, {}});
+  });
+  expect_denied("a key", [&] { worker->put(SigningKey{std::string(64, 'a'), "x"}); });
+  expect_denied("a signature", [&] {
+    worker->add(Signature{std::string(64, '0'), std::string(64, 'a'), std::vector<uint8_t>(64)});
+  });
+  expect_denied("a revocation", [&] { worker->revoke({std::string(64, 'a'), "x"}); });
+  // Nor by SQL of its own.
+  const auto raw = connection();
+  raw->script("SET ROLE nimble_worker");
+  for (const char* sql :
+       {"UPDATE job SET limits = '{}'", "UPDATE job_trial SET candidate = NULL", "DELETE FROM job",
+        "UPDATE campaign SET consumed_s = 1", "INSERT INTO import_batch SELECT * FROM import_batch",
+        "ALTER TABLE trial DISABLE TRIGGER ALL", "DROP TABLE trial",
+        "UPDATE migration SET version = 1", "TRUNCATE event"})
+    EXPECT_THROW(raw->script(sql), Error) << sql;
+}
+
+TEST_F(RolesTest, APlannerDoesAllButChangeTheSchema) {
+  auto owner = open();
+  Fleet fleet(*owner);
+  World& world = fleet.world;
+  world.tried(*owner, 8, 64, 100);
+  grant();
+  auto planner = open_as("nimble_planner");
+  planner->activate(planner->create_table(world.draft(*planner, 8)), "tuned");
+  EXPECT_NO_THROW(planner->publish(fleet.job({16}, 64)));
+  planner->set_campaign_state(world.campaign, CampaignState::kPaused);
+  planner->put(SigningKey{std::string(64, 'a'), "x"});
+  EXPECT_TRUE(planner->revoke({std::string(64, 'a'), "stolen"}));
+  const auto raw = connection();
+  raw->script("SET ROLE nimble_planner");
+  for (const char* sql :
+       {"DELETE FROM key_revocation", "UPDATE migration SET version = 1",
+        "INSERT INTO migration VALUES (99, 'x', 0)", "DROP TABLE trial",
+        "ALTER TABLE trial DISABLE TRIGGER ALL", "CREATE TABLE nimble.more (x bigint)"})
+    EXPECT_THROW(raw->script(sql), Error) << sql;
+}
+
+// What somebody gave by hand is taken back, and what is there is no fault.
+TEST_F(RolesTest, GrantingAgainRestoresExactlyTheSame) {
+  { open(); }
+  grant();
+  const auto raw = connection();
+  const auto rights = [&] {
+    std::string all;
+    Statement row = raw->prepare(
+        "SELECT CAST(relname AS text), coalesce(CAST(relacl AS text), '') FROM pg_class "
+        "WHERE relnamespace = CAST('nimble' AS regnamespace) ORDER BY 1");
+    while (row.step()) all += row.text(0) + row.text(1) + "\n";
+    return all;
+  };
+  const std::string granted = rights();
+  raw->script("GRANT INSERT ON nimble.dispatch_table TO nimble_worker");
+  EXPECT_NE(rights(), granted);
+  grant();
+  EXPECT_EQ(rights(), granted);
+  EXPECT_TRUE(open()->check().sound()) << "rights are no part of the schema";
+}
+
+}  // namespace
+}  // namespace nimble::db
+#endif

@@ -1,0 +1,107 @@
+#include "tuner/fleet/case_record.h"
+
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const Policy& p) {
+  return {{"warm_up", p.warm_up},
+          {"batch_ns", p.batch_ns},
+          {"min_samples", p.min_samples},
+          {"max_samples", p.max_samples},
+          {"ci_target", p.ci_target},
+          {"race_factor", p.race_factor},
+          {"race_samples", p.race_samples},
+          {"case_ns", p.case_ns},
+          {"rotate_bytes", p.rotate_bytes},
+          {"cold", p.cold},
+          {"name", p.name}};
+}
+
+Policy policy_of(const json& j) {
+  Policy p;
+  p.warm_up = j.at("warm_up").get<int32_t>();
+  p.batch_ns = j.at("batch_ns").get<int64_t>();
+  p.min_samples = j.at("min_samples").get<int32_t>();
+  p.max_samples = j.at("max_samples").get<int32_t>();
+  p.ci_target = j.at("ci_target").get<double>();
+  p.race_factor = j.at("race_factor").get<double>();
+  p.race_samples = j.at("race_samples").get<int32_t>();
+  p.case_ns = j.at("case_ns").get<int64_t>();
+  p.rotate_bytes = j.at("rotate_bytes").get<int64_t>();
+  p.cold = j.at("cold").get<bool>();
+  p.name = j.at("name").get<std::string>();
+  return p;
+}
+
+[[noreturn]] void corrupt(const std::string& problem) {
+  throw Error(Status::kCorrupt, "measure case", problem, "publish it again");
+}
+
+}  // namespace
+
+db::MeasurePolicy policy_record(const Policy& policy, int64_t threads) {
+  db::MeasurePolicy out;
+  out.policy_class = policy.name;
+  out.mode = policy.cold ? db::CacheMode::kCold : db::CacheMode::kWarm;
+  out.warm_up = policy.warm_up;
+  out.threads = threads;
+  out.timer = kTimer;
+  out.stop_rule = policy.text();
+  return out;
+}
+
+db::MeasureCase case_record(const Case& c, const db::Hash& workload, const db::Hash& shape,
+                            const db::Digest& expected) {
+  json fills = json::array();
+  for (const Fill& f : c.inputs)
+    fills.push_back({{"low", f.low}, {"high", f.high}, {"constant", f.constant}});
+  db::MeasureCase out;
+  out.workload = workload;
+  out.shape = shape;
+  out.policy = db::key_of(policy_record(c.policy, c.threads));
+  out.seed = std::bit_cast<int64_t>(c.seed);
+  out.fills = json{{"data", kDataVersion}, {"symbols", c.symbols},   {"threads", c.threads},
+                   {"fills", fills},       {"stepping", c.stepping}, {"policy", json_of(c.policy)}}
+                  .dump();
+  out.tolerance = c.tolerance;
+  out.expected = expected;
+  return out;
+}
+
+std::vector<uint8_t> expected_bytes(const Case& c) {
+  return encode(c.expected);
+}
+
+Case case_of(const db::MeasureCase& record, std::span<const uint8_t> expected) {
+  Case c;
+  try {
+    const json j = json::parse(record.fills);
+    if (j.at("data").get<int>() != kDataVersion)
+      corrupt("its test data is of another version of nimble");
+    c.symbols = j.at("symbols").get<std::vector<int64_t>>();
+    c.threads = j.at("threads").get<int32_t>();
+    for (const json& f : j.at("fills"))
+      c.inputs.push_back(
+          {f.at("low").get<double>(), f.at("high").get<double>(), f.at("constant").get<bool>()});
+    c.stepping = j.at("stepping").get<std::vector<uint8_t>>();
+    c.policy = policy_of(j.at("policy"));
+  } catch (const json::exception& e) {
+    corrupt(e.what());
+  }
+  c.seed = std::bit_cast<uint64_t>(record.seed);
+  c.tolerance = record.tolerance;
+  c.expected = decode_outputs(expected);
+  if (db::key_of(policy_record(c.policy, c.threads)) != record.policy)
+    corrupt("it is measured otherwise than its policy says");
+  // What the measuring process would refuse is refused here.
+  return decode_case(encode(c));
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,75 @@
+#include "tuner/measure/machine_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "vm/base/error.h"
+#include "vm/base/printable.h"
+
+namespace nimble::tuner {
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(200);
+
+// What the holder wrote of itself; anybody may have written it.
+std::string holder_of(int fd) {
+  char text[200] = {};
+  const ssize_t n = ::pread(fd, text, sizeof text, 0);
+  const std::string holder(text, n > 0 ? static_cast<size_t>(n) : 0);
+  return holder.empty() ? "another process" : printable(holder);
+}
+
+std::string path_of(const std::string& device) {
+  const char* folder = std::getenv("NIMBLE_LOCK_FOLDER");
+  return fmt::format("{}/nimble-measuring-{}.lock", folder && *folder ? folder : "/tmp", device);
+}
+
+}  // namespace
+
+MachineLock::MachineLock(const std::string& device, const std::string& purpose,
+                         const std::atomic<bool>& cancel,
+                         const std::function<void(const std::string&)>& waiting) {
+  const std::string path = path_of(device);
+  // Another user's file in a folder that all share may be opened, but not with O_CREAT.
+  fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd_ < 0 && errno == ENOENT) {
+    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd_ >= 0) ::fchmod(fd_, 0666);
+  }
+  if (fd_ < 0)
+    throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
+                "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
+                "measure on this machine");
+  for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      const int error = errno;
+      ::close(fd_);
+      throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(error)));
+    }
+    if (!std::exchange(told, true)) waiting(holder_of(fd_));
+    if (cancel.load()) {
+      ::close(fd_);
+      throw Error(Status::kCancelled, "tuning", "interrupted");
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  const std::string self = fmt::format("process {} ({})", ::getpid(), purpose);
+  // Only for messages: a full disk costs nothing but these.
+  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, self.data(), self.size(), 0) < 0) errno = 0;
+}
+
+MachineLock::~MachineLock() {
+  if (::ftruncate(fd_, 0) != 0) errno = 0;
+  ::close(fd_);
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,70 @@
+#include "tuner/measure/machine_lock.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MachineLockTest : public testing::Test {
+ protected:
+  MachineLockTest() {
+    std::string pattern = testing::TempDir() + "nimble-lock-XXXXXX";
+    folder = mkdtemp(pattern.data());
+    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
+  }
+  ~MachineLockTest() override {
+    std::filesystem::remove_all(folder);
+    ::unsetenv("NIMBLE_LOCK_FOLDER");
+  }
+  std::string folder;
+  std::atomic<bool> cancel{false};
+};
+
+TEST_F(MachineLockTest, TheSecondWaitsAndIsToldForWhom) {
+  std::optional<MachineLock> first;
+  first.emplace("cpu", "tuning into a.db", cancel, [](const std::string&) { FAIL(); });
+  // Another device is another matter.
+  const MachineLock other("gpu0", "tuning into b.db", cancel, [](const std::string&) { FAIL(); });
+  int waited = 0;
+  const MachineLock second("cpu", "tuning into c.db", cancel, [&](const std::string& holder) {
+    ++waited;
+    EXPECT_THAT(holder, HasSubstr("a.db"));
+    EXPECT_THAT(holder, HasSubstr(std::to_string(::getpid())));
+    first.reset();
+  });
+  EXPECT_EQ(waited, 1);
+}
+
+TEST_F(MachineLockTest, WaitingEndsByAnInterrupt) {
+  const MachineLock first("cpu", "a", cancel, [](const std::string&) { FAIL(); });
+  try {
+    const MachineLock second("cpu", "b", cancel, [&](const std::string&) { cancel = true; });
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kCancelled);
+  }
+}
+
+TEST_F(MachineLockTest, AFolderThatIsNotThereIsNamed) {
+  ::setenv("NIMBLE_LOCK_FOLDER", (folder + "/nowhere").c_str(), 1);
+  try {
+    const MachineLock lock("cpu", "a", cancel, [](const std::string&) {});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kIo);
+    EXPECT_THAT(e.what(), HasSubstr("nowhere"));
+    EXPECT_THAT(e.what(), HasSubstr("NIMBLE_LOCK_FOLDER"));
+  }
+}
+
+}  // namespace
+}  // namespace nimble::tuner

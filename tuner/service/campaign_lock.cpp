@@ -1,0 +1,66 @@
+#include "tuner/service/campaign_lock.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+// Start time of a process in clock ticks since boot: with the process id, it names a process even
+// after its number has been given to another.
+std::string start_time(int64_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(in, text);
+  // The second field, the name, is in parentheses and may hold anything.
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return "";
+  std::istringstream rest(text.substr(close + 1));
+  std::string field;
+  for (int i = 0; i < 20; ++i) rest >> field;  // field 22 of the line
+  return field;
+}
+
+}  // namespace
+
+std::string owner_name(const db::Machine& machine) {
+  return fmt::format("{}:{}:{}", machine.hostname, ::getpid(), start_time(::getpid()));
+}
+
+void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine) {
+  for (const std::string& owner : store.lease_owners(campaign)) {
+    const size_t a = owner.find(':'), b = owner.rfind(':');
+    if (a == std::string::npos || a == b || owner.substr(0, a) != machine.hostname) continue;
+    const int64_t pid = std::atoll(owner.substr(a + 1, b - a - 1).c_str());
+    const std::string started = start_time(pid);
+    if (started.empty() || started != owner.substr(b + 1)) store.release(campaign, owner);
+  }
+}
+
+CampaignLock::CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign)
+    : path_(fmt::format("{}.{}.lock", prefix, campaign.substr(0, 8))) {
+  fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  const bool here = fd_ < 0 || ::fcntl(fd_, F_SETLK, &lock) == 0;
+  if (!here || !store.hold(campaign)) {
+    if (fd_ >= 0) ::close(fd_);
+    throw Error(Status::kInvalidArgument, store.path(),
+                "this campaign is running already, in another process",
+                "wait for it, or give another --seed");
+  }
+}
+
+CampaignLock::~CampaignLock() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());
+  ::close(fd_);
+}
+
+}  // namespace nimble::tuner

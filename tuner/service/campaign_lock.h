@@ -1,0 +1,30 @@
+// Who works at a campaign: one process at a time, and what the dead ones held.
+#pragma once
+
+#include <string>
+
+#include "db/store/store.h"
+
+namespace nimble::tuner {
+
+// Names this process as an owner of leases: "host:process:start time".
+std::string owner_name(const db::Machine& machine);
+// Gives back what dead processes of this machine hold.
+void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine);
+
+// One tuning process per campaign: two would fight for the cores and spoil each other's times.
+class CampaignLock {
+ public:
+  // `prefix`: of the files beside the database; a server's is held there, too, since others reach
+  // it. Error(kInvalidArgument) if another process has it.
+  CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign);
+  ~CampaignLock();
+  CampaignLock(const CampaignLock&) = delete;
+  CampaignLock& operator=(const CampaignLock&) = delete;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+}  // namespace nimble::tuner

@@ -1,0 +1,362 @@
+// What happened, and what follows at once; the phases stand in plan_phases.cpp.
+#include "tuner/service/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "vm/base/error.h"
+
+namespace nimble::tuner::plan {
+namespace {
+
+// Cases in the queue beside those that workers hold, per worker: a worker that is done finds the
+// next one built.
+constexpr double kAhead = 0.5;
+// A case that takes so many times as long as it should straggles.
+constexpr double kStraggle = 3;
+// Cases of a task whose default schedule failed, before it is given up.
+constexpr int kDefaultFailures = 3;
+// Times that an entry may come back without an answer.
+constexpr int kUnanswered = 3;
+constexpr double kGain = 0.01;
+
+const std::string& group_of(const WantedCase& w) {
+  return w.first.empty() ? w.key : w.first;
+}
+
+}  // namespace
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kBaseline:
+      return "baseline";
+    case Phase::kSearch:
+      return "search";
+    case Phase::kCross:
+      return "cross";
+    case Phase::kVerify:
+      return "verify";
+    case Phase::kDone:
+      return "done";
+  }
+  return "";
+}
+
+CampaignPlan::CampaignPlan(CampaignSpec spec, Propose propose, Finalists finalists)
+    : spec_(std::move(spec)), propose_(std::move(propose)), finalists_(std::move(finalists)) {
+  tasks_.resize(spec_.tasks.size());
+}
+
+double CampaignPlan::raw_s(const WantedCase& w) const {
+  const double entries = static_cast<double>(w.configs.size() + w.anchors.size());
+  return entries * spec_.tasks[w.task].points[w.point].entry_s;
+}
+
+double CampaignPlan::price_s(size_t t, size_t point, size_t entries) const {
+  return pace() * static_cast<double>(entries) * spec_.tasks[t].points[point].entry_s;
+}
+
+double CampaignPlan::open_s(size_t t, std::optional<Phase> phase) const {
+  double sum = 0;
+  for (const auto& [key, o] : open_)
+    if (o.wanted.task == t && (!phase || o.wanted.phase == *phase)) sum += pace() * raw_s(o.wanted);
+  return sum;
+}
+
+double CampaignPlan::free_s() const {
+  double sum = 0;
+  for (const auto& [key, o] : open_) sum += pace() * raw_s(o.wanted);
+  return spec_.budget_s - spent_s_ - sum;
+}
+
+bool CampaignPlan::straggles(const Open& o, const Fleet& fleet) const {
+  return o.begun_s && fleet.now_s - *o.begun_s > kStraggle * pace() * raw_s(o.wanted);
+}
+
+bool CampaignPlan::awaits(size_t t, Phase phase, const Fleet& fleet) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
+    const Open& o = entry.second;
+    if (o.wanted.task != t || o.wanted.phase != phase || closed_.contains(group_of(o.wanted)))
+      return false;
+    // What a search learns late is learnt all the same; a comparison needs all that it compares.
+    return phase != Phase::kSearch || !straggles(o, fleet);
+  });
+}
+
+std::vector<WantedCase> CampaignPlan::want(const Fleet& fleet) {
+  const auto workers = static_cast<double>(fleet.workers);
+  const auto most = static_cast<size_t>(std::ceil(workers * (1 + kAhead)));
+  std::vector<WantedCase> out;
+  while (open_.size() < most) {
+    std::optional<WantedCase> next = want_one(fleet);
+    if (!next) break;
+    issued(*next);
+    out.push_back(std::move(*next));
+  }
+  return out;
+}
+
+std::optional<WantedCase> CampaignPlan::want_one(const Fleet& fleet) {
+  if (auto again = second_issue(fleet, false)) return again;
+  // Tasks without a time first: it decides what part of the budget each gets. Then by how much of
+  // its part each has used.
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    const Task& task = tasks_[t];
+    if (task.phase == Phase::kDone) continue;
+    double used = -1;
+    if (task.phase != Phase::kBaseline) {
+      used = (task.spent_s + open_s(t)) / std::max(1e-9, task.allot_s);
+      // Cases that follow on others are few and decide when the task ends.
+      if (task.phase != Phase::kSearch) used -= 1;
+    }
+    order.emplace_back(used, t);
+  }
+  std::stable_sort(order.begin(), order.end());
+  for (const auto& [used, t] : order) {
+    advance(t, fleet);
+    if (auto next = next_of(t, fleet)) return next;
+  }
+  if (auto next = another_slice(fleet)) return next;
+  if (open_.size() < fleet.workers) return second_issue(fleet, true);
+  return std::nullopt;
+}
+
+std::optional<WantedCase> CampaignPlan::second_issue(const Fleet& fleet, bool idle) {
+  const Open* longest = nullptr;
+  double most = 0;
+  for (const auto& [key, o] : open_) {
+    const WantedCase& w = o.wanted;
+    if (o.doubled || !w.first.empty() || w.machine || closed_.contains(w.key)) continue;
+    if (!straggles(o, fleet) || (!idle && w.phase == Phase::kSearch)) continue;
+    const double late = (fleet.now_s - *o.begun_s) / raw_s(w);
+    if (late > most) most = late, longest = &o;
+  }
+  if (!longest || fleet.machines.size() < 2) return std::nullopt;
+  WantedCase again = longest->wanted;
+  again.first = again.key;
+  again.key += fmt::format(" again {}", longest->copies + 1);
+  again.avoid = longest->machine;
+  again.priority += 1;
+  return again;
+}
+
+WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> configs) const {
+  const Task& task = tasks_[t];
+  WantedCase w;
+  w.key = fmt::format("{}/{}", t, task.cases);
+  w.task = t;
+  w.point = point;
+  w.phase = task.phase;
+  w.slice = task.slice;
+  w.anchors = {spec_.tasks[t].default_config};
+  if (task.anchor) w.anchors.push_back(*task.anchor);
+  for (const db::Hash& a : w.anchors) std::erase(configs, a);
+  w.configs = std::move(configs);
+  w.priority = task.phase == Phase::kSearch ? 1 : task.phase == Phase::kCross ? 2 : 3;
+  w.expected_s = pace() * raw_s(w);
+  return w;
+}
+
+void CampaignPlan::issued(const WantedCase& w) {
+  Task& task = tasks_.at(w.task);
+  if (w.first.empty()) {
+    ++task.cases;
+    // Of an earlier plan: it had passed these borders by then, from what was known then.
+    while (task.slice < w.slice) enter_slice(task);
+    if (task.phase == Phase::kSearch && (w.phase == Phase::kCross || w.phase == Phase::kVerify))
+      enter_cross(w.task);
+    if (w.phase == Phase::kVerify && (task.phase == Phase::kCross || task.judge != w.machine))
+      enter_verify(w.task, w.machine);
+    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
+      task.search.issued.insert(w.configs.begin(), w.configs.end());
+    if (w.phase == Phase::kCross)
+      task.cross_issued[w.point].insert(w.configs.begin(), w.configs.end());
+    if (w.phase == Phase::kVerify) task.verify_issued.insert(w.point);
+  } else if (const auto it = open_.find(w.first); it != open_.end()) {
+    it->second.doubled = true;
+    ++it->second.copies;
+  }
+  open_[w.key].wanted = w;
+}
+
+void CampaignPlan::begun(const std::string& key, const db::Uuid& machine, double now_s) {
+  const auto it = open_.find(key);
+  if (it == open_.end()) return;
+  it->second.begun_s = now_s;
+  it->second.machine = machine;
+}
+
+std::vector<std::string> CampaignPlan::obsolete() const {
+  std::vector<std::string> out;
+  for (const auto& [key, o] : open_)
+    if (closed_.contains(group_of(o.wanted))) out.push_back(key);
+  return out;
+}
+
+void CampaignPlan::dropped(const std::string& key) {
+  drop(key);
+  settle();
+}
+
+void CampaignPlan::drop(const std::string& key) {
+  const auto it = open_.find(key);
+  if (it == open_.end()) return;
+  const WantedCase w = it->second.wanted;
+  open_.erase(it);
+  if (closed_.contains(group_of(w))) return;
+  // The other issue may still answer.
+  for (auto& [other, o] : open_)
+    if (group_of(o.wanted) == group_of(w)) {
+      o.doubled = false;
+      return;
+    }
+  unlearn(w);
+}
+
+void CampaignPlan::unlearn(const WantedCase& w) {
+  Task& task = tasks_[w.task];
+  for (const db::Hash& c : w.configs) {
+    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search.issued.erase(c);
+    if (w.phase == Phase::kCross) task.cross_issued[w.point].erase(c);
+  }
+  if (w.phase == Phase::kCross && task.cross_issued[w.point].empty())
+    task.cross_issued.erase(w.point);
+  if (w.phase == Phase::kVerify && task.judge == w.machine) task.verify_issued.erase(w.point);
+}
+
+void CampaignPlan::finished(const CaseOutcome& outcome) {
+  take(outcome);
+  settle();
+}
+
+void CampaignPlan::take(const CaseOutcome& outcome) {
+  const auto it = open_.find(outcome.key);
+  if (it == open_.end() || !told_.insert(outcome.key).second) return;
+  const WantedCase w = it->second.wanted;
+  open_.erase(it);
+  Task& task = tasks_[w.task];
+  spent_s_ += outcome.consumed_s;
+  expected_s_ += raw_s(w);
+  task.spent_s += outcome.consumed_s;
+  if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search_s += outcome.consumed_s;
+  const auto time_of = [&](size_t anchor) {
+    if (anchor >= w.anchors.size()) return 0.0;
+    const auto found = outcome.times_ns.find(w.anchors[anchor]);
+    return found == outcome.times_ns.end() ? 0.0 : found->second.value_or(0);
+  };
+  const double default_ns = time_of(0);
+  machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
+                outcome.consumed_s);
+  if (!closed_.insert(group_of(w)).second) return;
+  if (default_ns > 0 && !machines_.set_aside(outcome.machine.uuid))
+    return learn(task, w, outcome, default_ns);
+  // Without the default's time, or from a machine that is not believed, it says nothing.
+  closed_.erase(group_of(w));
+  if (std::none_of(open_.begin(), open_.end(),
+                   [&](const auto& o) { return group_of(o.second.wanted) == group_of(w); }))
+    unlearn(w);
+  if (default_ns > 0 || ++task.default_failures < kDefaultFailures) return;
+  task.note = "the default schedule fails";
+  task.phase = Phase::kDone;
+}
+
+void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& outcome,
+                         double default_ns) {
+  const bool search = w.phase == Phase::kBaseline || w.phase == Phase::kSearch;
+  if (w.phase == Phase::kBaseline) {
+    task.default_ns = default_ns;
+    task.phase = Phase::kSearch;
+    task.best = 1;
+    task.search.ratios[w.anchors[0]] = 1.0;
+  }
+  bool better = false;
+  Times ratios;
+  for (const db::Hash& config : w.configs) {
+    const auto found = outcome.times_ns.find(config);
+    if (found == outcome.times_ns.end()) {
+      const int times = ++task.unanswered[{w.point, config}];
+      if (search) task.search.issued.erase(config);
+      if (w.phase == Phase::kCross && times < kUnanswered) task.cross_issued[w.point].erase(config);
+      if (times >= kUnanswered) ratios[config] = std::nullopt;
+      continue;
+    }
+    ++task.trials;
+    task.failed += !found->second;
+    ratios[config] = found->second ? std::optional(*found->second / default_ns) : std::nullopt;
+  }
+  for (size_t a = 0; a < w.anchors.size(); ++a)
+    if (const auto found = outcome.times_ns.find(w.anchors[a]);
+        found != outcome.times_ns.end() && found->second)
+      ratios[w.anchors[a]] = *found->second / default_ns;
+  if (search) {
+    for (const db::Hash& config : w.configs) {
+      const auto it = ratios.find(config);
+      if (it == ratios.end()) continue;
+      task.search.issued.erase(config);
+      task.search.ratios[config] = it->second;
+      ++task.searched;
+      ++task.stale;
+      if (!it->second || *it->second >= task.best) continue;
+      better |= *it->second < task.best * (1 - kGain);
+      task.best = *it->second;
+    }
+    if (better) task.stale = 0;
+  }
+  if (w.phase == Phase::kBaseline) {
+    // The fastest of the first proposals: the less time an anchor takes of each case the better.
+    for (const db::Hash& config : w.configs)
+      if (const auto it = ratios.find(config);
+          it != ratios.end() && it->second && (!task.anchor || *it->second < *ratios[*task.anchor]))
+        task.anchor = config;
+    allot();
+  }
+  // What is compared at a size comes from several cases: of anchors the first time counts.
+  if (w.phase == Phase::kCross) task.crossed[w.point].insert(ratios.begin(), ratios.end());
+  if (w.phase != Phase::kVerify || task.judge != w.machine) return;
+  task.verified[w.point] = ratios;
+  if (task.verified.size() >= task.crossed.size()) finish_task(w.task);
+}
+
+void CampaignPlan::extend(double budget_s) {
+  spec_.budget_s = std::max(spec_.budget_s, budget_s);
+  allot();
+}
+
+bool CampaignPlan::done() const {
+  const bool all = std::all_of(tasks_.begin(), tasks_.end(),
+                               [](const Task& t) { return t.phase == Phase::kDone; });
+  return all && open_.empty() && !next_slice();
+}
+
+std::vector<TaskStatus> CampaignPlan::tasks() const {
+  std::vector<TaskStatus> out;
+  for (const Task& t : tasks_)
+    out.push_back({t.phase, t.share, t.allot_s, t.spent_s, t.trials, t.failed, t.searched,
+                   std::min(1.0, t.best), t.judge, t.result, t.note});
+  return out;
+}
+
+void FairShare::join(const db::Uuid& campaign, double weight) {
+  if (used_.contains(campaign)) return;
+  double least = HUGE_VAL;
+  for (const auto& [uuid, u] : used_) least = std::min(least, u.virtual_s);
+  used_[campaign] = {weight, std::isfinite(least) ? least : 0};
+}
+
+void FairShare::charge(const db::Uuid& campaign, double machine_s) {
+  if (const auto it = used_.find(campaign); it != used_.end())
+    it->second.virtual_s += machine_s / it->second.weight;
+}
+
+std::optional<db::Uuid> FairShare::next(const std::vector<db::Uuid>& wanting) const {
+  const db::Uuid* best = nullptr;
+  double least = HUGE_VAL;
+  for (const db::Uuid& campaign : wanting)
+    if (const auto it = used_.find(campaign); it != used_.end() && it->second.virtual_s < least)
+      least = it->second.virtual_s, best = &it->first;
+  if (!best) return std::nullopt;
+  return *best;
+}
+
+}  // namespace nimble::tuner::plan

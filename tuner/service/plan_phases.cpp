@@ -1,0 +1,394 @@
+// The phases of a task: when one is over, and what the next one wants.
+#include <algorithm>
+
+#include "tuner/service/plan.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner::plan {
+namespace {
+
+constexpr double kSearchShare = 0.6;  // of a task's part of the budget
+constexpr double kReserveShare = 0.01;
+constexpr double kMostSlices = 4;  // that what is left over is shared by
+constexpr size_t kFirst = 3;       // proposals beside the first default
+constexpr size_t kLeastPerCase = 3;
+// Results without a gain of 1 % after which the other phases' turn comes.
+constexpr int64_t kPatience = 96;
+constexpr double kUsable = 2;  // times the best: what is slower is rarely the best elsewhere
+constexpr size_t kLeastCrossed = 3, kLeastSizes = 2;
+constexpr size_t kLikelyFinalists = 6;  // the anchors among them
+constexpr size_t kMostFinalists = 6;
+constexpr double kGain = 0.01;
+
+}  // namespace
+
+// ---- parts of the budget --------------------------------------------------------------------
+
+void CampaignPlan::allot() {
+  // A task that has no time yet counts as if its work took what that of the others took.
+  std::vector<double> rates, cost(tasks_.size(), 0);
+  for (size_t t = 0; t < tasks_.size(); ++t)
+    if (tasks_[t].default_ns)
+      rates.push_back(*tasks_[t].default_ns / spec_.tasks[t].points[0].entry_s);
+  if (rates.empty()) return;
+  std::nth_element(rates.begin(), rates.begin() + static_cast<long>(rates.size() / 2), rates.end());
+  const double usual = rates[rates.size() / 2];
+  double total = 0;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    cost[t] = spec_.tasks[t].calls *
+              tasks_[t].default_ns.value_or(usual * spec_.tasks[t].points[0].entry_s);
+    total += cost[t];
+  }
+  std::vector<size_t> order(tasks_.size());
+  for (size_t t = 0; t < order.size(); ++t) order[t] = t;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return cost[a] > cost[b]; });
+  const bool all_known = rates.size() == tasks_.size();
+  // The hottest, as many as get enough for all phases.
+  std::vector<size_t> hot;
+  double covered = 0;
+  for (size_t t : order) {
+    tasks_[t].share = total > 0 ? cost[t] / total : 0;
+    if (hot.empty() || covered < spec_.only_hot) hot.push_back(t);
+    covered += tasks_[t].share;
+  }
+  const double budget = spec_.budget_s * (1 - kReserveShare);
+  const auto part = [&](size_t t) {
+    double sum = 0;
+    for (size_t other : hot) sum += std::sqrt(tasks_[other].share);
+    return sum > 0 ? budget * std::sqrt(tasks_[t].share) / sum : budget;
+  };
+  const auto least = [&](size_t t) {
+    double sum = price_s(t, 0, kFirst + 1 + kLeastPerCase);
+    for (size_t p = 0; p < std::min(kLeastSizes, spec_.tasks[t].points.size()); ++p)
+      sum += price_s(t, p, kLeastCrossed + 2 + kLikelyFinalists);
+    return sum;
+  };
+  if (all_known)
+    while (hot.size() > 1 && part(hot.back()) < least(hot.back())) hot.pop_back();
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    Task& task = tasks_[t];
+    const bool is_hot = std::find(hot.begin(), hot.end(), t) != hot.end();
+    if (!is_hot && all_known && task.note.empty() && task.phase == Phase::kSearch &&
+        task.searched <= static_cast<int64_t>(kFirst)) {
+      task.note = "default schedule kept: not hot, or the budget is too small";
+      task.phase = Phase::kDone;
+    }
+    if (task.slice > 0) continue;  // has had its part
+    task.allot_s = is_hot ? part(t) : 0;
+    task.search_allot_s = kSearchShare * task.allot_s;
+  }
+}
+
+// What is left goes to the hottest again, as long as there is something to try and time to make a
+// table of it.
+std::optional<size_t> CampaignPlan::next_slice() const {
+  if (stopping_) return std::nullopt;
+  std::optional<size_t> next;
+  double most = 0;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    const Task& task = tasks_[t];
+    if (task.phase != Phase::kDone || task.exhausted || !task.note.empty() || !task.default_ns)
+      continue;
+    const double weight = std::sqrt(task.share) / (1 + task.dry_slices);
+    if (weight > most) most = weight, next = t;
+  }
+  if (!next) return std::nullopt;
+  double finish = 0;
+  for (size_t p = 0; p < spec_.tasks[*next].points.size(); ++p)
+    finish += price_s(*next, p, kLeastCrossed + 2 + kLikelyFinalists);
+  const double part = slice_s();
+  if ((1 - kSearchShare) * part < finish ||
+      kSearchShare * part < price_s(*next, 0, kLeastPerCase + 2))
+    return std::nullopt;
+  return next;
+}
+
+std::optional<WantedCase> CampaignPlan::another_slice(const Fleet& fleet) {
+  // One that has nothing left to propose is passed over.
+  while (const std::optional<size_t> next = next_slice()) {
+    const Task before = tasks_[*next];
+    enter_slice(tasks_[*next]);
+    if (std::optional<WantedCase> first = search_case(*next, fleet)) return first;
+    const bool exhausted = tasks_[*next].exhausted;
+    tasks_[*next] = before;
+    tasks_[*next].exhausted = exhausted;
+    if (!exhausted) break;
+  }
+  return std::nullopt;
+}
+
+// As large a part as there are tasks that may want another, less what others were promised.
+double CampaignPlan::slice_s() const {
+  double able = 0, promised = 0;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    able += !tasks_[t].exhausted && tasks_[t].note.empty();
+    if (tasks_[t].phase != Phase::kDone)
+      promised += std::max(0.0, tasks_[t].allot_s - tasks_[t].spent_s - open_s(t));
+  }
+  return (free_s() - promised) / std::clamp(able, 1.0, kMostSlices);
+}
+
+void CampaignPlan::enter_slice(Task& task) {
+  const double part = slice_s();
+  ++task.slice;
+  task.best_before = task.best;
+  task.stale = 0;
+  task.allot_s = task.spent_s + part;
+  task.search_allot_s = task.search_s + kSearchShare * part;
+  task.phase = Phase::kSearch;
+}
+
+// Whether this slice's search has found nothing that an earlier one had not: there is nothing to
+// evaluate then.
+bool CampaignPlan::dry(const Task& task) {
+  return task.slice > 0 && task.best >= task.best_before * (1 - kGain);
+}
+
+// ---- search ---------------------------------------------------------------------------------
+
+bool CampaignPlan::wants_search(size_t t) const {
+  const Task& task = tasks_[t];
+  if (stopping_ || task.exhausted || task.stale >= kPatience) return false;
+  const double used = task.search_s + open_s(t, Phase::kSearch);
+  return used + price_s(t, 0, kLeastPerCase + 2) <= task.search_allot_s && free_s() > 0;
+}
+
+std::optional<WantedCase> CampaignPlan::search_case(size_t t, const Fleet& fleet) {
+  if (!wants_search(t)) return std::nullopt;
+  Task& task = tasks_[t];
+  // Towards the end of a search cases get smaller: what is proposed late knows more.
+  const double left = task.search_allot_s - task.search_s - open_s(t, Phase::kSearch);
+  const double at_once = std::max(1.0, static_cast<double>(fleet.workers)) /
+                         static_cast<double>(std::max<size_t>(1, tasks_.size()));
+  const double even = left / price_s(t, 0, 1) / (4 * std::max(1.0, at_once));
+  const size_t count =
+      std::clamp(static_cast<size_t>(even), kLeastPerCase, std::max(kLeastPerCase, spec_.per_case));
+  std::vector<db::Hash> configs = propose_(t, count, task.search);
+  if (configs.empty()) {
+    // What is out and comes back without an answer can be proposed again.
+    task.exhausted = task.search.issued.empty();
+    return std::nullopt;
+  }
+  return make(t, 0, std::move(configs));
+}
+
+std::optional<WantedCase> CampaignPlan::next_of(size_t t, const Fleet& fleet) {
+  switch (tasks_[t].phase) {
+    case Phase::kBaseline: {
+      for (const auto& [key, o] : open_)
+        if (o.wanted.task == t) return std::nullopt;
+      return make(t, 0, propose_(t, kFirst, tasks_[t].search));
+    }
+    case Phase::kSearch:
+      return search_case(t, fleet);
+    case Phase::kCross:
+      return cross_case(t);
+    case Phase::kVerify:
+      return verify_case(t);
+    case Phase::kDone:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// ---- cross-evaluation -----------------------------------------------------------------------
+
+// What a small budget drops: configurations, then sizes.
+void CampaignPlan::enter_cross(size_t t) {
+  Task& task = tasks_[t];
+  const TaskSpec& spec = spec_.tasks[t];
+  task.phase = Phase::kCross;
+  std::vector<std::pair<double, db::Hash>> found;
+  for (const auto& [config, ratio] : task.search.ratios)
+    if (ratio && *ratio <= kUsable * task.best && config != spec.default_config)
+      found.emplace_back(*ratio, config);
+  std::stable_sort(found.begin(), found.end());
+  const double left = task.allot_s - task.spent_s - open_s(t);
+  size_t most = 0;
+  for (task.sizes = spec.points.size(); task.sizes > 0; --task.sizes) {
+    double fixed = 0, each = 0;
+    for (size_t p = 0; p < task.sizes; ++p) {
+      fixed += price_s(t, p, 2 + kLikelyFinalists);
+      each += price_s(t, p, 1);
+    }
+    most = static_cast<size_t>(std::max(0.0, (left - fixed) / each));
+    if (most >= kLeastCrossed || task.sizes <= kLeastSizes) break;
+  }
+  most = std::min(spec_.top_k, std::max(kLeastCrossed, most));
+  // What was evaluated before stays: its times are there.
+  std::vector<db::Hash> chosen;
+  const auto before = task.cross_issued.find(0);
+  for (const auto& [ratio, config] : found)
+    if (chosen.size() < most ||
+        (before != task.cross_issued.end() && before->second.contains(config)))
+      chosen.push_back(config);
+  task.chosen = std::move(chosen);
+}
+
+// A campaign that is told to stop compares what it has at a few sizes.
+bool CampaignPlan::begins_size(size_t point) const {
+  return !stopping_ || point < kLeastSizes;
+}
+
+bool CampaignPlan::wants_cross(size_t t) const {
+  const Task& task = tasks_[t];
+  for (size_t p = 0; p < task.sizes; ++p) {
+    const auto at = task.cross_issued.find(p);
+    if (at == task.cross_issued.end()) {
+      if (begins_size(p)) return true;
+      continue;
+    }
+    for (const db::Hash& c : task.chosen)
+      if (c != task.anchor && !at->second.contains(c)) return true;
+  }
+  return false;
+}
+
+std::optional<WantedCase> CampaignPlan::cross_case(size_t t) {
+  Task& task = tasks_[t];
+  for (size_t p = 0; p < task.sizes; ++p) {
+    const auto at = task.cross_issued.find(p);
+    const bool begun = at != task.cross_issued.end();
+    if (!begun && !begins_size(p)) continue;
+    std::vector<db::Hash> configs;
+    for (const db::Hash& c : task.chosen)
+      if (configs.size() < spec_.per_case && c != task.anchor && !(begun && at->second.contains(c)))
+        configs.push_back(c);
+    // The second anchor is a candidate, too, and may be the only one.
+    if (!configs.empty() || !begun) return make(t, p, std::move(configs));
+  }
+  return std::nullopt;
+}
+
+CrossEvidence CampaignPlan::complete(size_t t, const std::map<size_t, Times>& at) const {
+  CrossEvidence out;
+  const db::Hash& base = spec_.tasks[t].default_config;
+  for (const auto& [p, times] : at)
+    if (times.contains(base)) out.points.push_back(p);
+  if (out.points.empty()) return out;
+  for (const auto& [config, first] : at.at(out.points[0])) {
+    std::vector<double> row;
+    for (size_t p : out.points)
+      if (const auto it = at.at(p).find(config); it != at.at(p).end() && it->second)
+        row.push_back(*it->second);
+    // Wrong at one size is wrong; not measured at one is not compared.
+    if (row.size() == out.points.size()) out.ratios[config] = std::move(row);
+  }
+  return out;
+}
+
+std::vector<db::Hash> usual_finalists(const TaskSpec& task, const CrossEvidence& e) {
+  const auto best = [&](const std::function<double(const std::vector<double>&)>& cost) {
+    const db::Hash* found = nullptr;
+    double least = HUGE_VAL;
+    for (const auto& [config, row] : e.ratios)
+      if (const double x = cost(row); x < least) least = x, found = &config;
+    return found;
+  };
+  std::vector<db::Hash> out;
+  const auto add = [&](const db::Hash* config) {
+    if (config && out.size() < kMostFinalists &&
+        std::find(out.begin(), out.end(), *config) == out.end())
+      out.push_back(*config);
+  };
+  add(best([&](const std::vector<double>& row) {
+    double sum = 0;
+    for (size_t i = 0; i < row.size(); ++i) sum += task.points[e.points[i]].weight * row[i];
+    return sum;
+  }));
+  for (size_t i = 0; i < e.points.size(); ++i)
+    add(best([&](const std::vector<double>& row) { return row[i]; }));
+  return out;
+}
+
+// ---- verification ---------------------------------------------------------------------------
+
+// The machine that has least to verify; of several the fastest.
+std::optional<db::Uuid> CampaignPlan::judge_among(const Fleet& fleet) const {
+  std::map<db::Uuid, int> busy;
+  for (const Task& t : tasks_)
+    if (t.judge && t.phase == Phase::kVerify) ++busy[*t.judge];
+  std::map<db::Uuid, double> slow;
+  for (const MachineStatus& m : machines_.status()) slow[m.uuid] = m.slowness;
+  std::optional<db::Uuid> out;
+  std::pair<double, double> least{HUGE_VAL, HUGE_VAL};
+  for (const db::Uuid& m : fleet.machines) {
+    if (machines_.set_aside(m)) continue;
+    const auto it = slow.find(m);
+    const double slowness = it == slow.end() ? 1e3 : it->second;
+    const std::pair<double, double> cost{(busy[m] + 1) * slowness, slowness};
+    if (cost < least) least = cost, out = m;
+  }
+  return out;
+}
+
+std::vector<db::Hash> CampaignPlan::finalists_of(size_t t) const {
+  const CrossEvidence known = complete(t, tasks_[t].crossed);
+  std::vector<db::Hash> out =
+      finalists_ ? finalists_(t, known) : usual_finalists(spec_.tasks[t], known);
+  std::erase(out, spec_.tasks[t].default_config);
+  return out;
+}
+
+void CampaignPlan::enter_verify(size_t t, const std::optional<db::Uuid>& judge) {
+  Task& task = tasks_[t];
+  if (task.phase != Phase::kVerify) task.finalists = finalists_of(t);
+  task.phase = Phase::kVerify;
+  // Side by side, or not at all: another machine begins from the start.
+  task.judge = judge;
+  task.verify_issued.clear();
+  task.verified.clear();
+}
+
+std::optional<WantedCase> CampaignPlan::verify_case(size_t t) {
+  Task& task = tasks_[t];
+  if (!task.judge) return std::nullopt;
+  for (const auto& [p, times] : task.crossed) {
+    if (task.verify_issued.contains(p)) continue;
+    WantedCase w = make(t, p, task.finalists);
+    w.machine = task.judge;
+    return w;
+  }
+  return std::nullopt;
+}
+
+void CampaignPlan::finish_task(size_t t) {
+  Task& task = tasks_[t];
+  task.phase = Phase::kDone;
+  if (!task.verified.empty()) task.result = complete(t, task.verified);
+  task.dry_slices = dry(task) ? task.dry_slices + 1 : 0;
+}
+
+void CampaignPlan::settle() {
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    Task& task = tasks_[t];
+    if (task.phase != Phase::kSearch && task.phase != Phase::kCross) continue;
+    if (open_s(t) > 0) continue;
+    if (task.phase == Phase::kSearch && dry(task) && !wants_search(t)) finish_task(t);
+    if (task.phase == Phase::kCross && !wants_cross(t) && finalists_of(t).empty()) {
+      if (task.result.ratios.empty()) task.note = "default schedule kept: nothing is faster";
+      finish_task(t);
+    }
+  }
+}
+
+// A border is passed when the task's turn has come, and a case of the next phase goes out at once:
+// so the case tells a plan made anew when that was.
+void CampaignPlan::advance(size_t t, const Fleet& fleet) {
+  Task& task = tasks_[t];
+  if (task.phase == Phase::kBaseline && stopping_ && open_s(t) == 0) {
+    task.note = "default schedule kept: stopped before it was measured";
+    task.phase = Phase::kDone;
+  }
+  if (task.phase == Phase::kSearch && !dry(task) && !wants_search(t) &&
+      !awaits(t, Phase::kSearch, fleet))
+    enter_cross(t);
+  if (task.phase == Phase::kCross && !wants_cross(t) && !awaits(t, Phase::kCross, fleet))
+    if (const std::optional<db::Uuid> judge = judge_among(fleet)) enter_verify(t, judge);
+  if (task.phase == Phase::kVerify &&
+      (!fleet.machines.contains(*task.judge) || machines_.set_aside(*task.judge)))
+    if (const std::optional<db::Uuid> judge = judge_among(fleet)) enter_verify(t, judge);
+}
+
+}  // namespace nimble::tuner::plan

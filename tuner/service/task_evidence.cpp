@@ -1,0 +1,69 @@
+// What a task knows of times: one for each configuration at each size, from trials that are
+// finished.
+#include <algorithm>
+
+#include "tuner/service/task_run.h"
+
+namespace nimble::tuner {
+
+TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
+  std::map<db::Hash, std::map<size_t, double>> times;
+  for (const db::TrialOutcome& o :
+       context_.store.outcomes(context_.campaign, records_.workload())) {
+    if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
+    if (o.trial.error_class == kNotItsFault) continue;
+    const std::optional<size_t> point = records_.point_of(o.trial.key.shape);
+    if (!point || task_.points[*point].held_out) continue;
+    // A size that not all configurations had time for compares none.
+    if (roles.contains(db::Role::kCross) && cut_.contains(*point)) continue;
+    // Later outcomes of a configuration at a size replace earlier ones.
+    times[o.trial.key.config][*point] =
+        o.trial.state == db::TrialState::kOk && o.median_ns ? *o.median_ns : kUnusable;
+  }
+  return compared(times);
+}
+
+TaskRun::Evidence TaskRun::compared(
+    const std::map<db::Hash, std::map<size_t, double>>& times) const {
+  // Where the default was tried. Whoever was dropped on the way lacks the later of these sizes
+  // and is out.
+  Evidence out;
+  const auto base = times.find(records_.default_config());
+  for (size_t p = 0; p < task_.points.size(); ++p)
+    if (base != times.end() && base->second.contains(p) && !task_.points[p].held_out)
+      out.points.push_back(p);
+  out.cross.symbols = task_.workload().contract.symbols;
+  for (size_t p : out.points) {
+    out.cross.shapes.push_back(task_.points[p].symbols);
+    out.cross.weights.push_back(task_.points[p].weight);
+  }
+  for (const auto& [config, row] : times) {
+    std::vector<double> line;
+    for (size_t p : out.points) {
+      const auto it = row.find(p);
+      if (it == row.end()) break;
+      line.push_back(it->second);
+    }
+    if (line.size() != out.points.size() || line.empty()) continue;
+    // Wrong at one size is wrong: it is not used at any.
+    if (std::any_of(line.begin(), line.end(), [](double x) { return !std::isfinite(x); })) continue;
+    out.configs.push_back(config);
+    out.cross.times.push_back(std::move(line));
+  }
+  return out;
+}
+
+std::map<size_t, double> TaskRun::fastest() const {
+  std::map<size_t, double> out;
+  for (const db::TrialOutcome& o :
+       context_.store.outcomes(context_.campaign, records_.workload())) {
+    const std::optional<size_t> point = records_.point_of(o.trial.key.shape);
+    if (!point || o.trial.state != db::TrialState::kOk || !o.median_ns) continue;
+    const auto [at, fresh] = out.emplace(*point, *o.median_ns);
+    if (!fresh) at->second = std::min(at->second, *o.median_ns);
+  }
+  // A verified time stands for its configuration, and may be more than what it had before.
+  return out;
+}
+
+}  // namespace nimble::tuner

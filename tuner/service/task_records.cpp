@@ -1,0 +1,59 @@
+#include "tuner/service/task_records.h"
+
+#include "compiler/tuned/tuned.h"
+#include "tuner/service/oracle.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+
+TaskRecords::TaskRecords(db::Store& store, const TuningTask& task,
+                         const kernels::TargetInfo& target, int64_t threads, const Policy& policy)
+    : store_(store), task_(task), threads_(threads), space_(task.workload(), target) {
+  store.transaction([&] {
+    workload_ = store.put(tuned::workload_record(task.workload(), target, threads));
+    policy_ = store.put(policy_record(policy, threads));
+    for (const WorkloadPoint& p : task.points) {
+      db::Dims dims;
+      for (size_t i = 0; i < p.symbols.size(); ++i)
+        dims[task.workload().contract.symbols[i]] = p.symbols[i];
+      shapes_.push_back(store.put(db::Shape{workload_, dims, p.flops, p.bytes}));
+      point_of_[shapes_.back()] = shapes_.size() - 1;
+    }
+    default_config_ = put(space_.default_candidate());
+  });
+}
+
+std::optional<size_t> TaskRecords::point_of(const db::Hash& shape) const {
+  const auto it = point_of_.find(shape);
+  if (it == point_of_.end()) return std::nullopt;
+  return it->second;
+}
+
+db::Hash TaskRecords::put(const tuned::Candidate& c) {
+  const db::Hash schedule = store_.put(db::Template{c.template_name, tuned::kTemplateVersion, ""});
+  const db::Hash hash = store_.put(db::Config{schedule, config_json(c)});
+  candidates_.emplace(hash, c);
+  return hash;
+}
+
+const tuned::Candidate& TaskRecords::candidate(const db::Hash& config) {
+  const auto it = candidates_.find(config);
+  if (it != candidates_.end()) return it->second;
+  const auto info = store_.config(config);
+  NIMBLE_CHECK(info, "configuration {} is not in the database", config);
+  return candidates_.emplace(config, candidate_of(info->template_name, info->json)).first->second;
+}
+
+Case TaskRecords::case_at(size_t point, const Policy& policy) const {
+  const WorkloadPoint& at = task_.points[point];
+  Case c;
+  c.symbols = at.symbols;
+  c.threads = static_cast<int32_t>(threads_);
+  c.seed = data_seed(task_, at);
+  c.inputs = task_.fills_at(at);
+  c.stepping = task_.stepping;
+  c.policy = policy;
+  return c;
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,153 @@
+// The verification: what a table would use and what it would displace, measured anew side by side.
+#include <algorithm>
+#include <cmath>
+
+#include "tuner/measure/statistics.h"
+#include "tuner/service/task_run.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+// A table may rest on a part of the sizes that were evaluated, if there is no time to verify more:
+// the sizes come in an order that spreads them.
+constexpr double kLeastVerified = 0.5;
+
+}  // namespace
+
+std::set<db::Hash> TaskRun::active_configs() const {
+  db::NewDispatchTable slot;
+  slot.workload = records_.workload();
+  slot.hardware = context_.hardware;
+  slot.toolchain = context_.toolchain;
+  slot.policy = records_.policy();
+  std::set<db::Hash> out;
+  const std::optional<db::Uuid> active = context_.store.active_in_slot(slot);
+  if (!active) return out;
+  const db::DispatchTable t = *context_.store.table(*active);
+  for (const db::DispatchEntry& e : t.entries) {
+    // One that this program cannot build any more competes no longer.
+    try {
+      const auto& info = t.configs.at(e.config);
+      if (records_.space().contains(candidate_of(info.template_name, info.json)))
+        out.insert(e.config);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+void TaskRun::verify(double until_s) {
+  until_s_ = until_s;
+  verified_.clear();
+  const Evidence e = evidence({db::Role::kCross});
+  if (e.configs.empty()) return;
+  std::set<db::Hash> few = {records_.default_config()};
+  few.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
+  // What a new table would displace, in the same session: of an earlier campaign, perhaps.
+  for (const db::Hash& config : active_configs()) few.insert(config);
+  std::set<db::Hash> finalists = few;
+  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
+  // The default runs twice.
+  const Pace& pace = finishing_.expected > 0 ? finishing_ : context_.finishing;
+  const auto price = [&](size_t p) {
+    return pace.ratio() * case_s(p, static_cast<double>(finalists.size() + 1));
+  };
+  double all = 0;
+  for (size_t p : e.points) all += price(p);
+  if (all > seconds_left()) finalists = few;  // better one configuration with evidence than none
+  context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
+  // A size that not all finalists had time for compares none.
+  size_t sizes = 0;
+  verifying_ = task_.points.size();
+  for (size_t p : order_) {
+    if (std::find(e.points.begin(), e.points.end(), p) == e.points.end()) continue;
+    if (seconds_left() < price(p)) continue;
+    progressed();
+    --verifying_;
+    if (!verify_at(p, finalists)) {
+      for (auto& [config, times] : verified_) times.erase(p);
+      break;
+    }
+    ++sizes;
+  }
+  verifying_ = 0;
+  if (static_cast<double>(sizes) < kLeastVerified * static_cast<double>(e.points.size())) {
+    verified_.clear();
+    context_.meter.note(fmt::format("{}: time to verify {} finalists at {} of {} sizes only",
+                                    task_.label, finalists.size(), sizes, e.points.size()));
+    return;
+  }
+  // Sizes that no choice saw: what the choice is worth there.
+  for (size_t p = 0; p < task_.points.size(); ++p) {
+    if (!task_.points[p].held_out || seconds_left() <= 0) continue;
+    if (expectations_.possible(p) && !verify_at(p, finalists))
+      for (auto& [config, times] : verified_) times.erase(p);
+  }
+  // The baseline again, at the end: what drifted in between is not a candidate's merit.
+  const auto& own = verified_.at(records_.default_config());
+  if (const auto it = own.find(representative_); it != own.end() && opening_ns_ > 0)
+    report_.drift = it->second / opening_ns_ - 1;
+  std::vector<double> apart;
+  for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));
+  if (!apart.empty()) report_.noise = median_of(apart);
+}
+
+// Finalists are compared with each other alone, so all of them run in one case, whatever was
+// measured before: times of another session, or of a campaign that this one extends, are another
+// hour's. False if there was no time for all.
+bool TaskRun::verify_at(size_t point, const std::set<db::Hash>& finalists) {
+  if (!expectations_.possible(point)) return true;
+  const std::string place = cache_.key("verified", records_.shape(point));
+  // A process that was killed since has measured just these side by side.
+  if (const auto known = cache_.get(place);
+      known && known->at("finalists").get<std::set<db::Hash>>() == finalists) {
+    for (const auto& [config, ns] : known->at("times").items())
+      verified_[config][point] = ns.get<double>();
+    return true;
+  }
+  std::vector<db::NewTrial> wanted;
+  for (const db::Hash& config : finalists)
+    wanted.push_back({key(config, point, db::Role::kVerify), 0, 0, std::nullopt});
+  std::vector<db::Trial> trials;
+  {
+    const Account::Span storing(context_.account, Activity::kStore);
+    context_.store.transaction([&] {
+      context_.store.enqueue(wanted);
+      db::ClaimRequest request{context_.campaign, context_.owner, kLeaseMs, 1 << 20};
+      request.role = db::Role::kVerify;
+      request.workload = records_.workload();
+      context_.store.claim(request);
+      for (const db::NewTrial& t : wanted) {
+        std::optional<db::Trial> now = context_.store.trial(db::uuid_of(t.key));
+        // Held by a process that died: whoever takes over has its time, the trial stays as it is.
+        if (now) trials.push_back(std::move(*now));
+      }
+    });
+  }
+  compile(trials);  // what can be compiled no longer is out
+  const bool paired = builder_.has(records_.default_config());
+  const std::vector<EntryResult> results = measure(point, trials, paired);
+  nlohmann::json times = nlohmann::json::object();
+  bool whole = true;
+  for (const db::Hash& config : finalists) verified_[config][point] = kUnusable;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const EntryResult& r = results[i];
+    const db::Hash& config = trials[i].key.config;
+    whole &= r.state != EntryState::kLate;
+    const double ns = r.state == EntryState::kOk ? median_of(r.samples_ns) : kUnusable;
+    verified_[config][point] = ns;
+    if (std::isfinite(ns)) times[config] = ns;
+    // The default competes with itself: how far its two medians lie apart is what a difference
+    // must exceed to count.
+    if (paired && config == records_.default_config() && r.state == EntryState::kOk &&
+        results.back().state == EntryState::kOk)
+      same_.push_back(median_of(results.back().samples_ns) / ns);
+  }
+  if (whole && times.size() == finalists.size())
+    cache_.put(place, {{"finalists", finalists}, {"times", times}});
+  return whole;
+}
+
+}  // namespace nimble::tuner

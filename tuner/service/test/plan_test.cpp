@@ -1,0 +1,346 @@
+// The planner against a simulated fleet.
+#include "tuner/service/plan.h"
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <variant>
+
+#include "tuner/service/test/simulated_fleet.h"
+
+namespace nimble::tuner::plan {
+namespace {
+
+SimulatedCampaign campaign_of(const SimulatedSpace& space, const CampaignSpec& spec,
+                              const std::string& uuid = "campaign") {
+  return {uuid, CampaignPlan(spec, space.proposer()), &space};
+}
+
+int64_t trials_of(const CampaignPlan& plan) {
+  int64_t sum = 0;
+  for (const TaskStatus& t : plan.tasks()) sum += t.trials;
+  return sum;
+}
+
+TEST(Plan, OneWorkerGoesThroughAllPhasesWithinItsBudget) {
+  const SimulatedSpace space(1);
+  SimulatedFleet fleet;
+  fleet.workers = workers(1);
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(3, 5, 120)));
+  ASSERT_TRUE(fleet.run());
+  const CampaignPlan& plan = fleet.campaigns[0].plan;
+  for (const TaskStatus& t : plan.tasks()) {
+    EXPECT_EQ(t.phase, Phase::kDone);
+    EXPECT_EQ(t.note, "");
+    EXPECT_EQ(t.verified.points.size(), 5u);
+    EXPECT_GE(t.verified.ratios.size(), 2u) << "the default and a finalist";
+    EXPECT_LT(t.best_ratio, 0.6);
+  }
+  EXPECT_LE(plan.spent_s(), 120 * 1.02);
+  EXPECT_GE(plan.spent_s(), 120 * 0.85);
+  EXPECT_NEAR(plan.spent_s(), fleet.campaigns[0].consumed, 1e-6);
+}
+
+// The figures of the promise: what one worker would find, in a sixteenth of the time.
+TEST(Plan, SixteenWorkersOfWhichOneIsTenTimesSlowerAreBusyAndFindWhatOneDoes) {
+  double one = 0, many = 0;
+  const int seeds = 3;
+  for (int seed = 0; seed < seeds; ++seed) {
+    const SimulatedSpace space(static_cast<uint64_t>(seed) + 10);
+    SimulatedFleet alone, fleet;
+    alone.workers = workers(1);
+    alone.campaigns.push_back(campaign_of(space, space.campaign(8, 5, 300)));
+    ASSERT_TRUE(alone.run());
+    fleet.workers = workers(16, 1, 10);
+    fleet.campaigns.push_back(campaign_of(space, space.campaign(8, 5, 300)));
+    ASSERT_TRUE(fleet.run());
+    EXPECT_GE(fleet.busy_share(fleet.last_useful), 0.9) << "seed " << seed;
+    // Equal trials: the slow worker's machine-seconds bring fewer, so no more than one worker's.
+    EXPECT_LE(trials_of(fleet.campaigns[0].plan), trials_of(alone.campaigns[0].plan) * 1.05);
+    one += std::log(worth(space, alone.campaigns[0].plan)) / seeds;
+    many += std::log(worth(space, fleet.campaigns[0].plan)) / seeds;
+  }
+  EXPECT_LE(std::exp(many - one), 1.02) << "one " << std::exp(one) << " many " << std::exp(many);
+}
+
+TEST(Plan, CampaignsShareTheWorkersFairly) {
+  const SimulatedSpace a(2), b(3);
+  SimulatedFleet fleet;
+  fleet.workers = workers(8);
+  fleet.campaigns.push_back(campaign_of(a, a.campaign(4, 4, 300), "a"));
+  fleet.campaigns.push_back(campaign_of(b, b.campaign(4, 4, 300), "b"));
+  fleet.campaigns[1].starts_at = 10;
+  fleet.run(20);
+  const double before = 10 * 8;  // the first had all workers
+  EXPECT_NEAR(fleet.campaigns[0].consumed, before + 5 * 8, 6);
+  EXPECT_NEAR(fleet.campaigns[1].consumed, 5 * 8, 6) << "half of what there was since it came";
+}
+
+TEST(Plan, APausedCampaignGetsNothingAndIsOwedNothing) {
+  const SimulatedSpace a(2), b(3);
+  SimulatedFleet fleet;
+  fleet.workers = workers(4);
+  fleet.campaigns.push_back(campaign_of(a, a.campaign(4, 4, 200), "a"));
+  fleet.campaigns.push_back(campaign_of(b, b.campaign(4, 4, 200), "b"));
+  fleet.campaigns[1].pause_from = 2;
+  fleet.campaigns[1].pause_until = 12;
+  fleet.run(22);
+  // 2 s shared, 10 s alone, 10 s shared.
+  // Nearly: what workers hold at the end has not been told yet.
+  EXPECT_NEAR(fleet.campaigns[1].consumed, 4 * 6, 6);
+  EXPECT_NEAR(fleet.campaigns[0].consumed, 4 * 16, 6);
+}
+
+TEST(Plan, AStoppedCampaignVerifiesWhatItKnows) {
+  const SimulatedSpace space(4);
+  for (double moment : {0.1, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0}) {
+    SimulatedFleet fleet;
+    fleet.workers = workers(4);
+    fleet.campaigns.push_back(campaign_of(space, space.campaign(2, 4, 400)));
+    double stopped_at = -1;
+    fleet.before_want = [&](size_t) {
+      if (fleet.now < moment || stopped_at >= 0) return;
+      stopped_at = fleet.now;
+      fleet.campaigns[0].plan.stop();
+    };
+    ASSERT_TRUE(fleet.run(1000)) << moment;
+    ASSERT_GE(stopped_at, 0);
+    EXPECT_LT(fleet.campaigns[0].finished_at, stopped_at + 15) << moment;
+    for (const TaskStatus& t : fleet.campaigns[0].plan.tasks()) {
+      EXPECT_GE(t.verified.ratios.size(), 2u) << moment << " " << t.note;
+      EXPECT_GE(t.verified.points.size(), 2u) << moment << " " << t.note;
+    }
+  }
+}
+
+TEST(Plan, AWorkerThatDiesCostsItsCaseAndNothingElse) {
+  const SimulatedSpace space(5);
+  SimulatedFleet fleet;
+  fleet.workers = workers(4);
+  fleet.workers[0].dies_at = 12;
+  fleet.workers[1].dies_at = 19;
+  fleet.lease_s = 5;
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(3, 4, 160)));
+  ASSERT_TRUE(fleet.run());
+  for (const TaskStatus& t : fleet.campaigns[0].plan.tasks()) {
+    EXPECT_EQ(t.verified.points.size(), 4u);
+    EXPECT_NE(t.judge, "machine 0") << "it was dead by then";
+  }
+}
+
+TEST(Plan, AMachineThatDisagreesIsSetAsideAndASlowOneIsNot) {
+  const SimulatedSpace space(6);
+  SimulatedFleet fleet;
+  fleet.workers = workers(6, 1, 3);
+  fleet.workers[5].bias = 0.7;
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(3, 4, 300)));
+  ASSERT_TRUE(fleet.run());
+  for (const MachineStatus& m : fleet.campaigns[0].plan.machines()) {
+    EXPECT_EQ(m.set_aside, m.uuid == "machine 5") << m.uuid << " " << m.apart << " " << m.noise;
+    if (m.uuid == "machine 0") {
+      EXPECT_NEAR(m.slowness, 3, 0.5);
+    }
+  }
+  for (const TaskStatus& t : fleet.campaigns[0].plan.tasks()) EXPECT_NE(t.judge, "machine 5");
+}
+
+TEST(Plan, ATaskWhoseDefaultFailsIsGivenUp) {
+  CampaignSpec spec = SimulatedSpace(7).campaign(1, 2, 100);
+  CampaignPlan plan(spec, SimulatedSpace(7).proposer());
+  const Fleet fleet{0, 1, {"m"}};
+  int cases = 0;
+  for (; !plan.done() && cases < 20; ++cases) {
+    const std::vector<WantedCase> wanted = plan.want(fleet);
+    if (wanted.empty()) break;
+    CaseOutcome out{wanted[0].key, {"m", "kind"}, 0.1, {{spec.tasks[0].default_config, {}}}};
+    plan.finished(out);
+  }
+  EXPECT_EQ(cases, 3);
+  EXPECT_TRUE(plan.done());
+  EXPECT_EQ(plan.tasks()[0].note, "the default schedule fails");
+}
+
+TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
+  const SimulatedSpace space(8);
+  CampaignPlan plan(space.campaign(1, 2, 100), space.proposer());
+  const WantedCase w = plan.want({0, 1, {"m"}}).at(0);
+  CaseOutcome out{w.key, {"m", "kind"}, 0.5, {}};
+  for (const auto* list : {&w.anchors, &w.configs})
+    for (const db::Hash& c : *list) out.times_ns[c] = space.time(0, 0, c);
+  plan.finished(out);
+  const int64_t trials = plan.tasks()[0].trials;
+  plan.finished(out);
+  EXPECT_EQ(plan.tasks()[0].trials, trials);
+  EXPECT_EQ(plan.spent_s(), 0.5);
+}
+
+TEST(Plan, AStragglerIsIssuedAgainAndTheFirstAnswerCounts) {
+  const SimulatedSpace space(9);
+  SimulatedFleet fleet;
+  fleet.workers = workers(8, 1, 200);  // one that hardly moves
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(2, 4, 200)));
+  ASSERT_TRUE(fleet.run());
+  EXPECT_GT(fleet.campaigns[0].again, 0);
+  for (const TaskStatus& t : fleet.campaigns[0].plan.tasks())
+    EXPECT_EQ(t.verified.points.size(), 4u) << t.note;
+}
+
+// Everything that is told to a plan, in order; a plan made anew from it goes on as the old one.
+struct Begun {
+  std::string key, machine;
+  double at;
+};
+using Told = std::variant<WantedCase, Begun, CaseOutcome, std::string>;
+
+std::string text_of(const std::vector<WantedCase>& wanted) {
+  std::string out;
+  for (const WantedCase& w : wanted)
+    out += fmt::format("{} {} {} {} {}|{}\n", w.key, name_of(w.phase), w.point,
+                       w.machine.value_or("any"), fmt::join(w.configs, ","),
+                       fmt::join(w.anchors, ","));
+  return out;
+}
+
+TEST(Plan, ARestartAtAnyMomentGoesOnWithTheSameCases) {
+  const SimulatedSpace space(11);
+  const CampaignSpec spec = space.campaign(3, 4, 60);
+  const auto run = [&](bool restart, std::vector<WantedCase>& issued) {
+    SimulatedFleet fleet;
+    fleet.workers = workers(5, 1, 10);
+    fleet.campaigns.push_back(campaign_of(space, spec));
+    std::vector<Told> told;
+    fleet.on_issue = [&](size_t, const WantedCase& w) {
+      told.emplace_back(w);
+      issued.push_back(w);
+    };
+    fleet.on_begin = [&](size_t, const std::string& key, const std::string& machine, double at) {
+      told.emplace_back(Begun{key, machine, at});
+    };
+    fleet.on_finish = [&](size_t, const CaseOutcome& o) { told.emplace_back(o); };
+    fleet.on_drop = [&](size_t, const std::string& key) { told.emplace_back(key); };
+    if (restart)
+      fleet.before_want = [&](size_t) {
+        CampaignPlan anew(spec, space.proposer());
+        for (const Told& t : told) {
+          if (const auto* w = std::get_if<WantedCase>(&t)) anew.issued(*w);
+          if (const auto* b = std::get_if<Begun>(&t)) anew.begun(b->key, b->machine, b->at);
+          if (const auto* o = std::get_if<CaseOutcome>(&t)) anew.finished(*o);
+          if (const auto* key = std::get_if<std::string>(&t)) anew.dropped(*key);
+        }
+        fleet.campaigns[0].plan = std::move(anew);
+      };
+    EXPECT_TRUE(fleet.run());
+  };
+  std::vector<WantedCase> once, always;
+  run(false, once);
+  run(true, always);
+  EXPECT_GT(once.size(), 80u);
+  EXPECT_EQ(text_of(once), text_of(always));
+}
+
+TEST(Plan, ASpaceThatIsUsedUpEndsTheCampaignBeforeItsBudget) {
+  const SimulatedSpace space(12);
+  const Propose all = space.proposer();
+  const Propose few = [&](size_t task, size_t count, const SearchEvidence& known) {
+    const size_t left = 40 - std::min<size_t>(40, known.ratios.size() + known.issued.size());
+    return all(task, std::min(count, left), known);
+  };
+  SimulatedFleet fleet;
+  fleet.workers = workers(4);
+  fleet.campaigns.push_back({"campaign", CampaignPlan(space.campaign(3, 4, 1e6), few), &space});
+  ASSERT_TRUE(fleet.run());
+  EXPECT_LT(fleet.campaigns[0].plan.spent_s(), 200);
+  for (const TaskStatus& t : fleet.campaigns[0].plan.tasks()) {
+    EXPECT_LE(t.searched, 40);
+    EXPECT_GE(t.verified.ratios.size(), 2u) << t.note;
+  }
+}
+
+// Workers come and go, jobs are dropped, entries come back without an answer or not at all,
+// outcomes are told twice: the plan comes to an end, asks for nothing twice and stays in budget.
+TEST(Plan, WhateverHappensItComesToItsEnd) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto chance = [&](int in) { return random() % static_cast<uint64_t>(in) == 0; };
+    const SimulatedSpace space(seed + 50);
+    const double budget_s = 20 + static_cast<double>(random() % 100);
+    CampaignPlan plan(space.campaign(1 + random() % 5, 1 + random() % 5, budget_s),
+                      space.proposer());
+    std::map<std::string, WantedCase> open;
+    std::set<std::string> keys;
+    CaseOutcome last;
+    double now = 0;
+    size_t most_open = 0;
+    for (int steps = 0; !plan.done() && steps < 100'000; ++steps) {
+      now += 0.05;
+      Fleet fleet{now, 1 + random() % 8, {}};
+      for (size_t m = 0; m < 8; ++m)
+        if (m == 0 || !chance(5)) fleet.machines.insert("machine " + std::to_string(m));
+      for (const std::string& key : plan.obsolete())
+        if (chance(2)) {
+          plan.dropped(key);
+          open.erase(key);
+        }
+      for (const WantedCase& w : plan.want(fleet)) {
+        EXPECT_TRUE(keys.insert(w.key).second) << w.key;
+        EXPECT_FALSE(w.anchors.empty());
+        for (const db::Hash& a : w.anchors)
+          EXPECT_EQ(std::count(w.configs.begin(), w.configs.end(), a), 0);
+        open[w.key] = w;
+      }
+      most_open = std::max(most_open, open.size());
+      if (open.empty()) continue;
+      auto it = open.begin();
+      std::advance(it, static_cast<long>(random() % open.size()));
+      const WantedCase w = it->second;
+      const std::string machine = w.machine.value_or("machine " + std::to_string(random() % 8));
+      if (chance(3)) {
+        plan.begun(w.key, machine, now);
+        continue;
+      }
+      open.erase(it);
+      if (chance(12)) {
+        plan.dropped(w.key);
+        continue;
+      }
+      last = {w.key, {machine, "kind"}, 0.1 + 0.01 * static_cast<double>(random() % 20), {}};
+      for (const auto* list : {&w.anchors, &w.configs})
+        for (const db::Hash& c : *list) {
+          if (chance(15)) continue;
+          std::optional<double> ns = space.time(w.task, w.point, c);
+          if (chance(40)) ns.reset();
+          last.times_ns[c] = ns;
+        }
+      plan.finished(last);
+      if (chance(4)) plan.finished(last);
+      if (seed % 4 == 0 && now > 5) plan.stop();
+    }
+    EXPECT_TRUE(plan.done()) << "seed " << seed;
+    const std::vector<WantedCase> more = plan.want({now, 4, {"machine 0"}});
+    EXPECT_TRUE(more.empty()) << "seed " << seed << " " << more[0].key << " "
+                              << name_of(more[0].phase) << " " << more[0].slice;
+    EXPECT_LE(plan.spent_s(), budget_s + 2.0 * static_cast<double>(most_open + 8) + 0.5 * budget_s)
+        << "seed " << seed;
+  }
+}
+
+TEST(FairShare, WhoComesLaterBeginsWhereTheOthersAre) {
+  FairShare fair;
+  fair.join("a");
+  fair.charge("a", 100);
+  fair.join("b", 2);
+  EXPECT_FALSE(fair.next({"c"}));
+  std::map<std::string, double> got;
+  for (int i = 0; i < 300; ++i) {
+    const db::Uuid turn = *fair.next({"a", "b"});
+    fair.charge(turn, 1);
+    got[turn] += 1;
+  }
+  EXPECT_NEAR(got["b"], 200, 2) << "by weight";
+  fair.leave("b");
+  EXPECT_EQ(fair.next({"a", "b"}), "a");
+}
+
+}  // namespace
+}  // namespace nimble::tuner::plan

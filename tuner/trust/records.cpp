@@ -1,0 +1,33 @@
+#include "tuner/trust/records.h"
+
+#include <fmt/format.h>
+
+namespace nimble::trust {
+
+void sign(db::Store& store, const SigningKey& key, const std::string& name, const Claim& claim) {
+  store.put(db::SigningKey{key.public_key(), name});
+  store.add(db::Signature{claim.subject, key.public_key(), key.sign(claim.message)});
+}
+
+const NamedKey& require_signed(db::Store& store, const Verifier& verifier, const Claim& claim) {
+  std::vector<Signature> signatures;
+  for (db::Signature& s : store.signatures(claim.subject))
+    signatures.push_back({std::move(s.public_key), std::move(s.bytes)});
+  return verifier.require(claim, signatures);
+}
+
+Verifier verifier_of(const Keyring& ring, db::Store& store) {
+  std::vector<Revocation> told;
+  for (db::KeyRevocation& r : store.key_revocations())
+    told.push_back({std::move(r.public_key), std::move(r.reason), r.created_at});
+  return ring.verifier(std::move(told));
+}
+
+std::string trusted_keys_json(const Verifier& verifier) {
+  std::string out;
+  for (const NamedKey& k : verifier.keys())
+    out += fmt::format("{}\"{}\"", out.empty() ? "" : ",", k.key);
+  return "[" + out + "]";
+}
+
+}  // namespace nimble::trust

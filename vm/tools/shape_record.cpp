@@ -1,0 +1,89 @@
+#include "vm/tools/shape_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/printable.h"
+
+namespace nimble {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void fail(const std::string& file, const char* what) {
+  throw Error(Status::kIo, file, fmt::format("cannot {} it ({})", what, std::strerror(errno)),
+              "name a file that you may write to");
+}
+
+const Json& entry_of(const Json& shapes, const std::string& entry) {
+  const Json& all = shapes.at("entries");
+  const auto found = std::ranges::find_if(
+      all, [&](const Json& e) { return entry.empty() || e.at("name") == entry; });
+  NIMBLE_CHECK(found != all.end(), "the session has no entry point {}", entry);
+  return *found;
+}
+
+// Appears under its name with the header in it, or another process has made it meanwhile.
+void make_file(const std::string& file, const std::string& header) {
+  const std::string draft = fmt::format("{}.{}.tmp", file, ::getpid());
+  write_file_atomically(draft, header);
+  const bool made = ::link(draft.c_str(), file.c_str()) == 0 || errno == EEXIST;
+  const int error = errno;
+  ::unlink(draft.c_str());
+  errno = error;
+  if (!made) fail(file, "make");
+}
+
+}  // namespace
+
+void require_named_dims(const api::Model& model, const std::string& entry) {
+  for (const api::Port& port : model.inputs(entry))
+    for (size_t d = 0; d < port.dims.size(); ++d)
+      if (port.extents[d] < 0 && port.dims[d] != "?") return;
+  throw Error(Status::kUnsupported, "--record-shapes", "no input of the model has a named dim",
+              "leave it out: there is only one shape");
+}
+
+void append_shapes(const std::string& file, api::Session& session, const std::string& entry) {
+  const Json shapes = Json::parse(session.shapes_json());
+  const Json& counted = entry_of(shapes, entry);
+  std::string header;
+  for (const Json& symbol : counted.at("symbols")) header += symbol.get<std::string>() + "\t";
+  header += "count\n";
+  std::string rows;
+  for (const Json& shape : counted.at("shapes")) {
+    for (const Json& extent : shape.at("extents"))
+      rows += (extent < 0 ? "-" : extent.dump()) + "\t";
+    rows += shape.at("count").dump() + "\n";
+  }
+  if (rows.empty()) return;
+
+  if (::access(file.c_str(), F_OK) != 0) make_file(file, header);
+  std::ifstream in(file);
+  std::string line;
+  if (!std::getline(in, line)) fail(file, "read");
+  if (line + "\n" != header)
+    throw Error(Status::kInvalidArgument, file,
+                fmt::format("it records {}, not {}", printable(line),
+                            printable(header.substr(0, header.size() - 1))),
+                "name a file for each model and entry point");
+  const int fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) fail(file, "open");
+  const ssize_t written = ::write(fd, rows.data(), rows.size());
+  const int error = errno;
+  ::close(fd);
+  errno = written < 0 ? error : ENOSPC;
+  if (written != static_cast<ssize_t>(rows.size())) fail(file, "write");
+}
+
+}  // namespace nimble

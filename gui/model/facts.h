@@ -1,0 +1,148 @@
+// What windows show of the database, as plain values: read in a worker thread, then never changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "db/store/records.h"
+#include "gui/model/dispatch_tree.h"
+
+namespace nimble::gui {
+
+// ---- the whole database ------------------------------------------------------------------------
+
+struct HardwareRow {
+  db::Hash hash;
+  db::Hardware hardware;
+};
+
+struct CampaignRow {
+  db::Campaign campaign;
+  db::CampaignProgress progress;
+};
+
+// A workload on one kind of hardware: a line of the table of kernels.
+enum class Staleness {
+  kCurrent,   // the active table's toolchain is the newest that the database has seen
+  kCompiler,  // older compiler or other flags: its code may be the same
+  kCodegen,   // an older code generator of nimble: refused by the newest
+  kDraft,     // tables exist, none is active
+  kUntuned,   // measured, but no table
+};
+std::string_view name_of(Staleness s);
+
+struct WorkloadRow {
+  db::Hash workload, hardware;
+  db::Workload record;
+  std::string hardware_name;
+  Staleness staleness = Staleness::kUntuned;
+  std::optional<db::Uuid> table;  // the active one, else the newest
+  int64_t version = 0;
+  std::string policy_class;
+  int64_t entries = 0, overrides = 0;
+  std::optional<double> worst_regret;
+  std::optional<double> speed_up;        // over the default schedules, side by side, weighted mean
+  std::optional<double> worst_speed_up;  // of one shape
+  int64_t compared_shapes = 0;
+  int64_t created_at = 0;  // of the table
+};
+
+// A workload on a kind of hardware, measured there or not.
+struct CoverageRow {
+  WorkloadRow row;
+  bool measured = false;
+  int64_t missed_shapes = 0, misses = 0;  // that runs saw without a table
+  std::string command;                    // of the campaign that made the table
+};
+
+struct Overview {
+  std::string place;  // without a password
+  db::Uuid identity;
+  int64_t schema = 0;
+  std::vector<HardwareRow> hardware;
+  std::vector<WorkloadRow> workloads;
+};
+
+// ---- one workload on one kind of hardware
+// --------------------------------------------------------
+
+struct PolicyRow {
+  db::Hash hash;
+  db::MeasurePolicy policy;
+};
+
+struct ShapeFacts {
+  std::string key;  // "s0=64"
+  db::Dims dims;
+  int64_t flops = 0, bytes = 0;
+};
+
+struct ConfigFacts {
+  db::Hash hash;
+  std::string template_name;
+  int64_t template_version = 0;
+  std::string json;
+  bool is_default = false;  // measured in the role of the baseline
+  bool is_vendor = false;
+};
+
+// The times that count at a shape and a configuration: those taken side by side (role verify)
+// before those of the cross-evaluation, these before the search's.
+struct Cell {
+  size_t config = 0, shape = 0;  // indices
+  db::Result result;
+};
+
+struct WorkloadFacts {
+  db::Hash workload, hardware;
+  db::Workload record;
+  db::Hardware machine;
+  std::vector<PolicyRow> policies;
+  db::Hash policy;  // the one that the times are of
+  int64_t codegen_version = 0;
+  std::vector<ShapeFacts> shapes;    // ascending by work
+  std::vector<ConfigFacts> configs;  // best first: by the mean of log(time / best of the shape)
+  std::vector<Cell> cells;
+  std::vector<db::Result> results;        // every role's, fastest first
+  std::vector<db::DispatchTable> tables;  // newest first
+  std::map<db::Uuid, std::vector<db::Comparison>> comparisons;
+  std::vector<db::Override> overrides;  // in force, the latest first
+
+  const Cell* cell(size_t config, size_t shape) const {
+    const int64_t at = index_[config * shapes.size() + shape];
+    return at < 0 ? nullptr : &cells[static_cast<size_t>(at)];
+  }
+  std::optional<size_t> config_index(const db::Hash& hash) const;
+  std::optional<size_t> shape_index(const std::string& key) const;
+  // The fastest of a shape.
+  const Cell* best_at(size_t shape) const;
+  // The table of that UUID, else the active one of the policy, else the newest; nothing without
+  // any.
+  const db::DispatchTable* table(const db::Uuid& uuid) const;
+
+  std::vector<int64_t> index_;  // config × shape → cell, -1: not measured
+};
+
+// Sets cells, shapes and configurations out of `results`. `work_of_shape`: flops and bytes by key,
+// where they are known.
+void arrange(WorkloadFacts& facts, std::vector<db::Result> results,
+             const std::map<std::string, std::pair<int64_t, int64_t>>& work_of_shape);
+
+// "dense · rows 8 · unroll 4", short enough for a label; all knobs in `config.json`.
+std::string knobs_text(const ConfigFacts& config);
+// "packed_matmul (s0) · 2 threads · 644137…".
+std::string title_of(const WorkloadFacts& facts);
+
+// ---- one measurement
+// -----------------------------------------------------------------------------
+
+struct MeasurementFacts {
+  db::Measurement measurement;
+  std::optional<db::Trial> trial;
+  std::string config_text, workload_text, shape;
+};
+
+}  // namespace nimble::gui

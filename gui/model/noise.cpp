@@ -1,0 +1,72 @@
+#include "gui/model/noise.h"
+
+#include <algorithm>
+
+namespace nimble::gui {
+namespace {
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<NoiseAtShape> noise_of(const WorkloadFacts& f) {
+  struct Times {
+    std::vector<double> halves;
+    std::map<db::Hash, const db::Result*> first, second;  // cross-evaluation, side by side
+  };
+  std::map<std::string, Times> by_shape;
+  for (const db::Result& r : f.results) {
+    Times& t = by_shape[db::text_of(r.dims)];
+    t.halves.push_back((r.ci_high_ns - r.ci_low_ns) / 2 / r.median_ns);
+    if (r.role == db::Role::kCross) t.first[r.config] = &r;
+    if (r.role == db::Role::kVerify) t.second[r.config] = &r;
+  }
+  std::vector<NoiseAtShape> all;
+  for (size_t s = 0; s < f.shapes.size(); ++s) {
+    NoiseAtShape n;
+    n.shape = s;
+    const Times& t = by_shape[f.shapes[s].key];
+    n.measurements = static_cast<int64_t>(t.halves.size());
+    n.half_interval = median_of(t.halves);
+    for (const auto& [config, first] : t.first) {
+      const auto again = t.second.find(config);
+      if (again == t.second.end()) continue;
+      const db::Result* second = again->second;
+      ++n.pairs;
+      n.false_positives +=
+          first->ci_low_ns > second->ci_high_ns || first->ci_high_ns < second->ci_low_ns;
+      // Winners among those that both have timed.
+      if (!n.first_winner || first->median_ns < n.first_winner->median_ns) n.first_winner = first;
+      if (!n.second_winner || second->median_ns < n.second_winner->median_ns)
+        n.second_winner = second;
+    }
+    if (n.pairs > 1)
+      n.flip_cost = t.second.at(n.first_winner->config)->median_ns / n.second_winner->median_ns - 1;
+    all.push_back(n);
+  }
+  return all;
+}
+
+NoiseSummary summary_of(const std::vector<NoiseAtShape>& shapes) {
+  NoiseSummary sum;
+  std::vector<double> halves;
+  for (const NoiseAtShape& n : shapes) {
+    if (n.measurements) halves.push_back(n.half_interval);
+    sum.pairs += n.pairs;
+    sum.false_positives += n.false_positives;
+    if (!n.flip_cost) continue;
+    ++sum.judged;
+    sum.flips += *n.flip_cost > 0;
+    sum.flip_cost += *n.flip_cost;
+  }
+  sum.half_interval = median_of(std::move(halves));
+  if (sum.judged) sum.flip_cost /= static_cast<double>(sum.judged);
+  return sum;
+}
+
+}  // namespace nimble::gui

@@ -1,0 +1,60 @@
+// The database as windows ask it. One Reader serves one thread at a time; every call may throw
+// nimble::Error, Error(kCancelled) once `cancel` is asked.
+//
+// An interface, so that tests can put a database of ten million rows behind a window without having
+// one, and so that what the store answers in pages replaces what is put together here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/model/cancel.h"
+#include "gui/model/facts.h"
+
+namespace nimble::gui {
+
+struct DatabasePlace {
+  std::string place;  // a file or a URL
+  bool read_only = false;
+};
+
+// Rows of a campaign's trials, of one workload, shape or configuration where given.
+enum class TrialOrder { kQueue, kTime, kPredicted, kState };
+struct TrialQuery {
+  db::Uuid campaign;
+  db::Hash workload, config;
+  std::string shape;
+  bool failed_only = false;
+  std::string text;  // in the error, the configuration or the shape
+  TrialOrder order = TrialOrder::kQueue;
+  bool descending = false;
+  bool operator==(const TrialQuery&) const = default;
+};
+
+class Reader {
+ public:
+  virtual ~Reader() = default;
+  // Opens the database for reading alone; a file of an older schema is brought up to date first,
+  // unless `place` is read-only. Errors as of Store::open.
+  static std::unique_ptr<Reader> open(const DatabasePlace& place);
+
+  virtual Overview overview(const Cancel& cancel) = 0;
+  virtual std::vector<CampaignRow> campaigns(const Cancel& cancel) = 0;  // newest first
+  // Every workload on every kind of hardware.
+  virtual std::vector<CoverageRow> coverage(const Cancel& cancel) = 0;
+  // With the policy asked for, else the one with an active table, else any. Nothing if the workload
+  // is unknown or was never measured on that hardware.
+  virtual std::optional<WorkloadFacts> workload(const db::Hash& workload, const db::Hash& hardware,
+                                                const db::Hash& policy, const Cancel& cancel) = 0;
+  virtual int64_t trial_count(const TrialQuery& query, const Cancel& cancel) = 0;
+  virtual std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first,
+                                               int64_t count, const Cancel& cancel) = 0;
+  virtual std::optional<MeasurementFacts> measurement(const db::Uuid& uuid,
+                                                      const Cancel& cancel) = 0;
+  // Changes when windows may be out of date: cheap enough to be asked every few seconds.
+  virtual std::string version(const Cancel& cancel) = 0;
+};
+
+}  // namespace nimble::gui

@@ -1,0 +1,156 @@
+// "Workloads and kernels": where one begins. Choosing a row makes every other window show it.
+#include <QLineEdit>
+
+#include "gui/model/units.h"
+#include "gui/view/table_pane.h"
+#include "gui/view/view.h"
+
+namespace nimble::gui {
+namespace {
+
+std::vector<PagedColumn> workload_columns() {
+  return {
+      {"Kernel", "op", "The operator that the fused group is named after.", true, false},
+      {"Symbols", "symbols", "Extents that vary.", true, false},
+      {"Threads", "threads", "How many threads the kernel runs on.", true, true},
+      {"Speed-up", "speed_up",
+       "Over the default schedule: times taken side by side, weighted mean over the shapes.", true,
+       true},
+      {"Worst", "worst_speed_up", "The same at the shape that gained least.", true, true},
+      {"Regret", "worst_regret",
+       "The worst entry's expected time over the best known one's, less 1.", true, true},
+      {"State", "state", "Whether the newest toolchain that the database knows made the table.",
+       true, false},
+      {"Version", "version", "Of the dispatch table.", true, true},
+      {"Entries", "entries", "Of the dispatch table.", true, true},
+      {"Overrides", "overrides", "In force for this workload.", true, true},
+      {"Class", "policy_class", "Of measuring policy: where the operands lay.", true, false},
+      {"Made", "created_at_ms", "When the table was made.", true, false},
+      {"Hardware", "hardware", "What it was measured on.", true, false},
+      {"Workload", "workload", "Its hash.", true, false},
+      {"Type", "dtype", "Data types.", true, false},
+      {"Text", "canonical", "The workload's whole key.", false, false},
+  };
+}
+
+PagedRow row_of(const WorkloadRow& w) {
+  const auto real = [](const std::optional<double>& v) { return v ? QVariant(*v) : QVariant(); };
+  const auto shown = [](const std::optional<double>& v, QString (*text)(double)) {
+    return v ? text(*v) : QStringLiteral("–");
+  };
+  const QString op = plain_text(w.record.op), symbols = plain_text(w.record.symbolic_dims);
+  const QString state = plain_text(name_of(w.staleness)), type = plain_text(w.record.dtype);
+  const QString hardware = plain_text(w.hardware_name), of_class = plain_text(w.policy_class);
+  const QString text = plain_text(w.record.canonical, 4000);
+  const QString version = w.table ? count_text(w.version) : QStringLiteral("–");
+  PagedRow row;
+  row.cells = {op,
+               symbols,
+               count_text(w.record.threads),
+               shown(w.speed_up, &factor_text),
+               shown(w.worst_speed_up, &factor_text),
+               shown(w.worst_regret, &percent_text),
+               state,
+               version,
+               count_text(w.entries),
+               count_text(w.overrides),
+               of_class,
+               moment_text(w.created_at),
+               hardware,
+               short_id(w.workload),
+               type,
+               text};
+  row.raw = {op,
+             symbols,
+             QVariant::fromValue(w.record.threads),
+             real(w.speed_up),
+             real(w.worst_speed_up),
+             real(w.worst_regret),
+             state,
+             w.table ? QVariant::fromValue(w.version) : QVariant(),
+             QVariant::fromValue(w.entries),
+             QVariant::fromValue(w.overrides),
+             of_class,
+             QVariant::fromValue(w.created_at),
+             hardware,
+             QString::fromStdString(w.workload),
+             type,
+             text};
+  row.choice.workload = w.workload;
+  row.choice.hardware = w.hardware;
+  return row;
+}
+
+class WorkloadsView final : public View {
+ public:
+  WorkloadsView(const ViewInfo& info, Context& context) : View(info, context) {
+    pane_ = new TablePane(workload_columns());
+    pane_->rows().setAccessibleName(tr("Workloads"));
+    set_content(pane_);
+    connect(pane_, &TablePane::chosen, this, [this](const PagedRow& row) {
+      Choice next = this->context().selection.now();
+      next.workload = row.choice.workload;
+      next.hardware = row.choice.hardware;
+      this->context().selection.set(next);
+    });
+    connect(&pane_->filter(), &QLineEdit::textChanged, this, &WorkloadsView::count);
+    connect(&context.session, &Session::changed, this, &WorkloadsView::ask);
+    connect(&context.selection, &Selection::changed, this, &WorkloadsView::follow);
+    ask();
+  }
+
+  TableData table() const override { return pane_->table(); }
+  bool loading() const override { return loading_; }
+
+ private:
+  void ask() {
+    question_.drop();
+    loading_ = context().session.is_open();
+    if (!loading_) {
+      pane_->set_rows({});
+      set_message(tr("No database is open: File, Open (Ctrl+O)."));
+      set_status({});
+      return;
+    }
+    question_ = context().session.ask<Overview>(
+        this, [](Reader& reader, const Cancel& cancel) { return reader.overview(cancel); },
+        [this](const Answer<Overview>& answer) { show_rows(answer); });
+  }
+
+  void show_rows(const Answer<Overview>& answer) {
+    loading_ = false;
+    std::vector<PagedRow> rows;
+    if (answer.value)
+      for (const WorkloadRow& w : answer.value->workloads) rows.push_back(row_of(w));
+    set_message(!answer.value  ? answer.error
+                : rows.empty() ? tr("Nothing was measured yet: nimble tune MODEL --db …")
+                               : QString());
+    pane_->set_rows(std::move(rows));
+    count();
+    follow();
+  }
+
+  void count() {
+    const int all = pane_->model().rowCount(), left = pane_->count();
+    set_status(left == all ? tr("%1 workloads").arg(count_text(all))
+                           : tr("%1 of %2 workloads").arg(count_text(left), count_text(all)));
+  }
+
+  void follow() {
+    const Choice& now = context().selection.now();
+    pane_->show_row(
+        [&](const Choice& c) { return c.workload == now.workload && c.hardware == now.hardware; });
+  }
+
+  TablePane* pane_;
+  Question question_;
+  bool loading_ = false;
+};
+
+}  // namespace
+
+View* make_workloads(const ViewInfo& info, Context& context) {
+  return new WorkloadsView(info, context);
+}
+
+}  // namespace nimble::gui

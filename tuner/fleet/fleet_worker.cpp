@@ -137,6 +137,22 @@ class FleetWorker {
                               .dump();
     worker.trusted_keys = options_.trusted_keys;
     worker_ = store_->add(worker);
+    work();
+    // The pulse has ended: a beat after this one would bring the worker back to life.
+    db::Heartbeat last;
+    last.worker = worker_;
+    last.state = db::WorkerState::kStopped;
+    try {
+      store_->heartbeat(last);
+    } catch (const Error& e) {
+      if (!may_pass(e)) throw;  // gone is gone
+    }
+    return tally_;
+  }
+
+ private:
+  // Jobs, until there are none or it is told to stop.
+  void work() {
     Pulse pulse(options_, worker_, cancel_);
     RunnerOptions runner;
     runner.program = options_.program;
@@ -154,18 +170,8 @@ class FleetWorker {
       sleep(static_cast<double>(options_.poll_ms) / 1e3);
     }
     runner_.reset();
-    db::Heartbeat last;
-    last.worker = worker_;
-    last.state = db::WorkerState::kStopped;
-    try {
-      store_->heartbeat(last);
-    } catch (const Error& e) {
-      if (!may_pass(e)) throw;  // gone is gone
-    }
-    return tally_;
   }
 
- private:
   // False: there was nothing to do.
   bool step(Pulse& pulse) {
     std::optional<MachineLock> lock;

@@ -85,12 +85,15 @@ std::vector<Proposal> Search::propose(size_t count) {
       add(pool, seen, space_.sample(random_));
   }
   if (!learnt) {
-    // Nothing to rank by: the default, what is near it, then chance.
+    // Nothing to rank by: the default, what was good elsewhere, what is near it, then chance.
     std::set<std::string> taken;
     add(first, taken, space_.default_candidate());
+    for (const tuned::Candidate& c : options_.seeds)
+      if (space_.contains(c)) add(first, taken, c);
+    const size_t told = first.size();
     auto near = space_.neighbours(space_.default_candidate());
     std::shuffle(near.begin(), near.end(), random_);
-    for (size_t i = 0; i < near.size() && first.size() < 1 + count / 2; ++i)
+    for (size_t i = 0; i < near.size() && first.size() < told + count / 2; ++i)
       add(first, taken, near[i]);
     std::shuffle(pool.begin(), pool.end(), random_);
     for (const tuned::Candidate& c : pool) add(first, taken, c);

@@ -4,8 +4,8 @@
 // random points, less what was tried. The cost model ranks the pool. Most of the round takes the
 // highest ranks, spread out: of near-twins the better one goes first and the other pays for its
 // likeness. A share (epsilon) is random, so that what the model misjudges can still be found.
-// Before the model has learnt anything the round is the default configuration, its neighbours and
-// random points.
+// Before the model has learnt anything the round is the default configuration, the seeds that the
+// caller gives, the default's neighbours and random points.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,12 @@ struct SearchOptions {
   uint64_t seed = 0;
   int threads = 1;
   std::vector<int64_t> symbols;  // the shape that is searched at
-  size_t pool = 192;             // points ranked per round
-  size_t elites = 12;            // points that mutations start from
-  double epsilon = 0.2;          // share of random points
-  int jobs = 1;                  // threads that lower the pool for its features
+  // Points of the space that go first, behind the default: what was good elsewhere.
+  std::vector<tuned::Candidate> seeds;
+  size_t pool = 192;     // points ranked per round
+  size_t elites = 12;    // points that mutations start from
+  double epsilon = 0.2;  // share of random points
+  int jobs = 1;          // threads that lower the pool for its features
 };
 
 struct Proposal {

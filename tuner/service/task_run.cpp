@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tuner/measure/statistics.h"
+#include "tuner/service/warm_start.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -223,6 +224,9 @@ bool TaskRun::search(double until_s) {
     options.threads = static_cast<int>(records_.threads());
     options.symbols = task_.points[point].symbols;
     options.jobs = context_.compile_threads;
+    options.seeds =
+        warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
+    report_.seeds = options.seeds.size();
     search_ = std::make_unique<Search>(records_.space(), options);
     // What earlier processes found out.
     for (const db::TrialOutcome& o :

@@ -37,6 +37,7 @@ struct TaskReport {
   double default_ns = 0, best_ns = 0;  // weighted over the sizes; 0: not measured
   int64_t trials = 0, failed = 0;
   int64_t candidates = 0;  // see TaskRun::compiled; set when the campaign ends
+  size_t seeds = 0;        // configurations of earlier tables that the search began with
   size_t k = 0;            // configurations that entered the cross-evaluation
   size_t entries = 0;
   // What is lost against the fastest time that the campaign knows at a size, whoever has it: of the

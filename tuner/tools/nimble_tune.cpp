@@ -59,6 +59,7 @@ Json json_of(const tuner::TaskReport& r) {
             {"best_ns", r.best_ns},
             {"trials", r.trials},
             {"failed", r.failed},
+            {"seeds", r.seeds},
             {"k", r.k},
             {"entries", r.entries},
             {"regret", r.regret},

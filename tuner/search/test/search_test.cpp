@@ -205,6 +205,20 @@ TEST_F(SearchTest, TheFirstRoundHoldsTheDefault) {
   EXPECT_EQ(text_of(first[0].candidate), text_of(space->default_candidate()));
 }
 
+TEST_F(SearchTest, TheFirstRoundHoldsWhatWasGoodElsewhere) {
+  Random random(3);
+  const tuned::Candidate good = *space->sample(random);
+  tuned::Candidate none = good;
+  none.template_name = "no such template";
+  options.seeds = {none, good, good};
+  Search search(*space, options);
+  const std::vector<Proposal> first = search.propose(4);
+  ASSERT_EQ(first.size(), 4u);
+  EXPECT_EQ(text_of(first[1].candidate), text_of(good));
+  for (size_t i = 2; i < 4; ++i) EXPECT_NE(text_of(first[i].candidate), text_of(good));
+  for (const Proposal& p : first) EXPECT_NE(p.candidate.template_name, none.template_name);
+}
+
 TEST_F(SearchTest, BeatsChance) {
   Search search(*space, options);
   const double found = run(search, 8, 12);

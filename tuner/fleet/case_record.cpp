@@ -46,6 +46,20 @@ Policy policy_of(const json& j) {
 
 }  // namespace
 
+std::string json_text(const Policy& policy) {
+  return json_of(policy).dump();
+}
+
+Policy policy_from_json(const std::string& text, const std::string& place) {
+  Case c;
+  try {
+    c.policy = policy_of(json::parse(text));
+  } catch (const json::exception& e) {
+    throw Error(Status::kCorrupt, place, std::string("no measuring policy: ") + e.what());
+  }
+  return decode_case(encode(c)).policy;
+}
+
 db::MeasurePolicy policy_record(const Policy& policy, int64_t threads) {
   db::MeasurePolicy out;
   out.policy_class = policy.name;

@@ -4,11 +4,17 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "db/store/store.h"
 #include "tuner/measure/protocol.h"
 
 namespace nimble::tuner {
+
+// A policy as JSON, all of it. The inverse throws Error(kCorrupt) naming `place` for one that the
+// measuring process would refuse.
+std::string json_text(const Policy& policy);
+Policy policy_from_json(const std::string& text, const std::string& place);
 
 // How times are taken.
 db::MeasurePolicy policy_record(const Policy& policy, int64_t threads);

@@ -59,8 +59,9 @@ std::vector<tuned::Candidate> warm_start(db::Store& store, const Space& space, i
     for (db::DispatchTable& table : store.tables(workload)) {
       if (!unlike.contains(table.hardware)) {
         const auto there = store.hardware(table.hardware);
-        unlike[table.hardware] =
-            table.hardware == hardware ? -1 : here && there ? unlikeness(*here, *there) : INT32_MAX;
+        unlike[table.hardware] = table.hardware == hardware ? -1
+                                 : here && there            ? unlikeness(*here, *there)
+                                                            : INT32_MAX;
       }
       const int far = unlike.at(table.hardware);
       sources.push_back({far, std::move(table)});

@@ -369,6 +369,30 @@ std::vector<Fill> TuningTask::fills_at(const WorkloadPoint& point) const {
   return out;
 }
 
+void complete(TuningTask& t) {
+  t.label = label_of(t.use);
+  for (WorkloadPoint& p : t.points) {
+    p.flops = flops_of(t.workload(), p.symbols);
+    p.bytes = bytes_of(t.workload(), p.symbols);
+  }
+  t.indexed.clear();
+  t.fills = fills_of(t.workload(), &t.indexed);
+  t.stepping.clear();
+  for (const KernelArgument& a : t.workload().contract.arguments)
+    if (a.kind == KernelArgument::Kind::kScalar)
+      t.stepping.push_back(
+          t.stepping.size() <
+          ir::attr_or<std::vector<int64_t>>(t.workload().group->attrs, "scalars", {}).size());
+  // A step must not walk out of a tensor.
+  const std::vector<ir::Binding>& members = t.workload().group->body->bindings;
+  if (std::any_of(members.begin(), members.end(),
+                  [](const ir::Binding& b) { return ir::traits_of(*b.value).indexes; }))
+    std::fill(t.stepping.begin(), t.stepping.end(), uint8_t{0});
+  t.reduction = 1;
+  for (const WorkloadPoint& p : t.points)
+    t.reduction = std::max(t.reduction, reduction_of(t.workload(), p.symbols));
+}
+
 std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
                                      const std::vector<WeightedPoint>& points,
                                      const kernels::TargetInfo& target,
@@ -395,10 +419,9 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
       }
       TuningTask t;
       t.calls = calls;
-      t.label = label_of(use);
       t.use = std::move(use);
       if (!kernels::template_for(t.workload(), target)) {
-        if (skipped) skipped->push_back(t.label + ": no kernel template serves it");
+        if (skipped) skipped->push_back(label_of(t.use) + ": no kernel template serves it");
         by_key.erase(it);
         continue;
       }
@@ -410,9 +433,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         const auto symbols = workload_symbols(t.use, p.at, size);
         if (!symbols || is_impossible(t.workload(), *symbols)) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());
-        if (added)
-          t.points.push_back({*symbols, 0, false, false, true, flops_of(t.workload(), *symbols),
-                              bytes_of(t.workload(), *symbols)});
+        if (added) t.points.push_back({*symbols, 0, false, false, true});
         WorkloadPoint& wp = t.points[at->second];
         wp.weight += p.weight;
         wp.power_of_two |= p.power_of_two;
@@ -420,27 +441,17 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         wp.held_out &= p.held_out;
       }
       if (t.points.empty()) {
-        if (skipped) skipped->push_back(t.label + ": its shapes do not follow from the model's");
+        if (skipped)
+          skipped->push_back(label_of(t.use) + ": its shapes do not follow from the model's");
         by_key.erase(it);
         continue;
       }
+      complete(t);
       drop_empty(t.points);
+      complete(t);  // of what is left
       // Where the other sizes do not fit, nothing is held out.
       if (std::all_of(t.points.begin(), t.points.end(), [](const auto& p) { return p.held_out; }))
         for (WorkloadPoint& p : t.points) p.held_out = false;
-      t.fills = fills_of(t.workload(), &t.indexed);
-      for (const KernelArgument& a : t.workload().contract.arguments)
-        if (a.kind == KernelArgument::Kind::kScalar)
-          t.stepping.push_back(
-              t.stepping.size() <
-              ir::attr_or<std::vector<int64_t>>(t.workload().group->attrs, "scalars", {}).size());
-      // A step must not walk out of a tensor.
-      const std::vector<ir::Binding>& members = t.workload().group->body->bindings;
-      if (std::any_of(members.begin(), members.end(),
-                      [](const ir::Binding& b) { return ir::traits_of(*b.value).indexes; }))
-        std::fill(t.stepping.begin(), t.stepping.end(), uint8_t{0});
-      for (const WorkloadPoint& p : t.points)
-        t.reduction = std::max(t.reduction, reduction_of(t.workload(), p.symbols));
       out.push_back(std::move(t));
     }
   }

@@ -74,6 +74,10 @@ struct TuningTask {
   std::map<size_t, ir::Dim> indexed;  // fill → the extent that its values index, if symbolic
 };
 
+// Fills in what follows from a task's workload and the symbols of its points: label, work, fills,
+// steps, the longest sum.
+void complete(TuningTask& task);
+
 // The workloads of a lowered module at these points, in order of first appearance. Workloads that
 // no template serves are left out; `skipped` names them with the reason.
 std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,

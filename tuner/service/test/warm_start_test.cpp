@@ -56,8 +56,7 @@ class WarmStartTest : public testing::Test {
   db::Uuid table(const db::Hardware& hardware, const std::vector<size_t>& of,
                  const std::string& level = "x86-64-v3") {
     db::NewDispatchTable t;
-    t.workload = store->put(
-        tuned::workload_record(workload, kernels::target_by_name(level), 1));
+    t.workload = store->put(tuned::workload_record(workload, kernels::target_by_name(level), 1));
     t.hardware = store->put(hardware);
     t.toolchain = db::key_of(tuned::toolchain_record());
     t.policy = store->put(policy_record(Policy::of_class("cached"), 1));
@@ -65,9 +64,9 @@ class WarmStartTest : public testing::Test {
     t.tree = R"({"leaf": 0})";
     for (const size_t i : of) {
       db::DispatchEntry e;
-      e.config = store->put(db::Config{
-          store->put(db::Template{point(i).template_name, tuned::kTemplateVersion, ""}),
-          config_json(point(i))});
+      e.config = store->put(
+          db::Config{store->put(db::Template{point(i).template_name, tuned::kTemplateVersion, ""}),
+                     config_json(point(i))});
       t.entries.push_back(e);
     }
     return store->create_table(t);
@@ -94,7 +93,9 @@ class WarmStartTest : public testing::Test {
   db::Hardware here;
 };
 
-TEST_F(WarmStartTest, WithoutTablesThereIsNothing) { EXPECT_TRUE(begins_with().empty()); }
+TEST_F(WarmStartTest, WithoutTablesThereIsNothing) {
+  EXPECT_TRUE(begins_with().empty());
+}
 
 TEST_F(WarmStartTest, TheLikestHardwareComesFirst) {
   db::Hardware other = here, far = here;

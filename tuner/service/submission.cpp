@@ -1,0 +1,243 @@
+#include "tuner/service/submission.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
+#include "compiler/tuned/tuned.h"
+#include "tuner/fleet/case_record.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr char kFunction[] = "group";
+// Far beyond any model, and small enough that a hostile record is refused in seconds.
+constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
+constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 40;
+constexpr size_t kMostText = size_t{1} << 26;
+constexpr char kOption[] = "submission";  // of the campaign's key
+
+[[noreturn]] void corrupt(const std::string& place, const std::string& problem) {
+  throw Error(Status::kCorrupt, "submission: " + place, problem, "submit the model again");
+}
+
+json json_of(const TuningTask& t) {
+  json points = json::array();
+  for (const WorkloadPoint& p : t.points)
+    points.push_back({{"symbols", p.symbols},
+                      {"weight", p.weight},
+                      {"power_of_two", p.power_of_two},
+                      {"representative", p.representative},
+                      {"held_out", p.held_out}});
+  ir::PrintOptions whole;
+  whole.inline_constant_elements = INT64_MAX;
+  std::vector<int> constant(t.workload().constant_parameter.begin(),
+                            t.workload().constant_parameter.end());
+  return {{"group", ir::print(*t.use.primitive, kFunction, whole)},
+          {"constant", constant},
+          {"source", t.use.source},
+          {"calls", t.calls},
+          {"identity", t.workload().identity()},
+          {"points", points}};
+}
+
+double weight_of(const json& j, const std::string& place) {
+  const double out = j.get<double>();
+  if (!std::isfinite(out) || out < 0) corrupt(place, "is no weight");
+  return out;
+}
+
+WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) {
+  WorkloadPoint p;
+  p.symbols = j.at("symbols").get<std::vector<int64_t>>();
+  if (p.symbols.size() != symbols)
+    corrupt(place, fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
+  for (const int64_t extent : p.symbols)
+    if (extent < 0 || extent > kMostExtent)
+      corrupt(place, fmt::format("{} is no extent", extent));
+  p.weight = weight_of(j.at("weight"), place + ".weight");
+  p.power_of_two = j.at("power_of_two").get<bool>();
+  p.representative = j.at("representative").get<bool>();
+  p.held_out = j.at("held_out").get<bool>();
+  return p;
+}
+
+TuningTask task_of(const json& j, const std::string& place) {
+  TuningTask t;
+  const std::vector<int> constant = j.at("constant").get<std::vector<int>>();
+  try {
+    const ir::Module m = ir::parse_module(j.at("group").get<std::string>(), place);
+    if (m.functions.size() != 1) corrupt(place, "is not one group");
+    t.use.primitive = m.functions[0].second;
+    if (constant.size() != t.use.primitive->parameters.size())
+      corrupt(place, "does not say which of its parameters are constant");
+    t.use.workload = kernels::make_workload(
+        *t.use.primitive, std::vector<bool>(constant.begin(), constant.end()));
+  } catch (const Error& e) {
+    if (e.status() == Status::kCorrupt) throw;
+    corrupt(place, e.what());
+  }
+  if (t.workload().identity() != j.at("identity").get<std::string>())
+    throw Error(Status::kUnsupported, "submission: " + place,
+                "its workload has another key here: it was submitted by another version of nimble",
+                "submit the model again");
+  t.use.source = j.at("source").get<std::string>();
+  t.calls = weight_of(j.at("calls"), place + ".calls");
+  const json& points = j.at("points");
+  if (points.empty() || points.size() > kMostPoints) corrupt(place, "has no points, or too many");
+  const size_t symbols = t.workload().contract.symbols.size();
+  std::set<std::vector<int64_t>> seen;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const std::string at = fmt::format("{}.points[{}]", place, i);
+    t.points.push_back(point_of(points[i], symbols, at));
+    if (!seen.insert(t.points.back().symbols).second) corrupt(at, "stands there twice");
+  }
+  try {
+    complete(t);
+  } catch (const Error& e) {
+    corrupt(place, e.what());
+  }
+  return t;
+}
+
+}  // namespace
+
+std::string to_json(const Submission& s) {
+  json tasks = json::array();
+  for (const TuningTask& t : s.tasks) tasks.push_back(json_of(t));
+  return json{{"format", kFormat},
+              {"model", s.model},
+              {"target", s.target},
+              {"policy", json::parse(json_text(s.policy))},
+              {"threads", s.threads},
+              {"top_k", s.top_k},
+              {"only_hot", s.only_hot},
+              {"seed", s.seed},
+              {"tasks", tasks}}
+      .dump();
+}
+
+Submission submission_of(const std::string& text) {
+  if (text.size() > kMostText) corrupt("record", "is too large");
+  Submission s;
+  try {
+    const json j = json::parse(text);
+    if (const int format = j.at("format").get<int>(); format != kFormat)
+      throw Error(Status::kUnsupported, "submission",
+                  fmt::format("is of format {}; this program knows {}", format, kFormat),
+                  "use the version of nimble that submitted it");
+    s.model = j.at("model").get<std::string>();
+    s.target = j.at("target").get<std::string>();
+    try {
+      kernels::target_by_name(s.target);
+    } catch (const Error& e) {
+      corrupt("target", e.what());
+    }
+    s.policy = policy_from_json(j.at("policy").dump(), "submission: policy");
+    s.threads = j.at("threads").get<std::vector<int64_t>>();
+    if (s.threads.empty() || s.threads.size() > kMostThreads) corrupt("threads", "are none");
+    for (const int64_t t : s.threads)
+      if (t < 1 || t > kMostThreadsEach)
+        corrupt("threads", fmt::format("{} is no number of threads", t));
+    s.top_k = j.at("top_k").get<size_t>();
+    if (s.top_k < 1 || s.top_k > 1'000'000) corrupt("top_k", "is out of range");
+    s.only_hot = weight_of(j.at("only_hot"), "only_hot");
+    if (s.only_hot > 1) corrupt("only_hot", "is above 1");
+    s.seed = j.at("seed").get<int64_t>();
+    const json& tasks = j.at("tasks");
+    if (!tasks.is_array() || tasks.empty() || tasks.size() > kMostTasks)
+      corrupt("tasks", "are none, or too many");
+    std::set<std::string> seen;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const std::string place = fmt::format("tasks[{}]", i);
+      s.tasks.push_back(task_of(tasks[i], place));
+      if (!seen.insert(s.tasks.back().workload().identity()).second)
+        corrupt(place, "stands there twice");
+    }
+  } catch (const json::exception& e) {
+    corrupt("record", e.what());
+  }
+  return s;
+}
+
+db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& hardware,
+                double budget_s, const std::string& command) {
+  const std::string text = to_json(submission);
+  submission_of(text);  // what nobody could read is not stored
+  const kernels::TargetInfo target = kernels::target_by_name(submission.target);
+  db::Uuid campaign;
+  store.transaction([&] {
+    const db::Digest digest = store.put_blob(
+        std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+    db::CampaignKey key;
+    key.digest = digest;
+    key.hardware = hardware;
+    key.seed = submission.seed;
+    const db::Toolchain toolchain = tuned::toolchain_record();
+    key.options = json{{kOption, digest},
+                       {"target", target.level},
+                       {"codegen", toolchain.codegen_version},
+                       {"backend", toolchain.version}}
+                      .dump();
+    if (const auto found = store.find_campaign(key)) {
+      campaign = found->uuid;
+      if (budget_s <= found->budget_s) return;
+      store.set_budget(campaign, budget_s);
+      store.set_campaign_state(campaign, db::CampaignState::kRunning);
+      return;
+    }
+    campaign = store.create_campaign(key, budget_s, command);
+    store.put(toolchain);
+    std::vector<db::Task> tasks;
+    for (const TuningTask& t : submission.tasks)
+      for (const int64_t threads : submission.threads) {
+        const db::Hash workload =
+            store.put(tuned::workload_record(t.workload(), target, threads));
+        db::Task task;
+        task.campaign = campaign;
+        task.workload = workload;
+        task.label = t.label;
+        task.calls = static_cast<int64_t>(std::llround(t.calls));
+        for (const WorkloadPoint& p : t.points) {
+          db::Dims dims;
+          for (size_t i = 0; i < p.symbols.size(); ++i)
+            dims[t.workload().contract.symbols[i]] = p.symbols[i];
+          task.weights[store.put(db::Shape{workload, dims, p.flops, p.bytes})] = p.weight;
+        }
+        tasks.push_back(std::move(task));
+      }
+    store.add_tasks(tasks);
+  });
+  return campaign;
+}
+
+Submission load_submission(db::Store& store, const db::Uuid& campaign) {
+  const auto found = store.campaign(campaign);
+  if (!found)
+    throw Error(Status::kNotFound, store.path(), fmt::format("has no campaign {}", campaign),
+                "nimble campaigns list shows those that it has");
+  std::string digest;
+  try {
+    digest = json::parse(found->key.options).value(kOption, "");
+  } catch (const json::exception& e) {
+    throw Error(Status::kCorrupt, "campaign " + campaign, e.what());
+  }
+  if (digest.empty())
+    throw Error(Status::kUnsupported, "campaign " + campaign,
+                "was begun by nimble tune, which keeps what it tunes to itself",
+                "submit the model: nimble campaigns submit");
+  const auto bytes = store.blob(digest);
+  if (!bytes)
+    throw Error(Status::kNotFound, "campaign " + campaign,
+                "the record of what it consists of is not in the database",
+                "submit the model again");
+  return submission_of(std::string(bytes->begin(), bytes->end()));
+}
+
+}  // namespace nimble::tuner

@@ -9,6 +9,23 @@ namespace {
 
 constexpr size_t kMostProblems = 100;  // a list that a person reads
 
+// What is kept beside the facts, though it follows from them: of this database alone, so imports
+// don't judge it.
+constexpr Invariant kDerived[] = {
+    {"an event of dispatch that nothing replaces does not stand",
+     "SELECT e.uuid FROM dispatch_event e JOIN dispatch_table d ON d.uuid = e.dispatch_table "
+     "WHERE NOT EXISTS (SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid) "
+     "AND NOT EXISTS (SELECT 1 FROM dispatch_standing s WHERE s.event = e.uuid "
+     "AND s.dispatch_table = e.dispatch_table AND s.workload = d.workload "
+     "AND s.hardware = d.hardware AND s.status = e.status AND s.created_at = e.created_at)"},
+    {"an event of dispatch stands that another replaces",
+     "SELECT s.event FROM dispatch_standing s "
+     "JOIN dispatch_replaced r ON r.replaced = s.event GROUP BY s.event"},
+    {"what stands in dispatch is no event",
+     "SELECT s.event FROM dispatch_standing s "
+     "WHERE NOT EXISTS (SELECT 1 FROM dispatch_event e WHERE e.uuid = s.event)"},
+};
+
 }  // namespace
 
 CheckReport SqlStore::check() {
@@ -32,20 +49,21 @@ CheckReport SqlStore::check() {
       }
     }
   }
-  for (const Invariant& invariant : invariants()) {
-    Statement offender = db_->prepare(invariant.query);
-    while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
-  }
+  for (const std::span<const Invariant> all : {invariants(), std::span<const Invariant>(kDerived)})
+    for (const Invariant& invariant : all) {
+      Statement offender = db_->prepare(invariant.query);
+      while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
+    }
   find_wrong_medians(*db_, add);
 
   Statement stale = db_->prepare(
       "WITH newest AS (SELECT max(codegen_version) AS version FROM toolchain) "
       "SELECT s.uuid, w.canonical, s.codegen_version, n.version "
-      "FROM dispatch_status s JOIN workload w ON w.hash = s.workload CROSS JOIN newest n "
-      "WHERE s.status = 'active' AND s.codegen_version < n.version AND NOT EXISTS "
-      "(SELECT 1 FROM dispatch_status t WHERE t.workload = s.workload "
+      "FROM dispatch_active s JOIN workload w ON w.hash = s.workload CROSS JOIN newest n "
+      "WHERE s.codegen_version < n.version AND NOT EXISTS "
+      "(SELECT 1 FROM dispatch_active t WHERE t.workload = s.workload "
       " AND t.hardware = s.hardware AND t.policy_class = s.policy_class "
-      " AND t.status = 'active' AND t.codegen_version = n.version) "
+      " AND t.codegen_version = n.version) "
       "ORDER BY w.canonical");
   while (stale.step())
     report.stale.push_back(

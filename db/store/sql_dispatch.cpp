@@ -150,10 +150,10 @@ void SqlStore::add_dispatch_event(const Uuid& table, std::string_view status,
       "VALUES (?,?,?,?,?)",
       event, table, status, reason, std::max(t, last.integer(0) + 1));
   db_->run(fmt::format("INSERT INTO dispatch_replaced (replaced, event) "
-                       "SELECT e.uuid, ?1 FROM dispatch_slot a JOIN dispatch_slot b ON {} "
-                       "JOIN dispatch_event e ON e.dispatch_table = b.uuid "
-                       "WHERE a.uuid = ?2 AND e.uuid <> ?1 AND NOT EXISTS "
-                       "(SELECT 1 FROM dispatch_replaced r WHERE r.replaced = e.uuid)",
+                       "SELECT e.event, ?1 FROM dispatch_slot a JOIN dispatch_standing e "
+                       "ON e.workload = a.workload AND e.hardware = a.hardware "
+                       "JOIN dispatch_slot b ON b.uuid = e.dispatch_table AND {} "
+                       "WHERE a.uuid = ?2 AND e.event <> ?1",
                        kSameSlot),
            event, table);
   note_event("dispatch", {}, table, fmt::format(R"({{"state":"{}"}})", status));
@@ -168,9 +168,9 @@ void SqlStore::activate(const Uuid& uuid, const std::string& reason) {
 
 std::optional<Uuid> SqlStore::active_in_slot(const NewDispatchTable& t) {
   Statement row = db_->prepare(
-      "SELECT s.uuid FROM dispatch_status s JOIN toolchain c ON c.hash = ?3 "
+      "SELECT s.uuid FROM dispatch_active s JOIN toolchain c ON c.hash = ?3 "
       "JOIN measure_policy p ON p.hash = ?4 WHERE s.workload = ?1 AND s.hardware = ?2 "
-      "AND s.status = 'active' AND s.mode = p.mode AND s.policy_class = p.class "
+      "AND s.mode = p.mode AND s.policy_class = p.class "
       "AND s.codegen_version = c.codegen_version AND s.compiler = c.compiler "
       "AND s.compiler_version = c.version AND s.flags = c.flags");
   if (!row.bind(t.workload, t.hardware, t.toolchain, t.policy).step()) return std::nullopt;
@@ -189,12 +189,12 @@ std::optional<Uuid> SqlStore::roll_back(const Uuid& uuid, const std::string& rea
     // By first activations, so that rolling back again goes further back, not forth. Times that
     // cannot be are the earliest.
     Statement row = db_->prepare(fmt::format(
-        "WITH begun AS (SELECT dispatch_table AS uuid, "
-        "min(CASE WHEN created_at < ?2 THEN created_at ELSE 0 END) AS at "
-        "FROM dispatch_event WHERE status = 'active' GROUP BY dispatch_table) "
-        "SELECT b.uuid FROM dispatch_slot a JOIN dispatch_slot b ON {} AND b.uuid <> a.uuid "
-        "JOIN begun x ON x.uuid = a.uuid JOIN begun y ON y.uuid = b.uuid "
-        "WHERE a.uuid = ?1 AND y.at < x.at ORDER BY y.at DESC, b.uuid LIMIT 1",
+        "WITH begun AS (SELECT b.uuid, "
+        "min(CASE WHEN e.created_at < ?2 THEN e.created_at ELSE 0 END) AS at "
+        "FROM dispatch_slot a JOIN dispatch_slot b ON {} JOIN dispatch_event e "
+        "ON e.dispatch_table = b.uuid AND e.status = 'active' WHERE a.uuid = ?1 GROUP BY b.uuid) "
+        "SELECT y.uuid FROM begun x JOIN begun y ON y.uuid <> x.uuid "
+        "WHERE x.uuid = ?1 AND y.at < x.at ORDER BY y.at DESC, y.uuid LIMIT 1",
         kSameSlot));
     if (row.bind(uuid, now() + kDayMs).step()) former = row.text(0);
   }

@@ -124,9 +124,9 @@ LookupResult SqlStore::lookup(const LookupKey& key) {
   std::string elsewhere, other_isa;
   {
     Statement row = db_->prepare(
-        "SELECT s.uuid, s.hardware, h.model_name, h.isa FROM dispatch_status s "
+        "SELECT s.uuid, s.hardware, h.model_name, h.isa FROM dispatch_active s "
         "JOIN hardware h ON h.hash = s.hardware "
-        "WHERE s.workload = ? AND s.status = 'active' ORDER BY s.since DESC, s.uuid");
+        "WHERE s.workload = ? ORDER BY s.since DESC, s.uuid");
     row.bind(workload_hash);
     while (row.step()) {
       if (row.text(1) == hardware_hash)

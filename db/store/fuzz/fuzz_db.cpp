@@ -16,7 +16,7 @@
 #include "db/store/sqlite.h"
 #include "db/store/store.h"
 #include "db/store/tables.h"
-#include "db/store/test/world.h"
+#include "db/store/test/everything.h"
 #include "vm/base/file.h"
 #include "vm/base/fuzz/fuzz.h"
 
@@ -33,7 +33,7 @@ OpenOptions quiet() {
 
 // The tables that an import fills. Others (identity, migration) are the database's own.
 std::vector<std::string> tables_of_records() {
-  std::vector<std::string> out = {"import_batch", "event"};
+  std::vector<std::string> out = {"import_batch", "event", "dispatch_standing"};
   for (const TableSpec& t : exchanged_tables()) out.push_back(t.name);
   return out;
 }
@@ -53,11 +53,12 @@ class Fixture {
   Fixture() {
     {
       auto store = Store::open(scratch.file("world.db"), quiet());
-      const World w(*store);
-      w.tried(*store, 8, 64, 1000);
-      w.tried(*store, 16, 64, 900, Role::kCross);
-      store->activate(store->create_table(w.draft(*store, 8)), "fastest");
-      store->record_miss(w.workload_hash, w.hardware_hash, {{"m", 37}}, 3);
+      add_everything(*store, 8);
+      SqliteConnection(scratch.file("world.db"), SQLITE_OPEN_READWRITE, "", "world")
+          .run(
+              "INSERT INTO tombstone (table_name, row_key, reason, created_at) "
+              "VALUES ('samples', ?, 'disk', 5)",
+              new_uuid());
       store->export_to(scratch.file("good.nimbledb"));
     }
     good = read_text_file(scratch.file("good.nimbledb"));

@@ -6,8 +6,8 @@
 
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/everything.h"
 #include "db/store/test/fixture.h"
-#include "db/store/test/fleet.h"
 
 namespace nimble::db {
 namespace {
@@ -78,47 +78,8 @@ class MergeTest : public FileTest {
   // A database with something in every table.
   void fill(const std::string& name, int tile) {
     auto store = open(name);
-    store->transaction([&] { fill(*store, tile); });
+    store->transaction([&] { add_everything(*store, tile); });
   }
-  static void fill(Store& db, int tile) {
-    Store* store = &db;
-    World world(*store);
-    const Uuid trial = world.tried(*store, tile, 64, 100 + tile);
-    const Measurement m = world.measured(*store, *store->trial(trial), 100 + tile);
-    store->add(Correctness{"", m.artifact, world.shape(*store, 64), 1e-7, 1e-5, true});
-    store->add(CostModel{"", world.campaign, world.workload_hash, 0, {1, 2}, 0.5});
-    NewDispatchTable t = world.draft(*store, tile);
-    t.entries[0].evidence = store->add(m);
-    const Uuid table = store->create_table(t);
-    store->activate(table, "tuned");
-    NewDispatchTable next = world.draft(*store, tile + 1);
-    next.parent = table;
-    const Uuid second = store->create_table(next);
-    store->add(Comparison{"", second, table, 1, 0.9, 0.95});
-    store->activate(second, "faster");
-    NewOverride word{world.workload_hash,
-                     world.hardware_hash,
-                     {{"m", {tile, tile + 8}}},
-                     world.config(*store, tile),
-                     "because"};
-    store->withdraw(store->add(word), "it was not");
-    store->add(word);
-    store->record_miss(world.workload_hash, world.hardware_hash, {{"m", tile}}, 3);
-    Fleet fleet(*store);
-    NewJob job = fleet.job({tile + 100}, 64);
-    job.trials[1].candidate = store->put_blob(std::vector<uint8_t>(100, tile));
-    store->put(Candidate{job.trials[1].artifact, *job.trials[1].candidate, "x86-64-v4"});
-    store->publish(job);
-    store->report(fleet.report(store->claim_job({fleet.worker("box")}).value(), 50 + tile));
-    store->add_tasks(
-        {{"", world.campaign, world.workload_hash, "dense", 0.5, 1, {{job_shape(job), 1.0}}}});
-    store->enter_phase(uuid_of_task(world.campaign, world.workload_hash), "search");
-    store->answer(store->request({"", world.campaign, ControlRequest::kPause, "me", "now"}), true,
-                  "paused");
-    store->enqueue({{world.trial_key(*store, tile + 50, 64)}});
-    store->claim({world.campaign, "worker"});
-  }
-  static Hash job_shape(const NewJob& job) { return job.trials[0].trial.key.shape; }
 };
 
 TEST_F(MergeTest, ImportingTwiceChangesNothing) {

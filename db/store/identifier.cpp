@@ -31,4 +31,8 @@ std::string the_one(const std::vector<std::string>& found, std::string_view pref
   return found[0];
 }
 
+std::string the_one(Store& store, Kind kind, const std::string& prefix, std::string_view how) {
+  return the_one(store.find(kind, prefix), prefix, name_of(kind), how);
+}
+
 }  // namespace nimble::db

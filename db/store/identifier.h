@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "db/store/store.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -17,6 +18,9 @@ inline constexpr size_t kShortestPrefix = 4;
 // kInvalidArgument (too short; several, of which it says which).
 std::string the_one(const std::vector<std::string>& found, std::string_view prefix,
                     std::string_view what, std::string_view how);
+
+// The record whose key begins so; `how` such records are listed. Errors as the_one().
+std::string the_one(Store& store, Kind kind, const std::string& prefix, std::string_view how);
 
 // The one of `rows` whose identifier, `key` of it, begins with `prefix`. Errors as the_one().
 template <typename Rows, typename Key>

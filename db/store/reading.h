@@ -94,9 +94,31 @@ struct DispatchChange {
   int64_t created_at = 0;
 };
 
+// Records that people name by the beginning of their key.
+enum class Kind {
+  kCampaign,
+  kTrial,
+  kMeasurement,
+  kTable,
+  kOverride,
+  kJob,
+  kWorker,
+  kMachine,
+  kWorkload,
+  kHardware,
+  kConfig,
+  kCase,
+};
+std::string_view name_of(Kind);  // "campaign", "kind of hardware"; for messages
+
 class Reading {
  public:
   virtual ~Reading() = default;
+
+  // Keys that begin so, in order, at most `limit`: a range of the primary key. None for what is no
+  // beginning of one.
+  virtual std::vector<std::string> find(Kind kind, const std::string& prefix,
+                                        int64_t limit = 10) = 0;
 
   virtual std::shared_ptr<Canceller> canceller() = 0;
 

@@ -150,6 +150,7 @@ class SqlStore final : public Store {
   RetentionReport remove_old(const RetentionRequest&) override;
 
   std::shared_ptr<Canceller> canceller() override { return db_->canceller(); }
+  std::vector<std::string> find(Kind kind, const std::string& prefix, int64_t limit) override;
   std::vector<TrialRow> trials(const PageRequest&) override;
   Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step) override;
   std::vector<Campaign> campaigns(int64_t limit, const std::optional<Campaign>& after) override;

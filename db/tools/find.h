@@ -8,21 +8,8 @@
 
 namespace nimble::db {
 
-// The one key among those of `rows` that begins so, as the_one() says. `what` they are and the
-// `remedy` are for the message.
-template <class Rows, class Key>
-std::string key_by_prefix(const Rows& rows, const std::string& prefix, Key key, const char* what,
-                          const char* remedy) {
-  std::vector<std::string> found;
-  for (const auto& row : rows)
-    if (std::string k = key(row); k.starts_with(prefix)) found.push_back(std::move(k));
-  return the_one(found, prefix, what, remedy);
-}
-
 inline Uuid find_campaign(Store& store, const std::string& prefix) {
-  return key_by_prefix(
-      store.campaigns(), prefix, [](const Campaign& c) { return c.uuid; }, "campaign",
-      "list them: nimble db campaigns");
+  return the_one(store, Kind::kCampaign, prefix, "list them: nimble db campaigns");
 }
 
 // By its hash, the hash's beginning, or part of its text.

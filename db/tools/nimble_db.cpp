@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kEpilogue = R"(Examples:
   nimble db show --db tuning.db
   nimble db show dispatch --db tuning.db --format json
-  nimble db show measurement UUID --db tuning.db --format csv
+  nimble db show measurement 90ab --db tuning.db --format csv
   nimble db campaigns --db tuning.db
   nimble db top --db tuning.db --workload dense --shape m=64 --limit 5
   nimble db export --db tuning.db records.nimbledb
@@ -234,7 +234,7 @@ int run(int argc, char** argv) {
       ->type_name("VIEW");
   show_command
       ->add_option("uuid", args.key,
-                   "A campaign, of which four characters or more are enough, or a measurement")
+                   "A campaign or a measurement, of which four characters or more are enough")
       ->type_name("UUID");
 
   CLI::App* campaigns_command = command("campaigns", "List the tuning campaigns, newest first",

@@ -107,11 +107,10 @@ Table show_misses(Store& store) {
   return out;
 }
 
-Table show_measurement(Store& store, const Uuid& uuid) {
+Table show_measurement(Store& store, const std::string& prefix) {
+  const Uuid uuid = the_one(store, Kind::kMeasurement, prefix, "list them: nimble db top");
   const std::optional<Measurement> m = store.measurement(uuid);
-  if (!m)
-    throw Error(Status::kNotFound, store.path(), fmt::format("has no measurement {}", uuid),
-                "list them: nimble db top");
+  NIMBLE_CHECK(m, "measurement {} is gone, though nothing removes one", uuid);
   Table out({"sample", "ns", "outlier"});
   for (size_t i = 0; i < m->samples_ns.size(); ++i)
     out.add({i, m->samples_ns[i], static_cast<bool>(m->outliers[i])});

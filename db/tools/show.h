@@ -12,8 +12,8 @@ Table show_toolchains(Store&);
 Table show_workloads(Store&);
 Table show_dispatch(Store&);
 Table show_misses(Store&);
-// The samples of one measurement. Error(kNotFound).
-Table show_measurement(Store&, const Uuid&);
+// The samples of the measurement whose UUID begins so. Errors as the_one().
+Table show_measurement(Store&, const std::string& prefix);
 // The trials of the campaign whose UUID begins so. Errors as the_one().
 Table show_trials(Store&, const std::string& prefix);
 Table show_campaigns(Store&);

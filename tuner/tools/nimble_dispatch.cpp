@@ -53,9 +53,8 @@ std::unique_ptr<db::Store> open(const Arguments& a, bool write) {
 }
 
 db::DispatchTable find_table(db::Store& store, const std::string& prefix) {
-  return db::find_by_prefix(
-      store.tables(), prefix, [](const db::DispatchTable& t) { return t.uuid; }, "table",
-      "list them: nimble dispatch show --all");
+  return *store.table(
+      db::the_one(store, db::Kind::kTable, prefix, "list them: nimble dispatch show --all"));
 }
 
 // Configurations are found among those that were measured for the workload, or stand in a table.

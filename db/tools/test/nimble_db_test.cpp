@@ -279,6 +279,11 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
   const CommandResult samples = run(
       "show measurement " + rows[0]["measurement"].get<std::string>() + " --format csv " + db());
   EXPECT_THAT(samples.out, StartsWith("sample,ns,outlier\n0,58.8,false\n"));
+  const std::string begins = rows[0]["measurement"].get<std::string>().substr(0, 33);
+  EXPECT_EQ(run("show measurement " + begins + " --format csv " + db()).out, samples.out);
+  const CommandResult none = run("show measurement ffff-no " + db());
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.out, HasSubstr("no measurement begins so"));
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
   EXPECT_EQ(run("top --role king " + db()).exit_code, 2);
   EXPECT_EQ(run("top --shape m " + db()).exit_code, 2);

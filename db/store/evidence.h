@@ -74,7 +74,7 @@ class Evidence {
   virtual Uuid add(const FailureLog&) = 0;
   virtual std::vector<FailureLog> failures(const Uuid& trial) = 0;  // the latest attempt first
 
-  virtual Uuid add(const Ceiling&) = 0;
+  virtual Uuid add(const Ceiling&) = 0;  // one whose UUID is there already is the same
   // The newest of each (dtype, threads, kind).
   virtual std::vector<Ceiling> ceilings(const Uuid& machine) = 0;
 

@@ -70,7 +70,7 @@ Uuid SqlStore::add(const Ceiling& c) {
   const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
   db_->run(
       "INSERT INTO ceiling (uuid, machine, dtype, threads, kind, value, created_at) "
-      "VALUES (?,?,?,?,?,?,?)",
+      "VALUES (?,?,?,?,?,?,?) ON CONFLICT (uuid) DO NOTHING",
       uuid, c.machine, c.dtype, c.threads, c.kind, c.value, now());
   return uuid;
 }

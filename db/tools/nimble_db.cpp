@@ -5,12 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 
 #include "db/store/filesystem.h"
 #include "db/store/place.h"
 #include "db/store/roles.h"
 #include "db/store/store.h"
 #include "db/store/text_records.h"
+#include "db/tools/ceilings.h"
 #include "db/tools/diff.h"
 #include "db/tools/show.h"
 #include "db/tools/t4.h"
@@ -34,6 +36,7 @@ constexpr const char* kEpilogue = R"(Examples:
   nimble db export --db tuning.db --t4 3f2a --workload dense results.json
   nimble db import --db tuning.db records.nimbledb
   nimble db diff 3f2a 77c0 --db tuning.db
+  nimble doctor --measure --format json | nimble db ceilings --add - --db tuning.db
   nimble db check --db tuning.db
   nimble db clean --days 90 --reason "disk" --db tuning.db
   nimble db show --db postgresql://me@server/tuning
@@ -47,6 +50,7 @@ struct Arguments {
   std::string file;
   bool force = false, migrate = false, dry_run = false;
   std::string reason;
+  std::string report, machine;  // of ceilings
   double days = 0;
   TopOptions top;
   DiffOptions diff;
@@ -160,6 +164,18 @@ int export_records(const Arguments& args) {
   Table out({"file", "origin"});
   out.add({args.file, store->identity()});
   print(out, args);
+  return kExitOk;
+}
+
+int ceilings(const Arguments& args) {
+  auto store = open(args, !args.report.empty());
+  if (!args.report.empty()) {
+    const bool piped = args.report == "-";
+    const std::string text = piped ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                   : read_text_file(args.report);
+    add_ceilings(*store, text, piped ? "standard input" : args.report, args.machine);
+  }
+  print(show_ceilings(*store, args.machine), args);
   return kExitOk;
 }
 
@@ -325,6 +341,23 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(number_from_zero().description(""));
 
+  CLI::App* ceilings_command = command(
+      "ceilings",
+      "List what machines can do at most, by kind, type and number of threads: the roofs of\n"
+      "rooflines",
+      "nimble db ceilings --add machine.json --db tuning.db");
+  ceilings_command
+      ->add_option("--add", args.report,
+                   "First store those of this report of nimble doctor --measure --format json;\n"
+                   "- is standard input")
+      ->type_name("FILE");
+  ceilings_command
+      ->add_option(
+          "--machine", args.machine,
+          "Only of this machine, or the report's: the beginning of its UUID (default: all,\n"
+          "and with --add this one)")
+      ->type_name("UUID");
+
   CLI::App* roles_command = app.add_subcommand(
       "roles",
       "Print SQL that makes the roles of a shared database: nimble_reader, nimble_worker, which\n"
@@ -362,6 +395,7 @@ int run(int argc, char** argv) {
     print(show_top(*open(args, false), args.top), args);
     return kExitOk;
   }
+  if (*ceilings_command) return ceilings(args);
   if (*diff_command) return diff(args);
   if (*export_command) return export_records(args);
   if (*import_command) return import(args);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "db/store/host_records.h"
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
 #include "db/store/test/fixture.h"
@@ -43,8 +44,8 @@ class ProgramTest : public FileTest {
 
 TEST_F(ProgramTest, HelpHasExamplesOnEveryLevel) {
   EXPECT_THAT(run("--help").out, HasSubstr("Examples:"));
-  for (const char* sub :
-       {"show", "campaigns", "top", "diff", "export", "import", "roles", "clean", "check"}) {
+  for (const char* sub : {"show", "campaigns", "top", "ceilings", "diff", "export", "import",
+                          "roles", "clean", "check"}) {
     const CommandResult ran = run(std::string(sub) + " --help");
     EXPECT_EQ(ran.exit_code, 0) << sub;
     EXPECT_THAT(ran.out, HasSubstr("Example:\n  nimble db")) << sub;
@@ -287,6 +288,67 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
   EXPECT_EQ(run("top --role king " + db()).exit_code, 2);
   EXPECT_EQ(run("top --shape m " + db()).exit_code, 2);
+}
+
+// What nimble doctor prints, in short.
+std::string doctor_report(const std::string& model, const std::string& ceilings) {
+  return nlohmann::json{{"cpu", {{"model", model}}},
+                        {"measured", {{"at_ms", 5}, {"ceilings", nlohmann::json::parse(ceilings)}}}}
+      .dump();
+}
+
+TEST_F(ProgramTest, CeilingsOfADoctorsReportAreKept) {
+  fill();
+  const std::string own = host_hardware().model_name;
+  const auto write = [&](const std::string& text) { std::ofstream(file("report")) << text; };
+  const std::string add = "ceilings --format json " + db() + " --add ";
+  write(doctor_report(own, R"([
+    {"kind":"compute","dtype":"f32","threads":2,"value":4e11,"median":3e11,"unit":"op/s",
+     "instructions":"avx512f"},
+    {"kind":"read_l2","dtype":"any","threads":1,"value":1.5e11,"unit":"byte/s"}])"));
+  auto rows = nlohmann::json::parse(run(add + file("report")).out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["kind"], "compute");
+  EXPECT_EQ(rows[0]["value"], 4e11);
+  EXPECT_EQ(rows[0]["unit"], "op/s");
+  EXPECT_EQ(rows[1]["dtype"], "any");
+  const Uuid machine = rows[0]["machine"];
+  ASSERT_EQ(open()->ceilings(machine).size(), 2u);
+  EXPECT_EQ(open()->ceilings(machine)[1].dtype, "") << "it makes no difference";
+  // The same report again, through a pipe.
+  const CommandResult piped = run(add + "- < " + file("report"));
+  EXPECT_EQ(nlohmann::json::parse(piped.out), rows);
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM ceiling"), 2);
+  EXPECT_EQ(nlohmann::json::parse(run("ceilings --format json " + db()).out), rows);
+  EXPECT_EQ(nlohmann::json::parse(
+                run("ceilings --format json --machine " + machine.substr(0, 20) + " " + db()).out),
+            rows);
+
+  const std::string row =
+      R"({"kind":"compute","dtype":"f32","threads":2,"value":4e11,"unit":"op/s"})";
+  const std::pair<std::string, const char*> bad[] = {
+      {"{", "is not valid JSON"},
+      {"[]", "tells no measured ceilings"},
+      {doctor_report(own, "[]"), "tells no measured ceilings"},
+      {doctor_report(own, "[7]"), "ceiling 0 lacks"},
+      {doctor_report(own,
+                     R"([{"kind":"compute","dtype":"f32","threads":0,"value":1,"unit":"op/s"}])"),
+       "of 0 threads"},
+      {doctor_report(own,
+                     R"([{"kind":"compute","dtype":"f32","threads":1,"value":-1,"unit":"op/s"}])"),
+       "is no rate"},
+      {doctor_report(own,
+                     R"([{"kind":"read_l1","dtype":"any","threads":1,"value":1,"unit":"op/s"}])"),
+       "is in op/s"},
+      {doctor_report("Abacus 3", "[" + row + "]"), "was measured on Abacus 3"}};
+  for (const auto& [text, why] : bad) {
+    write(text);
+    const CommandResult refused = run(add + file("report"));
+    EXPECT_EQ(refused.exit_code, 1) << text;
+    EXPECT_THAT(refused.out, HasSubstr(why));
+  }
+  EXPECT_EQ(run(add + file("report") + " --machine ffff").exit_code, 1);
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM ceiling"), 2);
 }
 
 TEST_F(ProgramTest, ExportImportCheck) {

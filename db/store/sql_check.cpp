@@ -54,7 +54,7 @@ CheckReport SqlStore::check() {
       Statement offender = db_->prepare(invariant.query);
       while (offender.step()) add(fmt::format("{}: {}", invariant.meaning, offender.text(0)));
     }
-  find_wrong_medians(*db_, add);
+  find_wrong_samples(*db_, add);
 
   Statement stale = db_->prepare(
       "WITH newest AS (SELECT max(codegen_version) AS version FROM toolchain) "

@@ -176,7 +176,7 @@ ImportReport SqlStore::import_from(const std::string& place) {
     Write write = begin_write();
     report = add_records_of(*source);
     // A measurement and its samples come both from the source, or are both of this database.
-    find_wrong_medians(*source, [&](const std::string& problem) {
+    find_wrong_samples(*source, [&](const std::string& problem) {
       throw Error(Status::kCorrupt, name, problem, "export it again with nimble db export");
     });
     for (const Invariant& invariant : invariants()) {

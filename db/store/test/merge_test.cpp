@@ -226,6 +226,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Attack{"ZeroTime", "UPDATE measurement SET median_ns = 0", "median_ns > 0"},
         Attack{"NullTime", "UPDATE samples SET ns = zeroblob(24)", "sample 0 is not a time"},
+        Attack{"NullTimeOfNoMeasurement",
+               "INSERT INTO samples SELECT '00000000-0000-0000-0000-000000000000', n, "
+               "zeroblob(8 * n), outlier FROM samples LIMIT 1",
+               "sample 0 is not a time"},
         Attack{"ShortBlob", "UPDATE samples SET n = 9", "CHECK"},
         Attack{"MedianOutside", "UPDATE measurement SET n = 2", "not as many samples"},
         Attack{"ForgedKey", "UPDATE config SET json = '{\"tile\":777}'", "its content has the key"},

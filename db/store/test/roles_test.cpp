@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "db/store/test/fixture.h"
 #include "db/store/test/fleet.h"
 
@@ -62,8 +64,16 @@ TEST_F(RolesTest, AWorkerMeasuresAndReports) {
   beat.job = job->uuid;
   beat.state = WorkerState::kMeasuring;
   EXPECT_TRUE(store->heartbeat(beat, job->attempt, 60'000));
-  EXPECT_EQ(store->report(fleet.report(*job, 100)), ReportOutcome::kStored);
-  EXPECT_EQ(owner->progress(fleet.world.campaign).ok, 3);
+  JobReport told = fleet.report(*job, 100);
+  told.results[0].measurement->twin_ns = told.results[0].measurement->samples_ns;
+  told.results[1].state = TrialState::kCrashed;
+  told.results[1].error_class = "SIGSEGV";
+  told.results[1].measurement.reset();
+  told.results[1].failure = FailureLog{};
+  told.results[1].failure->error_class = "SIGSEGV";
+  EXPECT_EQ(store->report(told), ReportOutcome::kStored);
+  EXPECT_EQ(owner->progress(fleet.world.campaign).ok, 2);
+  EXPECT_EQ(owner->failures(told.results[1].trial).size(), 1u);
   // A job that it gives back, and one whose lease ran out.
   owner->publish(fleet.job({24, 32}, 37));
   const std::optional<Job> second = store->claim_job(request);
@@ -109,6 +119,26 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
     worker->add(Signature{std::string(64, '0'), std::string(64, 'a'), std::vector<uint8_t>(64)});
   });
   expect_denied("a revocation", [&] { worker->revoke({std::string(64, 'a'), "x"}); });
+  expect_denied("code", [&] { worker->put(GeneratedCode{"c", "assembly", std::string(64, '0')}); });
+  Ceiling ceiling;
+  ceiling.machine = world.machine;
+  ceiling.kind = "compute";
+  ceiling.value = 1e30;
+  expect_denied("a ceiling", [&] { worker->add(ceiling); });
+  PeerFigure figure;
+  figure.run = table;
+  figure.peer = "torch";
+  figure.machine = world.machine;
+  figure.subject = "model";
+  figure.samples_ns = {1};
+  figure.median_ns = 1;
+  expect_denied("a peer's figure", [&] { worker->add(figure); });
+  expect_denied("counts of shapes", [&] {
+    worker->count_shape(world.workload_hash, world.hardware_hash, {{"m", 8}});
+  });
+  expect_denied("a task", [&] {
+    worker->add_tasks({{"", world.campaign, world.workload_hash, "dense", 1, 1, {}}});
+  });
   // Nor by SQL of its own.
   const auto raw = connection();
   raw->script("SET ROLE nimble_worker");
@@ -116,7 +146,10 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
        {"UPDATE job SET limits = '{}'", "UPDATE job_trial SET candidate = NULL", "DELETE FROM job",
         "UPDATE campaign SET consumed_s = 1", "INSERT INTO import_batch SELECT * FROM import_batch",
         "ALTER TABLE trial DISABLE TRIGGER ALL", "DROP TABLE trial",
-        "UPDATE migration SET version = 1", "TRUNCATE event"})
+        "UPDATE migration SET version = 1", "TRUNCATE event",
+        "INSERT INTO tombstone VALUES ('samples', 'x', 'mine', 0)", "DELETE FROM samples",
+        "UPDATE dispatch_standing SET status = 'active'", "DELETE FROM dispatch_standing",
+        "UPDATE blob SET encoding = 'removed'", "DELETE FROM heartbeat"})
     EXPECT_THROW(raw->script(sql), Error) << sql;
 }
 
@@ -139,6 +172,75 @@ TEST_F(RolesTest, APlannerDoesAllButChangeTheSchema) {
         "INSERT INTO migration VALUES (99, 'x', 0)", "DROP TABLE trial",
         "ALTER TABLE trial DISABLE TRIGGER ALL", "CREATE TABLE nimble.more (x bigint)"})
     EXPECT_THROW(raw->script(sql), Error) << sql;
+}
+
+// Who makes a table decides who may write it: one that is in none of these lists fails here.
+TEST_F(RolesTest, EachTableIsAWorkersToAddToOrNot) {
+  { open(); }
+  grant();
+  const std::set<std::string> added_to{"hardware",     "machine",     "host_state",  "worker",
+                                       "heartbeat",    "job_report",  "measurement", "samples",
+                                       "correctness",  "consumption", "event",       "job",
+                                       "twin_samples", "failure_log", "job_trial"};
+  const std::set<std::string> changed_in{"job", "trial", "heartbeat", "consumption",
+                                         "event_counter"};
+  const std::set<std::string> neither{"artifact",
+                                      "blob",
+                                      "campaign",
+                                      "candidate",
+                                      "ceiling",
+                                      "config",
+                                      "control",
+                                      "control_answer",
+                                      "cost_model",
+                                      "dispatch_entry",
+                                      "dispatch_event",
+                                      "dispatch_comparison",
+                                      "dispatch_miss",
+                                      "dispatch_table",
+                                      "dispatch_override",
+                                      "dispatch_replaced",
+                                      "identity",
+                                      "generated_code",
+                                      "dispatch_standing",
+                                      "dispatch_withdrawal",
+                                      "import_batch",
+                                      "key_revocation",
+                                      "measure_case",
+                                      "measure_policy",
+                                      "migration",
+                                      "peer_figure",
+                                      "shape",
+                                      "shape_count",
+                                      "signature",
+                                      "signing_key",
+                                      "task",
+                                      "task_event",
+                                      "task_shape",
+                                      "template",
+                                      "tombstone",
+                                      "toolchain",
+                                      "workload"};
+  const auto raw = connection();
+  Statement row = raw->prepare(
+      "SELECT CAST(relname AS text), "
+      "CAST(has_table_privilege('nimble_worker', oid, 'INSERT') AS int), "
+      "CAST(has_any_column_privilege('nimble_worker', oid, 'UPDATE') AS int), "
+      "CAST(has_table_privilege('nimble_worker', oid, 'DELETE, TRUNCATE') AS int), "
+      "CAST(has_table_privilege('nimble_reader', oid, 'INSERT, UPDATE, DELETE, TRUNCATE') AS int) "
+      "FROM pg_class WHERE relnamespace = CAST('nimble' AS regnamespace) AND relkind = 'r'");
+  int tables = 0;
+  while (row.step()) {
+    ++tables;
+    const std::string table = row.text(0);
+    EXPECT_EQ(row.integer(1) != 0, added_to.contains(table)) << table;
+    EXPECT_EQ(row.integer(2) != 0, changed_in.contains(table)) << table;
+    EXPECT_EQ(row.integer(3), 0) << table;
+    EXPECT_EQ(row.integer(4), 0) << table;
+    EXPECT_TRUE(added_to.contains(table) || changed_in.contains(table) || neither.contains(table))
+        << table << " is in no list: decide who may write it (db/store/roles.cpp)";
+  }
+  EXPECT_GT(tables, 40);
 }
 
 // What somebody gave by hand is taken back, and what is there is no fault.

@@ -245,6 +245,65 @@ void lookup(Store& store, const Names& names, std::mt19937_64& random) {
   benchmark::DoNotOptimize(store.lookup(key));
 }
 
+Hash workload_of(const Names& names, std::mt19937_64& random) {
+  return key_of(names.workloads[random() % kWorkloads]);
+}
+Hash hardware_of(const Names& names, std::mt19937_64& random) {
+  return key_of(names.hardware[random() % kHardware]);
+}
+
+// What a list of campaigns shows of each.
+void campaigns(Store& store, const Names&, std::mt19937_64&) {
+  benchmark::DoNotOptimize(store.campaigns(100, {}));
+}
+void progress(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(store.progress(names.campaigns[random() % kHardware]));
+}
+void workloads(Store& store, const Names&, std::mt19937_64&) {
+  benchmark::DoNotOptimize(store.workloads(100, ""));
+}
+void policies(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(store.policies(workload_of(names, random), hardware_of(names, random)));
+}
+
+// A dispatch editor's: the versions, who stands when, what lies over them, and their times.
+void dispatch_of_workload(Store& store, const Names& names, std::mt19937_64& random) {
+  const Hash workload = workload_of(names, random), hardware = hardware_of(names, random);
+  const std::vector<DispatchTable> tables = store.tables(workload, hardware);
+  benchmark::DoNotOptimize(store.overrides(false, workload, hardware));
+  benchmark::DoNotOptimize(store.history(workload, hardware));
+  for (const DispatchTable& t : tables) benchmark::DoNotOptimize(store.comparisons(t.uuid));
+}
+void times_of_table(Store& store, const Names& names, std::mt19937_64& random) {
+  for (const DispatchTable& t :
+       store.tables(workload_of(names, random), hardware_of(names, random)))
+    benchmark::DoNotOptimize(store.times(t.uuid));
+}
+
+void behind_a_failure(Store& store, const Names& names, std::mt19937_64& random) {
+  PageRequest request = page(names, random, TrialOrder::kFinished, 1);
+  request.filter.failed = true;
+  request.limit = 1;
+  for (const TrialRow& row : store.trials(request))
+    benchmark::DoNotOptimize(store.failures(row.trial.uuid));
+}
+
+void named_by_prefix(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(
+      store.find(Kind::kCampaign, names.campaigns[random() % kHardware].substr(0, 8)));
+  benchmark::DoNotOptimize(store.find(Kind::kMeasurement, fmt::format("{:04x}", random() % 65536)));
+}
+
+// A service's: what would be displaced.
+void active_in_slot(Store& store, const Names& names, std::mt19937_64& random) {
+  NewDispatchTable slot;
+  slot.workload = workload_of(names, random);
+  slot.hardware = hardware_of(names, random);
+  slot.toolchain = names.toolchain_hash;
+  slot.policy = names.policy;
+  benchmark::DoNotOptimize(store.active_in_slot(slot));
+}
+
 void changes(Store& store, const Names&, std::mt19937_64& random) {
   const int64_t last = store.last_event();
   benchmark::DoNotOptimize(
@@ -278,6 +337,15 @@ int main(int argc, char** argv) {
   run("Twins", twins);
   run("Lookup", lookup);
   run("Changes", changes);
+  run("Campaigns", campaigns);
+  run("Progress", progress);
+  run("Workloads", workloads);
+  run("Policies", policies);
+  run("DispatchOfWorkload", dispatch_of_workload);
+  run("TimesOfTable", times_of_table);
+  run("BehindAFailure", behind_a_failure);
+  run("NamedByPrefix", named_by_prefix);
+  run("ActiveInSlot", active_in_slot);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -30,8 +30,8 @@ struct Invariant {
 };
 std::span<const Invariant> invariants();
 
-// And one that SQL cannot state: tells `say` of samples that are no times, or among which the median
-// of their measurement is not.
+// And one that SQL cannot state: tells `say` of samples that are no times, or among which the
+// median of their measurement is not.
 void find_wrong_samples(Connection& db, const std::function<void(const std::string&)>& say);
 
 }  // namespace nimble::db

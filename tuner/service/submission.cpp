@@ -59,8 +59,7 @@ WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) 
   if (p.symbols.size() != symbols)
     corrupt(place, fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
   for (const int64_t extent : p.symbols)
-    if (extent < 0 || extent > kMostExtent)
-      corrupt(place, fmt::format("{} is no extent", extent));
+    if (extent < 0 || extent > kMostExtent) corrupt(place, fmt::format("{} is no extent", extent));
   p.weight = weight_of(j.at("weight"), place + ".weight");
   p.power_of_two = j.at("power_of_two").get<bool>();
   p.representative = j.at("representative").get<bool>();
@@ -77,8 +76,8 @@ TuningTask task_of(const json& j, const std::string& place) {
     t.use.primitive = m.functions[0].second;
     if (constant.size() != t.use.primitive->parameters.size())
       corrupt(place, "does not say which of its parameters are constant");
-    t.use.workload = kernels::make_workload(
-        *t.use.primitive, std::vector<bool>(constant.begin(), constant.end()));
+    t.use.workload = kernels::make_workload(*t.use.primitive,
+                                            std::vector<bool>(constant.begin(), constant.end()));
   } catch (const Error& e) {
     if (e.status() == Status::kCorrupt) throw;
     corrupt(place, e.what());
@@ -111,14 +110,10 @@ TuningTask task_of(const json& j, const std::string& place) {
 std::string to_json(const Submission& s) {
   json tasks = json::array();
   for (const TuningTask& t : s.tasks) tasks.push_back(json_of(t));
-  return json{{"format", kFormat},
-              {"model", s.model},
-              {"target", s.target},
-              {"policy", json::parse(json_text(s.policy))},
-              {"threads", s.threads},
-              {"top_k", s.top_k},
-              {"only_hot", s.only_hot},
-              {"seed", s.seed},
+  return json{{"format", kFormat},      {"model", s.model},
+              {"target", s.target},     {"policy", json::parse(json_text(s.policy))},
+              {"threads", s.threads},   {"top_k", s.top_k},
+              {"only_hot", s.only_hot}, {"seed", s.seed},
               {"tasks", tasks}}
       .dump();
 }
@@ -173,8 +168,8 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
   const kernels::TargetInfo target = kernels::target_by_name(submission.target);
   db::Uuid campaign;
   store.transaction([&] {
-    const db::Digest digest = store.put_blob(
-        std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+    const db::Digest digest =
+        store.put_blob(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
     db::CampaignKey key;
     key.digest = digest;
     key.hardware = hardware;
@@ -197,8 +192,7 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
     std::vector<db::Task> tasks;
     for (const TuningTask& t : submission.tasks)
       for (const int64_t threads : submission.threads) {
-        const db::Hash workload =
-            store.put(tuned::workload_record(t.workload(), target, threads));
+        const db::Hash workload = store.put(tuned::workload_record(t.workload(), target, threads));
         db::Task task;
         task.campaign = campaign;
         task.workload = workload;

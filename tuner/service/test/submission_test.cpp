@@ -36,8 +36,8 @@ Submission submission_from(const std::string& text) {
   const ir::Module typed = ir::infer_types(ir::parse_module(text));
   passes::PassContext context;
   context.target = target;
-  s.tasks = tuning_tasks(passes::run_pipeline(typed, context), model_points(typed, {}), target,
-                         nullptr);
+  s.tasks =
+      tuning_tasks(passes::run_pipeline(typed, context), model_points(typed, {}), target, nullptr);
   s.threads = {1, 2};
   s.target = target.level;
   s.policy = Policy::of_class("cached");

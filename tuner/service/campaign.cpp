@@ -8,15 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "compiler/ir/infer.h"
-#include "compiler/passes/pipeline.h"
-#include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
 #include "db/store/place.h"
 #include "tuner/measure/machine_lock.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
+#include "tuner/service/model_tasks.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
@@ -148,32 +146,15 @@ class Driver {
           "tune on the machine that the code is for");
     threads_ = options_.threads;
     if (threads_.empty()) threads_ = {host_cpu().usable_threads()};
-    PointOptions points;
-    if (!options_.trace.empty()) points.trace = read_trace(options_.trace);
-    points.symbol = options_.trace_symbol;
-    points.fixed = options_.fixed;
-    points.representative = options_.representative;
-    points.largest = std::max(points.largest, 4 * options_.representative);
-    points.seed = static_cast<uint64_t>(options_.seed);
     // Before the model is read: a database that cannot be opened is known at once.
     // What it writes is on the disk with the meter's next record, a second or two later; the end of
     // a campaign waits for it.
     db::OpenOptions open;
     open.durable = false;
     store_ = db::Store::open(options_.database, open);
-    const ir::Module typed =
-        ir::infer_types(frontend::import_model(options_.model, options_.import));
-    passes::PassContext context;
-    context.target = target_;
-    const ir::Module lowered = passes::run_pipeline(typed, context);
-    policy_ = options_.policy;
-    policy_.choose_class(options_.policy_class.empty()
-                             ? tuned::implied_policy(driver::constant_bytes(lowered))
-                             : options_.policy_class);
-    tasks_ = tuning_tasks(lowered, model_points(typed, points), target_, &report_.skipped);
-    if (tasks_.empty())
-      throw Error(Status::kUnsupported, options_.model, "it has no workload that can be tuned",
-                  "nimble check shows what it consists of");
+    ModelTasks model = tasks_of_model(options_, target_, &report_.skipped);
+    policy_ = std::move(model.policy);
+    tasks_ = std::move(model.tasks);
     machine_ = db::host_machine();
     hardware_ = store_->put(db::host_hardware());
     toolchain_ = store_->put(tuned::toolchain_record());

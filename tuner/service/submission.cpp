@@ -21,7 +21,6 @@ constexpr char kFunction[] = "group";
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
 constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 40;
 constexpr size_t kMostText = size_t{1} << 26;
-constexpr char kOption[] = "submission";  // of the campaign's key
 
 [[noreturn]] void corrupt(const std::string& place, const std::string& problem) {
   throw Error(Status::kCorrupt, "submission: " + place, problem, "submit the model again");
@@ -161,6 +160,14 @@ Submission submission_of(const std::string& text) {
   return s;
 }
 
+void extend(db::Store& store, const db::Campaign& campaign, double budget_s) {
+  if (budget_s <= campaign.budget_s) return;
+  store.transaction([&] {
+    store.set_budget(campaign.uuid, budget_s);
+    if (!campaign.resumable()) store.set_campaign_state(campaign.uuid, db::CampaignState::kRunning);
+  });
+}
+
 db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& hardware,
                 double budget_s, const std::string& command) {
   const std::string text = to_json(submission);
@@ -175,16 +182,14 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
     key.hardware = hardware;
     key.seed = submission.seed;
     const db::Toolchain toolchain = tuned::toolchain_record();
-    key.options = json{{kOption, digest},
+    key.options = json{{kSubmissionOption, digest},
                        {"target", target.level},
                        {"codegen", toolchain.codegen_version},
                        {"backend", toolchain.version}}
                       .dump();
     if (const auto found = store.find_campaign(key)) {
       campaign = found->uuid;
-      if (budget_s <= found->budget_s) return;
-      store.set_budget(campaign, budget_s);
-      store.set_campaign_state(campaign, db::CampaignState::kRunning);
+      extend(store, *found, budget_s);
       return;
     }
     campaign = store.create_campaign(key, budget_s, command);
@@ -218,7 +223,7 @@ Submission load_submission(db::Store& store, const db::Uuid& campaign) {
                 "nimble campaigns list shows those that it has");
   std::string digest;
   try {
-    digest = json::parse(found->key.options).value(kOption, "");
+    digest = json::parse(found->key.options).value(kSubmissionOption, "");
   } catch (const json::exception& e) {
     throw Error(Status::kCorrupt, "campaign " + campaign, e.what());
   }

@@ -19,6 +19,9 @@
 
 namespace nimble::tuner {
 
+// In the options of a submitted campaign's key: the digest of its record.
+inline constexpr char kSubmissionOption[] = "submission";
+
 struct Submission {
   std::vector<TuningTask> tasks;
   std::vector<int64_t> threads;  // each task is tuned for each of these
@@ -40,6 +43,9 @@ Submission submission_of(const std::string& json);
 // a larger budget (machine-seconds) extends it. Returns its UUID.
 db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& hardware,
                 double budget_s, const std::string& command);
+// Raises a campaign's budget (machine-seconds in all); one that is over goes on. A budget that is
+// no larger changes nothing.
+void extend(db::Store& store, const db::Campaign& campaign, double budget_s);
 // Error(kNotFound) if there is no such campaign, (kUnsupported) if it is one of `nimble tune`,
 // which keeps what it tunes to itself.
 Submission load_submission(db::Store& store, const db::Uuid& campaign);

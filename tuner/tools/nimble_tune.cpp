@@ -11,10 +11,10 @@
 #include "compiler/tools/common.h"
 #include "db/store/place.h"
 #include "tuner/service/campaign.h"
+#include "tuner/tools/tune_arguments.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/text_table.h"
-#include "vm/base/url.h"
 
 namespace nimble {
 namespace {
@@ -155,82 +155,26 @@ void print(const tuner::CampaignReport& report, Format format) {
       [&] { return workload_table(report); }, [&] { std::cout << workload_table(report).text(); });
 }
 
-// SYMBOL=SIZE of --fix. Error(kInvalidArgument).
-std::pair<std::string, int64_t> fixed_symbol(const std::string& text) {
-  const size_t equals = text.find('=');
-  char* end = nullptr;
-  const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
-  if (equals == std::string::npos || value < 1 || *end != '\0')
-    throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
-                "write SYMBOL=SIZE, for example b=4");
-  return {text.substr(0, equals), value};
-}
-
 int run(int argc, char** argv) {
   CLI::App app{std::string(kAbout) + tuner::kBudgetRule, "nimble tune"};
   app.footer(kEpilogue);
   tuner::CampaignOptions options;
-  std::string budget = "5m", only_hot = "100%", policy = "auto";
+  tools::TuneArguments arguments;
   Format format = Format::kTable;
-  std::vector<std::string> fixed;
-  app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
-  std::vector<std::string> shapes;
-  app.add_option("--shape", shapes, tools::kShapeHelp)->check(read_by(frontend::parse_shapes));
-  tools::add_import_arguments(app, options.import);
+  arguments.add_model(app, options);
   app.add_option("--db", options.database, "The database, a file or a URL; made if it is missing")
       ->envname("NIMBLE_DB")
       ->required();
-  app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
-      ->capture_default_str()
-      ->check(read_by(tuner::parse_duration));
-  app.add_option("--trace", options.trace, "Sizes that the model will meet: FILE:COLUMN");
-  app.add_option("--trace-symbol", options.trace_symbol,
-                 "The model's symbol that the trace is of (default: n, or its first that varies)");
-  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)")
-      ->check(read_by(fixed_symbol));
-  app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
-      ->capture_default_str()
-      ->check(number_above_zero());
-  app.add_option("--only-hot", only_hot, "Tune what makes up this share of the model's time")
-      ->capture_default_str()
-      ->check(read_by(tuner::parse_share));
-  app.add_option("--threads", options.threads,
-                 "Thread counts to tune for: 1,2 (default: all cores)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64));
-  app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
-  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
-      ->capture_default_str()
-      ->check(tools::one_target());
-  app.add_option("--size", options.representative,
-                 "The size that the search runs at; others reach from 1 to 256 or four times this")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+  arguments.add_campaign(app, options);
   app.add_option("--jobs", options.compile_threads, "Compilations at a time, between measurements")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  app.add_option(
-         "--policy", policy,
-         "Where kernels find their operands: cached (one copy of everything), warm (weights "
-         "rotate over 32 MiB, the rest is as the last run left it), cold (everything rotates "
-         "over 512 MiB), or auto: cached for a model of at most 1 MiB of weights, else "
-         "warm. Records of one are never compared with records of another")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
   add_format(app, &format, "The report");
   app.add_flag("--quiet", options.quiet, "No progress on stderr");
   if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
     return *code;
-  options.budget_s = tuner::parse_duration(budget);
-  options.only_hot = tuner::parse_share(only_hot);
-  options.import.shapes = tools::shapes_of(shapes);
-  if (policy != "auto") options.policy_class = policy;
-  for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
-  options.command = "nimble tune";
-  for (int i = 1; i < argc; ++i) {
-    // What is kept holds no password.
-    options.command += " " + shell_word(without_password(argv[i]));
-  }
+  arguments.read(options);
+  options.command = tools::command_of("nimble tune", argc, argv);
 
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -252,7 +196,7 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, shapes, options.import),
+        tools::model_text(options.model, arguments.shapes, options.import),
         shell_word(db::printable_place(options.database)));
   }
   return report.interrupted ? kExitInterrupted : kExitOk;

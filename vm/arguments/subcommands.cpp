@@ -20,6 +20,7 @@ const std::vector<Subcommand>& subcommands() {
       {"opt", "run compiler passes on text IR and print the result"},
       {"reduce", "shrink a module that shows a fault"},
       {"tune", "tune the kernels of a model into a database"},
+      {"campaigns", "submit campaigns for a fleet of machines, watch and control them"},
       {"worker", "measure candidates for tuning campaigns on this machine"},
       {"db", "look into a tuning database, merge it, check it"},
       {"dispatch", "show, compare and override dispatch tables"},

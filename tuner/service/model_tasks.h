@@ -1,0 +1,23 @@
+// From a model's file to what a campaign tunes: for one machine's campaign and for one that is
+// submitted to a service.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tuner/service/campaign.h"
+
+namespace nimble::tuner {
+
+struct ModelTasks {
+  std::vector<TuningTask> tasks;
+  Policy policy;  // that of the options, of the class that they name or the model implies
+};
+
+// Imports, types and lowers the model that the options name for `target` and finds its workloads at
+// the options' sizes. Those that cannot be tuned stand in `skipped`, with the reason. Errors of the
+// importer; kUnsupported if nothing can be tuned.
+ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
+                          std::vector<std::string>* skipped);
+
+}  // namespace nimble::tuner

@@ -1,0 +1,389 @@
+// nimble campaigns: campaigns that a service tunes on a fleet of machines.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include "db/store/host_records.h"
+#include "db/store/identifier.h"
+#include "tuner/service/model_tasks.h"
+#include "tuner/service/status.h"
+#include "tuner/service/submission.h"
+#include "tuner/tools/tune_arguments.h"
+#include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
+#include "vm/base/cpu.h"
+#include "vm/base/file.h"
+#include "vm/base/printable.h"
+
+namespace nimble {
+namespace {
+
+using Json = Table::Json;
+
+constexpr char kEpilogue[] =
+    "A CAMPAIGN is named by its UUID or the first four characters of it, or more.\n\n"
+    "Examples:\n"
+    "  nimble campaigns submit model.onnx --db postgresql://me@host/tuning --budget 1h\n"
+    "  nimble campaigns status --db tuning.db\n"
+    "  nimble campaigns pause 3f2a --reason \"the machines are needed\" --db tuning.db\n\n"
+    "The service is `nimble serve`, machines measure with `nimble worker --db`; docs/fleet.md has\n"
+    "the whole. `nimble db diff A B` compares two campaigns.";
+
+struct Arguments {
+  std::string database, campaign, reason, duration, metrics, hardware;
+  tuner::CampaignOptions options;
+  tools::TuneArguments tune;
+  Format format = Format::kTable;
+  double wait_s = 0;
+};
+
+std::unique_ptr<db::Store> open(const Arguments& a, bool write, bool create = false) {
+  db::OpenOptions options;
+  options.create = create;
+  options.read_only = !write;
+  return db::Store::open(a.database, options);
+}
+
+db::Campaign find(db::Store& store, const std::string& prefix) {
+  return *store.campaign(
+      db::the_one(store, db::Kind::kCampaign, prefix, "list them: nimble campaigns list"));
+}
+
+std::string short_of(const std::string& id) {
+  return id.substr(0, 8);
+}
+
+int submit(const Arguments& a, const std::string& command) {
+  const kernels::TargetInfo target = kernels::target_by_name(a.options.target);
+  const auto store = open(a, true, true);  // before the model is read: what fails here fails first
+  const bool here = a.hardware.empty() || a.hardware == "this";
+  const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
+  if (here && !host_cpu().has(target.level))
+    throw Error(
+        Status::kUnsupported, "--target " + a.options.target,
+        fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
+        "give --hardware, or a lower level");
+  std::vector<std::string> skipped;
+  tuner::ModelTasks model = tuner::tasks_of_model(a.options, target, &skipped);
+  for (const std::string& s : skipped) std::cerr << "skipped " << s << '\n';
+  tuner::Submission s;
+  s.tasks = std::move(model.tasks);
+  s.policy = model.policy;
+  s.threads = a.options.threads;
+  if (s.threads.empty()) s.threads = {host_cpu().usable_threads()};
+  s.target = target.level;
+  s.top_k = a.options.top_k;
+  s.only_hot = a.options.only_hot;
+  s.seed = a.options.seed;
+  s.model = a.options.model.substr(a.options.model.find_last_of('/') + 1);
+  db::Uuid campaign;
+  store->transaction([&] {
+    campaign = tuner::submit(*store, s, store->put(hardware), a.options.budget_s, command);
+  });
+  std::cout << campaign << '\n';
+  std::cerr << fmt::format("{} workloads for {}, {} machine-seconds\n",
+                           s.tasks.size() * s.threads.size(), printable(hardware.model_name),
+                           store->campaign(campaign)->budget_s);
+  return kExitOk;
+}
+
+Json json_of(const tuner::CampaignStatus& s) {
+  Json tasks = Json::array(), machines = Json::array(), requests = Json::array();
+  for (const db::Task& t : s.tasks)
+    tasks.push_back(
+        {{"task", t.uuid},
+         {"workload", t.workload},
+         {"label", t.label},
+         {"share", t.share ? Json(*t.share) : Json()},
+         {"calls", t.calls},
+         {"phase", t.phase},
+         {"since", t.phase_since},
+         {"detail", Json::parse(t.detail, nullptr, false).is_discarded() ? Json(t.detail)
+                                                                         : Json::parse(t.detail)}});
+  for (const db::Consumption& c : s.machines)
+    machines.push_back(
+        {{"machine", c.machine}, {"host", c.hostname}, {"consumed_s", c.consumed_s}});
+  for (const db::Control& c : s.requests)
+    requests.push_back({{"request", std::string(name_of(c.request))},
+                        {"by", c.requested_by},
+                        {"reason", c.reason},
+                        {"at", c.created_at}});
+  return {{"campaign", s.campaign.uuid},
+          {"state", std::string(name_of(s.campaign.state))},
+          {"served", s.served},
+          {"budget_s", s.campaign.budget_s},
+          {"consumed_s", s.campaign.consumed_s},
+          {"trials", s.trials.trials},
+          {"queued", s.trials.queued},
+          {"claimed", s.trials.claimed},
+          {"ok", s.trials.ok},
+          {"failed", s.trials.failed},
+          {"jobs_queued", s.jobs.queued},
+          {"jobs_claimed", s.jobs.claimed},
+          {"created_at", s.campaign.created_at},
+          {"updated_at", s.campaign.updated_at},
+          {"command", s.campaign.command},
+          {"tasks", tasks},
+          {"machines", machines},
+          {"requests", requests}};
+}
+
+std::string seconds(const Json& s) {
+  return s.is_null() ? "-" : tuner::duration_text(s.get<double>());
+}
+
+Table campaign_table(const std::vector<tuner::CampaignStatus>& campaigns) {
+  Table table(
+      {{"campaign", cell::short_id},
+       "state",
+       {"consumed_s", "used", seconds},
+       {"budget_s", "budget", seconds},
+       "trials",
+       "ok",
+       "failed",
+       {"jobs_queued", "waiting"},
+       {"jobs_claimed", "measured"},
+       {"created_at", "created", cell::time},
+       {"command", "command", [](const Json& c) { return printable(c.get<std::string>()); }}});
+  for (const tuner::CampaignStatus& s : campaigns) table.add_object(json_of(s));
+  return table;
+}
+
+Table task_table(const tuner::CampaignStatus& s) {
+  Table table({{"task", ""},
+               {"label", "workload", [](const Json& l) { return printable(l.get<std::string>()); }},
+               {"share", cell::percent},
+               "phase",
+               {"since", cell::time},
+               {"detail", "detail", [](const Json& d) {
+                  return d.is_object() && d.empty()
+                             ? ""
+                             : printable(d.is_string() ? d.get<std::string>() : d.dump());
+                }}});
+  for (const Json& t : json_of(s)["tasks"]) table.add_object(t);
+  return table;
+}
+
+Table worker_table(const tuner::FleetStatus& fleet) {
+  Table table({{"worker", cell::short_id},
+               "name",
+               "host",
+               "state",
+               {"job", cell::short_id},
+               {"load", "others' load"},
+               {"heard_s", "heard of", [](const Json& s) { return seconds(s) + " ago"; }},
+               "message"});
+  for (const db::LiveWorker& w : fleet.workers) {
+    Json row = {{"worker", w.worker.uuid},
+                {"name", printable(w.worker.name)},
+                {"host", printable(w.hostname)},
+                {"hardware", w.hardware},
+                {"version", w.worker.version},
+                {"state", "registered"},
+                {"heard_s", static_cast<double>(fleet.at_ms - w.worker.started_at) / 1e3},
+                {"message", ""}};
+    if (w.heartbeat) {
+      row["state"] = std::string(name_of(w.heartbeat->state));
+      row["load"] = w.heartbeat->load;
+      row["heard_s"] = static_cast<double>(fleet.at_ms - w.heartbeat->at) / 1e3;
+      row["message"] = printable(w.heartbeat->message);
+      if (w.heartbeat->job) row["job"] = *w.heartbeat->job;
+    }
+    table.add_object(std::move(row));
+  }
+  return table;
+}
+
+int list(const Arguments& a) {
+  const auto store = open(a, false);
+  std::vector<tuner::CampaignStatus> all;
+  std::optional<db::Campaign> after;
+  for (;;) {
+    const std::vector<db::Campaign> page = store->campaigns(100, after);
+    for (const db::Campaign& c : page) all.push_back(tuner::status_of(*store, c));
+    if (page.size() < 100) break;
+    after = page.back();
+  }
+  campaign_table(all).print(std::cout, a.format);
+  return kExitOk;
+}
+
+int status(const Arguments& a) {
+  const auto store = open(a, false);
+  tuner::FleetStatus fleet = tuner::fleet_status(*store);
+  if (!a.campaign.empty()) fleet.campaigns = {tuner::status_of(*store, find(*store, a.campaign))};
+  if (!a.metrics.empty()) write_file_atomically(a.metrics, tuner::open_metrics(fleet));
+  print_report(
+      std::cout, a.format,
+      [&] {
+        Json campaigns = Json::array();
+        for (const tuner::CampaignStatus& s : fleet.campaigns) campaigns.push_back(json_of(s));
+        return Json{
+            {"at", fleet.at_ms}, {"campaigns", campaigns}, {"workers", worker_table(fleet).json()}};
+      },
+      [&] { return campaign_table(fleet.campaigns); },
+      [&] {
+        std::cout << campaign_table(fleet.campaigns).text("no campaign runs or waits\n");
+        for (const tuner::CampaignStatus& s : fleet.campaigns) {
+          if (!s.tasks.empty())
+            std::cout << fmt::format("\n{}:\n", short_of(s.campaign.uuid))
+                      << task_table(s).text("", "  ");
+          for (const db::Consumption& c : s.machines)
+            std::cout << fmt::format("  {} used {}\n", printable(c.hostname),
+                                     tuner::duration_text(c.consumed_s));
+          for (const db::Control& c : s.requests)
+            std::cout << fmt::format("  {} was asked for by {}{}{}; no service has answered yet\n",
+                                     name_of(c.request), printable(c.requested_by),
+                                     c.reason.empty() ? "" : ": ", printable(c.reason));
+        }
+        std::cout << "\nWorkers:\n" << worker_table(fleet).text("none is alive\n", "  ");
+      });
+  return kExitOk;
+}
+
+std::string user() {
+  const char* name = std::getenv("USER");
+  return name && *name ? name : "unknown";
+}
+
+int control(const Arguments& a, db::ControlRequest request) {
+  const auto store = open(a, true);
+  const db::Campaign campaign = find(*store, a.campaign);
+  if (!tuner::is_submitted(campaign))
+    throw Error(Status::kUnsupported, "campaign " + short_of(campaign.uuid),
+                "is one of nimble tune, which no service attends to",
+                "interrupt it where it runs; the same command continues it");
+  if (!campaign.resumable())
+    throw Error(Status::kInvalidArgument, "campaign " + short_of(campaign.uuid),
+                fmt::format("is {}", name_of(campaign.state)),
+                "a larger budget extends it: nimble campaigns budget");
+  const db::Uuid asked = store->request({{}, campaign.uuid, request, user(), a.reason});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(a.wait_s);
+  do {
+    for (const db::Control& c : store->requests(campaign.uuid))
+      if (c.uuid == asked && c.accepted) {
+        if (!*c.accepted)
+          throw Error(Status::kInvalidArgument, "campaign " + short_of(campaign.uuid),
+                      "the service refused: " + printable(c.answer));
+        std::cout << fmt::format("done{}{}\n", c.answer.empty() ? "" : ": ", printable(c.answer));
+        return kExitOk;
+      }
+    if (a.wait_s > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  } while (std::chrono::steady_clock::now() < deadline);
+  if (a.wait_s > 0)
+    throw Error(Status::kExhausted, "campaign " + short_of(campaign.uuid),
+                "no service has answered; the request stands",
+                "see whether nimble serve runs on this database");
+  std::cout << "asked; the service answers when it comes to it (nimble campaigns status)\n";
+  return kExitOk;
+}
+
+int budget(const Arguments& a) {
+  const double budget_s = tuner::parse_duration(a.duration);
+  const auto store = open(a, true);
+  const db::Campaign campaign = find(*store, a.campaign);
+  if (budget_s <= campaign.budget_s)
+    throw Error(
+        Status::kInvalidArgument, a.duration,
+        fmt::format("is no more than the {} that it has", tuner::duration_text(campaign.budget_s)),
+        "a budget is only ever raised; to end a campaign: nimble campaigns stop");
+  tuner::extend(*store, campaign, budget_s);
+  return kExitOk;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Campaigns that a service (nimble serve) tunes on a fleet of machines (nimble worker --db).\n"
+      "The database is where all of them meet.",
+      "nimble campaigns"};
+  app.require_subcommand(1);
+  app.footer(kEpilogue);
+  Arguments a;
+  const auto command = [&](const char* name, const char* about, const char* example) {
+    CLI::App* sub = app.add_subcommand(name, about);
+    sub->footer(fmt::format("Example:\n  {}", example));
+    return sub;
+  };
+  const auto database = [&](CLI::App* sub) {
+    sub->add_option("--db", a.database, "The database, a file or a URL")
+        ->envname("NIMBLE_DB")
+        ->type_name("FILE|URL")
+        ->required();
+  };
+  const auto campaign = [&](CLI::App* sub, bool required) {
+    auto* option = sub->add_option("campaign", a.campaign, "Which; four characters are enough")
+                       ->type_name("CAMPAIGN");
+    if (required) option->required();
+  };
+  CLI::App* submit_command =
+      command("submit", "Store what a model's campaign consists of; print its UUID",
+              "nimble campaigns submit model.onnx --db tuning.db --budget 1h");
+  a.tune.add_model(*submit_command, a.options);
+  database(submit_command);
+  submit_command
+      ->add_option("--hardware", a.hardware,
+                   "The kind of machine that is to measure: the beginning of a fingerprint or part "
+                   "of the processor's name, as nimble db show hardware lists them (default: this)")
+      ->type_name("KIND");
+  a.tune.add_campaign(*submit_command, a.options);
+  CLI::App* list_command = command("list", "List all campaigns, the newest first",
+                                   "nimble campaigns list --db tuning.db");
+  database(list_command);
+  add_format(*list_command, &a.format);
+  CLI::App* status_command = command("status", "Tell what campaigns and workers do now",
+                                     "nimble campaigns status --db tuning.db --format json");
+  database(status_command);
+  campaign(status_command, false);
+  status_command
+      ->add_option("--metrics", a.metrics,
+                   "Write it as OpenMetrics text, too, in one step; for a textfile collector")
+      ->type_name("FILE");
+  add_format(*status_command, &a.format);
+  const std::pair<const char*, const char*> kControls[] = {
+      {"pause", "Give a campaign no more machines until it is resumed"},
+      {"resume", "Let a paused campaign go on"},
+      {"stop", "End a campaign: no more search; what is known is verified and becomes tables"},
+      {"cancel", "End a campaign at once; its measurements stay, no tables are made"}};
+  std::vector<std::pair<CLI::App*, db::ControlRequest>> controls;
+  for (const auto& [name, about] : kControls) {
+    CLI::App* sub =
+        command(name, about, fmt::format("nimble campaigns {} 3f2a --db tuning.db", name).c_str());
+    database(sub);
+    campaign(sub, true);
+    sub->add_option("--reason", a.reason, "For those who wonder")->type_name("TEXT");
+    sub->add_option("--wait", a.wait_s, "Seconds to wait for the service's answer")
+        ->type_name("SECONDS")
+        ->check(number_from_zero());
+    controls.emplace_back(sub, *db::control_request_from_name(name));
+  }
+  CLI::App* budget_command = command("budget", "Raise a campaign's budget; a finished one goes on",
+                                     "nimble campaigns budget 3f2a 2h --db tuning.db");
+  database(budget_command);
+  campaign(budget_command, true);
+  budget_command->add_option("budget", a.duration, "Machine-seconds in all: 90s, 5m, 1h")
+      ->required()
+      ->type_name("DURATION")
+      ->check(read_by(tuner::parse_duration));
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
+  if (*submit_command) {
+    a.tune.read(a.options);
+    return submit(a, tools::command_of("nimble campaigns", argc, argv));
+  }
+  if (*list_command) return list(a);
+  if (*status_command) return status(a);
+  if (*budget_command) return budget(a);
+  for (const auto& [sub, request] : controls)
+    if (*sub) return control(a, request);
+  return kExitFailure;
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_database_program("nimble campaigns", [&] { return nimble::run(argc, argv); });
+}

@@ -1,0 +1,128 @@
+// The program nimble-campaigns as an operator meets it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "db/store/host_records.h"
+#include "db/store/store.h"
+#include "vm/base/test/run_command.h"
+
+namespace nimble::tuner {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class CampaignsProgram : public testing::Test {
+ protected:
+  CampaignsProgram() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "nimble-campaigns-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    std::ofstream(folder + "/model.nir")
+        << "fn @main(%x: Tensor[(n, 32), f32]) -> Tensor[(n, 32), f32] "
+           "{ let %y = softmax(%x) {axis = 1}; %y }";
+  }
+  ~CampaignsProgram() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  CommandResult run(const std::string& arguments) const {
+    return run_command(
+        fmt::format("{} {} --db {}/tuning.db 2>&1", NIMBLE_CAMPAIGNS_PROGRAM, arguments, folder));
+  }
+  std::string submit(const std::string& more = "") const {
+    const CommandResult r = run_command(fmt::format(
+        "{} submit {}/model.nir --db {}/tuning.db --threads 1 --budget 60s {} 2>/dev/null",
+        NIMBLE_CAMPAIGNS_PROGRAM, folder, folder, more));
+    EXPECT_EQ(r.exit_code, 0) << r.out;
+    return r.out.substr(0, 36);
+  }
+  std::unique_ptr<db::Store> store() const { return db::Store::open(folder + "/tuning.db"); }
+  std::string folder;
+};
+
+TEST_F(CampaignsProgram, ASubmittedModelIsACampaignThatWaitsForAService) {
+  const std::string uuid = submit();
+  EXPECT_EQ(submit(), uuid) << "the same model again";
+  EXPECT_NE(submit("--seed 1"), uuid);
+  const CommandResult list = run("list --format json");
+  const json rows = json::parse(list.out);
+  ASSERT_EQ(rows.size(), 2u);
+  const CommandResult one = run("status " + uuid.substr(0, 6) + " --format json");
+  const json status = json::parse(one.out);
+  const json& campaign = status["campaigns"][0];
+  EXPECT_EQ(campaign["campaign"], uuid);
+  EXPECT_EQ(campaign["state"], "running");
+  EXPECT_EQ(campaign["budget_s"], 60.0);
+  EXPECT_EQ(campaign["served"], true);
+  ASSERT_EQ(campaign["tasks"].size(), 1u);
+  EXPECT_EQ(campaign["tasks"][0]["label"], "softmax");
+  EXPECT_TRUE(status["workers"].empty());
+  EXPECT_THAT(run("status").out, HasSubstr("none is alive"));
+}
+
+TEST_F(CampaignsProgram, RequestsWaitInTheDatabaseForTheServicesAnswer) {
+  const std::string uuid = submit();
+  EXPECT_EQ(run("pause " + uuid + " --reason 'machines are needed'").exit_code, 0);
+  auto open = store()->open_requests(uuid);
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].request, db::ControlRequest::kPause);
+  EXPECT_EQ(open[0].reason, "machines are needed");
+  EXPECT_THAT(run("status").out, HasSubstr("no service has answered yet"));
+  const CommandResult late = run("stop " + uuid + " --wait 0.1");
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.out, HasSubstr("nimble serve"));
+  EXPECT_EQ(store()->open_requests(uuid).size(), 2u);
+}
+
+TEST_F(CampaignsProgram, ABudgetIsOnlyRaised) {
+  const std::string uuid = submit();
+  store()->set_campaign_state(uuid, db::CampaignState::kFinished);
+  EXPECT_THAT(run("stop " + uuid).out, HasSubstr("is finished"));
+  const CommandResult less = run("budget " + uuid + " 30s");
+  EXPECT_EQ(less.exit_code, 1);
+  EXPECT_THAT(less.out, HasSubstr("no more than"));
+  EXPECT_EQ(run("budget " + uuid + " 2m").exit_code, 0);
+  EXPECT_EQ(store()->campaign(uuid)->budget_s, 120);
+  EXPECT_EQ(store()->campaign(uuid)->state, db::CampaignState::kRunning);
+}
+
+TEST_F(CampaignsProgram, WhatNoServiceAttendsToIsRefused) {
+  db::CampaignKey key;
+  key.digest = "program";
+  key.hardware = store()->put(db::host_hardware());
+  const std::string uuid = store()->create_campaign(key, 60, "nimble tune");
+  const CommandResult refused = run("pause " + uuid);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.out, HasSubstr("nimble tune"));
+  EXPECT_EQ(run("pause zzzz").exit_code, 1);
+}
+
+TEST_F(CampaignsProgram, KindsOfMachinesAreNamedAsTheDatabaseKnowsThem) {
+  const CommandResult unknown = run("submit " + folder + "/model.nir --hardware 'no such'");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.out, HasSubstr("no such"));
+  db::Hardware other;
+  other.vendor = "ACME";
+  other.model_name = "Abacus 3000";
+  other.isa = "x86-64-v2";
+  store()->put(other);
+  const std::string uuid = submit("--hardware Abacus --target x86-64-v2");
+  EXPECT_EQ(store()->campaign(uuid)->key.hardware, db::key_of(other));
+}
+
+TEST_F(CampaignsProgram, TheMetricsFileIsWritten) {
+  submit();
+  ASSERT_EQ(run("status --metrics " + folder + "/nimble.prom").exit_code, 0);
+  std::ifstream in(folder + "/nimble.prom");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(text, HasSubstr("nimble_campaign_budget_seconds"));
+  EXPECT_THAT(text, ::testing::EndsWith("# EOF\n"));
+}
+
+}  // namespace
+}  // namespace nimble::tuner

@@ -1,0 +1,83 @@
+#include "tuner/tools/tune_arguments.h"
+
+#include <cstdlib>
+
+#include "compiler/tools/common.h"
+#include "vm/arguments/command_line.h"
+#include "vm/base/text_table.h"
+#include "vm/base/url.h"
+
+namespace nimble::tools {
+namespace {
+
+// SYMBOL=SIZE of --fix. Error(kInvalidArgument).
+std::pair<std::string, int64_t> fixed_symbol(const std::string& text) {
+  const size_t equals = text.find('=');
+  char* end = nullptr;
+  const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
+  if (equals == std::string::npos || value < 1 || *end != '\0')
+    throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
+                "write SYMBOL=SIZE, for example b=4");
+  return {text.substr(0, equals), value};
+}
+
+}  // namespace
+
+void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
+  app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
+  app.add_option("--shape", shapes, kShapeHelp)->check(read_by(frontend::parse_shapes));
+  add_import_arguments(app, options.import);
+}
+
+void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
+  app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_duration));
+  app.add_option("--trace", options.trace, "Sizes that the model will meet: FILE:COLUMN");
+  app.add_option("--trace-symbol", options.trace_symbol,
+                 "The model's symbol that the trace is of (default: n, or its first that varies)");
+  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)")
+      ->check(read_by(fixed_symbol));
+  app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
+      ->capture_default_str()
+      ->check(number_above_zero());
+  app.add_option("--only-hot", only_hot, "Tune what makes up this share of the model's time")
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_share));
+  app.add_option("--threads", options.threads,
+                 "Thread counts to tune for: 1,2 (default: all cores)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
+  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+      ->capture_default_str()
+      ->check(one_target());
+  app.add_option("--size", options.representative,
+                 "The size that the search runs at; others reach from 1 to 256 or four times this")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option(
+         "--policy", policy,
+         "Where kernels find their operands: cached (one copy of everything), warm (weights "
+         "rotate over 32 MiB, the rest is as the last run left it), cold (everything rotates "
+         "over 512 MiB), or auto: cached for a model of at most 1 MiB of weights, else "
+         "warm. Records of one are never compared with records of another")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
+}
+
+void TuneArguments::read(tuner::CampaignOptions& options) const {
+  options.budget_s = tuner::parse_duration(budget);
+  options.only_hot = tuner::parse_share(only_hot);
+  options.import.shapes = shapes_of(shapes);
+  if (policy != "auto") options.policy_class = policy;
+  for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
+}
+
+std::string command_of(const std::string& program, int argc, char** argv) {
+  std::string out = program;
+  for (int i = 1; i < argc; ++i) out += " " + shell_word(without_password(argv[i]));
+  return out;
+}
+
+}  // namespace nimble::tools

@@ -1,0 +1,28 @@
+// What a campaign's programs share: the model, its sizes and what is spent on it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tuner/service/campaign.h"
+
+namespace nimble::tools {
+
+struct TuneArguments {
+  std::vector<std::string> shapes, fixed;
+  std::string budget = "5m", only_hot = "100%", policy = "auto";
+
+  // MODEL, --shape, --random-input, --decode and what belongs to it.
+  void add_model(CLI::App& app, tuner::CampaignOptions& options);
+  // --budget, --trace, --trace-symbol, --fix, --top-k, --only-hot, --threads, --seed, --target,
+  // --size, --policy.
+  void add_campaign(CLI::App& app, tuner::CampaignOptions& options);
+  // Once parsed: the values of what are texts here.
+  void read(tuner::CampaignOptions& options) const;
+};
+
+// The command line that was given, for the record and for a shell; it holds no password.
+std::string command_of(const std::string& program, int argc, char** argv);
+
+}  // namespace nimble::tools

@@ -389,6 +389,9 @@ TEST_F(Api, RefusesASecondRunOnOneSession) {
     text = nimble_last_error();
     std::this_thread::yield();
   }
+  nimble_tensor output = NIMBLE_TENSOR_INIT;
+  EXPECT_EQ(nimble_session_resume(session_, 0, &output, 1), NIMBLE_INVALID_ARGUMENT);
+  EXPECT_THAT(nimble_last_error(), HasSubstr("running already"));
   nimble_cancel(session_);
   runner.join();
 }

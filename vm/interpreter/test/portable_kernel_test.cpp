@@ -219,6 +219,27 @@ TEST(PortableProgramTest, TakesItsStepsFromTheBudget) {
   EXPECT_THROW(program.run(none, symbols, nullptr, &frame, &meter), Error);
 }
 
+// Steps are taken by the slice: also where the last of them begins a new one.
+TEST(PortableProgramTest, TheStepsThatItTakesAreEnoughAndOneLessIsNot) {
+  const PortableKernel k = with_code({{Op::kLoop, {2, 1, 0, 1}}, {Op::kEnd, {}}});
+  const exec::KernelContract c = contract();
+  const PortableProgram program(k, c, "k");
+  PortableFrame frame;
+  const auto left = [&](int64_t n, uint64_t steps) {
+    WorkMeter meter{steps};
+    const PortableBuffer none[2] = {};
+    program.run(none, std::span(&n, 1), nullptr, &frame, &meter);
+    return meter.steps;
+  };
+  constexpr uint64_t kMuch = 4 * WorkMeter::kPollSteps;
+  const auto used = [&](int64_t n) { return kMuch - left(n, kMuch); };
+  const auto slice = static_cast<int64_t>((WorkMeter::kPollSteps - used(0)) / (used(1) - used(0)));
+  for (int64_t n = slice - 3; n <= slice + 3; ++n) {
+    EXPECT_EQ(left(n, used(n)), 0u) << n;
+    EXPECT_THROW(left(n, used(n) - 1), Error) << n;
+  }
+}
+
 TEST(PortableProgramTest, ScratchHasLimits) {
   PortableKernel k = with_code({});
   for (const int64_t extent : {INT64_MAX, int64_t{1} << 61, int64_t{1} << 31}) {

@@ -694,6 +694,38 @@ TEST_F(Checks, WhatMayTakeLongIsCancelled) {
   EXPECT_TRUE(clear(WorkMeter::kPollSteps));
 }
 
+// As soon as it is asked to: before the next kernel.
+TEST_F(Checks, ARunIsSuspendedBetweenTwoKernels) {
+  using Kind = exec::ImplementationKind;
+  static Session* asked = nullptr;
+  static int calls = 0;
+  static const bool once = [] {
+    add_library_kernel({"test.suspends", Kind::kHost, "", "Suspends its own run.", accept, nullptr,
+                        [](const LibraryCall&, int32_t, int32_t, nimble_barrier*) {
+                          ++calls;
+                          asked->suspend();
+                        }});
+    return true;
+  }();
+  (void)once;
+  load(
+      "kernel \"k\" { symbols n  in f32 ([a0])  scratch [0]  dispatch { 0: 0 }  "
+      "host \"test.suspends\" }\n"
+      "function \"main\" 1 4 { InvokePacked k\"k\", (r0)  InvokePacked k\"k\", (r0)  "
+      "LoadConsti r1, 1  Ret r1 }\n" +
+      std::string(kScalarEntry));
+  asked = session_.get();
+  calls = 0;
+  const InputTensor in{kThree.values.data(), DType::kF32, kThree.shape, {}, true};
+  session_->start(0, {&in, 1});
+  OutputTensor out;
+  EXPECT_FALSE(session_->resume(0, {&out, 1}));
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(session_->resume(0, {&out, 1}));
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(session_->resume(0, {&out, 1}));
+}
+
 // --- Portable code ------------------------------------------------------------------------------
 
 TEST_F(Checks, PortableAccessesEndAtTheFirstAndTheLastElement) {

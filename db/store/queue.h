@@ -116,7 +116,7 @@ struct Job {
   int64_t position = 0;  // in the order of its campaign's queue, from 1
   JobState state = JobState::kQueued;
   int64_t attempt = 0;         // claims so far; with the worker it says which lease is meant
-  int64_t lost = 0;            // leases that ran out
+  int64_t lost = 0;            // leases that ran out, as far as they count (JobRequest::max_losses)
   std::optional<Uuid> worker;  // who holds it
   int64_t lease_until = 0;
   std::optional<Uuid> avoid;   // the machine on which its lease ran out last
@@ -129,8 +129,11 @@ struct JobRequest {
   Uuid worker;                   // its machine's hardware decides what it gets
   std::optional<Uuid> campaign;  // nothing: of the running campaign whose turn it is
   int64_t lease_ms = 60'000;
-  // A trial alone in its job whose lease ran out that often ends as crashed ("lease-expired").
+  // A trial alone in its job whose lease ran out that often ends as crashed ("lease-expired"). A
+  // loss counts only if the candidate may have caused it: not if the worker was heard of since,
+  // and not a second time in turn on one machine while another of the hardware is alive.
   int64_t max_losses = 5;
+  std::vector<Uuid> leave_out;  // campaigns that this worker cannot serve
 };
 
 struct OpenJobs {

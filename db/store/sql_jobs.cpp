@@ -7,7 +7,9 @@
 //
 // A lease that ran out says nothing about which candidate was to blame, or whether the machine was.
 // So the job is split into halves, which go elsewhere where there is an elsewhere, until a trial
-// stands alone; only one that took down its worker alone, again and again, ends as crashed.
+// stands alone; only one that took down its worker alone, again and again, ends as crashed. A
+// machine that goes down by itself must not look like that: what counts is told by
+// may_be_its_candidates_fault().
 #include <algorithm>
 
 #include "db/store/hash.h"
@@ -142,12 +144,23 @@ std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& ca
     return row.text(0);
   };
   if (std::optional<Uuid> job = take(false)) return job;
+  if (others_are_alive(machine, t)) return std::nullopt;
+  return take(true);
+}
+
+bool SqlStore::others_are_alive(const Machine& machine, int64_t t) {
   Statement others = db_->prepare(
       "SELECT 1 FROM heartbeat h JOIN worker w ON w.uuid = h.worker JOIN machine m "
       "ON m.uuid = w.machine WHERE h.at > ? AND h.state <> 'stopped' AND m.hardware = ? "
       "AND m.uuid <> ? LIMIT 1");
-  if (others.bind(t - kAliveWithin, machine.hardware, machine.uuid).step()) return std::nullopt;
-  return take(true);
+  return others.bind(t - kAliveWithin, machine.hardware, machine.uuid).step();
+}
+
+bool SqlStore::may_be_its_candidates_fault(const Job& lost, const Worker& worker, int64_t t) {
+  // Whoever speaks after its lease ran out stood still, or did not reach the database.
+  Statement heard = db_->prepare("SELECT 1 FROM heartbeat WHERE worker = ? AND at >= ?");
+  if (heard.bind(worker.uuid, lost.lease_until).step()) return false;
+  return lost.avoid != worker.machine || !others_are_alive(machine(worker.machine).value(), t);
 }
 
 std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
@@ -165,6 +178,7 @@ std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
                .step())
     campaigns.push_back(*request.campaign);
   for (const Uuid& campaign : campaigns) {
+    if (std::count(request.leave_out.begin(), request.leave_out.end(), campaign) > 0) continue;
     while (const std::optional<Uuid> uuid = take_job(request, campaign, *its_machine, t)) {
       Job taken = job(*uuid).value();
       if (std::any_of(taken.trials.begin(), taken.trials.end(), is_open)) {
@@ -215,11 +229,12 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
   std::optional<Uuid> avoid;
   if (!lost.machine) avoid = worker.machine;
   if (open.size() == 1) {
-    if (lost.lost + 1 < max_losses) {
+    const int64_t losses = lost.lost + (may_be_its_candidates_fault(lost, worker, t) ? 1 : 0);
+    if (losses < max_losses) {
       db_->run(
-          "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL, lost = lost + 1, "
+          "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL, lost = ?3, "
           "avoid = ?2 WHERE uuid = ?1",
-          uuid, avoid);
+          uuid, avoid, losses);
       return note_event("job", lost.campaign, uuid, R"({"state":"queued","lost":true})");
     }
     db_->run(
@@ -228,7 +243,7 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
         "WHERE uuid = ?1 AND state IN ('queued', 'claimed')",
         open[0].trial.uuid, t,
         fmt::format("its worker {} stopped without a result, as {} others before", worker.name,
-                    lost.lost),
+                    losses - 1),
         lost.attempt);
     note_event("trial", lost.campaign, open[0].trial.uuid, R"({"state":"crashed"})");
     return end_job(uuid, JobState::kDone, t);

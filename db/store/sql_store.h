@@ -224,6 +224,8 @@ class SqlStore final : public Store {
   void insert_job(const NewJob& job, const Uuid& uuid, const std::optional<Uuid>& parent,
                   const std::optional<Uuid>& avoid);
   void settle_expired(int64_t now, int64_t max_losses);
+  bool others_are_alive(const Machine&, int64_t now);
+  bool may_be_its_candidates_fault(const Job& lost, const Worker& worker, int64_t now);
   void settle_lost(const Uuid& job, const Worker& worker, int64_t now, int64_t max_losses);
   std::vector<Uuid> campaigns_by_turn(const Hash& hardware);
   std::optional<Uuid> take_job(const JobRequest& request, const Uuid& campaign,

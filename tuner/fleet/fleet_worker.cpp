@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
+#include "db/store/place.h"
 #include "tuner/fleet/case_record.h"
 #include "tuner/fleet/finding.h"
+#include "tuner/fleet/pulse.h"
 #include "tuner/measure/machine_lock.h"
 #include "vm/base/cpu.h"
+#include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 #include "vm/base/host_state.h"
 
@@ -40,110 +41,21 @@ bool may_pass(const Error& e) {
   return e.status() == Status::kIo || e.status() == Status::kExhausted;
 }
 
-// Says every so often that the worker lives, and keeps its lease.
-class Pulse {
- public:
-  Pulse(const FleetWorkerOptions& options, const db::Uuid& worker, const std::atomic<bool>& cancel)
-      : options_(options), worker_(worker), cancel_(cancel), thread_([this] { run(); }) {}
-  ~Pulse() {
-    {
-      const std::lock_guard lock(mutex_);
-      end_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-  }
-  // Set once the worker is told to stop or has lost its lease: ends a measurement.
-  std::atomic<bool> halt{false};
-
-  void hold(const db::Job& job) {
-    const std::lock_guard lock(mutex_);
-    job_ = job.uuid;
-    attempt_ = job.attempt;
-    lost_ = false;
-    halt = cancel_.load();
-    due_ = Clock::now();
-  }
-  // Whether it was held to the end.
-  bool let_go() {
-    const std::lock_guard lock(mutex_);
-    job_.reset();
-    due_ = Clock::now();
-    return !lost_;
-  }
-
- private:
-  void run() {
-    std::unique_ptr<db::Store> store;
-    std::unique_lock lock(mutex_);
-    while (!end_) {
-      if (cancel_) halt = true;
-      if (Clock::now() >= due_) {
-        due_ =
-            Clock::now() + std::chrono::milliseconds(std::max<int64_t>(options_.lease_ms / 4, 1));
-        db::Heartbeat beat;
-        beat.worker = worker_;
-        beat.job = job_;
-        beat.state = cancel_ ? db::WorkerState::kStopping
-                     : job_  ? db::WorkerState::kMeasuring
-                             : db::WorkerState::kIdle;
-        const int64_t attempt = attempt_;
-        lock.unlock();
-        bool held = true;
-        try {
-          if (!store) store = db::Store::open(options_.database);
-          held = store->heartbeat(beat, attempt, options_.lease_ms);
-        } catch (const Error&) {
-          // Nobody can tell whether the lease goes on; the report will.
-          store.reset();
-        }
-        lock.lock();
-        if (!held && job_ == beat.job && attempt_ == attempt) lost_ = halt = true;
-      }
-      wake_.wait_for(lock, kTick, [this] { return end_; });
-    }
-  }
-
-  const FleetWorkerOptions& options_;
-  const db::Uuid worker_;
-  const std::atomic<bool>& cancel_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::optional<db::Uuid> job_;
-  int64_t attempt_ = 0;
-  bool lost_ = false, end_ = false;
-  Clock::time_point due_ = Clock::now();
-  std::thread thread_;
-};
-
 class FleetWorker {
  public:
-  FleetWorker(const FleetWorkerOptions& options, const Permission& permission,
+  FleetWorker(const FleetWorkerOptions& options, Permission& permission,
               const std::atomic<bool>& cancel, const std::function<void(const std::string&)>& say)
       : options_(options), permission_(permission), cancel_(cancel), say_(say) {}
 
   FleetTally run() {
-    store_ = db::Store::open(options_.database);
-    const db::Machine machine = db::host_machine();
+    store_ = db::Store::open(options_.database, options_.open);
+    permission_.renew(*store_);
     store_->put(db::host_hardware());
-    db::Worker worker;
-    worker.machine = store_->put(machine);
-    worker.name = options_.name.empty() ? machine.hostname : options_.name;
-    worker.pid = ::getpid();
-    worker.version = NIMBLE_VERSION;
-    worker.capabilities = nlohmann::json{{"device", options_.device},
-                                         {"level", host_cpu().level},
-                                         {"threads", host_cpu().usable_threads()}}
-                              .dump();
-    worker.trusted_keys = options_.trusted_keys;
-    worker_ = store_->add(worker);
+    worker_ = register_worker();
     work();
     // The pulse has ended: a beat after this one would bring the worker back to life.
-    db::Heartbeat last;
-    last.worker = worker_;
-    last.state = db::WorkerState::kStopped;
     try {
-      store_->heartbeat(last);
+      if (store_) say_goodbye();
     } catch (const Error& e) {
       if (!may_pass(e)) throw;  // gone is gone
     }
@@ -151,17 +63,26 @@ class FleetWorker {
   }
 
  private:
+  enum class Step {
+    kNothing,  // there was nothing to do
+    kDone,
+    kPassedOver,  // there may be something else
+  };
+
   // Jobs, until there are none or it is told to stop.
   void work() {
     Pulse pulse(options_, worker_, cancel_);
     RunnerOptions runner;
     runner.program = options_.program;
     runner.hang_ms = options_.hang_ms;
+    runner.cpus = options_.cpus;
     runner.cancel = &pulse.halt;
     runner_.emplace(runner);
     Clock::time_point idle_since = Clock::now();
     while (!cancel_) {
-      if (step(pulse)) {
+      const Step done = step(pulse);
+      if (done == Step::kPassedOver) continue;
+      if (done == Step::kDone) {
         idle_since = Clock::now();
         if (options_.once) break;
         continue;
@@ -172,14 +93,76 @@ class FleetWorker {
     runner_.reset();
   }
 
-  // False: there was nothing to do.
-  bool step(Pulse& pulse) {
+  db::Uuid register_worker() {
+    const db::Machine machine = db::host_machine();
+    nlohmann::json capabilities = {
+        {"device", options_.device}, {"level", host_cpu().level}, {"threads", threads()}};
+    if (!options_.cpus.empty()) capabilities["cpus"] = cpu_list_text(options_.cpus);
+    db::Worker worker;
+    worker.machine = store_->put(machine);
+    worker.name = options_.name.empty() ? machine.hostname : options_.name;
+    worker.pid = ::getpid();
+    worker.version = NIMBLE_VERSION;
+    worker.capabilities = capabilities.dump();
+    worker.trusted_keys = permission_.trusted_keys();
+    return store_->add(worker);
+  }
+
+  void say_goodbye() {
+    db::Heartbeat last;
+    last.worker = worker_;
+    last.state = db::WorkerState::kStopped;
+    store_->heartbeat(last);
+  }
+
+  int threads() const {
+    const int usable = host_cpu().usable_threads(), bound = static_cast<int>(options_.cpus.size());
+    return bound > 0 ? std::min(usable, bound) : usable;
+  }
+
+  // Asks whom to trust. False: that cannot be told, so nobody is.
+  bool renew_trust(Pulse& pulse) {
+    try {
+      keys_changed_ |= permission_.renew(*store_);
+    } catch (const Error& e) {
+      if (may_pass(e)) throw;
+      say_once("keys", fmt::format("nothing may run until this is mended: {}", e.what()));
+      return false;
+    }
+    said_.erase("keys");
+    if (!keys_changed_) return true;
+    // A worker's record is final, and this one would go on naming the keys of before.
+    db::Uuid now;
+    store_->transaction([&] {
+      say_goodbye();
+      now = register_worker();
+    });
+    worker_ = now;
+    pulse.become(worker_);
+    keys_changed_ = false;
+    passed_over_.clear();
+    said_.clear();
+    say_(fmt::format("other keys are trusted now: {}", permission_.trusted_keys()));
+    return true;
+  }
+
+  std::optional<db::Job> claim() {
+    std::erase_if(passed_over_, [](const auto& entry) { return entry.second <= Clock::now(); });
+    db::JobRequest request;
+    request.worker = worker_;
+    request.campaign = options_.campaign;
+    request.lease_ms = options_.lease_ms;
+    for (const auto& [campaign, until] : passed_over_) request.leave_out.push_back(campaign);
+    return store_->claim_job(request);
+  }
+
+  Step step(Pulse& pulse) {
     std::optional<MachineLock> lock;
     try {
-      lock.emplace(options_.device, "worker of " + store_->path(), cancel_,
+      lock.emplace(options_.device, "worker of " + db::printable_place(options_.database), cancel_,
                    [&](const std::string& holder) { say_("waiting: " + holder); });
     } catch (const Error& e) {
-      if (e.status() == Status::kCancelled) return false;
+      if (e.status() == Status::kCancelled) return Step::kNothing;
       throw;
     }
     std::optional<db::Job> job;
@@ -187,75 +170,141 @@ class FleetWorker {
     if (!reach([&] {
           // A claim whose answer was lost holds a job that nobody knows of.
           if (std::exchange(again, true)) store_->release_jobs(worker_);
-          db::JobRequest request;
-          request.worker = worker_;
-          request.campaign = options_.campaign;
-          request.lease_ms = options_.lease_ms;
-          job = store_->claim_job(request);
+          if (renew_trust(pulse)) job = claim();
         }) ||
         !job)
-      return false;
+      return Step::kNothing;
     const Clock::time_point begin = Clock::now();
     pulse.hold(*job);
+    std::optional<Prepared> prepared;
+    std::optional<Error> refusal;
+    const bool ready = reach([&] {
+      refusal.reset();
+      try {
+        prepared = prepare(*job);
+      } catch (const Error& e) {
+        if (may_pass(e)) throw;
+        refusal = e;
+      }
+    });
+    if (refusal || !ready) {
+      pulse.let_go();
+      give_back(*job);
+      if (!ready) return Step::kNothing;
+      pass_over(job->campaign, *refusal);
+      return Step::kPassedOver;
+    }
     db::JobReport report;
     report.uuid = db::new_uuid();
     report.job = job->uuid;
     report.worker = worker_;
     report.attempt = job->attempt;
     try {
-      measure(*job, report);
+      measure(*job, *prepared, report);
     } catch (const Error& e) {
       const bool held = pulse.let_go();
       if (e.status() == Status::kCancelled && !held) {
         ++tally_.leases_lost;
         say_(fmt::format("job {}: the lease is lost, or it was cancelled", job->uuid));
-        return true;
+        return Step::kDone;
       }
       // Whatever it is, the candidates have no part in it.
-      reach([&] { store_->release_job(job->uuid, worker_, job->attempt); });
-      if (e.status() == Status::kCancelled) return false;
-      throw;
+      give_back(*job);
+      if (e.status() == Status::kCancelled) return Step::kNothing;
+      if (e.status() != Status::kInternal) throw;
+      // The measuring process will not have the case as a whole, or does not answer.
+      runner_->stop();
+      why_ = e.what();
+      check_helpless(true);
+      pass_over(job->campaign, e);
+      return Step::kPassedOver;
     }
     report.consumed_s = seconds_since(begin);
     // Not let go before it is told: another would begin with it.
     db::ReportOutcome outcome = db::ReportOutcome::kStored;
     const bool told = reach([&] { outcome = store_->report(report); });
     pulse.let_go();
-    if (!told) return false;
+    if (!told) return Step::kNothing;
     ++tally_.jobs;
     tally_.trials += static_cast<int64_t>(report.results.size());
     tally_.leases_lost += outcome == db::ReportOutcome::kLate;
+    tally_.passed_over.erase(job->campaign);
+    said_.erase(job->campaign);
     say_(fmt::format("job {}: {} of {} results", job->uuid.substr(0, 8), report.results.size(),
                      job->trials.size()));
-    helpless_ = report.results.empty() ? helpless_ + 1 : 0;
+    check_helpless(report.results.empty());
+    return Step::kDone;
+  }
+
+  void check_helpless(bool nothing_measured) {
+    helpless_ = nothing_measured ? helpless_ + 1 : 0;
     if (helpless_ >= kHelpless)
       throw Error(Status::kInternal, options_.program,
                   fmt::format("nothing could be measured in {} jobs, the last time because {}",
                               helpless_, why_),
                   "run it by hand: nimble worker");
-    return true;
   }
 
-  void measure(const db::Job& job, db::JobReport& report) {
+  // Also when told to stop: once, then; else its lease runs out.
+  void give_back(const db::Job& job) {
+    reach([&] { store_->release_job(job.uuid, worker_, job.attempt); });
+  }
+
+  void pass_over(const db::Uuid& campaign, const Error& reason) {
+    passed_over_[campaign] = Clock::now() + std::chrono::milliseconds(options_.pass_over_ms);
+    tally_.passed_over[campaign] = reason.what();
+    say_once(campaign,
+             fmt::format("campaign {} is passed over: {}", campaign.substr(0, 8), reason.what()));
+  }
+
+  // The same of a thing is said once.
+  void say_once(const std::string& thing, const std::string& text) {
+    if (std::exchange(said_[thing], text) != text) say_(text);
+  }
+
+  // A job as the runner takes it.
+  struct Prepared {
+    Case c;
+    CaseKeys keys;
+  };
+
+  Prepared prepare(const db::Job& job) {
     const std::optional<db::MeasureCase> record = store_->measure_case(job.measure_case);
     if (!record || !record->expected)
       throw Error(Status::kCorrupt, "job " + job.uuid, "its case has no expected result");
+    // What was signed is this case's key.
+    if (db::key_of(*record) != job.measure_case)
+      throw Error(Status::kCorrupt, "job " + job.uuid, "its case is not what its key says");
     Case c = case_of(*record, bytes_of(*record->expected));
     c.limit_ns = limit_of(job);
+    if (!options_.cpus.empty() && c.threads > threads())
+      throw Error(Status::kUnsupported, "job " + job.uuid,
+                  fmt::format("is for {} threads, and this worker has {}", c.threads, threads()),
+                  "bind the worker to more CPUs");
     for (const db::JobTrial& t : job.trials) c.entries.push_back({executable_of(job, t), 0});
-    const std::vector<EntryResult> results = runner_->measure(c);
+    CaseKeys keys{record->policy, record->shape, c.tolerance,
+                  StopRule(c.policy.min_samples, c.policy.max_samples)};
+    return {std::move(c), std::move(keys)};
+  }
+
+  void measure(const db::Job& job, const Prepared& prepared, db::JobReport& report) {
+    const std::vector<EntryResult> results = runner_->measure(prepared.c);
     report.host = host_record(host_.read());
-    const CaseKeys keys{record->policy, record->shape, c.tolerance,
-                        StopRule(c.policy.min_samples, c.policy.max_samples)};
+    if (!options_.cpus.empty()) report.host.affinity = cpu_list_text(options_.cpus);
     for (size_t i = 0; i < results.size(); ++i) {
       const db::JobTrial& t = job.trials[i];
-      std::optional<Finding> found = finding_of(results[i], t.artifact, keys);
+      std::optional<Finding> found = finding_of(results[i], t.artifact, prepared.keys);
       if (!found || found->error_class == kNotItsFault) {
         why_ = results[i].message;
         continue;
       }
-      report.results.push_back({t.trial.uuid, found->state, found->error_class, found->message,
-                                std::move(found->measurement), std::move(found->correctness)});
+      report.results.push_back({t.trial.uuid,
+                                found->state,
+                                found->error_class,
+                                found->message,
+                                std::move(found->measurement),
+                                std::move(found->correctness),
+                                {}});
     }
   }
 
@@ -285,13 +334,13 @@ class FleetWorker {
     }
   }
 
-  // Asked each time: a key that was revoked counts at once.
+  // Asked each time, for a key may be revoked that was in order a job ago.
   uint32_t executable_of(const db::Job& job, const db::JobTrial& trial) {
     if (!trial.candidate)
       throw Error(Status::kUnsupported, "job " + job.uuid,
                   "its candidates are not in the database");
     std::vector<uint8_t> bytes = bytes_of(*trial.candidate);
-    permission_(job, trial, bytes);
+    permission_.require(*store_, job, trial, bytes);
     if (const auto it = kept_.find(*trial.candidate); it != kept_.end()) return it->second;
     if (kept_.size() >= kMostKept) {
       // Two generations: those that this job has named already stay with the runner.
@@ -305,12 +354,12 @@ class FleetWorker {
   bool reach(const std::function<void()>& call) {
     for (double wait = 0.1;; wait = std::min(kMostPatience, 2 * wait)) {
       try {
-        if (!store_) store_ = db::Store::open(options_.database);
+        if (!store_) store_ = db::Store::open(options_.database, options_.open);
         call();
         return true;
       } catch (const Error& e) {
         if (!may_pass(e)) throw;
-        say_(std::string("the database does not answer, trying again: ") + e.what());
+        say_(std::string("trying again: ") + e.what());
         store_.reset();
       }
       if (!sleep(wait)) return false;
@@ -325,7 +374,7 @@ class FleetWorker {
   }
 
   const FleetWorkerOptions& options_;
-  const Permission& permission_;
+  Permission& permission_;
   const std::atomic<bool>& cancel_;
   const std::function<void(const std::string&)>& say_;
   std::unique_ptr<db::Store> store_;
@@ -334,13 +383,16 @@ class FleetWorker {
   HostWatch host_;
   std::map<db::Digest, uint32_t> kept_, retired_;  // executables, by what they are
   FleetTally tally_;
+  std::map<db::Uuid, Clock::time_point> passed_over_;  // until when
+  std::map<std::string, std::string> said_;
+  bool keys_changed_ = false;
   int helpless_ = 0;
   std::string why_;
 };
 
 }  // namespace
 
-FleetTally serve_jobs(const FleetWorkerOptions& options, const Permission& permission,
+FleetTally serve_jobs(const FleetWorkerOptions& options, Permission& permission,
                       const std::atomic<bool>& cancel,
                       const std::function<void(const std::string&)>& say) {
   return FleetWorker(options, permission, cancel, say).run();

@@ -9,48 +9,54 @@
 // What says nothing about a candidate is not reported of it: an entry that had no time, or whose
 // measuring process was lost again and again where no candidate ran. Its trial stays open, and the
 // job goes back into the queue, for this machine or another.
+//
+// A job that may not or cannot be measured here (not signed by a key that is trusted, for another
+// target, damaged) goes back as well, and its campaign is passed over: others are served
+// meanwhile, and it is looked at again after a while, or once other keys are trusted.
 #pragma once
 
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "db/store/store.h"
+#include "tuner/fleet/permission.h"
 #include "tuner/measure/runner.h"
 
 namespace nimble::tuner {
 
 struct FleetWorkerOptions {
   std::string database;
+  db::OpenOptions open;              // how the database is opened
   std::string name;                  // for people; empty: the host's
   std::optional<db::Uuid> campaign;  // nothing: whose turn it is
   std::string program;               // that measures
   std::string device = "cpu";        // whose lock is held
+  std::vector<int> cpus;             // the measuring process is bound to these; empty: to none
   int64_t lease_ms = 60'000;
   int64_t poll_ms = 1000;  // between looks at an empty queue
   int64_t hang_ms = 4000;
-  bool once = false;                // ends after one job
-  double max_idle_s = HUGE_VAL;     // without a job for so long it ends
-  std::string trusted_keys = "[]";  // JSON, for people
+  int64_t pass_over_ms = 60'000;  // until a campaign that was passed over is looked at again
+  bool once = false;              // ends after one job
+  double max_idle_s = HUGE_VAL;   // without a job for so long it ends
 };
 
 struct FleetTally {
   int64_t jobs = 0, trials = 0;
   int64_t leases_lost = 0;
+  std::map<db::Uuid, std::string> passed_over;  // campaigns, with the latest reason
 };
 
-// Whether this executable may run here as machine code. Throws Error with the reason if not.
-using Permission =
-    std::function<void(const db::Job&, const db::JobTrial&, std::span<const uint8_t> executable)>;
-
 // Serves until told to stop, or as the options say. A job that it held when told to stop goes back
-// into the queue. Errors: kInvalidArgument for a candidate that may not run here; kInternal if this
-// machine cannot measure (the measuring process does not start, or is lost with every candidate);
-// of the database, those that trying again does not mend.
-FleetTally serve_jobs(const FleetWorkerOptions& options, const Permission& permission,
+// into the queue. `say` is called from this thread, with a line each time. Errors: of the keys when
+// it begins (Permission::renew); kInternal if this machine cannot measure (the measuring process
+// does not start, or is lost with every candidate); of the database, those that trying again does
+// not mend.
+FleetTally serve_jobs(const FleetWorkerOptions& options, Permission& permission,
                       const std::atomic<bool>& cancel,
                       const std::function<void(const std::string&)>& say);
 

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -146,6 +147,7 @@ void Runner::start() {
                                         fmt::format("--parent={}", ::getpid()),
                                         fmt::format("--progress-fd={}", kPage),
                                         fmt::format("--memory-limit={}", options_.memory_limit)};
+  if (!options_.cpus.empty()) arguments.push_back("--cpus=" + cpu_list_text(options_.cpus));
   std::vector<std::string> environment = worker_environment();
   const int failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr,
                                    pointers(arguments).data(), pointers(environment).data());

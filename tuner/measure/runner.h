@@ -31,6 +31,7 @@ struct RunnerOptions {
   std::string program;                        // nimble-worker
   int64_t hang_ms = 4000;                     // no sign of progress for so long: the worker hangs
   int64_t memory_limit = 0;                   // bytes of the worker's address space; 0: none
+  std::vector<int> cpus;                      // the worker is bound to these; empty: to none
   const std::atomic<bool>* cancel = nullptr;  // set: stop at once, Error(kCancelled)
 };
 

@@ -12,6 +12,7 @@
 #include "tuner/measure/bench.h"
 #include "tuner/measure/confine.h"
 #include "tuner/measure/protocol.h"
+#include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -89,8 +90,10 @@ int serve(const WorkerOptions& options) {
   try {
     die_with_parent(options.parent);
     limit_memory(options.memory_limit);
-    // Ctrl-C reaches the whole group; the campaign decides what becomes of us.
-    ::signal(SIGINT, SIG_IGN);
+    if (!options.cpus.empty()) bind_to_cpus(cpu_list_from_text(options.cpus, "--cpus"));
+    // Ctrl-C reaches the whole group, and a batch system's end of time every process of a job; the
+    // campaign decides what becomes of us. To die of them would be blamed on a candidate.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_IGN);
     ::signal(SIGPIPE, SIG_IGN);
     Progress* const progress = map_progress(options.progress);
     confine();

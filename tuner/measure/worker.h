@@ -10,6 +10,7 @@ struct WorkerOptions {
   int progress = -1;         // descriptor of the shared page; -1: none
   int64_t parent = 0;        // process that the worker dies with; 0: any
   int64_t memory_limit = 0;  // bytes of address space; 0: none
+  std::string cpus;          // to be bound to, "0-3,8"; empty: all that it may use
 };
 
 // Serves until the parent closes its pipe. Returns the exit code: 0, or 1 after a broken stream.

@@ -1,15 +1,17 @@
-// nimble worker: measures candidates for a campaign. `nimble tune` starts it; it links the
-// runtime only.
+// nimble worker: measures candidates for a campaign. `nimble tune` and workers of a fleet start it;
+// it links the runtime only. With --db it becomes the worker of a fleet, nimble-fleet-worker.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string_view>
 
 #include "tuner/measure/confine.h"
 #include "tuner/measure/protocol.h"
 #include "tuner/measure/worker.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/host_state.h"
@@ -20,7 +22,8 @@ namespace {
 constexpr char kAbout[] =
     "Measures candidate kernels for a tuning campaign, in a process of its own, so that a\n"
     "candidate that crashes or hangs takes nothing else with it. `nimble tune` starts and ends\n"
-    "it. By hand, without --serve, it prints what it would record of this machine's state.\n\n"
+    "it. By hand, without --serve, it prints what it would record of this machine's state.\n"
+    "To serve the campaigns of a database (--db) needs nimble whole, not its runtime only.\n\n"
     "Example:\n"
     "  nimble worker";
 
@@ -63,6 +66,7 @@ int run(int argc, char** argv) {
   app.add_option("--progress-fd", options.progress, "Descriptor of the shared page")->group("");
   app.add_option("--memory-limit", options.memory_limit, "Bytes of address space; 0: no limit")
       ->check(number_from_zero());
+  app.add_option("--cpus", options.cpus, "CPUs to be bound to: 0-3,8")->group("");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
   if (!serve) return report(format);
   // What a kernel or a library prints must not land among the messages.
@@ -71,9 +75,33 @@ int run(int argc, char** argv) {
   return tuner::serve(options);
 }
 
+// Whether the arguments are the fleet's worker's: it is told a database, or asked what the command
+// takes, of which it knows all that a user wants.
+bool is_for_fleet(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--serve") return false;
+    if (word == "--db" || word.starts_with("--db=") || word == "-h" || word.starts_with("--help"))
+      return true;
+  }
+  return false;
+}
+
+// Returns if that program is not there and this one can answer, too.
+void become_fleet_worker(char** argv) {
+  const std::string program = program_of("fleet-worker");
+  if (!program.empty()) ::execv(program.c_str(), argv);
+  if (!std::string_view(argv[1]).starts_with("--help") && std::string_view(argv[1]) != "-h")
+    throw Error(Status::kUnsupported, program_folder() + "/nimble-fleet-worker", "is not installed",
+                "install or build nimble whole, not its runtime only");
+}
+
 }  // namespace
 }  // namespace nimble
 
 int main(int argc, char** argv) {
-  return nimble::run_program("nimble worker", [&] { return nimble::run(argc, argv); });
+  return nimble::run_program("nimble worker", [&] {
+    if (nimble::is_for_fleet(argc, argv)) nimble::become_fleet_worker(argv);
+    return nimble::run(argc, argv);
+  });
 }

@@ -17,10 +17,14 @@ const NamedKey& require_signed(db::Store& store, const Verifier& verifier, const
 }
 
 Verifier verifier_of(const Keyring& ring, db::Store& store) {
-  std::vector<Revocation> told;
+  return verifier_of(ring, store, ring.trusted());
+}
+
+Verifier verifier_of(const Keyring& ring, db::Store& store, const std::vector<NamedKey>& trusted) {
+  std::vector<Revocation> all = ring.revoked();
   for (db::KeyRevocation& r : store.key_revocations())
-    told.push_back({std::move(r.public_key), std::move(r.reason), r.created_at});
-  return ring.verifier(std::move(told));
+    all.push_back({std::move(r.public_key), std::move(r.reason), r.created_at});
+  return Verifier(trusted, all);
 }
 
 std::string trusted_keys_json(const Verifier& verifier) {

@@ -2,22 +2,22 @@
 
 #include <sqlite3.h>
 
+#include <atomic>
 #include <climits>
 #include <cstring>
 
 namespace nimble::db {
 namespace {
 
-long g_left = LONG_MAX;
-int g_code = SQLITE_IOERR;
-bool g_injected = false;
-long g_syncs = 0;
+// A program's threads may each have a connection.
+std::atomic<long> g_left{LONG_MAX};
+std::atomic<int> g_code{SQLITE_IOERR};
+std::atomic<bool> g_injected{false};
+std::atomic<long> g_syncs{0};
 
 bool due() {
-  if (g_left > 0) {
-    --g_left;
-    return false;
-  }
+  for (long left = g_left; left > 0;)
+    if (g_left.compare_exchange_weak(left, left - 1)) return false;
   g_injected = true;
   return true;
 }
@@ -116,6 +116,10 @@ void fail_after(long operations, int code) {
   g_left = operations;
   g_code = code;
   g_injected = false;
+}
+
+void fill_up_after(long operations) {
+  fail_after(operations, SQLITE_FULL);
 }
 
 bool stop_failing() {

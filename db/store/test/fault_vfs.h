@@ -9,6 +9,8 @@ void register_faulty_vfs();
 // The next `operations` modifying operations work, all later ones fail with `code`
 // (SQLITE_FULL for writes; SQLITE_IOERR of the kind at hand otherwise).
 void fail_after(long operations, int code);
+// The same of a disk that is full.
+void fill_up_after(long operations);
 // No more failures; returns whether any was injected.
 bool stop_failing();
 // How often anything was synced, since the program began.

@@ -302,6 +302,78 @@ TEST_F(StoreTest, ATrialThatTakesItsWorkerDownAloneEndsAsCrashed) {
   EXPECT_EQ(store->progress(fleet.world.campaign).failed, 1);
 }
 
+// A machine that goes down by itself, with whatever it has at hand.
+TEST_F(StoreTest, ATrialIsNotBlamedForOneMachineWhileAnotherIsAlive) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid a = fleet.worker("a"), b = fleet.worker("b");
+  JobRequest request{a, {}, 1000};
+  request.max_losses = 2;
+  Job job = store->claim_job(request).value();  // b is not heard of yet
+  for (int i = 0; i < 4; ++i) {
+    store->heartbeat({b});
+    clock += 1000;
+    EXPECT_FALSE(store->claim_job(request)) << "b is alive: it is b's turn";
+    job = store->job(job.uuid).value();
+    EXPECT_EQ(job.state, JobState::kQueued);
+    EXPECT_EQ(job.lost, 1) << "the first time, and no more";
+    clock += 200'000;  // b goes silent for a while, and a has it again
+    EXPECT_EQ(store->claim_job(request)->uuid, job.uuid);
+  }
+  // Where b loses it, too, there is something about it.
+  clock += 1000;
+  store->heartbeat({b});
+  EXPECT_FALSE(store->claim_job(request));
+  request.worker = b;
+  EXPECT_EQ(store->claim_job(request)->lost, 1);
+  clock += 1000;
+  store->heartbeat({a});
+  request.worker = a;
+  EXPECT_FALSE(store->claim_job(request));
+  EXPECT_EQ(store->job(job.uuid)->state, JobState::kDone);
+  EXPECT_EQ(store->progress(fleet.world.campaign).failed, 1);
+}
+
+TEST_F(StoreTest, AWorkerThatLivedOnSaysNothingAboutItsCandidate) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a");
+  JobRequest request{worker, {}, 1000};
+  request.max_losses = 2;
+  for (int i = 0; i < 5; ++i) {
+    const Job job = store->claim_job(request).value();
+    EXPECT_EQ(job.lost, 0);
+    clock += 1000;
+    EXPECT_TRUE(store->heartbeat({worker})) << "late, but it speaks";
+  }
+  EXPECT_EQ(store->progress(fleet.world.campaign).failed, 0);
+}
+
+TEST_F(StoreTest, CampaignsThatAWorkerLeavesOutAreServedByOthers) {
+  auto store = open();
+  Fleet fleet(*store);
+  const Uuid first = fleet.world.campaign;
+  store->publish(fleet.job({1}, 64));
+  CampaignKey key = fleet.world.key;
+  key.seed = 8;
+  fleet.world.campaign = store->create_campaign(key, 300, "nimble tune m");
+  store->publish(fleet.job({1}, 64));
+  const Uuid worker = fleet.worker("a");
+  JobRequest request{worker, {}, 1000};
+  request.leave_out = {first, fleet.world.campaign};
+  EXPECT_FALSE(store->claim_job(request));
+  request.campaign = first;
+  EXPECT_FALSE(store->claim_job(request)) << "though it asks for it";
+  request.campaign.reset();
+  request.leave_out = {first};
+  EXPECT_EQ(store->claim_job(request)->campaign, fleet.world.campaign);
+  EXPECT_FALSE(store->claim_job(request));
+  request.leave_out.clear();
+  EXPECT_EQ(store->claim_job(request)->campaign, first);
+}
+
 // A worker that stalled beyond its lease and then reports.
 TEST_F(StoreTest, ALateReportIsNeitherLostNorCountedTwice) {
   auto store = open();

@@ -1,98 +1,26 @@
 // Workers of a fleet on jobs whose candidates go wrong, and workers that are killed.
 #include "tuner/fleet/fleet_worker.h"
 
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <thread>
 
-#include "db/store/host_records.h"
-#include "db/store/test/fleet.h"
-#include "tuner/fleet/case_record.h"
-#include "tuner/fleet/finding.h"
-#include "tuner/measure/test/fault_executable.h"
+#include "tuner/fleet/test/fleet_fixture.h"
+#include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
+#include "vm/base/host_state.h"
 
 namespace nimble::tuner {
 namespace {
 
 using db::TrialState;
-using ::testing::HasSubstr;
+using testing::HasSubstr;
 
-class FleetWorkerTest : public testing::Test {
- protected:
-  FleetWorkerTest() {
-    const std::filesystem::path root =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-fleet-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
-    options.database = folder + "/tuning.db";
-    options.program = NIMBLE_FAULT_WORKER;
-    options.hang_ms = 300;
-    options.poll_ms = 20;
-    options.max_idle_s = 0.3;
-    store = db::Store::open(options.database);
-    fleet.emplace(*store);
-  }
-  ~FleetWorkerTest() override {
-    fleet.reset();
-    store.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-
-  // A job of kernels of the fault worker at one size, behind a copy as the anchor.
-  db::NewJob job(const std::vector<std::string>& kernels, int64_t n = 64) {
-    Case c = copy_case(0, 0, n);
-    c.policy.batch_ns = 10'000;
-    c.policy.max_samples = 6;
-    store->put(policy_record(c.policy, c.threads));
-    db::NewJob out;
-    out.campaign = fleet->world.campaign;
-    out.hardware = store->put(db::host_hardware());
-    out.measure_case =
-        store->put(case_record(c, fleet->world.workload_hash, fleet->world.shape(*store, n),
-                               store->put_blob(expected_bytes(c))));
-    out.limits = R"({"case_s":20})";
-    for (size_t i = 0; i <= kernels.size(); ++i) {
-      const bool anchor = i == 0;
-      const int tile = anchor ? 1000 : static_cast<int>(i);
-      const db::Hash artifact = fleet->artifact(tile);
-      const db::Digest digest =
-          store->put_blob(fault_executable({anchor ? "test.copy" : kernels[i - 1]}));
-      store->put(db::Candidate{artifact, digest, "x86-64-v2"});
-      out.trials.push_back({{fleet->world.trial_key(
-                                *store, tile, n, anchor ? db::Role::kBaseline : db::Role::kSearch)},
-                            artifact,
-                            digest,
-                            anchor});
-    }
-    return out;
-  }
-  FleetTally work(const std::atomic<bool>& cancel = never()) {
-    return serve_jobs(options, permission, cancel, [&](const std::string& text) { said += text; });
-  }
-  static const std::atomic<bool>& never() {
-    static const std::atomic<bool> flag{false};
-    return flag;
-  }
-  db::Trial trial(const db::NewJob& j, size_t i) {
-    return *store->trial(db::uuid_of(j.trials[i].trial.key));
-  }
-
-  std::string folder, said;
-  FleetWorkerOptions options;
-  Permission permission = [](const db::Job&, const db::JobTrial&, std::span<const uint8_t>) {};
-  std::unique_ptr<db::Store> store;
-  std::optional<db::Fleet> fleet;
-};
+using FleetWorkerTest = FleetTest;
 
 TEST_F(FleetWorkerTest, ReportsWhatBecameOfEachCandidate) {
   const db::NewJob j = job({"test.copy", "test.crash", "test.wrong", "test.hang", "test.failing"});
@@ -124,24 +52,108 @@ TEST_F(FleetWorkerTest, AnAnchorIsMeasuredWithEveryCase) {
   EXPECT_EQ(trial(second, 1).state, TrialState::kOk);
 }
 
-TEST_F(FleetWorkerTest, WhatMayNotRunHereGoesBackAndIsNotBlamed) {
-  const db::NewJob j = job({"test.copy"});
-  const db::Uuid uuid = store->publish(j);
-  permission = [](const db::Job&, const db::JobTrial&, std::span<const uint8_t>) {
-    throw Error(Status::kInvalidArgument, "candidate", "it is not signed");
+TEST_F(FleetWorkerTest, WhatMayNotRunHereGoesBackUnblamedAndOthersAreServed) {
+  const db::NewJob refused = job({"test.copy"});
+  const db::Uuid uuid = store->publish(refused);
+  const db::NewJob also = job({"test.copy"}, 32);
+  store->publish(also);
+  const db::NewJob served = job({"test.copy"}, 64, another_campaign());
+  store->publish(served);
+  permission.answer = [&](const db::Job& j) {
+    return j.campaign == refused.campaign ? "it is not signed" : "";
   };
-  EXPECT_THROW(work(), Error);
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.jobs, 1);
+  EXPECT_EQ(trial(served, 1).state, TrialState::kOk);
   EXPECT_EQ(store->job(uuid)->state, db::JobState::kQueued);
-  EXPECT_EQ(trial(j, 1).state, TrialState::kQueued);
+  for (const db::NewJob& j : {refused, also}) EXPECT_EQ(trial(j, 1).state, TrialState::kQueued);
+  ASSERT_EQ(tally.passed_over.size(), 1u);
+  EXPECT_THAT(tally.passed_over.at(refused.campaign), HasSubstr("it is not signed"));
+  const size_t first = said.find("it is not signed");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(said.find("it is not signed", first + 1), std::string::npos) << said;
+}
+
+TEST_F(FleetWorkerTest, ACampaignThatWasPassedOverIsLookedAtAgain) {
+  const db::NewJob j = job({"test.copy"});
+  store->publish(j);
+  work_options.pass_over_ms = 1;
+  int asked = 0;
+  permission.answer = [&](const db::Job&) { return ++asked <= 3 ? "it is not signed" : ""; };
+  const FleetTally tally = work();
+  EXPECT_EQ(trial(j, 1).state, TrialState::kOk) << said;
+  EXPECT_TRUE(tally.passed_over.empty()) << "it was served in the end";
+}
+
+TEST_F(FleetWorkerTest, OtherKeysAreLookedAtAtOnceAndTold) {
+  const db::NewJob j = job({"test.copy"});
+  store->publish(j);
+  work_options.pass_over_ms = 3'600'000;
+  permission.answer = [&](const db::Job&) {
+    if (permission.keys != "[]") return "";
+    permission.keys = "[\"aa\"]";
+    permission.changed = true;
+    return "it is not signed";
+  };
+  work();
+  EXPECT_EQ(trial(j, 1).state, TrialState::kOk) << said;
+  // The record that named the keys of before has ended, and so has the one after it by now.
+  EXPECT_TRUE(store->live_workers().empty());
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM worker WHERE trusted_keys = '[\"aa\"]'"),
+            1);
+}
+
+TEST_F(FleetWorkerTest, WhileItCannotBeToldWhomToTrustNothingRuns) {
+  const db::NewJob j = job({"test.copy"});
+  store->publish(j);
+  permission.answer = [](const db::Job&) { return ""; };
+  const db::NewJob second = job({"test.copy"}, 32);
+  store->publish(second);
+  permission.answer = [&](const db::Job&) {
+    permission.broken = "others may write to it";
+    return "";
+  };
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.jobs, 1) << "the one that it had begun with";
+  EXPECT_EQ(trial(second, 1).state, TrialState::kQueued);
+  EXPECT_THAT(said, HasSubstr("nothing may run until this is mended"));
+  permission.answer = {};
+  permission.broken.clear();
+  EXPECT_EQ(work().jobs, 1);
+}
+
+TEST_F(FleetWorkerTest, AJobThatIsNotUnderstoodIsPassedOver) {
+  db::NewJob j = job({"test.copy"});
+  j.limits = R"({"memory":1})";
+  store->publish(j);
+  db::NewJob without = job({"test.copy"}, 32, another_campaign());
+  without.trials[1].candidate.reset();
+  store->publish(without);
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.jobs, 0);
+  ASSERT_EQ(tally.passed_over.size(), 2u) << said;
+  EXPECT_THAT(tally.passed_over.at(j.campaign), HasSubstr("a limit \"memory\""));
+  EXPECT_THAT(tally.passed_over.at(without.campaign), HasSubstr("not in the database"));
+}
+
+TEST_F(FleetWorkerTest, TheCpusThatItWasBoundToAreRecorded) {
+  const int first = cpu_list_from_text(HostWatch().read().affinity, "here")[0];
+  work_options.cpus = {first};
+  const db::NewJob j = job({"test.copy"});
+  store->publish(j);
+  EXPECT_EQ(work().jobs, 1) << said;
+  EXPECT_EQ(connection()->text("SELECT h.affinity FROM host_state h JOIN job_report r "
+                               "ON r.host_state = h.uuid"),
+            std::to_string(first));
 }
 
 TEST_F(FleetWorkerTest, ACancelledJobIsLetGoAtOnceAndTheNextOneIsDone) {
-  options.hang_ms = 60'000;
-  options.lease_ms = 400;
+  work_options.hang_ms = 60'000;
+  work_options.lease_ms = 400;
   const db::NewJob hanging = job({"test.hang"});
   const db::Uuid uuid = store->publish(hanging);
   std::thread canceller([&] {
-    const auto other = db::Store::open(options.database);
+    const auto other = db::Store::open(place(), options);
     while (other->job(uuid)->state != db::JobState::kClaimed)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     other->cancel_job(uuid);
@@ -155,12 +167,12 @@ TEST_F(FleetWorkerTest, ACancelledJobIsLetGoAtOnceAndTheNextOneIsDone) {
 }
 
 TEST_F(FleetWorkerTest, ToldToStopItPutsItsJobBack) {
-  options.hang_ms = 60'000;
+  work_options.hang_ms = 60'000;
   const db::NewJob j = job({"test.hang"});
   const db::Uuid uuid = store->publish(j);
   std::atomic<bool> cancel{false};
   std::thread stopper([&] {
-    const auto other = db::Store::open(options.database);
+    const auto other = db::Store::open(place(), options);
     while (other->job(uuid)->state != db::JobState::kClaimed)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     cancel = true;
@@ -173,7 +185,7 @@ TEST_F(FleetWorkerTest, ToldToStopItPutsItsJobBack) {
 }
 
 TEST_F(FleetWorkerTest, AMachineThatCannotMeasureBlamesNobody) {
-  options.program = "/nonexistent/nimble-worker";
+  work_options.program = "/nonexistent/nimble-worker";
   const db::NewJob j = job({"test.copy"});
   const db::Uuid uuid = store->publish(j);
   EXPECT_THROW(work(), Error);
@@ -184,9 +196,9 @@ TEST_F(FleetWorkerTest, AMachineThatCannotMeasureBlamesNobody) {
 // It stood still for longer than its lease, and goes on: what it tells late changes nothing that
 // another has told meanwhile.
 TEST_F(FleetWorkerTest, StoppedBeyondItsLeaseItIsNotBelievedAndHarmsNothing) {
-  options.lease_ms = 150;
-  options.hang_ms = 60'000;
-  options.device = "its own";  // it stands still with its machine's lock
+  work_options.lease_ms = 150;
+  work_options.hang_ms = 60'000;
+  work_options.device = "its own";  // it stands still with its machine's lock
   // One after another, so that it is in the middle of one whenever it is stopped.
   std::vector<db::NewJob> jobs;
   for (int64_t n = 8; n < 72; ++n) {
@@ -197,7 +209,7 @@ TEST_F(FleetWorkerTest, StoppedBeyondItsLeaseItIsNotBelievedAndHarmsNothing) {
     const pid_t child = ::fork();
     if (child == 0) {
       try {
-        serve_jobs(options, permission, never(), [](const std::string&) {});
+        serve_jobs(work_options, permission, never(), [](const std::string&) {});
       } catch (...) {
       }
       ::_exit(0);
@@ -207,17 +219,17 @@ TEST_F(FleetWorkerTest, StoppedBeyondItsLeaseItIsNotBelievedAndHarmsNothing) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(child, SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    options.device = "another";
-    options.once = round < 3;
+    work_options.device = "another";
+    work_options.once = round < 3;
     work();
-    options.device = "its own";
+    work_options.device = "its own";
     ::kill(child, SIGCONT);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     ::kill(child, SIGTERM);
     ::waitpid(child, nullptr, 0);
   }
-  options.once = false;
-  options.max_idle_s = 1;
+  work_options.once = false;
+  work_options.max_idle_s = 1;
   work();
   for (const db::NewJob& j : jobs)
     for (size_t i = 1; i < j.trials.size(); ++i) EXPECT_EQ(trial(j, i).state, TrialState::kOk);
@@ -227,11 +239,11 @@ TEST_F(FleetWorkerTest, StoppedBeyondItsLeaseItIsNotBelievedAndHarmsNothing) {
 // kill -9 at any moment: every trial is finished once, with one measurement, by whoever came later.
 // NIMBLE_KILLS: how many; 1000 take some minutes.
 TEST_F(FleetWorkerTest, KilledAgainAndAgainNothingIsLostAndNothingCountsTwice) {
-  options.lease_ms = 150;
-  options.poll_ms = 10;
+  work_options.lease_ms = 150;
+  work_options.poll_ms = 10;
   std::vector<db::NewJob> jobs;
   const char* asked = std::getenv("NIMBLE_KILLS");
-  const int kills = asked ? std::max(1, std::atoi(asked)) : 50;
+  const int kills = asked ? std::max(1, std::atoi(asked)) : on_server() ? 15 : 50;
   for (int64_t n = 8; n < 8 + 5 * kills; ++n) {
     jobs.push_back(job({"test.copy", "test.copy", "test.copy"}, n));
     store->publish(jobs.back());
@@ -242,7 +254,7 @@ TEST_F(FleetWorkerTest, KilledAgainAndAgainNothingIsLostAndNothingCountsTwice) {
     const pid_t child = ::fork();
     if (child == 0) {
       try {
-        serve_jobs(options, permission, never(), [](const std::string&) {});
+        serve_jobs(work_options, permission, never(), [](const std::string&) {});
       } catch (...) {
       }
       ::_exit(0);
@@ -253,7 +265,7 @@ TEST_F(FleetWorkerTest, KilledAgainAndAgainNothingIsLostAndNothingCountsTwice) {
   }
   EXPECT_GT(killed, kills / 10);
   RecordProperty("kills", killed);
-  options.max_idle_s = 2;
+  work_options.max_idle_s = 2;
   work();
   const db::OpenJobs open = store->open_jobs(jobs[0].campaign);
   EXPECT_EQ(open.queued + open.claimed, 0);

@@ -16,7 +16,9 @@
 
 #include "tuner/measure/confine.h"
 #include "tuner/measure/test/fault_executable.h"
+#include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
+#include "vm/base/host_state.h"
 
 namespace nimble::tuner {
 namespace {
@@ -231,6 +233,40 @@ TEST(Runner, AKillForMemoryIsNotTheCandidatesFault) {
   killer.join();
   EXPECT_EQ(r.state, EntryState::kOk) << r.message;
   EXPECT_EQ(runner.workers_started(), 2);
+}
+
+// As a batch system does at the end of a job's time, to every process of it.
+TEST(Runner, ASignalToEndReachesNoCandidate) {
+  Runner runner(options(60'000));
+  std::atomic<bool> done{false};
+  std::thread batch_system([&] {
+    while (!done) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      const pid_t stopped = stopped_child();
+      if (stopped == 0) continue;
+      for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCONT}) ::kill(stopped, number);
+    }
+  });
+  const EntryResult r = only(runner, "test.stopping");
+  done = true;
+  batch_system.join();
+  EXPECT_EQ(r.state, EntryState::kOk) << r.message;
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
+TEST(Runner, IsBoundToTheCpusThatItIsGiven) {
+  const std::vector<int> all = cpu_list_from_text(HostWatch().read().affinity, "here");
+  for (const int cpu : {all.front(), all.back()}) {
+    RunnerOptions bound = options();
+    bound.cpus = {cpu};
+    Runner runner(bound);
+    EXPECT_EQ(findings("test.reach", runner)["CPUs"], std::to_string(cpu));
+  }
+  RunnerOptions bound = options();
+  bound.cpus = {65535};
+  Runner runner(bound);
+  EXPECT_THAT([&] { only(runner, "test.copy"); },
+              testing::ThrowsMessage<Error>(HasSubstr("CPU 65535: is not there")));
 }
 
 TEST(Runner, WhatKeepsBeingKilledIsLostAndTheRestOfTheCaseWithIt) {

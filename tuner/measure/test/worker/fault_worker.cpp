@@ -15,6 +15,7 @@
 
 #include "tuner/measure/worker.h"
 #include "vm/base/error.h"
+#include "vm/base/host_state.h"
 #include "vm/library/registry.h"
 
 namespace {
@@ -112,6 +113,7 @@ void reach(const LibraryCall&) {
   tell("signal to the parent", ::kill(::getppid(), 0) == 0);
   char* const words[] = {nullptr};
   tell("execve", ::execve("/bin/true", words, words) == 0);
+  found += fmt::format("CPUs={}|", nimble::HostWatch().read().affinity);
   rlimit core{};
   ::getrlimit(RLIMIT_CORE, &core);
   found += fmt::format("core limit={}|no new privileges={}|", core.rlim_cur,
@@ -144,6 +146,7 @@ int main(int argc, char** argv) {
   app.add_option("--parent", options.parent);
   app.add_option("--progress-fd", options.progress);
   app.add_option("--memory-limit", options.memory_limit);
+  app.add_option("--cpus", options.cpus);
   CLI11_PARSE(app, argc, argv);
   add<copy>("test.copy");
   add<crash>("test.crash");

@@ -1,0 +1,201 @@
+// Workers whose measuring process, connection, disk or clock fails: every trial is finished once,
+// and no candidate is blamed.
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "db/store/test/fault_vfs.h"
+#include "tuner/fleet/fleet_worker.h"
+#include "tuner/fleet/test/fleet_fixture.h"
+
+namespace nimble::tuner {
+namespace {
+
+using db::TrialState;
+using std::chrono::milliseconds;
+
+// A process that this one started and that has not ended; 0 if there is none.
+pid_t living_child() {
+  pid_t found = 0;
+  DIR* const folder = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(folder)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    std::ifstream in(fmt::format("/proc/{}/stat", pid));
+    std::string line;
+    std::getline(in, line);
+    // After the name, which may have any character: state, parent.
+    const size_t end = line.rfind(") ");
+    if (end == std::string::npos || line[end + 2] == 'Z') continue;
+    if (std::atoi(line.c_str() + end + 4) == ::getpid()) found = pid;
+  }
+  ::closedir(folder);
+  return found;
+}
+
+class FleetFaultTest : public FleetTest {
+ protected:
+  explicit FleetFaultTest(Where where = Where::kAnywhere) : FleetTest(where) {}
+
+  void publish(int count) {
+    for (int i = 0; i < count; ++i) {
+      jobs.push_back(job({"test.copy", "test.copy"}, ++size_));
+      store->publish(jobs.back());
+    }
+  }
+  // Serves in a thread of its own while `faults` does harm; ends when the queue is empty after it.
+  void serve_while(const std::function<void(const std::atomic<bool>& served)>& faults) {
+    std::atomic<bool> served{false};
+    std::thread worker([&] {
+      try {
+        serve_jobs(work_options, permission, never(), [&](const std::string& text) {
+          const std::lock_guard lock(mutex_);
+          said += text + "\n";
+        });
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << e.what();
+      }
+      served = true;
+    });
+    faults(served);
+    worker.join();
+  }
+  size_t complaints() {
+    const std::lock_guard lock(mutex_);
+    size_t n = 0;
+    for (size_t at = 0; (at = said.find("trying again", at)) != std::string::npos; ++at) ++n;
+    return n;
+  }
+  void expect_all_measured_once() {
+    for (const db::NewJob& j : jobs)
+      for (size_t i = 1; i < j.trials.size(); ++i) {
+        const db::Trial t = trial(j, i);
+        EXPECT_EQ(t.state, TrialState::kOk) << t.error_class << " " << t.message << "\n" << said;
+      }
+    const db::OpenJobs open = store->open_jobs(fleet->world.campaign);
+    EXPECT_EQ(open.queued + open.claimed, 0);
+    EXPECT_EQ(connection()->integer("SELECT count(*) FROM (SELECT trial FROM measurement m JOIN "
+                                    "trial t ON t.uuid = m.trial WHERE t.role = 'search' "
+                                    "GROUP BY trial HAVING count(*) > 1) AS twice"),
+              0);
+    EXPECT_TRUE(store->check().sound());
+  }
+
+  std::vector<db::NewJob> jobs;
+
+ private:
+  std::mutex mutex_;
+  int64_t size_ = 7;
+};
+
+TEST_F(FleetFaultTest, AMeasuringProcessThatIsKilledAtAnyMomentBlamesNoCandidate) {
+  const int kills = 20;
+  std::mt19937_64 random(7);
+  int killed = 0;
+  while (killed < kills) {
+    publish(5);
+    serve_while([&](const std::atomic<bool>& served) {
+      while (!served && killed < kills) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+        const pid_t process = living_child();
+        if (process != 0 && ::kill(process, SIGKILL) == 0) ++killed;
+      }
+    });
+  }
+  expect_all_measured_once();
+}
+
+class FleetServerFaultTest : public FleetFaultTest {
+ protected:
+  FleetServerFaultTest() : FleetFaultTest(Where::kServer) {}
+};
+
+TEST_F(FleetServerFaultTest, AConnectionThatIsLostAgainAndAgainLosesNothing) {
+  publish(12);
+  store.reset();
+  work_options.lease_ms = 2000;
+  const auto database = connection();
+  std::mt19937_64 random(7);
+  int64_t ended = 0;
+  serve_while([&](const std::atomic<bool>& served) {
+    while (!served && ended < 20) {
+      std::this_thread::sleep_for(milliseconds(random() % 60));
+      ended += database->integer(
+          "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+          "WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    }
+  });
+  EXPECT_GT(ended, 0);
+  store = db::Store::open(place(), options);
+  fleet.emplace(*store);
+  expect_all_measured_once();
+}
+
+class FleetFileFaultTest : public FleetFaultTest {
+ protected:
+  FleetFileFaultTest() : FleetFaultTest(Where::kFiles) {}
+};
+
+TEST_F(FleetFileFaultTest, ADiskThatIsFullForAWhileLosesNothing) {
+  db::register_faulty_vfs();
+  work_options.open.vfs = "nimble-faulty";
+  work_options.max_idle_s = 1;
+  publish(12);
+  std::mt19937_64 random(7);
+  serve_while([&](const std::atomic<bool>& served) {
+    for (int round = 0; round < 8 && !served; ++round) {
+      const size_t before = complaints();
+      db::fill_up_after(static_cast<long>(random() % 40));
+      while (!served && complaints() == before) std::this_thread::sleep_for(milliseconds(1));
+      db::stop_failing();
+    }
+    db::stop_failing();
+  });
+  EXPECT_GT(complaints(), 0u);
+  expect_all_measured_once();
+}
+
+TEST_F(FleetFileFaultTest, AClockThatJumpsLosesNothing) {
+  std::atomic<int64_t> offset{0};
+  const auto clock_ms = [&offset] {
+    return offset + std::chrono::duration_cast<milliseconds>(
+                        std::chrono::system_clock::now().time_since_epoch())
+                        .count();
+  };
+  work_options.open.clock_ms = clock_ms;
+  work_options.max_idle_s = 1;
+  publish(12);
+  // Another one, on another device of this machine, finds leases that ran out.
+  FleetWorkerOptions other = work_options;
+  other.device = "another";
+  AskedPermission anything;
+  std::thread second([&] { serve_jobs(other, anything, never(), [](const std::string&) {}); });
+  std::mt19937_64 random(7);
+  serve_while([&](const std::atomic<bool>& served) {
+    // An hour forward, and back, at any moment.
+    for (int jump = 0; jump < 6 && !served; ++jump) {
+      std::this_thread::sleep_for(milliseconds(random() % 40));
+      offset = jump % 2 == 0 ? 3'600'000 : 0;
+    }
+  });
+  second.join();
+  // What was claimed before a jump back and lost by one forward is nobody's now.
+  work_options.open.clock_ms = [] {
+    return 7'200'000 + std::chrono::duration_cast<milliseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  };
+  work();
+  for (const db::NewJob& j : jobs)
+    for (size_t i = 1; i < j.trials.size(); ++i) EXPECT_EQ(trial(j, i).state, TrialState::kOk);
+  EXPECT_TRUE(store->check().sound());
+}
+
+}  // namespace
+}  // namespace nimble::tuner

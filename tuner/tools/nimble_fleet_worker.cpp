@@ -1,0 +1,196 @@
+// nimble worker --db: takes jobs of campaigns from a database and measures them on this machine.
+// A program of its own, which nimble-worker becomes: it holds the connection and the keys, and the
+// processes that it starts to run candidates link neither.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+
+#include "db/store/host_records.h"
+#include "db/store/identifier.h"
+#include "db/store/place.h"
+#include "tuner/fleet/fleet_worker.h"
+#include "vm/arguments/command_line.h"
+#include "vm/arguments/table.h"
+#include "vm/base/cpu.h"
+#include "vm/base/cpu_list.h"
+#include "vm/base/url.h"
+
+namespace nimble {
+namespace {
+
+using Json = Table::Json;
+
+constexpr char kAbout[] =
+    "Measures candidates for the campaigns of a tuning database that are for hardware of this\n"
+    "kind: takes one job at a time under a lease, measures it in a process of its own and reports.\n"
+    "Runs only candidates that are signed by a key that this machine trusts (nimble keys). Serves\n"
+    "until it is told to stop (Ctrl-C or SIGTERM); a job that it holds then goes back.\n\n"
+    "Without any arguments it prints what a measuring process sees of this machine. Those\n"
+    "processes are started by nimble tune and by this program itself.";
+
+constexpr char kEpilogue[] =
+    "Examples:\n"
+    "  nimble worker --db postgresql://worker@server/tuning\n"
+    "  nimble worker --db tuning.db --once\n"
+    "  nimble worker --db postgresql://worker@server/tuning --cpus 0-7 --trust planner\n"
+    "  nimble worker";
+
+std::atomic<bool> interrupted{false};
+
+void on_signal(int number) {
+  // The second time the user means it.
+  if (interrupted.exchange(true)) {
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  }
+}
+
+struct Arguments {
+  tuner::FleetWorkerOptions worker;
+  std::string campaign, cpus;
+  std::vector<std::string> trust;
+  double lease_s = 60, poll_s = 1, max_idle_s = 0;
+  bool quiet = false;
+  Format format = Format::kTable;
+};
+
+void say(const std::string& text) {
+  std::cerr << "nimble worker: " << without_passwords(text) << std::endl;
+}
+
+// Tells what it serves and whom it trusts, before anything runs; refuses what cannot go well.
+void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ring) {
+  const std::unique_ptr<db::Store> store = db::Store::open(a.worker.database, a.worker.open);
+  permission.renew(*store);
+  const std::vector<trust::NamedKey> keys = permission.keys();
+  if (keys.empty())
+    throw Error(Status::kInvalidArgument, ring.folder(),
+                "trusts no key that is not revoked, so nothing could run here",
+                "nimble keys trust KEY --name planner, with the key that the campaigns are "
+                "signed by");
+  if (!a.campaign.empty())
+    a.worker.campaign = db::find_by_prefix(
+                            store->campaigns(), a.campaign,
+                            [](const db::Campaign& c) { return c.uuid; }, "campaign",
+                            "list them: nimble db campaigns")
+                            .uuid;
+  if (a.quiet) return;
+  std::string trusted;
+  for (const trust::NamedKey& k : keys)
+    trusted += fmt::format("{}{} ({})", trusted.empty() ? "" : ", ", k.name, k.key.substr(0, 16));
+  const db::Hardware hardware = db::host_hardware();
+  say(fmt::format("serves {} with {} {} ({}{})", store->path(),
+                  db::key_of(hardware).substr(0, 12), hardware.model_name, hardware.isa,
+                  a.cpus.empty() ? "" : ", CPUs " + cpu_list_text(a.worker.cpus)));
+  say("trusts " + trusted);
+}
+
+void print(const tuner::FleetTally& tally, bool stopped, Format format) {
+  print_report(
+      std::cout, format,
+      [&] {
+        Json passed = Json::array();
+        for (const auto& [campaign, reason] : tally.passed_over)
+          passed.push_back({{"campaign", campaign}, {"reason", reason}});
+        return Json{{"jobs", tally.jobs},
+                    {"trials", tally.trials},
+                    {"leases_lost", tally.leases_lost},
+                    {"interrupted", stopped},
+                    {"passed_over", passed}};
+      },
+      [&] {
+        Table table({"jobs", "trials", "leases_lost", "passed_over"});
+        table.add({tally.jobs, tally.trials, tally.leases_lost, tally.passed_over.size()});
+        return table;
+      },
+      [&] {
+        Table table({"jobs", "trials", {"leases_lost", "leases lost"}});
+        table.add({tally.jobs, tally.trials, tally.leases_lost});
+        std::cout << table.text();
+        for (const auto& [campaign, reason] : tally.passed_over)
+          std::cout << fmt::format("campaign {} was passed over: {}\n", campaign.substr(0, 8),
+                                   reason);
+      });
+}
+
+int64_t milliseconds(double seconds) {
+  return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{kAbout, "nimble worker"};
+  app.footer(kEpilogue);
+  Arguments a;
+  tuner::FleetWorkerOptions& w = a.worker;
+  app.add_option("--db", w.database, "The database whose campaigns are served")
+      ->envname("NIMBLE_DB")
+      ->type_name("FILE|URL");
+  app.add_option("--name", w.name, "What people call this worker; default: the host's name");
+  app.add_option("--campaign", a.campaign,
+                 "Serve this one alone; default: of all that run the one whose turn it is")
+      ->type_name("UUID");
+  app.add_option("--device", w.device, "What it measures on: cpu. Kernels for others are not there")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu"}));
+  app.add_option("--cpus", a.cpus,
+                 "Bind the measuring process to these (0-3,8); default: all that it may use. They "
+                 "are recorded with what it measures")
+      ->check(read_by([](const std::string& text) { cpu_list_from_text(text, "--cpus"); }))
+      ->type_name("LIST");
+  app.add_option("--trust", a.trust,
+                 "Run only what these keys sign, names or whole keys; default: all that nimble "
+                 "keys lists as trusted")
+      ->type_name("NAME|KEY");
+  app.add_flag("--once", w.once, "End after one job");
+  app.add_option("--max-idle", a.max_idle_s, "Seconds without a job after which it ends")
+      ->check(number_from_zero())
+      ->type_name("SECONDS");
+  app.add_option("--lease", a.lease_s,
+                 "Seconds after which others may take over its job if nothing is heard of it")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86400.0))
+      ->type_name("SECONDS");
+  app.add_option("--poll", a.poll_s, "Seconds between looks at an empty queue")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 3600.0))
+      ->type_name("SECONDS");
+  app.add_flag("--quiet", a.quiet, "No progress on stderr");
+  add_format(app, &a.format, "What it did, printed at its end");
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
+    return *code;
+  if (w.database.empty())
+    return usage_error(app, "--db is missing: which database's campaigns are to be served?");
+  w.open.create = false;
+  w.program = tuner::worker_program();
+  w.lease_ms = milliseconds(a.lease_s);
+  w.poll_ms = milliseconds(a.poll_s);
+  if (app.get_option("--max-idle")->count() > 0) w.max_idle_s = a.max_idle_s;
+  if (!a.cpus.empty()) {
+    w.cpus = cpu_list_from_text(a.cpus, "--cpus");
+    check_cpus(w.cpus);
+  }
+
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  const trust::Keyring ring(trust::default_keyring_folder());
+  tuner::SignedOnly permission(ring, a.trust);
+  greet(a, permission, ring);
+  const tuner::FleetTally tally =
+      tuner::serve_jobs(w, permission, interrupted, [&](const std::string& text) {
+        if (!a.quiet) say(text);
+      });
+  print(tally, interrupted, a.format);
+  return interrupted ? kExitInterrupted : kExitOk;
+}
+
+}  // namespace
+}  // namespace nimble
+
+int main(int argc, char** argv) {
+  return nimble::run_database_program("nimble worker", [&] { return nimble::run(argc, argv); });
+}

@@ -1,0 +1,145 @@
+// `nimble worker --db` as its operator meets it.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tuner/fleet/test/fleet_fixture.h"
+#include "tuner/trust/records.h"
+#include "vm/base/cpu_list.h"
+#include "vm/base/host_state.h"
+#include "vm/base/test/run_command.h"
+
+namespace nimble::tuner {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class WorkerProgram : public FleetTest {
+ protected:
+  WorkerProgram() : FleetTest(Where::kFiles), ring(folder + "/keys") {}
+  void SetUp() override {
+    FleetTest::SetUp();
+    ::setenv("NIMBLE_KEYS", (folder + "/keys").c_str(), 1);
+  }
+  CommandResult run(const std::string& arguments) {
+    return run_command(fmt::format("{} {}", NIMBLE_WORKER_PROGRAM, arguments));
+  }
+  CommandResult serve(const std::string& arguments) {
+    return run(fmt::format("--db {} --poll 0.02 {}", place(), arguments));
+  }
+  nlohmann::json report(const std::string& arguments) {
+    const CommandResult ran =
+        serve("--quiet --max-idle 0 --format json " + arguments);
+    EXPECT_EQ(ran.exit_code, 0) << ran.out;
+    return nlohmann::json::parse(ran.out);
+  }
+  static std::string first_cpu() {
+    return std::to_string(cpu_list_from_text(HostWatch().read().affinity, "here")[0]);
+  }
+  void sign(const db::NewJob& j, const std::string& name) {
+    for (const db::NewJobTrial& t : j.trials)
+      trust::sign(*store, ring.open(name), name,
+                  trust::claim_of(trust::Candidate{j.campaign, j.measure_case, *t.candidate,
+                                                   "x86-64", j.limits}));
+  }
+
+  trust::Keyring ring;
+};
+
+TEST_F(WorkerProgram, HelpIsThatOfBothItsUses) {
+  const CommandResult help = run("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("--trust"), HasSubstr("Examples:"),
+                              HasSubstr("nimble worker --db tuning.db --once")));
+  const auto described = nlohmann::json::parse(run("--help-json").out);
+  EXPECT_EQ(described["name"], "nimble worker");
+  EXPECT_THAT(run("").out, HasSubstr("confined")) << "without arguments it looks at the machine";
+}
+
+TEST_F(WorkerProgram, WrongUsageExitsWithTwo) {
+  for (const char* bad : {"--cpus 3-1", "--device cuda:0", "--lease 0", "--max-idle -1",
+                          "--format xml", "--nonsense"}) {
+    const CommandResult ran = serve(bad);
+    EXPECT_EQ(ran.exit_code, 2) << bad << ran.out;
+  }
+}
+
+TEST_F(WorkerProgram, WithoutAKeyThatIsTrustedItSaysWhatToDo) {
+  const CommandResult ran = serve("--max-idle 0");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("trusts no key"), HasSubstr("nimble keys trust KEY")));
+  ring.make("planner");
+  EXPECT_THAT(serve("--max-idle 0 --trust nobody").out,
+              HasSubstr("--trust nobody: is the name of no key"));
+  ring.revoke(ring.trusted()[0].key, "lost", 1);
+  EXPECT_THAT(serve("--max-idle 0").out, HasSubstr("trusts no key"));
+}
+
+TEST_F(WorkerProgram, ADatabaseThatIsNotThereIsNotMade) {
+  ring.make("planner");
+  const CommandResult ran = run("--db " + folder + "/none.db --once");
+  EXPECT_EQ(ran.exit_code, 1) << ran.out;
+  EXPECT_NE(::access((folder + "/none.db").c_str(), F_OK), 0);
+  const CommandResult secret = run("--db postgresql://me:hunter2@127.0.0.1:1/none --once");
+  EXPECT_EQ(secret.exit_code, 1);
+  EXPECT_THAT(secret.out, Not(HasSubstr("hunter2")));
+}
+
+TEST_F(WorkerProgram, SaysWhatItServesAndWhomItTrusts) {
+  const std::string key = ring.make("planner").key;
+  const CommandResult ran = serve("--max-idle 0 --name box --cpus " + first_cpu());
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("serves " + place()), HasSubstr(", CPUs " + first_cpu()),
+                             HasSubstr("trusts planner (" + key.substr(0, 16) + ")")));
+  const auto database = connection();
+  EXPECT_EQ(database->text("SELECT trusted_keys FROM worker"), "[\"" + key + "\"]");
+  EXPECT_EQ(database->text("SELECT name FROM worker"), "box");
+}
+
+TEST_F(WorkerProgram, RunsWhatIsSignedAndPassesOverWhatIsNot) {
+  ring.make("planner");
+  const db::NewJob unsigned_job = job({"test.copy"});
+  store->publish(unsigned_job);
+  const db::NewJob signed_job = job({"test.copy"}, 64, another_campaign());
+  store->publish(signed_job);
+  sign(signed_job, "planner");
+  const auto first = report("--once --campaign " + unsigned_job.campaign.substr(0, 8));
+  EXPECT_EQ(first["jobs"], 0);
+  ASSERT_EQ(first["passed_over"].size(), 1u);
+  EXPECT_THAT(first["passed_over"][0]["reason"].get<std::string>(), HasSubstr("is not signed"));
+  const auto second = report("");
+  EXPECT_EQ(second["jobs"], 1);
+  EXPECT_EQ(second["trials"], 2);
+  // It was run: this worker has no such kernel, and says so of the candidate.
+  EXPECT_EQ(trial(signed_job, 1).error_class, "refused");
+  EXPECT_EQ(trial(unsigned_job, 1).state, db::TrialState::kQueued);
+  EXPECT_EQ(serve("--campaign 00000000").exit_code, 1) << "no such campaign";
+}
+
+TEST_F(WorkerProgram, ToldToStopItSaysGoodbyeAndEndsAsInterrupted) {
+  ring.make("planner");
+  const std::string program = NIMBLE_WORKER_PROGRAM, database = place();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(program.c_str(), program.c_str(), "--db", database.c_str(), "--quiet", nullptr);
+    ::_exit(127);
+  }
+  while (store->live_workers().empty() || !store->live_workers()[0].heartbeat)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ::kill(child, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_TRUE(store->live_workers().empty());
+}
+
+}  // namespace
+}  // namespace nimble::tuner

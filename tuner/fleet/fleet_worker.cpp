@@ -66,7 +66,7 @@ class FleetWorker {
   enum class Step {
     kNothing,  // there was nothing to do
     kDone,
-    kPassedOver,  // there may be something else
+    kAgain,  // it failed at that; there may be something else, or the same once more
   };
 
   // Jobs, until there are none or it is told to stop.
@@ -81,7 +81,7 @@ class FleetWorker {
     Clock::time_point idle_since = Clock::now();
     while (!cancel_) {
       const Step done = step(pulse);
-      if (done == Step::kPassedOver) continue;
+      if (done == Step::kAgain) continue;
       if (done == Step::kDone) {
         idle_since = Clock::now();
         if (options_.once) break;
@@ -192,7 +192,7 @@ class FleetWorker {
       give_back(*job);
       if (!ready) return Step::kNothing;
       pass_over(job->campaign, *refusal);
-      return Step::kPassedOver;
+      return Step::kAgain;
     }
     db::JobReport report;
     report.uuid = db::new_uuid();
@@ -211,13 +211,18 @@ class FleetWorker {
       // Whatever it is, the candidates have no part in it.
       give_back(*job);
       if (e.status() == Status::kCancelled) return Step::kNothing;
+      if (e.status() == Status::kInvalidArgument) {
+        // The measuring process will not have the case as a whole.
+        pass_over(job->campaign, e);
+        return Step::kAgain;
+      }
       if (e.status() != Status::kInternal) throw;
-      // The measuring process will not have the case as a whole, or does not answer.
+      // It does not answer.
       runner_->stop();
       why_ = e.what();
+      say_(fmt::format("job {}: {}", job->uuid.substr(0, 8), e.what()));
       check_helpless(true);
-      pass_over(job->campaign, e);
-      return Step::kPassedOver;
+      return Step::kAgain;
     }
     report.consumed_s = seconds_since(begin);
     // Not let go before it is told: another would begin with it.

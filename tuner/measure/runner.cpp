@@ -298,7 +298,8 @@ bool Runner::attempt(const Case& c, const std::vector<uint32_t>& which,
       cost_ += decode_cost(reply.payload);
       return true;
     }
-    if (reply.type == MessageType::kFailure) broken(text_of_failure(reply));
+    if (reply.type == MessageType::kFailure)
+      throw Error(Status::kInvalidArgument, "case", text_of_failure(reply));
     if (reply.type != MessageType::kEntry) broken("an unexpected message came");
     EntryResult r = decode_entry_result(reply.payload);
     if (r.index >= which.size()) broken("a result of an entry that was not asked for");

@@ -64,10 +64,10 @@ void SignedOnly::require(db::Store& store, const db::Job& job, const db::JobTria
                         trust::claim_of(trust::Candidate{job.campaign, job.measure_case, digest,
                                                          target, job.limits}));
   if (!host_cpu().has(target))
-    throw Error(Status::kUnsupported, "candidate " + digest.substr(0, 12),
-                fmt::format("is code for {}, and this machine is {}", printable(target),
-                            host_cpu().level),
-                "submit a campaign for hardware of this kind");
+    throw Error(
+        Status::kUnsupported, "candidate " + digest.substr(0, 12),
+        fmt::format("is code for {}, and this machine is {}", printable(target), host_cpu().level),
+        "submit a campaign for hardware of this kind");
 }
 
 std::string SignedOnly::trusted_keys() const {

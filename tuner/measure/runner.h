@@ -49,8 +49,8 @@ class Runner {
 
   // One result per entry, in the case's order. A case that has a limit ends not much later,
   // whatever its entries do: a worker that is still at it is ended. Error(kCancelled) when told to
-  // stop, Error(kInvalidArgument) if the worker refuses the case as a whole, Error(kInternal) if one
-  // that was started does not answer, Error(kNotFound) if none can be started.
+  // stop, Error(kInvalidArgument) if the worker refuses the case as a whole, Error(kInternal) if
+  // one that was started does not answer, Error(kNotFound) if none can be started.
   std::vector<EntryResult> measure(const Case& c);
 
   // Runs the case's one entry once. Nothing if it crashed, hung or failed: `why` says how.

@@ -25,7 +25,8 @@ using Json = Table::Json;
 
 constexpr char kAbout[] =
     "Measures candidates for the campaigns of a tuning database that are for hardware of this\n"
-    "kind: takes one job at a time under a lease, measures it in a process of its own and reports.\n"
+    "kind: takes one job at a time under a lease, measures it in a process of its own and "
+    "reports.\n"
     "Runs only candidates that are signed by a key that this machine trusts (nimble keys). Serves\n"
     "until it is told to stop (Ctrl-C or SIGTERM); a job that it holds then goes back.\n\n"
     "Without any arguments it prints what a measuring process sees of this machine. Those\n"
@@ -72,18 +73,18 @@ void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ri
                 "nimble keys trust KEY --name planner, with the key that the campaigns are "
                 "signed by");
   if (!a.campaign.empty())
-    a.worker.campaign = db::find_by_prefix(
-                            store->campaigns(), a.campaign,
-                            [](const db::Campaign& c) { return c.uuid; }, "campaign",
-                            "list them: nimble db campaigns")
-                            .uuid;
+    a.worker.campaign =
+        db::find_by_prefix(
+            store->campaigns(), a.campaign, [](const db::Campaign& c) { return c.uuid; },
+            "campaign", "list them: nimble db campaigns")
+            .uuid;
   if (a.quiet) return;
   std::string trusted;
   for (const trust::NamedKey& k : keys)
     trusted += fmt::format("{}{} ({})", trusted.empty() ? "" : ", ", k.name, k.key.substr(0, 16));
   const db::Hardware hardware = db::host_hardware();
-  say(fmt::format("serves {} with {} {} ({}{})", store->path(),
-                  db::key_of(hardware).substr(0, 12), hardware.model_name, hardware.isa,
+  say(fmt::format("serves {} with {} {} ({}{})", store->path(), db::key_of(hardware).substr(0, 12),
+                  hardware.model_name, hardware.isa,
                   a.cpus.empty() ? "" : ", CPUs " + cpu_list_text(a.worker.cpus)));
   say("trusts " + trusted);
 }

@@ -88,8 +88,8 @@ class FleetTest : public db::StoreTest {
       const db::Digest digest =
           store->put_blob(fault_executable({anchor ? "test.copy" : kernels[i - 1]}));
       store->put(db::Candidate{artifact, digest, target});
-      db::TrialKey key = fleet->world.trial_key(
-          *store, tile, n, anchor ? db::Role::kBaseline : db::Role::kSearch);
+      db::TrialKey key =
+          fleet->world.trial_key(*store, tile, n, anchor ? db::Role::kBaseline : db::Role::kSearch);
       key.campaign = out.campaign;
       out.trials.push_back({{key}, artifact, digest, anchor});
     }

@@ -35,8 +35,7 @@ class WorkerProgram : public FleetTest {
     return run(fmt::format("--db {} --poll 0.02 {}", place(), arguments));
   }
   nlohmann::json report(const std::string& arguments) {
-    const CommandResult ran =
-        serve("--quiet --max-idle 0 --format json " + arguments);
+    const CommandResult ran = serve("--quiet --max-idle 0 --format json " + arguments);
     EXPECT_EQ(ran.exit_code, 0) << ran.out;
     return nlohmann::json::parse(ran.out);
   }

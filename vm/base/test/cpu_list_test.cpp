@@ -15,8 +15,8 @@ TEST(CpuList, IsReadAsLinuxWritesIt) {
   EXPECT_EQ(cpu_list_from_text("0-3,8", "--cpus"), (Cpus{0, 1, 2, 3, 8}));
   EXPECT_EQ(cpu_list_from_text("7", "--cpus"), (Cpus{7}));
   EXPECT_EQ(cpu_list_from_text("3,1-3,2", "--cpus"), (Cpus{1, 2, 3})) << "in order, each once";
-  for (const char* bad : {"", ",", "1,", "1-", "-1", "3-1", "a", "1 2", "1-2-3", "0x1", "99999999999",
-                          "65536", "0-65536", "1;2"})
+  for (const char* bad : {"", ",", "1,", "1-", "-1", "3-1", "a", "1 2", "1-2-3", "0x1",
+                          "99999999999", "65536", "0-65536", "1;2"})
     EXPECT_THROW(cpu_list_from_text(bad, "--cpus"), Error) << bad;
 }
 

@@ -60,7 +60,8 @@ struct Arguments {
 
 std::unique_ptr<Store> open(const Arguments& args, bool write) {
   OpenOptions options;
-  options.create = false;
+  // Who may bring a shared database up to date may make its tables, too.
+  options.create = args.migrate && names_server(args.db);
   options.read_only = !write;
   options.migrate_shared = args.migrate;
   return Store::open(args.db, options);
@@ -372,8 +373,9 @@ int run(int argc, char** argv) {
               "nimble db check --db tuning.db");
   check_command->add_flag(
       "--migrate", args.migrate,
-      "Bring an older schema up to date first. A database on a server is brought up to\n"
-      "date in no other way: programs older than that refuse it afterwards");
+      "Bring an older schema up to date first, or make the tables of a new database on a\n"
+      "server. One that has older ones there is brought up to date in no other way: programs\n"
+      "older than that refuse it afterwards");
 
   if (const auto code = parse_arguments(app, argc, argv, {kExitRegression, kExitStale}))
     return *code;

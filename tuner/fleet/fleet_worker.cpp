@@ -55,7 +55,7 @@ class FleetWorker {
     work();
     // The pulse has ended: a beat after this one would bring the worker back to life.
     try {
-      if (store_) say_goodbye();
+      if (store_) say_goodbye(worker_);
     } catch (const Error& e) {
       if (!may_pass(e)) throw;  // gone is gone
     }
@@ -108,9 +108,9 @@ class FleetWorker {
     return store_->add(worker);
   }
 
-  void say_goodbye() {
+  void say_goodbye(const db::Uuid& worker) {
     db::Heartbeat last;
-    last.worker = worker_;
+    last.worker = worker;
     last.state = db::WorkerState::kStopped;
     store_->heartbeat(last);
   }
@@ -132,14 +132,14 @@ class FleetWorker {
     said_.erase("keys");
     if (!keys_changed_) return true;
     // A worker's record is final, and this one would go on naming the keys of before.
-    db::Uuid now;
-    store_->transaction([&] {
-      say_goodbye();
-      now = register_worker();
-    });
-    worker_ = now;
-    pulse.become(worker_);
+    const db::Uuid before = std::exchange(worker_, register_worker());
     keys_changed_ = false;
+    pulse.become(worker_);
+    try {
+      say_goodbye(before);
+    } catch (const Error& e) {
+      if (!may_pass(e)) throw;  // it is soon taken for dead
+    }
     passed_over_.clear();
     said_.clear();
     say_(fmt::format("other keys are trusted now: {}", permission_.trusted_keys()));

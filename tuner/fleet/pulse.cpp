@@ -26,7 +26,9 @@ Pulse::~Pulse() {
 }
 
 void Pulse::become(const db::Uuid& worker) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // One that is under way would bring the worker of before back to life after its last.
+  told_.wait(lock, [this] { return !telling_; });
   worker_ = worker;
   due_ = Clock::now();
 }
@@ -61,6 +63,7 @@ void Pulse::run() {
                    : job_  ? db::WorkerState::kMeasuring
                            : db::WorkerState::kIdle;
       const int64_t attempt = attempt_;
+      telling_ = true;
       lock.unlock();
       bool held = true;
       try {
@@ -70,6 +73,8 @@ void Pulse::run() {
         store.reset();
       }
       lock.lock();
+      telling_ = false;
+      told_.notify_all();
       if (!held && job_ == beat.job && attempt_ == attempt) lost_ = halt = true;
     }
     wake_.wait_for(lock, kTick, [this] { return end_; });

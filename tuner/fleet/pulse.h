@@ -24,7 +24,8 @@ class Pulse {
   // Set once the worker is told to stop or has lost its lease: ends a measurement.
   std::atomic<bool> halt{false};
 
-  // Under which name it goes from now on; while it holds no job.
+  // Under which name it goes from now on; while it holds no job. When it returns, nothing more is
+  // told of the one before.
   void become(const db::Uuid& worker);
   void hold(const db::Job& job);
   // Whether it was held to the end.
@@ -36,11 +37,11 @@ class Pulse {
   const FleetWorkerOptions& options_;
   const std::atomic<bool>& cancel_;
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, told_;
   db::Uuid worker_;
   std::optional<db::Uuid> job_;
   int64_t attempt_ = 0;
-  bool lost_ = false, end_ = false;
+  bool lost_ = false, end_ = false, telling_ = false;
   std::chrono::steady_clock::time_point due_ = std::chrono::steady_clock::now();
   std::thread thread_;
 };

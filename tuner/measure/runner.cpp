@@ -200,6 +200,17 @@ Runner::Lost Runner::lose(bool hung) {
   return lost;
 }
 
+bool Runner::ends_by_itself() const {
+  for (int wait_ms = 0; wait_ms < 200; ++wait_ms) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_)
+      return true;
+    ::usleep(1000);
+  }
+  return false;
+}
+
 bool Runner::receive(Frame* frame, Lost* lost) {
   uint64_t beat = progress_->beat.load();
   int64_t since = now_ms();
@@ -216,6 +227,11 @@ bool Runner::receive(Frame* frame, Lost* lost) {
         if (read_frame(from_, frame)) return true;
         *lost = lose(false);
       } catch (const Error& e) {
+        // Who is killed in the middle of a message is no liar.
+        if (ends_by_itself()) {
+          *lost = lose(false);
+          return false;
+        }
         *lost = lose(true);
         lost->hung = false;
         lost->reason = e.what();
@@ -265,24 +281,33 @@ void Runner::remove(uint32_t id) {
   kept_.erase(it);
 }
 
-bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state) {
-  if (!kept.refused.empty()) return false;
-  if (pid_ == 0) start();
-  if (kept.loaded) return true;
-  ByteWriter w;
-  w.varint(id);
-  w.bytes(kept.bytes);
-  Lost lost;
-  Frame reply;
+bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state, std::string* why) {
   *state = EntryState::kFailed;
-  if (!send(MessageType::kLoad, w.view(), &lost) || !receive(&reply, &lost)) {
-    *state = lost.hung ? EntryState::kTimeout : EntryState::kCrashed;
-    kept.refused = "while loading: " + lost.reason;
+  *why = kept.refused;
+  if (!why->empty()) return false;
+  for (int attempts = 1;; ++attempts) {
+    if (pid_ == 0) start();
+    if (kept.loaded) return true;
+    ByteWriter w;
+    w.varint(id);
+    w.bytes(kept.bytes);
+    Lost lost;
+    Frame reply;
+    if (send(MessageType::kLoad, w.view(), &lost) && receive(&reply, &lost)) {
+      if (reply.type == MessageType::kLoaded) return kept.loaded = true;
+      *why = reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
+    } else {
+      *why = "while loading: " + lost.reason;
+      // Killed from outside, which says nothing about the executable.
+      if (lost.killed && attempts < kAttempts) continue;
+      *state = lost.killed ? EntryState::kLost
+               : lost.hung ? EntryState::kTimeout
+                           : EntryState::kCrashed;
+      if (lost.killed) return false;  // the next case may try again
+    }
+    kept.refused = *why;
     return false;
   }
-  if (reply.type == MessageType::kLoaded) return kept.loaded = true;
-  kept.refused = reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
-  return false;
 }
 
 bool Runner::attempt(const Case& c, const std::vector<uint32_t>& which,
@@ -330,12 +355,13 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
       const auto it = kept_.find(c.entries[i].executable);
       NIMBLE_CHECK(it != kept_.end(), "executable {} was not added", c.entries[i].executable);
       EntryState state = EntryState::kFailed;
-      if (ensure_loaded(it->first, it->second, &state)) {
+      std::string why;
+      if (ensure_loaded(it->first, it->second, &state, &why)) {
         which.push_back(i);
         continue;
       }
       results[i].state = state;
-      results[i].message = it->second.refused;
+      results[i].message = why;
       have[i] = true;
     }
     if (which.empty()) return results;
@@ -380,10 +406,7 @@ std::optional<std::vector<std::vector<uint8_t>>> Runner::run(const Case& c, std:
   const auto it = kept_.find(c.entries[0].executable);
   NIMBLE_CHECK(it != kept_.end(), "executable {} was not added", c.entries[0].executable);
   EntryState state = EntryState::kFailed;
-  if (!ensure_loaded(it->first, it->second, &state)) {
-    *why = it->second.refused;
-    return std::nullopt;
-  }
+  if (!ensure_loaded(it->first, it->second, &state, why)) return std::nullopt;
   Lost lost;
   Frame reply;
   if (!send(MessageType::kRun, encode(c), &lost) || !receive(&reply, &lost)) {

@@ -84,12 +84,13 @@ class Runner {
 
   void start();
   Lost lose(bool hung);
+  bool ends_by_itself() const;     // is ended already, or within a moment
   std::string last_words() const;  // the end of what the worker wrote on stderr
   // Waits for the next frame. False, and `lost` set, if the worker died or hung.
   bool receive(Frame* frame, Lost* lost);
   bool send(MessageType type, std::span<const uint8_t> payload, Lost* lost);
-  // Loads one executable; false if it cannot be (then kept.refused says why).
-  bool ensure_loaded(uint32_t id, Kept& kept, EntryState* state);
+  // Loads one executable; false if it cannot be, and `state` and `why` are what to report of it.
+  bool ensure_loaded(uint32_t id, Kept& kept, EntryState* state, std::string* why);
   // Measures the entries `which` of the case, until done or lost.
   bool attempt(const Case& c, const std::vector<uint32_t>& which, std::vector<EntryResult>& results,
                std::vector<bool>& have, Lost* lost);

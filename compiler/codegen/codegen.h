@@ -62,5 +62,10 @@ std::string check_message(const kir::Function& f, int32_t status);
 // machine code as assembly.
 std::string llvm_ir(const kir::Function& f, const kernels::TargetInfo& target, bool optimized);
 std::string assembly(const kir::Function& f, const kernels::TargetInfo& target);
+// Both, optimised as for shipping, for the price of one compilation.
+struct Listing {
+  std::string llvm_ir, assembly;
+};
+Listing listing(const kir::Function& f, const kernels::TargetInfo& target);
 
 }  // namespace nimble::codegen

@@ -285,6 +285,24 @@ void KernelSet::compare_code(Entry& e) {
   if (e.lookup.outcome == Outcome::kTuned) e.lookup.outcome = Outcome::kStale;
 }
 
+KernelSet::Listing KernelSet::listing() const {
+  Functions functions;
+  std::set<std::string> messages;
+  for (const Entry& e : entries_) {
+    Entry scratch = e;
+    exec::Kernel kernel;
+    lower(scratch, {}, functions, kernel, &messages);
+  }
+  Listing out;
+  for (const kir::Function& f : functions.own) {
+    const codegen::Listing one = codegen::listing(f, target_);
+    out.kernel_ir += kir::print(f);
+    out.llvm_ir += one.llvm_ir;
+    out.assembly += one.assembly;
+  }
+  return out;
+}
+
 void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
                        CompileReport* report) {
   auto say = [&](const std::string& text) {

@@ -30,6 +30,13 @@ class KernelSet {
   uint32_t add_fixed(const ir::FunctionRef& group, const std::vector<bool>& constant_parameter,
                      const tuned::Candidate& candidate, const std::string& name);
 
+  // What everything lowers to for the first target, one function after the other, for people to
+  // read: of a set that is not finished. Empty for a vendor's routine.
+  struct Listing {
+    std::string kernel_ir, llvm_ir, assembly;
+  };
+  Listing listing() const;
+
   // Lowers, compiles and links everything into `out`; fills the report.
   void finish(const CompileOptions& options, exec::Executable& out, CompileReport* report);
 

@@ -1,5 +1,7 @@
 #include "tuner/fleet/finding.h"
 
+#include <cmath>
+
 namespace nimble::tuner {
 namespace {
 
@@ -29,7 +31,8 @@ std::string error_class_of(const EntryResult& r) {
     case EntryState::kTimeout:
       return "hang";
     case EntryState::kCrashed:
-      return r.message.starts_with("SIG") ? r.message : "crash";
+      // Without the worker's last words: few classes, not one for each text.
+      return r.message.starts_with("SIG") ? r.message.substr(0, r.message.find(':')) : "crash";
     case EntryState::kFailed:
       return "refused";
     case EntryState::kLost:
@@ -57,6 +60,7 @@ std::optional<Finding> finding_of(const EntryResult& result, const db::Hash& art
     m.stop_reason = result.stop_reason;
     m.samples_ns = result.samples_ns;
     m.outliers = s.outliers;
+    if (result.runs_per_sample > 0) m.runs_per_sample = result.runs_per_sample;
     out.measurement = std::move(m);
   }
   if (result.state == EntryState::kOk || result.state == EntryState::kWrong)
@@ -67,6 +71,29 @@ std::optional<Finding> finding_of(const EntryResult& result, const db::Hash& art
                                       keys.tolerance,
                                       result.state == EntryState::kOk};
   return out;
+}
+
+std::optional<db::FailureLog> log_of(const EntryResult& result, const Finding& finding,
+                                     const std::string& command) {
+  if (finding.state == db::TrialState::kOk) return std::nullopt;
+  db::FailureLog log;
+  log.error_class = finding.error_class;
+  log.message = finding.message;
+  log.output = result.output;
+  log.command = command;
+  return log;
+}
+
+std::optional<double> drift_of(const std::vector<EntryResult>& results) {
+  constexpr size_t kLeastSamples = 6;
+  if (results.empty() || results[0].state != EntryState::kOk) return std::nullopt;
+  const std::vector<double>& all = results[0].samples_ns;
+  if (all.size() < kLeastSamples) return std::nullopt;
+  const auto half = static_cast<std::ptrdiff_t>(all.size() / 2);
+  const double drift =
+      median_of({all.end() - half, all.end()}) / median_of({all.begin(), all.begin() + half}) - 1;
+  if (!std::isfinite(drift)) return std::nullopt;
+  return drift;
 }
 
 db::HostState host_record(const HostReading& r) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "db/store/store.h"
 #include "tuner/measure/protocol.h"
@@ -32,6 +33,14 @@ struct Finding {
 // Nothing for an entry whose turn never came.
 std::optional<Finding> finding_of(const EntryResult& result, const db::Hash& artifact,
                                   const CaseKeys& keys);
+// What the worker that was lost, or refused the entry, left for whoever looks into it; nothing if
+// the entry did not fail. `command` reproduces it, or is empty.
+std::optional<db::FailureLog> log_of(const EntryResult& result, const Finding& finding,
+                                     const std::string& command);
+// How much a case's first entry had changed at its end: the median of the later half of its samples
+// over that of the earlier half, less one. All entries were timed in turn with it. Nothing if it
+// was not measured long enough to tell.
+std::optional<double> drift_of(const std::vector<EntryResult>& results);
 db::HostState host_record(const HostReading& reading);
 
 }  // namespace nimble::tuner

@@ -296,6 +296,7 @@ class FleetWorker {
     const std::vector<EntryResult> results = runner_->measure(prepared.c);
     report.host = host_record(host_.read());
     if (!options_.cpus.empty()) report.host.affinity = cpu_list_text(options_.cpus);
+    const std::optional<double> drift = drift_of(results);
     for (size_t i = 0; i < results.size(); ++i) {
       const db::JobTrial& t = job.trials[i];
       std::optional<Finding> found = finding_of(results[i], t.artifact, prepared.keys);
@@ -303,13 +304,11 @@ class FleetWorker {
         why_ = results[i].message;
         continue;
       }
-      report.results.push_back({t.trial.uuid,
-                                found->state,
-                                found->error_class,
-                                found->message,
-                                std::move(found->measurement),
-                                std::move(found->correctness),
-                                {}});
+      if (found->measurement) found->measurement->drift = drift;
+      std::optional<db::FailureLog> log = log_of(results[i], *found, "");
+      report.results.push_back({t.trial.uuid, found->state, found->error_class, found->message,
+                                std::move(found->measurement), std::move(found->correctness),
+                                std::move(log)});
     }
   }
 

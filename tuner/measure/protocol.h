@@ -121,6 +121,8 @@ struct EntryResult {
   std::string message;      // what went wrong
   int64_t runs_per_sample = 0;
   std::vector<double> samples_ns;  // of one run each: batch time / runs
+  // What the worker that was lost had written to stderr, its end; the parent's own, never sent.
+  std::string output;
   friend bool operator==(const EntryResult&, const EntryResult&) = default;
 };
 

@@ -38,7 +38,8 @@ std::string signal_name(int number) {
 
 // Workers that a case may cost where no candidate is to blame.
 constexpr int kAttempts = 3;
-constexpr size_t kLastWords = 2000;
+constexpr size_t kLastWords = 2000;  // in a message
+constexpr size_t kMostOutput = 64 << 10;
 // What the worker gets of our environment, and nothing else: no password, no token, no setting of
 // the shell that would make times differ from one day to the next (OMP_*, GLIBC_TUNABLES). Tried
 // with an empty one: oneDNN, OpenMP and the C library need none of it on Debian.
@@ -115,10 +116,10 @@ Runner::~Runner() {
   if (stderr_fd_ >= 0) ::close(stderr_fd_);
 }
 
-std::string Runner::last_words() const {
+std::string Runner::last_words(size_t most) const {
   const off_t size = stderr_fd_ >= 0 ? ::lseek(stderr_fd_, 0, SEEK_END) : 0;
   if (size <= 0) return "";
-  std::string text(std::min(kLastWords, static_cast<size_t>(size)), '\0');
+  std::string text(std::min(most, static_cast<size_t>(size)), '\0');
   const ssize_t n =
       ::pread(stderr_fd_, text.data(), text.size(), size - static_cast<off_t>(text.size()));
   text.resize(n > 0 ? static_cast<size_t>(n) : 0);
@@ -191,7 +192,10 @@ Runner::Lost Runner::lose(bool hung) {
   else
     lost.reason = fmt::format("exit code {}", WEXITSTATUS(status));
   lost.killed = !hung && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (const std::string words = last_words(); !words.empty()) lost.reason += ": " + words;
+  lost.output = last_words(kMostOutput);
+  if (!lost.output.empty())
+    lost.reason +=
+        ": " + lost.output.substr(lost.output.size() - std::min(lost.output.size(), kLastWords));
   ::close(to_);
   ::close(from_);
   to_ = from_ = -1;
@@ -298,6 +302,7 @@ bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state, std::stri
       *why = reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
     } else {
       *why = "while loading: " + lost.reason;
+      kept.output = lost.output;
       // Killed from outside, which says nothing about the executable.
       if (lost.killed && attempts < kAttempts) continue;
       *state = lost.killed ? EntryState::kLost
@@ -340,11 +345,12 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
   std::vector<bool> have(c.entries.size(), false);
   for (uint32_t i = 0; i < results.size(); ++i) results[i].index = i;
   const int64_t end_ms = c.limit_ns > 0 ? now_ms() + c.limit_ns / 1'000'000 : 0;
-  const auto give_up = [&](EntryState state, const std::string& why) {
+  const auto give_up = [&](EntryState state, const std::string& why, const std::string& output) {
     for (size_t i = 0; i < results.size(); ++i) {
       if (have[i]) continue;
       results[i].state = state;
       results[i].message = why;
+      results[i].output = output;
       have[i] = true;
     }
   };
@@ -362,6 +368,7 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
       }
       results[i].state = state;
       results[i].message = why;
+      results[i].output = it->second.output;
       have[i] = true;
     }
     if (which.empty()) return results;
@@ -375,13 +382,14 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     until_ms_ = 0;
     if (whole) continue;
     if (lost.late) {
-      give_up(EntryState::kLate, "the time of its case was over");
+      give_up(EntryState::kLate, "the time of its case was over", "");
       continue;
     }
     if (lost.blameless()) {
       if (++attempts < kAttempts) continue;
       give_up(EntryState::kLost,
-              fmt::format("{} workers were lost, the last by {}", attempts, lost.reason));
+              fmt::format("{} workers were lost, the last by {}", attempts, lost.reason),
+              lost.output);
       continue;
     }
     // Blame the entry at which it happened; between entries, the first that is still due.
@@ -397,6 +405,7 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     }
     results[blamed].state = lost.hung ? EntryState::kTimeout : EntryState::kCrashed;
     results[blamed].message = lost.reason;
+    results[blamed].output = lost.output;
     have[blamed] = true;
   }
 }

@@ -69,11 +69,13 @@ class Runner {
     std::vector<uint8_t> bytes;
     bool loaded = false;
     std::string refused;  // why the worker could not load it
+    std::string output;   // of the worker that was lost over it
   };
   // How a request ended without an answer.
   struct Lost {
     bool hung = false;
     std::string reason;  // "SIGSEGV", "exit code 1", "no progress for 4000 ms"
+    std::string output;  // the end of what it wrote on stderr
     Phase phase = kIdle;
     uint32_t entry = 0;
     bool late = false;    // the case's limit is over
@@ -84,8 +86,8 @@ class Runner {
 
   void start();
   Lost lose(bool hung);
-  bool ends_by_itself() const;     // is ended already, or within a moment
-  std::string last_words() const;  // the end of what the worker wrote on stderr
+  bool ends_by_itself() const;                // is ended already, or within a moment
+  std::string last_words(size_t most) const;  // the end of what the worker wrote on stderr
   // Waits for the next frame. False, and `lost` set, if the worker died or hung.
   bool receive(Frame* frame, Lost* lost);
   bool send(MessageType type, std::span<const uint8_t> payload, Lost* lost);

@@ -52,6 +52,21 @@ class CompilerBackend : public Backend {
     return out;
   }
 
+  std::vector<CodeText> code(const kernels::Workload& w, const tuned::Candidate& candidate,
+                             const kernels::TargetInfo& target) override {
+    try {
+      driver::KernelSet kernels(target, nullptr);
+      kernels.add_fixed(w.group, w.constant_parameter, candidate, "kernel");
+      driver::KernelSet::Listing all = kernels.listing();
+      if (all.kernel_ir.empty()) return {};
+      return {{"kernel-ir", std::move(all.kernel_ir)},
+              {"llvm-ir", std::move(all.llvm_ir)},
+              {"assembly", std::move(all.assembly)}};
+    } catch (const std::exception&) {
+      return {};  // it was compiled before: whatever is wrong, nobody waits for the text
+    }
+  }
+
   Expectation expect(const TuningTask& task, const WorkloadPoint& point,
                      const tuned::Candidate& default_schedule, const DefaultResult& run) override {
     std::vector<int64_t> tiles;  // what a knob counts may be a tile's extent

@@ -24,12 +24,24 @@ struct Built {
   std::string error;                     // why it failed
 };
 
+// A form of a candidate's code, for people to read.
+struct CodeText {
+  std::string kind;  // "kernel-ir", "llvm-ir", "assembly"
+  std::string text;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   // Thread safe. Never throws: failures are in `error`.
   virtual Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
                       const kernels::TargetInfo& target) = 0;
+  // What a candidate's machine code was made of and is, for about the price of building it; nothing
+  // if there is no such text, as of a vendor's routine. Thread safe. Never throws.
+  virtual std::vector<CodeText> code(const kernels::Workload&, const tuned::Candidate&,
+                                     const kernels::TargetInfo&) {
+    return {};
+  }
   // Thread safe. May throw nimble::Error: the workload then cannot be checked, so not tuned.
   // expected_result() of oracle.h says what it may do with the default schedule.
   virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point,

@@ -59,6 +59,7 @@ Executor::Outcome Executor::measure(size_t point, const std::vector<db::Trial>& 
   const Account::Span storing(context_.account, Activity::kStore);
   const CaseKeys keys{records_.policy(), records_.shape(point), c.tolerance,
                       StopRule(context_.policy.min_samples, context_.policy.max_samples)};
+  const std::optional<double> drift = drift_of(out.results);
   context_.store.transaction([&] {
     for (const db::Artifact& a : builder_.unsaved()) context_.store.put(a);
     const db::Uuid host_state = context_.store.put(host_record(host));
@@ -70,6 +71,15 @@ Executor::Outcome Executor::measure(size_t point, const std::vector<db::Trial>& 
         found->measurement->trial = trials[i].uuid;
         found->measurement->machine = context_.machine;
         found->measurement->host_state = host_state;
+        found->measurement->drift = drift;
+        if (paired && trials[i].key.config == records_.default_config() &&
+            out.results.back().state == EntryState::kOk)
+          found->measurement->twin_ns = out.results.back().samples_ns;
+      }
+      if (std::optional<db::FailureLog> log = log_of(out.results[i], *found, "")) {
+        log->trial = trials[i].uuid;
+        log->attempt = trials[i].attempt;
+        context_.store.add(*log);
       }
       if (db::is_final(trials[i].state)) {
         if (found->measurement) context_.store.add(*found->measurement);

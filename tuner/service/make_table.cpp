@@ -124,8 +124,10 @@ void TaskRun::make_table(bool complete) {
     level_small_gains(levelled, 0, std::max(kLeastGain, report_.noise.value_or(0)));
   const Table table = choose(levelled);
   const std::vector<double> best = best_known(e);
-  store_table(record_of(table, e, best, complete), e, basis);
+  const db::NewDispatchTable record = record_of(table, e, best, complete);
+  store_table(record, e, basis);
   report_table(table, e, best);
+  if (complete) keep_code(record);
 }
 
 }  // namespace nimble::tuner

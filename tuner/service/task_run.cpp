@@ -148,7 +148,15 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
 
 void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
                             const std::string& error_class, const std::string& message) {
-  context_.store.finish({trial.uuid, context_.owner, state, error_class, message, std::nullopt});
+  context_.store.transaction([&] {
+    context_.store.finish({trial.uuid, context_.owner, state, error_class, message, std::nullopt});
+    db::FailureLog log;
+    log.trial = trial.uuid;
+    log.attempt = trial.attempt;
+    log.error_class = error_class;
+    log.message = message;
+    context_.store.add(log);
+  });
   context_.meter.count(1, 1);
   ++report_.trials;
   ++report_.failed;

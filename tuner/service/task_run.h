@@ -131,6 +131,9 @@ class TaskRun {
   // The campaign's, by configuration and shape: a later phase's before an earlier one's.
   std::map<std::pair<db::Hash, db::Hash>, db::Uuid> own_measurements() const;
   void store_table(db::NewDispatchTable table, const Evidence& e, Basis basis);
+  // Stores what the code of the default, of the table's entries and of other finalists is, where
+  // the database does not have it and the campaign has the time.
+  void keep_code(const db::NewDispatchTable& table);
   static double regret_of(const TableEntry& entry, const CrossTable& cross,
                           const std::vector<double>& best);
   void report_table(const Table& table, const Evidence& e, const std::vector<double>& best);

@@ -263,24 +263,39 @@ std::string check_message(const kir::Function& f, int32_t status) {
   return message;
 }
 
+namespace {
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module.print(out, nullptr);
+  return text;
+}
+
+}  // namespace
+
 std::string llvm_ir(const kir::Function& f, const kernels::TargetInfo& target, bool optimized) {
   llvm::LLVMContext context;
   const auto machine = make_machine(target, {});
   const auto module = make_module({&f, 1}, target, *machine, context);
   if (optimized) optimise(*module, *machine, 2);
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  module->print(out, nullptr);
-  return text;
+  return text_of(*module);
 }
 
-std::string assembly(const kir::Function& f, const kernels::TargetInfo& target) {
+Listing listing(const kir::Function& f, const kernels::TargetInfo& target) {
   llvm::LLVMContext context;
   const auto machine = make_machine(target, {});
   const auto module = make_module({&f, 1}, target, *machine, context);
   optimise(*module, *machine, 2);
+  Listing out;
+  out.llvm_ir = text_of(*module);  // before the code generator's own passes change it
   const auto bytes = generate(*module, *machine, llvm::CodeGenFileType::AssemblyFile);
-  return std::string(bytes.begin(), bytes.end());
+  out.assembly.assign(bytes.begin(), bytes.end());
+  return out;
+}
+
+std::string assembly(const kir::Function& f, const kernels::TargetInfo& target) {
+  return listing(f, target).assembly;
 }
 
 }  // namespace nimble::codegen

@@ -284,6 +284,7 @@ TEST(Runner, KeepsWhatTheWorkerSaidLast) {
   const EntryResult r = only(runner, "test.last_words");
   EXPECT_EQ(r.state, EntryState::kCrashed);
   EXPECT_EQ(r.message, "SIGSEGV: assertion failed: i < n");
+  EXPECT_EQ(r.output, "assertion failed: i < n");
 }
 
 TEST(Runner, RunsOnceAndGivesWhatWasWritten) {

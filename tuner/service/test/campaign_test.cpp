@@ -123,6 +123,15 @@ TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
             ? "test.copy"
             : FaultyBackend::kKernels[hash64(text_of(c)) % std::size(FaultyBackend::kKernels)];
     states[kernel].insert(t.trial.state);
+    // What it said stands beside it.
+    const auto store = db::Store::open(file("tuning.db"));
+    const std::vector<db::FailureLog> logs = store->failures(t.trial.uuid);
+    EXPECT_EQ(logs.empty(), t.trial.state == TrialState::kOk || !db::is_final(t.trial.state))
+        << kernel;
+    for (const db::FailureLog& log : logs) {
+      EXPECT_EQ(log.error_class, t.trial.error_class);
+      EXPECT_EQ(log.message, t.trial.message);
+    }
   }
   const std::map<std::string, TrialState> due = {
       {"test.copy", TrialState::kOk},         {"test.slow", TrialState::kOk},

@@ -118,5 +118,51 @@ TEST_F(TaskTest, TheWorkLeftIsOfAllPhasesAndComesToItsEnd) {
   EXPECT_EQ(task.work_left_s(100), 0);
 }
 
+// Who looks into it later finds how it was measured and what the code is.
+TEST_F(TaskTest, WhatATableRestsOnIsKept) {
+  TaskRun task(*context, tasks.at(0), 1);
+  ASSERT_GT(task.baseline(), 0);
+  task.search(meter->consumed_s() + 1);
+  task.cross(4, meter->consumed_s() + 60);
+  task.verify(meter->consumed_s() + 60);
+  task.make_table(true);
+  ASSERT_TRUE(task.report().table);
+  const std::vector<db::TwinRow> twins = store->twins();
+  EXPECT_FALSE(twins.empty()) << "the default ran beside itself";
+  bool drifted = false;
+  for (const db::TrialOutcome& o : store->outcomes(campaign))
+    for (const db::MeasurementSummary& s : store->measurements(o.trial.uuid)) {
+      EXPECT_GT(s.measurement.runs_per_sample.value_or(0), 0);
+      drifted |= s.measurement.drift.has_value();
+    }
+  EXPECT_TRUE(drifted);
+  for (const db::TwinRow& t : twins) EXPECT_EQ(store->trial(t.trial)->key.role, db::Role::kVerify);
+  const db::DispatchTable table = *store->table(*task.report().table);
+  for (const db::DispatchEntry& e : table.entries) {
+    const std::vector<db::GeneratedCode> code = store->generated_code(e.code_hash);
+    ASSERT_EQ(code.size(), 3u) << e.code_hash;
+    const char* const kinds[] = {"assembly", "kernel-ir", "llvm-ir"};
+    const char* const words[] = {"ret", "kernel", "define"};
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(code[i].kind, kinds[i]);
+      const auto bytes = store->blob(code[i].digest);
+      ASSERT_TRUE(bytes);
+      EXPECT_THAT(std::string(bytes->begin(), bytes->end()), testing::HasSubstr(words[i]));
+    }
+  }
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+// Nothing is listed for a campaign that has no time left.
+TEST_F(TaskTest, WithoutTimeNoCodeIsListed) {
+  TaskRun task(*context, tasks.at(0), 1);
+  ASSERT_GT(task.baseline(), 0);
+  context->end_s = 0;
+  task.make_table(true);
+  ASSERT_TRUE(task.report().table);
+  for (const db::DispatchEntry& e : store->table(*task.report().table)->entries)
+    EXPECT_TRUE(store->generated_code(e.code_hash).empty());
+}
+
 }  // namespace
 }  // namespace nimble::tuner

@@ -6,9 +6,10 @@
 //
 // NIMBLE_BENCH_DB names the database, a file in /tmp by default; it is filled up to
 // NIMBLE_BENCH_MEASUREMENTS measurements (20,000 by default) of 10 samples each, on 50 kinds of
-// hardware with a dispatch table per workload on each, and kept for the next run. Each call asks
-// for another place; p95_ms is the 95th percentile over the calls, which should stay under 50. With
-// cold:1 each call begins with a new connection, and a file's pages are dropped from memory first.
+// hardware with a dispatch table in three versions per workload on each, and kept for the next run.
+// Each call asks for another place; p95_ms is the 95th percentile over the calls, which should stay
+// under 50. With cold:1 each call begins with a new connection, and a file's pages are dropped from
+// memory first.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,15 +19,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
 
+#include "db/store/hash.h"
+#include "db/store/open.h"
 #include "db/store/place.h"
-#include "db/store/store.h"
+#include "db/store/samples.h"
 
 namespace nimble::db {
 namespace {
 
 constexpr int kHardware = 50, kWorkloads = 40, kShapes = 16, kConfigs = 400;
+constexpr int kVersions = 3;  // of each dispatch table
 
 const char* setting(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -49,7 +54,7 @@ struct Names {
   std::vector<Workload> workloads;
   std::vector<Hash> configs;
   std::vector<Uuid> machines, campaigns;
-  std::vector<std::vector<Hash>> shapes;  // of each workload
+  std::vector<std::vector<Hash>> shapes, artifacts;  // of each workload; and configuration
   Toolchain toolchain{"llvm", "19.1.7", "-O2", 3, "abc", false};
   Template dense{"dense", 2, "tile"};
   Hash policy, toolchain_hash, template_hash;
@@ -70,6 +75,10 @@ struct Names {
       shapes.emplace_back();
       for (int s = 0; s < kShapes; ++s)
         shapes.back().push_back(store.put(Shape{hash, {{"m", 1 + 16 * s}}, 1000, 1000}));
+      artifacts.emplace_back();
+      for (const Hash& config : configs)
+        artifacts.back().push_back(
+            store.put(Artifact{"code-" + config + hash, hash, config, toolchain_hash, 10, 4096}));
     }
     for (int h = 0; h < kHardware; ++h) {
       hardware.push_back({"GenuineIntel", 6, h, 1, fmt::format("Processor {}", h), "x86-64-v4",
@@ -83,60 +92,118 @@ struct Names {
   }
 };
 
-void fill_campaign(Store& store, const Names& names, int h, int64_t wanted) {
-  std::mt19937_64 random(static_cast<uint64_t>(h));
-  const Hash hardware = key_of(names.hardware[static_cast<size_t>(h)]);
-  const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
-  for (int64_t have = store.progress(names.campaigns[static_cast<size_t>(h)]).trials; have < wanted;
-       have += 500) {
-    store.transaction([&] {
-      std::vector<NewTrial> trials;
-      for (int i = 0; i < 500; ++i) {
-        const size_t w = random() % kWorkloads;
-        trials.push_back({{names.campaigns[static_cast<size_t>(h)], key_of(names.workloads[w]),
-                           pick(names.configs), pick(names.shapes[w]), Role::kSearch, 2},
-                          have / 500,
-                          static_cast<double>(random() % 100)});
-      }
-      store.enqueue(trials);
-      const Uuid host = store.put(HostState{"", "performance", true, {}, "0,1", 0.1, 0});
-      for (const Trial& t :
-           store.claim({names.campaigns[static_cast<size_t>(h)], "fill", 60'000, 500})) {
-        if (random() % 50 == 0) {
-          store.finish({t.uuid, "fill", TrialState::kWrong, "mismatch", "off"});
-          continue;
-        }
-        Measurement m;
-        m.trial = t.uuid;
-        m.artifact = store.put(Artifact{"code-" + t.key.config + t.key.workload, t.key.workload,
-                                        t.key.config, names.toolchain_hash, 10, 4096});
-        m.policy = names.policy;
-        m.machine = names.machines[static_cast<size_t>(h)];
-        m.host_state = host;
-        m.median_ns = 1000 + static_cast<double>(random() % 1'000'000) / 10;
-        m.mad_ns = 1;
-        m.ci_low_ns = m.median_ns * 0.99;
-        m.ci_high_ns = m.median_ns * 1.01;
-        m.stop_reason = "ci";
-        m.samples_ns.assign(10, m.median_ns);
-        if (random() % 20 == 0) m.twin_ns = m.samples_ns;
-        store.finish({t.uuid, "fill", TrialState::kOk, "", "", m});
-      }
-    });
+// An INSERT of many rows at once: the fewer statements, the sooner a million is there.
+class Rows {
+ public:
+  Rows(Connection& db, std::string table, std::string columns, int width)
+      : db_(db), table_(std::move(table)), columns_(std::move(columns)), width_(width) {}
+  template <class... Values>
+  void add(const Values&... values) {
+    static_assert(sizeof...(values) > 0);
+    cells_.push_back([=](Statement& s, int at) { (s.bind_at(at++, values), ...); });
+    if (cells_.size() == kAtOnce) flush();
   }
-  for (const Workload& w : names.workloads) {
-    if (!store.tables(key_of(w), hardware).empty()) continue;
+  void flush() {
+    if (cells_.empty()) return;
+    std::string marks, row = "(?";
+    for (int i = 1; i < width_; ++i) row += ",?";
+    row += ")";
+    for (size_t i = 0; i < cells_.size(); ++i) marks += (i ? "," : "") + row;
+    Statement insert =
+        db_.prepare(fmt::format("INSERT INTO {} ({}) VALUES {}", table_, columns_, marks));
+    for (size_t i = 0; i < cells_.size(); ++i) cells_[i](insert, 1 + static_cast<int>(i) * width_);
+    insert.run();
+    cells_.clear();
+  }
+
+ private:
+  static constexpr size_t kAtOnce = 100;
+  Connection& db_;
+  const std::string table_, columns_;
+  const int width_;
+  std::vector<std::function<void(Statement&, int)>> cells_;
+};
+
+// Rows as the store would have written them, past it.
+void fill_campaign(Store& store, Connection& db, const Names& names, int h, int64_t wanted) {
+  const Uuid& campaign = names.campaigns[static_cast<size_t>(h)];
+  const Hash hardware = key_of(names.hardware[static_cast<size_t>(h)]);
+  std::mt19937_64 random(static_cast<uint64_t>(h));
+  std::vector<Hash> workloads;
+  for (const Workload& w : names.workloads) workloads.push_back(key_of(w));
+  constexpr int64_t kPiece = 1000, kPoints = int64_t{kWorkloads} * kConfigs * kShapes;
+  wanted = std::min(wanted, kPoints);
+  for (int64_t have = store.progress(campaign).trials; have < wanted; have += kPiece) {
+    const Uuid host = store.put(HostState{"", "performance", true, {}, "0,1", 0.1, 0});
+    int64_t number = store.last_event();
+    int depth = 0;
+    Transaction transaction(db, depth, true);
+    db.defer_foreign_keys();  // rows of one table go together, before or behind those they name
+    Rows trials(db, "trial",
+                "uuid, campaign, workload, config, shape, role, threads, round, priority, state, "
+                "attempt, error_class, message, created_at, finished_at, position, median_ns, "
+                "measured_on",
+                18);
+    Rows measurements(db, "measurement",
+                      "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
+                      "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample",
+                      14);
+    Rows samples(db, "samples", "measurement, n, ns, outlier", 4);
+    Rows twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at", 5);
+    Rows events(db, "event", "number, kind, campaign, subject, detail, created_at", 6);
+    const std::vector<uint8_t> flags(10, 0);
+    for (int64_t i = have; i < std::min(have + kPiece, wanted); ++i) {
+      // Every point once, in no order: the step shares no factor with their number.
+      const int64_t point = i * 104'729 % kPoints;
+      const auto w = static_cast<size_t>(point % kWorkloads);
+      const auto s = static_cast<size_t>(point / kWorkloads % kShapes);
+      const auto c = static_cast<size_t>(point / kWorkloads / kShapes);
+      const TrialKey key{campaign,           workloads[w],  names.configs[c],
+                         names.shapes[w][s], Role::kSearch, 2};
+      const Uuid trial = uuid_of(key);
+      const int64_t at = 1'700'000'000'000 + (i * kHardware + h) * 1000;
+      const bool wrong = random() % 50 == 0;
+      std::optional<double> median;
+      std::optional<std::string> on;
+      if (!wrong) {
+        median = 1000 + static_cast<double>(random() % 1'000'000) / 10;
+        on = hardware;
+      }
+      trials.add(trial, campaign, key.workload, key.config, key.shape, "search", 2, i / 500,
+                 static_cast<double>(random() % 100), wrong ? "wrong" : "ok", 1,
+                 wrong ? "mismatch" : "", wrong ? "off" : "", at, at, i + 1, median, on);
+      events.add(++number, "trial", campaign, trial, R"({"state":"ok"})", at);
+      if (wrong) continue;
+      const Uuid uuid = new_uuid();
+      measurements.add(uuid, trial, names.artifacts[w][c], names.policy,
+                       names.machines[static_cast<size_t>(h)], host, 10, *median, 1.0,
+                       *median * 0.99, *median * 1.01, "ci", at, 100);
+      const std::vector<uint8_t> ns = encode_samples(std::vector<double>(10, *median));
+      samples.add(uuid, 10, ns, flags);
+      if (random() % 20 == 0) twins.add(uuid, 10, ns, *median, at);
+    }
+    for (Rows* rows : {&trials, &measurements, &samples, &twins, &events}) rows->flush();
+    db.run("UPDATE event_counter SET last = ?", number);
+    transaction.commit();
+  }
+  for (const Hash& workload : workloads) {
+    if (!store.tables(workload, hardware).empty()) continue;
     NewDispatchTable t;
-    t.workload = key_of(w);
+    t.workload = workload;
     t.hardware = hardware;
     t.toolchain = names.toolchain_hash;
     t.policy = names.policy;
     t.objective = "weighted mean";
     t.tree = R"({"leaf":0})";
     DispatchEntry e;
-    e.config = names.configs[random() % kConfigs];
-    t.entries = {e};
-    store.transaction([&] { store.activate(store.create_table(t), "bench"); });
+    store.transaction([&] {
+      for (int version = 0; version < kVersions; ++version) {
+        e.config = names.configs[random() % kConfigs];
+        t.entries = {e};
+        t.parent = store.create_table(t);
+        store.activate(*t.parent, "bench");
+      }
+    });
   }
 }
 
@@ -144,9 +211,13 @@ const Names& filled() {
   static const Names kNames = [] {
     auto store = open();
     Names names(*store);
+    OpenOptions options;
+    options.durable = false;
+    const auto raw =
+        names_server(place()) ? open_postgres(place(), options) : open_sqlite(place(), options);
     const int64_t wanted = std::atoll(setting("NIMBLE_BENCH_MEASUREMENTS", "20000"));
     for (int h = 0; h < kHardware; ++h) {
-      fill_campaign(*store, names, h, wanted / kHardware);
+      fill_campaign(*store, *raw, names, h, wanted / kHardware);
       std::fprintf(stderr, "\rfilling: %d of %d", h + 1, kHardware);
     }
     std::fprintf(stderr, "\n");

@@ -1,5 +1,7 @@
 #include "gui/model/facts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -168,6 +170,20 @@ std::string title_of(const WorkloadFacts& f) {
       f.record.symbolic_dims.empty() ? "" : fmt::format(" ({})", f.record.symbolic_dims);
   return fmt::format("{}{} · {} thread{} · {}", f.record.op, symbols, f.record.threads,
                      f.record.threads == 1 ? "" : "s", f.workload.substr(0, 8));
+}
+
+std::string text_of(const db::HostState& host) {
+  std::vector<std::string> parts;
+  if (!host.governor.empty()) parts.push_back("governor " + host.governor);
+  const auto add_switch = [&](const char* name, const std::optional<bool>& on) {
+    if (on) parts.push_back(fmt::format("{} {}", name, *on ? "on" : "off"));
+  };
+  add_switch("turbo", host.turbo);
+  add_switch("SMT", host.smt);
+  if (!host.affinity.empty()) parts.push_back("CPUs " + host.affinity);
+  parts.push_back(fmt::format("load of others {:.2f}", host.load));
+  parts.push_back(fmt::format("steal {:.1f} %", host.steal * 100));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace nimble::gui

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "db/store/records.h"
+#include "db/store/evidence.h"
+#include "db/store/reading.h"
 #include "gui/model/dispatch_tree.h"
 
 namespace nimble::gui {
@@ -22,6 +23,35 @@ struct HardwareRow {
 struct CampaignRow {
   db::Campaign campaign;
   db::CampaignProgress progress;
+  std::optional<db::Control> request;  // the latest, answered or not
+};
+
+// A worker as it was heard of last.
+struct MachineRow {
+  db::LiveWorker worker;
+  std::string hardware_name;
+  std::optional<db::Campaign> campaign;  // of the job that it holds
+  int64_t silent_ms = 0;                 // since its last sign of life
+};
+
+// ---- what lies behind a figure ------------------------------------------------------------------
+
+struct CodeText {
+  std::string kind;  // "kernel-ir", "llvm-ir", "assembly", …
+  std::string text;
+};
+
+// A workload's best known time at a shape.
+struct RooflinePoint {
+  db::Hash workload;
+  std::string op, dtype, shape;
+  int64_t threads = 1, flops = 0, bytes = 0;
+  db::Result result;
+};
+struct RooflineFacts {
+  std::vector<RooflinePoint> points;  // those with known work
+  std::string machine;                // whose ceilings they are: its name
+  std::vector<db::Ceiling> ceilings;  // empty: never measured
 };
 
 // A workload on one kind of hardware: a line of the table of kernels.
@@ -110,6 +140,9 @@ struct WorkloadFacts {
   std::vector<db::DispatchTable> tables;  // newest first
   std::map<db::Uuid, std::vector<db::Comparison>> comparisons;
   std::vector<db::Override> overrides;  // in force, the latest first
+  // What other programs took for it, of the run that was recorded last: no other is compared.
+  std::vector<db::PeerFigure> peers;
+  std::vector<db::TwinRow> twins;  // A/A pairs timed in turn, of its measurements
 
   const Cell* cell(size_t config, size_t shape) const {
     const int64_t at = index_[config * shapes.size() + shape];
@@ -143,6 +176,12 @@ struct MeasurementFacts {
   db::Measurement measurement;
   std::optional<db::Trial> trial;
   std::string config_text, workload_text, shape;
+  std::optional<db::HostState> host;
+  std::string hostname;                            // of the machine; empty: unknown
+  std::vector<db::CorrectnessRecord> correctness;  // of its code at its shape, the newest first
 };
+// "governor performance, turbo off, SMT on, CPUs 0-1, load 0.3, steal 0.0 %"; what is unknown is
+// left out.
+std::string text_of(const db::HostState& host);
 
 }  // namespace nimble::gui

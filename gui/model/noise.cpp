@@ -1,6 +1,7 @@
 #include "gui/model/noise.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace nimble::gui {
 namespace {
@@ -26,6 +27,12 @@ std::vector<NoiseAtShape> noise_of(const WorkloadFacts& f) {
     if (r.role == db::Role::kCross) t.first[r.config] = &r;
     if (r.role == db::Role::kVerify) t.second[r.config] = &r;
   }
+  std::map<db::Uuid, std::string> shape_of;  // of a measurement
+  for (const db::Result& r : f.results) shape_of[r.measurement] = db::text_of(r.dims);
+  std::map<std::string, std::vector<const db::TwinRow*>> twins;
+  for (const db::TwinRow& t : f.twins)
+    if (const auto it = shape_of.find(t.measurement); it != shape_of.end())
+      twins[it->second].push_back(&t);
   std::vector<NoiseAtShape> all;
   for (size_t s = 0; s < f.shapes.size(); ++s) {
     NoiseAtShape n;
@@ -45,6 +52,14 @@ std::vector<NoiseAtShape> noise_of(const WorkloadFacts& f) {
       if (!n.second_winner || second->median_ns < n.second_winner->median_ns)
         n.second_winner = second;
     }
+    std::vector<double> apart;
+    for (const db::TwinRow* twin : twins[f.shapes[s].key]) {
+      ++n.twins;
+      n.twin_false_positives +=
+          twin->twin_median_ns < twin->ci_low_ns || twin->twin_median_ns > twin->ci_high_ns;
+      apart.push_back(std::abs(twin->twin_median_ns - twin->median_ns) / twin->median_ns);
+    }
+    n.twin_spread = median_of(std::move(apart));
     if (n.pairs > 1)
       n.flip_cost = t.second.at(n.first_winner->config)->median_ns / n.second_winner->median_ns - 1;
     all.push_back(n);
@@ -59,6 +74,8 @@ NoiseSummary summary_of(const std::vector<NoiseAtShape>& shapes) {
     if (n.measurements) halves.push_back(n.half_interval);
     sum.pairs += n.pairs;
     sum.false_positives += n.false_positives;
+    sum.twins += n.twins;
+    sum.twin_false_positives += n.twin_false_positives;
     if (!n.flip_cost) continue;
     ++sum.judged;
     sum.flips += *n.flip_cost > 0;

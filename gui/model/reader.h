@@ -5,11 +5,13 @@
 // one, and so that what the store answers in pages replaces what is put together here.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "db/store/compare.h"
 #include "gui/model/cancel.h"
 #include "gui/model/facts.h"
 
@@ -55,6 +57,20 @@ class Reader {
                                                       const Cancel& cancel) = 0;
   // Changes when windows may be out of date: cheap enough to be asked every few seconds.
   virtual std::string version(const Cancel& cancel) = 0;
+  // Every workload's best known times on a kind of hardware, and what its machines can do at most.
+  virtual RooflineFacts roofline(const db::Hash& hardware, const Cancel& cancel) = 0;
+  // The texts of a code hash, by kind.
+  virtual std::vector<CodeText> code(const std::string& code_hash, const Cancel& cancel) = 0;
+  // What a trial's failed attempts left, the latest first.
+  virtual std::vector<db::FailureLog> failures(const db::Uuid& trial, const Cancel& cancel) = 0;
+  // Workers that were heard of within a day, by name.
+  virtual std::vector<MachineRow> machines(const Cancel& cancel) = 0;
+  // Of `b` against `a`, over what both have; differences below `smallest` (0.02: 2 %) are none.
+  virtual db::CampaignDiff diff(const db::Uuid& a, const db::Uuid& b, double smallest,
+                                const Cancel& cancel) = 0;
+  // Ends what runs in this reader, from any thread, also when nothing does: the call then throws
+  // Error(kCancelled). Nothing: it cannot be ended.
+  virtual std::function<void()> stopper() { return {}; }
 };
 
 }  // namespace nimble::gui

@@ -85,7 +85,15 @@ void Session::start(const Cancel& cancel, QObject* receiver, std::function<void(
       if (place.place.empty())
         throw Error(Status::kInvalidArgument, "database", "none is open", "open one");
       std::unique_ptr<Reader> reader = take_reader(place);
-      work(*reader);
+      cancel.set_stop(reader->stopper());
+      cancel.check();  // asked before there was anything to stop
+      try {
+        work(*reader);
+      } catch (...) {
+        cancel.set_stop({});
+        throw;
+      }
+      cancel.set_stop({});
       // After an error it may be in any state: the next question opens another.
       const std::lock_guard lock(mutex_);
       if (generation == readers_generation_ && idle_.size() < kWorkers)

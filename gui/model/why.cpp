@@ -118,6 +118,16 @@ void add_measurement(Steps& out, const MeasurementFacts& m) {
   out.add(QObject::tr("Taken"), QObject::tr("%1 on machine %2, host state %3; stopped: %4")
                                     .arg(moment_text(of.created_at), short_id(of.machine),
                                          short_id(of.host_state), plain_text(of.stop_reason)));
+  if (m.host)
+    out.add(QObject::tr("Host state"),
+            QObject::tr("%1: %2").arg(plain_text(m.hostname.empty() ? of.machine : m.hostname),
+                                      plain_text(text_of(*m.host))));
+  if (!m.correctness.empty())
+    out.add(QObject::tr("Checked"),
+            QObject::tr("%1: largest error %2, allowed %3")
+                .arg(m.correctness.front().pass ? QObject::tr("right") : QObject::tr("wrong"),
+                     number_text(m.correctness.front().max_error),
+                     number_text(m.correctness.front().tolerance)));
   if (m.trial) {
     Choice to_campaign;
     to_campaign.campaign = m.trial->key.campaign;

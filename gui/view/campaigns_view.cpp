@@ -1,13 +1,12 @@
-// "Campaigns": what ran and runs, how far it got, and the command that starts it again.
-#include <QClipboard>
-#include <QGuiApplication>
+// "Campaigns": what ran and runs, how far it got, the command that starts it again, and requests to
+// its service: pause, resume, stop.
 #include <QHBoxLayout>
-#include <QLineEdit>
 #include <QPushButton>
+#include <tuple>
 
 #include "gui/model/units.h"
-#include "gui/view/table_pane.h"
-#include "gui/view/view.h"
+#include "gui/view/campaign_dialogs.h"
+#include "gui/view/list_view.h"
 
 namespace nimble::gui {
 namespace {
@@ -26,8 +25,18 @@ std::vector<PagedColumn> campaign_columns() {
       {"Failed", "failed", "Wrong, crashed, timed out, not compiled.", true, true},
       {"Queued", "queued", "Waiting.", true, true},
       {"At work", "claimed", "Claimed by a worker.", true, true},
+      {"Request", "request", "What was asked of it last, and the service's answer.", true, false},
       {"Command", "command", "The command line that reproduces it.", false, false},
   };
+}
+
+QString request_text(const std::optional<db::Control>& c) {
+  if (!c) return {};
+  const QString request = plain_text(db::name_of(c->request));
+  if (!c->accepted) return QObject::tr("%1: not answered yet").arg(request);
+  const QString verdict = *c->accepted ? QObject::tr("accepted") : QObject::tr("refused");
+  return c->answer.empty() ? QObject::tr("%1: %2").arg(request, verdict)
+                           : QObject::tr("%1: %2, %3").arg(request, verdict, plain_text(c->answer));
 }
 
 PagedRow campaign_row(const CampaignRow& c) {
@@ -37,6 +46,7 @@ PagedRow campaign_row(const CampaignRow& c) {
   const QString command = plain_text(c.campaign.command, 4000);
   const double done =
       p.trials ? static_cast<double>(p.ok + p.failed) / static_cast<double>(p.trials) : 0;
+  const QString request = request_text(c.request);
   PagedRow row;
   row.cells = {short_id(c.campaign.uuid),
                state,
@@ -50,6 +60,7 @@ PagedRow campaign_row(const CampaignRow& c) {
                count_text(p.failed),
                count_text(p.queued),
                count_text(p.claimed),
+               request,
                command};
   row.raw = {QString::fromStdString(c.campaign.uuid),
              state,
@@ -63,83 +74,102 @@ PagedRow campaign_row(const CampaignRow& c) {
              integer(p.failed),
              integer(p.queued),
              integer(p.claimed),
+             request,
              command};
   row.choice.campaign = c.campaign.uuid;
   return row;
 }
 
-class CampaignsView final : public View {
+Listed read_campaigns(Reader& reader, const Cancel& cancel) {
+  Listed all;
+  int64_t failed = 0, running = 0;
+  for (const CampaignRow& c : reader.campaigns(cancel)) {
+    all.rows.push_back(campaign_row(c));
+    failed += c.progress.failed;
+    running += c.campaign.state == db::CampaignState::kRunning;
+  }
+  all.status = QObject::tr("%1 campaigns, %2 running; %3 trials failed")
+                   .arg(count_text(static_cast<int64_t>(all.rows.size())), count_text(running),
+                        count_text(failed));
+  return all;
+}
+
+class CampaignsView final : public ListView {
  public:
-  CampaignsView(const ViewInfo& info, Context& context) : View(info, context) {
-    pane_ = new TablePane(campaign_columns());
-    pane_->rows().setAccessibleName(tr("Campaigns"));
-    set_content(pane_);
-    auto* copy = new QPushButton(tr("&Copy command"));
-    copy->setObjectName(QStringLiteral("copy"));
-    copy->setToolTip(tr("Copies the command that continues or repeats the chosen campaign."));
-    controls()->addWidget(copy);
+  CampaignsView(const ViewInfo& info, Context& context)
+      : ListView(info, context,
+                 {tr("Campaigns"), campaign_columns(),
+                  tr("No campaign yet: nimble tune MODEL --db …"), &read_campaigns}) {
+    add_button(tr("&Start…"), "start",
+               tr("Shows the command that starts a campaign, to be copied."),
+               [this] { show_start_command(this, this->context().session.place()); });
+    using Request = db::ControlRequest;
+    const std::tuple<QString, const char*, Request, QString> requests[] = {
+        {tr("&Pause"), "pause", Request::kPause,
+         tr("Nothing new is measured until it is resumed.")},
+        {tr("&Resume"), "resume", Request::kResume, tr("A paused campaign goes on.")},
+        {tr("S&top"), "stop", Request::kStop,
+         tr("It ends after what is being measured, with tables of what it found.")}};
+    for (const auto& [text, name, request, tip] : requests)
+      add_button(text, name, tip, [this, request = request, tip = tip] { ask_for(request, tip); });
+    add_copy_button(tr("&Copy command"),
+                    tr("Copies the command that continues or repeats the chosen campaign."),
+                    QStringLiteral("command"), tr("The campaign has no command."));
     controls()->addStretch(1);
-    connect(copy, &QPushButton::clicked, this, &CampaignsView::copy_command);
-    connect(pane_, &TablePane::chosen, this, [this](const PagedRow& row) {
-      this->context().selection.set_campaign(row.choice.campaign);
-    });
-    connect(&context.session, &Session::changed, this, &CampaignsView::ask);
-    connect(&context.selection, &Selection::changed, this, &CampaignsView::follow);
-    ask();
   }
 
-  TableData table() const override { return pane_->table(); }
-  bool loading() const override { return loading_; }
+ protected:
+  void choose(const PagedRow& row) override {
+    context().selection.set_campaign(row.choice.campaign);
+  }
+  bool is_selected(const Choice& c) const override {
+    return c.campaign == context().selection.now().campaign;
+  }
+  void listed() override {
+    const bool writable = context().session.is_open() && !context().session.place().read_only;
+    for (const char* name : {"pause", "resume", "stop"})
+      if (auto* button = findChild<QPushButton*>(QLatin1String(name))) button->setEnabled(writable);
+  }
 
  private:
-  void ask() {
-    question_.drop();
-    loading_ = context().session.is_open();
-    if (!loading_) {
-      pane_->set_rows({});
-      set_message(tr("No database is open: File, Open (Ctrl+O)."));
-      return;
-    }
-    question_ = context().session.ask<std::vector<CampaignRow>>(
-        this, [](Reader& reader, const Cancel& cancel) { return reader.campaigns(cancel); },
-        [this](const Answer<std::vector<CampaignRow>>& answer) { show_rows(answer); });
+  void add_button(const QString& text, const char* name, const QString& tip,
+                  std::function<void()> run) {
+    auto* button = new QPushButton(text);
+    button->setObjectName(QLatin1String(name));
+    button->setToolTip(tip);
+    controls()->addWidget(button);
+    connect(button, &QPushButton::clicked, this, std::move(run));
   }
 
-  void show_rows(const Answer<std::vector<CampaignRow>>& answer) {
-    loading_ = false;
-    std::vector<PagedRow> rows;
-    int64_t failed = 0, running = 0;
-    if (answer.value)
-      for (const CampaignRow& c : *answer.value) {
-        rows.push_back(campaign_row(c));
-        failed += c.progress.failed;
-        running += c.campaign.state == db::CampaignState::kRunning;
-      }
-    set_message(!answer.value  ? answer.error
-                : rows.empty() ? tr("No campaign yet: nimble tune MODEL --db …")
-                               : QString());
-    set_status(tr("%1 campaigns, %2 running; %3 trials failed")
-                   .arg(count_text(static_cast<int64_t>(rows.size())), count_text(running),
-                        count_text(failed)));
-    pane_->set_rows(std::move(rows));
-    follow();
-  }
-
-  void copy_command() {
-    const PagedRow* row = pane_->current();
+  // Asks the campaign's service, once the user confirmed it.
+  void ask_for(db::ControlRequest request, const QString& what) {
+    const PagedRow* row = pane().current();
     if (!row) return set_status(tr("Choose a campaign first."));
-    QGuiApplication::clipboard()->setText(row->raw.back().toString());
-    set_status(tr("Copied; nothing was run."));
+    const db::Uuid campaign = row->choice.campaign;
+    const auto reason =
+        confirm_request(this, plain_text(db::name_of(request)), short_id(campaign), what);
+    if (!reason) return set_status(tr("Nothing was asked for."));
+    db::Control control;
+    control.campaign = campaign;
+    control.request = request;
+    control.requested_by = requester().toStdString();
+    control.reason = reason->toStdString();
+    context().session.write(
+        this,
+        [control](db::Store& store) {
+          const auto now = store.campaign(control.campaign);
+          if (now && !now->resumable())
+            throw Error(Status::kInvalidArgument, "campaign " + control.campaign,
+                        "has ended: nothing can be asked of it", "run its command again");
+          return QString::fromStdString(store.request(control));
+        },
+        [this, request](const Answer<QString>& answer) {
+          set_status(answer.value ? tr("Asked to %1: the campaign's service answers in the column "
+                                       "“Request”.")
+                                        .arg(plain_text(db::name_of(request)))
+                                  : answer.error);
+        });
   }
-
-  void follow() {
-    pane_->show_row(
-        [&](const Choice& c) { return c.campaign == context().selection.now().campaign; });
-  }
-
-  TablePane* pane_;
-  Question question_;
-  bool loading_ = false;
 };
 
 }  // namespace

@@ -1,14 +1,10 @@
 // "Coverage and staleness": every workload on every kind of hardware that the database knows, with
 // what is missing or old, the shapes that runs saw without a table, and the command that measures
 // it again, to be copied.
-#include <QClipboard>
-#include <QGuiApplication>
 #include <QHBoxLayout>
-#include <QPushButton>
 
 #include "gui/model/units.h"
-#include "gui/view/table_pane.h"
-#include "gui/view/view.h"
+#include "gui/view/list_view.h"
 
 namespace nimble::gui {
 namespace {
@@ -62,72 +58,43 @@ PagedRow coverage_row(const CoverageRow& c) {
   return row;
 }
 
-class CoverageView final : public View {
+Listed read_coverage(Reader& reader, const Cancel& cancel) {
+  Listed all;
+  int64_t current = 0;
+  for (const CoverageRow& c : reader.coverage(cancel)) {
+    all.rows.push_back(coverage_row(c));
+    current += c.measured && c.row.staleness == Staleness::kCurrent;
+  }
+  all.status = QObject::tr(
+                   "%1 of %2 pairs of workload and hardware have a table of the newest "
+                   "toolchain")
+                   .arg(count_text(current), count_text(static_cast<int64_t>(all.rows.size())));
+  return all;
+}
+
+class CoverageView final : public ListView {
  public:
-  CoverageView(const ViewInfo& info, Context& context) : View(info, context) {
-    pane_ = new TablePane(coverage_columns());
-    pane_->rows().setAccessibleName(tr("Coverage"));
-    set_content(pane_);
-    auto* copy = new QPushButton(tr("&Copy command to verify again"));
-    copy->setObjectName(QStringLiteral("copy"));
-    controls()->addWidget(copy);
+  CoverageView(const ViewInfo& info, Context& context)
+      : ListView(info, context,
+                 {tr("Coverage"), coverage_columns(),
+                  tr("Nothing was measured yet: nimble tune MODEL --db …"), &read_coverage}) {
+    add_copy_button(tr("&Copy command to verify again"),
+                    tr("Copies the command of the campaign that made the chosen table."),
+                    QStringLiteral("command"), tr("No campaign made a table for it."));
     controls()->addStretch(1);
-    connect(copy, &QPushButton::clicked, this, &CoverageView::copy_command);
-    connect(pane_, &TablePane::chosen, this, [this](const PagedRow& row) {
-      Choice next = this->context().selection.now();
-      next.workload = row.choice.workload;
-      next.hardware = row.choice.hardware;
-      this->context().selection.set(next);
-    });
-    connect(&context.session, &Session::changed, this, &CoverageView::ask);
-    ask();
   }
 
-  TableData table() const override { return pane_->table(); }
-  bool loading() const override { return loading_; }
-
- private:
-  void ask() {
-    question_.drop();
-    loading_ = context().session.is_open();
-    if (!loading_) {
-      pane_->set_rows({});
-      return set_message(tr("No database is open: File, Open (Ctrl+O)."));
-    }
-    question_ = context().session.ask<std::vector<CoverageRow>>(
-        this, [](Reader& reader, const Cancel& cancel) { return reader.coverage(cancel); },
-        [this](const Answer<std::vector<CoverageRow>>& answer) { show_rows(answer); });
+ protected:
+  void choose(const PagedRow& row) override {
+    Choice next = context().selection.now();
+    next.workload = row.choice.workload;
+    next.hardware = row.choice.hardware;
+    context().selection.set(next);
   }
-
-  void show_rows(const Answer<std::vector<CoverageRow>>& answer) {
-    loading_ = false;
-    std::vector<PagedRow> rows;
-    int64_t current = 0;
-    if (answer.value)
-      for (const CoverageRow& c : *answer.value) {
-        rows.push_back(coverage_row(c));
-        current += c.measured && c.row.staleness == Staleness::kCurrent;
-      }
-    set_message(!answer.value  ? answer.error
-                : rows.empty() ? tr("Nothing was measured yet: nimble tune MODEL --db …")
-                               : QString());
-    set_status(tr("%1 of %2 pairs of workload and hardware have a table of the newest toolchain")
-                   .arg(count_text(current), count_text(static_cast<int64_t>(rows.size()))));
-    pane_->set_rows(std::move(rows));
+  bool is_selected(const Choice& c) const override {
+    const Choice& now = context().selection.now();
+    return c.workload == now.workload && c.hardware == now.hardware;
   }
-
-  void copy_command() {
-    const PagedRow* row = pane_->current();
-    if (!row) return set_status(tr("Choose a row first."));
-    const QString command = row->raw.back().toString();
-    if (command.isEmpty()) return set_status(tr("No campaign made a table for it."));
-    QGuiApplication::clipboard()->setText(command);
-    set_status(tr("Copied; nothing was run."));
-  }
-
-  TablePane* pane_;
-  Question question_;
-  bool loading_ = false;
 };
 
 }  // namespace

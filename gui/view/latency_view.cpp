@@ -2,6 +2,7 @@
 // the best measured, the default schedule, the vendor's routine and the configuration that is
 // selected.
 #include <cmath>
+#include <map>
 
 #include "gui/model/regret.h"
 #include "gui/model/units.h"
@@ -55,7 +56,6 @@ class LatencyView final : public PlotView {
  public:
   LatencyView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     plot().legend->setVisible(true);
-    plot().axisRect()->insetLayout()->setInsetAlignment(0, Qt::AlignTop | Qt::AlignLeft);
     connect(&context.workload, &WorkloadModel::changed, this, &LatencyView::redraw);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
       const Choice& now = this->context().selection.now();
@@ -81,6 +81,11 @@ class LatencyView final : public PlotView {
                           r.ci_low_ns, r.ci_high_ns, QVariant::fromValue(r.n),
                           plain_text(r.measurement)});
       }
+    for (const db::PeerFigure& p : facts->peers)
+      t.rows.push_back({plain_text(db::text_of(p.dims)), plain_text(p.peer + " " + p.version),
+                        QString(), QStringLiteral("peer"), p.median_ns, QVariant(), QVariant(),
+                        QVariant::fromValue(static_cast<qlonglong>(p.samples_ns.size())),
+                        QString()});
     return t;
   }
 
@@ -113,14 +118,51 @@ class LatencyView final : public PlotView {
         lowest = std::min(lowest, c->result.ci_low_ns);
         highest = std::max(highest, c->result.ci_high_ns);
       }
+    for (const db::PeerFigure& p : f.peers) {
+      if (!f.shape_index(db::text_of(p.dims)) || p.threads != f.record.threads) continue;
+      lowest = std::min(lowest, p.median_ns);
+      highest = std::max(highest, p.median_ns);
+    }
     shapes_ = ShapeAxis(f.shapes, plot().xAxis);
     const TimeUnit unit =
         set_time_axis(plot().yAxis, tr("median time, 95 % interval"), lowest, highest);
     times_ = plot().yAxis->range();
     std::vector<Mark> marks;
     for (const Line& line : lines) draw_line(f, line, unit, marks);
+    draw_peers(f, unit, marks);
     set_status(tr("%1 shapes; times side by side where there are any").arg(f.shapes.size()));
     set_marks(std::move(marks));
+  }
+
+  // Other programs' figures, of one recorded run: dashed, for they were not timed beside ours.
+  void draw_peers(const WorkloadFacts& f, const TimeUnit& unit, std::vector<Mark>& marks) {
+    std::map<std::string, QCPGraph*> lines;
+    const QCPScatterStyle::ScatterShape shapes[] = {
+        QCPScatterStyle::ssStar, QCPScatterStyle::ssPlus, QCPScatterStyle::ssCrossSquare,
+        QCPScatterStyle::ssPlusCircle};
+    for (const db::PeerFigure& p : f.peers) {
+      const auto shape = f.shape_index(db::text_of(p.dims));
+      if (!shape || p.threads != f.record.threads) continue;
+      const std::string name = p.peer + " " + p.version;
+      QCPGraph*& graph = lines[name];
+      if (!graph) {
+        graph = plot().addGraph();
+        const QColor color = ink(Ink::kVendor, palette());
+        graph->setName(plain_text(name, 40));
+        graph->setPen(QPen(color, 1, Qt::DashLine));
+        graph->setScatterStyle(QCPScatterStyle(shapes[(lines.size() - 1) % 4], color, 7));
+      }
+      const double x = shapes_.at(*shape), y = p.median_ns / unit.ns;
+      graph->addData(x, y);
+      Mark m{x,
+             y,
+             tr("%1 · %2 · %3, recorded %4 with %5")
+                 .arg(plain_text(f.shapes[*shape].key), plain_text(name), time_text(p.median_ns),
+                      moment_text(p.created_at), plain_text(p.settings, 120)),
+             {}};
+      m.choice.shape = f.shapes[*shape].key;
+      marks.push_back(std::move(m));
+    }
   }
 
   void draw_line(const WorkloadFacts& f, const Line& line, const TimeUnit& unit,

@@ -22,18 +22,20 @@ class NoiseView final : public PlotView {
   bool loading() const override { return context().workload.loading(); }
 
   TableData table() const override {
-    TableData t{{"shape", "measurements", "half_interval", "aa_pairs", "aa_false_positives",
-                 "first_winner", "second_winner", "flip_cost"},
-                {}};
+    TableData t{
+        {"shape", "measurements", "half_interval", "aa_pairs", "aa_false_positives", "twins",
+         "twin_false_positives", "twin_spread", "first_winner", "second_winner", "flip_cost"},
+        {}};
     const auto facts = context().workload.facts();
     if (!facts) return t;
     const auto config = [](const db::Result* r) { return r ? plain_text(r->config) : QString(); };
     for (const NoiseAtShape& n : noise_of(*facts))
-      t.rows.push_back({plain_text(facts->shapes[n.shape].key), QVariant::fromValue(n.measurements),
-                        n.half_interval, QVariant::fromValue(n.pairs),
-                        QVariant::fromValue(n.false_positives), config(n.first_winner),
-                        config(n.second_winner),
-                        n.flip_cost ? QVariant(*n.flip_cost) : QVariant()});
+      t.rows.push_back(
+          {plain_text(facts->shapes[n.shape].key), QVariant::fromValue(n.measurements),
+           n.half_interval, QVariant::fromValue(n.pairs), QVariant::fromValue(n.false_positives),
+           QVariant::fromValue(n.twins), QVariant::fromValue(n.twin_false_positives),
+           n.twins ? QVariant(n.twin_spread) : QVariant(), config(n.first_winner),
+           config(n.second_winner), n.flip_cost ? QVariant(*n.flip_cost) : QVariant()});
     return t;
   }
 
@@ -64,6 +66,9 @@ class NoiseView final : public PlotView {
     QCPGraph* flips =
         add_graph(tr("cost of the first winner"), Ink::kDefault, QCPScatterStyle::ssSquare);
     flips->setLineStyle(QCPGraph::lsImpulse);
+    QCPGraph* twins =
+        add_graph(tr("A/A pairs timed in turn, apart"), Ink::kBest, QCPScatterStyle::ssTriangle);
+    twins->setLineStyle(QCPGraph::lsNone);
     std::vector<Mark> marks;
     top_ = 1;
     const auto noise = noise_of(*facts);
@@ -76,6 +81,15 @@ class NoiseView final : public PlotView {
                          .arg(plain_text(facts->shapes[n.shape].key), percent_text(n.half_interval))
                          .arg(n.pairs)
                          .arg(n.false_positives);
+      if (n.twins > 0) {
+        const double spread = std::max(kLeast, n.twin_spread * 100);
+        twins->addData(x, spread);
+        top_ = std::max(top_, spread);
+        text += tr(" · %1 pairs in turn %2 apart, %3 beyond the interval")
+                    .arg(n.twins)
+                    .arg(percent_text(n.twin_spread))
+                    .arg(n.twin_false_positives);
+      }
       if (n.flip_cost && *n.flip_cost > 0) {
         flips->addData(x, std::max(kLeast, *n.flip_cost * 100));
         top_ = std::max(top_, *n.flip_cost * 100);
@@ -88,13 +102,18 @@ class NoiseView final : public PlotView {
       if (n.second_winner) m.choice.config = n.second_winner->config;
       marks.push_back(std::move(m));
     }
+    if (twins->dataCount() == 0) twins->removeFromLegend();
     show_all();
     const NoiseSummary sum = summary_of(noise);
     set_status(tr("intervals ± %1 at the median shape; %2 A/A pairs between sessions, %3 false "
-                  "positives; winners flip at %4 of %5 shapes, %6 dearer on average")
+                  "positives; %4; winners flip at %5 of %6 shapes, %7 dearer on average")
                    .arg(percent_text(sum.half_interval))
                    .arg(sum.pairs)
                    .arg(sum.false_positives)
+                   .arg(sum.twins ? tr("%1 pairs in turn, %2 beyond the interval")
+                                        .arg(sum.twins)
+                                        .arg(sum.twin_false_positives)
+                                  : tr("no pairs timed in turn"))
                    .arg(sum.flips)
                    .arg(sum.judged)
                    .arg(percent_text(sum.flip_cost)));

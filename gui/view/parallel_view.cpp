@@ -33,7 +33,7 @@ class ParallelView final : public PlotView {
     plot().yAxis->setVisible(false);
     plot().xAxis->grid()->setVisible(true);
     scale_ = new QCPColorScale(&plot());
-    plot().plotLayout()->addElement(0, 1, scale_);
+    plot().plotLayout()->addElement(1, 1, scale_);
     scale_->setGradient(rising_gradient());
     scale_->setDataScaleType(QCPAxis::stLogarithmic);
     dress(plot(), palette());

@@ -33,6 +33,14 @@ PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context)
   };
   selected_ = make_tracer(15);
   tracer_ = make_tracer(9);
+  // Above what is drawn, never over it.
+  plot_->plotLayout()->insertRow(0);
+  plot_->plotLayout()->addElement(0, 0, plot_->legend);
+  plot_->plotLayout()->setRowStretchFactor(0, 0.001);
+  plot_->legend->setFillOrder(QCPLegend::foColumnsFirst);
+  plot_->legend->setVisible(false);
+  connect(plot_, &QCustomPlot::beforeReplot, this,
+          [this] { wrap_legend(plot_->viewport().width()); });
   plot_->installEventFilter(this);
   set_content(plot_);
   dress(*plot_, palette());
@@ -59,10 +67,26 @@ void PlotView::draw(QPainter& painter, const QSize& size) {
     QCPPainter own(&picture);
     own.setMode(QCPPainter::pmVectorized);
     own.setMode(QCPPainter::pmNoCaching);
+    wrap_legend(size.width());
     plot_->toPainter(&own, size.width(), size.height() - top);
   }
   plot_->replot();  // toPainter laid it out for the other size
   painter.drawPicture(0, top, picture);
+}
+
+// As many names side by side as have room.
+void PlotView::wrap_legend(int width) {
+  QCPLegend& legend = *plot_->legend;
+  int widest = 1, count = legend.itemCount();
+  for (int i = 0; i < count; ++i)
+    widest = std::max(widest, legend.item(i)->minimumOuterSizeHint().width());
+  const int columns =
+      std::clamp((width - 40) / (widest + legend.columnSpacing()), 1, std::max(count, 1));
+  const bool shown = legend.visible() && count > 0;
+  legend.setMaximumSize(QWIDGETSIZE_MAX, shown ? QWIDGETSIZE_MAX : 0);
+  if (legend.wrap() == columns) return;
+  legend.setWrap(columns);
+  legend.setFillOrder(QCPLegend::foColumnsFirst, true);  // arranges anew
 }
 
 void PlotView::set_marks(std::vector<Mark> marks) {
@@ -157,10 +181,15 @@ void PlotView::move_cursor(int mark) {
 void PlotView::choose(int mark) {
   if (mark < 0) return;
   const Choice& wanted = marks_[static_cast<size_t>(mark)].choice;
-  Choice next = context().selection.now();
   const auto take = [](std::string& part, const std::string& from) {
     if (!from.empty()) part = from;
   };
+  // Another workload first: what hangs on the one before goes with it.
+  Choice next = context().selection.now();
+  take(next.hardware, wanted.hardware);
+  take(next.workload, wanted.workload);
+  context().selection.set(next);
+  next = context().selection.now();
   take(next.shape, wanted.shape);
   take(next.config, wanted.config);
   take(next.campaign, wanted.campaign);

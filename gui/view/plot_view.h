@@ -52,6 +52,7 @@ class PlotView : public View {
   void choose(int mark);
   QPointF pixel_of(const Mark& mark) const;
   void follow_selection();
+  void wrap_legend(int width);
 
   QCustomPlot* plot_;
   QCPItemTracer *tracer_, *selected_;

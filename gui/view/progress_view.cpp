@@ -23,7 +23,10 @@ class ProgressView final : public PlotView {
     controls()->addWidget(plain_label(tr("Replay:")));
     controls()->addWidget(replay_, 1);
     plot().legend->setVisible(true);
-    plot().axisRect()->insetLayout()->setInsetAlignment(0, Qt::AlignTop | Qt::AlignRight);
+    auto whole = QSharedPointer<QCPAxisTickerFixed>::create();  // there is no half a trial
+    whole->setTickStep(1);
+    whole->setScaleStrategy(QCPAxisTickerFixed::ssMultiples);
+    plot().xAxis->setTicker(whole);
     connect(replay_, &QSlider::valueChanged, this, &ProgressView::redraw);
     connect(&context.session, &Session::changed, this, &ProgressView::ask);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {

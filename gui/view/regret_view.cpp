@@ -13,7 +13,6 @@ class RegretView final : public PlotView {
  public:
   RegretView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     plot().legend->setVisible(true);
-    plot().axisRect()->insetLayout()->setInsetAlignment(0, Qt::AlignTop | Qt::AlignRight);
     connect(&context.workload, &WorkloadModel::changed, this, &RegretView::redraw);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
       if (this->context().selection.now().table != before.table) redraw();

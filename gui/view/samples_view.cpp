@@ -13,7 +13,7 @@ class SamplesView final : public PlotView {
  public:
   SamplesView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     right_ = new QCPAxisRect(&plot());
-    plot().plotLayout()->addElement(0, 1, right_);
+    plot().plotLayout()->addElement(1, 1, right_);
     plot().plotLayout()->setColumnStretchFactor(0, 2);
     auto* margins = new QCPMarginGroup(&plot());
     plot().axisRect()->setMarginGroup(QCP::msTop | QCP::msBottom, margins);
@@ -30,7 +30,6 @@ class SamplesView final : public PlotView {
     connect(plot().yAxis, qOverload<const QCPRange&>(&QCPAxis::rangeChanged),
             right_->axis(QCPAxis::atLeft), qOverload<const QCPRange&>(&QCPAxis::setRange));
     plot().legend->setVisible(true);
-    plot().axisRect()->insetLayout()->setInsetAlignment(0, Qt::AlignTop | Qt::AlignRight);
     dress(plot(), palette());
     connect(&context.workload, &WorkloadModel::changed, this, &SamplesView::ask);
     connect(&context.selection, &Selection::changed, this, &SamplesView::ask);
@@ -73,12 +72,15 @@ class SamplesView final : public PlotView {
     show_all();
     int64_t outliers = 0;
     for (const bool o : m.outliers) outliers += o;
-    set_status(tr("%1 samples, %2 outliers · median %3, MAD %4, 95 %: %5 to %6 · stopped: %7 · "
-                  "taken %8 · machine %9")
-                   .arg(count_text(static_cast<int64_t>(m.samples_ns.size())), count_text(outliers),
-                        time_text(m.median_ns), time_text(m.mad_ns), time_text(m.ci_low_ns),
-                        time_text(m.ci_high_ns), plain_text(m.stop_reason),
-                        moment_text(m.created_at), short_id(m.machine)));
+    set_status(
+        tr("%1 samples, %2 outliers · median %3, MAD %4, 95 %: %5 to %6 · stopped: %7 · "
+           "taken %8 · machine %9%10")
+            .arg(count_text(static_cast<int64_t>(m.samples_ns.size())), count_text(outliers),
+                 time_text(m.median_ns), time_text(m.mad_ns), time_text(m.ci_low_ns),
+                 time_text(m.ci_high_ns), plain_text(m.stop_reason), moment_text(m.created_at),
+                 facts_->hostname.empty() ? short_id(m.machine) : plain_text(facts_->hostname))
+            .arg(facts_->host ? QStringLiteral(" · ") + plain_text(text_of(*facts_->host))
+                              : QString()));
   }
 
   void show_all() override {

@@ -111,7 +111,7 @@ void dress(QCustomPlot& plot, const QPalette& palette) {
       dress_axis(scale->axis());
   plot.legend->setBrush(QBrush(base));
   plot.legend->setTextColor(text);
-  plot.legend->setBorderPen(line);
+  plot.legend->setBorderPen(Qt::NoPen);
 }
 
 }  // namespace nimble::gui

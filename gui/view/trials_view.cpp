@@ -2,11 +2,13 @@
 // shape and configuration where the boxes say so. Without a campaign: the newest one's.
 #include <QCheckBox>
 #include <QClipboard>
+#include <QFontDatabase>
 #include <QGuiApplication>
 #include <QHBoxLayout>
 #include <QLineEdit>
+#include <QPlainTextEdit>
 #include <QPushButton>
-#include <QTimer>
+#include <QSplitter>
 
 #include "gui/model/trials_source.h"
 #include "gui/model/units.h"
@@ -27,7 +29,24 @@ class TrialsView final : public View {
     rows_->setModel(model_);
     rows_->setSortingEnabled(true);
     rows_->sortByColumn(-1, Qt::AscendingOrder);
-    set_content(rows_);
+    if (failed_only) {
+      log_ = new QPlainTextEdit;
+      log_->setObjectName(QStringLiteral("log"));
+      log_->setAccessibleName(tr("What the chosen trial's process left"));
+      log_->setPlaceholderText(tr("Choose a trial: what its process said, and how to repeat it."));
+      log_->setReadOnly(true);
+      log_->setTabChangesFocus(true);
+      log_->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
+      auto* split = new QSplitter(Qt::Vertical);
+      split->addWidget(rows_);
+      split->addWidget(log_);
+      split->setStretchFactor(0, 3);
+      split->setStretchFactor(1, 2);
+      split->setFocusProxy(rows_);
+      set_content(split);
+    } else {
+      set_content(rows_);
+    }
     filter_ = new QLineEdit;
     filter_->setObjectName(QStringLiteral("filter"));
     filter_->setPlaceholderText(tr("Filter: text in shape, configuration or error"));
@@ -43,6 +62,13 @@ class TrialsView final : public View {
       connect(b, &QCheckBox::toggled, this, &TrialsView::ask);
       return b;
     };
+    if (failed_only) {
+      auto* copy = new QPushButton(tr("&Copy reproducer"));
+      copy->setObjectName(QStringLiteral("copy"));
+      copy->setToolTip(tr("Copies the command that repeats the chosen trial's failure."));
+      controls()->addWidget(copy);
+      connect(copy, &QPushButton::clicked, this, &TrialsView::copy_reproducer);
+    }
     of_workload_ = box(tr("&Workload"), "of_workload", !failed_only);
     of_shape_ = box(tr("S&hape"), "of_shape", false);
     of_config_ = box(tr("Confi&guration"), "of_config", false);
@@ -114,9 +140,42 @@ class TrialsView final : public View {
     fitted_ = true;
   }
 
+  // What the trial's failed attempts left.
+  void ask_log(const db::Uuid& trial) {
+    log_question_ = context().session.ask<std::vector<db::FailureLog>>(
+        this,
+        [trial](Reader& reader, const Cancel& cancel) { return reader.failures(trial, cancel); },
+        [this](const Answer<std::vector<db::FailureLog>>& answer) {
+          reproducer_.clear();
+          QString text;
+          if (!answer.value) text = answer.error;
+          if (answer.value && answer.value->empty())
+            text = tr("Nothing was kept of this failure but its class and message.");
+          for (const db::FailureLog& log : answer.value.value_or(std::vector<db::FailureLog>{})) {
+            if (reproducer_.isEmpty()) reproducer_ = plain_text(log.command, 20'000);
+            text += tr("Attempt %1, %2 · %3: %4\nTo repeat it: %5\n%6\n")
+                        .arg(log.attempt)
+                        .arg(moment_text(log.created_at), plain_text(log.error_class),
+                             plain_text(log.message),
+                             log.command.empty() ? tr("no command was kept")
+                                                 : plain_text(log.command, 20'000),
+                             QString::fromStdString(log.output));
+          }
+          log_->setPlainText(text);
+        });
+  }
+
+  void copy_reproducer() {
+    if (reproducer_.isEmpty())
+      return set_status(tr("Choose a trial first whose command was kept."));
+    QGuiApplication::clipboard()->setText(reproducer_);
+    set_status(tr("Copied; nothing was run."));
+  }
+
   void choose(const QModelIndex& index) {
     const PagedRow* row = model_->row_at(index.row());
     if (!row) return;
+    if (log_) ask_log(row->choice.trial);
     // Of the hardware that is selected: a campaign is of one kind.
     Choice next = context().selection.now();
     if (next.workload == row->choice.workload) {
@@ -136,8 +195,10 @@ class TrialsView final : public View {
   Rows* rows_;
   QLineEdit* filter_;
   QCheckBox *of_workload_, *of_shape_, *of_config_;
+  QPlainTextEdit* log_ = nullptr;  // of failures
+  QString reproducer_;
   db::Uuid campaign_;
-  Question question_;
+  Question question_, log_question_;
   bool finding_ = false, fitted_ = false;
 };
 

@@ -1,9 +1,6 @@
 // "Workloads and kernels": where one begins. Choosing a row makes every other window show it.
-#include <QLineEdit>
-
 #include "gui/model/units.h"
-#include "gui/view/table_pane.h"
-#include "gui/view/view.h"
+#include "gui/view/list_view.h"
 
 namespace nimble::gui {
 namespace {
@@ -81,70 +78,31 @@ PagedRow row_of(const WorkloadRow& w) {
   return row;
 }
 
-class WorkloadsView final : public View {
+Listed read_workloads(Reader& reader, const Cancel& cancel) {
+  Listed all;
+  for (const WorkloadRow& w : reader.overview(cancel).workloads) all.rows.push_back(row_of(w));
+  all.status = QObject::tr("%1 workloads").arg(count_text(static_cast<int64_t>(all.rows.size())));
+  return all;
+}
+
+class WorkloadsView final : public ListView {
  public:
-  WorkloadsView(const ViewInfo& info, Context& context) : View(info, context) {
-    pane_ = new TablePane(workload_columns());
-    pane_->rows().setAccessibleName(tr("Workloads"));
-    set_content(pane_);
-    connect(pane_, &TablePane::chosen, this, [this](const PagedRow& row) {
-      Choice next = this->context().selection.now();
-      next.workload = row.choice.workload;
-      next.hardware = row.choice.hardware;
-      this->context().selection.set(next);
-    });
-    connect(&pane_->filter(), &QLineEdit::textChanged, this, &WorkloadsView::count);
-    connect(&context.session, &Session::changed, this, &WorkloadsView::ask);
-    connect(&context.selection, &Selection::changed, this, &WorkloadsView::follow);
-    ask();
+  WorkloadsView(const ViewInfo& info, Context& context)
+      : ListView(info, context,
+                 {tr("Workloads"), workload_columns(),
+                  tr("Nothing was measured yet: nimble tune MODEL --db …"), &read_workloads}) {}
+
+ protected:
+  void choose(const PagedRow& row) override {
+    Choice next = context().selection.now();
+    next.workload = row.choice.workload;
+    next.hardware = row.choice.hardware;
+    context().selection.set(next);
   }
-
-  TableData table() const override { return pane_->table(); }
-  bool loading() const override { return loading_; }
-
- private:
-  void ask() {
-    question_.drop();
-    loading_ = context().session.is_open();
-    if (!loading_) {
-      pane_->set_rows({});
-      set_message(tr("No database is open: File, Open (Ctrl+O)."));
-      set_status({});
-      return;
-    }
-    question_ = context().session.ask<Overview>(
-        this, [](Reader& reader, const Cancel& cancel) { return reader.overview(cancel); },
-        [this](const Answer<Overview>& answer) { show_rows(answer); });
-  }
-
-  void show_rows(const Answer<Overview>& answer) {
-    loading_ = false;
-    std::vector<PagedRow> rows;
-    if (answer.value)
-      for (const WorkloadRow& w : answer.value->workloads) rows.push_back(row_of(w));
-    set_message(!answer.value  ? answer.error
-                : rows.empty() ? tr("Nothing was measured yet: nimble tune MODEL --db …")
-                               : QString());
-    pane_->set_rows(std::move(rows));
-    count();
-    follow();
-  }
-
-  void count() {
-    const int all = pane_->model().rowCount(), left = pane_->count();
-    set_status(left == all ? tr("%1 workloads").arg(count_text(all))
-                           : tr("%1 of %2 workloads").arg(count_text(left), count_text(all)));
-  }
-
-  void follow() {
+  bool is_selected(const Choice& c) const override {
     const Choice& now = context().selection.now();
-    pane_->show_row(
-        [&](const Choice& c) { return c.workload == now.workload && c.hardware == now.hardware; });
+    return c.workload == now.workload && c.hardware == now.hardware;
   }
-
-  TablePane* pane_;
-  Question question_;
-  bool loading_ = false;
 };
 
 }  // namespace

@@ -62,6 +62,26 @@ class FakeReader final : public Reader {
     return std::nullopt;
   }
   std::string version(const Cancel&) override { return "1"; }
+  RooflineFacts roofline(const db::Hash&, const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
+  std::vector<CodeText> code(const std::string&, const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
+  std::vector<db::FailureLog> failures(const db::Uuid&, const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
+  std::vector<MachineRow> machines(const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
+  db::CampaignDiff diff(const db::Uuid&, const db::Uuid&, double, const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
 
  private:
   void work(const Cancel& cancel) {

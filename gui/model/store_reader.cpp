@@ -1,13 +1,10 @@
-// The Reader over db/store. What the store has no pages of yet (a campaign's trials) is read once
-// and kept until it changes, so that scrolling asks memory.
-#include "gui/model/reader.h"
+#include "gui/model/store_reader.h"
 
 #include <algorithm>
 #include <set>
 #include <tuple>
 
 #include "db/store/place.h"
-#include "db/store/store.h"
 
 namespace nimble::gui {
 namespace {
@@ -24,54 +21,24 @@ std::vector<int64_t> numbers_of(const std::string& version) {
   return numbers;
 }
 
-class StoreReader final : public Reader {
- public:
-  explicit StoreReader(const DatabasePlace& place) : place_(place) {
-    db::OpenOptions options;
-    options.create = false;
+}  // namespace
+
+StoreReader::StoreReader(const DatabasePlace& place) : place_(place) {
+  db::OpenOptions options;
+  options.create = false;
+  options.read_only = true;
+  try {
+    store_ = db::Store::open(place.place, options);
+  } catch (const Error& e) {
+    if (e.status() != Status::kIncompatible || place.read_only) throw;
+    // Opening a file for writing brings it up to date, as any other program of nimble does that
+    // may write; a shared database refuses, with the remedy.
+    options.read_only = false;
+    db::Store::open(place.place, options);
     options.read_only = true;
-    try {
-      store_ = db::Store::open(place.place, options);
-    } catch (const Error& e) {
-      if (e.status() != Status::kIncompatible || place.read_only) throw;
-      // Opening a file for writing brings it up to date, as any other program of nimble does that
-      // may write; a shared database refuses, with the remedy.
-      options.read_only = false;
-      db::Store::open(place.place, options);
-      options.read_only = true;
-      store_ = db::Store::open(place.place, options);
-    }
+    store_ = db::Store::open(place.place, options);
   }
-
-  Overview overview(const Cancel& cancel) override;
-  std::vector<CampaignRow> campaigns(const Cancel& cancel) override;
-  std::vector<CoverageRow> coverage(const Cancel& cancel) override;
-  std::optional<WorkloadFacts> workload(const db::Hash& workload, const db::Hash& hardware,
-                                        const db::Hash& policy, const Cancel& cancel) override;
-  int64_t trial_count(const TrialQuery& query, const Cancel& cancel) override {
-    return static_cast<int64_t>(matching(query, cancel).size());
-  }
-  std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first, int64_t count,
-                                       const Cancel& cancel) override;
-  std::optional<MeasurementFacts> measurement(const db::Uuid& uuid, const Cancel& cancel) override;
-  std::string version(const Cancel& cancel) override;
-
- private:
-  std::map<db::Hash, db::Toolchain> toolchains();
-  WorkloadRow row_of(const db::Workload& w, const HardwareRow& h,
-                     const std::vector<const db::DispatchTable*>& tables,
-                     const std::map<db::Hash, db::Toolchain>& toolchains);
-  const std::vector<size_t>& matching(const TrialQuery& query, const Cancel& cancel);
-
-  DatabasePlace place_;
-  std::unique_ptr<db::Store> store_;
-  // Of the campaign asked for last.
-  db::Uuid trials_of_;
-  std::string trials_version_;
-  std::vector<db::TrialOutcome> trials_;
-  std::optional<TrialQuery> matched_;
-  std::vector<size_t> matches_;
-};
+}
 
 std::map<db::Hash, db::Toolchain> StoreReader::toolchains() {
   std::map<db::Hash, db::Toolchain> all;
@@ -188,9 +155,29 @@ std::vector<CampaignRow> StoreReader::campaigns(const Cancel& cancel) {
   for (db::Campaign& c : store_->campaigns()) {
     cancel.check();
     const db::CampaignProgress progress = store_->progress(c.uuid);
-    rows.push_back({std::move(c), progress});
+    std::vector<db::Control> asked = store_->requests(c.uuid, 1);
+    CampaignRow row{std::move(c), progress, {}};
+    if (!asked.empty()) row.request = std::move(asked.front());
+    rows.push_back(std::move(row));
   }
   return rows;
+}
+
+// Of the newest code generator that has any times there.
+std::vector<db::Result> StoreReader::newest_results(const db::Hash& workload,
+                                                    const db::Hash& hardware,
+                                                    const db::Hash& policy, int64_t& codegen,
+                                                    const Cancel& cancel) {
+  std::set<int64_t, std::greater<>> generators;
+  for (const auto& [hash, t] : toolchains()) generators.insert(t.codegen_version);
+  std::vector<db::Result> results;
+  for (const int64_t generator : generators) {
+    cancel.check();
+    results = store_->results({workload, hardware, policy, generator});
+    codegen = generator;
+    if (!results.empty()) break;
+  }
+  return results;
 }
 
 std::optional<WorkloadFacts> StoreReader::workload(const db::Hash& workload,
@@ -220,16 +207,8 @@ std::optional<WorkloadFacts> StoreReader::workload(const db::Hash& workload,
     if (t.status == db::TableStatus::kActive && known(t.policy)) f.policy = t.policy;
   if (known(policy)) f.policy = policy;
 
-  // Of the newest code generator that has any times here.
-  std::set<int64_t, std::greater<>> generators;
-  for (const auto& [hash, t] : toolchains()) generators.insert(t.codegen_version);
-  std::vector<db::Result> results;
-  for (const int64_t codegen : generators) {
-    cancel.check();
-    results = store_->results({workload, hardware, f.policy, codegen});
-    f.codegen_version = codegen;
-    if (!results.empty()) break;
-  }
+  std::vector<db::Result> results =
+      newest_results(workload, hardware, f.policy, f.codegen_version, cancel);
   for (const db::DispatchTable& t : f.tables) f.comparisons[t.uuid] = store_->comparisons(t.uuid);
   std::map<std::string, std::pair<int64_t, int64_t>> work;
   for (const db::Result& r : results) {
@@ -239,65 +218,8 @@ std::optional<WorkloadFacts> StoreReader::workload(const db::Hash& workload,
     if (const auto shape = store_->shape(r.shape)) work[key] = {shape->flops, shape->bytes};
   }
   arrange(f, std::move(results), work);
+  add_peers_and_twins(f, cancel);
   return f;
-}
-
-const std::vector<size_t>& StoreReader::matching(const TrialQuery& query, const Cancel& cancel) {
-  const db::CampaignProgress p = store_->progress(query.campaign);
-  const std::string version = fmt::format("{}/{}/{}/{}", p.trials, p.claimed, p.ok, p.failed);
-  if (trials_of_ != query.campaign || trials_version_ != version) {
-    matched_.reset();
-    trials_ = store_->outcomes(query.campaign);
-    trials_of_ = query.campaign;
-    trials_version_ = version;
-  }
-  if (matched_ == query) return matches_;
-  cancel.check();
-  matched_.reset();
-  matches_.clear();
-  for (size_t i = 0; i < trials_.size(); ++i) {
-    const db::TrialOutcome& o = trials_[i];
-    const db::Trial& t = o.trial;
-    if (!query.workload.empty() && t.key.workload != query.workload) continue;
-    if (!query.config.empty() && t.key.config != query.config) continue;
-    const std::string shape = db::text_of(o.dims);
-    if (!query.shape.empty() && shape != query.shape) continue;
-    if (query.failed_only && (!db::is_final(t.state) || t.state == db::TrialState::kOk)) continue;
-    const auto has = [&](const std::string& text) {
-      return text.find(query.text) != std::string::npos;
-    };
-    if (!query.text.empty() && !has(t.error_class) && !has(t.message) && !has(o.config_json) &&
-        !has(shape))
-      continue;
-    matches_.push_back(i);
-  }
-  // What has no time comes last in both directions.
-  const auto time = [&](size_t i) {
-    return query.order == TrialOrder::kTime ? trials_[i].median_ns : trials_[i].trial.predicted_ns;
-  };
-  const auto before = [&](size_t x, size_t y) {
-    if (query.order == TrialOrder::kState && trials_[x].trial.state != trials_[y].trial.state)
-      return (trials_[x].trial.state < trials_[y].trial.state) != query.descending;
-    if (query.order == TrialOrder::kTime || query.order == TrialOrder::kPredicted) {
-      const auto left = time(x), right = time(y);
-      if (left.has_value() != right.has_value()) return left.has_value();
-      if (left && *left != *right) return (*left < *right) != query.descending;
-    }
-    return query.order == TrialOrder::kQueue && query.descending ? x > y : x < y;
-  };
-  std::sort(matches_.begin(), matches_.end(), before);
-  matched_ = query;
-  return matches_;
-}
-
-std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& query, int64_t first,
-                                                  int64_t count, const Cancel& cancel) {
-  const std::vector<size_t>& rows = matching(query, cancel);
-  std::vector<db::TrialOutcome> page;
-  const auto size = static_cast<int64_t>(rows.size());
-  for (int64_t i = std::max<int64_t>(first, 0); i < std::min(size, first + count); ++i)
-    page.push_back(trials_[rows[static_cast<size_t>(i)]]);
-  return page;
 }
 
 std::optional<MeasurementFacts> StoreReader::measurement(const db::Uuid& uuid,
@@ -308,6 +230,9 @@ std::optional<MeasurementFacts> StoreReader::measurement(const db::Uuid& uuid,
   f.measurement = std::move(*m);
   cancel.check();
   f.trial = store_->trial(f.measurement.trial);
+  f.host = store_->host_state(f.measurement.host_state);
+  if (const auto machine = store_->machine(f.measurement.machine)) f.hostname = machine->hostname;
+  if (f.trial) f.correctness = store_->correctness(f.measurement.artifact, f.trial->key.shape, 1);
   if (f.trial) {
     if (const auto c = store_->config(f.trial->key.config))
       f.config_text = c->template_name + " " + c->json;
@@ -317,16 +242,10 @@ std::optional<MeasurementFacts> StoreReader::measurement(const db::Uuid& uuid,
   return f;
 }
 
-std::string StoreReader::version(const Cancel& cancel) {
-  std::string text;
-  for (const CampaignRow& row : campaigns(cancel))
-    text += fmt::format("{}:{}/{}/{}/{}/{};", row.campaign.uuid,
-                        static_cast<int>(row.campaign.state), row.progress.trials,
-                        row.progress.claimed, row.progress.ok, row.progress.failed);
-  return text + std::to_string(store_->overrides(true).size());
+// Whatever windows show leaves an event, but a campaign that was only told its consumption.
+std::string StoreReader::version(const Cancel&) {
+  return std::to_string(store_->last_event());
 }
-
-}  // namespace
 
 std::unique_ptr<Reader> Reader::open(const DatabasePlace& place) {
   return std::make_unique<StoreReader>(place);

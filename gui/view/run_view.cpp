@@ -1,0 +1,262 @@
+// "Model run": an executable file, run in a process of its own; where its time went by kernel and
+// shape and by instruction. A file's native code runs only once the user trusts its digest.
+#include <QCheckBox>
+#include <QFileDialog>
+#include <QHBoxLayout>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QSettings>
+#include <QSplitter>
+
+#include "gui/model/model_run.h"
+#include "gui/model/units.h"
+#include "gui/view/plot_view.h"
+#include "gui/view/table_pane.h"
+
+namespace nimble::gui {
+namespace {
+
+constexpr size_t kMostBars = 40;
+
+QString bytes_text(int64_t bytes) {
+  const double n = static_cast<double>(bytes);
+  return n < 1024 * 1024 ? QObject::tr("%1 KiB").arg(number_text(n / 1024))
+                         : QObject::tr("%1 MiB").arg(number_text(n / 1024 / 1024));
+}
+
+std::vector<PagedColumn> run_columns() {
+  return {
+      {"What", "what", "A kernel, or an instruction of the machine.", true, false},
+      {"Name", "name", "Of the kernel or instruction.", true, false},
+      {"Operators", "source", "That the kernel was fused of.", true, false},
+      {"Shape", "shape", "Extents of the kernel's symbols.", true, false},
+      {"Calls", "count", "In this run.", true, true},
+      {"Total", "total_ns", "Time of all calls; of InvokePacked with its kernels.", true, true},
+      {"Mean", "mean_ns", "Time of a call.", true, true},
+      {"Share", "share", "Of the run's time.", true, true},
+      {"Threads", "threads", "That the kernel ran on.", true, true},
+      {"Implementation", "implementation", "portable: its checked form.", true, false},
+      {"Configuration", "config", "The knobs of the kernel's template.", false, false},
+  };
+}
+
+PagedRow run_row(const KernelTime& k, bool kernel) {
+  const QString what = kernel ? QObject::tr("kernel") : QObject::tr("instruction");
+  const auto integer = [](int64_t n) { return QVariant::fromValue(n); };
+  const double mean = static_cast<double>(k.total_ns) / static_cast<double>(std::max<int64_t>(k.count, 1));
+  const QString name = plain_text(k.name), source = plain_text(k.source);
+  const QString shape = plain_text(k.shape), implementation = plain_text(k.implementation);
+  const QString config = plain_text(k.config);
+  PagedRow row;
+  row.cells = {what,
+               name,
+               source,
+               shape,
+               count_text(k.count),
+               time_text(static_cast<double>(k.total_ns)),
+               time_text(mean),
+               percent_text(k.share),
+               kernel ? count_text(k.threads) : QString(),
+               implementation,
+               config};
+  row.raw = {what,          name,           source,
+             shape,         integer(k.count), integer(k.total_ns),
+             mean,          k.share,        kernel ? integer(k.threads) : QVariant(),
+             implementation, config};
+  return row;
+}
+
+class RunView final : public PlotView {
+ public:
+  RunView(const ViewInfo& info, Context& context) : PlotView(info, context) {
+    const auto field = [&](const QString& label, const char* name, const QString& hint) {
+      auto* line = new QLineEdit;
+      line->setObjectName(QLatin1String(name));
+      line->setAccessibleName(label);
+      line->setPlaceholderText(hint);
+      controls()->addWidget(line, 2);
+      return line;
+    };
+    file_ = field(tr("Executable file"), "file", tr("File: model.nimble"));
+    const auto button = [&](const QString& text, const char* name, auto run) {
+      auto* b = new QPushButton(text);
+      b->setObjectName(QLatin1String(name));
+      controls()->addWidget(b);
+      connect(b, &QPushButton::clicked, this, run);
+      return b;
+    };
+    button(tr("&Browse…"), "browse", [this] { browse(); });
+    inputs_ = field(tr("Inputs"), "inputs", tr("Inputs: x=random:4x64 n=@n.npy"));
+    trust_ = new QCheckBox(tr("&Trust"));
+    trust_->setObjectName(QStringLiteral("trust"));
+    trust_->setToolTip(tr("Runs native code of files with this digest, with your rights. Without, "
+                          "kernels run in their checked form, slower."));
+    trust_->setEnabled(false);
+    controls()->addWidget(trust_);
+    run_button_ = button(tr("&Run"), "run", [this] { start(); });
+    cancel_ = button(tr("E&nd"), "end", [this] { run_.cancel(); });
+    cancel_->setEnabled(false);
+    plot().setMinimumHeight(120);
+    pane_ = new TablePane(run_columns());
+    pane_->rows().setAccessibleName(tr("Kernels and instructions"));
+    auto* split = new QSplitter(Qt::Vertical);
+    split->addWidget(&plot());
+    plot().show();  // it was no longer the content, so it was hidden
+    split->addWidget(pane_);
+    split->setFocusProxy(pane_);
+    set_content(split);
+    set_message(tr("Choose an executable file (nimble compile makes them) and run it."));
+    connect(file_, &QLineEdit::editingFinished, this, &RunView::look);
+    connect(inputs_, &QLineEdit::returnPressed, this, &RunView::start);
+    connect(trust_, &QCheckBox::clicked, this, &RunView::set_trust);
+    connect(&run_, &ModelRun::finished, this, &RunView::take);
+  }
+
+  bool loading() const override { return run_.busy(); }
+  TableData table() const override { return pane_->table(); }
+
+ protected:
+  void redraw() override {
+    plot().clearPlottables();
+    if (!profile_ || profile_->kernels.empty()) return set_marks({});
+    auto* bars = new QCPBars(plot().xAxis, plot().yAxis);
+    bars->setBrush(ink(Ink::kChosen, palette()));
+    bars->setPen(Qt::NoPen);
+    bars->setWidth(0.7);
+    auto names = QSharedPointer<QCPAxisTickerText>::create();
+    const size_t shown = std::min(profile_->kernels.size(), kMostBars);
+    most_ = 0;
+    std::vector<Mark> marks;
+    const TimeUnit unit = time_unit_for(static_cast<double>(profile_->kernels.front().total_ns));
+    for (size_t i = 0; i < shown; ++i) {
+      const KernelTime& k = profile_->kernels[i];
+      const double x = static_cast<double>(i), y = static_cast<double>(k.total_ns) / unit.ns;
+      bars->addData(x, y);
+      most_ = std::max(most_, y);
+      if (shown <= 12) names->addTick(x, plain_text(k.name, 18));
+      Mark m{x,
+             y,
+             tr("%1 (%2) at %3 · %4 calls, %5 · %6 of the run · %7")
+                 .arg(plain_text(k.name), plain_text(k.source), plain_text(k.shape),
+                      count_text(k.count), time_text(static_cast<double>(k.total_ns)),
+                      percent_text(k.share), plain_text(k.implementation)),
+             {}};
+      marks.push_back(std::move(m));
+    }
+    if (shown <= 12)
+      plot().xAxis->setTicker(names);
+    else
+      plot().xAxis->setTicker(QSharedPointer<QCPAxisTickerFixed>::create());
+    plot().xAxis->setLabel(tr("kernel at a shape, the dearest first"));
+    plot().yAxis->setLabel(tr("time (%1)").arg(unit.name));
+    show_all();
+    set_marks(std::move(marks));
+  }
+
+  void show_all() override {
+    const size_t n = profile_ ? std::min(profile_->kernels.size(), kMostBars) : 1;
+    plot().xAxis->setRange(-0.7, static_cast<double>(n) - 0.3);
+    plot().yAxis->setRange(0, most_ * 1.08);
+  }
+  bool is_selected(const Mark&) const override { return false; }
+
+ private:
+  static QSet<QString> trusted() {
+    const QStringList all = QSettings().value(QStringLiteral("trusted_files")).toStringList();
+    return {all.begin(), all.end()};
+  }
+
+  void browse() {
+    const QString file = QFileDialog::getOpenFileName(
+        this, tr("Open an executable file"), file_->text(),
+        tr("Executable files (*.nimble);;All files (*)"));
+    if (file.isEmpty()) return;
+    file_->setText(file);
+    look();
+  }
+
+  // Whose digest the box speaks of.
+  void look() {
+    if (file_->text().isEmpty() || (file_->text() == looked_at_ && !digest_.isEmpty())) return;
+    if (run_.busy()) return;
+    looked_at_ = file_->text();
+    run_.look(looked_at_);
+  }
+
+  void set_trust(bool on) {
+    QSet<QString> all = trusted();
+    if (on)
+      all.insert(digest_);
+    else
+      all.remove(digest_);
+    QSettings().setValue(QStringLiteral("trusted_files"), QStringList(all.values()));
+    set_status(on ? tr("Files of digest %1… run their native code from now on.").arg(digest_.left(16))
+                  : tr("Files of digest %1… run checked from now on.").arg(digest_.left(16)));
+  }
+
+  void start() {
+    if (file_->text().isEmpty()) return set_status(tr("Choose a file first."));
+    looked_at_ = file_->text();
+    running_ = true;
+    run_button_->setEnabled(false);
+    cancel_->setEnabled(true);
+    set_status(tr("Running…"));
+    run_.start({file_->text(), QProcess::splitCommand(inputs_->text()), trusted(), 0});
+  }
+
+  void take(const RunResult& r) {
+    const bool ran = std::exchange(running_, false);
+    run_button_->setEnabled(true);
+    cancel_->setEnabled(false);
+    digest_ = r.digest;
+    trust_->setEnabled(!digest_.isEmpty());
+    trust_->setChecked(trusted().contains(digest_));
+    const QString of = tr("digest %1…, %2").arg(
+        digest_.left(16), trust_->isChecked() ? tr("trusted") : tr("not trusted"));
+    if (!ran) return set_status(r.error.isEmpty() ? of : r.error);
+    profile_ = r.profile;
+    set_heading(looked_at_.section(u'/', -1));
+    std::vector<PagedRow> rows;
+    if (profile_) {
+      for (const KernelTime& k : profile_->kernels) rows.push_back(run_row(k, true));
+      const double wall = static_cast<double>(std::max<int64_t>(profile_->wall_ns, 1));
+      for (const InstructionTime& i : profile_->instructions) {
+        KernelTime k;
+        k.name = i.name;
+        k.count = i.count;
+        k.total_ns = i.total_ns;
+        k.share = static_cast<double>(i.total_ns) / wall;
+        rows.push_back(run_row(k, false));
+      }
+    }
+    pane_->set_rows(std::move(rows));
+    set_message(profile_ ? QString() : r.error);
+    if (profile_)
+      set_status(tr("%1, of which kernels %2 · at most %3 of tensors, %4 held · %5 · %6")
+                     .arg(time_text(static_cast<double>(profile_->wall_ns)),
+                          time_text(static_cast<double>(profile_->kernel_ns)),
+                          bytes_text(profile_->peak_live_bytes), bytes_text(profile_->held_bytes),
+                          r.native ? tr("native code") : tr("checked, without native code"), of));
+    else
+      set_status({});
+    redraw();
+  }
+
+  QLineEdit *file_, *inputs_;
+  QCheckBox* trust_;
+  QPushButton *run_button_, *cancel_;
+  TablePane* pane_;
+  ModelRun run_;
+  std::optional<RunProfile> profile_;
+  QString looked_at_, digest_;
+  double most_ = 1;
+  bool running_ = false;
+};
+
+}  // namespace
+
+View* make_run(const ViewInfo& info, Context& context) {
+  return new RunView(info, context);
+}
+
+}  // namespace nimble::gui

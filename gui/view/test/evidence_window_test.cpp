@@ -1,0 +1,286 @@
+// Windows on what lies behind the figures: requests to campaigns, machines, rooflines, generated
+// code, model runs, failures; and what every list says without a database.
+#include <QCheckBox>
+#include <QClipboard>
+#include <QDialog>
+#include <QDialogButtonBox>
+#include <QLineEdit>
+#include <QPlainTextEdit>
+#include <QPushButton>
+#include <QTimer>
+
+#include "gui/view/campaign_dialogs.h"
+#include "gui/view/table_pane.h"
+#include "gui/view/test/window_fixture.h"
+
+using namespace nimble::gui;
+namespace db = nimble::db;
+
+class EvidenceWindowTest : public QObject {
+  Q_OBJECT
+  WindowFixture at_;
+
+  std::unique_ptr<db::Store> store() const { return db::Store::open(at_.campaign->place()); }
+  void refresh() const {
+    at_.context().session.refresh();
+    at_.wait();
+  }
+  template <typename T>
+  static T* child(const QWidget* of, const char* name) {
+    T* found = of->findChild<T*>(QLatin1String(name));
+    if (!found) qFatal("no %s", name);
+    return found;
+  }
+  // Clicks a button that opens a dialog, and does `then` in it.
+  void click_into_dialog(QPushButton* button, const std::function<void(QDialog*)>& then) {
+    bool seen = false;
+    QTimer look;
+    look.setInterval(5);
+    connect(&look, &QTimer::timeout, this, [&] {
+      auto* dialog = qobject_cast<QDialog*>(QApplication::activeModalWidget());
+      if (!dialog || seen) return;
+      seen = true;
+      look.stop();
+      then(dialog);
+    });
+    look.start();
+    QTest::mouseClick(button, Qt::LeftButton);
+    at_.wait();
+    QVERIFY(seen);
+  }
+
+ private slots:
+  void init() { at_.open(); }
+  void cleanup() { at_.close(); }
+
+  void without_a_database_every_list_says_so_and_tells_no_old_number() {
+    std::vector<View*> lists;
+    for (const char* name : {"workloads", "campaigns", "coverage", "machines"})
+      lists.push_back(at_.show(name));
+    QVERIFY(lists[1]->status().contains(QStringLiteral("2 campaigns")));
+    at_.context().session.close();
+    at_.wait();
+    for (const View* list : lists) {
+      QVERIFY(list->message().contains(QStringLiteral("No database is open")));
+      QCOMPARE(list->status(), QString());
+      QVERIFY(list->table().rows.empty());
+    }
+  }
+
+  void a_campaign_is_paused_with_a_reason_once_it_is_confirmed() {
+    const db::Uuid campaign = store()->campaigns().front().uuid;
+    store()->set_campaign_state(campaign, db::CampaignState::kRunning);
+    refresh();
+    View* view = at_.show("campaigns");
+    auto* rows = view->findChild<Rows*>();
+    rows->setCurrentIndex(rows->model()->index(0, 0));
+    auto* pause = child<QPushButton>(view, "pause");
+    click_into_dialog(pause, [](QDialog* dialog) { dialog->reject(); });
+    QVERIFY(store()->requests(campaign).empty());
+    click_into_dialog(pause, [](QDialog* dialog) {
+      QTest::keyClicks(child<QLineEdit>(dialog, "reason"), QStringLiteral("maintenance"));
+      QTest::mouseClick(dialog->findChild<QDialogButtonBox*>()->button(QDialogButtonBox::Ok),
+                        Qt::LeftButton);
+    });
+    const auto requests = store()->requests(campaign);
+    QCOMPARE(requests.size(), size_t{1});
+    QVERIFY(requests[0].request == db::ControlRequest::kPause);
+    QCOMPARE(requests[0].reason, std::string("maintenance"));
+    QVERIFY(!requests[0].requested_by.empty());
+    bool told = false;
+    for (const auto& row : view->table().rows)
+      for (const QVariant& cell : row)
+        told |= cell.toString().contains(QStringLiteral("not answered yet"));
+    QVERIFY(told);
+  }
+
+  void nothing_can_be_asked_of_a_campaign_that_ended() {
+    View* view = at_.show("campaigns");
+    auto* rows = view->findChild<Rows*>();
+    rows->setCurrentIndex(rows->model()->index(0, 0));
+    click_into_dialog(child<QPushButton>(view, "stop"), [](QDialog* d) { d->accept(); });
+    QTRY_VERIFY2(view->status().contains(QStringLiteral("has ended")), qPrintable(view->status()));
+    QVERIFY(store()->requests(store()->campaigns().front().uuid).empty());
+  }
+
+  void a_start_command_is_shown_and_copied_and_quoted() {
+    View* view = at_.show("campaigns");
+    click_into_dialog(child<QPushButton>(view, "start"), [](QDialog* dialog) {
+      auto* model = child<QLineEdit>(dialog, "model");
+      model->clear();
+      QTest::keyClicks(model, QStringLiteral("my model.onnx"));
+      QTest::mouseClick(child<QPushButton>(dialog, "copy"), Qt::LeftButton);
+      dialog->reject();
+    });
+    const QString copied = QGuiApplication::clipboard()->text();
+    QVERIFY2(copied.startsWith(QStringLiteral("nimble tune 'my model.onnx' --db ")),
+             qPrintable(copied));
+    QVERIFY(copied.contains(QStringLiteral("--budget 1800s")));
+    QCOMPARE(shell_command({"a", "it's", ""}), QStringLiteral("a 'it'\\''s' ''"));
+  }
+
+  void machines_show_who_measures_and_who_is_silent() {
+    {
+      const auto s = store();
+      db::Machine machine;
+      machine.hostname = "node1";
+      machine.hardware = db::key_of(s->hardware().front());
+      db::Worker worker;
+      worker.machine = s->put(machine);
+      worker.name = "busy";
+      db::Heartbeat beat;
+      beat.worker = s->add(worker);
+      beat.state = db::WorkerState::kMeasuring;
+      beat.load = 0.25;
+      s->heartbeat(beat);
+      worker.name = "mute";
+      s->add(worker);
+    }
+    View* view = at_.show("machines");
+    QCOMPARE(view->table().rows.size(), size_t{2});
+    QVERIFY2(view->status().contains(QStringLiteral("2 workers, 1 measuring, 1 silent")),
+             qPrintable(view->status()));
+  }
+
+  void a_roofline_tells_how_to_get_ceilings_then_shares_of_them() {
+    at_.select_workload("softmax", 1);
+    PlotView* view = at_.show_plot("roofline");
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    QVERIFY(view->status().contains(QStringLiteral("nimble db ceilings --add")));
+    {
+      const auto s = store();
+      db::Ceiling c;
+      c.machine =
+          s->measurement(at_.context().workload.facts()->results.front().measurement)->machine;
+      c.dtype = "f32";
+      c.kind = "compute";
+      c.value = 1e11;
+      s->add(c);
+      c.dtype = "any";
+      c.kind = "read_memory";
+      c.value = 1e10;
+      s->add(c);
+    }
+    refresh();
+    QVERIFY2(view->status().contains(QStringLiteral("nearest to its peak")),
+             qPrintable(view->status()));
+    const TableData t = view->table();
+    QVERIFY(!t.rows.empty());
+    for (const auto& row : t.rows) QVERIFY(row[11].toDouble() > 0);
+    QVERIFY(!view->marks().empty());
+    view->plot().setFocus();
+    QTest::keyClick(&view->plot(), Qt::Key_Home);
+    QTest::keyClick(&view->plot(), Qt::Key_Return);
+    at_.wait();
+    QCOMPARE(at_.selection().now().workload, view->marks().front().choice.workload);
+    QCOMPARE(at_.selection().now().shape, view->marks().front().choice.shape);
+  }
+
+  void generated_code_stands_side_by_side_as_plain_text() {
+    at_.select_workload("softmax", 1);
+    const auto facts = at_.context().workload.facts();
+    std::string left, right;
+    for (const Cell& c : facts->cells)
+      (facts->configs[c.config].is_default ? left : right) = c.result.code_hash;
+    View* view = at_.show("code");
+    QVERIFY(view->message().contains(QStringLiteral("no generated code")));
+    {
+      const auto s = store();
+      const auto put = [&](const std::string& hash, const std::string& text) {
+        db::GeneratedCode code;
+        code.code_hash = hash;
+        code.kind = "llvm-ir";
+        code.digest = s->put_blob(std::vector<uint8_t>(text.begin(), text.end()));
+        s->put(code);
+      };
+      put(left, "<b>entry</b>\n  fadd\n  ret\n");
+      put(right, "<b>entry</b>\n  fmul\n  fmul\n  ret\n");
+    }
+    Choice choice = at_.selection().now();
+    for (const Cell& c : facts->cells)
+      if (c.result.code_hash == right) choice.config = c.result.config;
+    at_.selection().set(choice);
+    refresh();
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    QVERIFY(child<QPlainTextEdit>(view, "left_text")
+                ->toPlainText()
+                .contains(QStringLiteral("<b>entry</b>")));
+    QVERIFY2(view->status().contains(QStringLiteral("1 lines only left, 2 only right")),
+             qPrintable(view->status()));
+  }
+
+  void two_campaigns_are_compared_with_the_left_one_pinned() {
+    PlotView* view = at_.show_plot("campaigndiff");
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    QVERIFY(!view->marks().empty());
+    QCOMPARE(view->marks().size(), view->table().rows.size());
+    QVERIFY(view->status().contains(QStringLiteral("geometric mean")));
+  }
+
+  void a_model_runs_in_its_own_process_and_trust_is_given_by_digest() {
+    QTemporaryDir folder;
+    QFile file(folder.filePath(QStringLiteral("broken.nimble")));
+    QVERIFY(file.open(QIODevice::WriteOnly));
+    file.write("no executable file");
+    file.close();
+    View* view = at_.show("run");
+    auto* name = child<QLineEdit>(view, "file");
+    name->setText(file.fileName());
+    name->setFocus();
+    QTest::keyClick(name, Qt::Key_Return);
+    at_.wait();
+    auto* trust = child<QCheckBox>(view, "trust");
+    QVERIFY(trust->isEnabled());
+    QVERIFY(!trust->isChecked());
+    QVERIFY2(view->status().contains(QStringLiteral("not trusted")), qPrintable(view->status()));
+    QTest::mouseClick(child<QPushButton>(view, "run"), Qt::LeftButton);
+    at_.wait();
+    QVERIFY2(!view->message().isEmpty(), "a file that is none is refused, by the other process");
+    QVERIFY(child<QPushButton>(view, "run")->isEnabled());
+    trust->click();
+    QCOMPARE(QSettings().value(QStringLiteral("trusted_files")).toStringList().size(), 1);
+    trust->click();
+    QCOMPARE(QSettings().value(QStringLiteral("trusted_files")).toStringList().size(), 0);
+  }
+
+  void a_failure_shows_what_its_process_said() {
+    const auto s = store();
+    const db::Uuid campaign = s->campaigns().front().uuid;
+    db::ClaimRequest claim;
+    claim.campaign = campaign;
+    claim.owner = "test";
+    claim.limit = 1;
+    const auto trials = s->claim(claim);
+    QCOMPARE(trials.size(), size_t{1});
+    db::TrialResult result;
+    result.trial = trials[0].uuid;
+    result.owner = "test";
+    result.state = db::TrialState::kCrashed;
+    result.error_class = "segfault";
+    QVERIFY(s->finish(result));
+    db::FailureLog log;
+    log.trial = trials[0].uuid;
+    log.attempt = 1;
+    log.error_class = "segfault";
+    log.output = "it broke here";
+    log.command = "nimble bench kernel.nimble";
+    s->add(log);
+    refresh();
+    at_.selection().set_campaign(campaign);
+    View* view = at_.show("failures");
+    auto* rows = view->findChild<Rows*>();
+    QTRY_COMPARE(rows->model()->rowCount(), 1);
+    QTRY_VERIFY(rows->model()->index(0, 0).data(PagedModel::kFilledRole).toBool());
+    rows->setFocus();
+    rows->setCurrentIndex(rows->model()->index(0, 0));
+    QTest::keyClick(rows, Qt::Key_Return);
+    at_.wait();
+    QVERIFY(child<QPlainTextEdit>(view, "log")
+                ->toPlainText()
+                .contains(QStringLiteral("it broke here")));
+    QTest::mouseClick(child<QPushButton>(view, "copy"), Qt::LeftButton);
+    QCOMPARE(QGuiApplication::clipboard()->text(), QStringLiteral("nimble bench kernel.nimble"));
+  }
+};
+NIMBLE_QTEST(EvidenceWindowTest)
+#include "evidence_window_test.moc"

@@ -138,7 +138,8 @@ void ModelRun::run() {
   connect(process_, &QProcess::finished, this, &ModelRun::ended);
   connect(process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
     if (error != QProcess::FailedToStart) return;  // finished() follows
-    finish(tr("%1 cannot be started: %2; install nimble whole").arg(program_, process_->errorString()));
+    finish(tr("%1 cannot be started: %2; install nimble whole")
+               .arg(program_, process_->errorString()));
   });
   connect(process_, &QProcess::readyReadStandardOutput, this, [this] {
     if (process_->bytesAvailable() <= kMostOutput) return;
@@ -150,8 +151,7 @@ void ModelRun::run() {
 
 void ModelRun::ended() {
   const QByteArray out = process_->readAllStandardOutput();
-  const QString said =
-      plain_text(process_->readAllStandardError().toStdString(), 2000).trimmed();
+  const QString said = plain_text(process_->readAllStandardError().toStdString(), 2000).trimmed();
   const bool crashed = process_->exitStatus() != QProcess::NormalExit;
   const int code = process_->exitCode();
   if (crashed) return finish(tr("The run crashed. %1").arg(said));

@@ -28,8 +28,7 @@ RooflineRate rate_of(const RooflineFacts& facts, const RooflinePoint& point) {
   if (!roofs.compute) return r;
   r.of_peak = r.rate / *roofs.compute;
   if (!roofs.bandwidths.empty())
-    r.of_roof =
-        r.rate / std::min(*roofs.compute, roofs.bandwidths.front().value * r.intensity);
+    r.of_roof = r.rate / std::min(*roofs.compute, roofs.bandwidths.front().value * r.intensity);
   return r;
 }
 

@@ -12,15 +12,15 @@ namespace nimble::gui {
 
 // The ceilings that count for a type and number of threads.
 struct Roofs {
-  std::optional<double> compute;         // operations a second
-  std::vector<db::Ceiling> bandwidths;   // bytes a second, the slowest first
+  std::optional<double> compute;        // operations a second
+  std::vector<db::Ceiling> bandwidths;  // bytes a second, the slowest first
 };
 Roofs roofs_of(const RooflineFacts& facts, const std::string& dtype, int64_t threads);
 
 struct RooflineRate {
-  double intensity = 0;                  // operations a byte
-  double rate = 0;                       // operations a second
-  std::optional<double> of_peak;         // share of the compute ceiling
+  double intensity = 0;           // operations a byte
+  double rate = 0;                // operations a second
+  std::optional<double> of_peak;  // share of the compute ceiling
   // Share of what the slowest memory leaves at that intensity; above 1 where the operands lay in a
   // cache.
   std::optional<double> of_roof;

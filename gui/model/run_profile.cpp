@@ -34,8 +34,8 @@ RunProfile profile_from_json(const std::string& text) {
       t.total_ns = k.at("total_ns").get<int64_t>();
       t.share = k.at("share").get<double>();
       for (const auto& [symbol, extent] : k.at("shape").items())
-        t.shape += fmt::format("{}{}={}", t.shape.empty() ? "" : ",", symbol,
-                               extent.get<int64_t>());
+        t.shape +=
+            fmt::format("{}{}={}", t.shape.empty() ? "" : ",", symbol, extent.get<int64_t>());
       p.kernels.push_back(std::move(t));
     }
     for (const nlohmann::json& i : j.at("instructions"))

@@ -30,8 +30,8 @@ RooflineFacts StoreReader::roofline(const db::Hash& hardware, const Cancel& canc
         cancel.check();
         const auto work = store_->shape(shape);
         if (!work || work->flops <= 0 || work->bytes <= 0) continue;
-        out.points.push_back({hash, w.op, w.dtype, db::text_of(r->dims), w.threads, work->flops,
-                              work->bytes, *r});
+        out.points.push_back(
+            {hash, w.op, w.dtype, db::text_of(r->dims), w.threads, work->flops, work->bytes, *r});
       }
       if (results.empty() || machines.size() >= 16) continue;
       for (const db::MeasurementSummary& m : store_->measurements(results.front().trial, 1))
@@ -107,9 +107,8 @@ void StoreReader::add_peers_and_twins(WorkloadFacts& f, const Cancel& cancel) {
   cancel.check();
   f.peers = store_->peer_figures(f.record.canonical);
   // The newest come first; figures of other runs are of other hours.
-  std::erase_if(f.peers,
-                [run = f.peers.empty() ? db::Uuid() : f.peers.front().run](
-                    const db::PeerFigure& p) { return p.run != run; });
+  std::erase_if(f.peers, [run = f.peers.empty() ? db::Uuid() : f.peers.front().run](
+                             const db::PeerFigure& p) { return p.run != run; });
   std::set<db::Uuid> own;
   for (const db::Result& r : f.results) own.insert(r.measurement);
   constexpr int64_t kPage = 1000;

@@ -8,8 +8,8 @@
 namespace nimble::gui {
 namespace {
 
-constexpr int64_t kStep = 128;           // rows between two landmarks
-constexpr int64_t kScanPage = 2'000;     // rows between two looks at `cancel`
+constexpr int64_t kStep = 128;            // rows between two landmarks
+constexpr int64_t kScanPage = 2'000;      // rows between two looks at `cancel`
 constexpr size_t kMostScanned = 200'000;  // rows kept of a scan: what nobody scrolls through
 
 // An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
@@ -51,8 +51,7 @@ void sort_rows(std::vector<db::TrialOutcome>& rows, const TrialQuery& q) {
       if (left.has_value() != right.has_value()) return left.has_value();
       if (left && *left != *right) return (*left < *right) != q.descending;
     }
-    if (q.order == TrialOrder::kQueue && q.descending)
-      return x.trial.position > y.trial.position;
+    if (q.order == TrialOrder::kQueue && q.descending) return x.trial.position > y.trial.position;
     return x.trial.position < y.trial.position;
   };
   std::sort(rows.begin(), rows.end(), before);
@@ -87,10 +86,9 @@ void StoreReader::number_rows(const TrialQuery& q, const Cancel& cancel) {
   landmarks_.reset();
   scanned_.clear();
   if (has_index(q, store_->progress(q.campaign).trials))
-    landmarks_ = store_->landmarks(filter_of(q),
-                                   q.order == TrialOrder::kTime ? db::TrialOrder::kTime
-                                                                : db::TrialOrder::kQueue,
-                                   q.descending, kStep);
+    landmarks_ = store_->landmarks(
+        filter_of(q), q.order == TrialOrder::kTime ? db::TrialOrder::kTime : db::TrialOrder::kQueue,
+        q.descending, kStep);
   else
     scan(q, cancel);
   numbered_ = q;
@@ -102,8 +100,8 @@ int64_t StoreReader::trial_count(const TrialQuery& q, const Cancel& cancel) {
   return landmarks_ ? landmarks_->rows : static_cast<int64_t>(scanned_.size());
 }
 
-std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& q, int64_t first,
-                                                  int64_t count, const Cancel& cancel) {
+std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& q, int64_t first, int64_t count,
+                                                  const Cancel& cancel) {
   number_rows(q, cancel);
   first = std::max<int64_t>(first, 0);
   std::vector<db::TrialOutcome> out;

@@ -42,8 +42,8 @@ std::optional<std::vector<std::pair<Index, Index>>> matches(const Lines& a, cons
         const Index diagonal = at_x - at_y;
         Index to_x = 0, to_y = 0;
         if (step > 0) {
-          const bool was_down = diagonal == -step ||
-                                (diagonal != step && seen(diagonal - 1) < seen(diagonal + 1));
+          const bool was_down =
+              diagonal == -step || (diagonal != step && seen(diagonal - 1) < seen(diagonal + 1));
           const Index previous = was_down ? diagonal + 1 : diagonal - 1;
           to_x = seen(previous);
           to_y = to_x - previous;
@@ -80,7 +80,8 @@ Lines lines_of(std::string_view text) {
 std::vector<DiffLine> diff_of(const Lines& a, const Lines& b, const Cancel& cancel, Index most) {
   std::vector<DiffLine> rows;
   Index a_end = std::ssize(a), b_end = std::ssize(b), from = 0;
-  while (from < a_end && from < b_end && a[static_cast<size_t>(from)] == b[static_cast<size_t>(from)])
+  while (from < a_end && from < b_end &&
+         a[static_cast<size_t>(from)] == b[static_cast<size_t>(from)])
     ++from;
   Index tail = 0;
   while (a_end > from && b_end > from &&

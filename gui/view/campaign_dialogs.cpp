@@ -26,8 +26,7 @@ std::optional<QString> confirm_request(QWidget* parent, const QString& request,
   dialog.setObjectName(QStringLiteral("confirm"));
   dialog.setWindowTitle(QObject::tr("Ask a campaign to %1").arg(request));
   auto* column = new QVBoxLayout(&dialog);
-  auto* text = plain_label(
-      QObject::tr("Ask campaign %1 to %2? %3").arg(campaign, request, what));
+  auto* text = plain_label(QObject::tr("Ask campaign %1 to %2? %3").arg(campaign, request, what));
   text->setWordWrap(true);
   text->setMinimumWidth(420);
   column->addWidget(text);
@@ -49,10 +48,9 @@ QString shell_command(const QStringList& parts) {
   static const QRegularExpression plain(QStringLiteral("^[A-Za-z0-9_@%+=:,./-]+$"));
   QStringList quoted;
   for (const QString& part : parts)
-    quoted << (plain.match(part).hasMatch()
-                   ? part
-                   : QStringLiteral("'%1'").arg(
-                         QString(part).replace(QLatin1Char('\''), QLatin1String("'\\''"))));
+    quoted << (plain.match(part).hasMatch() ? part
+                                            : QStringLiteral("'%1'").arg(QString(part).replace(
+                                                  QLatin1Char('\''), QLatin1String("'\\''"))));
   return quoted.join(QLatin1Char(' '));
 }
 
@@ -101,7 +99,9 @@ void show_start_command(QWidget* parent, const DatabasePlace& place) {
   copy->setObjectName(QStringLiteral("copy"));
   form->addRow(buttons);
   const auto fill = [=] {
-    QStringList parts{QStringLiteral("nimble"), QStringLiteral("tune"), model->text(),
+    QStringList parts{QStringLiteral("nimble"),
+                      QStringLiteral("tune"),
+                      model->text(),
                       QStringLiteral("--db"),
                       place.place.empty()
                           ? QStringLiteral("tuning.db")
@@ -115,9 +115,8 @@ void show_start_command(QWidget* parent, const DatabasePlace& place) {
   QObject::connect(model, &QLineEdit::textChanged, &dialog, fill);
   QObject::connect(threads, &QLineEdit::textChanged, &dialog, fill);
   QObject::connect(budget, &QDoubleSpinBox::valueChanged, &dialog, fill);
-  QObject::connect(copy, &QPushButton::clicked, &dialog, [command] {
-    QGuiApplication::clipboard()->setText(command->toPlainText());
-  });
+  QObject::connect(copy, &QPushButton::clicked, &dialog,
+                   [command] { QGuiApplication::clipboard()->setText(command->toPlainText()); });
   QObject::connect(buttons, &QDialogButtonBox::rejected, &dialog, &QDialog::reject);
   dialog.exec();
 }

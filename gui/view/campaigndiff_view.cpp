@@ -70,7 +70,7 @@ class CampaignDiffView final : public PlotView {
     if (rows.empty()) return set_marks({});
     set_heading(tr("%1 against %2").arg(short_id(compared_.right), short_id(compared_.left)));
     plot().xAxis->setLabel(tr("workload and shape, the slowest first (number)"));
-    plot().yAxis->setLabel(tr("time over the baseline's, less 1 (%), 95 % interval"));
+    plot().yAxis->setLabel(tr("difference (% of time)"));
     auto whole = QSharedPointer<QCPAxisTickerFixed>::create();
     whole->setTickStep(1);
     whole->setScaleStrategy(QCPAxisTickerFixed::ssMultiples);
@@ -106,20 +106,19 @@ class CampaignDiffView final : public PlotView {
         bars->addData(y - percent(c.ratio.low), percent(c.ratio.high) - y);
         ratios_.expand(percent(c.ratio.low));
         ratios_.expand(percent(c.ratio.high));
-        Mark m{x,
-               y,
-               tr("%1 %2 · %3 → %4 · %5 of the time (%6 to %7), %8")
-                   .arg(short_id(c.a.workload), plain_text(db::text_of(c.a.dims)),
-                        time_text(c.a.median_ns), time_text(c.b.median_ns),
-                        factor_text(c.ratio.value), factor_text(c.ratio.low),
-                        factor_text(c.ratio.high),
-                        c.side_by_side ? tr("side by side")
-                        : c.anchors
-                            ? tr("drift %1 by %2 anchors divided out")
-                                  .arg(factor_text(c.drift))
-                                  .arg(c.anchors)
-                            : tr("no anchors: times as they are")),
-               {}};
+        Mark m{
+            x,
+            y,
+            tr("%1 %2 · %3 → %4 · %5 of the time (%6 to %7), %8")
+                .arg(short_id(c.a.workload), plain_text(db::text_of(c.a.dims)),
+                     time_text(c.a.median_ns), time_text(c.b.median_ns), factor_text(c.ratio.value),
+                     factor_text(c.ratio.low), factor_text(c.ratio.high),
+                     c.side_by_side ? tr("side by side")
+                     : c.anchors    ? tr("drift %1 by %2 anchors divided out")
+                                       .arg(factor_text(c.drift))
+                                       .arg(c.anchors)
+                                 : tr("no anchors: times as they are")),
+            {}};
         m.choice.workload = c.a.workload;
         m.choice.shape = db::text_of(c.a.dims);
         m.choice.config = c.b.config;
@@ -166,9 +165,8 @@ class CampaignDiffView final : public PlotView {
         [left, right](Reader& reader, const Cancel& cancel) {
           Compared c{reader.campaigns(cancel), left, right, {}};
           const auto has = [&](const db::Uuid& uuid) {
-            return std::any_of(c.campaigns.begin(), c.campaigns.end(), [&](const CampaignRow& row) {
-              return row.campaign.uuid == uuid;
-            });
+            return std::any_of(c.campaigns.begin(), c.campaigns.end(),
+                               [&](const CampaignRow& row) { return row.campaign.uuid == uuid; });
           };
           if (c.campaigns.size() < 2) return c;
           // The newest against the one before it.
@@ -196,8 +194,9 @@ class CampaignDiffView final : public PlotView {
     for (auto [box, uuid] : {std::pair(left_, compared_.left), {right_, compared_.right}}) {
       box->clear();
       for (const CampaignRow& c : compared_.campaigns)
-        box->addItem(tr("%1 · %2").arg(short_id(c.campaign.uuid), moment_text(c.campaign.created_at)),
-                     QString::fromStdString(c.campaign.uuid));
+        box->addItem(
+            tr("%1 · %2").arg(short_id(c.campaign.uuid), moment_text(c.campaign.created_at)),
+            QString::fromStdString(c.campaign.uuid));
       box->setCurrentIndex(box->findData(QString::fromStdString(uuid)));
     }
   }
@@ -205,12 +204,12 @@ class CampaignDiffView final : public PlotView {
   void tell() {
     const db::CampaignDiff& d = compared_.diff;
     if (d.rows.empty()) return set_status({});
-    set_status(tr("%1 shapes: %2 faster, %3 slower; geometric mean %4 of the time (%5 to %6)")
-                   .arg(d.rows.size())
-                   .arg(d.faster)
-                   .arg(d.slower)
-                   .arg(factor_text(d.mean.value), factor_text(d.mean.low),
-                        factor_text(d.mean.high)));
+    set_status(
+        tr("%1 shapes: %2 faster, %3 slower; geometric mean %4 of the time (%5 to %6)")
+            .arg(d.rows.size())
+            .arg(d.faster)
+            .arg(d.slower)
+            .arg(factor_text(d.mean.value), factor_text(d.mean.low), factor_text(d.mean.high)));
   }
 
   QComboBox *left_, *right_;

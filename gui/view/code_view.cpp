@@ -23,7 +23,7 @@ struct Code {
   std::vector<CodeText> left, right;
 };
 struct Compared {
-  QString left, right;          // with gaps as empty lines
+  QString left, right;  // with gaps as empty lines
   std::vector<DiffLine> rows;
 };
 
@@ -106,8 +106,8 @@ class CodeView final : public View {
     };
     for (size_t i = 0; i < shown_.rows.size(); ++i) {
       const DiffLine& row = shown_.rows[i];
-      t.rows.push_back({number(row.left), number(row.right), row.same,
-                        l[static_cast<qsizetype>(i)], r[static_cast<qsizetype>(i)]});
+      t.rows.push_back({number(row.left), number(row.right), row.same, l[static_cast<qsizetype>(i)],
+                        r[static_cast<qsizetype>(i)]});
     }
     return t;
   }
@@ -167,11 +167,12 @@ class CodeView final : public View {
             for (const CodeText& c : *side)
               if (kind_->findText(plain_text(c.kind)) < 0) kind_->addItem(plain_text(c.kind));
           kind_->setCurrentIndex(std::max(0, kind_->findText(was)));
-          set_message(!answer.value          ? answer.error
-                      : kind_->count() == 0 ? tr("The database has no generated code of these "
-                                                 "configurations: hashes %1 and %2.")
-                                                  .arg(short_id(left_hash()), short_id(right_hash()))
-                                            : QString());
+          set_message(!answer.value ? answer.error
+                      : kind_->count() == 0
+                          ? tr("The database has no generated code of these "
+                               "configurations: hashes %1 and %2.")
+                                .arg(short_id(left_hash()), short_id(right_hash()))
+                          : QString());
           compare();
         });
   }

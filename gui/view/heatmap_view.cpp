@@ -58,7 +58,7 @@ class HeatmapView final : public PlotView {
     map_->setGradient(rising_gradient());
     map_->setDataScaleType(QCPAxis::stLogarithmic);
     scale_ = new QCPColorScale(&plot());
-    plot().plotLayout()->addElement(1, 1, scale_);
+    plot().plotLayout()->addElement(0, 1, scale_);
     scale_->setType(QCPAxis::atRight);
     scale_->setDataScaleType(QCPAxis::stLogarithmic);
     scale_->setGradient(rising_gradient());

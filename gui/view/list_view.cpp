@@ -45,9 +45,7 @@ void ListView::ask() {
 void ListView::show_rows(Answer<Listed> answer) {
   loading_ = false;
   Listed listed_rows = answer.value ? std::move(*answer.value) : Listed{};
-  set_message(!answer.value              ? answer.error
-              : listed_rows.rows.empty() ? list_.none
-                                         : QString());
+  set_message(!answer.value ? answer.error : listed_rows.rows.empty() ? list_.none : QString());
   all_ = listed_rows.status;
   pane_->set_rows(std::move(listed_rows.rows));
   count();
@@ -57,8 +55,7 @@ void ListView::show_rows(Answer<Listed> answer) {
 
 void ListView::count() {
   const int all = pane_->model().rowCount(), left = pane_->count();
-  set_status(left == all ? all_
-                         : tr("%1 of %2 · %3").arg(count_text(left), count_text(all), all_));
+  set_status(left == all ? all_ : tr("%1 of %2 · %3").arg(count_text(left), count_text(all), all_));
 }
 
 void ListView::add_copy_button(const QString& text, const QString& tip, const QString& column,

@@ -34,8 +34,8 @@ PagedRow machine_row(const MachineRow& m) {
   const auto integer = [](int64_t n) { return QVariant::fromValue(n); };
   const db::LiveWorker& w = m.worker;
   const bool silent = m.silent_ms > kSilentMs || !w.heartbeat;
-  const QString state = silent ? QObject::tr("silent")
-                               : plain_text(db::name_of(w.heartbeat->state));
+  const QString state =
+      silent ? QObject::tr("silent") : plain_text(db::name_of(w.heartbeat->state));
   const QString name = plain_text(w.worker.name), host = plain_text(w.hostname);
   const QString says = w.heartbeat ? plain_text(w.heartbeat->message) : QString();
   const QString hardware = plain_text(m.hardware_name), version = plain_text(w.worker.version);
@@ -89,10 +89,10 @@ Listed read_machines(Reader& reader, const Cancel& cancel) {
 class MachinesView final : public ListView {
  public:
   MachinesView(const ViewInfo& info, Context& context)
-      : ListView(info, context,
-                 {tr("Machines"), machine_columns(),
-                  tr("No worker was heard of within a day: nimble worker --db …"),
-                  &read_machines}) {}
+      : ListView(
+            info, context,
+            {tr("Machines"), machine_columns(),
+             tr("No worker was heard of within a day: nimble worker --db …"), &read_machines}) {}
 
  protected:
   void choose(const PagedRow& row) override {

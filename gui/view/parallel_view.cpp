@@ -23,7 +23,8 @@ class ParallelView final : public PlotView {
     pane_->rows().setAccessibleName(tr("Configurations"));
     auto* split = new QSplitter(Qt::Vertical);
     split->addWidget(&plot());
-    plot().show();  // it was no longer the content, so it was hidden
+    plot().setMinimumHeight(240);  // the scale of colours and its label need it
+    plot().show();                 // it was no longer the content, so it was hidden
     split->addWidget(pane_);
     split->setStretchFactor(0, 3);
     split->setStretchFactor(1, 2);
@@ -33,7 +34,7 @@ class ParallelView final : public PlotView {
     plot().yAxis->setVisible(false);
     plot().xAxis->grid()->setVisible(true);
     scale_ = new QCPColorScale(&plot());
-    plot().plotLayout()->addElement(1, 1, scale_);
+    plot().plotLayout()->addElement(0, 1, scale_);
     scale_->setGradient(rising_gradient());
     scale_->setDataScaleType(QCPAxis::stLogarithmic);
     dress(plot(), palette());

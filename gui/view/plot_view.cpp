@@ -14,7 +14,7 @@ PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context)
   plot_->setAccessibleDescription(tr(
       "A plot. The arrow keys go from point to point, Enter selects one; plus, minus and 0 zoom."));
   plot_->setFocusPolicy(Qt::StrongFocus);
-  plot_->setMinimumSize(320, 220);
+  plot_->setMinimumSize(320, 160);
   plot_->setMouseTracking(true);
   plot_->setInteractions(QCP::iRangeDrag | QCP::iRangeZoom);
   plot_->setNoAntialiasingOnDrag(true);
@@ -33,12 +33,6 @@ PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context)
   };
   selected_ = make_tracer(15);
   tracer_ = make_tracer(9);
-  // Above what is drawn, never over it.
-  plot_->plotLayout()->insertRow(0);
-  plot_->plotLayout()->addElement(0, 0, plot_->legend);
-  plot_->plotLayout()->setRowStretchFactor(0, 0.001);
-  plot_->legend->setFillOrder(QCPLegend::foColumnsFirst);
-  plot_->legend->setVisible(false);
   connect(plot_, &QCustomPlot::beforeReplot, this,
           [this] { wrap_legend(plot_->viewport().width()); });
   plot_->installEventFilter(this);
@@ -74,16 +68,25 @@ void PlotView::draw(QPainter& painter, const QSize& size) {
   painter.drawPicture(0, top, picture);
 }
 
-// As many names side by side as have room.
+// The legend stands above what is drawn, where it hides no point; as many names side by side as
+// have room. One that is not shown stays out of the layout, which it would narrow.
 void PlotView::wrap_legend(int width) {
   QCPLegend& legend = *plot_->legend;
-  int widest = 1, count = legend.itemCount();
-  for (int i = 0; i < count; ++i)
-    widest = std::max(widest, legend.item(i)->minimumOuterSizeHint().width());
+  if (!legend.visible()) return;
+  if (legend.layout() != plot_->plotLayout()) {
+    plot_->plotLayout()->insertRow(0);
+    plot_->plotLayout()->addElement(0, 0, &legend);
+    plot_->plotLayout()->setRowStretchFactor(0, 0.001);
+    legend.setFillOrder(QCPLegend::foColumnsFirst);
+  }
+  int widest = 1, count = 0;
+  for (int i = 0; i < legend.itemCount(); ++i)
+    if (const QCPAbstractLegendItem* item = legend.item(i)) {  // a row may have empty cells
+      widest = std::max(widest, item->minimumOuterSizeHint().width());
+      ++count;
+    }
   const int columns =
       std::clamp((width - 40) / (widest + legend.columnSpacing()), 1, std::max(count, 1));
-  const bool shown = legend.visible() && count > 0;
-  legend.setMaximumSize(QWIDGETSIZE_MAX, shown ? QWIDGETSIZE_MAX : 0);
   if (legend.wrap() == columns) return;
   legend.setWrap(columns);
   legend.setFillOrder(QCPLegend::foColumnsFirst, true);  // arranges anew

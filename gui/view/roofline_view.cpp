@@ -37,10 +37,10 @@ class RooflineView final : public PlotView {
   bool loading() const override { return asked_; }
 
   TableData table() const override {
-    TableData t{{"workload", "op", "dtype", "threads", "shape", "config", "flops", "bytes",
-                 "median_ns", "intensity_op_per_byte", "rate_op_per_s", "share_of_peak",
-                 "share_of_roof", "measurement"},
-                {}};
+    TableData t{
+        {"workload", "op", "dtype", "threads", "shape", "config", "flops", "bytes", "median_ns",
+         "intensity_op_per_byte", "rate_op_per_s", "share_of_peak", "share_of_roof", "measurement"},
+        {}};
     const auto share = [](const std::optional<double>& v) { return v ? QVariant(*v) : QVariant(); };
     for (const RooflinePoint& p : facts_.points) {
       const RooflineRate r = rate_of(facts_, p);
@@ -119,7 +119,7 @@ class RooflineView final : public PlotView {
         [this](Answer<RooflineFacts> answer) {
           asked_ = false;
           facts_ = answer.value ? std::move(*answer.value) : RooflineFacts{};
-          set_message(!answer.value             ? answer.error
+          set_message(!answer.value           ? answer.error
                       : facts_.points.empty() ? tr("No measured shape has known operations.")
                                               : QString());
           tell();
@@ -130,9 +130,10 @@ class RooflineView final : public PlotView {
   void tell() {
     if (facts_.points.empty()) return set_status({});
     if (facts_.ceilings.empty())
-      return set_status(tr("No ceilings of this hardware yet: on it, run nimble doctor --measure "
-                           "--format json > machine.json, then nimble db ceilings --add "
-                           "machine.json --db …"));
+      return set_status(
+          tr("No ceilings of this hardware yet: on it, run nimble doctor --measure "
+             "--format json > machine.json, then nimble db ceilings --add "
+             "machine.json --db …"));
     double best = 0;
     const RooflinePoint* at = nullptr;
     for (const RooflinePoint& p : facts_.points)
@@ -155,8 +156,8 @@ class RooflineView final : public PlotView {
     };
     if (roofs.compute) {
       const double y = *roofs.compute / kGiga;
-      auto* line = add_line(tr("peak %1 Gop/s").arg(number_text(y, 3)), Ink::kDefault,
-                            Qt::SolidLine);
+      auto* line =
+          add_line(tr("peak %1 Gop/s").arg(number_text(y, 3)), Ink::kDefault, Qt::SolidLine);
       line->addData(x_range_.lower, y);
       line->addData(x_range_.upper, y);
     }
@@ -164,12 +165,13 @@ class RooflineView final : public PlotView {
     for (size_t i = 0; i < roofs.bandwidths.size(); ++i) {
       const db::Ceiling& c = roofs.bandwidths[i];
       // Only below the peak: there it is the roof.
-      const double end = roofs.compute ? std::min(x_range_.upper, *roofs.compute / c.value)
-                                       : x_range_.upper;
+      const double end =
+          roofs.compute ? std::min(x_range_.upper, *roofs.compute / c.value) : x_range_.upper;
       if (end <= x_range_.lower) continue;
-      auto* line = add_line(tr("%1 %2 GB/s").arg(plain_text(c.kind).replace('_', ' '),
-                                                 number_text(c.value / kGiga, 3)),
-                            Ink::kVendor, styles[i % 4]);
+      auto* line =
+          add_line(tr("%1 %2 GB/s")
+                       .arg(plain_text(c.kind).replace('_', ' '), number_text(c.value / kGiga, 3)),
+                   Ink::kVendor, styles[i % 4]);
       line->addData(x_range_.lower, c.value * x_range_.lower / kGiga);
       line->addData(end, c.value * end / kGiga);
     }

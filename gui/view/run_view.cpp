@@ -43,7 +43,8 @@ std::vector<PagedColumn> run_columns() {
 PagedRow run_row(const KernelTime& k, bool kernel) {
   const QString what = kernel ? QObject::tr("kernel") : QObject::tr("instruction");
   const auto integer = [](int64_t n) { return QVariant::fromValue(n); };
-  const double mean = static_cast<double>(k.total_ns) / static_cast<double>(std::max<int64_t>(k.count, 1));
+  const double mean =
+      static_cast<double>(k.total_ns) / static_cast<double>(std::max<int64_t>(k.count, 1));
   const QString name = plain_text(k.name), source = plain_text(k.source);
   const QString shape = plain_text(k.shape), implementation = plain_text(k.implementation);
   const QString config = plain_text(k.config);
@@ -59,10 +60,17 @@ PagedRow run_row(const KernelTime& k, bool kernel) {
                kernel ? count_text(k.threads) : QString(),
                implementation,
                config};
-  row.raw = {what,          name,           source,
-             shape,         integer(k.count), integer(k.total_ns),
-             mean,          k.share,        kernel ? integer(k.threads) : QVariant(),
-             implementation, config};
+  row.raw = {what,
+             name,
+             source,
+             shape,
+             integer(k.count),
+             integer(k.total_ns),
+             mean,
+             k.share,
+             kernel ? integer(k.threads) : QVariant(),
+             implementation,
+             config};
   return row;
 }
 
@@ -89,8 +97,9 @@ class RunView final : public PlotView {
     inputs_ = field(tr("Inputs"), "inputs", tr("Inputs: x=random:4x64 n=@n.npy"));
     trust_ = new QCheckBox(tr("&Trust"));
     trust_->setObjectName(QStringLiteral("trust"));
-    trust_->setToolTip(tr("Runs native code of files with this digest, with your rights. Without, "
-                          "kernels run in their checked form, slower."));
+    trust_->setToolTip(
+        tr("Runs native code of files with this digest, with your rights. Without, "
+           "kernels run in their checked form, slower."));
     trust_->setEnabled(false);
     controls()->addWidget(trust_);
     run_button_ = button(tr("&Run"), "run", [this] { start(); });
@@ -167,9 +176,9 @@ class RunView final : public PlotView {
   }
 
   void browse() {
-    const QString file = QFileDialog::getOpenFileName(
-        this, tr("Open an executable file"), file_->text(),
-        tr("Executable files (*.nimble);;All files (*)"));
+    const QString file =
+        QFileDialog::getOpenFileName(this, tr("Open an executable file"), file_->text(),
+                                     tr("Executable files (*.nimble);;All files (*)"));
     if (file.isEmpty()) return;
     file_->setText(file);
     look();
@@ -190,8 +199,9 @@ class RunView final : public PlotView {
     else
       all.remove(digest_);
     QSettings().setValue(QStringLiteral("trusted_files"), QStringList(all.values()));
-    set_status(on ? tr("Files of digest %1… run their native code from now on.").arg(digest_.left(16))
-                  : tr("Files of digest %1… run checked from now on.").arg(digest_.left(16)));
+    set_status(
+        on ? tr("Files of digest %1… run their native code from now on.").arg(digest_.left(16))
+           : tr("Files of digest %1… run checked from now on.").arg(digest_.left(16)));
   }
 
   void start() {
@@ -211,8 +221,9 @@ class RunView final : public PlotView {
     digest_ = r.digest;
     trust_->setEnabled(!digest_.isEmpty());
     trust_->setChecked(trusted().contains(digest_));
-    const QString of = tr("digest %1…, %2").arg(
-        digest_.left(16), trust_->isChecked() ? tr("trusted") : tr("not trusted"));
+    const QString of =
+        tr("digest %1…, %2")
+            .arg(digest_.left(16), trust_->isChecked() ? tr("trusted") : tr("not trusted"));
     if (!ran) return set_status(r.error.isEmpty() ? of : r.error);
     profile_ = r.profile;
     set_heading(looked_at_.section(u'/', -1));

@@ -13,7 +13,7 @@ class SamplesView final : public PlotView {
  public:
   SamplesView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     right_ = new QCPAxisRect(&plot());
-    plot().plotLayout()->addElement(1, 1, right_);
+    plot().plotLayout()->addElement(0, 1, right_);
     plot().plotLayout()->setColumnStretchFactor(0, 2);
     auto* margins = new QCPMarginGroup(&plot());
     plot().axisRect()->setMarginGroup(QCP::msTop | QCP::msBottom, margins);

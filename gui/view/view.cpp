@@ -68,7 +68,9 @@ View::View(const ViewInfo& info, Context& context) : info_(info), context_(conte
   status_ = plain_label();
   status_->setObjectName(QStringLiteral("status"));
   status_->setWordWrap(true);
-  status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  QSizePolicy wraps(QSizePolicy::Ignored, QSizePolicy::Minimum);
+  wraps.setHeightForWidth(true);  // or its lines are cut off in a low window
+  status_->setSizePolicy(wraps);
   status_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   column->addWidget(status_);
   set_heading({});

@@ -46,7 +46,9 @@ class DiffTest : public QObject {
       std::string texts[2];
       for (std::string& text : texts)
         for (uint32_t n = (state = state * 1664525 + 1013904223) >> 28; n > 0; --n)
-          text += std::string(1, static_cast<char>('a' + ((state = state * 1664525 + 1013904223) >> 30))) + "\n";
+          text += std::string(
+                      1, static_cast<char>('a' + ((state = state * 1664525 + 1013904223) >> 30))) +
+                  "\n";
       const auto left = lines_of(texts[0]), right = lines_of(texts[1]);
       std::ptrdiff_t x = 0, y = 0;
       for (const DiffLine& row : diff_of(left, right, Cancel())) {
@@ -62,7 +64,8 @@ class DiffTest : public QObject {
   }
 
   void texts_that_differ_too_much_stand_side_by_side_between_what_they_share() {
-    QCOMPARE(shown("a\nb\nc\nd\nz", "a\n1\nb\n2\nd\nz", 1), QStringLiteral("=a ~b|1 ~c|b +2 =d =z"));
+    QCOMPARE(shown("a\nb\nc\nd\nz", "a\n1\nb\n2\nd\nz", 1),
+             QStringLiteral("=a ~b|1 ~c|b +2 =d =z"));
   }
 
   void a_diff_that_nobody_waits_for_ends() {
@@ -123,7 +126,8 @@ class DiffTest : public QObject {
   }
 
   void what_is_no_profile_is_refused() {
-    for (const char* text : {"", "[]", "{}", R"({"wall_ns":"x"})", R"({"wall_ns":1,"kernel_ns":1,)"})
+    for (const char* text :
+         {"", "[]", "{}", R"({"wall_ns":"x"})", R"({"wall_ns":1,"kernel_ns":1,)"})
       QVERIFY_EXCEPTION_THROWN(profile_from_json(text), nimble::Error);
   }
 };

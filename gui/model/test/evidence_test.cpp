@@ -161,8 +161,8 @@ class EvidenceTest : public QObject {
     p.dtype = "f32";
     p.samples_ns = {5, 6, 7};
     p.median_ns = 6;
-    for (const char* run : {"00000000-0000-4000-8000-000000000001",
-                            "00000000-0000-4000-8000-000000000002"}) {
+    for (const char* run :
+         {"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}) {
       p.run = run;
       for (const char* peer : {"onnxruntime", "tvm"}) {
         p.peer = peer;
@@ -210,8 +210,7 @@ class EvidenceTest : public QObject {
         for (const int64_t first : {int64_t{0}, int64_t{1}, int64_t{127}, int64_t{128},
                                     int64_t{129}, int64_t{300}, count - 1, count, count + 5}) {
           const auto page = reader_->trials(query, first, 130, never_);
-          QCOMPARE(static_cast<int64_t>(page.size()),
-                   std::clamp<int64_t>(count - first, 0, 130));
+          QCOMPARE(static_cast<int64_t>(page.size()), std::clamp<int64_t>(count - first, 0, 130));
           for (size_t i = 0; i < page.size(); ++i) {
             const auto at = first + static_cast<int64_t>(i);
             const auto& expected = all[static_cast<size_t>(descending ? count - 1 - at : at)];

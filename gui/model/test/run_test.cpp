@@ -12,16 +12,15 @@ class RunTest : public QObject {
     QFile file(folder_->filePath(name));
     if (!file.open(QIODevice::WriteOnly)) qFatal("cannot write");
     file.write(bytes);
-    if (program)
-      file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
+    if (program) file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
     return file.fileName();
   }
   // A nimble-run that writes its arguments and environment, does `more`, and prints a profile.
   QString program(const QByteArray& more = {}) const {
     return write("nimble-run",
                  "#!/bin/sh\necho \"$@\" > '" + folder_->filePath("arguments").toUtf8() +
-                     "'\nenv > '" + folder_->filePath("environment").toUtf8() + "'\ncat \"$1\" > '" +
-                     folder_->filePath("ran").toUtf8() + "'\n" + more +
+                     "'\nenv > '" + folder_->filePath("environment").toUtf8() +
+                     "'\ncat \"$1\" > '" + folder_->filePath("ran").toUtf8() + "'\n" + more +
                      "\necho '{\"instructions\":[],\"kernels\":[],\"kernel_ns\":1,"
                      "\"overhead_ns\":1,\"wall_ns\":2}'\n",
                  true);
@@ -32,8 +31,7 @@ class RunTest : public QObject {
   }
   static RunResult wait(ModelRun& run) {
     std::optional<RunResult> result;
-    const auto at = connect(&run, &ModelRun::finished,
-                            [&](const RunResult& r) { result = r; });
+    const auto at = connect(&run, &ModelRun::finished, [&](const RunResult& r) { result = r; });
     [&] { QTRY_VERIFY_WITH_TIMEOUT(result.has_value(), 60'000); }();
     disconnect(at);
     return result.value_or(RunResult{});

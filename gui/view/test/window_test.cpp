@@ -90,7 +90,7 @@ class WindowTest : public QObject {
     QTest::keyClicks(filter, QStringLiteral("softmax"));
     QCOMPARE(rows->model()->rowCount(), 1);
     QCOMPARE(rows->model()->index(0, 0).data().toString(), QStringLiteral("softmax"));
-    QCOMPARE(workloads->status(), QStringLiteral("1 of 3 workloads"));
+    QCOMPARE(workloads->status(), QStringLiteral("1 of 3 · 3 workloads"));
     filter->clear();
     QCOMPARE(rows->model()->rowCount(), 3);
   }

@@ -98,6 +98,7 @@ struct NewJob {
   std::string limits = "{}";    // JSON; canonicalised: what one candidate may take
   double priority = 0;          // higher is claimed earlier
   std::vector<NewJobTrial> trials;
+  std::optional<Uuid> avoid = {};  // a machine that gets it only if there is no other
 };
 
 struct JobTrial {
@@ -182,6 +183,24 @@ enum class ReportOutcome {
   // wrong result, a failure to compile), count unless the trial was finished meanwhile; that it
   // crashed or took too long does not: the machine may have been the cause.
   kLate,
+};
+
+// A report as it was stored: what one session on one machine found out.
+struct StoredReport {
+  struct Result {
+    Uuid trial;
+    Hash config;
+    TrialState state = TrialState::kOk;  // of the trial, if this report decided it; else kOk
+    std::optional<double> median_ns;     // nothing: it failed
+  };
+  Uuid uuid, job, campaign, worker, machine, host_state;
+  Hash hardware;
+  int64_t attempt = 0;
+  double consumed_s = 0;
+  bool late = false;
+  // Measurements, also of trials that were finished before, and failures that counted.
+  std::vector<Result> results;
+  int64_t created_at = 0;
 };
 
 // ---- tasks, requests, events -----------------------------------------------------------------
@@ -269,7 +288,8 @@ class Queue {
 
   // ---- jobs ----------------------------------------------------------------------------------
   // Enqueues it with those of its trials that are new, and returns its UUID, which follows from
-  // what it consists of: publishing the same again, at whatever state, changes nothing.
+  // what it consists of: publishing the same again, at whatever state, changes nothing. A job of
+  // anchors alone is measured once, and never split: what is compared side by side stays so.
   // kInvalidArgument: without trials, or a trial of another campaign, workload or shape.
   virtual Uuid publish(const NewJob&) = 0;
   // Takes the next job that this worker may do: of a running campaign, for its hardware, for its
@@ -294,6 +314,7 @@ class Queue {
   // goes back into the queue for them. kNotFound for a worker or trial that is not there;
   // kInvalidArgument for a result that is none (see Store::finish).
   virtual ReportOutcome report(const JobReport&) = 0;
+  virtual std::optional<StoredReport> stored_report(const Uuid&) = 0;
   virtual std::optional<Job> job(const Uuid&) = 0;
   virtual OpenJobs open_jobs(const Uuid& campaign) = 0;
   // Those that workers hold now, of all campaigns or one.

@@ -52,6 +52,14 @@ bool is_open(const JobTrial& t) {
   return !t.anchor && !is_final(t.trial.state);
 }
 
+// Whether there is something to measure in it. Read trials are anchors and what is open, so a job
+// of anchors alone is told by what it was published with.
+bool is_due(Connection& db, const Job& job) {
+  if (std::any_of(job.trials.begin(), job.trials.end(), is_open)) return true;
+  Statement row = db.prepare("SELECT 1 FROM job_trial WHERE job = ? AND anchor = 0 LIMIT 1");
+  return !row.bind(job.uuid).step();
+}
+
 constexpr int64_t kMostSettled = 8;        // by one claim, which should not wait for more
 constexpr int64_t kAliveWithin = 120'000;  // ms since a worker was last heard of
 
@@ -110,7 +118,7 @@ Uuid SqlStore::publish(const NewJob& job) {
   }
   Write write = begin_write();
   enqueue(trials);
-  insert_job(job, uuid, {}, {});
+  insert_job(job, uuid, {}, job.avoid);
   write.commit();
   return uuid;
 }
@@ -181,7 +189,7 @@ std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
     if (std::count(request.leave_out.begin(), request.leave_out.end(), campaign) > 0) continue;
     while (const std::optional<Uuid> uuid = take_job(request, campaign, *its_machine, t)) {
       Job taken = job(*uuid).value();
-      if (std::any_of(taken.trials.begin(), taken.trials.end(), is_open)) {
+      if (is_due(*db_, taken)) {
         write.commit();
         return taken;
       }
@@ -224,11 +232,11 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
     if (trial.anchor) anchors.push_back(trial);
     if (is_open(trial)) open.push_back(trial);
   }
-  if (open.empty()) return end_job(uuid, JobState::kDone, t);
+  if (!is_due(*db_, lost)) return end_job(uuid, JobState::kDone, t);
   // Who is bound to one machine cannot avoid it.
   std::optional<Uuid> avoid;
   if (!lost.machine) avoid = worker.machine;
-  if (open.size() == 1) {
+  if (open.size() <= 1) {
     const int64_t losses = lost.lost + (may_be_its_candidates_fault(lost, worker, t) ? 1 : 0);
     if (losses < max_losses) {
       db_->run(
@@ -237,6 +245,7 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
           uuid, avoid, losses);
       return note_event("job", lost.campaign, uuid, R"({"state":"queued","lost":true})");
     }
+    if (open.empty()) return end_job(uuid, JobState::kDone, t);
     db_->run(
         "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
         "message = ?3, attempt = ?4, lease_owner = NULL, lease_until = NULL "
@@ -378,6 +387,10 @@ ReportOutcome SqlStore::report(const JobReport& r) {
     }
   }
   add_consumed(its_job->campaign, worker.machine, r.consumed_s);
+  // Before what follows from it: whoever reads the feed knows all of a job when it ends.
+  note_event("report", its_job->campaign, r.uuid,
+             fmt::format(R"({{"job":"{}","late":{},"results":{}}})", r.job,
+                         holds ? "false" : "true", r.results.size()));
   if (holds && r.last) {
     const Job rest = job(r.job).value();
     if (std::none_of(rest.trials.begin(), rest.trials.end(), is_open))
@@ -386,9 +399,6 @@ ReportOutcome SqlStore::report(const JobReport& r) {
       db_->run("UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL WHERE uuid = ?",
                r.job);
   }
-  note_event("report", its_job->campaign, r.uuid,
-             fmt::format(R"({{"job":"{}","late":{},"results":{}}})", r.job,
-                         holds ? "false" : "true", r.results.size()));
   write.commit();
   return holds ? ReportOutcome::kStored : ReportOutcome::kLate;
 }

@@ -98,6 +98,9 @@ RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
   constexpr std::string_view kEnded =
       "SELECT j.uuid FROM job j WHERE j.state NOT IN ('queued', 'claimed') AND j.finished_at < ?1 "
       "AND NOT EXISTS (SELECT 1 FROM job p WHERE p.parent = j.uuid) "
+      // A campaign that goes on is planned anew from them after a restart.
+      "AND NOT EXISTS (SELECT 1 FROM campaign c WHERE c.uuid = j.campaign "
+      " AND c.state NOT IN ('finished', 'failed')) "
       "ORDER BY j.finished_at, j.uuid LIMIT ?2";
   std::vector<std::string> ended;
   {
@@ -112,7 +115,9 @@ RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
   report.jobs = static_cast<int64_t>(ended.size());
   db_->run(
       "DELETE FROM event WHERE number IN "
-      "(SELECT number FROM event WHERE created_at < ?1 ORDER BY number LIMIT ?2)",
+      "(SELECT number FROM event e WHERE e.created_at < ?1 AND NOT EXISTS "
+      " (SELECT 1 FROM campaign c WHERE c.uuid = e.campaign "
+      "  AND c.state NOT IN ('finished', 'failed')) ORDER BY e.number LIMIT ?2)",
       before, request.limit);
   report.events = db_->changes();
   report.more = report.samples >= request.limit || report.blobs >= request.limit ||

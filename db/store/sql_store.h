@@ -109,6 +109,7 @@ class SqlStore final : public Store {
   int64_t cancel_jobs(const Uuid& campaign) override;
   bool cancel_job(const Uuid& job) override;
   ReportOutcome report(const JobReport&) override;
+  std::optional<StoredReport> stored_report(const Uuid&) override;
   std::optional<Job> job(const Uuid&) override;
   OpenJobs open_jobs(const Uuid& campaign) override;
   std::vector<Job> claimed_jobs(const std::optional<Uuid>& campaign) override;

@@ -325,7 +325,8 @@ class FleetWorker {
     try {
       const nlohmann::json limits = nlohmann::json::parse(job.limits);
       for (const auto& [name, value] : limits.items())
-        if (name != "case_s")
+        // "plan" says what the case is to its campaign's service, and limits nothing.
+        if (name != "case_s" && name != "plan")
           throw Error(Status::kUnsupported, "job " + job.uuid,
                       fmt::format("has a limit \"{}\" that this program does not know", name),
                       "use a worker of the service's version");

@@ -29,6 +29,16 @@ Search::Search(const Space& space, SearchOptions options)
       random_(options_.seed),
       model_(options_.seed) {}
 
+void Search::begin_anew(uint64_t seed) {
+  options_.seed = seed;
+  random_ = Random(seed);
+  model_ = CostModel(seed);
+  points_.clear();
+  tried_.clear();
+  predicted_.clear();
+  checked_.clear();
+}
+
 const std::vector<float>& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
   if (fresh) it->second = make_features(c);

@@ -43,6 +43,8 @@ class Search {
  public:
   Search(const Space& space, SearchOptions options);
 
+  // Forgets all but how points look to the model, for a search of the same space from the start.
+  void begin_anew(uint64_t seed);
   // Up to `count` points never proposed before; empty when the space is used up.
   std::vector<Proposal> propose(size_t count);
   // What became of a point; without a time it failed, and is only remembered as tried.

@@ -6,7 +6,7 @@
 // of a hundred noisy times is less than its configuration's due.
 #include <algorithm>
 
-#include "tuner/service/task_run.h"
+#include "tuner/service/table_maker.h"
 #include "vm/base/error.h"
 #include "vm/executable/dispatch_json.h"
 
@@ -19,18 +19,37 @@ std::string short_of(const db::Uuid& uuid) {
 
 }  // namespace
 
-bool TaskRun::can_be_generated(const tuned::Candidate& c) const {
+bool TableMaker::can_be_generated(const tuned::Candidate& c) const {
   if (!c.vendor.empty()) return true;
   const kernels::Template* t = kernels::find_template(c.template_name);
-  return t && t->accepts(task_.workload(), context_.target) &&
-         t->valid(task_.workload(), c.config, context_.target);
+  return t && t->accepts(records_.task().workload(), target_) &&
+         t->valid(records_.task().workload(), c.config, target_);
 }
 
-TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence& e,
-                                Basis basis) const {
+std::set<db::Hash> TableMaker::active_configs() const {
+  std::set<db::Hash> out;
+  const std::optional<db::Uuid> active = store_.active_in_slot(slot());
+  if (!active) return out;
+  const db::DispatchTable t = *store_.table(*active);
+  for (const db::DispatchEntry& e : t.entries) {
+    // One that this program cannot build any more competes no longer.
+    try {
+      const auto& info = t.configs.at(e.config);
+      if (records_.space().contains(candidate_of(info.template_name, info.json)))
+        out.insert(e.config);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+TableMaker::Verdict TableMaker::judge(const db::NewDispatchTable& made,
+                                      const TableOrder& order) const {
+  const TableEvidence& e = order.evidence;
   Verdict out;
-  out.rival = context_.store.active_in_slot(made);
-  if (basis == Basis::kSearch) {
+  out.rival = store_.active_in_slot(made);
+  if (order.basis == TableBasis::kSearch) {
     out.reason = "only one size was measured";
     return out;
   }
@@ -40,7 +59,7 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
   std::optional<db::DispatchTable> rival;
   exec::DispatchTree rival_tree;
   if (out.rival) {
-    rival = context_.store.table(*out.rival);
+    rival = store_.table(*out.rival);
     // One that no compiler can use any more is no rival.
     try {
       rival_tree = exec::tree_from_json(rival->tree, symbols);
@@ -56,7 +75,7 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
       rival.reset();
     }
   }
-  if (basis != Basis::kVerified) {
+  if (order.basis != TableBasis::kVerified) {
     out.reason = fmt::format("there was no time to verify it against {}",
                              rival ? "table " + short_of(*out.rival) : "the default schedule");
     return out;
@@ -74,7 +93,7 @@ TaskRun::Verdict TaskRun::judge(const db::NewDispatchTable& made, const Evidence
                                   : records_.default_config();
     const std::optional<double> theirs = time_of(other, s);
     NIMBLE_CHECK(own, "a table's own configuration has no time");
-    if (!theirs && rival && !verified_.contains(other)) {
+    if (!theirs && rival && !order.verified.contains(other)) {
       out.reason = fmt::format("a schedule of table {} was not measured", short_of(*out.rival));
       return out;
     }

@@ -1,6 +1,7 @@
 #include "tuner/service/campaign_lock.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -45,10 +46,19 @@ void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine&
 
 CampaignLock::CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign)
     : path_(fmt::format("{}.{}.lock", prefix, campaign.substr(0, 8))) {
-  fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  const bool here = fd_ < 0 || ::fcntl(fd_, F_SETLK, &lock) == 0;
+  bool here = true;
+  for (bool again = true; again;) {
+    fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    here = fd_ < 0 || ::fcntl(fd_, F_SETLK, &lock) == 0;
+    // Whoever had it may have removed the file since it was opened: a lock on that is none.
+    struct stat own {
+    }, there{};
+    again = fd_ >= 0 && here && ::fstat(fd_, &own) == 0 &&
+            (::stat(path_.c_str(), &there) != 0 || own.st_ino != there.st_ino);
+    if (again) ::close(fd_);
+  }
   if (!here || !store.hold(campaign)) {
     if (fd_ >= 0) ::close(fd_);
     throw Error(Status::kInvalidArgument, store.path(),

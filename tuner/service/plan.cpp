@@ -2,6 +2,7 @@
 #include "tuner/service/plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "vm/base/error.h"
@@ -161,6 +162,10 @@ WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> conf
 void CampaignPlan::issued(const WantedCase& w) {
   Task& task = tasks_.at(w.task);
   if (w.first.empty()) {
+    // Of an earlier plan, too: cases that it gave up before anybody knew of them have numbers.
+    const size_t number = w.key.find('/');
+    if (number != std::string::npos)
+      task.cases = std::max<int64_t>(task.cases, std::atoll(w.key.c_str() + number + 1));
     ++task.cases;
     // Of an earlier plan: it had passed these borders by then, from what was known then.
     while (task.slice < w.slice) enter_slice(task);
@@ -246,12 +251,14 @@ void CampaignPlan::take(const CaseOutcome& outcome) {
     return found == outcome.times_ns.end() ? 0.0 : found->second.value_or(0);
   };
   const double default_ns = time_of(0);
-  machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
-                outcome.consumed_s);
+  if (!outcome.machine.uuid.empty())
+    machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
+                  outcome.consumed_s);
   if (!closed_.insert(group_of(w)).second) return;
   if (default_ns > 0 && !machines_.set_aside(outcome.machine.uuid))
     return learn(task, w, outcome, default_ns);
-  // Without the default's time, or from a machine that is not believed, it says nothing.
+  // Without the default's time, or from a machine that is not believed, it says nothing of times.
+  learn_failures(task, w, outcome);
   closed_.erase(group_of(w));
   if (std::none_of(open_.begin(), open_.end(),
                    [&](const auto& o) { return group_of(o.second.wanted) == group_of(w); }))
@@ -259,6 +266,23 @@ void CampaignPlan::take(const CaseOutcome& outcome) {
   if (default_ns > 0 || ++task.default_failures < kDefaultFailures) return;
   task.note = "the default schedule fails";
   task.phase = Phase::kDone;
+}
+
+// Of a case that says nothing else. What failed is not measured again, so it must not be wanted.
+void CampaignPlan::learn_failures(Task& task, const WantedCase& w, const CaseOutcome& outcome) {
+  for (const db::Hash& config : w.configs) {
+    const auto found = outcome.times_ns.find(config);
+    if (found == outcome.times_ns.end() || found->second) continue;
+    ++task.trials;
+    ++task.failed;
+    if (w.phase == Phase::kCross) std::erase(task.chosen, config);
+    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
+      task.search.ratios[config] = std::nullopt;
+  }
+}
+
+void CampaignPlan::impossible(size_t task, size_t point) {
+  tasks_.at(task).impossible.insert(point);
 }
 
 void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& outcome,
@@ -319,6 +343,7 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
 }
 
 void CampaignPlan::extend(double budget_s) {
+  if (budget_s > spec_.budget_s) stopping_ = false;
   spec_.budget_s = std::max(spec_.budget_s, budget_s);
   allot();
 }

@@ -61,8 +61,8 @@ struct WantedCase {
   double expected_s = 0;            // machine-seconds, as far as is known
 };
 
-// What a worker found out. Anchors are among the times. Failed: no time. Entries whose turn never
-// came are left out.
+// What a worker found out. Anchors are among the times. Failed: no time, for good, whatever else
+// the case tells. Entries whose turn never came are left out. A machine without a UUID: nobody's.
 struct CaseOutcome {
   std::string key;
   Machine machine;
@@ -155,10 +155,13 @@ class CampaignPlan {
   // Nobody will measure it any more (it was cancelled): what it was for is wanted again.
   void dropped(const std::string& key);
 
+  // A size that the workload cannot meet: none of its cases is wanted. Not the first one.
+  void impossible(size_t task, size_t point);
+
   // Lets tasks come to their ends from what is known: no more search, and no sizes that were not
   // begun.
   void stop() { stopping_ = true; }
-  // More machine-seconds for a campaign, finished or not.
+  // More machine-seconds for a campaign, finished, stopped or not.
   void extend(double budget_s);
 
   bool done() const;
@@ -195,6 +198,7 @@ class CampaignPlan {
     size_t sizes = 0;                           // of it
     std::map<size_t, Times> crossed, verified;  // by point
     std::map<size_t, std::set<db::Hash>> cross_issued;
+    std::set<size_t> impossible;
     std::map<std::pair<size_t, db::Hash>, int> unanswered;
     std::vector<db::Hash> finalists;
     std::optional<db::Uuid> judge;
@@ -208,6 +212,7 @@ class CampaignPlan {
   void take(const CaseOutcome& outcome);
   void drop(const std::string& key);
   void learn(Task& task, const WantedCase& wanted, const CaseOutcome& outcome, double default_ns);
+  void learn_failures(Task& task, const WantedCase& wanted, const CaseOutcome& outcome);
   void unlearn(const WantedCase& wanted);  // what it was for is wanted again
 
   // The next case; nothing: none is wanted now.

@@ -234,6 +234,7 @@ bool CampaignPlan::begins_size(size_t point) const {
 bool CampaignPlan::wants_cross(size_t t) const {
   const Task& task = tasks_[t];
   for (size_t p = 0; p < task.sizes; ++p) {
+    if (task.impossible.contains(p)) continue;
     const auto at = task.cross_issued.find(p);
     if (at == task.cross_issued.end()) {
       if (begins_size(p)) return true;
@@ -248,6 +249,7 @@ bool CampaignPlan::wants_cross(size_t t) const {
 std::optional<WantedCase> CampaignPlan::cross_case(size_t t) {
   Task& task = tasks_[t];
   for (size_t p = 0; p < task.sizes; ++p) {
+    if (task.impossible.contains(p)) continue;
     const auto at = task.cross_issued.find(p);
     const bool begun = at != task.cross_issued.end();
     if (!begun && !begins_size(p)) continue;

@@ -46,7 +46,7 @@ std::vector<double> chosen_times(const Table& table, const CrossTable& cross) {
 
 }  // namespace
 
-std::vector<double> TaskRun::best_known(const Evidence& e) const {
+std::vector<double> TaskRun::best_known(const TableEvidence& e) const {
   const std::map<size_t, double> known = fastest();
   std::vector<double> best(e.points.size(), HUGE_VAL);
   for (size_t s = 0; s < e.points.size(); ++s) {
@@ -56,18 +56,7 @@ std::vector<double> TaskRun::best_known(const Evidence& e) const {
   return best;
 }
 
-double TaskRun::regret_of(const TableEntry& entry, const CrossTable& cross,
-                          const std::vector<double>& best) {
-  std::vector<double> own, least, weights;
-  for (size_t s : entry.shapes) {
-    own.push_back(cross.times[entry.configuration][s]);
-    least.push_back(best[s]);
-    weights.push_back(cross.weights[s]);
-  }
-  return regret_against(own, least, weights).mean;
-}
-
-void TaskRun::report_held_out(const Table& table, const Evidence& e, size_t single) {
+void TaskRun::report_held_out(const Table& table, const TableEvidence& e, size_t single) {
   const std::map<size_t, double> known = fastest();
   std::vector<double> table_times, single_times, best, alike;
   for (size_t p = 0; p < task_.points.size(); ++p) {
@@ -94,7 +83,8 @@ void TaskRun::report_held_out(const Table& table, const Evidence& e, size_t sing
   report_.held_out_single_regret = regret_against(single_times, best, alike).mean;
 }
 
-void TaskRun::report_table(const Table& table, const Evidence& e, const std::vector<double>& best) {
+void TaskRun::report_table(const Table& table, const TableEvidence& e,
+                           const std::vector<double>& best) {
   const std::vector<double> chosen = chosen_times(table, e.cross);
   const size_t single = single_choice(e.cross, task_.points);
   const Regret regret = regret_against(chosen, best, e.cross.weights);

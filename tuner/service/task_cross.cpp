@@ -26,8 +26,8 @@ double distance(const WorkloadPoint& a, const WorkloadPoint& b) {
 
 }  // namespace
 
-std::vector<size_t> TaskRun::spread_order() const {
-  const std::vector<WorkloadPoint>& points = task_.points;
+std::vector<size_t> spread_order(const TuningTask& task) {
+  const std::vector<WorkloadPoint>& points = task.points;
   std::vector<size_t> left, order;
   double mass = 0;
   for (size_t p = 0; p < points.size(); ++p) {
@@ -39,7 +39,7 @@ std::vector<size_t> TaskRun::spread_order() const {
   while (!left.empty()) {
     const auto use = [&](size_t p) {
       // The search's own size is the first: what was found there is known to be of use there.
-      double away = p == task_.representative() ? HUGE_VAL : 1;
+      double away = p == task.representative() ? HUGE_VAL : 1;
       for (size_t i = 0; i < order.size(); ++i) {
         const double d = distance(points[p], points[order[i]]);
         away = i == 0 ? d : std::min(away, d);
@@ -147,7 +147,7 @@ void TaskRun::cross(size_t top_k, double until_s) {
 }
 
 void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
-  const Evidence e = evidence({db::Role::kCross});
+  const TableEvidence e = evidence({db::Role::kCross});
   std::map<db::Hash, double> regret;  // not measured yet: 0, in the order of the search
   if (!e.configs.empty()) {
     const auto r = regrets(e.cross);

@@ -6,7 +6,7 @@
 
 namespace nimble::tuner {
 
-TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
+TableEvidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   std::map<db::Hash, std::map<size_t, double>> times;
   for (const db::TrialOutcome& o :
        context_.store.outcomes(context_.campaign, records_.workload())) {
@@ -23,11 +23,10 @@ TaskRun::Evidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   return compared(times);
 }
 
-TaskRun::Evidence TaskRun::compared(
-    const std::map<db::Hash, std::map<size_t, double>>& times) const {
+TableEvidence TaskRun::compared(const std::map<db::Hash, std::map<size_t, double>>& times) const {
   // Where the default was tried. Whoever was dropped on the way lacks the later of these sizes
   // and is out.
-  Evidence out;
+  TableEvidence out;
   const auto base = times.find(records_.default_config());
   for (size_t p = 0; p < task_.points.size(); ++p)
     if (base != times.end() && base->second.contains(p) && !task_.points[p].held_out)

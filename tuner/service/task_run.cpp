@@ -40,7 +40,7 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   report_.threads = threads;
   report_.calls = task.calls;
   representative_ = task.representative();
-  order_ = spread_order();
+  order_ = spread_order(task);
 }
 
 bool TaskRun::finished_before() const {

@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "tuner/dispatch/choose.h"
 #include "tuner/search/search.h"
 #include "tuner/service/executor.h"
+#include "tuner/service/table_maker.h"
 
 namespace nimble::tuner {
 
@@ -60,6 +60,9 @@ struct TaskReport {
 // What measuring an entry of this time takes, in ms: its check, its warm-up and its samples, of
 // which a quiet machine needs little more than the least.
 double case_ms(double ns, const Policy& p);
+// A task's sizes by use: the representative one, then heavy ones and such as are far from those
+// before. Held-out ones are left out.
+std::vector<size_t> spread_order(const TuningTask& task);
 // The time of a configuration that fails or is wrong.
 inline constexpr double kUnusable = HUGE_VAL;
 // Beyond this, what a process holds is anybody's.
@@ -103,42 +106,16 @@ class TaskRun {
   int64_t compiled() const { return builder_.compiled(); }
 
  private:
-  // Times at some sizes: the configurations that were right at each of them.
-  struct Evidence {
-    std::vector<db::Hash> configs;
-    std::vector<size_t> points;  // of the columns of `cross`
-    CrossTable cross;
-  };
-
-  // What a new table's times rest on: finalists side by side, the cross-evaluation, or the search
-  // at its one size.
-  enum class Basis { kVerified, kCross, kSearch };
-  // Whether a table may take its slot.
-  struct Verdict {
-    bool activate = false;
-    std::string reason;                        // for the event, or for the report
-    std::optional<db::Uuid> rival;             // what is active now
-    std::optional<db::Comparison> comparison;  // without its table
-  };
-  Verdict judge(const db::NewDispatchTable& made, const Evidence& e, Basis basis) const;
-  bool can_be_generated(const tuned::Candidate& c) const;
-
+  TableMaker table_maker() const;
   // make_table's steps. `best` is the least time known at each column of the evidence.
-  std::pair<Basis, Evidence> best_evidence() const;  // the default first, where it has times
-  std::vector<double> best_known(const Evidence& e) const;
-  db::NewDispatchTable record_of(const Table& table, const Evidence& e,
-                                 const std::vector<double>& best, bool complete) const;
-  // The campaign's, by configuration and shape: a later phase's before an earlier one's.
-  std::map<std::pair<db::Hash, db::Hash>, db::Uuid> own_measurements() const;
-  void store_table(db::NewDispatchTable table, const Evidence& e, Basis basis);
+  std::pair<TableBasis, TableEvidence> best_evidence() const;  // the default first, if it has times
+  std::vector<double> best_known(const TableEvidence& e) const;
+  void report_table(const Table& table, const TableEvidence& e, const std::vector<double>& best);
   // Stores what the code of the default, of the table's entries and of other finalists is, where
   // the database does not have it and the campaign has the time.
   void keep_code(const db::NewDispatchTable& table);
-  static double regret_of(const TableEntry& entry, const CrossTable& cross,
-                          const std::vector<double>& best);
-  void report_table(const Table& table, const Evidence& e, const std::vector<double>& best);
   // At the sizes that no choice saw.
-  void report_held_out(const Table& table, const Evidence& e, size_t single);
+  void report_held_out(const Table& table, const TableEvidence& e, size_t single);
 
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
   // Enqueues and runs; trials that are finished already are left alone.
@@ -161,11 +138,8 @@ class TaskRun {
   void measure(std::vector<db::Trial> trials);  // size by size
   // All trials in one case; see Executor.
   std::vector<EntryResult> measure(size_t point, const std::vector<db::Trial>& trials, bool paired);
-  Evidence evidence(const std::set<db::Role>& roles) const;
-  Evidence compared(const std::map<db::Hash, std::map<size_t, double>>& times) const;
-  // The sizes by use: heavy ones and such as are far from those before come first.
-  std::vector<size_t> spread_order() const;
-  std::set<db::Hash> active_configs() const;
+  TableEvidence evidence(const std::set<db::Role>& roles) const;
+  TableEvidence compared(const std::map<db::Hash, std::map<size_t, double>>& times) const;
   bool verify_at(size_t point, const std::set<db::Hash>& finalists);
   // The least time that any configuration had there, in whatever role.
   std::map<size_t, double> fastest() const;

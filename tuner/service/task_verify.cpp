@@ -15,38 +15,15 @@ constexpr double kLeastVerified = 0.5;
 
 }  // namespace
 
-std::set<db::Hash> TaskRun::active_configs() const {
-  db::NewDispatchTable slot;
-  slot.workload = records_.workload();
-  slot.hardware = context_.hardware;
-  slot.toolchain = context_.toolchain;
-  slot.policy = records_.policy();
-  std::set<db::Hash> out;
-  const std::optional<db::Uuid> active = context_.store.active_in_slot(slot);
-  if (!active) return out;
-  const db::DispatchTable t = *context_.store.table(*active);
-  for (const db::DispatchEntry& e : t.entries) {
-    // One that this program cannot build any more competes no longer.
-    try {
-      const auto& info = t.configs.at(e.config);
-      if (records_.space().contains(candidate_of(info.template_name, info.json)))
-        out.insert(e.config);
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  return out;
-}
-
 void TaskRun::verify(double until_s) {
   until_s_ = until_s;
   verified_.clear();
-  const Evidence e = evidence({db::Role::kCross});
+  const TableEvidence e = evidence({db::Role::kCross});
   if (e.configs.empty()) return;
   std::set<db::Hash> few = {records_.default_config()};
   few.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
   // What a new table would displace, in the same session: of an earlier campaign, perhaps.
-  for (const db::Hash& config : active_configs()) few.insert(config);
+  for (const db::Hash& config : table_maker().active_configs()) few.insert(config);
   std::set<db::Hash> finalists = few;
   for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
   // The default runs twice.

@@ -21,6 +21,7 @@ const std::vector<Subcommand>& subcommands() {
       {"reduce", "shrink a module that shows a fault"},
       {"tune", "tune the kernels of a model into a database"},
       {"campaigns", "submit campaigns for a fleet of machines, watch and control them"},
+      {"serve", "tune submitted campaigns with the workers of a database"},
       {"worker", "measure candidates for tuning campaigns on this machine"},
       {"db", "look into a tuning database, merge it, check it"},
       {"dispatch", "show, compare and override dispatch tables"},

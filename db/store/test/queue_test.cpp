@@ -284,6 +284,80 @@ TEST_F(StoreTest, AnExpiredJobIsSplitAndTriedElsewhere) {
   EXPECT_EQ(store->progress(fleet.world.campaign).queued, 0);
 }
 
+// Finalists are compared anew, side by side, whatever is known of them.
+TEST_F(StoreTest, AJobOfAnchorsAloneIsMeasuredOnceAndNeverSplit) {
+  auto store = open();
+  Fleet fleet(*store);
+  NewJob job = fleet.job({1, 2}, 64);
+  for (NewJobTrial& t : job.trials) t.anchor = true;
+  store->publish(fleet.job({1, 2}, 64));
+  const Uuid a = fleet.worker("a");
+  store->report(fleet.report(store->claim_job({a}).value(), 100));
+  const Uuid uuid = store->publish(job);
+  JobRequest request{a, {}, 1000};
+  request.max_losses = 2;
+  const Job lost = store->claim_job(request).value();
+  EXPECT_EQ(lost.uuid, uuid);
+  clock += 1000;
+  const Job again = store->claim_job(request).value();
+  EXPECT_EQ(again.uuid, uuid);
+  EXPECT_EQ(again.lost, 1);
+  EXPECT_THAT(again.trials, SizeIs(3));
+  JobReport report = fleet.report(again, 90);
+  report.results.resize(2);
+  EXPECT_EQ(store->report(report), ReportOutcome::kStored);
+  EXPECT_EQ(store->job(uuid)->state, JobState::kDone);
+  EXPECT_FALSE(store->claim_job(request));
+
+  // One that takes down whoever has it ends without a verdict.
+  job.limits = R"({"case_s":1})";
+  const Uuid bad = store->publish(job);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(store->claim_job(request)->uuid, bad);
+    clock += 1000;
+  }
+  EXPECT_FALSE(store->claim_job(request));
+  EXPECT_EQ(store->job(bad)->state, JobState::kDone);
+  EXPECT_EQ(store->progress(fleet.world.campaign).failed, 0);
+}
+
+TEST_F(StoreTest, AReportIsReadAsItWasTold) {
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1, 2}, 64));
+  const Uuid a = fleet.worker("a");
+  const Job job = store->claim_job({a}).value();
+  JobReport report = fleet.report(job, 100);
+  report.results[2].state = TrialState::kCrashed;
+  report.results[2].error_class = "SIGSEGV";
+  report.results[2].measurement.reset();
+  report.results[2].correctness.reset();
+  store->report(report);
+  EXPECT_FALSE(store->stored_report(job.uuid));
+  const StoredReport read = store->stored_report(report.uuid).value();
+  EXPECT_EQ(read.job, job.uuid);
+  EXPECT_EQ(read.worker, a);
+  EXPECT_EQ(read.machine, fleet.machine("a"));
+  EXPECT_EQ(read.hardware, fleet.world.hardware_hash);
+  EXPECT_EQ(read.consumed_s, report.consumed_s);
+  EXPECT_FALSE(read.late);
+  ASSERT_THAT(read.results, SizeIs(3));
+  std::map<Uuid, std::optional<double>> times;
+  for (const StoredReport::Result& r : read.results) {
+    times[r.trial] = r.median_ns;
+    EXPECT_EQ(r.config, store->trial(r.trial)->key.config);
+  }
+  EXPECT_EQ(times.at(job.trials[0].trial.uuid), 100);
+  EXPECT_EQ(times.at(job.trials[1].trial.uuid), 100);
+  EXPECT_EQ(times.at(job.trials[2].trial.uuid), std::nullopt);
+  // Of the next report the failure is no part.
+  store->publish(fleet.job({3}, 64));
+  const Job next = store->claim_job({a}).value();
+  const JobReport second = fleet.report(next, 90);
+  store->report(second);
+  EXPECT_THAT(store->stored_report(second.uuid)->results, SizeIs(2));
+}
+
 TEST_F(StoreTest, ATrialThatTakesItsWorkerDownAloneEndsAsCrashed) {
   auto store = open();
   Fleet fleet(*store);
@@ -529,7 +603,7 @@ TEST_F(StoreTest, TheFeedTellsWhatChangedInOrder) {
     EXPECT_EQ(e.number, ++last);
     told.push_back(e.kind);
   }
-  EXPECT_THAT(told, ElementsAre("job", "worker", "job", "report", "campaign"));
+  EXPECT_THAT(told, ElementsAre("job", "worker", "report", "job", "campaign"));
   EXPECT_EQ(last, store->last_event());
   EXPECT_THAT(store->events(begin, 2), SizeIs(2));
   EXPECT_THAT(store->events(last), IsEmpty());

@@ -219,6 +219,19 @@ TEST_F(SearchTest, TheFirstRoundHoldsWhatWasGoodElsewhere) {
   for (const Proposal& p : first) EXPECT_NE(p.candidate.template_name, none.template_name);
 }
 
+TEST_F(SearchTest, BegunAnewItIsANewSearchOfThatSeed) {
+  options.seed = 5;
+  Search fresh(*space, options), used(*space, options);
+  for (const Proposal& p : used.propose(6)) used.tell(p.candidate, 100);
+  used.learn();
+  used.begin_anew(5);
+  EXPECT_EQ(used.tried(), 0u);
+  EXPECT_FALSE(used.model().trained());
+  const auto a = fresh.propose(6), b = used.propose(6);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(text_of(a[i].candidate), text_of(b[i].candidate));
+}
+
 TEST_F(SearchTest, BeatsChance) {
   Search search(*space, options);
   const double found = run(search, 8, 12);

@@ -175,6 +175,58 @@ TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
   EXPECT_EQ(plan.spent_s(), 0.5);
 }
 
+TEST(Plan, ASizeThatCannotBeIsNotWanted) {
+  const SimulatedSpace space(6);
+  SimulatedFleet fleet;
+  fleet.workers = workers(2);
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(1, 4, 60)));
+  fleet.campaigns[0].plan.impossible(0, 2);
+  fleet.on_issue = [](size_t, const WantedCase& w) { EXPECT_NE(w.point, 2u); };
+  ASSERT_TRUE(fleet.run());
+  EXPECT_EQ(fleet.campaigns[0].plan.tasks()[0].verified.points, (std::vector<size_t>{0, 1, 3}));
+}
+
+// It is not measured again, so it must not be wanted.
+TEST(Plan, WhatFailedIsKnownThoughItsCaseSaysNothingElse) {
+  const SimulatedSpace space(7);
+  CampaignPlan plan(space.campaign(1, 2, 60), space.proposer());
+  Fleet fleet{0, 1, {"machine"}};
+  const WantedCase first = plan.want(fleet).at(0);
+  CaseOutcome out{first.key, {"machine", "kind"}, 1, {}};
+  out.times_ns[first.configs.at(0)] = std::nullopt;
+  plan.finished(out);
+  EXPECT_EQ(plan.tasks()[0].failed, 1);
+  for (const WantedCase& w : plan.want(fleet))
+    EXPECT_EQ(std::count(w.configs.begin(), w.configs.end(), first.configs[0]), 0);
+}
+
+TEST(Plan, KeysOfCasesThatNobodyKnowsOfAreNotGivenAgain) {
+  const SimulatedSpace space(8);
+  CampaignPlan plan(space.campaign(1, 2, 60), space.proposer());
+  WantedCase published = plan.want({0, 1, {"machine"}}).at(0);
+  published.key = "0/7";
+  CampaignPlan anew(space.campaign(1, 2, 60), space.proposer());
+  anew.issued(published);
+  anew.dropped("0/7");
+  EXPECT_EQ(anew.want({0, 1, {"machine"}}).at(0).key, "0/8");
+}
+
+TEST(Plan, AStoppedCampaignGoesOnWithALargerBudget) {
+  const SimulatedSpace space(9);
+  SimulatedFleet fleet;
+  fleet.workers = workers(2);
+  fleet.campaigns.push_back(campaign_of(space, space.campaign(1, 2, 30)));
+  CampaignPlan& plan = fleet.campaigns[0].plan;
+  bool stopped = false, extended = false;
+  fleet.before_want = [&](size_t) {
+    if (!stopped && plan.spent_s() > 5) plan.stop(), stopped = true;
+    if (stopped && !extended && plan.done()) plan.extend(40), extended = true;
+  };
+  ASSERT_TRUE(fleet.run());
+  EXPECT_TRUE(extended);
+  EXPECT_GT(plan.spent_s(), 20);
+}
+
 TEST(Plan, AStragglerIsIssuedAgainAndTheFirstAnswerCounts) {
   const SimulatedSpace space(9);
   SimulatedFleet fleet;

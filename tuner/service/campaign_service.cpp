@@ -1,0 +1,343 @@
+#include "tuner/service/campaign_service.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tuner/service/task_run.h"
+#include "tuner/service/warm_start.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+
+namespace nimble::tuner {
+namespace {
+
+constexpr double kAhead = 1.5;       // cases per worker that the plan wants out; see plan.cpp
+constexpr double kOverheadS = 0.02;  // of a candidate, beside its runs
+// A case's limit: so many times what it is thought to take, and this at least, in s.
+constexpr double kPatience = 10, kLeastCaseS = 120;
+
+// What timing one candidate takes, roughly, in s, on a machine of 5 GF/s and 5 GB/s: the plan asks
+// for no more before cases were measured.
+double entry_s(const WorkloadPoint& p, const Policy& policy) {
+  const double ns = static_cast<double>(std::max(p.flops, p.bytes)) / 5;
+  return kOverheadS +
+         std::min(case_ms(ns, policy), static_cast<double>(policy.case_ns) / 1e6) / 1e3;
+}
+
+std::string cannot_occur(const ServiceTask& t, size_t point) {
+  return fmt::format("{} cannot occur at {}: {}", t.task->label,
+                     fmt::join(t.task->points[point].symbols, ", "), t.publisher->why_not(point));
+}
+
+}  // namespace
+
+CampaignService::CampaignService(Publishing& shared, Submission submission)
+    : shared_(shared), submission_(std::move(submission)) {
+  open_tasks();
+  replay();
+}
+
+CampaignService::~CampaignService() = default;
+
+double CampaignService::now_s() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void CampaignService::open_tasks() {
+  for (const TuningTask& task : submission_.tasks)
+    for (const int64_t threads : submission_.threads) {
+      try {
+        open_task(task, threads);
+      } catch (const Error& e) {
+        // Such as an operator that the reference lacks: nothing could be checked.
+        if (e.status() != Status::kUnsupported) throw;
+        shared_.say(fmt::format("{} is left out: {}", task.label, e.what()));
+      }
+    }
+  if (tasks_.empty())
+    throw Error(Status::kUnsupported, "campaign " + uuid(), "none of its workloads can be measured",
+                "submit it with sizes that the model meets");
+  std::map<db::Uuid, std::string> phases;
+  for (const db::Task& known : shared_.store.tasks(uuid())) phases[known.uuid] = known.phase;
+  std::vector<db::Task> missing;
+  for (ServiceTask& t : tasks_) {
+    if (const auto known = phases.find(t.uuid); known != phases.end()) {
+      t.told_phase = known->second;
+      continue;
+    }
+    db::Task record;
+    record.campaign = uuid();
+    record.workload = t.publisher->records().workload();
+    record.label = t.task->label;
+    record.calls = std::llround(t.task->calls);
+    for (const size_t p : t.points)
+      record.weights[t.publisher->records().shape(p)] = t.task->points[p].weight;
+    missing.push_back(std::move(record));
+  }
+  shared_.store.add_tasks(missing);
+}
+
+void CampaignService::open_task(const TuningTask& task, int64_t threads) {
+  ServiceTask t;
+  t.task = &task;
+  t.threads = threads;
+  t.publisher = std::make_unique<Publisher>(shared_, task, threads);
+  const TaskRecords& records = t.publisher->records();
+  t.uuid = db::uuid_of_task(uuid(), records.workload());
+  t.points = spread_order(task);
+  // The search runs at the representative size, or the first that can be.
+  while (!t.points.empty() && !t.publisher->possible(t.points[0])) {
+    shared_.say(cannot_occur(t, t.points[0]));
+    t.points.erase(t.points.begin());
+  }
+  if (t.points.empty()) throw Error(Status::kUnsupported, task.label, "no size of it can occur");
+  SearchOptions options;
+  options.threads = static_cast<int>(threads);
+  options.symbols = task.points[t.points[0]].symbols;
+  options.seeds =
+      warm_start(shared_.store, records.space(), threads, shared_.campaign.key.hardware);
+  options.jobs = shared_.compile_threads;
+  t.search = std::make_unique<Search>(records.space(), options);
+  tasks_.push_back(std::move(t));
+}
+
+void CampaignService::make_plan(double budget_s) {
+  plan::CampaignSpec spec;
+  spec.budget_s = budget_s;
+  spec.top_k = submission_.top_k;
+  spec.only_hot = submission_.only_hot;
+  for (const ServiceTask& t : tasks_) {
+    plan::TaskSpec task;
+    task.label = t.task->label;
+    task.default_config = t.publisher->records().default_config();
+    task.calls = t.task->calls;
+    for (const size_t p : t.points)
+      task.points.push_back({t.task->points[p].weight, entry_s(t.task->points[p], shared_.policy)});
+    spec.tasks.push_back(std::move(task));
+  }
+  plan_.emplace(
+      std::move(spec),
+      [this](size_t t, size_t n, const plan::SearchEvidence& e) { return propose(t, n, e); },
+      [this](size_t t, const plan::CrossEvidence& e) { return finalists(t, e); });
+}
+
+// ---- what the plan asks ---------------------------------------------------------------------
+
+std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
+                                               const plan::SearchEvidence& known) {
+  ServiceTask& task = tasks_[t];
+  TaskRecords& records = task.publisher->records();
+  const size_t told = known.ratios.size() + known.issued.size();
+  task.search->begin_anew(
+      hash64(fmt::format("{} {} {}", submission_.seed, records.workload(), told)));
+  task.search->tell(records.default_candidate(), std::nullopt);
+  for (const auto& [config, ratio] : known.ratios)
+    task.search->tell(records.candidate(config), ratio);
+  for (const db::Hash& config : known.issued)
+    task.search->tell(records.candidate(config), std::nullopt);
+  task.search->learn();
+  std::vector<db::Hash> out;
+  shared_.store.transaction([&] {
+    for (const Proposal& p : task.search->propose(count)) {
+      out.push_back(records.put(p.candidate));
+      if (p.predicted_ns) task.predicted[out.back()] = *p.predicted_ns;
+    }
+  });
+  return out;
+}
+
+std::vector<db::Hash> CampaignService::finalists(size_t t, const plan::CrossEvidence& known) const {
+  const ServiceTask& task = tasks_[t];
+  std::vector<db::Hash> out = plan::usual_finalists(plan_->spec().tasks[t], known);
+  if (out.empty()) return out;
+  // What a new table would displace, side by side with what displaces it.
+  const TableMaker maker(shared_.store, task.publisher->records(), shared_.target, uuid(),
+                         shared_.campaign.key.hardware, shared_.toolchain);
+  for (const db::Hash& config : maker.active_configs())
+    if (std::find(out.begin(), out.end(), config) == out.end()) out.push_back(config);
+  return out;
+}
+
+bool CampaignService::may_want(const plan::Fleet& fleet) const {
+  return !paused_ && fleet.workers > 0 && !plan_->done() &&
+         static_cast<double>(plan_->outstanding()) <
+             std::ceil(kAhead * static_cast<double>(fleet.workers));
+}
+
+std::vector<plan::WantedCase> CampaignService::want(plan::Fleet fleet) {
+  fleet.now_s = now_s();
+  std::vector<plan::WantedCase> all = plan_->want(fleet);
+  for (const plan::WantedCase& w : all) issued_.insert(w.key);
+  return all;
+}
+
+plan::Fleet CampaignService::fleet() const {
+  plan::Fleet out;
+  for (const db::LiveWorker& w : shared_.store.live_workers()) {
+    if (w.hardware != shared_.campaign.key.hardware) continue;
+    if (w.heartbeat && w.heartbeat->state != db::WorkerState::kIdle &&
+        w.heartbeat->state != db::WorkerState::kMeasuring)
+      continue;
+    ++out.workers;
+    out.machines.insert(w.worker.machine);
+  }
+  out.now_s = now_s();
+  return out;
+}
+
+void CampaignService::publish(const plan::WantedCase& w) {
+  ServiceTask& t = tasks_.at(w.task);
+  const size_t point = t.points.at(w.point);
+  if (!t.publisher->possible(point)) {
+    shared_.say(cannot_occur(t, point));
+    plan_->impossible(w.task, w.point);
+    plan_->dropped(w.key);
+    return;
+  }
+  const PlanRecord record{w, seen_, plan_->budget_s()};
+  std::map<db::Hash, double> predicted_ns;
+  const auto base = t.default_ns.find(t.publisher->records().shape(point));
+  if (w.phase == plan::Phase::kSearch && base != t.default_ns.end())
+    for (const db::Hash& config : w.configs)
+      if (const auto p = t.predicted.find(config); p != t.predicted.end() && p->second > 0)
+        predicted_ns[config] = p->second * base->second;
+  for (const db::Hash& config : w.configs) t.predicted.erase(config);
+  const std::optional<db::Uuid> job = t.publisher->publish(
+      record, point, std::ceil(std::max(kLeastCaseS, kPatience * w.expected_s)), predicted_ns);
+  if (!job) {
+    // Without the default schedule nothing can be compared.
+    plan_->finished({w.key, {}, 0, {}});
+    return;
+  }
+  take_issued(record, *job);
+}
+
+// ---- steering -------------------------------------------------------------------------------
+
+bool CampaignService::steer() {
+  const std::optional<db::Campaign> now = shared_.store.campaign(uuid());
+  if (!now || !now->resumable()) return true;
+  paused_ = now->state == db::CampaignState::kPaused;
+  if (now->budget_s > plan_->budget_s()) {
+    plan_->extend(now->budget_s);
+    stopping_ = false;
+  }
+  for (const db::Control& control : shared_.store.open_requests(uuid())) {
+    answer(control);
+    if (control.request == db::ControlRequest::kCancel) return true;
+  }
+  return false;
+}
+
+// What is done and that it was done are one transaction: a request is never forgotten, nor acted on
+// twice.
+void CampaignService::answer(const db::Control& control) {
+  db::Store& store = shared_.store;
+  store.transaction([&] {
+    switch (control.request) {
+      case db::ControlRequest::kPause:
+        if (!paused_) store.set_campaign_state(uuid(), db::CampaignState::kPaused);
+        store.answer(control.uuid, true,
+                     paused_ ? "it is paused already"
+                             : "no case is handed out any more; what workers hold they finish");
+        break;
+      case db::ControlRequest::kResume:
+        if (paused_) store.set_campaign_state(uuid(), db::CampaignState::kRunning);
+        store.answer(control.uuid, true, paused_ ? "it goes on" : "it runs already");
+        break;
+      case db::ControlRequest::kStop:
+        // Verifying takes workers.
+        if (paused_) store.set_campaign_state(uuid(), db::CampaignState::kRunning);
+        store.answer(control.uuid, true,
+                     "the search is over; what is known is verified and becomes tables");
+        break;
+      case db::ControlRequest::kCancel:
+        store.cancel_jobs(uuid());
+        store.set_campaign_state(uuid(), db::CampaignState::kFailed);
+        store.answer(control.uuid, true, "it ended without tables; what was measured is kept");
+        break;
+    }
+  });
+  if (control.request == db::ControlRequest::kPause) paused_ = true;
+  if (control.request == db::ControlRequest::kResume) paused_ = false;
+  if (control.request == db::ControlRequest::kStop) {
+    paused_ = false;
+    stopping_ = true;
+    plan_->stop();
+  }
+}
+
+// ---- the end --------------------------------------------------------------------------------
+
+bool CampaignService::finish() {
+  if (!plan_->done() || !live_.empty()) return false;
+  tell_phases();
+  // All tables and the campaign's end are one: a kill leaves both or none.
+  shared_.store.transaction([&] {
+    for (size_t t = 0; t < tasks_.size(); ++t) make_table(t);
+    shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
+  });
+  return true;
+}
+
+void CampaignService::make_table(size_t t) {
+  ServiceTask& task = tasks_[t];
+  const plan::TaskStatus status = plan_->tasks()[t];
+  const TaskRecords& records = task.publisher->records();
+  TableOrder order;
+  TableEvidence& e = order.evidence;
+  for (const size_t p : status.verified.points) e.points.push_back(task.points[p]);
+  e.cross.symbols = task.task->workload().contract.symbols;
+  for (const size_t p : e.points) {
+    e.cross.shapes.push_back(task.task->points[p].symbols);
+    e.cross.weights.push_back(task.task->points[p].weight);
+  }
+  for (const auto& [config, ratios] : status.verified.ratios) {
+    std::vector<double> row;
+    for (size_t i = 0; i < ratios.size(); ++i) {
+      const auto base = task.verified_default_ns.find(status.verified.points[i]);
+      if (base != task.verified_default_ns.end()) row.push_back(ratios[i] * base->second);
+    }
+    if (row.size() != e.points.size() || row.empty()) continue;
+    e.configs.push_back(config);
+    e.cross.times.push_back(std::move(row));
+  }
+  if (e.configs.empty()) return;
+  put_first(e, records.default_config());
+  order.verified = task.verified;
+  order.tried = static_cast<size_t>(std::max<int64_t>(0, status.searched));
+  for (size_t s = 0; s < e.points.size(); ++s) {
+    double least = HUGE_VAL;
+    for (const auto& row : e.cross.times) least = std::min(least, row[s]);
+    order.best.push_back(least);
+  }
+  const MadeTable made = TableMaker(shared_.store, records, shared_.target, uuid(),
+                                    shared_.campaign.key.hardware, shared_.toolchain)
+                             .make(order);
+  shared_.say(fmt::format(
+      "{}, {} threads: {}", task.task->label, task.threads,
+      made.inactive.empty() ? "table " + made.uuid.substr(0, 8) + " is active" : made.inactive));
+}
+
+// What a task has come to, for whoever watches.
+void CampaignService::tell_phases() {
+  const std::vector<plan::TaskStatus> all = plan_->tasks();
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    ServiceTask& task = tasks_[t];
+    const plan::TaskStatus& s = all[t];
+    const std::string phase = plan::name_of(s.phase);
+    const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
+    if (phase == task.told_phase && !better) continue;
+    nlohmann::json detail = {{"best_ratio", s.best_ratio}, {"trials", s.trials},
+                             {"failed", s.failed},         {"share", s.share},
+                             {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
+    if (s.judge) detail["verified_on"] = *s.judge;
+    if (!s.note.empty()) detail["note"] = s.note;
+    shared_.store.enter_phase(task.uuid, phase, detail.dump());
+    task.told_phase = phase;
+    task.told_best = s.best_ratio;
+  }
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,270 @@
+#include "tuner/service/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "db/store/place.h"
+#include "tuner/measure/machine_lock.h"
+#include "tuner/service/campaign_lock.h"
+#include "tuner/service/campaign_service.h"
+#include "tuner/service/status.h"
+#include "vm/base/error.h"
+
+namespace nimble::tuner {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::milliseconds(20);
+constexpr double kMostPatience = 5;  // s between two tries to reach the database
+// A look at what is wanted though nothing happened: cases come to straggle by the clock.
+constexpr double kLookAgain = 1;
+
+// Whether another try may mend it: a connection that is lost, a disk that is full for the moment.
+bool may_pass(const Error& e) {
+  return e.status() == Status::kIo || e.status() == Status::kExhausted;
+}
+
+// Times of one code generator say nothing about another's.
+void check_version(const db::Campaign& campaign) {
+  const nlohmann::json options = nlohmann::json::parse(campaign.key.options, nullptr, false);
+  const db::Toolchain own = tuned::toolchain_record();
+  const auto same = [&](const char* name, const nlohmann::json& mine) {
+    return !options.contains(name) || options.at(name) == mine;
+  };
+  if (!same("codegen", own.codegen_version) || !same("backend", own.version))
+    throw Error(Status::kIncompatible, "campaign " + campaign.uuid,
+                "was submitted for another version of the code generator",
+                "submit it again, or serve it with that version");
+}
+
+// A campaign that is held, with what it is served by.
+struct Served {
+  kernels::TargetInfo target;
+  std::unique_ptr<CampaignLock> lock;
+  std::unique_ptr<WorkCache> cache;
+  std::unique_ptr<Publishing> publishing;
+  std::unique_ptr<CampaignService> service;
+  Clock::time_point looked{};  // at what it wants
+  int64_t seen = -1;           // events by then
+};
+
+class Service {
+ public:
+  Service(const ServiceOptions& options, Backend& backend, const trust::SigningKey& key,
+          const LoadSubmission& load, const std::atomic<bool>& cancel,
+          const std::function<void(const std::string&)>& say)
+      : options_(options), backend_(backend), key_(key), load_(load), cancel_(cancel), say_(say) {}
+
+  ServiceTally run() {
+    RunnerOptions runner;
+    runner.program = options_.program;
+    runner.hang_ms = options_.hang_ms;
+    runner.cancel = &cancel_;
+    runner_.emplace(runner);
+    double wait = 0.1;
+    // A database that cannot be opened at all is the caller's affair.
+    store_ = db::Store::open(options_.database);
+    while (!cancel_) {
+      try {
+        if (!store_) store_ = db::Store::open(options_.database);
+        const bool work = step();
+        wait = 0.1;
+        if (options_.looked) options_.looked();
+        if (options_.once && !work) break;
+        sleep(static_cast<double>(options_.poll_ms) / 1e3);
+      } catch (const Error& e) {
+        if (e.status() == Status::kCancelled) break;
+        if (!may_pass(e) || is_the_locks(e)) throw;
+        say_(std::string("the database does not answer, trying again: ") + e.what());
+        forget();
+        sleep(wait);
+        wait = std::min(kMostPatience, 2 * wait);
+      }
+    }
+    served_.clear();
+    return tally_;
+  }
+
+ private:
+  static bool is_the_locks(const Error& e) {
+    return std::string(e.what()).find("nimble-measuring-") != std::string::npos;
+  }
+
+  // All that is known is in the database.
+  void forget() {
+    served_.clear();
+    store_.reset();
+  }
+
+  // False: there is no campaign that it could serve.
+  bool step() {
+    find_campaigns();
+    std::set<db::Uuid> ended;
+    for (auto& [uuid, s] : served_) {
+      if (cancel_) return true;
+      if (s.service->steer()) {
+        say_(fmt::format("campaign {}: cancelled or ended elsewhere", uuid.substr(0, 8)));
+        ended.insert(uuid);
+        continue;
+      }
+      fair_.charge(uuid, s.service->follow());
+      if (s.service->finish()) {
+        s.cache->clear();
+        ++tally_.finished;
+        say_(fmt::format("campaign {}: finished, {:.1f} machine-seconds", uuid.substr(0, 8),
+                         s.service->plan().spent_s()));
+        ended.insert(uuid);
+      }
+    }
+    for (const db::Uuid& uuid : ended) {
+      served_.erase(uuid);
+      fair_.leave(uuid);
+    }
+    publish_all();
+    return !served_.empty() || waiting_;
+  }
+
+  // ---- which campaigns ----------------------------------------------------------------------
+
+  void find_campaigns() {
+    waiting_ = false;
+    std::vector<db::Campaign> open;
+    for (db::Campaign& c : store_->campaigns())
+      if (c.resumable() && is_submitted(c) && (!options_.campaign || *options_.campaign == c.uuid))
+        open.push_back(std::move(c));
+    // The oldest first.
+    std::reverse(open.begin(), open.end());
+    for (const db::Campaign& c : open) {
+      if (served_.contains(c.uuid) || refused_.contains(c.uuid) || cancel_) continue;
+      try {
+        serve(c);
+      } catch (const Error& e) {
+        if (e.status() == Status::kCancelled || may_pass(e)) throw;
+        refused_.insert(c.uuid);
+        ++tally_.refused;
+        say_(fmt::format("campaign {} cannot be served: {}", c.uuid.substr(0, 8), e.what()));
+      }
+    }
+  }
+
+  void serve(const db::Campaign& campaign) {
+    const std::string prefix = db::local_prefix(options_.database, store_->identity());
+    Served s;
+    try {
+      s.lock = std::make_unique<CampaignLock>(*store_, prefix, campaign.uuid);
+    } catch (const Error& e) {
+      if (e.status() != Status::kInvalidArgument) throw;
+      waiting_ = true;
+      if (told_.insert(campaign.uuid).second)
+        say_(fmt::format("campaign {}: another service has it; waiting", campaign.uuid));
+      return;
+    }
+    // Another may have ended it since it was listed.
+    const std::optional<db::Campaign> now = store_->campaign(campaign.uuid);
+    if (!now || !now->resumable()) return;
+    if (now->state == db::CampaignState::kInterrupted)
+      store_->set_campaign_state(campaign.uuid, db::CampaignState::kRunning);
+    Submission submission = load_(*store_, campaign.uuid);
+    check_version(*now);
+    s.target = kernels::target_by_name(submission.target);
+    s.cache =
+        std::make_unique<WorkCache>(fmt::format("{}.{}.work", prefix, campaign.uuid.substr(0, 8)));
+    const db::Hash toolchain = store_->put(tuned::toolchain_record());
+    auto& place = served_[campaign.uuid];
+    place = std::move(s);
+    try {
+      place.publishing.reset(new Publishing{*store_, backend_, *runner_, key_, options_.key_name,
+                                            place.target, submission.policy, *now, toolchain,
+                                            place.cache.get(), options_.compile_threads, say_});
+      const auto turn = machine();
+      place.service = std::make_unique<CampaignService>(*place.publishing, std::move(submission));
+    } catch (...) {
+      served_.erase(campaign.uuid);
+      throw;
+    }
+    fair_.join(campaign.uuid);
+    say_(fmt::format("campaign {}: serving it, {:.0f} of {:.0f} machine-seconds spent",
+                     campaign.uuid.substr(0, 8), place.service->plan().spent_s(),
+                     place.service->plan().budget_s()));
+  }
+
+  // ---- what they want -----------------------------------------------------------------------
+
+  std::unique_ptr<MachineLock> machine() {
+    return std::make_unique<MachineLock>(options_.device,
+                                         "service of " + db::printable_place(options_.database),
+                                         cancel_, [](const std::string&) {});
+  }
+
+  void publish_all() {
+    std::map<db::Uuid, std::vector<plan::WantedCase>> wanted;
+    std::unique_ptr<MachineLock> turn;
+    for (auto& [uuid, s] : served_) {
+      const plan::Fleet fleet = s.service->fleet();
+      const bool due = s.seen != s.service->seen() || seconds_since(s.looked) > kLookAgain;
+      if (!due || !s.service->may_want(fleet) || cancel_) continue;
+      if (!turn) turn = machine();
+      s.looked = Clock::now();
+      s.seen = s.service->seen();
+      if (auto cases = s.service->want(fleet); !cases.empty()) wanted[uuid] = std::move(cases);
+    }
+    // In turn, whoever has used the least first: nobody waits for all of another's to be compiled.
+    std::vector<db::Uuid> left, order;
+    for (const auto& [uuid, cases] : wanted) left.push_back(uuid);
+    while (!left.empty()) {
+      order.push_back(fair_.next(left).value_or(left[0]));
+      std::erase(left, order.back());
+    }
+    for (size_t i = 0; !order.empty(); ++i) {
+      const size_t n = i % order.size();
+      std::vector<plan::WantedCase>& cases = wanted.at(order[n]);
+      served_.at(order[n]).service->publish(cases.front());
+      ++tally_.cases;
+      cases.erase(cases.begin());
+      if (cases.empty()) order.erase(order.begin() + static_cast<long>(n)), i = n - 1;
+      // Those that are not in the database yet are wanted again.
+      if (cancel_) return;
+    }
+  }
+
+  static double seconds_since(Clock::time_point t) {
+    return std::chrono::duration<double>(Clock::now() - t).count();
+  }
+
+  void sleep(double s) const {
+    for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < s && !cancel_;)
+      std::this_thread::sleep_for(std::min<Clock::duration>(
+          kTick, std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s))));
+  }
+
+  const ServiceOptions& options_;
+  Backend& backend_;
+  const trust::SigningKey& key_;
+  const LoadSubmission& load_;
+  const std::atomic<bool>& cancel_;
+  const std::function<void(const std::string&)>& say_;
+  std::optional<Runner> runner_;
+  std::unique_ptr<db::Store> store_;
+  std::map<db::Uuid, Served> served_;
+  std::set<db::Uuid> refused_, told_;
+  plan::FairShare fair_;
+  bool waiting_ = false;  // another service has a campaign
+  ServiceTally tally_;
+};
+
+}  // namespace
+
+ServiceTally serve_campaigns(const ServiceOptions& options, Backend& backend,
+                             const trust::SigningKey& key, const LoadSubmission& load,
+                             const std::atomic<bool>& cancel,
+                             const std::function<void(const std::string&)>& say) {
+  return Service(options, backend, key, load, cancel, say).run();
+}
+
+}  // namespace nimble::tuner

@@ -1,9 +1,12 @@
 // nimble campaigns: campaigns that a service tunes on a fleet of machines.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include "tuner/service/submission.h"
 #include "tuner/tools/tune_arguments.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/file.h"
@@ -31,7 +35,7 @@ constexpr char kEpilogue[] =
     "  nimble campaigns status --db tuning.db\n"
     "  nimble campaigns pause 3f2a --reason \"the machines are needed\" --db tuning.db\n\n"
     "The service is `nimble serve`, machines measure with `nimble worker --db`; docs/fleet.md has\n"
-    "the whole. `nimble db diff A B` compares two campaigns.";
+    "the whole.";
 
 struct Arguments {
   std::string database, campaign, reason, duration, metrics, hardware;
@@ -295,6 +299,21 @@ int budget(const Arguments& a) {
   return kExitOk;
 }
 
+// What became faster or slower is a question to the database; `words` as nimble db diff takes them.
+int diff(const std::vector<std::string>& words) {
+  const std::string program = program_of("db");
+  if (program.empty())
+    throw Error(Status::kNotFound, "nimble-db", "is not beside this program",
+                "install nimble anew");
+  std::vector<std::string> all = {program, "diff"};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(program.c_str(), arguments.data());
+  throw Error(Status::kIo, program, std::strerror(errno));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Campaigns that a service (nimble serve) tunes on a fleet of machines (nimble worker --db).\n"
@@ -368,7 +387,13 @@ int run(int argc, char** argv) {
       ->required()
       ->type_name("DURATION")
       ->check(read_by(tuner::parse_duration));
-  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
+  CLI::App* diff_command =
+      command("diff", "Compare two campaigns at the shapes that both have: nimble db diff",
+              "nimble campaigns diff 3f2a 77b0 --db tuning.db");
+  diff_command->prefix_command();
+  if (const auto code = parse_arguments(app, argc, argv, {kExitRegression, kExitStale}))
+    return *code;
+  if (*diff_command) return diff(diff_command->remaining());
   if (*submit_command) {
     a.tune.read(a.options);
     return submit(a, tools::command_of("nimble campaigns", argc, argv));

@@ -115,6 +115,13 @@ TEST_F(CampaignsProgram, KindsOfMachinesAreNamedAsTheDatabaseKnowsThem) {
   EXPECT_EQ(store()->campaign(uuid)->key.hardware, db::key_of(other));
 }
 
+TEST_F(CampaignsProgram, TwoAreComparedAsTheDatabaseComparesThem) {
+  const std::string a = submit(), b = submit("--seed 1");
+  const CommandResult nothing = run("diff " + a.substr(0, 8) + " " + b.substr(0, 8));
+  EXPECT_EQ(nothing.exit_code, 1);
+  EXPECT_THAT(nothing.out, HasSubstr("nimble db"));
+}
+
 TEST_F(CampaignsProgram, TheMetricsFileIsWritten) {
   submit();
   ASSERT_EQ(run("status --metrics " + folder + "/nimble.prom").exit_code, 0);

@@ -64,8 +64,16 @@ FleetStatus fleet_status(db::Store& store, int64_t most) {
   out.at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                   std::chrono::system_clock::now().time_since_epoch())
                   .count();
-  for (const db::Campaign& c : store.campaigns(most, std::nullopt))
-    if (c.resumable()) out.campaigns.push_back(status_of(store, c));
+  constexpr int64_t kPage = 100;
+  std::optional<db::Campaign> after;
+  do {
+    const std::vector<db::Campaign> page = store.campaigns(kPage, after);
+    after.reset();
+    if (static_cast<int64_t>(page.size()) == kPage) after = page.back();
+    for (const db::Campaign& c : page)
+      if (c.resumable() && static_cast<int64_t>(out.campaigns.size()) < most)
+        out.campaigns.push_back(status_of(store, c));
+  } while (after && static_cast<int64_t>(out.campaigns.size()) < most);
   out.workers = store.live_workers();
   return out;
 }

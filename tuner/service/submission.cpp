@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/tuned.h"
@@ -19,7 +21,8 @@ constexpr int kFormat = 1;
 constexpr char kFunction[] = "group";
 // Far beyond any model, and small enough that a hostile record is refused in seconds.
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
-constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 40;
+constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 31;
+constexpr double kMostElements = 0x1p40;  // of one tensor
 constexpr size_t kMostText = size_t{1} << 26;
 
 [[noreturn]] void corrupt(const std::string& place, const std::string& problem) {
@@ -46,6 +49,46 @@ json json_of(const TuningTask& t) {
           {"points", points}};
 }
 
+int64_t integer_of(const json& j, const std::string& place) {
+  if (!j.is_number_integer() ||
+      (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)))
+    corrupt(place, "is no integer");
+  return j.get<int64_t>();
+}
+
+std::vector<int64_t> integers_of(const json& j, const std::string& place) {
+  if (!j.is_array()) corrupt(place, "is no list");
+  std::vector<int64_t> out;
+  for (const json& x : j) out.push_back(integer_of(x, place));
+  return out;
+}
+
+// What a fused group may hold: make_workload takes that for granted of the compiler's own.
+void check_group(const ir::Module& m, const std::string& place) {
+  if (m.functions.size() != 1) corrupt(place, "is not one group");
+  if (const std::vector<std::string> faults = ir::verify(m); !faults.empty())
+    corrupt(place, faults[0]);
+  for (const ir::Binding& b : m.functions[0].second->body->bindings) {
+    const ir::ExprKind kind = b.value->kind;
+    if (kind != ir::ExprKind::kTuple && kind != ir::ExprKind::kAtom &&
+        kind != ir::ExprKind::kGetField &&
+        !(kind == ir::ExprKind::kCall && ir::find_op(b.value->op)))
+      corrupt(place, b.var->name + " is neither an operator nor a tuple");
+  }
+}
+
+void check_sizes(const kernels::Workload& w, const WorkloadPoint& p, const std::string& place) {
+  for (const exec::KernelArgument& a : w.contract.arguments) {
+    double elements = 1;
+    for (const exec::DimProgram& d : a.dims) {
+      const int64_t extent = d.evaluate1(p.symbols);
+      if (extent < 0) corrupt(place, fmt::format("makes an extent of {}", extent));
+      elements *= static_cast<double>(extent);
+    }
+    if (elements > kMostElements) corrupt(place, "makes a tensor of too many elements");
+  }
+}
+
 double weight_of(const json& j, const std::string& place) {
   const double out = j.get<double>();
   if (!std::isfinite(out) || out < 0) corrupt(place, "is no weight");
@@ -54,7 +97,7 @@ double weight_of(const json& j, const std::string& place) {
 
 WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) {
   WorkloadPoint p;
-  p.symbols = j.at("symbols").get<std::vector<int64_t>>();
+  p.symbols = integers_of(j.at("symbols"), place);
   if (p.symbols.size() != symbols)
     corrupt(place, fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
   for (const int64_t extent : p.symbols)
@@ -70,16 +113,20 @@ TuningTask task_of(const json& j, const std::string& place) {
   TuningTask t;
   const std::vector<int> constant = j.at("constant").get<std::vector<int>>();
   try {
-    const ir::Module m = ir::parse_module(j.at("group").get<std::string>(), place);
-    if (m.functions.size() != 1) corrupt(place, "is not one group");
+    const ir::Module m = ir::infer_types(ir::parse_module(j.at("group").get<std::string>(), place));
+    check_group(m, place);
     t.use.primitive = m.functions[0].second;
     if (constant.size() != t.use.primitive->parameters.size())
       corrupt(place, "does not say which of its parameters are constant");
     t.use.workload = kernels::make_workload(*t.use.primitive,
                                             std::vector<bool>(constant.begin(), constant.end()));
+  } catch (const json::exception&) {
+    throw;
   } catch (const Error& e) {
     if (e.status() == Status::kCorrupt) throw;
     corrupt(place, e.what());
+  } catch (const std::exception& e) {
+    corrupt(place, e.what());  // such as an attribute that an operator lacks
   }
   if (t.workload().identity() != j.at("identity").get<std::string>())
     throw Error(Status::kUnsupported, "submission: " + place,
@@ -94,6 +141,7 @@ TuningTask task_of(const json& j, const std::string& place) {
   for (size_t i = 0; i < points.size(); ++i) {
     const std::string at = fmt::format("{}.points[{}]", place, i);
     t.points.push_back(point_of(points[i], symbols, at));
+    check_sizes(t.workload(), t.points.back(), at);
     if (!seen.insert(t.points.back().symbols).second) corrupt(at, "stands there twice");
   }
   try {
@@ -109,11 +157,10 @@ TuningTask task_of(const json& j, const std::string& place) {
 std::string to_json(const Submission& s) {
   json tasks = json::array();
   for (const TuningTask& t : s.tasks) tasks.push_back(json_of(t));
-  return json{{"format", kFormat},      {"model", s.model},
-              {"target", s.target},     {"policy", json::parse(json_text(s.policy))},
-              {"threads", s.threads},   {"top_k", s.top_k},
-              {"only_hot", s.only_hot}, {"seed", s.seed},
-              {"tasks", tasks}}
+  return json{
+      {"format", kFormat},    {"target", s.target}, {"policy", json::parse(json_text(s.policy))},
+      {"threads", s.threads}, {"top_k", s.top_k},   {"only_hot", s.only_hot},
+      {"seed", s.seed},       {"tasks", tasks}}
       .dump();
 }
 
@@ -122,11 +169,10 @@ Submission submission_of(const std::string& text) {
   Submission s;
   try {
     const json j = json::parse(text);
-    if (const int format = j.at("format").get<int>(); format != kFormat)
+    if (const int64_t format = integer_of(j.at("format"), "format"); format != kFormat)
       throw Error(Status::kUnsupported, "submission",
                   fmt::format("is of format {}; this program knows {}", format, kFormat),
                   "use the version of nimble that submitted it");
-    s.model = j.at("model").get<std::string>();
     s.target = j.at("target").get<std::string>();
     try {
       kernels::target_by_name(s.target);
@@ -134,16 +180,17 @@ Submission submission_of(const std::string& text) {
       corrupt("target", e.what());
     }
     s.policy = policy_from_json(j.at("policy").dump(), "submission: policy");
-    s.threads = j.at("threads").get<std::vector<int64_t>>();
+    s.threads = integers_of(j.at("threads"), "threads");
     if (s.threads.empty() || s.threads.size() > kMostThreads) corrupt("threads", "are none");
     for (const int64_t t : s.threads)
       if (t < 1 || t > kMostThreadsEach)
         corrupt("threads", fmt::format("{} is no number of threads", t));
-    s.top_k = j.at("top_k").get<size_t>();
-    if (s.top_k < 1 || s.top_k > 1'000'000) corrupt("top_k", "is out of range");
+    const int64_t top_k = integer_of(j.at("top_k"), "top_k");
+    if (top_k < 1 || top_k > 1'000'000) corrupt("top_k", "is out of range");
+    s.top_k = static_cast<size_t>(top_k);
     s.only_hot = weight_of(j.at("only_hot"), "only_hot");
     if (s.only_hot > 1) corrupt("only_hot", "is above 1");
-    s.seed = j.at("seed").get<int64_t>();
+    s.seed = integer_of(j.at("seed"), "seed");
     const json& tasks = j.at("tasks");
     if (!tasks.is_array() || tasks.empty() || tasks.size() > kMostTasks)
       corrupt("tasks", "are none, or too many");

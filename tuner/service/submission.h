@@ -30,7 +30,6 @@ struct Submission {
   size_t top_k = 100;
   double only_hot = 1;  // share of the model's time that is tuned
   int64_t seed = 0;
-  std::string model;  // for people: what it was made from
 };
 
 // JSON, the same for the same submission.

@@ -62,15 +62,21 @@ std::string short_of(const std::string& id) {
 }
 
 int submit(const Arguments& a, const std::string& command) {
-  const kernels::TargetInfo target = kernels::target_by_name(a.options.target);
   const auto store = open(a, true, true);  // before the model is read: what fails here fails first
   const bool here = a.hardware.empty() || a.hardware == "this";
   const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
+  // "native" is the level of the machine that will measure: "x86-64-v4" of "x86-64-v4+amx".
+  const bool native = a.options.target == "native";
+  const kernels::TargetInfo target = kernels::target_by_name(
+      native && !here ? hardware.isa.substr(0, hardware.isa.find('+')) : a.options.target);
   if (here && !host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + a.options.target,
         fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
         "give --hardware, or a lower level");
+  if (!here && a.options.threads.empty())
+    throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
+                "how many threads such a machine has is not known here", "give --threads");
   std::vector<std::string> skipped;
   tuner::ModelTasks model = tuner::tasks_of_model(a.options, target, &skipped);
   for (const std::string& s : skipped) std::cerr << "skipped " << s << '\n';
@@ -83,7 +89,6 @@ int submit(const Arguments& a, const std::string& command) {
   s.top_k = a.options.top_k;
   s.only_hot = a.options.only_hot;
   s.seed = a.options.seed;
-  s.model = a.options.model.substr(a.options.model.find_last_of('/') + 1);
   db::Uuid campaign;
   store->transaction([&] {
     campaign = tuner::submit(*store, s, store->put(hardware), a.options.budget_s, command);

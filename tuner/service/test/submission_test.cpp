@@ -45,7 +45,6 @@ Submission submission_from(const std::string& text) {
   s.top_k = 9;
   s.only_hot = 0.9;
   s.seed = -3;
-  s.model = "model.nir";
   return s;
 }
 
@@ -82,7 +81,6 @@ TEST(Submission, IsReadBackAsItWas) {
   EXPECT_EQ(back.top_k, s.top_k);
   EXPECT_EQ(back.only_hot, s.only_hot);
   EXPECT_EQ(back.seed, s.seed);
-  EXPECT_EQ(back.model, s.model);
   EXPECT_EQ(to_json(back), text);
 }
 
@@ -113,12 +111,24 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   expect_refused("/tasks/0/calls", -2, "tasks[0].calls");
   expect_refused("/tasks/0/group", "fn @group(", "tasks[0]");
   expect_refused("/tasks/0/group", "fn @group() { 1 } fn @more() { 1 }", "tasks[0]");
+  for (const char* group :
+       {"fn @group(%x: Tensor[(n), f32]) { let %y = if (true) { %x } else { %x }; %y }",
+        "fn @group(%x: Tensor[(n), f32]) { let %y: Tensor[(n), i64] = exp(%x); %y }",
+        "fn @group(%x: Tensor[(n), f32]) { let %y = add(%x); %y }",
+        "fn @group(%x: Tensor[(n), f32]) { let %y = softmax(%x); %y }",
+        "fn @group(%x: Tensor[(n), f32]) { let %y = @group(%x); %y }",
+        "fn @group(%f: fn(Tensor[(n), f32]) -> Tensor[(n), f32]) { %f }"})
+    expect_refused("/tasks/0/group", group, "tasks[0]");
+  expect_refused("/seed", true, "seed");
+  expect_refused("/seed", 1e300, "seed");
+  expect_refused("/threads", {1.5}, "threads");
   expect_refused("/tasks/0/constant", json::array(), "constant");
   expect_refused("/tasks/0/identity", "another", "another version", Status::kUnsupported);
   expect_refused("/tasks/0/points", json::array(), "points");
   expect_refused("/tasks/0/points/0/symbols", json::array(), "extents");
   expect_refused("/tasks/0/points/0/symbols/0", -1, "tasks[0].points[0]");
   expect_refused("/tasks/0/points/0/symbols/0", int64_t{1} << 50, "no extent");
+  expect_refused("/tasks/0/points/0/symbols/0", int64_t{1} << 31, "too many elements");
   expect_refused("/tasks/0/points/0/weight", -0.5, "weight");
   expect_refused("/tasks/0/points/1", good["tasks"][0]["points"][0], "twice");
   EXPECT_THROW(submission_of("{"), Error);

@@ -111,8 +111,12 @@ TEST_F(CampaignsProgram, KindsOfMachinesAreNamedAsTheDatabaseKnowsThem) {
   other.model_name = "Abacus 3000";
   other.isa = "x86-64-v2";
   store()->put(other);
-  const std::string uuid = submit("--hardware Abacus --target x86-64-v2");
-  EXPECT_EQ(store()->campaign(uuid)->key.hardware, db::key_of(other));
+  const std::string uuid = submit("--hardware Abacus");
+  const auto campaign = store()->campaign(uuid);
+  EXPECT_EQ(campaign->key.hardware, db::key_of(other));
+  EXPECT_EQ(json::parse(campaign->key.options)["target"], "x86-64-v2") << "that machine's level";
+  EXPECT_THAT(run("submit " + folder + "/model.nir --hardware Abacus").out,
+              HasSubstr("give --threads"));
 }
 
 TEST_F(CampaignsProgram, TwoAreComparedAsTheDatabaseComparesThem) {

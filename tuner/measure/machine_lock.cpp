@@ -18,7 +18,7 @@
 namespace nimble::tuner {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(200);
+constexpr auto kPoll = std::chrono::milliseconds(10);
 
 // What the holder wrote of itself; anybody may have written it.
 std::string holder_of(int fd) {
@@ -33,35 +33,60 @@ std::string path_of(const std::string& device) {
   return fmt::format("{}/nimble-measuring-{}.lock", folder && *folder ? folder : "/tmp", device);
 }
 
+class File {
+ public:
+  explicit File(const std::string& path) : path_(path) {
+    // Another user's file in a folder that all share may be opened, but not with O_CREAT.
+    fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd_ < 0 && errno == ENOENT) {
+      fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+      if (fd_ >= 0) ::fchmod(fd_, 0666);
+    }
+    if (fd_ < 0)
+      throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
+                  "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
+                  "measure on this machine");
+  }
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  void lock(const std::atomic<bool>& cancel, const std::function<void()>& waiting) {
+    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR)
+        throw Error(Status::kIo, path_, fmt::format("cannot lock: {}", std::strerror(errno)));
+      waiting();
+      if (cancel.load()) throw Error(Status::kCancelled, "tuning", "interrupted");
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+  int fd() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
 }  // namespace
 
 MachineLock::MachineLock(const std::string& device, const std::string& purpose,
                          const std::atomic<bool>& cancel,
                          const std::function<void(const std::string&)>& waiting) {
   const std::string path = path_of(device);
-  // Another user's file in a folder that all share may be opened, but not with O_CREAT.
-  fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd_ < 0 && errno == ENOENT) {
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd_ >= 0) ::fchmod(fd_, 0666);
-  }
-  if (fd_ < 0)
-    throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
-                "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
-                "measure on this machine");
-  for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      const int error = errno;
-      ::close(fd_);
-      throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(error)));
-    }
-    if (!std::exchange(told, true)) waiting(holder_of(fd_));
-    if (cancel.load()) {
-      ::close(fd_);
-      throw Error(Status::kCancelled, "tuning", "interrupted");
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
+  File file(path);
+  bool told = false;
+  const auto wait = [&] {
+    if (!std::exchange(told, true)) waiting(holder_of(file.fd()));
+  };
+  // Whoever comes back at once for the next measurement passes a gate in which somebody may stand
+  // who waits: without it a worker that is never idle would keep its machine from the service.
+  File gate(path + ".next");
+  gate.lock(cancel, wait);
+  file.lock(cancel, wait);
+  fd_ = file.release();
   const std::string self = fmt::format("process {} ({})", ::getpid(), purpose);
   // Only for messages: a full disk costs nothing but these.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, self.data(), self.size(), 0) < 0) errno = 0;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "vm/base/error.h"
 
@@ -42,6 +43,26 @@ TEST_F(MachineLockTest, TheSecondWaitsAndIsToldForWhom) {
     first.reset();
   });
   EXPECT_EQ(waited, 1);
+}
+
+// Who releases it and comes back at once does not get it before somebody who waits.
+TEST_F(MachineLockTest, WhoWaitsIsNext) {
+  std::atomic<bool> waits{false};
+  std::atomic<int> turns{0};
+  std::optional<MachineLock> mine;
+  mine.emplace("cpu", "never idle", cancel, [](const std::string&) {});
+  int at = -1;
+  std::thread other([&] {
+    const MachineLock lock("cpu", "waits", cancel, [&](const std::string&) { waits = true; });
+    at = turns;
+  });
+  while (!waits) std::this_thread::yield();
+  for (; turns < 3; ++turns) {
+    mine.reset();
+    mine.emplace("cpu", "never idle", cancel, [](const std::string&) {});
+  }
+  other.join();
+  EXPECT_EQ(at, 0);
 }
 
 TEST_F(MachineLockTest, WaitingEndsByAnInterrupt) {

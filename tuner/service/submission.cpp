@@ -22,7 +22,7 @@ constexpr char kFunction[] = "group";
 // Far beyond any model, and small enough that a hostile record is refused in seconds.
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
 constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 31;
-constexpr double kMostElements = 0x1p40;  // of one tensor
+constexpr double kMostElements = 0x1p34;  // of one tensor
 constexpr size_t kMostText = size_t{1} << 26;
 
 [[noreturn]] void corrupt(const std::string& place, const std::string& problem) {

@@ -173,7 +173,8 @@ Table task_table(const tuner::CampaignStatus& s) {
                              ? ""
                              : printable(d.is_string() ? d.get<std::string>() : d.dump());
                 }}});
-  for (const Json& t : json_of(s)["tasks"]) table.add_object(t);
+  const Json all = json_of(s);
+  for (const Json& t : all["tasks"]) table.add_object(t);
   return table;
 }
 

@@ -62,7 +62,9 @@ TEST_F(CampaignsProgram, ASubmittedModelIsACampaignThatWaitsForAService) {
   ASSERT_EQ(campaign["tasks"].size(), 1u);
   EXPECT_EQ(campaign["tasks"][0]["label"], "softmax");
   EXPECT_TRUE(status["workers"].empty());
-  EXPECT_THAT(run("status").out, HasSubstr("none is alive"));
+  const std::string text = run("status").out;
+  EXPECT_THAT(text, HasSubstr("softmax")) << "its task";
+  EXPECT_THAT(text, HasSubstr("none is alive"));
 }
 
 TEST_F(CampaignsProgram, RequestsWaitInTheDatabaseForTheServicesAnswer) {

@@ -45,6 +45,10 @@ Error error_of(std::string_view state, const std::string& message, const std::st
   if (state == "42501")
     return Error(Status::kIo, place, fmt::format("your role may not do this ({})", message),
                  "ask the owner of the database for the role that does");
+  if (state == "25P03")
+    return Error(Status::kIo, place,
+                 "the server ended the connection: it stood still within a transaction",
+                 "try again; nothing was changed");
   if (kind == "08" || kind == "57")
     return Error(Status::kIo, place, fmt::format("the server ended the connection ({})", message),
                  "try again once it is up");
@@ -151,10 +155,13 @@ PostgresConnection::PostgresConnection(const std::string& url, int lock_timeout_
                         "(sslmode=verify-full; sslrootcert=FILE names your own authority)");
   PQsetNoticeProcessor(
       db_, [](void*, const char*) {}, nullptr);
-  script(
-      fmt::format("SET search_path = nimble; SET lock_timeout = {}; "
-                  "SET default_transaction_read_only = {}; SET synchronous_commit = {}",
-                  lock_timeout_ms, read_only ? "on" : "off", durable ? "on" : "off"));
+  // A client that stands still within a transaction (it was stopped, or its machine sleeps) would
+  // hold up all others: the server ends it before those that wait give up.
+  script(fmt::format(
+      "SET search_path = nimble; SET lock_timeout = {}; "
+      "SET idle_in_transaction_session_timeout = {}; "
+      "SET default_transaction_read_only = {}; SET synchronous_commit = {}",
+      lock_timeout_ms, lock_timeout_ms / 2, read_only ? "on" : "off", durable ? "on" : "off"));
   canceller_ = std::make_shared<ServerCanceller>(db_);
   closes.release();
 }

@@ -219,6 +219,24 @@ TEST_F(PostgresTest, LockedForTooLong) {
   hasty->activate(a, "tuned");
 }
 
+// It was stopped, or its machine sleeps: the server ends it before those who wait give up.
+TEST_F(PostgresTest, WhoStandsStillWithinATransactionHoldsNobodyUp) {
+  auto store = open();
+  World world(*store);
+  const Uuid a = store->create_table(world.draft(*store, 8));
+  options.busy_timeout_ms = 1000;
+  auto still = open();
+  const Error error = error_of([&] {
+    still->transaction([&] {
+      still->activate(a, "half");
+      store->activate(a, "whole");  // waits until the other is ended
+      still->put(Template{"other", 1, ""});
+    });
+  });
+  EXPECT_EQ(error.status(), Status::kIo) << error.what();
+  EXPECT_EQ(store->history(world.workload_hash, world.hardware_hash)[0].reason, "whole");
+}
+
 TEST_F(PostgresTest, ALostConnectionIsSaidAndNothingIsHalfWritten) {
   auto store = open();
   World world(*store);

@@ -218,15 +218,20 @@ TEST_F(FleetWorkerTest, StoppedBeyondItsLeaseItIsNotBelievedAndHarmsNothing) {
            store->open_jobs(jobs[0].campaign).queued > 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(child, SIGSTOP);
+    const struct GoesOn {  // and ends, also where the test does
+      pid_t child;
+      ~GoesOn() {
+        ::kill(child, SIGCONT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        ::kill(child, SIGTERM);
+        ::waitpid(child, nullptr, 0);
+      }
+    } goes_on{child};
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     work_options.device = "another";
     work_options.once = round < 3;
     work();
     work_options.device = "its own";
-    ::kill(child, SIGCONT);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    ::kill(child, SIGTERM);
-    ::waitpid(child, nullptr, 0);
   }
   work_options.once = false;
   work_options.max_idle_s = 1;

@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -32,13 +31,6 @@
 #include "vm/interpreter/fuzz/portable_programs.h"
 #include "vm/interpreter/fuzz/programs.h"
 #include "vm/interpreter/session.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define NIMBLE_FUZZ_ASAN
-#include <sanitizer/allocator_interface.h>
-#endif
-#endif
 
 namespace nimble::fuzz {
 namespace {
@@ -265,33 +257,6 @@ double seconds_used() {
 // Fuel bounds time: even sanitizers make some hundredths of a second of kFuel.
 constexpr double kMostSeconds = 5;
 
-// While it lives, memory that is allocated holds this byte, where AddressSanitizer can tell of
-// allocations (calloc clears it afterwards). A run that reads what it did not write then gives
-// something else from byte to byte.
-class FreshMemory {
- public:
-  explicit FreshMemory(int byte) {
-#ifdef NIMBLE_FUZZ_ASAN
-    static const int installed = __sanitizer_install_malloc_and_free_hooks(
-        [](const volatile void* at, size_t size) {
-          if (byte_ >= 0) std::memset(const_cast<void*>(at), byte_, std::min(size, kMost));
-        },
-        [](const volatile void*) {});
-    (void)installed;
-#endif
-    byte_ = byte;
-  }
-  ~FreshMemory() {
-    byte_ = -1;
-  }
-  FreshMemory(const FreshMemory&) = delete;
-  FreshMemory& operator=(const FreshMemory&) = delete;
-
- private:
-  static constexpr size_t kMost = size_t{1} << 16;
-  static inline std::atomic<int> byte_{-1};
-};
-
 // How many of its runs succeeded.
 size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t threads) {
   // Kept, so that threads are not made anew for each input.
@@ -307,12 +272,7 @@ size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t thread
   for (size_t i = 0; i < entries; ++i) {
     // What a run gives depends on its inputs, not on what ran before it or was left in memory.
     std::optional<uint64_t> first;
-    for (const int pass : {0, 1, 2, 3}) {
-      // In the third the pools hold what other inputs left, in the last they are empty: then what
-      // memory holds is another byte.
-      const size_t round = pass == 1 ? 1 : 0;
-      if (pass == 3) session.trim();
-      const FreshMemory fresh(pass == 3 ? 0x5a : 0xa5);
+    for (const size_t round : {0, 1, 0}) {
       const exec::EntryPoint& entry = model->executable().entries[i];
       Inputs inputs;
       if (!inputs.make(model->executable(), entry, round)) continue;

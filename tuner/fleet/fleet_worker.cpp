@@ -14,6 +14,7 @@
 #include "db/store/place.h"
 #include "tuner/fleet/case_record.h"
 #include "tuner/fleet/finding.h"
+#include "tuner/fleet/patience.h"
 #include "tuner/fleet/pulse.h"
 #include "tuner/measure/machine_lock.h"
 #include "vm/base/cpu.h"
@@ -30,15 +31,9 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr size_t kMostKept = 256;
 // Jobs in a row of which nothing could be measured.
 constexpr int kHelpless = 3;
-constexpr double kMostPatience = 5;  // s between two tries to reach the database
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-// Whether another try may mend it: a connection that is lost, a disk that is full for the moment.
-bool may_pass(const Error& e) {
-  return e.status() == Status::kIo || e.status() == Status::kExhausted;
 }
 
 class FleetWorker {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "db/store/place.h"
+#include "tuner/fleet/patience.h"
 #include "tuner/measure/machine_lock.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/campaign_service.h"
@@ -21,14 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
-constexpr double kMostPatience = 5;  // s between two tries to reach the database
 // A look at what is wanted though nothing happened: cases come to straggle by the clock.
 constexpr double kLookAgain = 1;
-
-// Whether another try may mend it: a connection that is lost, a disk that is full for the moment.
-bool may_pass(const Error& e) {
-  return e.status() == Status::kIo || e.status() == Status::kExhausted;
-}
 
 // Times of one code generator say nothing about another's.
 void check_version(const db::Campaign& campaign) {

@@ -339,7 +339,7 @@ nimble_status nimble_session_create(nimble_model* model, const nimble_session_op
     auto handle = std::make_unique<nimble_session>();
     handle->session = std::make_unique<rt::Session>(
         model->model, rt::SessionOptions{o.threads, o.pin != 0, o.memory_limit, o.fuel, o.depth,
-                                         o.profile != 0, o.record_shapes != 0});
+                                         o.profile != 0, o.record_shapes != 0, o.trace});
     *session = handle.release();
   });
 }
@@ -595,6 +595,10 @@ void nimble_session_set_profiling(nimble_session* session, int32_t on) {
 
 const char* nimble_session_profile_json(nimble_session* session) {
   return profile_of(session, &rt::Profiler::json);
+}
+
+const char* nimble_session_trace_json(nimble_session* session) {
+  return profile_of(session, &rt::Profiler::trace_json);
 }
 
 const char* nimble_session_shapes_json(nimble_session* session) {

@@ -277,7 +277,8 @@ typedef struct nimble_session_options {
   uint32_t profile;      /* 1: profile from the start */
   uint32_t record_shapes; /* 1: count the runs of each shape, for nimble_session_shapes_json
                              (version 5) */
-  uint32_t reserved;
+  uint32_t trace; /* profile, and keep so many instructions (at most 2,000,000) in their order, for
+                     nimble_session_trace_json; 0: none (version 5) */
 } nimble_session_options;
 #define NIMBLE_SESSION_OPTIONS_INIT \
   { sizeof(nimble_session_options), 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -432,6 +433,12 @@ NIMBLE_API void nimble_session_set_profiling(nimble_session* session, int32_t on
 NIMBLE_API const char* nimble_session_profile_json(nimble_session* session);
 /* The same as a table for people. */
 NIMBLE_API const char* nimble_session_profile_table(nimble_session* session);
+
+/* What the runs did in their order, with `trace`: instructions, kernels and live bytes over time,
+ * as JSON in the trace event format of Chrome's tracing, which Perfetto opens. Instructions beyond
+ * `trace` are counted in otherData.dropped_instructions. Valid until the calling thread's next
+ * query of a profile; "" on failure. (version 5) */
+NIMBLE_API const char* nimble_session_trace_json(nimble_session* session);
 
 /* How often each shape was run since the session was made, with record_shapes, as JSON: `entries`
  * (name, `symbols`, `shapes` (count, extents in the order of the symbols; most frequent first),

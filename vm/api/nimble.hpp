@@ -331,6 +331,7 @@ struct SessionOptions {
   uint32_t depth = 0;
   bool profile = false;
   bool record_shapes = false;
+  uint32_t trace = 0;
 };
 
 using NamedView = std::pair<std::string, View>;
@@ -347,6 +348,7 @@ class Session {
     o.depth = options.depth;
     o.profile = options.profile;
     o.record_shapes = options.record_shapes;
+    o.trace = options.trace;
     check(nimble_session_create(model.handle(), &o, &session_));
     for (int32_t i = 0; i < nimble_model_entry_count(model_); ++i)
       outputs_.emplace_back(nimble_model_entry_name(model_, i),
@@ -415,6 +417,7 @@ class Session {
   uint64_t next_run() const noexcept { return nimble_session_next_run(session_); }
   void set_profiling(bool on) { nimble_session_set_profiling(session_, on); }
   std::string profile_json() { return nimble_session_profile_json(session_); }
+  std::string trace_json() { return nimble_session_trace_json(session_); }
   std::string shapes_json() { return nimble_session_shapes_json(session_); }
   std::string profile_table() { return nimble_session_profile_table(session_); }
   nimble_memory_stats memory() const {

@@ -93,6 +93,10 @@ class Machine {
   Tensor* reshape(const Value& in, std::span<const int64_t> wanted);
   Tensor* device_copy(const Tensor& t, int32_t to, const RunControl& control, Profiler* profiler);
   Scratch& scratch(int32_t device);
+  // Tells a trace of the instruction that is about to run.
+  void trace_instruction(Trace* trace, const DecodedFunction& f, uint32_t pc,
+                         const Value* registers);
+  void trace_memory(Trace* trace);
 
   const Model& model_;
   Heap& heap_;

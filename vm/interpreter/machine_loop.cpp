@@ -139,8 +139,32 @@ void Machine::invoke_packed(const PreparedKernel& kernel, std::span<const Value>
   const int64_t start = Profiler::now();
   const KernelCallResult done =
       run_kernel(kernel, call, threads_, pool_, scratch(kernel.device->number()), &kernel_frame_);
-  profiler->add_kernel(index, done.implementation, done.threads,
-                       {kernel_frame_.symbols.data(), kernel.symbols}, Profiler::now() - start);
+  const int64_t ns = Profiler::now() - start;
+  const std::span<const int64_t> symbols(kernel_frame_.symbols.data(), kernel.symbols);
+  profiler->add_kernel(index, done.implementation, done.threads, symbols, ns);
+  if (Trace* trace = profiler->trace())
+    trace->add_kernel(index, done.implementation, done.threads, symbols, start, ns);
+}
+
+void Machine::trace_memory(Trace* trace) {
+  const int64_t time = Profiler::now();
+  heap_.for_each_pool([&](const StoragePool& pool) {
+    trace->add_memory(pool.device().number(), pool.stats().in_use, time);
+  });
+}
+
+void Machine::trace_instruction(Trace* trace, const DecodedFunction& f, uint32_t pc,
+                                const Value* registers) {
+  trace_memory(trace);
+  trace->begin(static_cast<uint32_t>(&f - model_.functions().data()), pc,
+               static_cast<uint32_t>(frames_.depth()), f.code[pc].op);
+  // The file's own form of the instruction tells which of its operands are registers.
+  const std::optional<exec::Operands> operands = exec::operands_of(f.source->code[pc]);
+  if (!operands) return;
+  for (const exec::OperandView& operand : *operands)
+    if (operand.spec->kind == exec::OperandKind::kSrc ||
+        operand.spec->kind == exec::OperandKind::kSrcs)
+      for (const int64_t reg : operand.values) trace->add_operand(registers[reg]);
 }
 
 std::span<const int64_t> Machine::extents(const Value* r, std::span<const uint32_t> list,
@@ -295,6 +319,11 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
         if (last) profiler->add_instruction(last->op, time - last_time);
         last_time = time;
         last = at;
+        if (Trace* trace = profiler->trace()) {
+          trace_instruction(trace, *f, static_cast<uint32_t>(at - f->code.data()), r);
+          last_time = Profiler::now();
+          trace->begin_at(last_time);
+        }
       }
       goto* kHandlers[static_cast<size_t>(at->op)];
     }
@@ -313,7 +342,10 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
     frames_.pop();
     if (frames_.empty()) {
       executed_ += budget - left;
-      if (profiler) profiler->add_instruction(Opcode::kRet, Profiler::now() - last_time);
+      if (profiler) {
+        profiler->add_instruction(Opcode::kRet, Profiler::now() - last_time);
+        if (Trace* trace = profiler->trace()) trace_memory(trace);
+      }
       return result;
     }
     f = function();

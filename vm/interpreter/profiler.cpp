@@ -31,6 +31,7 @@ void Profiler::clear() noexcept {
   opcodes_ = {};
   copies_.clear();
   kernels_.clear();
+  trace_.clear();
 }
 
 void Profiler::absorb(Profiler& other) noexcept {
@@ -58,6 +59,7 @@ void Profiler::absorb(Profiler& other) noexcept {
       placed.position->second.ns += more.ns;
     }
   }
+  trace_.absorb(other.trace_);
 }
 
 void Profiler::add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,

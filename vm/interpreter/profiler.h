@@ -14,6 +14,7 @@
 
 #include "vm/executable/executable.h"
 #include "vm/executable/opcodes.h"
+#include "vm/interpreter/trace.h"
 
 namespace nimble::rt {
 
@@ -29,6 +30,11 @@ class Profiler {
         .count();
   }
 
+  // Besides sums, the order of what happens, of so many instructions; 0: sums alone.
+  void set_trace(size_t most) { trace_.set_limit(most); }
+  // Where the machine tells it, or nullptr.
+  Trace* trace() { return trace_.on() ? &trace_ : nullptr; }
+
   void clear() noexcept;
   // Adds what another one saw, and takes its records along: no memory is asked for. What is left
   // there is to be cleared.
@@ -43,6 +49,7 @@ class Profiler {
     Count& c = opcodes_[static_cast<size_t>(op)];
     ++c.count;
     c.ns += ns;
+    trace_.end(ns);
   }
   // A DeviceCopy.
   void add_copy(int32_t from, int32_t to, uint64_t bytes) {
@@ -56,6 +63,9 @@ class Profiler {
   size_t shapes() const { return kernels_.size(); }
   std::string json(const exec::Executable& executable) const;
   std::string table(const exec::Executable& executable) const;
+  std::string trace_json(const exec::Executable& executable) const {
+    return trace_.json(executable);
+  }
 
  private:
   struct Count {
@@ -74,6 +84,7 @@ class Profiler {
   // kernel, implementation, threads, shape
   using Call = std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>;
   std::map<Call, Count> kernels_;
+  Trace trace_;
 };
 
 }  // namespace nimble::rt

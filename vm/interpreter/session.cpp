@@ -62,7 +62,9 @@ Session::Session(std::shared_ptr<const Model> model, const SessionOptions& optio
       threads_(std::min(checked_threads(options), pool_->max_threads())),
       heap_(storage_),
       machine_(std::make_unique<Machine>(*model_, heap_, *pool_, threads_, limits_of(options))),
-      profile_(options.profile) {
+      profile_(options.profile || options.trace != 0) {
+  seen_.set_trace(options.trace);
+  profiler_.set_trace(options.trace);
   for (const exec::EntryPoint& entry : model_->executable().entries)
     plans_.emplace_back(model_->executable(), entry, model_->place());
   if (options.record_shapes) shapes_.emplace(plans_.size());

@@ -40,6 +40,7 @@ struct SessionOptions {
   uint32_t depth = 0;         // calls nested inside the first; 0: the default of Limits
   bool profile = false;
   bool record_shapes = false;
+  size_t trace = 0;  // instructions that a profile keeps in their order as well; profiles if not 0
 };
 
 // A result. Its memory is the user's until it dies: no later run touches it.

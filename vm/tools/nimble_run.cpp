@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "vm/api/nimble.hpp"
@@ -42,10 +43,11 @@ constexpr char kAbout[] =
     "code 130.";
 
 struct Options {
-  std::string model, entry, output_dir, output, record_shapes;
+  std::string model, entry, output_dir, output, record_shapes, trace;
   Format format = Format::kTable;
   std::vector<std::string> inputs, expected;
   int threads = 0;
+  uint32_t trace_limit = 200'000;
   bool no_native = false, profile = false, verify = false, pin = false;
   double tolerance = 1e-5;
   uint64_t memory_limit = 0, fuel = 0;
@@ -111,6 +113,25 @@ void summarise(const std::string& name, const Array& a) {
     values += fmt::format("{}{:.6g}", i ? ", " : "", value_at(a, i));
   fmt::print("{}: {} ({}) [{}{}]\n", name, name_of(a.dtype), fmt::join(a.shape, ", "), values,
              n > 6 ? ", …" : "");
+}
+
+// Writes what the session's run did, also of one that failed.
+void write_trace(const std::string& file, api::Session& session) {
+  const std::string text = session.trace_json();
+  if (text.empty())
+    throw Error(Status::kExhausted, file, "there is no memory for the trace",
+                "keep less of it: --trace-limit");
+  write_file_atomically(file, text);
+  // The counts stand in an object of their own before the events, which may be long.
+  const size_t counts = text.find('{', 1);
+  const nlohmann::json head =
+      nlohmann::json::parse(text.substr(counts, text.find('}') + 1 - counts), nullptr, false);
+  const auto dropped = head.value("dropped_instructions", uint64_t{0});
+  if (dropped == 0) return;
+  const auto kept = head.value("instructions", uint64_t{0});
+  fmt::print(stderr,
+             "nimble run: {} has the first {} of {} instructions; --trace-limit keeps more\n", file,
+             kept, kept + dropped);
 }
 
 struct Expectation {
@@ -188,6 +209,7 @@ int run(const Options& o) {
   if (!o.record_shapes.empty()) require_named_dims(model, o.entry);
   api::SessionOptions options{o.threads, o.pin,     o.memory_limit,          o.fuel,
                               o.depth,   o.profile, !o.record_shapes.empty()};
+  if (!o.trace.empty()) options.trace = o.trace_limit;
   auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
     api::Session session(model, with);
     interrupted_session = session.handle();
@@ -201,9 +223,11 @@ int run(const Options& o) {
       results = session.run_values(inputs, o.entry);
     } catch (...) {
       std::signal(SIGINT, SIG_DFL);
+      if (with.trace != 0) write_trace(o.trace, session);
       throw;
     }
     std::signal(SIGINT, SIG_DFL);
+    if (with.trace != 0) write_trace(o.trace, session);
     if (with.record_shapes) append_shapes(o.record_shapes, session, o.entry);
     if (profile) *profile = profile_text(session, o.format);
     return results;
@@ -244,6 +268,7 @@ int run(const Options& o) {
   };
   if (o.verify) {
     options.profile = options.record_shapes = false;
+    options.trace = 0;
     compare_all(run_with(options, nullptr), "a second run");
     options.threads = 1;
     compare_all(run_with(options, nullptr), "a run on one thread");
@@ -271,6 +296,15 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(0, 1024));
   app.add_flag("--pin", o.pin, "Bind threads to cores");
   app.add_flag("--profile", o.profile, "Print where the time went");
+  app.add_option("--trace", o.trace,
+                 "Write what the run did in its order to FILE: instructions, kernels, shapes and\n"
+                 "live bytes over time, as JSON that Perfetto and chrome://tracing open. A run\n"
+                 "that fails leaves what it did until then")
+      ->type_name("FILE");
+  app.add_option("--trace-limit", o.trace_limit,
+                 "Instructions that --trace keeps, the first ones; some 300 bytes each")
+      ->check(CLI::Range(1, 2'000'000))
+      ->capture_default_str();
   app.add_option("--record-shapes", o.record_shapes,
                  "Append the extents of the model's named dims to a table, which\n"
                  "nimble tune --trace FILE:DIM reads")

@@ -231,6 +231,43 @@ entry "fixed" f1 { input "x" f32 ["2"] [2] output "y" f32 ["2"] [2] }
 }
 
 // A model's names choose no folder.
+TEST_F(ToolsTest, RunsLeaveATraceOfWhatTheyDid) {
+  const std::string file = path_ + ".json";
+  exec::write(exec::assemble(R"(
+text "no"
+function "main" 1 2 { Move r1, r0  Ret r1 }
+function "bad" 1 1 { Fatal t0, () }
+entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
+entry "bad" f1 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
+)"),
+              path_);
+  const std::string command = "nimble-run --no-native " + path_ + " -i x=zeros:5 --trace " + file;
+  const auto names = [&] {
+    std::vector<std::string> all;
+    const nlohmann::json trace = nlohmann::json::parse(read_text_file(file));
+    for (const nlohmann::json& e : trace.at("traceEvents"))
+      if (e.at("ph") == "X") all.push_back(e.at("name"));
+    return all;
+  };
+  CommandResult done = run(command + " --verify");
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_THAT(done.out, HasSubstr("y: f32 (5)"));
+  EXPECT_THAT(names(), ElementsAre("main", "Move", "Ret"));
+  EXPECT_THAT(read_text_file(file), HasSubstr("\"from\":\"f32 (5)\""));
+
+  done = run(command + " --trace-limit 1");
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.out, HasSubstr("has the first 1 of 2 instructions; --trace-limit keeps more"));
+  EXPECT_THAT(names(), ElementsAre("main", "Move"));
+
+  EXPECT_EQ(run(command + " --entry bad").exit_code, 1);
+  EXPECT_THAT(names(), ElementsAre("bad", "Fatal")) << "also of a run that fails";
+  EXPECT_EQ(run(command + " --trace-limit 0").exit_code, 2);
+  EXPECT_THAT(run("nimble-run --no-native " + path_ + " -i x=zeros:5 --trace /nowhere/t").out,
+              HasSubstr("/nowhere"));
+  ::unlink(file.c_str());
+}
+
 TEST_F(ToolsTest, OutputsStayInTheirFolder) {
   exec::Executable e = exec::assemble(R"(
 function "main" 1 2 { AllocADT r1, 0, (r0, r0) Ret r1 }

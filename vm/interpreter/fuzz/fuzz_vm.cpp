@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 
+#include "vm/base/bytes.h"
 #include "vm/base/fuzz/fuzz.h"
 #include "vm/base/hash.h"
 #include "vm/executable/assembler.h"
@@ -72,17 +73,25 @@ size_t aligned(size_t at, size_t multiple) {
   return (at + multiple - 1) / multiple * multiple;
 }
 
-std::vector<uint8_t> file_of_sections(std::span<const uint8_t> in) {
-  struct Part {
-    uint32_t id;
-    std::span<const uint8_t> bytes;
-  };
-  std::vector<Part> parts;
-  while (in.size() >= 3 && parts.size() < 16) {
-    const size_t size = std::min<size_t>(in[1] | in[2] << 8, in.size() - 3);
-    parts.push_back({in[0], in.subspan(3, size)});
-    in = in.subspan(3 + size);
+// A section of a file.
+struct Part {
+  uint32_t id;
+  std::vector<uint8_t> bytes;
+};
+
+std::vector<Part> parts_of_file(std::span<const uint8_t> bytes) {
+  const std::vector<uint8_t> file(bytes.begin(), bytes.end());
+  std::vector<Part> out;
+  for (uint32_t i = 0; i < load<uint32_t>(file, 16); ++i) {
+    const size_t entry = kHeaderSize + i * kTableEntrySize;
+    const auto offset = load<uint64_t>(file, entry + 8), size = load<uint64_t>(file, entry + 16);
+    const std::span<const uint8_t> part = std::span(file).subspan(offset, size);
+    out.push_back({load<uint32_t>(file, entry), {part.begin(), part.end()}});
   }
+  return out;
+}
+
+std::vector<uint8_t> file_of_parts(const std::vector<Part>& parts) {
   std::vector<uint8_t> file(kHeaderSize + parts.size() * kTableEntrySize + 8);
   std::memcpy(file.data(), exec::kMagic, sizeof exec::kMagic);
   store(&file, 8, exec::kFormatVersion);
@@ -102,6 +111,51 @@ std::vector<uint8_t> file_of_sections(std::span<const uint8_t> in) {
   return file;
 }
 
+std::vector<uint8_t> file_of_sections(std::span<const uint8_t> in) {
+  std::vector<Part> parts;
+  while (in.size() >= 3 && parts.size() < 16) {
+    const size_t size = std::min<size_t>(in[1] | in[2] << 8, in.size() - 3);
+    const std::span<const uint8_t> bytes = in.subspan(3, size);
+    parts.push_back({in[0], {bytes.begin(), bytes.end()}});
+    in = in.subspan(3 + size);
+  }
+  return file_of_parts(parts);
+}
+
+// The `sections` form of an executable.
+std::string sections_of(const exec::Executable& e) {
+  std::string out(1, '\1');
+  for (const Part& p : parts_of_file(exec::serialize(e))) {
+    out += static_cast<char>(p.id);
+    out += static_cast<char>(p.bytes.size() & 0xff);
+    out += static_cast<char>(p.bytes.size() >> 8);
+    out.append(p.bytes.begin(), p.bytes.end());
+  }
+  return out;
+}
+
+// A file whose last constant lies where its first one does, if it has several.
+std::vector<uint8_t> file_of_overlaid(const exec::Executable& e) {
+  size_t at = 0, last = 0;  // in the constants' data
+  for (const exec::Constant& c : e.constants) {
+    last = aligned(at, exec::kConstantAlignment);
+    at = last + c.bytes.size();
+  }
+  std::vector<Part> parts = parts_of_file(exec::serialize(e));
+  for (Part& p : parts) {
+    if (p.id != static_cast<uint32_t>(exec::Section::kConstants) || last == 0) continue;
+    // The last record ends with the place and the size of its data.
+    ByteWriter before, after;
+    before.varint(last);
+    before.varint(e.constants.back().bytes.size());
+    after.varint(0);
+    after.varint(e.constants.back().bytes.size());
+    p.bytes.resize(p.bytes.size() - before.size());
+    p.bytes.insert(p.bytes.end(), after.view().begin(), after.view().end());
+  }
+  return file_of_parts(parts);
+}
+
 // The generator's promise: it assembles, and where it says so, the verifier finds nothing.
 exec::Executable generated(std::span<const uint8_t> choices) {
   ProgramGenerator generator(choices);
@@ -116,7 +170,10 @@ exec::Executable generated(std::span<const uint8_t> choices) {
     NIMBLE_FUZZ_REQUIRE(faults.empty(), "a generated program is refused: {}\n{}", faults[0].message,
                         exec::disassemble(e));
   }
-  return e;
+  if (!generator.overlaid()) return e;
+  std::vector<uint8_t> file = file_of_overlaid(e);
+  reseal(&file);
+  return exec::deserialize(file);
 }
 
 exec::Executable executable_of(std::span<const uint8_t> input) {
@@ -300,21 +357,6 @@ size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t thread
     }
   }
   return succeeded;
-}
-
-// The `sections` form of an executable.
-std::string sections_of(const exec::Executable& e) {
-  const std::vector<uint8_t> file = exec::serialize(e);
-  std::string out(1, '\1');
-  for (uint32_t i = 0; i < load<uint32_t>(file, 16); ++i) {
-    const size_t entry = kHeaderSize + i * kTableEntrySize;
-    const auto offset = load<uint64_t>(file, entry + 8), size = load<uint64_t>(file, entry + 16);
-    out += static_cast<char>(load<uint32_t>(file, entry));
-    out += static_cast<char>(size & 0xff);
-    out += static_cast<char>(size >> 8);
-    out.append(reinterpret_cast<const char*>(file.data()) + offset, size);
-  }
-  return out;
 }
 
 }  // namespace

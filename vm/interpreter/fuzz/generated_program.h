@@ -3,7 +3,8 @@
 // the operators and the call path must stand: ranks and extents, dtypes, scalars, devices, the
 // places of tensors in memory, tensors that are each other's operands, the contents and types of
 // the inputs, what is known of a value before the run. Now and then something is asked for that
-// must be refused: a contract beside the operator's signature, or one that hides axes.
+// must be refused: a contract beside the operator's signature, one that hides axes, one constant
+// over another in the file.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +36,7 @@ class ProgramGenerator {
     const uint8_t plan = c_.next();
     for (size_t calls = 1 + plan % 4; calls > 0; --calls) call();
     const bool forever = plan / 4 % 16 == 1;  // until the fuel ends
+    overlaid_ = plan / 4 % 16 == 14;
     body_ += forever ? "again:\n" + calls_ + "Goto @again\n" : calls_;
     const std::string ports = result_ports();
     exec::Executable e = exec::assemble(head_ + fmt::format("function \"main\" 2 {} {{\n", used_) +
@@ -45,6 +47,8 @@ class ProgramGenerator {
 
   // Whether the verifier and the load have nothing to refuse in it.
   bool valid() const { return valid_; }
+  // Whether its last constant is to lie over its first in the file.
+  bool overlaid() const { return overlaid_; }
 
  private:
   static constexpr size_t kMostElements = 64;  // of a constant
@@ -374,7 +378,7 @@ class ProgramGenerator {
   int64_t leaf_extent_ = 2;
   size_t used_ = 5, kernels_ = 0, constants_ = 0;
   int64_t at_ = 0;  // in the storages of 64 KiB
-  bool valid_ = true;
+  bool valid_ = true, overlaid_ = false;
 };
 
 // The bytes of a program for each operator, and for the portable kernel, with nothing out of the

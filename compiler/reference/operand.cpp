@@ -97,10 +97,14 @@ ir::TensorRef Array::tensor() const {
   return t;
 }
 
-Array OpCall::result(size_t k) const {
+Shape OpCall::result_shape(size_t k) const {
   Shape shape;
   for (const ir::Dim& d : results[k]->dims) shape.push_back(*d.as_constant());
-  return Array::make(results[k]->dtype, std::move(shape));
+  return shape;
+}
+
+Array OpCall::result(size_t k) const {
+  return Array::make(results[k]->dtype, result_shape(k));
 }
 
 int64_t elements(const Shape& s) {

@@ -50,8 +50,17 @@ struct OpCall {
   std::vector<Array> in;
   std::vector<ir::Type> results;     // static
   Array result(size_t k = 0) const;  // zeroed, of result k's type
+  Shape result_shape(size_t k = 0) const;
 };
 using ReferenceFunction = std::vector<Array> (*)(const OpCall&);
+
+// Where in operand 0 an element of the result comes from, both as flat positions; kNowhere:
+// padding. The call must outlive it; of operand 0 only the shape is read.
+using Origin = std::function<int64_t(const Shape& at, int64_t flat)>;
+using OriginRule = Origin (*)(const OpCall&);
+inline constexpr int64_t kNowhere = -1;
+// Null if the operator does not move elements of operand 0.
+OriginRule find_origin(const std::string& op);
 
 // Null if there is none.
 ReferenceFunction find_elementwise(const std::string& op);

@@ -21,56 +21,144 @@ Ints integers(const OpCall& c, const std::string& name, size_t operand) {
   return out;
 }
 
+// ---------------------------------------------------------------- where an element comes from
+
 // reshape, squeeze, unsqueeze, assert_shape, device_copy, on_device: the same elements in the same
 // order.
-std::vector<Array> same_order(const OpCall& c) {
-  Array y = c.result();
-  if (y.size() != c.in[0].size())
-    fatal(c, fmt::format("{} elements do not fit {}", c.in[0].size(), y.size()));
-  y.f = c.in[0].f;
-  y.i = c.in[0].i;
-  return {y};
+Origin same_order(const OpCall& c) {
+  const int64_t there = elements(c.in[0].shape), here = elements(c.result_shape());
+  if (here != there) fatal(c, fmt::format("{} elements do not fit {}", there, here));
+  return [](const Shape&, int64_t flat) { return flat; };
 }
 
-std::vector<Array> transpose(const OpCall& c) {
-  Array y = c.result();
-  const auto& axes = ir::attr<Ints>(c.e.attrs, "axes");
-  Shape strides = strides_of(c.in[0].shape);
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+Origin transpose(const OpCall& c) {
+  const Shape strides = strides_of(c.in[0].shape);
+  Shape of_result;
+  for (const int64_t axis : ir::attr<Ints>(c.e.attrs, "axes"))
+    of_result.push_back(strides[static_cast<size_t>(ir::axis_from_front(axis, c.in[0].rank()))]);
+  return [of_result](const Shape& at, int64_t) {
     int64_t from = 0;
-    for (size_t k = 0; k < axes.size(); ++k)
-      from += at[k] * strides[static_cast<size_t>(ir::axis_from_front(axes[k], c.in[0].rank()))];
-    y.copy(flat, c.in[0], from);
-  });
-  return {y};
+    for (size_t k = 0; k < of_result.size(); ++k) from += at[k] * of_result[k];
+    return from;
+  };
 }
 
-std::vector<Array> expand(const OpCall& c) {
-  Array y = c.result();
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    y.copy(flat, c.in[0], broadcast_offset(c.in[0].shape, at));
-  });
-  return {y};
+Origin expand(const OpCall& c) {
+  return [shape = c.in[0].shape](const Shape& at, int64_t) { return broadcast_offset(shape, at); };
 }
 
-std::vector<Array> slice(const OpCall& c) {
-  Array y = c.result();
+Origin slice(const OpCall& c) {
   const Array& x = c.in[0];
   const auto& axes = ir::attr<Ints>(c.e.attrs, "axes");
   const Ints starts = integers(c, "starts", 1), ends = integers(c, "ends", 2);
   const bool stepped = c.in.size() > 3 || c.e.attrs.contains("steps");
   const Ints steps = stepped ? integers(c, "steps", 3) : Ints(axes.size(), 1);
-  Shape first(x.shape.size(), 0), step(x.shape.size(), 1), strides = strides_of(x.shape);
+  Shape first(x.shape.size(), 0), step(x.shape.size(), 1);
   for (size_t k = 0; k < axes.size(); ++k) {
     auto a = static_cast<size_t>(ir::axis_from_front(axes[k], x.rank()));
     first[a] = *ir::slice_bounds(x.shape[a], starts[k], ends[k], steps[k], {}).first.as_constant();
     step[a] = steps[k];
   }
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+  return [first, step, strides = strides_of(x.shape)](const Shape& at, int64_t) {
     int64_t from = 0;
     for (size_t k = 0; k < at.size(); ++k) from += (first[k] + at[k] * step[k]) * strides[k];
-    y.copy(flat, x, from);
+    return from;
+  };
+}
+
+// Negative padding crops.
+Origin pad(const OpCall& c) {
+  return [before = integers(c, "before", 1), shape = c.in[0].shape,
+          strides = strides_of(c.in[0].shape)](const Shape& at, int64_t) {
+    int64_t from = 0;
+    for (size_t k = 0; k < at.size(); ++k) {
+      const int64_t p = at[k] - before[k];
+      if (p < 0 || p >= shape[k]) return kNowhere;
+      from += p * strides[k];
+    }
+    return from;
+  };
+}
+
+int64_t checked_index(const OpCall& c, int64_t index, int64_t extent) {
+  int64_t i = index < 0 ? index + extent : index;
+  if (i < 0 || i >= extent)
+    fatal(c, fmt::format("index {} is out of range for an extent of {}", index, extent));
+  return i;
+}
+
+Origin gather(const OpCall& c) {
+  const Array &x = c.in[0], &indices = c.in[1];
+  const auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  return [&c, &x, &indices, axis, strides = strides_of(x.shape),
+          index_strides = strides_of(indices.shape)](const Shape& at, int64_t) {
+    const size_t r = index_strides.size();
+    int64_t where = 0, from = 0;
+    for (size_t k = 0; k < r; ++k) where += at[axis + k] * index_strides[k];
+    for (size_t k = 0; k < axis; ++k) from += at[k] * strides[k];
+    from += checked_index(c, indices.i[static_cast<size_t>(where)], x.shape[axis]) * strides[axis];
+    for (size_t k = axis + 1; k < x.shape.size(); ++k) from += at[k - 1 + r] * strides[k];
+    return from;
+  };
+}
+
+Origin gather_elements(const OpCall& c) {
+  const Array &x = c.in[0], &indices = c.in[1];
+  const auto axis =
+      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
+  return [&c, &x, &indices, axis, strides = strides_of(x.shape)](const Shape& at, int64_t flat) {
+    int64_t from = 0;
+    for (size_t k = 0; k < at.size(); ++k)
+      from += strides[k] *
+              (k == axis ? checked_index(c, indices.i[static_cast<size_t>(flat)], x.shape[axis])
+                         : at[k]);
+    return from;
+  };
+}
+
+// Where rows [from, from + count) of x begin; never from its end, as a row of a view cannot.
+int64_t first_of_rows(const OpCall& c, const Array& x, int64_t from, int64_t count) {
+  if (from < 0 || from > x.shape[0] - count)
+    fatal(c, fmt::format("rows {} to {} are out of range for an extent of {}", from, from + count,
+                         x.shape[0]));
+  return x.shape[0] == 0 ? 0 : from * (elements(x.shape) / x.shape[0]);
+}
+
+Origin take_row(const OpCall& c) {
+  const int64_t begin = first_of_rows(c, c.in[0], c.in[1].i[0], 1);
+  return [begin](const Shape&, int64_t flat) { return begin + flat; };
+}
+
+Origin take_rows(const OpCall& c) {
+  const int64_t begin = first_of_rows(c, c.in[0], c.in[1].i[0], c.result_shape()[0]);
+  return [begin](const Shape&, int64_t flat) { return begin + flat; };
+}
+
+// ---------------------------------------------------------------- the functions
+
+std::vector<Array> move(const OpCall& c) {
+  Array y = c.result();
+  const double value = ir::attr_or<double>(c.e.attrs, "value", 0.0);  // of padding
+  const Origin origin = find_origin(c.e.op)(c);
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    const int64_t from = origin(at, flat);
+    if (from != kNowhere)
+      y.copy(flat, c.in[0], from);
+    else if (y.floating())
+      y.f[static_cast<size_t>(flat)] = value;
+    else
+      y.i[static_cast<size_t>(flat)] = static_cast<int64_t>(value);
   });
+  return {y};
+}
+
+// Not by `move`: it is the commonest.
+std::vector<Array> keep_order(const OpCall& c) {
+  same_order(c);
+  Array y = c.result();
+  y.f = c.in[0].f;
+  y.i = c.in[0].i;
   return {y};
 }
 
@@ -88,89 +176,6 @@ std::vector<Array> concat(const OpCall& c) {
     });
     begin += x.shape[axis];
   }
-  return {y};
-}
-
-std::vector<Array> pad(const OpCall& c) {
-  Array y = c.result();
-  const Ints before = integers(c, "before", 1);
-  double value = ir::attr_or<double>(c.e.attrs, "value", 0.0);
-  std::fill(y.f.begin(), y.f.end(), value);
-  std::fill(y.i.begin(), y.i.end(), static_cast<int64_t>(value));
-  Shape strides = strides_of(y.shape);
-  for_each(c.in[0].shape, [&](const Shape& at, int64_t flat) {
-    int64_t to = 0;
-    for (size_t k = 0; k < at.size(); ++k) {
-      int64_t p = at[k] + before[k];
-      if (p < 0 || p >= y.shape[k]) return;  // negative padding crops
-      to += p * strides[k];
-    }
-    y.copy(to, c.in[0], flat);
-  });
-  return {y};
-}
-
-int64_t checked_index(const OpCall& c, int64_t index, int64_t extent) {
-  int64_t i = index < 0 ? index + extent : index;
-  if (i < 0 || i >= extent)
-    fatal(c, fmt::format("index {} is out of range for an extent of {}", index, extent));
-  return i;
-}
-
-std::vector<Array> gather(const OpCall& c) {
-  Array y = c.result();
-  const Array &x = c.in[0], &indices = c.in[1];
-  auto axis =
-      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
-  Shape strides = strides_of(x.shape), index_strides = strides_of(indices.shape);
-  size_t r = indices.shape.size();
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    int64_t where = 0, from = 0;
-    for (size_t k = 0; k < r; ++k) where += at[axis + k] * index_strides[k];
-    for (size_t k = 0; k < axis; ++k) from += at[k] * strides[k];
-    from += checked_index(c, indices.i[static_cast<size_t>(where)], x.shape[axis]) * strides[axis];
-    for (size_t k = axis + 1; k < x.shape.size(); ++k) from += at[k - 1 + r] * strides[k];
-    y.copy(flat, x, from);
-  });
-  return {y};
-}
-
-std::vector<Array> gather_elements(const OpCall& c) {
-  Array y = c.result();
-  const Array &x = c.in[0], &indices = c.in[1];
-  auto axis =
-      static_cast<size_t>(ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), x.rank()));
-  Shape strides = strides_of(x.shape);
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    int64_t from = 0;
-    for (size_t k = 0; k < at.size(); ++k)
-      from += strides[k] *
-              (k == axis ? checked_index(c, indices.i[static_cast<size_t>(flat)], x.shape[axis])
-                         : at[k]);
-    y.copy(flat, x, from);
-  });
-  return {y};
-}
-
-// Where rows [from, from + count) of x begin; never from its end, as a row of a view cannot.
-int64_t first_of_rows(const OpCall& c, const Array& x, int64_t from, int64_t count) {
-  if (from < 0 || from > x.shape[0] - count)
-    fatal(c, fmt::format("rows {} to {} are out of range for an extent of {}", from, from + count,
-                         x.shape[0]));
-  return x.shape[0] == 0 ? 0 : from * (x.size() / x.shape[0]);
-}
-
-std::vector<Array> take_row(const OpCall& c) {
-  Array y = c.result();
-  const int64_t begin = first_of_rows(c, c.in[0], c.in[1].i[0], 1);
-  for (int64_t k = 0; k < y.size(); ++k) y.copy(k, c.in[0], begin + k);
-  return {y};
-}
-
-std::vector<Array> take_rows(const OpCall& c) {
-  Array y = c.result();
-  const int64_t begin = first_of_rows(c, c.in[0], c.in[1].i[0], y.shape[0]);
-  for (int64_t k = 0; k < y.size(); ++k) y.copy(k, c.in[0], begin + k);
   return {y};
 }
 
@@ -231,31 +236,34 @@ std::vector<Array> pack(const OpCall& c) {
 
 }  // namespace
 
+OriginRule find_origin(const std::string& op) {
+  static const std::map<std::string, OriginRule> kTable = {{"reshape", same_order},
+                                                           {"squeeze", same_order},
+                                                           {"unsqueeze", same_order},
+                                                           {"assert_shape", same_order},
+                                                           {"device_copy", same_order},
+                                                           {"on_device", same_order},
+                                                           {"transpose", transpose},
+                                                           {"expand", expand},
+                                                           {"slice", slice},
+                                                           {"pad", pad},
+                                                           {"gather", gather},
+                                                           {"gather_elements", gather_elements},
+                                                           {"take_row", take_row},
+                                                           {"take_rows", take_rows}};
+  const auto it = kTable.find(op);
+  return it == kTable.end() ? nullptr : it->second;
+}
+
 ReferenceFunction find_rearrangement(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {
-      {"reshape", same_order},
-      {"squeeze", same_order},
-      {"unsqueeze", same_order},
-      {"assert_shape", same_order},
-      {"device_copy", same_order},
-      {"on_device", same_order},
-      {"transpose", transpose},
-      {"expand", expand},
-      {"slice", slice},
-      {"concat", concat},
-      {"append", concat},
-      {"pad", pad},
-      {"gather", gather},
-      {"gather_elements", gather_elements},
-      {"take_row", take_row},
-      {"take_rows", take_rows},
-      {"write_row", write_row},
-      {"shape_of", shape_of},
-      {"size", size},
-      {"range", range},
+      {"concat", concat},     {"append", concat}, {"write_row", write_row},
+      {"shape_of", shape_of}, {"size", size},     {"range", range},
       {"pack", pack}};
-  auto it = kTable.find(op);
-  return it == kTable.end() ? nullptr : it->second;
+  const auto it = kTable.find(op);
+  if (it != kTable.end()) return it->second;
+  const OriginRule rule = find_origin(op);
+  return rule == same_order ? keep_order : rule ? move : nullptr;
 }
 
 }  // namespace nimble::reference

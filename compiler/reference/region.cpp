@@ -154,7 +154,38 @@ RegionEvaluator::Part RegionEvaluator::compute(const Definition& d, const Region
   return {{origin.from, out->shape}, out};
 }
 
-const ir::TensorRef& RegionEvaluator::origins(const ir::Binding& b) {
+std::vector<int64_t> RegionEvaluator::origins(const ir::Binding& b, const Region& r) {
+  const ir::Expr& e = *b.value;
+  const OriginRule rule = find_origin(e.op);
+  if (!rule) {
+    const ir::TensorRef numbers = cut(*all_origins(b), Shape(r.from.size(), 0), r);
+    const std::span<const int64_t> all = numbers->as<int64_t>();
+    return {all.begin(), all.end()};
+  }
+  OpCall c{e, {}, {b.var->type}};
+  for (size_t i = 0; i < e.args.size(); ++i) {
+    const Shape s = shape_of_type(ir::type_of(e.args[i]));
+    c.in.push_back(i > 0 ? Array::from(*part(e.args[i], Region::whole(s))) : Array{});
+    if (i == 0) c.in[0].shape = s;
+  }
+  const Origin origin = rule(c);
+  const Shape strides = strides_of(c.result_shape());
+  std::vector<int64_t> out;
+  out.reserve(static_cast<size_t>(elements(r.extent)));
+  for_each(r.extent, [&](Shape at, int64_t) {
+    int64_t flat = 0;
+    for (size_t k = 0; k < at.size(); ++k) {
+      at[k] += r.from[k];
+      flat += at[k] * strides[k];
+    }
+    const int64_t from = origin(at, flat);
+    out.push_back(from == kNowhere ? 0 : from + 1);
+  });
+  work_ += elements(r.extent);
+  return out;
+}
+
+const ir::TensorRef& RegionEvaluator::all_origins(const ir::Binding& b) {
   ir::TensorRef& out = origins_[&b];
   if (out) return out;
   const ir::Expr& e = *b.value;
@@ -172,16 +203,14 @@ const ir::TensorRef& RegionEvaluator::origins(const ir::Binding& b) {
     operands.push_back(ir::Tensor::of<int64_t>(DType::kI64, s, numbers));
     work_ += elements(s);
   }
-  ir::Expr call = e;
-  call.attrs.erase("value");  // of padding, which then is 0
-  out = evaluate_op(call, operands, {}).at(0);
+  out = evaluate_op(e, operands, {}).at(0);
   work_ += out->elements();
   return out;
 }
 
 RegionEvaluator::Part RegionEvaluator::rearrange(const Definition& d, const Region& r) {
   const ir::Expr& e = *d.binding->value;
-  const ir::TensorRef numbers = cut(*origins(*d.binding), Shape(r.from.size(), 0), r);
+  const std::vector<int64_t> all = origins(*d.binding, r);
   const std::vector<size_t> moved = moved_operands(e);
   uint8_t* to = nullptr;
   const DType dtype = d.binding->var->type->dtype;
@@ -189,7 +218,6 @@ RegionEvaluator::Part RegionEvaluator::rearrange(const Definition& d, const Regi
   const size_t size = size_of(dtype);
 
   // Element k of the region comes from position at[k] of operand from[k].
-  const std::span<const int64_t> all = numbers->as<int64_t>();
   int64_t first = 1;
   for (size_t i : moved) {
     const Shape s = shape_of_type(ir::type_of(e.args[i]));

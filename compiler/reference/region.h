@@ -52,9 +52,13 @@ class RegionEvaluator {
   Part compute(const Definition& d, const Region& r);
   Part rearrange(const Definition& d, const Region& r);
   void keep(Definition& d, const Part& p);
-  // Where each element of a rearranging operator's result comes from: the operator run on the
-  // numbers of its operands' elements. 0 is padding; operand i's elements follow those before it.
-  const ir::TensorRef& origins(const ir::Binding& b);
+  // Where each element of a region of a rearranging operator's result comes from, in row-major
+  // order: the numbers of its operands' elements, from 1 on. 0 is padding; operand i's elements
+  // follow those before it.
+  std::vector<int64_t> origins(const ir::Binding& b, const Region& r);
+  // The same for the whole result of an operator that tells no single element's origin: it is run
+  // on the numbers.
+  const ir::TensorRef& all_origins(const ir::Binding& b);
 
   ir::FunctionRef f_;
   std::map<const ir::Var*, Definition> defined_;

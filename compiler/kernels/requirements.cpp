@@ -47,7 +47,7 @@ void collect(const ir::Block& block, Pairs* out) {
 
 }  // namespace
 
-std::vector<exec::DimProgram> requirements_of(const Workload& w) {
+std::vector<exec::DimProgram> requirements_of(const Workload& w, bool of_passed) {
   if (host_op_of(*w.group)) return {};
   const std::vector<std::string>& symbols = w.contract.symbols;
   auto f = std::make_shared<ir::Function>(*w.group);
@@ -64,9 +64,12 @@ std::vector<exec::DimProgram> requirements_of(const Workload& w) {
   collect(*inferred.module.find("main")->body, &pairs);
   // Of values that the caller passes (a slice's bounds, elements of tensors) the group's types say
   // nothing: they may be negative, and what they are to each other was lost with their names.
+  const auto computed = ir::attr_or<std::vector<std::string>>(w.group->attrs, "scalar_symbols", {});
   std::set<int64_t> passed;
   for (const exec::KernelArgument& a : w.contract.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kScalar) passed.insert(a.symbol);
+    if (a.kind == exec::KernelArgument::Kind::kScalar &&
+        (!of_passed || std::ranges::find(computed, symbols[a.symbol]) != computed.end()))
+      passed.insert(a.symbol);
   const auto asks_passed = [&](const exec::DimProgram& p) {
     return std::any_of(p.code.begin(), p.code.end(), [&](const exec::DimInstruction& i) {
       return i.op == exec::DimOp::kArg && passed.contains(i.immediate);

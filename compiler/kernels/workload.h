@@ -67,7 +67,9 @@ class WorkloadCache {
 
 // What must hold of the contract's symbols for the group to be well typed and does not follow from
 // its parameters' and results' types: programs over them that must not be 0 (requirements.cpp).
-// It takes an inference, so only who writes a contract asks.
-std::vector<exec::DimProgram> requirements_of(const Workload& w);
+// With `of_passed` also what extents that the caller passes must be to the others: it holds at the
+// sizes of a model, though not of each call. It takes an inference, so only who writes a contract
+// asks, or who chooses sizes.
+std::vector<exec::DimProgram> requirements_of(const Workload& w, bool of_passed = false);
 
 }  // namespace nimble::kernels

@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "compiler/ir/infer.h"
-#include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/tuned.h"
 #include "tuner/fleet/case_record.h"
+#include "tuner/service/submission_group.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -17,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr char kFunction[] = "group";
 // Far beyond any model, and small enough that a hostile record is refused in seconds.
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
@@ -42,6 +41,7 @@ json json_of(const TuningTask& t) {
   std::vector<int> constant(t.workload().constant_parameter.begin(),
                             t.workload().constant_parameter.end());
   return {{"group", ir::print(*t.use.primitive, kFunction, whole)},
+          {"passed", passed_symbols(t.workload())},
           {"constant", constant},
           {"source", t.use.source},
           {"calls", t.calls},
@@ -61,20 +61,6 @@ std::vector<int64_t> integers_of(const json& j, const std::string& place) {
   std::vector<int64_t> out;
   for (const json& x : j) out.push_back(integer_of(x, place));
   return out;
-}
-
-// What a fused group may hold: make_workload takes that for granted of the compiler's own.
-void check_group(const ir::Module& m, const std::string& place) {
-  if (m.functions.size() != 1) corrupt(place, "is not one group");
-  if (const std::vector<std::string> faults = ir::verify(m); !faults.empty())
-    corrupt(place, faults[0]);
-  for (const ir::Binding& b : m.functions[0].second->body->bindings) {
-    const ir::ExprKind kind = b.value->kind;
-    if (kind != ir::ExprKind::kTuple && kind != ir::ExprKind::kAtom &&
-        kind != ir::ExprKind::kGetField &&
-        !(kind == ir::ExprKind::kCall && ir::find_op(b.value->op)))
-      corrupt(place, b.var->name + " is neither an operator nor a tuple");
-  }
 }
 
 void check_sizes(const kernels::Workload& w, const WorkloadPoint& p, const std::string& place) {
@@ -113,9 +99,8 @@ TuningTask task_of(const json& j, const std::string& place) {
   TuningTask t;
   const std::vector<int> constant = j.at("constant").get<std::vector<int>>();
   try {
-    const ir::Module m = ir::infer_types(ir::parse_module(j.at("group").get<std::string>(), place));
-    check_group(m, place);
-    t.use.primitive = m.functions[0].second;
+    t.use.primitive = group_of(j.at("group").get<std::string>(),
+                               j.at("passed").get<std::vector<std::string>>(), place);
     if (constant.size() != t.use.primitive->parameters.size())
       corrupt(place, "does not say which of its parameters are constant");
     t.use.workload = kernels::make_workload(*t.use.primitive,
@@ -137,11 +122,14 @@ TuningTask task_of(const json& j, const std::string& place) {
   const json& points = j.at("points");
   if (points.empty() || points.size() > kMostPoints) corrupt(place, "has no points, or too many");
   const size_t symbols = t.workload().contract.symbols.size();
+  const PossibleSizes possible(t.workload());
   std::set<std::vector<int64_t>> seen;
   for (size_t i = 0; i < points.size(); ++i) {
     const std::string at = fmt::format("{}.points[{}]", place, i);
     t.points.push_back(point_of(points[i], symbols, at));
     check_sizes(t.workload(), t.points.back(), at);
+    if (!possible.contains(t.points.back().symbols))
+      corrupt(at, "cannot occur: the group asks for other extents");
     if (!seen.insert(t.points.back().symbols).second) corrupt(at, "stands there twice");
   }
   try {

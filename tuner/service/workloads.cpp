@@ -68,23 +68,6 @@ void visit_calls(const kernels::Workload& w, const std::vector<int64_t>& s,
   }
 }
 
-// Whether a tensor of the group would have less than no elements along an axis: a run of the model
-// ends before it comes to that.
-bool is_impossible(const kernels::Workload& w, const std::vector<int64_t>& s) {
-  const auto below_zero = [&](const ir::Type& t) {
-    return t->kind == ir::TypeKind::kTensor &&
-           std::ranges::any_of(t->dims, [&](const ir::Dim& d) { return value(d, w, s) < 0; });
-  };
-  const auto any_below_zero = [&](const ir::Type& t) {
-    return t->kind == ir::TypeKind::kTuple ? std::ranges::any_of(t->elements, below_zero)
-                                           : below_zero(t);
-  };
-  return std::ranges::any_of(w.group->parameters,
-                             [&](const ir::VarRef& p) { return any_below_zero(p->type); }) ||
-         std::ranges::any_of(w.group->body->bindings,
-                             [&](const ir::Binding& b) { return any_below_zero(b.var->type); });
-}
-
 // The longest sum behind an element that the group computes.
 double reduction_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   double most = 1;
@@ -355,6 +338,28 @@ std::optional<std::vector<int64_t>> workload_symbols(const driver::WorkloadUse& 
   return out;
 }
 
+PossibleSizes::PossibleSizes(const kernels::Workload& w)
+    : workload_(w), requirements_(kernels::requirements_of(w, true)) {}
+
+bool PossibleSizes::contains(const std::vector<int64_t>& symbols) const {
+  const auto below_zero = [&](const ir::Type& t) {
+    return t->kind == ir::TypeKind::kTensor && std::ranges::any_of(t->dims, [&](const ir::Dim& d) {
+             return value(d, workload_, symbols) < 0;
+           });
+  };
+  const auto any_below_zero = [&](const ir::Type& t) {
+    return t->kind == ir::TypeKind::kTuple ? std::ranges::any_of(t->elements, below_zero)
+                                           : below_zero(t);
+  };
+  const ir::Function& group = *workload_.group;
+  return std::ranges::all_of(requirements_,
+                             [&](const auto& r) { return r.evaluate1(symbols) != 0; }) &&
+         std::ranges::none_of(group.parameters,
+                              [&](const ir::VarRef& p) { return any_below_zero(p->type); }) &&
+         std::ranges::none_of(group.body->bindings,
+                              [&](const ir::Binding& b) { return any_below_zero(b.var->type); });
+}
+
 size_t TuningTask::representative() const {
   for (size_t i = 0; i < points.size(); ++i)
     if (points[i].representative) return i;
@@ -425,13 +430,14 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         by_key.erase(it);
         continue;
       }
+      const PossibleSizes possible(t.workload());
       std::map<std::vector<int64_t>, size_t> seen;
       for (const WeightedPoint& p : points) {
         int64_t size = 1;
         for (const auto& [s, v] : p.at)
           if (!is_batch(s)) size = std::max(size, v);
         const auto symbols = workload_symbols(t.use, p.at, size);
-        if (!symbols || is_impossible(t.workload(), *symbols)) continue;
+        if (!symbols || !possible.contains(*symbols)) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());
         if (added) t.points.push_back({*symbols, 0, false, false, true});
         WorkloadPoint& wp = t.points[at->second];

@@ -74,6 +74,19 @@ struct TuningTask {
   std::map<size_t, ir::Dim> indexed;  // fill → the extent that its values index, if symbolic
 };
 
+// At which sizes a workload can be met: no tensor of it has an extent below zero, and its
+// requirements hold. At others a run of the model ends before it comes to the kernel.
+class PossibleSizes {
+ public:
+  // `workload` must outlive this.
+  explicit PossibleSizes(const kernels::Workload& workload);
+  bool contains(const std::vector<int64_t>& symbols) const;
+
+ private:
+  const kernels::Workload& workload_;
+  std::vector<exec::DimProgram> requirements_;
+};
+
 // Fills in what follows from a task's workload and the symbols of its points: label, work, fills,
 // steps, the longest sum.
 void complete(TuningTask& task);

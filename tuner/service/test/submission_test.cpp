@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A loop whose counter is a scalar argument, a gather with indices, a packed product, a softmax.
 const char kModel[] = R"(
@@ -84,6 +85,38 @@ TEST(Submission, IsReadBackAsItWas) {
   EXPECT_EQ(to_json(back), text);
 }
 
+// That n is at most 512 is asserted once; the groups behind it are typed by that.
+constexpr char kBounded[] = R"(
+fn @main(%x: Tensor[(n, 8), f32], %t: Tensor[(512, 8), f32]) -> Tensor[(n, 8), f32] {
+  let %p: Tensor[(n, 8), f32] = slice(%t) {axes = [0], ends = (n), starts = (0)};
+  let %y = add(%x, %p);
+  %y
+}
+)";
+
+TEST(Submission, AGroupMayRestOnWhatWasCheckedBeforeIt) {
+  const Submission s = submission_from(kBounded);
+  const auto slice = std::ranges::find_if(s.tasks, [](const TuningTask& t) {
+    return t.workload().key.find("slice") != std::string::npos;
+  });
+  ASSERT_NE(slice, s.tasks.end());
+  ASSERT_THAT(slice->workload().key, Not(HasSubstr("assert_shape")));
+  const Submission back = submission_of(to_json(s));
+  ASSERT_EQ(back.tasks.size(), s.tasks.size());
+  for (size_t i = 0; i < s.tasks.size(); ++i) expect_same(back.tasks[i], s.tasks[i]);
+
+  const std::string place = fmt::format("tasks[{}]", slice - s.tasks.begin());
+  json bad = json::parse(to_json(s));
+  bad["tasks"][static_cast<size_t>(slice - s.tasks.begin())]["points"][0]["symbols"][0] = 513;
+  try {
+    submission_of(bad.dump());
+    ADD_FAILURE() << "513 of 512 rows";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kCorrupt);
+    EXPECT_THAT(e.what(), HasSubstr(place + ".points[0]: cannot occur"));
+  }
+}
+
 TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   const json good = json::parse(to_json(submission_from(kModel)));
   const auto expect_refused = [&](const std::string& pointer, const json& value,
@@ -98,7 +131,7 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
       EXPECT_THAT(e.what(), HasSubstr(says)) << pointer;
     }
   };
-  expect_refused("/format", 2, "format 2", Status::kUnsupported);
+  expect_refused("/format", 3, "format 3", Status::kUnsupported);
   expect_refused("/target", "x86-64-v9", "target");
   expect_refused("/threads", json::array(), "threads");
   expect_refused("/threads", {0}, "0 is no number of threads");
@@ -119,6 +152,8 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
         "fn @group(%x: Tensor[(n), f32]) { let %y = @group(%x); %y }",
         "fn @group(%f: fn(Tensor[(n), f32]) -> Tensor[(n), f32]) { %f }"})
     expect_refused("/tasks/0/group", group, "tasks[0]");
+  expect_refused("/tasks/0/passed", {"n)"}, "is no symbol");
+  expect_refused("/tasks/0/passed", 1, "record");
   expect_refused("/seed", true, "seed");
   expect_refused("/seed", 1e300, "seed");
   expect_refused("/threads", {1.5}, "threads");

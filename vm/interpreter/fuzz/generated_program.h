@@ -204,7 +204,7 @@ class ProgramGenerator {
     exec::PortableKernel code = portable_kernel(operations, type);
     if (c_.rarely(8)) {  // nothing, with much scratch
       code.code.clear();
-      code.scratch = {{type, exec::DimProgram::constant(int64_t{1} << c_.next() % 24)}};
+      code.scratch = {{type, exec::DimProgram::constant(int64_t{1} << c_.next() % 25)}};
     }
     portable_[kernels_] = std::move(code);
     const Operand y = operand(type, other, where, true);

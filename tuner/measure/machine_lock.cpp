@@ -19,6 +19,8 @@ namespace nimble::tuner {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(10);
+// A measurement's length: who waits no longer has nothing to tell.
+constexpr auto kPatience = std::chrono::seconds(1);
 
 // What the holder wrote of itself; anybody may have written it.
 std::string holder_of(int fd) {
@@ -78,8 +80,11 @@ MachineLock::MachineLock(const std::string& device, const std::string& purpose,
   const std::string path = path_of(device);
   File file(path);
   bool told = false;
+  const auto begin = std::chrono::steady_clock::now();
   const auto wait = [&] {
-    if (!std::exchange(told, true)) waiting(holder_of(file.fd()));
+    if (told || std::chrono::steady_clock::now() - begin < kPatience) return;
+    told = true;
+    waiting(holder_of(file.fd()));
   };
   // Whoever comes back at once for the next measurement passes a gate in which somebody may stand
   // who waits: without it a worker that is never idle would keep its machine from the service.
@@ -87,7 +92,7 @@ MachineLock::MachineLock(const std::string& device, const std::string& purpose,
   gate.lock(cancel, wait);
   file.lock(cancel, wait);
   fd_ = file.release();
-  const std::string self = fmt::format("process {} ({})", ::getpid(), purpose);
+  const std::string self = fmt::format("process {}, {}", ::getpid(), purpose);
   // Only for messages: a full disk costs nothing but these.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, self.data(), self.size(), 0) < 0) errno = 0;
 }

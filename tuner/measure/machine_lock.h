@@ -9,7 +9,7 @@ namespace nimble::tuner {
 
 class MachineLock {
  public:
-  // Waits until no other process of this machine measures on the device. Before it waits it tells
+  // Waits until no other process of this machine measures on the device. After a second it tells
   // `waiting` who holds the lock. Error(kCancelled) once `cancel` is set, Error(kIo) if the lock
   // cannot be made. The lock goes with the process, however that ends. It lies in
   // $NIMBLE_LOCK_FOLDER, else in /tmp, which all users share.

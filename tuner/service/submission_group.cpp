@@ -94,8 +94,7 @@ ir::FunctionRef without_assertions(const ir::Function& f) {
 ir::FunctionRef group_of(const std::string& text, const std::vector<std::string>& passed,
                          const std::string& place) {
   try {
-    const ir::Module m =
-        ir::infer_types(with_passed(ir::parse_module(text, place), passed, place));
+    const ir::Module m = ir::infer_types(with_passed(ir::parse_module(text, place), passed, place));
     check_group(m, place);
     auto group = std::make_shared<ir::Function>(*without_assertions(*m.functions[0].second));
     group->parameters.resize(group->parameters.size() - passed.size());

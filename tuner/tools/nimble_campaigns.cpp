@@ -168,13 +168,26 @@ Table task_table(const tuner::CampaignStatus& s) {
                {"share", cell::percent},
                "phase",
                {"since", cell::time},
-               {"detail", "detail", [](const Json& d) {
-                  return d.is_object() && d.empty()
-                             ? ""
-                             : printable(d.is_string() ? d.get<std::string>() : d.dump());
-                }}});
+               {"best", "over default",
+                [](const Json& ratio) {
+                  return ratio.is_null() ? "-" : fmt::format("{:.2f} ×", 1 / ratio.get<double>());
+                }},
+               "trials",
+               "failed",
+               {"spent_s", "used", seconds}});
   const Json all = json_of(s);
-  for (const Json& t : all["tasks"]) table.add_object(t);
+  for (Json t : all["tasks"]) {
+    // What the service tells of a task; one of another version may tell something else.
+    const Json detail = t["detail"].is_object() ? t["detail"] : Json::object();
+    const auto number = [&](const char* name) {
+      const auto it = detail.find(name);
+      return it != detail.end() && it->is_number() ? *it : Json();
+    };
+    if (t["share"].is_null()) t["share"] = number("share");
+    t["best"] = number("best_ratio");
+    for (const char* name : {"trials", "failed", "spent_s"}) t[name] = number(name);
+    table.add_object(std::move(t));
+  }
   return table;
 }
 

@@ -14,7 +14,7 @@ std::unique_ptr<Connection> open_postgres(const std::string& url, const OpenOpti
   const FileKind kind = inspect_schema(*db);
   if (kind == FileKind::kEmpty && (options.read_only || !options.create))
     throw Error(Status::kNotFound, db->name(), "has no tuning database",
-                "name one that has, or make one with nimble tune");
+                "name one that has, or make its tables with nimble db check --migrate");
   const bool may_migrate = kind == FileKind::kEmpty || options.migrate_shared;
   if (db->schema_version().value_or(0) < latest_schema_version()) {
     if (!may_migrate || options.read_only)

@@ -255,9 +255,22 @@ void CampaignPlan::take(const CaseOutcome& outcome) {
     machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
                   outcome.consumed_s);
   if (!closed_.insert(group_of(w)).second) return;
-  if (default_ns > 0 && !machines_.set_aside(outcome.machine.uuid))
-    return learn(task, w, outcome, default_ns);
-  // Without the default's time, or from a machine that is not believed, it says nothing of times.
+  const double second = time_of(1);
+  Steadiness& steadiness = task.steadiness[{w.point, outcome.machine.uuid}];
+  const bool disturbed =
+      default_ns > 0 && second > 0 && steadiness.is_disturbed(second / default_ns);
+  if (default_ns > 0 && !disturbed && !machines_.set_aside(outcome.machine.uuid)) {
+    learn(task, w, outcome, default_ns);
+    // The first case had one anchor; the second is among its candidates.
+    if (const auto found = outcome.times_ns.find(task.anchor.value_or(""));
+        found != outcome.times_ns.end() && found->second) {
+      const double ratio = *found->second / default_ns;
+      forget(task, w, steadiness.add(ratio, w.configs), ratio);
+    }
+    return;
+  }
+  // Without the default's time, disturbed, or from a machine that is not believed, it says nothing
+  // of times.
   learn_failures(task, w, outcome);
   closed_.erase(group_of(w));
   if (std::none_of(open_.begin(), open_.end(),
@@ -279,6 +292,24 @@ void CampaignPlan::learn_failures(Task& task, const WantedCase& w, const CaseOut
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
       task.search.ratios[config] = std::nullopt;
   }
+}
+
+// What was found beside a default schedule that was disturbed is wanted again; of the second
+// anchor every case tells.
+void CampaignPlan::forget(Task& task, const WantedCase& w, const std::vector<db::Hash>& configs,
+                          double anchor_ratio) {
+  if (configs.empty()) return;
+  for (const db::Hash& c : configs) {
+    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search.ratios.erase(c);
+    if (w.phase != Phase::kCross) continue;
+    task.crossed[w.point].erase(c);
+    task.cross_issued[w.point].erase(c);
+  }
+  if (const auto anchor = std::ranges::find(configs, task.anchor); anchor != configs.end())
+    task.search.ratios[*anchor] = anchor_ratio;
+  task.best = 1;
+  for (const auto& [config, ratio] : task.search.ratios)
+    if (ratio) task.best = std::min(task.best, *ratio);
 }
 
 void CampaignPlan::impossible(size_t task, size_t point) {

@@ -40,6 +40,7 @@
 
 #include "db/store/records.h"
 #include "tuner/service/machines.h"
+#include "tuner/service/steadiness.h"
 
 namespace nimble::tuner::plan {
 
@@ -200,6 +201,7 @@ class CampaignPlan {
     std::map<size_t, std::set<db::Hash>> cross_issued;
     std::set<size_t> impossible;
     std::map<std::pair<size_t, db::Hash>, int> unanswered;
+    std::map<std::pair<size_t, db::Uuid>, Steadiness> steadiness;  // by point and machine
     std::vector<db::Hash> finalists;
     std::optional<db::Uuid> judge;
     std::set<size_t> verify_issued;
@@ -213,6 +215,8 @@ class CampaignPlan {
   void drop(const std::string& key);
   void learn(Task& task, const WantedCase& wanted, const CaseOutcome& outcome, double default_ns);
   void learn_failures(Task& task, const WantedCase& wanted, const CaseOutcome& outcome);
+  void forget(Task& task, const WantedCase& wanted, const std::vector<db::Hash>& configs,
+              double anchor_ratio);
   void unlearn(const WantedCase& wanted);  // what it was for is wanted again
 
   // The next case; nothing: none is wanted now.

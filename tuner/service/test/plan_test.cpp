@@ -129,6 +129,30 @@ TEST(Plan, AWorkerThatDiesCostsItsCaseAndNothingElse) {
   }
 }
 
+// A default schedule that was interrupted praises whatever stood beside it.
+TEST(Plan, ADisturbedDefaultCrownsNobody) {
+  double quiet = 0, loud = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const SimulatedSpace space(seed);
+    std::vector<double> best;  // of tasks, on a quiet machine
+    for (const double disturbed : {0.0, 0.05}) {
+      SimulatedFleet fleet;
+      fleet.workers = workers(2);
+      fleet.disturbed = disturbed;
+      fleet.campaigns.push_back(campaign_of(space, space.campaign(3, 5, 200)));
+      ASSERT_TRUE(fleet.run());
+      const CampaignPlan& plan = fleet.campaigns[0].plan;
+      (disturbed > 0 ? loud : quiet) += std::log(worth(space, plan)) / 5;
+      for (size_t t = 0; t < plan.tasks().size(); ++t)
+        if (disturbed == 0)
+          best.push_back(plan.tasks()[t].best_ratio);
+        else
+          EXPECT_GT(plan.tasks()[t].best_ratio, best[t] * 0.5) << "seed " << seed;
+    }
+  }
+  EXPECT_LE(std::exp(loud - quiet), 1.03);
+}
+
 TEST(Plan, AMachineThatDisagreesIsSetAsideAndASlowOneIsNot) {
   const SimulatedSpace space(6);
   SimulatedFleet fleet;

@@ -134,6 +134,7 @@ class SimulatedFleet {
   std::vector<SimulatedCampaign> campaigns;
   double lease_s = 60;
   double noise = 0.01;
+  double disturbed = 0;  // share of cases in which the default schedule takes 30 times as long
   // Called before each plan is asked, with its number: a test may put a restarted one in its place.
   std::function<void(size_t)> before_want;
   std::function<void(size_t, const WantedCase&)> on_issue;
@@ -301,9 +302,12 @@ class SimulatedFleet {
     std::mt19937_64 random(hash64(key + worker.machine) + c);
     std::normal_distribution<double> spread(0, noise);
     const double drift = std::exp(5 * spread(random));  // the hour; the same for the whole case
+    const bool disturbs =
+        static_cast<double>(hash64("disturbed" + key) >> 11) * 0x1p-53 < disturbed;
     for (const auto* list : {&w.anchors, &w.configs})
       for (const std::string& config : *list) {
         std::optional<double> ns = campaigns[c].space->time(w.task, w.point, config);
+        if (ns && disturbs && config == SimulatedSpace::default_of(w.task)) *ns *= 30;
         if (ns)
           *ns *= worker.slowness * drift * std::exp(spread(random)) *
                  (config == SimulatedSpace::default_of(w.task) ? 1 : worker.bias);

@@ -175,7 +175,9 @@ class DatabaseSource : public TunedSource {
     if (mismatch && !tuned) out.outcome = Lookup::Outcome::kMismatch;
     if (s.tables.empty()) {
       if (begun && !mismatch)
-        out.reason = "no table: the tuning budget ended before it, a larger one goes on";
+        out.reason =
+            "no table: tuning kept the default schedule, or its budget ended first; a larger one "
+            "goes on";
       return out;
     }
     for (const ThreadTable& t : s.tables) out.threads.push_back(t.threads);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "db/store/hash.h"
+#include "db/store/roles.h"
 #include "db/store/sqlite.h"
 #include "vm/base/error.h"
 
@@ -59,6 +60,7 @@ void migrate(Connection& db, int target, const std::function<int64_t()>& clock_m
   if (!present)
     db.run("INSERT INTO identity (only_row, uuid, created_at) VALUES (1, ?, ?)", new_uuid(),
            clock_ms());
+  if (present) renew_grants(db);
   if (present.value_or(0) < target) db.set_schema_version(target);
   transaction.commit();
 }

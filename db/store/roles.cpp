@@ -1,11 +1,11 @@
 #include "db/store/roles.h"
 
-namespace nimble::db {
+#include "db/store/sql.h"
 
-std::string roles_sql() {
-  return R"(-- Roles for a tuning database of nimble; see nimble db roles --help.
-BEGIN;
-DO $$
+namespace nimble::db {
+namespace {
+
+constexpr const char* kRoles = R"(DO $$
 DECLARE name text;
 BEGIN
   FOREACH name IN ARRAY ARRAY['nimble_reader', 'nimble_worker', 'nimble_planner'] LOOP
@@ -15,7 +15,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Nothing that somebody gave by hand stays.
+)";
+
+constexpr const char* kGrants = R"(-- Nothing that somebody gave by hand stays.
 REVOKE ALL ON SCHEMA nimble FROM PUBLIC, nimble_reader, nimble_worker, nimble_planner;
 REVOKE ALL ON ALL TABLES IN SCHEMA nimble
   FROM PUBLIC, nimble_reader, nimble_worker, nimble_planner;
@@ -44,8 +46,27 @@ GRANT UPDATE ON nimble.event_counter TO nimble_worker;
 -- A planner does everything but change the schema and its history.
 GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA nimble TO nimble_planner;
 REVOKE INSERT, UPDATE, DELETE ON nimble.migration, nimble.identity FROM nimble_planner;
-COMMIT;
 )";
+
+}  // namespace
+
+std::string roles_sql() {
+  return std::string(
+             "-- Roles for a tuning database of nimble; see nimble db roles --help.\nBEGIN;\n") +
+         kRoles + kGrants + "COMMIT;\n";
+}
+
+void renew_grants(Connection& db) {
+  if (db.engine() != Engine::kPostgres) return;
+  // Roles are the server's: what counts is whether they have rights in this database.
+  if (db.integer("SELECT count(*) FROM pg_roles WHERE rolname IN "
+                 "('nimble_reader', 'nimble_worker', 'nimble_planner')") < 3)
+    return;
+  if (db.integer("SELECT CAST(has_schema_privilege('nimble_reader', 'nimble', 'USAGE') OR "
+                 "has_schema_privilege('nimble_worker', 'nimble', 'USAGE') OR "
+                 "has_schema_privilege('nimble_planner', 'nimble', 'USAGE') AS int)") == 0)
+    return;
+  db.script(kGrants);
 }
 
 }  // namespace nimble::db

@@ -16,9 +16,14 @@
 
 namespace nimble::db {
 
+class Connection;
+
 // SQL for psql, to be run as the owner: makes the roles where they are not there and gives them
-// their rights in the schema "nimble", exactly. Run again, it changes nothing; after a migration it
-// gives rights on what is new.
+// their rights in the schema "nimble", exactly. Run again, it changes nothing.
 std::string roles_sql();
+
+// For a migration, as a part of its transaction: where the roles have rights in this database, they
+// get exactly those of the schema as it is now, new tables included. Elsewhere nothing is done.
+void renew_grants(Connection& db);
 
 }  // namespace nimble::db

@@ -24,6 +24,19 @@ constexpr Invariant kDerived[] = {
     {"what stands in dispatch is no event",
      "SELECT s.event FROM dispatch_standing s "
      "WHERE NOT EXISTS (SELECT 1 FROM dispatch_event e WHERE e.uuid = s.event)"},
+    {"the newest measurement of a configuration at a shape is not known as that",
+     "SELECT v.measurement FROM current_measured v LEFT JOIN newest_measured r "
+     "ON r.workload = v.workload AND r.hardware = v.hardware AND r.policy = v.policy "
+     "AND r.codegen_version = v.codegen_version AND r.config = v.config AND r.shape = v.shape "
+     "AND r.role = v.role AND r.threads = v.threads AND r.measurement = v.measurement "
+     "AND r.trial = v.trial AND r.campaign = v.campaign AND r.artifact = v.artifact "
+     "AND r.host_state = v.host_state AND r.round = v.round AND r.n = v.n "
+     "AND r.median_ns = v.median_ns AND r.mad_ns = v.mad_ns AND r.ci_low_ns = v.ci_low_ns "
+     "AND r.ci_high_ns = v.ci_high_ns AND r.stop_reason = v.stop_reason "
+     "AND r.created_at = v.created_at WHERE r.measurement IS NULL"},
+    {"a measurement is taken for the newest that is none",
+     "SELECT r.measurement FROM newest_measured r LEFT JOIN current_measured v "
+     "ON v.measurement = r.measurement WHERE v.measurement IS NULL"},
 };
 
 }  // namespace

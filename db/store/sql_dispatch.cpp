@@ -228,7 +228,7 @@ std::vector<Comparison> SqlStore::comparisons(const Uuid& table) {
 std::vector<EntryTime> SqlStore::times(const Uuid& table) {
   // Rows of one configuration and shape come with the best last, which stays.
   Statement row = db_->prepare(
-      "SELECT r.config, s.dims, r.median_ns FROM dispatch_slot d JOIN measured r "
+      "SELECT r.config, s.dims, r.median_ns FROM dispatch_slot d JOIN newest_measured r "
       "ON r.workload = d.workload AND r.hardware = d.hardware AND r.policy = d.policy "
       "AND r.codegen_version = d.codegen_version JOIN shape s ON s.hash = r.shape "
       "WHERE d.uuid = ?1 AND r.config IN "

@@ -144,8 +144,9 @@ std::optional<CostModel> SqlStore::latest_cost_model(const Uuid& campaign, const
 std::vector<MeasurePolicy> SqlStore::policies(const Hash& workload, const Hash& hardware) {
   std::vector<MeasurePolicy> all;
   Statement row = db_->prepare(
-      "SELECT mode, warm_up, threads, timer, stop_rule, class FROM measure_policy WHERE hash IN "
-      "(SELECT policy FROM measured WHERE workload = ? AND hardware = ?) ORDER BY hash");
+      "SELECT mode, warm_up, threads, timer, stop_rule, class FROM measure_policy p WHERE EXISTS "
+      "(SELECT 1 FROM newest_measured r WHERE r.workload = ? AND r.hardware = ? "
+      "AND r.policy = p.hash) ORDER BY hash");
   row.bind(workload, hardware);
   while (row.step())
     all.push_back({cache_mode_from_name(row.text(0)).value(), row.integer(1), row.integer(2),
@@ -157,15 +158,18 @@ std::vector<Result> SqlStore::results(const ResultQuery& query) {
   std::string roles;  // names out of our own table: nothing to escape
   for (Role role : query.roles)
     roles += fmt::format("{}'{}'", roles.empty() ? "" : ",", name_of(role));
+  // The rows are chosen before anything is joined to them: the planner then sees one range of keys.
   Statement row = db_->prepare(fmt::format(
-      "SELECT r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, r.toolchain, "
-      "r.code_hash, s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, "
+      "SELECT r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, a.toolchain, "
+      "a.code_hash, s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, "
       "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason, r.host_state "
-      "FROM current_measured r JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
-      "JOIN template t ON t.hash = c.template WHERE r.workload = ? AND r.hardware = ? "
-      "AND r.policy = ? AND r.codegen_version = ? {}{} ORDER BY r.median_ns, r.measurement{}",
-      roles.empty() ? "" : fmt::format("AND r.role IN ({}) ", roles),
-      query.shape ? "AND r.shape = ?" : "",
+      "FROM (SELECT * FROM newest_measured WHERE workload = ? AND hardware = ? AND policy = ? "
+      "AND codegen_version = ? {}{} ORDER BY median_ns, measurement{}) AS r "
+      "JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
+      "JOIN template t ON t.hash = c.template JOIN artifact a ON a.hash = r.artifact "
+      "ORDER BY r.median_ns, r.measurement",
+      roles.empty() ? "" : fmt::format("AND role IN ({}) ", roles),
+      query.shape ? "AND shape = ?" : "",
       query.limit < 0 ? "" : fmt::format(" LIMIT {}", query.limit)));
   row.bind(query.workload, query.hardware, query.policy, query.codegen_version);
   if (query.shape) row.bind_at(5, *query.shape);

@@ -28,7 +28,8 @@ Uuid SqlStore::add(const NewOverride& o) {
   std::optional<Uuid> evidence;
   {
     Statement row = db_->prepare(
-        "SELECT measurement FROM measured WHERE workload = ? AND hardware = ? AND config = ? "
+        "SELECT measurement FROM newest_measured WHERE workload = ? AND hardware = ? AND config = "
+        "? "
         "ORDER BY created_at DESC, measurement LIMIT 1");
     if (row.bind(o.workload, o.hardware, o.config).step()) evidence = row.text(0);
   }

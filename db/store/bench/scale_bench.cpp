@@ -7,9 +7,11 @@
 // NIMBLE_BENCH_DB names the database, a file in /tmp by default; it is filled up to
 // NIMBLE_BENCH_MEASUREMENTS measurements (20,000 by default) of 10 samples each, on 50 kinds of
 // hardware with a dispatch table in three versions per workload on each, and kept for the next run.
-// Each call asks for another place; p95_ms is the 95th percentile over the calls, which should stay
-// under 50. With cold:1 each call begins with a new connection, and a file's pages are dropped from
-// memory first.
+// Each of NIMBLE_BENCH_CALLS calls (60 by default) asks for another place; p95_ms is the 95th
+// percentile over them, which should stay under 50. With cold:1 each call begins with a new
+// connection, and a file's pages are dropped from memory first; NIMBLE_BENCH_FORGET is a command
+// that does so for a server (restarts it and empties the system's cache). A benchmark whose name
+// ends in cold:0 or cold:1 is chosen with --benchmark_filter.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -95,8 +97,13 @@ struct Names {
 // An INSERT of many rows at once: the fewer statements, the sooner a million is there.
 class Rows {
  public:
-  Rows(Connection& db, std::string table, std::string columns, int width)
-      : db_(db), table_(std::move(table)), columns_(std::move(columns)), width_(width) {}
+  // `parent` goes first: what is derived from rows as they come looks at those they name.
+  Rows(Connection& db, std::string table, std::string columns, int width, Rows* parent = nullptr)
+      : db_(db),
+        table_(std::move(table)),
+        columns_(std::move(columns)),
+        width_(width),
+        parent_(parent) {}
   template <class... Values>
   void add(const Values&... values) {
     static_assert(sizeof...(values) > 0);
@@ -105,6 +112,7 @@ class Rows {
   }
   void flush() {
     if (cells_.empty()) return;
+    if (parent_) parent_->flush();
     std::string marks, row = "(?";
     for (int i = 1; i < width_; ++i) row += ",?";
     row += ")";
@@ -121,6 +129,7 @@ class Rows {
   Connection& db_;
   const std::string table_, columns_;
   const int width_;
+  Rows* const parent_;
   std::vector<std::function<void(Statement&, int)>> cells_;
 };
 
@@ -131,7 +140,7 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
   std::mt19937_64 random(static_cast<uint64_t>(h));
   std::vector<Hash> workloads;
   for (const Workload& w : names.workloads) workloads.push_back(key_of(w));
-  constexpr int64_t kPiece = 1000, kPoints = int64_t{kWorkloads} * kConfigs * kShapes;
+  constexpr int64_t kPiece = 5000, kPoints = int64_t{kWorkloads} * kConfigs * kShapes;
   wanted = std::min(wanted, kPoints);
   for (int64_t have = store.progress(campaign).trials; have < wanted; have += kPiece) {
     const Uuid host = store.put(HostState{"", "performance", true, {}, "0,1", 0.1, 0});
@@ -147,7 +156,7 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
     Rows measurements(db, "measurement",
                       "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
                       "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample",
-                      14);
+                      14, &trials);
     Rows samples(db, "samples", "measurement, n, ns, outlier", 4);
     Rows twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at", 5);
     Rows events(db, "event", "number, kind, campaign, subject, detail, created_at", 6);
@@ -215,6 +224,11 @@ const Names& filled() {
     options.durable = false;
     const auto raw =
         names_server(place()) ? open_postgres(place(), options) : open_sqlite(place(), options);
+    // A million random places in two dozen indices: in memory, and written back now and then.
+    if (raw->engine() == Engine::kSqlite)
+      raw->script(
+          "PRAGMA cache_size = -3000000; PRAGMA wal_autocheckpoint = 200000; "
+          "PRAGMA synchronous = OFF");
     const int64_t wanted = std::atoll(setting("NIMBLE_BENCH_MEASUREMENTS", "20000"));
     for (int h = 0; h < kHardware; ++h) {
       fill_campaign(*store, *raw, names, h, wanted / kHardware);
@@ -227,6 +241,11 @@ const Names& filled() {
 }
 
 void forget_pages() {
+  const std::string command = setting("NIMBLE_BENCH_FORGET", "");
+  if (!command.empty() && std::system(command.c_str()) != 0) {
+    std::fprintf(stderr, "NIMBLE_BENCH_FORGET failed: %s\n", command.c_str());
+    std::exit(1);
+  }
   if (names_server(place())) return;
   for (const char* suffix : {"", "-wal"}) {
     const int file = ::open((place() + suffix).c_str(), O_RDONLY);
@@ -386,7 +405,7 @@ void run(const char* name, Query query) {
       ->ArgName("cold")
       ->Arg(0)
       ->Arg(1)
-      ->Iterations(60)
+      ->Iterations(std::max(1, std::atoi(setting("NIMBLE_BENCH_CALLS", "60"))))
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
 }

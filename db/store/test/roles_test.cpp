@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "db/store/migrations.h"
 #include "db/store/test/fixture.h"
 #include "db/store/test/fleet.h"
 
@@ -24,6 +25,11 @@ class RolesTest : public PostgresTest {
         options);
   }
   void grant() { connection()->script(roles_sql()); }
+  // What makes the roles, and gives no rights: all of a server's databases share them.
+  static std::string roles_of_the_server() {
+    const std::string all = roles_sql();
+    return all.substr(0, all.find("-- Nothing that somebody gave")) + "COMMIT;";
+  }
   static void expect_denied(const std::string& what, const std::function<void()>& body) {
     const Error error = error_of(body);
     EXPECT_EQ(error.status(), Status::kIo) << what << ": " << error.what();
@@ -148,7 +154,8 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
         "ALTER TABLE trial DISABLE TRIGGER ALL", "DROP TABLE trial",
         "UPDATE migration SET version = 1", "TRUNCATE event",
         "INSERT INTO tombstone VALUES ('samples', 'x', 'mine', 0)", "DELETE FROM samples",
-        "UPDATE dispatch_standing SET status = 'active'", "DELETE FROM dispatch_standing",
+        "UPDATE dispatch_standing SET status = 'active'", "DELETE FROM newest_measured",
+        "UPDATE newest_measured SET median_ns = 1", "DELETE FROM dispatch_standing",
         "UPDATE blob SET encoding = 'removed'", "DELETE FROM heartbeat"})
     EXPECT_THROW(raw->script(sql), Error) << sql;
 }
@@ -184,43 +191,25 @@ TEST_F(RolesTest, EachTableIsAWorkersToAddToOrNot) {
                                        "twin_samples", "failure_log", "job_trial"};
   const std::set<std::string> changed_in{"job", "trial", "heartbeat", "consumption",
                                          "event_counter"};
-  const std::set<std::string> neither{"artifact",
-                                      "blob",
-                                      "campaign",
-                                      "candidate",
-                                      "ceiling",
-                                      "config",
-                                      "control",
-                                      "control_answer",
-                                      "cost_model",
-                                      "dispatch_entry",
-                                      "dispatch_event",
-                                      "dispatch_comparison",
-                                      "dispatch_miss",
-                                      "dispatch_table",
-                                      "dispatch_override",
-                                      "dispatch_replaced",
-                                      "identity",
-                                      "generated_code",
-                                      "dispatch_standing",
-                                      "dispatch_withdrawal",
-                                      "import_batch",
-                                      "key_revocation",
-                                      "measure_case",
-                                      "measure_policy",
-                                      "migration",
-                                      "peer_figure",
-                                      "shape",
-                                      "shape_count",
-                                      "signature",
-                                      "signing_key",
-                                      "task",
-                                      "task_event",
-                                      "task_shape",
-                                      "template",
-                                      "tombstone",
-                                      "toolchain",
-                                      "workload"};
+  const std::set<std::string> neither{"artifact",          "blob",
+                                      "campaign",          "candidate",
+                                      "ceiling",           "config",
+                                      "control",           "control_answer",
+                                      "cost_model",        "dispatch_entry",
+                                      "dispatch_event",    "dispatch_comparison",
+                                      "dispatch_miss",     "dispatch_table",
+                                      "dispatch_override", "dispatch_replaced",
+                                      "identity",          "generated_code",
+                                      "dispatch_standing", "dispatch_withdrawal",
+                                      "import_batch",      "key_revocation",
+                                      "measure_case",      "measure_policy",
+                                      "migration",         "newest_measured",
+                                      "peer_figure",       "shape",
+                                      "shape_count",       "signature",
+                                      "signing_key",       "task",
+                                      "task_event",        "task_shape",
+                                      "template",          "tombstone",
+                                      "toolchain",         "workload"};
   const auto raw = connection();
   Statement row = raw->prepare(
       "SELECT CAST(relname AS text), "
@@ -262,6 +251,44 @@ TEST_F(RolesTest, GrantingAgainRestoresExactlyTheSame) {
   grant();
   EXPECT_EQ(rights(), granted);
   EXPECT_TRUE(open()->check().sound()) << "rights are no part of the schema";
+}
+
+// Whoever worked goes on working: nobody has to think of the roles after a migration.
+TEST_F(RolesTest, AMigrationGivesTheRolesTheirRightsOnWhatIsNew) {
+  const std::string url = place();
+  const auto raw = connection();
+  {
+    migrate(*raw, 6, [] { return int64_t{5}; });
+    // The roles of that version: rights in the schema, none on what came later.
+    raw->script(roles_of_the_server());
+    raw->script(
+        "GRANT USAGE ON SCHEMA nimble TO nimble_reader, nimble_worker, nimble_planner; "
+        "GRANT INSERT ON nimble.dispatch_table TO nimble_worker");
+  }
+  options.migrate_shared = true;
+  auto owner = open();
+  options.migrate_shared = false;
+  Fleet fleet(*owner);
+  owner->publish(fleet.job({8, 16}, 64));
+  auto worker = open_as("nimble_worker");
+  JobRequest request;
+  request.worker = worker->add(Worker{"", fleet.world.machine, "w", 17, "0.1", "{}", "[]"});
+  const std::optional<Job> job = worker->claim_job(request);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(worker->report(fleet.report(*job, 100)), ReportOutcome::kStored);
+  expect_denied("a table", [&] { worker->create_table(fleet.world.draft(*worker, 8)); });
+  EXPECT_EQ(open_as("nimble_reader")->events(0, 100).size(), owner->events(0, 100).size());
+}
+
+TEST_F(RolesTest, AMigrationGivesNoRightsWhereTheOwnerGaveNone) {
+  const auto raw = connection();
+  migrate(*raw, 6, [] { return int64_t{5}; });
+  raw->script(roles_of_the_server());
+  options.migrate_shared = true;
+  { open(); }
+  options.migrate_shared = false;
+  for (const char* role : {"nimble_reader", "nimble_worker", "nimble_planner"})
+    EXPECT_THROW(open_as(role), Error) << role;
 }
 
 }  // namespace

@@ -316,6 +316,8 @@ class Queue {
   virtual ReportOutcome report(const JobReport&) = 0;
   virtual std::optional<StoredReport> stored_report(const Uuid&) = 0;
   virtual std::optional<Job> job(const Uuid&) = 0;
+  // The latest job that a trial was in, with that trial alone, whether it is finished or not.
+  virtual std::optional<Job> job_of(const Uuid& trial) = 0;
   virtual OpenJobs open_jobs(const Uuid& campaign) = 0;
   // Those that workers hold now, of all campaigns or one.
   virtual std::vector<Job> claimed_jobs(const std::optional<Uuid>& campaign = {}) = 0;

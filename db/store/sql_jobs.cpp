@@ -65,14 +65,15 @@ constexpr int64_t kAliveWithin = 120'000;  // ms since a worker was last heard o
 
 }  // namespace
 
-// Anchors, and what is not finished: whatever it was published with may be long.
-void SqlStore::read_trials(Job& job) {
-  Statement row = db_->prepare(
-      fmt::format("SELECT {}, jt.artifact, jt.candidate, jt.anchor FROM job_trial jt "
-                  "JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? "
-                  "AND (jt.anchor = 1 OR trial.state IN ('queued', 'claimed')) ORDER BY jt.ordinal",
-                  kTrialColumns));
+// Anchors, and what is not finished: whatever it was published with may be long. Or one of them.
+void SqlStore::read_trials(Job& job, const std::optional<Uuid>& only) {
+  Statement row = db_->prepare(fmt::format(
+      "SELECT {}, jt.artifact, jt.candidate, jt.anchor FROM job_trial jt "
+      "JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? AND {} ORDER BY jt.ordinal",
+      kTrialColumns,
+      only ? "jt.trial = ?" : "(jt.anchor = 1 OR trial.state IN ('queued', 'claimed'))"));
   row.bind(job.uuid);
+  if (only) row.bind_at(2, *only);
   job.trials.clear();
   while (row.step())
     job.trials.push_back({read_trial(row), row.text(kTrialColumnCount),
@@ -411,6 +412,20 @@ std::optional<Job> SqlStore::job(const Uuid& uuid) {
     found = read_job(row);
   }
   read_trials(*found);
+  return found;
+}
+
+std::optional<Job> SqlStore::job_of(const Uuid& trial) {
+  std::optional<Job> found;
+  {
+    Statement row = db_->prepare(
+        fmt::format("SELECT {} FROM job JOIN job_trial jt ON jt.job = job.uuid WHERE jt.trial = ? "
+                    "ORDER BY job.position DESC LIMIT 1",
+                    kJobColumns));
+    if (!row.bind(trial).step()) return std::nullopt;
+    found = read_job(row);
+  }
+  read_trials(*found, trial);
   return found;
 }
 

@@ -111,6 +111,7 @@ class SqlStore final : public Store {
   ReportOutcome report(const JobReport&) override;
   std::optional<StoredReport> stored_report(const Uuid&) override;
   std::optional<Job> job(const Uuid&) override;
+  std::optional<Job> job_of(const Uuid& trial) override;
   OpenJobs open_jobs(const Uuid& campaign) override;
   std::vector<Job> claimed_jobs(const std::optional<Uuid>& campaign) override;
 
@@ -221,7 +222,7 @@ class SqlStore final : public Store {
   std::vector<Control> read_controls(std::string_view condition, const Uuid& campaign,
                                      int64_t limit);
   // A job's row as a statement of kJobColumns tells it, with its trials.
-  void read_trials(Job& job);
+  void read_trials(Job& job, const std::optional<Uuid>& only = {});
   void insert_job(const NewJob& job, const Uuid& uuid, const std::optional<Uuid>& parent,
                   const std::optional<Uuid>& avoid);
   void settle_expired(int64_t now, int64_t max_losses);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 #include "vm/base/host_state.h"
+#include "vm/base/text_table.h"
 
 namespace nimble::tuner {
 namespace {
@@ -57,6 +59,24 @@ class FleetWorker {
     return tally_;
   }
 
+  Rerun rerun(const db::Uuid& trial) {
+    store_ = db::Store::open(options_.database, options_.open);
+    permission_.renew(*store_);
+    std::optional<db::Job> job = store_->job_of(trial);
+    if (!job)
+      throw Error(Status::kNotFound, store_->path(), fmt::format("trial {} was in no job", trial),
+                  "candidates of nimble tune are not kept: tune again");
+    start_runner(&cancel_);
+    const Prepared prepared = prepare(*job);
+    const std::unique_ptr<MachineLock> lock = lock_machine();
+    const std::vector<EntryResult> results = runner_->measure(prepared.c);
+    if (results.empty()) throw Error(Status::kInternal, options_.program, "says nothing of it");
+    const std::optional<Finding> found =
+        finding_of(results[0], job->trials[0].artifact, prepared.keys);
+    if (!found) throw Error(Status::kExhausted, "trial " + trial, "its time limit is too short");
+    return {std::move(*job), *found, results[0].output};
+  }
+
  private:
   enum class Step {
     kNothing,  // there was nothing to do
@@ -67,12 +87,7 @@ class FleetWorker {
   // Jobs, until there are none or it is told to stop.
   void work() {
     Pulse pulse(options_, worker_, cancel_);
-    RunnerOptions runner;
-    runner.program = options_.program;
-    runner.hang_ms = options_.hang_ms;
-    runner.cpus = options_.cpus;
-    runner.cancel = &pulse.halt;
-    runner_.emplace(runner);
+    start_runner(&pulse.halt);
     Clock::time_point idle_since = Clock::now();
     while (!cancel_) {
       const Step done = step(pulse);
@@ -86,6 +101,21 @@ class FleetWorker {
       sleep(static_cast<double>(options_.poll_ms) / 1e3);
     }
     runner_.reset();
+  }
+
+  void start_runner(const std::atomic<bool>* halt) {
+    RunnerOptions runner;
+    runner.program = options_.program;
+    runner.hang_ms = options_.hang_ms;
+    runner.cpus = options_.cpus;
+    runner.cancel = halt;
+    runner_.emplace(runner);
+  }
+
+  std::unique_ptr<MachineLock> lock_machine() {
+    return std::make_unique<MachineLock>(
+        options_.device, "worker of " + db::printable_place(options_.database), cancel_,
+        [&](const std::string& holder) { say_("waiting: " + holder); });
   }
 
   db::Uuid register_worker() {
@@ -152,10 +182,9 @@ class FleetWorker {
   }
 
   Step step(Pulse& pulse) {
-    std::optional<MachineLock> lock;
+    std::unique_ptr<MachineLock> lock;
     try {
-      lock.emplace(options_.device, "worker of " + db::printable_place(options_.database), cancel_,
-                   [&](const std::string& holder) { say_("waiting: " + holder); });
+      lock = lock_machine();
     } catch (const Error& e) {
       if (e.status() == Status::kCancelled) return Step::kNothing;
       throw;
@@ -300,7 +329,8 @@ class FleetWorker {
         continue;
       }
       if (found->measurement) found->measurement->drift = drift;
-      std::optional<db::FailureLog> log = log_of(results[i], *found, "");
+      std::optional<db::FailureLog> log =
+          log_of(results[i], *found, rerun_command(options_.database, t.trial.uuid));
       report.results.push_back({t.trial.uuid, found->state, found->error_class, found->message,
                                 std::move(found->measurement), std::move(found->correctness),
                                 std::move(log)});
@@ -391,6 +421,17 @@ class FleetWorker {
 };
 
 }  // namespace
+
+std::string rerun_command(const std::string& database, const db::Uuid& trial) {
+  return fmt::format("nimble worker --db {} --rerun {}", shell_word(db::printable_place(database)),
+                     trial);
+}
+
+Rerun rerun_trial(const FleetWorkerOptions& options, Permission& permission, const db::Uuid& trial,
+                  const std::atomic<bool>& cancel,
+                  const std::function<void(const std::string&)>& say) {
+  return FleetWorker(options, permission, cancel, say).rerun(trial);
+}
 
 FleetTally serve_jobs(const FleetWorkerOptions& options, Permission& permission,
                       const std::atomic<bool>& cancel,

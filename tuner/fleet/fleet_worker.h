@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "db/store/store.h"
+#include "tuner/fleet/finding.h"
 #include "tuner/fleet/permission.h"
 #include "tuner/measure/runner.h"
 
@@ -59,5 +60,20 @@ struct FleetTally {
 FleetTally serve_jobs(const FleetWorkerOptions& options, Permission& permission,
                       const std::atomic<bool>& cancel,
                       const std::function<void(const std::string&)>& say);
+
+// Measures one trial of a job once more, as a worker would, and tells what became of it; nothing is
+// stored. For whoever looks into a failure. Errors: kNotFound for a trial that was in no job;
+// of the permission; what a worker would pass a campaign over for; kInternal if this machine cannot
+// measure.
+struct Rerun {
+  db::Job job;  // with that trial alone
+  Finding finding;
+  std::string output;  // of the measuring process, if it was lost: what it wrote to stderr
+};
+Rerun rerun_trial(const FleetWorkerOptions& options, Permission& permission, const db::Uuid& trial,
+                  const std::atomic<bool>& cancel,
+                  const std::function<void(const std::string&)>& say);
+// The command that does so; it holds no password.
+std::string rerun_command(const std::string& database, const db::Uuid& trial);
 
 }  // namespace nimble::tuner

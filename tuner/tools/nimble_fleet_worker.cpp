@@ -37,6 +37,7 @@ constexpr char kEpilogue[] =
     "  nimble worker --db postgresql://worker@server/tuning\n"
     "  nimble worker --db tuning.db --once\n"
     "  nimble worker --db postgresql://worker@server/tuning --cpus 0-7 --trust planner\n"
+    "  nimble worker --db tuning.db --rerun 3f2a81c0\n"
     "  nimble worker";
 
 std::atomic<bool> interrupted{false};
@@ -51,7 +52,7 @@ void on_signal(int number) {
 
 struct Arguments {
   tuner::FleetWorkerOptions worker;
-  std::string campaign, cpus;
+  std::string campaign, cpus, rerun;
   std::vector<std::string> trust;
   double lease_s = 60, poll_s = 1, max_idle_s = 0;
   bool quiet = false;
@@ -117,6 +118,48 @@ void print(const tuner::FleetTally& tally, bool stopped, Format format) {
       });
 }
 
+// Without control characters, which might steer a terminal.
+std::string visible(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  return text;
+}
+
+// Exit code 0 says that it was told what became of the trial, whatever that is.
+int rerun(const Arguments& a, tuner::Permission& permission) {
+  db::Uuid trial;
+  {
+    const std::unique_ptr<db::Store> store = db::Store::open(a.worker.database, a.worker.open);
+    trial = db::the_one(*store, db::Kind::kTrial, a.rerun, "list them: nimble db show trials");
+  }
+  const tuner::Rerun r =
+      tuner::rerun_trial(a.worker, permission, trial, interrupted, [&](const std::string& text) {
+        if (!a.quiet) say(text);
+      });
+  const Json median = r.finding.measurement ? Json(r.finding.measurement->median_ns) : Json();
+  const Json report = {{"trial", trial},
+                       {"job", r.job.uuid},
+                       {"state", std::string(name_of(r.finding.state))},
+                       {"class", r.finding.error_class},
+                       {"message", r.finding.message},
+                       {"median_ns", median},
+                       {"output", r.output}};
+  Table table({"trial", "state", "class", "message", "median_ns"});
+  table.add({trial, std::string(name_of(r.finding.state)), r.finding.error_class, r.finding.message,
+             median});
+  print_report(
+      std::cout, a.format, [&] { return report; }, [&] { return table; },
+      [&] {
+        std::cout << fmt::format("trial {}: {}", trial, name_of(r.finding.state));
+        if (r.finding.measurement)
+          std::cout << fmt::format(", {:.3g} us", r.finding.measurement->median_ns / 1e3);
+        std::cout << '\n';
+        for (const std::string& text : {r.finding.message, r.output})
+          if (!text.empty()) std::cout << visible(text) << '\n';
+      });
+  return kExitOk;
+}
+
 int64_t milliseconds(double seconds) {
   return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3));
 }
@@ -158,6 +201,10 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("SECONDS");
+  app.add_option("--rerun", a.rerun,
+                 "Measure this trial of a job once more, print what became of it and what it "
+                 "wrote, and end; nothing is stored")
+      ->type_name("TRIAL");
   app.add_flag("--quiet", a.quiet, "No progress on stderr");
   add_format(app, &a.format, "What it did, printed at its end");
   if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
@@ -180,6 +227,7 @@ int run(int argc, char** argv) {
   ::sigaction(SIGTERM, &action, nullptr);
   const trust::Keyring ring(trust::default_keyring_folder());
   tuner::SignedOnly permission(ring, a.trust);
+  if (!a.rerun.empty()) return rerun(a, permission);
   greet(a, permission, ring);
   const tuner::FleetTally tally =
       tuner::serve_jobs(w, permission, interrupted, [&](const std::string& text) {

@@ -130,6 +130,12 @@ TEST_F(StoreTest, AJobIsPublishedClaimedAndReportedOnce) {
 
   // The anchor is measured again with the next case.
   const Uuid next = store->publish(fleet.job({4}, 64));
+  const Uuid anchor = uuid_of(job.trials[0].trial.key), done = uuid_of(job.trials[1].trial.key);
+  EXPECT_EQ(store->job_of(anchor)->uuid, next) << "the latest";
+  EXPECT_EQ(store->job_of(done)->uuid, uuid);
+  ASSERT_THAT(store->job_of(done)->trials, SizeIs(1));
+  EXPECT_EQ(store->job_of(done)->trials[0].trial.uuid, done);
+  EXPECT_FALSE(store->job_of(new_uuid()));
   const Job second = store->claim_job({worker}).value();
   EXPECT_EQ(second.uuid, next);
   EXPECT_EQ(store->report(fleet.report(second, 90)), ReportOutcome::kStored);

@@ -41,6 +41,32 @@ TEST_F(FleetWorkerTest, ReportsWhatBecameOfEachCandidate) {
   EXPECT_EQ(measured, 2);
 }
 
+TEST_F(FleetWorkerTest, AFailedTrialIsRunAgainAndNothingIsStored) {
+  const db::NewJob j = job({"test.crash", "test.wrong"});
+  store->publish(j);
+  work();
+  const auto ignore = [](const std::string&) {};
+  for (const auto& [i, state] : {std::pair{1, TrialState::kCrashed}, {2, TrialState::kWrong}}) {
+    const db::Trial failed = trial(j, static_cast<size_t>(i));
+    ASSERT_EQ(failed.state, state);
+    const std::vector<db::FailureLog> logs = store->failures(failed.uuid);
+    ASSERT_EQ(logs.size(), 1u);
+    EXPECT_THAT(logs[0].command, HasSubstr("--rerun " + failed.uuid));
+    const Rerun again = rerun_trial(work_options, permission, failed.uuid, never(), ignore);
+    EXPECT_EQ(again.finding.state, state);
+    EXPECT_EQ(again.finding.error_class, failed.error_class);
+    EXPECT_EQ(again.finding.message, failed.message);
+    EXPECT_EQ(again.output, logs[0].output);
+    EXPECT_EQ(store->failures(failed.uuid).size(), 1u);
+    EXPECT_EQ(trial(j, static_cast<size_t>(i)).attempt, failed.attempt);
+  }
+  permission.answer = [](const db::Job&) { return "not signed"; };
+  const db::Uuid crashed = trial(j, 1).uuid;
+  EXPECT_THROW(rerun_trial(work_options, permission, crashed, never(), ignore), Error);
+  permission.answer = {};
+  EXPECT_THROW(rerun_trial(work_options, permission, db::new_uuid(), never(), ignore), Error);
+}
+
 TEST_F(FleetWorkerTest, AnAnchorIsMeasuredWithEveryCase) {
   const db::NewJob first = job({"test.copy"});
   db::NewJob second = job({"test.copy", "test.copy"});

@@ -18,6 +18,7 @@
 
 #include "gui/model/table_draft.h"
 #include "gui/model/units.h"
+#include "gui/view/overrides_pane.h"
 #include "gui/view/plot_view.h"
 #include "gui/view/regions_item.h"
 
@@ -211,6 +212,7 @@ class DispatchView final : public PlotView {
       shortcut->setContext(Qt::WidgetWithChildrenShortcut);
       connect(shortcut, &QShortcut::activated, this, run);
     }
+    overrides_ = new OverridesPane(context(), [this](const QString& text) { set_status(text); });
     auto* panel = new QWidget;
     auto* column = new QVBoxLayout(panel);
     column->setContentsMargins(0, 0, 0, 0);
@@ -219,6 +221,7 @@ class DispatchView final : public PlotView {
     column->addWidget(preview_);
     column->addWidget(reason_);
     column->addLayout(buttons);
+    column->addWidget(overrides_, 1);
     auto* split = new QSplitter(Qt::Horizontal);
     split->addWidget(&plot());
     plot().show();  // it was no longer the content, so it was hidden
@@ -251,6 +254,8 @@ class DispatchView final : public PlotView {
       }
     }
     fill_choices();
+    overrides_->show_facts(facts_, draft_ ? draft_->before() : std::vector<RegretPoint>(),
+                           draft_ ? draft_->original().uuid : db::Uuid());
     show_draft();
   }
 
@@ -681,6 +686,7 @@ class DispatchView final : public PlotView {
   QLabel* preview_;
   QLineEdit* reason_;
   QPushButton *undo_, *redo_, *save_, *activate_, *roll_back_;
+  OverridesPane* overrides_;
   RegionsItem* ground_;
   QList<QCPAbstractItem*> lines_;
   std::vector<Border> borders_;

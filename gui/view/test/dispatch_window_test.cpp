@@ -1,10 +1,16 @@
 // The dispatch editor by hand: a table of two symbols and a remainder is dragged, changed, undone,
 // saved with a reason, activated, compared and rolled back.
+#include <QApplication>
+#include <QClipboard>
 #include <QComboBox>
+#include <QDialogButtonBox>
+#include <QInputDialog>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
 #include <QSpinBox>
+#include <QTableWidget>
+#include <QTimer>
 #include <cmath>
 
 #include "gui/view/test/window_fixture.h"
@@ -176,6 +182,53 @@ class DispatchWindowTest : public QObject {
     QCOMPARE(at_.selection().now().table, table_);
   }
 
+  // By the dialog as a person fills it in, who sees what it costs; then withdrawn.
+  void shapes_are_overridden_with_a_reason_and_the_override_withdrawn() {
+    QString effect;
+    bool without_reason = true;
+    QTimer::singleShot(0, at_.window.get(), [&] {
+      auto* dialog = qobject_cast<QDialog*>(QApplication::activeModalWidget());
+      if (!dialog) qFatal("no dialog");
+      auto* ok = dialog->findChild<QDialogButtonBox*>()->button(QDialogButtonBox::Ok);
+      dialog->findChild<QSpinBox*>(QStringLiteral("first_s0"))->setValue(17);
+      dialog->findChild<QSpinBox*>(QStringLiteral("last_s0"))->setValue(64);
+      without_reason = ok->isEnabled();
+      auto* reason = dialog->findChild<QLineEdit*>(QStringLiteral("reason"));
+      reason->setFocus();
+      QTest::keyClicks(reason, QStringLiteral("tail latency"));
+      effect = dialog->findChild<QLabel*>(QStringLiteral("effect"))->text();
+      QTest::mouseClick(dialog->findChild<QPushButton*>(QStringLiteral("copy")), Qt::LeftButton);
+      QTest::mouseClick(ok, Qt::LeftButton);
+    });
+    click("override");
+    QVERIFY(!without_reason);
+    QVERIFY2(effect.contains(QStringLiteral("measured shapes lie there")), qPrintable(effect));
+    QVERIFY(QGuiApplication::clipboard()->text().contains(QStringLiteral("--region s0=17..64")));
+    const auto overrides = [&](bool all) {
+      return db::Store::open(at_.campaign->place())->overrides(all);
+    };
+    const auto made = overrides(false);
+    QCOMPARE(made.size(), size_t{1});
+    QCOMPARE(made[0].reason, std::string("tail latency"));
+    QCOMPARE(made[0].region, std::string("{\"s0\":[17,64]}"));
+    auto* list = child<QTableWidget>("overrides");
+    QTRY_COMPARE(list->rowCount(), 1);
+    QCOMPARE(list->item(0, 0)->text(), QStringLiteral("s0 17–64"));
+    QVERIFY(!child<QPushButton>("withdraw")->isEnabled());
+
+    list->selectRow(0);
+    QTimer::singleShot(0, at_.window.get(), [] {
+      auto* dialog = qobject_cast<QInputDialog*>(QApplication::activeModalWidget());
+      if (!dialog) qFatal("no dialog");
+      dialog->setTextValue(QStringLiteral("tuned since"));
+      dialog->accept();
+    });
+    click("withdraw");
+    QTRY_COMPARE(list->rowCount(), 0);
+    QCOMPARE(overrides(false).size(), size_t{0});
+    QCOMPARE(overrides(true)[0].withdrawn->reason, std::string("tuned since"));
+  }
+
   void a_database_open_for_reading_is_not_changed() {
     at_.window->open({at_.campaign->place(), true});
     at_.select_workload("matmul", 2);
@@ -184,6 +237,7 @@ class DispatchWindowTest : public QObject {
     QVERIFY(!child<QPushButton>("save")->isEnabled());
     QVERIFY(!child<QPushButton>("activate")->isEnabled());
     QVERIFY(!child<QPushButton>("rollback")->isEnabled());
+    QVERIFY(!child<QPushButton>("withdraw")->isEnabled());
   }
 
   void an_edit_outlives_a_look_at_the_database() {

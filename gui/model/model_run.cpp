@@ -43,7 +43,7 @@ ModelRun::ModelRun(QObject* parent, QString program)
     : QObject(parent), program_(std::move(program)) {}
 
 ModelRun::~ModelRun() {
-  if (copying_) copying_->ask();
+  if (reading_) reading_->ask();
   end_process();
 }
 
@@ -63,7 +63,7 @@ void ModelRun::end_process() {
 void ModelRun::cancel() {
   if (!busy_) return;
   ++generation_;
-  if (copying_) copying_->ask();
+  if (reading_) reading_->ask();
   end_process();
   finish(tr("The run was ended."));
 }
@@ -79,12 +79,12 @@ void ModelRun::look(const QString& file) {
 }
 
 void ModelRun::copy(const QString& file, bool then_run) {
-  if (copying_) copying_->ask();
+  if (reading_) reading_->ask();
   end_process();
   result_ = {};
   busy_ = true;
   const Cancel cancel;
-  copying_ = cancel;
+  reading_ = cancel;
   auto folder = then_run ? std::make_shared<QTemporaryDir>() : nullptr;
   folder_ = folder;
   const QString to = folder ? folder->filePath(QStringLiteral("model.nimble")) : QString();
@@ -110,17 +110,26 @@ void ModelRun::copy(const QString& file, bool then_run) {
 void ModelRun::copied(int64_t generation, const QString& digest, const QString& error,
                       bool then_run) {
   if (generation != generation_) return;
-  copying_.reset();
+  reading_.reset();
   result_.digest = digest;
   if (!error.isEmpty() || !then_run) return finish(error);
   result_.native = request_.trusted.contains(digest);
   run();
 }
 
+QString ModelRun::trace_file() const {
+  return folder_->filePath(QStringLiteral("trace.json"));
+}
+
 void ModelRun::run() {
   QStringList arguments{folder_->filePath(QStringLiteral("model.nimble")),
-                        QStringLiteral("--profile"), QStringLiteral("--format"),
-                        QStringLiteral("json")};
+                        QStringLiteral("--profile"),
+                        QStringLiteral("--format"),
+                        QStringLiteral("json"),
+                        QStringLiteral("--trace"),
+                        trace_file(),
+                        QStringLiteral("--trace-limit"),
+                        QString::number(kTraceLimit)};
   for (const QString& input : request_.inputs) arguments << QStringLiteral("-i") << input;
   if (request_.threads > 0)
     arguments << QStringLiteral("--threads") << QString::number(request_.threads);
@@ -155,13 +164,50 @@ void ModelRun::ended() {
   const bool crashed = process_->exitStatus() != QProcess::NormalExit;
   const int code = process_->exitCode();
   if (crashed) return finish(tr("The run crashed. %1").arg(said));
-  if (code != 0) return finish(said.isEmpty() ? tr("The run ended with code %1.").arg(code) : said);
+  if (code != 0)
+    return read_trace(said.isEmpty() ? tr("The run ended with code %1.").arg(code) : said);
   try {
     result_.profile = profile_from_json(out.toStdString());
-    finish({});
+    read_trace({});
   } catch (const Error& e) {
     finish(plain_text(e.what(), 1000));
   }
+}
+
+// Reads what the run wrote and finishes with `error`.
+void ModelRun::read_trace(const QString& error) {
+  process_->deleteLater();
+  process_ = nullptr;
+  const Cancel cancel;
+  reading_ = cancel;
+  const QPointer<ModelRun> self(this);
+  QThreadPool::globalInstance()->start(
+      [self, error, cancel, folder = folder_, path = trace_file(), generation = ++generation_] {
+        std::shared_ptr<const RunTrace> trace;
+        QString trace_error;
+        QFile file(path);
+        if (!file.open(QIODevice::ReadOnly)) {
+          trace_error = tr("the run left no trace");
+        } else {
+          try {
+            // A byte more than may be there, so that the reader sees that it is too much.
+            const QByteArray text = file.read(static_cast<qint64>(kMostTraceBytes) + 1);
+            trace = std::make_shared<const RunTrace>(trace_from_json(text.toStdString(), cancel));
+          } catch (const std::exception& e) {
+            trace_error = plain_text(e.what(), 1000);
+          }
+        }
+        QMetaObject::invokeMethod(
+            QCoreApplication::instance(),
+            [=] {
+              if (!self || generation != self->generation_) return;
+              self->reading_.reset();
+              self->result_.trace = trace;
+              self->result_.trace_error = trace_error;
+              self->finish(error);
+            },
+            Qt::QueuedConnection);
+      });
 }
 
 void ModelRun::finish(const QString& error) {

@@ -1,5 +1,5 @@
-// Runs an executable file in a process of its own (nimble run --profile), so that nothing that the
-// file does reaches this program.
+// Runs an executable file in a process of its own (nimble run --profile --trace), so that nothing
+// that the file does reaches this program.
 //
 // The file is copied into a private folder first and its digest taken of the copy, which is what
 // runs: nobody can exchange it in between. Its native code runs only if the user trusts that
@@ -15,6 +15,7 @@
 
 #include "gui/model/cancel.h"
 #include "gui/model/run_profile.h"
+#include "gui/model/run_trace.h"
 
 namespace nimble::gui {
 
@@ -27,9 +28,11 @@ struct RunRequest {
 
 struct RunResult {
   std::optional<RunProfile> profile;
+  std::shared_ptr<const RunTrace> trace;  // also of a run that failed, if it left one
   QString digest;       // BLAKE2b-256 of what ran, in hex; empty: it could not be read
   bool native = false;  // whether its native code ran
   QString error;        // where there is no profile
+  QString trace_error;  // where there is no trace
 };
 
 class ModelRun : public QObject {
@@ -41,6 +44,9 @@ class ModelRun : public QObject {
 
   static QString default_program();
   static constexpr qint64 kMostOutput = 64 << 20;  // bytes that the process may print
+
+  // Instructions of a run that are kept in their order: as many as a time line is drawn of at ease.
+  static constexpr int kTraceLimit = 50'000;
 
   // Ends a run that is under way, without a word from it, and begins this one.
   void start(const RunRequest& request);
@@ -57,6 +63,8 @@ class ModelRun : public QObject {
   void copied(int64_t generation, const QString& digest, const QString& error, bool then_run);
   void run();
   void ended();
+  QString trace_file() const;
+  void read_trace(const QString& error);
   void finish(const QString& error);
   void end_process();
 
@@ -64,7 +72,7 @@ class ModelRun : public QObject {
   RunRequest request_;
   RunResult result_;
   std::shared_ptr<QTemporaryDir> folder_;
-  std::optional<Cancel> copying_;
+  std::optional<Cancel> reading_;  // a file, in a worker
   QProcess* process_ = nullptr;
   int64_t generation_ = 0;  // counts beginnings and ends, so that an old copy is told apart
   bool busy_ = false;

@@ -23,13 +23,12 @@ namespace nimble::gui {
 class Question {
  public:
   Question() = default;
-  explicit Question(Cancel cancel) : cancel_(std::move(cancel)) {}
-  Question(Question&& other) noexcept : cancel_(std::exchange(other.cancel_, std::nullopt)) {}
+  explicit Question(const Cancel& cancel) : cancel_(std::make_unique<Cancel>(cancel)) {}
+  Question(Question&&) noexcept = default;
   Question& operator=(Question&& other) noexcept {
-    if (this != &other) {
-      drop();
-      cancel_ = std::exchange(other.cancel_, std::nullopt);
-    }
+    if (this == &other) return *this;
+    drop();
+    cancel_ = std::move(other.cancel_);
     return *this;
   }
   ~Question() { drop(); }
@@ -39,7 +38,7 @@ class Question {
   }
 
  private:
-  std::optional<Cancel> cancel_;
+  std::unique_ptr<Cancel> cancel_;  // a pointer, not an optional: GCC 12 warns of what is in one
 };
 
 template <typename T>

@@ -59,20 +59,53 @@ QString requester() {
   return user.isEmpty() ? QStringLiteral("nimble gui") : user + QStringLiteral(" (nimble gui)");
 }
 
+QString start_command(const StartRequest& r, const DatabasePlace& place) {
+  const QString database = place.place.empty()
+                               ? QStringLiteral("tuning.db")
+                               : QString::fromStdString(db::printable_place(place.place));
+  QStringList parts{QStringLiteral("nimble")};
+  if (r.fleet)
+    parts << QStringLiteral("campaigns") << QStringLiteral("submit");
+  else
+    parts << QStringLiteral("tune");
+  parts << r.model << QStringLiteral("--db") << database << QStringLiteral("--budget")
+        << QStringLiteral("%1s").arg(r.budget_s);
+  const auto add = [&](const char* option, const QString& value) {
+    if (!value.trimmed().isEmpty()) parts << QLatin1String(option) << value.trimmed();
+  };
+  add("--threads", r.threads);
+  add("--trace", r.trace);
+  if (r.fleet) add("--hardware", r.hardware);
+  QString command = shell_command(parts);
+  if (r.fleet && !r.key.trimmed().isEmpty())
+    command += u'\n' + shell_command({QStringLiteral("nimble"), QStringLiteral("serve"),
+                                      QStringLiteral("--db"), database, QStringLiteral("--key"),
+                                      r.key.trimmed()});
+  return command;
+}
+
 void show_start_command(QWidget* parent, const DatabasePlace& place) {
   QDialog dialog(parent);
   dialog.setObjectName(QStringLiteral("start"));
   dialog.setWindowTitle(QObject::tr("Start a campaign"));
-  dialog.resize(560, 300);
+  dialog.resize(620, 420);
   auto* form = new QFormLayout(&dialog);
-  const auto field = [&](const QString& label, const char* name, const QString& text) {
+  auto* where = new QComboBox;
+  where->setObjectName(QStringLiteral("where"));
+  where->setAccessibleName(QObject::tr("Measured by"));
+  where->addItems({QObject::tr("One machine, where the command runs (nimble tune)"),
+                   QObject::tr("A fleet, by a service (nimble campaigns submit)")});
+  form->addRow(QObject::tr("Measured by"), where);
+  const auto field = [&](const QString& label, const char* name, const QString& text,
+                         const QString& hint) {
     auto* line = new QLineEdit(text);
     line->setObjectName(QLatin1String(name));
     line->setAccessibleName(label);
+    line->setPlaceholderText(hint);
     form->addRow(label, line);
     return line;
   };
-  auto* model = field(QObject::tr("Model"), "model", QStringLiteral("model.onnx"));
+  auto* model = field(QObject::tr("Model"), "model", QStringLiteral("model.onnx"), {});
   model->setToolTip(QObject::tr("A .onnx or .nir file, or a folder of Hugging Face."));
   auto* budget = new QDoubleSpinBox;
   budget->setObjectName(QStringLiteral("budget"));
@@ -81,17 +114,21 @@ void show_start_command(QWidget* parent, const DatabasePlace& place) {
   budget->setDecimals(1);
   budget->setValue(30);
   budget->setSuffix(QObject::tr(" min"));
+  budget->setToolTip(QObject::tr("Of measuring, all machines together."));
   form->addRow(QObject::tr("Budget"), budget);
-  auto* threads = field(QObject::tr("Threads"), "threads", {});
-  threads->setPlaceholderText(QObject::tr("all that may be used"));
+  auto* threads = field(QObject::tr("Threads"), "threads", {}, QObject::tr("all that may be used"));
+  auto* trace = field(QObject::tr("Trace of sizes"), "trace", {},
+                      QObject::tr("FILE:COLUMN; none: sizes are spread"));
+  auto* hardware = field(QObject::tr("Hardware"), "hardware", {},
+                         QObject::tr("part of a processor's name; none: that of this machine"));
+  auto* key = field(QObject::tr("Service's key"), "key", {},
+                    QObject::tr("name of a key, to start a service too; none: one runs already"));
   auto* command = new QPlainTextEdit;
   command->setObjectName(QStringLiteral("command"));
   command->setAccessibleName(QObject::tr("Command"));
   command->setReadOnly(true);
   form->addRow(QObject::tr("Command"), command);
-  auto* hint = plain_label(QObject::tr(
-      "This window runs nothing: paste the command into a terminal on the machine that is to "
-      "measure. Progress shows here as the database changes."));
+  auto* hint = plain_label();
   hint->setWordWrap(true);
   form->addRow(hint);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
@@ -99,21 +136,29 @@ void show_start_command(QWidget* parent, const DatabasePlace& place) {
   copy->setObjectName(QStringLiteral("copy"));
   form->addRow(buttons);
   const auto fill = [=] {
-    QStringList parts{QStringLiteral("nimble"),
-                      QStringLiteral("tune"),
-                      model->text(),
-                      QStringLiteral("--db"),
-                      place.place.empty()
-                          ? QStringLiteral("tuning.db")
-                          : QString::fromStdString(db::printable_place(place.place)),
-                      QStringLiteral("--budget"),
-                      QStringLiteral("%1s").arg(qRound(budget->value() * 60))};
-    if (!threads->text().isEmpty()) parts << QStringLiteral("--threads") << threads->text();
-    command->setPlainText(shell_command(parts));
+    StartRequest r;
+    r.fleet = where->currentIndex() == 1;
+    r.model = model->text();
+    r.threads = threads->text();
+    r.trace = trace->text();
+    r.budget_s = qRound(budget->value() * 60);
+    r.hardware = hardware->text();
+    r.key = key->text();
+    hardware->setEnabled(r.fleet);
+    key->setEnabled(r.fleet);
+    command->setPlainText(start_command(r, place));
+    hint->setText(
+        r.fleet ? QObject::tr("This window runs nothing: paste the command into a terminal. The "
+                              "campaign waits in the database until a service (nimble serve) and "
+                              "workers (nimble worker --db) that trust its key take it up.")
+                : QObject::tr("This window runs nothing: paste the command into a terminal on the "
+                              "machine that is to measure. Progress shows here as the database "
+                              "changes."));
   };
   fill();
-  QObject::connect(model, &QLineEdit::textChanged, &dialog, fill);
-  QObject::connect(threads, &QLineEdit::textChanged, &dialog, fill);
+  QObject::connect(where, &QComboBox::currentIndexChanged, &dialog, fill);
+  for (QLineEdit* line : {model, threads, trace, hardware, key})
+    QObject::connect(line, &QLineEdit::textChanged, &dialog, fill);
   QObject::connect(budget, &QDoubleSpinBox::valueChanged, &dialog, fill);
   QObject::connect(copy, &QPushButton::clicked, &dialog,
                    [command] { QGuiApplication::clipboard()->setText(command->toPlainText()); });

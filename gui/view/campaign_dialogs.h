@@ -15,6 +15,16 @@ namespace nimble::gui {
 std::optional<QString> confirm_request(QWidget* parent, const QString& request,
                                        const QString& campaign, const QString& what);
 
+struct StartRequest {
+  bool fleet = false;  // submitted to a service, or tuned here
+  QString model, threads, trace;
+  int budget_s = 1800;
+  // Of the fleet: the kind of machine, and the key that the service signs with; both may be empty.
+  QString hardware, key;
+};
+// As a line for a POSIX shell; with a key, a second one starts the service.
+QString start_command(const StartRequest& request, const DatabasePlace& place);
+
 // Puts together the command that starts a campaign on the database; it can be copied and is never
 // run.
 void show_start_command(QWidget* parent, const DatabasePlace& place);

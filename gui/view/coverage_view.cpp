@@ -83,18 +83,6 @@ class CoverageView final : public ListView {
                     QStringLiteral("command"), tr("No campaign made a table for it."));
     controls()->addStretch(1);
   }
-
- protected:
-  void choose(const PagedRow& row) override {
-    Choice next = context().selection.now();
-    next.workload = row.choice.workload;
-    next.hardware = row.choice.hardware;
-    context().selection.set(next);
-  }
-  bool is_selected(const Choice& c) const override {
-    const Choice& now = context().selection.now();
-    return c.workload == now.workload && c.hardware == now.hardware;
-  }
 };
 
 }  // namespace

@@ -26,6 +26,18 @@ ListView::ListView(const ViewInfo& info, Context& context, ListOf list)
   ask();
 }
 
+void ListView::choose(const PagedRow& row) {
+  Choice next = context().selection.now();
+  next.workload = row.choice.workload;
+  next.hardware = row.choice.hardware;
+  context().selection.set(next);
+}
+
+bool ListView::is_selected(const Choice& row) const {
+  const Choice& now = context().selection.now();
+  return !row.workload.empty() && row.workload == now.workload && row.hardware == now.hardware;
+}
+
 void ListView::ask() {
   question_.drop();
   loading_ = context().session.is_open();

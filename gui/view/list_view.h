@@ -31,10 +31,11 @@ class ListView : public View {
  protected:
   TablePane& pane() const { return *pane_; }
   void ask();
-  // What choosing a row does.
-  virtual void choose(const PagedRow& row) = 0;
-  // Whether a row is what is selected: it is made current.
-  virtual bool is_selected(const Choice&) const { return false; }
+  // What choosing a row does; by default its workload and hardware are selected.
+  virtual void choose(const PagedRow& row);
+  // Whether a row is what is selected: it is made current. By default, if workload and hardware
+  // are.
+  virtual bool is_selected(const Choice& row) const;
   // Rows came, or went.
   virtual void listed() {}
   // A button that puts the current row's `column` (its name in exports) on the clipboard; `none`:

@@ -200,6 +200,7 @@ void PlotView::choose(int mark) {
   take(next.trial, wanted.trial);
   take(next.measurement, wanted.measurement);
   context().selection.set(next);
+  mark_chosen(mark);
 }
 
 void PlotView::show_all() {
@@ -231,7 +232,8 @@ bool PlotView::press(int key, Qt::KeyboardModifiers modifiers) {
     case Qt::Key_Minus: {
       const double factor = key == Qt::Key_Minus ? 1.25 : 0.8;
       plot_->xAxis->scaleRange(factor);
-      plot_->yAxis->scaleRange(factor);
+      // Not where the wheel does not either.
+      if (plot_->axisRect()->rangeZoomAxis(Qt::Vertical)) plot_->yAxis->scaleRange(factor);
       plot_->replot(QCustomPlot::rpQueuedReplot);
       return true;
     }

@@ -37,6 +37,8 @@ class PlotView : public View {
   virtual bool is_selected(const Mark& mark) const;
   // The mark that the pointer is at, or -1; by default the nearest within reach.
   virtual int mark_at(const QPointF& pixel) const { return nearest(pixel, reach_); }
+  // A click or Enter on a mark, besides what its choice selects.
+  virtual void mark_chosen(int /*mark*/) {}
   // Called when the palette changed, with the axes dressed: colours of what is plotted.
   virtual void redraw() = 0;
   // Both axes to what holds all that is drawn.

@@ -1,9 +1,12 @@
-// "Model run": an executable file, run in a process of its own; where its time went by kernel and
-// shape and by instruction. A file's native code runs only once the user trusts its digest.
+// "Model run": an executable file, run in a process of its own; its time line with the memory that
+// was live, and where its time went by kernel and shape and by instruction. A file's native code
+// runs only once the user trusts its digest.
 #include <QCheckBox>
+#include <QComboBox>
 #include <QFileDialog>
 #include <QHBoxLayout>
 #include <QLineEdit>
+#include <QMouseEvent>
 #include <QPushButton>
 #include <QSettings>
 #include <QSplitter>
@@ -12,17 +15,12 @@
 #include "gui/model/units.h"
 #include "gui/view/plot_view.h"
 #include "gui/view/table_pane.h"
+#include "gui/view/timeline.h"
 
 namespace nimble::gui {
 namespace {
 
 constexpr size_t kMostBars = 40;
-
-QString bytes_text(int64_t bytes) {
-  const double n = static_cast<double>(bytes);
-  return n < 1024 * 1024 ? QObject::tr("%1 KiB").arg(number_text(n / 1024))
-                         : QObject::tr("%1 MiB").arg(number_text(n / 1024 / 1024));
-}
 
 std::vector<PagedColumn> run_columns() {
   return {
@@ -30,6 +28,8 @@ std::vector<PagedColumn> run_columns() {
       {"Name", "name", "Of the kernel or instruction.", true, false},
       {"Operators", "source", "That the kernel was fused of.", true, false},
       {"Shape", "shape", "Extents of the kernel's symbols.", true, false},
+      {"Operands", "operands", "Types and shapes that the kernel was given, then its results'.",
+       true, false},
       {"Calls", "count", "In this run.", true, true},
       {"Total", "total_ns", "Time of all calls; of InvokePacked with its kernels.", true, true},
       {"Mean", "mean_ns", "Time of a call.", true, true},
@@ -40,7 +40,8 @@ std::vector<PagedColumn> run_columns() {
   };
 }
 
-PagedRow run_row(const KernelTime& k, bool kernel) {
+// `group`: of the trace, or nothing.
+PagedRow run_row(const KernelTime& k, bool kernel, const TraceGroup* group) {
   const QString what = kernel ? QObject::tr("kernel") : QObject::tr("instruction");
   const auto integer = [](int64_t n) { return QVariant::fromValue(n); };
   const double mean =
@@ -48,11 +49,14 @@ PagedRow run_row(const KernelTime& k, bool kernel) {
   const QString name = plain_text(k.name), source = plain_text(k.source);
   const QString shape = plain_text(k.shape), implementation = plain_text(k.implementation);
   const QString config = plain_text(k.config);
+  QString operands = group ? group->operands : QString();
+  if (group && group->operands_differ) operands += QObject::tr(", and others");
   PagedRow row;
   row.cells = {what,
                name,
                source,
                shape,
+               operands,
                count_text(k.count),
                time_text(static_cast<double>(k.total_ns)),
                time_text(mean),
@@ -64,6 +68,7 @@ PagedRow run_row(const KernelTime& k, bool kernel) {
              name,
              source,
              shape,
+             operands,
              integer(k.count),
              integer(k.total_ns),
              mean,
@@ -76,7 +81,7 @@ PagedRow run_row(const KernelTime& k, bool kernel) {
 
 class RunView final : public PlotView {
  public:
-  RunView(const ViewInfo& info, Context& context) : PlotView(info, context) {
+  RunView(const ViewInfo& info, Context& context) : PlotView(info, context), line_(plot()) {
     const auto field = [&](const QString& label, const char* name, const QString& hint) {
       auto* line = new QLineEdit;
       line->setObjectName(QLatin1String(name));
@@ -105,7 +110,13 @@ class RunView final : public PlotView {
     run_button_ = button(tr("&Run"), "run", [this] { start(); });
     cancel_ = button(tr("E&nd"), "end", [this] { run_.cancel(); });
     cancel_->setEnabled(false);
-    plot().setMinimumHeight(120);
+    shown_ = new QComboBox;
+    shown_->setObjectName(QStringLiteral("shown"));
+    shown_->setAccessibleName(tr("What the plot shows"));
+    shown_->addItems({tr("Time line"), tr("Time by kernel")});
+    controls()->addWidget(shown_);
+    connect(shown_, &QComboBox::currentIndexChanged, this, [this] { redraw(); });
+    plot().setMinimumHeight(240);
     pane_ = new TablePane(run_columns());
     pane_->rows().setAccessibleName(tr("Kernels and instructions"));
     auto* split = new QSplitter(Qt::Vertical);
@@ -119,6 +130,7 @@ class RunView final : public PlotView {
     connect(inputs_, &QLineEdit::returnPressed, this, &RunView::start);
     connect(trust_, &QCheckBox::clicked, this, &RunView::set_trust);
     connect(&run_, &ModelRun::finished, this, &RunView::take);
+    connect(pane_, &TablePane::chosen, this, &RunView::choose_row);
   }
 
   bool loading() const override { return run_.busy(); }
@@ -127,6 +139,8 @@ class RunView final : public PlotView {
  protected:
   void redraw() override {
     plot().clearPlottables();
+    if (trace_ && shown_->currentIndex() == 0) return draw_line();
+    line_.hide();
     if (!profile_ || profile_->kernels.empty()) return set_marks({});
     auto* bars = new QCPBars(plot().xAxis, plot().yAxis);
     bars->setBrush(ink(Ink::kChosen, palette()));
@@ -157,19 +171,92 @@ class RunView final : public PlotView {
     else
       plot().xAxis->setTicker(QSharedPointer<QCPAxisTickerFixed>::create());
     plot().xAxis->setLabel(tr("kernel at a shape, the dearest first"));
+    plot().yAxis->setTicker(QSharedPointer<QCPAxisTicker>::create());
     plot().yAxis->setLabel(tr("time (%1)").arg(unit.name));
     show_all();
     set_marks(std::move(marks));
   }
 
   void show_all() override {
+    if (on_line()) return line_.show_all();
     const size_t n = profile_ ? std::min(profile_->kernels.size(), kMostBars) : 1;
     plot().xAxis->setRange(-0.7, static_cast<double>(n) - 0.3);
     plot().yAxis->setRange(0, most_ * 1.08);
   }
   bool is_selected(const Mark&) const override { return false; }
 
+  int mark_at(const QPointF& pixel) const override {
+    return on_line() ? line_.span_at(pixel) : PlotView::mark_at(pixel);
+  }
+
+  // A bar's kernel or instruction becomes the table's row, and all its bars are marked.
+  void mark_chosen(int mark) override {
+    const size_t at = static_cast<size_t>(mark);
+    if (!on_line()) return pane_->show_row([&](const Choice& c) { return c.shape == row_of(at); });
+    choose_group(trace_->spans[at].group);
+  }
+
+  bool eventFilter(QObject* object, QEvent* event) override {
+    const bool done = PlotView::eventFilter(object, event);
+    if (object == &plot() && event->type() == QEvent::MouseMove && on_line()) {
+      const QString live = line_.memory_at(static_cast<QMouseEvent*>(event)->position());
+      if (!live.isEmpty()) set_status(live);
+    }
+    return done;
+  }
+
  private:
+  bool on_line() const { return trace_ && shown_->currentIndex() == 0; }
+
+  // A row of the table is told from others by what stands in its choice's `shape`: nothing of the
+  // database, so nothing else looks at it.
+  static std::string row_key(SpanKind kind, const std::string& name, const std::string& shape) {
+    return (kind == SpanKind::kKernel ? "k\n" : "i\n") + name + '\n' + shape;
+  }
+  std::string row_of(size_t kernel) const {
+    const KernelTime& k = profile_->kernels[kernel];
+    return row_key(SpanKind::kKernel, k.name, k.shape);
+  }
+  const TraceGroup* group_of(const std::string& key, uint32_t* at = nullptr) const {
+    if (!trace_) return nullptr;
+    for (size_t i = 0; i < trace_->groups.size(); ++i) {
+      const TraceGroup& g = trace_->groups[i];
+      if (g.kind == SpanKind::kFunction || row_key(g.kind, g.name, g.shape) != key) continue;
+      if (at) *at = static_cast<uint32_t>(i);
+      return &g;
+    }
+    return nullptr;
+  }
+
+  void choose_group(uint32_t group) {
+    const TraceGroup& g = trace_->groups[group];
+    line_.choose(group);
+    plot().replot(QCustomPlot::rpQueuedReplot);
+    if (g.kind == SpanKind::kFunction) return;
+    const std::string key = row_key(g.kind, g.name, g.shape);
+    pane_->show_row([&](const Choice& c) { return c.shape == key; });
+  }
+
+  void choose_row(const PagedRow& row) {
+    uint32_t group = 0;
+    const bool found = group_of(row.choice.shape, &group) != nullptr;
+    line_.choose(found ? std::optional(group) : std::nullopt);
+    plot().replot(QCustomPlot::rpQueuedReplot);
+    if (!found || !on_line()) return;
+    const auto first = std::find_if(trace_->spans.begin(), trace_->spans.end(),
+                                    [&](const TraceSpan& s) { return s.group == group; });
+    move_cursor(static_cast<int>(first - trace_->spans.begin()));
+  }
+
+  void draw_line() {
+    line_.show(trace_, palette());
+    std::vector<Mark> marks;
+    marks.reserve(trace_->spans.size());
+    for (const TraceSpan& s : trace_->spans)
+      marks.push_back({line_.x_of(s), TimeLine::y_of(s, *trace_), s.text, {}});
+    set_marks(std::move(marks));
+  }
+
   static QSet<QString> trusted() {
     const QStringList all = QSettings().value(QStringLiteral("trusted_files")).toStringList();
     return {all.begin(), all.end()};
@@ -226,10 +313,17 @@ class RunView final : public PlotView {
             .arg(digest_.left(16), trust_->isChecked() ? tr("trusted") : tr("not trusted"));
     if (!ran) return set_status(r.error.isEmpty() ? of : r.error);
     profile_ = r.profile;
+    trace_ = r.trace && !r.trace->spans.empty() ? r.trace : nullptr;
+    line_.choose(std::nullopt);
     set_heading(looked_at_.section(u'/', -1));
     std::vector<PagedRow> rows;
     if (profile_) {
-      for (const KernelTime& k : profile_->kernels) rows.push_back(run_row(k, true));
+      const auto add = [&](const KernelTime& k, SpanKind kind) {
+        const std::string key = row_key(kind, k.name, k.shape);
+        rows.push_back(run_row(k, kind == SpanKind::kKernel, group_of(key)));
+        rows.back().choice.shape = key;
+      };
+      for (const KernelTime& k : profile_->kernels) add(k, SpanKind::kKernel);
       const double wall = static_cast<double>(std::max<int64_t>(profile_->wall_ns, 1));
       for (const InstructionTime& i : profile_->instructions) {
         KernelTime k;
@@ -237,11 +331,11 @@ class RunView final : public PlotView {
         k.count = i.count;
         k.total_ns = i.total_ns;
         k.share = static_cast<double>(i.total_ns) / wall;
-        rows.push_back(run_row(k, false));
+        add(k, SpanKind::kInstruction);
       }
     }
     pane_->set_rows(std::move(rows));
-    set_message(profile_ ? QString() : r.error);
+    set_message(profile_ || trace_ ? QString() : r.error);
     if (profile_)
       set_status(tr("%1, of which kernels %2 · at most %3 of tensors, %4 held · %5 · %6")
                      .arg(time_text(static_cast<double>(profile_->wall_ns)),
@@ -249,7 +343,13 @@ class RunView final : public PlotView {
                           bytes_text(profile_->peak_live_bytes), bytes_text(profile_->held_bytes),
                           r.native ? tr("native code") : tr("checked, without native code"), of));
     else
-      set_status({});
+      set_status(trace_ ? tr("The run failed; this is what it did until then. %1").arg(r.error)
+                        : QString());
+    if (profile_ && !trace_)
+      set_status(status() + tr(" · no time line: %1").arg(r.trace_error));
+    else if (trace_ && trace_->dropped > 0)
+      set_status(status() + tr(" · the time line ends %1 instructions before the run")
+                                .arg(count_text(trace_->dropped)));
     redraw();
   }
 
@@ -257,8 +357,11 @@ class RunView final : public PlotView {
   QCheckBox* trust_;
   QPushButton *run_button_, *cancel_;
   TablePane* pane_;
+  QComboBox* shown_;
+  TimeLine line_;
   ModelRun run_;
   std::optional<RunProfile> profile_;
+  std::shared_ptr<const RunTrace> trace_;
   QString looked_at_, digest_;
   double most_ = 1;
   bool running_ = false;

@@ -91,18 +91,6 @@ class WorkloadsView final : public ListView {
       : ListView(info, context,
                  {tr("Workloads"), workload_columns(),
                   tr("Nothing was measured yet: nimble tune MODEL --db …"), &read_workloads}) {}
-
- protected:
-  void choose(const PagedRow& row) override {
-    Choice next = context().selection.now();
-    next.workload = row.choice.workload;
-    next.hardware = row.choice.hardware;
-    context().selection.set(next);
-  }
-  bool is_selected(const Choice& c) const override {
-    const Choice& now = context().selection.now();
-    return c.workload == now.workload && c.hardware == now.hardware;
-  }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // code, model runs, failures; and what every list says without a database.
 #include <QCheckBox>
 #include <QClipboard>
+#include <QComboBox>
 #include <QDialog>
 #include <QDialogButtonBox>
 #include <QLineEdit>
@@ -11,6 +12,7 @@
 
 #include "gui/view/campaign_dialogs.h"
 #include "gui/view/table_pane.h"
+#include "gui/view/test/loop_program.h"
 #include "gui/view/test/window_fixture.h"
 
 using namespace nimble::gui;
@@ -117,6 +119,38 @@ class EvidenceWindowTest : public QObject {
              qPrintable(copied));
     QVERIFY(copied.contains(QStringLiteral("--budget 1800s")));
     QCOMPARE(shell_command({"a", "it's", ""}), QStringLiteral("a 'it'\\''s' ''"));
+  }
+
+  void a_campaign_for_a_fleet_is_a_command_of_its_own() {
+    View* view = at_.show("campaigns");
+    QString shown;
+    click_into_dialog(child<QPushButton>(view, "start"), [&](QDialog* dialog) {
+      auto* hardware = child<QLineEdit>(dialog, "hardware");
+      QVERIFY2(!hardware->isEnabled(), "one machine measures for its own kind");
+      child<QComboBox>(dialog, "where")->setCurrentIndex(1);
+      QTest::keyClicks(hardware, QStringLiteral("Xeon Gold"));
+      shown = child<QPlainTextEdit>(dialog, "command")->toPlainText();
+      QTest::keyClicks(child<QLineEdit>(dialog, "key"), QStringLiteral("planner"));
+      QTest::mouseClick(child<QPushButton>(dialog, "copy"), Qt::LeftButton);
+      dialog->reject();
+    });
+    QVERIFY2(shown.startsWith(QStringLiteral("nimble campaigns submit model.onnx --db ")),
+             qPrintable(shown));
+    QVERIFY(shown.endsWith(QStringLiteral("--budget 1800s --hardware 'Xeon Gold'")));
+    const QStringList copied = QGuiApplication::clipboard()->text().split(u'\n');
+    QCOMPARE(copied.size(), 2);
+    QCOMPARE(copied[0], shown);
+    QVERIFY(copied[1].startsWith(QStringLiteral("nimble serve --db ")));
+    QVERIFY(copied[1].endsWith(QStringLiteral(" --key planner")));
+
+    StartRequest r;
+    r.model = QStringLiteral("m.nir");
+    r.budget_s = 90;
+    r.hardware = QStringLiteral("Xeon");
+    r.trace = QStringLiteral("lengths.tsv:n");
+    QCOMPARE(start_command(r, {"postgresql://me:secret@server/t", false}),
+             QStringLiteral("nimble tune m.nir --db postgresql://me@server/t --budget 90s --trace "
+                            "lengths.tsv:n"));
   }
 
   void machines_show_who_measures_and_who_is_silent() {
@@ -241,6 +275,75 @@ class EvidenceWindowTest : public QObject {
     QCOMPARE(QSettings().value(QStringLiteral("trusted_files")).toStringList().size(), 1);
     trust->click();
     QCOMPARE(QSettings().value(QStringLiteral("trusted_files")).toStringList().size(), 0);
+  }
+
+  void a_run_is_a_time_line_whose_bars_and_rows_are_linked() {
+    QTemporaryDir folder;
+    const QString file = folder.filePath(QStringLiteral("loop.nimble"));
+    write_loop_program(file.toStdString());
+    PlotView* view = at_.show_plot("run");
+    child<QLineEdit>(view, "file")->setText(file);
+    auto* inputs = child<QLineEdit>(view, "inputs");
+    inputs->setText(QStringLiteral("x=random:1024"));
+    inputs->setFocus();
+    QTest::keyClick(inputs, Qt::Key_Return);
+    at_.wait();
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    int kernels = 0, turns = 0, kernel = -1;
+    for (const Mark& m : view->marks()) {
+      kernels += m.text.startsWith(QStringLiteral("kernel double · "));
+      turns += m.text.startsWith(QStringLiteral("function turn · "));
+      if (kernels == 1 && kernel < 0) kernel = static_cast<int>(&m - view->marks().data());
+    }
+    QCOMPARE(kernels, 6);
+    QCOMPARE(turns, 7);
+    QVERIFY2(view->marks()[static_cast<size_t>(kernel)].text.contains(QStringLiteral("n=1024")),
+             qPrintable(view->marks()[static_cast<size_t>(kernel)].text));
+    // Two plots over one axis of time, each axis with its unit.
+    QCOMPARE(view->plot().axisRectCount(), 2);
+    QVERIFY(view->plot().axisRect(1)->axis(QCPAxis::atBottom)->label().contains(u'('));
+    QVERIFY(view->plot().axisRect(1)->axis(QCPAxis::atLeft)->label().contains(u'('));
+    view->plot().xAxis->setRange(0, 1);
+    QCOMPARE(view->plot().axisRect(1)->axis(QCPAxis::atBottom)->range().upper, 1.0);
+    QTest::keyClick(&view->plot(), Qt::Key_0);
+
+    // The rows have shapes; one that is chosen leads to its first bar, a bar to its row.
+    const TableData table = view->table();
+    const auto column = [&](const char* name) {
+      return static_cast<size_t>(
+          std::find(table.columns.begin(), table.columns.end(), QLatin1String(name)) -
+          table.columns.begin());
+    };
+    QCOMPARE(table.rows[0][column("shape")].toString(), QStringLiteral("n=1024"));
+    QCOMPARE(table.rows[0][column("operands")].toString(),
+             QStringLiteral("f32 (1024), f32 (1024)"));
+    auto* rows = view->findChild<Rows*>();
+    rows->setFocus();
+    rows->setCurrentIndex(rows->model()->index(0, 0));
+    QTest::keyClick(rows, Qt::Key_Return);
+    QCOMPARE(view->cursor(), kernel);
+    rows->setCurrentIndex(rows->model()->index(1, 0));
+    view->plot().setFocus();
+    QTest::keyClick(&view->plot(), Qt::Key_Return);
+    QCOMPARE(rows->currentIndex().row(), 0);
+
+    // Under the pointer: a bar, and the bytes that were live.
+    view->plot().replot();
+    const Mark bar = view->marks()[static_cast<size_t>(kernel)];
+    QTest::mouseMove(&view->plot(), WindowFixture::pixel_of(*view, bar.x, bar.y));
+    QTRY_VERIFY2(view->status().startsWith(QStringLiteral("kernel double")),
+                 qPrintable(view->status()));
+    QTest::mouseMove(&view->plot(), view->plot().axisRect(1)->rect().center());
+    QTRY_VERIFY2(view->status().contains(QStringLiteral("KiB live at")),
+                 qPrintable(view->status()));
+
+    child<QComboBox>(view, "shown")->setCurrentIndex(1);
+    QCOMPARE(view->plot().axisRectCount(), 1);
+    QCOMPARE(view->marks().size(), size_t{1});
+    child<QComboBox>(view, "shown")->setCurrentIndex(0);
+    QCOMPARE(view->plot().axisRectCount(), 2);
+    if (const QString screens = qEnvironmentVariable("NIMBLE_GUI_SCREENS"); !screens.isEmpty())
+      QVERIFY(view->grab().save(screens + QStringLiteral("/run.png")));
   }
 
   void a_failure_shows_what_its_process_said() {

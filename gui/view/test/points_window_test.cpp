@@ -1,0 +1,137 @@
+// What an expert's instrument has (gui/README.md), where the models' tests end: replay, coordinates
+// linked to a table, the chain's steps, commands to verify again.
+#include <QClipboard>
+#include <QPushButton>
+#include <QSlider>
+
+#include "gui/view/table_pane.h"
+#include "gui/view/test/window_fixture.h"
+
+using namespace nimble::gui;
+
+class PointsWindowTest : public QObject {
+  Q_OBJECT
+  WindowFixture at_;
+
+  template <typename T>
+  static T* child(const QWidget* of, const char* name) {
+    T* found = of->findChild<T*>(QLatin1String(name));
+    if (!found) qFatal("no %s", name);
+    return found;
+  }
+
+ private slots:
+  void init() {
+    at_.open();
+    at_.select_workload("matmul", 1);
+  }
+  void cleanup() { at_.close(); }
+
+  void a_campaign_is_replayed_up_to_where_the_slider_stands() {
+    PlotView* view = at_.show_plot("progress");
+    auto* slider = child<QSlider>(view, "replay");
+    const int all = slider->maximum();
+    QVERIFY(all > 4);
+    QCOMPARE(slider->value(), all);
+    QCOMPARE(view->table().rows.size(), static_cast<size_t>(all));
+    const auto best_of = [&] { return view->table().rows.back().back().toDouble(); };
+    const double last = best_of();
+    slider->setFocus();
+    QTest::keyClick(slider, Qt::Key_Home);
+    QCOMPARE(view->table().rows.size(), size_t{0});
+    QTest::keyClick(slider, Qt::Key_Right);
+    QTest::keyClick(slider, Qt::Key_Right);
+    QCOMPARE(view->table().rows.size(), size_t{2});
+    QVERIFY(best_of() >= last);
+    at_.context().session.refresh();
+    at_.wait();
+    QCOMPARE(slider->value(), 2);  // a look at the database does not move it
+    QTest::keyClick(slider, Qt::Key_End);
+    QCOMPARE(best_of(), last);
+  }
+
+  void coordinates_and_table_select_the_same_configuration() {
+    PlotView* view = at_.show_plot("parallel");
+    QVERIFY(view->marks().size() > 3);
+    auto* rows = view->findChild<Rows*>();
+    rows->setFocus();
+    rows->setCurrentIndex(rows->model()->index(2, 0));
+    QTest::keyClick(rows, Qt::Key_Return);
+    at_.wait();
+    const std::string config = at_.selection().now().config;
+    QVERIFY(!config.empty());
+    QVERIFY(view->cursor() >= 0);
+    QCOMPARE(view->marks()[static_cast<size_t>(view->cursor())].choice.config, config);
+    // And from a line to its row.
+    view->plot().setFocus();
+    QTest::keyClick(&view->plot(), Qt::Key_Home);
+    QTest::keyClick(&view->plot(), Qt::Key_Return);
+    at_.wait();
+    const std::string other = at_.selection().now().config;
+    QCOMPARE(other, view->marks()[0].choice.config);
+    QCOMPARE(rows->currentIndex().siblingAtColumn(0).data().toString(), short_id(other));
+  }
+
+  void each_step_of_the_chain_is_one_key_away_and_can_be_copied() {
+    PlotView* map = at_.show_plot("heatmap");
+    Choice c = at_.selection().now();
+    c.shape = map->marks().front().choice.shape;
+    at_.selection().set(c);
+    at_.wait();
+    View* view = at_.show("why");
+    auto* steps = child<Rows>(view, "steps");
+    QVERIFY(steps->model()->rowCount() > 5);
+    steps->setFocus();
+    for (int row = 0; row < steps->model()->rowCount(); ++row) {
+      steps->setCurrentIndex(steps->model()->index(row, 0));
+      QTest::keyClick(steps, Qt::Key_Return);
+      at_.wait();
+    }
+    QVERIFY(!at_.selection().now().measurement.empty());
+    QVERIFY(at_.show("samples")->message().isEmpty());
+    steps->selectRow(1);
+    steps->setFocus();
+    QTest::keySequence(steps, QKeySequence::Copy);
+    const QString one = QGuiApplication::clipboard()->text();
+    QVERIFY(one.contains(steps->model()->index(1, 1).data().toString()));
+    QTest::mouseClick(child<QPushButton>(view, "copy"), Qt::LeftButton);
+    const QString all = QGuiApplication::clipboard()->text();
+    QVERIFY(all.count(u'\n') + 1 >= steps->model()->rowCount());
+  }
+
+  void the_command_to_verify_again_is_copied() {
+    View* view = at_.show("coverage");
+    auto* rows = view->findChild<Rows*>();
+    const TableData table = view->table();
+    const auto column = static_cast<size_t>(
+        std::find(table.columns.begin(), table.columns.end(), QStringLiteral("command")) -
+        table.columns.begin());
+    int row = 0;
+    while (table.rows[static_cast<size_t>(row)][column].toString().isEmpty()) ++row;
+    rows->setCurrentIndex(rows->model()->index(row, 0));
+    QTest::mouseClick(child<QPushButton>(view, "copy"), Qt::LeftButton);
+    const QString copied = QGuiApplication::clipboard()->text();
+    QVERIFY2(copied.startsWith(QStringLiteral("nimble tune ")), qPrintable(copied));
+    QCOMPARE(copied, table.rows[static_cast<size_t>(row)][column].toString());
+    QVERIFY(view->status().contains(QStringLiteral("nothing was run")));
+  }
+
+  void regret_shows_chosen_best_and_default_and_where_the_table_parts() {
+    PlotView* view = at_.show_plot("regret");
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    QVERIFY(!view->marks().empty());
+    QStringList names;
+    for (int i = 0; i < view->plot().legend->itemCount(); ++i)
+      if (auto* item = qobject_cast<QCPPlottableLegendItem*>(view->plot().legend->item(i)))
+        names << item->plottable()->name();
+    const QString all = names.join(QStringLiteral(", "));
+    QVERIFY2(names.size() >= 2, qPrintable(all));
+    for (const char* column : {"chosen_ns", "best_ns", "default_ns"}) {
+      const auto columns = view->table().columns;
+      QVERIFY2(std::find(columns.begin(), columns.end(), QLatin1String(column)) != columns.end(),
+               column);
+    }
+  }
+};
+NIMBLE_QTEST(PointsWindowTest)
+#include "points_window_test.moc"

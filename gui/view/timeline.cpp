@@ -107,7 +107,7 @@ void TimeLine::label_lanes() {
   names->addTick(0, QObject::tr("kernels"));
   plot_.yAxis->setScaleType(QCPAxis::stLinear);
   plot_.yAxis->setTicker(names);
-  plot_.yAxis->setLabel(QObject::tr("functions by depth of calls"));
+  plot_.yAxis->setLabel(QObject::tr("calls"));
 }
 
 void TimeLine::draw_memory(const QPalette& palette) {

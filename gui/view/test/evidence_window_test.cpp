@@ -342,8 +342,10 @@ class EvidenceWindowTest : public QObject {
     QCOMPARE(view->marks().size(), size_t{1});
     child<QComboBox>(view, "shown")->setCurrentIndex(0);
     QCOMPARE(view->plot().axisRectCount(), 2);
-    if (const QString screens = qEnvironmentVariable("NIMBLE_GUI_SCREENS"); !screens.isEmpty())
+    if (const QString screens = qEnvironmentVariable("NIMBLE_GUI_SCREENS"); !screens.isEmpty()) {
+      child<QLineEdit>(view, "file")->setText(QStringLiteral("loop.nimble"));
       QVERIFY(view->grab().save(screens + QStringLiteral("/run.png")));
+    }
   }
 
   void a_failure_shows_what_its_process_said() {

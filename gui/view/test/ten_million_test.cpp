@@ -15,6 +15,7 @@
 #include "gui/view/view.h"
 
 using namespace nimble::gui;
+namespace db = nimble::db;
 
 class TenMillionTest : public QObject {
   Q_OBJECT

@@ -7,6 +7,7 @@
 #include "db/store/roles.h"
 #include "db/store/sqlite.h"
 #include "vm/base/error.h"
+#include "vm/base/stage.h"
 
 namespace nimble::db {
 
@@ -47,6 +48,7 @@ FileKind inspect_schema(Connection& db) {
 
 void migrate(Connection& db, int target, const std::function<int64_t()>& clock_ms) {
   if (db.schema_version().value_or(0) >= target) return;
+  const Stage stage("migrate");
   int depth = 0;
   Transaction transaction(db, depth, true);
   const std::optional<int> present = db.schema_version();

@@ -10,6 +10,7 @@
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
 #include "vm/base/error.h"
+#include "vm/base/stage.h"
 
 namespace nimble::db {
 namespace {
@@ -160,6 +161,7 @@ void SqlStore::add_dispatch_event(const Uuid& table, std::string_view status,
 }
 
 void SqlStore::activate(const Uuid& uuid, const std::string& reason) {
+  const Stage stage("activate");
   Write write = begin_write(true);
   if (require_table(uuid).status != TableStatus::kActive)
     add_dispatch_event(uuid, "active", reason);

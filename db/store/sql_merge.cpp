@@ -22,6 +22,7 @@
 #include "db/store/tables.h"
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
+#include "vm/base/stage.h"
 
 namespace nimble::db {
 namespace {
@@ -159,6 +160,7 @@ ImportReport SqlStore::add_records_of(Connection& source) {
 }
 
 ImportReport SqlStore::import_from(const std::string& place) {
+  const Stage stage("merge");
   const bool is_file = !names_server(place);
   if (is_file && db_->engine() == Engine::kSqlite && same_file(place, path()))
     throw Error(Status::kInvalidArgument, place, "is this database itself", "name another file");

@@ -22,6 +22,7 @@
 #include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 #include "vm/base/host_state.h"
+#include "vm/base/stage.h"
 #include "vm/base/text_table.h"
 
 namespace nimble::tuner {
@@ -172,6 +173,7 @@ class FleetWorker {
   }
 
   std::optional<db::Job> claim() {
+    const Stage stage("claim");
     std::erase_if(passed_over_, [](const auto& entry) { return entry.second <= Clock::now(); });
     db::JobRequest request;
     request.worker = worker_;
@@ -251,7 +253,10 @@ class FleetWorker {
     report.consumed_s = seconds_since(begin);
     // Not let go before it is told: another would begin with it.
     db::ReportOutcome outcome = db::ReportOutcome::kStored;
-    const bool told = reach([&] { outcome = store_->report(report); });
+    const bool told = reach([&] {
+      const Stage stage("report");
+      outcome = store_->report(report);
+    });
     pulse.let_go();
     if (!told) return Step::kNothing;
     ++tally_.jobs;
@@ -298,6 +303,7 @@ class FleetWorker {
   };
 
   Prepared prepare(const db::Job& job) {
+    const Stage stage("prepare");
     const std::optional<db::MeasureCase> record = store_->measure_case(job.measure_case);
     if (!record || !record->expected)
       throw Error(Status::kCorrupt, "job " + job.uuid, "its case has no expected result");
@@ -317,6 +323,7 @@ class FleetWorker {
   }
 
   void measure(const db::Job& job, const Prepared& prepared, db::JobReport& report) {
+    const Stage stage("measure");
     const std::vector<EntryResult> results = runner_->measure(prepared.c);
     report.host = host_record(host_.read());
     if (!options_.cpus.empty()) report.host.affinity = cpu_list_text(options_.cpus);

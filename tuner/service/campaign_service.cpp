@@ -8,6 +8,7 @@
 #include "tuner/service/warm_start.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
+#include "vm/base/stage.h"
 
 namespace nimble::tuner {
 namespace {
@@ -126,6 +127,7 @@ void CampaignService::make_plan(double budget_s) {
 
 std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
                                                const plan::SearchEvidence& known) {
+  const Stage stage("learn");
   ServiceTask& task = tasks_[t];
   TaskRecords& records = task.publisher->records();
   const size_t told = known.ratios.size() + known.issued.size();
@@ -272,6 +274,7 @@ void CampaignService::answer(const db::Control& control) {
 
 bool CampaignService::finish() {
   if (!plan_->done() || !live_.empty()) return false;
+  const Stage stage("activate");
   tell_phases();
   // All tables and the campaign's end are one: a kill leaves both or none.
   shared_.store.transaction([&] {

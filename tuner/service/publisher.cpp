@@ -8,6 +8,7 @@
 #include "tuner/service/jobs.h"
 #include "tuner/trust/records.h"
 #include "vm/base/error.h"
+#include "vm/base/stage.h"
 
 namespace nimble::tuner {
 namespace {
@@ -46,6 +47,7 @@ std::optional<Publisher::Made> Publisher::recall(const db::Hash& config) const {
 }
 
 void Publisher::keep(const db::Hash& config, const Built& built) {
+  const Stage stage("publish");
   Made made;
   const db::Artifact artifact{built.code_hashes.at(0), records_.workload(), config,
                               shared_.toolchain,       built.compile_ms,    built.image_bytes};
@@ -60,6 +62,7 @@ void Publisher::keep(const db::Hash& config, const Built& built) {
 }
 
 void Publisher::build(const std::vector<db::Hash>& configs) {
+  const Stage stage("build");
   std::vector<db::Hash> missing;
   for (const db::Hash& config : configs) {
     if (made_.contains(config) ||
@@ -176,6 +179,7 @@ std::optional<db::Uuid> Publisher::publish(const PlanRecord& record, size_t poin
   job.limits = limits;
   job.priority = w.priority;
   std::optional<db::Uuid> out;
+  const Stage stage("enqueue");
   shared_.store.transaction([&] {
     for (size_t i = 0; i < all.size(); ++i) {
       const db::TrialKey key = trial_key(shared_.campaign.uuid, records_, w, all[i], point);

@@ -10,6 +10,7 @@
 #include "tuner/fleet/case_record.h"
 #include "tuner/service/submission_group.h"
 #include "vm/base/error.h"
+#include "vm/base/stage.h"
 
 namespace nimble::tuner {
 namespace {
@@ -209,6 +210,7 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
   submission_of(text);  // what nobody could read is not stored
   const kernels::TargetInfo target = kernels::target_by_name(submission.target);
   db::Uuid campaign;
+  const Stage stage("submit");
   store.transaction([&] {
     const db::Digest digest =
         store.put_blob(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));

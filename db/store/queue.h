@@ -298,7 +298,8 @@ class Queue {
   // What it costs does not depend on how much is finished. First, jobs whose lease ran out are
   // settled: one with several unfinished trials is split into halves, one with a single trial goes
   // back into the queue, and either avoids the machine where that happened while a worker on
-  // another one of the hardware is alive; see JobRequest::max_losses.
+  // another one of the hardware is alive; see JobRequest::max_losses. On a file none is settled for
+  // `lease_ms` after its clock was seen to jump forward: who is alive renews its lease meanwhile.
   virtual std::optional<Job> claim_job(const JobRequest&) = 0;
   // Puts a job back that the worker could not do for a reason of its own (told to stop, lost its
   // machine's lock): the attempt does not count. False if it no longer holds it.

@@ -11,6 +11,7 @@
 // machine that goes down by itself must not look like that: what counts is told by
 // may_be_its_candidates_fault().
 #include <algorithm>
+#include <chrono>
 
 #include "db/store/hash.h"
 #include "db/store/sql_rows.h"
@@ -178,7 +179,7 @@ std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
   const std::optional<Machine> its_machine = machine(require_worker(request.worker).machine);
   Write write = begin_write();
   const int64_t t = now();
-  settle_expired(t, request.max_losses);
+  if (leases_can_be_judged(t, request.lease_ms)) settle_expired(t, request.max_losses);
   std::vector<Uuid> campaigns;
   if (!request.campaign)
     campaigns = campaigns_by_turn(its_machine->hardware);
@@ -211,6 +212,18 @@ void SqlStore::end_job(const Uuid& job, JobState state, int64_t t) {
     campaign = row.text(0);
   }
   note_event("job", campaign, job, fmt::format(R"({{"state":"{}"}})", name_of(state)));
+}
+
+bool SqlStore::leases_can_be_judged(int64_t t, int64_t lease_ms) {
+  // A server's clock is one for all, and its owner's affair.
+  if (db_->engine() != Engine::kSqlite || (options_.clock_ms && !options_.elapsed_ms)) return true;
+  const auto elapsed = std::chrono::steady_clock::now().time_since_epoch();
+  return jumps_.steady(
+      t,
+      options_.elapsed_ms
+          ? options_.elapsed_ms()
+          : std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count(),
+      lease_ms);
 }
 
 void SqlStore::settle_expired(int64_t t, int64_t max_losses) {

@@ -4,6 +4,7 @@
 // sqlite_open.cpp and postgres/open.cpp.
 #pragma once
 
+#include "db/store/jump_watch.h"
 #include "db/store/open.h"
 #include "db/store/sql.h"
 #include "db/store/store.h"
@@ -205,6 +206,8 @@ class SqlStore final : public Store {
   void note_event(std::string kind, std::optional<Uuid> campaign, std::string subject,
                   std::string detail);
   void write_events();
+  // Whether who holds a lease has had the time to renew it since the time of day was set.
+  bool leases_can_be_judged(int64_t now, int64_t lease_ms);
   int64_t now() { return options_.clock_ms ? options_.clock_ms() : db_->clock_ms(); }
   bool exists(std::string_view sql, const std::string& key);
   Uuid insert_measurement(const Measurement&);
@@ -237,6 +240,7 @@ class SqlStore final : public Store {
   OpenOptions options_;
   std::unique_ptr<Connection> db_;
   int write_depth_ = 0;
+  JumpWatch jumps_;
   std::vector<Event> events_;  // of the transaction that is open
   Uuid identity_;
   int64_t schema_version_ = 0;

@@ -4,7 +4,8 @@
 // FULL; but see OpenOptions::durable): a process killed at any moment leaves either all of a call
 // or nothing of it. Group calls with transaction(). Every call may throw nimble::Error:
 // kInvalidArgument for a record that the schema refuses (a time that is zero, negative or NaN; an
-// unknown key), kExhausted for a full disk or a database that stays locked, kIo, kCorrupt.
+// unknown key) or that the server's role may not do, kExhausted for a full disk or a database that
+// stays locked, kIo, kCorrupt.
 //
 // One Store serves one thread at a time; open one per thread or process.
 #pragma once
@@ -32,6 +33,9 @@ struct OpenOptions {
   bool durable = true;
   int busy_timeout_ms = 10'000;
   std::function<int64_t()> clock_ms;  // the time of day; the system's by default (tests set it)
+  // What passes though the time of day is set; the system's by default. A `clock_ms` without this
+  // never jumps.
+  std::function<int64_t()> elapsed_ms;
   std::string vfs;                    // SQLite VFS to use; the default one when empty
 };
 

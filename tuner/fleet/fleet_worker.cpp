@@ -253,10 +253,18 @@ class FleetWorker {
     report.consumed_s = seconds_since(begin);
     // Not let go before it is told: another would begin with it.
     db::ReportOutcome outcome = db::ReportOutcome::kStored;
-    const bool told = reach([&] {
-      const Stage stage("report");
-      outcome = store_->report(report);
-    });
+    bool told = false;
+    try {
+      told = reach([&] {
+        const Stage stage("report");
+        outcome = store_->report(report);
+      });
+    } catch (const Error&) {
+      // It ends, and says why: not after others have waited for its lease to run out.
+      pulse.let_go();
+      give_back_if_possible(*job);
+      throw;
+    }
     pulse.let_go();
     if (!told) return Step::kNothing;
     ++tally_.jobs;
@@ -282,6 +290,14 @@ class FleetWorker {
   // Also when told to stop: once, then; else its lease runs out.
   void give_back(const db::Job& job) {
     reach([&] { store_->release_job(job.uuid, worker_, job.attempt); });
+  }
+
+  void give_back_if_possible(const db::Job& job) {
+    try {
+      if (store_) store_->release_job(job.uuid, worker_, job.attempt);
+    } catch (const Error&) {
+      // What ends this worker is told already.
+    }
   }
 
   void pass_over(const db::Uuid& campaign, const Error& reason) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <glob.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,6 +18,9 @@
 #include <cstdlib>
 #include <string_view>
 #include <vector>
+
+#include "tuner/measure/confined_paths.h"
+#include "vm/base/error.h"
 
 namespace nimble::tuner {
 namespace {
@@ -41,6 +45,7 @@ struct PathRule {
 constexpr uint32_t kVersionFlag = 1;
 constexpr int kPathBeneath = 1;
 constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadFolder = 1 << 3;
+constexpr uint64_t kControlDevice = 1 << 15;  // from version 5
 // Rights that a version of the interface knows: all those below this bit.
 constexpr int kFileBits[] = {0, 13, 14, 15, 15, 16};
 constexpr uint64_t kTcp = 3;             // to bind and to connect; from version 4
@@ -63,6 +68,18 @@ void allow(int ruleset, const std::string& path, uint64_t rights) {
   ::close(folder);
 }
 
+uint64_t rights_of(Access access) {
+  switch (access) {
+    case Access::kRead:
+      return kReadFile | kReadFolder;
+    case Access::kReadAndWrite:
+      return kReadFile | kWriteFile;
+    case Access::kDevice:
+      return kReadFile | kWriteFile | kControlDevice;
+  }
+  NIMBLE_UNREACHABLE();
+}
+
 bool confine_files(int version) {
   if (version == 0) return false;
   Ruleset rules;
@@ -72,13 +89,14 @@ bool confine_files(int version) {
   const int ruleset =
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
   if (ruleset < 0) return false;
-  // Libraries that are opened when a kernel first needs them, and what they ask of the machine. (A
-  // GPU's driver will want its files of /dev here, to read, write and control.)
-  for (const char* path :
-       {"/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys", "/proc/self", "/proc/cpuinfo",
-        "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys/vm", "/dev/urandom"})
-    allow(ruleset, path, kReadFile | kReadFolder);
-  allow(ruleset, "/dev/null", kReadFile | kWriteFile);
+  for (const ConfinedPath& row : kConfinedPaths) {
+    glob_t found{};
+    if (::glob(row.pattern, 0, nullptr, &found) == 0)
+      for (size_t i = 0; i < found.gl_pathc; ++i)
+        // A right that this version does not know is not kept from anybody.
+        allow(ruleset, found.gl_pathv[i], rights_of(row.access) & rules.files);
+    ::globfree(&found);
+  }
   if (const char* list = std::getenv("LD_LIBRARY_PATH")) {
     std::string_view rest = list;
     while (!rest.empty()) {

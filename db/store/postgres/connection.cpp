@@ -43,7 +43,8 @@ Error error_of(std::string_view state, const std::string& message, const std::st
   if (state == "25006")
     return Error(Status::kIo, place, "is opened read-only", "open it for writing");
   if (state == "42501")
-    return Error(Status::kIo, place, fmt::format("your role may not do this ({})", message),
+    // Another try gives the same: not kIo.
+    return Error(Status::kInvalidArgument, place, fmt::format("your role may not do this ({})", message),
                  "ask the owner of the database for the role that does");
   if (state == "25P03")
     return Error(Status::kIo, place,

@@ -364,6 +364,50 @@ TEST_F(StoreTest, AReportIsReadAsItWasTold) {
   EXPECT_THAT(store->stored_report(second.uuid)->results, SizeIs(2));
 }
 
+class JumpTest : public FileTest {};
+
+TEST_F(JumpTest, WhoHoldsALeaseKeepsItThoughTheClockIsSetForward) {
+  int64_t elapsed = 5;
+  options.elapsed_ms = [&] { return elapsed; };
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid holder = fleet.worker("a"), other = fleet.worker("b");
+  const Job job = store->claim_job({holder, {}, 1000}).value();
+  clock += 3'600'000;
+  elapsed += 10;
+  EXPECT_FALSE(store->claim_job({other, {}, 1000}));
+  elapsed += 200;
+  clock += 200;
+  EXPECT_TRUE(store->heartbeat({holder, WorkerState::kMeasuring, job.uuid}, job.attempt, 1000));
+  elapsed += 900;
+  clock += 900;
+  EXPECT_FALSE(store->claim_job({other, {}, 1000}));
+  // One that is dead loses it, that much later.
+  elapsed += 100;
+  clock += 100;
+  EXPECT_EQ(store->claim_job({other, {}, 1000})->uuid, job.uuid);
+  EXPECT_FALSE(store->heartbeat({holder, WorkerState::kMeasuring, job.uuid}, job.attempt, 1000));
+}
+
+TEST_F(JumpTest, AClockThatIsSetBackKeepsLeases) {
+  int64_t elapsed = 5;
+  options.elapsed_ms = [&] { return elapsed; };
+  auto store = open();
+  Fleet fleet(*store);
+  store->publish(fleet.job({1}, 64));
+  const Uuid holder = fleet.worker("a"), other = fleet.worker("b");
+  const Job job = store->claim_job({holder, {}, 1000}).value();
+  clock -= 500'000;
+  elapsed += 900;
+  EXPECT_FALSE(store->claim_job({other, {}, 1000}));
+  EXPECT_TRUE(store->heartbeat({holder, WorkerState::kMeasuring, job.uuid}, job.attempt, 1000));
+  // From then on it is by the new clock, which goes on as time does.
+  clock += 1000;
+  elapsed += 1000;
+  EXPECT_EQ(store->claim_job({other, {}, 1000})->uuid, job.uuid);
+}
+
 TEST_F(StoreTest, ATrialThatTakesItsWorkerDownAloneEndsAsCrashed) {
   auto store = open();
   Fleet fleet(*store);

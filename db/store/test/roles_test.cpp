@@ -32,7 +32,7 @@ class RolesTest : public PostgresTest {
   }
   static void expect_denied(const std::string& what, const std::function<void()>& body) {
     const Error error = error_of(body);
-    EXPECT_EQ(error.status(), Status::kIo) << what << ": " << error.what();
+    EXPECT_EQ(error.status(), Status::kInvalidArgument) << what << ": " << error.what();
     EXPECT_THAT(error.what(), HasSubstr("your role may not do this")) << what;
   }
 };

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "db/store/roles.h"
 #include "db/store/test/fault_vfs.h"
 #include "tuner/fleet/fleet_worker.h"
 #include "tuner/fleet/test/fleet_fixture.h"
@@ -144,6 +145,32 @@ TEST_F(FleetServerFaultTest, AConnectionThatIsLostAgainAndAgainLosesNothing) {
   expect_all_measured_once();
 }
 
+// What it may do is changed while it works.
+TEST_F(FleetServerFaultTest, AWorkerWhoseRoleMayNotReportSaysSoAndEnds) {
+  publish(2);
+  const auto owner = connection();
+  owner->script(db::roles_sql());
+  owner->script("REVOKE INSERT ON nimble.job_report FROM nimble_worker");
+  const std::string url = place();
+  work_options.database =
+      url + (url.find('?') == std::string::npos ? "?" : "&") + "options=-c%20role%3Dnimble_worker";
+  const Error e = db::error_of([&] { work(); });
+  EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("your role may not do this"),
+                                       testing::HasSubstr("job_report"),
+                                       testing::HasSubstr("ask the owner of the database")));
+  EXPECT_EQ(said.find("trying again"), std::string::npos) << said;
+  const db::OpenJobs open = store->open_jobs(fleet->world.campaign);
+  EXPECT_EQ(open.queued, 2) << "the job that it held is given back";
+  EXPECT_EQ(open.claimed, 0);
+  // Nor when it may not even claim.
+  owner->script("REVOKE UPDATE (state) ON nimble.job FROM nimble_worker");
+  EXPECT_THAT(db::error_of([&] { work(); }).what(), testing::HasSubstr("permission denied"));
+  // With what it lacked it goes on where it was.
+  owner->script(db::roles_sql());
+  work();
+  expect_all_measured_once();
+}
+
 class FleetFileFaultTest : public FleetFaultTest {
  protected:
   FleetFileFaultTest() : FleetFaultTest(Where::kFiles) {}
@@ -177,29 +204,35 @@ TEST_F(FleetFileFaultTest, AClockThatJumpsLosesNothing) {
                         .count();
   };
   work_options.open.clock_ms = clock_ms;
+  work_options.open.elapsed_ms = [] {
+    return std::chrono::duration_cast<milliseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
   work_options.max_idle_s = 1;
   publish(12);
   // Another one, on another device of this machine, finds leases that ran out.
   FleetWorkerOptions other = work_options;
   other.device = "another";
   AskedPermission anything;
-  std::thread second([&] { serve_jobs(other, anything, never(), [](const std::string&) {}); });
+  std::atomic<bool> second_works{false};
+  std::thread second([&] {
+    serve_jobs(other, anything, never(), [&](const std::string&) { second_works = true; });
+    second_works = true;
+  });
   std::mt19937_64 random(7);
   serve_while([&](const std::atomic<bool>& served) {
-    // An hour forward, and back, at any moment.
+    // An hour forward, and back, at any moment once both have claimed something.
+    while (!second_works) std::this_thread::sleep_for(milliseconds(1));
+    wait_for(" results\n", 0, served);
     for (int jump = 0; jump < 6 && !served; ++jump) {
       std::this_thread::sleep_for(milliseconds(random() % 40));
       offset = jump % 2 == 0 ? 3'600'000 : 0;
     }
   });
   second.join();
-  // What was claimed before a jump back and lost by one forward is nobody's now.
-  work_options.open.clock_ms = [] {
-    return 7'200'000 + std::chrono::duration_cast<milliseconds>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
-  };
-  work();
+  EXPECT_EQ(connection()->integer("SELECT count(*) FROM job WHERE state = 'split' OR lost > 0"), 0)
+      << "who is alive loses no job";
   for (const db::NewJob& j : jobs)
     for (size_t i = 1; i < j.trials.size(); ++i) EXPECT_EQ(trial(j, i).state, TrialState::kOk);
   EXPECT_TRUE(store->check().sound());

@@ -218,12 +218,11 @@ bool SqlStore::leases_can_be_judged(int64_t t, int64_t lease_ms) {
   // A server's clock is one for all, and its owner's affair.
   if (db_->engine() != Engine::kSqlite || (options_.clock_ms && !options_.elapsed_ms)) return true;
   const auto elapsed = std::chrono::steady_clock::now().time_since_epoch();
-  return jumps_.steady(
-      t,
-      options_.elapsed_ms
-          ? options_.elapsed_ms()
-          : std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count(),
-      lease_ms);
+  return jumps_.steady(t,
+                       options_.elapsed_ms
+                           ? options_.elapsed_ms()
+                           : std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count(),
+                       lease_ms);
 }
 
 void SqlStore::settle_expired(int64_t t, int64_t max_losses) {

@@ -36,7 +36,7 @@ struct OpenOptions {
   // What passes though the time of day is set; the system's by default. A `clock_ms` without this
   // never jumps.
   std::function<int64_t()> elapsed_ms;
-  std::string vfs;                    // SQLite VFS to use; the default one when empty
+  std::string vfs;  // SQLite VFS to use; the default one when empty
 };
 
 class Store : public Queue, public Evidence, public Reading {

@@ -44,7 +44,8 @@ Error error_of(std::string_view state, const std::string& message, const std::st
     return Error(Status::kIo, place, "is opened read-only", "open it for writing");
   if (state == "42501")
     // Another try gives the same: not kIo.
-    return Error(Status::kInvalidArgument, place, fmt::format("your role may not do this ({})", message),
+    return Error(Status::kInvalidArgument, place,
+                 fmt::format("your role may not do this ({})", message),
                  "ask the owner of the database for the role that does");
   if (state == "25P03")
     return Error(Status::kIo, place,

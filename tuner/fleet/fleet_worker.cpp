@@ -30,6 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(50);
+// The first pause of a worker that finds no job; each after it is twice as long.
+constexpr int64_t kSoonMs = 20;
 // Executables that the runner keeps for the next job: the anchors come with every case.
 constexpr size_t kMostKept = 256;
 // Jobs in a row of which nothing could be measured.
@@ -90,16 +92,21 @@ class FleetWorker {
     Pulse pulse(options_, worker_, cancel_);
     start_runner(&pulse.halt);
     Clock::time_point idle_since = Clock::now();
+    int64_t pause_ms = kSoonMs;
     while (!cancel_) {
       const Step done = step(pulse);
       if (done == Step::kAgain) continue;
       if (done == Step::kDone) {
+        // The next job is often a moment away: the service makes it of what was just reported.
+        pause_ms = kSoonMs;
         idle_since = Clock::now();
         if (options_.once) break;
         continue;
       }
       if (seconds_since(idle_since) >= options_.max_idle_s) break;
-      sleep(static_cast<double>(options_.poll_ms) / 1e3);
+      pause_ms = std::min(pause_ms, options_.poll_ms);
+      sleep(static_cast<double>(pause_ms) / 1e3);
+      pause_ms *= 2;
     }
     runner_.reset();
   }

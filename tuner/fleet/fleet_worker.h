@@ -39,7 +39,7 @@ struct FleetWorkerOptions {
   std::string device = "cpu";        // whose lock is held
   std::vector<int> cpus;             // the measuring process is bound to these; empty: to none
   int64_t lease_ms = 60'000;
-  int64_t poll_ms = 1000;  // between looks at an empty queue
+  int64_t poll_ms = 1000;  // at most between two looks at an empty queue
   int64_t hang_ms = 4000;
   int64_t pass_over_ms = 60'000;  // until a campaign that was passed over is looked at again
   bool once = false;              // ends after one job

@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::milliseconds(20);
+// The first pause between two looks; each after it is twice as long while nothing happens.
+constexpr double kSoonS = 0.02;
 // A look at what is wanted though nothing happened: cases come to straggle by the clock.
 constexpr double kLookAgain = 1;
 
@@ -62,7 +64,7 @@ class Service {
     runner.hang_ms = options_.hang_ms;
     runner.cancel = &cancel_;
     runner_.emplace(runner);
-    double wait = 0.1;
+    double wait = 0.1, pause_s = kSoonS;
     // A database that cannot be opened at all is the caller's affair.
     store_ = db::Store::open(options_.database);
     while (!cancel_) {
@@ -72,7 +74,10 @@ class Service {
         wait = 0.1;
         if (options_.looked) options_.looked();
         if (options_.once && !work) break;
-        sleep(static_cast<double>(options_.poll_ms) / 1e3);
+        // Where something happened more is to be expected: workers wait for what it gives rise to.
+        pause_s = moved_ ? kSoonS : 2 * pause_s;
+        pause_s = std::min(pause_s, static_cast<double>(options_.poll_ms) / 1e3);
+        sleep(pause_s);
       } catch (const Error& e) {
         if (e.status() == Status::kCancelled) break;
         if (!may_pass(e) || is_the_locks(e)) throw;
@@ -99,6 +104,7 @@ class Service {
 
   // False: there is no campaign that it could serve.
   bool step() {
+    moved_ = false;
     find_campaigns();
     std::set<db::Uuid> ended;
     for (auto& [uuid, s] : served_) {
@@ -108,7 +114,9 @@ class Service {
         ended.insert(uuid);
         continue;
       }
+      const int64_t seen = s.service->seen();
       fair_.charge(uuid, s.service->follow());
+      moved_ |= s.service->seen() != seen;
       if (s.service->finish()) {
         s.cache->clear();
         ++tally_.finished;
@@ -221,6 +229,7 @@ class Service {
       std::vector<plan::WantedCase>& cases = wanted.at(order[n]);
       served_.at(order[n]).service->publish(cases.front());
       ++tally_.cases;
+      moved_ = true;
       cases.erase(cases.begin());
       if (cases.empty()) order.erase(order.begin() + static_cast<long>(n)), i = n - 1;
       // Those that are not in the database yet are wanted again.
@@ -250,6 +259,7 @@ class Service {
   std::set<db::Uuid> refused_, told_;
   plan::FairShare fair_;
   bool waiting_ = false;  // another service has a campaign
+  bool moved_ = false;    // the latest look found something to do
   ServiceTally tally_;
 };
 

@@ -29,7 +29,7 @@ struct ServiceOptions {
   std::string key_name;              // of the key that signs
   std::string program;               // runs default schedules, for expected results
   std::string device = "cpu";        // whose lock is held
-  int64_t poll_ms = 500;             // between looks at the database
+  int64_t poll_ms = 500;             // at most between two looks at the database
   int64_t hang_ms = 4000;
   int compile_threads = 2;
   bool once = false;  // ends when no campaign is left that it could serve

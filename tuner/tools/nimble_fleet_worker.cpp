@@ -197,7 +197,7 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(0.1, 86400.0))
       ->type_name("SECONDS");
-  app.add_option("--poll", a.poll_s, "Seconds between looks at an empty queue")
+  app.add_option("--poll", a.poll_s, "Seconds at most between two looks at an empty queue")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 3600.0))
       ->type_name("SECONDS");

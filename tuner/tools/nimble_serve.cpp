@@ -68,7 +68,7 @@ int run(int argc, char** argv) {
   app.add_option("--campaign", campaign, "Serve this one alone; default: all that were submitted")
       ->type_name("UUID");
   app.add_flag("--once", options.once, "End when there is no campaign left to serve");
-  app.add_option("--poll", options.poll_ms, "Between two looks at the database, in ms")
+  app.add_option("--poll", options.poll_ms, "At most between two looks at the database, in ms")
       ->capture_default_str()
       ->check(CLI::Range(1, 600'000));
   app.add_option("--metrics", metrics,

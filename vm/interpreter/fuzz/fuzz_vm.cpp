@@ -313,7 +313,7 @@ double seconds_used() {
 }
 // Fuel bounds time: even sanitizers make some hundredths of a second of kFuel. What clears kMemory
 // for a few steps takes longer.
-constexpr double kMostSeconds = 0.5;
+constexpr double kMostSeconds = 0.25;
 
 // How many of its runs succeeded.
 size_t run_entries(const std::shared_ptr<const rt::Model>& model, int32_t threads) {

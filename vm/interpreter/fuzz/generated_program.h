@@ -35,7 +35,7 @@ class ProgramGenerator {
     line("AllocStorage r4, r2, 64, d0");
     const uint8_t plan = c_.next();
     for (size_t calls = 1 + plan % 4; calls > 0; --calls) call();
-    const bool forever = plan / 4 % 16 == 1;  // until the fuel ends
+    const bool forever = plan / 4 % 8 == 1;  // until the fuel ends
     overlaid_ = plan / 4 % 16 == 14;
     body_ += forever ? "again:\n" + calls_ + "Goto @again\n" : calls_;
     const std::string ports = result_ports();
@@ -204,7 +204,8 @@ class ProgramGenerator {
     exec::PortableKernel code = portable_kernel(operations, type);
     if (c_.rarely(8)) {  // nothing, with much scratch
       code.code.clear();
-      code.scratch = {{type, exec::DimProgram::constant(int64_t{1} << c_.next() % 25)}};
+      code.scratch = {
+          {type, exec::DimProgram::constant(int64_t{1} << std::min(c_.next() % 32, 24))}};
     }
     portable_[kernels_] = std::move(code);
     const Operand y = operand(type, other, where, true);

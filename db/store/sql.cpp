@@ -87,11 +87,23 @@ Transaction::~Transaction() {
   if (db_.in_transaction()) db_.roll_back(level_);
 }
 
-void Transaction::commit() {
+void Transaction::check_open() {
   if (!db_.in_transaction())
     throw Error(Status::kIo, db_.name(), "the transaction was undone by an earlier failure",
                 "mend that and try again");
+}
+
+void Transaction::commit() {
+  check_open();
   db_.commit(level_);
+  open_ = false;
+  --depth_;
+}
+
+void Transaction::commit_after(const std::string& last) {
+  NIMBLE_CHECK(level_ == 0, "a savepoint ends no transaction");
+  check_open();
+  db_.commit_after(last);
   open_ = false;
   --depth_;
 }

@@ -136,7 +136,11 @@ class Connection {
   // For reading alone: all statements up to roll_back(0) see one state of the database.
   virtual void begin_snapshot() = 0;
   virtual void commit(int level) = 0;
-  virtual void roll_back(int level) noexcept = 0;  // needs no memory
+  // Runs `last` (without parameters; see literal()) and commits the whole transaction. A server
+  // gets both in one message: what `last` locks is held no longer than the commit takes.
+  virtual void commit_after(const std::string& last) = 0;
+  virtual std::string literal(const std::string& text) const = 0;  // as it stands in SQL, quoted
+  virtual void roll_back(int level) noexcept = 0;                  // needs no memory
   // Whether a transaction is open. SQLite ends one by itself after some failures (a full disk).
   virtual bool in_transaction() const noexcept = 0;
 
@@ -196,8 +200,10 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
   void commit();
+  void commit_after(const std::string& last);  // of the outermost alone; see Connection
 
  private:
+  void check_open();
   Connection& db_;
   int& depth_;  // how many are open, this one included
   int level_;

@@ -12,6 +12,7 @@
 // may_be_its_candidates_fault().
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "db/store/hash.h"
 #include "db/store/sql_rows.h"
@@ -331,66 +332,114 @@ bool SqlStore::cancel_job(const Uuid& uuid) {
   return open;
 }
 
+// In one statement for up to this many: what a job has, mostly.
+constexpr size_t kTrialsAtOnce = 50;
+
+void SqlStore::finish_trials(const JobReport& r, const Hash& hardware, bool holds, int64_t t) {
+  std::vector<const TrialReport*> counting;
+  for (const TrialReport& result : r.results)
+    // What a machine may have caused is no verdict of one that had lost the lease.
+    if (holds || result.state == TrialState::kOk || result.state == TrialState::kWrong ||
+        result.state == TrialState::kCompileFailed)
+      counting.push_back(&result);
+  for (size_t begin = 0; begin < counting.size(); begin += kTrialsAtOnce) {
+    const size_t end = std::min(counting.size(), begin + kTrialsAtOnce);
+    std::string rows;
+    for (size_t i = begin; i < end; ++i)
+      rows += i == begin ? "(?,?,?,?,?,?,?,?)" : ",(?,?,?,?,?,?,?,?)";
+    Statement update = db_->prepare(fmt::format(
+        "UPDATE trial SET state = r.column2, error_class = r.column3, message = r.column4, "
+        "finished_at = r.column5, attempt = r.column6, median_ns = r.column7, "
+        "measured_on = r.column8, lease_owner = NULL, lease_until = NULL "
+        "FROM (VALUES {}) AS r WHERE trial.uuid = r.column1 "
+        "AND trial.state IN ('queued', 'claimed')",
+        rows));
+    int at = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const TrialReport& result = *counting[i];
+      std::optional<double> median;
+      std::optional<Hash> measured_on;
+      if (result.state == TrialState::kOk) {
+        median = result.measurement->median_ns;
+        measured_on = hardware;
+      }
+      update.bind_at(++at, result.trial);
+      update.bind_at(++at, name_of(result.state));
+      update.bind_at(++at, result.error_class);
+      update.bind_at(++at, result.message);
+      update.bind_at(++at, t);
+      update.bind_at(++at, r.attempt);
+      update.bind_at(++at, median);
+      update.bind_at(++at, measured_on);
+    }
+    update.run();
+  }
+}
+
 ReportOutcome SqlStore::report(const JobReport& r) {
   if (!is_uuid(r.uuid))
     throw Error(Status::kInvalidArgument, "report", "has no UUID",
                 "whoever reports makes one, and reports again under the same");
   for (const TrialReport& result : r.results) check_result(result.state, result.measurement);
-  const Worker worker = require_worker(r.worker);
-  const Hash hardware = machine(worker.machine).value().hardware;
+  Machine its_machine;
+  {
+    Statement row = db_->prepare(
+        "SELECT m.uuid, m.hardware FROM worker w JOIN machine m ON m.uuid = w.machine "
+        "WHERE w.uuid = ?");
+    if (!row.bind(r.worker).step()) require_worker(r.worker);
+    its_machine.uuid = row.text(0);
+    its_machine.hardware = row.text(1);
+  }
   Write write = begin_write();
   const int64_t t = now();
-  // Locks the lease, if it is the worker's.
-  db_->run(
-      "UPDATE job SET lease_until = lease_until "
-      "WHERE uuid = ? AND state = 'claimed' AND worker = ? AND attempt = ?",
-      r.job, r.worker, r.attempt);
-  const bool holds = db_->changes() == 1;
-  const std::optional<Job> its_job = job(r.job);
-  if (!its_job)
-    throw Error(Status::kNotFound, path(), fmt::format("has no job {}", r.job),
-                "it was finished long ago and forgotten");
+  Uuid campaign;
+  Hash its_case;
+  bool holds = false;
+  {
+    // Locks the lease, if it is the worker's.
+    Statement lease = db_->prepare(
+        "UPDATE job SET lease_until = lease_until WHERE uuid = ? AND state = 'claimed' "
+        "AND worker = ? AND attempt = ? RETURNING campaign, measure_case");
+    holds = lease.bind(r.job, r.worker, r.attempt).step();
+    Statement any = db_->prepare("SELECT campaign, measure_case FROM job WHERE uuid = ?");
+    if (!holds && !any.bind(r.job).step())
+      throw Error(Status::kNotFound, path(), fmt::format("has no job {}", r.job),
+                  "it was finished long ago and forgotten");
+    const Statement& row = holds ? lease : any;
+    campaign = row.text(0);
+    its_case = row.text(1);
+  }
   const Uuid host_state = put(r.host);
   db_->run(
       "INSERT INTO job_report (uuid, job, campaign, measure_case, worker, host_state, attempt, "
       "consumed_s, results, late, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
       "ON CONFLICT (uuid) DO NOTHING",
-      r.uuid, r.job, its_job->campaign, its_job->measure_case, r.worker, host_state, r.attempt,
-      r.consumed_s, static_cast<int64_t>(r.results.size()), !holds, t);
+      r.uuid, r.job, campaign, its_case, r.worker, host_state, r.attempt, r.consumed_s,
+      static_cast<int64_t>(r.results.size()), !holds, t);
   if (db_->changes() == 0) return ReportOutcome::kDuplicate;
 
-  for (const TrialReport& result : r.results) {
-    if (!db_->prepare("SELECT 1 FROM job_trial WHERE job = ? AND trial = ?")
-             .bind(r.job, result.trial)
-             .step())
+  std::set<Uuid> of_job;
+  {
+    Statement row = db_->prepare("SELECT trial FROM job_trial WHERE job = ?");
+    row.bind(r.job);
+    while (row.step()) of_job.insert(row.text(0));
+  }
+  for (const TrialReport& result : r.results)
+    if (!of_job.contains(result.trial))
       throw Error(Status::kInvalidArgument, "report",
                   fmt::format("trial {} is not of job {}", result.trial, r.job),
                   "report what was claimed");
-    // What a machine may have caused is no verdict of one that had lost the lease.
-    const bool counts = holds || result.state == TrialState::kOk ||
-                        result.state == TrialState::kWrong ||
-                        result.state == TrialState::kCompileFailed;
-    std::optional<double> median;
-    std::optional<Hash> measured_on;
-    if (result.state == TrialState::kOk) {
-      median = result.measurement->median_ns;
-      measured_on = hardware;
-    }
-    if (counts)
-      db_->run(
-          "UPDATE trial SET state = ?, error_class = ?, message = ?, finished_at = ?, attempt = ?, "
-          "median_ns = ?, measured_on = ?, lease_owner = NULL, lease_until = NULL "
-          "WHERE uuid = ? AND state IN ('queued', 'claimed')",
-          name_of(result.state), result.error_class, result.message, t, r.attempt, median,
-          measured_on, result.trial);
+  finish_trials(r, its_machine.hardware, holds, t);
+  Facts facts(*db_);
+  for (const TrialReport& result : r.results) {
     if (result.measurement) {
       Measurement m = *result.measurement;
       m.trial = result.trial;
-      m.machine = worker.machine;
+      m.machine = its_machine.uuid;
       m.host_state = host_state;
-      insert_measurement(m);
+      insert_measurement(m, facts, t);
     }
-    if (result.correctness) add(*result.correctness);
+    if (result.correctness) insert_correctness(*result.correctness, facts, t);
     if (result.failure) {
       FailureLog log = *result.failure;
       log.trial = result.trial;
@@ -399,19 +448,27 @@ ReportOutcome SqlStore::report(const JobReport& r) {
       add(log);
     }
   }
-  add_consumed(its_job->campaign, worker.machine, r.consumed_s);
+  facts.flush();
   // Before what follows from it: whoever reads the feed knows all of a job when it ends.
-  note_event("report", its_job->campaign, r.uuid,
+  note_event("report", campaign, r.uuid,
              fmt::format(R"({{"job":"{}","late":{},"results":{}}})", r.job,
                          holds ? "false" : "true", r.results.size()));
   if (holds && r.last) {
-    const Job rest = job(r.job).value();
-    if (std::none_of(rest.trials.begin(), rest.trials.end(), is_open))
-      end_job(r.job, JobState::kDone, t);
-    else
+    bool is_open = false;
+    {
+      Statement rest = db_->prepare(
+          "SELECT 1 FROM job_trial jt JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? "
+          "AND jt.anchor = 0 AND trial.state IN ('queued', 'claimed') LIMIT 1");
+      is_open = rest.bind(r.job).step();
+    }
+    if (is_open)
       db_->run("UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL WHERE uuid = ?",
                r.job);
+    else
+      end_job(r.job, JobState::kDone, t);
   }
+  // Last: the row of a campaign on a machine is one for all of its workers.
+  add_consumed(campaign, its_machine.uuid, r.consumed_s);
   write.commit();
   return holds ? ReportOutcome::kStored : ReportOutcome::kLate;
 }

@@ -22,7 +22,20 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
-Uuid SqlStore::insert_measurement(const Measurement& m) {
+SqlStore::Facts::Facts(Connection& db)
+    : measurements(db, "measurement",
+                   "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
+                   "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample, drift"),
+      samples(db, "samples", "measurement, n, ns, outlier", &measurements),
+      twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at", &measurements),
+      correctness(db, "correctness",
+                  "uuid, artifact, shape, max_error, tolerance, pass, created_at") {}
+
+void SqlStore::Facts::flush() {
+  for (InsertRows* rows : {&measurements, &samples, &twins, &correctness}) rows->flush();
+}
+
+Uuid SqlStore::insert_measurement(const Measurement& m, Facts& facts, int64_t t) {
   if (m.samples_ns.empty())
     throw Error(Status::kInvalidArgument, "measurement", "has no samples", "keep every raw sample");
   if (!m.outliers.empty() && m.outliers.size() != m.samples_ns.size())
@@ -45,46 +58,45 @@ Uuid SqlStore::insert_measurement(const Measurement& m) {
 
   const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
   const auto n = static_cast<int64_t>(m.samples_ns.size());
-  db_->run(
-      "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, median_ns, "
-      "mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample, drift) "
-      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-      uuid, m.trial, m.artifact, m.policy, m.machine, m.host_state, n, m.median_ns, m.mad_ns,
-      m.ci_low_ns, m.ci_high_ns, m.stop_reason, now(), m.runs_per_sample, m.drift);
-  db_->run("INSERT INTO samples (measurement, n, ns, outlier) VALUES (?,?,?,?)", uuid, n,
-           std::span<const uint8_t>(ns), std::span<const uint8_t>(flags));
+  facts.measurements.add(uuid, m.trial, m.artifact, m.policy, m.machine, m.host_state, n,
+                         m.median_ns, m.mad_ns, m.ci_low_ns, m.ci_high_ns, m.stop_reason, t,
+                         m.runs_per_sample, m.drift);
+  facts.samples.add(uuid, n, ns, flags);
   if (m.twin_ns.empty()) return uuid;
   const double twin_median = median_of(m.twin_ns);
   const std::vector<uint8_t> twin = encode_samples(m.twin_ns);
   const std::string fault =
       problem_of_samples(twin, std::vector<uint8_t>(m.twin_ns.size(), 0), twin_median);
   if (!fault.empty()) throw Error(Status::kInvalidArgument, "twin of a measurement", fault);
-  db_->run(
-      "INSERT INTO twin_samples (measurement, n, ns, median_ns, created_at) VALUES (?,?,?,?,?)",
-      uuid, static_cast<int64_t>(m.twin_ns.size()), std::span<const uint8_t>(twin), twin_median,
-      now());
+  facts.twins.add(uuid, static_cast<int64_t>(m.twin_ns.size()), twin, twin_median, t);
   return uuid;
 }
 
 Uuid SqlStore::add(const Measurement& m) {
   Write write = begin_write();
-  const Uuid uuid = insert_measurement(m);
+  Facts facts(*db_);
+  const Uuid uuid = insert_measurement(m, facts, now());
+  facts.flush();
   write.commit();
   return uuid;
 }
 
-Uuid SqlStore::add(const Correctness& c) {
+Uuid SqlStore::insert_correctness(const Correctness& c, Facts& facts, int64_t t) {
   if (c.pass && !(c.max_error <= c.tolerance))
     throw Error(
         Status::kInvalidArgument, "correctness",
         fmt::format("an error of {} does not pass a tolerance of {}", c.max_error, c.tolerance));
   const Uuid uuid = c.uuid.empty() ? new_uuid() : c.uuid;
-  Statement insert = db_->prepare(
-      "INSERT INTO correctness (uuid, artifact, shape, max_error, tolerance, pass, created_at) "
-      "VALUES (?,?,?,?,?,?,?)");
-  insert.bind(uuid, c.artifact, c.shape, c.max_error, c.tolerance, c.pass, now());
-  if (std::isnan(c.max_error)) insert.bind_null(4, ValueKind::kReal);  // NaN where a number was due
-  insert.run();
+  std::optional<double> error;  // none: NaN where a number was due
+  if (!std::isnan(c.max_error)) error = c.max_error;
+  facts.correctness.add(uuid, c.artifact, c.shape, error, c.tolerance, c.pass, t);
+  return uuid;
+}
+
+Uuid SqlStore::add(const Correctness& c) {
+  Facts facts(*db_);
+  const Uuid uuid = insert_correctness(c, facts, now());
+  facts.flush();
   return uuid;
 }
 

@@ -151,21 +151,23 @@ void SqlStore::note_event(std::string kind, std::optional<Uuid> campaign, std::s
       {0, std::move(kind), std::move(campaign), std::move(subject), std::move(detail), 0});
 }
 
-void SqlStore::write_events() {
-  if (events_.empty()) return;
+// All writers meet at the counter, which one of them holds until its transaction has ended: so this
+// goes with the commit.
+std::string SqlStore::sql_of_events() {
   const int64_t t = now();
-  int64_t number = 0;
-  {
-    Statement counter = db_->prepare("UPDATE event_counter SET last = last + ? RETURNING last");
-    counter.bind(static_cast<int64_t>(events_.size())).step();
-    number = counter.integer(0) - static_cast<int64_t>(events_.size());
+  const size_t n = events_.size();
+  std::string sql = fmt::format(
+      "UPDATE event_counter SET last = last + {}; INSERT INTO event "
+      "(number, kind, campaign, subject, detail, created_at) VALUES ",
+      n);
+  for (size_t i = 0; i < n; ++i) {
+    const Event& e = events_[i];
+    sql += fmt::format("{}((SELECT last FROM event_counter) - {}, {}, {}, {}, {}, {})",
+                       i ? ", " : "", n - 1 - i, db_->literal(e.kind),
+                       e.campaign ? db_->literal(*e.campaign) : "NULL", db_->literal(e.subject),
+                       db_->literal(e.detail), t);
   }
-  for (const Event& e : events_)
-    db_->run(
-        "INSERT INTO event (number, kind, campaign, subject, detail, created_at) "
-        "VALUES (?,?,?,?,?,?)",
-        ++number, e.kind, e.campaign, e.subject, e.detail, t);
-  events_.clear();
+  return sql;
 }
 
 std::vector<Event> SqlStore::events(int64_t after, int64_t limit,

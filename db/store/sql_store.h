@@ -4,6 +4,7 @@
 // sqlite_open.cpp and postgres/open.cpp.
 #pragma once
 
+#include "db/store/insert_rows.h"
 #include "db/store/jump_watch.h"
 #include "db/store/open.h"
 #include "db/store/sql.h"
@@ -189,8 +190,12 @@ class SqlStore final : public Store {
     Write(const Write&) = delete;
     Write& operator=(const Write&) = delete;
     void commit() {
-      if (store_.write_depth_ == 1) store_.write_events();
-      transaction_.commit();
+      if (store_.write_depth_ == 1 && !store_.events_.empty()) {
+        transaction_.commit_after(store_.sql_of_events());
+        store_.events_.clear();
+      } else {
+        transaction_.commit();
+      }
       committed_ = true;
     }
 
@@ -205,12 +210,20 @@ class SqlStore final : public Store {
   // `detail`: JSON. Only inside a Write.
   void note_event(std::string kind, std::optional<Uuid> campaign, std::string subject,
                   std::string detail);
-  void write_events();
   // Whether who holds a lease has had the time to renew it since the time of day was set.
   bool leases_can_be_judged(int64_t now, int64_t lease_ms);
+  std::string sql_of_events();  // writes what was noted
   int64_t now() { return options_.clock_ms ? options_.clock_ms() : db_->clock_ms(); }
   bool exists(std::string_view sql, const std::string& key);
-  Uuid insert_measurement(const Measurement&);
+  // What is inserted together; flush() writes it. `t`: now.
+  struct Facts {
+    explicit Facts(Connection& db);
+    void flush();
+    InsertRows measurements, samples, twins, correctness;
+  };
+  Uuid insert_measurement(const Measurement&, Facts&, int64_t t);
+  Uuid insert_correctness(const Correctness&, Facts&, int64_t t);
+  void finish_trials(const JobReport&, const Hash& hardware, bool holds, int64_t t);
   void add_dispatch_event(const Uuid& table, std::string_view status, const std::string& reason);
   DispatchTable require_table(const Uuid& table);
   std::vector<DispatchTable> read_tables(Statement& rows);

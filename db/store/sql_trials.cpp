@@ -161,7 +161,11 @@ bool SqlStore::finish(const TrialResult& result) {
     if (!row.step()) return false;
     campaign = row.text(0);
   }
-  if (result.measurement) insert_measurement(*result.measurement);
+  if (result.measurement) {
+    Facts facts(*db_);
+    insert_measurement(*result.measurement, facts, now());
+    facts.flush();
+  }
   note_event("trial", campaign, result.trial,
              fmt::format(R"({{"state":"{}"}})", name_of(result.state)));
   write.commit();

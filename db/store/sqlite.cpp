@@ -192,6 +192,17 @@ void SqliteConnection::begin(int level, bool) {
   run(level == 0 ? "BEGIN IMMEDIATE" : fmt::format("SAVEPOINT level{}", level));
 }
 
+void SqliteConnection::commit_after(const std::string& last) {
+  script(last);
+  commit(0);
+}
+
+std::string SqliteConnection::literal(const std::string& text) const {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
 void SqliteConnection::commit(int level) {
   run(level == 0 ? "COMMIT" : fmt::format("RELEASE level{}", level));
 }

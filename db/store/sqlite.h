@@ -28,6 +28,8 @@ class SqliteConnection final : public Connection {
   void begin(int level, bool exclusive) override;
   void begin_snapshot() override { run("BEGIN"); }
   void commit(int level) override;
+  void commit_after(const std::string& last) override;
+  std::string literal(const std::string& text) const override;
   void roll_back(int level) noexcept override;
   bool in_transaction() const noexcept override { return !sqlite3_get_autocommit(db_); }
   int64_t clock_ms() override;

@@ -25,6 +25,7 @@
 #include <random>
 
 #include "db/store/hash.h"
+#include "db/store/insert_rows.h"
 #include "db/store/open.h"
 #include "db/store/place.h"
 #include "db/store/samples.h"
@@ -94,45 +95,6 @@ struct Names {
   }
 };
 
-// An INSERT of many rows at once: the fewer statements, the sooner a million is there.
-class Rows {
- public:
-  // `parent` goes first: what is derived from rows as they come looks at those they name.
-  Rows(Connection& db, std::string table, std::string columns, int width, Rows* parent = nullptr)
-      : db_(db),
-        table_(std::move(table)),
-        columns_(std::move(columns)),
-        width_(width),
-        parent_(parent) {}
-  template <class... Values>
-  void add(const Values&... values) {
-    static_assert(sizeof...(values) > 0);
-    cells_.push_back([=](Statement& s, int at) { (s.bind_at(at++, values), ...); });
-    if (cells_.size() == kAtOnce) flush();
-  }
-  void flush() {
-    if (cells_.empty()) return;
-    if (parent_) parent_->flush();
-    std::string marks, row = "(?";
-    for (int i = 1; i < width_; ++i) row += ",?";
-    row += ")";
-    for (size_t i = 0; i < cells_.size(); ++i) marks += (i ? "," : "") + row;
-    Statement insert =
-        db_.prepare(fmt::format("INSERT INTO {} ({}) VALUES {}", table_, columns_, marks));
-    for (size_t i = 0; i < cells_.size(); ++i) cells_[i](insert, 1 + static_cast<int>(i) * width_);
-    insert.run();
-    cells_.clear();
-  }
-
- private:
-  static constexpr size_t kAtOnce = 100;
-  Connection& db_;
-  const std::string table_, columns_;
-  const int width_;
-  Rows* const parent_;
-  std::vector<std::function<void(Statement&, int)>> cells_;
-};
-
 // Rows as the store would have written them, past it.
 void fill_campaign(Store& store, Connection& db, const Names& names, int h, int64_t wanted) {
   const Uuid& campaign = names.campaigns[static_cast<size_t>(h)];
@@ -148,18 +110,19 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
     int depth = 0;
     Transaction transaction(db, depth, true);
     db.defer_foreign_keys();  // rows of one table go together, before or behind those they name
-    Rows trials(db, "trial",
-                "uuid, campaign, workload, config, shape, role, threads, round, priority, state, "
-                "attempt, error_class, message, created_at, finished_at, position, median_ns, "
-                "measured_on",
-                18);
-    Rows measurements(db, "measurement",
-                      "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
-                      "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample",
-                      14, &trials);
-    Rows samples(db, "samples", "measurement, n, ns, outlier", 4);
-    Rows twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at", 5);
-    Rows events(db, "event", "number, kind, campaign, subject, detail, created_at", 6);
+    InsertRows trials(
+        db, "trial",
+        "uuid, campaign, workload, config, shape, role, threads, round, priority, state, "
+        "attempt, error_class, message, created_at, finished_at, position, median_ns, "
+        "measured_on");
+    InsertRows measurements(
+        db, "measurement",
+        "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
+        "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample",
+        &trials);
+    InsertRows samples(db, "samples", "measurement, n, ns, outlier");
+    InsertRows twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at");
+    InsertRows events(db, "event", "number, kind, campaign, subject, detail, created_at");
     const std::vector<uint8_t> flags(10, 0);
     for (int64_t i = have; i < std::min(have + kPiece, wanted); ++i) {
       // Every point once, in no order: the step shares no factor with their number.
@@ -191,7 +154,7 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
       samples.add(uuid, 10, ns, flags);
       if (random() % 20 == 0) twins.add(uuid, 10, ns, *median, at);
     }
-    for (Rows* rows : {&trials, &measurements, &samples, &twins, &events}) rows->flush();
+    for (InsertRows* rows : {&trials, &measurements, &samples, &twins, &events}) rows->flush();
     db.run("UPDATE event_counter SET last = ?", number);
     transaction.commit();
   }

@@ -209,7 +209,19 @@ bool PostgresConnection::try_hold(const std::string& key) {
 
 void PostgresConnection::commit(int level) {
   if (level > 0) return script(fmt::format("RELEASE level{}", level));
-  const PgResult result(PQexec(db_, "COMMIT"), &PQclear);
+  commit_after({});
+}
+
+std::string PostgresConnection::literal(const std::string& text) const {
+  const std::unique_ptr<char, decltype(&PQfreemem)> quoted(
+      PQescapeLiteral(db_, text.data(), text.size()), &PQfreemem);
+  if (!quoted) fail(nullptr);
+  return quoted.get();
+}
+
+void PostgresConnection::commit_after(const std::string& last) {
+  const std::string sql = last.empty() ? "COMMIT" : last + "; COMMIT";
+  const PgResult result(PQexec(db_, sql.c_str()), &PQclear);
   if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) fail(result.get());
   // A transaction in which a statement failed is rolled back by COMMIT, without an error.
   if (std::strcmp(PQcmdStatus(const_cast<PGresult*>(result.get())), "COMMIT") != 0)

@@ -31,6 +31,8 @@ class PostgresConnection final : public Connection {
   void begin(int level, bool exclusive) override;
   void begin_snapshot() override;
   void commit(int level) override;
+  void commit_after(const std::string& last) override;
+  std::string literal(const std::string& text) const override;
   void roll_back(int level) noexcept override;
   bool in_transaction() const noexcept override;
   int64_t clock_ms() override;

@@ -33,7 +33,7 @@ OpenOptions quiet() {
 
 // The tables that an import fills. Others (identity, migration) are the database's own.
 std::vector<std::string> tables_of_records() {
-  std::vector<std::string> out = {"import_batch", "event", "dispatch_standing"};
+  std::vector<std::string> out = {"import_batch", "event", "dispatch_standing", "newest_measured"};
   for (const TableSpec& t : exchanged_tables()) out.push_back(t.name);
   return out;
 }

@@ -214,6 +214,14 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
   std::vector<kir::Function> own;
   for (size_t c = 0; c < e.candidates.size(); ++c) {
     const tuned::Candidate& candidate = e.candidates[c];
+    // One configuration for several regions is one kernel.
+    const auto same = std::find(e.candidates.begin(), e.candidates.end(), candidate);
+    if (const auto first = static_cast<size_t>(same - e.candidates.begin()); first < c) {
+      base.push_back(base[first]);
+      tails.push_back(tails[first]);
+      e.pieces.push_back(e.pieces[first]);
+      continue;
+    }
     base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
     if (!candidate.vendor.empty()) {
       exec::Implementation i;

@@ -18,6 +18,8 @@ using KnobValue = std::variant<int64_t, std::string>;
 struct Knob {
   std::string name;
   std::vector<KnobValue> choices;  // in an order that makes neighbours similar
+  // Its value is the rows of a tile: how much is left over of an extent matters for the time.
+  bool tile = false;
 };
 using Config = std::map<std::string, KnobValue>;
 std::string to_json(const Config& c);              // canonical: sorted keys, no spaces

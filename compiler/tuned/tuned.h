@@ -17,6 +17,7 @@ struct Candidate {
   std::string template_name;  // "vendor": `vendor` names the routine
   kernels::Config config;
   std::string vendor;  // "onednn.matmul"
+  friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
 struct TunedChoice {

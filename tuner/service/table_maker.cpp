@@ -105,9 +105,26 @@ db::NewDispatchTable TableMaker::record_of(const Table& table, const TableOrder&
   return out;
 }
 
+std::vector<int64_t> TableMaker::tiles_of(const std::vector<db::Hash>& configs) const {
+  const kernels::Workload& w = records_.task().workload();
+  std::set<int64_t> tiles;
+  for (const db::Hash& config : configs) {
+    const std::optional<db::ConfigInfo> info = store_.config(config);
+    NIMBLE_CHECK(info, "configuration {} is not in the database", config);
+    const tuned::Candidate c = candidate_of(info->template_name, info->json);
+    const kernels::Template* t = kernels::find_template(c.template_name);
+    if (!t || !t->accepts(w, target_)) continue;
+    for (const kernels::Knob& knob : t->knobs(w, target_))
+      if (knob.tile && c.config.contains(knob.name))
+        tiles.insert(kernels::knob_int(c.config, knob.name));
+  }
+  return {tiles.begin(), tiles.end()};
+}
+
 MadeTable TableMaker::make(const TableOrder& order) {
   const TableEvidence& e = order.evidence;
   CrossTable levelled = e.cross;
+  levelled.tiles = tiles_of(e.configs);
   if (e.configs.at(0) == records_.default_config())
     level_small_gains(levelled, 0, std::max(kLeastGain, order.noise.value_or(0)));
   MadeTable out;

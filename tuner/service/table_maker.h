@@ -65,6 +65,8 @@ class TableMaker {
   };
   Verdict judge(const db::NewDispatchTable& made, const TableOrder& order) const;
   bool can_be_generated(const tuned::Candidate& c) const;
+  // The tiles into which these cut an extent.
+  std::vector<int64_t> tiles_of(const std::vector<db::Hash>& configs) const;
   db::NewDispatchTable slot() const;
   db::NewDispatchTable record_of(const Table& table, const TableOrder& order) const;
   // The campaign's, by configuration and shape: a later phase's before an earlier one's.

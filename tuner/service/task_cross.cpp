@@ -76,7 +76,7 @@ void TaskRun::cross(size_t top_k, double until_s) {
   // Configurations that an earlier process began with come first: their trials are half done.
   std::vector<db::Hash> chosen(before.begin(), before.end());
   for (const Found& f : found) {
-    // Twice the best at this size is rarely the best elsewhere, and the table has six entries.
+    // Twice the best at this size is rarely the best elsewhere, and the table has six at most.
     if (chosen.size() >= top_k || f.ns > 2 * found[0].ns) break;
     if (std::find(chosen.begin(), chosen.end(), f.config) == chosen.end())
       chosen.push_back(f.config);

@@ -12,28 +12,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
 
-int64_t feature_value(const DispatchFeature& f, std::span<const int64_t> symbols, int32_t threads) {
-  switch (f.kind) {
-    case DispatchFeature::Kind::kSymbol:
-      return symbols[f.a];
-    case DispatchFeature::Kind::kCeilDiv:
-      return ceil_div(symbols[f.a], f.t);
-    case DispatchFeature::Kind::kMod: {
-      const int64_t r = symbols[f.a] % f.t;
-      return r < 0 ? r + f.t : r;
-    }
-    case DispatchFeature::Kind::kProduct: {
-      int64_t r;
-      if (__builtin_mul_overflow(symbols[f.a], symbols[f.b], &r))
-        return (symbols[f.a] < 0) != (symbols[f.b] < 0) ? INT64_MIN : INT64_MAX;
-      return r;
-    }
-    case DispatchFeature::Kind::kThreads:
-      return threads;
-  }
-  NIMBLE_UNREACHABLE("feature {}", static_cast<int>(f.kind));
-}
-
 std::optional<Finding> feature_fault(size_t node, const DispatchFeature& f, uint32_t symbols) {
   using Kind = DispatchFeature::Kind;
   if (f.kind > Kind::kThreads)
@@ -69,6 +47,28 @@ std::string feature_text(const DispatchFeature& f, std::span<const std::string> 
 
 }  // namespace
 
+int64_t value_of(const DispatchFeature& f, std::span<const int64_t> symbols, int32_t threads) {
+  switch (f.kind) {
+    case DispatchFeature::Kind::kSymbol:
+      return symbols[f.a];
+    case DispatchFeature::Kind::kCeilDiv:
+      return ceil_div(symbols[f.a], f.t);
+    case DispatchFeature::Kind::kMod: {
+      const int64_t r = symbols[f.a] % f.t;
+      return r < 0 ? r + f.t : r;
+    }
+    case DispatchFeature::Kind::kProduct: {
+      int64_t r;
+      if (__builtin_mul_overflow(symbols[f.a], symbols[f.b], &r))
+        return (symbols[f.a] < 0) != (symbols[f.b] < 0) ? INT64_MIN : INT64_MAX;
+      return r;
+    }
+    case DispatchFeature::Kind::kThreads:
+      return threads;
+  }
+  NIMBLE_UNREACHABLE("feature {}", static_cast<int>(f.kind));
+}
+
 std::optional<Finding> DispatchTree::find_fault(uint32_t symbols, uint32_t implementations) const {
   if (nodes.empty()) return finding<Fault::kDispatchEmpty>();
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -98,7 +98,7 @@ uint32_t DispatchTree::choose(std::span<const int64_t> symbols, int32_t threads)
   while (true) {
     const DispatchNode& n = nodes[at];
     if (n.test == DispatchNode::Test::kLeaf) return n.yes;
-    const int64_t value = feature_value(n.feature, symbols, threads);
+    const int64_t value = value_of(n.feature, symbols, threads);
     const bool yes =
         n.test == DispatchNode::Test::kLessEqual ? value <= n.threshold : value == n.threshold;
     at = yes ? n.yes : n.no;

@@ -29,6 +29,8 @@ struct DispatchFeature {
   int64_t t = 1;
   friend bool operator==(const DispatchFeature&, const DispatchFeature&) = default;
 };
+// At a shape; the feature's symbols must exist.
+int64_t value_of(const DispatchFeature& f, std::span<const int64_t> symbols, int32_t threads);
 
 struct DispatchNode {
   enum class Test : uint8_t { kLeaf = 0, kLessEqual = 1, kEqual = 2 };

@@ -18,6 +18,7 @@
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
+#include "vm/executable/dispatch_text.h"
 #include "vm/executable/executable.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
@@ -173,8 +174,29 @@ std::string symbols_text(const Json& shape) {
   return out;
 }
 
-// The entry of the evidence whose candidate ran: native ones have its number in their name
-// ("k0_matmul_c2…"), a vendor's routine has its name in the configuration.
+// Null where it is not there: what a file says need not be so.
+Json field(const Json& object, const char* name) {
+  const auto it = object.find(name);
+  return it == object.end() ? Json() : *it;
+}
+
+// Whether an entry's region has the row's shape in it.
+bool serves(const Json& entry, const Row& r) {
+  const auto range = entry.find("range");
+  if (range == entry.end() || !range->is_object()) return true;
+  for (const auto& [name, ends] : range->items()) {
+    const auto feature = exec::feature_from_text(name, r.names);
+    if (!feature || !ends.is_array() || ends.size() != 2) return false;
+    const int64_t at = exec::value_of(*feature, r.symbols, r.threads);
+    if (ends[0].is_number_integer() && at < ends[0].get<int64_t>()) return false;
+    if (ends[1].is_number_integer() && at > ends[1].get<int64_t>()) return false;
+  }
+  return true;
+}
+
+// The entry whose candidate ran: native ones have its number in their name ("k0_matmul_c2…"), a
+// vendor's routine has its name in the configuration. Entries of one configuration share its
+// kernel: of these the one that serves the shape, a person's before the tuner's.
 const Json* entry_of(const Row& r) {
   if (!r.evidence.is_object() || !r.evidence.contains("entries")) return nullptr;
   const auto implementation = r.call.value("implementation", std::string());
@@ -187,16 +209,25 @@ const Json* entry_of(const Row& r) {
       candidate = number;
   }
   const auto config = r.call.value("config", std::string());
+  const Json* first = nullptr;
+  const Json* best = nullptr;
   for (const Json& entry : r.evidence.at("entries")) {
     if (!entry.is_object() || !entry.contains("config")) continue;
     const Json& c = entry.at("config");
-    if (candidate && entry.contains("candidate")) {
-      if (entry.at("candidate") == *candidate) return &entry;
-    } else if (c.dump() == config || (c.is_object() && c.value("routine", "") == implementation)) {
-      return &entry;
+    if (first) {
+      if (c != first->at("config") || field(entry, "template") != field(*first, "template"))
+        continue;
+    } else if (candidate && entry.contains("candidate")) {
+      if (entry.at("candidate") != *candidate) continue;
+    } else if (c.dump() != config && !(c.is_object() && c.value("routine", "") == implementation)) {
+      continue;
     }
+    if (!first) first = &entry;
+    if (!serves(entry, r)) continue;
+    if (!best || (field(entry, "override") == true && field(*best, "override") != true))
+      best = &entry;
   }
-  return nullptr;
+  return best ? best : first;
 }
 
 std::string us_text(double ns) {

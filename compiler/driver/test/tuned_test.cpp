@@ -315,6 +315,28 @@ TEST_F(Tuned, ATunedProgramComputesTheSame) {
   }
 }
 
+TEST_F(Tuned, OneConfigurationForSeveralRegionsIsOneKernel) {
+  const auto kernel_of = [&] {
+    auto source = tuned::database_source(store_);
+    CompileOptions options = options_of({"default"});
+    options.tuned = source.get();
+    options.policy_class = "warm";
+    CompileReport report;
+    driver::compile(ir::infer_types(ir::parse_module(kDense)), options, &report);
+    const auto tuned =
+        std::find_if(report.kernels.begin(), report.kernels.end(),
+                     [](const auto& k) { return k.outcome == tuned::Lookup::Outcome::kTuned; });
+    EXPECT_NE(tuned, report.kernels.end());
+    return *tuned;
+  };
+  table(1, {0, 1});
+  const KernelReport two = kernel_of();
+  table(1, {0, 1, 0});
+  const KernelReport three = kernel_of();
+  EXPECT_EQ(three.implementations, two.implementations);
+  EXPECT_EQ(three.code_bytes, two.code_bytes);
+}
+
 // Any number of threads that somebody tuned for is found; others use the nearest below.
 TEST_F(Tuned, TablesOfAnyNumberOfThreadsAreFound) {
   for (int64_t threads : {12, 3, 6}) table(threads, {threads == 3 ? 0u : threads == 6 ? 1u : 2u});

@@ -262,8 +262,10 @@ std::vector<Knob> BatchMatmulTemplate::knobs(const Workload& w, const TargetInfo
   const auto n = p->n.as_constant();
   for (int64_t v = 1; v <= max_tile_vectors(t); ++v)
     if (v == 1 || !n || (v - 1) * p->lanes < *n) vectors.choices.emplace_back(v);
+  Knob rows = int_knob("rows", {1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16});
+  rows.tile = true;
   return {std::move(vectors),
-          int_knob("rows", {1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16}),
+          std::move(rows),
           int_knob("unroll", {1, 2, 4, 8}),
           int_knob("block_rows", {16, 32, 64, 128}),
           {"pack", {"yes", "no"}},

@@ -332,7 +332,7 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
   const int most = max_tile_rows(t, p->vectors);
-  Knob rows{"rows", {}};
+  Knob rows{"rows", {}, /*tile=*/true};
   for (int64_t r : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 20, 24})
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   Knob k_block{"k_block", {}};

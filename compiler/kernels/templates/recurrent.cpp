@@ -294,7 +294,7 @@ bool RecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> RecurrentTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
-  Knob rows{"rows", {}};
+  Knob rows{"rows", {}, /*tile=*/true};
   const int most = max_tile_rows(t, cell->gate_count());
   for (int64_t r : {1, 2, 3, 4, 6, 8})
     if (r <= most) rows.choices.emplace_back(r);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "tuner/dispatch/ranges.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -76,7 +77,7 @@ TEST(Choose, SegmentsAreAsGoodAsBruteForce) {
     o.max_entries = 1 + random() % 5;
     o.entry_cost = trial % 2 ? 0.05 : 0;
     const auto cost = weighted(t);
-    const auto segments = best_segments(cost, o);
+    const auto segments = best_segments(cost, o.max_entries, o.entry_cost);
     EXPECT_NEAR(cost_of(segments, cost, o), brute_force(cost, o), 1e-9);
     EXPECT_LE(segments.size(), o.max_entries);
     EXPECT_EQ(segments.front().begin, 0u);
@@ -200,6 +201,111 @@ TEST(Choose, WithoutAConfigurationForAllSizesItIsAnError) {
   const Table table = choose(t);
   EXPECT_EQ(table.regret, 0);  // each where it works
   EXPECT_EQ(table.entries.size(), 2u);
+}
+
+TEST(Choose, ARemainderThatMattersIsAskedFor) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.times = {{}, {}};
+  t.tiles = {8};
+  for (int64_t n = 1; n <= 64; n += n % 8 == 0 ? 1 : n % 8 == 1 ? 3 : n % 8 == 4 ? 4 : 1) {
+    t.shapes.push_back({n});
+    t.weights.push_back(1);
+    t.times[0].push_back(n % 8 == 0 ? 100 : 200);  // whole tiles only
+    t.times[1].push_back(120);
+  }
+  const Table table = choose(t);
+  expect_consistent(t, table);
+  EXPECT_EQ(table.regret, 0);
+  EXPECT_TRUE(table.proven);
+  ASSERT_EQ(table.entries.size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(table.entries[0].range), nlohmann::json({{"mod(s0,8)", {0, 0}}}));
+  EXPECT_EQ(nlohmann::json::parse(table.entries[1].range), nlohmann::json({{"mod(s0,8)", {1, 7}}}));
+  // Sizes that nobody measured follow their remainder.
+  EXPECT_EQ(table.tree.choose(std::vector<int64_t>{8000}, 1), 0u);
+  EXPECT_EQ(table.tree.choose(std::vector<int64_t>{8001}, 1), 1u);
+}
+
+TEST(Choose, ABorderLiesAtAMultipleOfATile) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{40}, {90}};
+  t.times = {{100, 200}, {200, 100}};
+  t.weights = {1, 1};
+  EXPECT_EQ(choose(t).tree.nodes[0].threshold, 60);  // the middle by ratio
+  t.tiles = {48, 16};
+  EXPECT_EQ(choose(t).tree.nodes[0].threshold, 64);
+  t.tiles = {6};
+  EXPECT_EQ(choose(t).tree.nodes[0].threshold, 60);
+  t.tiles = {1000};  // no multiple lies between
+  EXPECT_EQ(choose(t).tree.nodes[0].threshold, 60);
+}
+
+TEST(Choose, OneConfigurationForTwoRegionsIsPaidForOnce) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{1}, {8}, {64}};
+  t.weights = {1, 1, 1};
+  t.times = {{100, 110, 100}, {110, 100, 110}, {110, 110, 100.3}};
+  const Table table = choose(t);
+  expect_consistent(t, table);
+  ASSERT_EQ(table.entries.size(), 3u);
+  EXPECT_EQ(table.entries[0].configuration, 0u);
+  EXPECT_EQ(table.entries[1].configuration, 1u);
+  EXPECT_EQ(table.entries[2].configuration, 0u);
+  const ChooseOptions o;
+  EXPECT_NEAR(table.cost, 2 * o.code_cost + 3 * o.entry_cost, 1e-12);
+}
+
+TEST(Choose, BeyondWhatWasMeasuredTheOutermostRegionGoesOn) {
+  std::mt19937_64 random(6);
+  for (int trial = 0; trial < 50; ++trial) {
+    CrossTable t;
+    t.symbols = {"s0", "s1"};
+    std::uniform_real_distribution<double> time(100, 200);
+    t.times.resize(4);
+    for (int64_t a : {1, 4, 16, 64})
+      for (int64_t b : {2, 8, 32}) {
+        t.shapes.push_back({a, b});
+        t.weights.push_back(1);
+        for (auto& row : t.times) row.push_back(time(random));
+      }
+    const Table table = choose(t);
+    expect_consistent(t, table);
+    const auto at = [&](int64_t a, int64_t b) {
+      return table.tree.choose(std::vector<int64_t>{a, b}, 1);
+    };
+    EXPECT_EQ(at(64, 32), at(int64_t{1} << 40, int64_t{1} << 40));
+    EXPECT_EQ(at(1, 2), at(0, 0));
+    EXPECT_EQ(at(1, 2), at(1, 1));
+  }
+}
+
+TEST(Choose, ManyShapesAndConfigurationsTakeNoLongerThanTheirSteps) {
+  // BERT's campaign: a hundred configurations at three hundred shapes of two symbols.
+  CrossTable t;
+  t.symbols = {"s0", "s1"};
+  t.tiles = {4, 6, 8, 16};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 300; ++i) {
+    t.shapes.push_back(
+        {static_cast<int64_t>(1 + random() % 16), static_cast<int64_t>(1 + random() % 512)});
+    t.weights.push_back(1);
+  }
+  std::uniform_real_distribution<double> slope(0.5, 1.5), start(10, 100), noise(0.98, 1.02);
+  for (int c = 0; c < 100; ++c) {
+    const double each = slope(random), first = start(random);
+    const int64_t tile = t.tiles[random() % t.tiles.size()];
+    t.times.emplace_back();
+    for (const auto& s : t.shapes) {
+      const int64_t rows = s[0] * ((s[1] + tile - 1) / tile * tile);
+      t.times.back().push_back((first * 5 + each * static_cast<double>(rows)) * noise(random));
+    }
+  }
+  const Table table = choose(t);
+  expect_consistent(t, table);
+  EXPECT_LT(table.regret, choose_single(t).regret);
+  EXPECT_EQ(choose(t).tree, table.tree);  // the same on any machine, at any load
 }
 
 }  // namespace

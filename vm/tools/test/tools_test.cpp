@@ -572,11 +572,27 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
               HasSubstr("expected about 4.5 us, between n=32 and 64"));
   EXPECT_THAT(told(" --shapes n=200 --threads 1"), HasSubstr("not measured here; 9.0 us at n=64"));
   EXPECT_THAT(told(" --shapes n=32 --threads 2"), HasSubstr("of 1 thread (the nearest to 2)"));
+  // Entries of one configuration share its kernel: the one that serves the shape is told.
+  e.provenance.kernels["k0"] =
+      R"J([{"table":"0123456789abcdef","version":3,"threads":1,"class":"warm","entries":[
+{"candidate":0,"config":{"routine":"host.copy"},"override":false,"regret":0.02,"range":{"n":[0,8]}},
+{"candidate":1,"config":{"other":1},"override":false,"regret":0.03,"range":{"n":[9,31]}},
+{"candidate":2,"config":{"routine":"host.copy"},"override":false,"regret":0.04,
+"range":{"n":[32,null],"mod(n,8)":[0,0]}},
+{"candidate":3,"config":{"routine":"host.copy"},"override":true,"reason":"mine",
+"range":{"n":[64,64]}}]}])J";
+  exec::write(e, path_);
+  EXPECT_THAT(told(" --shapes n=8 --threads 1"), HasSubstr("regret 2.0 %"));
+  EXPECT_THAT(told(" --shapes n=32 --threads 1"), HasSubstr("regret 4.0 %"));
+  EXPECT_THAT(told(" --shapes n=33 --threads 1"), HasSubstr("regret 2.0 %"));  // none serves it
+  EXPECT_THAT(told(" --shapes n=64 --threads 1"), HasSubstr("mine"));
   // What a file says need not be so.
   for (
       const char* odd :
       {R"([])", R"([{"table":"x","version":1}])", R"([{"threads":1,"entries":[]}])",
        R"([{"table":"x","version":1,"threads":1,"entries":[7,{"config":{"routine":"host.copy"}}]}])",
+       R"([{"threads":1,"entries":[{"config":{"routine":"host.copy"},"range":{"n":[0,"x"],"zz":7}},
+{"config":{"routine":"host.copy"},"range":7,"override":"yes","template":5}]}])",
        R"([7,{"threads":"many"},[{"threads":1}]])", R"([{"table":7,"version":"x","threads":1}])",
        R"([{"threads":1,"entries":[{"candidate":0,"config":{"routine":"host.copy"},"measured":[7]}]}])"}) {
     e.provenance.kernels["k0"] = odd;

@@ -1,0 +1,146 @@
+#include "tuner/dispatch/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "vm/base/error.h"
+#include "vm/executable/dispatch_text.h"
+
+namespace nimble::tuner {
+namespace {
+
+using exec::DispatchFeature;
+using exec::DispatchNode;
+using Kind = DispatchFeature::Kind;
+
+constexpr int64_t kUnbounded = INT64_MAX;
+
+// Where one region ends between two neighbouring values: at a multiple of a tile, since that is
+// where the candidates' work changes, the one nearest to the middle by ratio; without one, in the
+// middle. The threshold still belongs to the smaller side.
+int64_t between(int64_t low, int64_t high, const std::vector<int64_t>& tiles) {
+  const auto distance = [&](int64_t x) {
+    const double middle = std::log(static_cast<double>(low) * static_cast<double>(high)) / 2;
+    return std::fabs(std::log(static_cast<double>(x)) - middle);
+  };
+  const auto middle = static_cast<int64_t>(
+      std::floor(std::sqrt(static_cast<double>(low) * static_cast<double>(high))));
+  const int64_t plain = std::clamp(middle, low, high - 1);
+  if (low < 1) return plain;
+  std::optional<int64_t> best;
+  for (int64_t t : tiles)
+    for (int64_t x : {plain / t * t, (plain / t + 1) * t})
+      if (x >= low && x < high && (!best || distance(x) < distance(*best))) best = x;
+  return best.value_or(plain);
+}
+
+// The largest value that still belongs to the smaller side of a test.
+int64_t threshold_of(const DispatchFeature& f, int64_t low, int64_t high,
+                     const std::vector<int64_t>& tiles) {
+  if (f.kind == Kind::kMod) return low + (high - 1 - low) / 2;
+  return between(low, high, f.kind == Kind::kSymbol ? tiles : std::vector<int64_t>{});
+}
+
+using Region = std::map<std::string, std::pair<int64_t, int64_t>>;
+
+std::string range_text(const Region& region) {
+  nlohmann::json j = nlohmann::json::object();
+  for (const auto& [feature, ends] : region)
+    j[feature] = {ends.first, ends.second == kUnbounded ? nlohmann::json(nullptr)
+                                                        : nlohmann::json(ends.second)};
+  return j.dump();
+}
+
+// From a plan to the table: nodes whose children come after them, regions, what they lose.
+class Builder {
+ public:
+  Builder(const CrossTable& t, const std::vector<TreeFeature>& features)
+      : t_(t), features_(features), regret_(regrets(t)) {}
+
+  Table build(const PlannedNode& root) {
+    add(root, {});
+    const double mass = std::accumulate(t_.weights.begin(), t_.weights.end(), 0.0);
+    for (const TableEntry& e : out_.entries) {
+      out_.worst_regret = std::max(out_.worst_regret, e.worst_regret);
+      for (size_t s : e.shapes)
+        out_.regret += (mass > 0 ? t_.weights[s] / mass : 0) * regret_[e.configuration][s];
+    }
+    return std::move(out_);
+  }
+
+ private:
+  uint32_t add(const PlannedNode& n, const Region& region) {
+    const auto at = static_cast<uint32_t>(out_.tree.nodes.size());
+    if (n.is_leaf()) {
+      out_.tree.nodes.push_back(
+          {DispatchNode::Test::kLeaf, {}, 0, static_cast<uint32_t>(out_.entries.size()), 0});
+      out_.entries.push_back(entry(n, region));
+      return at;
+    }
+    const TreeFeature& f = features_[n.feature];
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    for (uint32_t s : n.yes->shapes) low = std::max(low, f.values[s]);
+    for (uint32_t s : n.no->shapes) high = std::min(high, f.values[s]);
+    const int64_t threshold = threshold_of(f.feature, low, high, t_.tiles);
+    out_.tree.nodes.push_back({DispatchNode::Test::kLessEqual, f.feature, threshold, 0, 0});
+    const std::string name = text_of(f.feature, t_.symbols);
+    const int64_t most = f.feature.kind == Kind::kMod ? f.feature.t - 1 : kUnbounded;
+    const auto it = region.find(name);
+    const auto ends = it == region.end() ? std::pair<int64_t, int64_t>{0, most} : it->second;
+    Region smaller = region, larger = region;
+    smaller[name] = {ends.first, threshold};
+    larger[name] = {threshold + 1, ends.second};
+    const uint32_t yes = add(*n.yes, smaller), no = add(*n.no, larger);
+    out_.tree.nodes[at].yes = yes;
+    out_.tree.nodes[at].no = no;
+    return at;
+  }
+
+  TableEntry entry(const PlannedNode& leaf, const Region& region) const {
+    TableEntry e;
+    e.configuration = leaf.configuration;
+    e.range = range_text(region);
+    e.shapes.assign(leaf.shapes.begin(), leaf.shapes.end());
+    double mass = 0;
+    for (size_t s : e.shapes) mass += t_.weights[s];
+    for (size_t s : e.shapes) {
+      // Shapes without weight count alike where nothing has any.
+      const double w = mass > 0 ? t_.weights[s] / mass : 1.0 / static_cast<double>(e.shapes.size());
+      e.expected_ns += w * t_.times[e.configuration][s];
+      e.regret += w * regret_[e.configuration][s];
+      e.worst_regret = std::max(e.worst_regret, regret_[e.configuration][s]);
+    }
+    return e;
+  }
+
+  const CrossTable& t_;
+  const std::vector<TreeFeature>& features_;
+  CostMatrix regret_;
+  Table out_;
+};
+
+}  // namespace
+
+std::vector<std::vector<double>> regrets(const CrossTable& t) {
+  NIMBLE_CHECK(!t.times.empty() && !t.shapes.empty(), "an empty cross-evaluation");
+  NIMBLE_CHECK(t.weights.size() == t.shapes.size(), "{} weights", t.weights.size());
+  CostMatrix out = t.times;
+  for (size_t s = 0; s < t.shapes.size(); ++s) {
+    double best = HUGE_VAL;
+    for (const auto& row : t.times) best = std::min(best, row.at(s));
+    NIMBLE_CHECK(std::isfinite(best) && best > 0, "no time at shape {}", s);
+    for (auto& row : out) row[s] = row[s] / best - 1;
+  }
+  return out;
+}
+
+Table build_table(const CrossTable& t, const std::vector<TreeFeature>& features,
+                  const PlannedNode& plan) {
+  return Builder(t, features).build(plan);
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,53 @@
+// What a choice is made from, and what it makes: times of configurations at shapes, and a dispatch
+// table with what it loses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tuner/dispatch/tree.h"
+#include "vm/executable/dispatch.h"
+
+namespace nimble::tuner {
+
+struct CrossTable {
+  std::vector<std::string> symbols;          // of the contract
+  std::vector<std::vector<int64_t>> shapes;  // values of the symbols
+  std::vector<double> weights;               // per shape, not negative
+  // [configuration][shape] in ns; infinite where it must not be used.
+  std::vector<std::vector<double>> times;
+  // Into what the configurations cut extents: remainders by them may matter, and borders between
+  // regions lie at their multiples.
+  std::vector<int64_t> tiles = {};
+};
+
+struct TableEntry {
+  size_t configuration = 0;
+  // JSON: the region, {"s0":[17,64]} (ends included, null: unbounded). Keys are features of the
+  // dispatch tree: "s0", "s0*s1", "mod(s0,8)".
+  std::string range = "{}";
+  std::vector<size_t> shapes;  // those of the cross table that fall into it
+  double expected_ns = 0;      // weighted mean over them
+  double regret = 0;           // weighted mean over them
+  double worst_regret = 0;
+};
+
+struct Table {
+  exec::DispatchTree tree;  // leaves index `entries`
+  std::vector<TableEntry> entries;
+  double regret = 0;        // weighted mean over all shapes
+  double worst_regret = 0;  // bound over the shapes measured
+  double cost = 0;          // weighted regret, and the price of its configurations and entries
+  // No table over the same pool costs less, with as many levels of tests.
+  bool proven = false;
+};
+
+// Regrets, [configuration][shape]. A shape where nothing has a time is an internal error.
+std::vector<std::vector<double>> regrets(const CrossTable& t);
+
+// The table of a plan whose leaves name rows of `t.times`; without its cost.
+Table build_table(const CrossTable& t, const std::vector<TreeFeature>& features,
+                  const PlannedNode& plan);
+
+}  // namespace nimble::tuner

@@ -116,7 +116,7 @@ function(nimble_fuzz name)
     endif()
     set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus.tar.xz)
     if(EXISTS ${corpus})
-      # Six targets: 6 MiB in all.
+      # 1 MiB each.
       file(SIZE ${corpus} bytes)
       if(bytes GREATER 1048576)
         message(FATAL_ERROR "${corpus} has ${bytes} bytes, more than 1 MiB; "

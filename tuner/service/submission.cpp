@@ -25,10 +25,6 @@ constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 31;
 constexpr double kMostElements = 0x1p34;  // of one tensor
 constexpr size_t kMostText = size_t{1} << 26;
 
-[[noreturn]] void corrupt(const std::string& place, const std::string& problem) {
-  throw Error(Status::kCorrupt, "submission: " + place, problem, "submit the model again");
-}
-
 json json_of(const TuningTask& t) {
   json points = json::array();
   for (const WorkloadPoint& p : t.points)
@@ -53,12 +49,12 @@ json json_of(const TuningTask& t) {
 int64_t integer_of(const json& j, const std::string& place) {
   if (!j.is_number_integer() ||
       (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)))
-    corrupt(place, "is no integer");
+    corrupt_submission(place, "is no integer");
   return j.get<int64_t>();
 }
 
 std::vector<int64_t> integers_of(const json& j, const std::string& place) {
-  if (!j.is_array()) corrupt(place, "is no list");
+  if (!j.is_array()) corrupt_submission(place, "is no list");
   std::vector<int64_t> out;
   for (const json& x : j) out.push_back(integer_of(x, place));
   return out;
@@ -69,16 +65,16 @@ void check_sizes(const kernels::Workload& w, const WorkloadPoint& p, const std::
     double elements = 1;
     for (const exec::DimProgram& d : a.dims) {
       const int64_t extent = d.evaluate1(p.symbols);
-      if (extent < 0) corrupt(place, fmt::format("makes an extent of {}", extent));
+      if (extent < 0) corrupt_submission(place, fmt::format("makes an extent of {}", extent));
       elements *= static_cast<double>(extent);
     }
-    if (elements > kMostElements) corrupt(place, "makes a tensor of too many elements");
+    if (elements > kMostElements) corrupt_submission(place, "makes a tensor of too many elements");
   }
 }
 
 double weight_of(const json& j, const std::string& place) {
   const double out = j.get<double>();
-  if (!std::isfinite(out) || out < 0) corrupt(place, "is no weight");
+  if (!std::isfinite(out) || out < 0) corrupt_submission(place, "is no weight");
   return out;
 }
 
@@ -86,9 +82,11 @@ WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) 
   WorkloadPoint p;
   p.symbols = integers_of(j.at("symbols"), place);
   if (p.symbols.size() != symbols)
-    corrupt(place, fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
+    corrupt_submission(place,
+                       fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
   for (const int64_t extent : p.symbols)
-    if (extent < 0 || extent > kMostExtent) corrupt(place, fmt::format("{} is no extent", extent));
+    if (extent < 0 || extent > kMostExtent)
+      corrupt_submission(place, fmt::format("{} is no extent", extent));
   p.weight = weight_of(j.at("weight"), place + ".weight");
   p.power_of_two = j.at("power_of_two").get<bool>();
   p.representative = j.at("representative").get<bool>();
@@ -103,16 +101,16 @@ TuningTask task_of(const json& j, const std::string& place) {
     t.use.primitive = group_of(j.at("group").get<std::string>(),
                                j.at("passed").get<std::vector<std::string>>(), place);
     if (constant.size() != t.use.primitive->parameters.size())
-      corrupt(place, "does not say which of its parameters are constant");
+      corrupt_submission(place, "does not say which of its parameters are constant");
     t.use.workload = kernels::make_workload(*t.use.primitive,
                                             std::vector<bool>(constant.begin(), constant.end()));
   } catch (const json::exception&) {
     throw;
   } catch (const Error& e) {
     if (e.status() == Status::kCorrupt) throw;
-    corrupt(place, e.what());
+    corrupt_submission(place, e.what());
   } catch (const std::exception& e) {
-    corrupt(place, e.what());  // such as an attribute that an operator lacks
+    corrupt_submission(place, e.what());  // such as an attribute that an operator lacks
   }
   if (t.workload().identity() != j.at("identity").get<std::string>())
     throw Error(Status::kUnsupported, "submission: " + place,
@@ -121,7 +119,8 @@ TuningTask task_of(const json& j, const std::string& place) {
   t.use.source = j.at("source").get<std::string>();
   t.calls = weight_of(j.at("calls"), place + ".calls");
   const json& points = j.at("points");
-  if (points.empty() || points.size() > kMostPoints) corrupt(place, "has no points, or too many");
+  if (points.empty() || points.size() > kMostPoints)
+    corrupt_submission(place, "has no points, or too many");
   const size_t symbols = t.workload().contract.symbols.size();
   const PossibleSizes possible(t.workload());
   std::set<std::vector<int64_t>> seen;
@@ -130,13 +129,13 @@ TuningTask task_of(const json& j, const std::string& place) {
     t.points.push_back(point_of(points[i], symbols, at));
     check_sizes(t.workload(), t.points.back(), at);
     if (!possible.contains(t.points.back().symbols))
-      corrupt(at, "cannot occur: the group asks for other extents");
-    if (!seen.insert(t.points.back().symbols).second) corrupt(at, "stands there twice");
+      corrupt_submission(at, "cannot occur: the group asks for other extents");
+    if (!seen.insert(t.points.back().symbols).second) corrupt_submission(at, "stands there twice");
   }
   try {
     complete(t);
   } catch (const Error& e) {
-    corrupt(place, e.what());
+    corrupt_submission(place, e.what());
   }
   return t;
 }
@@ -154,7 +153,7 @@ std::string to_json(const Submission& s) {
 }
 
 Submission submission_of(const std::string& text) {
-  if (text.size() > kMostText) corrupt("record", "is too large");
+  if (text.size() > kMostText) corrupt_submission("record", "is too large");
   Submission s;
   try {
     const json j = json::parse(text);
@@ -166,32 +165,33 @@ Submission submission_of(const std::string& text) {
     try {
       kernels::target_by_name(s.target);
     } catch (const Error& e) {
-      corrupt("target", e.what());
+      corrupt_submission("target", e.what());
     }
     s.policy = policy_from_json(j.at("policy").dump(), "submission: policy");
     s.threads = integers_of(j.at("threads"), "threads");
-    if (s.threads.empty() || s.threads.size() > kMostThreads) corrupt("threads", "are none");
+    if (s.threads.empty() || s.threads.size() > kMostThreads)
+      corrupt_submission("threads", "are none");
     for (const int64_t t : s.threads)
       if (t < 1 || t > kMostThreadsEach)
-        corrupt("threads", fmt::format("{} is no number of threads", t));
+        corrupt_submission("threads", fmt::format("{} is no number of threads", t));
     const int64_t top_k = integer_of(j.at("top_k"), "top_k");
-    if (top_k < 1 || top_k > 1'000'000) corrupt("top_k", "is out of range");
+    if (top_k < 1 || top_k > 1'000'000) corrupt_submission("top_k", "is out of range");
     s.top_k = static_cast<size_t>(top_k);
     s.only_hot = weight_of(j.at("only_hot"), "only_hot");
-    if (s.only_hot > 1) corrupt("only_hot", "is above 1");
+    if (s.only_hot > 1) corrupt_submission("only_hot", "is above 1");
     s.seed = integer_of(j.at("seed"), "seed");
     const json& tasks = j.at("tasks");
     if (!tasks.is_array() || tasks.empty() || tasks.size() > kMostTasks)
-      corrupt("tasks", "are none, or too many");
+      corrupt_submission("tasks", "are none, or too many");
     std::set<std::string> seen;
     for (size_t i = 0; i < tasks.size(); ++i) {
       const std::string place = fmt::format("tasks[{}]", i);
       s.tasks.push_back(task_of(tasks[i], place));
       if (!seen.insert(s.tasks.back().workload().identity()).second)
-        corrupt(place, "stands there twice");
+        corrupt_submission(place, "stands there twice");
     }
   } catch (const json::exception& e) {
-    corrupt("record", e.what());
+    corrupt_submission("record", e.what());
   }
   return s;
 }

@@ -15,20 +15,16 @@ namespace {
 
 constexpr char kAssertion[] = "assert_shape";
 
-[[noreturn]] void corrupt(const std::string& place, const std::string& problem) {
-  throw Error(Status::kCorrupt, "submission: " + place, problem, "submit the model again");
-}
-
 // What a fused group may hold: make_workload takes that for granted of the compiler's own.
 void check_group(const ir::Module& m, const std::string& place) {
   if (const std::vector<std::string> faults = ir::verify(m); !faults.empty())
-    corrupt(place, faults[0]);
+    corrupt_submission(place, faults[0]);
   for (const ir::Binding& b : m.functions[0].second->body->bindings) {
     const ir::ExprKind kind = b.value->kind;
     if (kind != ir::ExprKind::kTuple && kind != ir::ExprKind::kAtom &&
         kind != ir::ExprKind::kGetField &&
         !(kind == ir::ExprKind::kCall && ir::find_op(b.value->op)))
-      corrupt(place, b.var->name + " is neither an operator nor a tuple");
+      corrupt_submission(place, b.var->name + " is neither an operator nor a tuple");
   }
 }
 
@@ -39,13 +35,13 @@ bool is_assertion(const ir::Binding& b) {
 // A parameter that binds each symbol which the caller passes: inference knows of no other way.
 ir::Module with_passed(ir::Module m, const std::vector<std::string>& passed,
                        const std::string& place) {
-  if (m.functions.size() != 1) corrupt(place, "is not one group");
+  if (m.functions.size() != 1) corrupt_submission(place, "is not one group");
   auto f = std::make_shared<ir::Function>(*m.functions[0].second);
   for (const std::string& s : passed) {
     const bool plain = !s.empty() && std::ranges::all_of(s, [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '.';
     });
-    if (!plain) corrupt(place, "\"" + s + "\" is no symbol");
+    if (!plain) corrupt_submission(place, "\"" + s + "\" is no symbol");
     f->parameters.push_back(
         ir::make_var("extent_" + s, ir::tensor_type({ir::Dim::symbol(s)}, DType::kBool)));
   }
@@ -91,6 +87,11 @@ ir::FunctionRef without_assertions(const ir::Function& f) {
 
 }  // namespace
 
+void corrupt_submission(const std::string& place, const std::string& problem) {
+  throw Error(Status::kCorrupt, "submission: " + place, problem.substr(0, problem.find('\n')),
+              "submit the model again");
+}
+
 ir::FunctionRef group_of(const std::string& text, const std::vector<std::string>& passed,
                          const std::string& place) {
   try {
@@ -101,9 +102,9 @@ ir::FunctionRef group_of(const std::string& text, const std::vector<std::string>
     return group;
   } catch (const Error& e) {
     if (e.status() == Status::kCorrupt) throw;
-    corrupt(place, e.what());
+    corrupt_submission(place, e.what());
   } catch (const std::exception& e) {
-    corrupt(place, e.what());  // such as an attribute that an operator lacks
+    corrupt_submission(place, e.what());  // such as an attribute that an operator lacks
   }
 }
 

@@ -17,6 +17,10 @@ namespace nimble::tuner {
 ir::FunctionRef group_of(const std::string& text, const std::vector<std::string>& passed,
                          const std::string& place);
 
+// Throws Error(kCorrupt) for a record that somebody made up, of one line whatever the problem is
+// (a diagnostic of text IR shows its line in lines of its own).
+[[noreturn]] void corrupt_submission(const std::string& place, const std::string& problem);
+
 // The symbols that a workload's caller passes, sorted.
 std::vector<std::string> passed_symbols(const kernels::Workload& workload);
 

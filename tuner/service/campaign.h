@@ -15,7 +15,8 @@ struct CampaignOptions {
   std::string model, database;
   frontend::ImportOptions import;
   std::string target = "native";
-  std::string trace, trace_symbol;       // "file.tsv:column"
+  std::string trace;  // "file.tsv:column,column"
+  std::vector<std::string> trace_symbols;
   std::map<std::string, int64_t> fixed;  // symbols with one value
   double budget_s = 300;
   size_t top_k = 100;

@@ -11,14 +11,14 @@ namespace nimble::tuner {
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           std::vector<std::string>* skipped) {
+  const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   PointOptions points;
-  if (!options.trace.empty()) points.trace = read_trace(options.trace);
-  points.symbol = options.trace_symbol;
+  if (!options.trace.empty()) points.trace = read_trace(options.trace, model_symbols(typed));
+  points.symbols = options.trace_symbols;
   points.fixed = options.fixed;
   points.representative = options.representative;
   points.largest = std::max(points.largest, 4 * options.representative);
   points.seed = static_cast<uint64_t>(options.seed);
-  const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   passes::PassContext context;
   context.target = target;
   const ir::Module lowered = passes::run_pipeline(typed, context);

@@ -24,11 +24,60 @@ std::vector<std::string> split(const std::string& line, char separator) {
   return out;
 }
 
+// Where the columns stand that the trace is of, and the count's, from the first line.
+struct Header {
+  char separator = '\t';
+  std::vector<std::string> names;
+  std::vector<size_t> at;
+  std::optional<size_t> counted;
+};
+
+Header read_header(const std::string& line, const std::string& file,
+                   const std::vector<std::string>& columns,
+                   const std::vector<std::string>& symbols) {
+  Header h;
+  if (line.find('\t') == std::string::npos) h.separator = ',';
+  h.names = split(line, h.separator);
+  const std::string all = printable(fmt::format("{}", fmt::join(h.names, ", ")));
+  const auto place = [&](const std::string& column) {
+    return static_cast<size_t>(std::find(h.names.begin(), h.names.end(), column) - h.names.begin());
+  };
+  const bool counts = h.names.size() > 1 && h.names.back() == "count";
+  std::vector<std::string> wanted = columns;
+  if (wanted.empty())
+    for (size_t i = 0; i + counts < h.names.size(); ++i)
+      if (std::find(symbols.begin(), symbols.end(), h.names[i]) != symbols.end() &&
+          place(h.names[i]) == i)
+        wanted.push_back(h.names[i]);
+  if (wanted.empty()) {
+    if (h.names.size() > (counts ? 2 : 1))
+      throw Error(
+          Status::kInvalidArgument, file,
+          fmt::format(
+              "has {} columns ({}), and none is called like a symbol of the model{}",
+              h.names.size(), all,
+              symbols.empty() ? "" : printable(fmt::format(" ({})", fmt::join(symbols, ", ")))),
+          fmt::format("name one: --trace {}:{}", file, printable(h.names.back())));
+    wanted = {h.names[0]};
+  }
+  for (const std::string& column : wanted) {
+    if (place(column) == h.names.size())
+      throw Error(Status::kInvalidArgument, file,
+                  fmt::format("has no column \"{}\"", printable(column)), "it has " + all);
+    h.at.push_back(place(column));
+  }
+  if (counts && std::find(h.at.begin(), h.at.end(), h.names.size() - 1) == h.at.end())
+    h.counted = h.names.size() - 1;
+  return h;
+}
+
 }  // namespace
 
-int64_t Trace::quantile(double share) const {
+int64_t Trace::quantile(size_t column, double share) const {
+  std::map<int64_t, int64_t> sizes;
+  for (const auto& [row, count] : counts) sizes[row[column]] += count;
   int64_t below = 0, last = 0;
-  for (const auto& [size, count] : counts) {
+  for (const auto& [size, count] : sizes) {
     below += count;
     last = size;
     if (static_cast<double>(below) >= share * static_cast<double>(total)) return size;
@@ -36,48 +85,36 @@ int64_t Trace::quantile(double share) const {
   return last;
 }
 
-Trace read_trace(const std::string& text) {
+Trace read_trace(const std::string& text, const std::vector<std::string>& symbols) {
   const size_t colon = text.rfind(':');
   const std::string file = text.substr(0, colon);
-  const std::string column = colon == std::string::npos ? "" : text.substr(colon + 1);
-  return parse_trace(read_text_file(file), file, column);
+  const std::string columns = colon == std::string::npos ? "" : text.substr(colon + 1);
+  return parse_trace(read_text_file(file), file, split(columns, ','), symbols);
 }
 
-Trace parse_trace(const std::string& contents, const std::string& file, const std::string& column) {
+Trace parse_trace(const std::string& contents, const std::string& file,
+                  const std::vector<std::string>& columns,
+                  const std::vector<std::string>& symbols) {
   const auto is_text = [](char c) {
     return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\n' || c == '\r';
   };
   if (!std::all_of(contents.begin(), contents.end(), is_text))
     throw Error(Status::kCorrupt, file, "is not text",
                 "give a table: a header line and a row per request");
-  Trace trace{file, column, {}, 0};
+  Trace trace{file, {}, {}, 0};
   std::istringstream in(contents);
-  std::vector<std::string> header;
-  const auto names = [&] { return printable(fmt::format("{}", fmt::join(header, ", "))); };
-  char separator = '\t';
-  size_t at = 0, number = 0;
-  std::optional<size_t> counted;  // the column that says how often a row came up
+  std::optional<Header> header;
+  size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line[0] == '#') continue;
-    if (header.empty()) {
-      if (line.find('\t') == std::string::npos) separator = ',';
-      header = split(line, separator);
-      const bool counts = header.size() > 1 && header.back() == "count";
-      if (column.empty() && header.size() > (counts ? 2 : 1))
-        throw Error(Status::kInvalidArgument, file,
-                    fmt::format("has {} columns ({})", header.size(), names()),
-                    fmt::format("name one: --trace {}:{}", file, printable(header.back())));
-      const auto it = std::find(header.begin(), header.end(), column);
-      if (!column.empty() && it == header.end())
-        throw Error(Status::kInvalidArgument, file, fmt::format("has no column \"{}\"", column),
-                    fmt::format("it has {}", names()));
-      at = column.empty() ? 0 : static_cast<size_t>(it - header.begin());
-      if (counts && at + 1 != header.size()) counted = header.size() - 1;
+    if (!header) {
+      header = read_header(line, file, columns, symbols);
+      for (size_t at : header->at) trace.columns.push_back(header->names[at]);
       continue;
     }
-    const std::vector<std::string> fields = split(line, separator);
+    const std::vector<std::string> fields = split(line, header->separator);
     const auto number_in = [&](size_t index, int64_t most, const char* what) {
       int64_t value = 0;
       const std::string field = index < fields.size() ? fields[index] : "";
@@ -88,14 +125,16 @@ Trace parse_trace(const std::string& contents, const std::string& file, const st
                     fmt::format("give whole numbers from 0 to {} in each row of the column", most));
       return value;
     };
-    if (at < fields.size() && fields[at] == "-") continue;
-    const int64_t size = number_in(at, INT64_MAX, "size");
-    const int64_t times = counted ? number_in(*counted, kMostCounted, "count") : 1;
+    const auto unknown = [&](size_t at) { return at < fields.size() && fields[at] == "-"; };
+    if (std::any_of(header->at.begin(), header->at.end(), unknown)) continue;
+    std::vector<int64_t> row;
+    for (size_t at : header->at) row.push_back(number_in(at, INT64_MAX, "size"));
+    const int64_t times = header->counted ? number_in(*header->counted, kMostCounted, "count") : 1;
     if (times == 0) continue;
     if (trace.total > kMostInAll - times)
       throw Error(Status::kCorrupt, fmt::format("{}:{}", file, number), "the counts are too large",
                   fmt::format("{} in all is the most", kMostInAll));
-    trace.counts[size] += times;
+    trace.counts[std::move(row)] += times;
     trace.total += times;
   }
   if (trace.total == 0)

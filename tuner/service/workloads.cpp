@@ -17,17 +17,6 @@ namespace {
 
 using exec::KernelArgument;
 
-// Odd sizes between the powers of two: tails of every tile size show up there.
-constexpr int64_t kOdd[] = {3, 13, 27, 37, 53, 77, 101, 149, 203};
-constexpr double kQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
-constexpr double kUniformMass = 0.1;
-constexpr int kRandomPairs = 12;
-constexpr int kHeldOut = 3;
-
-bool is_batch(const std::string& s) {
-  return s == "b" || s == "batch" || s == "batch_size";
-}
-
 int64_t evaluate(const ir::Dim& d, const ModelPoint& at, int64_t otherwise) {
   return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
     const auto it = at.find(name);
@@ -192,115 +181,6 @@ void drop_empty(std::vector<WorkloadPoint>& points) {
 
 }  // namespace
 
-std::vector<std::string> model_symbols(const ir::Module& m) {
-  std::vector<std::string> out;
-  const auto take = [&](const ir::Function& f) {
-    for (const ir::VarRef& p : f.parameters) {
-      if (!p->type || p->type->kind != ir::TypeKind::kTensor) continue;
-      for (const ir::Dim& d : p->type->dims)
-        if (!d.is_any())
-          for (const std::string& s : d.symbols())
-            if (s[0] != '?' && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
-    }
-  };
-  for (const auto& [name, f] : m.functions)
-    if (ir::is_entry(m, name)) take(*f);
-  return out;
-}
-
-std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions& o) {
-  const std::vector<std::string> symbols = model_symbols(m);
-  const auto known = [&](const std::string& s) {
-    return std::find(symbols.begin(), symbols.end(), s) != symbols.end();
-  };
-  const auto require = [&](const std::string& s, const char* option) {
-    if (!known(s))
-      throw Error(Status::kInvalidArgument, option, fmt::format("the model has no symbol {}", s),
-                  symbols.empty() ? "its shapes are all constant"
-                                  : fmt::format("it has {}", fmt::join(symbols, ", ")));
-  };
-  for (const auto& [s, v] : o.fixed) require(s, "--fix");
-  ModelPoint base;
-  std::vector<std::string> varying;
-  for (const std::string& s : symbols) {
-    const auto it = o.fixed.find(s);
-    base[s] = it != o.fixed.end() ? it->second : is_batch(s) ? 1 : o.representative;
-    if (it == o.fixed.end() && !is_batch(s)) varying.push_back(s);
-  }
-  std::string traced = o.symbol;
-  if (!traced.empty()) require(traced, "--trace-symbol");
-  if (traced.empty()) traced = known("n") ? "n" : varying.empty() ? "" : varying[0];
-  if (o.trace && traced.empty())
-    throw Error(Status::kInvalidArgument, "--trace", "the model has no symbol that varies",
-                "leave --trace out");
-
-  std::map<int64_t, WeightedPoint> by_size;
-  const auto add = [&](int64_t size) -> WeightedPoint& {
-    WeightedPoint& p = by_size[size];
-    p.at = base;
-    for (const std::string& s : varying) p.at[s] = size;
-    // A tree has no extent, and still its levels have.
-    if (varying.empty()) p.at[kInside] = size;
-    return p;
-  };
-  for (int64_t size = 1; size <= o.largest; size *= 2) add(size).power_of_two = true;
-  for (int64_t size : kOdd)
-    if (size <= o.largest) add(size);
-  add(o.representative).representative = true;
-  if (o.trace)
-    for (double q : kQuantiles) add(std::max<int64_t>(1, o.trace->quantile(q)));
-
-  std::vector<WeightedPoint> out;
-  for (const auto& [size, p] : by_size) out.push_back(p);
-  const auto uniform = [&](double mass) {
-    for (WeightedPoint& p : out) p.weight += mass / static_cast<double>(out.size());
-  };
-  if (o.trace) {
-    for (const auto& entry : o.trace->counts) {
-      const int64_t size = entry.first;
-      auto nearest = std::min_element(out.begin(), out.end(), [&](const auto& a, const auto& b) {
-        const auto away = [&](const WeightedPoint& p) {
-          return std::abs(std::log(static_cast<double>(p.at.at(traced)) /
-                                   static_cast<double>(std::max<int64_t>(1, size))));
-        };
-        return away(a) < away(b);
-      });
-      nearest->weight += (1 - kUniformMass) * static_cast<double>(entry.second) /
-                         static_cast<double>(o.trace->total);
-    }
-    uniform(kUniformMass);
-  } else {
-    uniform(1);
-  }
-  // Several symbols: pairs off the diagonal.
-  if (varying.size() > 1) {
-    std::mt19937_64 random(o.seed);
-    std::uniform_real_distribution<double> exponent(0, std::log2(o.largest));
-    for (WeightedPoint& p : out) p.weight *= 0.5;
-    for (int i = 0; i < kRandomPairs; ++i) {
-      WeightedPoint p{base, 0.5 / kRandomPairs, false, false};
-      for (const std::string& s : varying)
-        p.at[s] = static_cast<int64_t>(std::exp2(exponent(random)));
-      out.push_back(std::move(p));
-    }
-  }
-  // Sizes that nothing above names, drawn evenly by ratio.
-  std::mt19937_64 random(o.seed + 1);
-  std::set<int64_t> taken;
-  for (const auto& [size, p] : by_size) taken.insert(size);
-  std::uniform_real_distribution<double> exponent(1, std::log2(o.largest));
-  for (int i = 0, tries = 0; i < kHeldOut && tries < 100; ++tries) {
-    const auto size = static_cast<int64_t>(std::exp2(exponent(random)));
-    if (!taken.insert(size).second) continue;
-    WeightedPoint p{base, 0, false, false, true};
-    for (const std::string& s : varying) p.at[s] = size;
-    if (varying.empty()) p.at[kInside] = size;
-    out.push_back(std::move(p));
-    ++i;
-  }
-  return out;
-}
-
 std::optional<std::vector<int64_t>> workload_symbols(const driver::WorkloadUse& use,
                                                      const ModelPoint& at, int64_t otherwise) {
   const kernels::Workload& w = use.workload;
@@ -434,8 +314,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
       std::map<std::vector<int64_t>, size_t> seen;
       for (const WeightedPoint& p : points) {
         int64_t size = 1;
-        for (const auto& [s, v] : p.at)
-          if (!is_batch(s)) size = std::max(size, v);
+        for (const auto& [s, v] : p.at) size = std::max(size, v);
         const auto symbols = workload_symbols(t.use, p.at, size);
         if (!symbols || !possible.contains(*symbols)) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());

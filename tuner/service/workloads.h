@@ -15,39 +15,9 @@
 
 #include "compiler/driver/compile.h"
 #include "tuner/measure/inputs.h"
-#include "tuner/service/trace.h"
+#include "tuner/service/points.h"
 
 namespace nimble::tuner {
-
-// Values of the model's symbols; of a model whose inputs have none, the size of what varies inside
-// of it stands under kInside.
-using ModelPoint = std::map<std::string, int64_t>;
-inline constexpr char kInside[] = "";
-
-struct PointOptions {
-  std::optional<Trace> trace;
-  std::string symbol;                    // that the trace is of; empty: chosen by rule
-  std::map<std::string, int64_t> fixed;  // symbols with one value each
-  int64_t representative = 64;           // the size that the search runs at
-  int64_t largest = 256;
-  uint64_t seed = 0;
-};
-
-struct WeightedPoint {
-  ModelPoint at;
-  double weight = 0;          // over all points; sums to 1
-  bool power_of_two = false;  // one of the paper's sizes
-  bool representative = false;
-  bool held_out = false;  // of no weight: a choice made at the other sizes is tried there
-};
-
-// The symbols of an entry function's parameters, in order of appearance.
-std::vector<std::string> model_symbols(const ir::Module& m);
-// Powers of two to the largest size, odd sizes, quantiles of the trace. A symbol called b, batch or
-// batch_size is 1 unless fixed; several varying symbols also meet in random pairs. Weights: by the
-// trace, each of its sizes counted for the nearest point by ratio, and a tenth of the mass spread
-// over all points alike; without a trace all alike. Error(kInvalidArgument) for an unknown symbol.
-std::vector<WeightedPoint> model_points(const ir::Module& m, const PointOptions& options);
 
 // A shape of one workload.
 struct WorkloadPoint {

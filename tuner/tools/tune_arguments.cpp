@@ -33,11 +33,16 @@ void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options)
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--trace", options.trace, "Sizes that the model will meet: FILE:COLUMN");
-  app.add_option("--trace-symbol", options.trace_symbol,
-                 "The model's symbol that the trace is of (default: n, or its first that varies)");
-  app.add_option("--fix", fixed, "A symbol that has one value: b=4 (b and batch are 1 otherwise)")
-      ->check(read_by(fixed_symbol));
+  app.add_option("--trace", options.trace,
+                 "Sizes that the model will meet: FILE:COLUMN, FILE:COLUMN,COLUMN for sizes that "
+                 "are met together "
+                 "(default: the columns that are called like the model's symbols)");
+  app.add_option(
+         "--trace-symbol", options.trace_symbols,
+         "The model's symbols that the columns are of, in their order (default: those called "
+         "like them; of one column n, or the first length)")
+      ->delimiter(',');
+  app.add_option("--fix", fixed, "A symbol that has one value: b=4")->check(read_by(fixed_symbol));
   app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
       ->capture_default_str()
       ->check(number_above_zero());

@@ -11,9 +11,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Lt;
 
+using Names = std::vector<std::string>;
+using Rows = std::map<std::vector<int64_t>, int64_t>;
+
 Error error_of(const std::string& contents, const std::string& column) {
   try {
-    parse_trace(contents, "t.tsv", column);
+    parse_trace(contents, "t.tsv", column.empty() ? Names{} : Names{column});
   } catch (const Error& e) {
     EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
     return e;
@@ -23,32 +26,51 @@ Error error_of(const std::string& contents, const std::string& column) {
 }
 
 TEST(Trace, ReadsAColumnByName) {
-  const Trace t =
-      parse_trace("# about\npart\tfirst\tpair\na\t1\t10\nb\t2\t20\r\nb\t2\t10\n", "t.tsv", "pair");
-  EXPECT_EQ(t.counts, (std::map<int64_t, int64_t>{{10, 2}, {20, 1}}));
+  const Trace t = parse_trace("# about\npart\tfirst\tpair\na\t1\t10\nb\t2\t20\r\nb\t2\t10\n",
+                              "t.tsv", {"pair"});
+  EXPECT_EQ(t.counts, (Rows{{{10}, 2}, {{20}, 1}}));
   EXPECT_EQ(t.total, 3);
-  EXPECT_EQ(t.quantile(0.5), 10);
-  EXPECT_EQ(t.quantile(0.99), 20);
-  EXPECT_EQ(t.quantile(0), 10);
+  EXPECT_EQ(t.quantile(0, 0.5), 10);
+  EXPECT_EQ(t.quantile(0, 0.99), 20);
+  EXPECT_EQ(t.quantile(0, 0), 10);
 }
 
 TEST(Trace, OneColumnNeedsNoName) {
-  EXPECT_EQ(parse_trace("n\n3\n4\n", "t", "").total, 2);
-  EXPECT_EQ(parse_trace("a,b\n3,4\n", "t", "b").counts.begin()->first, 4);
+  EXPECT_EQ(parse_trace("n\n3\n4\n", "t", {}).total, 2);
+  EXPECT_EQ(parse_trace("a,b\n3,4\n", "t", {"b"}).counts, (Rows{{{4}, 1}}));
 }
 
 TEST(Trace, ALastColumnCounts) {
   const std::string text = "n\tm\tcount\n3\t7\t10\n4\t-\t0\n3\t-\t2\n5\t8\t1\n";
-  EXPECT_EQ(parse_trace(text, "t", "n").counts, (std::map<int64_t, int64_t>{{3, 12}, {5, 1}}));
-  EXPECT_EQ(parse_trace(text, "t", "m").total, 11);
-  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", "").counts, (std::map<int64_t, int64_t>{{3, 5}}));
+  EXPECT_EQ(parse_trace(text, "t", {"n"}).counts, (Rows{{{3}, 12}, {{5}, 1}}));
+  EXPECT_EQ(parse_trace(text, "t", {"m"}).total, 11);
+  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", {}).counts, (Rows{{{3}, 5}}));
   // By itself it is a column like others, and so it is where it is asked for.
-  EXPECT_EQ(parse_trace("count\n3\n", "t", "").counts, (std::map<int64_t, int64_t>{{3, 1}}));
-  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", "count").counts,
-            (std::map<int64_t, int64_t>{{5, 1}}));
+  EXPECT_EQ(parse_trace("count\n3\n", "t", {}).counts, (Rows{{{3}, 1}}));
+  EXPECT_EQ(parse_trace("n,count\n3,5\n", "t", {"count"}).counts, (Rows{{{5}, 1}}));
   EXPECT_THAT(error_of("n\tcount\n3\tx\n", "n").what(), HasSubstr("\"x\" is not a count"));
   EXPECT_THAT(error_of("n\tcount\n3\n", "n").what(), HasSubstr("\"\" is not a count"));
   EXPECT_THAT(error_of("n\tcount\n3\t1000000000001\n", "n").what(), HasSubstr("is not a count"));
+}
+
+TEST(Trace, SeveralColumnsAreSizesThatWereMetTogether) {
+  const std::string text = "b\tx\tn\tcount\n1\tq\t30\t5\n4\tq\t30\t2\n1\tq\t30\t1\n4\tq\t-\t9\n";
+  const Trace t = parse_trace(text, "t", {"n", "b"});
+  EXPECT_EQ(t.columns, (Names{"n", "b"}));
+  EXPECT_EQ(t.counts, (Rows{{{30, 1}, 6}, {{30, 4}, 2}}));
+  EXPECT_EQ(t.quantile(1, 0.5), 1);
+  EXPECT_EQ(t.quantile(1, 0.9), 4);
+  // Those that are called like the model's symbols, where none is named.
+  EXPECT_EQ(parse_trace(text, "t", {}, {"n", "b", "m"}).columns, (Names{"b", "n"}));
+  EXPECT_EQ(parse_trace(text, "t", {}, {"n"}).counts, (Rows{{{30}, 8}}));
+  try {
+    parse_trace(text, "t", {}, {"s10", "s21"});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("none is called like a symbol of the model (s10, s21)"));
+    EXPECT_THAT(e.what(), HasSubstr("--trace t:"));
+  }
+  EXPECT_THROW(parse_trace(text, "t", {"n", "z"}), Error);
 }
 
 TEST(Trace, EveryFaultIsNamed) {
@@ -69,7 +91,7 @@ TEST(Trace, EveryFaultIsNamed) {
                                 "a");
   EXPECT_THAT(binary.what(), HasSubstr("t.tsv: is not text"));
   EXPECT_THAT(error_of("a\n" + std::string(1000, 'x') + "\n", "a").problem().size(), Lt(100));
-  EXPECT_THROW(read_trace("/nowhere/t.tsv:pair"), Error);
+  EXPECT_THROW(read_trace("/nowhere/t.tsv:pair", {}), Error);
 }
 
 TEST(Options, DurationsAndShares) {

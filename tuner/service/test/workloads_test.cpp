@@ -33,54 +33,6 @@ fn @main(%x: Tensor[(b, n, 16), f32], %ids: Tensor[(b, n), i64], %t: Tensor[(50,
   %y
 })";
 
-TEST(Points, AreThePapersSizesOddOnesAndTheTraces) {
-  const ir::Module m = typed(kBatched);
-  EXPECT_EQ(model_symbols(m), (std::vector<std::string>{"b", "n"}));
-  PointOptions o;
-  o.trace = parse_trace("n\n40\n40\n40\n90\n", "t", "n");
-  const auto points = model_points(m, o);
-  std::set<int64_t> sizes, powers, held_out;
-  double sum = 0;
-  for (const WeightedPoint& p : points) {
-    EXPECT_EQ(p.at.at("b"), 1);
-    if (p.held_out) {
-      held_out.insert(p.at.at("n"));
-      EXPECT_EQ(p.weight, 0);
-      continue;
-    }
-    sizes.insert(p.at.at("n"));
-    if (p.power_of_two) powers.insert(p.at.at("n"));
-    EXPECT_EQ(p.representative, p.at.at("n") == 64);
-    EXPECT_GT(p.weight, 0);
-    sum += p.weight;
-  }
-  EXPECT_NEAR(sum, 1, 1e-9);
-  EXPECT_EQ(held_out.size(), 3u);
-  for (int64_t size : held_out) {
-    EXPECT_FALSE(sizes.contains(size)) << size;
-    EXPECT_GT(size, 1);
-    EXPECT_LE(size, 256);
-  }
-  EXPECT_EQ(powers, (std::set<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
-  for (int64_t odd : {13, 37, 101}) EXPECT_TRUE(sizes.contains(odd));
-  EXPECT_TRUE(sizes.contains(40) && sizes.contains(90));
-  const auto heavy = std::max_element(points.begin(), points.end(),
-                                      [](auto& a, auto& b) { return a.weight < b.weight; });
-  EXPECT_EQ(heavy->at.at("n"), 40);
-  EXPECT_GT(heavy->weight, 0.6);
-}
-
-TEST(Points, UnknownSymbolsAreNamed) {
-  const ir::Module m = typed(kBatched);
-  PointOptions o;
-  o.fixed = {{"q", 3}};
-  EXPECT_THROW(model_points(m, o), Error);
-  o.fixed = {{"b", 4}};
-  EXPECT_EQ(model_points(m, o)[0].at.at("b"), 4);
-  o.symbol = "z";
-  EXPECT_THROW(model_points(m, o), Error);
-}
-
 TEST(Points, AWorkloadOfConstantShapesHasOne) {
   const ir::Module m =
       typed("fn @main(%x: Tensor[(4, 8), f32]) -> Tensor[(4, 8), f32] { let %y = exp(%x); %y }");

@@ -343,6 +343,9 @@ class Queue {
   virtual bool answer(const Uuid& control, bool accepted, const std::string& message) = 0;
   // The newest first.
   virtual std::vector<Control> requests(const Uuid& campaign, int64_t limit = 100) = 0;
+  // Whether it was begun, resumed or asked for anything in this database, by its feed. What merging
+  // brought is a record, and nothing that anybody here wants done.
+  virtual bool is_at_home(const Uuid& campaign) = 0;
 
   // ---- the feed ------------------------------------------------------------------------------
   // Events after that number, in order, at most `limit`. Numbers only grow and none becomes visible

@@ -117,10 +117,13 @@ void SqlStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
 void SqlStore::set_budget(const Uuid& campaign, double budget_s) {
   require_budget(budget_s);
   check_campaign_exists(campaign);
+  Write write = begin_write();
   db_->run(
       "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
       "budget_s = ?3 WHERE uuid = ?1",
       campaign, now(), budget_s);
+  note_event("campaign", campaign, campaign, fmt::format(R"({{"budget_s":{}}})", budget_s));
+  write.commit();
 }
 
 CampaignProgress SqlStore::progress(const Uuid& campaign) {

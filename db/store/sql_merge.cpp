@@ -4,8 +4,9 @@
 // derived from a unique key), so a merge is "insert what is missing" and its order does not matter.
 // What may change in a row only moves forward, so there the row that went further wins: a finished
 // trial over an open one, a campaign that consumed more, the larger miss count of a replica. What
-// is of one database alone (jobs, leases, heartbeats, the feed of changes) is not carried:
-// importing makes no worker run anything.
+// is of one database alone (jobs, leases, heartbeats, requests that wait for an answer, the feed of
+// changes) is not carried: importing makes nobody do anything. A campaign that runs here is nobody
+// else's to end or to charge.
 //
 // What is imported is not trusted. A file is opened read-only with views and triggers off; its
 // schema must equal, word for word, the one that the migrations yield; every row's key is computed
@@ -13,6 +14,7 @@
 // transaction. An older schema is first brought up to date in a copy in memory.
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "db/store/filesystem.h"
 #include "db/store/hash.h"
@@ -32,8 +34,19 @@ int column_count(const TableSpec& table) {
                  std::count(table.columns, table.columns + std::strlen(table.columns), ','));
 }
 
+// Campaigns that run in this database, or are paused: see Queue::is_at_home().
+std::set<std::string> running_here(Connection& db) {
+  std::set<std::string> all;
+  Statement row = db.prepare(
+      "SELECT uuid FROM campaign c WHERE state IN ('running', 'paused') AND EXISTS "
+      "(SELECT 1 FROM event e WHERE e.campaign = c.uuid AND e.kind IN ('campaign', 'control'))");
+  while (row.step()) all.insert(row.text(0));
+  return all;
+}
+
 // Inserts the source's rows that are missing here; returns how many were.
-int64_t insert_missing(Connection& into, Connection& from, const TableSpec& table) {
+int64_t insert_missing(Connection& into, Connection& from, const TableSpec& table,
+                       const std::set<std::string>& running) {
   const int columns = column_count(table);
   std::string marks = "?";
   for (int i = 1; i < columns; ++i) marks += ",?";
@@ -42,13 +55,17 @@ int64_t insert_missing(Connection& into, Connection& from, const TableSpec& tabl
       into.prepare(fmt::format("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO NOTHING",
                                table.name, table.columns, marks, table.key));
   Statement rows =
-      from.prepare_streaming(fmt::format("SELECT {} FROM {}", table.columns, table.name));
+      from.prepare_streaming(fmt::format("SELECT {} FROM {}{}", table.columns, table.name,
+                                         std::string_view(table.name) == "control"
+                                             ? " WHERE uuid IN (SELECT control FROM control_answer)"
+                                             : ""));
   const bool is_trial = std::string_view(table.name) == "trial";
   const std::string_view name = table.name;
   const bool may_be_gone = name == "samples" || name == "twin_samples";
   int64_t added = 0;
   while (rows.step()) {
     table.validate(rows);
+    if (name == "consumption" && running.contains(rows.text(0))) continue;
     // What was removed on purpose stays away.
     if (may_be_gone && into.prepare("SELECT 1 FROM tombstone WHERE table_name = ? AND row_key = ?")
                            .bind(name, rows.text(0))
@@ -68,7 +85,7 @@ int64_t insert_missing(Connection& into, Connection& from, const TableSpec& tabl
 }
 
 // Takes over what went further in the source; returns how many rows did.
-int64_t advance(Connection& into, Connection& from) {
+int64_t advance(Connection& into, Connection& from, const std::set<std::string>& running) {
   int64_t updated = 0;
   Statement trials = from.prepare_streaming(
       "SELECT uuid, state, attempt, error_class, message, finished_at, median_ns, measured_on "
@@ -86,6 +103,7 @@ int64_t advance(Connection& into, Connection& from) {
   Statement campaigns =
       from.prepare_streaming("SELECT uuid, budget_s, consumed_s, state, updated_at FROM campaign");
   while (campaigns.step()) {
+    if (running.contains(campaigns.text(0))) continue;
     into.run(
         "UPDATE campaign SET budget_s = ?2, consumed_s = ?3, state = ?4, updated_at = ?5 "
         "WHERE uuid = ?1 AND consumed_s < ?3",
@@ -96,6 +114,7 @@ int64_t advance(Connection& into, Connection& from) {
   Statement consumed =
       from.prepare_streaming("SELECT campaign, machine, consumed_s FROM consumption");
   while (consumed.step()) {
+    if (running.contains(consumed.text(0))) continue;
     into.run(
         "UPDATE consumption SET consumed_s = ?3 WHERE campaign = ?1 AND machine = ?2 "
         "AND consumed_s < ?3",
@@ -153,9 +172,10 @@ ImportReport SqlStore::add_records_of(Connection& source) {
   ImportReport report;
   // A table may come before its parent: foreign keys count at the end.
   db_->defer_foreign_keys();
+  const std::set<std::string> running = running_here(*db_);
   for (const TableSpec& table : exchanged_tables())
-    report.rows_added += insert_missing(*db_, source, table);
-  report.rows_updated = advance(*db_, source);
+    report.rows_added += insert_missing(*db_, source, table, running);
+  report.rows_updated = advance(*db_, source, running);
   return report;
 }
 

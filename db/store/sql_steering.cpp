@@ -122,6 +122,11 @@ std::vector<Control> SqlStore::requests(const Uuid& campaign, int64_t limit) {
   return read_controls("ORDER BY c.created_at DESC, c.uuid DESC", campaign, limit);
 }
 
+bool SqlStore::is_at_home(const Uuid& campaign) {
+  return exists("SELECT 1 FROM event WHERE campaign = ? AND kind IN ('campaign', 'control')",
+                campaign);
+}
+
 bool SqlStore::answer(const Uuid& control, bool accepted, const std::string& message) {
   std::string campaign;
   {

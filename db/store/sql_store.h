@@ -126,6 +126,7 @@ class SqlStore final : public Store {
 
   Uuid request(const Control&) override;
   std::vector<Control> open_requests(const Uuid& campaign) override;
+  bool is_at_home(const Uuid& campaign) override;
   bool answer(const Uuid& control, bool accepted, const std::string& message) override;
   std::vector<Control> requests(const Uuid& campaign, int64_t limit) override;
 

@@ -145,6 +145,14 @@ class Service {
     std::reverse(open.begin(), open.end());
     for (const db::Campaign& c : open) {
       if (served_.contains(c.uuid) || refused_.contains(c.uuid) || cancel_) continue;
+      if (!store_->is_at_home(c.uuid)) {
+        if (told_.insert("merged " + c.uuid).second)
+          say_(
+              fmt::format("campaign {}: was merged from another database and is not served; "
+                          "nimble campaigns resume lets it go on here",
+                          c.uuid.substr(0, 8)));
+        continue;
+      }
       try {
         serve(c);
       } catch (const Error& e) {
@@ -256,7 +264,8 @@ class Service {
   std::optional<Runner> runner_;
   std::unique_ptr<db::Store> store_;
   std::map<db::Uuid, Served> served_;
-  std::set<db::Uuid> refused_, told_;
+  std::set<db::Uuid> refused_;
+  std::set<std::string> told_;
   plan::FairShare fair_;
   bool waiting_ = false;  // another service has a campaign
   bool moved_ = false;    // the latest look found something to do

@@ -227,6 +227,9 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
     if (const auto found = store.find_campaign(key)) {
       campaign = found->uuid;
       extend(store, *found, budget_s);
+      // Of one that was merged nothing is done before somebody here wants it.
+      if (found->resumable() && !store.is_at_home(campaign))
+        store.set_campaign_state(campaign, db::CampaignState::kRunning);
       return;
     }
     campaign = store.create_campaign(key, budget_s, command);

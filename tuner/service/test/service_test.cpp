@@ -485,6 +485,46 @@ TEST_F(ServiceTest, ACampaignThatCannotBeServedIsToldOfAndLeftAlone) {
   EXPECT_EQ(state(good), CampaignState::kFinished);
 }
 
+// Importing makes nobody work: a merged campaign would have this service build and sign what
+// somebody else chose.
+TEST_F(ServiceTest, ACampaignThatWasMergedIsNotServedUntilSomebodyHereResumesIt) {
+  options.database = folder + "/other.db";
+  store = db::Store::open(options.database);
+  const db::Uuid uuid = campaign(2);
+  store->export_to(folder + "/records");
+  options.database = folder + "/tuning.db";
+  store = db::Store::open(options.database);
+  store->import_from(folder + "/records");
+  start_worker("box");
+  EXPECT_EQ(serve().cases, 0) << said;
+  EXPECT_EQ(jobs_of(uuid), 0);
+  EXPECT_TRUE(tables(uuid).empty());
+  store->set_campaign_state(uuid, CampaignState::kRunning);
+  serve();
+  EXPECT_EQ(state(uuid), CampaignState::kFinished) << said;
+}
+
+TEST_F(ServiceTest, WhatAMergedDatabaseAsksForIsNotDone) {
+  const db::Uuid uuid = campaign(2);
+  store->export_to(folder + "/copy.db");
+  {
+    const auto copy = db::Store::open(folder + "/copy.db");
+    db::Control c;
+    c.campaign = uuid;
+    c.request = ControlRequest::kCancel;
+    copy->request(c);
+    copy->record_consumed(uuid, 1e6);
+    copy->set_campaign_state(uuid, CampaignState::kFailed);
+  }
+  store->import_from(folder + "/copy.db");
+  EXPECT_THAT(store->open_requests(uuid), IsEmpty());
+  EXPECT_EQ(state(uuid), CampaignState::kRunning);
+  EXPECT_EQ(store->campaign(uuid)->consumed_s, 0);
+  start_worker("box");
+  serve();
+  expect_tuned(uuid);
+}
+
 TEST(PlanRecord, SaysWhatTheCaseSays) {
   PlanRecord r;
   r.wanted.key = "0/3 again 1";

@@ -5,6 +5,8 @@
 //   nimble_worker   besides, registers itself, claims jobs and reports what it measured; it can
 //                   neither make campaigns, jobs for others to run, candidates, tables, overrides
 //                   or signatures, nor control a campaign
+//                   (triggers hold it to splitting jobs whose lease ran out, and to numbers that
+//                   leave room for others; that its times are true nobody can tell)
 //   nimble_planner  besides, all else that the service does: campaigns, candidates, tables,
 //                   requests, keys and revocations
 //

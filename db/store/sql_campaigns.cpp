@@ -1,4 +1,5 @@
 // Campaigns: what a tuning run is, how far it got, and finding it again.
+#include <algorithm>
 #include <cmath>
 
 #include "db/store/hash.h"
@@ -100,7 +101,7 @@ void SqlStore::record_consumed(const Uuid& campaign, double consumed_s) {
   db_->run(
       "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
       "consumed_s = CASE WHEN consumed_s < ?3 THEN ?3 ELSE consumed_s END WHERE uuid = ?1",
-      campaign, now(), consumed_s);
+      campaign, now(), std::min(consumed_s, 999999999999.0));
 }
 
 void SqlStore::set_campaign_state(const Uuid& campaign, CampaignState state) {

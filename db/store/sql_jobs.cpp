@@ -88,7 +88,8 @@ void SqlStore::insert_job(const NewJob& job, const Uuid& uuid, const std::option
   db_->run(
       "INSERT INTO job (uuid, campaign, measure_case, hardware, machine, limits, priority, parent, "
       "avoid, created_at, position) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10, "
-      "(SELECT coalesce(max(position), 0) + 1 FROM job WHERE campaign = ?2)) "
+      "(SELECT coalesce(max(position), 0) + 1 FROM job "
+      " WHERE campaign = ?2 AND position < 1000000000000)) "
       "ON CONFLICT (uuid) DO NOTHING",
       uuid, job.campaign, job.measure_case, job.hardware, job.machine,
       canonical_json(job.limits, "limits of a job"), job.priority, parent, avoid, now());
@@ -147,7 +148,8 @@ std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& ca
         "WITH chosen AS MATERIALIZED (SELECT uuid FROM job WHERE campaign = ?1 AND hardware = ?2 "
         "AND state = 'queued' AND (machine IS NULL OR machine = ?3) {} "
         "ORDER BY priority DESC, position LIMIT 1{}) "
-        "UPDATE job SET state = 'claimed', attempt = attempt + 1, worker = ?4, lease_until = ?5, "
+        "UPDATE job SET state = 'claimed', attempt = CASE WHEN attempt < 1000000000 THEN "
+        "attempt + 1 ELSE attempt END, worker = ?4, lease_until = ?5, "
         "claimed_at = ?6 WHERE uuid IN (SELECT uuid FROM chosen) RETURNING uuid",
         whatever_failed_here ? "" : "AND (avoid IS NULL OR avoid <> ?3)", db_->skip_locked()));
     row.bind(campaign, machine.hardware, machine.uuid, request.worker, t + request.lease_ms, t);

@@ -107,9 +107,11 @@ void SqlStore::add_consumed(const Uuid& campaign, const Uuid& machine, double se
     throw Error(Status::kInvalidArgument, "consumed time",
                 fmt::format("{} s is not a duration", seconds));
   db_->run(
+      // Whatever somebody wrote there, who reports after it can.
       "INSERT INTO consumption (campaign, machine, consumed_s) VALUES (?,?,?) "
-      "ON CONFLICT (campaign, machine) DO UPDATE "
-      "SET consumed_s = consumption.consumed_s + excluded.consumed_s",
+      "ON CONFLICT (campaign, machine) DO UPDATE SET consumed_s = CASE "
+      "WHEN consumption.consumed_s + excluded.consumed_s < 999999999999 "
+      "THEN consumption.consumed_s + excluded.consumed_s ELSE consumption.consumed_s END",
       campaign, machine, seconds);
 }
 

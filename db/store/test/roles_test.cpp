@@ -160,6 +160,55 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
     EXPECT_THROW(raw->script(sql), Error) << sql;
 }
 
+// What a worker may write it may write as it likes: never so that others cannot write any more, nor
+// so that other machines do what it says.
+TEST_F(RolesTest, AWorkerStopsNobodyElse) {
+  auto owner = open();
+  Fleet fleet(*owner);
+  const Uuid published = owner->publish(fleet.job({8, 16}, 64));
+  const Uuid worker = fleet.worker("box");
+  grant();
+  const auto raw = connection();
+  raw->script("SET ROLE nimble_worker");
+  const std::string columns =
+      "uuid, campaign, measure_case, hardware, limits, priority, position, created_at";
+  const std::string other =
+      "'00000000-0000-4000-8000-000000000000', campaign, measure_case, "
+      "hardware, limits, ";
+  for (const std::string& sql : std::vector<std::string>{
+           "UPDATE event_counter SET last = 9223372036854775807",
+           "UPDATE event_counter SET last = 0",
+           "INSERT INTO event VALUES (9000000000000000000, 'job', NULL, 'x', '{}', 0)",
+           "UPDATE event_counter SET last = last + 1; INSERT INTO event SELECT last, 'campaign', "
+           "'" +
+               fleet.world.campaign + "', 'x', '{}', 0 FROM event_counter",
+           // One that nobody signed, ahead of all others: its campaign would be passed over.
+           "INSERT INTO job (" + columns + ") SELECT " + other + "1e308, 7, 0 FROM job",
+           "INSERT INTO job (" + columns + ", parent) SELECT " + other +
+               "1e308, 7, 0, uuid FROM job",
+           // One candidate's code under another's name.
+           "INSERT INTO job (" + columns + ", parent) SELECT " + other +
+               "priority, 7, 0, uuid FROM job; "
+               "INSERT INTO job_trial SELECT '00000000-0000-4000-8000-000000000000', 0, a.trial, "
+               "b.artifact, b.candidate, a.anchor FROM job_trial a, job_trial b "
+               "WHERE a.ordinal = 1 AND b.ordinal = 2"})
+    EXPECT_THROW(raw->script(sql), Error) << sql;
+  // What it may do harms none.
+  raw->script("UPDATE job SET attempt = 9223372036854775807");
+  // Which a worker of an earlier version could have made.
+  connection()->script("UPDATE job SET position = 9223372036854775807");
+  raw->script("INSERT INTO consumption SELECT '" + fleet.world.campaign +
+              "', uuid, 999999999998 FROM machine");
+  JobRequest request;
+  request.worker = worker;
+  const std::optional<Job> job = owner->claim_job(request);
+  ASSERT_TRUE(job && job->uuid == published);
+  EXPECT_EQ(owner->report(fleet.report(*job, 100)), ReportOutcome::kStored);
+  owner->record_consumed(fleet.world.campaign, 1e13);
+  EXPECT_NO_THROW(owner->publish(fleet.job({24}, 64)));
+  EXPECT_TRUE(owner->claim_job(request));
+}
+
 TEST_F(RolesTest, APlannerDoesAllButChangeTheSchema) {
   auto owner = open();
   Fleet fleet(*owner);

@@ -16,6 +16,7 @@
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/cpu_list.h"
+#include "vm/base/printable.h"
 #include "vm/base/url.h"
 
 namespace nimble {
@@ -118,11 +119,9 @@ void print(const tuner::FleetTally& tally, bool stopped, Format format) {
       });
 }
 
-// Without control characters, which might steer a terminal.
-std::string visible(std::string text) {
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
-  return text;
+// A process's own words, on several lines.
+std::string visible(const std::string& text) {
+  return without_controls(text, '?', "\n\t");
 }
 
 // Exit code 0 says that it was told what became of the trial, whatever that is.

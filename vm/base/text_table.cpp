@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble {
 namespace {
@@ -14,10 +15,8 @@ size_t width_of(std::string_view text) {
   }));
 }
 
-std::string on_one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
+std::string on_one_line(const std::string& text) {
+  return without_controls(text, ' ');
 }
 
 }  // namespace

@@ -299,8 +299,14 @@ void CampaignService::make_table(size_t t) {
   for (const auto& [config, ratios] : status.verified.ratios) {
     std::vector<double> row;
     for (size_t i = 0; i < ratios.size(); ++i) {
-      const auto base = task.verified_default_ns.find(status.verified.points[i]);
-      if (base != task.verified_default_ns.end()) row.push_back(ratios[i] * base->second);
+      const size_t point = status.verified.points[i];
+      const auto base = task.verified_default_ns.find(point);
+      // Where nothing was faster than the default schedule, nothing was verified beside it.
+      const auto once = task.default_ns.find(records.shape(task.points[point]));
+      if (base != task.verified_default_ns.end())
+        row.push_back(ratios[i] * base->second);
+      else if (once != task.default_ns.end())
+        row.push_back(ratios[i] * once->second);
     }
     if (row.size() != e.points.size() || row.empty()) continue;
     e.configs.push_back(config);

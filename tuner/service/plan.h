@@ -125,8 +125,10 @@ struct TaskStatus {
   int64_t searched = 0;           // of the trials, those of the search
   double best_ratio = 1;          // at the representative size
   std::optional<db::Uuid> judge;  // the machine that verifies
-  CrossEvidence verified;         // complete when the phase is kDone
-  std::string note;               // why it keeps its default schedule; empty: it does not
+  // Complete when the phase is kDone. Where nothing was faster it is the default schedule alone, as
+  // the cross-evaluation has it.
+  CrossEvidence verified;
+  std::string note;  // why it keeps its default schedule; empty: it does not
 };
 
 // The workers there are. Their number may change at any time.
@@ -248,6 +250,7 @@ class CampaignPlan {
   bool wants_cross(size_t t) const;
   std::optional<db::Uuid> judge_among(const Fleet& fleet) const;
   CrossEvidence complete(size_t t, const std::map<size_t, Times>& at) const;
+  CrossEvidence default_alone(size_t t) const;
 
   bool straggles(const Open& open, const Fleet& fleet) const;
   // Whether cases of the task's phase are out that it waits for.

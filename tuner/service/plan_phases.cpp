@@ -362,6 +362,15 @@ void CampaignPlan::finish_task(size_t t) {
   task.dry_slices = dry(task) ? task.dry_slices + 1 : 0;
 }
 
+// Every case of the cross-evaluation holds the default schedule, so that it needs no case more to
+// be compared with itself.
+CrossEvidence CampaignPlan::default_alone(size_t t) const {
+  const db::Hash& base = spec_.tasks[t].default_config;
+  CrossEvidence out = complete(t, tasks_[t].crossed);
+  std::erase_if(out.ratios, [&](const auto& row) { return row.first != base; });
+  return out;
+}
+
 void CampaignPlan::settle() {
   for (size_t t = 0; t < tasks_.size(); ++t) {
     Task& task = tasks_[t];
@@ -369,7 +378,10 @@ void CampaignPlan::settle() {
     if (open_s(t) > 0) continue;
     if (task.phase == Phase::kSearch && dry(task) && !wants_search(t)) finish_task(t);
     if (task.phase == Phase::kCross && !wants_cross(t) && finalists_of(t).empty()) {
-      if (task.result.ratios.empty()) task.note = "default schedule kept: nothing is faster";
+      if (task.result.ratios.empty()) {
+        task.note = "default schedule kept: nothing is faster";
+        task.result = default_alone(t);
+      }
       finish_task(t);
     }
   }

@@ -185,6 +185,33 @@ TEST(Plan, ATaskWhoseDefaultFailsIsGivenUp) {
   EXPECT_EQ(plan.tasks()[0].note, "the default schedule fails");
 }
 
+TEST(Plan, WhereNothingIsFasterTheDefaultAloneIsTheResult) {
+  const SimulatedSpace space(7);
+  const Propose one = [](size_t task, size_t, const SearchEvidence& known) {
+    const std::string c = SimulatedSpace::name(task, {6, 6, 6, 6, 6});
+    const bool asked = known.ratios.contains(c) || known.issued.contains(c);
+    return asked ? std::vector<db::Hash>{} : std::vector<db::Hash>{c};
+  };
+  const CampaignSpec spec = space.campaign(1, 3, 100);
+  CampaignPlan plan(spec, one);
+  const db::Hash base = spec.tasks[0].default_config;
+  std::set<Phase> phases;
+  for (int cases = 0; !plan.done() && cases < 50; ++cases)
+    for (const WantedCase& w : plan.want({0, 1, {"m"}})) {
+      phases.insert(w.phase);
+      CaseOutcome out{w.key, {"m", "kind"}, 0.1, {{base, 1000.0}}};
+      for (const db::Hash& c : w.configs) out.times_ns[c] = 3000.0;
+      plan.finished(out);
+    }
+  EXPECT_TRUE(plan.done());
+  EXPECT_FALSE(phases.contains(Phase::kVerify)) << "no case is spent on it";
+  const TaskStatus t = plan.tasks()[0];
+  EXPECT_EQ(t.note, "default schedule kept: nothing is faster");
+  EXPECT_FALSE(t.verified.points.empty());
+  EXPECT_EQ(t.verified.ratios, (std::map<db::Hash, std::vector<double>>{
+                                   {base, std::vector<double>(t.verified.points.size(), 1.0)}}));
+}
+
 TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
   const SimulatedSpace space(8);
   CampaignPlan plan(space.campaign(1, 2, 100), space.proposer());

@@ -15,6 +15,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
+#include "compiler/tuned/tuned.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
 #include "tuner/fleet/fleet_worker.h"
@@ -46,7 +47,9 @@ class CopyBackend : public Backend {
     std::vector<std::string> names;
     for (const tuned::Candidate& c : candidates) {
       const uint64_t number = hash64(text_of(c));
-      names.push_back(text_of(c) == base ? "test.slow" : kKernels[number % std::size(kKernels)]);
+      names.push_back(text_of(c) == base ? "test.slow"
+                      : others_fail      ? "test.wrong"
+                                         : kKernels[number % std::size(kKernels)]);
       if (names.back() == "uncompilable") b.error = "the compiler gave up";
       b.code_hashes.push_back(hex(number));
     }
@@ -66,6 +69,7 @@ class CopyBackend : public Backend {
                                              "test.copy",  "test.slow",   "test.wrong",
                                              "test.crash", "uncompilable"};
   int64_t cannot_be = -1;
+  bool others_fail = false;  // all but the default schedule
 };
 
 const std::atomic<bool> kNever{false};
@@ -266,6 +270,32 @@ TEST_F(ServiceTest, TunesACampaignToActiveTablesWithTwoWorkers) {
   EXPECT_EQ(serve().finished, 1) << said;
   EXPECT_EQ(state(uuid), CampaignState::kFinished);
   expect_nothing_counted_twice(uuid);
+}
+
+// Its table holds the default schedule: a compiler finds a record, whose age it can tell.
+TEST_F(ServiceTest, AWorkloadThatKeepsItsDefaultScheduleHasATable) {
+  backend.others_fail = true;
+  const db::Uuid uuid = campaign(0.8);
+  start_worker("a");
+  EXPECT_EQ(serve().finished, 1) << said;
+  expect_tuned(uuid);
+  const std::vector<db::DispatchTable> made = tables(uuid);
+  ASSERT_EQ(made.size(), 1u);
+  ASSERT_EQ(made[0].entries.size(), 1u);
+  const db::DispatchEntry& only = made[0].entries[0];
+  EXPECT_GT(only.expected_ns.value_or(0), 0);
+  EXPECT_EQ(only.fallback, std::nullopt);
+  EXPECT_NE(only.evidence, std::nullopt);
+  EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("nothing is faster"));
+
+  const kernels::TargetInfo target = kernels::target_by_name("native");
+  const Submission s = submission();
+  const kernels::Workload& w = s.tasks.at(0).workload();
+  const tuned::Lookup found =
+      tuned::database_source(db::Store::open(options.database))->find(w, target, s.policy.name);
+  EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kTuned) << found.reason;
+  ASSERT_TRUE(found.choice);
+  EXPECT_THAT(found.choice->candidates, testing::ElementsAre(Space(w, target).default_candidate()));
 }
 
 TEST_F(ServiceTest, ASizeThatCannotBeIsLeftOut) {

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "db/store/hash.h"
@@ -29,7 +28,6 @@ namespace nimble::tuner {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kTick = std::chrono::milliseconds(50);
 // The first pause of a worker that finds no job; each after it is twice as long.
 constexpr int64_t kSoonMs = 20;
 // Executables that the runner keeps for the next job: the anchors come with every case.
@@ -105,7 +103,7 @@ class FleetWorker {
       }
       if (seconds_since(idle_since) >= options_.max_idle_s) break;
       pause_ms = std::min(pause_ms, options_.poll_ms);
-      sleep(static_cast<double>(pause_ms) / 1e3);
+      sleep_unless(cancel_, static_cast<double>(pause_ms) / 1e3);
       pause_ms *= 2;
     }
     runner_.reset();
@@ -422,15 +420,8 @@ class FleetWorker {
         say_(std::string("trying again: ") + e.what());
         store_.reset();
       }
-      if (!sleep(wait)) return false;
+      if (!sleep_unless(cancel_, wait)) return false;
     }
-  }
-
-  bool sleep(double s) {
-    for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < s && !cancel_;)
-      std::this_thread::sleep_for(std::min<Clock::duration>(
-          kTick, std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s))));
-    return !cancel_;
   }
 
   const FleetWorkerOptions& options_;

@@ -71,9 +71,9 @@ class Driver {
       reports_of_finished();
       return report_;
     }
-    const std::string prefix = db::local_prefix(options_.database, store_->identity());
-    const CampaignLock lock(*store_, prefix, campaign_.uuid);
-    WorkCache cache(fmt::format("{}.{}.work", prefix, campaign_.uuid.substr(0, 8)));
+    const CampaignFiles files(options_.database, *store_, campaign_.uuid);
+    const CampaignLock lock(*store_, files.lock, campaign_.uuid);
+    WorkCache cache(files.work);
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});

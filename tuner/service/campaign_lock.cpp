@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "db/store/place.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -44,8 +45,16 @@ void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine&
   }
 }
 
-CampaignLock::CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign)
-    : path_(fmt::format("{}.{}.lock", prefix, campaign.substr(0, 8))) {
+CampaignFiles::CampaignFiles(const std::string& database, const db::Store& store,
+                             const db::Uuid& campaign) {
+  const std::string stem =
+      fmt::format("{}.{}", db::local_prefix(database, store.identity()), campaign.substr(0, 8));
+  lock = stem + ".lock";
+  work = stem + ".work";
+}
+
+CampaignLock::CampaignLock(db::Store& store, const std::string& path, const db::Uuid& campaign)
+    : path_(path) {
   bool here = true;
   for (bool again = true; again;) {
     fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);

@@ -12,12 +12,20 @@ std::string owner_name(const db::Machine& machine);
 // Gives back what dead processes of this machine hold.
 void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine);
 
+// The files that whoever works at a campaign keeps beside its database on this machine
+// (db::local_prefix). Whether they tune at once or serve a fleet, they meet at the same ones.
+struct CampaignFiles {
+  CampaignFiles(const std::string& database, const db::Store& store, const db::Uuid& campaign);
+  std::string lock;  // for CampaignLock
+  std::string work;  // for WorkCache
+};
+
 // One tuning process per campaign: two would fight for the cores and spoil each other's times.
 class CampaignLock {
  public:
-  // `prefix`: of the files beside the database; a server's is held there, too, since others reach
-  // it. Error(kInvalidArgument) if another process has it.
-  CampaignLock(db::Store& store, const std::string& prefix, const db::Uuid& campaign);
+  // `path`: CampaignFiles::lock. A server's campaign is held there, too, since others reach it.
+  // Error(kInvalidArgument) if another process has it.
+  CampaignLock(db::Store& store, const std::string& path, const db::Uuid& campaign);
   ~CampaignLock();
   CampaignLock(const CampaignLock&) = delete;
   CampaignLock& operator=(const CampaignLock&) = delete;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "db/store/place.h"
@@ -21,7 +20,6 @@ namespace nimble::tuner {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kTick = std::chrono::milliseconds(20);
 // The first pause between two looks; each after it is twice as long while nothing happens.
 constexpr double kSoonS = 0.02;
 // A look at what is wanted though nothing happened: cases come to straggle by the clock.
@@ -77,13 +75,13 @@ class Service {
         // Where something happened more is to be expected: workers wait for what it gives rise to.
         pause_s = moved_ ? kSoonS : 2 * pause_s;
         pause_s = std::min(pause_s, static_cast<double>(options_.poll_ms) / 1e3);
-        sleep(pause_s);
+        sleep_unless(cancel_, pause_s);
       } catch (const Error& e) {
         if (e.status() == Status::kCancelled) break;
         if (!may_pass(e) || is_the_locks(e)) throw;
         say_(std::string("the database does not answer, trying again: ") + e.what());
         forget();
-        sleep(wait);
+        sleep_unless(cancel_, wait);
         wait = std::min(kMostPatience, 2 * wait);
       }
     }
@@ -165,10 +163,10 @@ class Service {
   }
 
   void serve(const db::Campaign& campaign) {
-    const std::string prefix = db::local_prefix(options_.database, store_->identity());
+    const CampaignFiles files(options_.database, *store_, campaign.uuid);
     Served s;
     try {
-      s.lock = std::make_unique<CampaignLock>(*store_, prefix, campaign.uuid);
+      s.lock = std::make_unique<CampaignLock>(*store_, files.lock, campaign.uuid);
     } catch (const Error& e) {
       if (e.status() != Status::kInvalidArgument) throw;
       waiting_ = true;
@@ -184,8 +182,7 @@ class Service {
     Submission submission = load_(*store_, campaign.uuid);
     check_version(*now);
     s.target = kernels::target_by_name(submission.target);
-    s.cache =
-        std::make_unique<WorkCache>(fmt::format("{}.{}.work", prefix, campaign.uuid.substr(0, 8)));
+    s.cache = std::make_unique<WorkCache>(files.work);
     const db::Hash toolchain = store_->put(tuned::toolchain_record());
     auto& place = served_[campaign.uuid];
     place = std::move(s);
@@ -247,12 +244,6 @@ class Service {
 
   static double seconds_since(Clock::time_point t) {
     return std::chrono::duration<double>(Clock::now() - t).count();
-  }
-
-  void sleep(double s) const {
-    for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < s && !cancel_;)
-      std::this_thread::sleep_for(std::min<Clock::duration>(
-          kTick, std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s))));
   }
 
   const ServiceOptions& options_;

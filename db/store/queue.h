@@ -233,9 +233,9 @@ struct Control {
   std::string answer;
 };
 
-// Something changed: what it was (`kind` names a table or a topic: "campaign", "task", "job",
-// "report", "trial", "control", "worker", "dispatch", "override", "key", "import"), its key, and
-// a few words of JSON. Who wants the row itself reads it.
+// Something changed: what it was (`kind`: one of db/store/topics.h), its key, and a few words of
+// JSON, which that list describes; another kind is a newer program's, and nothing to stumble over.
+// Who wants the row itself reads it.
 struct Event {
   int64_t number = 0;
   std::string kind;

@@ -4,6 +4,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -44,7 +45,7 @@ Uuid SqlStore::create_campaign(const CampaignKey& key, double budget_s,
       "updated_at) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?8)",
       uuid, key.digest, key.hardware, key.seed, canonical_json(key.options, "campaign options"),
       command, budget_s, now());
-  note_event("campaign", uuid, uuid, R"({"state":"running"})");
+  note_event(topic::kCampaign, uuid, uuid, R"({"state":"running"})");
   write.commit();
   return uuid;
 }
@@ -111,7 +112,8 @@ void SqlStore::set_campaign_state(const Uuid& campaign, CampaignState state) {
       "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
       "state = ?3 WHERE uuid = ?1",
       campaign, now(), name_of(state));
-  note_event("campaign", campaign, campaign, fmt::format(R"({{"state":"{}"}})", name_of(state)));
+  note_event(topic::kCampaign, campaign, campaign,
+             fmt::format(R"({{"state":"{}"}})", name_of(state)));
   write.commit();
 }
 
@@ -123,7 +125,7 @@ void SqlStore::set_budget(const Uuid& campaign, double budget_s) {
       "UPDATE campaign SET updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END, "
       "budget_s = ?3 WHERE uuid = ?1",
       campaign, now(), budget_s);
-  note_event("campaign", campaign, campaign, fmt::format(R"({{"budget_s":{}}})", budget_s));
+  note_event(topic::kCampaign, campaign, campaign, fmt::format(R"({{"budget_s":{}}})", budget_s));
   write.commit();
 }
 

@@ -9,6 +9,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 #include "vm/base/stage.h"
 
@@ -71,7 +72,7 @@ Uuid SqlStore::create_table(const NewDispatchTable& t) {
         uuid, ordinal++, canonical_json(e.range, "range of a dispatch entry"), e.config, e.evidence,
         e.expected_ns, e.regret, e.fallback, e.is_override, e.reason);
   }
-  note_event("dispatch", t.campaign, uuid, R"({"state":"draft"})");
+  note_event(topic::kDispatch, t.campaign, uuid, R"({"state":"draft"})");
   write.commit();
   return uuid;
 }
@@ -157,7 +158,7 @@ void SqlStore::add_dispatch_event(const Uuid& table, std::string_view status,
                        "WHERE a.uuid = ?2 AND e.event <> ?1",
                        kSameSlot),
            event, table);
-  note_event("dispatch", {}, table, fmt::format(R"({{"state":"{}"}})", status));
+  note_event(topic::kDispatch, {}, table, fmt::format(R"({{"state":"{}"}})", status));
 }
 
 void SqlStore::activate(const Uuid& uuid, const std::string& reason) {

@@ -17,6 +17,7 @@
 #include "db/store/hash.h"
 #include "db/store/sql_rows.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -100,7 +101,7 @@ void SqlStore::insert_job(const NewJob& job, const Uuid& uuid, const std::option
         "INSERT INTO job_trial (job, ordinal, trial, artifact, candidate, anchor) "
         "VALUES (?,?,?,?,?,?)",
         uuid, ordinal++, uuid_of(t.trial.key), t.artifact, t.candidate, t.anchor);
-  note_event("job", job.campaign, uuid, R"({"state":"queued"})");
+  note_event(topic::kJob, job.campaign, uuid, R"({"state":"queued"})");
 }
 
 Uuid SqlStore::publish(const NewJob& job) {
@@ -214,7 +215,7 @@ void SqlStore::end_job(const Uuid& job, JobState state, int64_t t) {
     if (!row.bind(job, name_of(state), t).step()) return;
     campaign = row.text(0);
   }
-  note_event("job", campaign, job, fmt::format(R"({{"state":"{}"}})", name_of(state)));
+  note_event(topic::kJob, campaign, job, fmt::format(R"({{"state":"{}"}})", name_of(state)));
 }
 
 bool SqlStore::leases_can_be_judged(int64_t t, int64_t lease_ms) {
@@ -259,7 +260,7 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
           "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL, lost = ?3, "
           "avoid = ?2 WHERE uuid = ?1",
           uuid, avoid, losses);
-      return note_event("job", lost.campaign, uuid, R"({"state":"queued","lost":true})");
+      return note_event(topic::kJob, lost.campaign, uuid, R"({"state":"queued","lost":true})");
     }
     if (open.empty()) return end_job(uuid, JobState::kDone, t);
     db_->run(
@@ -270,7 +271,7 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
         fmt::format("its worker {} stopped without a result, as {} others before", worker.name,
                     losses - 1),
         lost.attempt);
-    note_event("trial", lost.campaign, open[0].trial.uuid, R"({"state":"crashed"})");
+    note_event(topic::kTrial, lost.campaign, open[0].trial.uuid, R"({"state":"crashed"})");
     return end_job(uuid, JobState::kDone, t);
   }
   const size_t half = (open.size() + 1) / 2;
@@ -319,7 +320,7 @@ int64_t SqlStore::cancel_jobs(const Uuid& campaign) {
       campaign, now());
   const int64_t cancelled = db_->changes();
   if (cancelled > 0)
-    note_event("campaign", campaign, campaign,
+    note_event(topic::kCampaign, campaign, campaign,
                fmt::format(R"({{"cancelled_jobs":{}}})", cancelled));
   write.commit();
   return cancelled;
@@ -452,7 +453,7 @@ ReportOutcome SqlStore::report(const JobReport& r) {
   }
   facts.flush();
   // Before what follows from it: whoever reads the feed knows all of a job when it ends.
-  note_event("report", campaign, r.uuid,
+  note_event(topic::kReport, campaign, r.uuid,
              fmt::format(R"({{"job":"{}","late":{},"results":{}}})", r.job,
                          holds ? "false" : "true", r.results.size()));
   if (holds && r.last) {

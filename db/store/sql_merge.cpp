@@ -22,6 +22,7 @@
 #include "db/store/place.h"
 #include "db/store/sql_store.h"
 #include "db/store/tables.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
 #include "vm/base/stage.h"
@@ -215,7 +216,7 @@ ImportReport SqlStore::import_from(const std::string& place) {
         is_file ? hash_of_file(place) : hash_of(new_uuid()), origin, version, report.rows_added,
         now());
     if (report.rows_added + report.rows_updated > 0)
-      note_event("import", {}, origin,
+      note_event(topic::kImport, {}, origin,
                  fmt::format(R"({{"rows":{}}})", report.rows_added + report.rows_updated));
     write.commit();
   } catch (const Error& error) {

@@ -6,6 +6,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -45,7 +46,7 @@ Uuid SqlStore::add(const NewOverride& o) {
       "created_at) VALUES (?,?,?,?,?,?,?,?)",
       uuid, o.workload, o.hardware, region, o.config, evidence, o.reason,
       std::max(t, last.integer(0) + 1));
-  note_event("override", {}, uuid, R"({"state":"in force"})");
+  note_event(topic::kOverride, {}, uuid, R"({"state":"in force"})");
   write.commit();
   return uuid;
 }
@@ -64,7 +65,7 @@ void SqlStore::withdraw(const Uuid& uuid, const std::string& reason) {
       "INSERT INTO dispatch_withdrawal (uuid, dispatch_override, reason, created_at) "
       "VALUES (?,?,?,?)",
       new_uuid(), uuid, reason, now());
-  note_event("override", {}, uuid, R"({"state":"withdrawn"})");
+  note_event(topic::kOverride, {}, uuid, R"({"state":"withdrawn"})");
   write.commit();
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -124,7 +125,7 @@ RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
                 report.jobs >= request.limit || report.events >= request.limit;
   if (request.dry_run) return report;  // undone
   if (report.samples + report.blobs > 0)
-    note_event("retention", {}, identity_,
+    note_event(topic::kRetention, {}, identity_,
                fmt::format(R"({{"samples":{},"blobs":{}}})", report.samples, report.blobs));
   write.commit();
   return report;

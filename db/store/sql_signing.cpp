@@ -1,5 +1,6 @@
 // Public keys, revocations and signatures. Rows are only added: what is there already stays.
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 
 namespace nimble::db {
 
@@ -26,7 +27,7 @@ bool SqlStore::revoke(const KeyRevocation& r) {
       r.public_key, r.reason, now());
   const bool added = db_->changes() > 0;
   // Whoever watches stops what the key has signed.
-  if (added) note_event("key", {}, r.public_key, R"({"state":"revoked"})");
+  if (added) note_event(topic::kKey, {}, r.public_key, R"({"state":"revoked"})");
   write.commit();
   return added;
 }

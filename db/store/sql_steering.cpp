@@ -3,6 +3,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 #include "vm/base/json_text.h"
 
@@ -19,7 +20,7 @@ void SqlStore::add_tasks(const std::vector<Task>& tasks) {
     if (db_->changes() == 0) continue;
     for (const auto& [shape, weight] : t.weights)
       db_->run("INSERT INTO task_shape (task, shape, weight) VALUES (?,?,?)", uuid, shape, weight);
-    note_event("task", t.campaign, uuid, R"({"phase":""})");
+    note_event(topic::kTask, t.campaign, uuid, R"({"phase":""})");
   }
   write.commit();
 }
@@ -76,7 +77,7 @@ void SqlStore::enter_phase(const Uuid& task, const std::string& phase, const std
   }
   db_->run("INSERT INTO task_event (uuid, task, phase, detail, created_at) VALUES (?,?,?,?,?)",
            new_uuid(), task, phase, detail, t);
-  note_event("task", campaign, task, json_text(nlohmann::json{{"phase", phase}}, -1));
+  note_event(topic::kTask, campaign, task, json_text(nlohmann::json{{"phase", phase}}, -1));
   write.commit();
 }
 
@@ -89,7 +90,7 @@ Uuid SqlStore::request(const Control& c) {
       "VALUES (?,?,?,?,?,?) ON CONFLICT (uuid) DO NOTHING",
       uuid, c.campaign, name_of(c.request), c.requested_by, c.reason, now());
   if (db_->changes() == 1)
-    note_event("control", c.campaign, uuid,
+    note_event(topic::kControl, c.campaign, uuid,
                fmt::format(R"({{"request":"{}"}})", name_of(c.request)));
   write.commit();
   return uuid;
@@ -143,7 +144,7 @@ bool SqlStore::answer(const Uuid& control, bool accepted, const std::string& mes
       control, accepted, message, now());
   const bool is_new = db_->changes() == 1;
   if (is_new)
-    note_event("control", campaign, control,
+    note_event(topic::kControl, campaign, control,
                fmt::format(R"({{"accepted":{}}})", accepted ? "true" : "false"));
   write.commit();
   return is_new;

@@ -11,6 +11,7 @@
 
 #include "db/store/sql_rows.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -166,7 +167,7 @@ bool SqlStore::finish(const TrialResult& result) {
     insert_measurement(*result.measurement, facts, now());
     facts.flush();
   }
-  note_event("trial", campaign, result.trial,
+  note_event(topic::kTrial, campaign, result.trial,
              fmt::format(R"({{"state":"{}"}})", name_of(result.state)));
   write.commit();
   return true;

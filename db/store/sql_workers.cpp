@@ -3,6 +3,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
+#include "db/store/topics.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -28,7 +29,7 @@ Uuid SqlStore::add(const Worker& w) {
       uuid, w.machine, w.name, w.pid, w.version,
       canonical_json(w.capabilities, "capabilities of a worker"),
       canonical_json(w.trusted_keys, "trusted keys of a worker"), now());
-  if (db_->changes() == 1) note_event("worker", {}, uuid, R"({"state":"registered"})");
+  if (db_->changes() == 1) note_event(topic::kWorker, {}, uuid, R"({"state":"registered"})");
   write.commit();
   return uuid;
 }
@@ -74,7 +75,8 @@ bool SqlStore::heartbeat(const Heartbeat& beat, int64_t attempt, int64_t lease_m
     holds = db_->changes() == 1;
   }
   if (changed)
-    note_event("worker", {}, beat.worker, fmt::format(R"({{"state":"{}"}})", name_of(beat.state)));
+    note_event(topic::kWorker, {}, beat.worker,
+               fmt::format(R"({{"state":"{}"}})", name_of(beat.state)));
   write.commit();
   return holds;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "db/store/topics.h"
 #include "tuner/service/campaign_service.h"
 #include "vm/base/error.h"
 
@@ -23,7 +24,7 @@ bool says(const db::Event& event, const char* name) {
 }
 
 bool is_new_job(const db::Event& event) {
-  return event.kind == "job" && word_of(event, "state") == "queued";
+  return event.kind == db::topic::kJob && word_of(event, "state") == "queued";
 }
 
 }  // namespace
@@ -118,8 +119,8 @@ void CampaignService::take_issued(const PlanRecord& record, const db::Uuid& job)
 }
 
 void CampaignService::handle(const db::Event& event, bool replaying) {
-  if (event.kind == "job") return handle_job(event, word_of(event, "state"));
-  if (event.kind == "report") {
+  if (event.kind == db::topic::kJob) return handle_job(event, word_of(event, "state"));
+  if (event.kind == db::topic::kReport) {
     const auto key = key_of_.find(word_of(event, "job"));
     if (key == key_of_.end()) return;
     const auto live = live_.find(key->second);
@@ -128,14 +129,15 @@ void CampaignService::handle(const db::Event& event, bool replaying) {
     consumed_s_ += report->consumed_s;
     if (live != live_.end()) live->second.reports.push_back(std::move(*report));
   }
-  if (event.kind == "trial" && word_of(event, "state") == "crashed")
+  if (event.kind == db::topic::kTrial && word_of(event, "state") == "crashed")
     for (auto& [key, live] : live_)
       if (const auto t = live.trials.find(event.subject); t != live.trials.end())
         live.given_up.insert(t->second);
   if (!replaying) return;
   // What this service does itself it knows.
-  if (event.kind == "campaign" && word_of(event, "state") == "finished") stopping_ = false;
-  if (event.kind == "control" && says(event, "accepted"))
+  if (event.kind == db::topic::kCampaign && word_of(event, "state") == "finished")
+    stopping_ = false;
+  if (event.kind == db::topic::kControl && says(event, "accepted"))
     for (const db::Control& c : shared_.store.requests(uuid(), 1000))
       if (c.uuid == event.subject && c.request == db::ControlRequest::kStop) {
         stopping_ = true;

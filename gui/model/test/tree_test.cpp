@@ -1,8 +1,38 @@
+#include <random>
+
 #include "gui/model/dispatch_tree.h"
 #include "gui/model/test/qtest.h"
 #include "vm/base/error.h"
+#include "vm/executable/dispatch_json.h"
 
 using namespace nimble::gui;
+namespace exec = nimble::exec;
+
+// A tree of every kind of feature and test over two symbols, of inner nodes and then leaves.
+exec::DispatchTree random_tree(std::mt19937& random) {
+  const auto up_to = [&](uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(0, most)(random);
+  };
+  exec::DispatchTree tree;
+  const uint32_t inner = 1 + up_to(7), all = inner + 4;
+  for (uint32_t i = 0; i < inner; ++i) {
+    exec::DispatchNode n;
+    n.test = up_to(1) ? exec::DispatchNode::Test::kEqual : exec::DispatchNode::Test::kLessEqual;
+    n.feature.kind = static_cast<exec::DispatchFeature::Kind>(up_to(4));
+    using Kind = exec::DispatchFeature::Kind;
+    if (n.feature.kind != Kind::kThreads) n.feature.a = up_to(1);
+    if (n.feature.kind == Kind::kProduct) n.feature.b = up_to(1);
+    if (n.feature.kind == Kind::kCeilDiv || n.feature.kind == Kind::kMod)
+      n.feature.t = 1 + up_to(7);
+    n.threshold = up_to(n.feature.kind == Kind::kProduct ? 400 : 12);
+    n.yes = i + 1 + up_to(all - i - 2);
+    n.no = i + 1 + up_to(all - i - 2);
+    tree.nodes.push_back(n);
+  }
+  for (uint32_t i = inner; i < all; ++i)
+    tree.nodes.push_back({exec::DispatchNode::Test::kLeaf, {}, 0, i - inner, 0});
+  return tree;
+}
 
 class TreeTest : public QObject {
   Q_OBJECT
@@ -23,6 +53,22 @@ class TreeTest : public QObject {
     QCOMPARE(t.entry_at({{"s0", 65}, {"s1", 16}}, 1), 2);
     // A product beyond 64 bits is large, not small.
     QCOMPARE(t.entry_at({{"s0", INT64_MAX}, {"s1", INT64_MAX}}, 1), 2);
+  }
+  // What windows draw is read by this code, what runs by the machine's: they are one format.
+  void it_decides_as_the_machine_does() {
+    const std::vector<std::string> symbols{"s0", "s1"};
+    std::mt19937 random(14);
+    for (int i = 0; i < 300; ++i) {
+      const exec::DispatchTree there = random_tree(random);
+      QCOMPARE(there.verify(2, 4), std::string());
+      const DispatchTree here = DispatchTree::from_json(exec::tree_to_json(there, symbols), 4);
+      QVERIFY(exec::tree_from_json(here.json(), symbols) == there);
+      for (int64_t s0 = 0; s0 < 25; s0 += 3)
+        for (int64_t s1 = 0; s1 < 25; s1 += 2)
+          for (int32_t threads : {1, 2, 8})
+            QCOMPARE(here.entry_at({{"s0", s0}, {"s1", s1}}, threads),
+                     int64_t{there.choose(std::vector<int64_t>{s0, s1}, threads)});
+    }
   }
   void the_way_down_is_told() {
     const DispatchTree t = DispatchTree::from_json(kTree, 3);

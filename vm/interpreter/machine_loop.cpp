@@ -543,7 +543,9 @@ std::optional<Value> Machine::loop(uint64_t slice, const RunControl& control, Pr
 
   interrupted:
     if (control.cancelled()) WorkMeter::fail_cancelled();
-    ++left;   // it has not been executed
+    ++left;  // it has not been executed
+    if (profiler)
+      if (Trace* trace = profiler->trace()) trace->withdraw();
   suspended:  // before the instruction in progress
     frames_.top().pc = static_cast<uint32_t>(at - f->code.data());
     executed_ += budget - left;

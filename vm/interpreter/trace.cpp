@@ -109,6 +109,18 @@ void Trace::end(int64_t ns) {
   if (!skipping_ && !run().events.empty()) run().events.back().ns = ns;
 }
 
+void Trace::withdraw() {
+  if (skipping_) {
+    --dropped_;
+    return;
+  }
+  if (runs_.empty() || runs_.back().events.empty()) return;
+  Run& r = runs_.back();
+  r.words.resize(r.events.back().operands);
+  r.events.pop_back();
+  --size_;
+}
+
 void Trace::add_memory(int32_t device, uint64_t bytes, int64_t time) {
   if (skipping_) return;
   Run& r = run();

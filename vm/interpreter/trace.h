@@ -30,6 +30,7 @@ class Trace {
   void add_operand(const Value& value);
   void begin_at(int64_t time);  // it starts now: noting its operands took time of its own
   void end(int64_t ns);         // of the instruction that began last
+  void withdraw();  // it did nothing: the run is suspended before it, and it will begin anew
   void add_memory(int32_t device, uint64_t bytes, int64_t time);
   void add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                   std::span<const int64_t> symbols, int64_t start, int64_t ns);

@@ -179,6 +179,62 @@ TEST_F(TraceTest, HoldsWhatASuspendedRunDidInAllItsSlices) {
   EXPECT_EQ(names(of(trace, "instruction")), whole);
 }
 
+// The instruction before which a run is suspended has begun to be told when the request is seen.
+TEST_F(TraceTest, TellsAnInstructionOnceThatARunIsSuspendedBefore) {
+  using Kind = exec::ImplementationKind;
+  static Session* asked = nullptr;
+  static const bool once = [] {
+    add_library_kernel({"test.asks", Kind::kHost, "", "Suspends its own run.", accept, nullptr,
+                        [](const LibraryCall&, int32_t thread, int32_t, nimble_barrier*) {
+                          if (thread == 0) asked->suspend();
+                        }});
+    return true;
+  }();
+  (void)once;
+  constexpr char kAsksTwice[] = R"(
+kernel "k" { symbols n  in f32 ([a0])  scratch [0]  dispatch { 0: 0 }  host "test.asks" }
+function "main" 1 2 {
+  InvokePacked k"k", (r0)
+  InvokePacked k"k", (r0)
+  LoadConsti r1, 1
+  Ret r0
+}
+entry "main" f0 {
+  input "x" f32 ["n"] [-1]
+  output "y" f32 ["n"] [-1]
+}
+)";
+  const float x[] = {1, 2, 3};
+  const int64_t shape[] = {3};
+  const InputTensor in{x, DType::kF32, shape, {}, true};
+  for (const size_t limit : {size_t{100}, size_t{2}}) {
+    SCOPED_TRACE(limit);
+    SessionOptions options;
+    options.trace = limit;
+    load(kAsksTwice, options);
+    asked = session_.get();
+    std::vector<OutputTensor> out(1);
+    session_->start(0, {&in, 1});
+    int slices = 1;
+    while (!session_->resume(0, out)) ++slices;
+    EXPECT_EQ(slices, 3);
+    json trace = json::parse(session_->profiler().trace_json(model_->executable()));
+    std::vector<std::string> all = {"InvokePacked", "InvokePacked", "LoadConsti", "Ret"};
+    EXPECT_EQ(trace.at("otherData").at("dropped_instructions"),
+              all.size() - std::min(all.size(), limit));
+    all.resize(std::min(all.size(), limit));
+    EXPECT_EQ(names(of(trace, "instruction")), all);
+    EXPECT_EQ(names(of(trace, "kernel")), (std::vector<std::string>{"k", "k"}));
+
+    // A whole run, which goes on at once, is told as one.
+    session_->set_profiling(true);
+    session_->run(0, {&in, 1}, out);
+    trace = json::parse(session_->profiler().trace_json(model_->executable()));
+    EXPECT_EQ(names(of(trace, "instruction")), all);
+    EXPECT_EQ(names(of(trace, "function")), (std::vector<std::string>{"main"}));
+  }
+}
+
 TEST_F(TraceTest, ARunThatFailsLeavesWhatItDid) {
   SessionOptions options;
   options.trace = 100;

@@ -12,6 +12,14 @@
 namespace nimble::gui {
 namespace {
 
+double product_of(const db::Dims& dims) {
+  double product = 1;
+  for (const auto& [symbol, extent] : dims) product *= static_cast<double>(extent);
+  return product;
+}
+
+}  // namespace
+
 int weight_of(db::Role role) {
   switch (role) {
     case db::Role::kVerify:
@@ -25,14 +33,6 @@ int weight_of(db::Role role) {
   }
   NIMBLE_UNREACHABLE();
 }
-
-double product_of(const db::Dims& dims) {
-  double product = 1;
-  for (const auto& [symbol, extent] : dims) product *= static_cast<double>(extent);
-  return product;
-}
-
-}  // namespace
 
 std::string_view name_of(Staleness s) {
   switch (s) {

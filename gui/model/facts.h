@@ -120,7 +120,8 @@ struct ConfigFacts {
 };
 
 // The times that count at a shape and a configuration: those taken side by side (role verify)
-// before those of the cross-evaluation, these before the search's.
+// before those of the cross-evaluation, these before the search's. The heavier role counts.
+int weight_of(db::Role role);
 struct Cell {
   size_t config = 0, shape = 0;  // indices
   db::Result result;

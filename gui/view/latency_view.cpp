@@ -1,8 +1,11 @@
 // "Latency by shape": median times with their 95 % intervals of what the dispatch table chooses,
-// the best measured, the default schedule, the vendor's routine and the configuration that is
-// selected.
+// the best measured, the default schedule, the vendor's routine, the configuration that is selected
+// and, beside them, the best of one campaign.
+#include <QComboBox>
+#include <QHBoxLayout>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "gui/model/regret.h"
 #include "gui/model/units.h"
@@ -15,28 +18,48 @@ struct Line {
   QString name, column;  // as shown and as exported
   Ink ink = Ink::kOther;
   QCPScatterStyle::ScatterShape mark = QCPScatterStyle::ssDisc;
-  std::vector<const Cell*> cells;  // a shape each; nothing: not measured
+  std::vector<const db::Result*> results = {};  // a shape each; nothing: not measured
+  Qt::PenStyle pen = Qt::SolidLine;
 };
 
+const db::Result* result_of(const Cell* c) {
+  return c ? &c->result : nullptr;
+}
+
+// A campaign's best at each shape: those timed side by side before those of the cross-evaluation,
+// these before the search's, as everywhere.
+std::vector<const db::Result*> best_of_campaign(const WorkloadFacts& f, const db::Uuid& campaign) {
+  std::map<std::string, size_t> shape_at;
+  for (size_t s = 0; s < f.shapes.size(); ++s) shape_at[f.shapes[s].key] = s;
+  std::vector<const db::Result*> best(f.shapes.size(), nullptr);
+  for (const db::Result& r : f.results) {
+    if (r.campaign != campaign) continue;
+    const db::Result*& at = best[shape_at.at(db::text_of(r.dims))];
+    const int more = at ? weight_of(r.role) - weight_of(at->role) : 1;
+    if (more > 0 || (more == 0 && r.median_ns < at->median_ns)) at = &r;
+  }
+  return best;
+}
+
 // What is not there at all is left out. A broken table only costs its own line.
-std::vector<Line> lines_of(const WorkloadFacts& f, const Choice& now) {
+std::vector<Line> lines_of(const WorkloadFacts& f, const Choice& now, const db::Uuid& beside) {
   std::vector<Line> lines;
   const auto add = [&](Line line) {
-    for (const Cell* c : line.cells)
-      if (c) return lines.push_back(std::move(line));
+    for (const db::Result* r : line.results)
+      if (r) return lines.push_back(std::move(line));
   };
   const auto of_config = [&](size_t config) {
-    std::vector<const Cell*> cells;
-    for (size_t s = 0; s < f.shapes.size(); ++s) cells.push_back(f.cell(config, s));
-    return cells;
+    std::vector<const db::Result*> results;
+    for (size_t s = 0; s < f.shapes.size(); ++s) results.push_back(result_of(f.cell(config, s)));
+    return results;
   };
   if (const db::DispatchTable* table = f.table(now.table)) {
-    Line chosen{QObject::tr("dispatch table"), "table", Ink::kChosen, QCPScatterStyle::ssDisc, {}};
-    for (const RegretPoint& p : regret_of(f, *table)) chosen.cells.push_back(p.chosen);
+    Line chosen{QObject::tr("dispatch table"), "table", Ink::kChosen, QCPScatterStyle::ssDisc};
+    for (const RegretPoint& p : regret_of(f, *table)) chosen.results.push_back(result_of(p.chosen));
     add(std::move(chosen));
   }
-  Line best{QObject::tr("best measured"), "best", Ink::kBest, QCPScatterStyle::ssTriangle, {}};
-  for (size_t s = 0; s < f.shapes.size(); ++s) best.cells.push_back(f.best_at(s));
+  Line best{QObject::tr("best measured"), "best", Ink::kBest, QCPScatterStyle::ssTriangle};
+  for (size_t s = 0; s < f.shapes.size(); ++s) best.results.push_back(result_of(f.best_at(s)));
   add(std::move(best));
   for (size_t c = 0; c < f.configs.size(); ++c) {
     if (f.configs[c].is_default)
@@ -49,6 +72,10 @@ std::vector<Line> lines_of(const WorkloadFacts& f, const Choice& now) {
       add({QObject::tr("selected ") + short_id(now.config), "selected", Ink::kOther,
            QCPScatterStyle::ssCross, of_config(c)});
   }
+  if (!beside.empty())
+    add({QObject::tr("best of campaign ") + short_id(beside), "campaign " + plain_text(beside),
+         Ink::kOther, QCPScatterStyle::ssTriangleInverted, best_of_campaign(f, beside),
+         Qt::DashLine});
   return lines;
 }
 
@@ -56,12 +83,20 @@ class LatencyView final : public PlotView {
  public:
   LatencyView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     plot().legend->setVisible(true);
-    connect(&context.workload, &WorkloadModel::changed, this, &LatencyView::redraw);
+    beside_ = new QComboBox;
+    beside_->setObjectName(QStringLiteral("beside"));
+    beside_->setAccessibleName(tr("Beside it the best of a campaign"));
+    beside_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+    controls()->addWidget(plain_label(tr("Beside:")));
+    controls()->addWidget(beside_);
+    controls()->addStretch(1);
+    connect(beside_, &QComboBox::activated, this, &LatencyView::redraw);
+    connect(&context.workload, &WorkloadModel::changed, this, &LatencyView::fill);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
       const Choice& now = this->context().selection.now();
       if (now.config != before.config || now.table != before.table) redraw();
     });
-    redraw();
+    fill();
   }
 
   bool loading() const override { return context().workload.loading(); }
@@ -72,15 +107,12 @@ class LatencyView final : public PlotView {
                 {}};
     const auto facts = context().workload.facts();
     if (!facts || !message().isEmpty()) return t;
-    for (const Line& line : lines_of(*facts, context().selection.now()))
-      for (const Cell* c : line.cells) {
-        if (!c) continue;
-        const db::Result& r = c->result;
-        t.rows.push_back({plain_text(facts->shapes[c->shape].key), line.column,
-                          plain_text(r.config), plain_text(db::name_of(r.role)), r.median_ns,
-                          r.ci_low_ns, r.ci_high_ns, QVariant::fromValue(r.n),
-                          plain_text(r.measurement)});
-      }
+    for (const Line& line : lines_of(*facts, context().selection.now(), beside()))
+      for (const db::Result* r : line.results)
+        if (r)
+          t.rows.push_back({plain_text(db::text_of(r->dims)), line.column, plain_text(r->config),
+                            plain_text(db::name_of(r->role)), r->median_ns, r->ci_low_ns,
+                            r->ci_high_ns, QVariant::fromValue(r->n), plain_text(r->measurement)});
     for (const db::PeerFigure& p : facts->peers)
       t.rows.push_back({plain_text(db::text_of(p.dims)), plain_text(p.peer + " " + p.version),
                         QString(), QStringLiteral("peer"), p.median_ns, QVariant(), QVariant(),
@@ -97,7 +129,7 @@ class LatencyView final : public PlotView {
     if (!facts) return set_marks({});
     set_heading(plain_text(title_of(*facts)));
     try {
-      draw_lines(*facts, lines_of(*facts, context().selection.now()));
+      draw_lines(*facts, lines_of(*facts, context().selection.now(), beside()));
     } catch (const Error& e) {
       set_message(plain_text(e.what(), 1000));
       set_marks({});
@@ -110,13 +142,31 @@ class LatencyView final : public PlotView {
   }
 
  private:
+  // The campaigns that measured the workload; the one that was chosen stays.
+  void fill() {
+    const QVariant before = beside_->currentData();
+    beside_->clear();
+    beside_->addItem(tr("no campaign"), QString());
+    if (const auto facts = context().workload.facts()) {
+      std::set<std::string> campaigns;
+      for (const db::Result& r : facts->results) campaigns.insert(r.campaign);
+      for (const std::string& uuid : campaigns)
+        beside_->addItem(tr("best of campaign ") + short_id(uuid), QString::fromStdString(uuid));
+    }
+    beside_->setEnabled(beside_->count() > 1);
+    beside_->setCurrentIndex(std::max(0, beside_->findData(before)));
+    redraw();
+  }
+
+  db::Uuid beside() const { return beside_->currentData().toString().toStdString(); }
+
   void draw_lines(const WorkloadFacts& f, const std::vector<Line>& lines) {
     double lowest = INFINITY, highest = 0;
     for (const Line& line : lines)
-      for (const Cell* c : line.cells) {
-        if (!c) continue;
-        lowest = std::min(lowest, c->result.ci_low_ns);
-        highest = std::max(highest, c->result.ci_high_ns);
+      for (const db::Result* r : line.results) {
+        if (!r) continue;
+        lowest = std::min(lowest, r->ci_low_ns);
+        highest = std::max(highest, r->ci_high_ns);
       }
     for (const db::PeerFigure& p : f.peers) {
       if (!f.shape_index(db::text_of(p.dims)) || p.threads != f.record.threads) continue;
@@ -170,28 +220,28 @@ class LatencyView final : public PlotView {
     const QColor color = ink(line.ink, palette());
     auto* graph = plot().addGraph();
     graph->setName(line.name);
-    graph->setPen(QPen(color, line.ink == Ink::kChosen ? 2 : 1.2));
+    graph->setPen(QPen(color, line.ink == Ink::kChosen ? 2 : 1.2, line.pen));
     graph->setScatterStyle(QCPScatterStyle(line.mark, color, 6));
     auto* bars = new QCPErrorBars(plot().xAxis, plot().yAxis);
     bars->removeFromLegend();
     bars->setDataPlottable(graph);
     bars->setPen(QPen(color, 1));
     bars->setWhiskerWidth(5);
-    for (size_t s = 0; s < line.cells.size(); ++s) {
-      const Cell* c = line.cells[s];
-      if (!c) continue;
-      const db::Result& r = c->result;
+    for (size_t s = 0; s < line.results.size(); ++s) {
+      if (!line.results[s]) continue;
+      const db::Result& r = *line.results[s];
+      const auto config = f.config_index(r.config);
       const double x = shapes_.at(s), y = r.median_ns / unit.ns;
       graph->addData(x, y);
       bars->addData(y - r.ci_low_ns / unit.ns, r.ci_high_ns / unit.ns - y);
-      Mark m{
-          x,
-          y,
-          QStringLiteral("%1 · %2 · %3 (95 %: %4 to %5, %6 samples, %7) · %8")
-              .arg(plain_text(f.shapes[s].key), line.name, time_text(r.median_ns),
-                   time_text(r.ci_low_ns), time_text(r.ci_high_ns), count_text(r.n),
-                   plain_text(db::name_of(r.role)), plain_text(knobs_text(f.configs[c->config]))),
-          {}};
+      Mark m{x,
+             y,
+             QStringLiteral("%1 · %2 · %3 (95 %: %4 to %5, %6 samples, %7) · %8")
+                 .arg(plain_text(f.shapes[s].key), line.name, time_text(r.median_ns),
+                      time_text(r.ci_low_ns), time_text(r.ci_high_ns), count_text(r.n),
+                      plain_text(db::name_of(r.role)),
+                      config ? plain_text(knobs_text(f.configs[*config])) : short_id(r.config)),
+             {}};
       m.choice.shape = f.shapes[s].key;
       m.choice.config = r.config;
       m.choice.measurement = r.measurement;
@@ -199,6 +249,7 @@ class LatencyView final : public PlotView {
     }
   }
 
+  QComboBox* beside_ = nullptr;
   ShapeAxis shapes_;
   QCPRange times_;
 };

@@ -1,6 +1,7 @@
 // What an expert's instrument has (gui/README.md), where the models' tests end: replay, coordinates
 // linked to a table, the chain's steps, commands to verify again.
 #include <QClipboard>
+#include <QComboBox>
 #include <QPushButton>
 #include <QSlider>
 
@@ -8,6 +9,7 @@
 #include "gui/view/test/window_fixture.h"
 
 using namespace nimble::gui;
+namespace db = nimble::db;
 
 class PointsWindowTest : public QObject {
   Q_OBJECT
@@ -116,6 +118,70 @@ class PointsWindowTest : public QObject {
     QVERIFY2(copied.startsWith(QStringLiteral("nimble tune ")), qPrintable(copied));
     QCOMPARE(copied, table.rows[static_cast<size_t>(row)][column].toString());
     QVERIFY(view->status().contains(QStringLiteral("nothing was run")));
+  }
+
+  void latency_stands_beside_that_of_a_campaign() {
+    PlotView* view = at_.show_plot("latency");
+    auto* beside = child<QComboBox>(view, "beside");
+    QCOMPARE(beside->count(), 3);  // none, and both that measured it
+    const size_t without = view->table().rows.size();
+    beside->setFocus();
+    QTest::keyClick(beside, Qt::Key_Down);
+    const std::string campaign = beside->currentData().toString().toStdString();
+    QVERIFY(!campaign.empty());
+    const auto facts = at_.context().workload.facts();
+    const TableData table = view->table();
+    QVERIFY(table.rows.size() > without);
+    for (size_t i = without; i < table.rows.size(); ++i) {
+      QCOMPARE(table.rows[i][1].toString(),
+               QStringLiteral("campaign ") + QString::fromStdString(campaign));
+      const auto result =
+          std::find_if(facts->results.begin(), facts->results.end(), [&](const db::Result& r) {
+            return r.measurement == table.rows[i][8].toString().toStdString();
+          });
+      QVERIFY(result != facts->results.end());
+      QCOMPARE(result->campaign, campaign);
+      // Nothing of the campaign that counts as much was faster there.
+      for (const db::Result& r : facts->results)
+        if (r.campaign == campaign && r.dims == result->dims)
+          QVERIFY(weight_of(r.role) < weight_of(result->role) ||
+                  (r.role == result->role && r.median_ns >= result->median_ns));
+    }
+    // It stays when the database is read again.
+    at_.context().session.refresh();
+    at_.wait();
+    QCOMPARE(beside->currentData().toString().toStdString(), campaign);
+    QTest::keyClick(beside, Qt::Key_Home);
+    QCOMPARE(view->table().rows.size(), without);
+  }
+
+  void latency_stands_beside_what_others_took() {
+    const auto facts = at_.context().workload.facts();
+    {
+      const auto s = db::Store::open(at_.campaign->place());
+      db::PeerFigure p;
+      p.subject = facts->record.canonical;
+      p.machine = s->measurement(facts->results.front().measurement)->machine;
+      p.run = "01890000-0000-7000-8000-000000000001";
+      p.peer = "<b>peer</b>";
+      p.version = "1.2";
+      p.dims = facts->shapes.front().dims;
+      p.dtype = "f32";
+      p.threads = facts->record.threads;
+      p.median_ns = 4321;
+      p.samples_ns = {4321, 4322, 4320};
+      s->add(p);
+    }
+    at_.context().session.refresh();
+    at_.wait();
+    PlotView* view = at_.show_plot("latency");
+    QCOMPARE(view->table().rows.back()[3].toString(), QStringLiteral("peer"));
+    QCOMPARE(view->table().rows.back()[4].toDouble(), 4321.0);
+    bool told = false;
+    for (const Mark& m : view->marks())
+      told |=
+          m.text.contains(QStringLiteral("<b>peer</b> 1.2")) && m.text.contains(time_text(4321));
+    QVERIFY2(told, qPrintable(view->marks().back().text));
   }
 
   void regret_shows_chosen_best_and_default_and_where_the_table_parts() {

@@ -163,6 +163,21 @@ class WindowTest : public QObject {
     QVERIFY(at_.context().selection.now() == before);
   }
 
+  // Every window has been opened, with all that it asks for.
+  void the_whole_fits_a_small_screen() {
+    at_.select_workload("matmul", 1);
+    for (const ViewInfo& info : views()) at_.show(info.name);
+    QStringList least;
+    for (const View* view : at_.window->findChildren<View*>())
+      least << QStringLiteral("%1 %2x%3")
+                   .arg(view->objectName())
+                   .arg(view->minimumSizeHint().width())
+                   .arg(view->minimumSizeHint().height());
+    at_.window->resize(1024, 700);
+    at_.wait();
+    QVERIFY2(at_.window->size() == QSize(1024, 700), qPrintable(least.join(QStringLiteral(", "))));
+  }
+
   void what_the_window_was_like_is_kept() {
     at_.show("heatmap");
     at_.window->findChild<QDockWidget*>(QStringLiteral("dock.regret"))->hide();
@@ -242,6 +257,14 @@ class WindowTest : public QObject {
       if (a->data() == QStringLiteral("dark")) a->trigger();
     QTest::qWait(100);
     save(at_.window.get(), folder + "/window-dark.png");
+    // The least that a screen has: each window once in a whole one. They are looked at, not kept.
+    QDir().mkpath(folder + "/small");
+    at_.window->resize(1024, 700);
+    for (const ViewInfo& info : views()) {
+      at_.show(info.name);
+      QTest::qWait(50);
+      save(at_.window.get(), folder + "/small/" + QLatin1String(info.name) + ".png");
+    }
   }
 };
 NIMBLE_QTEST(WindowTest)

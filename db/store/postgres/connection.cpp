@@ -138,8 +138,16 @@ PostgresConnection::PostgresConnection(const std::string& url, int lock_timeout_
                 fmt::format("sslmode={} does not verify a server elsewhere", mode),
                 "use sslmode=verify-full, with sslrootcert=FILE for a certificate of your own");
 
-  std::vector<const char*> keys = {"dbname", "client_encoding", "fallback_application_name"};
-  std::vector<const char*> values = {url.c_str(), "UTF8", "nimble"};
+  // A server that vanishes would hold up who waits for it for ever; what the URL says goes before.
+  std::vector<const char*> keys = {"keepalives_idle", "keepalives_interval", "keepalives_count",
+                                   "tcp_user_timeout"};
+  std::vector<const char*> values = {"30", "10", "3", "60000"};
+  if (!std::getenv("PGCONNECT_TIMEOUT")) {
+    keys.push_back("connect_timeout");
+    values.push_back("10");
+  }
+  keys.insert(keys.end(), {"dbname", "client_encoding", "fallback_application_name"});
+  values.insert(values.end(), {url.c_str(), "UTF8", "nimble"});
   if (!local) {
     keys.push_back("sslmode");
     values.push_back("verify-full");

@@ -4,6 +4,8 @@
 #include <QTimer>
 #include <algorithm>
 
+#include "gui/model/units.h"
+
 namespace nimble::gui {
 namespace {
 
@@ -137,6 +139,7 @@ QVariant PagedModel::data(const QModelIndex& index, int role) const {
   if (!row) return role == Qt::DisplayRole ? QVariant(QStringLiteral("…")) : QVariant();
   const auto& cells = role == kRawRole ? row->raw : row->cells;
   if (column >= cells.size()) return {};
+  if (role == Qt::ToolTipRole) return plain_tool_tip(cells[column].toString());
   return cells[column];
 }
 

@@ -1,5 +1,7 @@
 #include "gui/model/rows_model.h"
 
+#include "gui/model/units.h"
+
 namespace nimble::gui {
 
 RowsModel::RowsModel(std::vector<PagedColumn> columns, QObject* parent)
@@ -31,8 +33,10 @@ QVariant RowsModel::data(const QModelIndex& index, int role) const {
   const auto column = static_cast<size_t>(index.column());
   switch (role) {
     case Qt::DisplayRole:
-    case Qt::ToolTipRole:
       return column < row.cells.size() ? row.cells[column] : QVariant();
+    case Qt::ToolTipRole:
+      return column < row.cells.size() ? QVariant(plain_tool_tip(row.cells[column].toString()))
+                                       : QVariant();
     case PagedModel::kRawRole:
       return column < row.raw.size() ? row.raw[column] : QVariant();
     case Qt::TextAlignmentRole:

@@ -2,6 +2,7 @@
 
 #include <QDateTime>
 #include <QLocale>
+#include <algorithm>
 #include <cmath>
 
 namespace nimble::gui {
@@ -55,14 +56,24 @@ QString duration_text(double seconds) {
 }
 
 QString plain_text(std::string_view text, int most) {
-  QString out = QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+  // No more of it is looked at than can be shown: it may be large.
+  const size_t bytes = std::min(text.size(), 4 * (static_cast<size_t>(std::max(most, 0)) + 1));
+  QString out = QString::fromUtf8(text.data(), static_cast<qsizetype>(bytes));
   if (out.size() > most) out = out.left(most) + QChar(0x2026);
   for (QChar& c : out) {
-    const bool turns =
-        (c >= QChar(0x202A) && c <= QChar(0x202E)) || (c >= QChar(0x2066) && c <= QChar(0x2069));
-    if (c.category() == QChar::Other_Control || turns) c = QChar(' ');
+    const bool turns = (c >= QChar(0x202A) && c <= QChar(0x202E)) ||
+                       (c >= QChar(0x2066) && c <= QChar(0x2069)) || c == QChar(0x200E) ||
+                       c == QChar(0x200F) || c == QChar(0x061C);
+    const bool parts = c == QChar(0x2028) || c == QChar(0x2029);  // lines, paragraphs
+    if (c.category() == QChar::Other_Control || turns || parts) c = QChar(' ');
   }
   return out;
+}
+
+QString plain_tool_tip(const QString& text) {
+  return text.isEmpty()
+             ? QString()
+             : QStringLiteral("<p style='white-space:pre-wrap'>%1</p>").arg(text.toHtmlEscaped());
 }
 
 QString short_id(std::string_view id) {

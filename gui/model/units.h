@@ -27,6 +27,8 @@ QString duration_text(double seconds);              // "25 h 12 min", "72 min 5 
 // Text of a database as one line of plain text: no control characters, no change of the direction
 // of writing, cut at `most` characters.
 QString plain_text(std::string_view text, int most = 400);
+// The same for a tool tip, which Qt would read as HTML wherever it looks like it.
+QString plain_tool_tip(const QString& text);
 
 // The first eight characters of a hash or UUID: what nimble's programs take as well.
 QString short_id(std::string_view id);

@@ -26,9 +26,10 @@ class CampaignDiffView final : public PlotView {
       auto* b = new QComboBox;
       b->setObjectName(QLatin1String(name));
       b->setAccessibleName(label);
-      b->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+      b->setMinimumContentsLength(24);
+      b->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
       controls()->addWidget(plain_label(label));
-      controls()->addWidget(b);
+      controls()->addWidget(b, 1);
       connect(b, &QComboBox::activated, this, &CampaignDiffView::ask);
       return b;
     };

@@ -2,6 +2,8 @@
 // its service: pause, resume, stop.
 #include <QHBoxLayout>
 #include <QPushButton>
+#include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "gui/model/units.h"
@@ -19,6 +21,7 @@ std::vector<PagedColumn> campaign_columns() {
       {"Last sign", "updated_at_ms", "When it last wrote.", true, false},
       {"Used", "consumed_s", "Of its budget, in all runs together.", true, true},
       {"Budget", "budget_s", "Time that it may use.", true, true},
+      {"Left", "left_s", "Of the budget of one that runs or waits: machine-seconds.", true, true},
       {"Done", "done", "Share of its trials that ended.", true, true},
       {"Trials", "trials", "In its queue, ended ones too.", true, true},
       {"Measured", "ok", "Ended with a time.", true, true},
@@ -47,6 +50,8 @@ PagedRow campaign_row(const CampaignRow& c) {
   const double done =
       p.trials ? static_cast<double>(p.ok + p.failed) / static_cast<double>(p.trials) : 0;
   const QString request = request_text(c.request);
+  std::optional<double> left;
+  if (c.campaign.resumable()) left = std::max(0.0, c.campaign.budget_s - c.campaign.consumed_s);
   PagedRow row;
   row.cells = {short_id(c.campaign.uuid),
                state,
@@ -54,6 +59,7 @@ PagedRow campaign_row(const CampaignRow& c) {
                moment_text(c.campaign.updated_at),
                duration_text(c.campaign.consumed_s),
                duration_text(c.campaign.budget_s),
+               left ? duration_text(*left) : QStringLiteral("–"),
                percent_text(done),
                count_text(p.trials),
                count_text(p.ok),
@@ -68,6 +74,7 @@ PagedRow campaign_row(const CampaignRow& c) {
              integer(c.campaign.updated_at),
              c.campaign.consumed_s,
              c.campaign.budget_s,
+             left ? QVariant(*left) : QVariant(),
              done,
              integer(p.trials),
              integer(p.ok),

@@ -18,9 +18,10 @@ class CompareView final : public PlotView {
       auto* b = new QComboBox;
       b->setObjectName(QLatin1String(name));
       b->setAccessibleName(label);
-      b->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+      b->setMinimumContentsLength(24);
+      b->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
       controls()->addWidget(plain_label(label));
-      controls()->addWidget(b);
+      controls()->addWidget(b, 1);
       connect(b, &QComboBox::activated, this, &CompareView::redraw);
       return b;
     };
@@ -111,7 +112,7 @@ class CompareView final : public PlotView {
 
   void draw_ratios(const WorkloadFacts& f, const std::vector<ComparedShape>& shapes) {
     shapes_ = ShapeAxis(f.shapes, plot().xAxis);
-    plot().yAxis->setLabel(tr("time over the baseline's, less 1 (%), widest 95 % interval"));
+    plot().yAxis->setLabel(tr("over the baseline's time (%)"));
     auto* even = plot().addGraph();
     even->setPen(QPen(ink(Ink::kOther, palette()), 1, Qt::DashLine));
     even->addData(shapes_.range().lower, 0);

@@ -130,7 +130,7 @@ class HeatmapView final : public PlotView {
       m.choice.measurement = r.measurement;
       marks.push_back(std::move(m));
     }
-    scale_->axis()->setLabel(relative ? tr("time over the best at the shape (×)")
+    scale_->axis()->setLabel(relative ? tr("time over the best (×)")
                                       : tr("median time (%1)").arg(unit.name));
     // Where values are close, powers of ten would leave the scale with one label.
     if (most / least < 30)

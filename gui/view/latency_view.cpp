@@ -14,6 +14,9 @@
 namespace nimble::gui {
 namespace {
 
+// How far beyond the medians intervals are shown, as a factor.
+constexpr double kReach = 3;
+
 struct Line {
   QString name, column;  // as shown and as exported
   Ink ink = Ink::kOther;
@@ -161,13 +164,23 @@ class LatencyView final : public PlotView {
   db::Uuid beside() const { return beside_->currentData().toString().toStdString(); }
 
   void draw_lines(const WorkloadFacts& f, const std::vector<Line>& lines) {
-    double lowest = INFINITY, highest = 0;
+    double lowest = INFINITY, highest = 0, least = INFINITY, most = 0;
     for (const Line& line : lines)
       for (const db::Result* r : line.results) {
         if (!r) continue;
         lowest = std::min(lowest, r->ci_low_ns);
         highest = std::max(highest, r->ci_high_ns);
+        least = std::min(least, r->median_ns);
+        most = std::max(most, r->median_ns);
       }
+    // One interval that a stall stretched over decades would press all else together: it runs out
+    // of the plot instead.
+    lowest = std::max(lowest, least / kReach);
+    highest = std::min(highest, most * kReach);
+    std::set<const db::Result*> beyond;
+    for (const Line& line : lines)
+      for (const db::Result* r : line.results)
+        if (r && (r->ci_low_ns < lowest || r->ci_high_ns > highest)) beyond.insert(r);
     for (const db::PeerFigure& p : f.peers) {
       if (!f.shape_index(db::text_of(p.dims)) || p.threads != f.record.threads) continue;
       lowest = std::min(lowest, p.median_ns);
@@ -180,7 +193,10 @@ class LatencyView final : public PlotView {
     std::vector<Mark> marks;
     for (const Line& line : lines) draw_line(f, line, unit, marks);
     draw_peers(f, unit, marks);
-    set_status(tr("%1 shapes; times side by side where there are any").arg(f.shapes.size()));
+    QString status = tr("%1 shapes; times side by side where there are any").arg(f.shapes.size());
+    if (!beyond.empty())
+      status += tr("; intervals that run out of the plot: %1").arg(beyond.size());
+    set_status(status);
     set_marks(std::move(marks));
   }
 

@@ -15,6 +15,7 @@
 #include <QMessageBox>
 #include <QSettings>
 #include <QStatusBar>
+#include <QTabBar>
 #include <QTableWidget>
 #include <QTimer>
 #include <QToolBar>
@@ -24,6 +25,7 @@
 #include "gui/model/units.h"
 #include "gui/view/picture.h"
 #include "gui/view/theme.h"
+#include "gui/view/view_frame.h"
 
 namespace nimble::gui {
 namespace {
@@ -195,7 +197,8 @@ QDockWidget* MainWindow::make_dock(const ViewInfo& info) {
 void MainWindow::fill(QDockWidget* dock) {
   if (dock->widget()) return;
   const std::string name = dock->objectName().mid(5).toStdString();
-  if (const ViewInfo* info = find_view(name)) dock->setWidget(info->make(*info, context_));
+  if (const ViewInfo* info = find_view(name))
+    dock->setWidget(new ViewFrame(info->make(*info, context_)));
 }
 
 void MainWindow::arrange_docks() {
@@ -230,10 +233,10 @@ View* MainWindow::show_view(const std::string& name) {
   dock->raise();
   fill(dock);
   // A dock that was behind another one is shown only when events are handled.
-  dock->widget()->setFocus(Qt::ShortcutFocusReason);
-  QTimer::singleShot(0, dock->widget(),
-                     [widget = dock->widget()] { widget->setFocus(Qt::ShortcutFocusReason); });
-  return qobject_cast<View*>(it->second->widget());
+  View* view = dock->findChild<View*>();
+  view->setFocus(Qt::ShortcutFocusReason);
+  QTimer::singleShot(0, view, [view] { view->setFocus(Qt::ShortcutFocusReason); });
+  return view;
 }
 
 View* MainWindow::current_view() const {
@@ -383,6 +386,17 @@ void MainWindow::save() {
   settings.setValue(QStringLiteral("layout"), saveState(kLayoutVersion));
   if (const QAction* theme = themes_->checkedAction())
     settings.setValue(QStringLiteral("theme"), theme->data());
+}
+
+// Docks that share a place have tabs, which Qt makes as it needs them. In a narrow window they are
+// scrolled: of shortened ones nobody can tell which is which.
+void MainWindow::childEvent(QChildEvent* event) {
+  QMainWindow::childEvent(event);
+  if (!event->polished()) return;
+  if (auto* tabs = qobject_cast<QTabBar*>(event->child())) {
+    tabs->setElideMode(Qt::ElideNone);
+    tabs->setUsesScrollButtons(true);
+  }
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {

@@ -30,6 +30,7 @@ class MainWindow : public QMainWindow {
 
  protected:
   void closeEvent(QCloseEvent* event) override;
+  void childEvent(QChildEvent* event) override;
 
  private:
   void make_file_menu();

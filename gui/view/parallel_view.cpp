@@ -118,7 +118,7 @@ class ParallelView final : public PlotView {
     const QCPRange range(1, most);
     scale_->setDataRange(range);
     scale_->axis()->setTicker(QSharedPointer<QCPAxisTicker>::create());
-    scale_->axis()->setLabel(tr("time over the best at the shape (×)"));
+    scale_->axis()->setLabel(tr("time over the best (×)"));
     QCPColorGradient gradient = rising_gradient();
     const db::Hash& selected = context().selection.now().config;
     std::vector<Mark> marks;

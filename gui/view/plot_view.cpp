@@ -14,7 +14,7 @@ PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context)
   plot_->setAccessibleDescription(tr(
       "A plot. The arrow keys go from point to point, Enter selects one; plus, minus and 0 zoom."));
   plot_->setFocusPolicy(Qt::StrongFocus);
-  plot_->setMinimumSize(320, 160);
+  plot_->setMinimumSize(280, 190);
   plot_->setMouseTracking(true);
   plot_->setInteractions(QCP::iRangeDrag | QCP::iRangeZoom);
   plot_->setNoAntialiasingOnDrag(true);

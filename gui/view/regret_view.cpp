@@ -80,7 +80,7 @@ class RegretView final : public PlotView {
   void draw_points(const WorkloadFacts& f, const db::DispatchTable& table,
                    const std::vector<RegretPoint>& points) {
     shapes_ = ShapeAxis(f.shapes, plot().xAxis);
-    plot().yAxis->setLabel(tr("time over the best measured, less 1 (%)"));
+    plot().yAxis->setLabel(tr("over the best measured (%)"));
     QCPGraph* standard =
         add_graph(tr("default schedule"), Ink::kDefault, QCPScatterStyle::ssSquare);
     QCPGraph* chosen = add_graph(tr("dispatch table"), Ink::kChosen, QCPScatterStyle::ssDisc);

@@ -20,7 +20,7 @@ class RooflineView final : public PlotView {
   RooflineView(const ViewInfo& info, Context& context) : PlotView(info, context) {
     plot().legend->setVisible(true);
     plot().xAxis->setLabel(tr("operations a byte of operands (op/B)"));
-    plot().yAxis->setLabel(tr("billion operations a second (Gop/s)"));
+    plot().yAxis->setLabel(tr("operations a second (Gop/s)"));
     for (QCPAxis* axis : {plot().xAxis, plot().yAxis}) {
       axis->setScaleType(QCPAxis::stLogarithmic);
       axis->setTicker(QSharedPointer<QCPAxisTickerLog>::create());

@@ -1,6 +1,5 @@
 #include "gui/view/view.h"
 
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QPainter>
 #include <QStackedLayout>
@@ -35,12 +34,6 @@ QLabel* plain_label(const QString& text, QWidget* parent) {
   return label;
 }
 
-QString plain_tool_tip(const QString& text) {
-  return text.isEmpty()
-             ? QString()
-             : QStringLiteral("<p style='white-space:pre-wrap'>%1</p>").arg(text.toHtmlEscaped());
-}
-
 View::View(const ViewInfo& info, Context& context) : info_(info), context_(context) {
   setObjectName(QString::fromLatin1(info.name));
   setAccessibleName(tr(info.title));
@@ -55,7 +48,7 @@ View::View(const ViewInfo& info, Context& context) : info_(info), context_(conte
   bold.setBold(true);
   heading_->setFont(bold);
   column->addWidget(heading_);
-  controls_ = new QHBoxLayout;
+  controls_ = new ControlRow;
   column->addLayout(controls_);
   stack_ = new QStackedLayout;
   message_label_ = plain_label();

@@ -9,9 +9,10 @@
 
 #include "gui/model/session.h"
 #include "gui/model/table_data.h"
+#include "gui/model/units.h"
 #include "gui/model/workload_model.h"
+#include "gui/view/control_row.h"
 
-class QHBoxLayout;
 class QLabel;
 class QPainter;
 class QStackedLayout;
@@ -64,7 +65,7 @@ class View : public QWidget {
   Context& context() const { return context_; }
   // Set at construction. Keys go to it, or to its own focus proxy.
   void set_content(QWidget* content);
-  QHBoxLayout* controls() const { return controls_; }
+  ControlRow* controls() const { return controls_; }
   void set_heading(const QString& text);
   void set_status(const QString& text);
   // Shows `message` instead of the content; the content if it is empty.
@@ -74,7 +75,7 @@ class View : public QWidget {
   const ViewInfo& info_;
   Context& context_;
   QLabel *heading_, *status_, *message_label_;
-  QHBoxLayout* controls_;
+  ControlRow* controls_;
   QStackedLayout* stack_;
   QWidget* content_ = nullptr;
   QString message_;
@@ -82,7 +83,5 @@ class View : public QWidget {
 
 // Labels of text that may come from a database: never read as rich text.
 QLabel* plain_label(const QString& text = {}, QWidget* parent = nullptr);
-// The same for a tool tip.
-QString plain_tool_tip(const QString& text);
 
 }  // namespace nimble::gui

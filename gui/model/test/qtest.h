@@ -2,6 +2,8 @@
 // folder runs the class that its first argument names (all without one).
 #pragma once
 
+#include <QDir>
+#include <QFileInfo>
 #include <QTemporaryDir>
 #include <QtTest>
 #include <functional>
@@ -20,11 +22,13 @@ struct RegisterTest {
 #define NIMBLE_QTEST(Class) \
   static const ::nimble::gui::RegisterTest register_##Class(#Class, [] { return new Class; });
 
-// A copy of the real campaign's database (gui/test), which a test may write to.
+// A copy of a real campaign's database (gui/test), which a test may write to: by default that of
+// two campaigns without code; "code.nimbledb", a shorter one, has generated code.
 class CampaignCopy {
  public:
-  CampaignCopy() {
-    const QString from = qEnvironmentVariable("NIMBLE_GUI_CAMPAIGN");
+  explicit CampaignCopy(const char* file = nullptr) {
+    const QString campaign = qEnvironmentVariable("NIMBLE_GUI_CAMPAIGN");
+    const QString from = file ? QFileInfo(campaign).dir().filePath(QLatin1String(file)) : campaign;
     if (!QFile::copy(from, path()))
       qFatal("no campaign at \"%s\": run the test by ctest", qPrintable(from));
     QFile::setPermissions(path(), QFile::ReadOwner | QFile::WriteOwner);

@@ -32,7 +32,11 @@ class UnitsTest : public QObject {
   void text_of_a_database_is_one_plain_line() {
     QCOMPARE(plain_text("a\nb\tc\x1b[31m"), QStringLiteral("a b c [31m"));
     QCOMPARE(plain_text("x\u202eevil"), QStringLiteral("x evil"));
+    QCOMPARE(plain_text("x\u200fe\u061cv\u2029il"), QStringLiteral("x e v il"));
     QCOMPARE(plain_text("abcdef", 3), QStringLiteral("abc…"));
+    QCOMPARE(plain_text(std::string(10'000'000, 'x'), 3), QStringLiteral("xxx…"));
+    QCOMPARE(plain_text("äöüßé", 4), QStringLiteral("äöüß…"));
+    QCOMPARE(plain_text("😀😀", 4), QStringLiteral("😀😀"));
     QVERIFY(!plain_text("\xff\xfe").isNull());
   }
   void tables_are_written_as_csv_and_json() {

@@ -74,6 +74,17 @@ class EvidenceWindowTest : public QObject {
     store()->set_campaign_state(campaign, db::CampaignState::kRunning);
     refresh();
     View* view = at_.show("campaigns");
+    {
+      // Of one that runs the time that is left is told; one that ended has none.
+      const TableData table = view->table();
+      const auto left = static_cast<size_t>(
+          std::find(table.columns.begin(), table.columns.end(), QStringLiteral("left_s")) -
+          table.columns.begin());
+      int told = 0;
+      for (const auto& row : table.rows)
+        if (!row[left].isNull() && !row[left].toString().isEmpty()) ++told;
+      QCOMPARE(told, 1);
+    }
     auto* rows = view->findChild<Rows*>();
     rows->setCurrentIndex(rows->model()->index(0, 0));
     auto* pause = child<QPushButton>(view, "pause");

@@ -155,6 +155,19 @@ class PointsWindowTest : public QObject {
     QCOMPARE(view->table().rows.size(), without);
   }
 
+  void an_interval_over_decades_does_not_press_the_times_together() {
+    PlotView* view = at_.show_plot("latency");
+    double most = 0, highest = 0;
+    for (const auto& row : view->table().rows) {
+      most = std::max(most, row[4].toDouble());
+      highest = std::max(highest, row[6].toDouble());
+    }
+    QVERIFY2(highest > 10 * most, "the campaign has none any more");
+    QVERIFY(view->plot().yAxis->range().upper * 1000 < 4 * most);  // the axis is in µs
+    QVERIFY2(view->status().contains(QStringLiteral("run out of the plot")),
+             qPrintable(view->status()));
+  }
+
   void latency_stands_beside_what_others_took() {
     const auto facts = at_.context().workload.facts();
     {

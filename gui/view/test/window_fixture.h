@@ -13,9 +13,9 @@ namespace nimble::gui {
 class WindowFixture {
  public:
   // Call it from init(), close() from cleanup().
-  void open() {
+  void open(const char* file = nullptr) {
     QSettings().clear();
-    campaign = std::make_unique<CampaignCopy>();
+    campaign = std::make_unique<CampaignCopy>(file);
     window = std::make_unique<MainWindow>();
     window->show();
     activate();

@@ -1,17 +1,21 @@
 // The whole program's window on the database of a real campaign: clicks, drags and keys, stalls,
 // screenshots. With NIMBLE_GUI_SCREENS=FOLDER it writes a picture of each window there (those of
 // gui/test/screens are made so and looked at).
+#include <QAbstractButton>
 #include <QAction>
 #include <QComboBox>
 #include <QDir>
 #include <QDockWidget>
 #include <QLabel>
 #include <QLineEdit>
+#include <QScrollBar>
+#include <QTabBar>
 #include <QTableView>
 
 #include "gui/model/test/stall_watch.h"
 #include "gui/view/table_pane.h"
 #include "gui/view/test/window_fixture.h"
+#include "gui/view/view_frame.h"
 
 using namespace nimble::gui;
 namespace db = nimble::db;
@@ -176,6 +180,41 @@ class WindowTest : public QObject {
     at_.window->resize(1024, 700);
     at_.wait();
     QVERIFY2(at_.window->size() == QSize(1024, 700), qPrintable(least.join(QStringLiteral(", "))));
+    for (const ViewInfo& info : views()) {
+      const View* view = at_.show(info.name);
+      std::vector<QWidget*> controls;
+      for (QWidget* w : view->findChildren<QWidget*>(Qt::FindDirectChildrenOnly))
+        if (w->isVisible() && (qobject_cast<QAbstractButton*>(w) || qobject_cast<QComboBox*>(w) ||
+                               qobject_cast<QLineEdit*>(w)))
+          controls.push_back(w);
+      for (const QWidget* w : controls) {
+        const QString what = view->objectName() + u' ' + w->objectName();
+        QVERIFY2(view->rect().contains(w->geometry()), qPrintable(what + " is cut off"));
+        QVERIFY2(w->width() >= w->minimumSizeHint().width(), qPrintable(what + " is too narrow"));
+        for (const QWidget* other : controls)
+          QVERIFY2(w == other || !w->geometry().intersects(other->geometry()),
+                   qPrintable(what + " lies over " + other->objectName()));
+      }
+    }
+    for (const QTabBar* tabs : at_.window->findChildren<QTabBar*>())
+      QVERIFY(tabs->elideMode() == Qt::ElideNone);
+  }
+
+  // A window that has too little room for what it holds is scrolled, by keys as well.
+  void a_window_without_room_is_scrolled() {
+    View* run = at_.show("run");
+    auto* frame = new ViewFrame(find_view("run")->make(*find_view("run"), at_.context()));
+    frame->resize(300, 120);
+    frame->show();
+    at_.wait();
+    QVERIFY(frame->widget()->height() > 120);
+    QVERIFY(frame->verticalScrollBar()->isVisible());
+    frame->resize(1400, 1000);
+    at_.wait();
+    QCOMPARE(frame->widget()->size(), frame->viewport()->size());
+    QVERIFY(!frame->verticalScrollBar()->isVisible());
+    delete frame;
+    QVERIFY(run->isVisible());
   }
 
   void what_the_window_was_like_is_kept() {

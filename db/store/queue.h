@@ -211,7 +211,7 @@ struct Task {
   Uuid campaign;
   Hash workload;
   std::string label;               // where it stands in the model, for people
-  std::optional<double> share;     // of the model's time, 0…1
+  std::optional<double> share;     // of the model's time, 0…1: as added, or as last told
   int64_t calls = 0;               // in one run of the model
   std::map<Hash, double> weights;  // shape → how much it counts; any unit, ≥ 0
   std::string phase = {};          // read only: of the latest event; empty before the first

@@ -8,6 +8,20 @@
 #include "vm/base/json_text.h"
 
 namespace nimble::db {
+namespace {
+
+// A service knows a task's share once the default schedules are measured, long after the task was
+// added, and writes it with each phase. A detail is any text.
+std::optional<double> share_in(const std::string& detail) {
+  const auto j = nlohmann::json::parse(detail, nullptr, false);
+  if (!j.is_object()) return std::nullopt;
+  const auto share = j.find("share");
+  if (share == j.end() || !share->is_number()) return std::nullopt;
+  const auto value = share->get<double>();
+  return value >= 0 && value <= 1 ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
 
 void SqlStore::add_tasks(const std::vector<Task>& tasks) {
   Write write = begin_write();
@@ -32,7 +46,7 @@ std::vector<Task> SqlStore::tasks(const Uuid& campaign) {
         "SELECT t.uuid, t.workload, t.label, t.share, t.calls, t.created_at, e.phase, e.detail, "
         "e.created_at FROM task t LEFT JOIN task_event e ON e.uuid = (SELECT uuid FROM task_event "
         "WHERE task = t.uuid ORDER BY created_at DESC, uuid DESC LIMIT 1) "
-        "WHERE t.campaign = ? ORDER BY coalesce(t.share, -1) DESC, t.label, t.uuid");
+        "WHERE t.campaign = ? ORDER BY t.label, t.uuid");
     row.bind(campaign);
     while (row.step()) {
       Task t;
@@ -46,14 +60,20 @@ std::vector<Task> SqlStore::tasks(const Uuid& campaign) {
       t.phase = row.text(6);
       t.detail = row.text(7);
       t.phase_since = row.integer(8);
+      if (!t.share) t.share = share_in(t.detail);
       all.push_back(std::move(t));
     }
   }
-  for (Task& t : all) {
-    Statement row = db_->prepare("SELECT shape, weight FROM task_shape WHERE task = ?");
-    row.bind(t.uuid);
-    while (row.step()) t.weights.emplace(row.text(0), row.real(1));
-  }
+  std::map<Uuid, std::map<Hash, double>> weights;
+  Statement row = db_->prepare(
+      "SELECT s.task, s.shape, s.weight FROM task_shape s JOIN task t ON t.uuid = s.task "
+      "WHERE t.campaign = ?");
+  row.bind(campaign);
+  while (row.step()) weights[row.text(0)].emplace(row.text(1), row.real(2));
+  for (Task& t : all) t.weights = std::move(weights[t.uuid]);
+  std::ranges::stable_sort(all, [](const Task& a, const Task& b) {
+    return a.share.value_or(-1) > b.share.value_or(-1);
+  });
   return all;
 }
 

@@ -77,7 +77,8 @@ struct WorkloadRow {
   std::optional<double> speed_up;        // over the default schedules, side by side, weighted mean
   std::optional<double> worst_speed_up;  // of one shape
   int64_t compared_shapes = 0;
-  int64_t created_at = 0;  // of the table
+  int64_t created_at = 0;       // of the table
+  std::optional<double> share;  // of its model's time, 0…1; of the newest campaign that knows it
 };
 
 // A workload on a kind of hardware, measured there or not.

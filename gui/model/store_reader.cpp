@@ -91,6 +91,20 @@ WorkloadRow StoreReader::row_of(const db::Workload& w, const HardwareRow& h,
   return row;
 }
 
+std::map<std::pair<db::Hash, db::Hash>, double> StoreReader::model_shares(const Cancel& cancel) {
+  std::vector<db::Campaign> campaigns = store_->campaigns();
+  std::ranges::stable_sort(campaigns, [](const db::Campaign& a, const db::Campaign& b) {
+    return a.created_at < b.created_at;
+  });
+  std::map<std::pair<db::Hash, db::Hash>, double> shares;
+  for (const db::Campaign& c : campaigns) {
+    cancel.check();
+    for (const db::Task& t : store_->tasks(c.uuid))
+      if (t.share) shares[{t.workload, c.key.hardware}] = *t.share;
+  }
+  return shares;
+}
+
 Overview StoreReader::overview(const Cancel& cancel) {
   Overview o;
   o.place = db::printable_place(store_->path());
@@ -101,6 +115,7 @@ Overview StoreReader::overview(const Cancel& cancel) {
   const auto chains = toolchains();
   std::map<std::pair<db::Hash, db::Hash>, int64_t> overrides;
   for (const db::Override& over : store_->overrides()) ++overrides[{over.workload, over.hardware}];
+  const auto shares = model_shares(cancel);
   std::map<std::pair<db::Hash, db::Hash>, std::vector<const db::DispatchTable*>> by_pair;
   for (const db::DispatchTable& t : tables) by_pair[{t.workload, t.hardware}].push_back(&t);
   for (const db::Workload& w : store_->workloads()) {
@@ -113,6 +128,8 @@ Overview StoreReader::overview(const Cancel& cancel) {
           row_of(w, h, own == by_pair.end() ? std::vector<const db::DispatchTable*>{} : own->second,
                  chains);
       row.overrides = overrides[{hash, h.hash}];
+      if (const auto share = shares.find({hash, h.hash}); share != shares.end())
+        row.share = share->second;
       o.workloads.push_back(std::move(row));
     }
   }

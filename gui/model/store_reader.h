@@ -36,6 +36,8 @@ class StoreReader final : public Reader {
                      const std::vector<const db::DispatchTable*>& tables,
                      const std::map<db::Hash, db::Toolchain>& toolchains);
   void add_peers_and_twins(WorkloadFacts& facts, const Cancel& cancel);
+  // By workload and hardware, of the newest campaign that knows it.
+  std::map<std::pair<db::Hash, db::Hash>, double> model_shares(const Cancel& cancel);
   std::vector<db::Result> newest_results(const db::Hash& workload, const db::Hash& hardware,
                                          const db::Hash& policy, int64_t& codegen,
                                          const Cancel& cancel);

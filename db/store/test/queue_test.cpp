@@ -616,6 +616,33 @@ TEST_F(StoreTest, TasksPhasesAndWeights) {
   EXPECT_EQ(error_of([&] { store->enter_phase(new_uuid(), "x"); }).status(), Status::kNotFound);
 }
 
+// Whoever adds a task may not know its share yet.
+TEST_F(StoreTest, ATasksShareIsWhatItsServiceToldLast) {
+  auto store = open();
+  World world(*store);
+  Workload second = world.workload;
+  second.canonical = "softmax f32 (m,768) threads=2";
+  const Hash second_hash = store->put(second);
+  const Hash shape = world.shape(*store, 64);
+  store->add_tasks({{"", world.campaign, world.workload_hash, "a", std::nullopt, 1, {{shape, 2}}},
+                    {"", world.campaign, second_hash, "b", std::nullopt, 1, {}}});
+  const std::vector<Task> fresh = store->tasks(world.campaign);
+  EXPECT_EQ(fresh[0].label, "a");
+  EXPECT_EQ(fresh[0].share, std::nullopt);
+  for (const char* useless : {"no JSON", "[]", "{}", R"({"share":"half"})", R"({"share":1.5})",
+                              R"({"share":null})", R"({"share":-0.1})"}) {
+    store->enter_phase(fresh[1].uuid, "search", useless);
+    EXPECT_EQ(store->tasks(world.campaign)[1].share, std::nullopt) << useless;
+  }
+  store->enter_phase(fresh[1].uuid, "search", R"({"share":0.25})");
+  store->enter_phase(fresh[1].uuid, "cross", R"({"best_ratio":0.5,"share":0.75})");
+  const std::vector<Task> told = store->tasks(world.campaign);
+  EXPECT_EQ(told[0].label, "b") << "the largest share first";
+  EXPECT_EQ(told[0].share, 0.75);
+  EXPECT_THAT(told[0].weights, testing::IsEmpty());
+  EXPECT_EQ(told[1].weights.at(shape), 2);
+}
+
 TEST_F(StoreTest, RequestsAreAnsweredOnce) {
   auto store = open();
   World world(*store);

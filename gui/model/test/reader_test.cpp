@@ -46,6 +46,25 @@ class ReaderTest : public QObject {
     }
   }
 
+  void a_workloads_share_of_the_models_time_is_that_of_the_newest_campaign() {
+    for (const WorkloadRow& w : reader_->overview(never_).workloads) QVERIFY(!w.share);
+    const WorkloadRow known = reader_->overview(never_).workloads.at(1);
+    const auto store = db::Store::open(campaign_->place());
+    // Of two campaigns, one after the other, the later counts.
+    for (const char* detail : {R"({"share":0.5})", R"({"share":0.25})"}) {
+      QTest::qWait(2);  // created in another millisecond
+      db::CampaignKey key;
+      key.digest = detail;
+      key.hardware = known.hardware;
+      key.options = "{}";
+      const db::Uuid campaign = store->create_campaign(key, 60, "test");
+      store->add_tasks({{"", campaign, known.workload, "dense", std::nullopt, 1, {}}});
+      store->enter_phase(store->tasks(campaign).at(0).uuid, "search", detail);
+    }
+    for (const WorkloadRow& w : Reader::open({campaign_->place()})->overview(never_).workloads)
+      QCOMPARE(w.share, w.workload == known.workload ? std::optional(0.25) : std::nullopt);
+  }
+
   void an_older_code_generator_is_told() {
     {
       const auto store = db::Store::open(campaign_->place());

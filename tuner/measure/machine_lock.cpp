@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-#include "vm/base/error.h"
 #include "vm/base/printable.h"
 
 namespace nimble::tuner {
@@ -45,9 +44,10 @@ class File {
       if (fd_ >= 0) ::fchmod(fd_, 0666);
     }
     if (fd_ < 0)
-      throw Error(Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
-                  "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
-                  "measure on this machine");
+      throw MachineLockError(
+          Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
+          "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
+          "measure on this machine");
   }
   ~File() {
     if (fd_ >= 0) ::close(fd_);
@@ -58,7 +58,8 @@ class File {
   void lock(const std::atomic<bool>& cancel, const std::function<void()>& waiting) {
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR)
-        throw Error(Status::kIo, path_, fmt::format("cannot lock: {}", std::strerror(errno)));
+        throw MachineLockError(Status::kIo, path_,
+                               fmt::format("cannot lock: {}", std::strerror(errno)));
       waiting();
       if (cancel.load()) throw Error(Status::kCancelled, "tuning", "interrupted");
       std::this_thread::sleep_for(kPoll);

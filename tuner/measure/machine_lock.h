@@ -5,14 +5,22 @@
 #include <functional>
 #include <string>
 
+#include "vm/base/error.h"
+
 namespace nimble::tuner {
+
+// The lock cannot be made: a fault of the machine, which no database's coming back mends.
+class MachineLockError : public Error {
+ public:
+  using Error::Error;
+};
 
 class MachineLock {
  public:
   // Waits until no other process of this machine measures on the device. After a second it tells
-  // `waiting` who holds the lock. Error(kCancelled) once `cancel` is set, Error(kIo) if the lock
-  // cannot be made. The lock goes with the process, however that ends. It lies in
-  // $NIMBLE_LOCK_FOLDER, else in /tmp, which all users share.
+  // `waiting` who holds the lock. Error(kCancelled) once `cancel` is set,
+  // MachineLockError (kIo) if the lock cannot be made. The lock goes with the process, however that
+  // ends. It lies in $NIMBLE_LOCK_FOLDER, else in /tmp, which all users share.
   MachineLock(const std::string& device, const std::string& purpose,
               const std::atomic<bool>& cancel,
               const std::function<void(const std::string& holder)>& waiting);

@@ -64,10 +64,10 @@ class Service {
     runner_.emplace(runner);
     double wait = 0.1, pause_s = kSoonS;
     // A database that cannot be opened at all is the caller's affair.
-    store_ = db::Store::open(options_.database);
+    store_ = db::Store::open(options_.database, options_.open);
     while (!cancel_) {
       try {
-        if (!store_) store_ = db::Store::open(options_.database);
+        if (!store_) store_ = db::Store::open(options_.database, options_.open);
         const bool work = step();
         wait = 0.1;
         if (options_.looked) options_.looked();
@@ -76,9 +76,11 @@ class Service {
         pause_s = moved_ ? kSoonS : 2 * pause_s;
         pause_s = std::min(pause_s, static_cast<double>(options_.poll_ms) / 1e3);
         sleep_unless(cancel_, pause_s);
+      } catch (const MachineLockError&) {
+        throw;
       } catch (const Error& e) {
         if (e.status() == Status::kCancelled) break;
-        if (!may_pass(e) || is_the_locks(e)) throw;
+        if (!may_pass(e)) throw;
         say_(std::string("the database does not answer, trying again: ") + e.what());
         forget();
         sleep_unless(cancel_, wait);
@@ -90,10 +92,6 @@ class Service {
   }
 
  private:
-  static bool is_the_locks(const Error& e) {
-    return std::string(e.what()).find("nimble-measuring-") != std::string::npos;
-  }
-
   // All that is known is in the database.
   void forget() {
     served_.clear();

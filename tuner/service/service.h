@@ -25,6 +25,7 @@ using LoadSubmission = std::function<Submission(db::Store&, const db::Uuid&)>;
 
 struct ServiceOptions {
   std::string database;
+  db::OpenOptions open;              // how the database is opened
   std::optional<db::Uuid> campaign;  // nothing: all that were submitted
   std::string key_name;              // of the key that signs
   std::string program;               // runs default schedules, for expected results

@@ -18,6 +18,8 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
+#include "db/store/test/fault_vfs.h"
+#include "db/store/test/fixture.h"
 #include "tuner/fleet/fleet_worker.h"
 #include "tuner/fleet/permission.h"
 #include "tuner/measure/test/fault_executable.h"
@@ -120,29 +122,28 @@ class Child {
   pid_t pid_;
 };
 
-class ServiceTest : public testing::Test {
+class ServiceTest : public db::StoreTest {
  protected:
-  ServiceTest() : key(trust::SigningKey::generate()) {
-    const std::filesystem::path root =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-serve-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
+  explicit ServiceTest(Where where = Where::kAnywhere)
+      : StoreTest(where), key(trust::SigningKey::generate()) {
     ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
-    options.database = folder + "/tuning.db";
-    options.key_name = "planner";
-    options.program = NIMBLE_FAULT_WORKER;
-    options.device = "service";  // workers of these tests are other machines, as far as locks go
-    options.poll_ms = 10;
-    options.hang_ms = 300;
-    options.compile_threads = 1;
-    options.once = true;
-    store = db::Store::open(options.database);
+    serving.key_name = "planner";
+    serving.program = NIMBLE_FAULT_WORKER;
+    serving.device = "service";  // workers of these tests are other machines, as far as locks go
+    serving.poll_ms = 10;
+    serving.hang_ms = 300;
+    serving.compile_threads = 1;
+    serving.once = true;
+  }
+  void SetUp() override {
+    StoreTest::SetUp();
+    if (IsSkipped()) return;
+    serving.database = place();
+    store = db::Store::open(serving.database);
   }
   ~ServiceTest() override {
     workers.clear();
     store.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
   }
 
   Submission submission(int64_t seed = 0, const std::string& model = kCopy) const {
@@ -171,18 +172,18 @@ class ServiceTest : public testing::Test {
   void start_worker(const std::string& name, const std::string& program = NIMBLE_FAULT_WORKER) {
     workers.push_back(std::make_unique<Child>([this, name, program] {
       FleetWorkerOptions o;
-      o.database = options.database;
+      o.database = serving.database;
       o.name = name;
       o.program = program;
       o.device = name;
-      o.hang_ms = options.hang_ms;
+      o.hang_ms = serving.hang_ms;
       o.poll_ms = 10;
       SignedBy permission(key.public_key());
       serve_jobs(o, permission, kNever, [](const std::string&) {});
     }));
   }
   ServiceTally serve(const std::atomic<bool>& cancel = kNever) {
-    return serve_campaigns(options, backend, key, load_submission, cancel,
+    return serve_campaigns(serving, backend, key, load_submission, cancel,
                            [this](const std::string& text) { said += text + "\n"; });
   }
   void ask(const db::Uuid& uuid, ControlRequest request) {
@@ -243,9 +244,9 @@ class ServiceTest : public testing::Test {
     expect_nothing_counted_twice(uuid);
   }
 
-  std::string folder, said;
+  std::string said;
   trust::SigningKey key;
-  ServiceOptions options;
+  ServiceOptions serving;
   CopyBackend backend;
   std::unique_ptr<db::Store> store;
   std::vector<std::unique_ptr<Child>> workers;
@@ -338,7 +339,7 @@ TEST_F(ServiceTest, ARestartAtAnyMomentKnowsWhatWasKnown) {
     ASSERT_FALSE(service.steer());
     service.follow();
     {
-      const auto other = db::Store::open(options.database);
+      const auto other = db::Store::open(serving.database);
       Publishing its = publishing(*other);
       const CampaignService anew(its, load_submission(*other, uuid));
       if (anew.seen() == service.seen()) {
@@ -390,7 +391,7 @@ TEST_F(ServiceTest, IsPausedAndGoesOn) {
   start_worker("a");
   std::atomic<bool> cancel{false};
   int looks = 0;
-  options.looked = [&] {
+  serving.looked = [&] {
     ++looks;
     if (looks < 20) {
       EXPECT_EQ(state(uuid), CampaignState::kPaused);
@@ -407,7 +408,7 @@ TEST_F(ServiceTest, ToldToStopItVerifiesWhatIsKnown) {
   const db::Uuid uuid = campaign(1e6);
   start_worker("a");
   bool asked = false;
-  options.looked = [&] {
+  serving.looked = [&] {
     if (asked || jobs_of(uuid) < 4) return;
     asked = true;
     ask(uuid, ControlRequest::kStop);
@@ -435,7 +436,7 @@ TEST_F(ServiceTest, ACancelledCampaignEndsWithoutTables) {
   const db::Uuid uuid = campaign(1e6);
   start_worker("a");
   bool asked = false;
-  options.looked = [&] {
+  serving.looked = [&] {
     if (asked || jobs_of(uuid) < 3) return;
     asked = true;
     ask(uuid, ControlRequest::kCancel);
@@ -474,7 +475,7 @@ TEST_F(ServiceTest, OfTwoServicesOneServesAndTheOtherTakesOver) {
   other.emplace([&] { serve(); });
   while (jobs_of(uuid) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   int looks = 0;
-  options.looked = [&] {
+  serving.looked = [&] {
     if (++looks < 5) {
       EXPECT_THAT(said, HasSubstr("another service has it"));
     } else if (looks == 5) {
@@ -489,11 +490,97 @@ TEST_F(ServiceTest, OfTwoServicesOneServesAndTheOtherTakesOver) {
   expect_tuned(uuid);
 }
 
+TEST_F(ServiceTest, TwoServicesAndTwoCampaignsComeToOneEndEach) {
+  const db::Uuid first = campaign(1.2, 1), second = campaign(1.2, 2);
+  start_worker("a");
+  start_worker("b");
+  Child other([&] { serve(); });
+  serve();
+  while (state(first) != CampaignState::kFinished || state(second) != CampaignState::kFinished)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (const db::Uuid& uuid : {first, second}) {
+    EXPECT_EQ(tables(uuid).size(), 1u);
+    expect_nothing_counted_twice(uuid);
+  }
+}
+
+// The database's faults, again and again while a campaign is served.
+class ServiceFaultTest : public ServiceTest {
+ protected:
+  explicit ServiceFaultTest(Where where) : ServiceTest(where) {}
+  // Between two faults something was published: each is later than the one before.
+  ServiceTally serve_while(int faults, const std::function<void()>& fault,
+                           const std::function<void()>& over) {
+    int64_t published = -1;
+    serving.looked = [&] {
+      if (faults == 0) return;
+      const int64_t now = connection()->integer("SELECT count(*) FROM job");
+      if (now == published) return;
+      published = now;
+      --faults;
+      fault();
+    };
+    return serve_campaigns(serving, backend, key, load_submission, kNever,
+                           [&](const std::string& text) {
+                             said += text + "\n";
+                             if (text.find("trying again") == std::string::npos) return;
+                             ++tried;
+                             over();
+                           });
+  }
+  int tried = 0;
+};
+
+class ServiceFileFaultTest : public ServiceFaultTest {
+ protected:
+  ServiceFileFaultTest() : ServiceFaultTest(Where::kFiles) {}
+};
+
+TEST_F(ServiceFileFaultTest, ADiskThatIsFullForAWhileLosesNothing) {
+  db::register_faulty_vfs();
+  serving.open.vfs = "nimble-faulty";
+  const db::Uuid uuid = campaign(1.5);
+  start_worker("a");
+  std::mt19937_64 random(5);
+  const ServiceTally tally = serve_while(
+      8, [&] { db::fill_up_after(static_cast<long>(random() % 30)); }, [] { db::stop_failing(); });
+  db::stop_failing();
+  EXPECT_EQ(tally.finished, 1) << said;
+  EXPECT_GT(tried, 2) << said;
+  expect_tuned(uuid);
+}
+
+class ServiceServerFaultTest : public ServiceFaultTest {
+ protected:
+  ServiceServerFaultTest() : ServiceFaultTest(Where::kServer) {}
+};
+
+TEST_F(ServiceServerFaultTest, AConnectionThatIsLostAgainAndAgainLosesNothing) {
+  const db::Uuid uuid = campaign(1.5);
+  store.reset();
+  start_worker("a");
+  const auto database = connection();
+  int64_t ended = 0;
+  const ServiceTally tally = serve_while(
+      8,
+      [&] {
+        ended += database->integer(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()");
+      },
+      [] {});
+  store = db::Store::open(serving.database);
+  EXPECT_EQ(tally.finished, 1) << said;
+  EXPECT_GT(ended, 8) << "service and worker";
+  EXPECT_GT(tried, 2) << said;
+  expect_tuned(uuid);
+}
+
 TEST_F(ServiceTest, AskedToEndItLeavesTheCampaignAsItIs) {
   const db::Uuid uuid = campaign(1e6);
   start_worker("a");
   std::atomic<bool> cancel{false};
-  options.looked = [&] { cancel = jobs_of(uuid) > 2; };
+  serving.looked = [&] { cancel = jobs_of(uuid) > 2; };
   EXPECT_EQ(serve(cancel).finished, 0);
   EXPECT_EQ(state(uuid), CampaignState::kRunning);
 }
@@ -518,12 +605,12 @@ TEST_F(ServiceTest, ACampaignThatCannotBeServedIsToldOfAndLeftAlone) {
 // Importing makes nobody work: a merged campaign would have this service build and sign what
 // somebody else chose.
 TEST_F(ServiceTest, ACampaignThatWasMergedIsNotServedUntilSomebodyHereResumesIt) {
-  options.database = folder + "/other.db";
-  store = db::Store::open(options.database);
+  serving.database = place("other.db");
+  store = db::Store::open(serving.database);
   const db::Uuid uuid = campaign(2);
   store->export_to(folder + "/records");
-  options.database = folder + "/tuning.db";
-  store = db::Store::open(options.database);
+  serving.database = place();
+  store = db::Store::open(serving.database);
   store->import_from(folder + "/records");
   start_worker("box");
   EXPECT_EQ(serve().cases, 0) << said;

@@ -23,6 +23,12 @@ bool says(const db::Event& event, const char* name) {
   return j.is_object() && j.contains(name) && j.at(name) == true;
 }
 
+// All that was open was taken back at once.
+bool is_cancellation(const db::Event& event) {
+  const nlohmann::json j = nlohmann::json::parse(event.detail, nullptr, false);
+  return event.kind == db::topic::kCampaign && j.is_object() && j.contains("cancelled_jobs");
+}
+
 bool is_new_job(const db::Event& event) {
   return event.kind == db::topic::kJob && word_of(event, "state") == "queued";
 }
@@ -133,6 +139,11 @@ void CampaignService::handle(const db::Event& event, bool replaying) {
     for (auto& [key, live] : live_)
       if (const auto t = live.trials.find(event.subject); t != live.trials.end())
         live.given_up.insert(t->second);
+  if (is_cancellation(event))
+    while (!live_.empty()) {
+      live_.begin()->second.cancelled = true;
+      close(std::string(live_.begin()->first));
+    }
   if (!replaying) return;
   // What this service does itself it knows.
   if (event.kind == db::topic::kCampaign && word_of(event, "state") == "finished")

@@ -272,12 +272,28 @@ void CampaignService::answer(const db::Control& control) {
 
 // ---- the end --------------------------------------------------------------------------------
 
-bool CampaignService::finish() {
-  if (!plan_->done() || !live_.empty()) return false;
+bool CampaignService::left_alone(double patience_s) {
+  if (!stopping_ || fleet().workers > 0) {
+    alone_since_s_.reset();
+    return false;
+  }
+  if (!alone_since_s_) alone_since_s_ = now_s();
+  return now_s() - *alone_since_s_ >= patience_s;
+}
+
+bool CampaignService::finish(double patience_s) {
+  const bool done = plan_->done() && live_.empty();
+  if (!done && !left_alone(patience_s)) return false;
+  if (!done)
+    shared_.say(
+        fmt::format("campaign {}: told to stop, and no worker is there: what nobody has "
+                    "verified becomes no table",
+                    uuid().substr(0, 8)));
   const Stage stage("activate");
   tell_phases();
   // All tables and the campaign's end are one: a kill leaves both or none.
   shared_.store.transaction([&] {
+    if (!done) shared_.store.cancel_jobs(uuid());
     for (size_t t = 0; t < tasks_.size(); ++t) make_table(t);
     shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
   });

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,8 +62,9 @@ class CampaignService {
   bool may_want(const plan::Fleet& fleet) const;
   std::vector<plan::WantedCase> want(plan::Fleet fleet);
   void publish(const plan::WantedCase& wanted);
-  // Once the plan is done: makes the tables and ends the campaign. True if it did.
-  bool finish();
+  // Once the plan is done: makes the tables and ends the campaign. True if it did. One that was
+  // told to stop ends without what nobody verifies, too: after `patience_s` without a worker.
+  bool finish(double patience_s = HUGE_VAL);
   // Workers that are alive, of the campaign's hardware.
   plan::Fleet fleet() const;
   const plan::CampaignPlan& plan() const { return *plan_; }
@@ -97,6 +99,8 @@ class CampaignService {
   void answer(const db::Control& control);
   void make_table(size_t t);
   double now_s() const;
+  // Whether nobody has been there for so long to verify what a campaign that stops has found.
+  bool left_alone(double patience_s);
 
   Publishing& shared_;
   Submission submission_;
@@ -109,6 +113,7 @@ class CampaignService {
   int64_t seen_ = 0;
   double consumed_s_ = 0;  // told since the last follow()
   bool paused_ = false, stopping_ = false;
+  std::optional<double> alone_since_s_;  // of one that stops: since when it has no worker
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

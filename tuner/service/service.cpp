@@ -113,7 +113,7 @@ class Service {
       const int64_t seen = s.service->seen();
       fair_.charge(uuid, s.service->follow());
       moved_ |= s.service->seen() != seen;
-      if (s.service->finish()) {
+      if (s.service->finish(options_.stop_patience_s)) {
         s.cache->clear();
         ++tally_.finished;
         say_(fmt::format("campaign {}: finished, {:.1f} machine-seconds", uuid.substr(0, 8),

@@ -31,6 +31,9 @@ struct ServiceOptions {
   std::string program;               // runs default schedules, for expected results
   std::string device = "cpu";        // whose lock is held
   int64_t poll_ms = 500;             // at most between two looks at the database
+  // Without a worker for so long, a campaign that was told to stop ends without what nobody has
+  // verified.
+  double stop_patience_s = 60;
   int64_t hang_ms = 4000;
   int compile_threads = 2;
   bool once = false;  // ends when no campaign is left that it could serve

@@ -293,7 +293,7 @@ TEST_F(ServiceTest, AWorkloadThatKeepsItsDefaultScheduleHasATable) {
   const Submission s = submission();
   const kernels::Workload& w = s.tasks.at(0).workload();
   const tuned::Lookup found =
-      tuned::database_source(db::Store::open(options.database))->find(w, target, s.policy.name);
+      tuned::database_source(db::Store::open(serving.database))->find(w, target, s.policy.name);
   EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kTuned) << found.reason;
   ASSERT_TRUE(found.choice);
   EXPECT_THAT(found.choice->candidates, testing::ElementsAre(Space(w, target).default_candidate()));
@@ -416,6 +416,40 @@ TEST_F(ServiceTest, ToldToStopItVerifiesWhatIsKnown) {
   EXPECT_EQ(serve().finished, 1);
   EXPECT_TRUE(asked);
   expect_tuned(uuid);
+}
+
+TEST_F(ServiceTest, ToldToStopWithoutAWorkerItEndsAfterAWhile) {
+  const db::Uuid uuid = campaign(1e6);
+  start_worker("a");
+  serving.stop_patience_s = 0.3;
+  int looks = 0;
+  serving.looked = [&] {
+    if (jobs_of(uuid) < 3 || looks++ > 0) return;
+    workers.clear();
+    // Who was killed says no goodbye: it counts as alive until its heartbeat is old.
+    for (const db::LiveWorker& w : store->live_workers()) {
+      db::Heartbeat gone = *w.heartbeat;
+      gone.state = db::WorkerState::kStopped;
+      store->heartbeat(gone);
+    }
+    ask(uuid, ControlRequest::kStop);
+  };
+  EXPECT_EQ(serve().finished, 1) << said;
+  EXPECT_THAT(said, HasSubstr("no worker is there"));
+  EXPECT_EQ(state(uuid), CampaignState::kFinished);
+  EXPECT_THAT(tables(uuid), IsEmpty()) << "what nobody has verified";
+  const db::OpenJobs open = store->open_jobs(uuid);
+  EXPECT_EQ(open.queued + open.claimed, 0);
+  // With a larger budget and a worker it goes on, and makes tables.
+  campaign(1e6 + 1);
+  start_worker("b");
+  serving.looked = [&, asked = false]() mutable {
+    if (asked) return;
+    asked = true;
+    ask(uuid, ControlRequest::kStop);
+  };
+  EXPECT_EQ(serve().finished, 1) << said;
+  EXPECT_EQ(tables(uuid).size(), 1u);
 }
 
 TEST_F(ServiceTest, StoppedAndKilledItStillStops) {

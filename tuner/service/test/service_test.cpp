@@ -240,6 +240,7 @@ class ServiceTest : public db::StoreTest {
     for (const db::Task& t : store->tasks(uuid)) {
       EXPECT_EQ(t.phase, "done");
       EXPECT_THAT(t.detail, HasSubstr("best_ratio"));
+      EXPECT_NEAR(t.share.value_or(0), 1, 1e-9) << "the only one";
     }
     expect_nothing_counted_twice(uuid);
   }

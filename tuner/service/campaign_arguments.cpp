@@ -3,8 +3,14 @@
 
 #include "tuner/service/campaign.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::tuner {
+namespace {
+
+constexpr double kLongest = 100.0 * 366 * 24 * 3600;  // a century, in s
+
+}  // namespace
 
 const char kBudgetRule[] =
     "How a budget is spent: reading the model counts. The default schedule of every workload is\n"
@@ -29,8 +35,10 @@ double parse_duration(const std::string& text) {
   }
   const std::string unit = text.substr(end);
   const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value * scale))
-    throw Error(Status::kInvalidArgument, "--budget", fmt::format("\"{}\" is not a time", text),
+  if (end == 0 || scale == 0 || !(value > 0) || !(value * scale <= kLongest))
+    throw Error(Status::kInvalidArgument, "--budget",
+                fmt::format("\"{}\" is not a time{}", printable(text),
+                            value * scale > kLongest ? " that anybody waits for" : ""),
                 "give, for example, 90s, 5m or 1.5h");
   return value * scale;
 }

@@ -21,7 +21,7 @@ constexpr int kFormat = 2;
 constexpr char kFunction[] = "group";
 // Far beyond any model, and small enough that a hostile record is refused in seconds.
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
-constexpr int64_t kMostThreadsEach = 4096, kMostExtent = int64_t{1} << 31;
+constexpr int64_t kMostThreadsEach = 4096;
 constexpr double kMostElements = 0x1p34;  // of one tensor
 constexpr size_t kMostText = size_t{1} << 26;
 
@@ -85,7 +85,7 @@ WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) 
     corrupt_submission(place,
                        fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
   for (const int64_t extent : p.symbols)
-    if (extent < 0 || extent > kMostExtent)
+    if (extent < 0 || extent > kLargestSize)
       corrupt_submission(place, fmt::format("{} is no extent", extent));
   p.weight = weight_of(j.at("weight"), place + ".weight");
   p.power_of_two = j.at("power_of_two").get<bool>();

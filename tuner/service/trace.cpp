@@ -128,7 +128,7 @@ Trace parse_trace(const std::string& contents, const std::string& file,
     const auto unknown = [&](size_t at) { return at < fields.size() && fields[at] == "-"; };
     if (std::any_of(header->at.begin(), header->at.end(), unknown)) continue;
     std::vector<int64_t> row;
-    for (size_t at : header->at) row.push_back(number_in(at, INT64_MAX, "size"));
+    for (size_t at : header->at) row.push_back(number_in(at, kLargestSize, "size"));
     const int64_t times = header->counted ? number_in(*header->counted, kMostCounted, "count") : 1;
     if (times == 0) continue;
     if (trace.total > kMostInAll - times)

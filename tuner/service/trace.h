@@ -13,6 +13,9 @@
 
 namespace nimble::tuner {
 
+// No extent is larger, of a trace or of a campaign.
+inline constexpr int64_t kLargestSize = int64_t{1} << 31;
+
 struct Trace {
   std::string file;
   std::vector<std::string> columns;

@@ -4,6 +4,7 @@
 
 #include "compiler/tools/common.h"
 #include "vm/arguments/command_line.h"
+#include "vm/base/printable.h"
 #include "vm/base/text_table.h"
 #include "vm/base/url.h"
 
@@ -16,8 +17,13 @@ std::pair<std::string, int64_t> fixed_symbol(const std::string& text) {
   char* end = nullptr;
   const long value = equals == std::string::npos ? 0 : std::strtol(&text[equals + 1], &end, 10);
   if (equals == std::string::npos || value < 1 || *end != '\0')
-    throw Error(Status::kInvalidArgument, "--fix", fmt::format("\"{}\" fixes nothing", text),
+    throw Error(Status::kInvalidArgument, "--fix",
+                fmt::format("\"{}\" fixes nothing", printable(text)),
                 "write SYMBOL=SIZE, for example b=4");
+  if (value > tuner::kLargestSize)
+    throw Error(Status::kInvalidArgument, "--fix",
+                fmt::format("{} is larger than any extent", value),
+                fmt::format("{} is the most", tuner::kLargestSize));
   return {text.substr(0, equals), value};
 }
 

@@ -83,6 +83,7 @@ TEST(Trace, EveryFaultIsNamed) {
   EXPECT_THAT(error_of("a\n-4\n", "a").what(), HasSubstr("\"-4\""));
   EXPECT_THAT(error_of("a\n4.5\n", "a").what(), HasSubstr("\"4.5\""));
   EXPECT_THAT(error_of("a\n99999999999999999999\n", "a").what(), HasSubstr("is not a size"));
+  EXPECT_THAT(error_of("a\n2147483649\n", "a").what(), HasSubstr("from 0 to 2147483648"));
   EXPECT_THAT(error_of("a\n", "a").what(), HasSubstr("no sizes"));
   EXPECT_THAT(error_of("", "a").what(), HasSubstr("no sizes"));
   const Error binary = error_of(std::string("\x7f"
@@ -99,7 +100,7 @@ TEST(Options, DurationsAndShares) {
   EXPECT_EQ(parse_duration("5m"), 300);
   EXPECT_EQ(parse_duration("1.5h"), 5400);
   EXPECT_EQ(parse_duration("7"), 7);
-  for (const char* bad : {"", "m", "-5m", "5x", "0", "nan", "inf", "5 m"})
+  for (const char* bad : {"", "m", "-5m", "5x", "0", "nan", "inf", "5 m", "1e30h"})
     EXPECT_THROW(parse_duration(bad), Error) << bad;
   EXPECT_DOUBLE_EQ(parse_share("90%"), 0.9);
   EXPECT_DOUBLE_EQ(parse_share("0.25"), 0.25);

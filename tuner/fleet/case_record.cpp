@@ -4,11 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::tuner {
 namespace {
 
 using nlohmann::json;
+
+constexpr char kPlace[] = "measure case";
 
 json json_of(const Policy& p) {
   return {{"warm_up", p.warm_up},
@@ -26,22 +29,22 @@ json json_of(const Policy& p) {
 
 Policy policy_of(const json& j) {
   Policy p;
-  p.warm_up = j.at("warm_up").get<int32_t>();
-  p.batch_ns = j.at("batch_ns").get<int64_t>();
-  p.min_samples = j.at("min_samples").get<int32_t>();
-  p.max_samples = j.at("max_samples").get<int32_t>();
+  p.warm_up = integer_at<int32_t>(j, "warm_up", kPlace);
+  p.batch_ns = integer_at<int64_t>(j, "batch_ns", kPlace);
+  p.min_samples = integer_at<int32_t>(j, "min_samples", kPlace);
+  p.max_samples = integer_at<int32_t>(j, "max_samples", kPlace);
   p.ci_target = j.at("ci_target").get<double>();
   p.race_factor = j.at("race_factor").get<double>();
-  p.race_samples = j.at("race_samples").get<int32_t>();
-  p.case_ns = j.at("case_ns").get<int64_t>();
-  p.rotate_bytes = j.at("rotate_bytes").get<int64_t>();
+  p.race_samples = integer_at<int32_t>(j, "race_samples", kPlace);
+  p.case_ns = integer_at<int64_t>(j, "case_ns", kPlace);
+  p.rotate_bytes = integer_at<int64_t>(j, "rotate_bytes", kPlace);
   p.cold = j.at("cold").get<bool>();
   p.name = j.at("name").get<std::string>();
   return p;
 }
 
 [[noreturn]] void corrupt(const std::string& problem) {
-  throw Error(Status::kCorrupt, "measure case", problem, "publish it again");
+  throw Error(Status::kCorrupt, kPlace, problem, "publish it again");
 }
 
 }  // namespace
@@ -97,14 +100,14 @@ Case case_of(const db::MeasureCase& record, std::span<const uint8_t> expected) {
   Case c;
   try {
     const json j = json::parse(record.fills);
-    if (j.at("data").get<int>() != kDataVersion)
+    if (integer_at<int>(j, "data", kPlace) != kDataVersion)
       corrupt("its test data is of another version of nimble");
-    c.symbols = j.at("symbols").get<std::vector<int64_t>>();
-    c.threads = j.at("threads").get<int32_t>();
+    c.symbols = integers_at<int64_t>(j, "symbols", kPlace);
+    c.threads = integer_at<int32_t>(j, "threads", kPlace);
     for (const json& f : j.at("fills"))
       c.inputs.push_back(
           {f.at("low").get<double>(), f.at("high").get<double>(), f.at("constant").get<bool>()});
-    c.stepping = j.at("stepping").get<std::vector<uint8_t>>();
+    c.stepping = integers_at<uint8_t>(j, "stepping", kPlace);
     c.policy = policy_of(j.at("policy"));
   } catch (const json::exception& e) {
     corrupt(e.what());

@@ -3,18 +3,20 @@
 #include <nlohmann/json.hpp>
 
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::tuner {
 namespace {
 
 using nlohmann::json;
+constexpr char kPlace[] = "plan of a job";
 constexpr size_t kMostConfigs = 100'000;
 
 plan::Phase phase_of(const std::string& name) {
   for (const plan::Phase p :
        {plan::Phase::kBaseline, plan::Phase::kSearch, plan::Phase::kCross, plan::Phase::kVerify})
     if (name == plan::name_of(p)) return p;
-  throw Error(Status::kCorrupt, "plan of a job", "names no phase");
+  throw Error(Status::kCorrupt, kPlace, "names no phase");
 }
 
 }  // namespace
@@ -40,24 +42,24 @@ std::optional<PlanRecord> plan_record_of(const std::string& limits) {
     PlanRecord r;
     plan::WantedCase& w = r.wanted;
     w.key = j.at("key").get<std::string>();
-    w.task = j.at("task").get<size_t>();
-    w.point = j.at("point").get<size_t>();
+    w.task = integer_at<size_t>(j, "task", kPlace);
+    w.point = integer_at<size_t>(j, "point", kPlace);
     w.phase = phase_of(j.at("phase").get<std::string>());
-    w.slice = j.at("turn").get<int>();
+    w.slice = integer_at<int>(j, "turn", kPlace);
     w.configs = j.at("configs").get<std::vector<db::Hash>>();
     w.anchors = j.at("anchors").get<std::vector<db::Hash>>();
     w.priority = j.at("priority").get<double>();
     if (j.contains("machine")) w.machine = j.at("machine").get<db::Uuid>();
     if (j.contains("avoid")) w.avoid = j.at("avoid").get<db::Uuid>();
     w.first = j.value("first", "");
-    r.seen = j.at("seen").get<int64_t>();
+    r.seen = integer_at<int64_t>(j, "seen", kPlace);
     r.budget_s = j.at("budget_s").get<double>();
     if (w.key.empty() || w.anchors.empty() || w.slice < 0 || w.slice > 1000 ||
         w.configs.size() + w.anchors.size() > kMostConfigs || !(r.budget_s >= 0))
-      throw Error(Status::kCorrupt, "plan of a job", "is out of range");
+      throw Error(Status::kCorrupt, kPlace, "is out of range");
     return r;
   } catch (const json::exception& e) {
-    throw Error(Status::kCorrupt, "plan of a job", e.what(), "cancel the campaign");
+    throw Error(Status::kCorrupt, kPlace, e.what(), "cancel the campaign");
   }
 }
 

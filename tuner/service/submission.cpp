@@ -10,6 +10,7 @@
 #include "tuner/fleet/case_record.h"
 #include "tuner/service/submission_group.h"
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 #include "vm/base/stage.h"
 
 namespace nimble::tuner {
@@ -18,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kFormat = 2;
-constexpr char kFunction[] = "group";
+constexpr char kFunction[] = "group", kPlace[] = "submission";
 // Far beyond any model, and small enough that a hostile record is refused in seconds.
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
 constexpr int64_t kMostThreadsEach = 4096;
@@ -46,20 +47,6 @@ json json_of(const TuningTask& t) {
           {"points", points}};
 }
 
-int64_t integer_of(const json& j, const std::string& place) {
-  if (!j.is_number_integer() ||
-      (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)))
-    corrupt_submission(place, "is no integer");
-  return j.get<int64_t>();
-}
-
-std::vector<int64_t> integers_of(const json& j, const std::string& place) {
-  if (!j.is_array()) corrupt_submission(place, "is no list");
-  std::vector<int64_t> out;
-  for (const json& x : j) out.push_back(integer_of(x, place));
-  return out;
-}
-
 void check_sizes(const kernels::Workload& w, const WorkloadPoint& p, const std::string& place) {
   for (const exec::KernelArgument& a : w.contract.arguments) {
     double elements = 1;
@@ -80,7 +67,7 @@ double weight_of(const json& j, const std::string& place) {
 
 WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) {
   WorkloadPoint p;
-  p.symbols = integers_of(j.at("symbols"), place);
+  p.symbols = integers_at<int64_t>(j, "symbols", "submission: " + place);
   if (p.symbols.size() != symbols)
     corrupt_submission(place,
                        fmt::format("gives {} extents for {} symbols", p.symbols.size(), symbols));
@@ -96,7 +83,7 @@ WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) 
 
 TuningTask task_of(const json& j, const std::string& place) {
   TuningTask t;
-  const std::vector<int> constant = j.at("constant").get<std::vector<int>>();
+  const std::vector<int> constant = integers_at<int>(j, "constant", "submission: " + place);
   try {
     t.use.primitive = group_of(j.at("group").get<std::string>(),
                                j.at("passed").get<std::vector<std::string>>(), place);
@@ -157,7 +144,7 @@ Submission submission_of(const std::string& text) {
   Submission s;
   try {
     const json j = json::parse(text);
-    if (const int64_t format = integer_of(j.at("format"), "format"); format != kFormat)
+    if (const int64_t format = integer_at<int64_t>(j, "format", kPlace); format != kFormat)
       throw Error(Status::kUnsupported, "submission",
                   fmt::format("is of format {}; this program knows {}", format, kFormat),
                   "use the version of nimble that submitted it");
@@ -168,18 +155,18 @@ Submission submission_of(const std::string& text) {
       corrupt_submission("target", e.what());
     }
     s.policy = policy_from_json(j.at("policy").dump(), "submission: policy");
-    s.threads = integers_of(j.at("threads"), "threads");
+    s.threads = integers_at<int64_t>(j, "threads", kPlace);
     if (s.threads.empty() || s.threads.size() > kMostThreads)
       corrupt_submission("threads", "are none");
     for (const int64_t t : s.threads)
       if (t < 1 || t > kMostThreadsEach)
         corrupt_submission("threads", fmt::format("{} is no number of threads", t));
-    const int64_t top_k = integer_of(j.at("top_k"), "top_k");
+    const int64_t top_k = integer_at<int64_t>(j, "top_k", kPlace);
     if (top_k < 1 || top_k > 1'000'000) corrupt_submission("top_k", "is out of range");
     s.top_k = static_cast<size_t>(top_k);
     s.only_hot = weight_of(j.at("only_hot"), "only_hot");
     if (s.only_hot > 1) corrupt_submission("only_hot", "is above 1");
-    s.seed = integer_of(j.at("seed"), "seed");
+    s.seed = integer_at<int64_t>(j, "seed", kPlace);
     const json& tasks = j.at("tasks");
     if (!tasks.is_array() || tasks.empty() || tasks.size() > kMostTasks)
       corrupt_submission("tasks", "are none, or too many");

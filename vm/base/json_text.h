@@ -6,7 +6,10 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "vm/base/error.h"
 
 namespace nimble {
 
@@ -38,6 +41,32 @@ nlohmann::json parse_json(std::string_view text, Fail&& fail) {
     fail("is not valid JSON");
   }
   if (!duplicate.empty()) fail("has the key \"" + duplicate + "\" twice");
+  return out;
+}
+
+// The whole number that a value is. get() would take a fraction, cut off what does not fit, and is
+// undefined for 1e99. Error(kCorrupt) naming `place` and `name`.
+template <class T>
+T integer_of(const nlohmann::json& value, const std::string& place, std::string_view name) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<T>(value.get<uint64_t>())
+                        : value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
+  if (!fits)
+    throw Error(Status::kCorrupt, place, fmt::format("{} is no whole number in range", name));
+  return value.get<T>();
+}
+template <class T>
+T integer_at(const nlohmann::json& object, const char* name, const std::string& place) {
+  return integer_of<T>(object.at(name), place, name);
+}
+template <class T>
+std::vector<T> integers_at(const nlohmann::json& object, const char* name,
+                           const std::string& place) {
+  std::vector<T> out;
+  if (!object.at(name).is_array())
+    throw Error(Status::kCorrupt, place, fmt::format("{} is no list", name));
+  for (const nlohmann::json& value : object.at(name))
+    out.push_back(integer_of<T>(value, place, name));
   return out;
 }
 

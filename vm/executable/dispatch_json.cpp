@@ -4,16 +4,18 @@
 #include <nlohmann/json.hpp>
 
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::exec {
 namespace {
 
 using Json = nlohmann::json;
 
+constexpr char kPlace[] = "dispatch table";
 constexpr const char* kFeatures[] = {"symbol", "ceildiv", "mod", "product", "threads"};
 
 [[noreturn]] void bad(const std::string& problem) {
-  throw Error(Status::kCorrupt, "dispatch table", problem,
+  throw Error(Status::kCorrupt, kPlace, problem,
               "tune the workload again or roll back to an older version of the table");
 }
 
@@ -52,7 +54,7 @@ DispatchTree tree_from_json(const std::string& text, const std::vector<std::stri
     for (const Json& j : json.at("nodes")) {
       DispatchNode n;
       if (j.contains("leaf")) {
-        n.yes = j.at("leaf").get<uint32_t>();
+        n.yes = integer_at<uint32_t>(j, "leaf", kPlace);
         tree.nodes.push_back(n);
         continue;
       }
@@ -62,12 +64,13 @@ DispatchTree tree_from_json(const std::string& text, const std::vector<std::stri
       n.feature.kind = static_cast<DispatchFeature::Kind>(it - std::begin(kFeatures));
       if (j.contains("a")) n.feature.a = symbol(j.at("a"));
       if (j.contains("b")) n.feature.b = symbol(j.at("b"));
-      if (j.contains("t")) n.feature.t = j.at("t").get<int64_t>();
-      n.test = j.at("op").get<std::string>() == "==" ? DispatchNode::Test::kEqual
-                                                     : DispatchNode::Test::kLessEqual;
-      n.threshold = j.at("value").get<int64_t>();
-      n.yes = j.at("yes").get<uint32_t>();
-      n.no = j.at("no").get<uint32_t>();
+      if (j.contains("t")) n.feature.t = integer_at<int64_t>(j, "t", kPlace);
+      const auto op = j.at("op").get<std::string>();
+      if (op != "==" && op != "<=") bad("it has the unknown test " + op);
+      n.test = op == "==" ? DispatchNode::Test::kEqual : DispatchNode::Test::kLessEqual;
+      n.threshold = integer_at<int64_t>(j, "value", kPlace);
+      n.yes = integer_at<uint32_t>(j, "yes", kPlace);
+      n.no = integer_at<uint32_t>(j, "no", kPlace);
       tree.nodes.push_back(n);
     }
   } catch (const Json::exception& e) {

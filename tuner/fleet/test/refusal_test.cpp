@@ -73,7 +73,10 @@ TEST_F(RefusalTest, ACaseOfAnotherVersionsData) {
 
 TEST_F(RefusalTest, ACaseThatIsNone) {
   expect_refused(job_with_fills([](json& fills) { fills = json::object(); }), "key 'data'");
-  expect_refused(job_with_fills([](json& fills) { fills["symbols"] = "many"; }), "must be array");
+  expect_refused(job_with_fills([](json& fills) { fills["symbols"] = "many"; }),
+                 "symbols is no list");
+  expect_refused(job_with_fills([](json& fills) { fills["threads"] = 1e99; }),
+                 "threads is no whole number");
 }
 
 TEST_F(RefusalTest, ACaseThatTheMeasuringProcessWouldRefuse) {

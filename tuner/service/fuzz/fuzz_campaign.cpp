@@ -16,6 +16,7 @@
 #include "tuner/service/submission.h"
 #include "tuner/service/submission_group.h"
 #include "vm/base/fuzz/fuzz.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::fuzz {
 namespace {
@@ -81,7 +82,7 @@ std::string with_identities(std::string_view text) {
   if (!j.is_object() || !j.contains("tasks") || !j["tasks"].is_array()) return std::string(text);
   for (json& task : j["tasks"]) {
     try {
-      const auto constant = task.at("constant").get<std::vector<int>>();
+      const auto constant = integers_at<int>(task, "constant", "task");
       const ir::FunctionRef group =
           group_of(task.at("group").get<std::string>(),
                    task.at("passed").get<std::vector<std::string>>(), "task");
@@ -122,10 +123,9 @@ void read_case(std::string_view text) {
   const std::string_view expected = text.substr(std::min(text.size(), end + 1));
   refuses([&] {
     const json j = json::parse(record.fills, nullptr, false);
-    if (j.is_object() && j.contains("policy") && j.contains("threads") &&
-        j["threads"].is_number_integer())
-      record.policy = db::key_of(
-          policy_record(policy_from_json(j["policy"].dump(), "case"), j["threads"].get<int32_t>()));
+    if (j.is_object() && j.contains("policy") && j.contains("threads"))
+      record.policy = db::key_of(policy_record(policy_from_json(j["policy"].dump(), "case"),
+                                               integer_at<int32_t>(j, "threads", "case")));
     const Case c = case_of(
         record, std::span(reinterpret_cast<const uint8_t*>(expected.data()), expected.size()));
     const db::MeasureCase again = case_record(c, {}, {}, {});

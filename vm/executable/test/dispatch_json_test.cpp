@@ -25,8 +25,12 @@ TEST(DispatchJson, EveryFeatureRoundTrips) {
   std::string text = tree_to_json(tree, symbols);
   EXPECT_EQ(tree_from_json(text, symbols), tree) << text;
   EXPECT_THROW(tree_from_json(text, {"s0"}), Error);
-  for (const char* bad : {"", "{", "[]", R"({"nodes":[{}]})", R"({"nodes":[{"leaf":"x"}]})",
-                          R"({"nodes":[{"feature":"moon","op":"<=","value":1,"yes":1,"no":2}]})"})
+  for (const char* bad :
+       {"", "{", "[]", R"({"nodes":[{}]})", R"({"nodes":[{"leaf":"x"}]})",
+        R"({"nodes":[{"leaf":1e99}]})", R"({"nodes":[{"leaf":4294967296}]})",
+        R"({"nodes":[{"leaf":-1}]})",
+        R"({"nodes":[{"feature":"symbol","a":"s0","op":">","value":1,"yes":1,"no":2}]})",
+        R"({"nodes":[{"feature":"moon","op":"<=","value":1,"yes":1,"no":2}]})"})
     EXPECT_THROW(tree_from_json(bad, symbols), Error) << bad;
 }
 

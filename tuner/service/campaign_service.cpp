@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tuner/service/code_keeper.h"
 #include "tuner/service/task_run.h"
 #include "tuner/service/warm_start.h"
 #include "vm/base/error.h"
@@ -340,9 +341,22 @@ void CampaignService::make_table(size_t t) {
   const MadeTable made = TableMaker(shared_.store, records, shared_.target, uuid(),
                                     shared_.campaign.key.hardware, shared_.toolchain)
                              .make(order);
+  task.table = made.uuid;
   shared_.say(fmt::format(
       "{}, {} threads: {}", task.task->label, task.threads,
       made.inactive.empty() ? "table " + made.uuid.substr(0, 8) + " is active" : made.inactive));
+}
+
+void CampaignService::keep_code() {
+  for (const ServiceTask& task : tasks_) {
+    if (task.table.empty()) continue;
+    std::vector<WantedCode> wanted;
+    const db::DispatchTable table = *shared_.store.table(task.table);
+    for (const db::DispatchEntry& e : table.entries)
+      wanted.push_back({e.code_hash, task.publisher->records().candidate(e.config)});
+    tuner::keep_code(shared_.store, shared_.backend, task.task->workload(), shared_.target, wanted,
+                     static_cast<size_t>(std::max(1, shared_.compile_threads)));
+  }
 }
 
 // What a task has come to, for whoever watches.

@@ -41,6 +41,7 @@ struct ServiceTask {
   std::string told_phase;                        // and how it stood when it was told
   double told_best = 0;
   db::Uuid uuid;
+  db::Uuid table;  // that was made of it
 };
 
 class CampaignService {
@@ -65,6 +66,9 @@ class CampaignService {
   // Once the plan is done: makes the tables and ends the campaign. True if it did. One that was
   // told to stop ends without what nobody verifies, too: after `patience_s` without a worker.
   bool finish(double patience_s = HUGE_VAL);
+  // Of a campaign that has ended: keeps the code of its tables as text. To be called under the
+  // machine's lock, as publish().
+  void keep_code();
   // Workers that are alive, of the campaign's hardware.
   plan::Fleet fleet() const;
   const plan::CampaignPlan& plan() const { return *plan_; }

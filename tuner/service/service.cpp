@@ -119,6 +119,8 @@ class Service {
         say_(fmt::format("campaign {}: finished, {:.1f} machine-seconds", uuid.substr(0, 8),
                          s.service->plan().spent_s()));
         ended.insert(uuid);
+        const std::unique_ptr<MachineLock> here = machine();
+        s.service->keep_code();
       }
     }
     for (const db::Uuid& uuid : ended) {

@@ -1,9 +1,7 @@
-// The code of what a campaign ends with, as text in the database: for those who ask why it is fast.
-// Of finalists alone, since a campaign has thousands of candidates; each costs as much as compiling
-// it once more.
+// The code of what a task ends with, as long as there is time for it.
 #include <algorithm>
 
-#include "tuner/service/jobs.h"
+#include "tuner/service/code_keeper.h"
 #include "tuner/service/task_run.h"
 
 namespace nimble::tuner {
@@ -19,42 +17,20 @@ void TaskRun::keep_code(const db::NewDispatchTable& table) {
   want(records_.default_config());
   for (const auto& [config, times] : verified_) want(config);
 
-  struct Listed {
-    std::string code_hash;
-    const tuned::Candidate* candidate = nullptr;
-    std::vector<CodeText> texts;
-  };
-  std::vector<Listed> listed;
-  for (const db::Hash& config : configs) {
-    const std::optional<db::Artifact> artifact =
-        context_.store.artifact(builder_.at(config).artifact);
-    if (!artifact || !context_.store.generated_code(artifact->code_hash).empty()) continue;
-    listed.push_back({artifact->code_hash, &records_.candidate(config), {}});
-  }
+  std::vector<WantedCode> wanted;
+  for (const db::Hash& config : configs)
+    if (const auto artifact = context_.store.artifact(builder_.at(config).artifact))
+      wanted.push_back({artifact->code_hash, records_.candidate(config)});
   // As many as there is time for, rounds of all threads at a time.
   const auto threads = static_cast<size_t>(std::max(1, context_.compile_threads));
-  for (size_t begin = 0; begin < listed.size(); begin += threads) {
+  for (size_t begin = 0; begin < wanted.size(); begin += threads) {
     const double left_s = context_.end_s - context_.meter.consumed_s();
     if (context_.cancelled() || left_s * 1e3 < builder_.ms_per_candidate()) return;
-    const size_t end = std::min(listed.size(), begin + threads);
-    std::vector<std::function<void()>> jobs;
-    for (size_t i = begin; i < end; ++i)
-      jobs.push_back([&, i] {
-        listed[i].texts =
-            context_.backend.code(task_.workload(), *listed[i].candidate, context_.target);
-      });
-    {
-      const Account::Span compiling(context_.account, Activity::kCompile);
-      run_jobs(jobs, threads);
-    }
-    context_.store.transaction([&] {
-      for (size_t i = begin; i < end; ++i)
-        for (const CodeText& c : listed[i].texts) {
-          const std::span text(reinterpret_cast<const uint8_t*>(c.text.data()), c.text.size());
-          context_.store.put(
-              db::GeneratedCode{listed[i].code_hash, c.kind, context_.store.put_blob(text)});
-        }
-    });
+    const Account::Span compiling(context_.account, Activity::kCompile);
+    const auto from = wanted.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(threads, wanted.size() - begin));
+    tuner::keep_code(context_.store, context_.backend, task_.workload(), context_.target,
+                     {from, from + count}, threads);
   }
 }
 

@@ -60,6 +60,10 @@ class CopyBackend : public Backend {
     b.image_bytes = 100;
     return b;
   }
+  std::vector<CodeText> code(const kernels::Workload&, const tuned::Candidate& c,
+                             const kernels::TargetInfo&) override {
+    return {{"assembly", "of " + text_of(c)}};
+  }
   Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
                      const DefaultResult&) override {
     if (point.symbols[0] == cannot_be) throw Error(Status::kFatal, "reference", "cannot be");
@@ -261,6 +265,13 @@ TEST_F(ServiceTest, TunesACampaignToActiveTablesWithTwoWorkers) {
   EXPECT_EQ(tally.finished, 1) << said;
   EXPECT_GT(tally.cases, 3);
   expect_tuned(uuid);
+  // What the tables are made of can be read.
+  const db::DispatchTable made = *store->table(tables(uuid)[0].uuid);
+  for (const db::DispatchEntry& e : made.entries) {
+    const auto texts = store->generated_code(e.code_hash);
+    ASSERT_EQ(texts.size(), 1u);
+    EXPECT_EQ(texts[0].kind, "assembly");
+  }
   // What cannot be compiled is known as such, what goes wrong, too.
   std::set<db::TrialState> states;
   for (const db::TrialOutcome& o : store->outcomes(uuid)) states.insert(o.trial.state);

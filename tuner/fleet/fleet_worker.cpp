@@ -48,8 +48,13 @@ class FleetWorker {
   FleetTally run() {
     store_ = db::Store::open(options_.database, options_.open);
     permission_.renew(*store_);
-    store_->put(db::host_hardware());
-    worker_ = register_worker();
+    // Under one name, however often it is tried.
+    const db::Uuid own = db::new_uuid();
+    if (!reach([&] {
+          store_->put(db::host_hardware());
+          worker_ = register_worker(own);
+        }))
+      return tally_;
     work();
     // The pulse has ended: a beat after this one would bring the worker back to life.
     try {
@@ -124,12 +129,13 @@ class FleetWorker {
         [&](const std::string& holder) { say_("waiting: " + holder); });
   }
 
-  db::Uuid register_worker() {
+  db::Uuid register_worker(const db::Uuid& own) {
     const db::Machine machine = db::host_machine();
     nlohmann::json capabilities = {
         {"device", options_.device}, {"level", host_cpu().level}, {"threads", threads()}};
     if (!options_.cpus.empty()) capabilities["cpus"] = cpu_list_text(options_.cpus);
     db::Worker worker;
+    worker.uuid = own;
     worker.machine = store_->put(machine);
     worker.name = options_.name.empty() ? machine.hostname : options_.name;
     worker.pid = ::getpid();
@@ -163,7 +169,7 @@ class FleetWorker {
     said_.erase("keys");
     if (!keys_changed_) return true;
     // A worker's record is final, and this one would go on naming the keys of before.
-    const db::Uuid before = std::exchange(worker_, register_worker());
+    const db::Uuid before = std::exchange(worker_, register_worker(db::new_uuid()));
     keys_changed_ = false;
     pulse.become(worker_);
     try {

@@ -145,6 +145,42 @@ TEST_F(FleetServerFaultTest, AConnectionThatIsLostAgainAndAgainLosesNothing) {
   expect_all_measured_once();
 }
 
+// Ends every connection to the database when it is first asked: the worker's, which begins.
+class CutsOff final : public Permission {
+ public:
+  explicit CutsOff(db::Connection& database) : database_(database) {}
+  bool renew(db::Store&) override {
+    if (ended == 0)
+      ended = database_.integer(
+          "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+          "WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    return false;
+  }
+  void require(db::Store&, const db::Job&, const db::JobTrial&, std::span<const uint8_t>) override {
+  }
+  std::string trusted_keys() const override { return "[]"; }
+  int64_t ended = 0;
+
+ private:
+  db::Connection& database_;
+};
+
+TEST_F(FleetServerFaultTest, AConnectionThatIsLostWhileItBeginsIsMadeAnew) {
+  publish(2);
+  store.reset();
+  const auto database = connection();
+  CutsOff cuts(*database);
+  const FleetTally tally = serve_jobs(work_options, cuts, never(),
+                                      [&](const std::string& text) { said += text + "\n"; });
+  EXPECT_GT(cuts.ended, 0);
+  EXPECT_THAT(said, testing::HasSubstr("trying again"));
+  EXPECT_EQ(tally.jobs, 2) << said;
+  EXPECT_EQ(database->integer("SELECT count(*) FROM worker"), 1);
+  store = db::Store::open(place(), options);
+  fleet.emplace(*store);
+  expect_all_measured_once();
+}
+
 // What it may do is changed while it works.
 TEST_F(FleetServerFaultTest, AWorkerWhoseRoleMayNotReportSaysSoAndEnds) {
   publish(2);

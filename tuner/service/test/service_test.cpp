@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +107,8 @@ class Child {
  public:
   explicit Child(const std::function<void()>& body) : pid_(::fork()) {
     if (pid_ != 0) return;
+    // A test that crashes or is killed leaves nobody behind.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     try {
       body();
     } catch (const std::exception& e) {
@@ -606,8 +609,11 @@ class ServiceServerFaultTest : public ServiceFaultTest {
 
 TEST_F(ServiceServerFaultTest, AConnectionThatIsLostAgainAndAgainLosesNothing) {
   const db::Uuid uuid = campaign(1.5);
-  store.reset();
   start_worker("a");
+  // A worker that cannot open the database when it begins says so and ends.
+  while (store->live_workers().empty() || !store->live_workers()[0].heartbeat)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  store.reset();
   const auto database = connection();
   int64_t ended = 0;
   const ServiceTally tally = serve_while(

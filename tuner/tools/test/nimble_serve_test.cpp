@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +58,7 @@ class ServeProgram : public testing::Test {
       argv.push_back(nullptr);
       const int out = ::open((folder + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
       ::dup2(out, 1), ::dup2(out, 2);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nobody behind
       ::execv(argv[0], argv.data());
       ::_exit(127);
     }
@@ -163,6 +165,7 @@ TEST_F(ServeProgram, ASecondServiceWaitsForWhatTheFirstLeavesBehind) {
   // It has looked, and took nothing.
   wait_for([&] { return std::filesystem::exists(folder + "/metrics"); });
   EXPECT_EQ(log().find("serving it"), log().rfind("serving it")) << log();
+  EXPECT_THAT(log(), HasSubstr("campaign " + campaign + ": another service has it; waiting"));
   EXPECT_EQ(end(first, SIGKILL), -SIGKILL);
   start_worker();
   wait_for([&] { return store()->campaign(campaign)->state == db::CampaignState::kFinished; });

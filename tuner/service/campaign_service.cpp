@@ -18,6 +18,8 @@ constexpr double kAhead = 1.5;       // cases per worker that the plan wants out
 constexpr double kOverheadS = 0.02;  // of a candidate, beside its runs
 // A case's limit: so many times what it is thought to take, and this at least, in s.
 constexpr double kPatience = 10, kLeastCaseS = 120;
+// Of a task that nobody was there to verify.
+constexpr char kEndedAlone[] = "ended without a worker: no table holds what nobody verified";
 
 // What timing one candidate takes, roughly, in s, on a machine of 5 GF/s and 5 GB/s: the plan asks
 // for no more before cases were measured.
@@ -291,9 +293,9 @@ bool CampaignService::finish(double patience_s) {
                     "verified becomes no table",
                     uuid().substr(0, 8)));
   const Stage stage("activate");
-  tell_phases();
   // All tables and the campaign's end are one: a kill leaves both or none.
   shared_.store.transaction([&] {
+    tell_phases(!done);
     if (!done) shared_.store.cancel_jobs(uuid());
     for (size_t t = 0; t < tasks_.size(); ++t) make_table(t);
     shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
@@ -360,19 +362,21 @@ void CampaignService::keep_code() {
 }
 
 // What a task has come to, for whoever watches.
-void CampaignService::tell_phases() {
+void CampaignService::tell_phases(bool unverified) {
   const std::vector<plan::TaskStatus> all = plan_->tasks();
   for (size_t t = 0; t < tasks_.size(); ++t) {
     ServiceTask& task = tasks_[t];
     const plan::TaskStatus& s = all[t];
     const std::string phase = plan::name_of(s.phase);
     const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
-    if (phase == task.told_phase && !better) continue;
+    const bool ends_early = unverified && s.phase != plan::Phase::kDone;
+    if (phase == task.told_phase && !better && !ends_early) continue;
     nlohmann::json detail = {{"best_ratio", s.best_ratio}, {"trials", s.trials},
                              {"failed", s.failed},         {"share", s.share},
                              {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
     if (s.judge) detail["verified_on"] = *s.judge;
     if (!s.note.empty()) detail["note"] = s.note;
+    if (ends_early) detail["note"] = kEndedAlone;
     shared_.store.enter_phase(task.uuid, phase, detail.dump());
     task.told_phase = phase;
     task.told_best = s.best_ratio;

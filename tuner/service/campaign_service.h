@@ -99,7 +99,8 @@ class CampaignService {
   plan::CaseOutcome outcome_of(const std::string& key, const Live& live) const;
   void note_defaults(const Live& live, const plan::CaseOutcome& outcome);
   void tell_begun();
-  void tell_phases();
+  // `unverified`: the campaign ends though tasks are not done, and they say so.
+  void tell_phases(bool unverified = false);
   void answer(const db::Control& control);
   void make_table(size_t t);
   double now_s() const;

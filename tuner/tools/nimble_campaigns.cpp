@@ -191,6 +191,13 @@ Table task_table(const tuner::CampaignStatus& s) {
   return table;
 }
 
+// Why a task has no faster schedule, or no verified one; empty: there is nothing to say.
+std::string note_of(const db::Task& task) {
+  const Json detail = Json::parse(task.detail, nullptr, false);
+  const auto note = detail.is_object() ? detail.find("note") : detail.end();
+  return note != detail.end() && note->is_string() ? note->get<std::string>() : "";
+}
+
 Table worker_table(const tuner::FleetStatus& fleet) {
   Table table({{"worker", cell::short_id},
                "name",
@@ -255,6 +262,9 @@ int status(const Arguments& a) {
           if (!s.tasks.empty())
             std::cout << fmt::format("\n{}:\n", short_of(s.campaign.uuid))
                       << task_table(s).text("", "  ");
+          for (const db::Task& t : s.tasks)
+            if (const std::string note = note_of(t); !note.empty())
+              std::cout << fmt::format("  {}: {}\n", printable(t.label), printable(note));
           for (const db::Consumption& c : s.machines)
             std::cout << fmt::format("  {} used {}\n", printable(c.hostname),
                                      tuner::duration_text(c.consumed_s));

@@ -36,6 +36,7 @@ using db::CampaignState;
 using db::ControlRequest;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // A workload that computes its input: the product of the fault worker's kernels.
 const char kCopy[] = "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
@@ -456,6 +457,7 @@ TEST_F(ServiceTest, ToldToStopWithoutAWorkerItEndsAfterAWhile) {
   EXPECT_THAT(said, HasSubstr("no worker is there"));
   EXPECT_EQ(state(uuid), CampaignState::kFinished);
   EXPECT_THAT(tables(uuid), IsEmpty()) << "what nobody has verified";
+  EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("ended without a worker"));
   const db::OpenJobs open = store->open_jobs(uuid);
   EXPECT_EQ(open.queued + open.claimed, 0);
   // With a larger budget and a worker it goes on, and makes tables.
@@ -468,6 +470,7 @@ TEST_F(ServiceTest, ToldToStopWithoutAWorkerItEndsAfterAWhile) {
   };
   EXPECT_EQ(serve().finished, 1) << said;
   EXPECT_EQ(tables(uuid).size(), 1u);
+  EXPECT_THAT(store->tasks(uuid).at(0).detail, Not(HasSubstr("ended without a worker")));
 }
 
 TEST_F(ServiceTest, StoppedAndKilledItStillStops) {

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CampaignsProgram : public testing::Test {
  protected:
@@ -65,6 +66,20 @@ TEST_F(CampaignsProgram, ASubmittedModelIsACampaignThatWaitsForAService) {
   const std::string text = run("status").out;
   EXPECT_THAT(text, HasSubstr("softmax")) << "its task";
   EXPECT_THAT(text, HasSubstr("none is alive"));
+}
+
+TEST_F(CampaignsProgram, StatusSaysWhyATaskKeepsItsDefaultSchedule) {
+  const std::string uuid = submit();
+  const db::Uuid task = store()->tasks(uuid).at(0).uuid;
+  EXPECT_THAT(run("status").out, Not(HasSubstr("softmax: ")));
+  store()->enter_phase(task, "verify", R"({"note":"ended without a \u001bworker"})");
+  EXPECT_THAT(run("status").out, HasSubstr("softmax: ended without a ?worker"));
+  for (const char* odd : {R"({"note":3})", "[]", "{}"}) {
+    store()->enter_phase(task, "verify", odd);
+    const CommandResult shown = run("status");
+    EXPECT_EQ(shown.exit_code, 0) << shown.out;
+    EXPECT_THAT(shown.out, Not(HasSubstr("softmax: "))) << odd;
+  }
 }
 
 TEST_F(CampaignsProgram, RequestsWaitInTheDatabaseForTheServicesAnswer) {

@@ -50,7 +50,6 @@ class FleetTest : public db::StoreTest {
     work_options.database = place();
     work_options.open.busy_timeout_ms = options.busy_timeout_ms;
     work_options.program = NIMBLE_FAULT_WORKER;
-    work_options.hang_ms = 300;
     work_options.poll_ms = 20;
     work_options.max_idle_s = 0.3;
     options.clock_ms = {};

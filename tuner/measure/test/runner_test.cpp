@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RunnerOptions options(int64_t hang_ms = 400) {
+RunnerOptions options(int64_t hang_ms = 2000) {
   RunnerOptions o;
   o.program = NIMBLE_FAULT_WORKER;
   o.hang_ms = hang_ms;

@@ -48,8 +48,7 @@ class CampaignTest : public testing::Test {
     o.database = file("tuning.db");
     o.threads = {1};
     o.quiet = true;
-    o.budget_s = 6;
-    o.hang_ms = 300;
+    o.budget_s = 60;
     o.worker = NIMBLE_FAULT_WORKER;
     o.policy.batch_ns = 10'000;
     o.policy.max_samples = 6;
@@ -95,7 +94,8 @@ class FaultyBackend : public Backend {
 };
 
 TEST_F(CampaignTest, CandidatesThatGoWrongAreRecordedAndTheCampaignGoesOn) {
-  const CampaignOptions o = quick(kCopy);
+  CampaignOptions o = quick(kCopy);
+  o.hang_ms = 1500;
   FaultyBackend backend;
   {
     const kernels::TargetInfo target = kernels::target_by_name("native");
@@ -164,7 +164,6 @@ fn @main(%table: Tensor[(40, 4), f32], %x: Tensor[(n, 4), f32]) -> Tensor[(n, 4)
   %y
 })");
   o.worker = NIMBLE_WORKER;
-  o.budget_s = 3;
   const std::atomic<bool> never{false};
   const CampaignReport report = run_campaign(o, *compiler_backend(), never);
   EXPECT_TRUE(report.skipped.empty()) << report.skipped[0];
@@ -228,7 +227,6 @@ TEST_F(CampaignTest, AnExtendedCampaignVerifiesItsFinalistsTogether) {
 TEST_F(CampaignTest, TellsWhereItsTimeWent) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;
-  o.budget_s = 3;
   const std::atomic<bool> never{false};
   const CampaignReport report = run_campaign(o, *compiler_backend(), never);
   const Spending& spending = report.spending;

@@ -139,7 +139,6 @@ class ServiceTest : public db::StoreTest {
     serving.program = NIMBLE_FAULT_WORKER;
     serving.device = "service";  // workers of these tests are other machines, as far as locks go
     serving.poll_ms = 10;
-    serving.hang_ms = 300;
     serving.compile_threads = 1;
     serving.once = true;
   }

@@ -192,6 +192,7 @@ struct StoredReport {
     Hash config;
     TrialState state = TrialState::kOk;  // of the trial, if this report decided it; else kOk
     std::optional<double> median_ns;     // nothing: it failed
+    std::optional<double> twin_ns;       // median of its A/A pair, if it had one
   };
   Uuid uuid, job, campaign, worker, machine, host_state;
   Hash hardware;

@@ -26,11 +26,13 @@ std::optional<StoredReport> SqlStore::stored_report(const Uuid& uuid) {
   // A report has a host state of its own.
   {
     Statement row = db_->prepare(
-        "SELECT m.trial, t.config, m.median_ns FROM measurement m JOIN trial t "
-        "ON t.uuid = m.trial WHERE m.host_state = ? ORDER BY m.trial");
+        "SELECT m.trial, t.config, m.median_ns, w.median_ns FROM measurement m "
+        "JOIN trial t ON t.uuid = m.trial LEFT JOIN twin_samples w ON w.measurement = m.uuid "
+        "WHERE m.host_state = ? ORDER BY m.trial");
     row.bind(out.host_state);
     while (row.step())
-      out.results.push_back({row.text(0), row.text(1), TrialState::kOk, row.real(2)});
+      out.results.push_back({row.text(0), row.text(1), TrialState::kOk, row.real(2),
+                             row.maybe_real(3)});
   }
   // A trial that the report ended bears its attempt and its moment.
   Statement row = db_->prepare(
@@ -40,7 +42,8 @@ std::optional<StoredReport> SqlStore::stored_report(const Uuid& uuid) {
   row.bind(out.job, out.attempt, out.created_at);
   while (row.step())
     out.results.push_back(
-        {row.text(0), row.text(1), trial_state_from_name(row.text(2)).value(), std::nullopt});
+        {row.text(0), row.text(1), trial_state_from_name(row.text(2)).value(), std::nullopt,
+         std::nullopt});
   return out;
 }
 

@@ -325,8 +325,9 @@ class FleetWorker {
 
   // A job as the runner takes it.
   struct Prepared {
-    Case c;
+    Case c;  // an entry for each trial; `paired`: the first one's a second time at the end
     CaseKeys keys;
+    bool paired = false;
   };
 
   Prepared prepare(const db::Job& job) {
@@ -338,15 +339,17 @@ class FleetWorker {
     if (db::key_of(*record) != job.measure_case)
       throw Error(Status::kCorrupt, "job " + job.uuid, "its case is not what its key says");
     Case c = case_of(*record, bytes_of(*record->expected));
-    c.limit_ns = limit_of(job);
+    const Limits limits = limits_of(job);
+    c.limit_ns = limits.case_ns;
     if (!options_.cpus.empty() && c.threads > threads())
       throw Error(Status::kUnsupported, "job " + job.uuid,
                   fmt::format("is for {} threads, and this worker has {}", c.threads, threads()),
                   "bind the worker to more CPUs");
     for (const db::JobTrial& t : job.trials) c.entries.push_back({executable_of(job, t), 0});
+    if (limits.paired && !c.entries.empty()) c.entries.push_back(c.entries.front());
     CaseKeys keys{record->policy, record->shape, c.tolerance,
                   StopRule(c.policy.min_samples, c.policy.max_samples)};
-    return {std::move(c), std::move(keys)};
+    return {std::move(c), std::move(keys), limits.paired};
   }
 
   void measure(const db::Job& job, const Prepared& prepared, db::JobReport& report) {
@@ -355,14 +358,18 @@ class FleetWorker {
     report.host = host_record(host_.read());
     if (!options_.cpus.empty()) report.host.affinity = cpu_list_text(options_.cpus);
     const std::optional<double> drift = drift_of(results);
-    for (size_t i = 0; i < results.size(); ++i) {
+    for (size_t i = 0; i < job.trials.size(); ++i) {
       const db::JobTrial& t = job.trials[i];
       std::optional<Finding> found = finding_of(results[i], t.artifact, prepared.keys);
       if (!found || found->error_class == kNotItsFault) {
         why_ = results[i].message;
         continue;
       }
-      if (found->measurement) found->measurement->drift = drift;
+      if (found->measurement) {
+        found->measurement->drift = drift;
+        if (i == 0 && prepared.paired && results.back().state == EntryState::kOk)
+          found->measurement->twin_ns = results.back().samples_ns;
+      }
       std::optional<db::FailureLog> log =
           log_of(results[i], *found, rerun_command(options_.database, t.trial.uuid));
       report.results.push_back({t.trial.uuid, found->state, found->error_class, found->message,
@@ -379,20 +386,24 @@ class FleetWorker {
     return std::move(*bytes);
   }
 
-  // ns of the whole case; 0: none.
-  static int64_t limit_of(const db::Job& job) {
+  struct Limits {
+    int64_t case_ns = 0;  // of the whole case; 0: none
+    bool paired = false;  // the first trial runs twice: an A/A pair
+  };
+
+  static Limits limits_of(const db::Job& job) {
     try {
       const nlohmann::json limits = nlohmann::json::parse(job.limits);
       for (const auto& [name, value] : limits.items())
         // "plan" says what the case is to its campaign's service, and limits nothing.
-        if (name != "case_s" && name != "plan")
+        if (name != "case_s" && name != "plan" && name != "paired")
           throw Error(Status::kUnsupported, "job " + job.uuid,
                       fmt::format("has a limit \"{}\" that this program does not know", name),
                       "use a worker of the service's version");
       const double s = limits.value("case_s", 0.0);
       if (!(s >= 0 && s < 1e6))
         throw Error(Status::kCorrupt, "job " + job.uuid, "its time limit is out of range");
-      return static_cast<int64_t>(s * 1e9);
+      return {static_cast<int64_t>(s * 1e9), limits.value("paired", false)};
     } catch (const nlohmann::json::exception& e) {
       throw Error(Status::kCorrupt, "job " + job.uuid, e.what());
     }

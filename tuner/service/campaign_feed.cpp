@@ -1,5 +1,6 @@
 // What happened to a campaign's cases, from the feed of events to its plan.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "db/store/topics.h"
@@ -240,6 +241,10 @@ void CampaignService::note_defaults(const Live& live, const plan::CaseOutcome& o
   task.verified_default_ns[w.point] = *base->second;
   task.verified.insert(w.anchors.begin(), w.anchors.end());
   task.verified.insert(w.configs.begin(), w.configs.end());
+  for (const db::StoredReport& r : live.reports)
+    for (const db::StoredReport::Result& x : r.results)
+      if (x.config == w.anchors.at(0) && x.median_ns && x.twin_ns)
+        task.apart[w.point] = std::fabs(*x.twin_ns / *x.median_ns - 1);
 }
 
 // Claims are no events. When one began is known as well as this service watches.

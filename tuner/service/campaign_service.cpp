@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tuner/measure/statistics.h"
 #include "tuner/service/code_keeper.h"
 #include "tuner/service/task_run.h"
 #include "tuner/service/warm_start.h"
@@ -32,6 +33,14 @@ double entry_s(const WorkloadPoint& p, const Policy& policy) {
 std::string cannot_occur(const ServiceTask& t, size_t point) {
   return fmt::format("{} cannot occur at {}: {}", t.task->label,
                      fmt::join(t.task->points[point].symbols, ", "), t.publisher->why_not(point));
+}
+
+// Of the A/A pairs at the sizes that were verified: gains below it are none.
+std::optional<double> noise_of(const ServiceTask& task) {
+  std::vector<double> apart;
+  for (const auto& [point, a] : task.apart) apart.push_back(a);
+  if (apart.empty()) return std::nullopt;
+  return median_of(std::move(apart));
 }
 
 }  // namespace
@@ -334,6 +343,7 @@ void CampaignService::make_table(size_t t) {
   if (e.configs.empty()) return;
   put_first(e, records.default_config());
   order.verified = task.verified;
+  order.noise = noise_of(task);
   order.tried = static_cast<size_t>(std::max<int64_t>(0, status.searched));
   for (size_t s = 0; s < e.points.size(); ++s) {
     double least = HUGE_VAL;
@@ -375,6 +385,7 @@ void CampaignService::tell_phases(bool unverified) {
                              {"failed", s.failed},         {"share", s.share},
                              {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
     if (s.judge) detail["verified_on"] = *s.judge;
+    if (const std::optional<double> noise = noise_of(task)) detail["noise"] = *noise;
     if (!s.note.empty()) detail["note"] = s.note;
     if (ends_early) detail["note"] = kEndedAlone;
     shared_.store.enter_phase(task.uuid, phase, detail.dump());

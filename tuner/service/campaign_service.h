@@ -38,6 +38,8 @@ struct ServiceTask {
   std::map<db::Hash, double> default_ns;         // by shape, from the latest case
   std::map<size_t, double> verified_default_ns;  // by the plan's point
   std::set<db::Hash> verified;                   // timed side by side
+  // By the plan's point: by how much the default differed from itself there, relative.
+  std::map<size_t, double> apart;
   std::string told_phase;                        // and how it stood when it was told
   double told_best = 0;
   db::Uuid uuid;

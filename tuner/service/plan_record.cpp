@@ -31,7 +31,10 @@ std::string limits_of(const PlanRecord& r, double case_s) {
   if (w.machine) plan["machine"] = *w.machine;
   if (w.avoid) plan["avoid"] = *w.avoid;
   if (!w.first.empty()) plan["first"] = w.first;
-  return db::canonical_json(json{{"case_s", case_s}, {"plan", plan}}.dump(), "limits of a job");
+  json limits = {{"case_s", case_s}, {"plan", plan}};
+  // Finalists are compared with each other: by how much does the default differ from itself?
+  if (w.phase == plan::Phase::kVerify) limits["paired"] = true;
+  return db::canonical_json(limits.dump(), "limits of a job");
 }
 
 std::optional<PlanRecord> plan_record_of(const std::string& limits) {

@@ -42,6 +42,21 @@ TEST_F(FleetWorkerTest, ReportsWhatBecameOfEachCandidate) {
   EXPECT_EQ(measured, 2);
 }
 
+// The default schedule against itself, in the same case: what a gain must exceed.
+TEST_F(FleetWorkerTest, OfAPairedCaseTheFirstTrialHasATwin) {
+  const db::NewJob alone = job({"test.copy"});
+  db::NewJob paired = job({"test.copy", "test.wrong"}, 32);
+  paired.limits = R"({"case_s":20,"paired":true})";
+  store->publish(alone);
+  store->publish(paired);
+  EXPECT_EQ(work().trials, 5) << said;
+  const std::vector<db::TwinRow> twins = store->twins();
+  ASSERT_EQ(twins.size(), 1u);
+  EXPECT_EQ(twins[0].trial, trial(paired, 0).uuid);
+  EXPECT_GT(twins[0].twin_median_ns, 0);
+  EXPECT_EQ(trial(paired, 2).state, TrialState::kWrong);
+}
+
 TEST_F(FleetWorkerTest, AFailedTrialIsRunAgainAndNothingIsStored) {
   const db::NewJob j = job({"test.crash", "test.wrong"});
   store->publish(j);

@@ -115,6 +115,7 @@ TEST_F(RefusalTest, LimitsThatAreNone) {
            {R"({"case_s":-1})", "its time limit is out of range"},
            {R"({"case_s":1e9})", "its time limit is out of range"},
            {R"({"case_s":"long"})", "must be number"},
+           {R"({"paired":1})", "must be boolean"},
            {R"({"memory":1})", "has a limit \"memory\" that this program does not know"},
            {R"([1])", "has a limit"}}) {
     db::NewJob j = job({"test.copy"});

@@ -275,6 +275,10 @@ TEST_F(ServiceTest, TunesACampaignToActiveTablesWithTwoWorkers) {
     ASSERT_EQ(texts.size(), 1u);
     EXPECT_EQ(texts[0].kind, "assembly");
   }
+  // The default ran against itself where finalists were compared.
+  EXPECT_THAT(made.objective, HasSubstr("A/A"));
+  EXPECT_FALSE(store->twins().empty());
+  EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("noise"));
   // What cannot be compiled is known as such, what goes wrong, too.
   std::set<db::TrialState> states;
   for (const db::TrialOutcome& o : store->outcomes(uuid)) states.insert(o.trial.state);

@@ -25,6 +25,17 @@ struct Ceiling {
   int64_t created_at = 0;  // set by the store
 };
 
+// What a campaign's service found of a machine whose times it compared with those of its kind.
+struct MachineVerdict {
+  Uuid uuid, campaign, machine;
+  int64_t cases = 0;  // that it was judged by
+  double apart = 0;   // its anchors' ratio from the others', relative
+  double noise = 0;   // how far the others are apart among themselves
+  double slowness = 1;
+  bool set_aside = false;  // the campaign asks it for nothing any more
+  int64_t created_at = 0;  // set by the store
+};
+
 // What another program took. Only figures of one `run` are compared.
 struct PeerFigure {
   Uuid uuid;
@@ -77,6 +88,12 @@ class Evidence {
   virtual Uuid add(const Ceiling&) = 0;  // one whose UUID is there already is the same
   // The newest of each (dtype, threads, kind).
   virtual std::vector<Ceiling> ceilings(const Uuid& machine) = 0;
+
+  virtual Uuid add(const MachineVerdict&) = 0;
+  // The newest of each machine, by its UUID.
+  virtual std::vector<MachineVerdict> verdicts(const Uuid& campaign) = 0;
+  // The newest of any campaign.
+  virtual std::optional<MachineVerdict> verdict(const Uuid& machine) = 0;
 
   virtual Uuid add(const PeerFigure&) = 0;
   virtual std::vector<PeerFigure> peer_figures(const std::string& subject,

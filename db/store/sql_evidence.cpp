@@ -89,6 +89,49 @@ std::vector<Ceiling> SqlStore::ceilings(const Uuid& machine) {
   return all;
 }
 
+namespace {
+
+constexpr char kVerdictColumns[] =
+    "uuid, campaign, machine, cases, apart, noise, slowness, set_aside, created_at";
+
+MachineVerdict verdict_of(const Statement& row) {
+  return {row.text(0), row.text(1), row.text(2),         row.integer(3), row.real(4),
+          row.real(5), row.real(6), row.integer(7) != 0, row.integer(8)};
+}
+
+}  // namespace
+
+Uuid SqlStore::add(const MachineVerdict& v) {
+  const Uuid uuid = v.uuid.empty() ? new_uuid() : v.uuid;
+  db_->run(fmt::format("INSERT INTO machine_verdict ({}) VALUES (?,?,?,?,?,?,?,?,?) "
+                       "ON CONFLICT (uuid) DO NOTHING",
+                       kVerdictColumns),
+           uuid, v.campaign, v.machine, v.cases, v.apart, v.noise, v.slowness,
+           static_cast<int64_t>(v.set_aside), now());
+  return uuid;
+}
+
+std::vector<MachineVerdict> SqlStore::verdicts(const Uuid& campaign) {
+  std::vector<MachineVerdict> all;
+  Statement row =
+      db_->prepare(fmt::format("SELECT {0} FROM (SELECT *, row_number() OVER (PARTITION BY machine "
+                               "ORDER BY created_at DESC, uuid) AS newest FROM machine_verdict "
+                               "WHERE campaign = ?) AS numbered WHERE newest = 1 ORDER BY machine",
+                               kVerdictColumns));
+  row.bind(campaign);
+  while (row.step()) all.push_back(verdict_of(row));
+  return all;
+}
+
+std::optional<MachineVerdict> SqlStore::verdict(const Uuid& machine) {
+  Statement row =
+      db_->prepare(fmt::format("SELECT {} FROM machine_verdict WHERE machine = ? "
+                               "ORDER BY created_at DESC, uuid LIMIT 1",
+                               kVerdictColumns));
+  if (!row.bind(machine).step()) return std::nullopt;
+  return verdict_of(row);
+}
+
 Uuid SqlStore::add(const PeerFigure& f) {
   require_time(f.median_ns, "median of a figure");
   const std::vector<uint8_t> ns = encode_samples(f.samples_ns);

@@ -31,8 +31,8 @@ std::optional<StoredReport> SqlStore::stored_report(const Uuid& uuid) {
         "WHERE m.host_state = ? ORDER BY m.trial");
     row.bind(out.host_state);
     while (row.step())
-      out.results.push_back({row.text(0), row.text(1), TrialState::kOk, row.real(2),
-                             row.maybe_real(3)});
+      out.results.push_back(
+          {row.text(0), row.text(1), TrialState::kOk, row.real(2), row.maybe_real(3)});
   }
   // A trial that the report ended bears its attempt and its moment.
   Statement row = db_->prepare(
@@ -41,9 +41,8 @@ std::optional<StoredReport> SqlStore::stored_report(const Uuid& uuid) {
       "AND t.state <> 'queued' AND t.state <> 'claimed' ORDER BY j.ordinal");
   row.bind(out.job, out.attempt, out.created_at);
   while (row.step())
-    out.results.push_back(
-        {row.text(0), row.text(1), trial_state_from_name(row.text(2)).value(), std::nullopt,
-         std::nullopt});
+    out.results.push_back({row.text(0), row.text(1), trial_state_from_name(row.text(2)).value(),
+                           std::nullopt, std::nullopt});
   return out;
 }
 

@@ -147,6 +147,9 @@ class SqlStore final : public Store {
   std::vector<FailureLog> failures(const Uuid& trial) override;
   Uuid add(const Ceiling&) override;
   std::vector<Ceiling> ceilings(const Uuid& machine) override;
+  Uuid add(const MachineVerdict&) override;
+  std::vector<MachineVerdict> verdicts(const Uuid& campaign) override;
+  std::optional<MachineVerdict> verdict(const Uuid& machine) override;
   Uuid add(const PeerFigure&) override;
   std::vector<PeerFigure> peer_figures(const std::string& subject, int64_t limit) override;
   std::vector<PeerFigure> peer_run(const Uuid& run) override;

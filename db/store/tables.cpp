@@ -204,6 +204,7 @@ constexpr char kDispatchWithdrawal[] = "dispatch_withdrawal";
 constexpr char kTaskEvent[] = "task_event";
 constexpr char kFailureLog[] = "failure_log";
 constexpr char kCeiling[] = "ceiling";
+constexpr char kMachineVerdict[] = "machine_verdict";
 constexpr char kControl[] = "control";
 
 constexpr TableSpec kTables[] = {
@@ -245,6 +246,9 @@ constexpr TableSpec kTables[] = {
      "uuid, job, campaign, measure_case, worker, host_state, attempt, consumed_s, results, late, "
      "created_at",
      "uuid", job_report},
+    {kMachineVerdict,
+     "uuid, campaign, machine, cases, apart, noise, slowness, set_aside, created_at", "uuid",
+     only_uuid<kMachineVerdict>},
     {"cost_model",
      "uuid, campaign, workload, round, model, rank_correlation, created_at, feature_version, "
      "scale, "

@@ -30,8 +30,9 @@ struct CampaignRow {
 struct MachineRow {
   db::LiveWorker worker;
   std::string hardware_name;
-  std::optional<db::Campaign> campaign;  // of the job that it holds
-  int64_t silent_ms = 0;                 // since its last sign of life
+  std::optional<db::Campaign> campaign;       // of the job that it holds
+  int64_t silent_ms = 0;                      // since its last sign of life
+  std::optional<db::MachineVerdict> verdict;  // the latest of any campaign
 };
 
 // ---- what lies behind a figure ------------------------------------------------------------------

@@ -88,6 +88,7 @@ std::vector<MachineRow> StoreReader::machines(const Cancel& cancel) {
     if (w.heartbeat && w.heartbeat->job)
       if (const auto job = store_->job(*w.heartbeat->job))
         row.campaign = store_->campaign(job->campaign);
+    row.verdict = store_->verdict(w.worker.machine);
     row.worker = std::move(w);
     rows.push_back(std::move(row));
   }

@@ -17,6 +17,10 @@ std::vector<PagedColumn> machine_columns() {
        true, false},
       {"Silent", "silent_ms", "Time between its last sign of life and the latest of any.", true,
        true},
+      {"Agrees", "agrees",
+       "Whether its times agree with those of its kind; a campaign sets aside one whose do not. –: "
+       "it was not compared.",
+       true, false},
       {"Load", "load", "Programs of others that wanted a processor when it was heard of last.",
        true, true},
       {"Campaign", "campaign", "Whose job it holds.", true, false},
@@ -39,12 +43,18 @@ PagedRow machine_row(const MachineRow& m) {
   const QString name = plain_text(w.worker.name), host = plain_text(w.hostname);
   const QString says = w.heartbeat ? plain_text(w.heartbeat->message) : QString();
   const QString hardware = plain_text(m.hardware_name), version = plain_text(w.worker.version);
+  const QString agrees =
+      !m.verdict ? QStringLiteral("–")
+      : m.verdict->set_aside
+          ? QObject::tr("set aside, %1 apart").arg(percent_text(m.verdict->apart))
+          : QObject::tr("yes");
   const int64_t heard = w.heartbeat ? w.heartbeat->at : 0;
   PagedRow row;
   row.cells = {name,
                host,
                state,
                duration_text(static_cast<double>(m.silent_ms) / 1000),
+               agrees,
                w.heartbeat ? number_text(w.heartbeat->load, 3) : QStringLiteral("–"),
                m.campaign ? short_id(m.campaign->uuid) : QStringLiteral("–"),
                says,
@@ -58,6 +68,7 @@ PagedRow machine_row(const MachineRow& m) {
              host,
              state,
              integer(m.silent_ms),
+             agrees,
              w.heartbeat ? QVariant(w.heartbeat->load) : QVariant(),
              m.campaign ? QString::fromStdString(m.campaign->uuid) : QString(),
              says,

@@ -76,6 +76,8 @@ void CampaignService::replay() {
     seen_ = std::max(seen_, s.event.number);
   }
   consumed_s_ = 0;
+  for (const db::MachineVerdict& v : shared_.store.verdicts(uuid()))
+    set_aside_[v.machine] = v.set_aside;
   tell_begun();
 }
 
@@ -96,6 +98,7 @@ double CampaignService::follow() {
       for (const db::Uuid& job : std::set(it->second.open)) shared_.store.cancel_job(job);
   if (news) {
     tell_phases();
+    tell_machines();
     double sum = 0;
     for (const db::Consumption& c : shared_.store.consumption(uuid())) sum += c.consumed_s;
     if (sum > 0) shared_.store.record_consumed(uuid(), sum);

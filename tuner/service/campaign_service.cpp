@@ -4,8 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tuner/measure/statistics.h"
-#include "tuner/service/code_keeper.h"
 #include "tuner/service/task_run.h"
 #include "tuner/service/warm_start.h"
 #include "vm/base/error.h"
@@ -19,8 +17,6 @@ constexpr double kAhead = 1.5;       // cases per worker that the plan wants out
 constexpr double kOverheadS = 0.02;  // of a candidate, beside its runs
 // A case's limit: so many times what it is thought to take, and this at least, in s.
 constexpr double kPatience = 10, kLeastCaseS = 120;
-// Of a task that nobody was there to verify.
-constexpr char kEndedAlone[] = "ended without a worker: no table holds what nobody verified";
 
 // What timing one candidate takes, roughly, in s, on a machine of 5 GF/s and 5 GB/s: the plan asks
 // for no more before cases were measured.
@@ -33,14 +29,6 @@ double entry_s(const WorkloadPoint& p, const Policy& policy) {
 std::string cannot_occur(const ServiceTask& t, size_t point) {
   return fmt::format("{} cannot occur at {}: {}", t.task->label,
                      fmt::join(t.task->points[point].symbols, ", "), t.publisher->why_not(point));
-}
-
-// Of the A/A pairs at the sizes that were verified: gains below it are none.
-std::optional<double> noise_of(const ServiceTask& task) {
-  std::vector<double> apart;
-  for (const auto& [point, a] : task.apart) apart.push_back(a);
-  if (apart.empty()) return std::nullopt;
-  return median_of(std::move(apart));
 }
 
 }  // namespace
@@ -305,6 +293,7 @@ bool CampaignService::finish(double patience_s) {
   // All tables and the campaign's end are one: a kill leaves both or none.
   shared_.store.transaction([&] {
     tell_phases(!done);
+    tell_machines(true);
     if (!done) shared_.store.cancel_jobs(uuid());
     for (size_t t = 0; t < tasks_.size(); ++t) make_table(t);
     shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
@@ -343,7 +332,7 @@ void CampaignService::make_table(size_t t) {
   if (e.configs.empty()) return;
   put_first(e, records.default_config());
   order.verified = task.verified;
-  order.noise = noise_of(task);
+  order.noise = task.noise();
   order.tried = static_cast<size_t>(std::max<int64_t>(0, status.searched));
   for (size_t s = 0; s < e.points.size(); ++s) {
     double least = HUGE_VAL;
@@ -357,41 +346,6 @@ void CampaignService::make_table(size_t t) {
   shared_.say(fmt::format(
       "{}, {} threads: {}", task.task->label, task.threads,
       made.inactive.empty() ? "table " + made.uuid.substr(0, 8) + " is active" : made.inactive));
-}
-
-void CampaignService::keep_code() {
-  for (const ServiceTask& task : tasks_) {
-    if (task.table.empty()) continue;
-    std::vector<WantedCode> wanted;
-    const db::DispatchTable table = *shared_.store.table(task.table);
-    for (const db::DispatchEntry& e : table.entries)
-      wanted.push_back({e.code_hash, task.publisher->records().candidate(e.config)});
-    tuner::keep_code(shared_.store, shared_.backend, task.task->workload(), shared_.target, wanted,
-                     static_cast<size_t>(std::max(1, shared_.compile_threads)));
-  }
-}
-
-// What a task has come to, for whoever watches.
-void CampaignService::tell_phases(bool unverified) {
-  const std::vector<plan::TaskStatus> all = plan_->tasks();
-  for (size_t t = 0; t < tasks_.size(); ++t) {
-    ServiceTask& task = tasks_[t];
-    const plan::TaskStatus& s = all[t];
-    const std::string phase = plan::name_of(s.phase);
-    const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
-    const bool ends_early = unverified && s.phase != plan::Phase::kDone;
-    if (phase == task.told_phase && !better && !ends_early) continue;
-    nlohmann::json detail = {{"best_ratio", s.best_ratio}, {"trials", s.trials},
-                             {"failed", s.failed},         {"share", s.share},
-                             {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
-    if (s.judge) detail["verified_on"] = *s.judge;
-    if (const std::optional<double> noise = noise_of(task)) detail["noise"] = *noise;
-    if (!s.note.empty()) detail["note"] = s.note;
-    if (ends_early) detail["note"] = kEndedAlone;
-    shared_.store.enter_phase(task.uuid, phase, detail.dump());
-    task.told_phase = phase;
-    task.told_best = s.best_ratio;
-  }
 }
 
 }  // namespace nimble::tuner

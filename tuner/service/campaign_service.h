@@ -40,7 +40,9 @@ struct ServiceTask {
   std::set<db::Hash> verified;                   // timed side by side
   // By the plan's point: by how much the default differed from itself there, relative.
   std::map<size_t, double> apart;
-  std::string told_phase;                        // and how it stood when it was told
+  // Their median: gains below it are none. Nothing: no size was verified.
+  std::optional<double> noise() const;
+  std::string told_phase;  // and how it stood when it was told
   double told_best = 0;
   db::Uuid uuid;
   db::Uuid table;  // that was made of it
@@ -103,6 +105,7 @@ class CampaignService {
   void tell_begun();
   // `unverified`: the campaign ends though tasks are not done, and they say so.
   void tell_phases(bool unverified = false);
+  void tell_machines(bool ended = false);
   void answer(const db::Control& control);
   void make_table(size_t t);
   double now_s() const;
@@ -117,6 +120,7 @@ class CampaignService {
   std::map<db::Uuid, std::string> key_of_;  // of jobs
   std::map<db::Uuid, int64_t> begun_;       // attempt of jobs that the plan knows to be begun
   std::set<std::string> issued_;            // keys that the plan knows
+  std::map<db::Uuid, bool> set_aside_;      // of machines, as it was told
   int64_t seen_ = 0;
   double consumed_s_ = 0;  // told since the last follow()
   bool paused_ = false, stopping_ = false;

@@ -16,8 +16,8 @@ struct PlanRecord {
   double budget_s = 0;      // of the campaign by then
 };
 
-// The job's limits: {"case_s": …, "plan": …}, canonical JSON; of a case that verifies "paired", too:
-// its first trial, the default schedule, runs a second time as an A/A pair.
+// The job's limits: {"case_s": …, "plan": …}, canonical JSON; of a case that verifies "paired",
+// too: its first trial, the default schedule, runs a second time as an A/A pair.
 std::string limits_of(const PlanRecord& record, double case_s);
 // Nothing if the job is not of a plan; Error(kCorrupt) for a record that is none. Whoever may write
 // jobs may have written it: tasks and points that there are not are the caller's to refuse.

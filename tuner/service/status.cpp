@@ -56,6 +56,7 @@ CampaignStatus status_of(db::Store& store, const db::Campaign& campaign) {
           store.open_jobs(campaign.uuid),
           store.tasks(campaign.uuid),
           store.consumption(campaign.uuid),
+          store.verdicts(campaign.uuid),
           store.open_requests(campaign.uuid)};
 }
 
@@ -97,6 +98,12 @@ std::string open_metrics(const FleetStatus& fleet) {
     }
     // One of nimble tune is of one machine, which is not told apart.
     if (c.machines.empty()) m.sample({{"campaign", id}}, c.campaign.consumed_s - machines);
+  });
+  m.family("nimble_campaign_machine_set_aside", "gauge", "",
+           "1 where a machine's times disagree with those of its kind, else 0.");
+  each([&](const auto& c, const auto& id) {
+    for (const db::MachineVerdict& v : c.verdicts)
+      m.sample({{"campaign", id}, {"machine", v.machine}}, v.set_aside);
   });
   m.family("nimble_campaign_state", "stateset", "", "Whether a campaign runs or waits.");
   each([&](const auto& c, const auto& id) {

@@ -16,7 +16,8 @@ struct CampaignStatus {
   db::OpenJobs jobs;
   std::vector<db::Task> tasks;  // the largest share first
   std::vector<db::Consumption> machines;
-  std::vector<db::Control> requests;  // open ones, the oldest first
+  std::vector<db::MachineVerdict> verdicts;  // of machines whose times were compared
+  std::vector<db::Control> requests;         // open ones, the oldest first
 };
 
 struct FleetStatus {

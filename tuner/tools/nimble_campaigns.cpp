@@ -100,6 +100,20 @@ int submit(const Arguments& a, const std::string& command) {
   return kExitOk;
 }
 
+const db::MachineVerdict* verdict_of(const tuner::CampaignStatus& s, const db::Uuid& machine) {
+  for (const db::MachineVerdict& v : s.verdicts)
+    if (v.machine == machine) return &v;
+  return nullptr;
+}
+
+// What people should know of a machine's times; empty: nothing.
+std::string verdict_text(const db::MachineVerdict* v) {
+  if (!v) return "";
+  if (v->set_aside)
+    return fmt::format("; set aside: {:.0f}% apart from others of its kind", 100 * v->apart);
+  return v->slowness > 1.05 ? fmt::format("; {:.2f} x as slow as others", v->slowness) : "";
+}
+
 Json json_of(const tuner::CampaignStatus& s) {
   Json tasks = Json::array(), machines = Json::array(), requests = Json::array();
   for (const db::Task& t : s.tasks)
@@ -113,9 +127,15 @@ Json json_of(const tuner::CampaignStatus& s) {
          {"since", t.phase_since},
          {"detail", Json::parse(t.detail, nullptr, false).is_discarded() ? Json(t.detail)
                                                                          : Json::parse(t.detail)}});
-  for (const db::Consumption& c : s.machines)
+  for (const db::Consumption& c : s.machines) {
     machines.push_back(
         {{"machine", c.machine}, {"host", c.hostname}, {"consumed_s", c.consumed_s}});
+    if (const db::MachineVerdict* v = verdict_of(s, c.machine))
+      machines.back().update({{"set_aside", v->set_aside},
+                              {"apart", v->apart},
+                              {"noise", v->noise},
+                              {"slowness", v->slowness}});
+  }
   for (const db::Control& c : s.requests)
     requests.push_back({{"request", std::string(name_of(c.request))},
                         {"by", c.requested_by},
@@ -266,8 +286,9 @@ int status(const Arguments& a) {
             if (const std::string note = note_of(t); !note.empty())
               std::cout << fmt::format("  {}: {}\n", printable(t.label), printable(note));
           for (const db::Consumption& c : s.machines)
-            std::cout << fmt::format("  {} used {}\n", printable(c.hostname),
-                                     tuner::duration_text(c.consumed_s));
+            std::cout << fmt::format("  {} used {}{}\n", printable(c.hostname),
+                                     tuner::duration_text(c.consumed_s),
+                                     verdict_text(verdict_of(s, c.machine)));
           for (const db::Control& c : s.requests)
             std::cout << fmt::format("  {} was asked for by {}{}{}; no service has answered yet\n",
                                      name_of(c.request), printable(c.requested_by),

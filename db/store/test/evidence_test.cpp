@@ -104,6 +104,18 @@ TEST_F(StoreTest, CeilingsPeersAndCounts) {
             }).status(),
             Status::kInvalidArgument);
 
+  EXPECT_EQ(store->verdict(world.machine), std::nullopt);
+  const auto judge = [&](double apart, bool aside) {
+    clock += 5;
+    store->add(MachineVerdict{"", world.campaign, world.machine, 8, apart, 0.01, 1.5, aside});
+  };
+  judge(0.4, true);
+  judge(0.02, false);
+  ASSERT_THAT(store->verdicts(world.campaign), SizeIs(1));
+  EXPECT_EQ(store->verdicts(world.campaign)[0].apart, 0.02) << "the newest";
+  EXPECT_FALSE(store->verdict(world.machine)->set_aside);
+  EXPECT_EQ(store->verdict(world.machine)->slowness, 1.5);
+
   PeerFigure figure;
   figure.run = new_uuid();
   figure.peer = "onnxruntime";

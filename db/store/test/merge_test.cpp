@@ -58,6 +58,7 @@ std::string contents(const std::string& path) {
                             "generated_code",
                             "failure_log",
                             "ceiling",
+                            "machine_verdict",
                             "peer_figure",
                             "shape_count",
                             "signing_key",

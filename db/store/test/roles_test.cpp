@@ -131,6 +131,9 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
   ceiling.kind = "compute";
   ceiling.value = 1e30;
   expect_denied("a ceiling", [&] { worker->add(ceiling); });
+  expect_denied("a verdict", [&] {
+    worker->add(MachineVerdict{"", world.campaign, world.machine, 1});
+  });
   PeerFigure figure;
   figure.run = table;
   figure.peer = "torch";
@@ -240,25 +243,45 @@ TEST_F(RolesTest, EachTableIsAWorkersToAddToOrNot) {
                                        "twin_samples", "failure_log", "job_trial"};
   const std::set<std::string> changed_in{"job", "trial", "heartbeat", "consumption",
                                          "event_counter"};
-  const std::set<std::string> neither{"artifact",          "blob",
-                                      "campaign",          "candidate",
-                                      "ceiling",           "config",
-                                      "control",           "control_answer",
-                                      "cost_model",        "dispatch_entry",
-                                      "dispatch_event",    "dispatch_comparison",
-                                      "dispatch_miss",     "dispatch_table",
-                                      "dispatch_override", "dispatch_replaced",
-                                      "identity",          "generated_code",
-                                      "dispatch_standing", "dispatch_withdrawal",
-                                      "import_batch",      "key_revocation",
-                                      "measure_case",      "measure_policy",
-                                      "migration",         "newest_measured",
-                                      "peer_figure",       "shape",
-                                      "shape_count",       "signature",
-                                      "signing_key",       "task",
-                                      "task_event",        "task_shape",
-                                      "template",          "tombstone",
-                                      "toolchain",         "workload"};
+  const std::set<std::string> neither{"artifact",
+                                      "blob",
+                                      "campaign",
+                                      "candidate",
+                                      "ceiling",
+                                      "config",
+                                      "machine_verdict",
+                                      "control",
+                                      "control_answer",
+                                      "cost_model",
+                                      "dispatch_entry",
+                                      "dispatch_event",
+                                      "dispatch_comparison",
+                                      "dispatch_miss",
+                                      "dispatch_table",
+                                      "dispatch_override",
+                                      "dispatch_replaced",
+                                      "identity",
+                                      "generated_code",
+                                      "dispatch_standing",
+                                      "dispatch_withdrawal",
+                                      "import_batch",
+                                      "key_revocation",
+                                      "measure_case",
+                                      "measure_policy",
+                                      "migration",
+                                      "newest_measured",
+                                      "peer_figure",
+                                      "shape",
+                                      "shape_count",
+                                      "signature",
+                                      "signing_key",
+                                      "task",
+                                      "task_event",
+                                      "task_shape",
+                                      "template",
+                                      "tombstone",
+                                      "toolchain",
+                                      "workload"};
   const auto raw = connection();
   Statement row = raw->prepare(
       "SELECT CAST(relname AS text), "

@@ -25,6 +25,7 @@ FleetStatus busy() {
     fleet.campaigns.push_back(c);
   }
   fleet.campaigns[0].machines = {{"machine", "host\"with\\all\nof it", "kind", 7.25}};
+  fleet.campaigns[0].verdicts = {{"", "", "machine", 9, 0.4, 0.01, 1, true}};
   db::LiveWorker w;
   w.worker.uuid = "w1";
   w.worker.name = "first";

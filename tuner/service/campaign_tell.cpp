@@ -1,0 +1,81 @@
+// What a campaign's service tells whoever watches: how far tasks are, which machines are set aside,
+// and the code of what its tables hold.
+#include <nlohmann/json.hpp>
+
+#include "tuner/measure/statistics.h"
+#include "tuner/service/campaign_service.h"
+#include "tuner/service/code_keeper.h"
+
+namespace nimble::tuner {
+namespace {
+
+// Of a task that nobody was there to verify.
+constexpr char kEndedAlone[] = "ended without a worker: no table holds what nobody verified";
+
+}  // namespace
+
+std::optional<double> ServiceTask::noise() const {
+  std::vector<double> all;
+  for (const auto& [point, a] : apart) all.push_back(a);
+  if (all.empty()) return std::nullopt;
+  return median_of(std::move(all));
+}
+
+void CampaignService::keep_code() {
+  for (const ServiceTask& task : tasks_) {
+    if (task.table.empty()) continue;
+    std::vector<WantedCode> wanted;
+    const db::DispatchTable table = *shared_.store.table(task.table);
+    for (const db::DispatchEntry& e : table.entries)
+      wanted.push_back({e.code_hash, task.publisher->records().candidate(e.config)});
+    tuner::keep_code(shared_.store, shared_.backend, task.task->workload(), shared_.target, wanted,
+                     static_cast<size_t>(std::max(1, shared_.compile_threads)));
+  }
+}
+
+// What a task has come to, for whoever watches.
+void CampaignService::tell_phases(bool unverified) {
+  const std::vector<plan::TaskStatus> all = plan_->tasks();
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    ServiceTask& task = tasks_[t];
+    const plan::TaskStatus& s = all[t];
+    const std::string phase = plan::name_of(s.phase);
+    const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
+    const bool ends_early = unverified && s.phase != plan::Phase::kDone;
+    if (phase == task.told_phase && !better && !ends_early) continue;
+    nlohmann::json detail = {{"best_ratio", s.best_ratio}, {"trials", s.trials},
+                             {"failed", s.failed},         {"share", s.share},
+                             {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
+    if (s.judge) detail["verified_on"] = *s.judge;
+    if (const std::optional<double> noise = task.noise()) detail["noise"] = *noise;
+    if (!s.note.empty()) detail["note"] = s.note;
+    if (ends_early) detail["note"] = kEndedAlone;
+    shared_.store.enter_phase(task.uuid, phase, detail.dump());
+    task.told_phase = phase;
+    task.told_best = s.best_ratio;
+  }
+}
+
+// Set aside or no longer, at once; how it stood with each of several machines, at the end.
+void CampaignService::tell_machines(bool ended) {
+  const std::vector<plan::MachineStatus> all = plan_->machines();
+  for (const plan::MachineStatus& m : all) {
+    if (m.uuid.empty()) continue;
+    const auto [told, fresh] = set_aside_.try_emplace(m.uuid, false);
+    const bool turned = told->second != m.set_aside;
+    if (!turned && !(ended && all.size() > 1)) continue;
+    db::MachineVerdict v{"",      uuid(),  m.uuid,     m.cases, m.apart,
+                         m.noise, m.slowness, m.set_aside};
+    shared_.store.add(v);
+    told->second = m.set_aside;
+    if (turned)
+      shared_.say(fmt::format("campaign {}: machine {} {}", uuid().substr(0, 8),
+                              m.uuid.substr(0, 8),
+                              m.set_aside ? fmt::format("is set aside: its times are {:.0f}% apart "
+                                                        "from others of its kind",
+                                                        100 * m.apart)
+                                          : "agrees with the others again"));
+  }
+}
+
+}  // namespace nimble::tuner

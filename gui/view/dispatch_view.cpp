@@ -3,21 +3,18 @@
 // costs is told at once. Nothing is written before "Save as draft", and nothing serves before
 // "Activate".
 #include <QComboBox>
-#include <QFormLayout>
-#include <QHBoxLayout>
-#include <QHeaderView>
-#include <QLineEdit>
-#include <QPushButton>
 #include <QShortcut>
-#include <QSpinBox>
 #include <QSplitter>
-#include <QTableWidget>
-#include <QTimer>
 #include <QVBoxLayout>
 #include <cmath>
+#include <set>
 
 #include "gui/model/table_draft.h"
 #include "gui/model/units.h"
+#include "gui/view/border_lines.h"
+#include "gui/view/cut_pane.h"
+#include "gui/view/draft_actions.h"
+#include "gui/view/draft_lists.h"
 #include "gui/view/overrides_pane.h"
 #include "gui/view/plot_view.h"
 #include "gui/view/regions_item.h"
@@ -25,32 +22,26 @@
 namespace nimble::gui {
 namespace {
 
-constexpr double kGrab = 6;  // pixels from a border within which the pointer takes it
-constexpr int kMostTests = 500;
-
 // Between two extents the middle of the logarithmic scale divides, where borders stand, too.
 int64_t extent_at(double place) {
   const double below = std::floor(std::max(place, 0.0));
   return static_cast<int64_t>(below) + (place > std::sqrt(below * (below + 1)));
 }
 
-QTableWidgetItem* fixed_item(const QString& text) {
-  auto* item = new QTableWidgetItem(text);
-  item->setFlags(Qt::ItemIsSelectable | Qt::ItemIsEnabled);
-  item->setToolTip(plain_tool_tip(text));
-  return item;
-}
-
 class DispatchView final : public PlotView {
  public:
-  DispatchView(const ViewInfo& info, Context& context) : PlotView(info, context) {
+  DispatchView(const ViewInfo& info, Context& context) : PlotView(info, context), borders_(plot()) {
     make_controls();
     make_panel();
     ground_ = new RegionsItem(plot().xAxis, plot().yAxis);
     plot().setInteractions(QCP::iRangeZoom);  // a drag is for borders
     connect(&context.workload, &WorkloadModel::changed, this, &DispatchView::take_table);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
-      if (this->context().selection.now().table != before.table) take_table();
+      const Choice& now = this->context().selection.now();
+      if (now.table != before.table) return take_table();
+      if (now.shape == before.shape || !draft_) return;
+      if (const auto s = facts_->shape_index(now.shape)) cut_->move_to(facts_->shapes[*s].dims);
+      redraw();
     });
     take_table();
   }
@@ -63,7 +54,7 @@ class DispatchView final : public PlotView {
     int64_t number = 0;
     for (const db::DispatchEntry& e : draft_->now().entries)
       t.rows.push_back({QVariant::fromValue(number++), plain_text(e.range), plain_text(e.config),
-                        schedule_of(e.config),
+                        schedule_of(*facts_, e.config),
                         e.expected_ns ? QVariant(*e.expected_ns) : QVariant(),
                         e.regret ? QVariant(*e.regret) : QVariant(), plain_text(e.reason)});
     return t;
@@ -72,9 +63,9 @@ class DispatchView final : public PlotView {
  protected:
   void redraw() override {
     plot().clearPlottables();
-    for (QCPAbstractItem* item : std::exchange(lines_, {})) plot().removeItem(item);
     borders_.clear();
     if (!draft_) {
+      cut_->hide();
       ground_->set({}, true, false);
       return set_marks({});
     }
@@ -83,10 +74,11 @@ class DispatchView final : public PlotView {
                     .arg(draft_->original().version)
                     .arg(plain_text(db::name_of(draft_->original().status)),
                          draft_->changed() ? tr(" · edited, not saved") : QString()));
+    show_cut();
     draw_ground();
     draw_legend();
     draw_shapes();
-    draw_borders();
+    borders_.show(draft_->tree(), x_name(), plane() ? y_name() : std::string());
     show_all();
     plot().replot(QCustomPlot::rpQueuedReplot);
   }
@@ -103,39 +95,30 @@ class DispatchView final : public PlotView {
   // A border under the pointer is dragged; everything else is as in every plot.
   bool eventFilter(QObject* object, QEvent* event) override {
     if (object != &plot() || !draft_) return PlotView::eventFilter(object, event);
+    const auto at = [event] { return static_cast<QMouseEvent*>(event)->position(); };
     if (event->type() == QEvent::MouseButtonPress) {
-      dragged_ = border_at(static_cast<QMouseEvent*>(event)->position());
+      dragged_ = borders_.at(at());
       if (dragged_ >= 0) return true;
     }
     if (event->type() == QEvent::MouseMove) {
-      const QPointF at = static_cast<QMouseEvent*>(event)->position();
       if (dragged_ >= 0) {
-        show_drag(at);
+        borders_.drag(dragged_, at());
         return true;
       }
-      const int border = border_at(at);
-      plot().setCursor(border < 0                                     ? Qt::ArrowCursor
-                       : borders_[static_cast<size_t>(border)].across ? Qt::SplitHCursor
-                                                                      : Qt::SplitVCursor);
+      const int border = borders_.at(at());
+      plot().setCursor(border < 0                ? Qt::ArrowCursor
+                       : borders_.across(border) ? Qt::SplitHCursor
+                                                 : Qt::SplitVCursor);
     }
     if (event->type() == QEvent::MouseButtonRelease && dragged_ >= 0) {
-      const auto& b = borders_[static_cast<size_t>(std::exchange(dragged_, -1))];
-      move_border(b.node, value_at(b, static_cast<QMouseEvent*>(event)->position()));
+      const int border = std::exchange(dragged_, -1);
+      move_border(borders_.node(border), borders_.value_at(border, at()));
       return true;
     }
     return PlotView::eventFilter(object, event);
   }
 
  private:
-  // A test on a symbol of an axis, as a line across the plot.
-  struct Border {
-    size_t node = 0;
-    bool across = true;  // a value of the x axis
-    int64_t step = 1;    // shapes per unit of the feature
-    QCPItemStraightLine* line = nullptr;
-    QCPItemText* label = nullptr;
-  };
-
   void make_controls() {
     versions_ = new QComboBox;
     versions_->setObjectName(QStringLiteral("version"));
@@ -160,52 +143,20 @@ class DispatchView final : public PlotView {
     controls()->addStretch(1);
   }
 
-  QTableWidget* make_list(const char* name, const QString& title, const QStringList& columns) {
-    auto* list = new QTableWidget(0, static_cast<int>(columns.size()));
-    list->setObjectName(QLatin1String(name));
-    list->setAccessibleName(title);
-    list->setHorizontalHeaderLabels(columns);
-    list->verticalHeader()->setVisible(false);
-    list->horizontalHeader()->setStretchLastSection(true);
-    list->setSelectionBehavior(QAbstractItemView::SelectRows);
-    list->setTabKeyNavigation(false);
-    return list;
-  }
-
   void make_panel() {
-    tests_ = make_list("tests", tr("Tests of the tree"), {tr("Test"), tr("Value")});
-    entries_ =
-        make_list("entries", tr("Entries of the table"),
-                  {tr("Entry"), tr("Shapes"), tr("Expected"), tr("Regret"), tr("Configuration")});
-    preview_ = plain_label();
-    preview_->setObjectName(QStringLiteral("preview"));
-    preview_->setWordWrap(true);
-    reason_ = new QLineEdit;
-    reason_->setObjectName(QStringLiteral("reason"));
-    reason_->setAccessibleName(tr("Reason"));
-    reason_->setPlaceholderText(tr("Reason: due for every change that is kept"));
-    auto* buttons = new QHBoxLayout;
-    const auto button = [&](const QString& text, const char* name, const QString& tip,
-                            void (DispatchView::*run)()) {
-      auto* b = new QPushButton(text);
-      b->setObjectName(QLatin1String(name));
-      b->setToolTip(tip);
-      buttons->addWidget(b);
-      connect(b, &QPushButton::clicked, this, run);
-      return b;
-    };
-    undo_ =
-        button(tr("Undo"), "undo", tr("Takes the last change back (Ctrl+Z)."), &DispatchView::undo);
-    redo_ = button(tr("Redo"), "redo", tr("Makes it again (Ctrl+Shift+Z)."), &DispatchView::redo);
-    save_ = button(tr("&Save as draft"), "save",
-                   tr("Stores the edited table as a new version that serves nothing yet."),
-                   &DispatchView::save);
-    activate_ = button(tr("&Activate"), "activate",
-                       tr("Makes this version, as it is stored, the one that compilers use."),
-                       &DispatchView::activate);
-    roll_back_ = button(tr("Roll &back"), "rollback",
-                        tr("Retires this version; what was active before is active again."),
-                        &DispatchView::roll_back);
+    lists_ = new DraftLists;
+    connect(lists_, &DraftLists::config_chosen, this, [this](size_t entry, const db::Hash& config) {
+      if (draft_) report(draft_->set_config(entry, config));
+    });
+    connect(lists_, &DraftLists::value_chosen, this, &DispatchView::move_border);
+    actions_ = new DraftActions(context());
+    connect(actions_, &DraftActions::undo, this, &DispatchView::undo);
+    connect(actions_, &DraftActions::redo, this, &DispatchView::redo);
+    connect(actions_, &DraftActions::said, this, [this](const QString& t) { set_status(t); });
+    connect(actions_, &DraftActions::saved, this, [this] {
+      actions_->show_draft(nullptr);
+      draft_.reset();  // what is shown next is what was stored
+    });
     for (const auto& [keys, run] : {std::pair("Ctrl+Z", &DispatchView::undo),
                                     std::pair("Ctrl+Shift+Z", &DispatchView::redo)}) {
       auto* shortcut = new QShortcut(QKeySequence(keys), this);
@@ -216,14 +167,18 @@ class DispatchView final : public PlotView {
     auto* panel = new QWidget;
     auto* column = new QVBoxLayout(panel);
     column->setContentsMargins(0, 0, 0, 0);
-    column->addWidget(entries_, 3);
-    column->addWidget(tests_, 2);
-    column->addWidget(preview_);
-    column->addWidget(reason_);
-    column->addLayout(buttons);
+    column->addWidget(lists_, 5);
+    column->addWidget(actions_);
     column->addWidget(overrides_, 1);
     auto* split = new QSplitter(Qt::Horizontal);
-    split->addWidget(&plot());
+    cut_ = new CutPane;
+    connect(cut_, &CutPane::moved, this, &DispatchView::redraw);
+    auto* left = new QWidget;
+    auto* beside = new QVBoxLayout(left);
+    beside->setContentsMargins(0, 0, 0, 0);
+    beside->addWidget(&plot(), 1);
+    beside->addWidget(cut_);
+    split->addWidget(left);
     plot().show();  // it was no longer the content, so it was hidden
     split->addWidget(panel);
     split->setStretchFactor(0, 3);
@@ -232,8 +187,7 @@ class DispatchView final : public PlotView {
     set_content(split);
   }
 
-  // ---- what is edited
-  // ----------------------------------------------------------------------------
+  // ---- what is edited ----
 
   void take_table() {
     facts_ = context().workload.facts();
@@ -246,12 +200,19 @@ class DispatchView final : public PlotView {
     const bool same = table && draft_ && draft_->original().uuid == table->uuid &&
                       draft_->original().status == table->status;
     if (!same || !draft_->changed()) {
+      actions_->show_draft(nullptr);
       draft_.reset();
       try {
         if (table) draft_ = std::make_unique<TableDraft>(facts_, *table);
       } catch (const Error& e) {
         set_message(plain_text(e.what(), 1000));
       }
+    }
+    if (draft_ && !facts_->shapes.empty()) {
+      // Beyond the axes the plot cuts at the selected shape, else at the middle one.
+      const auto s = facts_->shape_index(context().selection.now().shape);
+      const db::Dims& dims = facts_->shapes[s.value_or(facts_->shapes.size() / 2)].dims;
+      if (s || !same) cut_->move_to(dims);
     }
     fill_choices();
     overrides_->show_facts(facts_, draft_ ? draft_->before() : std::vector<RegretPoint>(),
@@ -291,114 +252,9 @@ class DispatchView final : public PlotView {
   }
 
   void show_draft() {
-    // The lists are made anew: who was in one of their fields is in it again.
-    const QWidget* focus = window()->focusWidget();
-    const QString was_in = focus && isAncestorOf(focus) ? focus->objectName() : QString();
-    fill_entries();
-    fill_tests();
-    if (was_in.startsWith(QLatin1String("config")) || was_in.startsWith(QLatin1String("test")))
-      for (QTableWidget* list : {entries_, tests_})
-        for (int row = 0; row < list->rowCount(); ++row)
-          if (QWidget* field = list->cellWidget(row, list->columnCount() - 1);
-              field && field->objectName() == was_in)
-            QTimer::singleShot(0, field, [field] { field->setFocus(); });  // once it is shown
-    show_preview();
-    undo_->setEnabled(draft_ && draft_->can_undo());
-    redo_->setEnabled(draft_ && draft_->can_redo());
-    const bool writable = !context().session.place().read_only;
-    save_->setEnabled(draft_ && draft_->changed() && writable);
-    const bool active = draft_ && draft_->original().status == db::TableStatus::kActive;
-    activate_->setEnabled(draft_ && !draft_->changed() && !active && writable);
-    roll_back_->setEnabled(draft_ && !draft_->changed() && active && writable);
+    lists_->show_draft(facts_.get(), draft_.get());
+    actions_->show_draft(draft_.get());
     redraw();
-  }
-
-  QString schedule_of(const db::Hash& config) const {
-    if (const auto c = facts_->config_index(config))
-      return plain_text(knobs_text(facts_->configs[*c]));
-    return short_id(config);
-  }
-
-  void fill_entries() {
-    entries_->setRowCount(0);
-    if (!draft_) return;
-    const auto& entries = draft_->now().entries;
-    entries_->setRowCount(static_cast<int>(entries.size()));
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const db::DispatchEntry& e = entries[i];
-      const int row = static_cast<int>(i);
-      auto* number = fixed_item(QString::number(i));
-      QColor colour = entry_colour(static_cast<int64_t>(i), is_dark(palette()));
-      number->setBackground(colour);
-      entries_->setItem(row, 0, number);
-      entries_->setItem(row, 1, fixed_item(plain_text(e.range)));
-      entries_->setItem(row, 2,
-                        fixed_item(e.expected_ns ? time_text(*e.expected_ns) : tr("unknown")));
-      entries_->setItem(row, 3, fixed_item(e.regret ? percent_text(*e.regret) : tr("unknown")));
-      auto* box = new QComboBox;
-      box->setObjectName(QStringLiteral("config%1").arg(i));
-      box->setAccessibleName(tr("Configuration of entry %1").arg(i));
-      for (const ConfigFacts& c : facts_->configs)
-        box->addItem(short_id(c.hash) + QStringLiteral(" ") + plain_text(knobs_text(c), 120),
-                     QString::fromStdString(c.hash));
-      int chosen = box->findData(QString::fromStdString(e.config));
-      if (chosen < 0) {
-        box->addItem(short_id(e.config) + tr(" (not measured)"), QString::fromStdString(e.config));
-        chosen = box->count() - 1;
-      }
-      box->setCurrentIndex(chosen);
-      box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-      connect(box, &QComboBox::activated, this, [this, i, box] {
-        report(draft_->set_config(i, box->currentData().toString().toStdString()));
-      });
-      entries_->setCellWidget(row, 4, box);
-    }
-    entries_->resizeColumnsToContents();
-    entries_->setColumnWidth(1, std::min(entries_->columnWidth(1), 180));
-  }
-
-  void fill_tests() {
-    tests_->setRowCount(0);
-    if (!draft_) return;
-    const auto& nodes = draft_->tree().nodes();
-    for (size_t i = 0; i < nodes.size() && tests_->rowCount() < kMostTests; ++i) {
-      const TreeNode& n = nodes[i];
-      if (n.leaf) continue;
-      const int row = tests_->rowCount();
-      tests_->insertRow(row);
-      const QString test = plain_text(text_of(n.feature)) +
-                           (n.equal ? QStringLiteral(" ==") : QStringLiteral(" <="));
-      tests_->setItem(row, 0, fixed_item(test));
-      auto* value = new QSpinBox;
-      value->setObjectName(QStringLiteral("test%1").arg(i));
-      value->setAccessibleName(tr("Value of the test %1").arg(test));
-      value->setRange(0, std::numeric_limits<int>::max());
-      value->setValue(static_cast<int>(std::min<int64_t>(n.value, value->maximum())));
-      value->setKeyboardTracking(false);  // when the number is complete
-      // Only numbers that the box can hold can be typed into it.
-      value->setEnabled(n.value <= value->maximum());
-      connect(
-          value, &QSpinBox::valueChanged, this, [this, i](int to) { move_border(i, to); },
-          Qt::QueuedConnection);
-      tests_->setCellWidget(row, 1, value);
-    }
-    tests_->resizeColumnToContents(0);
-  }
-
-  void show_preview() {
-    if (!draft_) return preview_->setText({});
-    const RegretSummary before = summary_of(draft_->before()), after = summary_of(draft_->after());
-    const auto pair = [&](const QString& x, const QString& y) {
-      return draft_->changed() ? tr("%1 → %2").arg(x, y) : x;
-    };
-    preview_->setText(
-        tr("Over %1 shapes: mean regret %2, worst %3; speed over the default schedule %4.%5")
-            .arg(after.shapes)
-            .arg(pair(percent_text(before.mean), percent_text(after.mean)),
-                 pair(percent_text(before.worst), percent_text(after.worst)),
-                 pair(factor_text(before.speed_up), factor_text(after.speed_up)),
-                 draft_->changed() ? tr(" Last change: %1.").arg(plain_text(draft_->last_change()))
-                                   : QString()));
   }
 
   void report(const std::optional<std::string>& refusal) {
@@ -419,65 +275,7 @@ class DispatchView final : public PlotView {
     report({});
   }
 
-  // ---- what is written
-  // ---------------------------------------------------------------------------
-
-  void write(std::function<QString(db::Store&)> work, std::function<void(const QString&)> done) {
-    context().session.write(this, std::move(work), [this, done](const Answer<QString>& answer) {
-      if (answer.value) {
-        reason_->clear();
-        done(*answer.value);
-      } else {
-        set_status(answer.error);
-      }
-    });
-  }
-
-  bool has_reason() {
-    if (!reason_->text().trimmed().isEmpty()) return true;
-    set_status(tr("Give a reason first: it is kept with the change."));
-    reason_->setFocus();
-    return false;
-  }
-
-  void save() {
-    if (!draft_ || !draft_->changed() || !has_reason()) return;
-    const db::NewDispatchTable made = draft_->to_store(reason_->text().trimmed().toStdString());
-    write([made](db::Store& store) { return QString::fromStdString(store.create_table(made)); },
-          [this](const QString& uuid) {
-            draft_.reset();  // what is shown next is what was stored
-            context().selection.set_table(uuid.toStdString());
-            set_status(tr("Saved as %1, a draft: Activate makes it serve.").arg(uuid.left(8)));
-          });
-  }
-
-  void activate() {
-    if (!draft_ || !has_reason()) return;
-    write(
-        [uuid = draft_->original().uuid,
-         reason = reason_->text().trimmed().toStdString()](db::Store& store) {
-          store.activate(uuid, reason);
-          return QString::fromStdString(uuid);
-        },
-        [this](const QString& uuid) { set_status(tr("Active: %1.").arg(uuid.left(8))); });
-  }
-
-  void roll_back() {
-    if (!draft_ || !has_reason()) return;
-    write(
-        [uuid = draft_->original().uuid,
-         reason = reason_->text().trimmed().toStdString()](db::Store& store) {
-          return QString::fromStdString(store.roll_back(uuid, reason).value_or(""));
-        },
-        [this](const QString& uuid) {
-          context().selection.set_table(uuid.toStdString());
-          set_status(uuid.isEmpty() ? tr("Rolled back: the default schedule serves now.")
-                                    : tr("Rolled back: %1 is active again.").arg(uuid.left(8)));
-        });
-  }
-
-  // ---- the plot
-  // ----------------------------------------------------------------------------------
+  // ---- the plot ----
 
   std::string x_name() const { return x_symbol_->currentText().toStdString(); }
   std::string y_name() const { return y_symbol_->currentText().toStdString(); }
@@ -486,11 +284,26 @@ class DispatchView final : public PlotView {
            x_name() != y_name();
   }
 
-  // Of the symbols beyond the axes: the selected shape's extents, else the middle shape's.
-  db::Dims rest() const {
-    if (const auto s = facts_->shape_index(context().selection.now().shape))
-      return facts_->shapes[*s].dims;
-    return facts_->shapes[facts_->shapes.size() / 2].dims;
+  void show_cut() {
+    std::map<std::string, std::set<int64_t>> sets;
+    for (const ShapeFacts& s : facts_->shapes)
+      for (const auto& [symbol, extent] : s.dims) sets[symbol].insert(extent);
+    std::map<std::string, std::vector<int64_t>> extents;
+    for (const auto& [symbol, all] : sets) extents[symbol].assign(all.begin(), all.end());
+    std::vector<std::string> on_axes{x_name()};
+    if (plane()) on_axes.push_back(y_name());
+    cut_->show_table(draft_->tree(), facts_->record.threads, extents, on_axes);
+  }
+
+  // Whether a shape lies where the plot cuts: equal in all symbols that have no axis.
+  bool on_cut(const db::Dims& dims) const {
+    for (const auto& [symbol, extent] : dims) {
+      const auto at = cut_->place().find(symbol);
+      if (symbol != x_name() && !(plane() && symbol == y_name()) && at != cut_->place().end() &&
+          at->second != extent)
+        return false;
+    }
+    return true;
   }
 
   void set_extent_axis(QCPAxis* axis, const std::string& symbol) {
@@ -525,9 +338,10 @@ class DispatchView final : public PlotView {
       plot().yAxis->setScaleType(QCPAxis::stLinear);
       plot().yAxis->setTicker(QSharedPointer<QCPAxisTicker>::create());
       plot().yAxis->setNumberFormat("g");
+      plot().yAxis->setNumberPrecision(6);
       plot().yAxis->setLabel(tr("time over the best measured, less 1 (%)"));
     }
-    auto dims = std::make_shared<db::Dims>(rest());
+    auto dims = std::make_shared<db::Dims>(cut_->place());
     ground_->set(
         [dims, tree = draft_->tree(), x = x_name(), y = plane() ? y_name() : std::string(),
          threads = facts_->record.threads](double at_x, double at_y) {
@@ -552,7 +366,7 @@ class DispatchView final : public PlotView {
 
   void draw_shapes() {
     const auto before = draft_->before(), after = draft_->after();
-    QCPGraph *old = plot().addGraph(), *fresh = plot().addGraph();
+    QCPGraph *old = plot().addGraph(), *fresh = plot().addGraph(), *off = plot().addGraph();
     const bool flat = !plane();
     fresh->setName(flat ? tr("regret") : tr("measured shape"));
     old->setName(tr("before"));
@@ -563,6 +377,11 @@ class DispatchView final : public PlotView {
     fresh->setLineStyle(flat ? QCPGraph::lsLine : QCPGraph::lsNone);
     fresh->setScatterStyle(
         QCPScatterStyle(QCPScatterStyle::ssDisc, palette().color(QPalette::Text), flat ? 6 : 4));
+    off->setName(tr("measured at other extents"));
+    off->setPen(Qt::NoPen);
+    off->setLineStyle(QCPGraph::lsNone);
+    off->setScatterStyle(
+        QCPScatterStyle(QCPScatterStyle::ssCircle, ink(Ink::kOther, palette()), flat ? 6 : 4));
     std::vector<Mark> marks;
     double top = 1;
     for (size_t i = 0; i < after.size(); ++i) {
@@ -579,7 +398,7 @@ class DispatchView final : public PlotView {
           top = std::max(top, *was * 100);
         }
       }
-      fresh->addData(x, y);
+      (on_cut(dims) ? fresh : off)->addData(x, y);
       Mark m{
           x,
           y,
@@ -595,101 +414,20 @@ class DispatchView final : public PlotView {
       m.choice.shape = facts_->shapes[p.shape].key;
       marks.push_back(std::move(m));
     }
+    if (off->data()->isEmpty()) off->removeFromLegend();
     if (flat) y_range_ = {-0.05 * top, top * 1.15};
     set_marks(std::move(marks));
-  }
-
-  void draw_borders() {
-    const auto& nodes = draft_->tree().nodes();
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const TreeNode& n = nodes[i];
-      const bool interval =
-          n.feature.kind == Feature::Kind::kSymbol || n.feature.kind == Feature::Kind::kCeilDiv;
-      const bool across = n.feature.a == x_name();
-      if (n.leaf || !interval || (!across && !(plane() && n.feature.a == y_name()))) continue;
-      Border b{i, across, n.feature.t};
-      b.line = new QCPItemStraightLine(&plot());
-      b.line->setPen(QPen(palette().color(QPalette::Text), 1.6));
-      b.line->setSelectable(false);
-      b.label = new QCPItemText(&plot());
-      b.label->setColor(palette().color(QPalette::Text));
-      b.label->setPadding(QMargins(4, 1, 4, 1));
-      b.label->setBrush(QBrush(palette().color(QPalette::Base)));
-      lines_ << b.line << b.label;
-      place(b, n.value, plain_text(text_of(n)));
-      borders_.push_back(b);
-    }
-  }
-
-  // Between the last shape of one side and the first of the other.
-  static double place_of(const Border& b, int64_t value) {
-    const double edge = static_cast<double>(value) * static_cast<double>(b.step);
-    return std::max(0.6, std::sqrt(edge * (edge + 1)));
-  }
-
-  void place(const Border& b, int64_t value, const QString& text) {
-    const double at = place_of(b, value);
-    b.label->setText(text);
-    if (b.across) {
-      b.line->point1->setCoords(at, plane() ? 1 : 0);
-      b.line->point2->setCoords(at, plane() ? 2 : 1);
-      b.label->position->setTypeX(QCPItemPosition::ptPlotCoords);
-      b.label->position->setTypeY(QCPItemPosition::ptAxisRectRatio);
-      b.label->position->setCoords(at, 0.03 + 0.06 * static_cast<double>(borders_.size() % 4));
-      b.label->setPositionAlignment(Qt::AlignTop | Qt::AlignLeft);
-    } else {
-      b.line->point1->setCoords(1, at);
-      b.line->point2->setCoords(2, at);
-      b.label->position->setTypeX(QCPItemPosition::ptAxisRectRatio);
-      b.label->position->setTypeY(QCPItemPosition::ptPlotCoords);
-      b.label->position->setCoords(0.03 + 0.2 * static_cast<double>(borders_.size() % 4), at);
-      b.label->setPositionAlignment(Qt::AlignBottom | Qt::AlignLeft);
-    }
-  }
-
-  int border_at(const QPointF& pixel) const {
-    if (!plot().axisRect()->rect().contains(pixel.toPoint())) return -1;
-    int best = -1;
-    double least = kGrab;
-    for (size_t i = 0; i < borders_.size(); ++i) {
-      const Border& b = borders_[i];
-      const double at = place_of(b, draft_->tree().nodes()[b.node].value);
-      const double distance = b.across ? std::abs(plot().xAxis->coordToPixel(at) - pixel.x())
-                                       : std::abs(plot().yAxis->coordToPixel(at) - pixel.y());
-      if (distance <= least) {
-        least = distance;
-        best = static_cast<int>(i);
-      }
-    }
-    return best;
-  }
-
-  int64_t value_at(const Border& b, const QPointF& pixel) const {
-    const double at =
-        b.across ? plot().xAxis->pixelToCoord(pixel.x()) : plot().yAxis->pixelToCoord(pixel.y());
-    return std::max<int64_t>(0, std::llround(at / static_cast<double>(b.step) - 0.5));
-  }
-
-  void show_drag(const QPointF& pixel) {
-    const Border& b = borders_[static_cast<size_t>(dragged_)];
-    const int64_t value = value_at(b, pixel);
-    TreeNode moved = draft_->tree().nodes()[b.node];
-    moved.value = value;
-    place(b, value, plain_text(text_of(moved)));
-    plot().replot(QCustomPlot::rpQueuedReplot);
   }
 
   std::shared_ptr<const WorkloadFacts> facts_;
   std::unique_ptr<TableDraft> draft_;
   QComboBox *versions_, *x_symbol_, *y_symbol_;
-  QTableWidget *tests_, *entries_;
-  QLabel* preview_;
-  QLineEdit* reason_;
-  QPushButton *undo_, *redo_, *save_, *activate_, *roll_back_;
+  DraftLists* lists_;
+  DraftActions* actions_;
+  CutPane* cut_;
   OverridesPane* overrides_;
   RegionsItem* ground_;
-  QList<QCPAbstractItem*> lines_;
-  std::vector<Border> borders_;
+  BorderLines borders_;
   QCPRange x_range_{1, 2}, y_range_{0, 1};
   int dragged_ = -1;
 };

@@ -64,8 +64,7 @@ void CampaignService::tell_machines(bool ended) {
     const auto [told, fresh] = set_aside_.try_emplace(m.uuid, false);
     const bool turned = told->second != m.set_aside;
     if (!turned && !(ended && all.size() > 1)) continue;
-    db::MachineVerdict v{"",      uuid(),  m.uuid,     m.cases, m.apart,
-                         m.noise, m.slowness, m.set_aside};
+    db::MachineVerdict v{"", uuid(), m.uuid, m.cases, m.apart, m.noise, m.slowness, m.set_aside};
     shared_.store.add(v);
     told->second = m.set_aside;
     if (turned)

@@ -8,11 +8,13 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QSlider>
 #include <QSpinBox>
 #include <QTableWidget>
 #include <QTimer>
 #include <cmath>
 
+#include "gui/view/cut_pane.h"
 #include "gui/view/test/window_fixture.h"
 
 using namespace nimble::gui;
@@ -109,6 +111,52 @@ class DispatchWindowTest : public QObject {
     QVERIFY2(std::abs(value_of("test4") - 20) <= 2, qPrintable(QString::number(value_of("test4"))));
     // Nothing was written.
     QCOMPARE(db::Store::open(at_.campaign->place())->tables().size(), size_t{8});
+  }
+
+  // Which remainders lead where is seen in a strip; a click there moves the place that is cut.
+  void remainders_lie_in_a_strip() {
+    auto* strip = child<RemainderStrip>("strip_mod(s0,8)");
+    QCOMPARE(strip->entries().size(), size_t{8});
+    QCOMPARE(strip->entries()[0], int64_t{0});
+    const int64_t others = strip->entries()[1];
+    QVERIFY(others != 0);
+    for (size_t r = 2; r < 8; ++r) QCOMPARE(strip->entries()[r], others);
+    const int cell = strip->width() / 8;
+    QTest::mouseClick(strip, Qt::LeftButton, {}, {cell * 3 + cell / 2, strip->height() / 2});
+    QVERIFY2(strip->accessibleDescription().contains(QStringLiteral("remainder 3, served by")),
+             qPrintable(strip->accessibleDescription()));
+    strip->setFocus();
+    QTest::keyClick(strip, Qt::Key_Left);
+    QVERIFY(strip->accessibleDescription().contains(QStringLiteral("remainder 2, served by")));
+    // An edited test is seen there at once.
+    child<QSpinBox>("test0")->setValue(5);
+    QTRY_COMPARE(strip->entries()[5], int64_t{0});
+    QCOMPARE(strip->entries()[0], others);
+  }
+
+  // A symbol without an axis has a slider, and the plot shows where it stands.
+  void a_symbol_without_an_axis_lies_on_a_slider() {
+    PlotView* view = at_.show_plot("dispatch");
+    QVERIFY(!view->findChild<QSlider*>());
+    auto* up = child<QComboBox>("up");
+    up->setFocus();
+    QTest::keyClick(up, Qt::Key_Home);  // the symbol that lies across, too: no plane
+    at_.wait();
+    auto* slider = child<QSlider>("slider_s1");
+    auto* strip = child<RemainderStrip>("strip_mod(s0,8)");
+    child<QSpinBox>("extent_s1")->setValue(200);
+    // Beyond s0 = 32 the other symbol decides: entry 3 above 64, entry 2 below.
+    Choice c = at_.selection().now();
+    for (const Mark& m : view->marks())
+      if (m.text.contains(QStringLiteral("s0=64"))) c.shape = m.choice.shape;
+    at_.selection().set(c);
+    at_.wait();
+    child<QSpinBox>("extent_s1")->setValue(200);
+    QCOMPARE(strip->entries()[1], int64_t{3});
+    slider->setFocus();
+    QTest::keyClick(slider, Qt::Key_Home);
+    QCOMPARE(strip->entries()[1], int64_t{2});
+    QVERIFY(child<QSpinBox>("extent_s1")->value() < 64);
   }
 
   void a_remainder_is_typed() {

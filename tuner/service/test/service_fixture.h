@@ -1,8 +1,6 @@
 // A service, workers that are processes of their own, and a workload whose candidates go wrong.
 #pragma once
 
-#include "tuner/service/service.h"
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -25,13 +23,15 @@
 #include "tuner/fleet/permission.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "tuner/service/campaign_service.h"
+#include "tuner/service/service.h"
 #include "tuner/trust/records.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
 // A workload that computes its input: the product of the fault worker's kernels.
-inline constexpr char kCopy[] = "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
+inline constexpr char kCopy[] =
+    "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
 
 // The default schedule is slow, others are fast or go wrong, by what the configuration says.
 class CopyBackend : public Backend {

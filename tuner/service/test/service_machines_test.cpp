@@ -8,11 +8,9 @@ namespace {
 // configuration is called. On `odd` everything but the default takes half as long again.
 class SaidMachines {
  public:
-  SaidMachines(const std::string& place, const std::string& odd)
-      : store_(db::Store::open(place)) {
+  SaidMachines(const std::string& place, const std::string& odd) : store_(db::Store::open(place)) {
     for (const char* host : {"a", "b", "c", "d", "odd"}) {
-      const db::Uuid machine =
-          store_->put(db::Machine{"", host, store_->put(db::host_hardware())});
+      const db::Uuid machine = store_->put(db::Machine{"", host, store_->put(db::host_hardware())});
       names_[host] = machine;
       workers_.push_back({store_->add(db::Worker{"", machine, host, 1, "0.1", "{}", "[]"}), machine,
                           host == odd ? 1.5 : 1});

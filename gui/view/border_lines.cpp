@@ -76,9 +76,8 @@ int BorderLines::at(const QPointF& pixel) const {
   double least = kGrab;
   for (size_t i = 0; i < borders_.size(); ++i) {
     const Border& b = borders_[i];
-    const double distance =
-        b.across ? std::abs(plot_.xAxis->coordToPixel(place_of(b)) - pixel.x())
-                 : std::abs(plot_.yAxis->coordToPixel(place_of(b)) - pixel.y());
+    const double distance = b.across ? std::abs(plot_.xAxis->coordToPixel(place_of(b)) - pixel.x())
+                                     : std::abs(plot_.yAxis->coordToPixel(place_of(b)) - pixel.y());
     if (distance <= least) {
       least = distance;
       best = static_cast<int>(i);

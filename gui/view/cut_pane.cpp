@@ -68,8 +68,7 @@ void RemainderStrip::paintEvent(QPaintEvent*) {
     painter.setPen(palette().color(QPalette::Mid));
     if (cell > 4) painter.drawLine(box.topRight(), box.bottomRight());
     painter.setPen(palette().color(QPalette::Text));
-    if (const QString text = QString::number(r);
-        fontMetrics().horizontalAdvance(text) + 4 < cell)
+    if (const QString text = QString::number(r); fontMetrics().horizontalAdvance(text) + 4 < cell)
       painter.drawText(box, Qt::AlignCenter, text);
   }
   if (now_ >= static_cast<int64_t>(entries_.size())) return;
@@ -145,8 +144,8 @@ void CutPane::show_table(const DispatchTree& tree, int64_t threads,
     auto* box = findChild<QSpinBox*>(name_of("extent_", symbol));
     const QSignalBlocker still(slider), quiet(box);
     const auto nearest = std::lower_bound(all.begin(), all.end(), extent);
-    slider->setValue(static_cast<int>(
-        std::min<std::ptrdiff_t>(nearest - all.begin(), std::ssize(all) - 1)));
+    slider->setValue(
+        static_cast<int>(std::min<std::ptrdiff_t>(nearest - all.begin(), std::ssize(all) - 1)));
     box->setValue(static_cast<int>(std::min<int64_t>(extent, box->maximum())));
   }
   for (const Feature& f : strips_) {
@@ -177,9 +176,8 @@ void CutPane::make_rows(const std::vector<std::string>& sliders,
     box->setAccessibleName(tr("Extent of %1, any").arg(plain_text(symbol)));
     box->setRange(0, std::numeric_limits<int>::max());
     box->setKeyboardTracking(false);
-    connect(slider, &QSlider::valueChanged, this, [this, symbol](int at) {
-      move(symbol, extents_.at(symbol)[static_cast<size_t>(at)]);
-    });
+    connect(slider, &QSlider::valueChanged, this,
+            [this, symbol](int at) { move(symbol, extents_.at(symbol)[static_cast<size_t>(at)]); });
     connect(box, &QSpinBox::valueChanged, this, [this, symbol](int to) { move(symbol, to); });
     auto* row = new QHBoxLayout;
     row->addWidget(slider, 1);

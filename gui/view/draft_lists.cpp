@@ -122,8 +122,8 @@ void DraftLists::fill_tests(const TableDraft& draft) {
     if (n.leaf) continue;
     const int row = tests_->rowCount();
     tests_->insertRow(row);
-    const QString test = plain_text(text_of(n.feature)) +
-                         (n.equal ? QStringLiteral(" ==") : QStringLiteral(" <="));
+    const QString test =
+        plain_text(text_of(n.feature)) + (n.equal ? QStringLiteral(" ==") : QStringLiteral(" <="));
     tests_->setItem(row, 0, fixed_item(test));
     auto* value = new QSpinBox;
     value->setObjectName(QStringLiteral("test%1").arg(i));
@@ -153,7 +153,7 @@ void DraftLists::show_preview(const TableDraft& draft) {
                pair(percent_text(before.worst), percent_text(after.worst)),
                pair(factor_text(before.speed_up), factor_text(after.speed_up)),
                draft.changed() ? tr(" Last change: %1.").arg(plain_text(draft.last_change()))
-                                 : QString()));
+                               : QString()));
 }
 
 }  // namespace nimble::gui

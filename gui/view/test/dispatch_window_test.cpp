@@ -153,6 +153,10 @@ class DispatchWindowTest : public QObject {
     at_.wait();
     child<QSpinBox>("extent_s1")->setValue(200);
     QCOMPARE(strip->entries()[1], int64_t{3});
+    if (const QString folder = qEnvironmentVariable("NIMBLE_GUI_SCREENS"); !folder.isEmpty()) {
+      QTest::qWait(50);
+      QVERIFY(view->grab().save(folder + QStringLiteral("/cut.png")));
+    }
     slider->setFocus();
     QTest::keyClick(slider, Qt::Key_Home);
     QCOMPARE(strip->entries()[1], int64_t{2});

@@ -53,15 +53,17 @@ TableEvidence TaskRun::compared(const std::map<db::Hash, std::map<size_t, double
 }
 
 std::map<size_t, double> TaskRun::fastest() const {
+  const TableEvidence e = evidence({db::Role::kCross});
   std::map<size_t, double> out;
-  for (const db::TrialOutcome& o :
-       context_.store.outcomes(context_.campaign, records_.workload())) {
-    const std::optional<size_t> point = records_.point_of(o.trial.key.shape);
-    if (!point || o.trial.state != db::TrialState::kOk || !o.median_ns) continue;
-    const auto [at, fresh] = out.emplace(*point, *o.median_ns);
-    if (!fresh) at->second = std::min(at->second, *o.median_ns);
-  }
-  // A verified time stands for its configuration, and may be more than what it had before.
+  const auto base =
+      std::find(e.configs.begin(), e.configs.end(), records_.default_config()) - e.configs.begin();
+  if (base == std::ssize(e.configs)) return out;
+  for (size_t s = 0; s < e.points.size(); ++s)
+    for (const auto& row : e.cross.times) {
+      const double ratio = row[s] / e.cross.times[static_cast<size_t>(base)][s];
+      const auto [at, fresh] = out.emplace(e.points[s], ratio);
+      if (!fresh) at->second = std::min(at->second, ratio);
+    }
   return out;
 }
 

@@ -40,9 +40,10 @@ struct TaskReport {
   size_t seeds = 0;        // configurations of earlier tables that the search began with
   size_t k = 0;            // configurations that entered the cross-evaluation
   size_t entries = 0;
-  // What is lost against the fastest time that the campaign knows at a size, whoever has it: of the
-  // table and of the paper's one configuration, from the same unrounded times; weighted mean over
-  // the sizes that the choice was made at, and the worst of them.
+  // What is lost against the fastest that the campaign knows at a size, whoever has it, by times
+  // over the default schedule's in one case: of the table and of the paper's one configuration,
+  // from the same unrounded times; weighted mean over the sizes that the choice was made at, and
+  // the worst of them.
   double regret = 0, worst_regret = 0, single_regret = 0;
   // The same at sizes that no choice saw; nothing if there was no time for them.
   std::optional<double> held_out_regret, held_out_single_regret;
@@ -141,7 +142,8 @@ class TaskRun {
   TableEvidence evidence(const std::set<db::Role>& roles) const;
   TableEvidence compared(const std::map<db::Hash, std::map<size_t, double>>& times) const;
   bool verify_at(size_t point, const std::set<db::Hash>& finalists);
-  // The least time that any configuration had there, in whatever role.
+  // By size: the least time over the default schedule's that any configuration had beside it in
+  // the cross-evaluation.
   std::map<size_t, double> fastest() const;
   // Keeps the `keep` configurations of least regret in the cross-evaluation so far.
   void drop_worst(std::vector<db::Hash>& configs, size_t keep);

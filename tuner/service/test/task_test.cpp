@@ -153,6 +153,42 @@ TEST_F(TaskTest, WhatATableRestsOnIsKept) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
+// The machine was faster an hour ago, or nobody else ran on it: what a table loses is told by times
+// of one case.
+TEST_F(TaskTest, TimesOfAnotherHourAreNoRegret) {
+  TaskRun task(*context, tasks.at(0), 1);
+  ASSERT_GT(task.baseline(), 0);
+  task.search(meter->consumed_s() + 1);
+  task.cross(4, meter->consumed_s() + 60);
+  task.verify(meter->consumed_s() + 60);
+  db::TrialKey key;
+  db::Measurement fast;
+  for (const db::TrialOutcome& o : store->outcomes(campaign))
+    if (o.trial.key.role == db::Role::kSearch && o.median_ns) {
+      key = o.trial.key;
+      fast = *store->measurement(store->measurements(o.trial.uuid).at(0).measurement.uuid);
+    }
+  ASSERT_FALSE(fast.uuid.empty());
+  key.role = db::Role::kBaseline;
+  store->enqueue({{key, 0, 1e9, std::nullopt}});
+  db::ClaimRequest request{campaign, "somebody"};
+  request.role = db::Role::kBaseline;
+  const std::vector<db::Trial> claimed = store->claim(request);
+  ASSERT_EQ(claimed.size(), 1u);
+  fast.uuid.clear();
+  fast.trial = claimed[0].uuid;
+  fast.samples_ns = {1e-3, 1e-3, 1e-3};
+  fast.outliers.clear();
+  fast.twin_ns.clear();
+  fast.median_ns = fast.ci_low_ns = fast.ci_high_ns = 1e-3;
+  ASSERT_TRUE(store->finish({claimed[0].uuid, "somebody", db::TrialState::kOk, "", "", fast}));
+  task.make_table(true);
+  ASSERT_TRUE(task.report().table);
+  EXPECT_LT(task.report().worst_regret, 1000);
+  for (const db::DispatchEntry& e : store->table(*task.report().table)->entries)
+    EXPECT_LT(e.regret.value_or(0), 1000);
+}
+
 // Nothing is listed for a campaign that has no time left.
 TEST_F(TaskTest, WithoutTimeNoCodeIsListed) {
   TaskRun task(*context, tasks.at(0), 1);

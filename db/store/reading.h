@@ -6,6 +6,7 @@
 // meanwhile shift nothing. landmarks() maps the numbers of a scroll bar to keys.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "db/store/canceller.h"
@@ -64,6 +65,7 @@ struct Landmarks {
   int64_t step = 0;
   std::vector<PageKey> keys;  // of rows step, 2·step, … (counted from 1): a page `from` keys[i]
                               // begins with row (i+1)·step + 1
+  bool more = false;          // the limit was reached: rows follow keys.back()
 };
 
 // A measurement without its samples, with the machine that took it.
@@ -127,7 +129,11 @@ class Reading {
   virtual std::vector<TrialRow> trials(const PageRequest&) = 0;
   // Reads an index once over all that the filter lets pass: for another thread than that of
   // windows, and to be cancelled. `step` rows lie between two keys.
-  virtual Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step) = 0;
+  // Rows behind `from` alone, `limit` of them at most, a multiple of the step: who goes on counts
+  // from the last key.
+  virtual Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step,
+                              const std::optional<PageKey>& from = {},
+                              int64_t limit = std::numeric_limits<int64_t>::max()) = 0;
 
   // The newest first.
   virtual std::vector<Campaign> campaigns(int64_t limit, const std::optional<Campaign>& after) = 0;

@@ -79,6 +79,14 @@ PageKey key_of_row(const Statement& row, int column, bool real, Uuid uuid) {
   return {real ? 0 : row.integer(column), real ? row.real(column) : 0, std::move(uuid)};
 }
 
+void bind_key(Statement& row, int& index, const Order& order, const PageKey& key) {
+  if (order.real)
+    row.bind_at(++index, key.real);
+  else
+    row.bind_at(++index, key.integer);
+  row.bind_at(++index, key.uuid);
+}
+
 MeasurementSummary read_summary(const Statement& row) {
   MeasurementSummary s;
   Measurement& m = s.measurement;
@@ -131,13 +139,7 @@ std::vector<TrialRow> SqlStore::trials(const PageRequest& request) {
       "JOIN template t ON t.hash = c.template ORDER BY {1} {3}, trial.uuid {3}",
       kTrialColumns, order.column, where.sql, way));
   int index = bind_values(row, where.values);
-  if (request.from) {
-    if (order.real)
-      row.bind_at(++index, request.from->real);
-    else
-      row.bind_at(++index, request.from->integer);
-    row.bind_at(++index, request.from->uuid);
-  }
+  if (request.from) bind_key(row, index, order, *request.from);
   row.bind_at(++index, request.limit);
   std::vector<TrialRow> all;
   while (row.step()) {
@@ -159,18 +161,26 @@ std::vector<TrialRow> SqlStore::trials(const PageRequest& request) {
 }
 
 Landmarks SqlStore::landmarks(const TrialFilter& filter, TrialOrder by, bool descending,
-                              int64_t step) {
+                              int64_t step, const std::optional<PageKey>& from, int64_t limit) {
   if (step < 1) throw Error(Status::kInvalidArgument, "landmarks", "need a step of at least 1");
+  if (limit < step || (limit % step != 0 && limit != std::numeric_limits<int64_t>::max()))
+    throw Error(Status::kInvalidArgument, "landmarks", "the limit is no multiple of the step");
   const Order order = order_of(by);
-  const Where where = where_of(filter, by);
+  Where where = where_of(filter, by);
+  if (from)
+    where.sql +=
+        fmt::format(" AND ({}, trial.uuid) {} (?, ?)", order.column, descending ? "<" : ">");
   Landmarks all;
   all.step = step;
-  Statement row = db_->prepare_streaming(
-      fmt::format("SELECT {0}, trial.uuid FROM trial WHERE 1 = 1{1} ORDER BY {0} {2}, uuid {2}",
-                  order.column, where.sql, descending ? "DESC" : "ASC"));
-  bind_values(row, where.values);
+  Statement row = db_->prepare_streaming(fmt::format(
+      "SELECT {0}, trial.uuid FROM trial WHERE 1 = 1{1} ORDER BY {0} {2}, uuid {2} LIMIT ?",
+      order.column, where.sql, descending ? "DESC" : "ASC"));
+  int index = bind_values(row, where.values);
+  if (from) bind_key(row, index, order, *from);
+  row.bind_at(++index, limit);
   while (row.step())
     if (++all.rows % step == 0) all.keys.push_back(key_of_row(row, 0, order.real, row.text(1)));
+  all.more = all.rows == limit;
   return all;
 }
 

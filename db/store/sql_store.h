@@ -160,7 +160,8 @@ class SqlStore final : public Store {
   std::shared_ptr<Canceller> canceller() override { return db_->canceller(); }
   std::vector<std::string> find(Kind kind, const std::string& prefix, int64_t limit) override;
   std::vector<TrialRow> trials(const PageRequest&) override;
-  Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step) override;
+  Landmarks landmarks(const TrialFilter&, TrialOrder, bool descending, int64_t step,
+                      const std::optional<PageKey>& from, int64_t limit) override;
   std::vector<Campaign> campaigns(int64_t limit, const std::optional<Campaign>& after) override;
   std::vector<Workload> workloads(int64_t limit, const std::string& after) override;
   std::optional<HostState> host_state(const Uuid&) override;

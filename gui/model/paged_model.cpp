@@ -22,12 +22,13 @@ PagedModel::PagedModel(Session& session, std::vector<PagedColumn> columns, QObje
 
 void PagedModel::set_source(MakeSource make) {
   make_ = std::move(make);
-  reload();
+  source_ = make_ ? make_(sort_column_, sort_order_) : nullptr;
+  ask_count(true);
 }
 
 void PagedModel::reload() {
   source_ = make_ ? make_(sort_column_, sort_order_) : nullptr;
-  ask_count();
+  ask_count(false);
 }
 
 void PagedModel::drop_pages() {
@@ -37,44 +38,70 @@ void PagedModel::drop_pages() {
   recent_.clear();
 }
 
-void PagedModel::ask_count() {
+void PagedModel::ask_count(bool fresh) {
   asked_.clear();
   wanted_.clear();
   problem_.clear();
+  growing_ = false;
   counting_ = source_ && session_.is_open();
-  if (!counting_) {
-    count_question_.drop();
-    beginResetModel();
-    drop_pages();
-    total_ = rows_ = 0;
-    endResetModel();
-    emit loaded();
-    return;
-  }
-  count_question_ = session_.ask<int64_t>(
+  if (counting_) return count_on(fresh);
+  count_question_.drop();
+  beginResetModel();
+  drop_pages();
+  total_ = rows_ = 0;
+  endResetModel();
+  emit loaded();
+}
+
+void PagedModel::count_on(bool fresh) {
+  count_question_ = session_.ask<TrialCount>(
       this,
       [source = source_](Reader& reader, const Cancel& cancel) {
         return source->count(reader, cancel);
       },
-      [this](const Answer<int64_t>& answer) {
-        counting_ = false;
+      [this, fresh](const Answer<TrialCount>& answer) {
+        const TrialCount count = answer.value.value_or(TrialCount{growing_ ? total_ : 0, false});
         problem_ = answer.error;
-        const int64_t total = answer.value.value_or(0);
-        const int rows = static_cast<int>(std::min(total, kMostRows));
-        if (rows == rows_ && rows > 0) {
-          // The same rows in another order: the view keeps its place.
-          drop_pages();
-          total_ = total;
-          emit dataChanged(index(0, 0), index(rows_ - 1, columnCount() - 1));
-        } else {
-          beginResetModel();
-          drop_pages();
-          total_ = total;
-          rows_ = rows;
-          endResetModel();
+        const bool begins = counting_;
+        // A look at the same rows a moment later: the view keeps its place.
+        if (!(begins && count.more && (count.rows == 0 || (!fresh && count.rows < total_)))) {
+          counting_ = false;
+          show_count(count, begins);
         }
+        growing_ = count.more && !counting_;
+        if (count.more) count_on(fresh);
         emit loaded();
       });
+}
+
+void PagedModel::show_count(const TrialCount& count, bool begins) {
+  const int rows = static_cast<int>(std::min(count.rows, kMostRows));
+  if (!begins) {
+    total_ = count.rows;
+    if (rows <= rows_) return;
+    // The last page may have been read when it was shorter.
+    const int page = rows_ / kPageRows;
+    if (const auto it = pages_.find(page); it != pages_.end()) {
+      recent_.erase(it->second.second);
+      pages_.erase(it);
+    }
+    beginInsertRows({}, rows_, rows - 1);
+    rows_ = rows;
+    endInsertRows();
+    return;
+  }
+  if (rows == rows_ && rows > 0) {
+    // The same rows in another order: the view keeps its place.
+    drop_pages();
+    total_ = count.rows;
+    emit dataChanged(index(0, 0), index(rows_ - 1, columnCount() - 1));
+    return;
+  }
+  beginResetModel();
+  drop_pages();
+  total_ = count.rows;
+  rows_ = rows;
+  endResetModel();
 }
 
 int PagedModel::rowCount(const QModelIndex& parent) const {
@@ -109,9 +136,11 @@ TableData PagedModel::all_rows() const {
       &loop,
       [source = source_](Reader& reader, const Cancel& cancel) {
         constexpr int64_t kMany = 10'000;
-        const int64_t count = source->count(reader, cancel);
+        TrialCount count;
+        do count = source->count(reader, cancel);
+        while (count.more);
         Raw raw;
-        for (int64_t first = 0; first < count; first += kMany)
+        for (int64_t first = 0; first < count.rows; first += kMany)
           for (PagedRow& row : source->rows(reader, first, kMany, cancel))
             raw.push_back(std::move(row.raw));
         return raw;
@@ -159,7 +188,8 @@ void PagedModel::sort(int column, Qt::SortOrder order) {
   if (column == sort_column_ && order == sort_order_) return;
   sort_column_ = column;
   sort_order_ = order;
-  reload();
+  source_ = make_ ? make_(sort_column_, sort_order_) : nullptr;
+  ask_count(true);
 }
 
 void PagedModel::want(int page) const {

@@ -30,11 +30,12 @@ struct PagedColumn {
   bool number = false;  // aligned right
 };
 
-// What a table is of. Called in worker threads, by one at a time.
+// What a table is of, at one moment. Called in worker threads, by several at a time.
 class PagedSource {
  public:
   virtual ~PagedSource() = default;
-  virtual int64_t count(Reader& reader, const Cancel& cancel) const = 0;
+  // Goes on counting each time, for a tenth of a second or so, until nothing more follows.
+  virtual TrialCount count(Reader& reader, const Cancel& cancel) const = 0;
   virtual std::vector<PagedRow> rows(Reader& reader, int64_t first, int64_t count,
                                      const Cancel& cancel) const = 0;
 };
@@ -70,7 +71,11 @@ class PagedModel : public QAbstractTableModel {
   // the user's wait. Throws Error if it cannot be read.
   TableData all_rows() const;
   const QString& problem() const { return problem_; }
-  bool loading() const { return counting_ || !asked_.empty(); }
+  bool loading() const { return counting_ || growing_ || !asked_.empty(); }
+  // Whether the rows are still those of the source before.
+  bool turning() const { return counting_; }
+  // Whether rows are still being counted: there are total() at least.
+  bool growing() const { return growing_; }
   // More rows than Qt's views can number are not shown; this is how many there are.
   int64_t total() const { return total_; }
 
@@ -79,7 +84,11 @@ class PagedModel : public QAbstractTableModel {
 
  private:
   using Page = std::vector<PagedRow>;
-  void ask_count();
+  // `fresh`: of another order or filter, whose first rows are shown at once; else the rows in sight
+  // stay until as many are known anew.
+  void ask_count(bool fresh);
+  void count_on(bool fresh);
+  void show_count(const TrialCount& count, bool begins);
   void want(int page) const;
   void ask_pages();
   void drop_pages();
@@ -92,7 +101,7 @@ class PagedModel : public QAbstractTableModel {
   Qt::SortOrder sort_order_ = Qt::AscendingOrder;
   int64_t total_ = 0;
   int rows_ = 0;
-  bool counting_ = false;
+  bool counting_ = false, growing_ = false;
   Question count_question_;
   QString problem_;
 

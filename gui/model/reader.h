@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,22 @@ struct TrialQuery {
   bool operator==(const TrialQuery&) const = default;
 };
 
+// How many rows a query has.
+struct TrialCount {
+  int64_t rows = 0;  // that are numbered
+  bool more = false;
+};
+
+// What the rows of one query are numbered by: keys of every so manieth row where an index serves
+// its order, else the rows themselves. Complete once nothing follows.
+struct TrialNumbers {
+  std::mutex mutex;
+  bool begun = false, complete = false;
+  std::optional<db::Landmarks> landmarks;
+  std::optional<db::PageKey> from;        // where a scan goes on
+  std::vector<db::TrialOutcome> scanned;  // in order once complete, or if the scan is in order
+};
+
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -50,9 +67,18 @@ class Reader {
   // is unknown or was never measured on that hardware.
   virtual std::optional<WorkloadFacts> workload(const db::Hash& workload, const db::Hash& hardware,
                                                 const db::Hash& policy, const Cancel& cancel) = 0;
-  virtual int64_t trial_count(const TrialQuery& query, const Cancel& cancel) = 0;
-  virtual std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first,
-                                               int64_t count, const Cancel& cancel) = 0;
+  // Counts on, for a tenth of a second or so. `numbers` is of this query from the beginning, and
+  // may be used from several threads.
+  virtual TrialCount number_trials(const TrialQuery& query, TrialNumbers& numbers,
+                                   const Cancel& cancel) = 0;
+  // Rows `first`, … of the query, as they are numbered; counts on if they are not yet.
+  virtual std::vector<db::TrialOutcome> trials(const TrialQuery& query, TrialNumbers& numbers,
+                                               int64_t first, int64_t count,
+                                               const Cancel& cancel) = 0;
+  // The same without numbers that are kept.
+  int64_t trial_count(const TrialQuery& query, const Cancel& cancel);
+  std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first, int64_t count,
+                                       const Cancel& cancel);
   virtual std::optional<MeasurementFacts> measurement(const db::Uuid& uuid,
                                                       const Cancel& cancel) = 0;
   // Changes when windows may be out of date: cheap enough to be asked every few seconds.

@@ -17,9 +17,11 @@ class StoreReader final : public Reader {
   std::vector<CoverageRow> coverage(const Cancel& cancel) override;
   std::optional<WorkloadFacts> workload(const db::Hash& workload, const db::Hash& hardware,
                                         const db::Hash& policy, const Cancel& cancel) override;
-  int64_t trial_count(const TrialQuery& query, const Cancel& cancel) override;
-  std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first, int64_t count,
-                                       const Cancel& cancel) override;
+  TrialCount number_trials(const TrialQuery& query, TrialNumbers& numbers,
+                           const Cancel& cancel) override;
+  using Reader::trials;
+  std::vector<db::TrialOutcome> trials(const TrialQuery& query, TrialNumbers& numbers,
+                                       int64_t first, int64_t count, const Cancel& cancel) override;
   std::optional<MeasurementFacts> measurement(const db::Uuid& uuid, const Cancel& cancel) override;
   std::string version(const Cancel& cancel) override;
   RooflineFacts roofline(const db::Hash& hardware, const Cancel& cancel) override;
@@ -41,20 +43,13 @@ class StoreReader final : public Reader {
   std::vector<db::Result> newest_results(const db::Hash& workload, const db::Hash& hardware,
                                          const db::Hash& policy, int64_t& codegen,
                                          const Cancel& cancel);
-  // What the current rows of a query are numbered by; read anew when the query or the database
-  // changed.
-  void number_rows(const TrialQuery& query, const Cancel& cancel);
-  void scan(const TrialQuery& query, const Cancel& cancel);
+  // Under the numbers' mutex: until `rows` are numbered, or the slice is over.
+  TrialCount count_on(const TrialQuery& query, TrialNumbers& numbers, int64_t rows,
+                      const Cancel& cancel);
+  void scan_page(const TrialQuery& query, TrialNumbers& numbers);
 
   DatabasePlace place_;
   std::unique_ptr<db::Store> store_;
-
-  // Of the query asked for last: keys of every kStep-th row where an index serves its order, else
-  // the rows themselves.
-  std::optional<TrialQuery> numbered_;
-  std::string numbered_version_;
-  std::optional<db::Landmarks> landmarks_;
-  std::vector<db::TrialOutcome> scanned_;
 };
 
 }  // namespace nimble::gui

@@ -1,15 +1,20 @@
 // A campaign's trials by number. Where the store has an index for the order, a page is read from
 // the landmark before it, whatever the number of rows; a text that is sought, and orders without an
-// index, are looked for page by page once, and what was found is kept until the database changes.
+// index, are looked for page by page once. Either is counted in slices, so that the first rows are
+// seen before the last is known.
 #include <algorithm>
+#include <chrono>
 
 #include "gui/model/store_reader.h"
 
 namespace nimble::gui {
 namespace {
 
-constexpr int64_t kStep = 128;            // rows between two landmarks
-constexpr int64_t kScanPage = 2'000;      // rows between two looks at `cancel`
+constexpr int64_t kStep = 128;        // rows between two landmarks
+constexpr int64_t kScanPage = 2'000;  // rows between two looks at `cancel`
+constexpr int64_t kLandmarksAtOnce = 64 * kStep;
+// How long a question counts before it tells how far it is.
+constexpr auto kSlice = std::chrono::milliseconds(80);
 constexpr size_t kMostScanned = 200'000;  // rows kept of a scan: what nobody scrolls through
 
 // An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
@@ -17,6 +22,16 @@ bool has_index(const TrialQuery& q, int64_t trials) {
   if (!q.text.empty() || !q.shape.empty()) return false;
   return q.order == TrialOrder::kQueue ||
          (q.order == TrialOrder::kTime && trials > static_cast<int64_t>(kMostScanned));
+}
+
+// Whether a scan comes by the rows in the order that is asked for.
+bool in_order(const TrialQuery& q) {
+  return q.order == TrialOrder::kQueue;
+}
+
+// Where an index serves the order.
+db::TrialOrder order_of(const TrialQuery& q) {
+  return q.order == TrialOrder::kTime ? db::TrialOrder::kTime : db::TrialOrder::kQueue;
 }
 
 db::TrialFilter filter_of(const TrialQuery& q) {
@@ -59,71 +74,103 @@ void sort_rows(std::vector<db::TrialOutcome>& rows, const TrialQuery& q) {
 
 }  // namespace
 
-void StoreReader::scan(const TrialQuery& q, const Cancel& cancel) {
+int64_t Reader::trial_count(const TrialQuery& query, const Cancel& cancel) {
+  TrialNumbers numbers;
+  TrialCount count;
+  do count = number_trials(query, numbers, cancel);
+  while (count.more);
+  return count.rows;
+}
+
+std::vector<db::TrialOutcome> Reader::trials(const TrialQuery& query, int64_t first, int64_t count,
+                                             const Cancel& cancel) {
+  TrialNumbers numbers;
+  return trials(query, numbers, first, count, cancel);
+}
+
+void StoreReader::scan_page(const TrialQuery& q, TrialNumbers& n) {
   db::PageRequest page;
   page.filter = filter_of(q);
   page.order = db::TrialOrder::kQueue;
-  page.descending = false;
+  page.descending = in_order(q) && q.descending;
   page.limit = kScanPage;
-  for (bool more = true; more && scanned_.size() < kMostScanned;) {
-    cancel.check();
-    std::vector<db::TrialRow> rows = store_->trials(page);
-    more = static_cast<int64_t>(rows.size()) == page.limit;
-    if (more) page.from = rows.back().key;
-    for (db::TrialRow& row : rows) {
-      if (!q.shape.empty() && db::text_of(row.dims) != q.shape) continue;
-      db::TrialOutcome o = outcome_of(std::move(row));
-      if (q.text.empty() || has_text(o, q.text)) scanned_.push_back(std::move(o));
-    }
+  page.from = n.from;
+  std::vector<db::TrialRow> rows = store_->trials(page);
+  if (std::ssize(rows) < page.limit) n.complete = true;
+  if (!rows.empty()) n.from = rows.back().key;
+  for (db::TrialRow& row : rows) {
+    if (!q.shape.empty() && db::text_of(row.dims) != q.shape) continue;
+    db::TrialOutcome o = outcome_of(std::move(row));
+    if (q.text.empty() || has_text(o, q.text)) n.scanned.push_back(std::move(o));
   }
-  sort_rows(scanned_, q);
+  if (n.scanned.size() >= kMostScanned) n.complete = true;
+  if (n.complete && !in_order(q)) sort_rows(n.scanned, q);
 }
 
-void StoreReader::number_rows(const TrialQuery& q, const Cancel& cancel) {
-  const std::string version = this->version(cancel);
-  if (numbered_ == q && numbered_version_ == version) return;
-  numbered_.reset();
-  landmarks_.reset();
-  scanned_.clear();
-  if (has_index(q, store_->progress(q.campaign).trials))
-    landmarks_ = store_->landmarks(
-        filter_of(q), q.order == TrialOrder::kTime ? db::TrialOrder::kTime : db::TrialOrder::kQueue,
-        q.descending, kStep);
-  else
-    scan(q, cancel);
-  numbered_ = q;
-  numbered_version_ = version;
+TrialCount StoreReader::count_on(const TrialQuery& q, TrialNumbers& n, int64_t rows,
+                                 const Cancel& cancel) {
+  if (!n.begun && has_index(q, store_->progress(q.campaign).trials)) {
+    n.landmarks.emplace();
+    n.landmarks->step = kStep;
+  }
+  n.begun = true;
+  const auto numbered = [&] {
+    return n.landmarks ? n.landmarks->rows : n.complete || in_order(q) ? std::ssize(n.scanned) : 0;
+  };
+  const auto end = std::chrono::steady_clock::now() + kSlice;
+  while (!n.complete && (numbered() < rows || std::chrono::steady_clock::now() < end)) {
+    cancel.check();
+    if (!n.landmarks) {
+      scan_page(q, n);
+      continue;
+    }
+    db::Landmarks& all = *n.landmarks;
+    const db::Landmarks next = store_->landmarks(
+        filter_of(q), order_of(q), q.descending, kStep,
+        all.keys.empty() ? std::nullopt : std::optional(all.keys.back()), kLandmarksAtOnce);
+    all.keys.insert(all.keys.end(), next.keys.begin(), next.keys.end());
+    all.rows += next.rows;
+    n.complete = !next.more;
+  }
+  return {numbered(), !n.complete};
 }
 
-int64_t StoreReader::trial_count(const TrialQuery& q, const Cancel& cancel) {
-  number_rows(q, cancel);
-  return landmarks_ ? landmarks_->rows : static_cast<int64_t>(scanned_.size());
+TrialCount StoreReader::number_trials(const TrialQuery& q, TrialNumbers& n, const Cancel& cancel) {
+  const std::lock_guard lock(n.mutex);
+  return count_on(q, n, 0, cancel);
 }
 
-std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& q, int64_t first, int64_t count,
+std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& q, TrialNumbers& n,
+                                                  int64_t first, int64_t count,
                                                   const Cancel& cancel) {
-  number_rows(q, cancel);
   first = std::max<int64_t>(first, 0);
   std::vector<db::TrialOutcome> out;
-  if (!landmarks_) {
-    const auto size = static_cast<int64_t>(scanned_.size());
-    for (int64_t i = first; i < std::min(size, first + count); ++i)
-      out.push_back(scanned_[static_cast<size_t>(i)]);
-    return out;
-  }
   db::PageRequest page;
+  int64_t skip = 0;
+  {
+    const std::lock_guard lock(n.mutex);
+    // Of a scan that goes on elsewhere what there is: nobody waits for it here.
+    if (!n.begun) count_on(q, n, first + count, cancel);
+    if (!n.landmarks) {
+      const auto size = std::ssize(n.scanned);
+      for (int64_t i = first; i < std::min<int64_t>(size, first + count); ++i)
+        out.push_back(n.scanned[static_cast<size_t>(i)]);
+      return out;
+    }
+    if (n.landmarks->rows < first && !n.complete) count_on(q, n, first, cancel);
+    const auto known = std::ssize(n.landmarks->keys);
+    const int64_t landmark = std::min<int64_t>(first / kStep, known);
+    if (landmark > 0) page.from = n.landmarks->keys[static_cast<size_t>(landmark - 1)];
+    skip = first - landmark * kStep;
+  }
   page.filter = filter_of(q);
-  page.order = q.order == TrialOrder::kTime ? db::TrialOrder::kTime : db::TrialOrder::kQueue;
+  page.order = order_of(q);
   page.descending = q.descending;
-  const auto known = static_cast<int64_t>(landmarks_->keys.size());
-  const int64_t landmark = std::min(first / kStep, known);
-  if (landmark > 0) page.from = landmarks_->keys[static_cast<size_t>(landmark - 1)];
-  int64_t skip = first - landmark * kStep;
-  while (static_cast<int64_t>(out.size()) < count) {
+  while (std::ssize(out) < count) {
     cancel.check();
-    page.limit = std::min(kScanPage, skip + count - static_cast<int64_t>(out.size()));
+    page.limit = std::min(kScanPage, skip + count - std::ssize(out));
     std::vector<db::TrialRow> rows = store_->trials(page);
-    const bool more = static_cast<int64_t>(rows.size()) == page.limit;
+    const bool more = std::ssize(rows) == page.limit;
     if (more) page.from = rows.back().key;
     for (db::TrialRow& row : rows)
       if (skip > 0)

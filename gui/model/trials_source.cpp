@@ -11,13 +11,13 @@ class TrialsSource final : public PagedSource {
  public:
   explicit TrialsSource(TrialQuery query) : query_(std::move(query)) {}
 
-  int64_t count(Reader& reader, const Cancel& cancel) const override {
-    return reader.trial_count(query_, cancel);
+  TrialCount count(Reader& reader, const Cancel& cancel) const override {
+    return reader.number_trials(query_, numbers_, cancel);
   }
   std::vector<PagedRow> rows(Reader& reader, int64_t first, int64_t count,
                              const Cancel& cancel) const override {
     std::vector<PagedRow> rows;
-    for (const db::TrialOutcome& o : reader.trials(query_, first, count, cancel))
+    for (const db::TrialOutcome& o : reader.trials(query_, numbers_, first, count, cancel))
       rows.push_back(row_of(o));
     return rows;
   }
@@ -64,6 +64,7 @@ class TrialsSource final : public PagedSource {
   }
 
   TrialQuery query_;
+  mutable TrialNumbers numbers_;  // guards itself
 };
 
 }  // namespace

@@ -100,10 +100,9 @@ Listed read_machines(Reader& reader, const Cancel& cancel) {
 class MachinesView final : public ListView {
  public:
   MachinesView(const ViewInfo& info, Context& context)
-      : ListView(
-            info, context,
-            {tr("Machines"), machine_columns(),
-             tr("No worker was heard of within a day: nimble worker --db …"), &read_machines}) {}
+      : ListView(info, context,
+                 {tr("Machines"), machine_columns(), tr("No worker is alive: nimble worker --db …"),
+                  &read_machines}) {}
 
  protected:
   void choose(const PagedRow& row) override {

@@ -110,6 +110,7 @@ class TrialsView final : public View {
   void ask() {
     if (campaign_.empty()) {
       model_->set_source({});
+      shown_query_.reset();
       set_message(context().session.is_open() ? tr("The database has no campaign.")
                                               : tr("No database is open: File, Open (Ctrl+O)."));
       return;
@@ -124,6 +125,8 @@ class TrialsView final : public View {
     query.text = filter_->text().toStdString();
     set_heading(tr("campaign %1").arg(short_id(campaign_)));
 
+    if (shown_query_ == query) return model_->reload();
+    shown_query_ = query;
     model_->set_source(trials_source(query));
   }
 
@@ -134,7 +137,8 @@ class TrialsView final : public View {
                 : none ? (failed_only_ ? tr("No trial of the campaign failed.")
                                        : tr("No trial is of what is selected."))
                        : QString());
-    set_status(tr("%1 trials").arg(count_text(model_->total())));
+    set_status((model_->growing() ? tr("%1 trials so far") : tr("%1 trials"))
+                   .arg(count_text(model_->total())));
     if (fitted_ || !model_->filled(0)) return;
     rows_->fit_columns(320);
     fitted_ = true;
@@ -199,6 +203,7 @@ class TrialsView final : public View {
   QString reproducer_;
   db::Uuid campaign_;
   Question question_, log_question_;
+  std::optional<TrialQuery> shown_query_;
   bool finding_ = false, fitted_ = false;
 };
 

@@ -10,7 +10,8 @@ namespace nimble::gui {
 
 struct FakeDatabase {
   int64_t trials = 0;
-  int delay_ms = 0;  // of every answer
+  int64_t slice = std::numeric_limits<int64_t>::max() / 2;  // that one question counts
+  int delay_ms = 0;                                         // of every answer
   std::atomic<int> opened{0}, pages{0}, cancelled{0};
   std::string problem;  // thrown instead of an answer
 };
@@ -36,12 +37,18 @@ class FakeReader final : public Reader {
     work(cancel);
     return std::nullopt;
   }
-  int64_t trial_count(const TrialQuery&, const Cancel& cancel) override {
+  TrialCount number_trials(const TrialQuery&, TrialNumbers& numbers,
+                           const Cancel& cancel) override {
     work(cancel);
-    return db_.trials;
+    const std::lock_guard lock(numbers.mutex);
+    if (!numbers.landmarks) numbers.landmarks.emplace();
+    int64_t& rows = numbers.landmarks->rows;
+    rows = std::min(db_.trials, rows + db_.slice);
+    return {rows, rows < db_.trials};
   }
-  std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first, int64_t count,
-                                       const Cancel& cancel) override {
+  using Reader::trials;
+  std::vector<db::TrialOutcome> trials(const TrialQuery& query, TrialNumbers&, int64_t first,
+                                       int64_t count, const Cancel& cancel) override {
     ++db_.pages;
     work(cancel);
     std::vector<db::TrialOutcome> page;

@@ -14,15 +14,8 @@ constexpr int64_t kStep = 128;        // rows between two landmarks
 constexpr int64_t kScanPage = 2'000;  // rows between two looks at `cancel`
 constexpr int64_t kLandmarksAtOnce = 64 * kStep;
 // How long a question counts before it tells how far it is.
-constexpr auto kSlice = std::chrono::milliseconds(80);
+constexpr auto kSlice = std::chrono::milliseconds(40);
 constexpr size_t kMostScanned = 200'000;  // rows kept of a scan: what nobody scrolls through
-
-// An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
-bool has_index(const TrialQuery& q, int64_t trials) {
-  if (!q.text.empty() || !q.shape.empty()) return false;
-  return q.order == TrialOrder::kQueue ||
-         (q.order == TrialOrder::kTime && trials > static_cast<int64_t>(kMostScanned));
-}
 
 // Whether a scan comes by the rows in the order that is asked for.
 bool in_order(const TrialQuery& q) {
@@ -41,6 +34,19 @@ db::TrialFilter filter_of(const TrialQuery& q) {
   if (!q.config.empty()) f.config = q.config;
   f.failed = q.failed_only;
   return f;
+}
+
+// An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
+// A campaign numbers its trials, so its last one tells how many there are.
+bool has_index(db::Store& store, const TrialQuery& q) {
+  if (!q.text.empty() || !q.shape.empty()) return false;
+  if (q.order != TrialOrder::kTime) return q.order == TrialOrder::kQueue;
+  db::PageRequest last;
+  last.filter.campaign = q.campaign;
+  last.order = db::TrialOrder::kQueue;
+  last.limit = 1;
+  const std::vector<db::TrialRow> rows = store.trials(last);
+  return !rows.empty() && rows[0].trial.position > static_cast<int64_t>(kMostScanned);
 }
 
 db::TrialOutcome outcome_of(db::TrialRow row) {
@@ -109,7 +115,7 @@ void StoreReader::scan_page(const TrialQuery& q, TrialNumbers& n) {
 
 TrialCount StoreReader::count_on(const TrialQuery& q, TrialNumbers& n, int64_t rows,
                                  const Cancel& cancel) {
-  if (!n.begun && has_index(q, store_->progress(q.campaign).trials)) {
+  if (!n.begun && has_index(*store_, q)) {
     n.landmarks.emplace();
     n.landmarks->step = kStep;
   }

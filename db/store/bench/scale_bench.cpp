@@ -109,6 +109,8 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
     int64_t number = store.last_event();
     int depth = 0;
     Transaction transaction(db, depth, true);
+    // Numbers are given out before they are used.
+    db.run("UPDATE event_counter SET last = last + ?", std::min(kPiece, wanted - have));
     db.defer_foreign_keys();  // rows of one table go together, before or behind those they name
     InsertRows trials(
         db, "trial",
@@ -155,7 +157,6 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
       if (random() % 20 == 0) twins.add(uuid, 10, ns, *median, at);
     }
     for (InsertRows* rows : {&trials, &measurements, &samples, &twins, &events}) rows->flush();
-    db.run("UPDATE event_counter SET last = ?", number);
     transaction.commit();
   }
   for (const Hash& workload : workloads) {

@@ -24,19 +24,9 @@ void Selection::set(Choice next) {
   emit changed(before);
 }
 
-void Selection::set_hardware(const std::string& hash) {
-  Choice next = now_;
-  next.hardware = hash;
-  set(std::move(next));
-}
 void Selection::set_workload(const std::string& hash) {
   Choice next = now_;
   next.workload = hash;
-  set(std::move(next));
-}
-void Selection::set_policy(const std::string& hash) {
-  Choice next = now_;
-  next.policy = hash;
   set(std::move(next));
 }
 void Selection::set_campaign(const std::string& uuid) {

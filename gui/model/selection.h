@@ -31,9 +31,7 @@ class Selection : public QObject {
   void set(Choice next);
   void clear() { set(Choice{}); }
 
-  void set_hardware(const std::string& hash);
   void set_workload(const std::string& hash);
-  void set_policy(const std::string& hash);
   void set_campaign(const std::string& uuid);
   void set_shape(const std::string& dims);
   void set_config(const std::string& hash);

@@ -306,17 +306,6 @@ class DispatchView final : public PlotView {
     return true;
   }
 
-  void set_extent_axis(QCPAxis* axis, const std::string& symbol) {
-    auto ticker = QSharedPointer<QCPAxisTickerLog>::create();
-    ticker->setLogBase(2);
-    ticker->setSubTickCount(0);
-    axis->setScaleType(QCPAxis::stLogarithmic);
-    axis->setTicker(ticker);
-    axis->setNumberFormat("f");
-    axis->setNumberPrecision(0);
-    axis->setLabel(tr("extent of %1 (elements)").arg(plain_text(symbol)));
-  }
-
   QCPRange extent_range(const std::string& symbol) const {
     double least = INFINITY, most = 1;
     for (const ShapeFacts& s : facts_->shapes)
@@ -335,11 +324,7 @@ class DispatchView final : public PlotView {
       set_extent_axis(plot().yAxis, y_name());
       y_range_ = extent_range(y_name());
     } else {
-      plot().yAxis->setScaleType(QCPAxis::stLinear);
-      plot().yAxis->setTicker(QSharedPointer<QCPAxisTicker>::create());
-      plot().yAxis->setNumberFormat("g");
-      plot().yAxis->setNumberPrecision(6);
-      plot().yAxis->setLabel(tr("time over the best measured, less 1 (%)"));
+      set_linear_axis(plot().yAxis, tr("time over the best measured, less 1 (%)"));
     }
     auto dims = std::make_shared<db::Dims>(cut_->place());
     ground_->set(

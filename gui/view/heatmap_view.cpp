@@ -132,11 +132,7 @@ class HeatmapView final : public PlotView {
     }
     scale_->axis()->setLabel(relative ? tr("time over the best (×)")
                                       : tr("median time (%1)").arg(unit.name));
-    // Where values are close, powers of ten would leave the scale with one label.
-    if (most / least < 30)
-      scale_->axis()->setTicker(QSharedPointer<QCPAxisTicker>::create());
-    else
-      scale_->axis()->setTicker(QSharedPointer<QCPAxisTickerLog>::create());
+    scale_->axis()->setTicker(QSharedPointer<LogTicker>::create());
     scale_->axis()->setNumberFormat("g");
     scale_->axis()->setNumberPrecision(4);
     map_->setDataRange({least, std::max(most, least * 1.01)});

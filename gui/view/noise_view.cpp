@@ -51,7 +51,7 @@ class NoiseView final : public PlotView {
     // A winner of noise may cost many times its rival: a line of a few percent is to be seen beside
     // it.
     plot().yAxis->setScaleType(QCPAxis::stLogarithmic);
-    plot().yAxis->setTicker(QSharedPointer<QCPAxisTickerLog>::create());
+    plot().yAxis->setTicker(QSharedPointer<LogTicker>::create());
     const auto add_graph = [&](const QString& name, Ink which,
                                QCPScatterStyle::ScatterShape shape) {
       auto* graph = plot().addGraph();

@@ -6,6 +6,11 @@
 #include "gui/model/units.h"
 
 namespace nimble::gui {
+namespace {
+
+constexpr double kReach = 24;  // how far the pointer may be from a mark, in pixels
+
+}  // namespace
 
 PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context) {
   plot_ = new QCustomPlot;
@@ -35,6 +40,9 @@ PlotView::PlotView(const ViewInfo& info, Context& context) : View(info, context)
   tracer_ = make_tracer(9);
   connect(plot_, &QCustomPlot::beforeReplot, this,
           [this] { wrap_legend(plot_->viewport().width()); });
+  connect(plot_, &QCustomPlot::afterReplot, this, [this] {
+    if (fit_labels(*plot_)) plot_->replot(QCustomPlot::rpQueuedReplot);
+  });
   plot_->installEventFilter(this);
   set_content(plot_);
   dress(*plot_, palette());
@@ -62,7 +70,19 @@ void PlotView::draw(QPainter& painter, const QSize& size) {
     own.setMode(QCPPainter::pmVectorized);
     own.setMode(QCPPainter::pmNoCaching);
     wrap_legend(size.width());
-    plot_->toPainter(&own, size.width(), size.height() - top);
+    const auto paint = [&](QCPPainter& painter) {
+      plot_->toPainter(&painter, size.width(), size.height() - top);
+    };
+    {
+      // Once for the lengths of the axes alone: labels are fitted to them.
+      QPicture unseen;
+      QCPPainter trial(&unseen);
+      trial.setMode(QCPPainter::pmVectorized);
+      trial.setMode(QCPPainter::pmNoCaching);
+      paint(trial);
+    }
+    fit_labels(*plot_);
+    paint(own);
   }
   plot_->replot();  // toPainter laid it out for the other size
   painter.drawPicture(0, top, picture);
@@ -129,9 +149,9 @@ QPointF PlotView::pixel_of(const Mark& mark) const {
   return {plot_->xAxis->coordToPixel(mark.x), plot_->yAxis->coordToPixel(mark.y)};
 }
 
-int PlotView::nearest(const QPointF& pixel, double reach) const {
+int PlotView::nearest(const QPointF& pixel) const {
   int best = -1;
-  double least = reach * reach;
+  double least = kReach * kReach;
   for (size_t i = 0; i < marks_.size(); ++i) {
     const QPointF d = pixel_of(marks_[i]) - pixel;
     const double distance = QPointF::dotProduct(d, d);
@@ -281,61 +301,6 @@ void PlotView::changeEvent(QEvent* event) {
   if (event->type() != QEvent::PaletteChange) return;
   dress(*plot_, palette());
   redraw();
-}
-
-TimeUnit set_time_axis(QCPAxis* axis, const QString& label, double lowest, double highest) {
-  const TimeUnit unit = time_unit_for(std::sqrt(lowest * highest));
-  axis->setScaleType(QCPAxis::stLogarithmic);
-  axis->setLabel(QStringLiteral("%1 (%2)").arg(label, unit.name));
-  // Below a decade and a half, powers of ten would leave an axis with one label.
-  if (highest / lowest < 30) {
-    auto ticker = QSharedPointer<QCPAxisTicker>::create();
-    ticker->setTickCount(6);
-    axis->setTicker(ticker);
-  } else {
-    axis->setTicker(QSharedPointer<QCPAxisTickerLog>::create());
-  }
-  axis->setNumberFormat(QStringLiteral("g"));
-  axis->setNumberPrecision(5);
-  axis->setRange(lowest / unit.ns / 1.15, highest / unit.ns * 1.15);
-  return unit;
-}
-
-ShapeAxis::ShapeAxis(const std::vector<ShapeFacts>& shapes, QCPAxis* axis) {
-  const bool one =
-      !shapes.empty() && shapes.front().dims.size() == 1 && shapes.front().dims.begin()->second > 0;
-  if (one) {
-    symbol_ = shapes.front().dims.begin()->first;
-    for (const ShapeFacts& s : shapes)
-      places_.push_back(static_cast<double>(s.dims.begin()->second));
-    auto ticker = QSharedPointer<QCPAxisTickerLog>::create();
-    ticker->setLogBase(2);
-    ticker->setSubTickCount(0);
-    axis->setScaleType(QCPAxis::stLogarithmic);
-    axis->setTicker(ticker);
-    axis->setNumberFormat(QStringLiteral("f"));
-    axis->setNumberPrecision(0);
-    axis->setTickLabelRotation(0);
-    axis->setLabel(QObject::tr("extent of %1 (elements)").arg(QString::fromStdString(symbol_)));
-  } else {
-    auto ticker = QSharedPointer<QCPAxisTickerText>::create();
-    const size_t step = 1 + shapes.size() / 40;
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      places_.push_back(static_cast<double>(i));
-      if (i % step == 0) ticker->addTick(static_cast<double>(i), plain_text(shapes[i].key, 40));
-    }
-    axis->setScaleType(QCPAxis::stLinear);
-    axis->setTicker(ticker);
-    axis->setTickLabelRotation(shapes.size() > 4 ? 60 : 0);
-    axis->setLabel(QObject::tr("shape (elements), by growing work"));
-  }
-  axis->setRange(range());
-}
-
-QCPRange ShapeAxis::range() const {
-  if (places_.empty()) return {0, 1};
-  if (by_extent()) return {places_.front() / 1.2, places_.back() * 1.2};
-  return {-0.7, static_cast<double>(places_.size()) - 0.3};
 }
 
 }  // namespace nimble::gui

@@ -5,7 +5,7 @@
 
 #include <qcustomplot.h>
 
-#include "gui/model/units.h"
+#include "gui/view/axes.h"
 #include "gui/view/theme.h"
 #include "gui/view/view.h"
 
@@ -31,12 +31,10 @@ class PlotView : public View {
   // Marks of what was just drawn. The cursor goes to the one that has the selection's choice.
   void set_marks(std::vector<Mark> marks);
   void move_cursor(int mark);
-  // How far the pointer may be from a mark, in pixels.
-  void set_reach(double pixels) { reach_ = pixels; }
   // Whether a mark is what is selected now.
   virtual bool is_selected(const Mark& mark) const;
   // The mark that the pointer is at, or -1; by default the nearest within reach.
-  virtual int mark_at(const QPointF& pixel) const { return nearest(pixel, reach_); }
+  virtual int mark_at(const QPointF& pixel) const { return nearest(pixel); }
   // A click or Enter on a mark, besides what its choice selects.
   virtual void mark_chosen(int /*mark*/) {}
   // Called when the palette changed, with the axes dressed: colours of what is plotted.
@@ -48,7 +46,7 @@ class PlotView : public View {
   void changeEvent(QEvent* event) override;
 
  private:
-  int nearest(const QPointF& pixel, double reach) const;
+  int nearest(const QPointF& pixel) const;
   int neighbour(int key) const;
   bool press(int key, Qt::KeyboardModifiers modifiers);
   void choose(int mark);
@@ -60,28 +58,7 @@ class PlotView : public View {
   QCPItemTracer *tracer_, *selected_;
   std::vector<Mark> marks_;
   int cursor_ = -1;
-  double reach_ = 24;
   QPointF pressed_at_;
-};
-
-// An axis of times on a logarithmic scale; `lowest` and `highest` in ns. Values are then plotted in
-// the unit that is returned, which the axis names.
-TimeUnit set_time_axis(QCPAxis* axis, const QString& label, double lowest, double highest);
-
-// Where shapes stand on an axis: by extent on a logarithmic scale if they have one symbol, else
-// side by side in their order.
-class ShapeAxis {
- public:
-  ShapeAxis() = default;
-  ShapeAxis(const std::vector<ShapeFacts>& shapes, QCPAxis* axis);
-  double at(size_t shape) const { return places_[shape]; }
-  bool by_extent() const { return !symbol_.empty(); }
-  const std::string& symbol() const { return symbol_; }  // empty unless by_extent()
-  QCPRange range() const;
-
- private:
-  std::vector<double> places_;
-  std::string symbol_;
 };
 
 }  // namespace nimble::gui

@@ -23,7 +23,7 @@ class RooflineView final : public PlotView {
     plot().yAxis->setLabel(tr("operations a second (Gop/s)"));
     for (QCPAxis* axis : {plot().xAxis, plot().yAxis}) {
       axis->setScaleType(QCPAxis::stLogarithmic);
-      axis->setTicker(QSharedPointer<QCPAxisTickerLog>::create());
+      axis->setTicker(QSharedPointer<LogTicker>::create());
     }
     connect(&context.session, &Session::changed, this, &RooflineView::ask);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {

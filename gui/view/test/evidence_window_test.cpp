@@ -185,6 +185,14 @@ class EvidenceWindowTest : public QObject {
     QCOMPARE(view->table().rows.size(), size_t{2});
     QVERIFY2(view->status().contains(QStringLiteral("2 workers, 1 measuring, 1 silent")),
              qPrintable(view->status()));
+    // Who gave no sign of life was not silent for "0.0 s" since the last one.
+    for (const auto& row : view->table().rows)
+      QCOMPARE(row[3].isValid(), row[0].toString() == QStringLiteral("busy"));
+    const auto* model = view->findChild<Rows*>()->model();
+    for (int row = 0; row < 2; ++row) {
+      const bool mute = model->index(row, 0).data().toString() == QStringLiteral("mute");
+      QCOMPARE(model->index(row, 3).data().toString() == QStringLiteral("–"), mute);
+    }
   }
 
   void a_roofline_tells_how_to_get_ceilings_then_shares_of_them() {

@@ -44,8 +44,7 @@ void LogTicker::generate(const QCPRange& range, const QLocale& locale, QChar for
       logBase() < 10 ? std::pow(logBase(), kShortDoublings) : std::pow(logBase(), kShortDecades);
   if (ratio >= least)
     return QCPAxisTickerLog::generate(range, locale, format, precision, ticks, sub_ticks, labels);
-  if (is_whole_)
-    return whole_.generate(range, locale, format, precision, ticks, nullptr, labels);
+  if (is_whole_) return whole_.generate(range, locale, format, precision, ticks, nullptr, labels);
   // Of a "g", precision counts all digits: those above a step and two of the step itself.
   const double step = range.size() / kEvenTicks;
   const int digits = static_cast<int>(std::ceil(std::log10(range.upper / step))) + 2;

@@ -19,10 +19,10 @@ void BorderLines::clear() {
   borders_.clear();
 }
 
-void BorderLines::show(const DispatchTree& tree, const std::string& x, const std::string& y) {
+void BorderLines::show(const DispatchTree& tree, const std::string& x, const std::string& y,
+                       const QPalette& palette) {
   clear();
   plane_ = !y.empty();
-  const QPalette palette = plot_.palette();
   const auto& nodes = tree.nodes();
   for (size_t i = 0; i < nodes.size(); ++i) {
     const TreeNode& n = nodes[i];

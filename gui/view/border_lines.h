@@ -15,8 +15,9 @@ class BorderLines {
  public:
   explicit BorderLines(QCustomPlot& plot) : plot_(plot) {}
   // A line for each test of a symbol that has an axis; `y` is empty where the other axis is none of
-  // a symbol.
-  void show(const DispatchTree& tree, const std::string& x, const std::string& y);
+  // a symbol. In the colours of `palette`: a change of theme reaches the window before its plot.
+  void show(const DispatchTree& tree, const std::string& x, const std::string& y,
+            const QPalette& palette);
   void clear();
   // The line within reach of the pointer, or -1.
   int at(const QPointF& pixel) const;

@@ -78,7 +78,7 @@ class DispatchView final : public PlotView {
     draw_ground();
     draw_legend();
     draw_shapes();
-    borders_.show(draft_->tree(), x_name(), plane() ? y_name() : std::string());
+    borders_.show(draft_->tree(), x_name(), plane() ? y_name() : std::string(), palette());
     show_all();
     plot().replot(QCustomPlot::rpQueuedReplot);
   }

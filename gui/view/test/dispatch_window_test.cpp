@@ -163,6 +163,24 @@ class DispatchWindowTest : public QObject {
     QVERIFY(child<QSpinBox>("extent_s1")->value() < 64);
   }
 
+  // Labels of borders stayed white when the theme became dark.
+  void borders_follow_the_theme() {
+    PlotView* view = at_.show_plot("dispatch");
+    for (const Theme theme : {Theme::kDark, Theme::kLight}) {
+      set_theme(theme);
+      at_.wait();
+      int labels = 0;
+      for (int i = 0; i < view->plot().itemCount(); ++i)
+        if (const auto* label = qobject_cast<QCPItemText*>(view->plot().item(i))) {
+          ++labels;
+          QCOMPARE(label->brush().color(), view->palette().color(QPalette::Base));
+          QCOMPARE(label->color(), view->palette().color(QPalette::Text));
+        }
+      QVERIFY(labels > 0);
+    }
+    set_theme(Theme::kSystem);
+  }
+
   void a_remainder_is_typed() {
     auto* box = child<QSpinBox>("test0");
     box->setFocus();

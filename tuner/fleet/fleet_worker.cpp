@@ -295,7 +295,7 @@ class FleetWorker {
       throw Error(Status::kInternal, options_.program,
                   fmt::format("nothing could be measured in {} jobs, the last time because {}",
                               helpless_, why_),
-                  "run it by hand: nimble worker");
+                  "run it by hand: nimble worker --look");
   }
 
   // Also when told to stop: once, then; else its lease runs out.

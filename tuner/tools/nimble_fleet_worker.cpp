@@ -204,6 +204,11 @@ int run(int argc, char** argv) {
                  "Measure this trial of a job once more, print what became of it and what it "
                  "wrote, and end; nothing is stored")
       ->type_name("TRIAL");
+  // nimble-worker answers it before this program is begun; here for its help and completion.
+  bool look = false;
+  app.add_flag("--look", look,
+               "Print what a measuring process sees of this machine and end, whatever database is "
+               "configured");
   app.add_flag("--quiet", a.quiet, "No progress on stderr");
   add_format(app, &a.format, "What it did, printed at its end");
   if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))

@@ -1,16 +1,19 @@
 // nimble worker: measures candidates for a campaign. `nimble tune` and workers of a fleet start it;
-// it links the runtime only. With --db it becomes the worker of a fleet, nimble-fleet-worker.
+// it links the runtime only. Told a database (--db, NIMBLE_DB, a configuration file) it becomes the
+// worker of a fleet, nimble-fleet-worker.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <string_view>
+#include <vector>
 
 #include "tuner/measure/confine.h"
 #include "tuner/measure/protocol.h"
 #include "tuner/measure/worker.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/settings.h"
 #include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
@@ -22,10 +25,11 @@ namespace {
 constexpr char kAbout[] =
     "Measures candidate kernels for a tuning campaign, in a process of its own, so that a\n"
     "candidate that crashes or hangs takes nothing else with it. `nimble tune` starts and ends\n"
-    "it. By hand, without --serve, it prints what it would record of this machine's state.\n"
+    "it. With --look, or told no database, it prints what it would record of this machine's "
+    "state.\n"
     "To serve the campaigns of a database (--db) needs nimble whole, not its runtime only.\n\n"
     "Example:\n"
-    "  nimble worker";
+    "  nimble worker --look";
 
 int report(Format format) {
   HostWatch watch;
@@ -58,9 +62,11 @@ int report(Format format) {
 int run(int argc, char** argv) {
   CLI::App app{kAbout, "nimble worker"};
   tuner::WorkerOptions options;
-  bool serve = false;
+  bool serve = false, look = false;
   Format format = Format::kTable;
   app.add_flag("--serve", serve, "Answer a campaign's requests on standard input and output");
+  app.add_flag("--look", look,
+               "Print what it sees of this machine, whatever database is configured");
   add_format(app, &format, "What it prints by hand");
   app.add_option("--parent", options.parent, "Process to die with")->group("");
   app.add_option("--progress-fd", options.progress, "Descriptor of the shared page")->group("");
@@ -75,25 +81,30 @@ int run(int argc, char** argv) {
   return tuner::serve(options);
 }
 
-// Whether the arguments are the fleet's worker's: it is told a database, or asked what the command
-// takes, of which it knows all that a user wants.
+bool asks_for_help(std::string_view word) {
+  return word == "-h" || word.starts_with("--help");
+}
+
+// Whether the arguments are the fleet's worker's: it is told a database, there or by the
+// configuration, or asked what the command takes, of which it knows all that a user wants.
 bool is_for_fleet(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--serve") return false;
-    if (word == "--db" || word.starts_with("--db=") || word == "-h" || word.starts_with("--help"))
-      return true;
-  }
-  return false;
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  // First: `nimble tune` starts it so, and no configuration may turn that into another.
+  for (const std::string_view word : words)
+    if (word == "--serve" || word == "--look") return false;
+  for (const std::string_view word : words)
+    if (word == "--db" || word.starts_with("--db=") || asks_for_help(word)) return true;
+  return Configuration::load().value("db", "worker").has_value();
 }
 
 // Returns if that program is not there and this one can answer, too.
-void become_fleet_worker(char** argv) {
+void become_fleet_worker(int argc, char** argv) {
   const std::string program = program_of("fleet-worker");
   if (!program.empty()) ::execv(program.c_str(), argv);
-  if (!std::string_view(argv[1]).starts_with("--help") && std::string_view(argv[1]) != "-h")
+  if (argc < 2 || !asks_for_help(argv[1]))
     throw Error(Status::kUnsupported, program_folder() + "/nimble-fleet-worker", "is not installed",
-                "install or build nimble whole, not its runtime only");
+                "install or build nimble whole, not its runtime only; nimble worker --look only "
+                "looks at this machine");
 }
 
 }  // namespace
@@ -101,7 +112,7 @@ void become_fleet_worker(char** argv) {
 
 int main(int argc, char** argv) {
   return nimble::run_program("nimble worker", [&] {
-    if (nimble::is_for_fleet(argc, argv)) nimble::become_fleet_worker(argv);
+    if (nimble::is_for_fleet(argc, argv)) nimble::become_fleet_worker(argc, argv);
     return nimble::run(argc, argv);
   });
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -27,6 +28,8 @@ class WorkerProgram : public FleetTest {
   void SetUp() override {
     FleetTest::SetUp();
     ::setenv("NIMBLE_KEYS", (folder + "/keys").c_str(), 1);
+    ::setenv("NIMBLE_CONFIG", "off", 1);
+    ::unsetenv("NIMBLE_DB");
   }
   CommandResult run(const std::string& arguments) {
     return run_command(fmt::format("{} {}", NIMBLE_WORKER_PROGRAM, arguments));
@@ -60,6 +63,29 @@ TEST_F(WorkerProgram, HelpIsThatOfBothItsUses) {
   const auto described = nlohmann::json::parse(run("--help-json").out);
   EXPECT_EQ(described["name"], "nimble worker");
   EXPECT_THAT(run("").out, HasSubstr("confined")) << "without arguments it looks at the machine";
+}
+
+TEST_F(WorkerProgram, ServesTheDatabaseOfTheEnvironmentOrAFile) {
+  ring.make("planner");
+  const std::string serve_it = " --quiet --max-idle 0 --format json";
+  const auto jobs = [](const CommandResult& ran) {
+    EXPECT_EQ(ran.exit_code, 0) << ran.out;
+    return nlohmann::json::parse(ran.out);
+  };
+  const nlohmann::json told = jobs(serve("--quiet --max-idle 0 --format json"));
+  const auto with = [&](const std::string& setting, const std::string& arguments) {
+    return run_command(fmt::format("env {} {}{}", setting, NIMBLE_WORKER_PROGRAM, arguments));
+  };
+  EXPECT_EQ(jobs(with("NIMBLE_DB=" + place(), serve_it)), told);
+  std::ofstream(folder + "/config.toml") << fmt::format("[worker]\ndb = \"{}\"\n", place());
+  EXPECT_EQ(jobs(with("NIMBLE_CONFIG=" + folder + "/config.toml", serve_it)), told);
+  EXPECT_THAT(with("NIMBLE_DB=" + folder + "/none.db", serve_it).out, HasSubstr("none.db"));
+  EXPECT_THAT(with("NIMBLE_DB=" + place(), " --look").out, HasSubstr("confined"));
+  EXPECT_EQ(serve("--look").exit_code, 2) << "a look serves nothing, told a database or not";
+  EXPECT_THAT(with("NIMBLE_DB=", "").out, HasSubstr("confined")) << "empty is as if not set";
+  // What `nimble tune` starts stays what it is: its input has ended, so it ends, too.
+  EXPECT_THAT(with("NIMBLE_DB=" + folder + "/none.db", " --serve </dev/null").out,
+              Not(HasSubstr("none.db")));
 }
 
 TEST_F(WorkerProgram, WrongUsageExitsWithTwo) {

@@ -36,17 +36,23 @@ db::TrialFilter filter_of(const TrialQuery& q) {
   return f;
 }
 
+// Whether the campaign has more trials than a scan may keep. Looks at no more of them, in an index:
+// to count all by their state takes a second where there are a million.
+bool is_large(db::Store& store, const db::Uuid& campaign) {
+  constexpr int64_t kMost = static_cast<int64_t>(kMostScanned) / kStep * kStep;
+  db::TrialFilter all;
+  all.campaign = campaign;
+  const auto has_many = [&](db::TrialOrder order) {
+    return store.landmarks(all, order, false, kStep, std::nullopt, kMost).more;
+  };
+  return has_many(db::TrialOrder::kTime) || has_many(db::TrialOrder::kQueue);
+}
+
 // An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
-// A campaign numbers its trials, so its last one tells how many there are.
 bool has_index(db::Store& store, const TrialQuery& q) {
   if (!q.text.empty() || !q.shape.empty()) return false;
-  if (q.order != TrialOrder::kTime) return q.order == TrialOrder::kQueue;
-  db::PageRequest last;
-  last.filter.campaign = q.campaign;
-  last.order = db::TrialOrder::kQueue;
-  last.limit = 1;
-  const std::vector<db::TrialRow> rows = store.trials(last);
-  return !rows.empty() && rows[0].trial.position > static_cast<int64_t>(kMostScanned);
+  return q.order == TrialOrder::kQueue ||
+         (q.order == TrialOrder::kTime && is_large(store, q.campaign));
 }
 
 db::TrialOutcome outcome_of(db::TrialRow row) {

@@ -139,18 +139,45 @@ std::optional<Measurement> SqlStore::measurement(const Uuid& uuid) {
   return m;
 }
 
+namespace {
+
+constexpr char kModelColumns[] =
+    "m.uuid, m.campaign, m.workload, m.round, m.model, m.rank_correlation, m.feature_version, "
+    "m.scale, m.digest";
+
+CostModel model_of(const Statement& row) {
+  const std::span<const uint8_t> blob = row.blob(4);
+  CostModel m{
+      row.text(0),      row.text(1), row.text(2), row.integer(3), {blob.begin(), blob.end()},
+      row.maybe_real(5)};
+  if (!row.is_null(6)) m.feature_version = row.integer(6);
+  m.scale = row.maybe_real(7);
+  m.digest = row.text(8);
+  return m;
+}
+
+}  // namespace
+
 std::optional<CostModel> SqlStore::latest_cost_model(const Uuid& campaign, const Hash& workload) {
   Statement row = db_->prepare(
-      "SELECT uuid, round, model, rank_correlation, feature_version, scale, digest FROM cost_model "
-      "WHERE campaign = ? AND workload = ? ORDER BY round DESC, created_at DESC, uuid LIMIT 1");
+      fmt::format("SELECT {} FROM cost_model m WHERE m.campaign = ? AND m.workload = ? "
+                  "ORDER BY m.round DESC, m.created_at DESC, m.uuid LIMIT 1",
+                  kModelColumns));
   if (!row.bind(campaign, workload).step()) return std::nullopt;
-  const std::span<const uint8_t> blob = row.blob(2);
-  CostModel m{row.text(0),      campaign, workload, row.integer(1), {blob.begin(), blob.end()},
-              row.maybe_real(3)};
-  if (!row.is_null(4)) m.feature_version = row.integer(4);
-  m.scale = row.maybe_real(5);
-  m.digest = row.text(6);
-  return m;
+  return model_of(row);
+}
+
+std::vector<CostModel> SqlStore::cost_models(const Hash& workload, const Hash& hardware,
+                                             int64_t before, int64_t limit) {
+  Statement row =
+      db_->prepare(fmt::format("SELECT {} FROM cost_model m JOIN campaign c ON c.uuid = m.campaign "
+                               "WHERE m.workload = ? AND c.hardware = ? AND m.created_at < ? "
+                               "ORDER BY m.created_at DESC, m.uuid LIMIT ?",
+                               kModelColumns));
+  row.bind(workload, hardware, before, limit);
+  std::vector<CostModel> all;
+  while (row.step()) all.push_back(model_of(row));
+  return all;
 }
 
 std::vector<MeasurePolicy> SqlStore::policies(const Hash& workload, const Hash& hardware) {

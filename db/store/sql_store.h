@@ -65,6 +65,8 @@ class SqlStore final : public Store {
   Uuid add(const CostModel&) override;
   std::optional<Measurement> measurement(const Uuid&) override;
   std::optional<CostModel> latest_cost_model(const Uuid& campaign, const Hash& workload) override;
+  std::vector<CostModel> cost_models(const Hash& workload, const Hash& hardware, int64_t before,
+                                     int64_t limit) override;
   std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) override;
   std::vector<Result> results(const ResultQuery&) override;
   void measured(const MeasuredQuery&, const std::function<bool(const Measured&)>& visit) override;

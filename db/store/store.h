@@ -126,6 +126,10 @@ class Store : public Queue, public Evidence, public Reading {
   virtual std::optional<Measurement> measurement(const Uuid&) = 0;  // with its samples
   virtual std::optional<CostModel> latest_cost_model(const Uuid& campaign,
                                                      const Hash& workload) = 0;
+  // Of campaigns of that hardware, stored before a time of day in ms, the newest first; `limit` of
+  // them at most.
+  virtual std::vector<CostModel> cost_models(const Hash& workload, const Hash& hardware,
+                                             int64_t before, int64_t limit = 8) = 0;
   virtual std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) = 0;
   // The newest measurement of each (configuration, shape, role), fastest first: top-k of a shape
   // with `shape` and `limit`, the whole cross-evaluation without.

@@ -22,6 +22,7 @@ class CostModel {
   // than four points teach nothing: the model stays what it was.
   void train(const std::vector<std::vector<float>>& features, std::span<const double> times_ns);
   bool trained() const { return !model_.empty(); }
+  size_t columns() const { return columns_; }  // features of a row; 0 before it is trained
   // Predicted time in ns of each.
   std::vector<double> predict(const std::vector<std::vector<float>>& features) const;
   // All that predict() needs: the features' version and number, the scale of time and XGBoost's own

@@ -39,6 +39,16 @@ void Search::begin_anew(uint64_t seed) {
   checked_.clear();
 }
 
+void Search::begin_with(CostModel earlier) {
+  const size_t columns = features(space_.default_candidate()).size();
+  if (earlier.columns() != columns)
+    throw Error(Status::kIncompatible, "cost model",
+                fmt::format("it is of {} features, points of this space have {}", earlier.columns(),
+                            columns),
+                "nothing: the search learns anew");
+  earlier_ = std::move(earlier);
+}
+
 const std::vector<float>& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
   if (fresh) it->second = make_features(c);
@@ -94,12 +104,15 @@ std::vector<Proposal> Search::propose(size_t count) {
     for (size_t i = 0; i < options_.pool && pool.size() < 2 * options_.pool; ++i)
       add(pool, seen, space_.sample(random_));
   }
+  const CostModel* ranks = learnt ? &model_ : earlier_ ? &*earlier_ : nullptr;
+  std::set<std::string> taken;
   if (!learnt) {
-    // Nothing to rank by: the default, what was good elsewhere, what is near it, then chance.
-    std::set<std::string> taken;
     add(first, taken, space_.default_candidate());
     for (const tuned::Candidate& c : options_.seeds)
       if (space_.contains(c)) add(first, taken, c);
+  }
+  if (!ranks) {
+    // Nothing to rank by: the default, what was good elsewhere, what is near it, then chance.
     const size_t told = first.size();
     auto near = space_.neighbours(space_.default_candidate());
     std::shuffle(near.begin(), near.end(), random_);
@@ -112,6 +125,13 @@ std::vector<Proposal> Search::propose(size_t count) {
     for (const Proposal& p : out) tried_.insert(text_of(p.candidate));
     return out;
   }
+
+  std::vector<Proposal> out;
+  for (size_t i = 0; i < first.size() && i < count; ++i) {
+    out.push_back({first[i], std::nullopt});
+    tried_.insert(text_of(first[i]));
+  }
+  std::erase_if(pool, [&](const tuned::Candidate& c) { return taken.contains(text_of(c)); });
 
   // Lowering the pool is what a proposal costs; most of it is new.
   std::vector<std::pair<const tuned::Candidate*, std::vector<float>*>> missing;
@@ -129,7 +149,7 @@ std::vector<Proposal> Search::propose(size_t count) {
   for (auto& f : others) f.get();
   std::vector<std::vector<float>> rows;
   for (const tuned::Candidate& c : pool) rows.push_back(features(c));
-  const std::vector<double> predicted = model_.predict(rows);
+  const std::vector<double> predicted = ranks->predict(rows);
   std::vector<std::vector<double>> at;
   for (const tuned::Candidate& c : pool) at.push_back(space_.coordinates(c));
   std::vector<bool> used(pool.size(), false);
@@ -138,7 +158,7 @@ std::vector<Proposal> Search::propose(size_t count) {
     used[i] = true;
     chosen.push_back(i);
   };
-  const size_t wanted = std::min(count, pool.size());
+  const size_t wanted = std::min(count - out.size(), pool.size());
   const auto random_share = static_cast<size_t>(options_.epsilon * static_cast<double>(wanted));
   while (chosen.size() < wanted) {
     if (chosen.size() >= wanted - random_share) {
@@ -160,7 +180,6 @@ std::vector<Proposal> Search::propose(size_t count) {
     }
     take(best);
   }
-  std::vector<Proposal> out;
   for (size_t i : chosen) {
     out.push_back({pool[i], predicted[i]});
     const std::string text = text_of(pool[i]);

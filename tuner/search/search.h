@@ -5,7 +5,8 @@
 // highest ranks, spread out: of near-twins the better one goes first and the other pays for its
 // likeness. A share (epsilon) is random, so that what the model misjudges can still be found.
 // Before the model has learnt anything the round is the default configuration, the seeds that the
-// caller gives, the default's neighbours and random points.
+// caller gives, the default's neighbours and random points; or, with a model that an earlier search
+// left, what that one ranks highest in their place.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,9 @@ class Search {
 
   // Forgets all but how points look to the model, for a search of the same space from the start.
   void begin_anew(uint64_t seed);
+  // Ranks by this model while nothing was learnt here; also after begin_anew().
+  // Error(kIncompatible) for a model of other features than this space's points have.
+  void begin_with(CostModel earlier);
   // Up to `count` points never proposed before; empty when the space is used up.
   std::vector<Proposal> propose(size_t count);
   // What became of a point; without a time it failed, and is only remembered as tried.
@@ -76,6 +80,7 @@ class Search {
   SearchOptions options_;
   Random random_;
   CostModel model_;
+  std::optional<CostModel> earlier_;  // of another search
   std::vector<Point> points_;
   std::set<std::string> tried_;
   std::map<std::string, double> predicted_;         // of points proposed and not yet learnt from

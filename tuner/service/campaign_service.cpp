@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tuner/measure/statistics.h"
+#include "tuner/service/model_keeper.h"
 #include "tuner/service/task_run.h"
 #include "tuner/service/warm_start.h"
 #include "vm/base/error.h"
@@ -15,6 +17,8 @@ namespace {
 
 constexpr double kAhead = 1.5;       // cases per worker that the plan wants out; see plan.cpp
 constexpr double kOverheadS = 0.02;  // of a candidate, beside its runs
+// Configurations that were foretold and timed, for their ranks to say anything.
+constexpr size_t kLeastCorrelated = 8;
 // A case's limit: so many times what it is thought to take, and this at least, in s.
 constexpr double kPatience = 10, kLeastCaseS = 120;
 
@@ -100,6 +104,16 @@ void CampaignService::open_task(const TuningTask& task, int64_t threads) {
       warm_start(shared_.store, records.space(), threads, shared_.campaign.key.hardware);
   options.jobs = shared_.compile_threads;
   t.search = std::make_unique<Search>(records.space(), options);
+  if (std::optional<CostModel> earlier =
+          kept_model(shared_.store, {shared_.key, shared_.key_name}, shared_.campaign,
+                     records.workload(), shared_.say)) {
+    try {
+      t.search->begin_with(std::move(*earlier));
+    } catch (const Error& e) {
+      if (e.status() != Status::kIncompatible) throw;
+      shared_.say(fmt::format("{}: an earlier cost model is left alone: {}", task.label, e.what()));
+    }
+  }
   tasks_.push_back(std::move(t));
 }
 
@@ -134,8 +148,15 @@ std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
   task.search->begin_anew(
       hash64(fmt::format("{} {} {}", submission_.seed, records.workload(), told)));
   task.search->tell(records.default_candidate(), std::nullopt);
-  for (const auto& [config, ratio] : known.ratios)
+  std::vector<double> foretold, found;
+  for (const auto& [config, ratio] : known.ratios) {
     task.search->tell(records.candidate(config), ratio);
+    if (const auto it = task.foretold.find(config); it != task.foretold.end() && ratio) {
+      foretold.push_back(it->second);
+      found.push_back(*ratio);
+    }
+  }
+  if (found.size() >= kLeastCorrelated) task.correlation = rank_correlation(foretold, found);
   for (const db::Hash& config : known.issued)
     task.search->tell(records.candidate(config), std::nullopt);
   task.search->learn();
@@ -143,7 +164,7 @@ std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
   shared_.store.transaction([&] {
     for (const Proposal& p : task.search->propose(count)) {
       out.push_back(records.put(p.candidate));
-      if (p.predicted_ns) task.predicted[out.back()] = *p.predicted_ns;
+      if (p.predicted_ns) task.predicted[out.back()] = task.foretold[out.back()] = *p.predicted_ns;
     }
   });
   return out;
@@ -296,6 +317,10 @@ bool CampaignService::finish(double patience_s) {
     tell_machines(true);
     if (!done) shared_.store.cancel_jobs(uuid());
     for (size_t t = 0; t < tasks_.size(); ++t) make_table(t);
+    for (const ServiceTask& t : tasks_)
+      keep_model(shared_.store, {shared_.key, shared_.key_name}, uuid(),
+                 t.publisher->records().workload(), t.search->model(),
+                 static_cast<int64_t>(t.search->measured()), t.correlation);
     shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
   });
   return true;

@@ -34,7 +34,10 @@ struct ServiceTask {
   std::unique_ptr<Publisher> publisher;
   std::vector<size_t> points;  // of the plan → of the task; the size of the search first
   std::unique_ptr<Search> search;
-  std::map<db::Hash, double> predicted;          // ratio to the default, of what was proposed last
+  std::map<db::Hash, double> predicted;  // ratio to the default, of what was proposed last
+  // What a model said of each that it ranked, and how well its ranks agree with the times.
+  std::map<db::Hash, double> foretold;
+  std::optional<double> correlation;
   std::map<db::Hash, double> default_ns;         // by shape, from the latest case
   std::map<size_t, double> verified_default_ns;  // by the plan's point
   std::set<db::Hash> verified;                   // timed side by side

@@ -20,11 +20,23 @@ Verifier verifier_of(const Keyring& ring, db::Store& store) {
   return verifier_of(ring, store, ring.trusted());
 }
 
-Verifier verifier_of(const Keyring& ring, db::Store& store, const std::vector<NamedKey>& trusted) {
-  std::vector<Revocation> all = ring.revoked();
+namespace {
+
+Verifier less_revoked(const std::vector<NamedKey>& trusted, std::vector<Revocation> revoked,
+                      db::Store& store) {
   for (db::KeyRevocation& r : store.key_revocations())
-    all.push_back({std::move(r.public_key), std::move(r.reason), r.created_at});
-  return Verifier(trusted, all);
+    revoked.push_back({std::move(r.public_key), std::move(r.reason), r.created_at});
+  return Verifier(trusted, revoked);
+}
+
+}  // namespace
+
+Verifier verifier_of(const std::vector<NamedKey>& trusted, db::Store& store) {
+  return less_revoked(trusted, {}, store);
+}
+
+Verifier verifier_of(const Keyring& ring, db::Store& store, const std::vector<NamedKey>& trusted) {
+  return less_revoked(trusted, ring.revoked(), store);
 }
 
 std::string trusted_keys_json(const Verifier& verifier) {

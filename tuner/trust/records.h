@@ -16,6 +16,8 @@ const NamedKey& require_signed(db::Store& store, const Verifier& verifier, const
 // What the keyring trusts, less what it or the database says is revoked. To be asked for anew from
 // time to time: a revocation counts from when it is known.
 Verifier verifier_of(const Keyring& ring, db::Store& store);
+// These keys, less what the database says is revoked.
+Verifier verifier_of(const std::vector<NamedKey>& trusted, db::Store& store);
 // The same of these keys in place of those that the keyring trusts.
 Verifier verifier_of(const Keyring& ring, db::Store& store, const std::vector<NamedKey>& trusted);
 

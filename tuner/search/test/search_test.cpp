@@ -258,6 +258,39 @@ TEST_F(SearchTest, PredictionsAreCheckedAgainstWhatWasMeasured) {
   EXPECT_GT(*correlation, 0.2);
 }
 
+// What another search learnt of the same points ranks the first round; the default and the seeds
+// still come before all others.
+TEST_F(SearchTest, BegunWithAnEarlierModelItsFirstRoundIsNoChance) {
+  Search before(*space, options);
+  run(before, 6, 16);
+  const auto mean_of_first_round = [&](uint64_t seed, bool with) {
+    options.seed = seed;
+    Search search(*space, options);
+    if (with) search.begin_with(before.model());
+    search.begin_anew(seed);
+    const std::vector<Proposal> round = search.propose(16);
+    EXPECT_EQ(round.size(), 16u);
+    EXPECT_EQ(text_of(round[0].candidate), text_of(space->default_candidate()));
+    double sum = 0;
+    for (const Proposal& p : round) {
+      sum += time_of(p.candidate);
+      EXPECT_EQ(p.predicted_ns.has_value(), with && &p != round.data());
+    }
+    return sum / 16;
+  };
+  double with = 0, without = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    with += mean_of_first_round(seed, true);
+    without += mean_of_first_round(seed, false);
+  }
+  EXPECT_LT(with, without);
+
+  CostModel other(1);
+  other.train({{1}, {2}, {3}, {4}}, std::vector<double>{1, 2, 3, 4});
+  Search search(*space, options);
+  EXPECT_THROW(search.begin_with(other), Error);
+}
+
 TEST_F(SearchTest, FailedPointsAreRememberedAndNotLearnt) {
   Search search(*space, options);
   for (const Proposal& p : search.propose(8)) search.tell(p.candidate, std::nullopt);

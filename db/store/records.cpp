@@ -81,6 +81,9 @@ std::optional<Role> role_from_name(std::string_view n) {
 std::optional<TrialState> trial_state_from_name(std::string_view n) {
   return value_in(kTrialStates, n);
 }
+std::optional<TableStatus> table_status_from_name(std::string_view n) {
+  return value_in(kTableStatuses, n);
+}
 
 std::string text_of(const Dims& dims) {
   std::string text;

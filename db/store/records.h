@@ -440,5 +440,6 @@ std::optional<CacheMode> cache_mode_from_name(std::string_view);
 std::optional<CampaignState> campaign_state_from_name(std::string_view);
 std::optional<Role> role_from_name(std::string_view);
 std::optional<TrialState> trial_state_from_name(std::string_view);
+std::optional<TableStatus> table_status_from_name(std::string_view);
 
 }  // namespace nimble::db

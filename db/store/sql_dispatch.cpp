@@ -16,11 +16,6 @@
 namespace nimble::db {
 namespace {
 
-TableStatus status_from(const std::string& name) {
-  if (name == "active") return TableStatus::kActive;
-  return name == "draft" ? TableStatus::kDraft : TableStatus::kRetired;
-}
-
 constexpr std::string_view kTableQuery =
     "SELECT d.uuid, d.workload, d.hardware, d.toolchain, d.policy, d.campaign, d.parent, "
     "d.version, d.objective, d.tree, d.created_at, s.status, s.policy_class FROM dispatch_table d "
@@ -32,9 +27,6 @@ constexpr std::string_view kSameSlot =
     "AND a.policy_class = b.policy_class AND a.codegen_version = b.codegen_version "
     "AND a.compiler = b.compiler AND a.compiler_version = b.compiler_version "
     "AND a.flags = b.flags";
-
-// An event from further ahead than this was written by a wrong clock, or by nobody's.
-constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 }  // namespace
 
@@ -92,7 +84,13 @@ std::vector<DispatchTable> SqlStore::read_tables(Statement& row) {
     t.objective = row.text(8);
     t.tree = row.text(9);
     t.created_at = row.integer(10);
-    t.status = status_from(row.text(11));
+    const std::optional<TableStatus> status = table_status_from_name(row.text(11));
+    if (!status)
+      throw Error(Status::kCorrupt, path(),
+                  fmt::format("dispatch table {} has the status \"{}\", which is none", t.uuid,
+                              row.text(11)),
+                  "look for what else was changed: nimble db check");
+    t.status = *status;
     t.policy_class = row.text(12);
     Statement entry = db_->prepare(
         "SELECT e.range, e.config, e.evidence, e.expected_ns, e.regret, e.fallback, e.is_override, "

@@ -73,6 +73,20 @@ TEST_F(StoreTest, OneTableIsActiveAndRollingBackGoesBackStepByStep) {
   EXPECT_TRUE(store->tables(std::string(32, '0')).empty());
 }
 
+TEST_F(FileTest, ATableWhoseStatusIsNoneIsNotTakenForRetired) {
+  auto store = open();
+  World world(*store);
+  const Uuid uuid = store->create_table(world.draft(*store, 8));
+  connection()->script(
+      "DROP VIEW dispatch_status; CREATE VIEW dispatch_status AS "
+      "SELECT d.*, NULL AS since, 'frozen' AS status FROM dispatch_slot d");
+  store = open();
+  const Error error = error_of([&] { store->table(uuid); });
+  EXPECT_EQ(error.status(), Status::kCorrupt);
+  EXPECT_THAT(error.what(), HasSubstr(uuid));
+  EXPECT_THAT(error.what(), HasSubstr("\"frozen\""));
+}
+
 TEST_F(StoreTest, LookupOutcomes) {
   auto store = open();
   World world(*store);

@@ -11,9 +11,12 @@
 // What is imported is not trusted. A file is opened read-only with views and triggers off; its
 // schema must equal, word for word, the one that the migrations yield; every row's key is computed
 // again from its content; and our own CHECKs, foreign keys and invariants judge it, all in one
-// transaction. An older schema is first brought up to date in a copy in memory.
+// transaction. A measurement of the future is refused, too: it would stay the newest of its
+// configuration whatever is measured until then. An older schema is first brought up to date in a
+// copy in memory.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "db/store/filesystem.h"
@@ -45,9 +48,24 @@ std::set<std::string> running_here(Connection& db) {
   return all;
 }
 
+constexpr int kCreatedAtOfMeasurement = 12;  // column of its TableSpec
+
+// Measurements that came from behind the latest time that can be, or not; and the first of them.
+struct FromTheFuture {
+  int64_t latest;
+  int64_t count = 0;
+  Uuid first;
+  int64_t first_at = 0;
+  void look_at(const Statement& measurement) {
+    const int64_t at = measurement.integer(kCreatedAtOfMeasurement);
+    if (at <= latest) return;
+    if (count++ == 0) first = measurement.text(0), first_at = at;
+  }
+};
+
 // Inserts the source's rows that are missing here; returns how many were.
 int64_t insert_missing(Connection& into, Connection& from, const TableSpec& table,
-                       const std::set<std::string>& running) {
+                       const std::set<std::string>& running, FromTheFuture& future) {
   const int columns = column_count(table);
   std::string marks = "?";
   for (int i = 1; i < columns; ++i) marks += ",?";
@@ -79,6 +97,7 @@ int64_t insert_missing(Connection& into, Connection& from, const TableSpec& tabl
       insert.bind_null(14, ValueKind::kInteger);
     }
     insert.run();
+    if (name == "measurement" && into.changes() > 0) future.look_at(rows);
     added += into.changes();
     insert.reset();
   }
@@ -159,7 +178,7 @@ void SqlStore::export_to(const std::string& file, bool overwrite) {
       SqlStore into(open_sqlite(copy.path(), options), options);
       const Snapshot snapshot(*db_);
       Write write = into.begin_write();
-      into.add_records_of(*db_);
+      into.add_records_of(*db_, std::numeric_limits<int64_t>::max());  // a copy of what is there
       write.commit();
     }
     finish_sqlite_export(copy.path(), options_, file);
@@ -169,13 +188,20 @@ void SqlStore::export_to(const std::string& file, bool overwrite) {
   }
 }
 
-ImportReport SqlStore::add_records_of(Connection& source) {
+ImportReport SqlStore::add_records_of(Connection& source, int64_t latest) {
   ImportReport report;
   // A table may come before its parent: foreign keys count at the end.
   db_->defer_foreign_keys();
   const std::set<std::string> running = running_here(*db_);
+  FromTheFuture future{latest};
   for (const TableSpec& table : exchanged_tables())
-    report.rows_added += insert_missing(*db_, source, table, running);
+    report.rows_added += insert_missing(*db_, source, table, running, future);
+  if (future.count > 0)
+    throw Error(Status::kInvalidArgument, source.name(),
+                fmt::format("{} {} from the future, the first {} ({} hours ahead)", future.count,
+                            future.count == 1 ? "measurement is" : "measurements are", future.first,
+                            (future.first_at - (latest - kDayMs)) / 3'600'000),
+                "look whether this machine's clock is right; if it is, the other's was not");
   report.rows_updated = advance(*db_, source, running);
   return report;
 }
@@ -197,7 +223,7 @@ ImportReport SqlStore::import_from(const std::string& place) {
   try {
     const Snapshot snapshot(*source);
     Write write = begin_write();
-    report = add_records_of(*source);
+    report = add_records_of(*source, now() + kDayMs);
     // A measurement and its samples come both from the source, or are both of this database.
     find_wrong_samples(*source, [&](const std::string& problem) {
       throw Error(Status::kCorrupt, name, problem, "export it again with nimble db export");
@@ -223,10 +249,11 @@ ImportReport SqlStore::import_from(const std::string& place) {
     // Every refusal is about the source, unless it is about room or locks.
     if (error.status() == Status::kExhausted || error.status() == Status::kIo) throw;
     const bool placed = error.place() != path() && error.place() != name;
-    throw Error(error.status(), name,
-                fmt::format("not imported: {}{}{}", placed ? error.place() : "", placed ? ": " : "",
-                            error.problem()),
-                "import only what nimble db export wrote");
+    throw Error(
+        error.status(), name,
+        fmt::format("not imported: {}{}{}", placed ? error.place() : "", placed ? ": " : "",
+                    error.problem()),
+        error.remedy().empty() ? "import only what nimble db export wrote" : error.remedy());
   }
   report.origin = origin;
   return report;

@@ -10,13 +10,6 @@
 #include "vm/base/error.h"
 
 namespace nimble::db {
-namespace {
-
-// Further ahead is no clock of ours, and no time of day to be ordered by.
-constexpr int64_t kDayMs = 24 * 3600 * 1000;
-
-}  // namespace
-
 Uuid SqlStore::add(const NewOverride& o) {
   if (o.reason.empty())
     throw Error(Status::kInvalidArgument, "override", "needs a reason", "give --reason");

@@ -12,6 +12,10 @@
 
 namespace nimble::db {
 
+// What is from further ahead than this was written by a wrong clock, or by nobody's: it is no time
+// of day to be ordered by.
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
+
 class SqlStore final : public Store {
  public:
   // `db` has the latest schema. `options.clock_ms` may be empty.
@@ -236,7 +240,8 @@ class SqlStore final : public Store {
   std::vector<DispatchTable> read_tables(Statement& rows);
   LookupResult best_match(const LookupKey&, const std::vector<Uuid>& candidates);
   void check_campaign_exists(const Uuid& campaign);
-  ImportReport add_records_of(Connection& source);
+  // Measurements from behind `latest` are refused.
+  ImportReport add_records_of(Connection& source, int64_t latest);
 
   Worker require_worker(const Uuid& worker);
   std::vector<PeerFigure> read_peers(std::string_view condition, const std::string& key,

@@ -188,7 +188,8 @@ class Store : public Queue, public Evidence, public Reading {
   virtual void export_to(const std::string& file, bool overwrite = false) = 0;
   // Adds what `place` (an export, or any nimble database of this schema or an older one) has and
   // this database lacks: all or nothing. Importing again changes nothing. A file whose schema,
-  // keys or numbers are not what nimble writes is refused (kCorrupt, kInvalidArgument).
+  // keys or numbers are not what nimble writes is refused (kCorrupt, kInvalidArgument); so is one
+  // with measurements that are not here and from more than a day ahead (kInvalidArgument).
   virtual ImportReport import_from(const std::string& place) = 0;
   // Integrity of the file, foreign keys, and the invariants that SQL cannot state.
   virtual CheckReport check() = 0;

@@ -274,6 +274,8 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"AnotherMedian",
                "UPDATE measurement SET median_ns = 1e9, ci_low_ns = 1e9, ci_high_ns = 1e9",
                "lies outside the samples"},
+        Attack{"FromTheFuture", "UPDATE measurement SET created_at = 9223372036854775807",
+               "from the future"},
         Attack{"ForeignEvidence",
                "UPDATE dispatch_entry SET config = (SELECT hash FROM config WHERE hash NOT IN "
                "(SELECT config FROM dispatch_entry) LIMIT 1)",

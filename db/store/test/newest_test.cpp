@@ -91,6 +91,33 @@ TEST_F(StoreTest, MergedDatabasesAgreeOnWhatIsNewest) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
+// A forged time, or one of a clock that was ahead, would stay the newest whatever is measured
+// later.
+TEST_F(StoreTest, MeasurementsOfTheFutureAreNotImported) {
+  constexpr int64_t kHourMs = 3'600'000;
+  auto store = open();
+  World world(*store);
+  const Uuid trial = world.tried(*store, 8, 64, 300);
+  store->export_to(file("copy.nimbledb"));
+  auto copy = Store::open(file("copy.nimbledb"), options);
+  clock += 30 * kHourMs;
+  copy->add(world.measured(*copy, *copy->trial(trial), 200));
+  copy->add(world.measured(*copy, *copy->trial(trial), 210));
+  copy.reset();
+  clock -= 30 * kHourMs;
+  const Error error = error_of([&] { store->import_from(file("copy.nimbledb")); });
+  EXPECT_EQ(error.status(), Status::kInvalidArgument);
+  EXPECT_THAT(error.what(), HasSubstr("2 measurements are from the future"));
+  EXPECT_THAT(error.what(), HasSubstr("30 hours ahead"));
+  EXPECT_THAT(error.what(), HasSubstr("this machine's clock"));
+  EXPECT_THAT(medians(*store, world), ElementsAre(300)) << "all or nothing";
+  clock += 6 * kHourMs;  // clocks of two machines may be a day apart
+  EXPECT_GT(store->import_from(file("copy.nimbledb")).rows_added, 0);
+  // What is here already is not looked at again.
+  clock -= 6 * kHourMs;
+  EXPECT_EQ(store->import_from(file("copy.nimbledb")).rows_added, 0);
+}
+
 // Rows of an older schema are found without being measured again.
 TEST(NewestMeasured, AnOlderDatabaseHasItAfterItsMigration) {
   const auto old = connect_to_memory();

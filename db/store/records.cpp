@@ -84,6 +84,11 @@ std::optional<TrialState> trial_state_from_name(std::string_view n) {
 std::optional<TableStatus> table_status_from_name(std::string_view n) {
   return value_in(kTableStatuses, n);
 }
+std::vector<std::string> role_names() {
+  std::vector<std::string> names;
+  for (const Named<Role>& row : kRoles) names.emplace_back(row.name);
+  return names;
+}
 
 std::string text_of(const Dims& dims) {
   std::string text;

@@ -441,5 +441,6 @@ std::optional<CampaignState> campaign_state_from_name(std::string_view);
 std::optional<Role> role_from_name(std::string_view);
 std::optional<TrialState> trial_state_from_name(std::string_view);
 std::optional<TableStatus> table_status_from_name(std::string_view);
+std::vector<std::string> role_names();  // all, in the order of Role
 
 }  // namespace nimble::db

@@ -263,8 +263,10 @@ int run(int argc, char** argv) {
                           "Hash, its beginning, or part of the workload's text");
   top_command->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128")
       ->check(read_by(dims_from_text));
-  top_command->add_option("--role", args.top.role, "Only search, cross, verify or baseline")
-      ->check(CLI::IsMember({"search", "cross", "verify", "baseline"}).description(""))
+  top_command
+      ->add_option("--role", args.top.role,
+                   fmt::format("Only those of one role: {}", fmt::join(role_names(), ", ")))
+      ->check(CLI::IsMember(role_names()).description(""))
       ->type_name("ROLE");
   top_command->add_option("--limit", args.top.limit, "How many per shape")
       ->capture_default_str()

@@ -287,6 +287,11 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
   EXPECT_THAT(none.out, HasSubstr("no measurement begins so"));
   EXPECT_EQ(run("top --workload unheard-of " + db()).exit_code, 1);
   EXPECT_EQ(run("top --role king " + db()).exit_code, 2);
+  const std::string help = run("top --help").out;
+  for (const std::string& role : role_names()) {
+    EXPECT_THAT(help, HasSubstr(role));
+    EXPECT_EQ(run("top --role " + role + " " + db()).exit_code, 0) << role;
+  }
   EXPECT_EQ(run("top --shape m " + db()).exit_code, 2);
 }
 

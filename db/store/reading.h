@@ -86,7 +86,6 @@ struct TwinRow {
   Uuid measurement, trial, machine;
   double median_ns = 0, twin_median_ns = 0, ci_low_ns = 0, ci_high_ns = 0;
   int64_t created_at = 0;
-  PageKey key;
 };
 
 struct DispatchChange {
@@ -147,9 +146,9 @@ class Reading {
   virtual std::vector<CorrectnessRecord> correctness(const Hash& artifact,
                                                      const std::optional<Hash>& shape = {},
                                                      int64_t limit = 100) = 0;  // newest first
-  // A/A pairs, the newest first, behind `from`.
-  virtual std::vector<TwinRow> twins(int64_t limit = 1000, const std::optional<PageKey>& from = {},
-                                     const std::optional<Uuid>& machine = {}) = 0;
+  // A/A pairs among the newest measurements of a workload on a kind of hardware, the newest first.
+  virtual std::vector<TwinRow> twins(const Hash& workload, const Hash& hardware,
+                                     int64_t limit = 1000) = 0;
   virtual std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
                                               int64_t limit = 1000) = 0;  // newest first
 };

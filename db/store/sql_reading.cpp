@@ -257,35 +257,19 @@ std::vector<CorrectnessRecord> SqlStore::correctness(const Hash& artifact,
   return all;
 }
 
-std::vector<TwinRow> SqlStore::twins(int64_t limit, const std::optional<PageKey>& from,
-                                     const std::optional<Uuid>& machine) {
+std::vector<TwinRow> SqlStore::twins(const Hash& workload, const Hash& hardware, int64_t limit) {
   check_limit(limit);
-  std::string conditions;
-  if (from) conditions += " AND (w.created_at, w.measurement) < (?2, ?3)";
-  if (machine) conditions += fmt::format(" AND m.machine = ?{}", from ? 4 : 2);
-  Statement row = db_->prepare(fmt::format(
-      "SELECT w.measurement, m.trial, m.machine, m.median_ns, w.median_ns, m.ci_low_ns, "
-      "m.ci_high_ns, w.created_at FROM twin_samples w JOIN measurement m ON m.uuid = w.measurement "
-      "WHERE 1 = 1{} ORDER BY w.created_at DESC, w.measurement DESC LIMIT ?1",
-      conditions));
-  row.bind_at(1, limit);
-  int index = 1;
-  if (from) {
-    row.bind_at(++index, from->integer);
-    row.bind_at(++index, from->uuid);
-  }
-  if (machine) row.bind_at(++index, *machine);
+  Statement row = db_->prepare(
+      "SELECT w.measurement, r.trial, m.machine, r.median_ns, w.median_ns, r.ci_low_ns, "
+      "r.ci_high_ns, w.created_at FROM newest_measured r "
+      "JOIN twin_samples w ON w.measurement = r.measurement "
+      "JOIN measurement m ON m.uuid = w.measurement WHERE r.workload = ? AND r.hardware = ? "
+      "ORDER BY w.created_at DESC, w.measurement DESC LIMIT ?");
+  row.bind(workload, hardware, limit);
   std::vector<TwinRow> all;
   while (row.step())
-    all.push_back({row.text(0),
-                   row.text(1),
-                   row.text(2),
-                   row.real(3),
-                   row.real(4),
-                   row.real(5),
-                   row.real(6),
-                   row.integer(7),
-                   {row.integer(7), 0, row.text(0)}});
+    all.push_back({row.text(0), row.text(1), row.text(2), row.real(3), row.real(4), row.real(5),
+                   row.real(6), row.integer(7)});
   return all;
 }
 

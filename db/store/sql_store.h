@@ -175,8 +175,7 @@ class SqlStore final : public Store {
   std::vector<MeasurementSummary> session(const Uuid& host_state, int64_t limit) override;
   std::vector<CorrectnessRecord> correctness(const Hash& artifact, const std::optional<Hash>& shape,
                                              int64_t limit) override;
-  std::vector<TwinRow> twins(int64_t limit, const std::optional<PageKey>& from,
-                             const std::optional<Uuid>& machine) override;
+  std::vector<TwinRow> twins(const Hash& workload, const Hash& hardware, int64_t limit) override;
   std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
                                       int64_t limit) override;
 

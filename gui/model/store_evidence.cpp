@@ -112,17 +112,8 @@ void StoreReader::add_peers_and_twins(WorkloadFacts& f, const Cancel& cancel) {
                              const db::PeerFigure& p) { return p.run != run; });
   std::set<db::Uuid> own;
   for (const db::Result& r : f.results) own.insert(r.measurement);
-  constexpr int64_t kPage = 1000;
-  constexpr int kMostPages = 50;  // of all workloads together, the newest
-  std::optional<db::PageKey> from;
-  for (int page = 0; page < kMostPages; ++page) {
-    cancel.check();
-    const std::vector<db::TwinRow> twins = store_->twins(kPage, from);
-    for (const db::TwinRow& t : twins)
-      if (own.contains(t.measurement)) f.twins.push_back(t);
-    if (static_cast<int64_t>(twins.size()) < kPage) break;
-    from = twins.back().key;
-  }
+  f.twins = store_->twins(f.workload, f.hardware);
+  std::erase_if(f.twins, [&](const db::TwinRow& t) { return !own.contains(t.measurement); });
 }
 
 std::function<void()> StoreReader::stopper() {

@@ -102,10 +102,9 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
   std::mt19937_64 random(static_cast<uint64_t>(h));
   std::vector<Hash> workloads;
   for (const Workload& w : names.workloads) workloads.push_back(key_of(w));
-  constexpr int64_t kPiece = 5000, kPoints = int64_t{kWorkloads} * kConfigs * kShapes;
+  constexpr int64_t kPiece = 5000, kCase = 16, kPoints = int64_t{kWorkloads} * kConfigs * kShapes;
   wanted = std::min(wanted, kPoints);
   for (int64_t have = store.progress(campaign).trials; have < wanted; have += kPiece) {
-    const Uuid host = store.put(HostState{"", "performance", true, {}, "0,1", 0.1, 0});
     int64_t number = store.last_event();
     int depth = 0;
     Transaction transaction(db, depth, true);
@@ -117,15 +116,17 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
         "uuid, campaign, workload, config, shape, role, threads, round, priority, state, "
         "attempt, error_class, message, created_at, finished_at, position, median_ns, "
         "measured_on");
+    InsertRows hosts(db, "host_state", "uuid, governor, turbo, affinity, load, steal", &trials);
     InsertRows measurements(
         db, "measurement",
         "uuid, trial, artifact, policy, machine, host_state, n, median_ns, mad_ns, "
         "ci_low_ns, ci_high_ns, stop_reason, created_at, runs_per_sample",
-        &trials);
+        &hosts);
     InsertRows samples(db, "samples", "measurement, n, ns, outlier");
     InsertRows twins(db, "twin_samples", "measurement, n, ns, median_ns, created_at");
     InsertRows events(db, "event", "number, kind, campaign, subject, detail, created_at");
     const std::vector<uint8_t> flags(10, 0);
+    Uuid host;  // of a case
     for (int64_t i = have; i < std::min(have + kPiece, wanted); ++i) {
       // Every point once, in no order: the step shares no factor with their number.
       const int64_t point = i * 104'729 % kPoints;
@@ -147,6 +148,8 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
                  static_cast<double>(random() % 100), wrong ? "wrong" : "ok", 1,
                  wrong ? "mismatch" : "", wrong ? "off" : "", at, at, i + 1, median, on);
       events.add(++number, "trial", campaign, trial, R"({"state":"ok"})", at);
+      if ((i - have) % kCase == 0)
+        hosts.add(host = new_uuid(), "performance", int64_t{1}, "0,1", 0.1, 0.0);
       if (wrong) continue;
       const Uuid uuid = new_uuid();
       measurements.add(uuid, trial, names.artifacts[w][c], names.policy,
@@ -156,7 +159,8 @@ void fill_campaign(Store& store, Connection& db, const Names& names, int h, int6
       samples.add(uuid, 10, ns, flags);
       if (random() % 20 == 0) twins.add(uuid, 10, ns, *median, at);
     }
-    for (InsertRows* rows : {&trials, &measurements, &samples, &twins, &events}) rows->flush();
+    for (InsertRows* rows : {&trials, &hosts, &measurements, &samples, &twins, &events})
+      rows->flush();
     transaction.commit();
   }
   for (const Hash& workload : workloads) {
@@ -286,10 +290,6 @@ void behind_a_measurement(Store& store, const Names& names, std::mt19937_64& ran
   benchmark::DoNotOptimize(store.session(all.at(0).measurement.host_state));
 }
 
-void twins(Store& store, const Names&, std::mt19937_64&) {
-  benchmark::DoNotOptimize(store.twins());
-}
-
 void lookup(Store& store, const Names& names, std::mt19937_64& random) {
   const LookupKey key{names.workloads[random() % kWorkloads],
                       names.hardware[random() % kHardware],
@@ -304,6 +304,10 @@ Hash workload_of(const Names& names, std::mt19937_64& random) {
 }
 Hash hardware_of(const Names& names, std::mt19937_64& random) {
   return key_of(names.hardware[random() % kHardware]);
+}
+
+void twins(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(store.twins(workload_of(names, random), hardware_of(names, random)));
 }
 
 // What a list of campaigns shows of each.

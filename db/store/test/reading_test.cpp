@@ -154,13 +154,14 @@ TEST_F(StoreTest, WhatLiesBehindAMeasurementIsReadable) {
   ASSERT_THAT(checks, SizeIs(1));
   EXPECT_EQ(checks[0].max_error, 1e-7);
   EXPECT_THAT(store->correctness(m.measurement.artifact, fleet.world.shape(*store, 37)), IsEmpty());
-  const std::vector<TwinRow> twins = store->twins();
+  const std::vector<TwinRow> twins =
+      store->twins(fleet.world.workload_hash, fleet.world.hardware_hash);
   ASSERT_THAT(twins, SizeIs(1));
+  EXPECT_EQ(twins[0].trial, report.results[1].trial);
+  EXPECT_EQ(twins[0].machine, fleet.machine("a"));
   EXPECT_EQ(twins[0].twin_median_ns, 100);
   EXPECT_EQ(twins[0].median_ns, 100);
-  EXPECT_THAT(store->twins(10, twins[0].key), IsEmpty());
-  EXPECT_THAT(store->twins(10, {}, fleet.machine("a")), SizeIs(1));
-  EXPECT_THAT(store->twins(10, {}, fleet.machine("b")), IsEmpty());
+  EXPECT_THAT(store->twins(fleet.world.workload_hash, "other"), IsEmpty());
 
   const Uuid table = store->create_table(fleet.world.draft(*store, 1));
   store->activate(table, "tuned");

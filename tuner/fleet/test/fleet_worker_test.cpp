@@ -50,7 +50,7 @@ TEST_F(FleetWorkerTest, OfAPairedCaseTheFirstTrialHasATwin) {
   store->publish(alone);
   store->publish(paired);
   EXPECT_EQ(work().trials, 5) << said;
-  const std::vector<db::TwinRow> twins = store->twins();
+  const std::vector<db::TwinRow> twins = store->twins(fleet->world.workload_hash, paired.hardware);
   ASSERT_EQ(twins.size(), 1u);
   EXPECT_EQ(twins[0].trial, trial(paired, 0).uuid);
   EXPECT_GT(twins[0].twin_median_ns, 0);

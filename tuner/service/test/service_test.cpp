@@ -27,7 +27,7 @@ TEST_F(ServiceTest, TunesACampaignToActiveTablesWithTwoWorkers) {
   }
   // The default ran against itself where finalists were compared.
   EXPECT_THAT(made.objective, HasSubstr("A/A"));
-  EXPECT_FALSE(store->twins().empty());
+  EXPECT_FALSE(store->twins(made.workload, made.hardware).empty());
   EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("noise"));
   // What cannot be compiled is known as such, what goes wrong, too.
   std::set<db::TrialState> states;

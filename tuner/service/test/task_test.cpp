@@ -127,7 +127,7 @@ TEST_F(TaskTest, WhatATableRestsOnIsKept) {
   task.verify(meter->consumed_s() + 60);
   task.make_table(true);
   ASSERT_TRUE(task.report().table);
-  const std::vector<db::TwinRow> twins = store->twins();
+  const std::vector<db::TwinRow> twins = store->twins(task.report().workload, context->hardware);
   EXPECT_FALSE(twins.empty()) << "the default ran beside itself";
   bool drifted = false;
   for (const db::TrialOutcome& o : store->outcomes(campaign))

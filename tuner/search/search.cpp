@@ -34,6 +34,7 @@ void Search::begin_anew(uint64_t seed) {
   random_ = Random(seed);
   model_ = CostModel(seed);
   points_.clear();
+  point_of_.clear();
   tried_.clear();
   predicted_.clear();
   checked_.clear();
@@ -197,7 +198,11 @@ void Search::tell(const tuned::Candidate& c, std::optional<double> time_ns) {
     checked_.emplace_back(it->second, *time_ns);
     predicted_.erase(it);
   }
-  points_.push_back({c, *time_ns, features(c)});
+  const auto [it, fresh] = point_of_.try_emplace(text, points_.size());
+  if (fresh)
+    points_.push_back({c, *time_ns, features(c)});
+  else
+    points_[it->second].time_ns = *time_ns;
 }
 
 std::optional<double> Search::learn() {

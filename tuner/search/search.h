@@ -51,7 +51,8 @@ class Search {
   void begin_with(CostModel earlier);
   // Up to `count` points never proposed before; empty when the space is used up.
   std::vector<Proposal> propose(size_t count);
-  // What became of a point; without a time it failed, and is only remembered as tried.
+  // What became of a point; without a time it failed, and is only remembered as tried. Told again,
+  // the later time counts.
   void tell(const tuned::Candidate& c, std::optional<double> time_ns);
   // Trains the model on all times told. Returns the rank correlation between what the model so far
   // predicted for the points told since the last call and their times; nothing without enough of
@@ -82,6 +83,7 @@ class Search {
   CostModel model_;
   std::optional<CostModel> earlier_;  // of another search
   std::vector<Point> points_;
+  std::map<std::string, size_t> point_of_;
   std::set<std::string> tried_;
   std::map<std::string, double> predicted_;         // of points proposed and not yet learnt from
   std::vector<std::pair<double, double>> checked_;  // predicted, measured

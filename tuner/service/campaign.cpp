@@ -113,6 +113,9 @@ class Driver {
       report_.interrupted = true;
     }
     if (report_.interrupted) keep_what_is_known();
+    // The phase that was interrupted stays what it is.
+    for (auto& r : runs_)
+      if (!report_.interrupted || r->report().table) r->enter(plan::Phase::kDone);
     if (!report_.interrupted) cache.clear();
     // What there was no time for is anybody's.
     store_->release(campaign_.uuid, context.owner);
@@ -435,8 +438,11 @@ class Driver {
     current_ = &task;
     context.meter.task(fmt::format("{} {}, {} threads", which, report.label, report.threads), done);
     const double end = std::min(context.end_s, begin + part);
+    task.enter(plan::Phase::kSearch);
     if (task.search(begin + kSearchShare * part)) {
+      task.enter(plan::Phase::kCross);
       task.cross(options_.top_k, end);
+      task.enter(plan::Phase::kVerify);
       task.verify(end);
       task.make_table(true);
       context.meter.note(fmt::format(
@@ -444,6 +450,7 @@ class Driver {
           report.threads, report.default_ns / 1000, report.best_ns / 1000,
           report.best_ns > 0 ? report.default_ns / report.best_ns : 0.0, report.entries));
     }
+    report.spent_s += context.meter.consumed_s() - begin;
     task.release_memory();
     current_ = nullptr;
   }

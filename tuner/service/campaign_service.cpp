@@ -71,14 +71,7 @@ void CampaignService::open_tasks() {
       t.told_phase = known->second;
       continue;
     }
-    db::Task record;
-    record.campaign = uuid();
-    record.workload = t.publisher->records().workload();
-    record.label = t.task->label;
-    record.calls = std::llround(t.task->calls);
-    for (const size_t p : t.points)
-      record.weights[t.publisher->records().shape(p)] = t.task->points[p].weight;
-    missing.push_back(std::move(record));
+    missing.push_back(t.publisher->records().task_record(uuid(), t.points));
   }
   shared_.store.add_tasks(missing);
 }

@@ -1,10 +1,9 @@
 // What a campaign's service tells whoever watches: how far tasks are, which machines are set aside,
 // and the code of what its tables hold.
-#include <nlohmann/json.hpp>
-
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_service.h"
 #include "tuner/service/code_keeper.h"
+#include "tuner/service/task_state.h"
 
 namespace nimble::tuner {
 namespace {
@@ -43,14 +42,10 @@ void CampaignService::tell_phases(bool unverified) {
     const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
     const bool ends_early = unverified && s.phase != plan::Phase::kDone;
     if (phase == task.told_phase && !better && !ends_early) continue;
-    nlohmann::json detail = {{"best_ratio", s.best_ratio}, {"trials", s.trials},
-                             {"failed", s.failed},         {"share", s.share},
-                             {"spent_s", s.spent_s},       {"allotted_s", s.allot_s}};
-    if (s.judge) detail["verified_on"] = *s.judge;
-    if (const std::optional<double> noise = task.noise()) detail["noise"] = *noise;
-    if (!s.note.empty()) detail["note"] = s.note;
-    if (ends_early) detail["note"] = kEndedAlone;
-    shared_.store.enter_phase(task.uuid, phase, detail.dump());
+    const TaskState state{s.best_ratio, s.trials,     s.failed,
+                          s.share,      s.spent_s,    s.allot_s,
+                          s.judge,      task.noise(), ends_early ? kEndedAlone : s.note};
+    shared_.store.enter_phase(task.uuid, phase, json_text(state));
     task.told_phase = phase;
     task.told_best = s.best_ratio;
   }

@@ -68,8 +68,8 @@ void TaskRun::cross(size_t top_k, double until_s) {
   for (const db::TrialOutcome& o :
        context_.store.outcomes(context_.campaign, records_.workload())) {
     if (o.trial.key.role == db::Role::kCross && o.median_ns) before.insert(o.trial.key.config);
-    if (o.trial.key.role == db::Role::kSearch && o.median_ns)
-      found.push_back({o.trial.key.config, *o.median_ns});
+    if (const std::optional<double> ns = times_.ns(o); ns && o.trial.key.role == db::Role::kSearch)
+      found.push_back({o.trial.key.config, *ns});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.ns < b.ns; });

@@ -1,5 +1,7 @@
 #include "tuner/service/task_records.h"
 
+#include <cmath>
+
 #include "compiler/tuned/tuned.h"
 #include "tuner/service/oracle.h"
 #include "vm/base/error.h"
@@ -54,6 +56,18 @@ Case TaskRecords::case_at(size_t point, const Policy& policy) const {
   c.stepping = task_.stepping;
   c.policy = policy;
   return c;
+}
+
+db::Task TaskRecords::task_record(const db::Uuid& campaign,
+                                  const std::vector<size_t>& points) const {
+  db::Task record;
+  record.uuid = db::uuid_of_task(campaign, workload_);
+  record.campaign = campaign;
+  record.workload = workload_;
+  record.label = task_.label;
+  record.calls = std::llround(task_.calls);
+  for (const size_t p : points) record.weights[shapes_.at(p)] = task_.points[p].weight;
+  return record;
 }
 
 }  // namespace nimble::tuner

@@ -37,6 +37,8 @@ class TaskRecords {
 
   // The case at a point, without what is expected and without entries.
   Case case_at(size_t point, const Policy& policy) const;
+  // Of a campaign that tunes it at these points.
+  db::Task task_record(const db::Uuid& campaign, const std::vector<size_t>& points) const;
 
  private:
   db::Store& store_;

@@ -5,21 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "tuner/measure/statistics.h"
-#include "tuner/service/warm_start.h"
+#include "tuner/service/task_state.h"
 #include "vm/base/error.h"
-#include "vm/base/hash.h"
 
 namespace nimble::tuner {
-namespace {
-
-constexpr size_t kMostPerRound = 16;
-// A round that is lost by a kill must not cost more than a few seconds.
-constexpr double kRoundMs = 3000;
-constexpr int kPatience = 5;  // rounds without a gain of 1 %
-constexpr double kWorthwhile = 0.01;
-
-}  // namespace
 
 double case_ms(double ns, const Policy& p) {
   const double sample = std::max(ns, static_cast<double>(p.batch_ns));
@@ -41,6 +30,22 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   report_.calls = task.calls;
   representative_ = task.representative();
   order_ = spread_order(task);
+  const db::Task record = records_.task_record(context_.campaign, order_);
+  row_ = record.uuid;
+  context_.store.add_tasks({record});
+}
+
+void TaskRun::enter(plan::Phase phase) {
+  TaskState state;
+  if (best_ns_ < kUnusable && opening_ns_ > 0) state.best_ratio = best_ns_ / opening_ns_;
+  state.trials = report_.trials;
+  state.failed = report_.failed;
+  state.share = report_.share;
+  state.spent_s = report_.spent_s;
+  state.noise = report_.noise;
+  state.note = report_.remark();
+  const Account::Span storing(context_.account, Activity::kStore);
+  context_.store.enter_phase(row_, plan::name_of(phase), json_text(state));
 }
 
 bool TaskRun::finished_before() const {
@@ -115,6 +120,10 @@ void TaskRun::measure(std::vector<db::Trial> trials) {
     std::stable_partition(group.begin(), group.end(), [&](const db::Trial& t) {
       return t.key.config == records_.default_config();
     });
+    if (group[0].key.role == db::Role::kSearch) {
+      measure_search(point, std::move(group));
+      continue;
+    }
     const bool cross = group[0].key.role == db::Role::kCross;
     const std::vector<EntryResult> results = measure(point, group, false);
     if (!cross) continue;
@@ -177,6 +186,7 @@ std::vector<std::function<void()>> TaskRun::expectation_jobs() {
 }
 
 double TaskRun::baseline() {
+  enter(plan::Phase::kBaseline);
   builder_.take_default();
   expectations_.take();
   until_s_ = context_.end_s;
@@ -201,7 +211,9 @@ double TaskRun::baseline() {
   const bool worker_runs = context_.runner.worker() > 0;
   const double begin = context_.meter.consumed_s();
   run([&] { return std::vector<db::NewTrial>{{k, 0, 1e6, std::nullopt}}; }, db::Role::kBaseline);
-  for (const db::TrialOutcome& o : context_.store.outcomes(context_.campaign, records_.workload()))
+  const std::vector<db::TrialOutcome> known =
+      context_.store.outcomes(context_.campaign, records_.workload());
+  for (const db::TrialOutcome& o : known)
     if (o.trial.uuid == db::uuid_of(k)) {
       if (!o.median_ns)
         report_.note =
@@ -209,110 +221,13 @@ double TaskRun::baseline() {
       report_.default_ns = opening_ns_ = o.median_ns.value_or(0);
       report_.estimated = false;
     }
+  if (opening_ns_ > 0) times_.begin(context_.store, db::uuid_of(k), opening_ns_, known);
   // The first that is known of what a case costs beyond its runs.
   if (worker_runs && opening_ns_ > 0) {
     context_.finishing.expected += case_s(point, 1);
     context_.finishing.spent += context_.meter.consumed_s() - begin;
   }
   return report_.default_ns;
-}
-
-bool TaskRun::search(double until_s) {
-  // A piece that was begun in time may end a little later; what comes next has the less.
-  until_s_ = context_.end_s;
-  const size_t point = representative_;
-  const auto tell = [&](const db::TrialOutcome& o) {
-    search_->tell(records_.candidate(o.trial.key.config), o.median_ns);
-    if (o.median_ns) best_ns_ = std::min(best_ns_, *o.median_ns);
-  };
-  if (!search_) {
-    const Account::Span learning(context_.account, Activity::kLearn);
-    SearchOptions options;
-    options.seed = context_.seed ^ hash64(records_.workload());
-    options.threads = static_cast<int>(records_.threads());
-    options.symbols = task_.points[point].symbols;
-    options.jobs = context_.compile_threads;
-    options.seeds =
-        warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
-    report_.seeds = options.seeds.size();
-    search_ = std::make_unique<Search>(records_.space(), options);
-    // What earlier processes found out.
-    for (const db::TrialOutcome& o :
-         context_.store.outcomes(context_.campaign, records_.workload()))
-      if (o.trial.key.role == db::Role::kSearch && db::is_final(o.trial.state)) {
-        tell(o);
-        round_ = std::max(round_, o.trial.round + 1);
-      }
-    search_->learn();
-  }
-  const double at_first = best_ns_;
-  int stale = 0;
-  while (stale < kPatience) {
-    const double begin = context_.meter.consumed_s();
-    const double left_ms = (until_s - begin) * 1000;
-    // The default's time tells what measuring one candidate takes: those far off are raced.
-    const double each = candidate_s() * 1000;
-    if (left_ms < 2 * each && round_ > 0) break;
-    const auto count = static_cast<size_t>(
-        std::clamp(std::min(kRoundMs, left_ms) / each, 2.0, static_cast<double>(kMostPerRound)));
-    std::vector<Proposal> proposals;
-    std::vector<uint8_t> proposing;
-    {
-      const Account::Span learning(context_.account, Activity::kLearn);
-      proposals = search_->propose(count);
-      // The model that proposed is the one whose predictions this round tests.
-      proposing = search_->model().serialised();
-    }
-    if (proposals.empty()) {
-      exhausted_ = true;
-      break;
-    }
-    context_.meter.phase(fmt::format("search, round {}", round_));
-    const auto trials = [&] {
-      std::vector<db::NewTrial> out;
-      for (const Proposal& p : proposals) {
-        out.push_back({key(records_.put(p.candidate), point, db::Role::kSearch), round_,
-                       static_cast<double>(-round_), p.predicted_ns});
-        asked_.insert(db::uuid_of(out.back().key));
-      }
-      return out;
-    };
-    run(trials, db::Role::kSearch);
-    const double before = best_ns_;
-    std::vector<db::TrialOutcome> all;
-    {
-      const Account::Span storing(context_.account, Activity::kStore);
-      all = context_.store.outcomes(context_.campaign, records_.workload());
-    }
-    const Account::Span learning(context_.account, Activity::kLearn);
-    // What there was no time for stays asked.
-    for (const db::TrialOutcome& o : all)
-      if (db::is_final(o.trial.state) && asked_.erase(o.trial.uuid) > 0) tell(o);
-    const std::optional<double> correlation = search_->learn();
-    if (!proposing.empty()) {
-      db::CostModel m;
-      m.campaign = context_.campaign;
-      m.workload = records_.workload();
-      m.round = round_;
-      m.model = proposing;
-      m.rank_correlation = correlation;
-      unsaved_model_ = std::move(m);
-    }
-    if (correlation) report_.model_correlation = correlation;
-    stale = best_ns_ < before * (1 - kWorthwhile) ? 0 : stale + 1;
-    context_.meter.times(best_ns_, report_.default_ns);
-    ++round_;
-    const double spent = context_.meter.consumed_s() - begin;
-    const auto done = static_cast<double>(proposals.size());
-    for (Pace* pace : {&searching_, &context_.searching}) {
-      pace->expected += done * each / 1e3;
-      pace->spent += spent;
-    }
-    searched_ += static_cast<int64_t>(proposals.size());
-    progressed();
-  }
-  save_model();
-  return !crossed_ || best_ns_ < at_first * (1 - kWorthwhile);
 }
 
 }  // namespace nimble::tuner

@@ -25,6 +25,8 @@
 
 #include "tuner/search/search.h"
 #include "tuner/service/executor.h"
+#include "tuner/service/plan.h"
+#include "tuner/service/search_times.h"
 #include "tuner/service/table_maker.h"
 
 namespace nimble::tuner {
@@ -36,6 +38,7 @@ struct TaskReport {
   double calls = 0, share = 0;         // of the model's time with default schedules
   double default_ns = 0, best_ns = 0;  // weighted over the sizes; 0: not measured
   int64_t trials = 0, failed = 0;
+  double spent_s = 0;      // from the search to the table
   int64_t candidates = 0;  // see TaskRun::compiled; set when the campaign ends
   size_t seeds = 0;        // configurations of earlier tables that the search began with
   size_t k = 0;            // configurations that entered the cross-evaluation
@@ -93,6 +96,8 @@ class TaskRun {
   // Stores and activates a table from the best evidence there is; a task without any keeps the
   // default. `complete`: all phases ran.
   void make_table(bool complete);
+  // Tells whoever watches in which phase the task is and what it has come to.
+  void enter(plan::Phase phase);
   // Whether search() has proposed all that there is.
   bool exhausted() const { return exhausted_; }
   // Gives back what can be had again from the cache of work.
@@ -137,6 +142,8 @@ class TaskRun {
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
   void measure(std::vector<db::Trial> trials);  // size by size
+  // A part of a round, in one case with the anchors; again if something else ran beside it.
+  void measure_search(size_t point, std::vector<db::Trial> trials);
   // All trials in one case; see Executor.
   std::vector<EntryResult> measure(size_t point, const std::vector<db::Trial>& trials, bool paired);
   TableEvidence evidence(const std::set<db::Role>& roles) const;
@@ -153,6 +160,7 @@ class TaskRun {
   CampaignContext& context_;
   const TuningTask& task_;
   TaskRecords records_;
+  db::Uuid row_;  // the task's, in the database
   TaskCache cache_;
   Builder builder_;
   Expectations expectations_;
@@ -163,6 +171,7 @@ class TaskRun {
   std::vector<size_t> order_;  // sizes of the cross-evaluation
   double until_s_ = HUGE_VAL;  // the end of the present phase
   std::unique_ptr<Search> search_;
+  SearchTimes times_;
   int64_t round_ = 0;
   double best_ns_ = HUGE_VAL;                   // at the representative size
   std::optional<db::CostModel> unsaved_model_;  // waits for the next transaction

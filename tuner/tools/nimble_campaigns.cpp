@@ -203,7 +203,6 @@ Table task_table(const tuner::CampaignStatus& s) {
       const auto it = detail.find(name);
       return it != detail.end() && it->is_number() ? *it : Json();
     };
-    if (t["share"].is_null()) t["share"] = number("share");
     t["best"] = number("best_ratio");
     for (const char* name : {"trials", "failed", "spent_s"}) t[name] = number(name);
     table.add_object(std::move(t));

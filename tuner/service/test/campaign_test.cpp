@@ -244,6 +244,25 @@ TEST_F(CampaignTest, TellsWhereItsTimeWent) {
   EXPECT_TRUE(report.tasks[0].held_out_single_regret);
 }
 
+// As a fleet's: what watches campaigns need not know who tuned.
+TEST_F(CampaignTest, WorkloadsAndTheirSharesAreListed) {
+  const CampaignOptions o = quick(kCopy);
+  const std::atomic<bool> never{false};
+  const CampaignReport report = run_campaign(o, *compiler_backend(), never);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  const auto store = db::Store::open(o.database);
+  const std::vector<db::Task> tasks = store->tasks(report.campaign);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0].workload, report.tasks[0].workload);
+  EXPECT_EQ(tasks[0].share, 1);
+  EXPECT_EQ(tasks[0].phase, "done");
+  EXPECT_GT(tasks[0].weights.size(), 1u);
+  const auto detail = nlohmann::json::parse(tasks[0].detail);
+  EXPECT_EQ(detail.at("trials"), report.tasks[0].trials);
+  EXPECT_GT(detail.at("best_ratio"), 0);
+  EXPECT_GT(detail.at("spent_s"), 0);
+}
+
 TEST_F(CampaignTest, ColdAndWarmTimesAreKeptApart) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;

@@ -95,7 +95,9 @@ TEST_F(ServiceTest, AMachineThatDisagreesIsSetAsideAndTheDatabaseSaysSo) {
     const bool odd = v.machine == machines.machine("odd");
     EXPECT_EQ(v.set_aside, odd) << said;
     EXPECT_GT(v.cases, 0);
-    if (odd) EXPECT_NEAR(v.apart, std::log(1.5), 1e-6);
+    if (odd) {
+      EXPECT_NEAR(v.apart, std::log(1.5), 1e-6);
+    }
   }
   EXPECT_THAT(said, testing::HasSubstr("is set aside: its times are 41% apart"));
   EXPECT_TRUE(store->verdict(machines.machine("odd"))->set_aside);

@@ -118,6 +118,35 @@ TEST_F(TaskTest, TheWorkLeftIsOfAllPhasesAndComesToItsEnd) {
   EXPECT_EQ(task.work_left_s(100), 0);
 }
 
+// Candidates are told by what they took over the default beside them, also to a later process.
+TEST_F(TaskTest, ASearchComparesWithinCases) {
+  TaskRun task(*context, tasks.at(0), 1);
+  const double opening = task.baseline();
+  ASSERT_GT(opening, 0);
+  task.search(meter->consumed_s() + 1);
+  db::Uuid baseline;
+  std::map<db::Uuid, double> defaults;  // by case
+  const std::vector<db::TrialOutcome> outcomes = store->outcomes(campaign);
+  for (const db::TrialOutcome& o : outcomes)
+    if (o.trial.key.role == db::Role::kBaseline) {
+      baseline = o.trial.uuid;
+      for (const db::MeasurementSummary& m : store->measurements(baseline))
+        defaults[m.measurement.host_state] = m.measurement.median_ns;
+    }
+  EXPECT_GT(defaults.size(), 1u) << "by itself, and in each case of the search";
+  SearchTimes later;
+  later.begin(*store, baseline, opening, outcomes);
+  int found = 0;
+  for (const db::TrialOutcome& o : outcomes) {
+    if (o.trial.key.role != db::Role::kSearch || !o.median_ns) continue;
+    const db::Measurement m = store->measurements(o.trial.uuid).at(0).measurement;
+    ASSERT_TRUE(defaults.contains(m.host_state));
+    EXPECT_DOUBLE_EQ(*later.ns(o), m.median_ns / defaults.at(m.host_state) * opening);
+    ++found;
+  }
+  EXPECT_GT(found, 1);
+}
+
 // Who looks into it later finds how it was measured and what the code is.
 TEST_F(TaskTest, WhatATableRestsOnIsKept) {
   TaskRun task(*context, tasks.at(0), 1);
@@ -185,8 +214,8 @@ TEST_F(TaskTest, TimesOfAnotherHourAreNoRegret) {
   task.make_table(true);
   ASSERT_TRUE(task.report().table);
   EXPECT_LT(task.report().worst_regret, 1000);
-  for (const db::DispatchEntry& e : store->table(*task.report().table)->entries)
-    EXPECT_LT(e.regret.value_or(0), 1000);
+  const db::DispatchTable made = store->table(*task.report().table).value();
+  for (const db::DispatchEntry& e : made.entries) EXPECT_LT(e.regret.value_or(0), 1000);
 }
 
 // Nothing is listed for a campaign that has no time left.
@@ -196,7 +225,8 @@ TEST_F(TaskTest, WithoutTimeNoCodeIsListed) {
   context->end_s = 0;
   task.make_table(true);
   ASSERT_TRUE(task.report().table);
-  for (const db::DispatchEntry& e : store->table(*task.report().table)->entries)
+  const db::DispatchTable made = store->table(*task.report().table).value();
+  for (const db::DispatchEntry& e : made.entries)
     EXPECT_TRUE(store->generated_code(e.code_hash).empty());
 }
 

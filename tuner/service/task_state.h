@@ -1,0 +1,24 @@
+// What a task has come to, as the database tells whoever watches: the detail of its phase.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "db/store/records.h"
+
+namespace nimble::tuner {
+
+struct TaskState {
+  double best_ratio = 0;  // of the fastest found to the default schedule; 0: not known yet
+  int64_t trials = 0, failed = 0;
+  double share = 0;  // of the model's time with default schedules
+  double spent_s = 0;
+  std::optional<double> allotted_s;
+  std::optional<db::Uuid> verified_on;  // machine
+  std::optional<double> noise;          // of A/A pairs
+  std::string note;                     // why it has no faster schedule; empty: nothing to say
+};
+
+std::string json_text(const TaskState& state);
+
+}  // namespace nimble::tuner

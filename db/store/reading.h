@@ -83,7 +83,7 @@ struct CorrectnessRecord : Correctness {
 };
 
 struct TwinRow {
-  Uuid measurement, trial, machine;
+  Uuid measurement, trial;
   double median_ns = 0, twin_median_ns = 0, ci_low_ns = 0, ci_high_ns = 0;
   int64_t created_at = 0;
 };

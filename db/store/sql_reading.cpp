@@ -260,16 +260,15 @@ std::vector<CorrectnessRecord> SqlStore::correctness(const Hash& artifact,
 std::vector<TwinRow> SqlStore::twins(const Hash& workload, const Hash& hardware, int64_t limit) {
   check_limit(limit);
   Statement row = db_->prepare(
-      "SELECT w.measurement, r.trial, m.machine, r.median_ns, w.median_ns, r.ci_low_ns, "
-      "r.ci_high_ns, w.created_at FROM newest_measured r "
-      "JOIN twin_samples w ON w.measurement = r.measurement "
-      "JOIN measurement m ON m.uuid = w.measurement WHERE r.workload = ? AND r.hardware = ? "
+      "SELECT w.measurement, r.trial, r.median_ns, w.median_ns, r.ci_low_ns, r.ci_high_ns, "
+      "w.created_at FROM newest_measured r JOIN twin_samples w ON w.measurement = r.measurement "
+      "WHERE r.workload = ? AND r.hardware = ? "
       "ORDER BY w.created_at DESC, w.measurement DESC LIMIT ?");
   row.bind(workload, hardware, limit);
   std::vector<TwinRow> all;
   while (row.step())
-    all.push_back({row.text(0), row.text(1), row.text(2), row.real(3), row.real(4), row.real(5),
-                   row.real(6), row.integer(7)});
+    all.push_back({row.text(0), row.text(1), row.real(2), row.real(3), row.real(4), row.real(5),
+                   row.integer(6)});
   return all;
 }
 

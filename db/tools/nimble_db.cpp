@@ -48,7 +48,7 @@ struct Arguments {
   Format format = Format::kTable;
   std::string what = "summary", key;
   std::string file;
-  bool force = false, migrate = false, dry_run = false;
+  bool force = false, migrate = false, dry_run = false, is_t4 = false;
   std::string reason;
   std::string report, machine;  // of ceilings
   double days = 0;
@@ -121,13 +121,16 @@ ImportReport import_database(const Arguments& args, const std::string& file) {
   return exists ? import_into(args.db, file) : import_into_new(args.db, file);
 }
 
-// Text becomes a file first, which is then judged as any file is.
+// What is no database becomes one first, which is then judged as any is.
 ImportReport import_text_records(const Arguments& args) {
   const TemporaryFile records(names_server(args.db)
                                   ? std::filesystem::temp_directory_path() / "nimble-records"
                                   : std::filesystem::path(args.db + ".records"));
   try {
-    import_text(args.file, records.path());
+    if (args.is_t4)
+      import_t4(args.file, args.t4.workload, *Store::open(records.path()));
+    else
+      import_text(args.file, records.path());
     return import_database(args, records.path());
   } catch (const Error& e) {
     if (e.place() != records.path()) throw;
@@ -136,7 +139,7 @@ ImportReport import_text_records(const Arguments& args) {
 }
 
 int import(const Arguments& args) {
-  const bool text = !names_server(args.file) && is_text_export(args.file);
+  const bool text = args.is_t4 || (!names_server(args.file) && is_text_export(args.file));
   if (!names_server(args.file) && !text) check_database_place(args.file, false, true);
   const ImportReport report = text ? import_text_records(args) : import_database(args, args.file);
   Table out({"origin", "rows_added", "rows_updated"});
@@ -306,6 +309,14 @@ int run(int argc, char** argv) {
   import_command
       ->add_option("file", args.file, "An export of any kind, or another database, a file or a URL")
       ->required();
+  CLI::Option* is_t4 = import_command->add_flag(
+      "--t4", args.is_t4,
+      "The file is of the T4 format: results of another tuner become a campaign to look at and\n"
+      "to compare; the compiler takes nothing from them");
+  import_command
+      ->add_option("--workload", args.t4.workload,
+                   "With --t4: what was tuned, if the file does not say")
+      ->needs(is_t4);
 
   CLI::App* clean_command =
       command("clean",

@@ -24,4 +24,10 @@ struct T4Options {
 // every raw sample. Error(kNotFound, kInvalidArgument) if the options name none, or several.
 nlohmann::ordered_json t4_of(Store&, const T4Options&);
 
+// Adds the results of a T4 file, of any tuner, to a store without them: a finished campaign with a
+// trial for each configuration, shape and role. `workload` names what was tuned; empty: the file
+// says (nimble's do). Error(kInvalidArgument) names the result that is not of the schema, and
+// nothing was added.
+void import_t4(const std::string& file, const std::string& workload, Store& into);
+
 }  // namespace nimble::db

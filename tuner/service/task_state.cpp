@@ -5,10 +5,8 @@
 namespace nimble::tuner {
 
 std::string json_text(const TaskState& s) {
-  nlohmann::json detail = {{"trials", s.trials},
-                           {"failed", s.failed},
-                           {"share", s.share},
-                           {"spent_s", s.spent_s}};
+  nlohmann::json detail = {
+      {"trials", s.trials}, {"failed", s.failed}, {"share", s.share}, {"spent_s", s.spent_s}};
   if (s.best_ratio > 0) detail["best_ratio"] = s.best_ratio;
   if (s.allotted_s) detail["allotted_s"] = *s.allotted_s;
   if (s.verified_on) detail["verified_on"] = *s.verified_on;

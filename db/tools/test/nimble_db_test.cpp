@@ -246,6 +246,83 @@ TEST_F(ProgramTest, TrialsAreExportedInTheT4Format) {
   EXPECT_FALSE(std::filesystem::exists(file("x.json")));
 }
 
+// Ours come back with sizes and roles; those of others with what the schema has.
+TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
+  fill();
+  const std::string ours = file("ours.json"), other = " --db " + file("other.db");
+  ASSERT_EQ(run("export " + db() + " --t4 " + campaign.substr(0, 8) + " " + ours).exit_code, 0);
+  ASSERT_EQ(run("import --t4 " + ours + other).exit_code, 0);
+  std::ofstream(file("theirs.json")) << R"({"schema_version": "1.0.0",
+    "metadata": {"device": "A100", "timeunit": "milliseconds", "autotuner": "Kernel Tuner"},
+    "results": [
+      {"configuration": {"block": 32}, "invalidity": "correct", "correctness": 1,
+       "times": {"compilation_time": 20, "runtimes": [0.5, 0.25, 0.75]}},
+      {"configuration": {"block": 32}, "invalidity": "correct",
+       "times": {"runtimes": [0.5]}},
+      {"configuration": {"block": 64}, "invalidity": "correct", "times": {},
+       "measurements": [{"name": "time", "value": 3, "unit": "us"}]},
+      {"configuration": {"block": 99}, "invalidity": "constraints", "times": {"runtimes": []}}]})";
+  const std::string theirs = "import --t4 --workload convolution " + file("theirs.json") + other;
+  const CommandResult ran = run(theirs);
+  ASSERT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_EQ(run("check" + other).exit_code, 0);
+  const auto store = Store::open(file("other.db"));
+  std::map<std::string, int> trials;  // by workload
+  for (const Campaign& c : store->campaigns())
+    for (const TrialOutcome& o : store->outcomes(c.uuid)) {
+      ++trials[store->workload(o.trial.key.workload)->canonical];
+      if (o.config_json == R"({"block":32})") {
+        EXPECT_EQ(o.median_ns, 5e5);
+        EXPECT_EQ(store->measurements(o.trial.uuid).size(), 2u) << "both that were measured";
+      }
+      if (o.config_json == R"({"block":64})") {
+        EXPECT_EQ(o.median_ns, 3e3);
+      }
+      if (o.config_json == R"({"block":99})") {
+        EXPECT_EQ(o.trial.state, TrialState::kCompileFailed);
+      }
+      if (o.config_json.find("tile") != std::string::npos) {
+        EXPECT_FALSE(o.dims.empty());
+      }
+    }
+  EXPECT_EQ(trials.at("t4: convolution"), 3);
+  EXPECT_EQ(trials.size(), 2u);
+  // What is not of the schema, with its place; and nothing is left behind.
+  const auto refused = [&](const std::string& text, const std::string& arguments) {
+    std::ofstream(file("bad.json")) << text;
+    const CommandResult bad =
+        run("import --t4 " + arguments + file("bad.json") + " --db " + file("none.db"));
+    EXPECT_EQ(bad.exit_code, 1) << text;
+    EXPECT_FALSE(std::filesystem::exists(file("none.db"))) << text;
+    return bad.out;
+  };
+  const std::string named = "--workload x ";
+  const auto with = [](const std::string& result) {
+    return R"({"metadata": {"timeunit": "seconds"}, "results": [)" + result + "]}";
+  };
+  EXPECT_THAT(refused("[", named), HasSubstr("no JSON object"));
+  EXPECT_THAT(refused("{}", named), HasSubstr("has no \"results\""));
+  EXPECT_THAT(refused(with("{}"), ""), HasSubstr("--workload"));
+  EXPECT_THAT(refused(with("{}"), named), HasSubstr("results[0] has no \"configuration\""));
+  EXPECT_THAT(refused(with("3"), named), HasSubstr("results[0] has no \"configuration\""));
+  EXPECT_THAT(refused(with(R"({"configuration": {}, "invalidity": "odd"})"), named),
+              HasSubstr("unknown way"));
+  EXPECT_THAT(refused(with(R"({"configuration": {}, "invalidity": "correct",
+                               "times": {"runtimes": [-1]}})"),
+                      named),
+              HasSubstr("results[0].times.runtimes[0] is no time: -1"));
+  EXPECT_THAT(
+      refused(with(R"({"configuration": {}, "invalidity": "correct", "times": []})"), named),
+      HasSubstr("has no times"));
+  EXPECT_THAT(refused(R"({"metadata": {"timeunit": "weeks"}, "results": [1]})", named),
+              HasSubstr("unknown unit \"weeks\""));
+  const std::string deep(100'000, '[');
+  EXPECT_THAT(
+      refused(with(R"({"configuration": {"a": )" + deep + std::string(100'000, ']') + "}}"), named),
+      HasSubstr("no object of values"));
+  EXPECT_EQ(run("import --workload x " + ours + other).exit_code, 2);
+}
+
 TEST_F(ProgramTest, EveryViewInEveryFormat) {
   fill();
   for (const std::string view :

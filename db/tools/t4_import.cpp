@@ -36,9 +36,9 @@ struct Unit {
   std::string_view name;
   double ns;
 };
-constexpr Unit kUnits[] = {{"nanoseconds", 1}, {"microseconds", 1e3}, {"milliseconds", 1e6},
-                           {"seconds", 1e9},   {"ns", 1},             {"us", 1e3},
-                           {"ms", 1e6},        {"s", 1e9}};
+constexpr Unit kUnits[] = {
+    {"nanoseconds", 1}, {"microseconds", 1e3}, {"milliseconds", 1e6}, {"seconds", 1e9},
+    {"ns", 1},          {"us", 1e3},           {"ms", 1e6},           {"s", 1e9}};
 
 bool is_flat(const Json& value, int depth = kMostDepth) {
   if (!value.is_structured()) return true;
@@ -103,7 +103,7 @@ class Reader {
   }
   double unit_of(const Json& metadata) const {
     const std::string unit = text_of(metadata, "timeunit");
-    // The schema's own default.
+    // Kernel Tuner's; its files don't say.
     return unit.empty() ? 1e6 : ns_of(unit, "metadata.timeunit");
   }
 

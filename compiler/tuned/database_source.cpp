@@ -117,10 +117,8 @@ class DatabaseSource : public TunedSource {
  public:
   DatabaseSource(std::shared_ptr<db::Store> store, db::Hardware hardware)
       : store_(std::move(store)), hardware_(std::move(hardware)) {
-    for (const db::Workload& w : store_->workloads()) {
-      if (w.threads >= 1 && w.threads <= kMaxThreads) threads_[anchor_of(w)].insert(w.threads);
-      known_.insert(w.canonical);
-    }
+    for (const int64_t n : store_->thread_counts())
+      if (n >= 1 && n <= kMaxThreads) thread_counts_.push_back(n);
   }
 
   std::string identity() const override { return store_->identity(); }
@@ -131,15 +129,13 @@ class DatabaseSource : public TunedSource {
     Search s{w, target, {}, {}, Json::array(), {}};
     std::vector<std::string> classes = policy_fallbacks(policy_class);
     classes.insert(classes.begin(), policy_class);
-    bool begun = false;  // some campaign knows the workload
+    std::map<int64_t, db::Workload> known;  // to some campaign, by threads
+    for (const int64_t threads : thread_counts_)
+      if (db::Workload record = workload_record(w, target, threads);
+          store_->workload(db::key_of(record)))
+        known.emplace(threads, std::move(record));
     bool mismatch = false, fallback = false, tuned = false;
-    const auto counts = threads_.find(anchor_of(workload_record(w, target, 1)));
-    if (counts == threads_.end()) return out;
-    for (int64_t threads : counts->second) {
-      db::LookupKey key{workload_record(w, target, threads), hardware_, toolchain_record(),
-                        template_versions(), classes};
-      if (!known_.contains(key.workload.canonical)) continue;
-      begun = true;
+    for (const auto& [threads, record] : known) {
       if (s.tables.size() >= kMostThreadCounts) {
         s.notes.push_back(
             fmt::format("tables for more than {} numbers of threads: those beyond {} "
@@ -147,11 +143,12 @@ class DatabaseSource : public TunedSource {
                         kMostThreadCounts, s.tables.back().threads));
         break;
       }
-      const db::LookupResult found = store_->lookup(key);
+      const db::LookupResult found =
+          store_->lookup({record, hardware_, toolchain_record(), template_versions(), classes});
       const auto note = [&](const std::string& text) {
-        s.notes.push_back(counts->second.size() > 1 ? fmt::format("{} thread{}: {}", threads,
-                                                                  threads == 1 ? "" : "s", text)
-                                                    : text);
+        s.notes.push_back(known.size() > 1 ? fmt::format("{} thread{}: {}", threads,
+                                                         threads == 1 ? "" : "s", text)
+                                           : text);
       };
       if (found.outcome == db::LookupOutcome::kHardMismatch) {
         mismatch = true;
@@ -174,7 +171,7 @@ class DatabaseSource : public TunedSource {
     out.reason = fmt::format("{}", fmt::join(s.notes, "; "));
     if (mismatch && !tuned) out.outcome = Lookup::Outcome::kMismatch;
     if (s.tables.empty()) {
-      if (begun && !mismatch)
+      if (!known.empty() && !mismatch)
         out.reason =
             "no table: tuning kept the default schedule, or its budget ended first; a larger one "
             "goes on";
@@ -198,14 +195,6 @@ class DatabaseSource : public TunedSource {
     Json evidence;
     std::vector<std::string> notes;
   };
-
-  // The anchor's text without the threads, under which all thread counts of a workload stand.
-  static std::string anchor_of(const db::Workload& w) {
-    const std::string suffix = fmt::format(" threads={} ", w.threads);
-    const size_t at = w.anchor.rfind(suffix);
-    if (at == std::string::npos) return w.anchor;
-    return w.anchor.substr(0, at) + w.anchor.substr(at + suffix.size() - 1);
-  }
 
   // Appends what was found for one thread count: the table's candidates or the default schedule,
   // and the overrides. False if there is nothing; Error for a table that this compiler cannot read,
@@ -309,8 +298,7 @@ class DatabaseSource : public TunedSource {
 
   std::shared_ptr<db::Store> store_;
   const db::Hardware hardware_;
-  std::map<std::string, std::set<int64_t>> threads_;  // counts tuned for, by anchor
-  std::set<std::string> known_;                       // workloads that tuning began with
+  std::vector<int64_t> thread_counts_;  // that any workload is tuned for
 };
 
 }  // namespace

@@ -15,16 +15,19 @@
 namespace nimble::db {
 
 enum class TrialOrder {
-  kQueue,     // as enqueued; of one campaign only
-  kFinished,  // by the time of day; those that are finished
-  kTime,      // by median; those that have one
+  kQueue,      // as enqueued; of one campaign only
+  kFinished,   // by the time of day; those that are finished
+  kTime,       // by median; those that have one
+  kPredicted,  // by what the cost model foretold, where it did; of one campaign only
+  kState,      // by the state's name; of one campaign only
 };
 
 // Where a row stands in its order. Made by the store; only compared for equality by others.
 struct PageKey {
   int64_t integer = 0;  // position, or time of day
-  double real = 0;      // median
+  double real = 0;      // median, or prediction
   Uuid uuid;
+  std::string text = {};  // state
   friend bool operator==(const PageKey&, const PageKey&) = default;
 };
 

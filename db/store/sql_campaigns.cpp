@@ -66,14 +66,6 @@ std::optional<Campaign> SqlStore::campaign(const Uuid& uuid) {
   return read_campaign(row);
 }
 
-std::vector<Campaign> SqlStore::campaigns() {
-  std::vector<Campaign> all;
-  Statement row =
-      db_->prepare(fmt::format("SELECT {} FROM campaign ORDER BY created_at DESC, uuid", kColumns));
-  while (row.step()) all.push_back(read_campaign(row));
-  return all;
-}
-
 std::vector<Campaign> SqlStore::campaigns(int64_t limit, const std::optional<Campaign>& after) {
   std::vector<Campaign> all;
   Statement row = db_->prepare(

@@ -1,4 +1,6 @@
 // Dimension rows: looked for first, since most puts find their row and then need no write lock.
+#include <limits>
+
 #include "db/store/hash.h"
 #include "db/store/sql_store.h"
 #include "vm/base/error.h"
@@ -153,12 +155,14 @@ std::optional<ConfigInfo> SqlStore::config(const Hash& hash) {
   return ConfigInfo{row.text(0), row.integer(1), row.text(2)};
 }
 
-std::vector<Workload> SqlStore::workloads() {
-  std::vector<Workload> all;
-  Statement row =
-      db_->prepare(fmt::format("SELECT {} FROM workload ORDER BY canonical", kWorkloadColumns));
-  while (row.step()) all.push_back(read_workload(row));
-  return all;
+// One step of an index for each.
+std::vector<int64_t> SqlStore::thread_counts() {
+  std::vector<int64_t> all;
+  for (int64_t last = std::numeric_limits<int64_t>::min();; last = all.back()) {
+    Statement row = db_->prepare("SELECT min(threads) FROM workload WHERE threads > ?");
+    if (!row.bind(last).step() || row.is_null(0)) return all;
+    all.push_back(row.integer(0));
+  }
 }
 
 std::vector<Hardware> SqlStore::hardware() {

@@ -128,12 +128,12 @@ DispatchTable SqlStore::require_table(const Uuid& uuid) {
   return std::move(*found);
 }
 
-std::vector<DispatchTable> SqlStore::tables(const std::optional<Hash>& workload,
+std::vector<DispatchTable> SqlStore::tables(const Hash& workload,
                                             const std::optional<Hash>& hardware) {
-  Statement row = db_->prepare(
-      fmt::format("{} WHERE (?1 IS NULL OR d.workload = ?1) AND (?2 IS NULL OR d.hardware = ?2) "
-                  "ORDER BY d.workload, d.created_at DESC, d.version DESC, d.uuid",
-                  kTableQuery));
+  Statement row =
+      db_->prepare(fmt::format("{} WHERE d.workload = ?1 AND (?2 IS NULL OR d.hardware = ?2) "
+                               "ORDER BY d.created_at DESC, d.version DESC, d.uuid",
+                               kTableQuery));
   return read_tables(row.bind(workload, hardware));
 }
 

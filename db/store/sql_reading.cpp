@@ -18,17 +18,23 @@ constexpr int64_t kMostRows = 10'000;
 struct Order {
   std::string_view column;
   std::string_view condition;
-  bool real;
+  ValueKind kind;
+  bool of_campaign;  // its index is of one campaign
 };
 
 Order order_of(TrialOrder order) {
   switch (order) {
     case TrialOrder::kQueue:
-      return {"trial.position", "", false};
+      return {"trial.position", "", ValueKind::kInteger, true};
     case TrialOrder::kFinished:
-      return {"trial.finished_at", " AND trial.finished_at IS NOT NULL", false};
+      return {"trial.finished_at", " AND trial.finished_at IS NOT NULL", ValueKind::kInteger,
+              false};
     case TrialOrder::kTime:
-      return {"trial.median_ns", " AND trial.median_ns IS NOT NULL", true};
+      return {"trial.median_ns", " AND trial.median_ns IS NOT NULL", ValueKind::kReal, false};
+    case TrialOrder::kPredicted:
+      return {"trial.predicted_ns", " AND trial.predicted_ns IS NOT NULL", ValueKind::kReal, true};
+    case TrialOrder::kState:
+      return {"trial.state", "", ValueKind::kText, true};
   }
   NIMBLE_UNREACHABLE("order {}", static_cast<int>(order));
 }
@@ -51,8 +57,8 @@ struct Where {
 };
 
 Where where_of(const TrialFilter& f, TrialOrder order) {
-  if (order == TrialOrder::kQueue && !f.campaign)
-    throw Error(Status::kInvalidArgument, "page", "the order of a queue is of one campaign",
+  if (order_of(order).of_campaign && !f.campaign)
+    throw Error(Status::kInvalidArgument, "page", "this order is of one campaign",
                 "name a campaign, or ask for another order");
   Where where;
   where.add("trial.campaign", f.campaign);
@@ -75,13 +81,20 @@ int bind_values(Statement& statement, const std::vector<std::string>& values) {
   return index;
 }
 
-PageKey key_of_row(const Statement& row, int column, bool real, Uuid uuid) {
-  return {real ? 0 : row.integer(column), real ? row.real(column) : 0, std::move(uuid)};
+PageKey key_of_row(const Statement& row, int column, ValueKind kind, Uuid uuid) {
+  PageKey key;
+  key.uuid = std::move(uuid);
+  if (kind == ValueKind::kInteger) key.integer = row.integer(column);
+  if (kind == ValueKind::kReal) key.real = row.real(column);
+  if (kind == ValueKind::kText) key.text = row.text(column);
+  return key;
 }
 
 void bind_key(Statement& row, int& index, const Order& order, const PageKey& key) {
-  if (order.real)
+  if (order.kind == ValueKind::kReal)
     row.bind_at(++index, key.real);
+  else if (order.kind == ValueKind::kText)
+    row.bind_at(++index, key.text);
   else
     row.bind_at(++index, key.integer);
   row.bind_at(++index, key.uuid);
@@ -153,7 +166,7 @@ std::vector<TrialRow> SqlStore::trials(const PageRequest& request) {
     r.measured_on = row.maybe_text(column++);
     r.created_at = row.integer(column++);
     r.finished_at = row.integer(column++);
-    r.key = key_of_row(row, column, order.real, r.trial.uuid);
+    r.key = key_of_row(row, column, order.kind, r.trial.uuid);
     all.push_back(std::move(r));
   }
   if (request.backwards) std::reverse(all.begin(), all.end());
@@ -179,7 +192,7 @@ Landmarks SqlStore::landmarks(const TrialFilter& filter, TrialOrder by, bool des
   if (from) bind_key(row, index, order, *from);
   row.bind_at(++index, limit);
   while (row.step())
-    if (++all.rows % step == 0) all.keys.push_back(key_of_row(row, 0, order.real, row.text(1)));
+    if (++all.rows % step == 0) all.keys.push_back(key_of_row(row, 0, order.kind, row.text(1)));
   all.more = all.rows == limit;
   return all;
 }

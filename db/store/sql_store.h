@@ -40,14 +40,13 @@ class SqlStore final : public Store {
   std::optional<Hardware> hardware(const Hash&) override;
   std::optional<Shape> shape(const Hash&) override;
   std::optional<ConfigInfo> config(const Hash&) override;
-  std::vector<Workload> workloads() override;
+  std::vector<int64_t> thread_counts() override;
   std::vector<Hardware> hardware() override;
   std::vector<Toolchain> toolchains() override;
 
   Uuid create_campaign(const CampaignKey&, double budget_s, const std::string& command) override;
   std::optional<Campaign> find_campaign(const CampaignKey&) override;
   std::optional<Campaign> campaign(const Uuid&) override;
-  std::vector<Campaign> campaigns() override;
   void record_consumed(const Uuid& campaign, double consumed_s) override;
   void set_campaign_state(const Uuid& campaign, CampaignState) override;
   void set_budget(const Uuid& campaign, double budget_s) override;
@@ -77,7 +76,7 @@ class SqlStore final : public Store {
 
   Uuid create_table(const NewDispatchTable&) override;
   std::optional<DispatchTable> table(const Uuid&) override;
-  std::vector<DispatchTable> tables(const std::optional<Hash>& workload,
+  std::vector<DispatchTable> tables(const Hash& workload,
                                     const std::optional<Hash>& hardware) override;
   void activate(const Uuid& table, const std::string& reason) override;
   std::optional<Uuid> roll_back(const Uuid& table, const std::string& reason) override;

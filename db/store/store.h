@@ -45,8 +45,6 @@ class Store : public Queue, public Evidence, public Reading {
   using Evidence::put;
   using Queue::add;
   using Queue::put;
-  using Reading::campaigns;
-  using Reading::workloads;
 
   // Opens the database at `place`: the path of a SQLite file, which is brought up to date unless
   // read-only, or the URL of one on a PostgreSQL server (db/store/place.h), of which see
@@ -79,7 +77,8 @@ class Store : public Queue, public Evidence, public Reading {
   virtual std::optional<Hardware> hardware(const Hash&) = 0;
   virtual std::optional<Shape> shape(const Hash&) = 0;
   virtual std::optional<ConfigInfo> config(const Hash&) = 0;
-  virtual std::vector<Workload> workloads() = 0;
+  virtual std::vector<int64_t> thread_counts() = 0;  // of the workloads, ascending
+  // Of which there are few.
   virtual std::vector<Hardware> hardware() = 0;
   virtual std::vector<Toolchain> toolchains() = 0;
 
@@ -88,7 +87,6 @@ class Store : public Queue, public Evidence, public Reading {
   // The newest campaign of that key in any state; ask resumable() whether it goes on.
   virtual std::optional<Campaign> find_campaign(const CampaignKey&) = 0;
   virtual std::optional<Campaign> campaign(const Uuid&) = 0;
-  virtual std::vector<Campaign> campaigns() = 0;  // newest first
   // To be called at least every two seconds while a campaign runs. Never lowers the stored value.
   virtual void record_consumed(const Uuid& campaign, double consumed_s) = 0;
   virtual void set_campaign_state(const Uuid& campaign, CampaignState) = 0;
@@ -143,8 +141,8 @@ class Store : public Queue, public Evidence, public Reading {
   // Stores a draft. Its version is its parent's plus one, or one.
   virtual Uuid create_table(const NewDispatchTable&) = 0;
   virtual std::optional<DispatchTable> table(const Uuid&) = 0;
-  // The versions of a workload's table, newest first; all tables without arguments.
-  virtual std::vector<DispatchTable> tables(const std::optional<Hash>& workload = {},
+  // The versions of a workload's table, newest first.
+  virtual std::vector<DispatchTable> tables(const Hash& workload,
                                             const std::optional<Hash>& hardware = {}) = 0;
   // Makes it the active one of its slot: workload, hardware, class of policy, code generator,
   // compiler, its version and flags. The former is retired.

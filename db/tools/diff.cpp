@@ -44,8 +44,6 @@ std::string range(const Ratio& r) {
 
 Diff show_diff(Store& store, const DiffOptions& options) {
   MeasuredQuery a = side(store, options, options.a), b = side(store, options, options.b);
-  std::map<Hash, std::string> names;
-  for (const Workload& w : store.workloads()) names[key_of(w)] = w.canonical;
   if (!options.workload.empty())
     a.workload = b.workload = key_of(find_workload(store, options.workload));
   const CampaignDiff diff = compare(store, a, b, options.smallest);
@@ -61,10 +59,11 @@ Diff show_diff(Store& store, const DiffOptions& options) {
            diff.slower > 0};
   int64_t bare = 0;
   for (const Compared& row : diff.rows) {
-    out.rows.add({names[row.a.workload], text_of(row.a.dims), row.a.policy, row.a.threads,
-                  name_of(row.a.role), row.a.median_ns, row.b.median_ns, row.ratio.value,
-                  row.ratio.low, row.ratio.high, row.drift, row.anchors, name_of(row.verdict),
-                  row.a.config_json, row.b.config_json, row.a.measurement, row.b.measurement});
+    out.rows.add({name_of_workload(store, row.a.workload), text_of(row.a.dims), row.a.policy,
+                  row.a.threads, name_of(row.a.role), row.a.median_ns, row.b.median_ns,
+                  row.ratio.value, row.ratio.low, row.ratio.high, row.drift, row.anchors,
+                  name_of(row.verdict), row.a.config_json, row.b.config_json, row.a.measurement,
+                  row.b.measurement});
     bare += row.anchors == 0 && row.a.hardware == row.b.hardware && !row.side_by_side;
   }
   out.summary = fmt::format("{} {} in common: time {} on average, {} slower, {} faster",

@@ -18,11 +18,6 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
-std::string name_of_workload(Store& store, const Hash& hash) {
-  const std::optional<Workload> found = store.workload(hash);
-  return found ? found->canonical : hash;
-}
-
 std::string name_of_hardware(Store& store, const Hash& hash) {
   const std::optional<Hardware> found = store.hardware(hash);
   return found ? fmt::format("{} ({})", found->model_name, found->isa) : hash;
@@ -37,24 +32,29 @@ Table show_summary(Store& store) {
   out.add({"schema", store.schema_version()});
   out.add({"hardware", store.hardware().size()});
   out.add({"toolchains", store.toolchains().size()});
-  out.add({"workloads", store.workloads().size()});
+  int64_t workloads = 0, tables = 0, active = 0, campaigns = 0;
+  each_workload(store, [&](const Workload& w) {
+    ++workloads;
+    for (const DispatchTable& t : store.tables(key_of(w))) {
+      ++tables;
+      active += t.status == TableStatus::kActive;
+    }
+  });
+  out.add({"workloads", workloads});
   CampaignProgress total;
-  const std::vector<Campaign> campaigns = store.campaigns();
-  for (const Campaign& c : campaigns) {
+  each_campaign(store, [&](const Campaign& c) {
+    ++campaigns;
     const CampaignProgress p = store.progress(c.uuid);
     total.trials += p.trials;
     total.ok += p.ok;
     total.failed += p.failed;
-  }
-  out.add({"campaigns", campaigns.size()});
+  });
+  out.add({"campaigns", campaigns});
   out.add({"trials", total.trials});
   out.add({"trials ok", total.ok});
   out.add({"trials failed", total.failed});
-  const std::vector<DispatchTable> tables = store.tables();
-  out.add({"dispatch tables", tables.size()});
-  out.add({"dispatch tables active",
-           std::count_if(tables.begin(), tables.end(),
-                         [](const DispatchTable& t) { return t.status == TableStatus::kActive; })});
+  out.add({"dispatch tables", tables});
+  out.add({"dispatch tables active", active});
   out.add({"overrides in force", store.overrides().size()});
   out.add({"shapes missed", store.misses().size()});
   return out;
@@ -76,26 +76,26 @@ Table show_toolchains(Store& store) {
 
 Table show_workloads(Store& store) {
   Table out({"hash", "op", "dtype", "symbols", "threads", "active", "workload"});
-  for (const Workload& w : store.workloads()) {
+  each_workload(store, [&](const Workload& w) {
     int64_t active = 0;
     for (const DispatchTable& t : store.tables(key_of(w)))
       active += t.status == TableStatus::kActive;
     out.add({key_of(w), w.op, w.dtype, w.symbolic_dims, w.threads, active, w.canonical});
-  }
+  });
   return out;
 }
 
 Table show_dispatch(Store& store) {
   Table out({"table", "version", "status", "class", "entry", "range", "config", "expected_ns",
              "regret", "override", "reason", "hardware", "workload"});
-  for (const DispatchTable& t : store.tables()) {
+  each_table(store, [&](const DispatchTable& t) {
     int64_t ordinal = 0;
     for (const DispatchEntry& e : t.entries)
       out.add({t.uuid, t.version, name_of(t.status), t.policy_class, ordinal++, e.range,
                t.configs.at(e.config).json, or_null(e.expected_ns), or_null(e.regret),
                e.is_override, e.reason, name_of_hardware(store, t.hardware),
                name_of_workload(store, t.workload)});
-  }
+  });
   return out;
 }
 
@@ -131,11 +131,11 @@ Table show_trials(Store& store, const std::string& prefix) {
 Table show_campaigns(Store& store) {
   Table out({"campaign", "state", "started", "consumed_s", "budget_s", "trials", "ok", "failed",
              "queued", "command"});
-  for (const Campaign& c : store.campaigns()) {
+  each_campaign(store, [&](const Campaign& c) {
     const CampaignProgress p = store.progress(c.uuid);
     out.add({c.uuid, name_of(c.state), cell::time(c.created_at), c.consumed_s, c.budget_s, p.trials,
              p.ok, p.failed, p.queued + p.claimed, c.command});
-  }
+  });
   return out;
 }
 
@@ -154,11 +154,9 @@ Table show_top(Store& store, const TopOptions& options) {
   for (const Toolchain& t : store.toolchains()) codegen_versions.insert(t.codegen_version);
 
   bool matched = false;
-  for (const Workload& w : store.workloads()) {
+  each_workload(store, [&](const Workload& w) {
+    if (!is_named(w, options.workload)) return;
     const Hash hash = key_of(w);
-    if (!hash.starts_with(options.workload) &&
-        w.canonical.find(options.workload) == std::string::npos)
-      continue;
     matched = true;
     for (const Hardware& h : store.hardware())
       for (const MeasurePolicy& policy : store.policies(hash, key_of(h)))
@@ -180,7 +178,7 @@ Table show_top(Store& store, const TopOptions& options) {
                      r.n, r.template_name, r.config_json, r.measurement});
           }
         }
-  }
+  });
   if (!matched && !options.workload.empty())
     throw Error(Status::kNotFound, store.path(),
                 fmt::format("has no workload that matches '{}'", options.workload),

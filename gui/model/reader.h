@@ -47,9 +47,11 @@ struct TrialCount {
 struct TrialNumbers {
   std::mutex mutex;
   bool begun = false, complete = false;
+  db::TrialOrder by = db::TrialOrder::kQueue;  // in which rows are read
+  bool sorted = false;                         // they are put in order once all are read
   std::optional<db::Landmarks> landmarks;
   std::optional<db::PageKey> from;        // where a scan goes on
-  std::vector<db::TrialOutcome> scanned;  // in order once complete, or if the scan is in order
+  std::vector<db::TrialOutcome> scanned;  // in order once complete, or unless `sorted`
 };
 
 class Reader {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "db/store/pages.h"
 #include "gui/model/store_reader.h"
 
 namespace nimble::gui {
@@ -16,7 +17,7 @@ constexpr size_t kMostText = size_t{16} << 20;  // bytes of one text that a wind
 RooflineFacts StoreReader::roofline(const db::Hash& hardware, const Cancel& cancel) {
   RooflineFacts out;
   std::set<db::Uuid> machines;
-  for (const db::Workload& w : store_->workloads()) {
+  db::each_workload(*store_, [&](const db::Workload& w) {
     const db::Hash hash = db::key_of(w);
     for (const db::MeasurePolicy& policy : store_->policies(hash, hardware)) {
       cancel.check();
@@ -37,7 +38,7 @@ RooflineFacts StoreReader::roofline(const db::Hash& hardware, const Cancel& canc
       for (const db::MeasurementSummary& m : store_->measurements(results.front().trial, 1))
         machines.insert(m.measurement.machine);
     }
-  }
+  });
   // Of machines of one kind, one speaks for all: the one whose ceilings were measured last.
   int64_t newest = -1;
   for (const db::Uuid& uuid : machines) {

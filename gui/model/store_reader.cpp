@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "db/store/pages.h"
 #include "db/store/place.h"
 
 namespace nimble::gui {
@@ -92,16 +93,12 @@ WorkloadRow StoreReader::row_of(const db::Workload& w, const HardwareRow& h,
 }
 
 std::map<std::pair<db::Hash, db::Hash>, double> StoreReader::model_shares(const Cancel& cancel) {
-  std::vector<db::Campaign> campaigns = store_->campaigns();
-  std::ranges::stable_sort(campaigns, [](const db::Campaign& a, const db::Campaign& b) {
-    return a.created_at < b.created_at;
-  });
   std::map<std::pair<db::Hash, db::Hash>, double> shares;
-  for (const db::Campaign& c : campaigns) {
+  db::each_campaign(*store_, [&](const db::Campaign& c) {
     cancel.check();
     for (const db::Task& t : store_->tasks(c.uuid))
-      if (t.share) shares[{t.workload, c.key.hardware}] = *t.share;
-  }
+      if (t.share) shares.emplace(std::pair(t.workload, c.key.hardware), *t.share);
+  });
   return shares;
 }
 
@@ -111,35 +108,33 @@ Overview StoreReader::overview(const Cancel& cancel) {
   o.identity = store_->identity();
   o.schema = store_->schema_version();
   for (const db::Hardware& h : store_->hardware()) o.hardware.push_back({db::key_of(h), h});
-  const std::vector<db::DispatchTable> tables = store_->tables();
   const auto chains = toolchains();
   std::map<std::pair<db::Hash, db::Hash>, int64_t> overrides;
   for (const db::Override& over : store_->overrides()) ++overrides[{over.workload, over.hardware}];
   const auto shares = model_shares(cancel);
-  std::map<std::pair<db::Hash, db::Hash>, std::vector<const db::DispatchTable*>> by_pair;
-  for (const db::DispatchTable& t : tables) by_pair[{t.workload, t.hardware}].push_back(&t);
-  for (const db::Workload& w : store_->workloads()) {
+  db::each_workload(*store_, [&](const db::Workload& w) {
     const db::Hash hash = db::key_of(w);
+    const std::vector<db::DispatchTable> tables = store_->tables(hash);
     for (const HardwareRow& h : o.hardware) {
       cancel.check();
-      const auto own = by_pair.find({hash, h.hash});
-      if (own == by_pair.end() && store_->policies(hash, h.hash).empty()) continue;
-      WorkloadRow row =
-          row_of(w, h, own == by_pair.end() ? std::vector<const db::DispatchTable*>{} : own->second,
-                 chains);
+      std::vector<const db::DispatchTable*> own;
+      for (const db::DispatchTable& t : tables)
+        if (t.hardware == h.hash) own.push_back(&t);
+      if (own.empty() && store_->policies(hash, h.hash).empty()) continue;
+      WorkloadRow row = row_of(w, h, own, chains);
       row.overrides = overrides[{hash, h.hash}];
       if (const auto share = shares.find({hash, h.hash}); share != shares.end())
         row.share = share->second;
       o.workloads.push_back(std::move(row));
     }
-  }
+  });
   return o;
 }
 
 std::vector<CoverageRow> StoreReader::coverage(const Cancel& cancel) {
   std::map<std::pair<db::Hash, db::Hash>, CoverageRow> rows;
   const Overview o = overview(cancel);
-  for (const db::Workload& w : store_->workloads())
+  db::each_workload(*store_, [&](const db::Workload& w) {
     for (const HardwareRow& h : o.hardware) {
       WorkloadRow& row = rows[{db::key_of(w), h.hash}].row;
       row.workload = db::key_of(w);
@@ -147,6 +142,7 @@ std::vector<CoverageRow> StoreReader::coverage(const Cancel& cancel) {
       row.record = w;
       row.hardware_name = h.hardware.model_name;
     }
+  });
   for (const WorkloadRow& w : o.workloads) {
     cancel.check();
     CoverageRow& row = rows[{w.workload, w.hardware}];
@@ -169,14 +165,14 @@ std::vector<CoverageRow> StoreReader::coverage(const Cancel& cancel) {
 
 std::vector<CampaignRow> StoreReader::campaigns(const Cancel& cancel) {
   std::vector<CampaignRow> rows;
-  for (db::Campaign& c : store_->campaigns()) {
+  db::each_campaign(*store_, [&](db::Campaign c) {
     cancel.check();
     const db::CampaignProgress progress = store_->progress(c.uuid);
     std::vector<db::Control> asked = store_->requests(c.uuid, 1);
     CampaignRow row{std::move(c), progress, {}};
     if (!asked.empty()) row.request = std::move(asked.front());
     rows.push_back(std::move(row));
-  }
+  });
   return rows;
 }
 

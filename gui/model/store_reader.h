@@ -46,6 +46,7 @@ class StoreReader final : public Reader {
   // Under the numbers' mutex: until `rows` are numbered, or the slice is over.
   TrialCount count_on(const TrialQuery& query, TrialNumbers& numbers, int64_t rows,
                       const Cancel& cancel);
+  void begin(const TrialQuery& query, TrialNumbers& numbers);
   void scan_page(const TrialQuery& query, TrialNumbers& numbers);
 
   DatabasePlace place_;

@@ -1,11 +1,12 @@
 // A campaign's trials by number. Where the store has an index for the order, a page is read from
-// the landmark before it, whatever the number of rows; a text that is sought, and orders without an
-// index, are looked for page by page once. Either is counted in slices, so that the first rows are
-// seen before the last is known.
+// the landmark before it, whatever the number of rows; a text or a shape is sought page by page
+// once, and a small campaign is read and sorted. Each is counted in slices, so that the first rows
+// are seen before the last is known.
 #include <algorithm>
 #include <chrono>
 
 #include "gui/model/store_reader.h"
+#include "vm/base/error.h"
 
 namespace nimble::gui {
 namespace {
@@ -15,16 +16,21 @@ constexpr int64_t kScanPage = 2'000;  // rows between two looks at `cancel`
 constexpr int64_t kLandmarksAtOnce = 64 * kStep;
 // How long a question counts before it tells how far it is.
 constexpr auto kSlice = std::chrono::milliseconds(40);
-constexpr size_t kMostScanned = 200'000;  // rows kept of a scan: what nobody scrolls through
+constexpr size_t kMostScanned = 200'000;      // rows kept of a scan: what nobody scrolls through
+constexpr int64_t kMostSorted = 160 * kStep;  // rows of a small campaign
 
-// Whether a scan comes by the rows in the order that is asked for.
-bool in_order(const TrialQuery& q) {
-  return q.order == TrialOrder::kQueue;
-}
-
-// Where an index serves the order.
 db::TrialOrder order_of(const TrialQuery& q) {
-  return q.order == TrialOrder::kTime ? db::TrialOrder::kTime : db::TrialOrder::kQueue;
+  switch (q.order) {
+    case TrialOrder::kQueue:
+      return db::TrialOrder::kQueue;
+    case TrialOrder::kTime:
+      return db::TrialOrder::kTime;
+    case TrialOrder::kPredicted:
+      return db::TrialOrder::kPredicted;
+    case TrialOrder::kState:
+      return db::TrialOrder::kState;
+  }
+  NIMBLE_UNREACHABLE("order {}", static_cast<int>(q.order));
 }
 
 db::TrialFilter filter_of(const TrialQuery& q) {
@@ -36,23 +42,17 @@ db::TrialFilter filter_of(const TrialQuery& q) {
   return f;
 }
 
-// Whether the campaign has more trials than a scan may keep. Looks at no more of them, in an index:
-// to count all by their state takes a second where there are a million.
+// Looks at no more trials than a small campaign may have, in an index: to count all by their state
+// takes a second where there are a million.
 bool is_large(db::Store& store, const db::Uuid& campaign) {
-  constexpr int64_t kMost = static_cast<int64_t>(kMostScanned) / kStep * kStep;
   db::TrialFilter all;
   all.campaign = campaign;
-  const auto has_many = [&](db::TrialOrder order) {
-    return store.landmarks(all, order, false, kStep, std::nullopt, kMost).more;
-  };
-  return has_many(db::TrialOrder::kTime) || has_many(db::TrialOrder::kQueue);
+  return store.landmarks(all, db::TrialOrder::kQueue, false, kStep, {}, kMostSorted).more;
 }
 
-// An order by time leaves out what has none, so it is an index's only beyond what a scan may keep.
-bool has_index(db::Store& store, const TrialQuery& q) {
-  if (!q.text.empty() || !q.shape.empty()) return false;
-  return q.order == TrialOrder::kQueue ||
-         (q.order == TrialOrder::kTime && is_large(store, q.campaign));
+// Whether anything stands in the order's index.
+bool has_any(db::Store& store, const TrialQuery& q) {
+  return store.landmarks(filter_of(q), order_of(q), q.descending, 1, {}, 1).rows > 0;
 }
 
 db::TrialOutcome outcome_of(db::TrialRow row) {
@@ -72,7 +72,7 @@ void sort_rows(std::vector<db::TrialOutcome>& rows, const TrialQuery& q) {
   };
   const auto before = [&](const db::TrialOutcome& x, const db::TrialOutcome& y) {
     if (q.order == TrialOrder::kState && x.trial.state != y.trial.state)
-      return (x.trial.state < y.trial.state) != q.descending;
+      return (db::name_of(x.trial.state) < db::name_of(y.trial.state)) != q.descending;
     if (q.order == TrialOrder::kTime || q.order == TrialOrder::kPredicted) {
       const auto left = time(x), right = time(y);
       if (left.has_value() != right.has_value()) return left.has_value();
@@ -103,8 +103,8 @@ std::vector<db::TrialOutcome> Reader::trials(const TrialQuery& query, int64_t fi
 void StoreReader::scan_page(const TrialQuery& q, TrialNumbers& n) {
   db::PageRequest page;
   page.filter = filter_of(q);
-  page.order = db::TrialOrder::kQueue;
-  page.descending = in_order(q) && q.descending;
+  page.order = n.by;
+  page.descending = !n.sorted && q.descending;
   page.limit = kScanPage;
   page.from = n.from;
   std::vector<db::TrialRow> rows = store_->trials(page);
@@ -116,18 +116,25 @@ void StoreReader::scan_page(const TrialQuery& q, TrialNumbers& n) {
     if (q.text.empty() || has_text(o, q.text)) n.scanned.push_back(std::move(o));
   }
   if (n.scanned.size() >= kMostScanned) n.complete = true;
-  if (n.complete && !in_order(q)) sort_rows(n.scanned, q);
+  if (n.complete && n.sorted) sort_rows(n.scanned, q);
+}
+
+// An index by time or prediction leaves out what has none, so a small campaign is sorted here.
+// Where nothing has what is asked for, all are alike, and stand as enqueued.
+void StoreReader::begin(const TrialQuery& q, TrialNumbers& n) {
+  n.begun = true;
+  n.sorted = q.order != TrialOrder::kQueue && !is_large(*store_, q.campaign);
+  if (!n.sorted && has_any(*store_, q)) n.by = order_of(q);
+  if (n.sorted || !q.text.empty() || !q.shape.empty()) return;
+  n.landmarks.emplace();
+  n.landmarks->step = kStep;
 }
 
 TrialCount StoreReader::count_on(const TrialQuery& q, TrialNumbers& n, int64_t rows,
                                  const Cancel& cancel) {
-  if (!n.begun && has_index(*store_, q)) {
-    n.landmarks.emplace();
-    n.landmarks->step = kStep;
-  }
-  n.begun = true;
+  if (!n.begun) begin(q, n);
   const auto numbered = [&] {
-    return n.landmarks ? n.landmarks->rows : n.complete || in_order(q) ? std::ssize(n.scanned) : 0;
+    return n.landmarks ? n.landmarks->rows : n.complete || !n.sorted ? std::ssize(n.scanned) : 0;
   };
   const auto end = std::chrono::steady_clock::now() + kSlice;
   while (!n.complete && (numbered() < rows || std::chrono::steady_clock::now() < end)) {
@@ -138,7 +145,7 @@ TrialCount StoreReader::count_on(const TrialQuery& q, TrialNumbers& n, int64_t r
     }
     db::Landmarks& all = *n.landmarks;
     const db::Landmarks next = store_->landmarks(
-        filter_of(q), order_of(q), q.descending, kStep,
+        filter_of(q), n.by, q.descending, kStep,
         all.keys.empty() ? std::nullopt : std::optional(all.keys.back()), kLandmarksAtOnce);
     all.keys.insert(all.keys.end(), next.keys.begin(), next.keys.end());
     all.rows += next.rows;
@@ -172,11 +179,11 @@ std::vector<db::TrialOutcome> StoreReader::trials(const TrialQuery& q, TrialNumb
     if (n.landmarks->rows < first && !n.complete) count_on(q, n, first, cancel);
     const auto known = std::ssize(n.landmarks->keys);
     const int64_t landmark = std::min<int64_t>(first / kStep, known);
+    page.order = n.by;
     if (landmark > 0) page.from = n.landmarks->keys[static_cast<size_t>(landmark - 1)];
     skip = first - landmark * kStep;
   }
   page.filter = filter_of(q);
-  page.order = order_of(q);
   page.descending = q.descending;
   while (std::ssize(out) < count) {
     cancel.check();

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "db/store/pages.h"
 #include "db/store/place.h"
 #include "tuner/fleet/patience.h"
 #include "tuner/measure/machine_lock.h"
@@ -136,9 +137,10 @@ class Service {
   void find_campaigns() {
     waiting_ = false;
     std::vector<db::Campaign> open;
-    for (db::Campaign& c : store_->campaigns())
+    db::each_campaign(*store_, [&](db::Campaign c) {
       if (c.resumable() && is_submitted(c) && (!options_.campaign || *options_.campaign == c.uuid))
         open.push_back(std::move(c));
+    });
     // The oldest first.
     std::reverse(open.begin(), open.end());
     for (const db::Campaign& c : open) {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "db/store/identifier.h"
-#include "db/store/store.h"
+#include "db/store/pages.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
@@ -219,12 +219,12 @@ int show(const Arguments& a) {
                {"worst_regret", "regret", cell::percent},
                "overrides",
                "objective"});
-  for (const db::DispatchTable& t : store->tables()) {
-    if (!a.all && t.status != db::TableStatus::kActive) continue;
+  db::each_table(*store, [&](const db::DispatchTable& t) {
+    if (!a.all && t.status != db::TableStatus::kActive) return;
     const auto w = store->workload(t.workload);
     if (!a.workload.empty() && !t.workload.starts_with(a.workload) &&
         !(w && w->canonical.find(a.workload) != std::string::npos))
-      continue;
+      return;
     double worst = 0;
     for (const db::DispatchEntry& e : t.entries) worst = std::max(worst, e.regret.value_or(0));
     Json row = json_of(t);
@@ -233,7 +233,7 @@ int show(const Arguments& a) {
     row["worst_regret"] = worst;
     row["overrides"] = store->overrides(false, t.workload, t.hardware).size();
     table.add_object(std::move(row));
-  }
+  });
   table.print(std::cout, a.format, "(no table; nimble tune makes them)");
   return kExitOk;
 }

@@ -76,10 +76,7 @@ void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ri
                 "signed by");
   if (!a.campaign.empty())
     a.worker.campaign =
-        db::find_by_prefix(
-            store->campaigns(), a.campaign, [](const db::Campaign& c) { return c.uuid; },
-            "campaign", "list them: nimble db campaigns")
-            .uuid;
+        db::the_one(*store, db::Kind::kCampaign, a.campaign, "list them: nimble db campaigns");
   if (a.quiet) return;
   std::string trusted;
   for (const trust::NamedKey& k : keys)

@@ -93,10 +93,7 @@ int run(int argc, char** argv) {
                   "is revoked in this database", "make another one: nimble keys new NAME");
   if (!campaign.empty())
     options.campaign =
-        db::find_by_prefix(
-            store->campaigns(), campaign, [](const db::Campaign& c) { return c.uuid; }, "campaign",
-            "nimble db campaigns")
-            .uuid;
+        db::the_one(*store, db::Kind::kCampaign, campaign, "list them: nimble db campaigns");
   options.program = tuner::worker_program();
   if (!metrics.empty())
     options.looked = [&, due = Clock::now()]() mutable {

@@ -177,7 +177,7 @@ void import_it(const std::string& file) {
     const std::string text = e.what();
     NIMBLE_FUZZ_REQUIRE(e.status() != Status::kInternal, "{}", text);
     NIMBLE_FUZZ_REQUIRE(text.find('\n') == std::string::npos, "of several lines: {}", text);
-    NIMBLE_FUZZ_REQUIRE(store.campaigns().empty() && store.workloads().empty(),
+    NIMBLE_FUZZ_REQUIRE(store.campaigns(1, {}).empty() && store.workloads(1, "").empty(),
                         "a refused import left records");
     return;
   }

@@ -4,6 +4,7 @@
 
 #include "db/store/hash.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -303,7 +304,7 @@ TEST_F(StoreTest, ProcessesThatActivateAtOnceLeaveOneActive) {
   }
   auto store = open();
   int active = 0;
-  for (const DispatchTable& t : store->tables()) active += t.status == TableStatus::kActive;
+  for (const DispatchTable& t : all_tables(*store)) active += t.status == TableStatus::kActive;
   EXPECT_EQ(active, 1);
   EXPECT_TRUE(store->check().sound());
   EXPECT_EQ(connection()->integer("SELECT count(*) FROM dispatch_event e WHERE NOT EXISTS "

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/failing_sqlite_memory.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/fault/failing_new.h"
@@ -142,12 +143,12 @@ TEST_P(MemoryFaultTest, Creating) {
 TEST_P(MemoryFaultTest, Reading) {
   loop("made.db", [&](Store& store) {
     std::string read;
-    for (const Campaign& c : store.campaigns()) {
+    for (const Campaign& c : all_campaigns(store)) {
       read += c.uuid + c.command;
       for (const TrialOutcome& o : store.outcomes(c.uuid)) read += o.trial.uuid + o.config_json;
     }
-    for (const Workload& w : store.workloads()) read += w.canonical;
-    for (const DispatchTable& t : store.tables()) read += t.uuid + t.tree;
+    for (const Workload& w : all_workloads(store)) read += w.canonical;
+    for (const DispatchTable& t : all_tables(store)) read += t.uuid + t.tree;
     for (const std::string& problem : store.check().problems) read += problem;
     return read;
   });
@@ -169,8 +170,8 @@ TEST_P(MemoryFaultTest, Writing) {
         // All of the transaction or nothing.
         size_t trials = 0;
         store.transaction([&] {
-          for (const Campaign& c : store.campaigns()) trials += store.outcomes(c.uuid).size();
-          EXPECT_EQ(trials, store.tables().size());
+          for (const Campaign& c : all_campaigns(store)) trials += store.outcomes(c.uuid).size();
+          EXPECT_EQ(trials, all_tables(store).size());
         });
         if (done) {
           EXPECT_EQ(trials, 1u);
@@ -191,7 +192,7 @@ TEST_P(MemoryFaultTest, Exporting) {
         // The old one or the new one, whole, and nothing beside it.
         fs::remove(file("imported.db"));
         EXPECT_EQ(open("imported.db")->import_from(file("export")).rows_updated, 0);
-        EXPECT_EQ(open("imported.db")->campaigns().size(), 1u);
+        EXPECT_EQ(all_campaigns(*open("imported.db")).size(), 1u);
         for (const auto& entry : fs::directory_iterator(folder))
           EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
       });
@@ -205,9 +206,9 @@ TEST_P(MemoryFaultTest, Importing) {
       [&](Store& store, bool done) {
         // A commit that failed at its end may still be whole in the log; half of it never is.
         store.transaction([&] {
-          const size_t campaigns = store.campaigns().size();
-          EXPECT_EQ(campaigns, store.workloads().size());
-          EXPECT_EQ(campaigns, store.tables().size());
+          const size_t campaigns = all_campaigns(store).size();
+          EXPECT_EQ(campaigns, all_workloads(store).size());
+          EXPECT_EQ(campaigns, all_tables(store).size());
           if (done) {
             EXPECT_EQ(campaigns, 1u);
           }

@@ -6,6 +6,7 @@
 
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/everything.h"
 #include "db/store/test/fixture.h"
 
@@ -97,8 +98,8 @@ TEST_F(MergeTest, ImportingTwiceChangesNothing) {
   EXPECT_EQ(contents(file("a.db")), once);
   EXPECT_EQ(second.origin, open("b.db")->identity());
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
-  EXPECT_EQ(store->campaigns().size(), 2u);
-  EXPECT_EQ(store->workloads().size(), 1u) << "the same content is the same row";
+  EXPECT_EQ(all_campaigns(*store).size(), 2u);
+  EXPECT_EQ(all_workloads(*store).size(), 1u) << "the same content is the same row";
   SqliteConnection look(file("a.db"), SQLITE_OPEN_READONLY, "", "x");
   EXPECT_EQ(look.integer("SELECT count(*) FROM import_batch"), 1);
   EXPECT_EQ(look.integer("SELECT count(*) FROM dispatch_status WHERE status = 'active'"), 1);
@@ -134,7 +135,7 @@ TEST_F(MergeTest, WhatWentFurtherWins) {
   EXPECT_EQ(other->trial(open_trial.uuid)->state, TrialState::kQueued) << "leases don't travel";
   EXPECT_EQ(other->import_from(file("late")).rows_updated, 3);
   EXPECT_EQ(other->trial(open_trial.uuid)->message, "slow");
-  EXPECT_EQ(other->campaigns().at(0).state, CampaignState::kFinished);
+  EXPECT_EQ(all_campaigns(*other).at(0).state, CampaignState::kFinished);
   EXPECT_EQ(other->misses().at(0).count, 7);
   const std::string before = contents(file("other.db"));
   EXPECT_EQ(other->import_from(file("early")).rows_updated, 0) << "and nothing goes back";

@@ -10,6 +10,7 @@
 #include "db/store/hash.h"
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -154,7 +155,7 @@ TEST_F(FileTest, ReadOnlyFileAndFolder) {
   EXPECT_TRUE(as_nobody([&] { return refused("new.db", "read-only, and the database keeps"); }));
   // Reading works all the same.
   options.read_only = true;
-  EXPECT_TRUE(as_nobody([&] { return open()->workloads().size() == 1; }));
+  EXPECT_TRUE(as_nobody([&] { return all_workloads(*open()).size() == 1; }));
   fs::permissions(file(), fs::perms(0000));
   EXPECT_TRUE(as_nobody([&] { return refused("tuning.db", "may not be read"); }));
 }

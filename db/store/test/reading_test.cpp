@@ -24,7 +24,8 @@ struct Many {
   explicit Many(Store& store, int64_t* clock) : world(store) {
     for (int tile = 0; tile < 20; ++tile) {
       *clock += tile % 3;  // some end in the same millisecond
-      world.tried(store, tile, 64, 100 + tile % 7, tile % 2 ? Role::kCross : Role::kSearch);
+      world.tried(store, tile, 64, 100 + tile % 7, tile % 2 ? Role::kCross : Role::kSearch,
+                  90 + tile % 5);
     }
     store.enqueue({{world.trial_key(store, 50, 64)}});
     const Uuid failed = store.claim({world.campaign, "me"}).at(0).uuid;
@@ -48,7 +49,8 @@ std::vector<Uuid> all_by(Store& store, PageRequest request) {
 TEST_F(StoreTest, PagesGiveEveryRowOnceInEachOrderAndDirection) {
   auto store = open();
   Many many(*store, &clock);
-  for (TrialOrder order : {TrialOrder::kQueue, TrialOrder::kFinished, TrialOrder::kTime})
+  for (TrialOrder order : {TrialOrder::kQueue, TrialOrder::kFinished, TrialOrder::kTime,
+                           TrialOrder::kPredicted, TrialOrder::kState})
     for (bool descending : {false, true}) {
       PageRequest request;
       request.filter.campaign = many.world.campaign;
@@ -58,15 +60,28 @@ TEST_F(StoreTest, PagesGiveEveryRowOnceInEachOrderAndDirection) {
       const std::vector<TrialRow> whole = store->trials(request);
       std::vector<Uuid> expected;
       for (const TrialRow& row : whole) expected.push_back(row.trial.uuid);
-      ASSERT_THAT(whole, SizeIs(order == TrialOrder::kQueue      ? 22
-                                : order == TrialOrder::kFinished ? 21
-                                                                 : 20));
+      const std::map<TrialOrder, size_t> sizes = {{TrialOrder::kQueue, 22},
+                                                  {TrialOrder::kFinished, 21},
+                                                  {TrialOrder::kTime, 20},
+                                                  {TrialOrder::kPredicted, 20},
+                                                  {TrialOrder::kState, 22}};
+      ASSERT_THAT(whole, SizeIs(sizes.at(order)));
       EXPECT_TRUE(
           std::is_sorted(whole.begin(), whole.end(), [&](const TrialRow& x, const TrialRow& y) {
             const TrialRow &a = descending ? y : x, &b = descending ? x : y;
-            return order == TrialOrder::kQueue      ? a.trial.position < b.trial.position
-                   : order == TrialOrder::kFinished ? a.finished_at < b.finished_at
-                                                    : a.median_ns < b.median_ns;
+            switch (order) {
+              case TrialOrder::kQueue:
+                return a.trial.position < b.trial.position;
+              case TrialOrder::kFinished:
+                return a.finished_at < b.finished_at;
+              case TrialOrder::kTime:
+                return a.median_ns < b.median_ns;
+              case TrialOrder::kPredicted:
+                return a.trial.predicted_ns < b.trial.predicted_ns;
+              case TrialOrder::kState:
+                break;
+            }
+            return name_of(a.trial.state) < name_of(b.trial.state);
           }));
       for (int64_t limit : {1, 3, 7}) {
         request.limit = limit;
@@ -119,8 +134,10 @@ TEST_F(StoreTest, PagesAreFiltered) {
   const TrialRow row = store->trials(request).at(0);
   EXPECT_EQ(row.template_name, "dense");
   EXPECT_EQ(row.dims, (Dims{{"m", 64}}));
-  request.order = TrialOrder::kQueue;
-  EXPECT_EQ(error_of([&] { store->trials(request); }).status(), Status::kInvalidArgument);
+  for (TrialOrder order : {TrialOrder::kQueue, TrialOrder::kPredicted, TrialOrder::kState}) {
+    request.order = order;
+    EXPECT_EQ(error_of([&] { store->trials(request); }).status(), Status::kInvalidArgument);
+  }
   request.order = TrialOrder::kTime;
   request.limit = 0;
   EXPECT_EQ(error_of([&] { store->trials(request); }).status(), Status::kInvalidArgument);
@@ -244,6 +261,9 @@ TEST_F(FileTest, PagesReadAnIndex) {
            {"finished_at IS NOT NULL", "finished_at", "trial_by_end"},
            {"median_ns IS NOT NULL", "median_ns", "trial_by_time"},
            {"campaign = 'a'", "position", "trial_by_position"},
+           {"campaign = 'a'", "state", "trial_of_campaign_by_state"},
+           {"campaign = 'a' AND predicted_ns IS NOT NULL", "predicted_ns",
+            "trial_of_campaign_by_prediction"},
            {"campaign = 'a' AND finished_at IS NOT NULL", "finished_at",
             "trial_of_campaign_by_end"},
            {"campaign = 'a' AND median_ns IS NOT NULL", "median_ns", "trial_of_campaign_by_time"},
@@ -251,14 +271,14 @@ TEST_F(FileTest, PagesReadAnIndex) {
             "trial_of_workload_by_time"},
            {"workload = 'a' AND measured_on = 'b' AND finished_at IS NOT NULL", "finished_at",
             "trial_of_workload_by_end"}}) {
-    Statement plan = raw->prepare(
-        fmt::format("EXPLAIN QUERY PLAN SELECT * FROM trial WHERE {0} AND ({1}, uuid) > (5, 'x') "
-                    "ORDER BY {1}, uuid LIMIT 10",
-                    where, order));
-    std::string text;
-    while (plan.step()) text += plan.text(3) + "; ";
-    EXPECT_THAT(text, HasSubstr("USING INDEX " + index)) << where;
-    if (order != "position") {
+    for (const std::string behind : {"", "AND ({1}, uuid) > (5, 'x')"}) {
+      Statement plan = raw->prepare(
+          fmt::format(fmt::runtime("EXPLAIN QUERY PLAN SELECT * FROM trial WHERE {0} " + behind +
+                                   " ORDER BY {1}, uuid LIMIT 10"),
+                      where, order));
+      std::string text;
+      while (plan.step()) text += plan.text(3) + "; ";
+      EXPECT_THAT(text, HasSubstr("USING INDEX " + index)) << where;
       EXPECT_THAT(text, Not(HasSubstr("TEMP B-TREE"))) << where;
     }
   }

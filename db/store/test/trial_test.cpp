@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "db/store/migrations.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -39,7 +40,7 @@ TEST_F(StoreTest, FindsACampaignAgainAndItsBudgetOnlyGrows) {
   store->set_campaign_state(uuid, CampaignState::kFinished);
   EXPECT_FALSE(store->campaign(uuid)->resumable());
   store->set_budget(uuid, 600);
-  EXPECT_EQ(store->campaigns().at(0).budget_s, 600);
+  EXPECT_EQ(all_campaigns(*store).at(0).budget_s, 600);
   for (auto change :
        {+[](CampaignKey& k) { k.digest = "other"; }, +[](CampaignKey& k) { k.seed = 8; },
         +[](CampaignKey& k) { k.options = "{}"; }}) {

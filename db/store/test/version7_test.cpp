@@ -7,6 +7,7 @@
 
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 
 namespace nimble::db {
@@ -111,7 +112,7 @@ TEST_F(StoreTest, ADatabaseOfSchema7KeepsEverything) {
   for (const auto& [table, columns] : tables)
     EXPECT_EQ(rows_of(*after, table, columns), before[table]) << table;
   // Its trials are the same trials, under the same keys.
-  const Campaign campaign = store->campaigns().at(0);
+  const Campaign campaign = all_campaigns(*store).at(0);
   const std::vector<TrialOutcome> outcomes = store->outcomes(campaign.uuid);
   ASSERT_EQ(outcomes.size(), before["trial"].size());
   std::vector<NewTrial> again;

@@ -71,9 +71,10 @@ struct World {
     return m;
   }
   // Enqueues, claims and finishes one trial with the given time.
-  Uuid tried(Store& store, int tile, int64_t m, double median, Role role = Role::kSearch) const {
+  Uuid tried(Store& store, int tile, int64_t m, double median, Role role = Role::kSearch,
+             std::optional<double> predicted = {}) const {
     const TrialKey k = trial_key(store, tile, m, role);
-    NIMBLE_CHECK(store.enqueue({{k}}) == 1, "the trial is there already");
+    NIMBLE_CHECK(store.enqueue({{k, 0, 0, predicted}}) == 1, "the trial is there already");
     ClaimRequest request{campaign, "me"};
     const std::vector<Trial> claimed = store.claim(request);
     NIMBLE_CHECK(claimed.size() == 1 && claimed[0].uuid == uuid_of(k), "another trial is queued");

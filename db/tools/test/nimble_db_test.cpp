@@ -12,6 +12,7 @@
 #include "db/store/host_records.h"
 #include "db/store/migrations.h"
 #include "db/store/sqlite.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/test/run_command.h"
 
@@ -268,7 +269,7 @@ TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
   EXPECT_EQ(run("check" + other).exit_code, 0);
   const auto store = Store::open(file("other.db"));
   std::map<std::string, int> trials;  // by workload
-  for (const Campaign& c : store->campaigns())
+  for (const Campaign& c : all_campaigns(*store))
     for (const TrialOutcome& o : store->outcomes(c.uuid)) {
       ++trials[store->workload(o.trial.key.workload)->canonical];
       if (o.config_json == R"({"block":32})") {

@@ -1,5 +1,6 @@
 // What lies behind figures, read from the store: code, ceilings, failures, workers, requests, A/A
 // pairs, peers, two campaigns; and trials page by page.
+#include "db/store/test/all.h"
 #include "gui/model/reader.h"
 #include "gui/model/session.h"
 #include "gui/model/test/qtest.h"
@@ -116,7 +117,7 @@ class EvidenceTest : public QObject {
   }
 
   void a_campaign_tells_what_was_asked_of_it_last() {
-    const db::Uuid campaign = store_->campaigns().front().uuid;
+    const db::Uuid campaign = db::all_campaigns(*store_).front().uuid;
     db::Control c;
     c.campaign = campaign;
     c.request = db::ControlRequest::kPause;
@@ -133,7 +134,7 @@ class EvidenceTest : public QObject {
     const std::string before = reader_->version(never_);
     QCOMPARE(reader_->version(never_), before);
     db::Control c;
-    c.campaign = store_->campaigns().front().uuid;
+    c.campaign = db::all_campaigns(*store_).front().uuid;
     store_->request(c);
     QVERIFY(reader_->version(never_) != before);
   }
@@ -190,7 +191,7 @@ class EvidenceTest : public QObject {
   }
 
   void two_campaigns_are_compared_where_both_measured() {
-    const auto all = store_->campaigns();
+    const auto all = db::all_campaigns(*store_);
     const db::CampaignDiff same = reader_->diff(all[0].uuid, all[0].uuid, 0.02, never_);
     QVERIFY(!same.rows.empty());
     QCOMPARE(same.faster + same.slower, 0);
@@ -199,7 +200,7 @@ class EvidenceTest : public QObject {
   }
 
   void every_page_has_the_rows_that_one_reading_of_all_has() {
-    for (const db::Campaign& c : store_->campaigns()) {
+    for (const db::Campaign& c : db::all_campaigns(*store_)) {
       TrialQuery query;
       query.campaign = c.uuid;
       for (const bool descending : {false, true}) {
@@ -221,6 +222,51 @@ class EvidenceTest : public QObject {
         }
       }
     }
+  }
+
+  // Beyond what is read and sorted here an index serves the orders: one by prediction leaves out
+  // that of which nothing was foretold, unless it is all.
+  void a_large_campaign_is_served_by_indexes() {
+    constexpr int kTrials = 21'000;
+    const db::Campaign c = db::all_campaigns(*store_).front();
+    const db::TrialOutcome known = store_->outcomes(c.uuid).front();
+    const db::Hash template_hash = store_->put(db::Template{"many", 1, ""});
+    const auto fill = [&](const char* digest, bool predict) {
+      db::CampaignKey key = c.key;
+      key.digest = digest;
+      const db::Uuid campaign = store_->create_campaign(key, 1, "");
+      store_->transaction([&] {
+        std::vector<db::NewTrial> trials;
+        for (int i = 0; i < kTrials; ++i) {
+          db::TrialKey k = known.trial.key;
+          k.campaign = campaign;
+          k.config = store_->put(db::Config{template_hash, "{\"n\":" + std::to_string(i) + "}"});
+          trials.push_back({k, 0, 0, std::nullopt});
+          if (predict && i % 3 == 0) trials.back().predicted_ns = kTrials - i;
+        }
+        store_->enqueue(trials);
+      });
+      return campaign;
+    };
+    TrialQuery query;
+    query.order = TrialOrder::kPredicted;
+    query.campaign = fill("some", true);
+    QCOMPARE(reader_->trial_count(query, never_), int64_t{kTrials / 3});
+    const auto page = reader_->trials(query, 1000, 300, never_);
+    QCOMPARE(page.size(), size_t{300});
+    for (size_t i = 0; i < page.size(); ++i)
+      QCOMPARE(page[i].trial.predicted_ns.value(), 3.0 * static_cast<double>(1001 + i));
+    query.text = "\"n\":2099";  // of them 20991, 20994 and 20997 were foretold
+    const auto found = reader_->trials(query, 0, 100, never_);
+    QCOMPARE(found.size(), size_t{3});
+    QCOMPARE(found.front().trial.predicted_ns.value(), 3.0);
+    query.text.clear();
+    query.order = TrialOrder::kState;
+    QCOMPARE(reader_->trial_count(query, never_), int64_t{kTrials});
+    query.campaign = fill("none", false);
+    query.order = TrialOrder::kPredicted;
+    QCOMPARE(reader_->trial_count(query, never_), int64_t{kTrials});
+    QCOMPARE(reader_->trials(query, 5, 1, never_).at(0).trial.position, int64_t{6});
   }
 
   void a_question_that_is_dropped_stops_the_store() {

@@ -2,6 +2,7 @@
 #include "gui/model/reader.h"
 
 #include "db/store/store.h"
+#include "db/store/test/all.h"
 #include "gui/model/regret.h"
 #include "gui/model/test/qtest.h"
 #include "gui/model/why.h"
@@ -100,7 +101,7 @@ class ReaderTest : public QObject {
       db::Hardware other = store->hardware().front();
       other.model_name = "another";
       store->put(other);
-      const db::DispatchTable t = store->tables().front();
+      const db::DispatchTable t = db::all_tables(*store).front();
       store->record_miss(t.workload, t.hardware, {{"s0", 9}, {"s1", 9}}, 40);
       store->record_miss(t.workload, t.hardware, {{"s0", 8}, {"s1", 9}}, 2);
     }

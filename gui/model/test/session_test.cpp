@@ -1,5 +1,6 @@
 #include "gui/model/session.h"
 
+#include "db/store/test/all.h"
 #include "gui/model/selection.h"
 #include "gui/model/test/fake_reader.h"
 #include "gui/model/test/qtest.h"
@@ -135,7 +136,7 @@ class SessionTest : public QObject {
     QSignalSpy changed(&s, &Session::changed);
     Answer<QString> got;
     s.write(
-        this, [](db::Store& store) { return QString::number(store.tables().size()); },
+        this, [](db::Store& store) { return QString::number(db::all_tables(store).size()); },
         [&](const Answer<QString>& a) { got = a; });
     QTRY_COMPARE(changed.size(), 1);
     QCOMPARE(got.value.value(), QStringLiteral("7"));
@@ -167,7 +168,7 @@ class SessionTest : public QObject {
     QTest::qWait(100);
     QCOMPARE(changed.size(), 0);
     const auto store = db::Store::open(campaign.place());
-    const db::DispatchTable t = store->tables().front();
+    const db::DispatchTable t = db::all_tables(*store).front();
     store->add(db::NewOverride{t.workload, t.hardware, {}, t.entries[0].config, "a test"});
     QTRY_COMPARE(changed.size(), 1);
   }

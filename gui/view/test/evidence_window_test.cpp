@@ -10,6 +10,7 @@
 #include <QPushButton>
 #include <QTimer>
 
+#include "db/store/test/all.h"
 #include "gui/view/campaign_dialogs.h"
 #include "gui/view/table_pane.h"
 #include "gui/view/test/loop_program.h"
@@ -70,7 +71,7 @@ class EvidenceWindowTest : public QObject {
   }
 
   void a_campaign_is_paused_with_a_reason_once_it_is_confirmed() {
-    const db::Uuid campaign = store()->campaigns().front().uuid;
+    const db::Uuid campaign = db::all_campaigns(*store()).front().uuid;
     store()->set_campaign_state(campaign, db::CampaignState::kRunning);
     refresh();
     View* view = at_.show("campaigns");
@@ -113,7 +114,7 @@ class EvidenceWindowTest : public QObject {
     rows->setCurrentIndex(rows->model()->index(0, 0));
     click_into_dialog(child<QPushButton>(view, "stop"), [](QDialog* d) { d->accept(); });
     QTRY_VERIFY2(view->status().contains(QStringLiteral("has ended")), qPrintable(view->status()));
-    QVERIFY(store()->requests(store()->campaigns().front().uuid).empty());
+    QVERIFY(store()->requests(db::all_campaigns(*store()).front().uuid).empty());
   }
 
   void a_start_command_is_shown_and_copied_and_quoted() {
@@ -369,7 +370,7 @@ class EvidenceWindowTest : public QObject {
 
   void a_failure_shows_what_its_process_said() {
     const auto s = store();
-    const db::Uuid campaign = s->campaigns().front().uuid;
+    const db::Uuid campaign = db::all_campaigns(*s).front().uuid;
     db::ClaimRequest claim;
     claim.campaign = campaign;
     claim.owner = "test";

@@ -3,6 +3,7 @@
 #include <QComboBox>
 #include <QPlainTextEdit>
 
+#include "db/store/test/all.h"
 #include "gui/view/table_pane.h"
 #include "gui/view/test/window_fixture.h"
 
@@ -98,7 +99,7 @@ class FilledWindowTest : public QObject {
 
   void failures_have_class_message_output_and_a_command() {
     const auto s = store();
-    const db::Uuid campaign = s->campaigns().front().uuid;
+    const db::Uuid campaign = db::all_campaigns(*s).front().uuid;
     db::ClaimRequest claim;
     claim.campaign = campaign;
     claim.owner = "node1";

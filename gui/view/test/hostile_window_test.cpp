@@ -11,6 +11,7 @@
 #include <atomic>
 #include <thread>
 
+#include "db/store/test/all.h"
 #include "gui/view/table_pane.h"
 #include "gui/view/test/loop_program.h"
 #include "gui/view/test/window_fixture.h"
@@ -201,7 +202,7 @@ class HostileWindowTest : public QObject {
     const std::string large = evil + std::string(10'000'000, 'W');
     {
       const auto s = db::Store::open(at_.campaign->place());
-      const auto campaign = s->campaigns().front().uuid;
+      const auto campaign = db::all_campaigns(*s).front().uuid;
       db::Machine machine;
       machine.hostname = large;
       machine.hardware = db::key_of(s->hardware().front());
@@ -213,7 +214,7 @@ class HostileWindowTest : public QObject {
       beat.worker = s->add(worker);
       beat.message = large;
       s->heartbeat(beat);
-      const db::DispatchTable t = s->tables().front();
+      const db::DispatchTable t = db::all_tables(*s).front();
       s->add(db::NewOverride{t.workload, t.hardware, {}, t.entries[0].config, large});
       db::ClaimRequest claim;
       claim.campaign = campaign;

@@ -3,6 +3,7 @@
 
 #include <QSettings>
 
+#include "db/store/test/all.h"
 #include "gui/model/test/qtest.h"
 #include "gui/view/headless.h"
 #include "gui/view/main_window.h"
@@ -51,7 +52,7 @@ class WindowFixture {
   // The workload of that operator with so many symbols.
   db::Hash workload(const std::string& op, std::ptrdiff_t symbols) const {
     const auto store = db::Store::open(campaign->place());
-    for (const db::Workload& w : store->workloads())
+    for (const db::Workload& w : db::all_workloads(*store))
       if (w.op == op &&
           1 + std::count(w.symbolic_dims.begin(), w.symbolic_dims.end(), ',') == symbols)
         return db::key_of(w);

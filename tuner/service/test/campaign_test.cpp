@@ -17,6 +17,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
 #include "db/store/host_records.h"
+#include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
@@ -214,7 +215,7 @@ TEST_F(CampaignTest, AnExtendedCampaignVerifiesItsFinalistsTogether) {
   const db::DispatchTable table = *store->table(*more.tasks[0].table);
   // At each size the newest times of all that the table uses are from the last process.
   int64_t began = 0;
-  for (const db::DispatchTable& t : store->tables())
+  for (const db::DispatchTable& t : db::all_tables(*store))
     if (t.uuid == *first.tasks[0].table) began = t.created_at;
   ASSERT_GT(began, 0);
   for (const db::DispatchEntry& e : table.entries) {
@@ -399,7 +400,7 @@ TEST_F(CampaignTest, ATableThatIsDisplacedWasMeasuredBesideTheNewOne) {
   // A campaign with time to spare makes several tables, each against the one before.
   const auto active = [&] {
     std::vector<db::DispatchTable> out;
-    for (const db::DispatchTable& t : store->tables())
+    for (const db::DispatchTable& t : db::all_tables(*store))
       if (t.status == db::TableStatus::kActive) out.push_back(t);
     EXPECT_EQ(out.size(), 1u);
     return out.at(0);
@@ -580,7 +581,7 @@ TEST_F(CampaignTest, SurvivesFiftyKills) {
 
     if (!std::filesystem::exists(database)) continue;  // killed before it was made
     auto store = db::Store::open(database);
-    const auto all = store->campaigns();
+    const auto all = db::all_campaigns(*store);
     EXPECT_LE(static_cast<int>(all.size()), seed) << "a resumed campaign became another one";
     std::set<db::Uuid> seen;
     for (const db::Campaign& c : all) {
@@ -603,7 +604,7 @@ TEST_F(CampaignTest, SurvivesFiftyKills) {
   EXPECT_TRUE(store->check().sound());
   // One measurement each, however often the process died.
   std::map<db::Uuid, int> measurements;
-  for (const db::Workload& w : store->workloads())
+  for (const db::Workload& w : db::all_workloads(*store))
     for (const db::MeasurePolicy& p :
          store->policies(db::key_of(w), db::key_of(db::host_hardware()))) {
       db::ResultQuery q{db::key_of(w), db::key_of(db::host_hardware()), db::key_of(p)};
@@ -636,7 +637,7 @@ TEST_F(CampaignTest, CtrlCEndsWith130AndTheBestIsStored) {
       db::OpenOptions read;
       read.create = false;
       auto store = db::Store::open(database, read);
-      for (const db::Campaign& c : store->campaigns())
+      for (const db::Campaign& c : db::all_campaigns(*store))
         for (const db::TrialOutcome& t : store->outcomes(c.uuid))
           measured |= t.trial.key.role == db::Role::kSearch && t.median_ns.has_value();
     } catch (const Error&) {
@@ -650,7 +651,7 @@ TEST_F(CampaignTest, CtrlCEndsWith130AndTheBestIsStored) {
   ASSERT_TRUE(WIFEXITED(status));
   // It may have come to its end in that very moment.
   EXPECT_TRUE(WEXITSTATUS(status) == 130 || WEXITSTATUS(status) == 0) << WEXITSTATUS(status);
-  EXPECT_FALSE(db::Store::open(database)->tables().empty());
+  EXPECT_FALSE(db::all_tables(*db::Store::open(database)).empty());
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 #include "tuner/fleet/fleet_worker.h"
 #include "tuner/fleet/permission.h"
@@ -194,7 +195,7 @@ class ServiceTest : public db::StoreTest {
   db::CampaignState state(const db::Uuid& uuid) { return store->campaign(uuid)->state; }
   std::vector<db::DispatchTable> tables(const db::Uuid& uuid) {
     std::vector<db::DispatchTable> out;
-    for (db::DispatchTable& t : store->tables())
+    for (db::DispatchTable& t : db::all_tables(*store))
       if (t.campaign == uuid) out.push_back(std::move(t));
     return out;
   }

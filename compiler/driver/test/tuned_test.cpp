@@ -179,17 +179,7 @@ class Tuned : public ::testing::Test {
     m.stop_reason = "ci";
     m.samples_ns = {100};
     store_->finish({m.trial, "me", db::TrialState::kOk, "", "", m});
-    return *[&]() -> std::optional<db::Uuid> {
-      for (const db::Result& r : store_->results({t.workload,
-                                                  t.hardware,
-                                                  t.policy,
-                                                  tuned::toolchain_record().codegen_version,
-                                                  {},
-                                                  {},
-                                                  -1}))
-        if (r.trial == m.trial) return r.measurement;
-      return std::nullopt;
-    }();
+    return store_->measurements(m.trial).at(0).measurement.uuid;
   }
   KernelReport compiled(const std::string& policy_class = "warm") {
     auto source = tuned::database_source(store_);

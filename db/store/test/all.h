@@ -5,9 +5,13 @@
 
 namespace nimble::db {
 
-inline std::vector<Campaign> all_campaigns(Store& db) { return db.campaigns(kListedAtOnce, {}); }
+inline std::vector<Campaign> all_campaigns(Store& db) {
+  return db.campaigns(kListedAtOnce, {});
+}
 
-inline std::vector<Workload> all_workloads(Store& db) { return db.workloads(kListedAtOnce, ""); }
+inline std::vector<Workload> all_workloads(Store& db) {
+  return db.workloads(kListedAtOnce, "");
+}
 
 inline std::vector<DispatchTable> all_tables(Store& db) {
   std::vector<DispatchTable> all;

@@ -1,7 +1,9 @@
 #include "tuner/service/machines.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "tuner/measure/statistics.h"
 
 namespace nimble::tuner::plan {
 namespace {
@@ -15,10 +17,7 @@ constexpr double kBeyondNoise = 4;
 constexpr double kLeastApart = 0.05;
 
 double median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  const auto middle = x.begin() + static_cast<long>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
+  return x.empty() ? 0 : median_of(std::move(x));
 }
 
 }  // namespace
@@ -58,7 +57,8 @@ void Machines::judge(const db::Hash& hardware) {
       if (own == machines.end()) continue;
       std::vector<double> ratio, time;
       for (const auto& [other, x] : machines) {
-        if (other == uuid) continue;
+        // What is set aside is no measure of others: of two machines it would be half of them.
+        if (other == uuid || aside_.contains(other)) continue;
         others.insert(other);
         ratio.push_back(x.first);
         time.push_back(x.second);

@@ -1,5 +1,6 @@
 #include "tuner/service/machines.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -36,9 +37,34 @@ void Machines::saw(const Machine& machine, const std::string& place, double firs
   if (r.cases % kJudgedEvery == 0) judge(machine.hardware);
 }
 
+// One at a time, that which is furthest off first: who disagrees makes others seem to, as long as
+// it counts among those that they are compared with.
 void Machines::judge(const db::Hash& hardware) {
-  // Each machine's median at each place, so that one that did many cases counts once.
-  std::map<std::string, std::map<db::Uuid, std::pair<double, double>>> at;  // log ratio, log time
+  const Places places = places_of(hardware);
+  std::vector<db::Uuid> kind;
+  for (const auto& [uuid, r] : records_)
+    if (r.hardware == hardware) kind.push_back(uuid);
+  for (const db::Uuid& uuid : kind)
+    if (const Verdict v = compare(uuid, places); v.known && v.status.apart < v.allowed / 2)
+      aside_.erase(uuid);
+  for (;;) {
+    const db::Uuid* worst = nullptr;
+    double most = 1;
+    for (const db::Uuid& uuid : kind) {
+      const Verdict v = compare(uuid, places);
+      verdicts_[uuid] = v.status;
+      if (!v.known || aside_.contains(uuid) || v.status.apart <= most * v.allowed) continue;
+      worst = &uuid;
+      most = v.status.apart / v.allowed;
+    }
+    if (!worst) return;
+    aside_.insert(*worst);
+  }
+}
+
+// Each machine's median at each place, so that one that did many cases counts once.
+Machines::Places Machines::places_of(const db::Hash& hardware) const {
+  Places at;
   for (const auto& [uuid, r] : records_) {
     if (r.hardware != hardware) continue;
     std::map<std::string, std::vector<double>> ratios, times;
@@ -48,40 +74,38 @@ void Machines::judge(const db::Hash& hardware) {
     }
     for (const auto& [place, x] : ratios) at[place][uuid] = {median(x), median(times[place])};
   }
-  for (auto& [uuid, r] : records_) {
-    if (r.hardware != hardware) continue;
-    std::vector<double> apart, usual, slower;
-    std::set<db::Uuid> others;
-    for (const auto& [place, machines] : at) {
-      const auto own = machines.find(uuid);
-      if (own == machines.end()) continue;
-      std::vector<double> ratio, time;
-      for (const auto& [other, x] : machines) {
-        // What is set aside is no measure of others: of two machines it would be half of them.
-        if (other == uuid || aside_.contains(other)) continue;
-        others.insert(other);
-        ratio.push_back(x.first);
-        time.push_back(x.second);
-      }
-      if (ratio.size() < kLeastOthers) continue;
-      const double middle = median(ratio);
-      apart.push_back(own->second.first - middle);
-      for (double x : ratio) usual.push_back(std::fabs(x - middle));
-      slower.push_back(own->second.second - median(time));
+  return at;
+}
+
+Machines::Verdict Machines::compare(const db::Uuid& uuid, const Places& places) const {
+  std::vector<double> apart, usual, slower;
+  std::set<db::Uuid> others;
+  for (const auto& [place, machines] : places) {
+    const auto own = machines.find(uuid);
+    if (own == machines.end()) continue;
+    std::vector<double> ratio, time;
+    for (const auto& [other, x] : machines) {
+      if (other == uuid || aside_.contains(other)) continue;
+      others.insert(other);
+      ratio.push_back(x.first);
+      time.push_back(x.second);
     }
-    MachineStatus& v = verdicts_[uuid];
-    // Signed: an error to one side is another machine, one to both sides is noise.
-    v.apart = std::fabs(median(apart));
-    v.noise = median(usual);
-    v.slowness = std::exp(median(slower));
-    const double allowed = std::max(kLeastApart, kBeyondNoise * v.noise);
-    const bool known = apart.size() >= kEnough ||
-                       (!apart.empty() && r.latest.size() >= kEnough && others.size() >= kEnough);
-    if (known && v.apart > allowed)
-      aside_.insert(uuid);
-    else if (known && v.apart < allowed / 2)
-      aside_.erase(uuid);
+    if (ratio.size() < kLeastOthers) continue;
+    const double middle = median(ratio);
+    apart.push_back(own->second.first - middle);
+    for (double x : ratio) usual.push_back(std::fabs(x - middle));
+    slower.push_back(own->second.second - median(time));
   }
+  Verdict v;
+  // Signed: an error to one side is another machine, one to both sides is noise.
+  v.status.apart = std::fabs(median(apart));
+  v.status.noise = median(usual);
+  v.status.slowness = std::exp(median(slower));
+  v.allowed = std::max(kLeastApart, kBeyondNoise * v.status.noise);
+  v.known =
+      apart.size() >= kEnough ||
+      (!apart.empty() && records_.at(uuid).latest.size() >= kEnough && others.size() >= kEnough);
+  return v;
 }
 
 std::vector<MachineStatus> Machines::status() const {

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "db/store/records.h"
@@ -54,8 +55,19 @@ class Machines {
     int64_t cases = 0;
     double busy_s = 0;
   };
+  struct Verdict {
+    MachineStatus status;  // apart, noise, slowness
+    double allowed = 0;    // how far apart it may be
+    bool known = false;    // there is enough to tell
+  };
+  // place → machine → logarithms of the anchors' ratio and of the first one's time
+  using Places = std::map<std::string, std::map<db::Uuid, std::pair<double, double>>>;
+
   // How far each machine of the kind is from the others, where enough is known.
   void judge(const db::Hash& hardware);
+  Places places_of(const db::Hash& hardware) const;
+  // With those that are not set aside.
+  Verdict compare(const db::Uuid& machine, const Places& places) const;
 
   std::map<db::Uuid, Record> records_;
   std::map<db::Uuid, MachineStatus> verdicts_;

@@ -25,6 +25,26 @@ TEST(Machines, OneOfThreeThatDisagreesMakesNoOtherDisagree) {
     }
 }
 
+// What happened: at most places a machine met the odd one and one other, at the rest there were
+// enough others to call any difference large.
+TEST(Machines, WhoMetTheOddOneMostIsNotSetAsideForIt) {
+  for (const double bias : {1.5, 0.6}) {
+    Machines machines;
+    const auto saw = [&](const std::string& name, int place) {
+      machines.saw({name, "kind"}, "place " + std::to_string(place), 100,
+                   80 * (name == "odd" ? bias : 1), 1);
+    };
+    for (int round = 0; round < 4; ++round) {
+      for (int place = 0; place < 3; ++place)
+        for (const char* name : {"a", "b", "odd"}) saw(name, place);
+      for (int place = 3; place < 5; ++place)
+        for (const char* name : {"a", "b", "c", "d", "odd"}) saw(name, place);
+    }
+    for (const MachineStatus& m : machines.status())
+      EXPECT_EQ(m.set_aside, m.uuid == "odd") << m.uuid << " " << m.apart << " " << bias;
+  }
+}
+
 TEST(Machines, OneThatAgreesAgainIsNoLongerSetAside) {
   Machines machines;
   const auto go_on = [&](double bias) {

@@ -5,12 +5,18 @@
 namespace nimble::db {
 namespace {
 
+// Roles are the server's, so that no lock of one database keeps another database's owner from
+// making them at the same moment: who comes second finds them made.
 constexpr const char* kRoles = R"(DO $$
 DECLARE name text;
 BEGIN
   FOREACH name IN ARRAY ARRAY['nimble_reader', 'nimble_worker', 'nimble_planner'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
-      EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+      BEGIN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+      EXCEPTION WHEN duplicate_object OR unique_violation THEN
+        NULL;
+      END;
     END IF;
   END LOOP;
 END $$;

@@ -3,7 +3,10 @@
 #include "db/store/roles.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <future>
 #include <set>
 
 #include "db/store/migrations.h"
@@ -232,6 +235,36 @@ TEST_F(RolesTest, APlannerDoesAllButChangeTheSchema) {
         "INSERT INTO migration VALUES (99, 'x', 0)", "DROP TABLE trial",
         "ALTER TABLE trial DISABLE TRIGGER ALL", "CREATE TABLE nimble.more (x bigint)"})
     EXPECT_THROW(raw->script(sql), Error) << sql;
+}
+
+// Roles are the server's: the owner of another database may make them at the same moment.
+TEST_F(RolesTest, TwoDatabasesMayMakeTheRolesAtOnce) {
+  std::string roles = roles_of_the_server();
+  const std::string prefix = "of" + std::to_string(getpid()) + "_nimble_";
+  for (size_t at = 0; (at = roles.find("nimble_", at)) != std::string::npos; at += prefix.size())
+    roles.replace(at, 7, prefix);
+  const auto first = connection();
+  const auto watch = connection();
+  first->script("BEGIN; CREATE ROLE " + prefix + "reader NOLOGIN");
+  std::future<std::string> second = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      connection("other.db")->script(roles);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  });
+  while (watch->integer("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
+                        "strpos(query, '" +
+                        prefix + "') > 0 AND pid <> pg_backend_pid()") == 0 &&
+         second.wait_for(std::chrono::milliseconds(10)) == std::future_status::timeout) {
+  }
+  first->script("COMMIT");
+  EXPECT_EQ(second.get(), "");
+  EXPECT_EQ(
+      watch->integer("SELECT count(*) FROM pg_roles WHERE strpos(rolname, '" + prefix + "') = 1"),
+      3);
+  first->script("DROP ROLE " + prefix + "reader, " + prefix + "worker, " + prefix + "planner");
 }
 
 // Who makes a table decides who may write it: one that is in none of these lists fails here.

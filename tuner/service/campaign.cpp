@@ -141,12 +141,7 @@ class Driver {
 
  private:
   void prepare() {
-    target_ = kernels::target_by_name(options_.target);
-    if (!host_cpu().has(target_.level))
-      throw Error(
-          Status::kUnsupported, "--target " + options_.target,
-          fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
-          "tune on the machine that the code is for");
+    target_ = runnable_target(options_.target);
     threads_ = options_.threads;
     if (threads_.empty()) threads_ = {host_cpu().usable_threads()};
     // Before the model is read: a database that cannot be opened is known at once.

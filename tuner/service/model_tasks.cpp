@@ -5,20 +5,41 @@
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
 #include "compiler/tuned/policy_class.h"
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
 
+kernels::TargetInfo runnable_target(const std::string& name) {
+  const kernels::TargetInfo target = kernels::target_by_name(name);
+  if (!host_cpu().has(target.level))
+    throw Error(
+        Status::kUnsupported, "--target " + name,
+        fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
+        "tune on the machine that the code is for");
+  return target;
+}
+
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           std::vector<std::string>* skipped) {
+  return tasks_of_model(
+      options, target,
+      [&](const ir::Module& typed) {
+        PointOptions points;
+        if (!options.trace.empty()) points.trace = read_trace(options.trace, model_symbols(typed));
+        points.symbols = options.trace_symbols;
+        points.fixed = options.fixed;
+        points.representative = options.representative;
+        points.largest = std::max(points.largest, 4 * options.representative);
+        points.seed = static_cast<uint64_t>(options.seed);
+        return model_points(typed, points);
+      },
+      skipped);
+}
+
+ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
+                          const PointsOf& points, std::vector<std::string>* skipped) {
   const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
-  PointOptions points;
-  if (!options.trace.empty()) points.trace = read_trace(options.trace, model_symbols(typed));
-  points.symbols = options.trace_symbols;
-  points.fixed = options.fixed;
-  points.representative = options.representative;
-  points.largest = std::max(points.largest, 4 * options.representative);
-  points.seed = static_cast<uint64_t>(options.seed);
   passes::PassContext context;
   context.target = target;
   const ir::Module lowered = passes::run_pipeline(typed, context);
@@ -27,7 +48,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   out.policy.choose_class(options.policy_class.empty()
                               ? tuned::implied_policy(driver::constant_bytes(lowered))
                               : options.policy_class);
-  out.tasks = tuning_tasks(lowered, model_points(typed, points), target, skipped);
+  out.tasks = tuning_tasks(lowered, points(typed), target, skipped);
   if (out.tasks.empty())
     throw Error(Status::kUnsupported, options.model, "it has no workload that can be tuned",
                 "nimble check shows what it consists of");

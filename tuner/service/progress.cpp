@@ -118,7 +118,7 @@ void ProgressMeter::run() {
     const bool last = stop_;
     const double now = consumed_s();
     if (std::isfinite(ends_s_)) told_.emplace_back(now - options_.consumed_s, told_left_s());
-    if (last || now - recorded >= kRecordEvery) {
+    if (!options_.campaign.empty() && (last || now - recorded >= kRecordEvery)) {
       recorded = now;
       lock.unlock();
       try {

@@ -33,7 +33,7 @@ class ProgressMeter {
  public:
   struct Options {
     std::string database;
-    db::Uuid campaign;
+    db::Uuid campaign;                    // empty: nothing is recorded
     double budget_s = 0, consumed_s = 0;  // consumed by earlier processes
     bool show = true;
     // When this process began to spend: importing the model counts.

@@ -10,6 +10,7 @@
 
 #include "db/store/identifier.h"
 #include "db/store/pages.h"
+#include "tuner/tools/dispatch_report.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
@@ -33,7 +34,8 @@ constexpr char kEpilogue[] =
     "--db tuning.db\n"
     "  nimble dispatch overrides --db tuning.db\n"
     "  nimble dispatch withdraw 5d21 --reason \"tuned since\" --db tuning.db\n"
-    "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n\n"
+    "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n"
+    "  nimble dispatch report model.onnx --db tuning.db --budget 20m\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.";
 
 struct Arguments {
@@ -385,7 +387,7 @@ int roll_back(const Arguments& a) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Shows, compares and changes dispatch tables.", "nimble dispatch"};
+  CLI::App app{"Shows, compares, changes and tries dispatch tables.", "nimble dispatch"};
   app.require_subcommand(1);
   app.footer(kEpilogue);
   Arguments a;
@@ -431,7 +433,13 @@ int run(int argc, char** argv) {
       command("rollback", "Retire an active table; what was active before it is active again");
   rollback_command->add_option("table", a.table, "The table")->required();
   rollback_command->add_option("--reason", a.reason, "Why; is kept");
-  if (const auto code = parse_arguments(app, argc, argv, {kExitStale})) return *code;
+  CLI::App* report_command =
+      command("report", "Measure what tables lose at shapes that nobody measured before");
+  tools::DispatchReportCommand report;
+  report.add(*report_command, a.database);
+  if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
+    return *code;
+  if (*report_command) return report.run();
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);
   if (*override_command) return add_override(a);

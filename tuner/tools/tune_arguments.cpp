@@ -35,10 +35,28 @@ void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
   add_import_arguments(app, options.import);
 }
 
-void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
+void TuneArguments::add_measuring(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
+  app.add_option("--threads", options.threads, "Thread counts: 1,2 (default: all cores)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+      ->capture_default_str()
+      ->check(one_target());
+  app.add_option(
+         "--policy", policy,
+         "Where kernels find their operands: cached (one copy of everything), warm (weights "
+         "rotate over 32 MiB, the rest is as the last run left it), cold (everything rotates "
+         "over 512 MiB), or auto: cached for a model of at most 1 MiB of weights, else "
+         "warm. Records of one are never compared with records of another")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
+}
+
+void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
+  add_measuring(app, options);
   app.add_option("--trace", options.trace,
                  "Sizes that the model will meet: FILE:COLUMN, FILE:COLUMN,COLUMN for sizes that "
                  "are met together "
@@ -55,26 +73,11 @@ void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options)
   app.add_option("--only-hot", only_hot, "Tune what makes up this share of the model's time")
       ->capture_default_str()
       ->check(read_by(tuner::parse_share));
-  app.add_option("--threads", options.threads,
-                 "Thread counts to tune for: 1,2 (default: all cores)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64));
   app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
-  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
-      ->capture_default_str()
-      ->check(one_target());
   app.add_option("--size", options.representative,
                  "The size that the search runs at; others reach from 1 to 256 or four times this")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option(
-         "--policy", policy,
-         "Where kernels find their operands: cached (one copy of everything), warm (weights "
-         "rotate over 32 MiB, the rest is as the last run left it), cold (everything rotates "
-         "over 512 MiB), or auto: cached for a model of at most 1 MiB of weights, else "
-         "warm. Records of one are never compared with records of another")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
 }
 
 void TuneArguments::read(tuner::CampaignOptions& options) const {

@@ -15,8 +15,9 @@ struct TuneArguments {
 
   // MODEL, --shape, --random-input, --decode and what belongs to it.
   void add_model(CLI::App& app, tuner::CampaignOptions& options);
-  // --budget, --trace, --trace-symbol, --fix, --top-k, --only-hot, --threads, --seed, --target,
-  // --size, --policy.
+  // --budget, --threads, --target, --policy.
+  void add_measuring(CLI::App& app, tuner::CampaignOptions& options);
+  // These, and --trace, --trace-symbol, --fix, --top-k, --only-hot, --seed, --size.
   void add_campaign(CLI::App& app, tuner::CampaignOptions& options);
   // Once parsed: the values of what are texts here.
   void read(tuner::CampaignOptions& options) const;

@@ -1,7 +1,11 @@
 // The program nimble-dispatch as a user meets it.
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "db/store/test/fixture.h"
 #include "vm/base/test/run_command.h"
@@ -107,6 +111,51 @@ TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
   }
   EXPECT_EQ(run("override " + table + " 0 --config ffff --reason r").exit_code, 1);
   EXPECT_THAT(run("overrides --all").out, HasSubstr("no override"));
+}
+
+TEST_F(DispatchProgram, ReportsWhatATableLosesAtOtherShapes) {
+  const std::string model = folder + "/model.nir", kept = folder + "/report.json",
+                    picture = folder + "/report.svg";
+  std::ofstream(model) << "fn @main(%x: Tensor[(n, 40), f32], %w: Tensor[(40, 24), f32]) "
+                          "{ let %y = matmul(%x, %w); %y }";
+  const CommandResult tuned =
+      run_command(fmt::format("NIMBLE_LOCK_FOLDER={} {} {} --db {} --budget 4s --threads 1 --quiet",
+                              folder, NIMBLE_TUNE_PROGRAM, model, file()));
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.out;
+  ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
+  const std::string report = "report " + model +
+                             " --threads 1 --budget 60s --shapes 3 --range n=300..400 --top-k 5 "
+                             "--file " +
+                             kept + " --heat-map " + picture + " --quiet --format ";
+  const CommandResult json = run(report + "json");
+  ASSERT_EQ(json.exit_code, 0) << json.out;
+  const auto printed = nlohmann::json::parse(json.out);
+  ASSERT_EQ(printed["workloads"].size(), 1u) << json.out;
+  const auto& workload = printed["workloads"][0];
+  EXPECT_EQ(workload["shapes"].size(), 3u);
+  EXPECT_TRUE(workload["regret"].contains("p95"));
+  EXPECT_NE(workload["table"], "");
+  EXPECT_TRUE(std::filesystem::exists(kept));
+  // From the file now.
+  const CommandResult table = run(report + "table");
+  EXPECT_THAT(table.out, HasSubstr("pool loses"));
+  EXPECT_THAT(run(report + "csv").out, HasSubstr("label,threads,table,pool,candidates,shapes,"));
+  EXPECT_EQ(nlohmann::json::parse(run(report + "json").out)["workloads"][0]["shapes"],
+            workload["shapes"]);
+  std::stringstream drawn;
+  drawn << std::ifstream(picture).rdbuf();
+  size_t circles = 0;
+  for (size_t at = 0; (at = drawn.str().find("<circle", at)) != std::string::npos; ++at) ++circles;
+  EXPECT_EQ(circles, 3u);
+  EXPECT_THAT(drawn.str(), HasSubstr("</svg>"));
+
+  for (const std::string range :
+       {"n", "n=4", "n=5..4", "n=0..4", "=1..2", "n=1..2x", "n=1..99999999999999999999"})
+    EXPECT_THAT(run("report " + model + " --range " + range).out,
+                HasSubstr("--range: \"" + range + "\" is no range of sizes; write"));
+  const CommandResult unknown = run("report " + model + " --quiet --range k=1..4");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.out, HasSubstr("the model has no symbol k; it has n"));
 }
 
 }  // namespace

@@ -1,0 +1,447 @@
+#include "tuner/service/dispatch_report.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "db/store/host_records.h"
+#include "db/store/place.h"
+#include "tuner/measure/machine_lock.h"
+#include "tuner/measure/statistics.h"
+#include "tuner/service/builder.h"
+#include "tuner/service/expectations.h"
+#include "tuner/service/model_tasks.h"
+#include "vm/base/cpu.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+#include "vm/executable/dispatch_json.h"
+
+namespace nimble::tuner {
+namespace {
+
+// The first look at all candidates: those that are far behind are out after two samples.
+constexpr int32_t kScreened = 4, kScreenedLeast = 2;
+constexpr double kScreenRace = 1.3;
+// Of the others so many run again; half of the samples choose. Of what is fast there are more
+// samples, since a disturbance is long beside it.
+constexpr size_t kFinalists = 6;
+constexpr double kLeastSamples = 12, kMostSamples = 64;
+constexpr double kSamplingNs = 5e8;  // of each configuration
+constexpr int64_t kLongestCase = 60'000'000'000;
+
+Policy screening(Policy p) {
+  p.min_samples = p.race_samples = kScreenedLeast;
+  p.max_samples = kScreened;
+  p.race_factor = kScreenRace;
+  p.case_ns = kLongestCase;
+  return p;
+}
+
+// Of configurations that take about so long.
+Policy side_by_side(Policy p, double ns) {
+  const double sample_ns = std::max(ns, static_cast<double>(p.batch_ns));
+  const double half = std::clamp(kSamplingNs / sample_ns, kLeastSamples, kMostSamples) / 2;
+  p.min_samples = p.max_samples = 2 * static_cast<int32_t>(half);
+  p.race_factor = HUGE_VAL;
+  p.ci_target = 0;
+  p.case_ns = kLongestCase;
+  return p;
+}
+
+// The median of every other sample: those that choose, or those that tell.
+double half_median(const std::vector<double>& samples, size_t first) {
+  std::vector<double> half;
+  for (size_t i = first; i < samples.size(); i += 2) half.push_back(samples[i]);
+  return half.empty() ? HUGE_VAL : median_of(half);
+}
+
+// One workload for one number of threads.
+class Subject {
+ public:
+  Subject(CampaignContext& context, const TuningTask& task, int64_t threads,
+          const std::string& policy_class, WorkloadRegret& out)
+      : context_(context),
+        task_(task),
+        records_(context.store, task, context.target, threads, context.policy),
+        cache_(nullptr, ""),
+        builder_(context, records_, cache_),
+        expectations_(context, records_, builder_, cache_),
+        out_(out) {
+    out_.workload = records_.workload();
+    out_.label = task.label;
+    out_.threads = threads;
+    out_.symbols = task.workload().contract.symbols;
+    out_.drawn = task.points.size();
+    find_table(policy_class);
+  }
+
+  // Which shapes are left, in the order in which to measure them.
+  void begin(size_t top_k, uint64_t seed) {
+    const std::vector<db::Result> results = known_results();
+    std::set<db::Hash> seen;
+    for (const db::Result& r : results) seen.insert(r.shape);
+    std::set<std::vector<int64_t>> done;
+    for (const ShapeRegret& s : out_.shapes) done.insert(s.symbols);
+    out_.known = out_.failed = 0;
+    for (size_t p = 0; p < task_.points.size(); ++p)
+      if (seen.contains(records_.shape(p)))
+        ++out_.known;
+      else if (!done.contains(task_.points[p].symbols))
+        left_.push_back(p);
+    std::mt19937_64 random(seed);
+    std::shuffle(left_.begin(), left_.end(), random);
+    choose_candidates(results, top_k);
+    if (left_.empty() && out_.shapes.empty())
+      out_.note = "the database has times at every shape that was drawn";
+  }
+  bool done() const { return left_.empty(); }
+  std::string label() const {
+    return fmt::format("{}, threads: {}", out_.label, out_.threads);
+  }
+  size_t left() const { return left_.size(); }
+  // Nothing more of it, and why.
+  void abandon(const std::string& why) {
+    out_.note = why;
+    left_.clear();
+  }
+
+  // The next shape; there is one.
+  void measure() {
+    const size_t point = left_.back();
+    left_.pop_back();
+    if (!built_) build();
+    expectations_.prepare({point});
+    bool fine = expectations_.possible(point);
+    if (fine) fine = compare(point);
+    if (!fine) ++out_.failed;
+    expectations_.release_memory();
+  }
+
+ private:
+  void find_table(const std::string& policy_class) {
+    for (const db::DispatchTable& t : context_.store.tables(records_.workload(), context_.hardware))
+      if (t.status == db::TableStatus::kActive && t.policy_class == policy_class) {
+        table_ = t;
+        break;
+      }
+    if (!table_) return;
+    out_.table = table_->uuid;
+    tree_ = exec::tree_from_json(table_->tree, out_.symbols);
+    const std::string fault = tree_.verify(static_cast<uint32_t>(out_.symbols.size()),
+                                           static_cast<uint32_t>(table_->entries.size()));
+    if (!fault.empty())
+      throw Error(Status::kCorrupt, "dispatch table " + table_->uuid, fault,
+                  "tune the workload again");
+  }
+
+  std::vector<db::Result> known_results() const {
+    db::ResultQuery q{records_.workload(), context_.hardware, records_.policy()};
+    q.codegen_version = tuned::toolchain_record().codegen_version;
+    return context_.store.results(q);
+  }
+
+  // The table's and the default; then by what they lose at the shapes at which they were compared,
+  // and those that only the search has seen by their times there.
+  void choose_candidates(const std::vector<db::Result>& results, size_t top_k) {
+    std::map<db::Hash, double> best;  // by shape
+    for (const db::Result& r : results) {
+      const auto [it, fresh] = best.emplace(r.shape, r.median_ns);
+      if (!fresh) it->second = std::min(it->second, r.median_ns);
+    }
+    struct Known {
+      double sum = 0;
+      std::set<db::Hash> shapes;
+    };
+    std::map<db::Hash, Known> known;  // by configuration
+    size_t most = 1;
+    for (const db::Result& r : results) {
+      Known& k = known[r.config];
+      if (!k.shapes.insert(r.shape).second) continue;
+      k.sum += std::log(r.median_ns / best.at(r.shape));
+      most = std::max(most, k.shapes.size());
+    }
+    std::vector<std::pair<std::pair<bool, double>, db::Hash>> order;
+    for (const auto& [config, k] : known)
+      order.push_back({{2 * k.shapes.size() < most, k.sum / static_cast<double>(k.shapes.size())},
+                       config});
+    std::sort(order.begin(), order.end());
+    const auto add = [&](const db::Hash& config) {
+      if (std::find(candidates_.begin(), candidates_.end(), config) == candidates_.end())
+        candidates_.push_back(config);
+    };
+    add(records_.default_config());
+    if (table_)
+      for (const db::DispatchEntry& e : table_->entries) {
+        add(e.config);
+        pool_.insert(e.config);
+      }
+    else
+      pool_.insert(records_.default_config());
+    out_.pool = pool_.size();
+    for (size_t i = 0; i < std::min(top_k, order.size()); ++i) add(order[i].second);
+  }
+
+  void build() {
+    const std::map<db::Hash, std::string> failed = builder_.build(candidates_, {});
+    built_ = true;
+    for (const auto& [config, why] : failed)
+      if (pool_.contains(config) || config == records_.default_config())
+        throw Error(Status::kIncompatible, task_.label,
+                    fmt::format("configuration {} of its table cannot be compiled: {}",
+                                config.substr(0, 12), why),
+                    "tune the workload again");
+    std::erase_if(candidates_, [&](const db::Hash& c) { return failed.contains(c); });
+    out_.candidates = candidates_.size();
+  }
+
+  std::vector<EntryResult> run(size_t point, const std::vector<db::Hash>& configs,
+                               const Policy& policy) {
+    Case c = records_.case_at(point, policy);
+    c.expected = expectations_.at(point).outputs;
+    c.tolerance = expectations_.at(point).tolerance;
+    for (const db::Hash& config : configs) {
+      const Builder::Kept& k = builder_.at(config);
+      c.entries.push_back({k.executable, k.kernel});
+    }
+    const Account::Span timing(context_.account, Activity::kTime);
+    return context_.runner.measure(c);
+  }
+
+  bool compare(size_t point) {
+    const std::vector<int64_t>& symbols = task_.points[point].symbols;
+    const uint32_t leaf =
+        table_ ? tree_.choose(symbols, static_cast<int32_t>(records_.threads())) : 0;
+    const db::Hash chosen = table_ ? table_->entries[leaf].config : records_.default_config();
+    // Finalists.
+    std::vector<std::pair<double, db::Hash>> fast;
+    const std::vector<EntryResult> first = run(point, candidates_, screening(context_.policy));
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (first[i].state == EntryState::kOk && !first[i].samples_ns.empty())
+        fast.emplace_back(*std::min_element(first[i].samples_ns.begin(), first[i].samples_ns.end()),
+                          candidates_[i]);
+    if (fast.empty()) return false;
+    std::sort(fast.begin(), fast.end());
+    std::vector<db::Hash> finalists(pool_.begin(), pool_.end());
+    const auto add = [&](const db::Hash& c) {
+      if (std::find(finalists.begin(), finalists.end(), c) == finalists.end())
+        finalists.push_back(c);
+    };
+    for (size_t i = 0; i < std::min(kFinalists, fast.size()); ++i) add(fast[i].second);
+    add(records_.default_config());
+    std::vector<db::Hash> twice = finalists;
+    twice.push_back(records_.default_config());
+    const std::vector<EntryResult> second = run(point, twice, side_by_side(context_.policy, fast[0].first));
+
+    ShapeRegret out;
+    out.symbols = symbols;
+    out.chosen = chosen;
+    double pool = HUGE_VAL, oracle = HUGE_VAL, own = HUGE_VAL;  // by the samples that choose
+    for (size_t i = 0; i < twice.size(); ++i) {
+      const EntryResult& r = second[i];
+      const bool usable = r.state == EntryState::kOk && r.samples_ns.size() >= 2;
+      if (!usable && (twice[i] == chosen || twice[i] == records_.default_config())) return false;
+      if (!usable) continue;
+      const double choosing = half_median(r.samples_ns, 0), telling = half_median(r.samples_ns, 1);
+      // The default's second run: it loses to itself what the luckier of two is ahead.
+      if (i == finalists.size()) {
+        out.noise = choosing < own ? out.default_ns / telling - 1 : 0;
+        continue;
+      }
+      if (twice[i] == records_.default_config()) {
+        out.default_ns = telling;
+        own = choosing;
+      }
+      if (twice[i] == chosen) out.chosen_ns = telling;
+      if (pool_.contains(twice[i]) && choosing < pool) {
+        pool = choosing;
+        out.pool = twice[i];
+        out.pool_ns = telling;
+      }
+      if (choosing < oracle) {
+        oracle = choosing;
+        out.oracle = twice[i];
+        out.oracle_ns = telling;
+      }
+    }
+    if (table_) out.foretold = table_->entries[leaf].regret;
+    out_.shapes.push_back(std::move(out));
+    return true;
+  }
+
+  CampaignContext& context_;
+  const TuningTask& task_;
+  TaskRecords records_;
+  TaskCache cache_;
+  Builder builder_;
+  Expectations expectations_;
+  WorkloadRegret& out_;
+  std::optional<db::DispatchTable> table_;
+  exec::DispatchTree tree_;
+  std::set<db::Hash> pool_;
+  std::vector<db::Hash> candidates_;
+  std::vector<size_t> left_;
+  bool built_ = false;
+};
+
+std::string text_of_file(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+// What a report is about: one that was kept goes on if it is about the same.
+std::string question_of(const DispatchReportOptions& o, const std::vector<TuningTask>& tasks,
+                        const std::vector<int64_t>& threads, const std::string& policy,
+                        db::Store& store) {
+  std::string text = fmt::format("{} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
+                                 o.shapes.seed, fmt::join(threads, ","));
+  for (const TuningTask& t : tasks) {
+    text += "\n" + t.workload().key;
+    for (const WorkloadPoint& p : t.points) text += fmt::format("|{}", fmt::join(p.symbols, ","));
+  }
+  return hex(hash128(text));
+}
+
+}  // namespace
+
+RegretSummary summary_of(std::vector<double> values) {
+  RegretSummary out;
+  if (values.empty()) return out;
+  std::sort(values.begin(), values.end());
+  out.median = median_of(values);
+  // The least value that 95 % do not exceed.
+  out.p95 = values[(values.size() * 95 + 99) / 100 - 1];
+  out.worst = values.back();
+  return out;
+}
+
+RegretSummary summary_of(const std::vector<ShapeRegret>& shapes,
+                         double (ShapeRegret::*of)() const) {
+  std::vector<double> values;
+  for (const ShapeRegret& s : shapes) values.push_back((s.*of)());
+  return summary_of(std::move(values));
+}
+
+DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& backend,
+                               const std::atomic<bool>& cancel) {
+  const CampaignOptions& o = options.campaign;
+  const MachineLock machine_lock("cpu", "trying dispatch of " + db::printable_place(o.database),
+                                 cancel, [&](const std::string& holder) {
+                                   if (!o.quiet)
+                                     std::fprintf(stderr,
+                                                  "waiting: %s is measuring on this machine\n",
+                                                  holder.c_str());
+                                 });
+  const auto start = std::chrono::steady_clock::now();
+  Account account(start);
+  const kernels::TargetInfo target = runnable_target(o.target);
+  std::vector<int64_t> threads = o.threads;
+  if (threads.empty()) threads = {host_cpu().usable_threads()};
+  db::OpenOptions open;
+  open.create = false;
+  const std::unique_ptr<db::Store> store = db::Store::open(o.database, open);
+  DispatchReport report;
+  const ModelTasks model = tasks_of_model(
+      o, target, [&](const ir::Module& m) { return drawn_points(m, options.shapes); },
+      &report.skipped);
+  const std::string question =
+      question_of(options, model.tasks, threads, model.policy.text(), *store);
+  std::optional<DispatchReport> before;
+  if (!options.file.empty() && std::filesystem::exists(options.file))
+    before = report_from_text(text_of_file(options.file), question, options.file);
+  if (before) {
+    report.resumed = true;
+    report.consumed_s = before->consumed_s;
+  }
+
+  ProgressMeter meter({o.database, "", o.budget_s, report.consumed_s, !o.quiet, start});
+  RunnerOptions runner_options;
+  runner_options.program = o.worker.empty() ? worker_program() : o.worker;
+  runner_options.hang_ms = o.hang_ms;
+  runner_options.cancel = &cancel;
+  Runner runner(runner_options);
+  CampaignContext context{*store,
+                          backend,
+                          runner,
+                          meter,
+                          account,
+                          target,
+                          "",
+                          "",
+                          store->put(db::host_hardware()),
+                          store->put(tuned::toolchain_record()),
+                          store->put(db::host_machine()),
+                          model.policy,
+                          options.shapes.seed,
+                          o.compile_threads,
+                          {},
+                          nullptr,
+                          &cancel};
+  for (const std::string& s : report.skipped) meter.note("skipped " + s);
+
+  report.workloads.reserve(model.tasks.size() * threads.size());  // subjects refer to them
+  std::vector<std::unique_ptr<Subject>> subjects;
+  const auto keep = [&] {
+    report.consumed_s = meter.consumed_s();
+    if (!options.file.empty()) write_file_atomically(options.file, text_of(report, question));
+  };
+  // What is wrong with one workload is told, and the others go on.
+  const auto tolerate = [&](const Error& e) {
+    if (e.status() == Status::kCancelled || e.place() == store->path()) throw;
+  };
+  try {
+    for (const TuningTask& task : model.tasks)
+      for (const int64_t n : threads) {
+        WorkloadRegret& out = report.workloads.emplace_back();
+        try {
+          subjects.push_back(std::make_unique<Subject>(context, task, n, model.policy.name, out));
+        } catch (const Error& e) {
+          tolerate(e);
+          out.note = e.what();
+          continue;
+        }
+        if (before)
+          for (WorkloadRegret& known : before->workloads)
+            if (known.workload == out.workload && known.table == out.table)
+              out.shapes = std::move(known.shapes);
+        subjects.back()->begin(o.top_k, options.shapes.seed);
+      }
+    size_t all = 0, left = 0;
+    for (const auto& s : subjects) all += s->left();
+    for (left = all; left > 0 && report.complete; keep()) {
+      for (const auto& s : subjects) {
+        if (s->done()) continue;
+        if (cancel) throw Error(Status::kCancelled, "report", "interrupted");
+        if (meter.left_s() <= 0) {
+          report.complete = false;
+          break;
+        }
+        meter.task(s->label(), static_cast<double>(all - left) / static_cast<double>(all));
+        meter.phase(fmt::format("{} of {} shapes left", left, all));
+        try {
+          s->measure();
+        } catch (const Error& e) {
+          tolerate(e);
+          meter.note(fmt::format("{}: {}", s->label(), e.what()));
+          s->abandon(e.what());
+        }
+        meter.count(1, 0);
+        left = 0;
+        for (const auto& other : subjects) left += other->left();
+      }
+    }
+  } catch (const Error& e) {
+    if (e.status() != Status::kCancelled) throw;
+    report.interrupted = true;
+    report.complete = false;
+  }
+  keep();
+  subjects.clear();  // the runner forgets their executables
+  return report;
+}
+
+}  // namespace nimble::tuner

@@ -1,0 +1,248 @@
+// What tables lose at other shapes, with kernels whose speed is known: a copy, and one that sleeps.
+#include "tuner/service/dispatch_report.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "db/store/test/all.h"
+#include "tuner/measure/test/fault_executable.h"
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+
+namespace nimble::tuner {
+namespace {
+
+using testing::HasSubstr;
+
+const std::atomic<bool> kNever{false};
+
+class TwoSpeeds : public Backend {
+ public:
+  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo&) override {
+    Built b;
+    std::vector<std::string> names;
+    for (const tuned::Candidate& c : candidates) {
+      const std::string text = text_of(c);
+      names.push_back(slow.contains(text) ? "test.slow" : kernel);
+      b.code_hashes.push_back(hex(hash64(text)));
+    }
+    b.executable = fault_executable(names);
+    b.compile_ms = 1;
+    const std::lock_guard lock(mutex_);
+    built += candidates.size();
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
+                     const DefaultResult&) override {
+    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
+    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
+    return {{x}, 1e-6};
+  }
+  std::set<std::string> slow;  // candidates
+  std::string kernel = "test.copy";
+  size_t built = 0;
+
+ private:
+  std::mutex mutex_;
+};
+
+class DispatchReportTest : public testing::Test {
+ protected:
+  DispatchReportTest() {
+    const std::filesystem::path root =
+        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string pattern = (root / "nimble-report-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
+    CampaignOptions& o = options.campaign;
+    o.model = folder + "/model.nir";
+    std::ofstream(o.model)
+        << "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
+    o.database = folder + "/tuning.db";
+    o.threads = {1};
+    o.quiet = true;
+    o.budget_s = 60;
+    o.worker = NIMBLE_FAULT_WORKER;
+    o.policy.batch_ns = 10'000;
+    o.policy.max_samples = 6;
+    o.policy.case_ns = 100'000'000;
+    options.shapes.count = 4;
+    options.shapes.ranges["n"] = {300, 500};  // no campaign measures there
+    options.file = folder + "/report.json";
+  }
+  ~DispatchReportTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  // A campaign's table; its pool as candidates.
+  std::set<std::string> tune() {
+    const CampaignReport made = run_campaign(options.campaign, backend, kNever);
+    EXPECT_EQ(made.tasks.size(), 1u);
+    EXPECT_TRUE(made.tasks[0].table) << made.tasks[0].note;
+    const auto store = db::Store::open(options.campaign.database);
+    table = db::all_tables(*store).at(0);
+    std::set<std::string> pool;
+    for (const db::DispatchEntry& e : table.entries) {
+      const auto info = store->config(e.config);
+      pool.insert(text_of(candidate_of(info->template_name, info->json)));
+    }
+    return pool;
+  }
+  DispatchReport report() { return report_dispatch(options, backend, kNever); }
+  std::string kept() const {
+    const std::vector<uint8_t> bytes = read_file(options.file);
+    return {bytes.begin(), bytes.end()};
+  }
+  std::string refused(Status status) {
+    try {
+      report();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), status) << e.what();
+      return e.what();
+    }
+    ADD_FAILURE() << "it was taken";
+    return "";
+  }
+
+  DispatchReportOptions options;
+  TwoSpeeds backend;
+  db::DispatchTable table;
+  std::string folder;
+};
+
+TEST_F(DispatchReportTest, APoolWithoutTheFastestIsFoundOut) {
+  backend.slow = tune();
+  const DispatchReport r = report();
+  EXPECT_TRUE(r.complete);
+  EXPECT_FALSE(r.interrupted || r.resumed);
+  ASSERT_EQ(r.workloads.size(), 1u);
+  const WorkloadRegret& w = r.workloads[0];
+  EXPECT_EQ(w.table, table.uuid);
+  EXPECT_EQ(w.symbols.size(), 1u);
+  EXPECT_GT(w.candidates, w.pool);
+  EXPECT_EQ(w.drawn, 4u);
+  ASSERT_EQ(w.shapes.size(), 4u) << w.note;
+  for (const ShapeRegret& s : w.shapes) {
+    EXPECT_TRUE(s.symbols.at(0) >= 300 && s.symbols[0] <= 500);
+    EXPECT_GT(s.chosen_ns, 2e6);
+    EXPECT_GT(s.pool_regret(), 5) << "2 ms against a copy";
+    EXPECT_LT(s.tree_regret(), 2) << "all of the pool sleep alike";
+    EXPECT_NE(s.oracle, s.chosen);
+    EXPECT_TRUE(s.foretold);
+  }
+  EXPECT_GT(summary_of(w.shapes, &ShapeRegret::regret).median, 5);
+}
+
+TEST_F(DispatchReportTest, WithoutATableTheDefaultIsChosen) {
+  tune();
+  options.campaign.threads = {2};
+  const DispatchReport r = report();
+  ASSERT_EQ(r.workloads.size(), 1u);
+  EXPECT_EQ(r.workloads[0].table, "");
+  ASSERT_EQ(r.workloads[0].shapes.size(), 4u);
+  for (const ShapeRegret& s : r.workloads[0].shapes) {
+    EXPECT_EQ(s.chosen_ns, s.default_ns);
+    EXPECT_EQ(s.tree_regret(), 0);
+    EXPECT_FALSE(s.foretold);
+  }
+}
+
+TEST_F(DispatchReportTest, ShapesThatTheTableWasMadeFromAreLeftOut) {
+  tune();
+  options.shapes.ranges["n"] = {128, 128};
+  const DispatchReport r = report();
+  ASSERT_EQ(r.workloads.size(), 1u);
+  EXPECT_EQ(r.workloads[0].known, 1u);
+  EXPECT_TRUE(r.workloads[0].shapes.empty());
+  EXPECT_THAT(r.workloads[0].note, HasSubstr("has times at every shape"));
+}
+
+TEST_F(DispatchReportTest, WhatIsKeptIsNotMeasuredAgain) {
+  tune();
+  options.campaign.budget_s = 1e-9;
+  const DispatchReport none = report();
+  EXPECT_FALSE(none.complete);
+  EXPECT_FALSE(none.interrupted);
+  EXPECT_TRUE(none.workloads[0].shapes.empty());
+  options.campaign.budget_s = 60;
+  const DispatchReport first = report();
+  EXPECT_TRUE(first.resumed && first.complete);
+  ASSERT_EQ(first.workloads[0].shapes.size(), 4u);
+  const size_t built = backend.built;
+  const DispatchReport again = report();
+  EXPECT_EQ(backend.built, built);
+  EXPECT_GE(again.consumed_s, first.consumed_s);
+  ASSERT_EQ(again.workloads[0].shapes.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const ShapeRegret &a = first.workloads[0].shapes[i], &b = again.workloads[0].shapes[i];
+    EXPECT_EQ(a.symbols, b.symbols);
+    EXPECT_EQ(a.chosen_ns, b.chosen_ns);
+    EXPECT_EQ(a.pool_ns, b.pool_ns);
+    EXPECT_EQ(a.oracle_ns, b.oracle_ns);
+    EXPECT_EQ(a.oracle, b.oracle);
+    EXPECT_EQ(a.noise, b.noise);
+    EXPECT_EQ(a.foretold, b.foretold);
+  }
+}
+
+TEST_F(DispatchReportTest, AFileOfAnotherQuestionOrNoneIsRefusedAndStays) {
+  tune();
+  report();
+  const std::string before = kept();
+  options.shapes.seed = 2;
+  EXPECT_THAT(refused(Status::kInvalidArgument), HasSubstr("other shapes"));
+  EXPECT_EQ(kept(), before);
+  options.shapes.seed = 1;
+  std::string wrong = before;
+  const size_t time = wrong.find("\"chosen_ns\": ") + 13;
+  wrong.insert(time, "-");
+  for (const std::string& text :
+       {std::string("no JSON"), std::string("{}"), std::string("[]"), before.substr(0, 200), wrong,
+        std::string(R"({"format": 1, "question": 7})")}) {
+    std::ofstream(options.file) << text;
+    EXPECT_THAT(refused(Status::kCorrupt), HasSubstr(options.file)) << text.substr(0, 40);
+    EXPECT_EQ(kept(), text);
+  }
+}
+
+TEST_F(DispatchReportTest, AnInterruptedOneKeepsWhatItHas) {
+  tune();
+  const std::atomic<bool> at_once{true};
+  const DispatchReport r = report_dispatch(options, backend, at_once);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_FALSE(r.complete);
+  EXPECT_TRUE(report().resumed);
+}
+
+TEST_F(DispatchReportTest, AWrongResultIsAFailedShapeAndNoTime) {
+  tune();
+  backend.kernel = "test.wrong";
+  const DispatchReport r = report();
+  EXPECT_EQ(r.workloads[0].failed, 4u) << r.workloads[0].note;
+  EXPECT_TRUE(r.workloads[0].shapes.empty());
+}
+
+TEST_F(DispatchReportTest, WithoutADatabaseNothingIsMade) {
+  refused(Status::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(options.campaign.database));
+}
+
+TEST(RegretSummaries, AreOfTheSortedValues) {
+  std::vector<double> values;
+  for (int i = 100; i > 0; --i) values.push_back(i);
+  const RegretSummary s = summary_of(values);
+  EXPECT_EQ(s.median, 50.5);
+  EXPECT_EQ(s.p95, 95);
+  EXPECT_EQ(s.worst, 100);
+  EXPECT_EQ(summary_of(std::vector<double>{}).worst, 0);
+  EXPECT_EQ(summary_of(std::vector<double>{-0.1}).p95, -0.1);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

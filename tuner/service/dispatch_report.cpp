@@ -100,9 +100,7 @@ class Subject {
       out_.note = "the database has times at every shape that was drawn";
   }
   bool done() const { return left_.empty(); }
-  std::string label() const {
-    return fmt::format("{}, threads: {}", out_.label, out_.threads);
-  }
+  std::string label() const { return fmt::format("{}, threads: {}", out_.label, out_.threads); }
   size_t left() const { return left_.size(); }
   // Nothing more of it, and why.
   void abandon(const std::string& why) {
@@ -167,8 +165,8 @@ class Subject {
     }
     std::vector<std::pair<std::pair<bool, double>, db::Hash>> order;
     for (const auto& [config, k] : known)
-      order.push_back({{2 * k.shapes.size() < most, k.sum / static_cast<double>(k.shapes.size())},
-                       config});
+      order.push_back(
+          {{2 * k.shapes.size() < most, k.sum / static_cast<double>(k.shapes.size())}, config});
     std::sort(order.begin(), order.end());
     const auto add = [&](const db::Hash& config) {
       if (std::find(candidates_.begin(), candidates_.end(), config) == candidates_.end())
@@ -235,7 +233,8 @@ class Subject {
     add(records_.default_config());
     std::vector<db::Hash> twice = finalists;
     twice.push_back(records_.default_config());
-    const std::vector<EntryResult> second = run(point, twice, side_by_side(context_.policy, fast[0].first));
+    const std::vector<EntryResult> second =
+        run(point, twice, side_by_side(context_.policy, fast[0].first));
 
     ShapeRegret out;
     out.symbols = symbols;
@@ -329,13 +328,12 @@ RegretSummary summary_of(const std::vector<ShapeRegret>& shapes,
 DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& backend,
                                const std::atomic<bool>& cancel) {
   const CampaignOptions& o = options.campaign;
-  const MachineLock machine_lock("cpu", "trying dispatch of " + db::printable_place(o.database),
-                                 cancel, [&](const std::string& holder) {
-                                   if (!o.quiet)
-                                     std::fprintf(stderr,
-                                                  "waiting: %s is measuring on this machine\n",
-                                                  holder.c_str());
-                                 });
+  const MachineLock machine_lock(
+      "cpu", "trying dispatch of " + db::printable_place(o.database), cancel,
+      [&](const std::string& holder) {
+        if (!o.quiet)
+          std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
+      });
   const auto start = std::chrono::steady_clock::now();
   Account account(start);
   const kernels::TargetInfo target = runnable_target(o.target);

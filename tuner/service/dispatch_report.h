@@ -41,8 +41,8 @@ struct DispatchReportOptions {
 struct ShapeRegret {
   std::vector<int64_t> symbols;  // of the workload
   double chosen_ns = 0, pool_ns = 0, oracle_ns = 0, default_ns = 0;
-  db::Hash chosen, pool, oracle;  // configurations
-  double noise = 0;               // of the default against itself, as a regret
+  db::Hash chosen, pool, oracle;   // configurations
+  double noise = 0;                // of the default against itself, as a regret
   std::optional<double> foretold;  // the regret that the table claims where the shape falls
   double tree_regret() const { return chosen_ns / pool_ns - 1; }
   double pool_regret() const { return pool_ns / oracle_ns - 1; }

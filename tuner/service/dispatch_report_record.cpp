@@ -17,12 +17,18 @@ Json json_of(const RegretSummary& s) {
 }
 
 Json json_of(const ShapeRegret& s) {
-  Json out = {{"symbols", s.symbols},       {"chosen_ns", s.chosen_ns},
-              {"pool_ns", s.pool_ns},       {"oracle_ns", s.oracle_ns},
-              {"default_ns", s.default_ns}, {"chosen", s.chosen},
-              {"pool", s.pool},             {"oracle", s.oracle},
-              {"noise", s.noise},           {"tree_regret", s.tree_regret()},
-              {"pool_regret", s.pool_regret()}, {"regret", s.regret()}};
+  Json out = {{"symbols", s.symbols},
+              {"chosen_ns", s.chosen_ns},
+              {"pool_ns", s.pool_ns},
+              {"oracle_ns", s.oracle_ns},
+              {"default_ns", s.default_ns},
+              {"chosen", s.chosen},
+              {"pool", s.pool},
+              {"oracle", s.oracle},
+              {"noise", s.noise},
+              {"tree_regret", s.tree_regret()},
+              {"pool_regret", s.pool_regret()},
+              {"regret", s.regret()}};
   if (s.foretold) out["foretold"] = *s.foretold;
   return out;
 }
@@ -45,10 +51,12 @@ ShapeRegret shape_of(const Json& json, const std::string& place) {
 }
 
 Json json_of(const WorkloadRegret& w) {
-  Json out = {{"workload", w.workload}, {"label", w.label},           {"threads", w.threads},
-              {"symbols", w.symbols},   {"table", w.table},           {"pool", w.pool},
-              {"drawn", w.drawn},       {"candidates", w.candidates}, {"known", w.known},
-              {"failed", w.failed},     {"note", w.note},             {"shapes", Json::array()}};
+  Json out = {{"workload", w.workload}, {"label", w.label},
+              {"threads", w.threads},   {"symbols", w.symbols},
+              {"table", w.table},       {"pool", w.pool},
+              {"drawn", w.drawn},       {"candidates", w.candidates},
+              {"known", w.known},       {"failed", w.failed},
+              {"note", w.note},         {"shapes", Json::array()}};
   for (const ShapeRegret& s : w.shapes) out["shapes"].push_back(json_of(s));
   if (!w.shapes.empty()) {
     out["tree_regret"] = json_of(summary_of(w.shapes, &ShapeRegret::tree_regret));
@@ -69,12 +77,9 @@ WorkloadRegret workload_of(const Json& json, const std::string& place) {
 }  // namespace
 
 std::string text_of(const DispatchReport& report, const std::string& question) {
-  Json out = {{"format", kFormat},
-              {"question", question},
-              {"consumed_s", report.consumed_s},
-              {"complete", report.complete},
-              {"skipped", report.skipped},
-              {"workloads", Json::array()}};
+  Json out = {
+      {"format", kFormat},           {"question", question},      {"consumed_s", report.consumed_s},
+      {"complete", report.complete}, {"skipped", report.skipped}, {"workloads", Json::array()}};
   for (const WorkloadRegret& w : report.workloads) out["workloads"].push_back(json_of(w));
   return nimble::json_text(out) + "\n";
 }

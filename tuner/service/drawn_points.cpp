@@ -49,8 +49,8 @@ std::vector<WeightedPoint> drawn_points(const ir::Module& m, const DrawOptions& 
       std::uniform_real_distribution<double> exponent(
           std::log2(static_cast<double>(range.least)),
           std::log2(static_cast<double>(range.most) + 1));
-      at[s] = std::clamp(static_cast<int64_t>(std::exp2(exponent(random))), range.least,
-                         range.most);
+      at[s] =
+          std::clamp(static_cast<int64_t>(std::exp2(exponent(random))), range.least, range.most);
     }
     if (seen.insert(at).second)
       out.push_back({std::move(at)});

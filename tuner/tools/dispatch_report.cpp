@@ -20,7 +20,8 @@ using Json = Table::Json;
 constexpr char kFooter[] =
     "Regrets are shares of the time of the fastest candidate known at a shape: \"tree\" is what\n"
     "the table's choice loses to the best of its own configurations, \"pool\" what that one loses\n"
-    "to the best of all, and \"regret\" both together; each as the median over the shapes and what\n"
+    "to the best of all, and \"regret\" both together; each as the median over the shapes and "
+    "what\n"
     "95 % of them do not exceed. \"A/A\" is what the default schedule loses to itself when the\n"
     "luckier of two runs is taken: regrets of that size are noise. \"foretold\" is what the table\n"
     "claimed, from the shapes that it was made at.\n\n"

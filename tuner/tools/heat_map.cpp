@@ -36,7 +36,8 @@ std::string colour(double regret) {
     return static_cast<int>(x < 0.5 ? none + (half - none) * 2 * x
                                     : half + (full - half) * (2 * x - 1));
   };
-  return fmt::format("#{:02x}{:02x}{:02x}", mix(205, 245, 140), mix(215, 150, 15), mix(225, 50, 30));
+  return fmt::format("#{:02x}{:02x}{:02x}", mix(205, 245, 140), mix(215, 150, 15),
+                     mix(225, 50, 30));
 }
 
 struct Axis {
@@ -83,8 +84,9 @@ void panel(std::string& svg, double x0, double y0, const tuner::WorkloadRegret& 
   std::vector<double> across, up;
   for (const tuner::ShapeRegret& s : w.shapes) {
     const auto log = [&](size_t i) {
-      return i < s.symbols.size() ? std::log2(static_cast<double>(std::max<int64_t>(1, s.symbols[i])))
-                                  : 0;
+      return i < s.symbols.size()
+                 ? std::log2(static_cast<double>(std::max<int64_t>(1, s.symbols[i])))
+                 : 0;
     };
     across.push_back(log(0));
     up.push_back(plane ? log(1) : s.regret());

@@ -15,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 ir::Module model(const std::string& shape, const std::string& body = "exp(%x)") {
-  return ir::infer_types(ir::parse_module("fn @main(%x: Tensor[(" + shape +
-                                          "), f32]) { let %y = " + body + "; %y }"));
+  return ir::infer_types(
+      ir::parse_module("fn @main(%x: Tensor[(" + shape + "), f32]) { let %y = " + body + "; %y }"));
 }
 
 std::string refused(const ir::Module& m, const DrawOptions& options) {

@@ -43,6 +43,14 @@ bool transfer(Call call, int fd, Byte* at, uint64_t size, uint64_t offset) {
   }
   return true;
 }
+// Whose file it is, and that nobody else writes it: what it holds is run, and signed. A link, or
+// another name of a file that is elsewhere, would be cut short there.
+bool is_own(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+         info.st_nlink == 1 && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
   return transfer(::pread, fd, static_cast<uint8_t*>(data), size, offset);
 }
@@ -54,8 +62,14 @@ bool write_at(int fd, const void* data, uint64_t size, uint64_t offset) {
 
 WorkCache::WorkCache(std::string path, uint64_t limit_bytes)
     : path_(std::move(path)), limit_bytes_(limit_bytes) {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd_ >= 0) read_index();
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd_ < 0) return;
+  if (is_own(fd_)) {
+    read_index();
+  } else {
+    ::close(fd_);
+    fd_ = -1;
+  }
 }
 
 WorkCache::~WorkCache() {
@@ -102,7 +116,7 @@ std::optional<std::vector<uint8_t>> WorkCache::get(const std::string& key) const
 bool WorkCache::put(const std::string& key, std::span<const uint8_t> value) {
   const uint64_t size = sizeof(Head) + key.size() + value.size();
   if (bytes_ + size > limit_bytes_) return false;
-  if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd_ < 0) return false;
   Head head{0, 0, key.size(), value.size()};
   const Hash128 hash = hash_of(head, key, value);

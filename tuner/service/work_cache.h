@@ -7,6 +7,9 @@
 // is cut short ends the file when it is opened again, and what a power failure damages shows by its
 // checksum and is made anew. Losing the cache costs time and nothing else, so a full disk or a
 // read-only folder is no error.
+//
+// What it holds is run and signed, so a file that another user owns or may write is left alone, as
+// is a link: nothing is kept then.
 #pragma once
 
 #include <cstdint>

@@ -106,5 +106,36 @@ TEST_F(WorkCacheTest, AFileThatCannotBeMadeIsNoError) {
   EXPECT_TRUE(cache.put("a", kValue));
 }
 
+// In a folder that others may write to, they may lay anything there.
+TEST_F(WorkCacheTest, WhatOthersCouldHaveWrittenIsLeftAlone) {
+  { ASSERT_TRUE(WorkCache(path).put("a", kValue)); }
+  const std::string precious = path + ".precious";
+  const auto left_alone = [&](const char* why) {
+    const std::vector<uint8_t> before = read_file(precious);
+    WorkCache cache(path);
+    EXPECT_FALSE(cache.get("a")) << why;
+    EXPECT_FALSE(cache.put("b", kValue)) << why;
+    EXPECT_EQ(read_file(precious), before) << why;
+  };
+  fs::copy_file(path, precious);
+  for (const auto may : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(path, may, fs::perm_options::add);
+    left_alone("others may write");
+    fs::permissions(path, may, fs::perm_options::remove);
+  }
+  EXPECT_EQ(WorkCache(path).get("a"), kValue);
+  fs::remove(path);
+  std::ofstream(precious) << "no cache, and long enough to hold the head of an entry";
+  fs::create_symlink(precious, path);
+  left_alone("a symbolic link");
+  fs::remove(path);
+  fs::create_hard_link(precious, path);
+  left_alone("another name");
+  fs::remove(path);
+  fs::create_symlink(path + ".nowhere", path);
+  left_alone("a link to nothing");
+  EXPECT_FALSE(fs::exists(path + ".nowhere"));
+}
+
 }  // namespace
 }  // namespace nimble::tuner

@@ -11,6 +11,9 @@ namespace nimble::tuner {
 namespace {
 
 constexpr int64_t kEventsAtOnce = 1000;
+// Whoever may report may report anything. Of times between these (a tenth of a nanosecond, and a
+// day) all ratios are numbers that the cost model and the database take.
+constexpr double kLeastNs = 0.1, kMostNs = 8.64e13;
 
 // An event's words; anybody who writes to the database may have written them.
 std::string word_of(const db::Event& event, const char* name) {
@@ -201,12 +204,13 @@ void CampaignService::close(const std::string& key) {
 }
 
 plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live& live) const {
+  const auto is_time = [](double ns) { return ns >= kLeastNs && ns <= kMostNs; };
   plan::CaseOutcome out;
   out.key = key;
   const db::Hash& base = live.wanted.anchors.at(0);
   const auto default_of = [&](const db::StoredReport& r) {
     for (const db::StoredReport::Result& x : r.results)
-      if (x.config == base && x.median_ns) return *x.median_ns;
+      if (x.config == base && x.median_ns && is_time(*x.median_ns)) return *x.median_ns;
     return 0.0;
   };
   double first_ns = 0;
@@ -217,10 +221,9 @@ plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live
       out.machine = {r.machine, r.hardware};
     if (first_ns == 0) first_ns = default_ns;
     for (const db::StoredReport::Result& x : r.results) {
-      if (!x.median_ns)
-        out.times_ns.emplace(x.config, std::nullopt);
-      else if (default_ns > 0)
-        out.times_ns.emplace(x.config, *x.median_ns * first_ns / default_ns);
+      if (x.median_ns && default_ns == 0) continue;
+      const double ns = x.median_ns ? *x.median_ns * first_ns / default_ns : 0;
+      out.times_ns.emplace(x.config, is_time(ns) ? std::optional(ns) : std::nullopt);
     }
   }
   for (const db::Hash& config : live.given_up) out.times_ns.emplace(config, std::nullopt);

@@ -106,30 +106,57 @@ class Service {
     std::set<db::Uuid> ended;
     for (auto& [uuid, s] : served_) {
       if (cancel_) return true;
-      if (s.service->steer()) {
-        say_(fmt::format("campaign {}: cancelled or ended elsewhere", uuid.substr(0, 8)));
+      if (!bear(uuid, [&, &uuid = uuid, &s = s] {
+            if (attend(uuid, s)) ended.insert(uuid);
+          }))
         ended.insert(uuid);
-        continue;
-      }
-      const int64_t seen = s.service->seen();
-      fair_.charge(uuid, s.service->follow());
-      moved_ |= s.service->seen() != seen;
-      if (s.service->finish(options_.stop_patience_s)) {
-        s.cache->clear();
-        ++tally_.finished;
-        say_(fmt::format("campaign {}: finished, {:.1f} machine-seconds", uuid.substr(0, 8),
-                         s.service->plan().spent_s()));
-        ended.insert(uuid);
-        const std::unique_ptr<MachineLock> here = machine();
-        s.service->keep_code();
-      }
     }
+    leave(ended);
+    publish_all();
+    return !served_.empty() || waiting_;
+  }
+
+  // What happened to a campaign since, and what people ask of it. True: it ended.
+  bool attend(const db::Uuid& uuid, Served& s) {
+    if (s.service->steer()) {
+      say_(fmt::format("campaign {}: cancelled or ended elsewhere", uuid.substr(0, 8)));
+      return true;
+    }
+    const int64_t seen = s.service->seen();
+    fair_.charge(uuid, s.service->follow());
+    moved_ |= s.service->seen() != seen;
+    if (!s.service->finish(options_.stop_patience_s)) return false;
+    s.cache->clear();
+    ++tally_.finished;
+    say_(fmt::format("campaign {}: finished, {:.1f} machine-seconds", uuid.substr(0, 8),
+                     s.service->plan().spent_s()));
+    const std::unique_ptr<MachineLock> here = machine();
+    s.service->keep_code();
+    return true;
+  }
+
+  // Does something for one campaign. What is wrong with that ends no other's service: false, it is
+  // told of and served no more.
+  bool bear(const db::Uuid& uuid, const std::function<void()>& something) {
+    try {
+      something();
+      return true;
+    } catch (const MachineLockError&) {
+      throw;
+    } catch (const Error& e) {
+      if (e.status() == Status::kCancelled || may_pass(e)) throw;
+      refused_.insert(uuid);
+      ++tally_.refused;
+      say_(fmt::format("campaign {} cannot be served: {}", uuid.substr(0, 8), e.what()));
+      return false;
+    }
+  }
+
+  void leave(const std::set<db::Uuid>& ended) {
     for (const db::Uuid& uuid : ended) {
       served_.erase(uuid);
       fair_.leave(uuid);
     }
-    publish_all();
-    return !served_.empty() || waiting_;
   }
 
   // ---- which campaigns ----------------------------------------------------------------------
@@ -153,14 +180,7 @@ class Service {
                           c.uuid.substr(0, 8)));
         continue;
       }
-      try {
-        serve(c);
-      } catch (const Error& e) {
-        if (e.status() == Status::kCancelled || may_pass(e)) throw;
-        refused_.insert(c.uuid);
-        ++tally_.refused;
-        say_(fmt::format("campaign {} cannot be served: {}", c.uuid.substr(0, 8), e.what()));
-      }
+      bear(c.uuid, [&] { serve(c); });
     }
   }
 
@@ -214,6 +234,7 @@ class Service {
 
   void publish_all() {
     std::map<db::Uuid, std::vector<plan::WantedCase>> wanted;
+    std::set<db::Uuid> ended;
     std::unique_ptr<MachineLock> turn;
     for (auto& [uuid, s] : served_) {
       const plan::Fleet fleet = s.service->fleet();
@@ -222,7 +243,11 @@ class Service {
       if (!turn) turn = machine();
       s.looked = Clock::now();
       s.seen = s.service->seen();
-      if (auto cases = s.service->want(fleet); !cases.empty()) wanted[uuid] = std::move(cases);
+      std::vector<plan::WantedCase> cases;
+      if (!bear(uuid, [&, &s = s] { cases = s.service->want(fleet); }))
+        ended.insert(uuid);
+      else if (!cases.empty())
+        wanted[uuid] = std::move(cases);
     }
     // In turn, whoever has used the least first: nobody waits for all of another's to be compiled.
     std::vector<db::Uuid> left, order;
@@ -234,14 +259,19 @@ class Service {
     for (size_t i = 0; !order.empty(); ++i) {
       const size_t n = i % order.size();
       std::vector<plan::WantedCase>& cases = wanted.at(order[n]);
-      served_.at(order[n]).service->publish(cases.front());
-      ++tally_.cases;
-      moved_ = true;
-      cases.erase(cases.begin());
+      if (bear(order[n], [&] { served_.at(order[n]).service->publish(cases.front()); })) {
+        ++tally_.cases;
+        moved_ = true;
+        cases.erase(cases.begin());
+      } else {
+        ended.insert(order[n]);
+        cases.clear();
+      }
       if (cases.empty()) order.erase(order.begin() + static_cast<long>(n)), i = n - 1;
       // Those that are not in the database yet are wanted again.
-      if (cancel_) return;
+      if (cancel_) break;
     }
+    leave(ended);
   }
 
   static double seconds_since(Clock::time_point t) {

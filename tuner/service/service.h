@@ -49,7 +49,7 @@ struct ServiceTally {
 
 // Serves until told to stop, or as the options say; what was published stays in the queue. Errors:
 // of the database, those that trying again does not mend; kIo if the machine's lock cannot be made.
-// A campaign that cannot be served is told of and left alone.
+// A campaign that cannot be served, or no longer, is told of and left alone.
 ServiceTally serve_campaigns(const ServiceOptions& options, Backend& backend,
                              const trust::SigningKey& key, const LoadSubmission& load,
                              const std::atomic<bool>& cancel,

@@ -42,7 +42,10 @@ const tuned::Candidate& TaskRecords::candidate(const db::Hash& config) {
   const auto it = candidates_.find(config);
   if (it != candidates_.end()) return it->second;
   const auto info = store_.config(config);
-  NIMBLE_CHECK(info, "configuration {} is not in the database", config);
+  // A database may have been written by anybody.
+  if (!info)
+    throw Error(Status::kCorrupt, store_.path(), fmt::format("has no configuration {}", config),
+                "it is not whole: nimble db check tells what else is wrong");
   return candidates_.emplace(config, candidate_of(info->template_name, info->json)).first->second;
 }
 

@@ -4,11 +4,17 @@
 namespace nimble::tuner {
 namespace {
 
+// What the odd machine says instead, of the default and of every third other, unless it is 0.
+struct Lies {
+  double base = 0, other = 0;
+};
+
 // Machines that only say how long something took: the default 100 us, others less, by what the
 // configuration is called. On `odd` everything but the default takes half as long again.
 class SaidMachines {
  public:
-  SaidMachines(const std::string& place, const std::string& odd) : store_(db::Store::open(place)) {
+  SaidMachines(const std::string& place, const std::string& odd, Lies lies = {})
+      : store_(db::Store::open(place)), lies_(lies) {
     for (const char* host : {"a", "b", "c", "d", "odd"}) {
       const db::Uuid machine = store_->put(db::Machine{"", host, store_->put(db::host_hardware())});
       names_[host] = machine;
@@ -52,9 +58,13 @@ class SaidMachines {
     const db::Hash base = job.trials.at(0).trial.key.config;
     for (const db::JobTrial& t : job.trials) {
       const db::Hash& config = t.trial.key.config;
-      const double ns =
-          config == base ? 1e5
-                         : 1e5 * w.factor * (0.5 + static_cast<double>(hash64(config) % 40) / 100);
+      double ns = config == base
+                      ? 1e5
+                      : 1e5 * w.factor * (0.5 + static_cast<double>(hash64(config) % 40) / 100);
+      if (w.factor != 1 && lies_.base > 0) {
+        if (config == base) ns = lies_.base;
+        if (config != base && hash64(config) % 3 == 0) ns = lies_.other;
+      }
       db::Measurement m;
       m.trial = t.trial.uuid;
       m.artifact = t.artifact;
@@ -74,6 +84,7 @@ class SaidMachines {
   }
 
   std::unique_ptr<db::Store> store_;
+  const Lies lies_;
   std::vector<One> workers_;
   std::map<std::string, db::Uuid> names_;
   std::atomic<bool> over_{false};
@@ -101,6 +112,24 @@ TEST_F(ServiceTest, AMachineThatDisagreesIsSetAsideAndTheDatabaseSaysSo) {
   }
   EXPECT_THAT(said, testing::HasSubstr("is set aside: its times are 41% apart"));
   EXPECT_TRUE(store->verdict(machines.machine("odd"))->set_aside);
+}
+
+// Whoever measures may say anything that the database takes. Ratios of such times are no numbers:
+// no model learns from them, and no table holds them.
+TEST_F(ServiceTest, TimesThatCannotBeEndNoService) {
+  for (const Lies lies : {Lies{9e17, 1e-300}, Lies{1e-300, 9e17}}) {
+    said.clear();
+    const db::Uuid uuid = campaign(3, static_cast<int64_t>(lies.base > 1));
+    const SaidMachines machines(place(), "odd", lies);
+    const ServiceTally tally = serve();
+    EXPECT_EQ(tally.finished, 1) << said;
+    EXPECT_EQ(tally.refused, 0) << said;
+    for (const db::DispatchTable& t : tables(uuid))
+      for (const db::DispatchEntry& e : t.entries) {
+        EXPECT_GT(e.expected_ns.value_or(1e5), 1e4);
+        EXPECT_LT(e.expected_ns.value_or(1e5), 1e6);
+      }
+  }
 }
 
 }  // namespace

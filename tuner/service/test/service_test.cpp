@@ -338,6 +338,35 @@ TEST_F(ServiceTest, ACampaignThatCannotBeServedIsToldOfAndLeftAlone) {
   EXPECT_EQ(state(good), CampaignState::kFinished);
 }
 
+// Goes wrong once, in a way that trying again does not mend.
+class BrokenOnce : public CopyBackend {
+ public:
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    if (candidates.size() > 1 && std::exchange(whole_, false))
+      throw Error(Status::kCorrupt, "backend", "is broken");
+    return CopyBackend::build(w, candidates, target);
+  }
+
+ private:
+  bool whole_ = true;
+};
+
+TEST_F(ServiceTest, WhatGoesWrongWithOneCampaignEndsNoOther) {
+  const db::Uuid a = campaign(1.2), b = campaign(1.2, 1);
+  start_worker("a");
+  BrokenOnce broken;
+  const ServiceTally tally =
+      serve_campaigns(serving, broken, key, load_submission, kNever,
+                      [this](const std::string& text) { said += text + "\n"; });
+  EXPECT_EQ(tally.refused, 1) << said;
+  EXPECT_EQ(tally.finished, 1) << said;
+  EXPECT_THAT(said, HasSubstr("cannot be served: backend: is broken"));
+  const bool a_ended = state(a) == CampaignState::kFinished;
+  EXPECT_EQ(state(a_ended ? b : a), CampaignState::kRunning);
+  expect_tuned(a_ended ? a : b);
+}
+
 // Importing makes nobody work: a merged campaign would have this service build and sign what
 // somebody else chose.
 TEST_F(ServiceTest, ACampaignThatWasMergedIsNotServedUntilSomebodyHereResumesIt) {

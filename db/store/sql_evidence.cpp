@@ -201,12 +201,16 @@ void SqlStore::count_shape(const Hash& workload, const Hash& hardware, const Dim
 
 std::vector<ShapeCount> SqlStore::shape_counts(const Hash& workload, int64_t limit) {
   std::vector<ShapeCount> all;
+  // As misses(): a sum of whole numbers fails beyond 64 bits, so one merged row could hide all
+  // others.
   Statement row = db_->prepare(
-      "SELECT hardware, dims, CAST(sum(count) AS bigint) FROM shape_count WHERE workload = ? "
-      "GROUP BY hardware, dims ORDER BY 3 DESC, 2, 1 LIMIT ?");
+      "SELECT hardware, dims, sum(CAST(count AS double precision)) FROM shape_count "
+      "WHERE workload = ? GROUP BY hardware, dims ORDER BY 3 DESC, 2, 1 LIMIT ?");
   row.bind(workload, limit);
+  constexpr double kTooMany = 9223372036854775808.0;  // 2^63
   while (row.step())
-    all.push_back({workload, row.text(0), dims_from_text(row.text(1)), row.integer(2)});
+    all.push_back({workload, row.text(0), dims_from_text(row.text(1)),
+                   row.real(2) < kTooMany ? static_cast<int64_t>(row.real(2)) : INT64_MAX});
   return all;
 }
 

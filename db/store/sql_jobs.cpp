@@ -65,6 +65,8 @@ bool is_due(Connection& db, const Job& job) {
 
 constexpr int64_t kMostSettled = 8;        // by one claim, which should not wait for more
 constexpr int64_t kAliveWithin = 120'000;  // ms since a worker was last heard of
+// Whoever may claim may have written any number.
+constexpr int64_t kMostLost = 1'000'000'000;
 
 }  // namespace
 
@@ -165,9 +167,10 @@ std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& ca
 bool SqlStore::others_are_alive(const Machine& machine, int64_t t) {
   Statement others = db_->prepare(
       "SELECT 1 FROM heartbeat h JOIN worker w ON w.uuid = h.worker JOIN machine m "
-      "ON m.uuid = w.machine WHERE h.at > ? AND h.state <> 'stopped' AND m.hardware = ? "
-      "AND m.uuid <> ? LIMIT 1");
-  return others.bind(t - kAliveWithin, machine.hardware, machine.uuid).step();
+      "ON m.uuid = w.machine WHERE h.at > ? AND h.at < ? AND h.state <> 'stopped' "
+      "AND m.hardware = ? AND m.uuid <> ? LIMIT 1");
+  // A sign of life of the future would be one for ever.
+  return others.bind(t - kAliveWithin, t + kDayMs, machine.hardware, machine.uuid).step();
 }
 
 bool SqlStore::may_be_its_candidates_fault(const Job& lost, const Worker& worker, int64_t t) {
@@ -254,7 +257,8 @@ void SqlStore::settle_lost(const Uuid& uuid, const Worker& worker, int64_t t, in
   std::optional<Uuid> avoid;
   if (!lost.machine) avoid = worker.machine;
   if (open.size() <= 1) {
-    const int64_t losses = lost.lost + (may_be_its_candidates_fault(lost, worker, t) ? 1 : 0);
+    const int64_t losses =
+        std::min(lost.lost, kMostLost) + (may_be_its_candidates_fault(lost, worker, t) ? 1 : 0);
     if (losses < max_losses) {
       db_->run(
           "UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL, lost = ?3, "

@@ -86,10 +86,13 @@ std::vector<LiveWorker> SqlStore::live_workers(int64_t within_ms) {
   Statement row = db_->prepare(fmt::format(
       "SELECT {}, m.hostname, m.hardware, h.at, h.state, h.job, h.load, h.message "
       "FROM worker w JOIN machine m ON m.uuid = w.machine LEFT JOIN heartbeat h ON h.worker = "
-      "w.uuid WHERE coalesce(h.at, w.started_at) > ? AND coalesce(h.state, '') <> 'stopped' "
+      "w.uuid WHERE coalesce(h.at, w.started_at) > ? AND coalesce(h.at, w.started_at) < ? "
+      "AND coalesce(h.state, '') <> 'stopped' "
       "ORDER BY w.name, w.uuid",
       kColumns));
-  row.bind(now() - within_ms);
+  // What is of the future was not said now.
+  const int64_t t = now();
+  row.bind(t - within_ms, t + kDayMs);
   while (row.step()) {
     LiveWorker w{read_worker(row), row.text(kColumnCount), row.text(kColumnCount + 1), {}};
     if (!row.is_null(kColumnCount + 2))

@@ -149,6 +149,21 @@ TEST_F(StoreTest, CeilingsPeersAndCounts) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
+// What a merged database may hold: a count of another replica that no addition stands.
+TEST_F(StoreTest, ShapesThatExceed64BitsAreStillCounted) {
+  auto store = open();
+  const World world(*store);
+  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 53}}, 10);
+  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 7}}, 5);
+  connection()->run(
+      "INSERT INTO shape_count (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?)",
+      new_uuid(), world.workload_hash, world.hardware_hash, text_of(Dims{{"m", 53}}), INT64_MAX);
+  const std::vector<ShapeCount> counts = store->shape_counts(world.workload_hash);
+  ASSERT_THAT(counts, SizeIs(2));
+  EXPECT_EQ(counts[0].count, INT64_MAX);
+  EXPECT_EQ(counts[1].count, 5);
+}
+
 class Retention {
  public:
   explicit Retention(Store& s) : store(s), world(s) {}

@@ -426,6 +426,25 @@ TEST_F(StoreTest, ATrialThatTakesItsWorkerDownAloneEndsAsCrashed) {
   EXPECT_EQ(store->progress(fleet.world.campaign).failed, 1);
 }
 
+// Whoever may claim and tell that it lives may write any number: one never ends, and the other
+// must not end others.
+TEST_F(StoreTest, NumbersThatCannotBeStopNobody) {
+  auto store = open();
+  Fleet fleet(*store);
+  const Uuid uuid = store->publish(fleet.job({1}, 64));
+  const Uuid a = fleet.worker("a"), b = fleet.worker("b");
+  store->heartbeat({b});
+  connection()->script("UPDATE heartbeat SET at = 9223372036854775807");
+  connection()->run("UPDATE job SET avoid = ? WHERE uuid = ?", fleet.machine("a"), uuid);
+  EXPECT_THAT(store->live_workers(10'000), SizeIs(1)) << "the one that has only just begun";
+  const JobRequest request{a, {}, 1000};
+  ASSERT_TRUE(store->claim_job(request)) << "nobody else is there";
+  connection()->script("UPDATE job SET lost = 9223372036854775807");
+  clock += 1000;
+  EXPECT_FALSE(store->claim_job(request));
+  EXPECT_EQ(store->job(uuid)->state, JobState::kDone);
+}
+
 // A machine that goes down by itself, with whatever it has at hand.
 TEST_F(StoreTest, ATrialIsNotBlamedForOneMachineWhileAnotherIsAlive) {
   auto store = open();

@@ -17,7 +17,6 @@
 #include "vm/base/cpu.h"
 #include "vm/base/cpu_list.h"
 #include "vm/base/printable.h"
-#include "vm/base/url.h"
 
 namespace nimble {
 namespace {
@@ -61,7 +60,7 @@ struct Arguments {
 };
 
 void say(const std::string& text) {
-  std::cerr << "nimble worker: " << without_passwords(text) << std::endl;
+  std::cerr << "nimble worker: " << sayable(text) << std::endl;
 }
 
 // Tells what it serves and whom it trusts, before anything runs; refuses what cannot go well.

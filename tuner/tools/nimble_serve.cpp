@@ -116,7 +116,7 @@ int run(int argc, char** argv) {
   const auto backend = tuner::compiler_backend();
   const tuner::ServiceTally tally = tuner::serve_campaigns(
       options, *backend, key, tuner::load_submission, interrupted,
-      [](const std::string& text) { std::cerr << "nimble serve: " << text << '\n'; });
+      [](const std::string& text) { std::cerr << "nimble serve: " << sayable(text) << '\n'; });
   std::cerr << fmt::format("nimble serve: {} campaigns finished, {} cases published\n",
                            tally.finished, tally.cases);
   if (interrupted) return kExitInterrupted;

@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 #include "vm/base/url.h"
 
 namespace nimble {
@@ -21,10 +23,15 @@ enum ExitCode : int {
   kExitInterrupted = 130,
 };
 
-// Tells an error as the programs do: one line on stderr. Whatever URL it names, a password in it is
-// left out: output ends up in logs.
+// What a program may say of anything: output ends up in logs and on terminals, so passwords of URLs
+// are left out, and characters that steer a terminal become "?".
+inline std::string sayable(std::string_view text) {
+  return without_controls(without_passwords(text), '?', "\n\t");
+}
+
+// Tells an error as the programs do: one line on stderr.
 inline void print_error(const char* name, std::string_view what) {
-  std::fprintf(stderr, "%s: error: %s\n", name, without_passwords(what).c_str());
+  std::fprintf(stderr, "%s: error: %s\n", name, sayable(what).c_str());
 }
 
 struct ExitCodeInfo {

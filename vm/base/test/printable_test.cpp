@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "vm/base/program.h"
 #include "vm/base/text_table.h"
 
 namespace nimble {
@@ -23,6 +24,13 @@ TEST(Printable, NothingSteersATerminal) {
       {"a\x1b[2J\xC2\x9B"
        "31m\xE2\x80\xAE"});
   EXPECT_EQ(table.str().find_first_of("\x1b\xC2\xE2"), std::string::npos) << table.str();
+}
+
+TEST(Printable, NeitherDoErrors) {
+  testing::internal::CaptureStderr();
+  print_error("nimble", "a\x1b[2J of postgresql://me:secret@host/db\xC2\x9B\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "nimble: error: a?[2J of postgresql://me@host/db?\n\n");
 }
 
 TEST(Printable, OtherTextStaysAsItIs) {

@@ -161,6 +161,23 @@ TEST_F(MergeTest, ALiveDatabaseAndAnOlderSchemaCanBeImported) {
       << "the imported file stays as it was";
 }
 
+// In a shared database anybody who measures may have written it, and nobody can take it back.
+TEST_F(MergeTest, WhatIsWrongHereAlreadyIsNoFaultOfTheSource) {
+  fill("a.db", 1);
+  fill("b.db", 2);
+  open("a.db")->export_to(file("out"));
+  SqliteConnection(file("b.db"), SQLITE_OPEN_READWRITE, "", "b")
+      .script(
+          "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, "
+          "median_ns, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at) "
+          "SELECT '00000000-0000-4000-8000-000000000000', trial, artifact, policy, machine, "
+          "host_state, n, median_ns, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at "
+          "FROM measurement LIMIT 1");
+  auto store = open("b.db");
+  EXPECT_GT(store->import_from(file("out")).rows_added, 0);
+  EXPECT_FALSE(store->check().sound()) << "it is told of all the same";
+}
+
 TEST_F(MergeTest, ExportRefusesWhatItWouldDestroy) {
   fill("a.db", 1);
   auto store = open("a.db");

@@ -216,6 +216,42 @@ TEST_F(RolesTest, AWorkerStopsNobodyElse) {
   EXPECT_TRUE(owner->claim_job(request));
 }
 
+// Facts are for good, so one that no export or import takes would stop all of them for good.
+TEST_F(RolesTest, AWorkerWritesNoFactsThatCannotBe) {
+  auto owner = open();
+  Fleet fleet(*owner);
+  fleet.world.tried(*owner, 8, 64, 100);
+  fleet.world.tried(*owner, 16, 64, 100);
+  owner->publish(fleet.job({24}, 64));
+  grant();
+  const auto raw = connection();
+  raw->script("SET ROLE nimble_worker");
+  const std::string uuid = "'00000000-0000-4000-8000-000000000000'";
+  const auto measurement = [&](const std::string& artifact, const std::string& at) {
+    return "INSERT INTO measurement (uuid, trial, artifact, policy, machine, host_state, n, "
+           "median_ns, mad_ns, ci_low_ns, ci_high_ns, stop_reason, created_at) SELECT " +
+           uuid + ", m.trial, " + artifact +
+           ", m.policy, m.machine, m.host_state, m.n, m.median_ns, m.mad_ns, m.ci_low_ns, "
+           "m.ci_high_ns, m.stop_reason, " +
+           at + " FROM measurement m LIMIT 1; ";
+  };
+  const std::string samples =
+      "INSERT INTO samples SELECT " + uuid + ", n, ns, outlier FROM samples LIMIT 1";
+  const std::string other = "(SELECT a.hash FROM artifact a WHERE a.hash <> m.artifact LIMIT 1)";
+  for (const std::string& sql : std::vector<std::string>{
+           "INSERT INTO host_state VALUES (" + uuid + ", '', NULL, NULL, '', 'NaN', 0)",
+           "INSERT INTO host_state VALUES (" + uuid + ", '', NULL, NULL, '', 'Infinity', 0)",
+           measurement("m.artifact", "m.created_at"), measurement(other, "m.created_at") + samples,
+           measurement("m.artifact", "9223372036854775807") + samples,
+           "UPDATE trial SET state = 'ok', finished_at = 1, median_ns = 1, measured_on = "
+           "(SELECT hash FROM hardware LIMIT 1) WHERE state = 'queued'"})
+    EXPECT_THROW(raw->script(sql), Error) << sql;
+  // All of it as it should be.
+  EXPECT_NO_THROW(raw->script(measurement("m.artifact", "m.created_at") + samples));
+  EXPECT_NO_THROW(owner->export_to(file("out")));
+  EXPECT_THAT(owner->check().problems, testing::IsEmpty());
+}
+
 TEST_F(RolesTest, APlannerDoesAllButChangeTheSchema) {
   auto owner = open();
   Fleet fleet(*owner);

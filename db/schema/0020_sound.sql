@@ -1,0 +1,2 @@
+-- What a worker writes on a server, whose facts nobody can take back: see postgres/0020_sound.sql.
+-- Whoever writes to a file may do all, and a file takes no number that is none.

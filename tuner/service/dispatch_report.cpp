@@ -294,10 +294,13 @@ std::string text_of_file(const std::string& path) {
 
 // What a report is about: one that was kept goes on if it is about the same.
 std::string question_of(const DispatchReportOptions& o, const std::vector<TuningTask>& tasks,
-                        const std::vector<int64_t>& threads, const std::string& policy,
-                        db::Store& store) {
-  std::string text = fmt::format("{} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
-                                 o.shapes.seed, fmt::join(threads, ","));
+                        const kernels::TargetInfo& target, const std::vector<int64_t>& threads,
+                        const std::string& policy, db::Store& store) {
+  // Times of another machine, or of other code, are not to be told beside these.
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
+                  o.shapes.seed, fmt::join(threads, ","), target.level,
+                  db::key_of(db::host_hardware()), tuned::toolchain_record().codegen_version);
   for (const TuningTask& t : tasks) {
     text += "\n" + t.workload().key;
     for (const WorkloadPoint& p : t.points) text += fmt::format("|{}", fmt::join(p.symbols, ","));
@@ -347,7 +350,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
       o, target, [&](const ir::Module& m) { return drawn_points(m, options.shapes); },
       &report.skipped);
   const std::string question =
-      question_of(options, model.tasks, threads, model.policy.text(), *store);
+      question_of(options, model.tasks, target, threads, model.policy.text(), *store);
   std::optional<DispatchReport> before;
   if (!options.file.empty() && std::filesystem::exists(options.file))
     before = report_from_text(text_of_file(options.file), question, options.file);

@@ -11,6 +11,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
+constexpr double kMostNs = 1e18;  // 30 years, as in the database
 
 Json json_of(const RegretSummary& s) {
   return {{"median", s.median}, {"p95", s.p95}, {"worst", s.worst}};
@@ -35,7 +36,7 @@ Json json_of(const ShapeRegret& s) {
 
 ShapeRegret shape_of(const Json& json, const std::string& place) {
   ShapeRegret s;
-  s.symbols = json.at("symbols").get<std::vector<int64_t>>();
+  s.symbols = integers_at<int64_t>(json, "symbols", place);
   s.chosen_ns = json.at("chosen_ns").get<double>();
   s.pool_ns = json.at("pool_ns").get<double>();
   s.oracle_ns = json.at("oracle_ns").get<double>();
@@ -46,7 +47,8 @@ ShapeRegret shape_of(const Json& json, const std::string& place) {
   s.noise = json.at("noise").get<double>();
   if (json.contains("foretold")) s.foretold = json["foretold"].get<double>();
   for (const double ns : {s.chosen_ns, s.pool_ns, s.oracle_ns, s.default_ns})
-    if (!(ns > 0)) throw Error(Status::kCorrupt, place, "a time in it is not above zero");
+    if (!(ns > 0 && ns < kMostNs))
+      throw Error(Status::kCorrupt, place, "a time in it is not above zero, or longer than any");
   return s;
 }
 
@@ -92,13 +94,14 @@ DispatchReport report_from_text(const std::string& text, const std::string& ques
   };
   const Json json = parse_json(text, [&](const std::string& what) { refuse(what); });
   try {
-    if (json.at("format").get<int64_t>() != kFormat) refuse("it has another format");
+    if (integer_at<int64_t>(json, "format", place) != kFormat) refuse("it has another format");
     if (json.at("question").get<std::string>() != question)
       throw Error(Status::kInvalidArgument, place,
-                  "is a report on other shapes, candidates or another database",
+                  "is a report on other shapes, candidates or machines, or another database",
                   "name another file; this one stays as it is");
     DispatchReport report;
     report.consumed_s = json.at("consumed_s").get<double>();
+    if (!(report.consumed_s >= 0)) refuse("the time it took is below zero");
     for (const Json& w : json.at("workloads")) report.workloads.push_back(workload_of(w, place));
     return report;
   } catch (const Json::exception& e) {

@@ -10,6 +10,7 @@
 
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
@@ -199,12 +200,22 @@ TEST_F(DispatchReportTest, AFileOfAnotherQuestionOrNoneIsRefusedAndStays) {
   EXPECT_THAT(refused(Status::kInvalidArgument), HasSubstr("other shapes"));
   EXPECT_EQ(kept(), before);
   options.shapes.seed = 1;
-  std::string wrong = before;
-  const size_t time = wrong.find("\"chosen_ns\": ") + 13;
-  wrong.insert(time, "-");
+  if (host_cpu().has("x86-64-v3")) {
+    const std::string target = std::exchange(options.campaign.target, "x86-64-v2");
+    EXPECT_THAT(refused(Status::kInvalidArgument), HasSubstr("or machines")) << "code for another";
+    options.campaign.target = target;
+  }
+  // `name` has another value.
+  const auto with = [&](const std::string& name, const std::string& value) {
+    std::string text = before;
+    text.insert(text.find("\"" + name + "\": ") + name.size() + 4, value);
+    return text;
+  };
   for (const std::string& text :
-       {std::string("no JSON"), std::string("{}"), std::string("[]"), before.substr(0, 200), wrong,
-        std::string(R"({"format": 1, "question": 7})")}) {
+       {std::string("no JSON"), std::string("{}"), std::string("[]"), before.substr(0, 200),
+        with("chosen_ns", "-"), with("chosen_ns", "1e300, \"x\": "),
+        with("consumed_s", "-1e9, \"x\": "), with("format", "1e300, \"x\": "),
+        with("symbols", "[1e300], \"x\": "), std::string(R"({"format": 1, "question": 7})")}) {
     std::ofstream(options.file) << text;
     EXPECT_THAT(refused(Status::kCorrupt), HasSubstr(options.file)) << text.substr(0, 40);
     EXPECT_EQ(kept(), text);

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "vm/base/error.h"
 
@@ -122,11 +124,27 @@ void check_export_place(const std::string& file, const std::string& database, bo
                 "name another file, or give --force to replace a file");
 }
 
+PrivateFolder::PrivateFolder() {
+  std::error_code error;
+  path_ = std::filesystem::temp_directory_path(error).string() + "/nimble-XXXXXX";
+  if (!error && mkdtemp(path_.data()) == nullptr)
+    error = std::error_code(errno, std::generic_category());
+  if (error)
+    throw Error(Status::kIo, path_, fmt::format("cannot be made ({})", error.message()),
+                "set TMPDIR to a folder that you may write to");
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 TemporaryFile::TemporaryFile(const std::string& target)
     : path_(fmt::format("{}.tmp-{}", target, getpid())) {}
 
 TemporaryFile::~TemporaryFile() {
-  unlink(path_.c_str());  // nothing is there once it has its name
+  // Nothing is there once it has its name; of a database, what stood beside it while it was open.
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) unlink((path_ + suffix).c_str());
 }
 
 void TemporaryFile::rename_to(const std::string& target) const {

@@ -23,6 +23,20 @@ bool same_file(const std::string& a, const std::string& b);
 // replaced only if `overwrite`, and never if it is `database`.
 void check_export_place(const std::string& file, const std::string& database, bool overwrite);
 
+// A folder that nobody else may look into, in the system's folder for temporary files; gone with
+// what is in it at the end of the scope.
+class PrivateFolder {
+ public:
+  PrivateFolder();
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // A file in the making, beside what it shall become; gone at the end of the scope unless renamed.
 class TemporaryFile {
  public:

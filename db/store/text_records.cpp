@@ -1,5 +1,7 @@
 #include "db/store/text_records.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -479,10 +481,11 @@ void export_text(const std::string& database, TextFormat format, const std::stri
     return;
   }
   std::error_code error;
-  const std::string made = place + ".tmp";
-  fs::create_directory(made, error);
-  if (error)
-    throw Error(Status::kIo, made, fmt::format("cannot be made ({})", error.message()),
+  // Its own: what is in a folder that is there already is somebody's.
+  const std::string made = fmt::format("{}.tmp-{}", place, ::getpid());
+  if (!fs::create_directory(made, error))
+    throw Error(Status::kIo, made,
+                error ? fmt::format("cannot be made ({})", error.message()) : "exists already",
                 "name a place that you may write to");
   try {
     write_csv(*db, made);

@@ -123,9 +123,10 @@ ImportReport import_database(const Arguments& args, const std::string& file) {
 
 // What is no database becomes one first, which is then judged as any is.
 ImportReport import_text_records(const Arguments& args) {
-  const TemporaryFile records(names_server(args.db)
-                                  ? std::filesystem::temp_directory_path() / "nimble-records"
-                                  : std::filesystem::path(args.db + ".records"));
+  // In a folder that all may write to another's file could be there already, or a link.
+  std::optional<PrivateFolder> folder;
+  if (names_server(args.db)) folder.emplace();
+  const TemporaryFile records(folder ? folder->path() + "/records" : args.db + ".records");
   try {
     if (args.is_t4)
       import_t4(args.file, args.t4.workload, *Store::open(records.path()));

@@ -10,6 +10,8 @@
 #include "db/tools/t4.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
+#include "vm/base/json_text.h"
+#include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
@@ -18,6 +20,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kForeign = "t4";  // template, policy class and isa of what is imported
 constexpr int kMostDepth = 8;           // of a configuration
+constexpr int kMostNesting = 32;        // of the file: what is deeper no reader needs
 constexpr const char* kRemedy = "see the schema: docs/records.md names it";
 
 struct Ending {
@@ -55,7 +58,9 @@ class Reader {
 
   void read() {
     const std::string text = read_text_file(file_);
-    const Json all = Json::parse(text, nullptr, false);
+    if (json_nesting(text) > kMostNesting)
+      fail("", fmt::format("nests deeper than {} levels", kMostNesting));
+    const Json all = parse_json(text, [&](const std::string& problem) { fail("", problem); });
     if (!all.is_object()) fail("", "is no JSON object");
     const Json& results = member(all, "results", "");
     if (!results.is_array() || results.empty()) fail("results", "is no list of results");
@@ -98,7 +103,7 @@ class Reader {
   double ns_of(std::string_view unit, const std::string& where) const {
     for (const Unit& u : kUnits)
       if (u.name == unit) return u.ns;
-    fail(where, fmt::format("has the unknown unit \"{}\"", unit),
+    fail(where, fmt::format("has the unknown unit \"{}\"", printable(unit)),
          "times are in nanoseconds, microseconds, milliseconds or seconds");
   }
   double unit_of(const Json& metadata) const {
@@ -166,7 +171,7 @@ class Reader {
     const auto ending = std::find_if(std::begin(kEndings), std::end(kEndings),
                                      [&](const Ending& e) { return e.invalidity == invalidity; });
     if (ending == std::end(kEndings))
-      fail(where, fmt::format("ended in an unknown way: \"{}\"", invalidity));
+      fail(where, fmt::format("ended in an unknown way: \"{}\"", printable(invalidity)));
     TrialResult out;
     out.trial = uuid_of(key);
     out.owner = kForeign;
@@ -186,7 +191,7 @@ class Reader {
     std::vector<double> samples;
     const auto add = [&](const Json& value, double unit, const std::string& at) {
       const double ns = value.is_number() ? value.get<double>() * unit : NAN;
-      if (!(ns > 0 && ns < 1e18)) fail(at, fmt::format("is no time: {}", value.dump()));
+      if (!(ns > 0 && ns < 1e18)) fail(at, fmt::format("is no time: {}", printable(value.dump())));
       samples.push_back(ns);
     };
     const Json& times = member(result, "times", where);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "vm/base/error.h"
+#include "vm/base/json_text.h"
 
 namespace nimble::gui {
 namespace {
@@ -12,8 +13,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr const char* kNames[] = {"symbol", "ceildiv", "mod", "product", "threads"};
 
+constexpr char kPlace[] = "tree of a dispatch table";
+
 [[noreturn]] void bad(const std::string& problem) {
-  throw Error(Status::kCorrupt, "tree of a dispatch table", problem,
+  throw Error(Status::kCorrupt, kPlace, problem,
               "roll back to another version of the table, or tune the workload again");
 }
 
@@ -66,11 +69,11 @@ std::string text_of(const TreeNode& n) {
 DispatchTree DispatchTree::from_json(const std::string& text, size_t entries) {
   DispatchTree tree;
   try {
-    const Json json = Json::parse(text);
-    for (const Json& j : json.at("nodes")) {
+    const auto json = nlohmann::json::parse(text);
+    for (const nlohmann::json& j : json.at("nodes")) {
       TreeNode n;
       if (j.contains("leaf")) {
-        n.entry = j.at("leaf").get<int64_t>();
+        n.entry = integer_at<int64_t>(j, "leaf", kPlace);
         if (n.entry < 0 || static_cast<uint64_t>(n.entry) >= entries)
           bad(fmt::format("a leaf names entry {} of {}", n.entry, entries));
         tree.nodes_.push_back(n);
@@ -83,15 +86,15 @@ DispatchTree DispatchTree::from_json(const std::string& text, size_t entries) {
       n.feature.kind = static_cast<Feature::Kind>(it - std::begin(kNames));
       n.feature.a = j.value("a", "");
       n.feature.b = j.value("b", "");
-      n.feature.t = j.value("t", int64_t{1});
+      n.feature.t = j.contains("t") ? integer_at<int64_t>(j, "t", kPlace) : 1;
       if (n.feature.t < 1) bad("it divides by less than 1");
       n.equal = j.at("op").get<std::string>() == "==";
-      n.value = j.at("value").get<int64_t>();
-      n.yes = j.at("yes").get<size_t>();
-      n.no = j.at("no").get<size_t>();
+      n.value = integer_at<int64_t>(j, "value", kPlace);
+      n.yes = integer_at<size_t>(j, "yes", kPlace);
+      n.no = integer_at<size_t>(j, "no", kPlace);
       tree.nodes_.push_back(n);
     }
-  } catch (const Json::exception& e) {
+  } catch (const nlohmann::json::exception& e) {
     bad(std::string("it cannot be read: ") + e.what());
   }
   if (tree.nodes_.empty()) bad("it is empty");

@@ -37,17 +37,24 @@ std::string path_of(const std::string& device) {
 class File {
  public:
   explicit File(const std::string& path) : path_(path) {
-    // Another user's file in a folder that all share may be opened, but not with O_CREAT.
-    fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd_ < 0 && errno == ENOENT) {
-      fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    constexpr int kOpen = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    for (bool again = true; again;) {
+      // Another user's file in a folder that all share may be opened, but not with O_CREAT.
+      fd_ = ::open(path.c_str(), kOpen);
+      again = fd_ < 0 && errno == ENOENT;
+      if (!again) break;
+      // Ours alone gets rights for all.
+      fd_ = ::open(path.c_str(), kOpen | O_CREAT | O_EXCL, 0666);
       if (fd_ >= 0) ::fchmod(fd_, 0666);
+      again = fd_ < 0 && errno == EEXIST;
     }
-    if (fd_ < 0)
-      throw MachineLockError(
-          Status::kIo, path, fmt::format("cannot lock: {}", std::strerror(errno)),
-          "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
-          "measure on this machine");
+    if (fd_ < 0) refuse(std::strerror(errno));
+    // Who holds it cuts it short to write its name there: no pipe, and no other name of a file that
+    // this user has elsewhere.
+    struct stat info {};
+    if (::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1) return;
+    ::close(fd_);
+    refuse("it is not a file of its own");
   }
   ~File() {
     if (fd_ >= 0) ::close(fd_);
@@ -69,6 +76,13 @@ class File {
   int release() { return std::exchange(fd_, -1); }
 
  private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw MachineLockError(
+        Status::kIo, path_, fmt::format("cannot lock: {}", why),
+        "set NIMBLE_LOCK_FOLDER to a folder that may be written, the same for all who "
+        "measure on this machine");
+  }
+
   std::string path_;
   int fd_ = -1;
 };

@@ -25,6 +25,7 @@ constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
 constexpr int64_t kMostThreadsEach = 4096;
 constexpr double kMostElements = 0x1p34;  // of one tensor
 constexpr size_t kMostText = size_t{1} << 26;
+constexpr int kDeepest = 16;
 
 json json_of(const TuningTask& t) {
   json points = json::array();
@@ -141,6 +142,7 @@ std::string to_json(const Submission& s) {
 
 Submission submission_of(const std::string& text) {
   if (text.size() > kMostText) corrupt_submission("record", "is too large");
+  if (json_nesting(text) > kDeepest) corrupt_submission("record", "nests too deep");
   Submission s;
   try {
     const json j = json::parse(text);

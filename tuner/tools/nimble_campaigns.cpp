@@ -21,6 +21,7 @@
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/file.h"
+#include "vm/base/json_text.h"
 #include "vm/base/printable.h"
 
 namespace nimble {
@@ -106,6 +107,15 @@ const db::MachineVerdict* verdict_of(const tuner::CampaignStatus& s, const db::U
   return nullptr;
 }
 
+// What a service told of a task. One of another version, or whoever else may write there, may tell
+// anything: what is no JSON, or deeper than any service's, stays text.
+Json detail_of(const db::Task& task) {
+  constexpr int kDeepest = 8;
+  Json out = json_nesting(task.detail) > kDeepest ? Json(Json::value_t::discarded)
+                                                  : Json::parse(task.detail, nullptr, false);
+  return out.is_discarded() ? Json(task.detail) : out;
+}
+
 // What people should know of a machine's times; empty: nothing.
 std::string verdict_text(const db::MachineVerdict* v) {
   if (!v) return "";
@@ -117,16 +127,14 @@ std::string verdict_text(const db::MachineVerdict* v) {
 Json json_of(const tuner::CampaignStatus& s) {
   Json tasks = Json::array(), machines = Json::array(), requests = Json::array();
   for (const db::Task& t : s.tasks)
-    tasks.push_back(
-        {{"task", t.uuid},
-         {"workload", t.workload},
-         {"label", t.label},
-         {"share", t.share ? Json(*t.share) : Json()},
-         {"calls", t.calls},
-         {"phase", t.phase},
-         {"since", t.phase_since},
-         {"detail", Json::parse(t.detail, nullptr, false).is_discarded() ? Json(t.detail)
-                                                                         : Json::parse(t.detail)}});
+    tasks.push_back({{"task", t.uuid},
+                     {"workload", t.workload},
+                     {"label", t.label},
+                     {"share", t.share ? Json(*t.share) : Json()},
+                     {"calls", t.calls},
+                     {"phase", t.phase},
+                     {"since", t.phase_since},
+                     {"detail", detail_of(t)}});
   for (const db::Consumption& c : s.machines) {
     machines.push_back(
         {{"machine", c.machine}, {"host", c.hostname}, {"consumed_s", c.consumed_s}});
@@ -212,7 +220,7 @@ Table task_table(const tuner::CampaignStatus& s) {
 
 // Why a task has no faster schedule, or no verified one; empty: there is nothing to say.
 std::string note_of(const db::Task& task) {
-  const Json detail = Json::parse(task.detail, nullptr, false);
+  const Json detail = detail_of(task);
   const auto note = detail.is_object() ? detail.find("note") : detail.end();
   return note != detail.end() && note->is_string() ? note->get<std::string>() : "";
 }

@@ -188,6 +188,12 @@ TEST_F(ProgramTest, TextThatWasChangedIsNotImported) {
   EXPECT_THAT(run("import --db " + file("new2.db") + " " + file("empty")).out,
               HasSubstr("records.csv is missing"));
   EXPECT_EQ(run("export " + db() + " --as csv --force " + file("c")).exit_code, 1);
+  // What is called like a folder in the making is somebody's, and stays.
+  std::filesystem::create_directory(file("c.tmp"));
+  std::ofstream(file("c.tmp/mine")) << "mine";
+  EXPECT_EQ(run("export " + db() + " --as csv " + file("c")).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(file("c.tmp/mine")));
+  EXPECT_FALSE(std::filesystem::exists(file("c/mine")));
   EXPECT_EQ(run("export " + db() + " --as xml " + file("c")).exit_code, 2);
 }
 
@@ -301,7 +307,9 @@ TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
   const auto with = [](const std::string& result) {
     return R"({"metadata": {"timeunit": "seconds"}, "results": [)" + result + "]}";
   };
-  EXPECT_THAT(refused("[", named), HasSubstr("no JSON object"));
+  EXPECT_THAT(refused("[", named), HasSubstr("is not valid JSON"));
+  EXPECT_THAT(refused("[]", named), HasSubstr("no JSON object"));
+  EXPECT_THAT(refused(R"({"results": [1], "results": []})", named), HasSubstr("twice"));
   EXPECT_THAT(refused("{}", named), HasSubstr("has no \"results\""));
   EXPECT_THAT(refused(with("{}"), ""), HasSubstr("--workload"));
   EXPECT_THAT(refused(with("{}"), named), HasSubstr("results[0] has no \"configuration\""));
@@ -317,11 +325,21 @@ TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
       HasSubstr("has no times"));
   EXPECT_THAT(refused(R"({"metadata": {"timeunit": "weeks"}, "results": [1]})", named),
               HasSubstr("unknown unit \"weeks\""));
-  const std::string deep(100'000, '[');
-  EXPECT_THAT(
-      refused(with(R"({"configuration": {"a": )" + deep + std::string(100'000, ']') + "}}"), named),
-      HasSubstr("no object of values"));
+  EXPECT_THAT(refused(with(R"({"configuration": {"a": [[[[[[[[[1]]]]]]]]]}})"), named),
+              HasSubstr("no object of values"));
+  // Wherever it stands: copying or writing it would take more than a stack.
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const std::string& text :
+       {with(R"({"configuration": {"a": )" + deep + "}}"),
+        with(R"({"configuration": {}, "nimble": )" + deep + "}"),
+        with(R"({"configuration": {}, "invalidity": "correct", "times": {"runtimes": [)" + deep +
+             "]}}"),
+        R"({"metadata": {"nimble": )" + deep + R"(}, "results": [1]})"})
+    EXPECT_THAT(refused(text, named), HasSubstr("nests deeper"));
   EXPECT_EQ(run("import --workload x " + ours + other).exit_code, 2);
+  for (const auto& f :
+       std::filesystem::directory_iterator(std::filesystem::path(ours).parent_path()))
+    EXPECT_THAT(f.path().filename().string(), Not(HasSubstr("records"))) << "left behind";
 }
 
 TEST_F(ProgramTest, EveryViewInEveryFormat) {
@@ -492,6 +510,30 @@ TEST_F(ServerProgramTest, ShowExportImportCheck) {
     EXPECT_EQ(checked.exit_code, 0) << checked.out;
     EXPECT_THAT(checked.out, StartsWith("sound:"));
   }
+}
+
+// What is read becomes a file first. In a folder that all may write to somebody could lay one there
+// beforehand, or a link to what the user has elsewhere.
+TEST_F(ServerProgramTest, NothingIsImportedThroughAFileOfAnother) {
+  {
+    auto store = open();
+    World world(*store);
+    world.tried(*store, 8, 64, 120);
+  }
+  ASSERT_EQ(run("export " + db() + "--as json " + file("out")).exit_code, 0);
+  std::filesystem::create_directory(file("temporary"));
+  const CommandResult ran = run_command(
+      fmt::format("sh -c 'cd {0}/temporary && ln -s {0}/victim nimble-records.tmp-$$ && "
+                  "TMPDIR={0}/temporary exec {1} import {2} {0}/out' 2>&1",
+                  std::filesystem::path(file("out")).parent_path().string(), NIMBLE_DB_PROGRAM,
+                  "--db \"" + place("second") + "\""));
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_FALSE(std::filesystem::exists(file("victim")));
+  // And nothing is left behind.
+  size_t left = 0;
+  for (const auto& f : std::filesystem::directory_iterator(file("temporary")))
+    left += !f.is_symlink();
+  EXPECT_EQ(left, 0u);
 }
 
 TEST_F(ServerProgramTest, ASharedDatabaseIsMigratedOnRequest) {

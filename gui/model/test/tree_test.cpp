@@ -99,6 +99,8 @@ class TreeTest : public QObject {
     QTest::newRow("empty") << R"({"nodes":[]})";
     QTest::newRow("entry") << R"({"nodes":[{"leaf":3}]})";
     QTest::newRow("negative entry") << R"({"nodes":[{"leaf":-1}]})";
+    QTest::newRow("fraction") << R"({"nodes":[{"leaf":1.5}]})";
+    QTest::newRow("beyond integers") << R"({"nodes":[{"leaf":1e99}]})";
     QTest::newRow("cycle")
         << R"({"nodes":[{"feature":"symbol","a":"s","op":"<=","value":1,"yes":0,"no":1},{"leaf":0}]})";
     QTest::newRow("outside")

@@ -1,10 +1,12 @@
 #include "tuner/measure/machine_lock.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -85,6 +87,35 @@ TEST_F(MachineLockTest, AFolderThatIsNotThereIsNamed) {
     EXPECT_THAT(e.what(), HasSubstr("nowhere"));
     EXPECT_THAT(e.what(), HasSubstr("NIMBLE_LOCK_FOLDER"));
   }
+}
+
+// In a folder that all share anybody may lay anything there.
+TEST_F(MachineLockTest, WhatIsNoFileOfItsOwnIsRefusedAndStaysAsItIs) {
+  const std::string lock = folder + "/nimble-measuring-cpu.lock", precious = folder + "/precious";
+  std::ofstream(precious) << "precious";
+  const auto refused = [&](const std::string& says) {
+    try {
+      const MachineLock taken("cpu", "a", cancel, [](const std::string&) {});
+      ADD_FAILURE() << says;
+    } catch (const MachineLockError& e) {
+      EXPECT_EQ(e.status(), Status::kIo);
+      EXPECT_THAT(e.what(), HasSubstr(says));
+    }
+    std::filesystem::remove(lock);
+    std::string text;
+    std::getline(std::ifstream(precious), text);
+    EXPECT_EQ(text, "precious");
+  };
+  std::filesystem::create_hard_link(precious, lock);
+  refused("not a file of its own");
+  std::filesystem::create_symlink(precious, lock);
+  refused("symbolic link");
+  std::filesystem::create_symlink(folder + "/nowhere", lock);
+  refused("symbolic link");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/nowhere"));
+  ASSERT_EQ(::mkfifo(lock.c_str(), 0666), 0);
+  refused("not a file of its own");
+  const MachineLock taken("cpu", "a", cancel, [](const std::string&) {});
 }
 
 }  // namespace

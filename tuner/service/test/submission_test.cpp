@@ -169,6 +169,12 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   EXPECT_THROW(submission_of("{"), Error);
   EXPECT_THROW(submission_of(""), Error);
   EXPECT_THROW(submission_of("[]"), Error);
+  // What is written anew on the way would not fit on a stack.
+  std::string deep = good.dump();
+  const std::string name = "\"policy\":";
+  deep.insert(deep.find(name) + name.size(),
+              std::string(1'000'000, '[') + "1" + std::string(1'000'000, ']') + ",\"more\":");
+  EXPECT_THROW(submission_of(deep), Error);
 }
 
 class SubmitTest : public testing::Test {

@@ -143,6 +143,17 @@ TEST_F(CampaignsProgram, TwoAreComparedAsTheDatabaseComparesThem) {
   EXPECT_THAT(nothing.out, HasSubstr("nimble db"));
 }
 
+// Whoever may write there may tell anything of a task.
+TEST_F(CampaignsProgram, WhatIsToldOfATaskMayBeAnything) {
+  const std::string uuid = submit();
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const std::string& detail : {deep, std::string("["), std::string("[1]"), std::string()}) {
+    store()->enter_phase(store()->tasks(uuid).at(0).uuid, "search", detail);
+    EXPECT_EQ(run("status > /dev/null").exit_code, 0);
+    EXPECT_EQ(run("status --format json > /dev/null").exit_code, 0);
+  }
+}
+
 TEST_F(CampaignsProgram, TheMetricsFileIsWritten) {
   submit();
   ASSERT_EQ(run("status --metrics " + folder + "/nimble.prom").exit_code, 0);

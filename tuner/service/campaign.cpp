@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "db/store/host_records.h"
-#include "db/store/place.h"
-#include "tuner/measure/machine_lock.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
-#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -54,12 +51,7 @@ class Driver {
 
   CampaignReport run() {
     // First of all: importing a model loads the machine, too.
-    const MachineLock machine_lock(
-        "cpu", "tuning into " + db::printable_place(options_.database), cancel_,
-        [&](const std::string& holder) {
-          if (!options_.quiet)
-            std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
-        });
+    const MachineLock machine_lock = lock_machine(options_, "tuning into", cancel_);
     const auto start = std::chrono::steady_clock::now();
     Account account(start);
     {
@@ -77,28 +69,12 @@ class Driver {
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});
-    RunnerOptions runner_options;
-    runner_options.program = options_.worker.empty() ? worker_program() : options_.worker;
-    runner_options.hang_ms = options_.hang_ms;
-    runner_options.cancel = &cancel_;
-    Runner runner(runner_options);
-    CampaignContext context{*store_,
-                            backend_,
-                            runner,
-                            meter,
-                            account,
-                            target_,
-                            campaign_.uuid,
-                            owner_name(machine_),
-                            hardware_,
-                            toolchain_,
-                            store_->put(machine_),
-                            policy_,
-                            static_cast<uint64_t>(options_.seed),
-                            options_.compile_threads,
-                            {},
-                            &cache,
-                            &cancel_};
+    Runner runner(runner_options(options_, cancel_));
+    CampaignContext context = measuring_context(options_, *store_, backend_, runner, meter, account,
+                                                target_, policy_, cancel_);
+    context.campaign = campaign_.uuid;
+    context.owner = owner_name(machine_);
+    context.cache = &cache;
     // They refer to the context, also where an error ends the campaign early.
     const auto end_runs = [](std::vector<std::unique_ptr<TaskRun>>* runs) { runs->clear(); };
     const std::unique_ptr<std::vector<std::unique_ptr<TaskRun>>, decltype(end_runs)> running(
@@ -142,8 +118,7 @@ class Driver {
  private:
   void prepare() {
     target_ = runnable_target(options_.target);
-    threads_ = options_.threads;
-    if (threads_.empty()) threads_ = {host_cpu().usable_threads()};
+    threads_ = threads_of(options_);
     // Before the model is read: a database that cannot be opened is known at once.
     // What it writes is on the disk with the meter's next record, a second or two later; the end of
     // a campaign waits for it.

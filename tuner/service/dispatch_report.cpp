@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <random>
 #include <set>
 
-#include "db/store/host_records.h"
-#include "db/store/place.h"
-#include "tuner/measure/machine_lock.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/builder.h"
 #include "tuner/service/expectations.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
-#include "vm/base/cpu.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
 #include "vm/executable/dispatch_json.h"
@@ -331,17 +327,11 @@ RegretSummary summary_of(const std::vector<ShapeRegret>& shapes,
 DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& backend,
                                const std::atomic<bool>& cancel) {
   const CampaignOptions& o = options.campaign;
-  const MachineLock machine_lock(
-      "cpu", "trying dispatch of " + db::printable_place(o.database), cancel,
-      [&](const std::string& holder) {
-        if (!o.quiet)
-          std::fprintf(stderr, "waiting: %s is measuring on this machine\n", holder.c_str());
-      });
+  const MachineLock machine_lock = lock_machine(o, "trying dispatch of", cancel);
   const auto start = std::chrono::steady_clock::now();
   Account account(start);
   const kernels::TargetInfo target = runnable_target(o.target);
-  std::vector<int64_t> threads = o.threads;
-  if (threads.empty()) threads = {host_cpu().usable_threads()};
+  const std::vector<int64_t> threads = threads_of(o);
   db::OpenOptions open;
   open.create = false;
   const std::unique_ptr<db::Store> store = db::Store::open(o.database, open);
@@ -360,28 +350,10 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   }
 
   ProgressMeter meter({o.database, "", o.budget_s, report.consumed_s, !o.quiet, start});
-  RunnerOptions runner_options;
-  runner_options.program = o.worker.empty() ? worker_program() : o.worker;
-  runner_options.hang_ms = o.hang_ms;
-  runner_options.cancel = &cancel;
-  Runner runner(runner_options);
-  CampaignContext context{*store,
-                          backend,
-                          runner,
-                          meter,
-                          account,
-                          target,
-                          "",
-                          "",
-                          store->put(db::host_hardware()),
-                          store->put(tuned::toolchain_record()),
-                          store->put(db::host_machine()),
-                          model.policy,
-                          options.shapes.seed,
-                          o.compile_threads,
-                          {},
-                          nullptr,
-                          &cancel};
+  Runner runner(runner_options(o, cancel));
+  CampaignContext context =
+      measuring_context(o, *store, backend, runner, meter, account, target, model.policy, cancel);
+  context.seed = options.shapes.seed;
   for (const std::string& s : report.skipped) meter.note("skipped " + s);
 
   report.workloads.reserve(model.tasks.size() * threads.size());  // subjects refer to them

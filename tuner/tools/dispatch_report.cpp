@@ -1,7 +1,6 @@
 #include "tuner/tools/dispatch_report.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -9,6 +8,7 @@
 #include "compiler/tools/common.h"
 #include "tuner/tools/heat_map.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/interrupt.h"
 #include "vm/base/file.h"
 #include "vm/base/printable.h"
 
@@ -30,16 +30,6 @@ constexpr char kFooter[] =
     "Example:\n"
     "  nimble dispatch report model.onnx --db tuning.db --budget 20m --range n=1..512 \\\n"
     "      --range b=1..16 --file report.json --heat-map report.svg";
-
-std::atomic<bool> interrupted{false};
-
-void on_signal(int number) {
-  // The second time the user means it.
-  if (interrupted.exchange(true)) {
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-}
 
 // SYMBOL=FIRST..LAST. Error(kInvalidArgument).
 std::pair<std::string, tuner::SizeRange> range_of(const std::string& text) {
@@ -140,10 +130,7 @@ int DispatchReportCommand::run() {
   options_.campaign.database = *database_;
   arguments_.read(options_.campaign);
   for (const std::string& text : ranges_) options_.shapes.ranges.insert(range_of(text));
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::DispatchReport report = report_dispatch(options_, *backend, interrupted);
   if (!heat_map_.empty()) write_file_atomically(heat_map_, heat_map(report));

@@ -2,7 +2,6 @@
 // A program of its own, which nimble-worker becomes: it holds the connection and the keys, and the
 // processes that it starts to run candidates link neither.
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "db/store/place.h"
 #include "tuner/fleet/fleet_worker.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/interrupt.h"
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/cpu_list.h"
@@ -39,16 +39,6 @@ constexpr char kEpilogue[] =
     "  nimble worker --db postgresql://worker@server/tuning --cpus 0-7 --trust planner\n"
     "  nimble worker --db tuning.db --rerun 3f2a81c0\n"
     "  nimble worker";
-
-std::atomic<bool> interrupted{false};
-
-void on_signal(int number) {
-  // The second time the user means it.
-  if (interrupted.exchange(true)) {
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-}
 
 struct Arguments {
   tuner::FleetWorkerOptions worker;
@@ -121,7 +111,7 @@ std::string visible(const std::string& text) {
 }
 
 // Exit code 0 says that it was told what became of the trial, whatever that is.
-int rerun(const Arguments& a, tuner::Permission& permission) {
+int rerun(const Arguments& a, tuner::Permission& permission, const std::atomic<bool>& interrupted) {
   db::Uuid trial;
   {
     const std::unique_ptr<db::Store> store = db::Store::open(a.worker.database, a.worker.open);
@@ -221,13 +211,10 @@ int run(int argc, char** argv) {
     check_cpus(w.cpus);
   }
 
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  const std::atomic<bool>& interrupted = note_interrupts();
   const trust::Keyring ring(trust::default_keyring_folder());
   tuner::SignedOnly permission(ring, a.trust);
-  if (!a.rerun.empty()) return rerun(a, permission);
+  if (!a.rerun.empty()) return rerun(a, permission, interrupted);
   greet(a, permission, ring);
   const tuner::FleetTally tally =
       tuner::serve_jobs(w, permission, interrupted, [&](const std::string& text) {

@@ -1,6 +1,5 @@
 // nimble serve: tunes submitted campaigns with the workers of a database.
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include "tuner/service/status.h"
 #include "tuner/trust/records.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/interrupt.h"
 #include "vm/base/file.h"
 
 namespace nimble {
@@ -19,16 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kMetricsEvery = std::chrono::seconds(10);
-
-std::atomic<bool> interrupted{false};
-
-void on_signal(int number) {
-  // The second time the user means it.
-  if (interrupted.exchange(true)) {
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-}
 
 constexpr char kAbout[] =
     "Tunes the campaigns of a database that were submitted to it, several at once: plans, "
@@ -109,10 +99,7 @@ int run(int argc, char** argv) {
         std::cerr << "nimble serve: no metrics: " << e.what() << '\n';
       }
     };
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::ServiceTally tally = tuner::serve_campaigns(
       options, *backend, key, tuner::load_submission, interrupted,

@@ -1,6 +1,5 @@
 // nimble tune: runs or continues a tuning campaign for a model.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +12,7 @@
 #include "tuner/service/campaign.h"
 #include "tuner/tools/tune_arguments.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/interrupt.h"
 #include "vm/arguments/table.h"
 #include "vm/base/text_table.h"
 
@@ -20,16 +20,6 @@ namespace nimble {
 namespace {
 
 using Json = Table::Json;
-
-std::atomic<bool> interrupted{false};
-
-void on_signal(int number) {
-  // The second time the user means it.
-  if (interrupted.exchange(true)) {
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-}
 
 constexpr char kAbout[] =
     "Tunes the kernels of a model on this machine and stores every measurement, and the dispatch\n"
@@ -176,10 +166,7 @@ int run(int argc, char** argv) {
   arguments.read(options);
   options.command = tools::command_of("nimble tune", argc, argv);
 
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::CampaignReport report = tuner::run_campaign(options, *backend, interrupted);
   print(report, format);

@@ -1,0 +1,53 @@
+#include "tuner/service/measuring.h"
+
+#include <cstdio>
+
+#include "db/store/host_records.h"
+#include "db/store/place.h"
+#include "vm/base/cpu.h"
+
+namespace nimble::tuner {
+
+MachineLock lock_machine(const CampaignOptions& options, const std::string& doing,
+                         const std::atomic<bool>& cancel) {
+  return MachineLock("cpu", doing + " " + db::printable_place(options.database), cancel,
+                     [&](const std::string& holder) {
+                       if (!options.quiet)
+                         std::fprintf(stderr, "waiting: %s is measuring on this machine\n",
+                                      holder.c_str());
+                     });
+}
+
+RunnerOptions runner_options(const CampaignOptions& options, const std::atomic<bool>& cancel) {
+  RunnerOptions out;
+  out.program = options.worker.empty() ? worker_program() : options.worker;
+  out.hang_ms = options.hang_ms;
+  out.cancel = &cancel;
+  return out;
+}
+
+std::vector<int64_t> threads_of(const CampaignOptions& options) {
+  return options.threads.empty() ? std::vector<int64_t>{host_cpu().usable_threads()}
+                                 : options.threads;
+}
+
+CampaignContext measuring_context(const CampaignOptions& options, db::Store& store,
+                                  Backend& backend, Runner& runner, ProgressMeter& meter,
+                                  Account& account, const kernels::TargetInfo& target,
+                                  const Policy& policy, const std::atomic<bool>& cancel) {
+  return {.store = store,
+          .backend = backend,
+          .runner = runner,
+          .meter = meter,
+          .account = account,
+          .target = target,
+          .hardware = store.put(db::host_hardware()),
+          .toolchain = store.put(tuned::toolchain_record()),
+          .machine = store.put(db::host_machine()),
+          .policy = policy,
+          .seed = static_cast<uint64_t>(options.seed),
+          .compile_threads = options.compile_threads,
+          .cancel = &cancel};
+}
+
+}  // namespace nimble::tuner

@@ -165,12 +165,25 @@ std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
 
 std::vector<db::Hash> CampaignService::finalists(size_t t, const plan::CrossEvidence& known) const {
   const ServiceTask& task = tasks_[t];
-  std::vector<db::Hash> out = plan::usual_finalists(plan_->spec().tasks[t], known);
-  if (out.empty()) return out;
+  if (known.ratios.empty()) return {};
+  TableEvidence e;
+  e.cross.symbols = task.task->workload().contract.symbols;
+  for (const size_t p : known.points) {
+    const WorkloadPoint& point = task.task->points[task.points[p]];
+    e.cross.shapes.push_back(point.symbols);
+    e.cross.weights.push_back(point.weight);
+  }
+  // Over the default's: what is chosen is the same as by times, since only what is lost at a size
+  // counts.
+  for (const auto& [config, ratios] : known.ratios) {
+    e.configs.push_back(config);
+    e.cross.times.push_back(ratios);
+  }
+  std::vector<db::Hash> out = finalists_of(e);
   // What a new table would displace, side by side with what displaces it.
   const TableMaker maker(shared_.store, task.publisher->records(), shared_.target, uuid(),
                          shared_.campaign.key.hardware, shared_.toolchain);
-  for (const db::Hash& config : maker.active_configs())
+  for (const db::Hash& config : maker.active_configs(maker.slot()))
     if (std::find(out.begin(), out.end(), config) == out.end()) out.push_back(config);
   return out;
 }

@@ -172,7 +172,7 @@ void CampaignPlan::issued(const WantedCase& w) {
     if (task.phase == Phase::kSearch && (w.phase == Phase::kCross || w.phase == Phase::kVerify))
       enter_cross(w.task);
     if (w.phase == Phase::kVerify && (task.phase == Phase::kCross || task.judge != w.machine))
-      enter_verify(w.task, w.machine);
+      enter_verify(w.task, w.machine, &w.configs);
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
       task.search.issued.insert(w.configs.begin(), w.configs.end());
     if (w.phase == Phase::kCross)

@@ -111,10 +111,9 @@ struct CrossEvidence {
   std::vector<size_t> points;
   std::map<db::Hash, std::vector<double>> ratios;  // in the order of `points`
 };
-// The configurations that a table would use, of those in the evidence.
+// The configurations that a table would use, of those in the evidence, and what it would displace.
+// Asked once for each verification; a plan made anew takes them from the cases that were issued.
 using Finalists = std::function<std::vector<db::Hash>(size_t task, const CrossEvidence&)>;
-// The best on weighted average and the best at each size, at most six.
-std::vector<db::Hash> usual_finalists(const TaskSpec& task, const CrossEvidence& evidence);
 
 struct TaskStatus {
   Phase phase = Phase::kBaseline;
@@ -140,7 +139,7 @@ struct Fleet {
 
 class CampaignPlan {
  public:
-  CampaignPlan(CampaignSpec spec, Propose propose, Finalists finalists = {});
+  CampaignPlan(CampaignSpec spec, Propose propose, Finalists finalists);
 
   // Cases to issue now: as many as keep the workers busy, with some in the queue. They count as
   // issued. Of several, the first is wanted most.
@@ -241,7 +240,9 @@ class CampaignPlan {
   void allot();
   void enter_slice(Task& task);
   void enter_cross(size_t t);
-  void enter_verify(size_t t, const std::optional<db::Uuid>& judge);
+  // `finalists`: of an earlier plan's case; null: from what is known now.
+  void enter_verify(size_t t, const std::optional<db::Uuid>& judge,
+                    const std::vector<db::Hash>* finalists = nullptr);
   void finish_task(size_t t);
   static bool dry(const Task& task);
   std::vector<db::Hash> finalists_of(size_t t) const;

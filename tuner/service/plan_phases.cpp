@@ -17,7 +17,6 @@ constexpr int64_t kPatience = 96;
 constexpr double kUsable = 2;  // times the best: what is slower is rarely the best elsewhere
 constexpr size_t kLeastCrossed = 3, kLeastSizes = 2;
 constexpr size_t kLikelyFinalists = 6;  // the anchors among them
-constexpr size_t kMostFinalists = 6;
 constexpr double kGain = 0.01;
 
 }  // namespace
@@ -280,30 +279,6 @@ CrossEvidence CampaignPlan::complete(size_t t, const std::map<size_t, Times>& at
   return out;
 }
 
-std::vector<db::Hash> usual_finalists(const TaskSpec& task, const CrossEvidence& e) {
-  const auto best = [&](const std::function<double(const std::vector<double>&)>& cost) {
-    const db::Hash* found = nullptr;
-    double least = HUGE_VAL;
-    for (const auto& [config, row] : e.ratios)
-      if (const double x = cost(row); x < least) least = x, found = &config;
-    return found;
-  };
-  std::vector<db::Hash> out;
-  const auto add = [&](const db::Hash* config) {
-    if (config && out.size() < kMostFinalists &&
-        std::find(out.begin(), out.end(), *config) == out.end())
-      out.push_back(*config);
-  };
-  add(best([&](const std::vector<double>& row) {
-    double sum = 0;
-    for (size_t i = 0; i < row.size(); ++i) sum += task.points[e.points[i]].weight * row[i];
-    return sum;
-  }));
-  for (size_t i = 0; i < e.points.size(); ++i)
-    add(best([&](const std::vector<double>& row) { return row[i]; }));
-  return out;
-}
-
 // ---- verification ---------------------------------------------------------------------------
 
 // The machine that has least to verify; of several the fastest.
@@ -327,15 +302,15 @@ std::optional<db::Uuid> CampaignPlan::judge_among(const Fleet& fleet) const {
 
 std::vector<db::Hash> CampaignPlan::finalists_of(size_t t) const {
   const CrossEvidence known = complete(t, tasks_[t].crossed);
-  std::vector<db::Hash> out =
-      finalists_ ? finalists_(t, known) : usual_finalists(spec_.tasks[t], known);
+  std::vector<db::Hash> out = finalists_(t, known);
   std::erase(out, spec_.tasks[t].default_config);
   return out;
 }
 
-void CampaignPlan::enter_verify(size_t t, const std::optional<db::Uuid>& judge) {
+void CampaignPlan::enter_verify(size_t t, const std::optional<db::Uuid>& judge,
+                                const std::vector<db::Hash>* finalists) {
   Task& task = tasks_[t];
-  if (task.phase != Phase::kVerify) task.finalists = finalists_of(t);
+  if (task.phase != Phase::kVerify) task.finalists = finalists ? *finalists : finalists_of(t);
   task.phase = Phase::kVerify;
   // Side by side, or not at all: another machine begins from the start.
   task.judge = judge;

@@ -54,6 +54,15 @@ void put_first(TableEvidence& e, const db::Hash& config) {
   std::rotate(e.cross.times.begin(), e.cross.times.begin() + at, e.cross.times.begin() + at + 1);
 }
 
+std::vector<db::Hash> finalists_of(const TableEvidence& e) {
+  std::vector<db::Hash> out = {e.configs[choose_single(e.cross).entries[0].configuration]};
+  for (const TableEntry& t : choose(e.cross).entries)
+    if (const db::Hash& config = e.configs[t.configuration];
+        std::find(out.begin(), out.end(), config) == out.end())
+      out.push_back(config);
+  return out;
+}
+
 db::NewDispatchTable TableMaker::slot() const {
   db::NewDispatchTable out;
   out.workload = records_.workload();

@@ -15,7 +15,7 @@ SimulatedFleet fleet_of(const SimulatedSpace& space, std::vector<SimulatedWorker
   SimulatedFleet fleet;
   fleet.workers = std::move(workers);
   fleet.campaigns.push_back(
-      {"campaign", CampaignPlan(space.campaign(kTasks, kSizes, budget_s), space.proposer()),
+      {"campaign", simulated_plan(space.campaign(kTasks, kSizes, budget_s), space.proposer()),
        &space});
   return fleet;
 }

@@ -14,7 +14,7 @@ namespace {
 
 SimulatedCampaign campaign_of(const SimulatedSpace& space, const CampaignSpec& spec,
                               const std::string& uuid = "campaign") {
-  return {uuid, CampaignPlan(spec, space.proposer()), &space};
+  return {uuid, simulated_plan(spec, space.proposer()), &space};
 }
 
 int64_t trials_of(const CampaignPlan& plan) {
@@ -171,7 +171,7 @@ TEST(Plan, AMachineThatDisagreesIsSetAsideAndASlowOneIsNot) {
 
 TEST(Plan, ATaskWhoseDefaultFailsIsGivenUp) {
   CampaignSpec spec = SimulatedSpace(7).campaign(1, 2, 100);
-  CampaignPlan plan(spec, SimulatedSpace(7).proposer());
+  CampaignPlan plan = simulated_plan(spec, SimulatedSpace(7).proposer());
   const Fleet fleet{0, 1, {"m"}};
   int cases = 0;
   for (; !plan.done() && cases < 20; ++cases) {
@@ -193,7 +193,7 @@ TEST(Plan, WhereNothingIsFasterTheDefaultAloneIsTheResult) {
     return asked ? std::vector<db::Hash>{} : std::vector<db::Hash>{c};
   };
   const CampaignSpec spec = space.campaign(1, 3, 100);
-  CampaignPlan plan(spec, one);
+  CampaignPlan plan = simulated_plan(spec, one);
   const db::Hash base = spec.tasks[0].default_config;
   std::set<Phase> phases;
   for (int cases = 0; !plan.done() && cases < 50; ++cases)
@@ -214,7 +214,7 @@ TEST(Plan, WhereNothingIsFasterTheDefaultAloneIsTheResult) {
 
 TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
   const SimulatedSpace space(8);
-  CampaignPlan plan(space.campaign(1, 2, 100), space.proposer());
+  CampaignPlan plan = simulated_plan(space.campaign(1, 2, 100), space.proposer());
   const WantedCase w = plan.want({0, 1, {"m"}}).at(0);
   CaseOutcome out{w.key, {"m", "kind"}, 0.5, {}};
   for (const auto* list : {&w.anchors, &w.configs})
@@ -240,7 +240,7 @@ TEST(Plan, ASizeThatCannotBeIsNotWanted) {
 // It is not measured again, so it must not be wanted.
 TEST(Plan, WhatFailedIsKnownThoughItsCaseSaysNothingElse) {
   const SimulatedSpace space(7);
-  CampaignPlan plan(space.campaign(1, 2, 60), space.proposer());
+  CampaignPlan plan = simulated_plan(space.campaign(1, 2, 60), space.proposer());
   Fleet fleet{0, 1, {"machine"}};
   const WantedCase first = plan.want(fleet).at(0);
   CaseOutcome out{first.key, {"machine", "kind"}, 1, {}};
@@ -253,10 +253,10 @@ TEST(Plan, WhatFailedIsKnownThoughItsCaseSaysNothingElse) {
 
 TEST(Plan, KeysOfCasesThatNobodyKnowsOfAreNotGivenAgain) {
   const SimulatedSpace space(8);
-  CampaignPlan plan(space.campaign(1, 2, 60), space.proposer());
+  CampaignPlan plan = simulated_plan(space.campaign(1, 2, 60), space.proposer());
   WantedCase published = plan.want({0, 1, {"machine"}}).at(0);
   published.key = "0/7";
-  CampaignPlan anew(space.campaign(1, 2, 60), space.proposer());
+  CampaignPlan anew = simulated_plan(space.campaign(1, 2, 60), space.proposer());
   anew.issued(published);
   anew.dropped("0/7");
   EXPECT_EQ(anew.want({0, 1, {"machine"}}).at(0).key, "0/8");
@@ -296,6 +296,16 @@ struct Begun {
 };
 using Told = std::variant<WantedCase, Begun, CaseOutcome, std::string>;
 
+CampaignPlan made_anew(CampaignPlan plan, const std::vector<Told>& told) {
+  for (const Told& t : told) {
+    if (const auto* w = std::get_if<WantedCase>(&t)) plan.issued(*w);
+    if (const auto* b = std::get_if<Begun>(&t)) plan.begun(b->key, b->machine, b->at);
+    if (const auto* o = std::get_if<CaseOutcome>(&t)) plan.finished(*o);
+    if (const auto* key = std::get_if<std::string>(&t)) plan.dropped(*key);
+  }
+  return plan;
+}
+
 std::string text_of(const std::vector<WantedCase>& wanted) {
   std::string out;
   for (const WantedCase& w : wanted)
@@ -324,14 +334,7 @@ TEST(Plan, ARestartAtAnyMomentGoesOnWithTheSameCases) {
     fleet.on_drop = [&](size_t, const std::string& key) { told.emplace_back(key); };
     if (restart)
       fleet.before_want = [&](size_t) {
-        CampaignPlan anew(spec, space.proposer());
-        for (const Told& t : told) {
-          if (const auto* w = std::get_if<WantedCase>(&t)) anew.issued(*w);
-          if (const auto* b = std::get_if<Begun>(&t)) anew.begun(b->key, b->machine, b->at);
-          if (const auto* o = std::get_if<CaseOutcome>(&t)) anew.finished(*o);
-          if (const auto* key = std::get_if<std::string>(&t)) anew.dropped(*key);
-        }
-        fleet.campaigns[0].plan = std::move(anew);
+        fleet.campaigns[0].plan = made_anew(simulated_plan(spec, space.proposer()), told);
       };
     EXPECT_TRUE(fleet.run());
   };
@@ -340,6 +343,43 @@ TEST(Plan, ARestartAtAnyMomentGoesOnWithTheSameCases) {
   run(true, always);
   EXPECT_GT(once.size(), 80u);
   EXPECT_EQ(text_of(once), text_of(always));
+}
+
+// What would be displaced may have changed while no service was there: the cases that were issued
+// are of the finalists of then, and those that follow are compared with them.
+TEST(Plan, ARestartVerifiesTheFinalistsThatItBeganWith) {
+  const SimulatedSpace space(13);
+  const CampaignSpec spec = space.campaign(2, 4, 60);
+  bool displaced = false;
+  const auto make = [&] {
+    return CampaignPlan(spec, space.proposer(), [&](size_t task, const CrossEvidence& e) {
+      std::vector<db::Hash> out = usual_finalists(spec.tasks[task], e);
+      if (displaced) out.push_back(SimulatedSpace::name(task, {6, 6, 6, 6, 6}));
+      return out;
+    });
+  };
+  SimulatedFleet fleet;
+  fleet.workers = workers(1);
+  fleet.campaigns.push_back({"campaign", make(), &space});
+  std::vector<Told> told;
+  std::map<std::pair<size_t, int>, std::set<std::vector<db::Hash>>> verified;
+  fleet.on_issue = [&](size_t, const WantedCase& w) {
+    told.emplace_back(w);
+    if (w.phase == Phase::kVerify) verified[{w.task, w.slice}].insert(w.configs);
+  };
+  fleet.on_begin = [&](size_t, const std::string& key, const std::string& machine, double at) {
+    told.emplace_back(Begun{key, machine, at});
+  };
+  fleet.on_finish = [&](size_t, const CaseOutcome& o) { told.emplace_back(o); };
+  fleet.before_want = [&](size_t) {
+    displaced = !verified.empty();
+    if (displaced) fleet.campaigns[0].plan = made_anew(make(), told);
+  };
+  ASSERT_TRUE(fleet.run());
+  ASSERT_FALSE(verified.empty());
+  EXPECT_EQ(verified.begin()->second.size(), 1u) << "all sizes of a verification alike";
+  for (const TaskStatus& t : fleet.campaigns[0].plan.tasks())
+    EXPECT_EQ(t.verified.points.size(), 4u) << t.note;
 }
 
 TEST(Plan, ASpaceThatIsUsedUpEndsTheCampaignBeforeItsBudget) {
@@ -351,7 +391,7 @@ TEST(Plan, ASpaceThatIsUsedUpEndsTheCampaignBeforeItsBudget) {
   };
   SimulatedFleet fleet;
   fleet.workers = workers(4);
-  fleet.campaigns.push_back({"campaign", CampaignPlan(space.campaign(3, 4, 1e6), few), &space});
+  fleet.campaigns.push_back({"campaign", simulated_plan(space.campaign(3, 4, 1e6), few), &space});
   ASSERT_TRUE(fleet.run());
   EXPECT_LT(fleet.campaigns[0].plan.spent_s(), 200);
   for (const TaskStatus& t : fleet.campaigns[0].plan.tasks()) {
@@ -368,8 +408,8 @@ TEST(Plan, WhateverHappensItComesToItsEnd) {
     const auto chance = [&](int in) { return random() % static_cast<uint64_t>(in) == 0; };
     const SimulatedSpace space(seed + 50);
     const double budget_s = 20 + static_cast<double>(random() % 100);
-    CampaignPlan plan(space.campaign(1 + random() % 5, 1 + random() % 5, budget_s),
-                      space.proposer());
+    CampaignPlan plan = simulated_plan(space.campaign(1 + random() % 5, 1 + random() % 5, budget_s),
+                                       space.proposer());
     std::map<std::string, WantedCase> open;
     std::set<std::string> keys;
     CaseOutcome last;

@@ -18,6 +18,38 @@
 
 namespace nimble::tuner::plan {
 
+// The best on weighted average and the best at each size, at most six.
+inline std::vector<db::Hash> usual_finalists(const TaskSpec& task, const CrossEvidence& e) {
+  constexpr size_t kMostFinalists = 6;
+  const auto best = [&](const std::function<double(const std::vector<double>&)>& cost) {
+    const db::Hash* found = nullptr;
+    double least = HUGE_VAL;
+    for (const auto& [config, row] : e.ratios)
+      if (const double x = cost(row); x < least) least = x, found = &config;
+    return found;
+  };
+  std::vector<db::Hash> out;
+  const auto add = [&](const db::Hash* config) {
+    if (config && out.size() < kMostFinalists &&
+        std::find(out.begin(), out.end(), *config) == out.end())
+      out.push_back(*config);
+  };
+  add(best([&](const std::vector<double>& row) {
+    double sum = 0;
+    for (size_t i = 0; i < row.size(); ++i) sum += task.points[e.points[i]].weight * row[i];
+    return sum;
+  }));
+  for (size_t i = 0; i < e.points.size(); ++i)
+    add(best([&](const std::vector<double>& row) { return row[i]; }));
+  return out;
+}
+
+inline CampaignPlan simulated_plan(const CampaignSpec& spec, Propose propose) {
+  return {spec, std::move(propose), [spec](size_t task, const CrossEvidence& e) {
+            return usual_finalists(spec.tasks[task], e);
+          }};
+}
+
 // A space of kDims dimensions with kValues values each; "t/3.0.2.5.1". The time of a candidate is
 // the default's times a smooth valley with some roughness; where it lies depends on task and point.
 class SimulatedSpace {

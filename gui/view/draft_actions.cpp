@@ -1,11 +1,15 @@
 #include "gui/view/draft_actions.h"
 
+#include <QClipboard>
+#include <QGuiApplication>
 #include <QHBoxLayout>
 #include <QLineEdit>
 #include <QPushButton>
 #include <QVBoxLayout>
 
+#include "db/store/place.h"
 #include "gui/model/table_draft.h"
+#include "gui/view/campaign_dialogs.h"
 #include "gui/view/view.h"
 
 namespace nimble::gui {
@@ -20,13 +24,18 @@ DraftActions::DraftActions(Context& context, QWidget* parent)
   redo_ = button(row, tr("Redo"), "redo", tr("Makes it again (Ctrl+Shift+Z)."));
   save_ = button(row, tr("&Save as draft"), "save",
                  tr("Stores the edited table as a new version that serves nothing yet."));
+  verify_ = button(row, tr("Copy &verify"), "verify",
+                   tr("Copies the command that times this version beside what it would displace, "
+                      "and activates it if it is not slower."));
   activate_ = button(row, tr("&Activate"), "activate",
-                     tr("Makes this version, as it is stored, the one that compilers use."));
+                     tr("Makes this version, as it is stored, the one that compilers use, whether "
+                        "it was verified or not."));
   roll_back_ = button(row, tr("Roll &back"), "rollback",
                       tr("Retires this version; what was active before is active again."));
   connect(undo_, &QPushButton::clicked, this, &DraftActions::undo);
   connect(redo_, &QPushButton::clicked, this, &DraftActions::redo);
   connect(save_, &QPushButton::clicked, this, &DraftActions::save);
+  connect(verify_, &QPushButton::clicked, this, &DraftActions::copy_verify);
   connect(activate_, &QPushButton::clicked, this, &DraftActions::activate);
   connect(roll_back_, &QPushButton::clicked, this, &DraftActions::roll_back);
   auto* column = new QVBoxLayout(this);
@@ -51,6 +60,7 @@ void DraftActions::show_draft(const TableDraft* draft) {
   const bool writable = !context_.session.place().read_only;
   save_->setEnabled(draft_ && draft_->changed() && writable);
   const bool active = draft_ && draft_->original().status == db::TableStatus::kActive;
+  verify_->setEnabled(draft_ && !draft_->changed() && !active);
   activate_->setEnabled(draft_ && !draft_->changed() && !active && writable);
   roll_back_->setEnabled(draft_ && !draft_->changed() && active && writable);
 }
@@ -85,8 +95,26 @@ void DraftActions::save() {
         [this](const QString& uuid) {
           Q_EMIT saved();
           context_.selection.set_table(uuid.toStdString());
-          Q_EMIT said(tr("Saved as %1, a draft: Activate makes it serve.").arg(uuid.left(8)));
+          Q_EMIT said(tr("Saved as %1, a draft: Copy verify gives the command that tries it, "
+                         "Activate makes it serve untried.")
+                          .arg(uuid.left(8)));
         });
+}
+
+void DraftActions::copy_verify() {
+  if (!draft_) return;
+  const QStringList command{
+      QStringLiteral("nimble"),
+      QStringLiteral("dispatch"),
+      QStringLiteral("verify"),
+      QString::fromStdString(draft_->original().uuid),
+      QStringLiteral("MODEL"),
+      QStringLiteral("--db"),
+      QString::fromStdString(db::printable_place(context_.session.place().place))};
+  QGuiApplication::clipboard()->setText(shell_command(command));
+  Q_EMIT said(
+      tr("Copied. Put the model that was tuned in place of MODEL, and run it on a machine "
+         "of this kind."));
 }
 
 void DraftActions::activate() {

@@ -37,13 +37,14 @@ class DraftActions final : public QWidget {
   bool has_reason();
   std::string reason() const;
   void save();
+  void copy_verify();
   void activate();
   void roll_back();
 
   Context& context_;
   const TableDraft* draft_ = nullptr;
   QLineEdit* reason_;
-  QPushButton *undo_, *redo_, *save_, *activate_, *roll_back_;
+  QPushButton *undo_, *redo_, *save_, *verify_, *activate_, *roll_back_;
 };
 
 }  // namespace nimble::gui

@@ -102,8 +102,12 @@ class HeatmapView final : public PlotView {
     const auto columns = static_cast<int>(facts->shapes.size());
     const auto rows = static_cast<int>(facts->configs.size());
     const bool relative = what_->currentIndex() == 1;
-    map_->data()->setSize(columns, rows);
-    map_->data()->setRange({0, columns - 1.0}, {0, rows - 1.0});
+    extent_ = QSize(columns, rows);
+    // A map of one column or row has no width to paint: an empty one stands behind it, out of
+    // sight.
+    const int wide = std::max(columns, 2), high = std::max(rows, 2);
+    map_->data()->setSize(wide, high);
+    map_->data()->setRange({0, wide - 1.0}, {0, high - 1.0});
     map_->data()->fill(NAN);
     double lowest = INFINITY, highest = 0;
     for (const Cell& c : facts->cells) {
@@ -148,8 +152,8 @@ class HeatmapView final : public PlotView {
   }
 
   void show_all() override {
-    plot().xAxis->setRange(-0.5, map_->data()->keySize() - 0.5);
-    plot().yAxis->setRange(-0.5, map_->data()->valueSize() - 0.5);
+    plot().xAxis->setRange(-0.5, extent_.width() - 0.5);
+    plot().yAxis->setRange(-0.5, extent_.height() - 0.5);
   }
 
   // The cell under the pointer: of a gap there is nothing to tell.
@@ -227,6 +231,7 @@ class HeatmapView final : public PlotView {
   }
 
   QComboBox* what_;
+  QSize extent_;  // shapes, configurations
   QCPColorMap* map_;
   QCPColorScale* scale_;
   Hatching* hatching_;

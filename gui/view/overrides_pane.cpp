@@ -224,6 +224,8 @@ void OverridesPane::make() {
   auto* effect = plain_label();
   effect->setObjectName(QStringLiteral("effect"));
   effect->setWordWrap(true);
+  // What it will say may take another line than what it says first.
+  effect->setMinimumHeight(2 * effect->fontMetrics().lineSpacing() + 4);
   form->addRow(effect);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Ok | QDialogButtonBox::Cancel);
   auto* ok = buttons->button(QDialogButtonBox::Ok);

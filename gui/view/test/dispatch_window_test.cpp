@@ -233,6 +233,9 @@ class DispatchWindowTest : public QObject {
     QCOMPARE(status_of(table_), db::TableStatus::kActive);
     QVERIFY(child<QComboBox>("version")->currentText().contains(QStringLiteral("draft")));
 
+    click("verify");
+    QVERIFY(QApplication::clipboard()->text().startsWith(
+        QStringLiteral("nimble dispatch verify %1 MODEL --db ").arg(QString::fromStdString(made))));
     click("activate");
     QCOMPARE(status_of(made), db::TableStatus::kDraft);
     give_reason(QStringLiteral("checked by hand"));
@@ -274,7 +277,7 @@ class DispatchWindowTest : public QObject {
     click("override");
     QVERIFY(!without_reason);
     QVERIFY2(effect.contains(QStringLiteral("measured shapes lie there")), qPrintable(effect));
-    QVERIFY(QGuiApplication::clipboard()->text().contains(QStringLiteral("--region s0=17..64")));
+    QVERIFY(QApplication::clipboard()->text().contains(QStringLiteral("--region s0=17..64")));
     const auto overrides = [&](bool all) {
       return db::Store::open(at_.campaign->place())->overrides(all);
     };

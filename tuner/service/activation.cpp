@@ -26,9 +26,9 @@ bool TableMaker::can_be_generated(const tuned::Candidate& c) const {
          t->valid(records_.task().workload(), c.config, target_);
 }
 
-std::set<db::Hash> TableMaker::active_configs() const {
+std::set<db::Hash> TableMaker::active_configs(const db::NewDispatchTable& slot) const {
   std::set<db::Hash> out;
-  const std::optional<db::Uuid> active = store_.active_in_slot(slot());
+  const std::optional<db::Uuid> active = store_.active_in_slot(slot);
   if (!active) return out;
   const db::DispatchTable t = *store_.table(*active);
   for (const db::DispatchEntry& e : t.entries) {
@@ -80,6 +80,10 @@ TableMaker::Verdict TableMaker::judge(const db::NewDispatchTable& made,
                              rival ? "table " + short_of(*out.rival) : "the default schedule");
     return out;
   }
+  if (e.cross.shapes.empty()) {
+    out.reason = "the default schedule fails or is wrong beside it";
+    return out;
+  }
   const auto time_of = [&](const db::Hash& config, size_t column) -> std::optional<double> {
     const auto it = std::find(e.configs.begin(), e.configs.end(), config);
     if (it == e.configs.end()) return std::nullopt;
@@ -88,11 +92,17 @@ TableMaker::Verdict TableMaker::judge(const db::NewDispatchTable& made,
   double sum = 0, mass = 0, worst = 0;
   for (size_t s = 0; s < e.cross.shapes.size(); ++s) {
     const std::vector<int64_t>& shape = e.cross.shapes[s];
-    const std::optional<double> own = time_of(made.entries[tree.choose(shape, threads)].config, s);
+    const db::Hash& config = made.entries[tree.choose(shape, threads)].config;
+    const std::optional<double> own = time_of(config, s);
     const db::Hash& other = rival ? rival->entries[rival_tree.choose(shape, threads)].config
                                   : records_.default_config();
     const std::optional<double> theirs = time_of(other, s);
-    NIMBLE_CHECK(own, "a table's own configuration has no time");
+    // Of a draft that somebody wrote; a table that was chosen from these times has them all.
+    if (!own) {
+      out.reason =
+          fmt::format("its configuration {} fails, is wrong or had no time", short_of(config));
+      return out;
+    }
     if (!theirs && rival && !order.verified.contains(other)) {
       out.reason = fmt::format("a schedule of table {} was not measured", short_of(*out.rival));
       return out;
@@ -123,6 +133,23 @@ TableMaker::Verdict TableMaker::judge(const db::NewDispatchTable& made,
   out.reason = fmt::format("{:.3f} of the time of {}, side by side at {} sizes", ratio,
                            rival ? "table " + short_of(*out.rival) : "the default schedule",
                            e.cross.shapes.size());
+  return out;
+}
+
+TriedDraft TableMaker::try_draft(const db::DispatchTable& draft, const TableOrder& order,
+                                 bool activate) const {
+  TriedDraft out;
+  store_.transaction([&] {
+    const Verdict verdict = judge(draft, order);
+    out = {false, verdict.reason, verdict.comparison};
+    if (out.comparison) {
+      out.comparison->table = draft.uuid;
+      out.comparison->uuid = store_.add(*out.comparison);
+    }
+    if (!verdict.activate || !activate) return;
+    store_.activate(draft.uuid, verdict.reason);
+    out.active = true;
+  });
   return out;
 }
 

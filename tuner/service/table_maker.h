@@ -23,6 +23,10 @@ struct TableEvidence {
 // Among equals the first configuration is the one: the default, where it has times.
 void put_first(TableEvidence& e, const db::Hash& config);
 
+// The configurations that a table chosen from these times would use, and the paper's single one
+// first. Needs one configuration at least.
+std::vector<db::Hash> finalists_of(const TableEvidence& e);
+
 // What a new table's times rest on: finalists side by side, the cross-evaluation, or the search
 // at its one size.
 enum class TableBasis { kVerified, kCross, kSearch };
@@ -44,17 +48,30 @@ struct MadeTable {
   std::string inactive;         // why it is a draft, and how it becomes active; empty: it is active
 };
 
+// What became of a draft that was timed beside what it would displace.
+struct TriedDraft {
+  bool active = false;
+  std::string reason;  // why, or why not
+  std::optional<db::Comparison> comparison;
+};
+
 class TableMaker {
  public:
   // The store and the records stay the caller's. `hardware`: that was measured on.
   TableMaker(db::Store& store, const TaskRecords& records, const kernels::TargetInfo& target,
              db::Uuid campaign, db::Hash hardware, db::Hash toolchain);
 
-  // Configurations of the table that is active in the slot and that this program can build: what a
+  // Where a table of these records stands.
+  db::NewDispatchTable slot() const;
+  // Configurations of the table that is active in a slot and that this program can build: what a
   // new one has to be measured with.
-  std::set<db::Hash> active_configs() const;
+  std::set<db::Hash> active_configs(const db::NewDispatchTable& slot) const;
   // Chooses, stores, and activates it if it is not slower than what it displaces.
   MadeTable make(const TableOrder& order);
+  // Of a table that is stored already: keeps how it compares with what it would displace, and
+  // activates it if it is not slower and `activate` says so.
+  TriedDraft try_draft(const db::DispatchTable& draft, const TableOrder& order,
+                       bool activate) const;
 
  private:
   struct Verdict {
@@ -67,7 +84,6 @@ class TableMaker {
   bool can_be_generated(const tuned::Candidate& c) const;
   // The tiles into which these cut an extent.
   std::vector<int64_t> tiles_of(const std::vector<db::Hash>& configs) const;
-  db::NewDispatchTable slot() const;
   db::NewDispatchTable record_of(const Table& table, const TableOrder& order) const;
   // The campaign's, by configuration and shape: a later phase's before an earlier one's.
   std::map<std::pair<db::Hash, db::Hash>, db::Uuid> own_measurements() const;

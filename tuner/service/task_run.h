@@ -93,6 +93,10 @@ class TaskRun {
   void cross(size_t top_k, double until_s);
   // Leaves the times of the cross-evaluation to decide if there is not enough time for it.
   void verify(double until_s);
+  // Of a table that is a draft: what it uses, what it would displace and the default schedule,
+  // verified at all sizes. Activates it if it is not slower and `activate` says so. The task is
+  // one that baseline() was asked of.
+  TriedDraft try_draft(const db::DispatchTable& draft, bool activate, double until_s);
   // Stores and activates a table from the best evidence there is; a task without any keeps the
   // default. `complete`: all phases ran.
   void make_table(bool complete);
@@ -148,7 +152,10 @@ class TaskRun {
   std::vector<EntryResult> measure(size_t point, const std::vector<db::Trial>& trials, bool paired);
   TableEvidence evidence(const std::set<db::Role>& roles) const;
   TableEvidence compared(const std::map<db::Hash, std::map<size_t, double>>& times) const;
+  void verify_at_all(const std::vector<size_t>& points, const std::set<db::Hash>& finalists);
   bool verify_at(size_t point, const std::set<db::Hash>& finalists);
+  // What so many finalists take at a size, in s; the default runs twice.
+  double verify_s(size_t point, size_t finalists) const;
   // By size: the least time over the default schedule's that any configuration had beside it in
   // the cross-evaluation.
   std::map<size_t, double> fastest() const;

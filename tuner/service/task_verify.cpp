@@ -20,27 +20,33 @@ void TaskRun::verify(double until_s) {
   verified_.clear();
   const TableEvidence e = evidence({db::Role::kCross});
   if (e.configs.empty()) return;
-  std::set<db::Hash> few = {records_.default_config()};
-  few.insert(e.configs[choose_single(e.cross).entries[0].configuration]);
+  const std::vector<db::Hash> wanted = finalists_of(e);
+  std::set<db::Hash> few = {records_.default_config(), wanted[0]};
   // What a new table would displace, in the same session: of an earlier campaign, perhaps.
-  for (const db::Hash& config : table_maker().active_configs()) few.insert(config);
+  const TableMaker maker = table_maker();
+  for (const db::Hash& config : maker.active_configs(maker.slot())) few.insert(config);
   std::set<db::Hash> finalists = few;
-  for (const TableEntry& t : choose(e.cross).entries) finalists.insert(e.configs[t.configuration]);
-  // The default runs twice.
-  const Pace& pace = finishing_.expected > 0 ? finishing_ : context_.finishing;
-  const auto price = [&](size_t p) {
-    return pace.ratio() * case_s(p, static_cast<double>(finalists.size() + 1));
-  };
+  finalists.insert(wanted.begin(), wanted.end());
   double all = 0;
-  for (size_t p : e.points) all += price(p);
+  for (size_t p : e.points) all += verify_s(p, finalists.size());
   if (all > seconds_left()) finalists = few;  // better one configuration with evidence than none
+  verify_at_all(e.points, finalists);
+}
+
+double TaskRun::verify_s(size_t point, size_t finalists) const {
+  const Pace& pace = finishing_.expected > 0 ? finishing_ : context_.finishing;
+  return pace.ratio() * case_s(point, static_cast<double>(finalists + 1));
+}
+
+void TaskRun::verify_at_all(const std::vector<size_t>& points,
+                            const std::set<db::Hash>& finalists) {
   context_.meter.phase(fmt::format("verifying {} finalists", finalists.size()));
   // A size that not all finalists had time for compares none.
   size_t sizes = 0;
   verifying_ = task_.points.size();
   for (size_t p : order_) {
-    if (std::find(e.points.begin(), e.points.end(), p) == e.points.end()) continue;
-    if (seconds_left() < price(p)) continue;
+    if (std::find(points.begin(), points.end(), p) == points.end()) continue;
+    if (seconds_left() < verify_s(p, finalists.size())) continue;
     progressed();
     --verifying_;
     if (!verify_at(p, finalists)) {
@@ -50,10 +56,10 @@ void TaskRun::verify(double until_s) {
     ++sizes;
   }
   verifying_ = 0;
-  if (static_cast<double>(sizes) < kLeastVerified * static_cast<double>(e.points.size())) {
+  if (static_cast<double>(sizes) < kLeastVerified * static_cast<double>(points.size())) {
     verified_.clear();
     context_.meter.note(fmt::format("{}: time to verify {} finalists at {} of {} sizes only",
-                                    task_.label, finalists.size(), sizes, e.points.size()));
+                                    task_.label, finalists.size(), sizes, points.size()));
     return;
   }
   // Sizes that no choice saw: what the choice is worth there.
@@ -69,6 +75,26 @@ void TaskRun::verify(double until_s) {
   std::vector<double> apart;
   for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));
   if (!apart.empty()) report_.noise = median_of(apart);
+}
+
+TriedDraft TaskRun::try_draft(const db::DispatchTable& draft, bool activate, double until_s) {
+  until_s_ = until_s;
+  verified_.clear();
+  const TableMaker maker = table_maker();
+  std::set<db::Hash> finalists = {records_.default_config()};
+  for (const db::DispatchEntry& entry : draft.entries) finalists.insert(entry.config);
+  for (const db::Hash& config : maker.active_configs(draft)) finalists.insert(config);
+  std::vector<size_t> points;
+  for (size_t p : order_)
+    if (expectations_.possible(p)) points.push_back(p);
+  verify_at_all(points, finalists);
+  TableOrder order;
+  order.evidence = compared(verified_);
+  if (verified_.empty()) order.basis = TableBasis::kCross;  // there was no time
+  for (const auto& [config, times] : verified_) order.verified.insert(config);
+  order.noise = report_.noise;
+  const Account::Span storing(context_.account, Activity::kStore);
+  return maker.try_draft(draft, order, activate);
 }
 
 // Finalists are compared with each other alone, so all of them run in one case, whatever was

@@ -11,6 +11,7 @@
 #include "db/store/identifier.h"
 #include "db/store/pages.h"
 #include "tuner/tools/dispatch_report.h"
+#include "tuner/tools/dispatch_verify.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/json_text.h"
@@ -34,6 +35,7 @@ constexpr char kEpilogue[] =
     "--db tuning.db\n"
     "  nimble dispatch overrides --db tuning.db\n"
     "  nimble dispatch withdraw 5d21 --reason \"tuned since\" --db tuning.db\n"
+    "  nimble dispatch verify 77c0 model.onnx --db tuning.db\n"
     "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n"
     "  nimble dispatch report model.onnx --db tuning.db --budget 20m\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.";
@@ -437,9 +439,18 @@ int run(int argc, char** argv) {
       command("report", "Measure what tables lose at shapes that nobody measured before");
   tools::DispatchReportCommand report;
   report.add(*report_command, a.database);
-  if (const auto code = parse_arguments(app, argc, argv, {kExitStale, kExitInterrupted}))
+  CLI::App* verify_command = command(
+      "verify", "Time a draft beside what it would displace, and activate it if it is not slower");
+  verify_command->add_option("table", a.table, "The draft, or a retired version")->required();
+  tools::DispatchVerifyCommand verify;
+  verify.add(*verify_command, a.database);
+  if (const auto code =
+          parse_arguments(app, argc, argv, {kExitRegression, kExitStale, kExitInterrupted}))
     return *code;
   if (*report_command) return report.run();
+  if (*verify_command)
+    return verify.run(find_table(*open(a, false), a.table).uuid,
+                      tools::command_of("nimble dispatch", argc, argv));
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);
   if (*override_command) return add_override(a);

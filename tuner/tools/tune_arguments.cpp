@@ -35,16 +35,20 @@ void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
   add_import_arguments(app, options.import);
 }
 
-void TuneArguments::add_measuring(CLI::App& app, tuner::CampaignOptions& options) {
+void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--threads", options.threads, "Thread counts: 1,2 (default: all cores)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 64));
   app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
       ->capture_default_str()
       ->check(one_target());
+}
+
+void TuneArguments::add_measuring(CLI::App& app, tuner::CampaignOptions& options) {
+  add_budget(app, options);
+  app.add_option("--threads", options.threads, "Thread counts: 1,2 (default: all cores)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
   app.add_option(
          "--policy", policy,
          "Where kernels find their operands: cached (one copy of everything), warm (weights "
@@ -55,8 +59,7 @@ void TuneArguments::add_measuring(CLI::App& app, tuner::CampaignOptions& options
       ->check(CLI::IsMember({"auto", "cached", "warm", "cold"}));
 }
 
-void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
-  add_measuring(app, options);
+void TuneArguments::add_sizes(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--trace", options.trace,
                  "Sizes that the model will meet: FILE:COLUMN, FILE:COLUMN,COLUMN for sizes that "
                  "are met together "
@@ -67,6 +70,15 @@ void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options)
          "like them; of one column n, or the first length)")
       ->delimiter(',');
   app.add_option("--fix", fixed, "A symbol that has one value: b=4")->check(read_by(fixed_symbol));
+  app.add_option("--size", options.representative,
+                 "The size that the search runs at; others reach from 1 to 256 or four times this")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+}
+
+void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
+  add_measuring(app, options);
+  add_sizes(app, options);
   app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
       ->capture_default_str()
       ->check(number_above_zero());
@@ -74,10 +86,6 @@ void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options)
       ->capture_default_str()
       ->check(read_by(tuner::parse_share));
   app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
-  app.add_option("--size", options.representative,
-                 "The size that the search runs at; others reach from 1 to 256 or four times this")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
 }
 
 void TuneArguments::read(tuner::CampaignOptions& options) const {

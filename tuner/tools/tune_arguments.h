@@ -15,9 +15,13 @@ struct TuneArguments {
 
   // MODEL, --shape, --random-input, --decode and what belongs to it.
   void add_model(CLI::App& app, tuner::CampaignOptions& options);
-  // --budget, --threads, --target, --policy.
+  // --budget, and --target.
+  void add_budget(CLI::App& app, tuner::CampaignOptions& options);
+  // These, --threads and --policy.
   void add_measuring(CLI::App& app, tuner::CampaignOptions& options);
-  // These, and --trace, --trace-symbol, --fix, --top-k, --only-hot, --seed, --size.
+  // --trace, --trace-symbol, --fix, --size.
+  void add_sizes(CLI::App& app, tuner::CampaignOptions& options);
+  // All of these but the model, and --top-k, --only-hot, --seed.
   void add_campaign(CLI::App& app, tuner::CampaignOptions& options);
   // Once parsed: the values of what are texts here.
   void read(tuner::CampaignOptions& options) const;

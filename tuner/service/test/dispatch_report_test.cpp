@@ -2,98 +2,23 @@
 #include "tuner/service/dispatch_report.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <mutex>
-
-#include "db/store/test/all.h"
-#include "tuner/measure/test/fault_executable.h"
+#include "tuner/service/test/two_speeds.h"
 #include "vm/base/cpu.h"
-#include "vm/base/error.h"
 #include "vm/base/file.h"
-#include "vm/base/hash.h"
 
 namespace nimble::tuner {
 namespace {
 
 using testing::HasSubstr;
 
-const std::atomic<bool> kNever{false};
-
-class TwoSpeeds : public Backend {
- public:
-  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
-              const kernels::TargetInfo&) override {
-    Built b;
-    std::vector<std::string> names;
-    for (const tuned::Candidate& c : candidates) {
-      const std::string text = text_of(c);
-      names.push_back(slow.contains(text) ? "test.slow" : kernel);
-      b.code_hashes.push_back(hex(hash64(text)));
-    }
-    b.executable = fault_executable(names);
-    b.compile_ms = 1;
-    const std::lock_guard lock(mutex_);
-    built += candidates.size();
-    return b;
-  }
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
-                     const DefaultResult&) override {
-    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
-    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
-    return {{x}, 1e-6};
-  }
-  std::set<std::string> slow;  // candidates
-  std::string kernel = "test.copy";
-  size_t built = 0;
-
- private:
-  std::mutex mutex_;
-};
-
-class DispatchReportTest : public testing::Test {
+class DispatchReportTest : public TwoSpeedsTest {
  protected:
   DispatchReportTest() {
-    const std::filesystem::path root =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-report-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
-    CampaignOptions& o = options.campaign;
-    o.model = folder + "/model.nir";
-    std::ofstream(o.model)
-        << "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
-    o.database = folder + "/tuning.db";
-    o.threads = {1};
-    o.quiet = true;
-    o.budget_s = 60;
-    o.worker = NIMBLE_FAULT_WORKER;
-    o.policy.batch_ns = 10'000;
-    o.policy.max_samples = 6;
-    o.policy.case_ns = 100'000'000;
+    options.campaign = campaign;
     options.shapes.count = 4;
     options.shapes.ranges["n"] = {300, 500};  // no campaign measures there
     options.file = folder + "/report.json";
-  }
-  ~DispatchReportTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  // A campaign's table; its pool as candidates.
-  std::set<std::string> tune() {
-    const CampaignReport made = run_campaign(options.campaign, backend, kNever);
-    EXPECT_EQ(made.tasks.size(), 1u);
-    EXPECT_TRUE(made.tasks[0].table) << made.tasks[0].note;
-    const auto store = db::Store::open(options.campaign.database);
-    table = db::all_tables(*store).at(0);
-    std::set<std::string> pool;
-    for (const db::DispatchEntry& e : table.entries) {
-      const auto info = store->config(e.config);
-      pool.insert(text_of(candidate_of(info->template_name, info->json)));
-    }
-    return pool;
   }
   DispatchReport report() { return report_dispatch(options, backend, kNever); }
   std::string kept() const {
@@ -101,20 +26,9 @@ class DispatchReportTest : public testing::Test {
     return {bytes.begin(), bytes.end()};
   }
   std::string refused(Status status) {
-    try {
-      report();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.status(), status) << e.what();
-      return e.what();
-    }
-    ADD_FAILURE() << "it was taken";
-    return "";
+    return refusal_of([&] { report(); }, status);
   }
-
   DispatchReportOptions options;
-  TwoSpeeds backend;
-  db::DispatchTable table;
-  std::string folder;
 };
 
 TEST_F(DispatchReportTest, APoolWithoutTheFastestIsFoundOut) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/test/run_command.h"
 
@@ -29,6 +30,17 @@ class DispatchProgram : public FileTest {
     table = store->create_table(world.draft(*store, 8));
     store->activate(table, "tuned");
     other = world.config(*store, 16);
+  }
+  // Tunes a product; returns its model.
+  std::string tune() {
+    const std::string model = folder + "/model.nir";
+    std::ofstream(model) << "fn @main(%x: Tensor[(n, 40), f32], %w: Tensor[(40, 24), f32]) "
+                            "{ let %y = matmul(%x, %w); %y }";
+    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
+    const CommandResult tuned = run_command(fmt::format(
+        "{} {} --db {} --budget 4s --threads 1 --quiet", NIMBLE_TUNE_PROGRAM, model, file()));
+    EXPECT_EQ(tuned.exit_code, 0) << tuned.out;
+    return model;
   }
   Uuid table;
   Hash other;
@@ -114,15 +126,8 @@ TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
 }
 
 TEST_F(DispatchProgram, ReportsWhatATableLosesAtOtherShapes) {
-  const std::string model = folder + "/model.nir", kept = folder + "/report.json",
+  const std::string model = tune(), kept = folder + "/report.json",
                     picture = folder + "/report.svg";
-  std::ofstream(model) << "fn @main(%x: Tensor[(n, 40), f32], %w: Tensor[(40, 24), f32]) "
-                          "{ let %y = matmul(%x, %w); %y }";
-  const CommandResult tuned =
-      run_command(fmt::format("NIMBLE_LOCK_FOLDER={} {} {} --db {} --budget 4s --threads 1 --quiet",
-                              folder, NIMBLE_TUNE_PROGRAM, model, file()));
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.out;
-  ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
   const std::string report = "report " + model +
                              " --threads 1 --budget 60s --shapes 3 --range n=300..400 --top-k 5 "
                              "--file " +
@@ -156,6 +161,33 @@ TEST_F(DispatchProgram, ReportsWhatATableLosesAtOtherShapes) {
   const CommandResult unknown = run("report " + model + " --quiet --range k=1..4");
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.out, HasSubstr("the model has no symbol k; it has n"));
+}
+
+TEST_F(DispatchProgram, ADraftIsTimedBesideWhatItWouldDisplace) {
+  const std::string model = tune();
+  Uuid draft;
+  {
+    auto store = open();
+    NewDispatchTable copy = all_tables(*store).at(0);
+    copy.campaign.reset();
+    draft = store->create_table(copy);
+  }
+  const std::string verify =
+      "verify " + draft + " " + model + " --quiet --budget 60s --format json";
+  const CommandResult told = run(verify + " --only-tell");
+  const auto verdict = nlohmann::json::parse(told.out);
+  EXPECT_EQ(verdict["table"], draft);
+  EXPECT_EQ(verdict["active"], false);
+  EXPECT_GT(verdict["shapes"], 5);
+  EXPECT_EQ(told.exit_code, verdict["ratio"] > 1 ? 4 : 0) << told.out;
+  const CommandResult again = run(verify);
+  const auto second = nlohmann::json::parse(again.out);
+  EXPECT_EQ(second["active"], second["ratio"] <= 1) << again.out;
+  EXPECT_EQ(nlohmann::json::parse(run("show " + draft + " --format json").out)["status"],
+            second["active"] ? "active" : "draft");
+  EXPECT_THAT(run("show " + draft).out, HasSubstr("compared with"));
+  EXPECT_EQ(run("verify ffff " + model).exit_code, 1);
+  EXPECT_EQ(run("verify " + draft).exit_code, 2) << "without a model";
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+// Campaigns of a workload that copies, with kernels whose speed is known: a copy, one that sleeps,
+// and one that is wrong.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "db/store/test/all.h"
+#include "tuner/measure/test/fault_executable.h"
+#include "tuner/service/campaign.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+
+namespace nimble::tuner {
+
+inline const std::atomic<bool> kNever{false};
+
+class TwoSpeeds : public Backend {
+ public:
+  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo&) override {
+    Built b;
+    std::vector<std::string> names;
+    for (const tuned::Candidate& c : candidates) {
+      const std::string text = text_of(c);
+      names.push_back(slow.contains(text)    ? "test.slow"
+                      : wrong.contains(text) ? "test.wrong"
+                                             : kernel);
+      b.code_hashes.push_back(hex(hash64(text)));
+    }
+    b.executable = fault_executable(names);
+    b.compile_ms = 1;
+    const std::lock_guard lock(mutex_);
+    built += candidates.size();
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
+                     const DefaultResult&) override {
+    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
+    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
+    return {{x}, 1e-6};
+  }
+  std::set<std::string> slow;  // candidates
+  std::set<std::string> wrong;
+  std::string kernel = "test.copy";  // of the others
+  size_t built = 0;
+
+ private:
+  std::mutex mutex_;
+};
+
+class TwoSpeedsTest : public testing::Test {
+ protected:
+  TwoSpeedsTest() {
+    const std::filesystem::path root =
+        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string pattern = (root / "nimble-speeds-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
+    campaign.model = folder + "/model.nir";
+    std::ofstream(campaign.model)
+        << "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
+    campaign.database = folder + "/tuning.db";
+    campaign.threads = {1};
+    campaign.quiet = true;
+    campaign.budget_s = 60;
+    campaign.worker = NIMBLE_FAULT_WORKER;
+    campaign.policy.batch_ns = 10'000;
+    campaign.policy.max_samples = 6;
+    campaign.policy.case_ns = 100'000'000;
+  }
+  ~TwoSpeedsTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  static std::string text_of_config(db::Store& store, const db::Hash& config) {
+    const auto info = store.config(config);
+    return text_of(candidate_of(info->template_name, info->json));
+  }
+  // A campaign's table; its pool as candidates.
+  std::set<std::string> tune() {
+    const CampaignReport made = run_campaign(campaign, backend, kNever);
+    EXPECT_EQ(made.tasks.size(), 1u);
+    EXPECT_TRUE(made.tasks[0].table) << made.tasks[0].note;
+    const auto store = db::Store::open(campaign.database);
+    table = db::all_tables(*store).at(0);
+    std::set<std::string> pool;
+    for (const db::DispatchEntry& e : table.entries) pool.insert(text_of_config(*store, e.config));
+    return pool;
+  }
+  // What the error says; its status is asked for.
+  static std::string refusal_of(const std::function<void()>& call, Status status) {
+    try {
+      call();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), status) << e.what();
+      return e.what();
+    }
+    ADD_FAILURE() << "it was taken";
+    return "";
+  }
+
+  CampaignOptions campaign;
+  TwoSpeeds backend;
+  db::DispatchTable table;
+  std::string folder;
+};
+
+}  // namespace nimble::tuner

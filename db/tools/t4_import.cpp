@@ -11,6 +11,7 @@
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
+#include "vm/base/median.h"
 #include "vm/base/printable.h"
 
 namespace nimble::db {
@@ -218,14 +219,10 @@ class Reader {
     m.samples_ns = samples_of(result, where);
     std::vector<double> sorted = m.samples_ns;
     std::sort(sorted.begin(), sorted.end());
-    const auto median_of = [](const std::vector<double>& x) {
-      return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
-    };
     m.median_ns = median_of(sorted);
     std::vector<double> apart;
     for (double x : sorted) apart.push_back(std::fabs(x - m.median_ns));
-    std::sort(apart.begin(), apart.end());
-    m.mad_ns = median_of(apart);
+    m.mad_ns = median_of(std::move(apart));
     // The interval of the median by order statistics, 95 %.
     const auto n = static_cast<double>(sorted.size());
     const auto low = static_cast<size_t>(std::max(0.0, std::floor(n / 2 - 0.98 * std::sqrt(n))));

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vm/base/median.h"
+
 namespace nimble::gui {
 namespace {
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// 0 of nothing.
+double middle_of(std::vector<double> values) {
+  return values.empty() ? 0 : median_of(std::move(values));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::vector<NoiseAtShape> noise_of(const WorkloadFacts& f) {
     n.shape = s;
     const Times& t = by_shape[f.shapes[s].key];
     n.measurements = static_cast<int64_t>(t.halves.size());
-    n.half_interval = median_of(t.halves);
+    n.half_interval = middle_of(t.halves);
     for (const auto& [config, first] : t.first) {
       const auto again = t.second.find(config);
       if (again == t.second.end()) continue;
@@ -59,7 +59,7 @@ std::vector<NoiseAtShape> noise_of(const WorkloadFacts& f) {
           twin->twin_median_ns < twin->ci_low_ns || twin->twin_median_ns > twin->ci_high_ns;
       apart.push_back(std::abs(twin->twin_median_ns - twin->median_ns) / twin->median_ns);
     }
-    n.twin_spread = median_of(std::move(apart));
+    n.twin_spread = middle_of(std::move(apart));
     if (n.pairs > 1)
       n.flip_cost = t.second.at(n.first_winner->config)->median_ns / n.second_winner->median_ns - 1;
     all.push_back(n);
@@ -81,7 +81,7 @@ NoiseSummary summary_of(const std::vector<NoiseAtShape>& shapes) {
     sum.flips += *n.flip_cost > 0;
     sum.flip_cost += *n.flip_cost;
   }
-  sum.half_interval = median_of(std::move(halves));
+  sum.half_interval = middle_of(std::move(halves));
   if (sum.judged) sum.flip_cost /= static_cast<double>(sum.judged);
   return sum;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "vm/base/error.h"
+#include "vm/base/median.h"
 
 namespace nimble::tuner {
 namespace {
@@ -50,11 +51,7 @@ std::vector<double> ranks(std::span<const double> v) {
 }  // namespace
 
 double median_of(std::vector<double> v) {
-  NIMBLE_CHECK(!v.empty(), "median of nothing");
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  if (v.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(v.begin(), middle)) / 2;
+  return nimble::median_of(std::move(v));
 }
 
 StopRule::StopRule(int32_t min_samples, int32_t max_samples) {

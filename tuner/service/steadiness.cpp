@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vm/base/median.h"
+
 namespace nimble::tuner::plan {
 namespace {
 
@@ -14,20 +16,14 @@ constexpr double kLeastApart = 0.25;
 // A machine may change for good: another frequency, another neighbour.
 constexpr int kBelieved = 3;
 
-double median(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<long>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
-}
-
 }  // namespace
 
 bool Steadiness::out_of_line(double log_ratio) const {
   std::vector<double> x;
   for (const Case& c : latest_) x.push_back(c.log_ratio);
-  const double middle = median(x);
+  const double middle = median_of(x);
   for (double& v : x) v = std::fabs(v - middle);
-  return std::fabs(log_ratio - middle) > std::max(kLeastApart, kBeyondNoise * median(x));
+  return std::fabs(log_ratio - middle) > std::max(kLeastApart, kBeyondNoise * median_of(x));
 }
 
 bool Steadiness::is_disturbed(double ratio) {

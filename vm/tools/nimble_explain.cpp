@@ -44,6 +44,7 @@ struct Options {
   std::vector<std::string> inputs, shapes, fixed;
   int threads = 0;
   bool no_native = false;
+  uint64_t memory_limit = 0, fuel = 0;
   exec::LoadLimits load;
   RandomOptions random;
 };
@@ -122,6 +123,8 @@ Json evidence_for(const exec::Executable& e, const std::string& kernel, int32_t 
 std::vector<Row> explain(const Options& o, const api::Model& model, const exec::Executable& e) {
   api::SessionOptions session_options;
   session_options.threads = o.threads;
+  session_options.memory_limit = o.memory_limit;
+  session_options.fuel = o.fuel;
   const std::vector<api::Port> ports = model.inputs(o.entry);
   const std::vector<api::Type> types = model.types();
   const GivenInputs given = parse_given(o.inputs, ports, types, o.random);
@@ -317,6 +320,16 @@ std::string evidence_text(const Row& r) {
   }
 }
 
+// That decided; null without one, and for records that no compiler wrote.
+Json entry_json(const Row& r) {
+  try {
+    const Json* entry = entry_of(r);
+    return entry ? *entry : Json();
+  } catch (const Json::exception&) {
+    return nullptr;
+  }
+}
+
 void print(const Options& o, const std::vector<Row>& rows) {
   using Cell = Table::Json;
   const auto words = [](const Cell& path) {
@@ -348,6 +361,7 @@ void print(const Options& o, const std::vector<Row>& rows) {
          {"call", r.call},
          {"path", r.path},
          {"evidence", r.evidence},
+         {"entry", entry_json(r)},
          {"summary", evidence_text(r)}});
   }
   table.print(std::cout, o.format, "(no kernel ran)");
@@ -368,6 +382,14 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--int-range", o.random.int_range, "Random integer inputs are below this")
       ->capture_default_str();
+  app.add_option("--memory-limit", o.memory_limit,
+                 "Bytes of tensors, scratch and calls of a run, also as 512MiB (default: no limit)")
+      ->transform(CLI::AsSizeValue(false))
+      ->envname("NIMBLE_MEMORY_LIMIT");
+  app.add_option("--fuel", o.fuel,
+                 "Instructions that a run may take, and steps of --no-native kernels\n(default: "
+                 "no limit)")
+      ->envname("NIMBLE_FUEL");
   add_load_limits(app, &o.load);
   add_format(app, &o.format, "The answer");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;

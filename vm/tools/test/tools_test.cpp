@@ -586,6 +586,15 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
   EXPECT_THAT(told(" --shapes n=32 --threads 1"), HasSubstr("regret 4.0 %"));
   EXPECT_THAT(told(" --shapes n=33 --threads 1"), HasSubstr("regret 2.0 %"));  // none serves it
   EXPECT_THAT(told(" --shapes n=64 --threads 1"), HasSubstr("mine"));
+  const auto entry = [&](const std::string& arguments) {
+    const CommandResult ran = run("nimble-explain --format json " + path_ + arguments);
+    const auto rows = nlohmann::json::parse(ran.out, nullptr, false);
+    return rows.is_array() ? rows.at(0).at("entry") : nlohmann::json();
+  };
+  EXPECT_EQ(entry(" --shapes n=32 --threads 1").value("candidate", -1), 2);
+  EXPECT_EQ(entry(" --shapes n=64 --threads 1").value("reason", ""), "mine");
+  EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=8 --fuel 1").exit_code, 1);
+  EXPECT_EQ(run("nimble-explain " + path_ + " --shapes n=8 --memory-limit 1").exit_code, 1);
   // What a file says need not be so.
   for (
       const char* odd :

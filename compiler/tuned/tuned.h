@@ -80,7 +80,7 @@ db::Toolchain toolchain_record();
 // generates what was measured.
 inline constexpr int64_t kTemplateVersion = 1;
 std::vector<db::TemplateVersion> template_versions();
-inline constexpr const char* kVendorTemplate = "vendor";
+inline constexpr const char* kVendorTemplate = db::kVendorTemplate;
 inline constexpr const char* kHostTemplate = "host";  // no schedule to choose
 
 }  // namespace nimble::tuned

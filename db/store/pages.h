@@ -35,6 +35,18 @@ void each_workload(Reading& db, const Visit& visit) {
   }
 }
 
+// Of each workload on each kind of hardware that has a table the one that decides.
+template <typename Visit>
+void each_deciding_table(Reading& db, const Visit& visit) {
+  WorkloadPlace last;
+  for (;;) {
+    const std::vector<TableSummary> page = db.deciding_tables(kListedAtOnce, last);
+    for (const TableSummary& t : page) visit(t);
+    if (std::ssize(page) < kListedAtOnce) return;
+    last = page.back().of;
+  }
+}
+
 // By workload, of each the newest first.
 template <typename Visit>
 void each_table(Store& db, const Visit& visit) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <limits>
+#include <map>
 #include <memory>
 
 #include "db/store/canceller.h"
@@ -98,6 +99,47 @@ struct DispatchChange {
   int64_t created_at = 0;
 };
 
+// A workload on a kind of hardware.
+struct WorkloadPlace {
+  Hash workload, hardware;
+  friend auto operator<=>(const WorkloadPlace&, const WorkloadPlace&) = default;
+};
+
+// A dispatch table at a glance, without its tree and entries.
+struct TableSummary {
+  Uuid uuid;
+  WorkloadPlace of;
+  Hash toolchain, policy;
+  std::string policy_class;
+  std::optional<Uuid> campaign;
+  std::string command;  // of the campaign; empty without one
+  bool active = false;
+  int64_t version = 0, created_at = 0, entries = 0;
+  std::optional<double> worst_regret;
+  // Of its times over the default schedules', side by side, as compared last; of all shapes, and of
+  // the worst one.
+  std::optional<double> ratio, worst_ratio;
+};
+
+// The fastest time of a policy and code generator at a shape, with what it did.
+struct BestResult {
+  Result result;
+  int64_t flops = 0, bytes = 0;
+  Uuid machine;
+};
+
+// Shapes that runs saw without a table, and how often.
+struct MissTotal {
+  WorkloadPlace of;
+  int64_t shapes = 0, count = 0;
+};
+
+// A time of a trial, with the session that it was taken in (its host state).
+struct SessionTime {
+  Uuid trial, host_state;
+  double median_ns = 0;
+};
+
 // Records that people name by the beginning of their key.
 enum class Kind {
   kCampaign,
@@ -154,6 +196,28 @@ class Reading {
                                      int64_t limit = 1000) = 0;
   virtual std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
                                               int64_t limit = 1000) = 0;  // newest first
+
+  // What lists show of everything, one query each (sql_summaries.cpp).
+  //
+  // Of each workload on each kind of hardware that has a table the one that decides: of those that
+  // are active the newest, else the newest. By workload and hardware, those that follow `after`.
+  virtual std::vector<TableSummary> deciding_tables(int64_t limit,
+                                                    const WorkloadPlace& after = {}) = 0;
+  // Where anything was measured, by workload and hardware.
+  virtual std::vector<WorkloadPlace> measured_places() = 0;
+  // Shares of their model's time, 0…1, as the newest of so many campaigns that knows one.
+  virtual std::map<WorkloadPlace, double> model_shares(int64_t campaigns = 1000) = 0;
+  virtual std::map<WorkloadPlace, int64_t> override_counts() = 0;  // in force
+  virtual std::vector<MissTotal> miss_totals() = 0;
+  // By policy, the newest code generator first, then the fastest.
+  virtual std::vector<BestResult> best_results(const WorkloadPlace& of) = 0;
+  // Of at most 1,000 campaigns; of those that there are not, nothing.
+  virtual std::map<Uuid, CampaignProgress> progress_of(const std::vector<Uuid>& campaigns) = 0;
+  // The last request to each campaign that was ever asked anything.
+  virtual std::map<Uuid, Control> last_requests() = 0;
+  // What a campaign's search and its default schedules took of a workload, in the order measured.
+  virtual std::vector<SessionTime> session_times(const Uuid& campaign, const Hash& workload,
+                                                 int64_t limit = 100'000) = 0;
 };
 
 }  // namespace nimble::db

@@ -59,6 +59,9 @@ struct Toolchain {
   bool dirty = false;
 };
 
+// The name of the template that stands for a vendor's library, whose routines have no schedule.
+inline constexpr const char* kVendorTemplate = "vendor";
+
 struct Template {
   std::string name;
   int64_t version = 0;  // >= 1
@@ -267,6 +270,7 @@ struct Result {
   int64_t threads = 1, round = 0, n = 0;
   double median_ns = 0, mad_ns = 0, ci_low_ns = 0, ci_high_ns = 0;
   std::string stop_reason;
+  int64_t created_at = 0;
 };
 
 // What results may be ranked together. Policies and code generators are never mixed.

@@ -121,6 +121,14 @@ void SqlStore::set_budget(const Uuid& campaign, double budget_s) {
   write.commit();
 }
 
+void SqlStore::count(CampaignProgress& progress, TrialState state, int64_t n) {
+  progress.trials += n;
+  (state == TrialState::kQueued    ? progress.queued
+   : state == TrialState::kClaimed ? progress.claimed
+   : state == TrialState::kOk      ? progress.ok
+                                   : progress.failed) += n;
+}
+
 CampaignProgress SqlStore::progress(const Uuid& campaign) {
   check_campaign_exists(campaign);
   // The view campaign_progress says the same; this reads one index and no row of the table.
@@ -129,13 +137,7 @@ CampaignProgress SqlStore::progress(const Uuid& campaign) {
       db_->prepare("SELECT state, count(*) FROM trial WHERE campaign = ? GROUP BY state");
   row.bind(campaign);
   while (row.step()) {
-    const TrialState state = trial_state_from_name(row.text(0)).value();
-    const int64_t n = row.integer(1);
-    out.trials += n;
-    (state == TrialState::kQueued    ? out.queued
-     : state == TrialState::kClaimed ? out.claimed
-     : state == TrialState::kOk      ? out.ok
-                                     : out.failed) += n;
+    count(out, trial_state_from_name(row.text(0)).value(), row.integer(1));
   }
   return out;
 }

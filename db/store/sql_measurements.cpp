@@ -6,21 +6,9 @@
 #include "db/store/samples.h"
 #include "db/store/sql_store.h"
 #include "vm/base/error.h"
+#include "vm/base/median.h"
 
 namespace nimble::db {
-namespace {
-
-double median_of(std::vector<double> values) {
-  const size_t half = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half),
-                   values.end());
-  if (values.size() % 2 == 1) return values[half];
-  return (values[half] +
-          *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half))) /
-         2;
-}
-
-}  // namespace
 
 SqlStore::Facts::Facts(Connection& db)
     : measurements(db, "measurement",
@@ -193,55 +181,83 @@ std::vector<MeasurePolicy> SqlStore::policies(const Hash& workload, const Hash& 
   return all;
 }
 
+namespace {
+
+constexpr std::string_view kResultColumns =
+    "r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, a.toolchain, a.code_hash, "
+    "s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, r.median_ns, r.mad_ns, "
+    "r.ci_low_ns, r.ci_high_ns, r.stop_reason, r.host_state, r.workload, r.policy, "
+    "r.codegen_version, r.created_at";
+constexpr int kResultColumnCount = 26;
+constexpr std::string_view kResultJoins =
+    "JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
+    "JOIN template t ON t.hash = c.template JOIN artifact a ON a.hash = r.artifact";
+
+Result read_result(const Statement& row) {
+  Result r;
+  r.measurement = row.text(0);
+  r.trial = row.text(1);
+  r.campaign = row.text(2);
+  r.shape = row.text(3);
+  r.config = row.text(4);
+  r.artifact = row.text(5);
+  r.toolchain = row.text(6);
+  r.code_hash = row.text(7);
+  r.dims = dims_from_text(row.text(8));
+  r.config_json = row.text(9);
+  r.template_name = row.text(10);
+  r.template_version = row.integer(11);
+  r.role = role_from_name(row.text(12)).value();
+  r.threads = row.integer(13);
+  r.round = row.integer(14);
+  r.n = row.integer(15);
+  r.median_ns = row.real(16);
+  r.mad_ns = row.real(17);
+  r.ci_low_ns = row.real(18);
+  r.ci_high_ns = row.real(19);
+  r.stop_reason = row.text(20);
+  r.host_state = row.text(21);
+  r.workload = row.text(22);
+  r.policy = row.text(23);
+  r.codegen_version = row.integer(24);
+  r.created_at = row.integer(25);
+  return r;
+}
+
+}  // namespace
+
 std::vector<Result> SqlStore::results(const ResultQuery& query) {
   std::string roles;  // names out of our own table: nothing to escape
   for (Role role : query.roles)
     roles += fmt::format("{}'{}'", roles.empty() ? "" : ",", name_of(role));
   // The rows are chosen before anything is joined to them: the planner then sees one range of keys.
   Statement row = db_->prepare(fmt::format(
-      "SELECT r.measurement, r.trial, r.campaign, r.shape, r.config, r.artifact, a.toolchain, "
-      "a.code_hash, s.dims, c.json, t.name, t.version, r.role, r.threads, r.round, r.n, "
-      "r.median_ns, r.mad_ns, r.ci_low_ns, r.ci_high_ns, r.stop_reason, r.host_state "
-      "FROM (SELECT * FROM newest_measured WHERE workload = ? AND hardware = ? AND policy = ? "
-      "AND codegen_version = ? {}{} ORDER BY median_ns, measurement{}) AS r "
-      "JOIN shape s ON s.hash = r.shape JOIN config c ON c.hash = r.config "
-      "JOIN template t ON t.hash = c.template JOIN artifact a ON a.hash = r.artifact "
+      "SELECT {} FROM (SELECT * FROM newest_measured WHERE workload = ? AND hardware = ? "
+      "AND policy = ? AND codegen_version = ? {}{} ORDER BY median_ns, measurement{}) AS r {} "
       "ORDER BY r.median_ns, r.measurement",
-      roles.empty() ? "" : fmt::format("AND role IN ({}) ", roles),
+      kResultColumns, roles.empty() ? "" : fmt::format("AND role IN ({}) ", roles),
       query.shape ? "AND shape = ?" : "",
-      query.limit < 0 ? "" : fmt::format(" LIMIT {}", query.limit)));
+      query.limit < 0 ? "" : fmt::format(" LIMIT {}", query.limit), kResultJoins));
   row.bind(query.workload, query.hardware, query.policy, query.codegen_version);
   if (query.shape) row.bind_at(5, *query.shape);
   std::vector<Result> all;
-  while (row.step()) {
-    Result r;
-    r.measurement = row.text(0);
-    r.trial = row.text(1);
-    r.campaign = row.text(2);
-    r.workload = query.workload;
-    r.shape = row.text(3);
-    r.config = row.text(4);
-    r.artifact = row.text(5);
-    r.toolchain = row.text(6);
-    r.policy = query.policy;
-    r.code_hash = row.text(7);
-    r.dims = dims_from_text(row.text(8));
-    r.config_json = row.text(9);
-    r.template_name = row.text(10);
-    r.template_version = row.integer(11);
-    r.codegen_version = query.codegen_version;
-    r.role = role_from_name(row.text(12)).value();
-    r.threads = row.integer(13);
-    r.round = row.integer(14);
-    r.n = row.integer(15);
-    r.median_ns = row.real(16);
-    r.mad_ns = row.real(17);
-    r.ci_low_ns = row.real(18);
-    r.ci_high_ns = row.real(19);
-    r.stop_reason = row.text(20);
-    r.host_state = row.text(21);
-    all.push_back(std::move(r));
-  }
+  while (row.step()) all.push_back(read_result(row));
+  return all;
+}
+
+std::vector<BestResult> SqlStore::best_results(const WorkloadPlace& of) {
+  Statement row = db_->prepare(fmt::format(
+      "SELECT {}, s.flops, s.bytes, m.machine FROM (SELECT n.*, row_number() OVER (PARTITION BY "
+      "n.policy, n.codegen_version, n.shape ORDER BY n.median_ns, n.measurement) AS place "
+      "FROM newest_measured n WHERE n.workload = ? AND n.hardware = ?) AS r {} "
+      "JOIN measurement m ON m.uuid = r.measurement WHERE r.place = 1 "
+      "ORDER BY r.policy, r.codegen_version DESC, r.median_ns, r.measurement",
+      kResultColumns, kResultJoins));
+  row.bind(of.workload, of.hardware);
+  std::vector<BestResult> all;
+  while (row.step())
+    all.push_back({read_result(row), row.integer(kResultColumnCount),
+                   row.integer(kResultColumnCount + 1), row.text(kResultColumnCount + 2)});
   return all;
 }
 

@@ -23,6 +23,23 @@ std::optional<double> share_in(const std::string& detail) {
 
 }  // namespace
 
+std::map<WorkloadPlace, double> SqlStore::model_shares(int64_t campaigns) {
+  Statement row = db_->prepare(
+      "SELECT t.workload, c.hardware, t.share, e.detail FROM (SELECT uuid, hardware, created_at "
+      "FROM campaign ORDER BY created_at DESC, uuid DESC LIMIT ?) c "
+      "JOIN task t ON t.campaign = c.uuid LEFT JOIN task_event e ON t.share IS NULL AND e.uuid = "
+      "(SELECT uuid FROM task_event WHERE task = t.uuid ORDER BY created_at DESC, uuid DESC "
+      "LIMIT 1) ORDER BY c.created_at DESC, c.uuid DESC");
+  row.bind(campaigns);
+  std::map<WorkloadPlace, double> all;
+  while (row.step()) {
+    const std::optional<double> own = row.maybe_real(2);
+    const std::optional<double> share = own ? own : share_in(row.text(3));
+    if (share) all.emplace(WorkloadPlace{row.text(0), row.text(1)}, *share);
+  }
+  return all;
+}
+
 void SqlStore::add_tasks(const std::vector<Task>& tasks) {
   Write write = begin_write();
   for (const Task& t : tasks) {
@@ -116,22 +133,39 @@ Uuid SqlStore::request(const Control& c) {
   return uuid;
 }
 
+namespace {
+
+constexpr std::string_view kControlQuery =
+    "SELECT c.uuid, c.request, c.requested_by, c.reason, c.created_at, a.accepted, a.message, "
+    "c.campaign FROM control c LEFT JOIN control_answer a ON a.control = c.uuid WHERE ";
+
+Control read_control(const Statement& row) {
+  Control c{row.text(0), row.text(7), control_request_from_name(row.text(1)).value(),
+            row.text(2), row.text(3), row.integer(4),
+            {},          row.text(6)};
+  if (!row.is_null(5)) c.accepted = row.integer(5) != 0;
+  return c;
+}
+
+}  // namespace
+
+std::map<Uuid, Control> SqlStore::last_requests() {
+  Statement row = db_->prepare(
+      fmt::format("{} c.uuid = (SELECT l.uuid FROM control l WHERE l.campaign = c.campaign "
+                  "ORDER BY l.created_at DESC, l.uuid DESC LIMIT 1)",
+                  kControlQuery));
+  std::map<Uuid, Control> all;
+  while (row.step()) all.emplace(row.text(7), read_control(row));
+  return all;
+}
+
 std::vector<Control> SqlStore::read_controls(std::string_view condition, const Uuid& campaign,
                                              int64_t limit) {
   std::vector<Control> all;
-  Statement row = db_->prepare(fmt::format(
-      "SELECT c.uuid, c.request, c.requested_by, c.reason, c.created_at, a.accepted, a.message "
-      "FROM control c LEFT JOIN control_answer a ON a.control = c.uuid WHERE c.campaign = ?1 {} "
-      "LIMIT ?2",
-      condition));
+  Statement row =
+      db_->prepare(fmt::format("{} c.campaign = ?1 {} LIMIT ?2", kControlQuery, condition));
   row.bind(campaign, limit);
-  while (row.step()) {
-    Control c{row.text(0), campaign,    control_request_from_name(row.text(1)).value(),
-              row.text(2), row.text(3), row.integer(4),
-              {},          row.text(6)};
-    if (!row.is_null(5)) c.accepted = row.integer(5) != 0;
-    all.push_back(std::move(c));
-  }
+  while (row.step()) all.push_back(read_control(row));
   return all;
 }
 

@@ -177,12 +177,23 @@ class SqlStore final : public Store {
   std::vector<TwinRow> twins(const Hash& workload, const Hash& hardware, int64_t limit) override;
   std::vector<DispatchChange> history(const Hash& workload, const Hash& hardware,
                                       int64_t limit) override;
+  std::vector<TableSummary> deciding_tables(int64_t limit, const WorkloadPlace& after) override;
+  std::vector<WorkloadPlace> measured_places() override;
+  std::map<WorkloadPlace, double> model_shares(int64_t campaigns) override;
+  std::map<WorkloadPlace, int64_t> override_counts() override;
+  std::vector<MissTotal> miss_totals() override;
+  std::vector<BestResult> best_results(const WorkloadPlace& of) override;
+  std::map<Uuid, CampaignProgress> progress_of(const std::vector<Uuid>& campaigns) override;
+  std::map<Uuid, Control> last_requests() override;
+  std::vector<SessionTime> session_times(const Uuid& campaign, const Hash& workload,
+                                         int64_t limit) override;
 
   void export_to(const std::string& file, bool overwrite) override;
   ImportReport import_from(const std::string& place) override;
   CheckReport check() override;
 
  private:
+  static void count(CampaignProgress& progress, TrialState state, int64_t n);
   // A transaction that ends with the scope. What changed in it is told in the feed as the last
   // thing before the outermost commits: who has taken a number keeps all others waiting until then.
   class Write {

@@ -5,6 +5,7 @@
 
 #include "db/tools/find.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::db {
 namespace {
@@ -111,9 +112,14 @@ Table show_measurement(Store& store, const std::string& prefix) {
   const Uuid uuid = the_one(store, Kind::kMeasurement, prefix, "list them: nimble db top");
   const std::optional<Measurement> m = store.measurement(uuid);
   NIMBLE_CHECK(m, "measurement {} is gone, though nothing removes one", uuid);
+  if (m->samples_ns.empty())
+    throw Error(Status::kNotFound, "measurement " + uuid,
+                "its raw samples were removed (nimble db clean)",
+                fmt::format("median {} ns, 95 %: {} to {} ns, stopped: {}; nimble db top has it",
+                            m->median_ns, m->ci_low_ns, m->ci_high_ns, printable(m->stop_reason)));
   Table out({"sample", "ns", "outlier"});
   for (size_t i = 0; i < m->samples_ns.size(); ++i)
-    out.add({i, m->samples_ns[i], static_cast<bool>(m->outliers[i])});
+    out.add({i, m->samples_ns[i], i < m->outliers.size() && m->outliers[i]});
   return out;
 }
 

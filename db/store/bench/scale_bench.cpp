@@ -27,6 +27,7 @@
 #include "db/store/hash.h"
 #include "db/store/insert_rows.h"
 #include "db/store/open.h"
+#include "db/store/pages.h"
 #include "db/store/place.h"
 #include "db/store/samples.h"
 
@@ -324,6 +325,41 @@ void policies(Store& store, const Names& names, std::mt19937_64& random) {
   benchmark::DoNotOptimize(store.policies(workload_of(names, random), hardware_of(names, random)));
 }
 
+// What the windows that list everything read whenever the database changed: all of it.
+void list_of_workloads(Store& store, const Names&, std::mt19937_64&) {
+  each_deciding_table(store, [](const TableSummary& t) { benchmark::DoNotOptimize(t); });
+  benchmark::DoNotOptimize(store.measured_places());
+  benchmark::DoNotOptimize(store.toolchains());
+  benchmark::DoNotOptimize(store.override_counts());
+  benchmark::DoNotOptimize(store.model_shares());
+  each_workload(store, [](const Workload& w) { benchmark::DoNotOptimize(w); });
+}
+void list_of_coverage(Store& store, const Names& names, std::mt19937_64& random) {
+  list_of_workloads(store, names, random);
+  benchmark::DoNotOptimize(store.miss_totals());
+}
+// The first time; of campaigns that do not run the counts are kept afterwards.
+void list_of_campaigns(Store& store, const Names&, std::mt19937_64&) {
+  std::vector<Uuid> all;
+  each_campaign(store, [&](const Campaign& c) { all.push_back(c.uuid); });
+  benchmark::DoNotOptimize(store.progress_of(all));
+  benchmark::DoNotOptimize(store.last_requests());
+}
+void roofline(Store& store, const Names& names, std::mt19937_64& random) {
+  const Hash hardware = hardware_of(names, random);
+  each_workload(store, [&](const Workload& w) {
+    benchmark::DoNotOptimize(store.best_results({key_of(w), hardware}));
+  });
+}
+// One of the queries of each.
+void page_of_deciding_tables(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(store.deciding_tables(100, {workload_of(names, random), ""}));
+}
+void best_of_workload(Store& store, const Names& names, std::mt19937_64& random) {
+  benchmark::DoNotOptimize(
+      store.best_results({workload_of(names, random), hardware_of(names, random)}));
+}
+
 // A dispatch editor's: the versions, who stands when, what lies over them, and their times.
 void dispatch_of_workload(Store& store, const Names& names, std::mt19937_64& random) {
   const Hash workload = workload_of(names, random), hardware = hardware_of(names, random);
@@ -404,6 +440,12 @@ int main(int argc, char** argv) {
   run("BehindAFailure", behind_a_failure);
   run("NamedByPrefix", named_by_prefix);
   run("ActiveInSlot", active_in_slot);
+  run("DecidingTables", page_of_deciding_tables);
+  run("BestOfWorkload", best_of_workload);
+  run("ListOfWorkloads", list_of_workloads);
+  run("ListOfCoverage", list_of_coverage);
+  run("ListOfCampaigns", list_of_campaigns);
+  run("Roofline", roofline);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

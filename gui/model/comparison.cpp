@@ -6,8 +6,8 @@ namespace nimble::gui {
 
 std::vector<ComparedShape> compare(const WorkloadFacts& f, const db::DispatchTable& left,
                                    const db::DispatchTable& right) {
-  const DispatchTree left_tree = DispatchTree::from_json(left.tree, left.entries.size());
-  const DispatchTree right_tree = DispatchTree::from_json(right.tree, right.entries.size());
+  const DispatchTree left_tree = DispatchTree::of(f.record, left);
+  const DispatchTree right_tree = DispatchTree::of(f.record, right);
   const auto cell_of = [&](const db::DispatchTable& t, int64_t entry, size_t shape) {
     const auto c = f.config_index(t.entries[static_cast<size_t>(entry)].config);
     return c ? f.cell(*c, shape) : nullptr;

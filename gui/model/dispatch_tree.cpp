@@ -1,135 +1,94 @@
 #include "gui/model/dispatch_tree.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "vm/base/error.h"
-#include "vm/base/json_text.h"
+#include "vm/executable/dispatch_json.h"
+#include "vm/executable/dispatch_text.h"
 
 namespace nimble::gui {
 namespace {
 
-using Json = nlohmann::ordered_json;
-constexpr const char* kNames[] = {"symbol", "ceildiv", "mod", "product", "threads"};
-
-constexpr char kPlace[] = "tree of a dispatch table";
-
-[[noreturn]] void bad(const std::string& problem) {
-  throw Error(Status::kCorrupt, kPlace, problem,
-              "roll back to another version of the table, or tune the workload again");
+Feature named(const exec::DispatchFeature& f, const std::vector<std::string>& symbols) {
+  Feature out{f.kind, {}, {}, f.t};
+  if (f.kind != Feature::Kind::kThreads) out.a = symbols[f.a];
+  if (f.kind == Feature::Kind::kProduct) out.b = symbols[f.b];
+  return out;
 }
 
-int64_t value_of(const Feature& f, const db::Dims& dims, int64_t threads) {
-  const auto extent = [&](const std::string& symbol) {
-    const auto it = dims.find(symbol);
-    return it == dims.end() ? int64_t{0} : it->second;
-  };
-  switch (f.kind) {
-    case Feature::Kind::kSymbol:
-      return extent(f.a);
-    case Feature::Kind::kCeilDiv:
-      return extent(f.a) / f.t + (extent(f.a) % f.t > 0);
-    case Feature::Kind::kMod:
-      return extent(f.a) % f.t;
-    case Feature::Kind::kProduct: {
-      int64_t product = 0;
-      return __builtin_mul_overflow(extent(f.a), extent(f.b), &product)
-                 ? std::numeric_limits<int64_t>::max()
-                 : product;
-    }
-    case Feature::Kind::kThreads:
-      return threads;
-  }
-  NIMBLE_UNREACHABLE();
+int32_t threads_of(int64_t threads) {
+  return static_cast<int32_t>(std::clamp<int64_t>(threads, 1, INT32_MAX));
 }
 
 }  // namespace
 
 std::string text_of(const Feature& f) {
-  switch (f.kind) {
-    case Feature::Kind::kSymbol:
-      return f.a;
-    case Feature::Kind::kCeilDiv:
-      return fmt::format("ceildiv({},{})", f.a, f.t);
-    case Feature::Kind::kMod:
-      return fmt::format("mod({},{})", f.a, f.t);
-    case Feature::Kind::kProduct:
-      return f.a + "*" + f.b;
-    case Feature::Kind::kThreads:
-      return "threads";
-  }
-  NIMBLE_UNREACHABLE();
+  const std::vector<std::string> names{f.a, f.b};
+  return exec::text_of(exec::DispatchFeature{f.kind, 0, 1, f.t}, names);
 }
 
 std::string text_of(const TreeNode& n) {
   return fmt::format("{} {} {}", text_of(n.feature), n.equal ? "==" : "<=", n.value);
 }
 
-DispatchTree DispatchTree::from_json(const std::string& text, size_t entries) {
-  DispatchTree tree;
-  try {
-    const auto json = nlohmann::json::parse(text);
-    for (const nlohmann::json& j : json.at("nodes")) {
-      TreeNode n;
-      if (j.contains("leaf")) {
-        n.entry = integer_at<int64_t>(j, "leaf", kPlace);
-        if (n.entry < 0 || static_cast<uint64_t>(n.entry) >= entries)
-          bad(fmt::format("a leaf names entry {} of {}", n.entry, entries));
-        tree.nodes_.push_back(n);
-        continue;
-      }
-      n.leaf = false;
-      const auto name = j.at("feature").get<std::string>();
-      const auto* it = std::find(std::begin(kNames), std::end(kNames), name);
-      if (it == std::end(kNames)) bad("it has the unknown feature " + name);
-      n.feature.kind = static_cast<Feature::Kind>(it - std::begin(kNames));
-      n.feature.a = j.value("a", "");
-      n.feature.b = j.value("b", "");
-      n.feature.t = j.contains("t") ? integer_at<int64_t>(j, "t", kPlace) : 1;
-      if (n.feature.t < 1) bad("it divides by less than 1");
-      n.equal = j.at("op").get<std::string>() == "==";
-      n.value = integer_at<int64_t>(j, "value", kPlace);
-      n.yes = integer_at<size_t>(j, "yes", kPlace);
-      n.no = integer_at<size_t>(j, "no", kPlace);
-      tree.nodes_.push_back(n);
+std::vector<std::string> symbols_of(const db::Workload& workload) {
+  std::vector<std::string> symbols;
+  std::istringstream names(workload.symbolic_dims);
+  for (std::string name; std::getline(names, name, ',');) symbols.push_back(name);
+  return symbols;
+}
+
+std::vector<int64_t> extents_of(const std::vector<std::string>& symbols, const db::Dims& dims) {
+  std::vector<int64_t> extents;
+  for (const std::string& s : symbols) {
+    const auto it = dims.find(s);
+    extents.push_back(it == dims.end() ? 0 : it->second);
+  }
+  return extents;
+}
+
+DispatchTree DispatchTree::from_json(const std::string& json, size_t entries,
+                                     std::vector<std::string> symbols) {
+  DispatchTree out;
+  out.tree_ = exec::tree_from_json(json, symbols);
+  const std::string fault =
+      out.tree_.verify(static_cast<uint32_t>(symbols.size()), static_cast<uint32_t>(entries));
+  if (!fault.empty())
+    throw Error(Status::kCorrupt, "tree of a dispatch table", fault,
+                "roll back to another version of the table, or tune the workload again");
+  out.symbols_ = std::move(symbols);
+  for (const exec::DispatchNode& n : out.tree_.nodes) {
+    TreeNode node;
+    node.leaf = n.test == exec::DispatchNode::Test::kLeaf;
+    if (node.leaf) {
+      node.entry = n.yes;
+    } else {
+      node.feature = named(n.feature, out.symbols_);
+      node.equal = n.test == exec::DispatchNode::Test::kEqual;
+      node.value = n.threshold;
+      node.yes = n.yes;
+      node.no = n.no;
     }
-  } catch (const nlohmann::json::exception& e) {
-    bad(std::string("it cannot be read: ") + e.what());
+    out.nodes_.push_back(std::move(node));
   }
-  if (tree.nodes_.empty()) bad("it is empty");
-  // Children stand after their parents: every way down ends.
-  for (size_t i = 0; i < tree.nodes_.size(); ++i) {
-    const TreeNode& n = tree.nodes_[i];
-    if (!n.leaf &&
-        (n.yes <= i || n.no <= i || n.yes >= tree.nodes_.size() || n.no >= tree.nodes_.size()))
-      bad(fmt::format("node {} leads to no later node", i));
-  }
-  return tree;
+  return out;
 }
 
 std::string DispatchTree::json() const {
-  Json nodes = Json::array();
-  for (const TreeNode& n : nodes_) {
-    if (n.leaf) {
-      nodes.push_back({{"leaf", n.entry}});
-      continue;
-    }
-    Json j = {{"feature", kNames[static_cast<int>(n.feature.kind)]},
-              {"op", n.equal ? "==" : "<="},
-              {"value", n.value},
-              {"yes", n.yes},
-              {"no", n.no}};
-    if (n.feature.kind != Feature::Kind::kThreads) j["a"] = n.feature.a;
-    if (n.feature.kind == Feature::Kind::kProduct) j["b"] = n.feature.b;
-    if (n.feature.kind == Feature::Kind::kCeilDiv || n.feature.kind == Feature::Kind::kMod)
-      j["t"] = n.feature.t;
-    nodes.push_back(std::move(j));
-  }
-  return Json{{"nodes", std::move(nodes)}}.dump();
+  return exec::tree_to_json(tree_, symbols_);
+}
+
+void DispatchTree::set_value(size_t node, int64_t value) {
+  nodes_.at(node).value = value;
+  tree_.nodes.at(node).threshold = value;
 }
 
 std::vector<TreeStep> DispatchTree::path_at(const db::Dims& dims, int64_t threads) const {
+  const std::vector<int64_t> extents = extents_of(symbols_, dims);
   std::vector<TreeStep> path;
   size_t at = 0;
   while (true) {
@@ -138,7 +97,7 @@ std::vector<TreeStep> DispatchTree::path_at(const db::Dims& dims, int64_t thread
       path.push_back({at, n.entry, true});
       return path;
     }
-    const int64_t value = value_of(n.feature, dims, threads);
+    const int64_t value = exec::value_of(tree_.nodes[at].feature, extents, threads_of(threads));
     const bool holds = n.equal ? value == n.value : value <= n.value;
     path.push_back({at, value, holds});
     at = holds ? n.yes : n.no;
@@ -146,13 +105,7 @@ std::vector<TreeStep> DispatchTree::path_at(const db::Dims& dims, int64_t thread
 }
 
 int64_t DispatchTree::entry_at(const db::Dims& dims, int64_t threads) const {
-  size_t at = 0;
-  while (!nodes_[at].leaf) {
-    const TreeNode& n = nodes_[at];
-    const int64_t value = value_of(n.feature, dims, threads);
-    at = (n.equal ? value == n.value : value <= n.value) ? n.yes : n.no;
-  }
-  return nodes_[at].entry;
+  return tree_.choose(extents_of(symbols_, dims), threads_of(threads));
 }
 
 std::vector<int64_t> DispatchTree::borders_of(const std::string& symbol) const {

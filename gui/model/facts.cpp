@@ -34,17 +34,17 @@ int weight_of(db::Role role) {
   NIMBLE_UNREACHABLE();
 }
 
-std::string_view name_of(Staleness s) {
+std::string_view name_of(Standing s) {
   switch (s) {
-    case Staleness::kCurrent:
-      return "current";
-    case Staleness::kCompiler:
+    case Standing::kNewest:
+      return "newest toolchain";
+    case Standing::kOlderCompiler:
       return "older compiler";
-    case Staleness::kCodegen:
+    case Standing::kOlderCodegen:
       return "older code generator";
-    case Staleness::kDraft:
+    case Standing::kDraft:
       return "draft only";
-    case Staleness::kUntuned:
+    case Standing::kUntuned:
       return "not tuned";
   }
   NIMBLE_UNREACHABLE();
@@ -56,6 +56,11 @@ void arrange(WorkloadFacts& facts, std::vector<db::Result> all,
   std::map<db::Hash, ConfigFacts> configs;
   std::map<std::pair<db::Hash, std::string>, const db::Result*> chosen;
   facts.results = std::move(all);
+  // Of the template's defaults over time, that of the last campaign that measured one.
+  const db::Result* standard = nullptr;
+  for (const db::Result& r : facts.results)
+    if (r.role == db::Role::kBaseline && (!standard || r.created_at > standard->created_at))
+      standard = &r;
   for (const db::Result& r : facts.results) {
     const std::string key = db::text_of(r.dims);
     dims.emplace(key, r.dims);
@@ -64,8 +69,8 @@ void arrange(WorkloadFacts& facts, std::vector<db::Result> all,
     c.template_name = r.template_name;
     c.template_version = r.template_version;
     c.json = r.config_json;
-    c.is_default |= r.role == db::Role::kBaseline;
-    c.is_vendor = r.template_name == "vendor";
+    c.is_default = standard && r.config == standard->config;
+    c.is_vendor = r.template_name == db::kVendorTemplate;
     const db::Result*& best = chosen[{r.config, key}];
     if (!best || weight_of(r.role) > weight_of(best->role)) best = &r;
   }
@@ -143,14 +148,18 @@ const Cell* WorkloadFacts::best_at(size_t shape) const {
   return best;
 }
 
+const db::DispatchTable* deciding_table(const std::vector<db::DispatchTable>& tables) {
+  for (const db::DispatchTable& t : tables)
+    if (t.status == db::TableStatus::kActive) return &t;
+  return tables.empty() ? nullptr : &tables.front();
+}
+
 const db::DispatchTable* WorkloadFacts::table(const db::Uuid& uuid) const {
-  const db::DispatchTable* found = nullptr;
-  for (const db::DispatchTable& t : tables) {
+  for (const db::DispatchTable& t : tables)
     if (t.uuid == uuid) return &t;
-    const bool active = t.status == db::TableStatus::kActive && t.policy == policy;
-    if (!found || (active && found->status != db::TableStatus::kActive)) found = &t;
-  }
-  return found;
+  for (const db::DispatchTable& t : tables)
+    if (t.status == db::TableStatus::kActive && t.policy == policy) return &t;
+  return deciding_table(tables);
 }
 
 std::string knobs_text(const ConfigFacts& config) {

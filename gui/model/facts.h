@@ -42,6 +42,20 @@ struct CodeText {
   std::string text;
 };
 
+// A trial of a search, and its time over the default schedule's where one session timed both:
+// machines and hours differ, ratios within a session do not.
+struct SearchedTrial {
+  db::TrialOutcome outcome;
+  std::optional<double> over_default;
+};
+struct SearchFacts {
+  db::Uuid campaign;                  // empty: none measured the workload
+  std::vector<SearchedTrial> trials;  // in the order queued, the default schedule's among them
+  bool more = false;                  // there are others behind them
+  // By shape, the median of what the default schedule took.
+  std::map<std::string, double> default_ns;
+};
+
 // A workload's best known time at a shape.
 struct RooflinePoint {
   db::Hash workload;
@@ -55,31 +69,32 @@ struct RooflineFacts {
   std::vector<db::Ceiling> ceilings;  // empty: never measured
 };
 
-// A workload on one kind of hardware: a line of the table of kernels.
-enum class Staleness {
-  kCurrent,   // the active table's toolchain is the newest that the database has seen
-  kCompiler,  // older compiler or other flags: its code may be the same
-  kCodegen,   // an older code generator of nimble: refused by the newest
-  kDraft,     // tables exist, none is active
-  kUntuned,   // measured, but no table
+// A workload on one kind of hardware: a line of the table of kernels. Whether a table's code is
+// stale (docs/records.md) only a compiler can tell, which generates it anew.
+enum class Standing {
+  kNewest,         // of the active table: made by the newest toolchain that the database knows
+  kOlderCompiler,  // by an older compiler: its code may be the same
+  kOlderCodegen,   // by an older code generator of nimble: refused by the newest
+  kDraft,          // tables exist, none is active
+  kUntuned,        // measured, but no table
 };
-std::string_view name_of(Staleness s);
+std::string_view name_of(Standing s);
 
 struct WorkloadRow {
   db::Hash workload, hardware;
   db::Workload record;
   std::string hardware_name;
-  Staleness staleness = Staleness::kUntuned;
-  std::optional<db::Uuid> table;  // the active one, else the newest
+  Standing standing = Standing::kUntuned;
+  std::optional<db::Uuid> table;  // as of deciding_table()
   int64_t version = 0;
   std::string policy_class;
   int64_t entries = 0, overrides = 0;
   std::optional<double> worst_regret;
   std::optional<double> speed_up;        // over the default schedules, side by side, weighted mean
   std::optional<double> worst_speed_up;  // of one shape
-  int64_t compared_shapes = 0;
-  int64_t created_at = 0;       // of the table
+  int64_t created_at = 0;                // of the table
   std::optional<double> share;  // of its model's time, 0…1; of the newest campaign that knows it
+  std::string command;          // of the campaign that made the table
 };
 
 // A workload on a kind of hardware, measured there or not.
@@ -87,7 +102,6 @@ struct CoverageRow {
   WorkloadRow row;
   bool measured = false;
   int64_t missed_shapes = 0, misses = 0;  // that runs saw without a table
-  std::string command;                    // of the campaign that made the table
 };
 
 struct Overview {
@@ -117,7 +131,7 @@ struct ConfigFacts {
   std::string template_name;
   int64_t template_version = 0;
   std::string json;
-  bool is_default = false;  // measured in the role of the baseline
+  bool is_default = false;  // measured in the role of the baseline, last of those that were
   bool is_vendor = false;
 };
 
@@ -155,12 +169,16 @@ struct WorkloadFacts {
   std::optional<size_t> shape_index(const std::string& key) const;
   // The fastest of a shape.
   const Cell* best_at(size_t shape) const;
-  // The table of that UUID, else the active one of the policy, else the newest; nothing without
-  // any.
+  // The table of that UUID, else the newest active one of the policy, else the deciding one.
   const db::DispatchTable* table(const db::Uuid& uuid) const;
 
   std::vector<int64_t> index_;  // config × shape → cell, -1: not measured
 };
+
+// That decides where nothing else is asked for: of the active ones the newest, else the newest
+// (db::Reading::deciding_tables says the same of all). `tables`: the newest first. Nothing without
+// any.
+const db::DispatchTable* deciding_table(const std::vector<db::DispatchTable>& tables);
 
 // Sets cells, shapes and configurations out of `results`. `work_of_shape`: flops and bytes by key,
 // where they are known.
@@ -172,13 +190,21 @@ std::string knobs_text(const ConfigFacts& config);
 // "packed_matmul (s0) · 2 threads · 644137…".
 std::string title_of(const WorkloadFacts& facts);
 
+// What a kernel of an executable file was decided for.
+struct KernelPlace {
+  db::Hash workload, hardware, policy;  // policy: empty if only an override decided
+  db::Uuid table;                       // empty: the database has not the one that decided
+};
+
 // ---- one measurement
 // -----------------------------------------------------------------------------
 
 struct MeasurementFacts {
   db::Measurement measurement;
   std::optional<db::Trial> trial;
-  std::string config_text, workload_text, shape;
+  std::string config_text, shape;
+  int64_t samples = 0;           // that were taken
+  bool samples_removed = false;  // by retention; what is derived of them stays
   std::optional<db::HostState> host;
   std::string hostname;                            // of the machine; empty: unknown
   std::vector<db::CorrectnessRecord> correctness;  // of its code at its shape, the newest first

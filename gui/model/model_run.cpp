@@ -3,6 +3,7 @@
 #include <QCoreApplication>
 #include <QCryptographicHash>
 #include <QFile>
+#include <QFileInfo>
 #include <QPointer>
 #include <QThreadPool>
 
@@ -122,14 +123,16 @@ QString ModelRun::trace_file() const {
 }
 
 void ModelRun::run() {
+  const bool explain = !request_.explain.isEmpty();
+  const QString program =
+      explain ? QFileInfo(program_).dir().filePath(QStringLiteral("nimble-explain")) : program_;
   QStringList arguments{folder_->filePath(QStringLiteral("model.nimble")),
-                        QStringLiteral("--profile"),
-                        QStringLiteral("--format"),
-                        QStringLiteral("json"),
-                        QStringLiteral("--trace"),
-                        trace_file(),
-                        QStringLiteral("--trace-limit"),
-                        QString::number(kTraceLimit)};
+                        QStringLiteral("--format"), QStringLiteral("json")};
+  if (explain)
+    arguments << QStringLiteral("--kernel") << request_.explain;
+  else
+    arguments << QStringLiteral("--profile") << QStringLiteral("--trace") << trace_file()
+              << QStringLiteral("--trace-limit") << QString::number(kTraceLimit);
   for (const QString& input : request_.inputs) arguments << QStringLiteral("-i") << input;
   if (request_.threads > 0)
     arguments << QStringLiteral("--threads") << QString::number(request_.threads);
@@ -145,17 +148,17 @@ void ModelRun::run() {
   process_->setProcessEnvironment(bare);
   process_->setStandardInputFile(QProcess::nullDevice());
   connect(process_, &QProcess::finished, this, &ModelRun::ended);
-  connect(process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
+  connect(process_, &QProcess::errorOccurred, this, [this, program](QProcess::ProcessError error) {
     if (error != QProcess::FailedToStart) return;  // finished() follows
-    finish(tr("%1 cannot be started: %2; install nimble whole")
-               .arg(program_, process_->errorString()));
+    finish(
+        tr("%1 cannot be started: %2; install nimble whole").arg(program, process_->errorString()));
   });
   connect(process_, &QProcess::readyReadStandardOutput, this, [this] {
     if (process_->bytesAvailable() <= kMostOutput) return;
     end_process();
     finish(tr("The run printed more than 64 MiB, which is no profile."));
   });
-  process_->start(program_, arguments);
+  process_->start(program, arguments);
 }
 
 void ModelRun::ended() {
@@ -164,8 +167,17 @@ void ModelRun::ended() {
   const bool crashed = process_->exitStatus() != QProcess::NormalExit;
   const int code = process_->exitCode();
   if (crashed) return finish(tr("The run crashed. %1").arg(said));
-  if (code != 0)
-    return read_trace(said.isEmpty() ? tr("The run ended with code %1.").arg(code) : said);
+  const QString failed = said.isEmpty() ? tr("The run ended with code %1.").arg(code) : said;
+  if (!request_.explain.isEmpty()) {
+    if (code != 0) return finish(failed);
+    try {
+      result_.explained = explained_from_json(out.toStdString());
+      return finish({});
+    } catch (const Error& e) {
+      return finish(plain_text(e.what(), 1000));
+    }
+  }
+  if (code != 0) return read_trace(failed);
   try {
     result_.profile = profile_from_json(out.toStdString());
     read_trace({});

@@ -1,5 +1,5 @@
-// Runs an executable file in a process of its own (nimble run --profile --trace), so that nothing
-// that the file does reaches this program.
+// Runs an executable file in a process of its own (nimble run --profile --trace), or has one of its
+// kernels explained (nimble explain), so that nothing that the file does reaches this program.
 //
 // The file is copied into a private folder first and its digest taken of the copy, which is what
 // runs: nobody can exchange it in between. Its native code runs only if the user trusts that
@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "gui/model/cancel.h"
+#include "gui/model/explained.h"
 #include "gui/model/run_profile.h"
 #include "gui/model/run_trace.h"
 
@@ -24,21 +25,23 @@ struct RunRequest {
   QStringList inputs;     // NAME=random:2x16, as of nimble run
   QSet<QString> trusted;  // digests
   int threads = 0;        // 0: all
+  QString explain = {};   // a kernel: tells what decided it instead of a profile
 };
 
 struct RunResult {
   std::optional<RunProfile> profile;
-  std::shared_ptr<const RunTrace> trace;  // also of a run that failed, if it left one
+  std::shared_ptr<const RunTrace> trace;   // also of a run that failed, if it left one
+  std::vector<ExplainedKernel> explained;  // a row for each shape at which the kernel ran
   QString digest;       // BLAKE2b-256 of what ran, in hex; empty: it could not be read
   bool native = false;  // whether its native code ran
-  QString error;        // where there is no profile
+  QString error;        // where there is neither
   QString trace_error;  // where there is no trace
 };
 
 class ModelRun : public QObject {
   Q_OBJECT
  public:
-  // `program`: nimble-run, by default the one beside this program.
+  // `program`: nimble-run, by default the one beside this program; nimble-explain is beside it.
   explicit ModelRun(QObject* parent = nullptr, QString program = default_program());
   ~ModelRun() override;  // ends what runs
 

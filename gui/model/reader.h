@@ -14,6 +14,7 @@
 
 #include "db/store/compare.h"
 #include "gui/model/cancel.h"
+#include "gui/model/explained.h"
 #include "gui/model/facts.h"
 
 namespace nimble::gui {
@@ -81,8 +82,16 @@ class Reader {
   int64_t trial_count(const TrialQuery& query, const Cancel& cancel);
   std::vector<db::TrialOutcome> trials(const TrialQuery& query, int64_t first, int64_t count,
                                        const Cancel& cancel);
+  // A campaign's search on a workload, of at most `most` trials of any role. Without a campaign, of
+  // the one that last measured the workload on that kind of hardware.
+  virtual SearchFacts search(const db::Hash& workload, const db::Hash& hardware,
+                             const db::Uuid& campaign, int64_t most, const Cancel& cancel) = 0;
   virtual std::optional<MeasurementFacts> measurement(const db::Uuid& uuid,
                                                       const Cancel& cancel) = 0;
+  // What a kernel of an executable file was decided for: by its table, else by the measurement or
+  // the override. Nothing if the database has none of these.
+  virtual std::optional<KernelPlace> place_of(const ExplainedKernel& kernel,
+                                              const Cancel& cancel) = 0;
   // Changes when windows may be out of date: cheap enough to be asked every few seconds.
   virtual std::string version(const Cancel& cancel) = 0;
   // Every workload's best known times on a kind of hardware, and what its machines can do at most.

@@ -20,13 +20,13 @@ std::optional<double> RegretPoint::standard_regret() const {
   return over(standard, best);
 }
 
-std::vector<RegretPoint> regret_of(const WorkloadFacts& f, const db::DispatchTable& table) {
-  const DispatchTree tree = DispatchTree::from_json(table.tree, table.entries.size());
+std::vector<RegretPoint> regret_of(const WorkloadFacts& f, const db::DispatchTable* table,
+                                   Serving::Overrides overrides) {
+  const Serving serving(f, table, overrides);
   std::vector<RegretPoint> points;
   for (size_t s = 0; s < f.shapes.size(); ++s) {
-    RegretPoint p{s, tree.entry_at(f.shapes[s].dims, f.record.threads)};
-    if (const auto c = f.config_index(table.entries[static_cast<size_t>(p.entry)].config))
-      p.chosen = f.cell(*c, s);
+    RegretPoint p{s, serving.at(f.shapes[s].dims)};
+    p.chosen = cell_of(f, p.served, s);
     p.side_by_side = p.chosen && p.chosen->result.role == db::Role::kVerify;
     for (size_t c = 0; c < f.configs.size(); ++c) {
       const Cell* cell = f.cell(c, s);

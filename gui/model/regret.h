@@ -1,4 +1,4 @@
-// What a dispatch table costs at each shape, over the best that was measured there.
+// What serves each shape costs over the best that was measured there.
 //
 // Times of different sessions are not compared where that can be helped: if the chosen
 // configuration was timed side by side with others (role verify), the best is sought among those,
@@ -8,14 +8,14 @@
 #include <optional>
 #include <vector>
 
-#include "gui/model/facts.h"
+#include "gui/model/serving.h"
 
 namespace nimble::gui {
 
 struct RegretPoint {
   size_t shape = 0;
-  int64_t entry = 0;             // of the table
-  const Cell* chosen = nullptr;  // nothing: the entry's configuration was not measured here
+  Served served;
+  const Cell* chosen = nullptr;  // nothing: what serves was not measured here
   const Cell* best = nullptr;
   const Cell* standard = nullptr;  // the default schedule's
   bool side_by_side = false;
@@ -23,9 +23,9 @@ struct RegretPoint {
   std::optional<double> standard_regret() const;  // default schedule over best, less 1
 };
 
-// Overrides are left out. Pointers are into `facts`. Throws
-// Error(kCorrupt) for a tree that cannot be read.
-std::vector<RegretPoint> regret_of(const WorkloadFacts& facts, const db::DispatchTable& table);
+// Pointers are into `facts`; `table` as of Serving, which throws.
+std::vector<RegretPoint> regret_of(const WorkloadFacts& facts, const db::DispatchTable* table,
+                                   Serving::Overrides overrides);
 
 struct RegretSummary {
   size_t shapes = 0;  // that count: measured

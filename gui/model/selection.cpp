@@ -1,8 +1,19 @@
 #include "gui/model/selection.h"
 
+#include <QSignalBlocker>
 #include <utility>
 
 namespace nimble::gui {
+
+void Selection::set(Choice next, FileOperator origin) {
+  const Choice before = now_;
+  {
+    const QSignalBlocker quiet(this);
+    set(std::move(next));
+  }
+  origin_ = std::make_shared<const FileOperator>(std::move(origin));
+  emit changed(before);
+}
 
 void Selection::set(Choice next) {
   if (next.workload != now_.workload || next.hardware != now_.hardware) {
@@ -20,6 +31,8 @@ void Selection::set(Choice next) {
     if (next.measurement == now_.measurement) next.measurement.clear();
   }
   if (next == now_) return;
+  if (next.workload != now_.workload || next.hardware != now_.hardware || next.shape != now_.shape)
+    origin_.reset();
   const Choice before = std::exchange(now_, std::move(next));
   emit changed(before);
 }

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <QObject>
+#include <memory>
 #include <string>
+
+#include "gui/model/explained.h"
 
 namespace nimble::gui {
 
@@ -30,6 +33,10 @@ class Selection : public QObject {
   // What hangs on another part goes with it: another workload has other shapes, policies, tables.
   void set(Choice next);
   void clear() { set(Choice{}); }
+  // Selects what an operator of an executable file led to.
+  void set(Choice next, FileOperator origin);
+  // That operator; nothing once another workload, kind of hardware or shape was selected.
+  const std::shared_ptr<const FileOperator>& origin() const { return origin_; }
 
   void set_workload(const std::string& hash);
   void set_campaign(const std::string& uuid);
@@ -42,6 +49,7 @@ class Selection : public QObject {
 
  private:
   Choice now_;
+  std::shared_ptr<const FileOperator> origin_;
 };
 
 }  // namespace nimble::gui

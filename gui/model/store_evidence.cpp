@@ -10,6 +10,7 @@ namespace nimble::gui {
 namespace {
 
 constexpr int64_t kHeardWithinMs = 24 * 3600 * 1000;
+constexpr size_t kMostMachines = 16;            // that are asked for their ceilings
 constexpr size_t kMostText = size_t{16} << 20;  // bytes of one text that a window shows
 
 }  // namespace
@@ -18,25 +19,19 @@ RooflineFacts StoreReader::roofline(const db::Hash& hardware, const Cancel& canc
   RooflineFacts out;
   std::set<db::Uuid> machines;
   db::each_workload(*store_, [&](const db::Workload& w) {
+    cancel.check();
     const db::Hash hash = db::key_of(w);
-    for (const db::MeasurePolicy& policy : store_->policies(hash, hardware)) {
-      cancel.check();
-      int64_t codegen = 0;
-      // The fastest comes first: the first of a shape is its best.
-      std::map<db::Hash, const db::Result*> best;
-      const std::vector<db::Result> results =
-          newest_results(hash, hardware, db::key_of(policy), codegen, cancel);
-      for (const db::Result& r : results) best.emplace(r.shape, &r);
-      for (const auto& [shape, r] : best) {
-        cancel.check();
-        const auto work = store_->shape(shape);
-        if (!work || work->flops <= 0 || work->bytes <= 0) continue;
-        out.points.push_back(
-            {hash, w.op, w.dtype, db::text_of(r->dims), w.threads, work->flops, work->bytes, *r});
-      }
-      if (results.empty() || machines.size() >= 16) continue;
-      for (const db::MeasurementSummary& m : store_->measurements(results.front().trial, 1))
-        machines.insert(m.measurement.machine);
+    // Of each policy the newest code generator comes first, and is the one that counts.
+    const db::BestResult* newest = nullptr;
+    const std::vector<db::BestResult> all = store_->best_results({hash, hardware});
+    for (const db::BestResult& b : all) {
+      const db::Result& r = b.result;
+      if (!newest || newest->result.policy != r.policy) newest = &b;
+      if (newest->result.codegen_version != r.codegen_version) continue;
+      if (machines.size() < kMostMachines) machines.insert(b.machine);
+      if (b.flops <= 0 || b.bytes <= 0) continue;
+      out.points.push_back(
+          {hash, w.op, w.dtype, db::text_of(r.dims), w.threads, b.flops, b.bytes, r});
     }
   });
   // Of machines of one kind, one speaks for all: the one whose ceilings were measured last.
@@ -103,6 +98,26 @@ db::CampaignDiff StoreReader::diff(const db::Uuid& a, const db::Uuid& b, double 
   left.campaign = a;
   right.campaign = b;
   return db::compare(*store_, left, right, smallest);
+}
+
+std::optional<KernelPlace> StoreReader::place_of(const ExplainedKernel& k, const Cancel& cancel) {
+  cancel.check();
+  if (!k.table.empty())
+    if (const auto t = store_->table(k.table))
+      return KernelPlace{t->workload, t->hardware, t->policy, t->uuid};
+  if (!k.measurement.empty())
+    if (const auto m = store_->measurement(k.measurement)) {
+      const auto trial = store_->trial(m->trial);
+      const auto machine = store_->machine(m->machine);
+      if (trial && machine)
+        return KernelPlace{trial->key.workload, machine->hardware, m->policy, {}};
+    }
+  if (!k.override_uuid.empty())
+    for (const db::Override& o : store_->overrides(true)) {
+      cancel.check();
+      if (o.uuid == k.override_uuid) return KernelPlace{o.workload, o.hardware, {}, {}};
+    }
+  return std::nullopt;
 }
 
 void StoreReader::add_peers_and_twins(WorkloadFacts& f, const Cancel& cancel) {

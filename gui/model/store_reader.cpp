@@ -2,24 +2,51 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "db/store/pages.h"
 #include "db/store/place.h"
+#include "db/store/toolchains.h"
+#include "db/store/topics.h"
+#include "vm/base/error.h"
 
 namespace nimble::gui {
 namespace {
 
-// Numbers of a version, each as a number: "19.1.7" is older than "19.1.10".
-std::vector<int64_t> numbers_of(const std::string& version) {
-  std::vector<int64_t> numbers(1, 0);
-  for (char c : version) {
-    if (c >= '0' && c <= '9' && numbers.back() < 1'000'000'000)
-      numbers.back() = numbers.back() * 10 + (c - '0');
-    else if (c == '.')
-      numbers.push_back(0);
+Standing standing_of(const db::TableSummary& t, const std::vector<db::Toolchain>& known) {
+  if (!t.active) return Standing::kDraft;
+  const auto own =
+      std::ranges::find(known, t.toolchain, [](const auto& x) { return db::key_of(x); });
+  if (own == known.end()) return Standing::kNewest;
+  switch (db::age_of(*own, known)) {
+    case db::ToolchainAge::kNewest:
+      return Standing::kNewest;
+    case db::ToolchainAge::kOlderCompiler:
+      return Standing::kOlderCompiler;
+    case db::ToolchainAge::kOlderCodegen:
+      return Standing::kOlderCodegen;
   }
-  return numbers;
+  NIMBLE_UNREACHABLE();
+}
+
+void set_place(WorkloadRow& row, const db::Workload& w, const HardwareRow& h) {
+  row.workload = db::key_of(w);
+  row.hardware = h.hash;
+  row.record = w;
+  row.hardware_name = h.hardware.model_name;
+}
+
+void set_table(WorkloadRow& row, const db::TableSummary& t,
+               const std::vector<db::Toolchain>& known) {
+  row.table = t.uuid;
+  row.version = t.version;
+  row.policy_class = t.policy_class;
+  row.entries = t.entries;
+  row.created_at = t.created_at;
+  row.command = t.command;
+  row.worst_regret = t.worst_regret;
+  if (t.ratio) row.speed_up = 1 / *t.ratio;
+  if (t.worst_ratio) row.worst_speed_up = 1 / *t.worst_ratio;
+  row.standing = standing_of(t, known);
 }
 
 }  // namespace
@@ -41,138 +68,99 @@ StoreReader::StoreReader(const DatabasePlace& place) : place_(place) {
   }
 }
 
-std::map<db::Hash, db::Toolchain> StoreReader::toolchains() {
-  std::map<db::Hash, db::Toolchain> all;
-  for (const db::Toolchain& t : store_->toolchains()) all[db::key_of(t)] = t;
-  return all;
-}
-
-WorkloadRow StoreReader::row_of(const db::Workload& w, const HardwareRow& h,
-                                const std::vector<const db::DispatchTable*>& tables,
-                                const std::map<db::Hash, db::Toolchain>& toolchains) {
-  WorkloadRow row;
-  row.workload = db::key_of(w);
-  row.hardware = h.hash;
-  row.record = w;
-  row.hardware_name = h.hardware.model_name;
-  if (tables.empty()) return row;
-  const db::DispatchTable* table = tables.front();  // the newest comes first
-  for (const db::DispatchTable* t : tables)
-    if (t->status == db::TableStatus::kActive) {
-      table = t;
-      break;
-    }
-  row.table = table->uuid;
-  row.version = table->version;
-  row.policy_class = table->policy_class;
-  row.entries = static_cast<int64_t>(table->entries.size());
-  row.created_at = table->created_at;
-  for (const db::DispatchEntry& e : table->entries)
-    if (e.regret) row.worst_regret = std::max(row.worst_regret.value_or(0), *e.regret);
-  for (const db::Comparison& c : store_->comparisons(table->uuid)) {
-    if (c.rival) continue;
-    row.speed_up = 1 / c.ratio;
-    row.worst_speed_up = 1 / c.worst_ratio;
-    row.compared_shapes = c.shapes;
-    break;  // the newest comes first
-  }
-  const auto age = [](const db::Toolchain& t) {
-    return std::tuple(t.codegen_version, numbers_of(t.version));
-  };
-  const auto own = toolchains.find(table->toolchain);
-  row.staleness =
-      table->status == db::TableStatus::kActive ? Staleness::kCurrent : Staleness::kDraft;
-  if (own == toolchains.end() || row.staleness == Staleness::kDraft) return row;
-  for (const auto& [hash, t] : toolchains) {
-    if (t.compiler != own->second.compiler || age(t) <= age(own->second)) continue;
-    const bool older_codegen = t.codegen_version > own->second.codegen_version;
-    if (older_codegen || row.staleness == Staleness::kCurrent)
-      row.staleness = older_codegen ? Staleness::kCodegen : Staleness::kCompiler;
-  }
-  return row;
-}
-
-std::map<std::pair<db::Hash, db::Hash>, double> StoreReader::model_shares(const Cancel& cancel) {
-  std::map<std::pair<db::Hash, db::Hash>, double> shares;
-  db::each_campaign(*store_, [&](const db::Campaign& c) {
-    cancel.check();
-    for (const db::Task& t : store_->tasks(c.uuid))
-      if (t.share) shares.emplace(std::pair(t.workload, c.key.hardware), *t.share);
-  });
-  return shares;
-}
-
 Overview StoreReader::overview(const Cancel& cancel) {
   Overview o;
   o.place = db::printable_place(store_->path());
   o.identity = store_->identity();
   o.schema = store_->schema_version();
   for (const db::Hardware& h : store_->hardware()) o.hardware.push_back({db::key_of(h), h});
-  const auto chains = toolchains();
-  std::map<std::pair<db::Hash, db::Hash>, int64_t> overrides;
-  for (const db::Override& over : store_->overrides()) ++overrides[{over.workload, over.hardware}];
-  const auto shares = model_shares(cancel);
+  std::map<db::WorkloadPlace, WorkloadRow> rows;
+  for (const db::WorkloadPlace& place : store_->measured_places()) rows[place];
+  const std::vector<db::Toolchain> known = store_->toolchains();
+  db::each_deciding_table(*store_, [&](const db::TableSummary& t) {
+    cancel.check();
+    set_table(rows[t.of], t, known);
+  });
+  for (const auto& [place, count] : store_->override_counts())
+    if (const auto row = rows.find(place); row != rows.end()) row->second.overrides = count;
+  cancel.check();
+  for (const auto& [place, share] : store_->model_shares())
+    if (const auto row = rows.find(place); row != rows.end()) row->second.share = share;
   db::each_workload(*store_, [&](const db::Workload& w) {
     const db::Hash hash = db::key_of(w);
-    const std::vector<db::DispatchTable> tables = store_->tables(hash);
     for (const HardwareRow& h : o.hardware) {
       cancel.check();
-      std::vector<const db::DispatchTable*> own;
-      for (const db::DispatchTable& t : tables)
-        if (t.hardware == h.hash) own.push_back(&t);
-      if (own.empty() && store_->policies(hash, h.hash).empty()) continue;
-      WorkloadRow row = row_of(w, h, own, chains);
-      row.overrides = overrides[{hash, h.hash}];
-      if (const auto share = shares.find({hash, h.hash}); share != shares.end())
-        row.share = share->second;
-      o.workloads.push_back(std::move(row));
+      const auto row = rows.find({hash, h.hash});
+      if (row == rows.end()) continue;
+      set_place(row->second, w, h);
+      o.workloads.push_back(std::move(row->second));
     }
   });
   return o;
 }
 
 std::vector<CoverageRow> StoreReader::coverage(const Cancel& cancel) {
-  std::map<std::pair<db::Hash, db::Hash>, CoverageRow> rows;
-  const Overview o = overview(cancel);
-  db::each_workload(*store_, [&](const db::Workload& w) {
-    for (const HardwareRow& h : o.hardware) {
-      WorkloadRow& row = rows[{db::key_of(w), h.hash}].row;
-      row.workload = db::key_of(w);
-      row.hardware = h.hash;
-      row.record = w;
-      row.hardware_name = h.hardware.model_name;
-    }
-  });
-  for (const WorkloadRow& w : o.workloads) {
-    cancel.check();
+  Overview o = overview(cancel);
+  std::map<db::WorkloadPlace, CoverageRow> rows;
+  for (WorkloadRow& w : o.workloads) {
     CoverageRow& row = rows[{w.workload, w.hardware}];
-    row.row = w;
+    row.row = std::move(w);
     row.measured = true;
-    const auto table = w.table ? store_->table(*w.table) : std::nullopt;
-    if (table && table->campaign)
-      if (const auto c = store_->campaign(*table->campaign)) row.command = c->command;
   }
-  for (const db::DispatchMiss& m : store_->misses()) {
-    const auto it = rows.find({m.workload, m.hardware});
+  db::each_workload(*store_, [&](const db::Workload& w) {
+    cancel.check();
+    for (const HardwareRow& h : o.hardware) set_place(rows[{db::key_of(w), h.hash}].row, w, h);
+  });
+  for (const db::MissTotal& m : store_->miss_totals()) {
+    const auto it = rows.find(m.of);
     if (it == rows.end()) continue;
-    ++it->second.missed_shapes;
-    it->second.misses += m.count;
+    it->second.missed_shapes = m.shapes;
+    it->second.misses = m.count;
   }
   std::vector<CoverageRow> all;
   for (auto& [key, row] : rows) all.push_back(std::move(row));
   return all;
 }
 
+// Counting a campaign's trials takes as long as it has trials. Of one that does not run the count
+// stays, until an event says otherwise.
+void StoreReader::forget_changed_progress() {
+  constexpr int64_t kMostEvents = 1000;
+  const int64_t last = store_->last_event();
+  const std::vector<db::Event> events = store_->events(progress_as_of_, kMostEvents);
+  bool all = last < progress_as_of_ || std::ssize(events) == kMostEvents;
+  for (const db::Event& e : events) {
+    if (e.campaign) resting_.erase(*e.campaign);
+    all |= e.kind == db::topic::kImport;
+  }
+  if (all) resting_.clear();
+  progress_as_of_ = last;
+}
+
 std::vector<CampaignRow> StoreReader::campaigns(const Cancel& cancel) {
+  cancel.check();
+  forget_changed_progress();
   std::vector<CampaignRow> rows;
-  db::each_campaign(*store_, [&](db::Campaign c) {
+  const std::map<db::Uuid, db::Control> requests = store_->last_requests();
+  std::vector<db::Uuid> unknown;
+  const auto count = [&] {
     cancel.check();
-    const db::CampaignProgress progress = store_->progress(c.uuid);
-    std::vector<db::Control> asked = store_->requests(c.uuid, 1);
-    CampaignRow row{std::move(c), progress, {}};
-    if (!asked.empty()) row.request = std::move(asked.front());
+    for (auto& [uuid, progress] : store_->progress_of(unknown)) resting_[uuid] = progress;
+    unknown.clear();
+  };
+  db::each_campaign(*store_, [&](db::Campaign c) {
+    if (!resting_.contains(c.uuid)) unknown.push_back(c.uuid);
+    if (std::ssize(unknown) == db::kListedAtOnce) count();
+    CampaignRow row{std::move(c), {}, {}};
+    if (const auto asked = requests.find(row.campaign.uuid); asked != requests.end())
+      row.request = asked->second;
     rows.push_back(std::move(row));
   });
+  count();
+  for (CampaignRow& row : rows) {
+    row.progress = resting_[row.campaign.uuid];
+    if (row.campaign.state == db::CampaignState::kRunning) resting_.erase(row.campaign.uuid);
+  }
   return rows;
 }
 
@@ -182,7 +170,7 @@ std::vector<db::Result> StoreReader::newest_results(const db::Hash& workload,
                                                     const db::Hash& policy, int64_t& codegen,
                                                     const Cancel& cancel) {
   std::set<int64_t, std::greater<>> generators;
-  for (const auto& [hash, t] : toolchains()) generators.insert(t.codegen_version);
+  for (const db::Toolchain& t : store_->toolchains()) generators.insert(t.codegen_version);
   std::vector<db::Result> results;
   for (const int64_t generator : generators) {
     cancel.check();
@@ -216,8 +204,9 @@ std::optional<WorkloadFacts> StoreReader::workload(const db::Hash& workload,
                        [&](const PolicyRow& p) { return p.hash == hash; });
   };
   f.policy = f.policies.front().hash;
-  for (const db::DispatchTable& t : f.tables)
-    if (t.status == db::TableStatus::kActive && known(t.policy)) f.policy = t.policy;
+  // What decides is shown first, as in the list of workloads, unless nothing was measured so.
+  if (const db::DispatchTable* t = deciding_table(f.tables); t && known(t->policy))
+    f.policy = t->policy;
   if (known(policy)) f.policy = policy;
 
   std::vector<db::Result> results =
@@ -242,6 +231,13 @@ std::optional<MeasurementFacts> StoreReader::measurement(const db::Uuid& uuid,
   MeasurementFacts f;
   f.measurement = std::move(*m);
   cancel.check();
+  f.samples = static_cast<int64_t>(f.measurement.samples_ns.size());
+  if (f.samples == 0)
+    for (const db::MeasurementSummary& s : store_->measurements(f.measurement.trial, 10'000))
+      if (s.measurement.uuid == uuid) {
+        f.samples = s.n;
+        f.samples_removed = !s.has_samples;
+      }
   f.trial = store_->trial(f.measurement.trial);
   f.host = store_->host_state(f.measurement.host_state);
   if (const auto machine = store_->machine(f.measurement.machine)) f.hostname = machine->hostname;
@@ -249,7 +245,6 @@ std::optional<MeasurementFacts> StoreReader::measurement(const db::Uuid& uuid,
   if (f.trial) {
     if (const auto c = store_->config(f.trial->key.config))
       f.config_text = c->template_name + " " + c->json;
-    if (const auto w = store_->workload(f.trial->key.workload)) f.workload_text = w->canonical;
     if (const auto s = store_->shape(f.trial->key.shape)) f.shape = db::text_of(s->dims);
   }
   return f;

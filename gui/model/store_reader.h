@@ -22,7 +22,10 @@ class StoreReader final : public Reader {
   using Reader::trials;
   std::vector<db::TrialOutcome> trials(const TrialQuery& query, TrialNumbers& numbers,
                                        int64_t first, int64_t count, const Cancel& cancel) override;
+  SearchFacts search(const db::Hash& workload, const db::Hash& hardware, const db::Uuid& campaign,
+                     int64_t most, const Cancel& cancel) override;
   std::optional<MeasurementFacts> measurement(const db::Uuid& uuid, const Cancel& cancel) override;
+  std::optional<KernelPlace> place_of(const ExplainedKernel& kernel, const Cancel& cancel) override;
   std::string version(const Cancel& cancel) override;
   RooflineFacts roofline(const db::Hash& hardware, const Cancel& cancel) override;
   std::vector<CodeText> code(const std::string& code_hash, const Cancel& cancel) override;
@@ -33,13 +36,8 @@ class StoreReader final : public Reader {
   std::function<void()> stopper() override;
 
  private:
-  std::map<db::Hash, db::Toolchain> toolchains();
-  WorkloadRow row_of(const db::Workload& w, const HardwareRow& h,
-                     const std::vector<const db::DispatchTable*>& tables,
-                     const std::map<db::Hash, db::Toolchain>& toolchains);
+  void forget_changed_progress();
   void add_peers_and_twins(WorkloadFacts& facts, const Cancel& cancel);
-  // By workload and hardware, of the newest campaign that knows it.
-  std::map<std::pair<db::Hash, db::Hash>, double> model_shares(const Cancel& cancel);
   std::vector<db::Result> newest_results(const db::Hash& workload, const db::Hash& hardware,
                                          const db::Hash& policy, int64_t& codegen,
                                          const Cancel& cancel);
@@ -51,6 +49,8 @@ class StoreReader final : public Reader {
 
   DatabasePlace place_;
   std::unique_ptr<db::Store> store_;
+  std::map<db::Uuid, db::CampaignProgress> resting_;  // of campaigns that do not run
+  int64_t progress_as_of_ = 0;                        // the event up to which they are right
 };
 
 }  // namespace nimble::gui

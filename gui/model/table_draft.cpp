@@ -53,20 +53,19 @@ std::vector<std::optional<db::Region>> regions_of(const DispatchTree& tree) {
 
 TableDraft::TableDraft(std::shared_ptr<const WorkloadFacts> facts, const db::DispatchTable& table)
     : facts_(std::move(facts)), original_(table) {
-  states_.push_back(
-      {table, DispatchTree::from_json(table.tree, table.entries.size()), std::string()});
+  states_.push_back({table, DispatchTree::of(facts_->record, table), std::string()});
 }
 
 std::optional<std::string> TableDraft::move_border(size_t node, int64_t value) {
   DispatchTree changed = tree();
-  TreeNode& test = changed.nodes().at(node);
+  const TreeNode& test = changed.nodes().at(node);
   if (test.leaf) return "is no test";
   if (value == test.value) return std::nullopt;
   if (value < 0) return "a border is 0 or more";
   if (test.feature.kind == Feature::Kind::kMod && value >= test.feature.t)
     return fmt::format("a remainder of {} is less than {}", test.feature.t, test.feature.t);
   const std::string before = text_of(test);
-  test.value = value;
+  changed.set_value(node, value);
   const auto was = regions_of(tree()), is = regions_of(changed);
   for (size_t i = 0; i < is.size(); ++i)
     if (was[i] && !is[i])
@@ -116,9 +115,9 @@ void TableDraft::push(DispatchTree tree, std::vector<db::DispatchEntry> entries,
     const Cell* evidence = nullptr;
   };
   std::map<int64_t, Sum> sums;
-  for (const RegretPoint& p : regret_of(*facts_, next.table)) {
+  for (const RegretPoint& p : regret_of(*facts_, &next.table, Serving::Overrides::kLeftOut)) {
     if (!p.regret()) continue;
-    Sum& s = sums[p.entry];
+    Sum& s = sums[p.served.entry];
     s.time += p.chosen->result.median_ns;
     s.regret += *p.regret();
     ++s.n;

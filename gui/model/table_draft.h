@@ -36,9 +36,13 @@ class TableDraft {
   void redo();
   std::string last_change() const { return states_[at_].change; }  // "s0 <= 34 → 40"
 
-  // At each measured shape, before and after.
-  std::vector<RegretPoint> before() const { return regret_of(*facts_, original_); }
-  std::vector<RegretPoint> after() const { return regret_of(*facts_, now()); }
+  // At each measured shape, before and after; of the table alone, whatever overrides lie over it.
+  std::vector<RegretPoint> before() const {
+    return regret_of(*facts_, &original_, Serving::Overrides::kLeftOut);
+  }
+  std::vector<RegretPoint> after() const {
+    return regret_of(*facts_, &now(), Serving::Overrides::kLeftOut);
+  }
 
   // What is to be stored: a child of the original. `reason` must say why, for it is kept in the
   // entries that changed; throws Error(kInvalidArgument) if it is empty or nothing changed.

@@ -22,19 +22,10 @@ struct Compared {
 class CampaignDiffView final : public PlotView {
  public:
   CampaignDiffView(const ViewInfo& info, Context& context) : PlotView(info, context) {
-    const auto box = [&](const QString& label, const char* name) {
-      auto* b = new QComboBox;
-      b->setObjectName(QLatin1String(name));
-      b->setAccessibleName(label);
-      b->setMinimumContentsLength(24);
-      b->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-      controls()->addWidget(plain_label(label));
-      controls()->addWidget(b, 1);
-      connect(b, &QComboBox::activated, this, &CampaignDiffView::ask);
-      return b;
-    };
-    left_ = box(tr("Baseline:"), "left");
-    right_ = box(tr("against:"), "right");
+    left_ = add_choice(tr("Baseline:"), "left", 24);
+    right_ = add_choice(tr("against:"), "right", 24);
+    for (QComboBox* box : {left_, right_})
+      connect(box, &QComboBox::activated, this, &CampaignDiffView::ask);
     controls()->addStretch(1);
     plot().legend->setVisible(true);
     connect(&context.session, &Session::changed, this, &CampaignDiffView::ask);

@@ -53,20 +53,12 @@ Compared compare_texts(const std::string& a, const std::string& b, const Cancel&
 class CodeView final : public View {
  public:
   CodeView(const ViewInfo& info, Context& context) : View(info, context) {
-    const auto box = [&](const QString& label, const char* name, auto changed) {
-      auto* b = new QComboBox;
-      b->setObjectName(QLatin1String(name));
-      b->setAccessibleName(label);
-      b->setMinimumContentsLength(18);
-      b->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-      controls()->addWidget(plain_label(label));
-      controls()->addWidget(b, 1);
-      connect(b, &QComboBox::activated, this, changed);
-      return b;
-    };
-    left_ = box(tr("Left:"), "left", &CodeView::ask);
-    right_ = box(tr("right:"), "right", &CodeView::ask);
-    kind_ = box(tr("form:"), "kind", &CodeView::compare);
+    left_ = add_choice(tr("Left:"), "left", 18);
+    right_ = add_choice(tr("right:"), "right", 18);
+    kind_ = add_choice(tr("form:"), "kind", 18);
+    for (QComboBox* box : {left_, right_})
+      connect(box, &QComboBox::activated, this, &CodeView::ask);
+    connect(kind_, &QComboBox::activated, this, &CodeView::compare);
     auto* split = new QSplitter(Qt::Horizontal);
     for (auto& [text, name, title] :
          {std::tuple(&left_text_, "left_text", tr("Code of the left configuration")),

@@ -14,19 +14,10 @@ namespace {
 class CompareView final : public PlotView {
  public:
   CompareView(const ViewInfo& info, Context& context) : PlotView(info, context) {
-    const auto box = [&](const QString& label, const char* name) {
-      auto* b = new QComboBox;
-      b->setObjectName(QLatin1String(name));
-      b->setAccessibleName(label);
-      b->setMinimumContentsLength(24);
-      b->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-      controls()->addWidget(plain_label(label));
-      controls()->addWidget(b, 1);
-      connect(b, &QComboBox::activated, this, &CompareView::redraw);
-      return b;
-    };
-    left_ = box(tr("Baseline:"), "left");
-    right_ = box(tr("against:"), "right");
+    left_ = add_choice(tr("Baseline:"), "left", 24);
+    right_ = add_choice(tr("against:"), "right", 24);
+    for (QComboBox* box : {left_, right_})
+      connect(box, &QComboBox::activated, this, &CompareView::redraw);
     controls()->addStretch(1);
     connect(&context.workload, &WorkloadModel::changed, this, &CompareView::fill);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {

@@ -15,7 +15,9 @@ std::vector<PagedColumn> coverage_columns() {
       {"Symbols", "symbols", "Extents that vary.", true, false},
       {"Threads", "threads", "How many threads the kernel runs on.", true, true},
       {"Hardware", "hardware", "A kind of hardware that the database knows.", true, false},
-      {"State", "state", "What the newest toolchain that the database knows makes of the table.",
+      {"State", "state",
+       "Whether the newest toolchain that the database knows made the table. Whether its code is "
+       "stale a compiler tells: nimble check --require-tuned.",
        true, false},
       {"Made", "created_at_ms", "When the table was made.", true, false},
       {"Missed shapes", "missed_shapes", "That runs saw without a table.", true, true},
@@ -29,9 +31,9 @@ PagedRow coverage_row(const CoverageRow& c) {
   const WorkloadRow& w = c.row;
   const auto integer = [](int64_t n) { return QVariant::fromValue(n); };
   const QString op = plain_text(w.record.op), symbols = plain_text(w.record.symbolic_dims);
-  const QString hardware = plain_text(w.hardware_name), command = plain_text(c.command, 4000);
+  const QString hardware = plain_text(w.hardware_name), command = plain_text(w.command, 4000);
   const QString state =
-      c.measured ? plain_text(name_of(w.staleness)) : QObject::tr("never measured");
+      c.measured ? plain_text(name_of(w.standing)) : QObject::tr("never measured");
   PagedRow row;
   row.cells = {op,
                symbols,
@@ -63,7 +65,7 @@ Listed read_coverage(Reader& reader, const Cancel& cancel) {
   int64_t current = 0;
   for (const CoverageRow& c : reader.coverage(cancel)) {
     all.rows.push_back(coverage_row(c));
-    current += c.measured && c.row.staleness == Staleness::kCurrent;
+    current += c.measured && c.row.standing == Standing::kNewest;
   }
   all.status = QObject::tr(
                    "%1 of %2 pairs of workload and hardware have a table of the newest "

@@ -215,9 +215,18 @@ class DispatchView final : public PlotView {
       if (s || !same) cut_->move_to(dims);
     }
     fill_choices();
-    overrides_->show_facts(facts_, draft_ ? draft_->before() : std::vector<RegretPoint>(),
-                           draft_ ? draft_->original().uuid : db::Uuid());
+    overrides_->show_facts(facts_, in_force(), draft_ ? draft_->original().uuid : db::Uuid());
     show_draft();
+  }
+
+  // Of what serves now: the active table and the overrides over it.
+  std::vector<RegretPoint> in_force() const {
+    if (!facts_) return {};
+    try {
+      return regret_of(*facts_, facts_->table({}), Serving::Overrides::kLaid);
+    } catch (const Error&) {
+      return {};  // the message tells
+    }
   }
 
   void fill_choices() {
@@ -389,7 +398,7 @@ class DispatchView final : public PlotView {
           y,
           tr("%1 · entry %2 · %3%4")
               .arg(plain_text(facts_->shapes[p.shape].key))
-              .arg(p.entry)
+              .arg(p.served.entry)
               .arg(regret ? tr("%1, %2 over the best measured")
                                 .arg(time_text(p.chosen->result.median_ns), percent_text(*regret))
                           : tr("not measured with this configuration"),

@@ -1,6 +1,6 @@
-// "Latency by shape": median times with their 95 % intervals of what the dispatch table chooses,
-// the best measured, the default schedule, the vendor's routine, the configuration that is selected
-// and, beside them, the best of one campaign.
+// "Latency by shape": median times with their 95 % intervals of what serves (the dispatch table's
+// choice, or that of an override over it), the best measured, the default schedule, the vendor's
+// routine, the configuration that is selected and, beside them, the best of one campaign.
 #include <QComboBox>
 #include <QHBoxLayout>
 #include <cmath>
@@ -56,9 +56,14 @@ std::vector<Line> lines_of(const WorkloadFacts& f, const Choice& now, const db::
     for (size_t s = 0; s < f.shapes.size(); ++s) results.push_back(result_of(f.cell(config, s)));
     return results;
   };
-  if (const db::DispatchTable* table = f.table(now.table)) {
-    Line chosen{QObject::tr("dispatch table"), "table", Ink::kChosen, QCPScatterStyle::ssDisc};
-    for (const RegretPoint& p : regret_of(f, *table)) chosen.results.push_back(result_of(p.chosen));
+  const db::DispatchTable* table = f.table(now.table);
+  if (table || !f.overrides.empty()) {
+    Line chosen{f.overrides.empty() ? QObject::tr("dispatch table")
+                : table             ? QObject::tr("dispatch table and overrides")
+                                    : QObject::tr("overrides"),
+                "table", Ink::kChosen, QCPScatterStyle::ssDisc};
+    for (const RegretPoint& p : regret_of(f, table, Serving::Overrides::kLaid))
+      chosen.results.push_back(result_of(p.chosen));
     add(std::move(chosen));
   }
   Line best{QObject::tr("best measured"), "best", Ink::kBest, QCPScatterStyle::ssTriangle};

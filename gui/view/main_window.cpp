@@ -197,8 +197,12 @@ QDockWidget* MainWindow::make_dock(const ViewInfo& info) {
 void MainWindow::fill(QDockWidget* dock) {
   if (dock->widget()) return;
   const std::string name = dock->objectName().mid(5).toStdString();
-  if (const ViewInfo* info = find_view(name))
-    dock->setWidget(new ViewFrame(info->make(*info, context_)));
+  const ViewInfo* info = find_view(name);
+  if (!info) return;
+  View* view = info->make(*info, context_);
+  dock->setWidget(new ViewFrame(view));
+  connect(view, &View::view_wanted, this,
+          [this](const QString& wanted) { show_view(wanted.toStdString()); });
 }
 
 void MainWindow::arrange_docks() {

@@ -100,7 +100,7 @@ QString effect_text(const OverrideEffect& e) {
   if (e.measured == 0)
     return shapes + QObject::tr(" With this configuration none of them was measured.");
   return shapes + QObject::tr(
-                      " At %1 of them it takes %2 of the time of what the table chose, at "
+                      " At %1 of them it takes %2 of the time of what serves them now, at "
                       "worst %3.")
                       .arg(e.measured)
                       .arg(factor_text(e.ratio), factor_text(e.worst));

@@ -1,11 +1,19 @@
-// "Progress": the search of a campaign on the selected workload, live or replayed: every time in
-// the order measured, the best so far, what the model predicted, and the default schedule.
+// "Progress": the search of a campaign on the selected workload, live or replayed: every trial in
+// the order queued, the best so far, what the model predicted, and the default schedule.
 // Predictions are hollow and never part of the line of the best.
+//
+// Machines and hours differ, so a trial counts by its time over the default schedule's, both timed
+// in one session; what no session timed beside the default is hollow, too, and counts for nothing.
+// Only where none was, as in campaigns of `nimble tune`, are the times themselves shown, which is
+// said.
 #include <QHBoxLayout>
 #include <QSlider>
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "gui/model/units.h"
+#include "gui/view/axes.h"
 #include "gui/view/plot_view.h"
 
 namespace nimble::gui {
@@ -31,7 +39,9 @@ class ProgressView final : public PlotView {
     connect(&context.session, &Session::changed, this, &ProgressView::ask);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
       const Choice& now = this->context().selection.now();
-      if (now.campaign != before.campaign || now.workload != before.workload) ask();
+      if (now.campaign != before.campaign || now.workload != before.workload ||
+          now.hardware != before.hardware)
+        ask();
     });
     ask();
   }
@@ -40,17 +50,20 @@ class ProgressView final : public PlotView {
 
   TableData table() const override {
     TableData t{{"position", "role", "round", "shape", "config", "median_ns", "predicted_ns",
-                 "best_so_far_ns"},
+                 "over_default", "best_so_far_over_default", "best_so_far_ns"},
                 {}};
-    double best = INFINITY;
-    for (const db::TrialOutcome* o : searched()) {
-      if (o->median_ns) best = std::min(best, *o->median_ns);
+    const auto real = [](double v) { return std::isfinite(v) ? QVariant(v) : QVariant(); };
+    double best = INFINITY, ratio = INFINITY;
+    for (const SearchedTrial& s : shown()) {
+      const db::TrialOutcome& o = s.outcome;
+      best = std::min(best, o.median_ns.value_or(INFINITY));
+      ratio = std::min(ratio, s.over_default.value_or(INFINITY));
       t.rows.push_back(
-          {QVariant::fromValue(o->trial.position), plain_text(db::name_of(o->trial.key.role)),
-           QVariant::fromValue(o->trial.round), plain_text(db::text_of(o->dims)),
-           plain_text(o->config_json), o->median_ns ? QVariant(*o->median_ns) : QVariant(),
-           o->trial.predicted_ns ? QVariant(*o->trial.predicted_ns) : QVariant(),
-           std::isfinite(best) ? QVariant(best) : QVariant()});
+          {QVariant::fromValue(o.trial.position), plain_text(db::name_of(o.trial.key.role)),
+           QVariant::fromValue(o.trial.round), plain_text(db::text_of(o.dims)),
+           plain_text(o.config_json), real(o.median_ns.value_or(INFINITY)),
+           real(o.trial.predicted_ns.value_or(INFINITY)), real(s.over_default.value_or(INFINITY)),
+           real(ratio), by_ratio_ ? QVariant() : real(best)});
     }
     return t;
   }
@@ -58,27 +71,34 @@ class ProgressView final : public PlotView {
  protected:
   void redraw() override {
     plot().clearPlottables();
-    const auto trials = searched();
-    if (trials.empty()) return set_marks({});
+    const auto trials = shown();
     double lowest = INFINITY, highest = 0;
-    for (const db::TrialOutcome* o : trials)
-      for (const auto& time : {o->median_ns, o->trial.predicted_ns}) {
-        lowest = std::min(lowest, time.value_or(INFINITY));
-        highest = std::max(highest, time.value_or(0));
+    for (const SearchedTrial& s : trials)
+      for (const auto& value : {measured_of(s), predicted_of(s)}) {
+        lowest = std::min(lowest, value.value_or(INFINITY));
+        highest = std::max(highest, value.value_or(0));
       }
     if (!(highest > 0)) return set_marks({});
-    const QString shape = plain_text(db::text_of(trials.front()->dims));
-    const TimeUnit unit =
-        set_time_axis(plot().yAxis, tr("median time at %1").arg(shape), lowest, highest);
-    times_ = plot().yAxis->range();
+    double unit = 1;
+    if (by_ratio_) {
+      plot().yAxis->setScaleType(QCPAxis::stLogarithmic);
+      plot().yAxis->setTicker(QSharedPointer<LogTicker>::create());
+      plot().yAxis->setNumberFormat(QStringLiteral("g"));
+      plot().yAxis->setLabel(tr("time over the default schedule's (factor)"));
+      plot().yAxis->setRange(lowest / 1.15, highest * 1.15);
+    } else {
+      const QString shape = plain_text(db::text_of(trials.front().outcome.dims));
+      unit = set_time_axis(plot().yAxis, tr("median time at %1").arg(shape), lowest, highest).ns;
+    }
+    range_ = plot().yAxis->range();
     plot().xAxis->setLabel(tr("trial of the search, in the order queued (number)"));
     draw_trials(trials, unit);
     show_all();
   }
 
   void show_all() override {
-    plot().xAxis->setRange(0, static_cast<double>(searched().size()) + 1);
-    plot().yAxis->setRange(times_);
+    plot().xAxis->setRange(0, static_cast<double>(shown().size()) + 1);
+    plot().yAxis->setRange(range_);
   }
 
  private:
@@ -87,56 +107,61 @@ class ProgressView final : public PlotView {
     const Choice now = context().selection.now();
     asked_ = context().session.is_open() && !now.workload.empty();
     if (!asked_) {
-      outcomes_.clear();
+      facts_ = {};
       set_message(tr("Choose a workload in “Workloads and kernels”."));
       return redraw();
     }
-    question_ = context().session.ask<std::vector<db::TrialOutcome>>(
+    question_ = context().session.ask<SearchFacts>(
         this,
         [now](Reader& reader, const Cancel& cancel) {
-          TrialQuery query;
-          query.workload = now.workload;
-          query.campaign = now.campaign;
-          if (query.campaign.empty()) {
-            // The newest that tried this workload.
-            for (const CampaignRow& c : reader.campaigns(cancel)) {
-              query.campaign = c.campaign.uuid;
-              if (reader.trial_count(query, cancel) > 0) break;
-            }
-          }
-          return query.campaign.empty() ? std::vector<db::TrialOutcome>()
-                                        : reader.trials(query, 0, kMostTrials, cancel);
+          return reader.search(now.workload, now.hardware, now.campaign, kMostTrials, cancel);
         },
-        [this](Answer<std::vector<db::TrialOutcome>> answer) {
+        [this](Answer<SearchFacts> answer) {
           asked_ = false;
-          outcomes_ = answer.value ? std::move(*answer.value) : std::vector<db::TrialOutcome>();
+          facts_ = answer.value ? std::move(*answer.value) : SearchFacts{};
           show_trials(answer.error);
         });
   }
 
   void show_trials(const QString& error) {
     const bool followed = replay_->value() == replay_->maximum();
-    shown_ = {};
-    for (const db::TrialOutcome& o : outcomes_)
-      if (o.trial.key.role == db::Role::kSearch || o.trial.key.role == db::Role::kBaseline)
-        shown_.push_back(&o);
+    const auto& trials = facts_.trials;
     set_message(!error.isEmpty() ? error
-                : shown_.empty() ? tr("The campaign searched nothing for this workload.")
+                : trials.empty() ? tr("The campaign searched nothing for this workload.")
                                  : QString());
-    if (!shown_.empty())
-      set_heading(tr("campaign %1 · workload %2")
-                      .arg(short_id(shown_.front()->trial.key.campaign),
-                           short_id(shown_.front()->trial.key.workload)));
+    // The default's own ratio of 1 tells nothing of the others.
+    by_ratio_ = std::ranges::any_of(trials, [](const SearchedTrial& s) {
+      return s.over_default && s.outcome.trial.key.role == db::Role::kSearch;
+    });
+    if (!trials.empty())
+      set_heading(
+          tr("campaign %1 · workload %2")
+              .arg(short_id(facts_.campaign), short_id(trials.front().outcome.trial.key.workload)));
     const QSignalBlocker quiet(replay_);
-    replay_->setRange(0, static_cast<int>(shown_.size()));
+    replay_->setRange(0, static_cast<int>(trials.size()));
     if (followed) replay_->setValue(replay_->maximum());
     redraw();
   }
 
   // The default's measurement and the search's, up to where the replay stands.
-  std::vector<const db::TrialOutcome*> searched() const {
-    const auto n = std::min(shown_.size(), static_cast<size_t>(replay_->value()));
-    return {shown_.begin(), shown_.begin() + static_cast<std::ptrdiff_t>(n)};
+  std::span<const SearchedTrial> shown() const {
+    const auto n = std::min(facts_.trials.size(), static_cast<size_t>(replay_->value()));
+    return std::span(facts_.trials).first(n);
+  }
+
+  // A time as it is plotted; of one of another session than the default's, over the default's
+  // median at its shape.
+  std::optional<double> plotted(const SearchedTrial& s, std::optional<double> ns) const {
+    if (!ns || !by_ratio_) return ns;
+    const auto standard = facts_.default_ns.find(db::text_of(s.outcome.dims));
+    if (standard == facts_.default_ns.end()) return std::nullopt;
+    return *ns / standard->second;
+  }
+  std::optional<double> measured_of(const SearchedTrial& s) const {
+    return by_ratio_ && s.over_default ? s.over_default : plotted(s, s.outcome.median_ns);
+  }
+  std::optional<double> predicted_of(const SearchedTrial& s) const {
+    return plotted(s, s.outcome.trial.predicted_ns);
   }
 
   QCPGraph* add_points(const QString& name, Ink which, QCPScatterStyle::ScatterShape shape,
@@ -150,12 +175,14 @@ class ProgressView final : public PlotView {
     return graph;
   }
 
-  void draw_trials(const std::vector<const db::TrialOutcome*>& trials, const TimeUnit& unit) {
+  void draw_trials(std::span<const SearchedTrial> trials, double unit) {
     auto* line = plot().addGraph();
     line->setName(tr("best so far"));
     line->setPen(QPen(ink(Ink::kBest, palette()), 2));
     line->setLineStyle(QCPGraph::lsStepLeft);
     QCPGraph* measured = add_points(tr("measured"), Ink::kChosen, QCPScatterStyle::ssDisc, true);
+    QCPGraph* alone = add_points(tr("measured without the default"), Ink::kChosen,
+                                 QCPScatterStyle::ssDisc, false);
     QCPGraph* predicted =
         add_points(tr("predicted"), Ink::kOther, QCPScatterStyle::ssCircle, false);
     QCPGraph* standard =
@@ -164,46 +191,64 @@ class ProgressView final : public PlotView {
     double best = INFINITY, first = 0;
     int64_t failed = 0;
     for (size_t i = 0; i < trials.size(); ++i) {
-      const db::TrialOutcome& o = *trials[i];
+      const db::TrialOutcome& o = trials[i].outcome;
       const double x = static_cast<double>(i + 1);
       const bool is_default = o.trial.key.role == db::Role::kBaseline;
-      if (o.trial.predicted_ns) predicted->addData(x, *o.trial.predicted_ns / unit.ns);
-      if (!o.median_ns) {
-        failed += db::is_final(o.trial.state);
-        continue;
-      }
-      if (is_default && first == 0) first = *o.median_ns;
-      best = std::min(best, *o.median_ns);
-      (is_default ? standard : measured)->addData(x, *o.median_ns / unit.ns);
-      line->addData(x, best / unit.ns);
-      Mark m{
-          x,
-          *o.median_ns / unit.ns,
-          tr("trial %1 · round %2 · measured %3%4 · best so far %5 · %6")
-              .arg(o.trial.position)
-              .arg(o.trial.round)
-              .arg(time_text(*o.median_ns),
-                   o.trial.predicted_ns ? tr(", predicted %1").arg(time_text(*o.trial.predicted_ns))
-                                        : QString(),
-                   time_text(best), plain_text(o.config_json)),
-          {}};
+      if (const auto p = predicted_of(trials[i])) predicted->addData(x, *p / unit);
+      failed += db::is_final(o.trial.state) && !o.median_ns;
+      const auto y = measured_of(trials[i]);
+      if (!y) continue;
+      const bool counts = !by_ratio_ || is_default || trials[i].over_default.has_value();
+      if (is_default && first == 0) first = *y;
+      if (counts) best = std::min(best, *y);
+      (is_default ? standard : counts ? measured : alone)->addData(x, *y / unit);
+      if (std::isfinite(best)) line->addData(x, best / unit);
+      Mark m{x, *y / unit, describe(trials[i], best), {}};
       m.choice.shape = db::text_of(o.dims);
       m.choice.config = o.trial.key.config;
       m.choice.trial = o.trial.uuid;
       marks.push_back(std::move(m));
     }
-    set_status(tr("%1 trials, %2 failed; best %3%4")
-                   .arg(count_text(static_cast<int64_t>(trials.size())), count_text(failed),
-                        std::isfinite(best) ? time_text(best) : tr("none"),
-                        first > 0 ? tr(", %1 the default's speed").arg(factor_text(first / best))
-                                  : QString()));
+    if (alone->dataCount() == 0) alone->removeFromLegend();
+    tell(trials.size(), failed, best, first);
     set_marks(std::move(marks));
   }
 
+  QString value_text(double value) const {
+    return by_ratio_ ? factor_text(value) : time_text(value);
+  }
+
+  QString describe(const SearchedTrial& s, double best) const {
+    const db::TrialOutcome& o = s.outcome;
+    QString text = tr("trial %1 · round %2").arg(o.trial.position).arg(o.trial.round);
+    if (o.median_ns) text += tr(" · measured %1").arg(time_text(*o.median_ns));
+    if (s.over_default) text += tr(", %1 of the default's").arg(factor_text(*s.over_default));
+    if (o.trial.predicted_ns) text += tr(", predicted %1").arg(time_text(*o.trial.predicted_ns));
+    if (std::isfinite(best)) text += tr(" · best so far %1").arg(value_text(best));
+    return text + QStringLiteral(" · ") + plain_text(o.config_json);
+  }
+
+  void tell(size_t trials, int64_t failed, double best, double first) {
+    QString text = tr("%1 trials, %2 failed; best ")
+                       .arg(count_text(static_cast<int64_t>(trials)), count_text(failed));
+    if (!std::isfinite(best))
+      text += tr("none");
+    else if (by_ratio_)
+      text += tr("%1 the default's speed, timed in one session").arg(factor_text(1 / best));
+    else
+      text +=
+          time_text(best) +
+          (first > 0 ? tr(", %1 the default's speed").arg(factor_text(first / best)) : QString()) +
+          tr("; times of different sessions, none beside the default's");
+    if (facts_.more)
+      text += tr("; only the first %1 trials of the campaign are shown").arg(kMostTrials);
+    set_status(text);
+  }
+
   QSlider* replay_;
-  std::vector<db::TrialOutcome> outcomes_;
-  std::vector<const db::TrialOutcome*> shown_;  // into outcomes_
-  QCPRange times_{0.1, 1};
+  SearchFacts facts_;
+  bool by_ratio_ = false;  // the axis is of times over the default's
+  QCPRange range_{0.1, 1};
   Question question_;
   bool asked_ = false;
 };

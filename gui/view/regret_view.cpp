@@ -1,5 +1,5 @@
-// "Regret by shape": how much over the best measured the table's choice is, the default schedule
-// beside it, and the borders where the table turns to another entry.
+// "Regret by shape": how much over the best measured what serves is, by the table or an override
+// over it, the default schedule beside it, and the borders where another one serves.
 #include <cmath>
 
 #include "gui/model/regret.h"
@@ -23,8 +23,8 @@ class RegretView final : public PlotView {
   bool loading() const override { return context().workload.loading(); }
 
   TableData table() const override {
-    TableData t{{"shape", "entry", "config", "chosen_ns", "best_config", "best_ns", "default_ns",
-                 "regret", "default_regret", "side_by_side"},
+    TableData t{{"shape", "entry", "override", "config", "chosen_ns", "best_config", "best_ns",
+                 "default_ns", "regret", "default_regret", "side_by_side"},
                 {}};
     const auto facts = context().workload.facts();
     const db::DispatchTable* table =
@@ -32,12 +32,12 @@ class RegretView final : public PlotView {
     if (!table || !message().isEmpty()) return t;
     const auto time = [](const Cell* c) { return c ? QVariant(c->result.median_ns) : QVariant(); };
     const auto real = [](const std::optional<double>& v) { return v ? QVariant(*v) : QVariant(); };
-    for (const RegretPoint& p : regret_of(*facts, *table))
-      t.rows.push_back({plain_text(facts->shapes[p.shape].key), QVariant::fromValue(p.entry),
-                        plain_text(table->entries[static_cast<size_t>(p.entry)].config),
-                        time(p.chosen), p.best ? plain_text(p.best->result.config) : QString(),
-                        time(p.best), time(p.standard), real(p.regret()), real(p.standard_regret()),
-                        p.side_by_side});
+    for (const RegretPoint& p : regret_of(*facts, table, Serving::Overrides::kLaid))
+      t.rows.push_back(
+          {plain_text(facts->shapes[p.shape].key), QVariant::fromValue(p.served.entry),
+           p.served.by ? plain_text(p.served.by->uuid) : QString(), plain_text(p.served.config),
+           time(p.chosen), p.best ? plain_text(p.best->result.config) : QString(), time(p.best),
+           time(p.standard), real(p.regret()), real(p.standard_regret()), p.side_by_side});
     return t;
   }
 
@@ -56,7 +56,7 @@ class RegretView final : public PlotView {
                     .arg(plain_text(title_of(*facts)), short_id(table->uuid),
                          plain_text(db::name_of(table->status))));
     try {
-      draw_points(*facts, *table, regret_of(*facts, *table));
+      draw_points(*facts, *table, regret_of(*facts, table, Serving::Overrides::kLaid));
     } catch (const Error& e) {
       set_message(plain_text(e.what(), 1000));
       set_marks({});
@@ -83,7 +83,9 @@ class RegretView final : public PlotView {
     plot().yAxis->setLabel(tr("over the best measured (%)"));
     QCPGraph* standard =
         add_graph(tr("default schedule"), Ink::kDefault, QCPScatterStyle::ssSquare);
-    QCPGraph* chosen = add_graph(tr("dispatch table"), Ink::kChosen, QCPScatterStyle::ssDisc);
+    QCPGraph* chosen =
+        add_graph(f.overrides.empty() ? tr("dispatch table") : tr("dispatch table and overrides"),
+                  Ink::kChosen, QCPScatterStyle::ssDisc);
     std::vector<Mark> marks;
     top_ = 1;
     for (const RegretPoint& p : points) {
@@ -102,7 +104,7 @@ class RegretView final : public PlotView {
       m.choice.measurement = p.chosen->result.measurement;
       marks.push_back(std::move(m));
     }
-    draw_borders(table, points);
+    draw_borders(f, table, points);
     show_all();
     const RegretSummary sum = summary_of(points);
     set_status(sum.shapes
@@ -116,10 +118,14 @@ class RegretView final : public PlotView {
     set_marks(std::move(marks));
   }
 
+  static QString served_text(const Served& served) {
+    return served.by ? tr("override %1").arg(short_id(served.by->uuid))
+                     : tr("entry %1").arg(served.entry);
+  }
+
   static QString describe(const WorkloadFacts& f, const RegretPoint& p, double regret) {
-    return tr("%1 · entry %2 · %3, best %4 (%5 over, %6) · %7")
-        .arg(plain_text(f.shapes[p.shape].key))
-        .arg(p.entry)
+    return tr("%1 · %2 · %3, best %4 (%5 over, %6) · %7")
+        .arg(plain_text(f.shapes[p.shape].key), served_text(p.served))
         .arg(time_text(p.chosen->result.median_ns), time_text(p.best->result.median_ns),
              percent_text(regret),
              p.side_by_side ? tr("side by side") : tr("of different sessions"),
@@ -144,18 +150,20 @@ class RegretView final : public PlotView {
   }
 
   // By extent: where the tests on the symbol lie. Side by side: between shapes of two entries.
-  void draw_borders(const db::DispatchTable& table, const std::vector<RegretPoint>& points) {
+  void draw_borders(const WorkloadFacts& f, const db::DispatchTable& table,
+                    const std::vector<RegretPoint>& points) {
     if (shapes_.by_extent()) {
-      const DispatchTree tree = DispatchTree::from_json(table.tree, table.entries.size());
-      for (const int64_t border : tree.borders_of(shapes_.symbol()))
+      const Serving serving(f, &table, Serving::Overrides::kLaid);
+      for (const int64_t border : serving.borders_of(shapes_.symbol()))
         if (border > 0)
           add_border(std::sqrt(static_cast<double>(border) * static_cast<double>(border + 1)),
                      QStringLiteral("≤ %1").arg(border));
       return;
     }
     for (size_t i = 1; i < points.size(); ++i)
-      if (points[i].entry != points[i - 1].entry)
-        add_border(static_cast<double>(i) - 0.5, tr("entry %1").arg(points[i].entry));
+      if (points[i].served.entry != points[i - 1].served.entry ||
+          points[i].served.by != points[i - 1].served.by)
+        add_border(static_cast<double>(i) - 0.5, served_text(points[i].served));
   }
 
   ShapeAxis shapes_;

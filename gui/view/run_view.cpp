@@ -1,6 +1,7 @@
 // "Model run": an executable file, run in a process of its own; its time line with the memory that
 // was live, and where its time went by kernel and shape and by instruction. A file's native code
-// runs only once the user trusts its digest.
+// runs only once the user trusts its digest. "Why this kernel?" leads from the chosen kernel to the
+// records of the open database that decided it.
 #include <QCheckBox>
 #include <QComboBox>
 #include <QFileDialog>
@@ -110,6 +111,10 @@ class RunView final : public PlotView {
     run_button_ = button(tr("&Run"), "run", [this] { start(); });
     cancel_ = button(tr("E&nd"), "end", [this] { run_.cancel(); });
     cancel_->setEnabled(false);
+    why_ = button(tr("Why this &kernel?"), "why", [this] { explain(); });
+    why_->setToolTip(
+        tr("Runs the file once more (nimble explain) and shows what decided the chosen kernel."));
+    why_->setEnabled(false);
     shown_ = new QComboBox;
     shown_->setObjectName(QStringLiteral("shown"));
     shown_->setAccessibleName(tr("What the plot shows"));
@@ -133,7 +138,7 @@ class RunView final : public PlotView {
     connect(pane_, &TablePane::chosen, this, &RunView::choose_row);
   }
 
-  bool loading() const override { return run_.busy(); }
+  bool loading() const override { return run_.busy() || asked_; }
   TableData table() const override { return pane_->table(); }
 
  protected:
@@ -237,7 +242,17 @@ class RunView final : public PlotView {
     pane_->show_row([&](const Choice& c) { return c.shape == key; });
   }
 
+  // The kernel of the chosen row; nothing if it is of an instruction, or of another run.
+  const KernelTime* chosen_kernel() const {
+    const PagedRow* row = pane_->current();
+    if (!row || !profile_) return nullptr;
+    for (const KernelTime& k : profile_->kernels)
+      if (row_key(SpanKind::kKernel, k.name, k.shape) == row->choice.shape) return &k;
+    return nullptr;
+  }
+
   void choose_row(const PagedRow& row) {
+    enable();
     uint32_t group = 0;
     const bool found = group_of(row.choice.shape, &group) != nullptr;
     line_.choose(found ? std::optional(group) : std::nullopt);
@@ -291,27 +306,97 @@ class RunView final : public PlotView {
            : tr("Files of digest %1… run checked from now on.").arg(digest_.left(16)));
   }
 
+  void enable() {
+    run_button_->setEnabled(!run_.busy());
+    cancel_->setEnabled(run_.busy());
+    why_->setEnabled(!run_.busy() && chosen_kernel());
+  }
+
   void start() {
     if (file_->text().isEmpty()) return set_status(tr("Choose a file first."));
     looked_at_ = file_->text();
     running_ = true;
-    run_button_->setEnabled(false);
-    cancel_->setEnabled(true);
+    wanted_.reset();
+    ran_ = {looked_at_, QProcess::splitCommand(inputs_->text()), trusted(), 0};
+    run_.start(ran_);
+    enable();
     set_status(tr("Running…"));
-    run_.start({file_->text(), QProcess::splitCommand(inputs_->text()), trusted(), 0});
+  }
+
+  // Of the file and inputs that were run, whatever the fields say by now.
+  void explain() {
+    const KernelTime* k = chosen_kernel();
+    if (!k) return;
+    wanted_ = *k;
+    RunRequest request = ran_;
+    request.trusted = trusted();
+    request.explain = QString::fromStdString(k->name);
+    run_.start(request);
+    enable();
+    set_status(tr("Asking what decided %1…").arg(plain_text(k->name)));
+  }
+
+  void take_explained(const RunResult& r) {
+    const KernelTime wanted = *std::exchange(wanted_, std::nullopt);
+    if (!r.error.isEmpty()) return set_status(r.error);
+    if (r.digest != ran_digest_)
+      return set_status(tr("The file is another one than was run: run it again."));
+    FileOperator found{ran_.file.toStdString(), r.digest.toStdString(), {}, {}};
+    const auto at = std::ranges::find(
+        r.explained, wanted.shape, [](const ExplainedKernel& e) { return db::text_of(e.symbols); });
+    if (at == r.explained.end())
+      return set_status(tr("The kernel did not run at %1 this time: its shapes depend on the "
+                           "inputs; give them.")
+                            .arg(plain_text(wanted.shape)));
+    found.kernel = *at;
+    if (!context().session.is_open()) return show_why(std::move(found), std::nullopt);
+    asked_ = true;
+    question_ = context().session.ask<std::optional<KernelPlace>>(
+        this,
+        [kernel = found.kernel](Reader& reader, const Cancel& cancel) {
+          return reader.place_of(kernel, cancel);
+        },
+        [this, found](const Answer<std::optional<KernelPlace>>& answer) {
+          asked_ = false;
+          if (!answer.value) return set_status(answer.error);
+          show_why(found, *answer.value);
+        });
+  }
+
+  void show_why(FileOperator found, const std::optional<KernelPlace>& place) {
+    const ExplainedKernel& k = found.kernel;
+    Choice next = context().selection.now();
+    if (place) {
+      next = {};
+      next.hardware = place->hardware;
+      next.workload = place->workload;
+      next.policy = place->policy;
+      next.table = place->table;
+      next.shape = db::text_of(k.symbols);
+    } else if (!context().session.is_open()) {
+      found.problem = "no database is open";
+    } else if (k.table.empty() && k.override_uuid.empty()) {
+      found.problem = "nothing: no record of a tuning database decided this kernel";
+    } else {
+      found.problem = "the open database has not the records that decided";
+    }
+    context().selection.set(next, std::move(found));
+    set_status({});
+    emit view_wanted(QStringLiteral("why"));
   }
 
   void take(const RunResult& r) {
     const bool ran = std::exchange(running_, false);
-    run_button_->setEnabled(true);
-    cancel_->setEnabled(false);
+    enable();
     digest_ = r.digest;
     trust_->setEnabled(!digest_.isEmpty());
     trust_->setChecked(trusted().contains(digest_));
     const QString of =
         tr("digest %1…, %2")
             .arg(digest_.left(16), trust_->isChecked() ? tr("trusted") : tr("not trusted"));
+    if (wanted_) return take_explained(r);
     if (!ran) return set_status(r.error.isEmpty() ? of : r.error);
+    ran_digest_ = digest_;
     profile_ = r.profile;
     trace_ = r.trace && !r.trace->spans.empty() ? r.trace : nullptr;
     line_.choose(std::nullopt);
@@ -355,14 +440,18 @@ class RunView final : public PlotView {
 
   QLineEdit *file_, *inputs_;
   QCheckBox* trust_;
-  QPushButton *run_button_, *cancel_;
+  QPushButton *run_button_, *cancel_, *why_;
   TablePane* pane_;
   QComboBox* shown_;
   TimeLine line_;
   ModelRun run_;
   std::optional<RunProfile> profile_;
   std::shared_ptr<const RunTrace> trace_;
-  QString looked_at_, digest_;
+  RunRequest ran_;                    // what the profile is of
+  std::optional<KernelTime> wanted_;  // that is being explained
+  Question question_;
+  bool asked_ = false;
+  QString looked_at_, digest_, ran_digest_;
   double most_ = 1;
   bool running_ = false;
 };

@@ -1,9 +1,11 @@
 // "Samples": one measurement. Left every sample in the order taken, outliers marked, median and its
-// interval; right the share of samples at most as long (the empirical distribution).
+// interval; right the share of samples at most as long (the empirical distribution). Of one whose
+// samples retention removed, median and interval alone.
 #include <algorithm>
 #include <cmath>
 
 #include "gui/model/units.h"
+#include "gui/model/why.h"
 #include "gui/view/plot_view.h"
 
 namespace nimble::gui {
@@ -57,9 +59,12 @@ class SamplesView final : public PlotView {
         tr("%1 · %2 · %3")
             .arg(plain_text(facts_->shape), plain_text(facts_->config_text, 120),
                  facts_->trial ? plain_text(db::name_of(facts_->trial->key.role)) : QString()));
-    const auto [low, high] = std::minmax_element(m.samples_ns.begin(), m.samples_ns.end());
-    const TimeUnit unit = set_time_axis(plot().yAxis, tr("time of a run"),
-                                        std::min(*low, m.ci_low_ns), std::max(*high, m.ci_high_ns));
+    double lowest = m.ci_low_ns, highest = m.ci_high_ns;
+    for (const double ns : m.samples_ns) {
+      lowest = std::min(lowest, ns);
+      highest = std::max(highest, ns);
+    }
+    const TimeUnit unit = set_time_axis(plot().yAxis, tr("time of a run"), lowest, highest);
     QCPAxis* side = right_->axis(QCPAxis::atLeft);
     side->setScaleType(QCPAxis::stLogarithmic);
     side->setTicker(plot().yAxis->ticker());
@@ -70,22 +75,27 @@ class SamplesView final : public PlotView {
     draw_distribution(m, unit);
     times_ = plot().yAxis->range();
     show_all();
-    int64_t outliers = 0;
-    for (const bool o : m.outliers) outliers += o;
+    const auto outliers = std::count(m.outliers.begin(), m.outliers.end(), true);
+    const QString samples =
+        m.samples_ns.empty()
+            ? removed_text(*facts_)
+            : tr("%1 samples, %2 outliers").arg(count_text(facts_->samples), count_text(outliers));
     set_status(
-        tr("%1 samples, %2 outliers · median %3, MAD %4, 95 %: %5 to %6 · stopped: %7 · "
-           "taken %8 · machine %9%10")
-            .arg(count_text(static_cast<int64_t>(m.samples_ns.size())), count_text(outliers),
-                 time_text(m.median_ns), time_text(m.mad_ns), time_text(m.ci_low_ns),
+        tr("%1 · median %2, MAD %3, 95 %: %4 to %5 · stopped: %6 · taken %7 · machine %8%9")
+            .arg(samples, time_text(m.median_ns), time_text(m.mad_ns), time_text(m.ci_low_ns),
                  time_text(m.ci_high_ns), plain_text(m.stop_reason), moment_text(m.created_at),
                  facts_->hostname.empty() ? short_id(m.machine) : plain_text(facts_->hostname))
             .arg(facts_->host ? QStringLiteral(" · ") + plain_text(text_of(*facts_->host))
                               : QString()));
   }
 
+  // Also of samples that were removed, so that the axis is that of the measurement.
+  double width() const {
+    return static_cast<double>(facts_ ? std::max<int64_t>(facts_->samples, 1) : 1);
+  }
+
   void show_all() override {
-    const double n = facts_ ? static_cast<double>(facts_->measurement.samples_ns.size()) : 1;
-    plot().xAxis->setRange(0, n + 1);
+    plot().xAxis->setRange(0, width() + 1);
     plot().yAxis->setRange(times_);
   }
 
@@ -137,17 +147,19 @@ class SamplesView final : public PlotView {
     if (name.isEmpty()) line->removeFromLegend();
     line->setPen(QPen(ink(Ink::kBest, palette()), 1.4, style));
     line->addData(0, y);
-    line->addData(static_cast<double>(facts_->measurement.samples_ns.size() + 1), y);
+    line->addData(width() + 1, y);
   }
 
   void draw_samples(const db::Measurement& m, const TimeUnit& unit) {
     auto* usual = plot().addGraph();
     usual->setName(tr("sample"));
+    if (m.samples_ns.empty()) usual->removeFromLegend();
     usual->setLineStyle(QCPGraph::lsNone);
     usual->setScatterStyle(
         QCPScatterStyle(QCPScatterStyle::ssDisc, ink(Ink::kChosen, palette()), 6));
     auto* outlying = plot().addGraph();
     outlying->setName(tr("outlier"));
+    if (m.samples_ns.empty()) outlying->removeFromLegend();
     outlying->setLineStyle(QCPGraph::lsNone);
     outlying->setScatterStyle(
         QCPScatterStyle(QCPScatterStyle::ssCross, ink(Ink::kDefault, palette()), 8));
@@ -166,10 +178,18 @@ class SamplesView final : public PlotView {
     add_level(m.median_ns / unit.ns, tr("median"), Qt::SolidLine);
     add_level(m.ci_low_ns / unit.ns, tr("95 % interval of the median"), Qt::DotLine);
     add_level(m.ci_high_ns / unit.ns, {}, Qt::DotLine);
+    if (m.samples_ns.empty())
+      marks.push_back(
+          {width() / 2 + 0.5,
+           m.median_ns / unit.ns,
+           tr("median %1 · 95 %: %2 to %3")
+               .arg(time_text(m.median_ns), time_text(m.ci_low_ns), time_text(m.ci_high_ns)),
+           {}});
     set_marks(std::move(marks));
   }
 
   void draw_distribution(const db::Measurement& m, const TimeUnit& unit) {
+    if (m.samples_ns.empty()) return;
     std::vector<double> sorted = m.samples_ns;
     std::sort(sorted.begin(), sorted.end());
     auto* curve = new QCPCurve(right_->axis(QCPAxis::atBottom), right_->axis(QCPAxis::atLeft));

@@ -1,5 +1,6 @@
 #include "gui/view/view.h"
 
+#include <QComboBox>
 #include <QLabel>
 #include <QPainter>
 #include <QStackedLayout>
@@ -74,6 +75,17 @@ void View::set_content(QWidget* content) {
   stack_->addWidget(content);
   stack_->setCurrentWidget(content);
   setFocusProxy(content);
+}
+
+QComboBox* View::add_choice(const QString& label, const char* name, int characters) {
+  auto* box = new QComboBox;
+  box->setObjectName(QLatin1String(name));
+  box->setAccessibleName(label);
+  box->setMinimumContentsLength(characters);
+  box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  controls_->addWidget(plain_label(label));
+  controls_->addWidget(box, 1);
+  return box;
 }
 
 QString View::heading() const {

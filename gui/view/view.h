@@ -13,6 +13,7 @@
 #include "gui/model/workload_model.h"
 #include "gui/view/control_row.h"
 
+class QComboBox;
 class QLabel;
 class QPainter;
 class QStackedLayout;
@@ -60,12 +61,16 @@ class View : public QWidget {
 
  signals:
   void status_changed(const QString& text);
+  void view_wanted(const QString& name);  // of Views.def, to be shown
 
  protected:
   Context& context() const { return context_; }
   // Set at construction. Keys go to it, or to its own focus proxy.
   void set_content(QWidget* content);
   ControlRow* controls() const { return controls_; }
+  // A box of choices in the line of controls, behind its label; as wide as so many characters and
+  // what room there is.
+  QComboBox* add_choice(const QString& label, const char* name, int characters);
   void set_heading(const QString& text);
   void set_status(const QString& text);
   // Shows `message` instead of the content; the content if it is empty.

@@ -1,5 +1,6 @@
-// "Why this kernel?": the chain from a workload at a shape to raw samples. Enter or a click on a
-// step selects what it is about; Ctrl+C copies the chosen steps, the button all of them.
+// "Why this kernel?": the chain from an operator of an executable file (Model run leads here), or
+// from a workload at a shape, to raw samples. Enter or a click on a step selects what it is about;
+// Ctrl+C copies the chosen steps, the button all of them.
 #include <QClipboard>
 #include <QGuiApplication>
 #include <QHBoxLayout>
@@ -38,8 +39,10 @@ class WhyView final : public View {
     });
     connect(&context.workload, &WorkloadModel::changed, this, &WhyView::tell);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
-      const Choice& now = this->context().selection.now();
-      if (now.shape != before.shape || now.table != before.table) tell();
+      const Selection& selection = this->context().selection;
+      if (selection.now().shape != before.shape || selection.now().table != before.table ||
+          selection.origin() != origin_)
+        tell();
     });
     tell();
   }
@@ -62,10 +65,13 @@ class WhyView final : public View {
     question_.drop();
     asked_ = false;
     const auto facts = context().workload.facts();
-    set_message(facts ? QString() : context().workload.problem());
+    origin_ = context().selection.origin();
+    const bool alone = origin_ && !origin_->problem.empty();  // the database knows nothing of it
+    set_message(facts || alone ? QString() : context().workload.problem());
+    if (alone) return show_steps(why(*origin_), tr("an operator of an executable file"));
     if (!facts) return;
     const Choice now = context().selection.now();
-    show_steps(why(*facts, now, nullptr));
+    show_chain(*facts, now, nullptr);
     const db::Uuid behind = measurement_behind(*facts, now);
     if (behind.empty()) return;
     asked_ = true;
@@ -76,15 +82,22 @@ class WhyView final : public View {
         },
         [this, facts, now](const Answer<std::optional<MeasurementFacts>>& answer) {
           asked_ = false;
-          if (answer.value && *answer.value) show_steps(why(*facts, now, &**answer.value));
+          if (answer.value && *answer.value) show_chain(*facts, now, &**answer.value);
           set_status(answer.error);
         });
   }
 
-  void show_steps(std::vector<WhyStep> steps) {
+  void show_chain(const WorkloadFacts& facts, const Choice& choice,
+                  const MeasurementFacts* measurement) {
+    std::vector<WhyStep> steps = origin_ ? why(*origin_) : std::vector<WhyStep>();
+    for (WhyStep& step : why(facts, choice, measurement)) steps.push_back(std::move(step));
+    show_steps(std::move(steps), plain_text(title_of(facts)));
+  }
+
+  void show_steps(std::vector<WhyStep> steps, const QString& heading) {
     if (steps == steps_) return;
     steps_ = std::move(steps);
-    set_heading(QString::fromStdString(title_of(*context().workload.facts())));
+    set_heading(heading);
     std::vector<PagedRow> rows;
     for (const WhyStep& s : steps_) rows.push_back({{s.what, s.text}, {s.what, s.text}, s.choice});
     model_->set_rows(std::move(rows));
@@ -93,6 +106,7 @@ class WhyView final : public View {
   RowsModel* model_;
   Rows* rows_;
   std::vector<WhyStep> steps_;
+  std::shared_ptr<const FileOperator> origin_;
   Question question_;
   bool asked_ = false;
 };

@@ -19,7 +19,8 @@ std::vector<PagedColumn> workload_columns() {
       {"Worst", "worst_speed_up", "The same at the shape that gained least.", true, true},
       {"Regret", "worst_regret",
        "The worst entry's expected time over the best known one's, less 1.", true, true},
-      {"State", "state", "Whether the newest toolchain that the database knows made the table.",
+      {"State", "state",
+       "Whether the newest toolchain that the database knows made the table, or an older one.",
        true, false},
       {"Version", "version", "Of the dispatch table.", true, true},
       {"Entries", "entries", "Of the dispatch table.", true, true},
@@ -39,7 +40,7 @@ PagedRow row_of(const WorkloadRow& w) {
     return v ? text(*v) : QStringLiteral("–");
   };
   const QString op = plain_text(w.record.op), symbols = plain_text(w.record.symbolic_dims);
-  const QString state = plain_text(name_of(w.staleness)), type = plain_text(w.record.dtype);
+  const QString state = plain_text(name_of(w.standing)), type = plain_text(w.record.dtype);
   const QString hardware = plain_text(w.hardware_name), of_class = plain_text(w.policy_class);
   const QString text = plain_text(w.record.canonical, 4000);
   const QString version = w.table ? count_text(w.version) : QStringLiteral("–");

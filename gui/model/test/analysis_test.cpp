@@ -59,6 +59,32 @@ class AnalysisTest : public QObject {
       QVERIFY(!c.differs());
   }
 
+  // A template's default may change from one campaign to the next.
+  void there_is_one_default_the_latest_that_was_measured() {
+    WorkloadFacts f;
+    db::Result old = result("a", 1, db::Role::kBaseline, 90);
+    db::Result now = result("bb", 1, db::Role::kBaseline, 100);
+    old.created_at = 1;
+    now.created_at = 2;
+    db::Result vendor = result("ccc", 1, db::Role::kVerify, 110);
+    vendor.template_name = db::kVendorTemplate;
+    arrange(f, {old, now, vendor}, {});
+    for (const ConfigFacts& c : f.configs) {
+      QCOMPARE(c.is_default, c.hash == "bb");
+      QCOMPARE(c.is_vendor, c.hash == "ccc");
+    }
+  }
+
+  // Of an even number of values the median is between the two in the middle.
+  void half_the_interval_of_two_measurements_is_their_mean() {
+    WorkloadFacts f;
+    arrange(f,
+            {result("a", 1, db::Role::kVerify, 100, 0.01),
+             result("bb", 1, db::Role::kVerify, 100, 0.03)},
+            {});
+    QVERIFY(std::abs(noise_of(f)[0].half_interval - 0.02) < 1e-12);
+  }
+
   void a_winner_that_flips_costs_what_the_second_look_says() {
     WorkloadFacts f;
     arrange(f,

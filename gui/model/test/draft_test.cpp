@@ -41,7 +41,7 @@ class DraftTest : public QObject {
     double sum = 0;
     int n = 0;
     for (const RegretPoint& p : draft.after())
-      if (p.entry == 1 && p.regret()) {
+      if (p.served.entry == 1 && p.regret()) {
         sum += *p.regret();
         ++n;
       }
@@ -98,8 +98,7 @@ class DraftTest : public QObject {
     QCOMPARE(table.parent.value(), draft.original().uuid);
     QCOMPARE(table.entries[0].reason, draft.original().entries[0].reason);
     QCOMPARE(table.entries[1].reason, std::string("tail latency"));
-    QCOMPARE(DispatchTree::from_json(table.tree, table.entries.size()).entry_at({{"s0", 100}}, 1),
-             1);
+    QCOMPARE(DispatchTree::of(facts_->record, table).entry_at({{"s0", 100}}, 1), 1);
     QVERIFY(store->check().sound());
   }
 
@@ -108,7 +107,7 @@ class DraftTest : public QObject {
         R"({"nodes":[{"feature":"mod","a":"s0","t":8,"op":"==","value":0,"yes":1,"no":2},)"
         R"({"leaf":0},{"feature":"mod","a":"s0","t":8,"op":"<=","value":3,"yes":3,"no":4},)"
         R"({"leaf":1},{"leaf":2}]})",
-        3);
+        3, {"s0"});
     const auto regions = regions_of(t);
     QCOMPARE(db::json_of(*regions[1]), std::string("{\"mod(s0,8)\":[0,0]}"));
     QCOMPARE(db::json_of(*regions[3]), std::string("{\"mod(s0,8)\":[0,3]}"));

@@ -64,7 +64,16 @@ class FakeReader final : public Reader {
     }
     return page;
   }
+  SearchFacts search(const db::Hash&, const db::Hash&, const db::Uuid&, int64_t,
+                     const Cancel& cancel) override {
+    work(cancel);
+    return {};
+  }
   std::optional<MeasurementFacts> measurement(const db::Uuid&, const Cancel& cancel) override {
+    work(cancel);
+    return std::nullopt;
+  }
+  std::optional<KernelPlace> place_of(const ExplainedKernel&, const Cancel& cancel) override {
     work(cancel);
     return std::nullopt;
   }

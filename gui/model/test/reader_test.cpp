@@ -4,6 +4,7 @@
 #include "db/store/store.h"
 #include "db/store/test/all.h"
 #include "gui/model/regret.h"
+#include "gui/model/serving.h"
 #include "gui/model/test/qtest.h"
 #include "gui/model/why.h"
 #include "vm/base/error.h"
@@ -26,6 +27,24 @@ class ReaderTest : public QObject {
     return {};
   }
 
+  // A second slot of the same workload: a table of another class of policy, active beside the
+  // first.
+  db::Uuid add_slot(db::Store& store, const WorkloadFacts& f) {
+    db::Measurement m = store.measurement(f.results.front().measurement).value();
+    m.uuid.clear();
+    db::MeasurePolicy policy = f.policies.front().policy;
+    policy.policy_class = "cached";
+    m.policy = store.put(policy);
+    store.add(m);
+    QTest::qWait(2);  // created in another millisecond
+    db::NewDispatchTable t = *f.table({});
+    t.policy = m.policy;
+    t.parent.reset();
+    const db::Uuid made = store.create_table(t);
+    store.activate(made, "another class");
+    return made;
+  }
+
  private slots:
   void init() {
     campaign_ = std::make_unique<CampaignCopy>();
@@ -41,10 +60,39 @@ class ReaderTest : public QObject {
       QVERIFY(w.table);
       const auto table = store->table(*w.table);
       QCOMPARE(table->status, db::TableStatus::kActive);
-      QCOMPARE(w.staleness, Staleness::kCurrent);
+      QCOMPARE(w.standing, Standing::kNewest);
       for (const db::Comparison& c : store->comparisons(*w.table))
         if (!c.rival) QCOMPARE(w.speed_up.value(), 1 / c.ratio);
     }
+  }
+
+  void the_list_and_the_windows_choose_the_same_table() {
+    const WorkloadFacts before = facts_of("softmax", "s0");
+    const db::Uuid first = before.table({})->uuid;
+    const auto store = db::Store::open(campaign_->place());
+    const db::Uuid second = add_slot(*store, before);
+    reader_ = Reader::open({campaign_->place()});
+    for (const WorkloadRow& w : reader_->overview(never_).workloads) {
+      const WorkloadFacts f = reader_->workload(w.workload, w.hardware, {}, never_).value();
+      QCOMPARE(f.table({})->uuid, *w.table);
+      QCOMPARE(f.table({})->policy_class, w.policy_class);
+      QCOMPARE(f.policy, f.table({})->policy);
+    }
+    QCOMPARE(facts_of("softmax", "s0").table({})->uuid, second);
+    // With the other policy its own slot's table decides, though a newer one is active elsewhere.
+    QCOMPARE(facts_of("softmax", "s0", before.policy).table({})->uuid, first);
+  }
+
+  void an_ended_campaign_is_counted_again_when_something_happens_to_it() {
+    const auto store = db::Store::open(campaign_->place());
+    const auto queued = [&] { return reader_->campaigns(never_).front().progress.queued; };
+    const db::Campaign c = reader_->campaigns(never_).front().campaign;
+    const int64_t was = queued();
+    db::TrialKey key = store->outcomes(c.uuid).front().trial.key;
+    key.config = store->put(db::Config{store->put(db::Template{"other", 1, ""}), "{}"});
+    store->enqueue({{key}});
+    store->set_budget(c.uuid, 999);
+    QCOMPARE(queued(), was + 1);
   }
 
   void a_workloads_share_of_the_models_time_is_that_of_the_newest_campaign() {
@@ -74,7 +122,7 @@ class ReaderTest : public QObject {
       store->put(next);
     }
     for (const WorkloadRow& w : Reader::open({campaign_->place()})->overview(never_).workloads)
-      QCOMPARE(w.staleness, Staleness::kCompiler);
+      QCOMPARE(w.standing, Standing::kOlderCompiler);
     {
       const auto store = db::Store::open(campaign_->place());
       db::Toolchain next = store->toolchains().front();
@@ -82,7 +130,7 @@ class ReaderTest : public QObject {
       store->put(next);
     }
     for (const WorkloadRow& w : Reader::open({campaign_->place()})->overview(never_).workloads)
-      QCOMPARE(w.staleness, Staleness::kCodegen);
+      QCOMPARE(w.standing, Standing::kOlderCodegen);
   }
 
   void a_file_of_an_older_schema_is_brought_up_to_date_unless_it_is_read_only() {
@@ -111,7 +159,7 @@ class ReaderTest : public QObject {
     for (const CoverageRow& c : rows) {
       measured += c.measured;
       QCOMPARE(c.measured, c.row.hardware_name != "another");
-      QCOMPARE(c.command.starts_with("nimble tune"), c.measured);
+      QCOMPARE(c.row.command.starts_with("nimble tune"), c.measured);
       if (c.missed_shapes == 0) continue;
       ++missed;
       QCOMPARE(c.missed_shapes, 2);
@@ -168,16 +216,24 @@ class ReaderTest : public QObject {
   void regret_is_chosen_over_best() {
     const WorkloadFacts f = facts_of("matmul", "s0");
     const db::DispatchTable& table = *f.table({});
-    const auto points = regret_of(f, table);
+    const auto points = regret_of(f, &table, Serving::Overrides::kLaid);
     QCOMPARE(points.size(), f.shapes.size());
     size_t known = 0;
+    const DispatchTree tree = DispatchTree::of(f.record, table);
     for (const RegretPoint& p : points) {
-      const DispatchTree tree = DispatchTree::from_json(table.tree, table.entries.size());
-      QCOMPARE(p.entry, tree.entry_at(f.shapes[p.shape].dims, 1));
+      QCOMPARE(p.served.entry, tree.entry_at(f.shapes[p.shape].dims, 1));
+      QVERIFY(!p.served.by);
       if (!p.regret()) continue;
       ++known;
-      QVERIFY(*p.regret() >= 0);
-      QCOMPARE(p.chosen->result.config, table.entries[static_cast<size_t>(p.entry)].config);
+      // By the results themselves: of those that count as much, none was faster.
+      double best = p.chosen->result.median_ns;
+      for (size_t c = 0; c < f.configs.size(); ++c) {
+        const Cell* other = f.cell(c, p.shape);
+        if (other && (!p.side_by_side || other->result.role == db::Role::kVerify))
+          best = std::min(best, other->result.median_ns);
+      }
+      QCOMPARE(*p.regret(), p.chosen->result.median_ns / best - 1);
+      QCOMPARE(p.chosen->result.config, table.entries[static_cast<size_t>(p.served.entry)].config);
       if (p.side_by_side) QCOMPARE(p.best->result.role, db::Role::kVerify);
       QVERIFY(p.best->result.median_ns <= p.chosen->result.median_ns);
     }
@@ -246,6 +302,176 @@ class ReaderTest : public QObject {
     const QString text = text_of(steps);
     QVERIFY(text.contains(QStringLiteral("s0 <= 12? It is 8: yes")));
     QVERIFY(text.contains(QString::number(m->measurement.samples_ns.front(), 'g', 6)));
+  }
+
+  // Of the overrides in force the latest whose region has the shape serves, else the table.
+  void what_serves_a_shape_is_an_override_of_it_before_the_table() {
+    const WorkloadFacts before = facts_of("softmax", "s0");
+    const auto served_before = [&](int64_t s0) {
+      return Serving(before, before.table({}), Serving::Overrides::kLaid).at({{"s0", s0}}).config;
+    };
+    // Configurations that the table does not give these shapes, measured at 64.
+    std::vector<db::Hash> others;
+    const size_t at_64 = before.shape_index("s0=64").value();
+    for (size_t c = 0; c < before.configs.size(); ++c)
+      if (before.cell(c, at_64) && before.configs[c].hash != served_before(64))
+        others.push_back(before.configs[c].hash);
+    QVERIFY(others.size() >= 2);
+    const auto store = db::Store::open(campaign_->place());
+    const auto add = [&](const db::Region& region, const db::Hash& config, const char* reason) {
+      QTest::qWait(2);  // made in another millisecond
+      return store->add(db::NewOverride{before.workload, before.hardware, region, config, reason});
+    };
+    const db::Uuid wide = add({{"s0", {33, 100}}}, others[0], "wide");
+    const db::Uuid narrow = add({{"s0", {60, 64}}, {"mod(s0,8)", {0, 0}}}, others[1], "narrow");
+    add({{"s9", {0, 100}}}, others[1], "of another workload");
+    const WorkloadFacts f = facts_of("softmax", "s0");
+    const Serving laid(f, f.table({}), Serving::Overrides::kLaid);
+    const auto by = [&](int64_t s0) {
+      const Served s = laid.at({{"s0", s0}});
+      return s.by ? s.by->uuid : db::Uuid();
+    };
+    QCOMPARE(by(32), db::Uuid());
+    QCOMPARE(by(33), wide);
+    QCOMPARE(by(60), wide);  // no multiple of 8
+    QCOMPARE(by(64), narrow);
+    QCOMPARE(by(65), wide);
+    QCOMPARE(by(101), db::Uuid());
+    QCOMPARE(laid.at({{"s0", 64}}).config, others[1]);
+    QCOMPARE(laid.at({{"s0", 32}}).config, served_before(32));
+    QCOMPARE(laid.refused().size(), size_t{1});
+    QCOMPARE(laid.refused()[0].first->reason, std::string("of another workload"));
+    const Serving alone(f, f.table({}), Serving::Overrides::kLeftOut);
+    QCOMPARE(alone.at({{"s0", 64}}).config, served_before(64));
+    for (const int64_t border : {32, 59, 64, 100}) {
+      const auto borders = laid.borders_of("s0");
+      QVERIFY(std::find(borders.begin(), borders.end(), border) != borders.end());
+    }
+
+    // Regret and the chain tell the same.
+    for (const RegretPoint& p : regret_of(f, f.table({}), Serving::Overrides::kLaid)) {
+      const Served s = laid.at(f.shapes[p.shape].dims);
+      QCOMPARE(p.served.config, s.config);
+      if (p.chosen) QCOMPARE(p.chosen->result.config, s.config);
+      if (p.shape == at_64) QVERIFY(p.chosen && p.served.by);
+    }
+    Choice choice;
+    choice.shape = "s0=64";
+    const db::Uuid behind = measurement_behind(f, choice);
+    const auto m = reader_->measurement(behind, never_);
+    QVERIFY(m && m->trial->key.config == others[1]);
+    QStringList what;
+    QString configuration;
+    for (const WhyStep& s : why(f, choice, &*m)) {
+      what << s.what;
+      if (s.what == QStringLiteral("Configuration")) configuration = s.text;
+    }
+    const QString all = what.join(QStringLiteral(", "));
+    QVERIFY2(what.indexOf(QStringLiteral("Override serves")) <
+                 what.indexOf(QStringLiteral("Dispatch table")),
+             qPrintable(all));
+    QCOMPARE(what.count(QStringLiteral("Override serves")), 1);
+    QCOMPARE(what.count(QStringLiteral("Override elsewhere")), 1);
+    QCOMPARE(what.count(QStringLiteral("Override left out")), 1);
+    QVERIFY2(what.contains(QStringLiteral("Entry hidden")), qPrintable(all));
+    QVERIFY2(configuration.contains(QString::fromStdString(others[1])), qPrintable(configuration));
+    choice.shape = "s0=8";
+    QVERIFY(!text_of(why(f, choice, nullptr)).contains(QStringLiteral("Override serves")));
+  }
+
+  void a_shape_that_nobody_measured_has_a_chain_to_its_evidence() {
+    const WorkloadFacts f = facts_of("softmax", "s0");
+    Choice choice;
+    choice.shape = "s0=1000003";
+    QVERIFY(!f.shape_index(choice.shape));
+    const auto m = reader_->measurement(measurement_behind(f, choice), never_);
+    QVERIFY(m);
+    const QString text = text_of(why(f, choice, &*m));
+    QVERIFY2(text.contains(QStringLiteral("Shape: s0=1000003")), qPrintable(text));
+    QVERIFY2(text.contains(QStringLiteral("Evidence: ")), qPrintable(text));
+    QVERIFY(text.contains(QStringLiteral("Raw samples: ")));
+  }
+
+  void what_an_executable_tells_leads_to_the_records_that_decided() {
+    const WorkloadFacts f = facts_of("softmax", "s0");
+    const db::DispatchTable& t = *f.table({});
+    ExplainedKernel k;
+    k.table = t.uuid;
+    k.measurement = f.results.front().measurement;
+    auto place = reader_->place_of(k, never_);
+    QVERIFY(place);
+    QCOMPARE(place->workload, f.workload);
+    QCOMPARE(place->hardware, f.hardware);
+    QCOMPARE(place->policy, t.policy);
+    QCOMPARE(place->table, t.uuid);
+    k.table = "another database's";
+    place = reader_->place_of(k, never_);
+    QVERIFY(place && place->workload == f.workload && place->table.empty());
+    k.measurement.clear();
+    QVERIFY(!reader_->place_of(k, never_));
+    const auto store = db::Store::open(campaign_->place());
+    k.override_uuid =
+        store->add(db::NewOverride{f.workload, f.hardware, {}, f.configs[0].hash, "a person's"});
+    place = reader_->place_of(k, never_);
+    QVERIFY(place && place->workload == f.workload && place->policy.empty());
+  }
+
+  // A service's cases hold the default schedule beside what is tried.
+  void a_search_is_told_over_the_default_of_its_session() {
+    const auto store = db::Store::open(campaign_->place());
+    const WorkloadFacts f = facts_of("softmax", "s0");
+    const db::Uuid campaign = f.results.front().campaign;
+    const SearchFacts before = reader_->search(f.workload, f.hardware, campaign, 1000, never_);
+    QVERIFY(before.trials.size() > 4 && !before.more);
+    const SearchedTrial* standard = nullptr;
+    const SearchedTrial* tried = nullptr;
+    for (const SearchedTrial& s : before.trials) {
+      if (s.outcome.trial.key.role == db::Role::kBaseline) standard = &s;
+      if (s.outcome.trial.key.role == db::Role::kSearch && s.outcome.median_ns) tried = &s;
+      QVERIFY(!s.over_default || s.outcome.trial.key.role == db::Role::kBaseline);
+    }
+    QVERIFY(standard && tried);
+    const db::Uuid session = store->put(db::HostState{"", "performance", {}, {}, "0", 0, 0});
+    const auto time = [&](const SearchedTrial& s, double ns) {
+      db::Measurement m =
+          store->measurement(store->measurements(s.outcome.trial.uuid).at(0).measurement.uuid)
+              .value();
+      m.uuid.clear();
+      m.host_state = session;
+      m.median_ns = m.ci_low_ns = m.ci_high_ns = ns;
+      m.samples_ns = {ns, ns, ns};
+      m.outliers.clear();
+      m.twin_ns.clear();
+      store->add(m);
+    };
+    time(*standard, 400);  // a slow hour: what it took alone tells nothing
+    time(*tried, 300);
+    const SearchFacts now = reader_->search(f.workload, f.hardware, campaign, 1000, never_);
+    for (const SearchedTrial& s : now.trials)
+      if (s.outcome.trial.uuid == tried->outcome.trial.uuid)
+        QCOMPARE(s.over_default, std::optional(0.75));
+    // Without a campaign, that which measured the workload last; and what is cut is told.
+    QVERIFY(!reader_->search(f.workload, f.hardware, {}, 1000, never_).campaign.empty());
+    QVERIFY(reader_->search(f.workload, f.hardware, campaign, 3, never_).more);
+    QVERIFY(reader_->search("none", f.hardware, {}, 3, never_).trials.empty());
+  }
+
+  void raw_samples_that_were_removed_are_told() {
+    const WorkloadFacts f = facts_of("softmax", "s0");
+    db::Store::open(campaign_->place())->remove_old({1, "disk"});
+    const MeasurementFacts* gone = nullptr;
+    std::optional<MeasurementFacts> m;
+    for (const db::Result& r : f.results) {
+      m = reader_->measurement(r.measurement, never_);
+      if (m->measurement.samples_ns.empty()) gone = &*m;
+      if (gone) break;
+    }
+    QVERIFY(gone);
+    QVERIFY(gone->samples_removed);
+    QVERIFY(gone->samples >= 3);
+    const QString text = text_of(why(f, {}, gone));
+    QVERIFY2(text.contains(QStringLiteral("raw samples were removed (nimble db clean)")),
+             qPrintable(text));
   }
 
   void overrides_are_part_of_the_chain() {

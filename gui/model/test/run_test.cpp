@@ -3,6 +3,7 @@
 #include "gui/model/test/qtest.h"
 
 using namespace nimble::gui;
+namespace db = nimble::db;
 
 class RunTest : public QObject {
   Q_OBJECT
@@ -126,6 +127,48 @@ class RunTest : public QObject {
     QVERIFY(!run.busy());
     QCOMPARE(spy.count(), 1);
     QVERIFY(spy[0][0].value<RunResult>().error.contains(QStringLiteral("ended")));
+  }
+
+  void a_kernel_is_explained_by_the_program_beside_it() {
+    const QByteArray answer =
+        R"([{"shape":"n=4","operators":"add","kernel":"k0","implementation":"k0_c1","config":"{}",)"
+        R"("count":2,"path":["s0 <= 8"],"summary":"table 01234567 v3",)"
+        R"("call":{"shape":{"s0":4,"b":2}},)"
+        R"("evidence":{"table":"0123","version":3,"entries":[]},)"
+        R"("entry":{"override":true,"id":"77","measurement":"m1","range":{"s0":[0,8]}}},)"
+        R"({"shape":"n=9","operators":"add","kernel":"k0","implementation":"p","config":"",)"
+        R"("count":1,"path":[],"summary":"","call":{"shape":{}},"evidence":null,"entry":7}])";
+    write("nimble-explain",
+          "#!/bin/sh\necho \"$@\" > '" + folder_->filePath("arguments").toUtf8() +
+              "'\ncat <<'END'\n" + answer + "\nEND\n",
+          true);
+    ModelRun run(nullptr, program());
+    const QString file = write("a.nimble", "x");
+    run.start({file, {"x=random:2x3"}, {}, 0, QStringLiteral("k0")});
+    const RunResult r = wait(run);
+    QVERIFY2(r.error.isEmpty(), qPrintable(r.error));
+    QCOMPARE(r.explained.size(), size_t{2});
+    const ExplainedKernel& k = r.explained[0];
+    QCOMPARE(db::text_of(k.symbols), std::string("b=2,s0=4"));
+    QCOMPARE(k.table, std::string("0123"));
+    QCOMPARE(k.version, 3);
+    QCOMPARE(k.override_uuid, std::string("77"));
+    QCOMPARE(k.measurement, std::string("m1"));
+    QCOMPARE(k.range, std::string(R"({"s0":[0,8]})"));
+    QVERIFY(r.explained[1].table.empty() && r.explained[1].symbols.empty());
+    // As careful as with a run.
+    const QByteArray arguments = read("arguments");
+    for (const char* due : {"--kernel k0", "--no-native", "--fuel", "--memory-limit", "-i x="})
+      QVERIFY2(arguments.contains(due), due);
+    run.start({file, {}, {r.digest}, 0, QStringLiteral("k0")});
+    wait(run);
+    QVERIFY(!read("arguments").contains("--no-native"));
+    write("nimble-explain", "#!/bin/sh\necho '[{}]'\n", true);
+    run.start({file, {}, {}, 0, QStringLiteral("k0")});
+    QVERIFY(wait(run).error.contains(QStringLiteral("no explanation")));
+    write("nimble-explain", "#!/bin/sh\necho 'no such kernel' >&2; exit 1\n", true);
+    run.start({file, {}, {}, 0, QStringLiteral("k0")});
+    QCOMPARE(wait(run).error, QStringLiteral("no such kernel"));
   }
 
   void a_look_tells_the_digest_and_runs_nothing() {

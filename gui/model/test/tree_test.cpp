@@ -45,7 +45,7 @@ class TreeTest : public QObject {
       R"({"leaf":1},{"leaf":2}]})";
  private slots:
   void every_feature_decides() {
-    const DispatchTree t = DispatchTree::from_json(kTree, 3);
+    const DispatchTree t = DispatchTree::from_json(kTree, 3, {"s0", "s1"});
     QCOMPARE(t.entry_at({{"s0", 34}, {"s1", 16}}, 1), 0);
     QCOMPARE(t.entry_at({{"s0", 34}, {"s1", 17}}, 1), 1);
     QCOMPARE(t.entry_at({{"s0", 64}, {"s1", 17}}, 1), 0);
@@ -61,7 +61,8 @@ class TreeTest : public QObject {
     for (int i = 0; i < 300; ++i) {
       const exec::DispatchTree there = random_tree(random);
       QCOMPARE(there.verify(2, 4), std::string());
-      const DispatchTree here = DispatchTree::from_json(exec::tree_to_json(there, symbols), 4);
+      const DispatchTree here =
+          DispatchTree::from_json(exec::tree_to_json(there, symbols), 4, symbols);
       QVERIFY(exec::tree_from_json(here.json(), symbols) == there);
       for (int64_t s0 = 0; s0 < 25; s0 += 3)
         for (int64_t s1 = 0; s1 < 25; s1 += 2)
@@ -71,7 +72,7 @@ class TreeTest : public QObject {
     }
   }
   void the_way_down_is_told() {
-    const DispatchTree t = DispatchTree::from_json(kTree, 3);
+    const DispatchTree t = DispatchTree::from_json(kTree, 3, {"s0", "s1"});
     const auto path = t.path_at({{"s0", 34}, {"s1", 17}}, 1);
     QCOMPARE(path.size(), size_t{3});
     QCOMPARE(QString::fromStdString(text_of(t.nodes()[path[0].node])), QStringLiteral("s0 <= 34"));
@@ -82,13 +83,13 @@ class TreeTest : public QObject {
     QVERIFY(!path[1].holds);
   }
   void borders_are_where_an_answer_changes() {
-    const DispatchTree t = DispatchTree::from_json(kTree, 3);
+    const DispatchTree t = DispatchTree::from_json(kTree, 3, {"s0", "s1"});
     QCOMPARE(t.borders_of("s0"), (std::vector<int64_t>{34, 64}));
     QVERIFY(t.borders_of("s1").empty());
   }
   void it_is_written_as_it_was_read() {
-    const DispatchTree t = DispatchTree::from_json(kTree, 3);
-    QCOMPARE(DispatchTree::from_json(t.json(), 3).json(), t.json());
+    const DispatchTree t = DispatchTree::from_json(kTree, 3, {"s0", "s1"});
+    QCOMPARE(DispatchTree::from_json(t.json(), 3, {"s0", "s1"}).json(), t.json());
     QCOMPARE(QJsonDocument::fromJson(QByteArray::fromStdString(t.json())),
              QJsonDocument::fromJson(kTree));
   }
@@ -109,10 +110,15 @@ class TreeTest : public QObject {
         << R"({"nodes":[{"feature":"mod","a":"s","t":0,"op":"<=","value":1,"yes":1,"no":1},{"leaf":0}]})";
     QTest::newRow("feature")
         << R"({"nodes":[{"feature":"moon","op":"<=","value":1,"yes":1,"no":1},{"leaf":0}]})";
+    // What the machine refuses is not drawn as something else.
+    QTest::newRow("test")
+        << R"({"nodes":[{"feature":"symbol","a":"s","op":"<","value":1,"yes":1,"no":1},{"leaf":0}]})";
+    QTest::newRow("symbol")
+        << R"({"nodes":[{"feature":"symbol","a":"z","op":"<=","value":1,"yes":1,"no":1},{"leaf":0}]})";
   }
   void what_is_no_tree_is_refused() {
     QFETCH(QString, json);
-    QVERIFY_EXCEPTION_THROWN(DispatchTree::from_json(json.toStdString(), 3), nimble::Error);
+    QVERIFY_EXCEPTION_THROWN(DispatchTree::from_json(json.toStdString(), 3, {"s"}), nimble::Error);
   }
 };
 NIMBLE_QTEST(TreeTest)

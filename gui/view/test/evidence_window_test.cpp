@@ -297,6 +297,93 @@ class EvidenceWindowTest : public QObject {
     QCOMPARE(QSettings().value(QStringLiteral("trusted_files")).toStringList().size(), 0);
   }
 
+  // From an operator of an executable file down to raw samples: each step is one click.
+  void an_operator_of_a_file_leads_to_the_samples_that_decided() {
+    at_.select_workload("softmax", 1);
+    const db::DispatchTable table = *at_.context().workload.facts()->table({});
+    const db::Hash workload = table.workload;
+    at_.select_workload("matmul", 2);  // somewhere else
+    QTemporaryDir folder;
+    const QString file = folder.filePath(QStringLiteral("loop.nimble"));
+    write_loop_program(file.toStdString(),
+                       R"([{"threads":1,"version":)" + std::to_string(table.version) +
+                           R"(,"class":"warm","entries":[],"table":")" + table.uuid + "\"}]");
+    PlotView* view = at_.show_plot("run");
+    auto* why = child<QPushButton>(view, "why");
+    QVERIFY(!why->isEnabled());
+    child<QLineEdit>(view, "file")->setText(file);
+    auto* inputs = child<QLineEdit>(view, "inputs");
+    inputs->setText(QStringLiteral("x=random:8"));
+    inputs->setFocus();
+    QTest::keyClick(inputs, Qt::Key_Return);
+    at_.wait();
+    auto* rows = view->findChild<Rows*>();
+    for (int row = 0; row < rows->model()->rowCount(); ++row) {
+      QTest::mouseClick(rows->viewport(), Qt::LeftButton, {},
+                        rows->visualRect(rows->model()->index(row, 0)).center());
+      QCOMPARE(why->isEnabled(),
+               rows->model()->index(row, 0).data().toString() == QStringLiteral("kernel"));
+    }
+    QTest::mouseClick(rows->viewport(), Qt::LeftButton, {},
+                      rows->visualRect(rows->model()->index(0, 0)).center());
+    QTest::mouseClick(why, Qt::LeftButton);
+    at_.wait();
+    QVERIFY2(view->status().isEmpty(), qPrintable(view->status()));
+    QCOMPARE(at_.selection().now().workload, workload);
+    QCOMPARE(at_.selection().now().table, table.uuid);
+    QCOMPARE(at_.selection().now().shape, std::string("s0=8"));
+
+    View* chain = at_.show("why");
+    const auto step = [&](const char* what) {
+      const auto steps = chain->findChild<Rows*>();
+      for (int row = 0; row < steps->model()->rowCount(); ++row)
+        if (steps->model()->index(row, 0).data().toString() == QLatin1String(what)) return row;
+      return -1;
+    };
+    int before = -1;
+    for (const char* due :
+         {"Executable file", "Operator", "In the file", "Workload", "Shape", "Dispatch table",
+          "Test", "Entry", "Configuration", "Measured here", "Raw samples", "Host state"}) {
+      QVERIFY2(step(due) > before, due);
+      before = step(due);
+    }
+    auto* steps = chain->findChild<Rows*>();
+    QVERIFY(steps->model()
+                ->index(step("Operator"), 1)
+                .data()
+                .toString()
+                .startsWith(QStringLiteral("add at s0=8: kernel double, 6 calls")));
+    steps->setCurrentIndex(steps->model()->index(step("Raw samples"), 0));
+    QTest::keyClick(steps, Qt::Key_Return);
+    at_.wait();
+    QVERIFY(!at_.selection().now().measurement.empty());
+    QVERIFY(at_.show("samples")->message().isEmpty());
+    // Of another shape the file told nothing.
+    at_.selection().set_shape("s0=64");
+    at_.wait();
+    QCOMPARE(step("Operator"), -1);
+    QVERIFY(step("Raw samples") > 0);
+
+    // Records that the open database has not are told with what the file says.
+    write_loop_program(file.toStdString(),
+                       R"([{"table":"0123456789abcdef","version":3,"threads":1,"entries":[]}])");
+    at_.show("run");
+    QTest::mouseClick(child<QPushButton>(view, "run"), Qt::LeftButton);
+    at_.wait();
+    QTest::mouseClick(rows->viewport(), Qt::LeftButton, {},
+                      rows->visualRect(rows->model()->index(0, 0)).center());
+    QTest::mouseClick(why, Qt::LeftButton);
+    at_.wait();
+    QVERIFY(step("In the database") > step("In the file"));
+    QCOMPARE(step("Workload"), -1);
+    // What was exchanged meanwhile was not run.
+    write_loop_program(file.toStdString());
+    at_.show("run");
+    QTest::mouseClick(why, Qt::LeftButton);
+    at_.wait();
+    QVERIFY2(view->status().contains(QStringLiteral("run it again")), qPrintable(view->status()));
+  }
+
   void a_run_is_a_time_line_whose_bars_and_rows_are_linked() {
     QTemporaryDir folder;
     const QString file = folder.filePath(QStringLiteral("loop.nimble"));
@@ -317,7 +404,7 @@ class EvidenceWindowTest : public QObject {
     }
     QCOMPARE(kernels, 6);
     QCOMPARE(turns, 7);
-    QVERIFY2(view->marks()[static_cast<size_t>(kernel)].text.contains(QStringLiteral("n=1024")),
+    QVERIFY2(view->marks()[static_cast<size_t>(kernel)].text.contains(QStringLiteral("s0=1024")),
              qPrintable(view->marks()[static_cast<size_t>(kernel)].text));
     // Two plots over one axis of time, each axis with its unit.
     QCOMPARE(view->plot().axisRectCount(), 2);
@@ -334,7 +421,7 @@ class EvidenceWindowTest : public QObject {
           std::find(table.columns.begin(), table.columns.end(), QLatin1String(name)) -
           table.columns.begin());
     };
-    QCOMPARE(table.rows[0][column("shape")].toString(), QStringLiteral("n=1024"));
+    QCOMPARE(table.rows[0][column("shape")].toString(), QStringLiteral("s0=1024"));
     QCOMPARE(table.rows[0][column("operands")].toString(),
              QStringLiteral("f32 (1024), f32 (1024)"));
     auto* rows = view->findChild<Rows*>();

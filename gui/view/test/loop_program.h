@@ -10,11 +10,12 @@
 
 namespace nimble::gui {
 
-inline void write_loop_program(const std::string& file) {
+// `evidence`: what its provenance says of the kernel's dispatch, JSON.
+inline void write_loop_program(const std::string& file, const std::string& evidence = {}) {
   exec::Executable e = exec::assemble(R"ASM(
 scalar "minus" [a0 1 -]
 scalar "bytes" [a0 4 *]
-kernel "double" { source "add" symbols n in f32 ([a0]) out f32 ([a0]) scratch [0]
+kernel "double" { source "add" symbols s0 in f32 ([a0]) out f32 ([a0]) scratch [0]
   dispatch { 0: 0 } native "absent" }
 function "main" 1 3 {
   LoadConsti r1, 6
@@ -51,6 +52,7 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
             {Op::kStore, {1, 1, 2, 0, 0}},
             {Op::kEnd, {}}};
   e.kernels[0].portable = k;
+  if (!evidence.empty()) e.provenance.kernels["double"] = evidence;
   exec::write(e, file);
 }
 

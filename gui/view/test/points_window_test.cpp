@@ -5,6 +5,7 @@
 #include <QPushButton>
 #include <QSlider>
 
+#include "gui/model/regret.h"
 #include "gui/view/table_pane.h"
 #include "gui/view/test/window_fixture.h"
 
@@ -166,6 +167,96 @@ class PointsWindowTest : public QObject {
     QVERIFY(view->plot().yAxis->range().upper * 1000 < 4 * most);  // the axis is in µs
     QVERIFY2(view->status().contains(QStringLiteral("run out of the plot")),
              qPrintable(view->status()));
+  }
+
+  void a_measurement_whose_samples_were_removed_has_its_median_and_interval() {
+    at_.select_workload("softmax", 1);
+    const auto s = db::Store::open(at_.campaign->place());
+    QVERIFY(s->remove_old({1, "disk"}).samples > 0);
+    Choice choice = at_.selection().now();
+    for (const db::Result& r : at_.context().workload.facts()->results)
+      if (s->measurement(r.measurement)->samples_ns.empty()) {
+        choice.measurement = r.measurement;
+        choice.config = r.config;
+        choice.shape = db::text_of(r.dims);
+      }
+    QVERIFY(!choice.measurement.empty());
+    at_.context().session.refresh();
+    at_.selection().set(choice);
+    at_.wait();
+    PlotView* view = at_.show_plot("samples");
+    QVERIFY2(view->message().isEmpty(), qPrintable(view->message()));
+    QVERIFY2(view->status().contains(QStringLiteral("raw samples were removed")),
+             qPrintable(view->status()));
+    QVERIFY(view->status().contains(QStringLiteral("median")));
+    QVERIFY(view->table().rows.empty());
+    QCOMPARE(view->marks().size(), size_t{1});
+    const db::Measurement m = s->measurement(choice.measurement).value();
+    QVERIFY(view->marks()[0].text.contains(time_text(m.median_ns)));
+    QVERIFY(view->plot().yAxis->range().contains(view->marks()[0].y));
+  }
+
+  void a_search_beside_the_default_is_shown_over_it() {
+    PlotView* view = at_.show_plot("progress");
+    QVERIFY2(view->status().contains(QStringLiteral("times of different sessions")),
+             qPrintable(view->status()));
+    const auto s = db::Store::open(at_.campaign->place());
+    const db::Uuid session = s->put(db::HostState{"", "performance", {}, {}, "0", 0, 0});
+    const auto facts = at_.context().workload.facts();
+    const db::Uuid campaign = db::all_campaigns(*s).front().uuid;
+    at_.selection().set_campaign(campaign);
+    double ns = 4000;
+    for (const db::Role role : {db::Role::kBaseline, db::Role::kSearch})
+      for (const db::TrialOutcome& o : s->outcomes(campaign, facts->workload)) {
+        if (o.trial.key.role != role || !o.median_ns) continue;
+        db::Measurement m =
+            s->measurement(s->measurements(o.trial.uuid).at(0).measurement.uuid).value();
+        m.uuid.clear();
+        m.host_state = session;
+        m.samples_ns = {ns};
+        m.median_ns = m.ci_low_ns = m.ci_high_ns = ns;
+        m.outliers.clear();
+        s->add(m);
+        ns = 3000;
+        break;
+      }
+    at_.context().session.refresh();
+    at_.wait();
+    QVERIFY(view->plot().yAxis->label().contains(QStringLiteral("over the default")));
+    QVERIFY2(view->status().contains(QStringLiteral("best 1.33× the default's speed")),
+             qPrintable(view->status()));
+    const TableData t = view->table();
+    const auto column = static_cast<size_t>(
+        std::find(t.columns.begin(), t.columns.end(), QStringLiteral("best_so_far_over_default")) -
+        t.columns.begin());
+    QCOMPARE(t.rows.back()[column].toDouble(), 0.75);
+  }
+
+  void regret_and_latency_follow_an_override() {
+    const auto facts = at_.context().workload.facts();
+    const size_t last = facts->shapes.size() - 1;
+    const db::Hash served =
+        regret_of(*facts, facts->table({}), Serving::Overrides::kLaid)[last].served.config;
+    db::Hash other;
+    for (size_t c = 0; c < facts->configs.size(); ++c)
+      if (facts->cell(c, last) && facts->configs[c].hash != served) other = facts->configs[c].hash;
+    QVERIFY(!other.empty());
+    const db::Uuid made =
+        db::Store::open(at_.campaign->place())
+            ->add(db::NewOverride{facts->workload, facts->hardware, {}, other, "everywhere"});
+    at_.context().session.refresh();
+    at_.wait();
+    const TableData regret = at_.show("regret")->table();
+    QCOMPARE(regret.rows[last][2].toString().toStdString(), made);
+    QCOMPARE(regret.rows[last][3].toString().toStdString(), other);
+    bool told = false;
+    for (const auto& row : at_.show("latency")->table().rows)
+      if (row[1].toString() == QStringLiteral("table") &&
+          row[0].toString().toStdString() == facts->shapes[last].key) {
+        told = true;
+        QCOMPARE(row[2].toString().toStdString(), other);
+      }
+    QVERIFY(told);
   }
 
   void latency_stands_beside_what_others_took() {

@@ -58,11 +58,19 @@ struct ShapeCount {
   int64_t count = 0;
 };
 
+// A measurement by its age.
+struct RetentionKey {
+  int64_t created_at = 0;
+  Uuid measurement;
+};
+
 struct RetentionRequest {
   int64_t older_than_ms = 0;  // of measurements, by the time of day they were stored
   std::string reason;         // kept with what goes
-  bool dry_run = false;       // only count
+  bool dry_run = false;       // only count; but for measurements, up to the limit
   int64_t limit = 10'000;     // rows of one call, so that others are not kept waiting
+  // Behind it alone: the report of the call before says from where. Nothing: the first call.
+  std::optional<RetentionKey> from = {};
 };
 
 struct RetentionReport {
@@ -70,8 +78,10 @@ struct RetentionReport {
   int64_t blobs = 0;    // candidates of campaigns that ended, whose bytes went
   int64_t jobs = 0;     // that ended
   int64_t events = 0;   // of the feed
-  int64_t kept = 0;     // old measurements left whole: an active table, an override, … needs them
-  bool more = false;    // the limit was reached: call again
+  // Old measurements that this call met and left whole: an active table, an override, … needs them.
+  int64_t kept = 0;
+  std::optional<RetentionKey> next = {};  // the last measurement that was looked at
+  bool more = false;                      // a limit was reached: call again, from `next`
 };
 
 class Evidence {

@@ -15,6 +15,9 @@ namespace {
 
 using Pair = std::pair<std::string, std::string>;
 
+// Measurements that a call looks at for each that it may remove.
+constexpr int64_t kLookedAt = 10;
+
 // (workload, configuration) of what is, or may soon be, in force.
 std::set<Pair> served(Connection& db) {
   std::set<Pair> all;
@@ -42,25 +45,39 @@ std::set<std::string> evidence(Connection& db) {
 
 }  // namespace
 
-int64_t SqlStore::remove_samples(const RetentionRequest& request, int64_t before,
-                                 int64_t* is_protected) {
+void SqlStore::remove_samples(const RetentionRequest& request, int64_t before,
+                              RetentionReport& report) {
   const std::set<Pair> in_force = served(*db_);
   const std::set<std::string> named = evidence(*db_);
   std::vector<std::string> old;
   {
-    Statement row = db_->prepare(
-        "SELECT m.uuid, t.workload, t.config, t.role FROM measurement m "
-        "JOIN samples s ON s.measurement = m.uuid JOIN trial t ON t.uuid = m.trial "
-        "WHERE m.created_at < ? ORDER BY m.created_at, m.uuid LIMIT ?");
-    // Those that stay are met by every call.
-    row.bind(before, request.limit + 1'000'000);
-    while (row.step() && static_cast<int64_t>(old.size()) < request.limit) {
+    // A call looks at so many rows, whatever becomes of them, and the next goes on behind the last:
+    // those that stay, and those whose samples went long ago, are met once.
+    Statement row = db_->prepare(fmt::format(
+        "SELECT m.uuid, t.workload, t.config, t.role, m.created_at, s.n FROM measurement m "
+        "JOIN trial t ON t.uuid = m.trial LEFT JOIN samples s ON s.measurement = m.uuid "
+        "WHERE m.created_at < ?1 {} ORDER BY m.created_at, m.uuid LIMIT ?2",
+        request.from ? "AND (m.created_at, m.uuid) > (?3, ?4)" : ""));
+    const int64_t most = request.limit > INT64_MAX / kLookedAt ? INT64_MAX
+                                                               : request.limit * kLookedAt;
+    row.bind(before, most);
+    if (request.from) {
+      row.bind_at(3, request.from->created_at);
+      row.bind_at(4, request.from->measurement);
+    }
+    int64_t seen = 0;
+    report.next = request.from;
+    while (static_cast<int64_t>(old.size()) < request.limit && row.step()) {
+      ++seen;
+      report.next = {row.integer(4), row.text(0)};
+      if (row.is_null(5)) continue;
       if (row.text(3) == name_of(Role::kBaseline) || named.contains(row.text(0)) ||
           in_force.contains({row.text(1), row.text(2)}))
-        ++*is_protected;
+        ++report.kept;
       else
         old.push_back(row.text(0));
     }
+    report.more = seen >= most || static_cast<int64_t>(old.size()) >= request.limit;
   }
   for (const std::string& measurement : old)
     for (const char* table : {"samples", "twin_samples"}) {
@@ -72,7 +89,7 @@ int64_t SqlStore::remove_samples(const RetentionRequest& request, int64_t before
           table, measurement, request.reason, now());
       db_->run(fmt::format("DELETE FROM {} WHERE measurement = ?", table), measurement);
     }
-  return static_cast<int64_t>(old.size());
+  report.samples = static_cast<int64_t>(old.size());
 }
 
 RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
@@ -83,7 +100,9 @@ RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
   Write write = begin_write();
   const int64_t before = now() - request.older_than_ms;
   RetentionReport report;
-  report.samples = remove_samples(request, before, &report.kept);
+  remove_samples(request, before, report);
+  // What was only counted would be counted again.
+  if (request.dry_run && request.from) return report;
   db_->run(
       "UPDATE blob SET encoding = 'removed', bytes = ?3 WHERE digest IN ("
       "SELECT b.digest FROM blob b JOIN candidate c ON c.digest = b.digest "
@@ -121,9 +140,9 @@ RetentionReport SqlStore::remove_old(const RetentionRequest& request) {
       "  AND c.state NOT IN ('finished', 'failed')) ORDER BY e.number LIMIT ?2)",
       before, request.limit);
   report.events = db_->changes();
-  report.more = report.samples >= request.limit || report.blobs >= request.limit ||
-                report.jobs >= request.limit || report.events >= request.limit;
   if (request.dry_run) return report;  // undone
+  report.more |= report.blobs >= request.limit || report.jobs >= request.limit ||
+                 report.events >= request.limit;
   if (report.samples + report.blobs > 0)
     note_event(topic::kRetention, {}, identity_,
                fmt::format(R"({{"samples":{},"blobs":{}}})", report.samples, report.blobs));

@@ -255,7 +255,7 @@ class SqlStore final : public Store {
   Worker require_worker(const Uuid& worker);
   std::vector<PeerFigure> read_peers(std::string_view condition, const std::string& key,
                                      int64_t limit);
-  int64_t remove_samples(const RetentionRequest&, int64_t before, int64_t* is_protected);
+  void remove_samples(const RetentionRequest&, int64_t before, RetentionReport& report);
   std::vector<Control> read_controls(std::string_view condition, const Uuid& campaign,
                                      int64_t limit);
   // A job's row as a statement of kJobColumns tells it, with its trials.

@@ -215,11 +215,12 @@ int clean(const Arguments& args) {
   for (bool more = true; more;) {
     const RetentionReport some = store->remove_old(request);
     total.samples += some.samples;
+    total.kept += some.kept;
     total.blobs += some.blobs;
     total.jobs += some.jobs;
     total.events += some.events;
-    total.kept = some.kept;
-    more = some.more && !args.dry_run;
+    more = some.more;
+    request.from = some.next;
   }
   Table out({"samples", "candidates", "jobs", "events", "kept"});
   out.add({total.samples, total.blobs, total.jobs, total.events, total.kept});

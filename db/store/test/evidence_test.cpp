@@ -240,6 +240,39 @@ TEST_F(StoreTest, RetentionKeepsSummariesAndWhatDecides) {
   EXPECT_EQ(error_of([&] { store->remove_old(request); }).status(), Status::kInvalidArgument);
 }
 
+TEST_F(StoreTest, RetentionComesPastWhatStays) {
+  auto store = open();
+  Retention r(*store);
+  // Far more than one call looks at are protected, and the oldest.
+  for (int tile = 0; tile < 15; ++tile) r.measured(tile, Role::kBaseline);
+  const Uuid plain = r.measured(20);
+  const auto remove = [&](bool dry_run) {
+    RetentionRequest request;
+    request.older_than_ms = 500;
+    request.reason = "disk";
+    request.limit = 1;
+    request.dry_run = dry_run;
+    RetentionReport total;
+    int calls = 0;
+    for (bool more = true; more && calls < 100; ++calls) {
+      const RetentionReport some = store->remove_old(request);
+      total.samples += some.samples;
+      total.kept += some.kept;
+      more = some.more;
+      request.from = some.next;
+    }
+    EXPECT_LT(calls, 10) << "what stays is met once";
+    return total;
+  };
+  clock += 1000;
+  EXPECT_EQ(remove(true).samples, 2);
+  EXPECT_THAT(store->measurement(plain)->samples_ns, SizeIs(3)) << "it only asked";
+  const RetentionReport total = remove(false);
+  EXPECT_EQ(total.samples, 2);
+  EXPECT_EQ(total.kept, 30) << "each trial has two measurements";
+  EXPECT_THAT(store->measurement(plain)->samples_ns, IsEmpty());
+}
+
 TEST_F(StoreTest, WhatWentDoesNotComeBackWithAnImport) {
   auto store = open();
   Retention r(*store);

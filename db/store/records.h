@@ -249,11 +249,11 @@ struct CostModel {
   int64_t round = 0;
   std::vector<uint8_t> model;
   std::optional<double> rank_correlation;  // nothing: too few points
-  // Of the features that it predicts from, and what its predictions are multiplied by to be ns.
-  // Nothing: from before models were kept to predict.
+  // Of the features that it predicts from. Nothing: from before models were kept to predict.
   std::optional<int64_t> feature_version = {};
-  std::optional<double> scale = {};
-  std::string digest = {};  // BLAKE2b-256 of `model`, which is what is signed; set by the store
+  // BLAKE2b-256 of `model`, which is what is signed; set by the store. Empty: from before that.
+  std::string digest = {};
+  int64_t created_at = 0;  // set by the store
 };
 
 // A measured configuration, joined with what it is compared by.

@@ -92,9 +92,9 @@ Uuid SqlStore::add(const CostModel& m) {
   const Uuid uuid = m.uuid.empty() ? new_uuid() : m.uuid;
   db_->run(
       "INSERT INTO cost_model (uuid, campaign, workload, round, model, rank_correlation, "
-      "created_at, feature_version, scale, digest) VALUES (?,?,?,?,?,?,?,?,?,?)",
+      "created_at, feature_version, digest) VALUES (?,?,?,?,?,?,?,?,?)",
       uuid, m.campaign, m.workload, m.round, std::span<const uint8_t>(m.model), m.rank_correlation,
-      now(), m.feature_version, m.scale, digest_of(m.model));
+      now(), m.feature_version, digest_of(m.model));
   return uuid;
 }
 
@@ -130,39 +130,42 @@ std::optional<Measurement> SqlStore::measurement(const Uuid& uuid) {
 namespace {
 
 constexpr char kModelColumns[] =
-    "m.uuid, m.campaign, m.workload, m.round, m.model, m.rank_correlation, m.feature_version, "
-    "m.scale, m.digest";
+    "m.uuid, m.campaign, m.workload, m.round, m.rank_correlation, m.feature_version, m.digest, "
+    "m.created_at";
 
 CostModel model_of(const Statement& row) {
-  const std::span<const uint8_t> blob = row.blob(4);
-  CostModel m{
-      row.text(0),      row.text(1), row.text(2), row.integer(3), {blob.begin(), blob.end()},
-      row.maybe_real(5)};
-  if (!row.is_null(6)) m.feature_version = row.integer(6);
-  m.scale = row.maybe_real(7);
-  m.digest = row.text(8);
+  CostModel m{row.text(0), row.text(1), row.text(2), row.integer(3), {}, row.maybe_real(4)};
+  if (!row.is_null(5)) m.feature_version = row.integer(5);
+  m.digest = row.text(6);
+  m.created_at = row.integer(7);
   return m;
 }
 
 }  // namespace
 
-std::optional<CostModel> SqlStore::latest_cost_model(const Uuid& campaign, const Hash& workload) {
+std::optional<CostModel> SqlStore::cost_model(const Uuid& uuid) {
   Statement row = db_->prepare(
-      fmt::format("SELECT {} FROM cost_model m WHERE m.campaign = ? AND m.workload = ? "
-                  "ORDER BY m.round DESC, m.created_at DESC, m.uuid LIMIT 1",
-                  kModelColumns));
-  if (!row.bind(campaign, workload).step()) return std::nullopt;
-  return model_of(row);
+      fmt::format("SELECT {}, m.model FROM cost_model m WHERE m.uuid = ?", kModelColumns));
+  if (!row.bind(uuid).step()) return std::nullopt;
+  CostModel m = model_of(row);
+  const std::span<const uint8_t> bytes = row.blob(8);
+  m.model.assign(bytes.begin(), bytes.end());
+  return m;
 }
 
 std::vector<CostModel> SqlStore::cost_models(const Hash& workload, const Hash& hardware,
-                                             int64_t before, int64_t limit) {
-  Statement row =
-      db_->prepare(fmt::format("SELECT {} FROM cost_model m JOIN campaign c ON c.uuid = m.campaign "
-                               "WHERE m.workload = ? AND c.hardware = ? AND m.created_at < ? "
-                               "ORDER BY m.created_at DESC, m.uuid LIMIT ?",
-                               kModelColumns));
+                                             int64_t before, int64_t limit,
+                                             const std::optional<CostModel>& after) {
+  Statement row = db_->prepare(
+      fmt::format("SELECT {} FROM cost_model m JOIN campaign c ON c.uuid = m.campaign "
+                  "WHERE m.workload = ?1 AND c.hardware = ?2 AND m.created_at < ?3 {} "
+                  "ORDER BY m.created_at DESC, m.uuid DESC LIMIT ?4",
+                  kModelColumns, after ? "AND (m.created_at, m.uuid) < (?5, ?6)" : ""));
   row.bind(workload, hardware, before, limit);
+  if (after) {
+    row.bind_at(5, after->created_at);
+    row.bind_at(6, after->uuid);
+  }
   std::vector<CostModel> all;
   while (row.step()) all.push_back(model_of(row));
   return all;

@@ -67,9 +67,9 @@ class SqlStore final : public Store {
   Uuid add(const Correctness&) override;
   Uuid add(const CostModel&) override;
   std::optional<Measurement> measurement(const Uuid&) override;
-  std::optional<CostModel> latest_cost_model(const Uuid& campaign, const Hash& workload) override;
+  std::optional<CostModel> cost_model(const Uuid&) override;
   std::vector<CostModel> cost_models(const Hash& workload, const Hash& hardware, int64_t before,
-                                     int64_t limit) override;
+                                     int64_t limit, const std::optional<CostModel>& after) override;
   std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) override;
   std::vector<Result> results(const ResultQuery&) override;
   void measured(const MeasuredQuery&, const std::function<bool(const Measured&)>& visit) override;

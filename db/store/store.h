@@ -122,12 +122,12 @@ class Store : public Queue, public Evidence, public Reading {
   virtual Uuid add(const Correctness&) = 0;
   virtual Uuid add(const CostModel&) = 0;
   virtual std::optional<Measurement> measurement(const Uuid&) = 0;  // with its samples
-  virtual std::optional<CostModel> latest_cost_model(const Uuid& campaign,
-                                                     const Hash& workload) = 0;
-  // Of campaigns of that hardware, stored before a time of day in ms, the newest first; `limit` of
-  // them at most.
+  virtual std::optional<CostModel> cost_model(const Uuid&) = 0;
+  // Of campaigns of that hardware, stored before a time of day in ms, the newest first, without
+  // their bytes; `limit` of them at most, those that follow `after`.
   virtual std::vector<CostModel> cost_models(const Hash& workload, const Hash& hardware,
-                                             int64_t before, int64_t limit = 8) = 0;
+                                             int64_t before, int64_t limit,
+                                             const std::optional<CostModel>& after = {}) = 0;
   virtual std::vector<MeasurePolicy> policies(const Hash& workload, const Hash& hardware) = 0;
   // The newest measurement of each (configuration, shape, role), fastest first: top-k of a shape
   // with `shape` and `limit`, the whole cross-evaluation without.

@@ -65,7 +65,6 @@ void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::
   const Account::Span storing(context_.account, Activity::kStore);
   // One transaction: each waits for the disk.
   context_.store.transaction([&] {
-    save_model();
     context_.store.enqueue(trials());
     // What an earlier process left in the queue comes along.
     db::ClaimRequest request{context_.campaign, context_.owner, kLeaseMs, 1 << 20};
@@ -77,11 +76,6 @@ void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::
     return !expectations_.possible(*records_.point_of(t.key.shape));
   });
   run_claimed(std::move(claimed));
-}
-
-void TaskRun::save_model() {
-  if (unsaved_model_) context_.store.add(*unsaved_model_);
-  unsaved_model_.reset();
 }
 
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {

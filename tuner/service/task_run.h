@@ -131,7 +131,6 @@ class TaskRun {
   // Enqueues and runs; trials that are finished already are left alone.
   // `trials` is called within the transaction that enqueues what it returns.
   void run(const std::function<std::vector<db::NewTrial>()>& trials, db::Role role);
-  void save_model();
   void run_claimed(std::vector<db::Trial> trials);
   double search_left_s() const;
   double finish_left_s(size_t top_k) const;
@@ -181,7 +180,6 @@ class TaskRun {
   SearchTimes times_;
   int64_t round_ = 0;
   double best_ns_ = HUGE_VAL;                   // at the representative size
-  std::optional<db::CostModel> unsaved_model_;  // waits for the next transaction
   std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
   bool exhausted_ = false, crossed_ = false;
   Pace searching_, finishing_;  // this task's own

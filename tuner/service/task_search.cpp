@@ -105,12 +105,9 @@ bool TaskRun::search(double until_s) {
     const auto count = static_cast<size_t>(
         std::clamp(std::min(kRoundMs, left_ms) / each, 2.0, static_cast<double>(kMostPerRound)));
     std::vector<Proposal> proposals;
-    std::vector<uint8_t> proposing;
     {
       const Account::Span learning(context_.account, Activity::kLearn);
       proposals = search_->propose(count);
-      // The model that proposed is the one whose predictions this round tests.
-      proposing = search_->model().serialised();
     }
     if (proposals.empty()) {
       exhausted_ = true;
@@ -139,15 +136,6 @@ bool TaskRun::search(double until_s) {
       if (db::is_final(o.trial.state) && asked_.erase(o.trial.uuid) > 0) tell(o);
     best_ns_ = best_of(all);
     const std::optional<double> correlation = search_->learn();
-    if (!proposing.empty()) {
-      db::CostModel m;
-      m.campaign = context_.campaign;
-      m.workload = records_.workload();
-      m.round = round_;
-      m.model = proposing;
-      m.rank_correlation = correlation;
-      unsaved_model_ = std::move(m);
-    }
     if (correlation) report_.model_correlation = correlation;
     stale = best_ns_ < before * (1 - kWorthwhile) ? 0 : stale + 1;
     context_.meter.times(best_ns_, report_.default_ns);
@@ -161,7 +149,6 @@ bool TaskRun::search(double until_s) {
     searched_ += static_cast<int64_t>(proposals.size());
     progressed();
   }
-  save_model();
   return !crossed_ || best_ns_ < at_first * (1 - kWorthwhile);
 }
 

@@ -80,12 +80,13 @@ TEST_F(StoreTest, ACostModelSaysWhatItWasLearnedFrom) {
   World world(*store);
   CostModel model{"", world.campaign, world.workload_hash, 3, {1, 2, 3}, 0.75};
   model.feature_version = 4;
-  model.scale = 1e-3;
-  store->add(model);
-  const CostModel read = store->latest_cost_model(world.campaign, world.workload_hash).value();
+  const CostModel read = store->cost_model(store->add(model)).value();
+  EXPECT_EQ(read.round, 3);
+  EXPECT_EQ(read.model, model.model);
+  EXPECT_EQ(read.rank_correlation, 0.75);
   EXPECT_EQ(read.feature_version, 4);
-  EXPECT_EQ(read.scale, 1e-3);
   EXPECT_EQ(read.digest, digest_of(model.model));
+  EXPECT_FALSE(store->cost_model(new_uuid()));
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 

@@ -209,16 +209,33 @@ TEST_F(StoreTest, KeepsEverySampleAndRanksTheNewest) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
-TEST_F(StoreTest, KeepsTheCostModelOfEachRound) {
+TEST_F(StoreTest, CostModelsComeInPagesTheNewestFirst) {
   auto store = open();
   World world(*store);
-  store->add(CostModel{"", world.campaign, world.workload_hash, 0, {1, 2, 3}, {}});
-  store->add(CostModel{"", world.campaign, world.workload_hash, 1, {0, 255}, 0.75});
-  const CostModel latest = store->latest_cost_model(world.campaign, world.workload_hash).value();
-  EXPECT_EQ(latest.round, 1);
-  EXPECT_EQ(latest.model, (std::vector<uint8_t>{0, 255}));
-  EXPECT_EQ(latest.rank_correlation, 0.75);
-  EXPECT_FALSE(store->latest_cost_model(world.campaign, std::string(32, '0')));
+  for (int round = 0; round < 5; ++round) {
+    clock += round % 2;  // some at the same moment
+    store->add(CostModel{"", world.campaign, world.workload_hash, round, {1, 2}, {}});
+  }
+  std::vector<int64_t> times;
+  std::set<Uuid> met;
+  std::optional<CostModel> last;
+  for (;;) {
+    const auto page =
+        store->cost_models(world.workload_hash, world.hardware_hash, INT64_MAX, 2, last);
+    for (const CostModel& m : page) {
+      EXPECT_TRUE(m.model.empty()) << "bytes are read one by one";
+      times.push_back(m.created_at);
+      met.insert(m.uuid);
+    }
+    if (page.size() < 2) break;
+    last = page.back();
+  }
+  EXPECT_EQ(met.size(), 5u);
+  EXPECT_TRUE(std::is_sorted(times.rbegin(), times.rend()));
+  const auto before = store->cost_models(world.workload_hash, world.hardware_hash, clock, 9);
+  EXPECT_LT(before.size(), 5u);
+  EXPECT_TRUE(store->cost_models(std::string(32, '0'), world.hardware_hash, INT64_MAX, 9).empty());
+  EXPECT_TRUE(store->cost_models(world.workload_hash, std::string(32, '0'), INT64_MAX, 9).empty());
 }
 
 TEST_F(StoreTest, ATransactionIsAllOrNothing) {

@@ -55,8 +55,8 @@ class SqlStore final : public Store {
 
   int64_t enqueue(const std::vector<NewTrial>&) override;
   std::vector<Trial> claim(const ClaimRequest&) override;
-  bool renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) override;
   int64_t release(const Uuid& campaign, const std::string& owner) override;
+  int64_t give_back(const Uuid& campaign, const std::string& owner) override;
   std::vector<std::string> lease_owners(const Uuid& campaign) override;
   bool finish(const TrialResult&) override;
   std::optional<Trial> trial(const Uuid&) override;

@@ -79,8 +79,9 @@ std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
       "UPDATE trial SET state = 'crashed', error_class = 'lease-expired', finished_at = ?2, "
       "message = 'its owner ' || lease_owner || ' stopped without a result, attempt ' || attempt, "
       "lease_owner = NULL, lease_until = NULL "
-      "WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?2 AND attempt >= ?3",
-      request.campaign, t, request.max_attempts);
+      "WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?2 AND attempt >= ?3 "
+      "AND lease_owner <> ?4",
+      request.campaign, t, request.max_attempts, request.owner);
   {
     Statement rows = db_->prepare(
         // Both kinds come by an index and stop at the limit, however many trials there are. They
@@ -89,7 +90,8 @@ std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
                     "  WHERE campaign = ?1 AND state = 'queued' {1}"
                     "  ORDER BY priority DESC, position LIMIT ?5{2}), "
                     "expired AS MATERIALIZED (SELECT uuid, priority, position FROM trial"
-                    "  WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?3 {1}"
+                    "  WHERE campaign = ?1 AND state = 'claimed' AND lease_until <= ?3"
+                    "  AND lease_owner <> ?2 {1}"
                     "  ORDER BY lease_until LIMIT ?5{2}), "
                     "chosen AS MATERIALIZED (SELECT uuid FROM"
                     "  (SELECT * FROM queued UNION ALL SELECT * FROM expired) AS free"
@@ -115,16 +117,18 @@ std::vector<Trial> SqlStore::claim(const ClaimRequest& request) {
   return claimed;
 }
 
-bool SqlStore::renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) {
-  db_->run(
-      "UPDATE trial SET lease_until = ? WHERE uuid = ? AND state = 'claimed' AND lease_owner = ?",
-      now() + lease_ms, trial, owner);
-  return db_->changes() == 1;
-}
-
 int64_t SqlStore::release(const Uuid& campaign, const std::string& owner) {
   db_->run(
       "UPDATE trial SET state = 'queued', lease_owner = NULL, lease_until = NULL "
+      "WHERE campaign = ? AND state = 'claimed' AND lease_owner = ?",
+      campaign, owner);
+  return db_->changes();
+}
+
+int64_t SqlStore::give_back(const Uuid& campaign, const std::string& owner) {
+  db_->run(
+      "UPDATE trial SET state = 'queued', lease_owner = NULL, lease_until = NULL, "
+      "attempt = CASE WHEN attempt > 0 THEN attempt - 1 ELSE attempt END "
       "WHERE campaign = ? AND state = 'claimed' AND lease_owner = ?",
       campaign, owner);
   return db_->changes();

@@ -100,13 +100,14 @@ class Store : public Queue, public Evidence, public Reading {
   // Adds those whose key is new and returns how many were.
   virtual int64_t enqueue(const std::vector<NewTrial>&) = 0;
   // Takes queued trials, and claimed ones whose lease ran out, in order of priority, in one
-  // statement. Each claim counts as an attempt.
+  // statement. Each claim counts as an attempt. What the same owner holds is left alone, whatever
+  // its lease: it lives.
   virtual std::vector<Trial> claim(const ClaimRequest&) = 0;
-  // False if `owner` no longer holds the trial.
-  virtual bool renew_lease(const Uuid& trial, const std::string& owner, int64_t lease_ms) = 0;
   // Puts what `owner` still holds back into the queue, without waiting for the leases; for the
   // trials of a process known to be dead. Returns how many.
   virtual int64_t release(const Uuid& campaign, const std::string& owner) = 0;
+  // The same by the owner itself, of what it did not come to: no attempt counts.
+  virtual int64_t give_back(const Uuid& campaign, const std::string& owner) = 0;
   virtual std::vector<std::string> lease_owners(const Uuid& campaign) = 0;
   // Stores state, error and measurement together. False, and nothing stored, if the owner's lease
   // passed to another or the trial is finished already: a finished trial never repeats.

@@ -94,7 +94,7 @@ class Driver {
       if (!report_.interrupted || r->report().table) r->enter(plan::Phase::kDone);
     if (!report_.interrupted) cache.clear();
     // What there was no time for is anybody's.
-    store_->release(campaign_.uuid, context.owner);
+    store_->give_back(campaign_.uuid, context.owner);
     db::Store::open(options_.database)
         ->set_campaign_state(campaign_.uuid, report_.interrupted ? db::CampaignState::kInterrupted
                                                                  : db::CampaignState::kFinished);

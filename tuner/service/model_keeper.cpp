@@ -51,7 +51,7 @@ std::optional<CostModel> kept_model(db::Store& store, const ModelSigner& signer,
       if (m.campaign == of.uuid) continue;
       // Programs of before kept a model of each round of a search, which nobody signed: however many
       // there are, they hide none that counts.
-      if (store.signatures(claim_of(m, m.digest).subject).empty()) {
+      if (!db::is_digest(m.digest) || store.signatures(claim_of(m, m.digest).subject).empty()) {
         ++unsigned_models;
         continue;
       }

@@ -102,7 +102,7 @@ void Publisher::end_uncompiled(const db::TrialKey& key, const std::string& why) 
       if (t.uuid == now->uuid)
         shared_.store.finish(
             {t.uuid, owner, db::TrialState::kCompileFailed, "compiler", why, std::nullopt});
-    shared_.store.release(shared_.campaign.uuid, owner);
+    shared_.store.give_back(shared_.campaign.uuid, owner);
   });
 }
 

@@ -57,8 +57,6 @@ std::vector<size_t> spread_order(const TuningTask& task) {
 void TaskRun::cross(size_t top_k, double until_s) {
   until_s_ = until_s;
   crossed_ = true;
-  // What an earlier round had no time for is in the queue again.
-  context_.store.release(context_.campaign, context_.owner);
   struct Found {
     db::Hash config;
     double ns;

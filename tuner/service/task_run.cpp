@@ -76,6 +76,12 @@ void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::
     return !expectations_.possible(*records_.point_of(t.key.shape));
   });
   run_claimed(std::move(claimed));
+  give_back();
+}
+
+void TaskRun::give_back() {
+  const Account::Span storing(context_.account, Activity::kStore);
+  context_.store.give_back(context_.campaign, context_.owner);
 }
 
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {
@@ -94,7 +100,7 @@ void TaskRun::run_claimed(std::vector<db::Trial> trials) {
   // stay together: times are best compared within one case.
   std::vector<db::Trial> compiled;
   for (std::vector<db::Trial>& some : pieces) {
-    // What there is no time for goes back to the queue with the campaign's end.
+    // What there is no time for goes back to the queue.
     if (seconds_left() <= 0 && &some != pieces.data()) break;
     compile(some);
     const bool search = std::all_of(some.begin(), some.end(), [](const db::Trial& t) {

@@ -132,6 +132,8 @@ class TaskRun {
   // `trials` is called within the transaction that enqueues what it returns.
   void run(const std::function<std::vector<db::NewTrial>()>& trials, db::Role role);
   void run_claimed(std::vector<db::Trial> trials);
+  // What there was no time for: it is in the queue again, and nobody has tried it.
+  void give_back();
   double search_left_s() const;
   double finish_left_s(size_t top_k) const;
   double schedules() const;  // in the space; an upper bound for a large one

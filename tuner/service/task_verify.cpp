@@ -132,6 +132,7 @@ bool TaskRun::verify_at(size_t point, const std::set<db::Hash>& finalists) {
   compile(trials);  // what can be compiled no longer is out
   const bool paired = builder_.has(records_.default_config());
   const std::vector<EntryResult> results = measure(point, trials, paired);
+  give_back();
   nlohmann::json times = nlohmann::json::object();
   bool whole = true;
   for (const db::Hash& config : finalists) verified_[config][point] = kUnusable;

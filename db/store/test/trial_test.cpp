@@ -136,21 +136,46 @@ TEST_F(StoreTest, AnExpiredLeaseIsClaimedAgainAndAttemptsEnd) {
   ClaimRequest second{world.campaign, "second", 1000};
   clock += 999;
   EXPECT_TRUE(store->claim(second).empty());
-  EXPECT_TRUE(store->renew_lease(uuid, "first", 1000));
-  clock += 999;
-  EXPECT_TRUE(store->claim(second).empty());
   clock += 1;
   EXPECT_EQ(store->claim(second).at(0).attempt, 2);
-  EXPECT_FALSE(store->renew_lease(uuid, "first", 1000));
   EXPECT_FALSE(store->finish({uuid, "first", TrialState::kTimeout})) << "its lease is another's";
   clock += 1000;
-  EXPECT_EQ(store->claim(second).at(0).attempt, 3);
+  EXPECT_EQ(store->claim({world.campaign, "third", 1000}).at(0).attempt, 3);
   clock += 1000;
   EXPECT_TRUE(store->claim(second).empty());
   const Trial t = store->trial(uuid).value();
   EXPECT_EQ(t.state, TrialState::kCrashed);
   EXPECT_EQ(t.error_class, "lease-expired");
-  EXPECT_THAT(t.message, HasSubstr("second"));
+  EXPECT_THAT(t.message, HasSubstr("third"));
+}
+
+TEST_F(StoreTest, WhoClaimsIsNotTakenForDead) {
+  auto store = open();
+  World world(*store);
+  store->enqueue({{world.trial_key(*store, 8, 64)}});
+  ClaimRequest request{world.campaign, "slow", 1000};
+  request.max_attempts = 1;
+  const Uuid uuid = store->claim(request).at(0).uuid;
+  clock += 5000;
+  EXPECT_TRUE(store->claim(request).empty()) << "it has it already";
+  EXPECT_EQ(store->trial(uuid)->state, TrialState::kClaimed);
+  EXPECT_EQ(store->trial(uuid)->attempt, 1);
+  EXPECT_TRUE(store->finish({uuid, "slow", TrialState::kTimeout}));
+}
+
+TEST_F(StoreTest, WhatIsGivenBackWasNeverTried) {
+  auto store = open();
+  World world(*store);
+  store->enqueue({{world.trial_key(*store, 1, 64)}, {world.trial_key(*store, 2, 64)}});
+  ClaimRequest request{world.campaign, "late", 1000};
+  request.limit = 2;
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<Trial> claimed = store->claim(request);
+    ASSERT_EQ(claimed.size(), 2u) << "at once, and however often";
+    EXPECT_EQ(claimed[0].attempt, 1);
+    EXPECT_EQ(store->give_back(world.campaign, "another"), 0);
+    EXPECT_EQ(store->give_back(world.campaign, "late"), 2);
+  }
 }
 
 TEST_F(StoreTest, TheTrialsOfADeadOwnerAreReleased) {

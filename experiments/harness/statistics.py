@@ -18,7 +18,8 @@ def summarize(rounds, peers, reference):
 
     rounds: {system: one burst median per round}, in µs, round i of all systems taken together;
     peers: the systems that compete; reference: the system compared with them, or None.
-    Returns (systems, comparison): systems maps a system to its median and 95 % interval;
+    Returns (systems, comparison): systems maps a system to its median, its 95 % interval and the
+    rounds themselves (`samples`);
     comparison has best_peer and, with a reference, `ratio` (best peer's median time over the
     reference's: above 1 the reference is faster) with its interval and `ratio_to` every peer.
     """
@@ -35,7 +36,8 @@ def summarize(rounds, peers, reference):
     systems = {}
     for name in names:
         low, high = interval(resampled[name])
-        systems[name] = {"median": float(medians[name]), "low": low, "high": high}
+        systems[name] = {"median": float(medians[name]), "low": low, "high": high,
+                         "samples": [float(us) for us in rounds[name]]}
     comparison = {"best_peer": None, "ratio": None}
     if peers:
         best = min(peers, key=medians.get)

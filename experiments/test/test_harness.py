@@ -58,6 +58,7 @@ class StatisticsTest(unittest.TestCase):
         rounds = {"a": [10, 11, 12], "b": [8, 8, 8], "nimble": [4, 4, 4]}
         found, comparison = statistics.summarize(rounds, ["a", "b"], "nimble")
         self.assertEqual(found["a"]["median"], 11)
+        self.assertEqual(found["a"]["samples"], [10, 11, 12])
         self.assertEqual(comparison["best_peer"], "b")
         self.assertEqual(comparison["ratio"], 2)
         self.assertEqual(comparison["ratio_to"], {"a": 2.75, "b": 2})

@@ -36,7 +36,7 @@ struct MachineVerdict {
   int64_t created_at = 0;  // set by the store
 };
 
-// What another program took. Only figures of one `run` are compared.
+// What a program took, of peers and of nimble beside them. Only figures of one `run` are compared.
 struct PeerFigure {
   Uuid uuid;
   Uuid run;
@@ -47,15 +47,36 @@ struct PeerFigure {
   Dims dims;
   std::string dtype;
   int64_t threads = 1;
-  std::vector<double> samples_ns;
+  std::vector<double> samples_ns;  // may be missing where there is an interval
   double median_ns = 0;
-  int64_t created_at = 0;  // set by the store
+  std::optional<double> ci_low_ns = {}, ci_high_ns = {};  // at 95 %; nothing: not told
+  int64_t created_at = 0;                                 // when it was measured; 0: now
+};
+
+// Figures that were measured in one run.
+struct PeerRun {
+  Uuid run;
+  std::string subject;
+  Uuid machine;
+  int64_t figures = 0;
+  int64_t created_at = 0;
 };
 
 struct ShapeCount {
   Hash workload, hardware;
   Dims dims;
   int64_t count = 0;
+};
+
+struct MetShape : ShapeCount {
+  bool has_table = false;    // a dispatch table of the workload on the hardware is active
+  bool is_measured = false;  // some configuration of it was measured at the shape
+};
+
+// Of one workload on one kind of hardware: what production met and no active table serves.
+struct Misses {
+  Hash workload, hardware;
+  int64_t shapes = 0, count = 0;
 };
 
 // A measurement by its age.
@@ -105,15 +126,20 @@ class Evidence {
   // The newest of any campaign.
   virtual std::optional<MachineVerdict> verdict(const Uuid& machine) = 0;
 
-  virtual Uuid add(const PeerFigure&) = 0;
+  virtual Uuid add(const PeerFigure&) = 0;  // one whose UUID is there already is the same
   virtual std::vector<PeerFigure> peer_figures(const std::string& subject,
                                                int64_t limit = 1000) = 0;  // the newest first
+  virtual std::vector<PeerRun> peer_runs(int64_t limit = 1000) = 0;        // the newest first
   virtual std::vector<PeerFigure> peer_run(const Uuid& run) = 0;
 
-  virtual void count_shape(const Hash& workload, const Hash& hardware, const Dims&,
-                           int64_t count = 1) = 0;
-  // Of all replicas together, the most frequent first.
-  virtual std::vector<ShapeCount> shape_counts(const Hash& workload, int64_t limit = 1000) = 0;
+  // What one source (a recorded file, say) has counted so far. Counts of a source only grow, so
+  // telling the same again changes nothing.
+  virtual void tell_shapes(const Uuid& source, const std::vector<ShapeCount>&) = 0;
+  // Of all sources together, the most frequent first; of one workload, or those that no active
+  // table serves alone.
+  virtual std::vector<MetShape> met_shapes(const std::optional<Hash>& workload = {},
+                                           bool only_missed = false, int64_t limit = 1000) = 0;
+  virtual std::vector<Misses> misses() = 0;  // a row for each workload and hardware that has any
 
   // Removes what is old and only explains: raw samples of measurements (median, interval, host
   // state and the rest stay), bytes of candidates, ended jobs, old events. Never the samples of

@@ -47,6 +47,21 @@ void each_deciding_table(Reading& db, const Visit& visit) {
   }
 }
 
+// Those of a campaign, of one workload if given, in the order enqueued, each once; `visit` may ask
+// the store.
+template <typename Visit>
+void each_outcome(Store& db, const Uuid& campaign, const std::optional<Hash>& workload,
+                  const Visit& visit) {
+  std::optional<Trial> last;
+  for (;;) {
+    std::vector<TrialOutcome> page = db.outcomes(campaign, workload, kListedAtOnce, last);
+    const bool more = std::ssize(page) == kListedAtOnce;
+    if (more) last = page.back().trial;
+    for (TrialOutcome& o : page) visit(std::move(o));
+    if (!more) return;
+  }
+}
+
 // By workload, of each the newest first.
 template <typename Visit>
 void each_table(Store& db, const Visit& visit) {

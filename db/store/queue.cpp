@@ -9,7 +9,6 @@ namespace {
 
 constexpr Named<WorkerState> kWorkerStates[] = {{WorkerState::kIdle, "idle"},
                                                 {WorkerState::kMeasuring, "measuring"},
-                                                {WorkerState::kPaused, "paused"},
                                                 {WorkerState::kStopping, "stopping"},
                                                 {WorkerState::kStopped, "stopped"}};
 constexpr Named<JobState> kJobStates[] = {{JobState::kQueued, "queued"},

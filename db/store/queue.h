@@ -28,10 +28,11 @@ struct Candidate {
 // The key covers every field.
 struct MeasureCase {
   Hash workload, shape, policy;
-  int64_t seed = 0;                // of the operands' data
-  std::string fills = "{}";        // JSON; canonicalised: how operands are filled
-  double tolerance = 0;            // of the comparison with `expected`
-  std::optional<Digest> expected;  // blob of the expected results; nothing: the worker makes it
+  int64_t seed = 0;          // of the operands' data
+  std::string fills = "{}";  // JSON; canonicalised: how operands are filled
+  double tolerance = 0;      // of the comparison with `expected`
+  // Blob of the expected results. A worker refuses a case without: it has nothing to compare with.
+  std::optional<Digest> expected;
 };
 Hash key_of(const MeasureCase&);  // throws Error(kInvalidArgument) if `fills` is not JSON
 
@@ -56,7 +57,7 @@ struct Worker {
   int64_t started_at = 0;           // set by the store
 };
 
-enum class WorkerState { kIdle, kMeasuring, kPaused, kStopping, kStopped };
+enum class WorkerState { kIdle, kMeasuring, kStopping, kStopped };
 
 struct Heartbeat {
   Uuid worker;
@@ -221,6 +222,13 @@ struct Task {
   int64_t created_at = 0;
 };
 
+// Something that a task came to, and when.
+struct TaskPhase {
+  std::string phase, detail;
+  std::optional<double> share;
+  int64_t created_at = 0;
+};
+
 enum class ControlRequest { kPause, kResume, kStop, kCancel };
 
 struct Control {
@@ -267,9 +275,8 @@ class Queue {
   virtual bool has_blob(const Digest&) = 0;
   // Its artifact and blob must be there.
   virtual void put(const Candidate&) = 0;
-  // Of one artifact, the newest first; of all artifacts with that machine code.
+  // Of one artifact, the newest first.
   virtual std::vector<Candidate> candidates(const Hash& artifact) = 0;
-  virtual std::vector<Candidate> candidates_of_code(const std::string& code_hash) = 0;
   virtual std::optional<Artifact> artifact(const Hash&) = 0;
   virtual Hash put(const MeasureCase&) = 0;
   virtual std::optional<MeasureCase> measure_case(const Hash&) = 0;
@@ -333,8 +340,10 @@ class Queue {
   // Adds those that are new, with their weights; others stay as they are.
   virtual void add_tasks(const std::vector<Task>&) = 0;
   virtual std::vector<Task> tasks(const Uuid& campaign) = 0;  // the largest share first
+  // With what it has come to, any text, and its share of the model's time, where that is known.
   virtual void enter_phase(const Uuid& task, const std::string& phase,
-                           const std::string& detail = {}) = 0;
+                           const std::string& detail = {}, std::optional<double> share = {}) = 0;
+  virtual std::vector<TaskPhase> phases(const Uuid& task) = 0;  // the earliest first
 
   // ---- requests ------------------------------------------------------------------------------
   // Asks; the campaign's service acts on it and answers. An empty UUID gets a new one.

@@ -128,12 +128,6 @@ struct BestResult {
   Uuid machine;
 };
 
-// Shapes that runs saw without a table, and how often.
-struct MissTotal {
-  WorkloadPlace of;
-  int64_t shapes = 0, count = 0;
-};
-
 // A time of a trial, with the session that it was taken in (its host state).
 struct SessionTime {
   Uuid trial, host_state;
@@ -146,16 +140,9 @@ enum class Kind {
   kTrial,
   kMeasurement,
   kTable,
-  kOverride,
-  kJob,
-  kWorker,
   kMachine,
-  kWorkload,
-  kHardware,
-  kConfig,
-  kCase,
 };
-std::string_view name_of(Kind);  // "campaign", "kind of hardware"; for messages
+std::string_view name_of(Kind);  // "campaign"; for messages
 
 class Reading {
  public:
@@ -185,9 +172,8 @@ class Reading {
   virtual std::vector<Workload> workloads(int64_t limit, const std::string& after) = 0;
 
   virtual std::optional<HostState> host_state(const Uuid&) = 0;
-  // Of one trial, the newest first; of one session (host state), as they were stored.
+  // Of one trial, the newest first.
   virtual std::vector<MeasurementSummary> measurements(const Uuid& trial, int64_t limit = 100) = 0;
-  virtual std::vector<MeasurementSummary> session(const Uuid& host_state, int64_t limit = 1000) = 0;
   virtual std::vector<CorrectnessRecord> correctness(const Hash& artifact,
                                                      const std::optional<Hash>& shape = {},
                                                      int64_t limit = 100) = 0;  // newest first
@@ -208,7 +194,6 @@ class Reading {
   // Shares of their model's time, 0…1, as the newest of so many campaigns that knows one.
   virtual std::map<WorkloadPlace, double> model_shares(int64_t campaigns = 1000) = 0;
   virtual std::map<WorkloadPlace, int64_t> override_counts() = 0;  // in force
-  virtual std::vector<MissTotal> miss_totals() = 0;
   // By policy, the newest code generator first, then the fastest.
   virtual std::vector<BestResult> best_results(const WorkloadPlace& of) = 0;
   // Of at most 1,000 campaigns; of those that there are not, nothing.

@@ -300,7 +300,6 @@ struct DispatchEntry {
   std::optional<Uuid> evidence;  // the measurement behind it
   std::optional<double> expected_ns;
   std::optional<double> regret;  // 0.02: expected to be 2 % over the best known
-  std::optional<Hash> fallback;  // another configuration, should this one not load
   bool is_override = false;      // as databases of schema 5 and older have them; see Override
   std::string reason;            // due for an override
   std::string code_hash = {};    // read only: of the evidence's artifact; empty without evidence
@@ -412,12 +411,6 @@ struct LookupResult {
   std::optional<DispatchTable> table;  // unless nothing or a mismatch was found
   std::string matched_workload;        // canonical text of the table's workload
   std::vector<Override> overrides;     // in force, the latest first; also without a table
-};
-
-struct DispatchMiss {
-  Hash workload, hardware;
-  Dims dims;
-  int64_t count = 0;
 };
 
 // ---- merge and check ------------------------------------------------------------------------

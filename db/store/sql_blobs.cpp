@@ -97,17 +97,6 @@ std::vector<Candidate> SqlStore::candidates(const Hash& artifact) {
   return all;
 }
 
-std::vector<Candidate> SqlStore::candidates_of_code(const std::string& code_hash) {
-  std::vector<Candidate> all;
-  Statement row = db_->prepare(
-      "SELECT c.artifact, c.digest, c.target, c.created_at FROM artifact a "
-      "JOIN candidate c ON c.artifact = a.hash WHERE a.code_hash = ? "
-      "ORDER BY c.created_at DESC, c.digest, c.artifact");
-  row.bind(code_hash);
-  while (row.step()) all.push_back({row.text(0), row.text(1), row.text(2), row.integer(3)});
-  return all;
-}
-
 std::optional<Artifact> SqlStore::artifact(const Hash& hash) {
   Statement row = db_->prepare(
       "SELECT code_hash, workload, config, toolchain, compile_ms, size FROM artifact "

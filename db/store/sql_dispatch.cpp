@@ -60,9 +60,9 @@ Uuid SqlStore::create_table(const NewDispatchTable& t) {
                   "give --reason");
     db_->run(
         "INSERT INTO dispatch_entry (dispatch_table, ordinal, range, config, evidence, "
-        "expected_ns, regret, fallback, is_override, reason) VALUES (?,?,?,?,?,?,?,?,?,?)",
+        "expected_ns, regret, is_override, reason) VALUES (?,?,?,?,?,?,?,?,?)",
         uuid, ordinal++, canonical_json(e.range, "range of a dispatch entry"), e.config, e.evidence,
-        e.expected_ns, e.regret, e.fallback, e.is_override, e.reason);
+        e.expected_ns, e.regret, e.is_override, e.reason);
   }
   note_event(topic::kDispatch, t.campaign, uuid, R"({"state":"draft"})");
   write.commit();
@@ -93,20 +93,19 @@ std::vector<DispatchTable> SqlStore::read_tables(Statement& row) {
     t.status = *status;
     t.policy_class = row.text(12);
     Statement entry = db_->prepare(
-        "SELECT e.range, e.config, e.evidence, e.expected_ns, e.regret, e.fallback, e.is_override, "
-        "e.reason, a.code_hash FROM dispatch_entry e "
+        "SELECT e.range, e.config, e.evidence, e.expected_ns, e.regret, e.is_override, e.reason, "
+        "a.code_hash FROM dispatch_entry e "
         "LEFT JOIN measurement m ON m.uuid = e.evidence LEFT JOIN artifact a ON a.hash = "
         "m.artifact "
         "WHERE e.dispatch_table = ? ORDER BY e.ordinal");
     entry.bind(t.uuid);
     while (entry.step()) {
       t.entries.push_back({entry.text(0), entry.text(1), entry.maybe_text(2), entry.maybe_real(3),
-                           entry.maybe_real(4), entry.maybe_text(5), entry.integer(6) != 0,
-                           entry.text(7), entry.text(8)});
-      for (const std::optional<Hash>& hash :
-           {std::optional(t.entries.back().config), t.entries.back().fallback})
-        if (hash && !t.configs.contains(*hash))
-          if (std::optional<ConfigInfo> info = config(*hash)) t.configs.emplace(*hash, *info);
+                           entry.maybe_real(4), entry.integer(5) != 0, entry.text(6),
+                           entry.text(7)});
+      const Hash& hash = t.entries.back().config;
+      if (!t.configs.contains(hash))
+        if (std::optional<ConfigInfo> info = config(hash)) t.configs.emplace(hash, *info);
     }
     all.push_back(std::move(t));
   }
@@ -246,31 +245,6 @@ std::vector<EntryTime> SqlStore::times(const Uuid& table) {
     else
       all.push_back(std::move(t));
   }
-  return all;
-}
-
-void SqlStore::record_miss(const Hash& workload, const Hash& hardware, const Dims& dims,
-                           int64_t count) {
-  // A merged database may hold any count of ours: it stops at the largest.
-  db_->run(
-      "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
-      "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = CASE "
-      "WHEN dispatch_miss.count > 9223372036854775807 - excluded.count THEN 9223372036854775807 "
-      "ELSE dispatch_miss.count + excluded.count END",
-      identity_, workload, hardware, text_of(dims), count);
-}
-
-std::vector<DispatchMiss> SqlStore::misses() {
-  std::vector<DispatchMiss> all;
-  // As total_miss, whose sum() fails beyond 64 bits: one merged row could hide all others. Reals
-  // are exact up to 2^53.
-  Statement row = db_->prepare(
-      "SELECT workload, hardware, dims, sum(CAST(count AS double precision)) AS times "
-      "FROM dispatch_miss GROUP BY workload, hardware, dims ORDER BY times DESC, workload, dims");
-  constexpr double kTooMany = 9223372036854775808.0;  // 2^63
-  while (row.step())
-    all.push_back({row.text(0), row.text(1), dims_from_text(row.text(2)),
-                   row.real(3) < kTooMany ? static_cast<int64_t>(row.real(3)) : INT64_MAX});
   return all;
 }
 

@@ -133,21 +133,35 @@ std::optional<MachineVerdict> SqlStore::verdict(const Uuid& machine) {
 }
 
 Uuid SqlStore::add(const PeerFigure& f) {
+  const auto refuse = [](const std::string& problem, const std::string& remedy) {
+    throw Error(Status::kInvalidArgument, "figure of a peer", problem, remedy);
+  };
   require_time(f.median_ns, "median of a figure");
+  if (f.ci_low_ns.has_value() != f.ci_high_ns.has_value() ||
+      (f.ci_low_ns && !(*f.ci_low_ns <= f.median_ns && f.median_ns <= *f.ci_high_ns)))
+    refuse("its median lies outside of its interval", "give both bounds or none");
+  if (f.ci_low_ns) require_time(*f.ci_low_ns, "lower bound of a figure");
+  if (f.ci_high_ns) require_time(*f.ci_high_ns, "upper bound of a figure");
   const std::vector<uint8_t> ns = encode_samples(f.samples_ns);
-  const std::string problem =
-      problem_of_samples(ns, std::vector<uint8_t>(f.samples_ns.size(), 0), f.median_ns);
-  if (!problem.empty()) throw Error(Status::kInvalidArgument, "figure of a peer", problem);
-  if (!is_uuid(f.run))
-    throw Error(Status::kInvalidArgument, "figure of a peer", "names no run",
-                "figures of one run share a UUID");
+  if (f.samples_ns.empty() && !f.ci_low_ns)
+    refuse("has neither samples nor an interval", "give one of them");
+  if (!f.samples_ns.empty()) {
+    const std::string problem =
+        problem_of_samples(ns, std::vector<uint8_t>(f.samples_ns.size(), 0), f.median_ns);
+    if (!problem.empty()) refuse(problem, "");
+  }
+  if (!is_uuid(f.run)) refuse("names no run", "figures of one run share a UUID");
+  const int64_t t = now();
+  if (f.created_at > t + kDayMs) refuse("was measured more than a day from now", "set the clock");
   const Uuid uuid = f.uuid.empty() ? new_uuid() : f.uuid;
   db_->run(
       "INSERT INTO peer_figure (uuid, run, peer, version, settings, machine, subject, dims, dtype, "
-      "threads, n, ns, median_ns, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      "threads, n, ns, median_ns, created_at, ci_low_ns, ci_high_ns) "
+      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uuid) DO NOTHING",
       uuid, f.run, f.peer, f.version, canonical_json(f.settings, "settings of a peer"), f.machine,
       f.subject, text_of(f.dims), f.dtype, f.threads, static_cast<int64_t>(f.samples_ns.size()),
-      std::span<const uint8_t>(ns), f.median_ns, now());
+      std::span<const uint8_t>(ns), f.median_ns, f.created_at > 0 ? f.created_at : t, f.ci_low_ns,
+      f.ci_high_ns);
   return uuid;
 }
 
@@ -156,7 +170,8 @@ std::vector<PeerFigure> SqlStore::read_peers(std::string_view condition, const s
   std::vector<PeerFigure> all;
   Statement row = db_->prepare(fmt::format(
       "SELECT uuid, run, peer, version, settings, machine, subject, dims, dtype, threads, ns, "
-      "median_ns, created_at FROM peer_figure WHERE {} = ? ORDER BY created_at DESC, uuid LIMIT ?",
+      "median_ns, created_at, ci_low_ns, ci_high_ns FROM peer_figure WHERE {} = ? "
+      "ORDER BY created_at DESC, run, uuid LIMIT ?",
       condition));
   row.bind(key, limit);
   while (row.step()) {
@@ -174,6 +189,8 @@ std::vector<PeerFigure> SqlStore::read_peers(std::string_view condition, const s
     f.samples_ns = decode_samples(row.blob(10));
     f.median_ns = row.real(11);
     f.created_at = row.integer(12);
+    f.ci_low_ns = row.maybe_real(13);
+    f.ci_high_ns = row.maybe_real(14);
     all.push_back(std::move(f));
   }
   return all;
@@ -183,34 +200,90 @@ std::vector<PeerFigure> SqlStore::peer_figures(const std::string& subject, int64
   return read_peers("subject", subject, limit);
 }
 
+std::vector<PeerRun> SqlStore::peer_runs(int64_t limit) {
+  std::vector<PeerRun> all;
+  Statement row = db_->prepare(
+      "SELECT run, subject, machine, count(*), max(created_at) FROM peer_figure "
+      "GROUP BY run, subject, machine ORDER BY 5 DESC, run, subject, machine LIMIT ?");
+  row.bind(limit);
+  while (row.step())
+    all.push_back({row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4)});
+  return all;
+}
+
 std::vector<PeerFigure> SqlStore::peer_run(const Uuid& run) {
   return read_peers("run", run, 100'000);
 }
 
-void SqlStore::count_shape(const Hash& workload, const Hash& hardware, const Dims& dims,
-                           int64_t count) {
-  if (count <= 0)
-    throw Error(Status::kInvalidArgument, "count of a shape", fmt::format("{} is none", count));
-  db_->run(
-      "INSERT INTO shape_count (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
-      "ON CONFLICT (replica, workload, hardware, dims) "
-      "DO UPDATE SET count = CASE WHEN shape_count.count < 4611686018427387904 "
-      "THEN shape_count.count + excluded.count ELSE shape_count.count END",
-      identity_, workload, hardware, text_of(dims), count);
+void SqlStore::tell_shapes(const Uuid& source, const std::vector<ShapeCount>& counts) {
+  if (!is_uuid(source))
+    throw Error(Status::kInvalidArgument, "counts of shapes", "name no source",
+                "counts of one source share a UUID");
+  Write write = begin_write();
+  for (const ShapeCount& c : counts) {
+    if (c.count <= 0)
+      throw Error(Status::kInvalidArgument, "count of a shape", fmt::format("{} is none", c.count));
+    db_->run(
+        "INSERT INTO shape_count (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?) "
+        "ON CONFLICT (replica, workload, hardware, dims) DO UPDATE SET count = excluded.count "
+        "WHERE shape_count.count < excluded.count",
+        source, c.workload, c.hardware, text_of(c.dims), c.count);
+  }
+  write.commit();
 }
 
-std::vector<ShapeCount> SqlStore::shape_counts(const Hash& workload, int64_t limit) {
-  std::vector<ShapeCount> all;
-  // As misses(): a sum of whole numbers fails beyond 64 bits, so one merged row could hide all
-  // others.
-  Statement row = db_->prepare(
-      "SELECT hardware, dims, sum(CAST(count AS double precision)) FROM shape_count "
-      "WHERE workload = ? GROUP BY hardware, dims ORDER BY 3 DESC, 2, 1 LIMIT ?");
-  row.bind(workload, limit);
+namespace {
+
+// sum() of integers fails beyond 64 bits, and one merged row could hide all others. Reals are exact
+// up to 2^53.
+constexpr char kSummed[] = "sum(CAST(c.count AS double precision))";
+
+int64_t whole(double sum) {
   constexpr double kTooMany = 9223372036854775808.0;  // 2^63
-  while (row.step())
-    all.push_back({workload, row.text(0), dims_from_text(row.text(1)),
-                   row.real(2) < kTooMany ? static_cast<int64_t>(row.real(2)) : INT64_MAX});
+  return sum < kTooMany ? static_cast<int64_t>(sum) : INT64_MAX;
+}
+
+// That an active table serves what `c` is of.
+constexpr char kHasTable[] =
+    "EXISTS (SELECT 1 FROM dispatch_active a WHERE a.workload = c.workload "
+    "AND a.hardware = c.hardware)";
+
+}  // namespace
+
+std::vector<MetShape> SqlStore::met_shapes(const std::optional<Hash>& workload, bool only_missed,
+                                           int64_t limit) {
+  std::vector<MetShape> all;
+  Statement row = db_->prepare(fmt::format(
+      "WITH met AS (SELECT c.workload, c.hardware, c.dims, {0} AS times FROM shape_count c "
+      "WHERE (?1 IS NULL OR c.workload = ?1) {1} GROUP BY c.workload, c.hardware, c.dims "
+      "ORDER BY times DESC, c.workload, c.hardware, c.dims LIMIT ?2) "
+      "SELECT c.workload, c.hardware, c.dims, c.times, CAST({2} AS int), "
+      "CAST(EXISTS (SELECT 1 FROM shape s JOIN newest_measured m ON m.workload = s.workload "
+      "AND m.hardware = c.hardware AND m.shape = s.hash "
+      "WHERE s.workload = c.workload AND s.dims = c.dims) AS int) "
+      "FROM met c ORDER BY c.times DESC, c.workload, c.hardware, c.dims",
+      kSummed, only_missed ? fmt::format("AND NOT {}", kHasTable) : "", kHasTable));
+  row.bind(workload, limit);
+  while (row.step()) {
+    MetShape m;
+    m.workload = row.text(0);
+    m.hardware = row.text(1);
+    m.dims = dims_from_text(row.text(2));
+    m.count = whole(row.real(3));
+    m.has_table = row.integer(4) != 0;
+    m.is_measured = row.integer(5) != 0;
+    all.push_back(std::move(m));
+  }
+  return all;
+}
+
+std::vector<Misses> SqlStore::misses() {
+  std::vector<Misses> all;
+  Statement row = db_->prepare(fmt::format(
+      "SELECT c.workload, c.hardware, count(DISTINCT c.dims), {} AS times FROM shape_count c "
+      "WHERE NOT {} GROUP BY c.workload, c.hardware ORDER BY times DESC, c.workload, c.hardware",
+      kSummed, kHasTable));
+  while (row.step()) all.push_back({row.text(0), row.text(1), row.integer(2), whole(row.real(3))});
   return all;
 }
 

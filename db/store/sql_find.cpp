@@ -7,21 +7,14 @@ namespace {
 
 struct Place {
   Kind kind;
-  std::string_view name, table, key;
+  std::string_view name, table;
 };
 constexpr Place kPlaces[] = {
-    {Kind::kCampaign, "campaign", "campaign", "uuid"},
-    {Kind::kTrial, "trial", "trial", "uuid"},
-    {Kind::kMeasurement, "measurement", "measurement", "uuid"},
-    {Kind::kTable, "table", "dispatch_table", "uuid"},
-    {Kind::kOverride, "override", "dispatch_override", "uuid"},
-    {Kind::kJob, "job", "job", "uuid"},
-    {Kind::kWorker, "worker", "worker", "uuid"},
-    {Kind::kMachine, "machine", "machine", "uuid"},
-    {Kind::kWorkload, "workload", "workload", "hash"},
-    {Kind::kHardware, "kind of hardware", "hardware", "hash"},
-    {Kind::kConfig, "configuration", "config", "hash"},
-    {Kind::kCase, "case", "measure_case", "hash"},
+    {Kind::kCampaign, "campaign", "campaign"},
+    {Kind::kTrial, "trial", "trial"},
+    {Kind::kMeasurement, "measurement", "measurement"},
+    {Kind::kTable, "table", "dispatch_table"},
+    {Kind::kMachine, "machine", "machine"},
 };
 
 const Place& place_of(Kind kind) {
@@ -41,9 +34,8 @@ std::vector<std::string> SqlStore::find(Kind kind, const std::string& prefix, in
   constexpr std::string_view kCharacters = "0123456789abcdef-";
   if (limit < 1 || prefix.find_first_not_of(kCharacters) != std::string::npos) return {};
   const Place& place = place_of(kind);
-  Statement row = db_->prepare(
-      fmt::format("SELECT {1} FROM {0} WHERE {1} >= ? AND {1} < ? ORDER BY {1} LIMIT ?",
-                  place.table, place.key));
+  Statement row = db_->prepare(fmt::format(
+      "SELECT uuid FROM {} WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?", place.table));
   row.bind(prefix, prefix + "g", limit);
   std::vector<std::string> found;
   while (row.step()) found.push_back(row.text(0));

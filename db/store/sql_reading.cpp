@@ -235,16 +235,6 @@ std::vector<MeasurementSummary> SqlStore::measurements(const Uuid& trial, int64_
   return all;
 }
 
-std::vector<MeasurementSummary> SqlStore::session(const Uuid& host_state, int64_t limit) {
-  check_limit(limit);
-  std::vector<MeasurementSummary> all;
-  Statement row = db_->prepare(fmt::format(
-      "{} WHERE m.host_state = ? ORDER BY m.created_at, m.uuid LIMIT ?", kSummaryQuery));
-  row.bind(host_state, limit);
-  while (row.step()) all.push_back(read_summary(row));
-  return all;
-}
-
 std::vector<CorrectnessRecord> SqlStore::correctness(const Hash& artifact,
                                                      const std::optional<Hash>& shape,
                                                      int64_t limit) {

@@ -22,14 +22,11 @@ constexpr int64_t kLookedAt = 10;
 std::set<Pair> served(Connection& db) {
   std::set<Pair> all;
   Statement row = db.prepare(
-      "SELECT s.workload, e.config, e.fallback FROM dispatch_status s "
+      "SELECT s.workload, e.config FROM dispatch_status s "
       "JOIN dispatch_entry e ON e.dispatch_table = s.uuid WHERE s.status <> 'retired' "
-      "UNION ALL SELECT o.workload, o.config, NULL FROM dispatch_override o WHERE NOT EXISTS "
+      "UNION ALL SELECT o.workload, o.config FROM dispatch_override o WHERE NOT EXISTS "
       "(SELECT 1 FROM dispatch_withdrawal w WHERE w.dispatch_override = o.uuid)");
-  while (row.step()) {
-    all.emplace(row.text(0), row.text(1));
-    if (!row.is_null(2)) all.emplace(row.text(0), row.text(2));
-  }
+  while (row.step()) all.emplace(row.text(0), row.text(1));
   return all;
 }
 
@@ -58,8 +55,8 @@ void SqlStore::remove_samples(const RetentionRequest& request, int64_t before,
         "JOIN trial t ON t.uuid = m.trial LEFT JOIN samples s ON s.measurement = m.uuid "
         "WHERE m.created_at < ?1 {} ORDER BY m.created_at, m.uuid LIMIT ?2",
         request.from ? "AND (m.created_at, m.uuid) > (?3, ?4)" : ""));
-    const int64_t most = request.limit > INT64_MAX / kLookedAt ? INT64_MAX
-                                                               : request.limit * kLookedAt;
+    const int64_t most =
+        request.limit > INT64_MAX / kLookedAt ? INT64_MAX : request.limit * kLookedAt;
     row.bind(before, most);
     if (request.from) {
       row.bind_at(3, request.from->created_at);

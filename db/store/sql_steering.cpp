@@ -8,35 +8,19 @@
 #include "vm/base/json_text.h"
 
 namespace nimble::db {
-namespace {
-
-// A service knows a task's share once the default schedules are measured, long after the task was
-// added, and writes it with each phase. A detail is any text.
-std::optional<double> share_in(const std::string& detail) {
-  const auto j = nlohmann::json::parse(detail, nullptr, false);
-  if (!j.is_object()) return std::nullopt;
-  const auto share = j.find("share");
-  if (share == j.end() || !share->is_number()) return std::nullopt;
-  const auto value = share->get<double>();
-  return value >= 0 && value <= 1 ? std::optional(value) : std::nullopt;
-}
-
-}  // namespace
 
 std::map<WorkloadPlace, double> SqlStore::model_shares(int64_t campaigns) {
   Statement row = db_->prepare(
-      "SELECT t.workload, c.hardware, t.share, e.detail FROM (SELECT uuid, hardware, created_at "
-      "FROM campaign ORDER BY created_at DESC, uuid DESC LIMIT ?) c "
+      "SELECT t.workload, c.hardware, coalesce(t.share, e.share) FROM (SELECT uuid, hardware, "
+      "created_at FROM campaign ORDER BY created_at DESC, uuid DESC LIMIT ?) c "
       "JOIN task t ON t.campaign = c.uuid LEFT JOIN task_event e ON t.share IS NULL AND e.uuid = "
       "(SELECT uuid FROM task_event WHERE task = t.uuid ORDER BY created_at DESC, uuid DESC "
       "LIMIT 1) ORDER BY c.created_at DESC, c.uuid DESC");
   row.bind(campaigns);
   std::map<WorkloadPlace, double> all;
-  while (row.step()) {
-    const std::optional<double> own = row.maybe_real(2);
-    const std::optional<double> share = own ? own : share_in(row.text(3));
-    if (share) all.emplace(WorkloadPlace{row.text(0), row.text(1)}, *share);
-  }
+  while (row.step())
+    if (const std::optional<double> share = row.maybe_real(2))
+      all.emplace(WorkloadPlace{row.text(0), row.text(1)}, *share);
   return all;
 }
 
@@ -60,8 +44,9 @@ std::vector<Task> SqlStore::tasks(const Uuid& campaign) {
   std::vector<Task> all;
   {
     Statement row = db_->prepare(
-        "SELECT t.uuid, t.workload, t.label, t.share, t.calls, t.created_at, e.phase, e.detail, "
-        "e.created_at FROM task t LEFT JOIN task_event e ON e.uuid = (SELECT uuid FROM task_event "
+        "SELECT t.uuid, t.workload, t.label, coalesce(t.share, e.share), t.calls, t.created_at, "
+        "e.phase, e.detail, e.created_at FROM task t LEFT JOIN task_event e ON e.uuid = (SELECT "
+        "uuid FROM task_event "
         "WHERE task = t.uuid ORDER BY created_at DESC, uuid DESC LIMIT 1) "
         "WHERE t.campaign = ? ORDER BY t.label, t.uuid");
     row.bind(campaign);
@@ -77,7 +62,6 @@ std::vector<Task> SqlStore::tasks(const Uuid& campaign) {
       t.phase = row.text(6);
       t.detail = row.text(7);
       t.phase_since = row.integer(8);
-      if (!t.share) t.share = share_in(t.detail);
       all.push_back(std::move(t));
     }
   }
@@ -94,7 +78,8 @@ std::vector<Task> SqlStore::tasks(const Uuid& campaign) {
   return all;
 }
 
-void SqlStore::enter_phase(const Uuid& task, const std::string& phase, const std::string& detail) {
+void SqlStore::enter_phase(const Uuid& task, const std::string& phase, const std::string& detail,
+                           std::optional<double> share) {
   std::string campaign;
   {
     Statement row = db_->prepare("SELECT campaign FROM task WHERE uuid = ?");
@@ -104,6 +89,8 @@ void SqlStore::enter_phase(const Uuid& task, const std::string& phase, const std
     campaign = row.text(0);
   }
   if (phase.empty()) throw Error(Status::kInvalidArgument, "task", "a phase needs a name");
+  if (share && !(*share >= 0 && *share <= 1))
+    throw Error(Status::kInvalidArgument, "task", fmt::format("{} is no share", *share));
   Write write = begin_write();
   // Of two phases in one millisecond the later counts.
   int64_t t = now();
@@ -112,10 +99,21 @@ void SqlStore::enter_phase(const Uuid& task, const std::string& phase, const std
     if (last.bind(task).step() && !last.is_null(0) && last.integer(0) < INT64_MAX)
       t = std::max(t, last.integer(0) + 1);
   }
-  db_->run("INSERT INTO task_event (uuid, task, phase, detail, created_at) VALUES (?,?,?,?,?)",
-           new_uuid(), task, phase, detail, t);
+  db_->run(
+      "INSERT INTO task_event (uuid, task, phase, detail, created_at, share) VALUES (?,?,?,?,?,?)",
+      new_uuid(), task, phase, detail, t, share);
   note_event(topic::kTask, campaign, task, json_text(nlohmann::json{{"phase", phase}}, -1));
   write.commit();
+}
+
+std::vector<TaskPhase> SqlStore::phases(const Uuid& task) {
+  std::vector<TaskPhase> all;
+  Statement row = db_->prepare(
+      "SELECT phase, detail, share, created_at FROM task_event WHERE task = ? "
+      "ORDER BY created_at, uuid");
+  row.bind(task);
+  while (row.step()) all.push_back({row.text(0), row.text(1), row.maybe_real(2), row.integer(3)});
+  return all;
 }
 
 Uuid SqlStore::request(const Control& c) {

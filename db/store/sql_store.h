@@ -60,8 +60,9 @@ class SqlStore final : public Store {
   std::vector<std::string> lease_owners(const Uuid& campaign) override;
   bool finish(const TrialResult&) override;
   std::optional<Trial> trial(const Uuid&) override;
-  std::vector<TrialOutcome> outcomes(const Uuid& campaign,
-                                     const std::optional<Hash>& workload) override;
+  std::vector<TrialOutcome> outcomes(const Uuid& campaign, const std::optional<Hash>& workload,
+                                     int64_t limit, const std::optional<Trial>& after) override;
+  std::optional<TrialOutcome> outcome(const Uuid& trial) override;
 
   Uuid add(const Measurement&) override;
   Uuid add(const Correctness&) override;
@@ -89,15 +90,12 @@ class SqlStore final : public Store {
   std::vector<Override> overrides(bool all, const std::optional<Hash>& workload,
                                   const std::optional<Hash>& hardware) override;
   LookupResult lookup(const LookupKey&) override;
-  void record_miss(const Hash& workload, const Hash& hardware, const Dims&, int64_t count) override;
-  std::vector<DispatchMiss> misses() override;
 
   Digest put_blob(std::span<const uint8_t> bytes) override;
   std::optional<std::vector<uint8_t>> blob(const Digest&) override;
   bool has_blob(const Digest&) override;
   void put(const Candidate&) override;
   std::vector<Candidate> candidates(const Hash& artifact) override;
-  std::vector<Candidate> candidates_of_code(const std::string& code_hash) override;
   std::optional<Artifact> artifact(const Hash&) override;
   Hash put(const MeasureCase&) override;
   std::optional<MeasureCase> measure_case(const Hash&) override;
@@ -127,7 +125,9 @@ class SqlStore final : public Store {
 
   void add_tasks(const std::vector<Task>&) override;
   std::vector<Task> tasks(const Uuid& campaign) override;
-  void enter_phase(const Uuid& task, const std::string& phase, const std::string& detail) override;
+  void enter_phase(const Uuid& task, const std::string& phase, const std::string& detail,
+                   std::optional<double> share) override;
+  std::vector<TaskPhase> phases(const Uuid& task) override;
 
   Uuid request(const Control&) override;
   std::vector<Control> open_requests(const Uuid& campaign) override;
@@ -157,9 +157,12 @@ class SqlStore final : public Store {
   std::optional<MachineVerdict> verdict(const Uuid& machine) override;
   Uuid add(const PeerFigure&) override;
   std::vector<PeerFigure> peer_figures(const std::string& subject, int64_t limit) override;
+  std::vector<PeerRun> peer_runs(int64_t limit) override;
   std::vector<PeerFigure> peer_run(const Uuid& run) override;
-  void count_shape(const Hash& workload, const Hash& hardware, const Dims&, int64_t count) override;
-  std::vector<ShapeCount> shape_counts(const Hash& workload, int64_t limit) override;
+  void tell_shapes(const Uuid& source, const std::vector<ShapeCount>&) override;
+  std::vector<MetShape> met_shapes(const std::optional<Hash>& workload, bool only_missed,
+                                   int64_t limit) override;
+  std::vector<Misses> misses() override;
   RetentionReport remove_old(const RetentionRequest&) override;
 
   std::shared_ptr<Canceller> canceller() override { return db_->canceller(); }
@@ -171,7 +174,6 @@ class SqlStore final : public Store {
   std::vector<Workload> workloads(int64_t limit, const std::string& after) override;
   std::optional<HostState> host_state(const Uuid&) override;
   std::vector<MeasurementSummary> measurements(const Uuid& trial, int64_t limit) override;
-  std::vector<MeasurementSummary> session(const Uuid& host_state, int64_t limit) override;
   std::vector<CorrectnessRecord> correctness(const Hash& artifact, const std::optional<Hash>& shape,
                                              int64_t limit) override;
   std::vector<TwinRow> twins(const Hash& workload, const Hash& hardware, int64_t limit) override;
@@ -181,7 +183,6 @@ class SqlStore final : public Store {
   std::vector<WorkloadPlace> measured_places() override;
   std::map<WorkloadPlace, double> model_shares(int64_t campaigns) override;
   std::map<WorkloadPlace, int64_t> override_counts() override;
-  std::vector<MissTotal> miss_totals() override;
   std::vector<BestResult> best_results(const WorkloadPlace& of) override;
   std::map<Uuid, CampaignProgress> progress_of(const std::vector<Uuid>& campaigns) override;
   std::map<Uuid, Control> last_requests() override;

@@ -77,18 +77,6 @@ std::map<WorkloadPlace, int64_t> SqlStore::override_counts() {
   return all;
 }
 
-std::vector<MissTotal> SqlStore::miss_totals() {
-  Statement row = db_->prepare(
-      "SELECT workload, hardware, count(*), sum(times) FROM (SELECT workload, hardware, dims, "
-      "sum(CAST(count AS double precision)) AS times FROM dispatch_miss "
-      "GROUP BY workload, hardware, dims) m GROUP BY workload, hardware "
-      "ORDER BY workload, hardware");
-  std::vector<MissTotal> all;
-  while (row.step())
-    all.push_back({{row.text(0), row.text(1)}, row.integer(2), count_of(row.real(3))});
-  return all;
-}
-
 std::map<Uuid, CampaignProgress> SqlStore::progress_of(const std::vector<Uuid>& campaigns) {
   if (campaigns.size() > kMostCampaigns)
     throw Error(Status::kInvalidArgument, "campaigns", fmt::format("{} of them", campaigns.size()),

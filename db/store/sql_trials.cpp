@@ -184,23 +184,45 @@ std::optional<Trial> SqlStore::trial(const Uuid& uuid) {
   return read_trial(row);
 }
 
-std::vector<TrialOutcome> SqlStore::outcomes(const Uuid& campaign,
-                                             const std::optional<Hash>& workload) {
-  std::vector<TrialOutcome> all;
-  // The newest measurement of a trial stands for it.
-  Statement row = db_->prepare(fmt::format(
+namespace {
+
+// The newest measurement of a trial stands for it.
+std::string outcome_query() {
+  return fmt::format(
       "SELECT {}, s.dims, c.json, (SELECT m.median_ns FROM measurement m WHERE m.trial = "
-      "trial.uuid "
-      "ORDER BY m.created_at DESC, m.uuid LIMIT 1) "
-      "FROM trial JOIN shape s ON s.hash = trial.shape JOIN config c ON c.hash = trial.config "
-      "WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) ORDER BY trial.position, "
-      "trial.uuid",
-      kTrialColumns));
-  row.bind(campaign, workload);
-  while (row.step())
-    all.push_back({read_trial(row), dims_from_text(row.text(kTrialColumnCount)),
-                   row.text(kTrialColumnCount + 1), row.maybe_real(kTrialColumnCount + 2)});
+      "trial.uuid ORDER BY m.created_at DESC, m.uuid LIMIT 1) "
+      "FROM trial JOIN shape s ON s.hash = trial.shape JOIN config c ON c.hash = trial.config ",
+      kTrialColumns);
+}
+
+TrialOutcome read_outcome(const Statement& row) {
+  return {read_trial(row), dims_from_text(row.text(kTrialColumnCount)),
+          row.text(kTrialColumnCount + 1), row.maybe_real(kTrialColumnCount + 2)};
+}
+
+}  // namespace
+
+std::vector<TrialOutcome> SqlStore::outcomes(const Uuid& campaign,
+                                             const std::optional<Hash>& workload, int64_t limit,
+                                             const std::optional<Trial>& after) {
+  std::vector<TrialOutcome> all;
+  Statement row = db_->prepare(
+      fmt::format("{}WHERE trial.campaign = ?1 AND (?2 IS NULL OR trial.workload = ?2) {}"
+                  "ORDER BY trial.position, trial.uuid LIMIT ?3",
+                  outcome_query(), after ? "AND (trial.position, trial.uuid) > (?4, ?5) " : ""));
+  row.bind(campaign, workload, limit);
+  if (after) {
+    row.bind_at(4, after->position);
+    row.bind_at(5, after->uuid);
+  }
+  while (row.step()) all.push_back(read_outcome(row));
   return all;
+}
+
+std::optional<TrialOutcome> SqlStore::outcome(const Uuid& trial) {
+  Statement row = db_->prepare(outcome_query() + "WHERE trial.uuid = ?");
+  if (!row.bind(trial).step()) return std::nullopt;
+  return read_outcome(row);
 }
 
 }  // namespace nimble::db

@@ -113,9 +113,13 @@ class Store : public Queue, public Evidence, public Reading {
   // passed to another or the trial is finished already: a finished trial never repeats.
   virtual bool finish(const TrialResult&) = 0;
   virtual std::optional<Trial> trial(const Uuid&) = 0;
-  // Every trial of the campaign, of one workload if given, in the order enqueued.
+  // Trials of the campaign, of one workload if given, in the order enqueued: `limit` of them at
+  // most, those that follow `after`.
   virtual std::vector<TrialOutcome> outcomes(const Uuid& campaign,
-                                             const std::optional<Hash>& workload = {}) = 0;
+                                             const std::optional<Hash>& workload = {},
+                                             int64_t limit = std::numeric_limits<int64_t>::max(),
+                                             const std::optional<Trial>& after = {}) = 0;
+  virtual std::optional<TrialOutcome> outcome(const Uuid& trial) = 0;
 
   // ---- measurements ------------------------------------------------------------------------
   // A further measurement of a trial already finished (a re-measurement in pairs, an A/A run).
@@ -167,9 +171,6 @@ class Store : public Queue, public Evidence, public Reading {
                                           const std::optional<Hash>& hardware = {}) = 0;
   // By the full key; a table of another slot than the key's stands in only as LookupOutcome says.
   virtual LookupResult lookup(const LookupKey&) = 0;
-  virtual void record_miss(const Hash& workload, const Hash& hardware, const Dims&,
-                           int64_t count = 1) = 0;
-  virtual std::vector<DispatchMiss> misses() = 0;  // most frequent first
 
   // ---- signatures: what they are worth, tuner/trust decides --------------------------------
   // Adds what is not there: the first name of a key stays, and the first reason of a revocation,

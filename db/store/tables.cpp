@@ -142,6 +142,7 @@ void peer_figure(const Statement& row) {
   expect_uuid("peer_figure", row);
   expect_json("peer_figure", row.text(0), row.text(4));
   expect_dims("peer_figure", row.text(0), row.text(7));
+  if (row.integer(10) == 0) return;  // with an interval instead, as the schema says
   const std::string problem = problem_of_samples(
       row.blob(11), std::vector<uint8_t>(row.blob(11).size() / sizeof(double), 0), row.real(12));
   if (!problem.empty()) refuse("peer_figure", row.text(0), problem);
@@ -237,7 +238,7 @@ constexpr TableSpec kTables[] = {
      "uuid", campaign},
     {"consumption", "campaign, machine, consumed_s", "campaign, machine", only_references},
     {"task", "uuid, campaign, workload, label, share, calls, created_at", "uuid", task},
-    {kTaskEvent, "uuid, task, phase, detail, created_at", "uuid", only_uuid<kTaskEvent>},
+    {kTaskEvent, "uuid, task, phase, detail, created_at, share", "uuid", only_uuid<kTaskEvent>},
     {"task_shape", "task, shape, weight", "task, shape", only_references},
     {kControl, "uuid, campaign, request, requested_by, reason, created_at", "uuid",
      only_uuid<kControl>},
@@ -275,8 +276,7 @@ constexpr TableSpec kTables[] = {
      only_uuid<kCeiling>},
     {"peer_figure",
      "uuid, run, peer, version, settings, machine, subject, dims, dtype, threads, n, ns, "
-     "median_ns, "
-     "created_at",
+     "median_ns, created_at, ci_low_ns, ci_high_ns",
      "uuid", peer_figure},
     {"shape_count", "replica, workload, hardware, dims, count", "replica, workload, hardware, dims",
      shape_count},

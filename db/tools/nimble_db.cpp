@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <iterator>
 
@@ -14,6 +15,7 @@
 #include "db/store/text_records.h"
 #include "db/tools/ceilings.h"
 #include "db/tools/diff.h"
+#include "db/tools/peers.h"
 #include "db/tools/show.h"
 #include "db/tools/t4.h"
 #include "vm/arguments/command_line.h"
@@ -37,6 +39,7 @@ constexpr const char* kEpilogue = R"(Examples:
   nimble db import --db tuning.db records.nimbledb
   nimble db diff 3f2a 77c0 --db tuning.db
   nimble doctor --measure --format json | nimble db ceilings --add - --db tuning.db
+  nimble db peers --add experiments/results/minilm.json --db tuning.db
   nimble db check --db tuning.db
   nimble db clean --days 90 --reason "disk" --db tuning.db
   nimble db show --db postgresql://me@server/tuning
@@ -50,7 +53,9 @@ struct Arguments {
   std::string file;
   bool force = false, migrate = false, dry_run = false, is_t4 = false;
   std::string reason;
-  std::string report, machine;  // of ceilings
+  std::string report, machine;       // of ceilings
+  std::vector<std::string> results;  // of peers
+  std::string run;
   double days = 0;
   TopOptions top;
   DiffOptions diff;
@@ -78,6 +83,7 @@ int show(const Arguments& args) {
   if (args.what == "toolchains") print(show_toolchains(*store), args);
   if (args.what == "workloads") print(show_workloads(*store), args);
   if (args.what == "dispatch") print(show_dispatch(*store), args);
+  if (args.what == "shapes") print(show_shapes(*store), args);
   if (args.what == "misses") print(show_misses(*store), args);
   if (args.what == "measurement") print(show_measurement(*store, args.key), args);
   if (args.what == "trials") print(show_trials(*store, args.key), args);
@@ -184,6 +190,14 @@ int ceilings(const Arguments& args) {
   return kExitOk;
 }
 
+int peers(const Arguments& args) {
+  auto store = open(args, !args.results.empty());
+  for (const std::string& file : args.results)
+    add_peers(*store, read_text_file(file), file, args.machine);
+  print(args.run.empty() ? show_peer_runs(*store) : show_peers(*store, args.run), args);
+  return kExitOk;
+}
+
 int diff(const Arguments& args) {
   const Diff found = show_diff(*open(args, false), args.diff);
   print(found.rows, args);
@@ -228,196 +242,246 @@ int clean(const Arguments& args) {
   return kExitOk;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Look into a tuning database, merge it, check it.", "nimble db"};
-  app.require_subcommand(1);
-  app.footer(kEpilogue);
-  Arguments args;
-  auto command = [&](const char* name, const char* description, const char* example) {
-    CLI::App* sub = app.add_subcommand(name, description);
-    sub->add_option("--db", args.db, "The database: a file, or a URL of PostgreSQL")
-        ->required()
-        ->envname("NIMBLE_DB")
-        ->type_name("FILE|URL");
-    add_format(*sub, &args.format);
-    sub->footer(fmt::format("Example:\n  {}", example));
-    return sub;
-  };
+// A subcommand, which all but `roles` begin so.
+CLI::App* add_command(CLI::App& app, Arguments& args, const char* name, const char* description,
+                      const char* example) {
+  CLI::App* sub = app.add_subcommand(name, description);
+  sub->add_option("--db", args.db, "The database: a file, or a URL of PostgreSQL")
+      ->required()
+      ->envname("NIMBLE_DB")
+      ->type_name("FILE|URL");
+  add_format(*sub, &args.format);
+  sub->footer(fmt::format("Example:\n  {}", example));
+  return sub;
+}
 
-  CLI::App* show_command = command("show", "Print one view of the database",
-                                   "nimble db show dispatch --db tuning.db --format json");
-  show_command
-      ->add_option("what", args.what,
-                   "summary (default), hardware, toolchains, workloads, dispatch, misses, "
-                   "trials CAMPAIGN, measurement UUID")
-      ->check(CLI::IsMember({"summary", "hardware", "toolchains", "workloads", "dispatch", "misses",
-                             "trials", "measurement"})
+// What runs if the subcommand was given.
+using Run = std::function<int()>;
+using Commands = std::vector<std::pair<CLI::App*, Run>>;
+
+void add_show(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(app, args, "show", "Print one view of the database",
+                              "nimble db show dispatch --db tuning.db --format json");
+  sub->add_option("what", args.what,
+                  "summary (default), hardware, toolchains, workloads, dispatch, shapes that "
+                  "production met, misses (those without a table), trials CAMPAIGN, "
+                  "measurement UUID")
+      ->check(CLI::IsMember({"summary", "hardware", "toolchains", "workloads", "dispatch", "shapes",
+                             "misses", "trials", "measurement"})
                   .description(""))
       ->type_name("VIEW");
-  show_command
-      ->add_option("uuid", args.key,
-                   "A campaign or a measurement, of which four characters or more are enough")
+  sub->add_option("uuid", args.key,
+                  "A campaign or a measurement, of which four characters or more are enough")
       ->type_name("UUID");
+  commands.emplace_back(sub, [&] {
+    const bool keyed = args.what == "measurement" || args.what == "trials";
+    if (keyed != args.key.empty()) return show(args);
+    return usage_error(app, keyed ? fmt::format("{} needs a UUID", args.what)
+                                  : fmt::format("{} takes no UUID", args.what));
+  });
+}
 
-  CLI::App* campaigns_command = command("campaigns", "List the tuning campaigns, newest first",
-                                        "nimble db campaigns --db tuning.db");
+void add_campaigns(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(app, args, "campaigns", "List the tuning campaigns, newest first",
+                              "nimble db campaigns --db tuning.db");
+  commands.emplace_back(sub, [&] {
+    print(show_campaigns(*open(args, false)), args);
+    return kExitOk;
+  });
+}
 
-  CLI::App* top_command = command("top", "Print the fastest configurations of each shape",
-                                  "nimble db top --db tuning.db --workload dense --shape m=64");
-  top_command->add_option("--workload", args.top.workload,
-                          "Hash, its beginning, or part of the workload's text");
-  top_command->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128")
+void add_top(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(app, args, "top", "Print the fastest configurations of each shape",
+                              "nimble db top --db tuning.db --workload dense --shape m=64");
+  sub->add_option("--workload", args.top.workload,
+                  "Hash, its beginning, or part of the workload's text");
+  sub->add_option("--shape", args.top.shape, "Only this shape, for example m=64,n=128")
       ->check(read_by(dims_from_text));
-  top_command
-      ->add_option("--role", args.top.role,
-                   fmt::format("Only those of one role: {}", fmt::join(role_names(), ", ")))
+  sub->add_option("--role", args.top.role,
+                  fmt::format("Only those of one role: {}", fmt::join(role_names(), ", ")))
       ->check(CLI::IsMember(role_names()).description(""))
       ->type_name("ROLE");
-  top_command->add_option("--limit", args.top.limit, "How many per shape")
+  sub->add_option("--limit", args.top.limit, "How many per shape")
       ->capture_default_str()
       ->check(number_above_zero().description(""));
+  commands.emplace_back(sub, [&] {
+    print(show_top(*open(args, false), args.top), args);
+    return kExitOk;
+  });
+}
 
-  CLI::App* export_command =
-      command("export", "Write everything to one portable file, without leases",
-              "nimble db export --db tuning.db records.nimbledb");
-  export_command->add_option("file", args.file, "The file to write")->required();
+void add_export(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub =
+      add_command(app, args, "export", "Write everything to one portable file, without leases",
+                  "nimble db export --db tuning.db records.nimbledb");
+  sub->add_option("file", args.file, "The file to write")->required();
   CLI::Option* t4 =
-      export_command
-          ->add_option("--t4", args.t4.campaign,
-                       "Instead the trials of this campaign for one workload as JSON in the T4\n"
-                       "format of auto-tuning results")
+      sub->add_option("--t4", args.t4.campaign,
+                      "Instead the trials of this campaign for one workload as JSON in the T4\n"
+                      "format of auto-tuning results")
           ->type_name("CAMPAIGN");
-  export_command
-      ->add_option("--workload", args.t4.workload,
-                   "With --t4: its hash, the hash's beginning, or part of its text")
+  sub->add_option("--workload", args.t4.workload,
+                  "With --t4: its hash, the hash's beginning, or part of its text")
       ->needs(t4);
-  export_command->add_option("--shape", args.t4.shape, "With --t4: only this, for example m=64")
+  sub->add_option("--shape", args.t4.shape, "With --t4: only this, for example m=64")
       ->needs(t4)
       ->check(read_by(dims_from_text).description(""));
   const std::map<std::string, std::optional<TextFormat>> kinds{
       {"sqlite", std::nullopt}, {"json", TextFormat::kJson}, {"csv", TextFormat::kCsv}};
-  export_command
-      ->add_option_function<std::string>(
-          "--as", [&](const std::string& name) { args.as = kinds.at(name); },
-          "sqlite (default), json (a file of lines) or csv (a folder): all can be imported")
+  sub->add_option_function<std::string>(
+         "--as", [&args, kinds](const std::string& name) { args.as = kinds.at(name); },
+         "sqlite (default), json (a file of lines) or csv (a folder): all can be imported")
       ->check(CLI::IsMember({"sqlite", "json", "csv"}).description(""))
       ->type_name("KIND")
       ->excludes(t4);
-  export_command->add_flag("--force", args.force, "Replace the file if it exists");
+  sub->add_flag("--force", args.force, "Replace the file if it exists");
+  commands.emplace_back(sub, [&] { return export_records(args); });
+}
 
-  CLI::App* import_command =
-      command("import", "Add what a file has and the database lacks; all or nothing",
-              "nimble db import --db tuning.db records.nimbledb");
-  import_command
-      ->add_option("file", args.file, "An export of any kind, or another database, a file or a URL")
+void add_import(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub =
+      add_command(app, args, "import", "Add what a file has and the database lacks; all or nothing",
+                  "nimble db import --db tuning.db records.nimbledb");
+  sub->add_option("file", args.file, "An export of any kind, or another database, a file or a URL")
       ->required();
-  CLI::Option* is_t4 = import_command->add_flag(
+  CLI::Option* is_t4 = sub->add_flag(
       "--t4", args.is_t4,
       "The file is of the T4 format: results of another tuner become a campaign to look at and\n"
       "to compare; the compiler takes nothing from them");
-  import_command
-      ->add_option("--workload", args.t4.workload,
-                   "With --t4: what was tuned, if the file does not say")
+  sub->add_option("--workload", args.t4.workload,
+                  "With --t4: what was tuned, if the file does not say")
       ->needs(is_t4);
+  commands.emplace_back(sub, [&] { return import(args); });
+}
 
-  CLI::App* clean_command =
-      command("clean",
-              "Remove what is old and only explains: raw samples (their summaries stay), bytes of\n"
-              "candidates, ended jobs, old events; never what a dispatch table, an override or a\n"
-              "baseline rests on",
-              "nimble db clean --days 90 --reason disk --dry-run --db tuning.db");
-  clean_command->add_option("--days", args.days, "Older than this many days")
+void add_clean(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(
+      app, args, "clean",
+      "Remove what is old and only explains: raw samples (their summaries stay), bytes of\n"
+      "candidates, ended jobs, old events; never what a dispatch table, an override or a\n"
+      "baseline rests on",
+      "nimble db clean --days 90 --reason disk --dry-run --db tuning.db");
+  sub->add_option("--days", args.days, "Older than this many days")
       ->required()
       ->check(number_above_zero().description(""));
-  clean_command->add_option("--reason", args.reason, "Kept with what goes")->required();
-  clean_command->add_flag("--dry-run", args.dry_run, "Only count");
+  sub->add_option("--reason", args.reason, "Kept with what goes")->required();
+  sub->add_flag("--dry-run", args.dry_run, "Only count");
+  commands.emplace_back(sub, [&] { return clean(args); });
+}
 
-  CLI::App* diff_command = command(
-      "diff",
+void add_diff(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(
+      app, args, "diff",
       "Compare two campaigns, kinds of hardware or toolchains at the shapes that both have;\n"
       "exit code 4 if anything is slower",
       "nimble db diff 3f2a 77c0 --db tuning.db --smallest 0.05");
   const std::map<std::string, DiffBy> sides{{"campaign", DiffBy::kCampaign},
                                             {"hardware", DiffBy::kHardware},
                                             {"toolchain", DiffBy::kToolchain}};
-  diff_command
-      ->add_option("a", args.diff.a,
-                   "The earlier side: the beginning of its identifier; of hardware part of\n"
-                   "its name, of a toolchain its version or revision")
+  sub->add_option("a", args.diff.a,
+                  "The earlier side: the beginning of its identifier; of hardware part of\n"
+                  "its name, of a toolchain its version or revision")
       ->required();
-  diff_command->add_option("b", args.diff.b, "The later side")->required();
-  diff_command->add_option("--by", args.diff.by, "What they are: campaign, hardware or toolchain")
+  sub->add_option("b", args.diff.b, "The later side")->required();
+  sub->add_option("--by", args.diff.by, "What they are: campaign, hardware or toolchain")
       ->transform(CLI::CheckedTransformer(sides).description(""))
       ->type_name("KIND");
-  diff_command->add_option("--workload", args.diff.workload,
-                           "Only this: its hash, the hash's beginning, or part of its text");
-  diff_command
-      ->add_option("--smallest", args.diff.smallest,
-                   "The smallest difference that matters; 0.02 is two per cent")
+  sub->add_option("--workload", args.diff.workload,
+                  "Only this: its hash, the hash's beginning, or part of its text");
+  sub->add_option("--smallest", args.diff.smallest,
+                  "The smallest difference that matters; 0.02 is two per cent")
       ->capture_default_str()
       ->check(number_from_zero().description(""));
+  commands.emplace_back(sub, [&] { return diff(args); });
+}
 
-  CLI::App* ceilings_command = command(
-      "ceilings",
+void add_ceilings(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(
+      app, args, "ceilings",
       "List what machines can do at most, by kind, type and number of threads: the roofs of\n"
       "rooflines",
       "nimble db ceilings --add machine.json --db tuning.db");
-  ceilings_command
-      ->add_option("--add", args.report,
-                   "First store those of this report of nimble doctor --measure --format json;\n"
-                   "- is standard input")
+  sub->add_option("--add", args.report,
+                  "First store those of this report of nimble doctor --measure --format json;\n"
+                  "- is standard input")
       ->type_name("FILE");
-  ceilings_command
-      ->add_option(
-          "--machine", args.machine,
-          "Only of this machine, or the report's: the beginning of its UUID (default: all,\n"
-          "and with --add this one)")
+  sub->add_option(
+         "--machine", args.machine,
+         "Only of this machine, or the report's: the beginning of its UUID (default: all,\n"
+         "and with --add this one)")
       ->type_name("UUID");
+  commands.emplace_back(sub, [&] { return ceilings(args); });
+}
 
-  CLI::App* roles_command = app.add_subcommand(
+void add_peers(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(
+      app, args, "peers",
+      "List the runs of experiments that compared nimble with its peers on whole models, or the\n"
+      "figures of one; figures of different runs are never compared",
+      "nimble db peers --add experiments/results/minilm.json --db tuning.db");
+  sub->add_option("run", args.run, "The run whose figures are listed: the beginning of its UUID")
+      ->type_name("UUID");
+  sub->add_option("--add", args.results,
+                  "First store the figures of this result file of experiments/run; one that is\n"
+                  "added again adds nothing")
+      ->type_name("FILE");
+  sub->add_option("--machine", args.machine,
+                  "With --add: the machine that they were measured on, by the beginning of its\n"
+                  "UUID (default: this one)")
+      ->type_name("UUID");
+  commands.emplace_back(sub, [&] { return peers(args); });
+}
+
+void add_roles(CLI::App& app, Commands& commands) {
+  CLI::App* sub = app.add_subcommand(
       "roles",
       "Print SQL that makes the roles of a shared database: nimble_reader, nimble_worker, which\n"
       "measures and can neither publish nor control, and nimble_planner. Run it as the owner,\n"
       "also after a migration, and grant them to people's own roles");
-  roles_command->footer(
+  sub->footer(
       "Example:\n  nimble db roles | psql postgresql://owner@server/tuning\n"
       "  psql postgresql://owner@server/tuning -c 'GRANT nimble_worker TO box7'");
-
-  CLI::App* check_command =
-      command("check", "Check pages, keys, samples and invariants; list stale dispatch tables",
-              "nimble db check --db tuning.db");
-  check_command->add_flag(
-      "--migrate", args.migrate,
-      "Bring an older schema up to date first, or make the tables of a new database on a\n"
-      "server. One that has older ones there is brought up to date in no other way: programs\n"
-      "older than that refuse it afterwards");
-
-  if (const auto code = parse_arguments(app, argc, argv, {kExitRegression, kExitStale}))
-    return *code;
-  if (*show_command) {
-    const bool keyed = args.what == "measurement" || args.what == "trials";
-    if (keyed != args.key.empty()) return show(args);
-    return usage_error(app, keyed ? fmt::format("{} needs a UUID", args.what)
-                                  : fmt::format("{} takes no UUID", args.what));
-  }
-  if (*roles_command) {
+  commands.emplace_back(sub, [] {
     std::cout << roles_sql();
     return kExitOk;
-  }
-  if (*campaigns_command) {
-    print(show_campaigns(*open(args, false)), args);
-    return kExitOk;
-  }
-  if (*top_command) {
-    print(show_top(*open(args, false), args.top), args);
-    return kExitOk;
-  }
-  if (*ceilings_command) return ceilings(args);
-  if (*diff_command) return diff(args);
-  if (*export_command) return export_records(args);
-  if (*import_command) return import(args);
-  if (*clean_command) return clean(args);
-  return check(args);
+  });
+}
+
+void add_check(CLI::App& app, Arguments& args, Commands& commands) {
+  CLI::App* sub = add_command(
+      app, args, "check", "Check pages, keys, samples and invariants; list stale dispatch tables",
+      "nimble db check --db tuning.db");
+  sub->add_flag(
+      "--migrate", args.migrate,
+      "Bring an older schema up to date first, or make the tables of a new database on a\n"
+      "server. One that has older ones there is brought up to date in no other way: "
+      "programs\n"
+      "older than that refuse it afterwards");
+  commands.emplace_back(sub, [&] { return check(args); });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Look into a tuning database, merge it, check it.", "nimble db"};
+  app.require_subcommand(1);
+  app.footer(kEpilogue);
+  Arguments args;
+  Commands commands;
+  add_show(app, args, commands);
+  add_campaigns(app, args, commands);
+  add_top(app, args, commands);
+  add_export(app, args, commands);
+  add_import(app, args, commands);
+  add_clean(app, args, commands);
+  add_diff(app, args, commands);
+  add_ceilings(app, args, commands);
+  add_peers(app, args, commands);
+  add_roles(app, commands);
+  add_check(app, args, commands);
+  if (const auto code = parse_arguments(app, argc, argv, {kExitRegression, kExitStale}))
+    return *code;
+  for (const auto& [sub, go] : commands)
+    if (*sub) return go();
+  NIMBLE_UNREACHABLE("a subcommand is required");
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 namespace nimble::db {
 namespace {
 
+constexpr int64_t kMostShapes = 100'000;  // the most frequent: more than anybody reads
+
 std::string short_of(const std::string& key) {
   return key.substr(0, 8);
 }
@@ -57,7 +59,9 @@ Table show_summary(Store& store) {
   out.add({"dispatch tables", tables});
   out.add({"dispatch tables active", active});
   out.add({"overrides in force", store.overrides().size()});
-  out.add({"shapes missed", store.misses().size()});
+  int64_t missed = 0;
+  for (const Misses& m : store.misses()) missed += m.shapes;
+  out.add({"shapes missed", missed});
   return out;
 }
 
@@ -102,9 +106,17 @@ Table show_dispatch(Store& store) {
 
 Table show_misses(Store& store) {
   Table out({"count", "shape", "workload", "hardware"});
-  for (const DispatchMiss& m : store.misses())
+  for (const MetShape& m : store.met_shapes({}, true, kMostShapes))
     out.add({m.count, text_of(m.dims), name_of_workload(store, m.workload),
              name_of_hardware(store, m.hardware)});
+  return out;
+}
+
+Table show_shapes(Store& store) {
+  Table out({"count", "shape", "table", "measured", "workload", "hardware"});
+  for (const MetShape& m : store.met_shapes({}, false, kMostShapes))
+    out.add({m.count, text_of(m.dims), m.has_table, m.is_measured,
+             name_of_workload(store, m.workload), name_of_hardware(store, m.hardware)});
   return out;
 }
 
@@ -127,10 +139,11 @@ Table show_trials(Store& store, const std::string& prefix) {
   const Uuid campaign = find_campaign(store, prefix);
   Table out({"trial", "role", "shape", "state", "attempt", "median_ns", "predicted_ns", "error",
              "message", "config"});
-  for (const TrialOutcome& o : store.outcomes(campaign))
+  each_outcome(store, campaign, {}, [&](const TrialOutcome& o) {
     out.add({o.trial.uuid, name_of(o.trial.key.role), text_of(o.dims), name_of(o.trial.state),
              o.trial.attempt, or_null(o.median_ns), or_null(o.trial.predicted_ns),
              o.trial.error_class, o.trial.message, o.config_json});
+  });
   return out;
 }
 

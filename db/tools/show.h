@@ -11,6 +11,9 @@ Table show_hardware(Store&);
 Table show_toolchains(Store&);
 Table show_workloads(Store&);
 Table show_dispatch(Store&);
+// Shapes that production met, as `nimble dispatch shapes` counts them; those that no active table
+// serves alone.
+Table show_shapes(Store&);
 Table show_misses(Store&);
 // The samples of the measurement whose UUID begins so. Errors as the_one().
 Table show_measurement(Store&, const std::string& prefix);

@@ -103,12 +103,12 @@ nlohmann::ordered_json t4_of(Store& store, const T4Options& options) {
   });
 
   Json results = Json::array();
-  for (const TrialOutcome& outcome : store.outcomes(uuid, workload_hash)) {
-    if (!is_final(outcome.trial.state) || (dims && outcome.dims != *dims)) continue;
+  each_outcome(store, uuid, workload_hash, [&](const TrialOutcome& outcome) {
+    if (!is_final(outcome.trial.state) || (dims && outcome.dims != *dims)) return;
     const auto measured = newest.find(outcome.trial.uuid);
     results.push_back(
         result_of(store, outcome, measured == newest.end() ? nullptr : &measured->second));
-  }
+  });
   if (results.empty())
     throw Error(Status::kNotFound, store.path(),
                 "the campaign has no finished trial of this workload and shape",

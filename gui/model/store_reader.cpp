@@ -111,8 +111,8 @@ std::vector<CoverageRow> StoreReader::coverage(const Cancel& cancel) {
     cancel.check();
     for (const HardwareRow& h : o.hardware) set_place(rows[{db::key_of(w), h.hash}].row, w, h);
   });
-  for (const db::MissTotal& m : store_->miss_totals()) {
-    const auto it = rows.find(m.of);
+  for (const db::Misses& m : store_->misses()) {
+    const auto it = rows.find({m.workload, m.hardware});
     if (it == rows.end()) continue;
     it->second.missed_shapes = m.shapes;
     it->second.misses = m.count;

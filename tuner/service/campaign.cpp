@@ -91,7 +91,7 @@ class Driver {
     if (report_.interrupted) keep_what_is_known();
     // The phase that was interrupted stays what it is.
     for (auto& r : runs_)
-      if (!report_.interrupted || r->report().table) r->enter(plan::Phase::kDone);
+      if (!report_.interrupted) r->enter(plan::Phase::kDone);
     if (!report_.interrupted) cache.clear();
     // What there was no time for is anybody's.
     store_->give_back(campaign_.uuid, context.owner);
@@ -421,6 +421,7 @@ class Driver {
           report.best_ns > 0 ? report.default_ns / report.best_ns : 0.0, report.entries));
     }
     report.spent_s += context.meter.consumed_s() - begin;
+    task.enter(plan::Phase::kDone);  // until there is time for another slice
     task.release_memory();
     current_ = nullptr;
   }

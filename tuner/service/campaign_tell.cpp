@@ -45,7 +45,8 @@ void CampaignService::tell_phases(bool unverified) {
     const TaskState state{s.best_ratio, s.trials,     s.failed,
                           s.share,      s.spent_s,    s.allot_s,
                           s.judge,      task.noise(), ends_early ? kEndedAlone : s.note};
-    shared_.store.enter_phase(task.uuid, phase, json_text(state));
+    shared_.store.enter_phase(task.uuid, phase, json_text(state),
+                              state.share > 0 ? std::optional(state.share) : std::nullopt);
     task.told_phase = phase;
     task.told_best = s.best_ratio;
   }

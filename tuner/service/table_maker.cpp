@@ -100,7 +100,6 @@ db::NewDispatchTable TableMaker::record_of(const Table& table, const TableOrder&
     d.range = entry.range;
     d.config = e.configs[entry.configuration];
     d.expected_ns = entry.expected_ns;
-    if (d.config != records_.default_config()) d.fallback = records_.default_config();
     d.regret = regret_of(entry, e.cross, order.best);
     // Its evidence: the measurement at the size of most weight inside its region.
     const size_t heaviest = *std::max_element(

@@ -63,8 +63,7 @@ void TaskRun::cross(size_t top_k, double until_s) {
   };
   std::vector<Found> found;
   std::set<db::Hash> before;
-  for (const db::TrialOutcome& o :
-       context_.store.outcomes(context_.campaign, records_.workload())) {
+  for (const db::TrialOutcome& o : outcomes()) {
     if (o.trial.key.role == db::Role::kCross && o.median_ns) before.insert(o.trial.key.config);
     if (const std::optional<double> ns = times_.ns(o); ns && o.trial.key.role == db::Role::kSearch)
       found.push_back({o.trial.key.config, *ns});

@@ -8,8 +8,7 @@ namespace nimble::tuner {
 
 TableEvidence TaskRun::evidence(const std::set<db::Role>& roles) const {
   std::map<db::Hash, std::map<size_t, double>> times;
-  for (const db::TrialOutcome& o :
-       context_.store.outcomes(context_.campaign, records_.workload())) {
+  for (const db::TrialOutcome& o : outcomes()) {
     if (!roles.contains(o.trial.key.role) || !db::is_final(o.trial.state)) continue;
     if (o.trial.error_class == kNotItsFault) continue;
     const std::optional<size_t> point = records_.point_of(o.trial.key.shape);

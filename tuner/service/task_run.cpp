@@ -45,12 +45,17 @@ void TaskRun::enter(plan::Phase phase) {
   state.noise = report_.noise;
   state.note = report_.remark();
   const Account::Span storing(context_.account, Activity::kStore);
-  context_.store.enter_phase(row_, plan::name_of(phase), json_text(state));
+  context_.store.enter_phase(row_, plan::name_of(phase), json_text(state),
+                             state.share > 0 ? std::optional(state.share) : std::nullopt);
 }
 
 bool TaskRun::finished_before() const {
+  const std::vector<db::TaskPhase> phases = context_.store.phases(row_);
+  // A table that was made of what an interrupted task knew has no end of the task behind it.
   for (const db::DispatchTable& t : context_.store.tables(records_.workload(), context_.hardware))
-    if (t.campaign == context_.campaign && t.objective.find("interrupted") == std::string::npos)
+    if (t.campaign == context_.campaign && std::ranges::any_of(phases, [&](const db::TaskPhase& p) {
+          return p.phase == plan::name_of(plan::Phase::kDone) && p.created_at >= t.created_at;
+        }))
       return true;
   return false;
 }
@@ -72,11 +77,37 @@ void TaskRun::run(const std::function<std::vector<db::NewTrial>()>& trials, db::
     request.workload = records_.workload();
     claimed = context_.store.claim(request);
   });
+  for (const db::Trial& t : claimed) changed_.insert(t.uuid);
   std::erase_if(claimed, [&](const db::Trial& t) {
     return !expectations_.possible(*records_.point_of(t.key.shape));
   });
   run_claimed(std::move(claimed));
   give_back();
+}
+
+const std::vector<db::TrialOutcome>& TaskRun::outcomes() const {
+  if (!std::exchange(outcomes_read_, true)) {
+    outcomes_ = context_.store.outcomes(context_.campaign, records_.workload());
+    for (size_t i = 0; i < outcomes_.size(); ++i) outcome_at_[outcomes_[i].trial.uuid] = i;
+    changed_.clear();
+  }
+  std::vector<db::TrialOutcome> fresh;
+  for (const db::Uuid& uuid : std::exchange(changed_, {})) {
+    std::optional<db::TrialOutcome> now = context_.store.outcome(uuid);
+    if (!now) continue;
+    const auto at = outcome_at_.find(uuid);
+    if (at == outcome_at_.end())
+      fresh.push_back(std::move(*now));
+    else
+      outcomes_[at->second] = std::move(*now);
+  }
+  // In the order enqueued, so that a search is told the same in the same order.
+  std::ranges::sort(fresh, {}, [](const db::TrialOutcome& o) { return o.trial.position; });
+  for (db::TrialOutcome& o : fresh) {
+    outcome_at_.emplace(o.trial.uuid, outcomes_.size());
+    outcomes_.push_back(std::move(o));
+  }
+  return outcomes_;
 }
 
 void TaskRun::give_back() {
@@ -166,6 +197,7 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
     log.message = message;
     context_.store.add(log);
   });
+  changed_.insert(trial.uuid);
   context_.meter.count(1, 1);
   ++report_.trials;
   ++report_.failed;
@@ -174,6 +206,7 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
 std::vector<EntryResult> TaskRun::measure(size_t point, const std::vector<db::Trial>& trials,
                                           bool paired) {
   Executor::Outcome outcome = executor_.measure(point, trials, paired, seconds_left());
+  for (const db::Trial& t : trials) changed_.insert(t.uuid);
   report_.trials += outcome.finished;
   report_.failed += outcome.failed;
   return std::move(outcome.results);
@@ -211,8 +244,7 @@ double TaskRun::baseline() {
   const bool worker_runs = context_.runner.worker() > 0;
   const double begin = context_.meter.consumed_s();
   run([&] { return std::vector<db::NewTrial>{{k, 0, 1e6, std::nullopt}}; }, db::Role::kBaseline);
-  const std::vector<db::TrialOutcome> known =
-      context_.store.outcomes(context_.campaign, records_.workload());
+  const std::vector<db::TrialOutcome>& known = outcomes();
   for (const db::TrialOutcome& o : known)
     if (o.trial.uuid == db::uuid_of(k)) {
       if (!o.median_ns)

@@ -112,6 +112,9 @@ class TaskRun {
   const TuningTask& task() const { return task_; }
   const TaskReport& report() const { return report_; }
   TaskReport& report() { return report_; }
+  // The trials of the task, with their times as they are now. The store is asked once for all of
+  // them, then for those that were measured since.
+  const std::vector<db::TrialOutcome>& outcomes() const;
   // Distinct candidates that were compiled, those that failed included.
   int64_t compiled() const { return builder_.compiled(); }
 
@@ -180,9 +183,13 @@ class TaskRun {
   double until_s_ = HUGE_VAL;  // the end of the present phase
   std::unique_ptr<Search> search_;
   SearchTimes times_;
+  mutable std::vector<db::TrialOutcome> outcomes_;  // as of the last time that they were asked for
+  mutable std::map<db::Uuid, size_t> outcome_at_;   // trial → its place there
+  mutable std::set<db::Uuid> changed_;              // trials that are to be read again
+  mutable bool outcomes_read_ = false;
   int64_t round_ = 0;
-  double best_ns_ = HUGE_VAL;                   // at the representative size
-  std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
+  double best_ns_ = HUGE_VAL;  // at the representative size
+  std::set<db::Uuid> asked_;   // trials of proposals whose outcome the search does not know yet
   bool exhausted_ = false, crossed_ = false;
   Pace searching_, finishing_;  // this task's own
   int64_t searched_ = 0;        // candidates of it

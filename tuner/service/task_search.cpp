@@ -84,8 +84,7 @@ bool TaskRun::search(double until_s) {
     report_.seeds = options.seeds.size();
     search_ = std::make_unique<Search>(records_.space(), options);
     // What earlier processes found out.
-    const std::vector<db::TrialOutcome> before =
-        context_.store.outcomes(context_.campaign, records_.workload());
+    const std::vector<db::TrialOutcome>& before = outcomes();
     for (const db::TrialOutcome& o : before)
       if (o.trial.key.role == db::Role::kSearch && db::is_final(o.trial.state)) {
         tell(o);
@@ -125,11 +124,11 @@ bool TaskRun::search(double until_s) {
     };
     run(trials, db::Role::kSearch);
     const double before = best_ns_;
-    std::vector<db::TrialOutcome> all;
     {
       const Account::Span storing(context_.account, Activity::kStore);
-      all = context_.store.outcomes(context_.campaign, records_.workload());
+      outcomes();
     }
+    const std::vector<db::TrialOutcome>& all = outcomes();
     const Account::Span learning(context_.account, Activity::kLearn);
     // What there was no time for stays asked.
     for (const db::TrialOutcome& o : all)

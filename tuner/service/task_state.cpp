@@ -15,4 +15,32 @@ std::string json_text(const TaskState& s) {
   return detail.dump();
 }
 
+TaskState task_state_from_json(const std::string& detail) {
+  TaskState out;
+  const auto j = nlohmann::json::parse(detail, nullptr, false);
+  if (!j.is_object()) return out;
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const auto at = j.find(name);
+    return at != j.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+  };
+  const auto whole = [&](const char* name) -> int64_t {
+    const auto at = j.find(name);
+    return at != j.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+  };
+  const auto text = [&](const char* name) -> std::optional<std::string> {
+    const auto at = j.find(name);
+    return at != j.end() && at->is_string() ? std::optional(at->get<std::string>()) : std::nullopt;
+  };
+  out.best_ratio = number("best_ratio").value_or(0);
+  out.trials = whole("trials");
+  out.failed = whole("failed");
+  out.share = number("share").value_or(0);
+  out.spent_s = number("spent_s").value_or(0);
+  out.allotted_s = number("allotted_s");
+  out.verified_on = text("verified_on");
+  out.noise = number("noise");
+  out.note = text("note").value_or("");
+  return out;
+}
+
 }  // namespace nimble::tuner

@@ -11,7 +11,7 @@ namespace nimble::tuner {
 struct TaskState {
   double best_ratio = 0;  // of the fastest found to the default schedule; 0: not known yet
   int64_t trials = 0, failed = 0;
-  double share = 0;  // of the model's time with default schedules
+  double share = 0;  // of the model's time with default schedules; told as the phase's, too
   double spent_s = 0;
   std::optional<double> allotted_s;
   std::optional<db::Uuid> verified_on;  // machine
@@ -20,5 +20,8 @@ struct TaskState {
 };
 
 std::string json_text(const TaskState& state);
+// What json_text() wrote; a field that is missing or of another form, as a program of another
+// version may have it, keeps its default.
+TaskState task_state_from_json(const std::string& detail);
 
 }  // namespace nimble::tuner

@@ -15,6 +15,7 @@
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/status.h"
 #include "tuner/service/submission.h"
+#include "tuner/service/task_state.h"
 #include "tuner/tools/tune_arguments.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/subcommands.h"
@@ -204,15 +205,13 @@ Table task_table(const tuner::CampaignStatus& s) {
                "failed",
                {"spent_s", "used", seconds}});
   const Json all = json_of(s);
-  for (Json t : all["tasks"]) {
-    // What the service tells of a task; one of another version may tell something else.
-    const Json detail = t["detail"].is_object() ? t["detail"] : Json::object();
-    const auto number = [&](const char* name) {
-      const auto it = detail.find(name);
-      return it != detail.end() && it->is_number() ? *it : Json();
-    };
-    t["best"] = number("best_ratio");
-    for (const char* name : {"trials", "failed", "spent_s"}) t[name] = number(name);
+  for (size_t i = 0; i < s.tasks.size(); ++i) {
+    const tuner::TaskState state = tuner::task_state_from_json(s.tasks[i].detail);
+    Json t = all["tasks"][i];
+    t["best"] = state.best_ratio > 0 ? Json(state.best_ratio) : Json();
+    t["trials"] = state.trials;
+    t["failed"] = state.failed;
+    t["spent_s"] = state.spent_s;
     table.add_object(std::move(t));
   }
   return table;
@@ -220,9 +219,7 @@ Table task_table(const tuner::CampaignStatus& s) {
 
 // Why a task has no faster schedule, or no verified one; empty: there is nothing to say.
 std::string note_of(const db::Task& task) {
-  const Json detail = detail_of(task);
-  const auto note = detail.is_object() ? detail.find("note") : detail.end();
-  return note != detail.end() && note->is_string() ? note->get<std::string>() : "";
+  return tuner::task_state_from_json(task.detail).note;
 }
 
 Table worker_table(const tuner::FleetStatus& fleet) {

@@ -11,6 +11,7 @@
 #include "db/store/identifier.h"
 #include "db/store/pages.h"
 #include "tuner/tools/dispatch_report.h"
+#include "tuner/tools/dispatch_shapes.h"
 #include "tuner/tools/dispatch_verify.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
@@ -37,7 +38,8 @@ constexpr char kEpilogue[] =
     "  nimble dispatch withdraw 5d21 --reason \"tuned since\" --db tuning.db\n"
     "  nimble dispatch verify 77c0 model.onnx --db tuning.db\n"
     "  nimble dispatch rollback 77c0 --reason \"slower in production\" --db tuning.db\n"
-    "  nimble dispatch report model.onnx --db tuning.db --budget 20m\n\n"
+    "  nimble dispatch report model.onnx --db tuning.db --budget 20m\n"
+    "  nimble dispatch shapes model.onnx --add shapes.tsv --db tuning.db\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.";
 
 struct Arguments {
@@ -112,7 +114,6 @@ Json json_of(const db::DispatchTable& t) {
     if (e.evidence) j["measurement"] = *e.evidence;
     if (e.expected_ns) j["expected_ns"] = *e.expected_ns;
     if (e.regret) j["regret"] = *e.regret;
-    if (e.fallback) j["fallback"] = *e.fallback;
     j["override"] = e.is_override;
     if (!e.reason.empty()) j["reason"] = e.reason;
     entries.push_back(std::move(j));
@@ -189,10 +190,26 @@ Table override_table(db::Store& store, const std::vector<db::Override>& override
   return table;
 }
 
+// What became of a table and why, the latest first.
+std::vector<db::DispatchChange> changes_of(db::Store& store, const db::DispatchTable& t) {
+  std::vector<db::DispatchChange> all = store.history(t.workload, t.hardware);
+  std::erase_if(all, [&](const db::DispatchChange& c) { return c.table != t.uuid; });
+  return all;
+}
+
 int show_one(db::Store& store, const Arguments& a) {
   const db::DispatchTable t = find_table(store, a.table);
   print_report(
-      std::cout, a.format, [&] { return json_of(t); }, [&] { return entry_table(t); },
+      std::cout, a.format,
+      [&] {
+        Json j = json_of(t);
+        j["history"] = Json::array();
+        for (const db::DispatchChange& c : changes_of(store, t))
+          j["history"].push_back(
+              {{"status", c.status}, {"reason", c.reason}, {"at", c.created_at}});
+        return j;
+      },
+      [&] { return entry_table(t); },
       [&] {
         fmt::print("table {} version {} ({}), measured {}\nworkload {}\nobjective {}\n", t.uuid,
                    t.version, name_of(t.status),
@@ -202,6 +219,9 @@ int show_one(db::Store& store, const Arguments& a) {
           fmt::print("compared with {} at {} shapes: {:.3f} of its time, at worst {:.3f}\n",
                      c.rival ? "table " + c.rival->substr(0, 8) : "the default schedules", c.shapes,
                      c.ratio, c.worst_ratio);
+        for (const db::DispatchChange& c : changes_of(store, t))
+          fmt::print("{} since {}{}\n", c.status, cell::time(c.created_at),
+                     c.reason.empty() ? "" : ": " + printable(c.reason));
         fmt::print("\n{}", entry_table(t).text());
         const Table laid = override_table(store, store.overrides(false, t.workload, t.hardware));
         if (!laid.empty()) fmt::print("\nlaid over the active table:\n{}", laid.text());
@@ -444,10 +464,15 @@ int run(int argc, char** argv) {
   verify_command->add_option("table", a.table, "The draft, or a retired version")->required();
   tools::DispatchVerifyCommand verify;
   verify.add(*verify_command, a.database);
+  CLI::App* shapes_command =
+      command("shapes", "Count the shapes that a model met in production for its workloads");
+  tools::DispatchShapesCommand shapes;
+  shapes.add(*shapes_command, a.database);
   if (const auto code =
           parse_arguments(app, argc, argv, {kExitRegression, kExitStale, kExitInterrupted}))
     return *code;
   if (*report_command) return report.run();
+  if (*shapes_command) return shapes.run();
   if (*verify_command)
     return verify.run(find_table(*open(a, false), a.table).uuid,
                       tools::command_of("nimble dispatch", argc, argv));

@@ -288,7 +288,6 @@ void behind_a_measurement(Store& store, const Names& names, std::mt19937_64& ran
   const std::vector<MeasurementSummary> all = store.measurements(rows[0].trial.uuid);
   benchmark::DoNotOptimize(store.measurement(all.at(0).measurement.uuid));
   benchmark::DoNotOptimize(store.host_state(all.at(0).measurement.host_state));
-  benchmark::DoNotOptimize(store.session(all.at(0).measurement.host_state));
 }
 
 void lookup(Store& store, const Names& names, std::mt19937_64& random) {
@@ -336,7 +335,7 @@ void list_of_workloads(Store& store, const Names&, std::mt19937_64&) {
 }
 void list_of_coverage(Store& store, const Names& names, std::mt19937_64& random) {
   list_of_workloads(store, names, random);
-  benchmark::DoNotOptimize(store.miss_totals());
+  benchmark::DoNotOptimize(store.misses());
 }
 // The first time; of campaigns that do not run the counts are kept afterwards.
 void list_of_campaigns(Store& store, const Names&, std::mt19937_64&) {

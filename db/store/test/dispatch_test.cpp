@@ -18,7 +18,6 @@ TEST_F(StoreTest, ATableKeepsItsTreeEntriesAndConfigurations) {
   const Uuid trial = world.tried(*store, 8, 64, 100);
   NewDispatchTable t = world.draft(*store, 8);
   t.campaign = world.campaign;
-  t.entries[0].fallback = world.config(*store, 1);
   t.entries[0].evidence = store->add(world.measured(*store, *store->trial(trial), 100));
   const Uuid uuid = store->create_table(t);
   const DispatchTable read = store->table(uuid).value();
@@ -28,7 +27,7 @@ TEST_F(StoreTest, ATableKeepsItsTreeEntriesAndConfigurations) {
   EXPECT_EQ(read.entries.at(0).evidence, t.entries[0].evidence);
   EXPECT_EQ(read.entries.at(0).regret, 0.02);
   EXPECT_EQ(read.configs.at(t.entries[0].config).json, R"({"tile":8})");
-  EXPECT_EQ(read.configs.at(*t.entries[0].fallback).template_version, 2);
+  EXPECT_EQ(read.configs.at(t.entries[0].config).template_version, 2);
   EXPECT_FALSE(store->table("none"));
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 
@@ -373,34 +372,55 @@ TEST_F(StoreTest, ANewCodeGeneratorDoesNotDisplaceTheOldOnesTable) {
   EXPECT_EQ(store->lookup(key).outcome, LookupOutcome::kSoftStale);
 }
 
-TEST_F(StoreTest, MissesAreCounted) {
+TEST_F(StoreTest, WhatProductionMeetsWithoutATableIsMissed) {
   auto store = open();
   World world(*store);
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 37}});
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 53}}, 5);
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 37}}, 2);
-  const std::vector<DispatchMiss> misses = store->misses();
-  ASSERT_EQ(misses.size(), 2u);
-  EXPECT_EQ(misses[0].count, 5);
-  EXPECT_EQ(misses[1].count, 3);
-  EXPECT_EQ(misses[1].dims, (Dims{{"m", 37}}));
+  world.tried(*store, 8, 64, 100);
+  const auto met = [&](int64_t m, int64_t count) {
+    return ShapeCount{world.workload_hash, world.hardware_hash, {{"m", m}}, count};
+  };
+  const Uuid first = new_uuid(), second = new_uuid();
+  store->tell_shapes(first, {met(37, 3), met(53, 5)});
+  store->tell_shapes(first, {met(37, 4), met(53, 5)});  // the file has grown meanwhile
+  store->tell_shapes(first, {met(37, 1)});              // an earlier copy of it
+  store->tell_shapes(second, {met(37, 10), met(64, 1)});
+  const std::vector<MetShape> all = store->met_shapes();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].dims, (Dims{{"m", 37}}));
+  EXPECT_EQ(all[0].count, 14);
+  EXPECT_FALSE(all[0].is_measured);
+  EXPECT_EQ(all[2].dims, (Dims{{"m", 64}}));
+  EXPECT_TRUE(all[2].is_measured);
+  std::vector<Misses> misses = store->misses();
+  ASSERT_EQ(misses.size(), 1u);
+  EXPECT_EQ(misses[0].shapes, 3);
+  EXPECT_EQ(misses[0].count, 20);
+  EXPECT_EQ(store->met_shapes(world.workload_hash, true, 2).size(), 2u);
+  EXPECT_TRUE(store->met_shapes(std::string(32, '0')).empty());
+  EXPECT_EQ(error_of([&] { store->tell_shapes(first, {met(37, 0)}); }).status(),
+            Status::kInvalidArgument);
+  EXPECT_EQ(error_of([&] { store->tell_shapes("me", {met(37, 1)}); }).status(),
+            Status::kInvalidArgument);
+
+  store->create_table(world.draft(*store, 8));
+  EXPECT_EQ(store->misses().size(), 1u) << "a draft serves nothing";
+  store->activate(store->create_table(world.draft(*store, 8)), "tuned");
+  EXPECT_TRUE(store->misses().empty());
+  EXPECT_TRUE(store->met_shapes({}, true).empty());
+  EXPECT_TRUE(store->met_shapes().at(0).has_table);
 }
 
-// What a merged database may hold: counts that no addition stands, of this replica and of others.
-TEST_F(StoreTest, MissesThatExceed64BitsAreStillCounted) {
+// What a merged database may hold: counts that no addition stands.
+TEST_F(StoreTest, CountsThatExceed64BitsAreStillCounted) {
   auto store = open();
   World world(*store);
-  const Dims dims{{"m", 37}};
-  store->record_miss(world.workload_hash, world.hardware_hash, dims, INT64_MAX);
-  store->record_miss(world.workload_hash, world.hardware_hash, dims, 2);
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 53}});
-  connection()->run(
-      "INSERT INTO dispatch_miss (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?)",
-      new_uuid(), world.workload_hash, world.hardware_hash, text_of(dims), INT64_MAX);
-  const std::vector<DispatchMiss> misses = store->misses();
-  ASSERT_EQ(misses.size(), 2u);
-  EXPECT_EQ(misses[0].count, INT64_MAX);
-  EXPECT_EQ(misses[1].count, 1);
+  for (int i = 0; i < 2; ++i)
+    store->tell_shapes(new_uuid(),
+                       {{world.workload_hash, world.hardware_hash, {{"m", 37}}, INT64_MAX},
+                        {world.workload_hash, world.hardware_hash, {{"m", 53}}, 1}});
+  EXPECT_EQ(store->met_shapes().at(0).count, INT64_MAX);
+  EXPECT_EQ(store->met_shapes().at(1).count, 2);
+  EXPECT_EQ(store->misses().at(0).count, INT64_MAX);
 }
 
 TEST_F(StoreTest, AnOverrideFromTheFarFutureIsLaidUnderLaterOnes) {

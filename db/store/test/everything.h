@@ -29,8 +29,8 @@ inline void add_everything(Store& store, int tile) {
                    "because"};
   store.withdraw(store.add(word), "it was not");
   store.add(word);
-  store.record_miss(world.workload_hash, world.hardware_hash, {{"m", tile}}, 3);
-  store.count_shape(world.workload_hash, world.hardware_hash, {{"m", tile}}, 5);
+  store.tell_shapes(store.identity(),
+                    {{world.workload_hash, world.hardware_hash, {{"m", tile}}, 5}});
 
   Fleet fleet(store);
   NewJob job = fleet.job({tile + 100}, 64);
@@ -45,7 +45,7 @@ inline void add_everything(Store& store, int tile) {
                     0.5,
                     1,
                     {{job.trials[0].trial.key.shape, 1.0}}}});
-  store.enter_phase(uuid_of_task(world.campaign, world.workload_hash), "search");
+  store.enter_phase(uuid_of_task(world.campaign, world.workload_hash), "search", "", 0.5);
   store.answer(store.request({"", world.campaign, ControlRequest::kPause, "me", "now"}), true,
                "paused");
   store.add_consumed(world.campaign, world.machine, 1.5);

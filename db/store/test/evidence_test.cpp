@@ -90,7 +90,7 @@ TEST_F(StoreTest, ACostModelSaysWhatItWasLearnedFrom) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
-TEST_F(StoreTest, CeilingsPeersAndCounts) {
+TEST_F(StoreTest, CeilingsVerdictsAndPeers) {
   auto store = open();
   World world(*store);
   store->add(Ceiling{"", world.machine, "f32", 2, "compute", 1e11});
@@ -139,30 +139,32 @@ TEST_F(StoreTest, CeilingsPeersAndCounts) {
   EXPECT_THAT(store->peer_run(new_uuid()), IsEmpty());
   figure.median_ns = 1;
   EXPECT_EQ(error_of([&] { store->add(figure); }).status(), Status::kInvalidArgument);
-
-  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 53}}, 10);
-  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 53}}, 5);
-  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 7}});
-  const std::vector<ShapeCount> counts = store->shape_counts(world.workload_hash);
-  ASSERT_THAT(counts, SizeIs(2));
-  EXPECT_EQ(counts[0].count, 15);
-  EXPECT_EQ(counts[0].dims, (Dims{{"m", 53}}));
+  // Of an experiment that kept no single times, and of another hour.
+  figure.median_ns = 6e6;
+  figure.samples_ns.clear();
+  EXPECT_EQ(error_of([&] { store->add(figure); }).status(), Status::kInvalidArgument);
+  figure.ci_low_ns = 5e6;
+  EXPECT_EQ(error_of([&] { store->add(figure); }).status(), Status::kInvalidArgument);
+  figure.ci_high_ns = 5.5e6;
+  EXPECT_EQ(error_of([&] { store->add(figure); }).status(), Status::kInvalidArgument);
+  figure.ci_high_ns = 7e6;
+  figure.created_at = clock - 1000;
+  figure.uuid = new_uuid();
+  const Uuid first = std::exchange(figure.run, new_uuid());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(store->add(figure), figure.uuid) << "once";
+  const std::vector<PeerFigure> untimed = store->peer_run(figure.run);
+  ASSERT_THAT(untimed, SizeIs(1));
+  EXPECT_THAT(untimed[0].samples_ns, IsEmpty());
+  EXPECT_EQ(untimed[0].ci_low_ns, 5e6);
+  EXPECT_EQ(untimed[0].ci_high_ns, 7e6);
+  const std::vector<PeerRun> runs = store->peer_runs();
+  ASSERT_THAT(runs, SizeIs(2));
+  EXPECT_EQ(runs[0].run, first) << "the one that was measured last";
+  EXPECT_EQ(runs[1].created_at, clock - 1000);
+  figure.uuid.clear();
+  figure.created_at = clock + 2 * 24 * 3600 * 1000;
+  EXPECT_EQ(error_of([&] { store->add(figure); }).status(), Status::kInvalidArgument);
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
-}
-
-// What a merged database may hold: a count of another replica that no addition stands.
-TEST_F(StoreTest, ShapesThatExceed64BitsAreStillCounted) {
-  auto store = open();
-  const World world(*store);
-  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 53}}, 10);
-  store->count_shape(world.workload_hash, world.hardware_hash, {{"m", 7}}, 5);
-  connection()->run(
-      "INSERT INTO shape_count (replica, workload, hardware, dims, count) VALUES (?,?,?,?,?)",
-      new_uuid(), world.workload_hash, world.hardware_hash, text_of(Dims{{"m", 53}}), INT64_MAX);
-  const std::vector<ShapeCount> counts = store->shape_counts(world.workload_hash);
-  ASSERT_THAT(counts, SizeIs(2));
-  EXPECT_EQ(counts[0].count, INT64_MAX);
-  EXPECT_EQ(counts[1].count, 5);
 }
 
 class Retention {

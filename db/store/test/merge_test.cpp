@@ -127,7 +127,8 @@ TEST_F(MergeTest, WhatWentFurtherWins) {
   ASSERT_TRUE(store->finish({open_trial.uuid, "worker", TrialState::kTimeout, "timeout", "slow"}));
   store->record_consumed(world.campaign, 99);
   store->set_campaign_state(world.campaign, CampaignState::kFinished);
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 1}}, 4);
+  store->tell_shapes(store->identity(),
+                     {{world.workload_hash, world.hardware_hash, {{"m", 1}}, 7}});
   store->export_to(file("late"));
 
   auto other = open("other.db");
@@ -136,7 +137,7 @@ TEST_F(MergeTest, WhatWentFurtherWins) {
   EXPECT_EQ(other->import_from(file("late")).rows_updated, 3);
   EXPECT_EQ(other->trial(open_trial.uuid)->message, "slow");
   EXPECT_EQ(all_campaigns(*other).at(0).state, CampaignState::kFinished);
-  EXPECT_EQ(other->misses().at(0).count, 7);
+  EXPECT_EQ(other->met_shapes().at(0).count, 7);
   const std::string before = contents(file("other.db"));
   EXPECT_EQ(other->import_from(file("early")).rows_updated, 0) << "and nothing goes back";
   EXPECT_EQ(contents(file("other.db")), before);

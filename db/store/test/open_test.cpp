@@ -9,6 +9,7 @@
 #include "db/store/filesystem.h"
 #include "db/store/hash.h"
 #include "db/store/migrations.h"
+#include "db/store/samples.h"
 #include "db/store/sqlite.h"
 #include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
@@ -212,6 +213,72 @@ TEST_F(FileTest, EveryOlderSchemaIsBroughtUpToDate) {
     world.tried(*store, 8, 64, 100);
     EXPECT_TRUE(store->check().sound());
   }
+}
+
+// Shares stood in the detail of a phase, and figures had single times in any case.
+TEST_F(StoreTest, SharesAndFiguresOfSchema20AreCarried) {
+  const std::pair<const char*, std::optional<double>> details[] = {
+      {R"({"failed":0,"share":0.25,"spent_s":1.5})", 0.25},
+      {R"({"share":1})", 1},
+      {R"({"share":2.5e-05})", 2.5e-05},
+      {R"({"share":1.5})", std::nullopt},
+      {R"({"share":"half"})", std::nullopt},
+      {R"({"share":null})", std::nullopt},
+      {"no JSON", std::nullopt},
+      {"[]", std::nullopt},
+      {"", std::nullopt}};
+  const Uuid machine = new_uuid(), campaign = new_uuid(), figure = new_uuid(), run = new_uuid();
+  Uuid task;
+  {
+    if (on_server()) place();
+    const std::unique_ptr<Connection> old =
+        on_server() ? connection()
+                    : std::make_unique<SqliteConnection>(file(), kReadWrite, "", "old");
+    migrate(*old, 20, [] { return int64_t{5}; });
+    Hardware h;
+    h.model_name = "Xeon";
+    old->run("INSERT INTO hardware VALUES (?,?,?,?,?,?,?,?,?,?)", key_of(h), h.vendor, h.family,
+             h.model, h.stepping, h.model_name, h.isa, h.caches, h.topology, h.virtualised);
+    old->run("INSERT INTO machine VALUES (?,?,?)", machine, "box", key_of(h));
+    Workload w;
+    w.canonical = "dense";
+    old->run("INSERT INTO workload VALUES (?,?,?,?,?,?,?,?)", key_of(w), w.canonical, w.canonical,
+             "dense", "f32", "", "", 1);
+    old->run(
+        "INSERT INTO campaign (uuid, digest, hardware, seed, options, command, budget_s, "
+        "consumed_s, state, created_at, updated_at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+        campaign, "model", key_of(h), 0, "{}", "nimble tune m", 60.0, 0.0, "running", 5, 5);
+    task = uuid_of_task(campaign, key_of(w));
+    old->run(
+        "INSERT INTO task (uuid, campaign, workload, label, share, calls, created_at) "
+        "VALUES (?,?,?,?,?,?,?)",
+        task, campaign, key_of(w), "dense", std::optional<double>(), 1, 5);
+    int64_t at = 5;
+    for (const auto& [detail, share] : details)
+      old->run("INSERT INTO task_event (uuid, task, phase, detail, created_at) VALUES (?,?,?,?,?)",
+               new_uuid(), task, "search", detail, ++at);
+    old->run(
+        "INSERT INTO peer_figure (uuid, run, peer, version, settings, machine, subject, dims, "
+        "dtype, threads, n, ns, median_ns, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        figure, run, "torch", "2", "{}", machine, "model", "n=7", "f32", 2, 1,
+        std::span<const uint8_t>(encode_samples(std::vector<double>{5})), 5.0, 6);
+  }
+  options.migrate_shared = true;
+  auto store = open();
+  const std::vector<TaskPhase> phases = store->phases(task);
+  ASSERT_EQ(phases.size(), std::size(details));
+  for (size_t i = 0; i < phases.size(); ++i) {
+    EXPECT_EQ(phases[i].detail, details[i].first);
+    EXPECT_EQ(phases[i].share, details[i].second) << details[i].first;
+  }
+  ASSERT_EQ(store->peer_run(run).size(), 1u);
+  EXPECT_EQ(store->peer_run(run)[0].samples_ns, std::vector<double>{5});
+  EXPECT_FALSE(store->peer_run(run)[0].ci_low_ns);
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+  EXPECT_EQ(error_of([&] { connection()->run("DELETE FROM peer_figure"); }).status(),
+            Status::kInvalidArgument);
+  EXPECT_EQ(error_of([&] { connection()->run("UPDATE task_event SET share = 0.5"); }).status(),
+            Status::kInvalidArgument);
 }
 
 // What was tuned before slots knew of classes stands in for any class, and says so; what a person

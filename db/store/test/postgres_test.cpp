@@ -277,7 +277,7 @@ TEST_F(PostgresTest, RecordsGoToAFileAndBack) {
   world.tried(*store, 16, 64, 80);
   store->enqueue({{world.trial_key(*store, 32, 64)}, {world.trial_key(*store, 24, 64)}});
   store->activate(store->create_table(world.draft(*store, 16)), "tuned");
-  store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 5}});
+  store->tell_shapes(new_uuid(), {{world.workload_hash, world.hardware_hash, {{"m", 5}}, 1}});
   ASSERT_EQ(store->claim({world.campaign, "me", 60'000, 1}).size(), 1u);
   store->export_to(file("out"));
 

@@ -61,7 +61,7 @@ TEST_F(FileTest, ABlobThatIsNotItsDigestIsRefused) {
   EXPECT_FALSE(store->check().sound());
 }
 
-TEST_F(StoreTest, CandidatesAreFoundByArtifactAndByCode) {
+TEST_F(StoreTest, CandidatesAreFoundByArtifact) {
   auto store = open();
   Fleet fleet(*store);
   const Hash artifact = fleet.artifact(8);
@@ -70,8 +70,6 @@ TEST_F(StoreTest, CandidatesAreFoundByArtifactAndByCode) {
   store->put(Candidate{artifact, digest, "x86-64-v4"});
   ASSERT_THAT(store->candidates(artifact), SizeIs(1));
   EXPECT_EQ(store->candidates(artifact)[0].digest, digest);
-  EXPECT_EQ(store->candidates_of_code(store->artifact(artifact)->code_hash).at(0).artifact,
-            artifact);
   EXPECT_THAT(store->candidates(fleet.artifact(9)), IsEmpty());
   EXPECT_EQ(error_of([&] {
               store->put(Candidate{artifact, std::string(64, '0'), "x86-64-v4"});
@@ -632,6 +630,12 @@ TEST_F(StoreTest, TasksPhasesAndWeights) {
   tasks = store->tasks(world.campaign);
   EXPECT_EQ(tasks[0].phase, "cross \"x\"") << "of the same millisecond, the later";
   EXPECT_EQ(tasks[1].phase, "");
+  const std::vector<TaskPhase> phases = store->phases(tasks[0].uuid);
+  ASSERT_THAT(phases, SizeIs(2));
+  EXPECT_EQ(phases[0].phase, "search");
+  EXPECT_EQ(phases[0].detail, "round 1");
+  EXPECT_LT(phases[0].created_at, phases[1].created_at);
+  EXPECT_THAT(store->phases(new_uuid()), IsEmpty());
   EXPECT_EQ(error_of([&] { store->enter_phase(new_uuid(), "x"); }).status(), Status::kNotFound);
 }
 
@@ -648,13 +652,13 @@ TEST_F(StoreTest, ATasksShareIsWhatItsServiceToldLast) {
   const std::vector<Task> fresh = store->tasks(world.campaign);
   EXPECT_EQ(fresh[0].label, "a");
   EXPECT_EQ(fresh[0].share, std::nullopt);
-  for (const char* useless : {"no JSON", "[]", "{}", R"({"share":"half"})", R"({"share":1.5})",
-                              R"({"share":null})", R"({"share":-0.1})"}) {
-    store->enter_phase(fresh[1].uuid, "search", useless);
-    EXPECT_EQ(store->tasks(world.campaign)[1].share, std::nullopt) << useless;
-  }
-  store->enter_phase(fresh[1].uuid, "search", R"({"share":0.25})");
-  store->enter_phase(fresh[1].uuid, "cross", R"({"best_ratio":0.5,"share":0.75})");
+  for (const double useless : {1.5, -0.1, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(error_of([&] { store->enter_phase(fresh[1].uuid, "search", "", useless); }).status(),
+              Status::kInvalidArgument);
+  store->enter_phase(fresh[1].uuid, "search", R"({"share":1})");
+  EXPECT_EQ(store->tasks(world.campaign)[1].share, std::nullopt) << "a detail is any text";
+  store->enter_phase(fresh[1].uuid, "search", "", 0.25);
+  store->enter_phase(fresh[1].uuid, "cross", "", 0.75);
   const std::vector<Task> told = store->tasks(world.campaign);
   EXPECT_EQ(told[0].label, "b") << "the largest share first";
   EXPECT_EQ(told[0].share, 0.75);

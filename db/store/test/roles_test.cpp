@@ -147,7 +147,7 @@ TEST_F(RolesTest, AWorkerPublishesNoTablesAndControlsNoCampaign) {
   figure.median_ns = 1;
   expect_denied("a peer's figure", [&] { worker->add(figure); });
   expect_denied("counts of shapes", [&] {
-    worker->count_shape(world.workload_hash, world.hardware_hash, {{"m", 8}});
+    worker->tell_shapes(new_uuid(), {{world.workload_hash, world.hardware_hash, {{"m", 8}}, 1}});
   });
   expect_denied("a task", [&] {
     worker->add_tasks({{"", world.campaign, world.workload_hash, "dense", 1, 1, {}}});

@@ -74,7 +74,7 @@ TEST_F(StoreTest, TheNewestActiveTableDecidesElseTheNewest) {
   EXPECT_THAT(store->deciding_tables(10, here), IsEmpty());
 }
 
-TEST_F(StoreTest, OverridesAndMissesAreCountedByPlace) {
+TEST_F(StoreTest, OverridesAreCountedByPlace) {
   auto store = open();
   World w(*store);
   w.tried(*store, 1, 64, 100);
@@ -86,12 +86,6 @@ TEST_F(StoreTest, OverridesAndMissesAreCountedByPlace) {
   EXPECT_THAT(store->override_counts(), ElementsAre(Pair(here, 2)));
   store->withdraw(one, "over");
   EXPECT_THAT(store->override_counts(), ElementsAre(Pair(here, 1)));
-  store->record_miss(here.workload, here.hardware, {{"m", 3}}, 40);
-  store->record_miss(here.workload, here.hardware, {{"m", 5}}, 2);
-  ASSERT_THAT(store->miss_totals(), SizeIs(1));
-  EXPECT_EQ(store->miss_totals()[0].of, here);
-  EXPECT_EQ(store->miss_totals()[0].shapes, 2);
-  EXPECT_EQ(store->miss_totals()[0].count, 42);
 }
 
 TEST_F(StoreTest, TheBestOfEachShapeIsThatOfTheResults) {

@@ -234,6 +234,31 @@ TEST_F(StoreTest, KeepsEverySampleAndRanksTheNewest) {
   EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
 }
 
+TEST_F(StoreTest, OutcomesComeInPagesInTheOrderEnqueued) {
+  auto store = open();
+  World world(*store);
+  std::vector<Uuid> enqueued;
+  for (int tile = 0; tile < 5; ++tile)
+    enqueued.push_back(world.tried(*store, tile, 64, 100 + tile));
+  std::vector<Uuid> met;
+  std::optional<Trial> last;
+  for (;;) {
+    const auto page = store->outcomes(world.campaign, world.workload_hash, 2, last);
+    for (const TrialOutcome& o : page) met.push_back(o.trial.uuid);
+    if (page.size() < 2) break;
+    last = page.back().trial;
+  }
+  EXPECT_EQ(met, enqueued);
+  met.clear();
+  each_outcome(*store, world.campaign, {}, [&](const TrialOutcome& o) {
+    EXPECT_TRUE(store->trial(o.trial.uuid)) << "the store may be asked meanwhile";
+    met.push_back(o.trial.uuid);
+  });
+  EXPECT_EQ(met, enqueued);
+  EXPECT_EQ(store->outcome(enqueued[3])->median_ns, 103);
+  EXPECT_FALSE(store->outcome(new_uuid()));
+}
+
 TEST_F(StoreTest, CostModelsComeInPagesTheNewestFirst) {
   auto store = open();
   World world(*store);

@@ -37,7 +37,11 @@ class ProgramTest : public FileTest {
     world.tried(*store, 16, 64, 80);
     world.tried(*store, 16, 37, 60, Role::kCross);
     store->activate(store->create_table(world.draft(*store, 16)), "tuned");
-    store->record_miss(world.workload_hash, world.hardware_hash, {{"m", 5}});
+    Hardware untuned = world.hardware;
+    untuned.model_name = "another";
+    store->tell_shapes(store->identity(),
+                       {{world.workload_hash, world.hardware_hash, {{"m", 64}}, 7},
+                        {world.workload_hash, store->put(untuned), {{"m", 5}}, 1}});
     campaign = world.campaign;
   }
   Uuid campaign;
@@ -45,8 +49,8 @@ class ProgramTest : public FileTest {
 
 TEST_F(ProgramTest, HelpHasExamplesOnEveryLevel) {
   EXPECT_THAT(run("--help").out, HasSubstr("Examples:"));
-  for (const char* sub : {"show", "campaigns", "top", "ceilings", "diff", "export", "import",
-                          "roles", "clean", "check"}) {
+  for (const char* sub : {"show", "campaigns", "top", "ceilings", "peers", "diff", "export",
+                          "import", "roles", "clean", "check"}) {
     const CommandResult ran = run(std::string(sub) + " --help");
     EXPECT_EQ(ran.exit_code, 0) << sub;
     EXPECT_THAT(ran.out, HasSubstr("Example:\n  nimble db")) << sub;
@@ -346,7 +350,7 @@ TEST_F(ProgramTest, EveryViewInEveryFormat) {
   fill();
   for (const std::string view :
        {"show summary", "show hardware", "show toolchains", "show workloads", "show dispatch",
-        "show misses", "campaigns", "top"}) {
+        "show misses", "show shapes", "campaigns", "top", "peers"}) {
     const CommandResult json = run(view + " " + db() + " --format json");
     EXPECT_EQ(json.exit_code, 0) << json.out;
     EXPECT_FALSE(nlohmann::json::parse(json.out).empty()) << view;
@@ -406,6 +410,110 @@ TEST_F(ProgramTest, TopRanksWithinAShape) {
 }
 
 // What nimble doctor prints, in short.
+TEST_F(ProgramTest, MissesAreWhatProductionMetWithoutATable) {
+  fill();
+  const auto shapes = nlohmann::json::parse(run("show shapes --format json " + db()).out);
+  ASSERT_EQ(shapes.size(), 2u);
+  EXPECT_EQ(shapes[0]["shape"], "m=64");
+  EXPECT_EQ(shapes[0]["count"], 7);
+  EXPECT_EQ(shapes[0]["table"], true);
+  EXPECT_EQ(shapes[0]["measured"], true);
+  EXPECT_EQ(shapes[1]["table"], false);
+  EXPECT_EQ(shapes[1]["measured"], false);
+  const auto misses = nlohmann::json::parse(run("show misses --format json " + db()).out);
+  ASSERT_EQ(misses.size(), 1u);
+  EXPECT_EQ(misses[0]["shape"], "m=5");
+  EXPECT_THAT(run("show --format csv " + db()).out, HasSubstr("shapes missed,1"));
+}
+
+// The files that the experiments write, and what is none of them.
+TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
+  fill();
+  const std::string result = NIMBLE_SOURCE_DIR "/experiments/results/lstm.json";
+  nlohmann::json text = nlohmann::json::parse(std::ifstream(result));
+  Uuid machine;
+  {
+    auto store = open();
+    Hardware h = host_hardware();
+    h.model_name = text["machine"]["cpu"];
+    machine = store->put(Machine{"", "measured-there", store->put(h)});
+  }
+  const std::string own = " --machine " + machine + " --format json " + db();
+  const CommandResult added = run("peers --add " + result + own);
+  ASSERT_EQ(added.exit_code, 0) << added.out;
+  const auto runs = nlohmann::json::parse(added.out);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0]["model"], "lstm");
+  EXPECT_EQ(runs[0]["host"], "measured-there");
+  size_t figures = 0;
+  for (const auto& c : text["cases"])
+    for (const auto& entry : c["lengths"]) figures += entry["systems"].size();
+  EXPECT_EQ(runs[0]["figures"], figures);
+  EXPECT_EQ(nlohmann::json::parse(run("peers --add " + result + own).out), runs)
+      << "the same result again adds nothing";
+  const std::string id = runs[0]["run"].get<std::string>().substr(0, 8);
+  const auto rows = nlohmann::json::parse(run("peers " + id + " --format json " + db()).out);
+  ASSERT_EQ(rows.size(), figures);
+  const auto& first = text["cases"][0]["lengths"][0];
+  int met = 0;
+  for (const auto& row : rows) {
+    if (row["threads"] != text["cases"][0]["threads"] || row["system"] != "onnxruntime" ||
+        row["shape"] != fmt::format("length={}", first["length"].get<int64_t>()))
+      continue;
+    ++met;
+    EXPECT_DOUBLE_EQ(row["median_ns"],
+                     1000 * first["systems"]["onnxruntime"]["median"].get<double>());
+    EXPECT_DOUBLE_EQ(row["ci_high_ns"],
+                     1000 * first["systems"]["onnxruntime"]["high"].get<double>());
+    EXPECT_EQ(row["version"], text["systems"]["onnxruntime"]["version"]);
+    EXPECT_THAT(row["settings"].get<std::string>(),
+                HasSubstr(text["systems"]["onnxruntime"]["settings"].get<std::string>()));
+  }
+  EXPECT_EQ(met, 1);
+  EXPECT_EQ(run("check " + db()).exit_code, 0);
+
+  // A run of another hour that kept its single times.
+  const auto refused = [&](const nlohmann::json& other, const std::string& arguments) {
+    std::ofstream(file("other.json")) << other;
+    const CommandResult bad = run("peers --add " + file("other.json") + arguments);
+    EXPECT_EQ(bad.exit_code, 1) << bad.out;
+    return bad.out;
+  };
+  nlohmann::json later = text;
+  later["date"] = "2026-11-23T03:18:46+02:00";
+  later["cases"].erase(1);
+  later["cases"][0]["lengths"] = {later["cases"][0]["lengths"][0]};
+  for (auto& [system, times] : later["cases"][0]["lengths"][0]["systems"].items())
+    times["samples"] = {times["low"], times["median"], times["high"]};
+  std::ofstream(file("later.json")) << later;
+  const auto two = nlohmann::json::parse(run("peers --add " + file("later.json") + own).out);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0]["measured"], two[1]["measured"]) << "the same moment, told in another zone";
+  int sampled = 0;
+  for (const PeerRun& r : open()->peer_runs())
+    for (const PeerFigure& f : open()->peer_run(r.run)) sampled += f.samples_ns.size() == 3;
+  EXPECT_EQ(sampled, static_cast<int>(first["systems"].size()));
+  nlohmann::json elsewhere = text;
+  elsewhere["machine"]["cpu"] = "another";
+  EXPECT_THAT(refused(elsewhere, " " + db()), HasSubstr("--machine"));
+  EXPECT_THAT(refused({{"cpu", 1}}, own), HasSubstr("lacks \"format\""));
+  nlohmann::json bad = text;
+  bad["unit"] = "ms";
+  EXPECT_THAT(refused(bad, own), HasSubstr("µs per run"));
+  bad = text;
+  bad["cases"][0]["lengths"][0]["systems"]["onnxruntime"]["median"] = -1;
+  EXPECT_THAT(refused(bad, own), HasSubstr("a time of it is none"));
+  bad = text;
+  bad["date"] = "yesterday";
+  EXPECT_THAT(refused(bad, own), HasSubstr("tells no date"));
+  bad["date"] = "2199-11-23T03:18:46+02:00";
+  EXPECT_THAT(refused(bad, own), HasSubstr("more than a day"));
+  bad = text;
+  bad["cases"] = nlohmann::json::array();
+  EXPECT_THAT(refused(bad, own), HasSubstr("compares no systems"));
+  EXPECT_EQ(open()->peer_runs().size(), 2u) << "nothing of a refused one stays";
+}
+
 std::string doctor_report(const std::string& model, const std::string& ceilings) {
   return nlohmann::json{{"cpu", {{"model", model}}},
                         {"measured", {{"at_ms", 5}, {"ceilings", nlohmann::json::parse(ceilings)}}}}

@@ -54,7 +54,6 @@ TEST_F(ServiceTest, AWorkloadThatKeepsItsDefaultScheduleHasATable) {
   ASSERT_EQ(made[0].entries.size(), 1u);
   const db::DispatchEntry& only = made[0].entries[0];
   EXPECT_GT(only.expected_ns.value_or(0), 0);
-  EXPECT_EQ(only.fallback, std::nullopt);
   EXPECT_NE(only.evidence, std::nullopt);
   EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("nothing is faster"));
 

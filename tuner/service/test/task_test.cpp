@@ -237,6 +237,45 @@ TEST_F(TaskTest, TimesOfAnotherHourAreNoRegret) {
   for (const db::DispatchEntry& e : made.entries) EXPECT_LT(e.regret.value_or(0), 1000);
 }
 
+// That a campaign's task was finished is its phase's to tell, not a word in a table.
+TEST_F(TaskTest, ATaskIsFinishedOnceItSaysSo) {
+  {
+    TaskRun task(*context, tasks.at(0), 1);
+    EXPECT_FALSE(task.finished_before());
+    ASSERT_GT(task.baseline(), 0);
+    task.search(meter->consumed_s() + 1);
+    task.cross(4, meter->consumed_s() + 60);
+    task.make_table(true);
+    ASSERT_TRUE(task.report().table);
+  }
+  TaskRun later(*context, tasks.at(0), 1);
+  EXPECT_FALSE(later.finished_before()) << "it ended before its last step";
+  later.enter(plan::Phase::kVerify);
+  EXPECT_FALSE(later.finished_before());
+  later.enter(plan::Phase::kDone);
+  EXPECT_TRUE(later.finished_before());
+  later.enter(plan::Phase::kSearch);
+  EXPECT_TRUE(TaskRun(*context, tasks.at(0), 1).finished_before()) << "another slice was begun";
+}
+
+// A task knows its trials as the store does, though it asks for few of them.
+TEST_F(TaskTest, ALaterProcessKnowsTheSameOfATasksTrials) {
+  TaskRun task(*context, tasks.at(0), 1);
+  ASSERT_GT(task.baseline(), 0);
+  task.search(meter->consumed_s() + 1);
+  task.cross(4, meter->consumed_s() + 60);
+  const std::vector<db::TrialOutcome> stored = store->outcomes(campaign);
+  const std::vector<db::TrialOutcome>& known = task.outcomes();
+  ASSERT_EQ(known.size(), stored.size());
+  std::map<db::Uuid, const db::TrialOutcome*> by_uuid;
+  for (const db::TrialOutcome& o : known) by_uuid[o.trial.uuid] = &o;
+  for (const db::TrialOutcome& o : stored) {
+    ASSERT_TRUE(by_uuid.contains(o.trial.uuid));
+    EXPECT_EQ(db::is_final(by_uuid[o.trial.uuid]->trial.state), db::is_final(o.trial.state));
+    EXPECT_EQ(by_uuid[o.trial.uuid]->median_ns, o.median_ns);
+  }
+}
+
 // Nothing is listed for a campaign that has no time left.
 TEST_F(TaskTest, WithoutTimeNoCodeIsListed) {
   TaskRun task(*context, tasks.at(0), 1);

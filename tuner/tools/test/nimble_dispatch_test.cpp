@@ -62,6 +62,11 @@ TEST_F(DispatchProgram, AnOverrideIsLaidShownAndWithdrawn) {
   EXPECT_THAT(made.out, HasSubstr("nimble dispatch withdraw " + id.substr(0, 8)));
   EXPECT_THAT(run("show " + table).out, HasSubstr("noisy neighbour"));
   EXPECT_THAT(run("show " + table).out, HasSubstr("measured warm"));
+  EXPECT_THAT(run("show " + table).out, HasSubstr("active since"));
+  EXPECT_THAT(run("show " + table).out, HasSubstr(": tuned"));
+  const auto shown = nlohmann::json::parse(run("show " + table + " --format json").out);
+  ASSERT_EQ(shown["history"].size(), 1u);
+  EXPECT_EQ(shown["history"][0]["reason"], "tuned");
   EXPECT_THAT(run("overrides --format csv").out, HasSubstr("noisy neighbour"));
   // An entry's shapes, and all shapes.
   EXPECT_EQ(run("override " + table + " 0 --config " + other + " --reason r").exit_code, 0);

@@ -1,0 +1,42 @@
+#include "tuner/service/task_state.h"
+
+#include <gtest/gtest.h>
+
+namespace nimble::tuner {
+namespace {
+
+TEST(TaskState, IsReadAsItWasWritten) {
+  TaskState s;
+  s.best_ratio = 0.5;
+  s.trials = 12;
+  s.failed = 3;
+  s.share = 0.25;
+  s.spent_s = 1.5;
+  s.allotted_s = 9;
+  s.verified_on = "01890000-0000-7000-8000-000000000001";
+  s.noise = 0.01;
+  s.note = "ended without a worker";
+  const TaskState read = task_state_from_json(json_text(s));
+  EXPECT_EQ(read.best_ratio, s.best_ratio);
+  EXPECT_EQ(read.trials, s.trials);
+  EXPECT_EQ(read.failed, s.failed);
+  EXPECT_EQ(read.share, s.share);
+  EXPECT_EQ(read.spent_s, s.spent_s);
+  EXPECT_EQ(read.allotted_s, s.allotted_s);
+  EXPECT_EQ(read.verified_on, s.verified_on);
+  EXPECT_EQ(read.noise, s.noise);
+  EXPECT_EQ(read.note, s.note);
+  EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
+}
+
+// A detail is any text: of another program, or of another version of this one.
+TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
+  for (const char* odd :
+       {"", "round 1", "[]", "{", "3", R"({"note":3,"trials":"many"})",
+        R"({"best_ratio":null,"share":[],"noise":"loud","verified_on":{}})", R"({"trials":1.5})"})
+    EXPECT_EQ(json_text(task_state_from_json(odd)), json_text(TaskState{})) << odd;
+  EXPECT_EQ(task_state_from_json(R"({"trials":4,"of a later version":true})").trials, 4);
+}
+
+}  // namespace
+}  // namespace nimble::tuner

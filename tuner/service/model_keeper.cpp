@@ -49,8 +49,8 @@ std::optional<CostModel> kept_model(db::Store& store, const ModelSigner& signer,
     if (more) last = page.back();
     for (const db::CostModel& m : page) {
       if (m.campaign == of.uuid) continue;
-      // Programs of before kept a model of each round of a search, which nobody signed: however many
-      // there are, they hide none that counts.
+      // Programs of before kept a model of each round of a search, which nobody signed: however
+      // many there are, they hide none that counts.
       if (!db::is_digest(m.digest) || store.signatures(claim_of(m, m.digest).subject).empty()) {
         ++unsigned_models;
         continue;
@@ -73,10 +73,9 @@ std::optional<CostModel> kept_model(db::Store& store, const ModelSigner& signer,
     }
   }
   if (unsigned_models > 0)
-    say(unsigned_models == 1
-            ? "an earlier cost model is left alone: it is not signed"
-            : fmt::format("{} earlier cost models are left alone: none is signed",
-                          unsigned_models));
+    say(unsigned_models == 1 ? "an earlier cost model is left alone: it is not signed"
+                             : fmt::format("{} earlier cost models are left alone: none is signed",
+                                           unsigned_models));
   return found;
 }
 

@@ -4,6 +4,8 @@
 #include <QComboBox>
 #include <QPushButton>
 #include <QSlider>
+#include <map>
+#include <set>
 
 #include "gui/model/regret.h"
 #include "gui/view/table_pane.h"
@@ -257,6 +259,52 @@ class PointsWindowTest : public QObject {
         QCOMPARE(row[2].toString().toStdString(), other);
       }
     QVERIFY(told);
+  }
+
+  // As every search looks before the first other size is measured.
+  void a_heat_map_of_one_shape_is_painted() {
+    const auto s = db::Store::open(at_.campaign->place());
+    const auto known = at_.context().workload.facts();
+    db::Workload other = known->record;
+    other.canonical += " of one shape";
+    const db::Hash workload = s->put(other);
+    const db::Uuid campaign = db::all_campaigns(*s).front().uuid;
+    std::vector<db::NewTrial> trials;
+    for (const db::Result& r : known->results)
+      if (db::text_of(r.dims) == known->shapes.back().key)
+        trials.push_back({{campaign, workload, r.config, r.shape, db::Role::kSearch, 1}, 0, 0, {}});
+    QVERIFY(trials.size() > 1);
+    s->enqueue(trials);
+    for (const db::Result& r : known->results) {
+      if (db::text_of(r.dims) != known->shapes.back().key) continue;
+      db::Measurement m = s->measurement(r.measurement).value();
+      db::Artifact artifact = s->artifact(m.artifact).value();
+      artifact.workload = workload;
+      m.artifact = s->put(artifact);
+      m.trial =
+          db::uuid_of(db::TrialKey{campaign, workload, r.config, r.shape, db::Role::kSearch, 1});
+      m.uuid.clear();
+      s->add(m);
+    }
+    at_.context().session.refresh();
+    at_.wait();
+    at_.selection().set_workload(workload);
+    at_.wait();
+    PlotView* map = at_.show_plot("heatmap");
+    QCOMPARE(at_.context().workload.facts()->shapes.size(), size_t{1});
+    QVERIFY(map->marks().size() > 1);
+    // What most of a cell shows: its colour; the ground, were it not painted, for all of them
+    // alike.
+    const QImage image = map->plot().toPixmap().toImage();
+    std::set<QRgb> colours;
+    for (const Mark& mark : map->marks()) {
+      const QPoint at = at_.pixel_of(*map, mark.x, mark.y);
+      std::map<QRgb, int> seen;
+      for (int x = -40; x <= 40; ++x) ++seen[image.pixel(at + QPoint(x, 0))];
+      colours.insert(
+          std::ranges::max_element(seen, {}, [](const auto& c) { return c.second; })->first);
+    }
+    QVERIFY(colours.size() > 1);
   }
 
   void latency_stands_beside_what_others_took() {

@@ -8,14 +8,25 @@
 //   memory.invoke_mut[copy](%v, %row)
 //
 // The group can store there itself, and what reads v before the copy can read the rows, if nothing
-// reads v later. That moves the write ahead of what stands in between, and into the group, so
-// neither may look at these rows: they name memory, or call kernels on constants, parameters and
-// what lies in storages that this function allocated, x being another of these. Two storages
-// differ; a parameter's memory is older than any of them; and a parameter that is written in place
-// shares with no other (ownership.cpp). Of x itself the group may read the first i rows.
+// reads v later. If something does, as the next step of a recurrent cell reads its state, the group
+// stores v twice where its template can:
+//
+//   memory.invoke_mut[group](…, %v)                         %row = memory.row_view(%x, %i)
+//   %row = memory.row_view(%x, %i)                     =>   memory.invoke_mut[group'](…, %v, %row)
+//   memory.invoke_mut[copy](%v, %row)
+//
+// A call less, and each thread stores what it has just made instead of one fetching the others'
+// shares from their caches. Either way that moves the write ahead of what stands in between, and
+// into the group, so neither may look at these rows: they name memory, or call kernels on
+// constants, parameters and what lies in storages that this function allocated, x being another of
+// these. Two storages differ; a parameter's memory is older than any of them; and a parameter that
+// is written in place shares with no other (ownership.cpp). Of x itself the group may read the
+// first i rows.
 #include <algorithm>
 #include <set>
 
+#include "compiler/ir/builder.h"
+#include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -61,7 +72,11 @@ class WriteThrough {
     for (Binding& b : out->bindings)
       b.value = map_blocks(b.value, [&](const ir::BlockRef& inner) { return run(inner); });
     for (size_t copy = 0; copy < out->bindings.size(); ++copy)
-      if (is_copy(*out->bindings[copy].value)) copy -= redirect(out->bindings, copy);
+      if (is_copy(*out->bindings[copy].value)) {
+        size_t gone = redirect(out->bindings, copy);
+        if (gone == 0) gone = store_twice(out->bindings, copy);
+        copy -= gone;
+      }
     return out;
   }
 
@@ -112,6 +127,98 @@ class WriteThrough {
     return 3;  // three of four are gone, and the view came back
   }
 
+  // Makes the group behind a copy's operand write to the copy's result as well, if it may; returns
+  // how many bindings before the copy that took away.
+  size_t store_twice(std::vector<Binding>& all, size_t copy) {
+    const Expr& e = *all[copy].value;
+    const Var *value = e.args[0].var.get(), *row = e.args[1].var.get();
+    const size_t view = place(all, row, copy);
+    if (view == copy || all[view].value->op != "memory.row_view" || uses_[row] != 1 ||
+        value->type->dims != row->type->dims)
+      return 0;
+    size_t group = copy;
+    int reads = 0;
+    while (group-- > 0 && !result_of(*all[group].value, value))
+      if (!may_follow(*all[group].value, value, row, &reads)) return 0;
+    if (group == SIZE_MAX) return 0;
+    const Expr& call = *all[group].value;
+    // What takes over its operand's memory has one result.
+    if (call.attrs.contains("consumes")) return 0;
+    if (device_of(call) != device_of(e) || !apart(call, all[view])) return 0;
+    for (const Atom& a : all[view].value->args)
+      if (const size_t at = a.is_var() ? place(all, a.var.get(), copy) : copy;
+          at != copy && at > group)
+        return 0;
+    // Of two results in the same rows the kernel might store either last.
+    const Var* x = root_of(row);
+    const auto inputs = static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs"));
+    for (size_t i = inputs; i < call.args.size(); ++i)
+      if (const Var* other = root_of(call.args[i].var.get()); !other || other == x) return 0;
+    const ir::FunctionRef twice = with_result_again(*call.primitive, *result_of(call, value));
+    const auto* own =
+        kernels::template_for(*context_.workloads->of(*call.primitive), context_.target);
+    if (!own || kernels::template_for(*context_.workloads->of(*twice), context_.target) != own)
+      return 0;
+
+    const Binding seen = all[view];
+    auto now = std::make_shared<Expr>(call);
+    now->args.push_back(e.args[1]);
+    now->primitive = twice;
+    all[group].value = std::move(now);
+    std::vector<Binding> kept;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i == group) kept.push_back(seen);
+      if (i != view && i != copy) kept.push_back(all[i]);
+    }
+    all = std::move(kept);
+    --uses_[value];
+    context_.count("write-through.results");
+    return 1;  // the copy; the view came back
+  }
+
+  // Which result of a kernel call `value` is.
+  static std::optional<size_t> result_of(const Expr& call, const Var* value) {
+    if (call.op != "memory.invoke_mut" || !call.primitive) return {};
+    const auto inputs = static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs"));
+    for (size_t i = inputs; i < call.args.size(); ++i)
+      if (call.args[i].is_var() && call.args[i].var.get() == value) return i - inputs;
+    return {};
+  }
+
+  // A group that has its result number `which` once more, as the last.
+  static ir::FunctionRef with_result_again(const ir::Function& group, size_t which) {
+    ir::BlockBuilder body;
+    const Expr* tuple = nullptr;
+    for (const Binding& b : group.body->bindings) {
+      body.append(b);
+      if (group.body->result.is_var() && b.var == group.body->result.var) tuple = b.value.get();
+    }
+    const ir::Type type = ir::type_of(group.body->result);
+    std::vector<Atom> results;
+    std::vector<ir::Type> types = {type};
+    if (type->kind != ir::TypeKind::kTuple) {
+      results = {group.body->result};
+    } else {
+      types = type->elements;
+      if (tuple && tuple->kind == ir::ExprKind::kTuple) {
+        results = tuple->args;
+      } else {
+        for (size_t i = 0; i < types.size(); ++i) {
+          const ir::VarRef field =
+              body.bind(ir::make_get_field(group.body->result, static_cast<int64_t>(i)), "field");
+          field->type = types[i];
+          results.push_back(field);
+        }
+      }
+    }
+    results.push_back(results[which]);
+    types.push_back(types[which]);
+    const ir::VarRef all = body.bind(ir::make_tuple(std::move(results)), "results");
+    all->type = ir::tuple_type(std::move(types));
+    return ir::make_function_of(group.parameters, body.finish(all), all->type, group.attrs,
+                                group.location);
+  }
+
   // The binding of a variable, or `none` if it is of an outer block or comes later.
   static size_t place(const std::vector<Binding>& all, const Var* v, size_t none) {
     for (size_t i = 0; i < none; ++i)
@@ -147,7 +254,8 @@ class WriteThrough {
   bool apart(const Expr& call, const Binding& view) const {
     const Var* x = root_of(view.var.get());
     if (!x) return false;
-    return std::all_of(call.args.begin(), call.args.end() - 1, [&](const Atom& a) {
+    const auto inputs = ir::attr<int64_t>(call.attrs, "inputs");
+    return std::all_of(call.args.begin(), call.args.begin() + inputs, [&](const Atom& a) {
       if (!is_tensor(a)) return true;
       const Var* read = root_of(a.var.get());
       return read && (read != x || ends_before(a.var.get(), *view.value));

@@ -19,6 +19,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/frame.h"
@@ -47,8 +48,8 @@ struct Cell {
   Frame frame;
   bool lstm = false, packed = false, linear_before_reset = false;
   BufferRef gates, h, c, weights, bias;  // c: LSTM only; bias: GRU only
-  BufferRef h_out, c_out;
-  std::optional<Dim> step;  // the step's number, if the operator knows it
+  std::vector<BufferRef> h_out, c_out;   // a result may be wanted in several places
+  std::optional<Dim> step;               // the step's number, if the operator knows it
   DType dtype{};
   Dim batch;
   int64_t hidden = 0;
@@ -60,12 +61,34 @@ struct Cell {
   bool partial() const { return hidden % lanes != 0; }
 };
 
+// Which of the cell's results each result of the group is: 0 for h, 1 for c. Nothing if the group
+// does more than hand them out, once or more often.
+std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& frame, bool lstm) {
+  std::map<const ir::Var*, int64_t> field;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const bool of_cell = b.value->kind == ir::ExprKind::kGetField && b.value->args[0].is_var() &&
+                         b.value->args[0].var == frame.anchor->var;
+    if (of_cell)
+      field[b.var.get()] = b.value->index;
+    else if (&b != frame.anchor && b.value->kind != ir::ExprKind::kTuple)
+      return {};
+  }
+  if (!lstm) field[frame.anchor->var.get()] = 0;
+  std::vector<int64_t> all;
+  for (const ir::Atom& a : frame.result_atoms) {
+    if (lstm && a.is_var() && a.var == frame.anchor->var) return {{0, 1}};
+    const auto it = a.is_var() ? field.find(a.var.get()) : field.end();
+    if (it == field.end()) return {};
+    all.push_back(it->second);
+  }
+  return all;
+}
+
 std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   Cell cell;
   cell.packed = w.anchor == "packed_lstm_cell";
   cell.lstm = cell.packed || w.anchor == "lstm_cell";
   if (!cell.lstm && w.anchor != "gru_cell") return {};
-  if (w.group->body->bindings.size() != 1) return {};
   cell.frame = make_frame(w);
   if (!cell.frame.anchor) return {};
   const ir::Expr& call = *cell.frame.anchor->value;
@@ -91,9 +114,10 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
     cell.step = scalar_symbol(w, call.args[4]);
   }
   if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
-  if (cell.frame.results.size() != (cell.lstm ? 2u : 1u)) return {};
-  cell.h_out = cell.frame.results[0];
-  if (cell.lstm) cell.c_out = cell.frame.results[1];
+  const auto results = handed_out(w, cell.frame, cell.lstm);
+  if (!results || results->size() != cell.frame.results.size()) return {};
+  for (size_t i = 0; i < results->size(); ++i)
+    ((*results)[i] == 0 ? cell.h_out : cell.c_out).push_back(cell.frame.results[i]);
   return cell;
 }
 
@@ -223,6 +247,10 @@ class CellLowering {
     return cell_.partial() ? kb::store_masked(b, index, std::move(v), cell_.hidden - unit())
                            : kb::store(b, index, std::move(v));
   }
+  void store_all(std::vector<StmtRef>& to, const std::vector<BufferRef>& buffers, const Dim& index,
+                 const ValueRef& v) const {
+    for (const BufferRef& b : buffers) to.push_back(store(b, index, v));
+  }
   ValueRef local(const std::string& name) const {
     return kb::local(name, cell_.dtype, cell_.lanes);
   }
@@ -245,15 +273,18 @@ class CellLowering {
                                 kb::let("g_c", kb::fma(local("g_f"), state(cell_.c, row),
                                                        kb::mul(local("g_i"), local("g_g"))))};
     const Dim at = row * cell_.hidden + unit();
-    all.push_back(store(cell_.c_out, at, local("g_c")));
-    all.push_back(store(cell_.h_out, at, kb::mul(local("g_o"), tanh_of(local("g_c")))));
+    store_all(all, cell_.c_out, at, local("g_c"));
+    all.push_back(kb::let("g_h", kb::mul(local("g_o"), tanh_of(local("g_c")))));
+    store_all(all, cell_.h_out, at, local("g_h"));
     return kb::seq(std::move(all));
   }
 
   // h' = (1 - z) * n + z * h = n + z * (h - n)
   StmtRef gru_result(const Dim& row, ValueRef z) const {
     ValueRef h = kb::fma(std::move(z), kb::sub(state(cell_.h, row), local("g_n")), local("g_n"));
-    return store(cell_.h_out, row * cell_.hidden + unit(), std::move(h));
+    std::vector<StmtRef> all = {kb::let("g_h", std::move(h))};
+    store_all(all, cell_.h_out, row * cell_.hidden + unit(), local("g_h"));
+    return kb::seq(std::move(all));
   }
   ValueRef recurrent(const Dim& r, int gate) const { return kb::add(sum(r, gate), bias(gate)); }
 

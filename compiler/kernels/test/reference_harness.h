@@ -132,6 +132,11 @@ class ReferenceHarness {
     std::map<const ir::Var*, std::vector<ir::TensorRef>> known;
     for (size_t i = 0; i < inputs.size(); ++i) known[w_.group->parameters[i].get()] = {inputs[i]};
     for (const ir::Binding& b : w_.group->body->bindings) {
+      if (b.value->kind == ir::ExprKind::kGetField) {
+        const auto& tuple = known.at(b.value->args[0].var.get());
+        known[b.var.get()] = {tuple.at(static_cast<size_t>(b.value->index))};
+        continue;
+      }
       std::vector<ir::TensorRef> args;
       for (const ir::Atom& a : b.value->args)
         args.push_back(a.is_constant() ? a.constant : known.at(a.var.get()).at(0));

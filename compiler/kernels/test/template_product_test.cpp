@@ -39,6 +39,11 @@ struct Group {
     v->type = type;
     return v;
   }
+  ir::VarRef bind(ir::ExprRef value, const ir::Type& type) {
+    ir::VarRef v = body.bind(std::move(value));
+    v->type = type;
+    return v;
+  }
   Workload finish(const ir::VarRef& result) {
     return make_workload(
         *ir::make_function_of(parameters, body.finish(result), result->type, attrs));
@@ -266,6 +271,25 @@ TEST_P(ProductTest, PackedLstmCellWalksEitherWay) {
         return sizes;
       },
       25);
+}
+
+// h' once more, as the rows of a sequence want it; then c' twice, in front.
+TEST_P(ProductTest, ACellStoresAResultWhereverItIsWanted) {
+  const ir::Type state = f32({kB, 19});
+  for (const std::vector<int64_t>& wanted : {std::vector<int64_t>{0, 1, 0}, {1, 1, 0}}) {
+    Group g;
+    const ir::VarRef x = g.parameter(f32({kB, 4 * 19})), h = g.parameter(state),
+                     c = g.parameter(state), w = g.parameter(f32({19, 4 * 19}));
+    const ir::VarRef cell = g.call("lstm_cell", {x, h, c, w}, {}, ir::tuple_type({state, state}));
+    const ir::VarRef fields[] = {g.bind(ir::make_get_field(cell, 0), state),
+                                 g.bind(ir::make_get_field(cell, 1), state)};
+    std::vector<ir::Atom> results;
+    for (const int64_t i : wanted) results.emplace_back(fields[i]);
+    check_configurations(
+        g.finish(g.bind(ir::make_tuple(results), ir::tuple_type({state, state, state}))), target_,
+        "recurrent",
+        [](int run, std::mt19937&) { return std::vector<int64_t>{size_of_run(run) % 14}; }, 12);
+  }
 }
 
 TEST_P(ProductTest, GruCell) {

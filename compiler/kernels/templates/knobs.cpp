@@ -1,6 +1,8 @@
 #include "compiler/kernels/templates/knobs.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -87,8 +89,38 @@ int default_tile_rows(const TargetInfo& t, int64_t vectors) {
   return std::min(max_tile_rows(t, vectors), vectors >= 3 ? 8 : vectors == 2 ? 12 : 16);
 }
 
+namespace {
+
+bool has_shares(const kir::Stmt& s) {
+  return (s.kind == kir::StmtKind::kFor && s.loop == kir::LoopKind::kThread) ||
+         std::any_of(s.body.begin(), s.body.end(),
+                     [](const kir::StmtRef& inner) { return has_shares(*inner); });
+}
+
+// The most iterations of a loop that threads share; nothing if there is none, or one whose
+// iterations are not known: the kernel may split its work by other means.
+std::optional<int64_t> most_shares(const kir::Stmt& s) {
+  if (s.kind == kir::StmtKind::kFor && s.loop == kir::LoopKind::kThread)
+    return kir::trip_count(s).as_constant();
+  std::optional<int64_t> most;
+  for (const kir::StmtRef& inner : s.body) {
+    if (!has_shares(*inner)) continue;
+    const auto shares = most_shares(*inner);
+    if (!shares) return {};
+    most = std::max(most.value_or(0), *shares);
+  }
+  return most;
+}
+
+}  // namespace
+
 Lowered one_kernel(kir::Function f, int max_threads) {
   Lowered out;
+  // A region of more threads than shares would wake the rest for nothing, and give the one share
+  // of a single row to the last of them.
+  constexpr int64_t kAny = std::numeric_limits<int>::max();
+  const int64_t shares = std::clamp<int64_t>(most_shares(*f.body).value_or(kAny), 1, kAny);
+  if (shares < (max_threads > 0 ? max_threads : kAny)) max_threads = static_cast<int>(shares);
   out.functions.push_back(std::move(f));
   out.tails = exec::DispatchTree::single(0);
   out.max_threads = max_threads;

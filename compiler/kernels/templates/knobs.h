@@ -39,7 +39,8 @@ int default_tile_rows(const TargetInfo& t, int64_t vectors);
 
 // ---------------------------------------------------------------- the kernels of a configuration
 
-// One kernel for all shapes. `max_threads` as in Lowered.
+// One kernel for all shapes, on at most `max_threads` threads (0: any number) and as many as have
+// something to do.
 Lowered one_kernel(kir::Function f, int max_threads = 0);
 
 // Whether the configuration's tails, of `m` rows, can be had: residues need a symbol to dispatch

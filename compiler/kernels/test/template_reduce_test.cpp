@@ -313,5 +313,22 @@ TEST(Scan, RunningSums) {
   }
 }
 
+// A region of more threads than rows would leave some of them without any.
+TEST(Reduce, TakesNoMoreThreadsThanRows) {
+  const TargetInfo target = test_target(512, 32);
+  const auto threads = [&](const std::string& type) {
+    const Workload w =
+        workload_of("fn @f(%x: Tensor[" + type + ", f32]) { let %s = softmax(%x) {axis = 1}; %s }");
+    const Template* t = template_for(w, target);
+    EXPECT_EQ(t->name(), "reduce");
+    return t->lower(w, t->default_config(w, target), target, "k").max_threads;
+  };
+  EXPECT_EQ(threads("(1, 10000)"), 1);
+  EXPECT_EQ(threads("(3, 10000)"), 3);
+  EXPECT_EQ(threads("(3, 10)"), 1);  // too little work
+  EXPECT_EQ(threads("(n, 10000)"), 0);
+  EXPECT_EQ(threads("(1, m)"), 1);
+}
+
 }  // namespace
 }  // namespace nimble::kernels::testing

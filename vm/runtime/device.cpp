@@ -13,7 +13,7 @@
 namespace nimble::rt {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = Device::kGranule;
 // From here on memory comes from the system and goes back to it at once; what malloc is given back
 // it may keep, and the process would hold more than its pools do.
 constexpr size_t kMapped = size_t{64} << 10;
@@ -39,6 +39,8 @@ class CpuDevice final : public Device {
     else
       std::free(memory);
   }
+  bool frees_parts(size_t bytes) const override { return bytes >= kMapped; }
+  void free_part(void* memory, size_t bytes) override { unmap_huge(memory, bytes); }
   void copy_in(void* memory, const void* host, size_t bytes) override {
     std::memcpy(memory, host, bytes);
   }

@@ -26,6 +26,11 @@ class Device {
   // `bytes` as given to allocate.
   virtual void free(void* memory, size_t bytes) = 0;
   virtual void clear(void* memory, size_t bytes) = 0;
+  // Whether memory of that many bytes may be given back in parts, of whole granules each: what
+  // allocate() gives then has round_up(bytes, kGranule) bytes.
+  static constexpr size_t kGranule = 4096;
+  virtual bool frees_parts(size_t bytes) const = 0;
+  virtual void free_part(void* memory, size_t bytes) = 0;
 
   // Copies into, out of and within the device's memory; as clear(), they return when done.
   virtual void copy_in(void* device, const void* host, size_t bytes) = 0;

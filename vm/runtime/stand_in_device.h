@@ -40,6 +40,8 @@ class StandInDevice final : public Device {
   void* allocate(size_t bytes) override;
   bool allocates_zeros(size_t) const override { return false; }
   void free(void* memory, size_t bytes) override;
+  bool frees_parts(size_t) const override { return false; }
+  void free_part(void*, size_t) override {}
   void clear(void* memory, size_t bytes) override;
   void copy_in(void* device, const void* host, size_t bytes) override;
   void copy_out(void* host, const void* device, size_t bytes) override;

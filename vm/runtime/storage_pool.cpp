@@ -12,8 +12,11 @@ namespace {
 constexpr uint64_t kUnit = 64;  // a cache line: sizes are multiples of it
 constexpr uint64_t kLargest = uint64_t{1} << 62;
 
+uint64_t round_up(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 uint64_t rounded(uint64_t bytes) {
-  return (std::max<uint64_t>(bytes, 1) + kUnit - 1) / kUnit * kUnit;
+  return round_up(std::max<uint64_t>(bytes, 1), kUnit);
 }
 
 // Sixteen classes to a power of two; class i begins at (16 + i % 16) << (i / 16 - 4) bytes.
@@ -35,6 +38,10 @@ uint64_t with_slack(uint64_t bytes) {
 
 StoragePool::~StoragePool() {
   trim();
+}
+
+uint64_t StoragePool::held(uint64_t size) const {
+  return device_.frees_parts(size) ? round_up(size, Device::kGranule) : size;
 }
 
 Block StoragePool::allocate(uint64_t bytes) {
@@ -61,7 +68,7 @@ Block StoragePool::obtain(uint64_t size, bool* zeros) {
     ++stats_.reuses;
     return hand_out(kept);
   }
-  if (!make_room(size)) fail_at_limit(size);
+  if (!make_room(held(size))) fail_at_limit(size);
   void* data = device_.allocate(size);
   if (!data) {
     trim_to(0);
@@ -71,13 +78,14 @@ Block StoragePool::obtain(uint64_t size, bool* zeros) {
     throw Error(Status::kExhausted, "",
                 fmt::format("the {} has no memory for {} bytes", device_.name(), size),
                 "use smaller inputs or set a memory limit");
-  stats_.reserved += size;
+  stats_.reserved += held(size);
   *zeros = device_.allocates_zeros(size);
   return hand_out({static_cast<uint8_t*>(data), size});
 }
 
 // The smallest free block that serves, within reach; null if there is none.
 Block StoragePool::take_kept(uint64_t size) {
+  if (device_.frees_parts(size)) return {ranges_.take(held(size)), size};
   const uint64_t most = with_reach(size);
   for (int i = class_of(size), last = class_of(most); i <= last; ++i) {
     std::vector<Block>& kept = free_[i];
@@ -91,6 +99,7 @@ Block StoragePool::take_kept(uint64_t size) {
 }
 
 void StoragePool::keep(Block block) {
+  if (device_.frees_parts(block.bytes)) return ranges_.give(block.data, held(block.bytes));
   const int i = class_of(block.bytes);
   free_[i].push_back(block);
   occupied_[i / 64] |= uint64_t{1} << (i % 64);
@@ -107,7 +116,7 @@ Block StoragePool::drop(int size_class, size_t index) {
 
 Block StoragePool::hand_out(Block block) {
   ++stats_.allocations;
-  stats_.in_use += block.bytes;
+  stats_.in_use += held(block.bytes);
   stats_.peak = std::max(stats_.peak, stats_.in_use);
   run_peak_ = std::max(run_peak_, stats_.in_use);
   return block;
@@ -116,12 +125,12 @@ Block StoragePool::hand_out(Block block) {
 void StoragePool::release(Block block) {
   if (!block.data) return;
   std::lock_guard lock(lock_);
-  stats_.in_use -= block.bytes;
+  stats_.in_use -= held(block.bytes);
   try {
     keep(block);
   } catch (const std::bad_alloc&) {  // no room in the list of what is kept: then don't keep it
     device_.free(block.data, block.bytes);
-    stats_.reserved -= block.bytes;
+    stats_.reserved -= held(block.bytes);
   }
 }
 
@@ -158,8 +167,15 @@ bool StoragePool::make_room(uint64_t bytes) {
   return true;
 }
 
-// The largest blocks go first: they free most at the fewest system calls.
+// The largest blocks go first: they free most at the fewest system calls. Of those that can be cut
+// only so much goes as must.
 void StoragePool::trim_to(uint64_t keep) {
+  while (ranges_.bytes() > 0 && stats_.reserved - stats_.in_use > keep) {
+    const uint64_t excess = stats_.reserved - stats_.in_use - keep;
+    const auto [data, bytes] = ranges_.cut(round_up(excess, Device::kGranule), kHugePage);
+    device_.free_part(data, bytes);
+    stats_.reserved -= bytes;
+  }
   for (int word = kClasses / 64 - 1; word >= 0; --word)
     while (occupied_[word] != 0 && stats_.reserved - stats_.in_use > keep) {
       const int i = 64 * word + std::bit_width(occupied_[word]) - 1;
@@ -192,8 +208,10 @@ void StoragePool::trim() {
 
 void StoragePool::end_run() {
   std::lock_guard lock(lock_);
-  // An eighth is forgotten with each run, so that one large input is not remembered for ever.
-  recent_peak_ = std::max(run_peak_, recent_peak_ - recent_peak_ / 8);
+  // Part is forgotten with each run, so that one large input is not remembered for ever.
+  const uint64_t forgets =
+      std::min(recent_peak_ / 8, std::max(kForgetsTimes * run_peak_, kForgets));
+  recent_peak_ = std::max(run_peak_, recent_peak_ - forgets);
   run_peak_ = stats_.in_use;
   const uint64_t keep = with_slack(recent_peak_);
   if (stats_.reserved > keep) trim_to(keep > stats_.in_use ? keep - stats_.in_use : 0);

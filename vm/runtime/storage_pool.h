@@ -2,13 +2,15 @@
 //
 // Dynamic shapes ask for a different size at every run, so a pool that reuses exact sizes only
 // grows without end, and one that rounds sizes up holds what nobody asked for. Here blocks have
-// the size that was asked for; a free one serves any request that fills eight ninths of it. What
-// the pool holds, live and free, stays within 17/16 of the peak of what was live in a recent run:
-// before it asks the system for more, and at the end of a run, it gives the largest free blocks
-// back until that is so. Both together keep it within 1.2 times the largest need of a run, by
-// construction, and a run of a shape seen in the last one finds every block on the lists. A program
-// that needs little would spend more time on giving back than on its kernels: up to kAlwaysKept
-// stay whatever is needed.
+// the size that was asked for. A large free one, whose memory the system takes back in parts, is
+// cut to what is asked for and becomes one with its free neighbours again (free_ranges.h): a run of
+// another shape finds the memory of the run before. A smaller one serves any request that fills
+// eight ninths of it. What the pool holds, live and free, stays within 17/16 of the peak of what
+// was live in a recent run: before it asks the system for more, and at the end of a run, it gives
+// back of the largest free blocks until that is so. Both together keep it within 1.2 times the
+// largest need of a run, by construction, and a run of a shape seen in the last one finds every
+// block on the lists. A program that needs little would spend more time on giving back than on its
+// kernels: up to kAlwaysKept stay whatever is needed.
 #pragma once
 
 #include <array>
@@ -20,6 +22,7 @@
 
 #include "vm/runtime/device.h"
 #include "vm/runtime/fork.h"
+#include "vm/runtime/free_ranges.h"
 
 namespace nimble::rt {
 
@@ -66,8 +69,9 @@ class StoragePool {
 
   // Gives every kept block back.
   void trim();
-  // Marks the end of a run: what it needed, or an earlier run needed (an eighth of that is
-  // forgotten with each run), bounds what is kept.
+  // Marks the end of a run: what it needed, or an earlier run needed, bounds what is kept. Of the
+  // latter an eighth is forgotten with each run, but no more than a small one may take time for:
+  // giving back what a hundred times as large a run left would take longer than the run itself.
   void end_run();
   MemoryStats stats() const;
   Device& device() const { return device_; }
@@ -79,6 +83,10 @@ class StoragePool {
   // Blocks of a class that are looked at for one that serves. Thousands of a size that never does
   // would make each request as long.
   static constexpr size_t kMostLooks = 64;
+  // What a run's end may forget: so many times what the run needed, and kForgets at least.
+  static constexpr uint64_t kForgetsTimes = 4, kForgets = uint64_t{64} << 10;
+  // What a block of `size` takes of the system.
+  uint64_t held(uint64_t size) const;
   Block obtain(uint64_t size, bool* zeros);
   Block take_kept(uint64_t size);
   Block hand_out(Block block);
@@ -93,6 +101,7 @@ class StoragePool {
   const uint64_t limit_;
   const bool clears_;
   mutable ForkSafeLock lock_;  // threads hardly ever meet in a pool
+  FreeRanges ranges_;          // of the blocks that can be cut
   std::array<std::vector<Block>, kClasses> free_;
   // Bit i % 64 of word i / 64: class i has a free block.
   std::array<uint64_t, kClasses / 64> occupied_{};

@@ -186,6 +186,39 @@ TEST(StoragePool, ARepeatedRunMissesNothing) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(run(), 0u);
 }
 
+// Each run has other sizes than the one before, and never more memory than the first.
+TEST(StoragePool, ARunOfAnotherShapeFindsTheMemoryOfTheOneBefore) {
+  StoragePool pool(device(0));
+  const auto misses = [&pool](uint64_t n) {
+    const uint64_t before = pool.stats().allocations - pool.stats().reuses;
+    std::vector<Block> live;
+    for (const uint64_t bytes : {n * 6144, n * 4608, n * 1536, n * 1536})
+      live.push_back(pool.allocate(bytes));
+    for (const Block& b : live) b.data[b.bytes - 1] = 1;
+    for (const Block& b : live) pool.release(b);
+    pool.end_run();
+    return pool.stats().allocations - pool.stats().reuses - before;
+  };
+  EXPECT_EQ(misses(1000), 4u);
+  for (const uint64_t n : {500, 600, 450}) EXPECT_EQ(misses(n), 0u) << n;
+}
+
+// What a large run left goes back bit by bit behind small ones, which it would make slow at once.
+TEST(StoragePool, SmallRunsGiveBackLittleAtATime) {
+  StoragePool pool(device(0));
+  pool.release(pool.allocate(64 << 20));
+  pool.end_run();
+  uint64_t before = pool.stats().reserved;
+  for (int run = 0; run < 20; ++run) {
+    pool.release(pool.allocate(512 << 10));
+    pool.end_run();
+    const uint64_t now = pool.stats().reserved;
+    EXPECT_LE(before - now, (4u << 20) + rt::kHugePage) << run;
+    before = now;
+  }
+  EXPECT_LT(before, 48u << 20);
+}
+
 // Blocks of sizes that cannot serve each other: each size comes from the system once.
 TEST(StoragePool, SmallRunsOfChangingShapesMissNothing) {
   StoragePool pool(device(0));

@@ -11,6 +11,7 @@
 #include "vm/base/error.h"
 #include "vm/interpreter/machine.h"
 #include "vm/interpreter/registers.h"
+#include "vm/interpreter/replay.h"
 
 namespace nimble::rt {
 namespace {
@@ -140,6 +141,7 @@ void Machine::invoke_packed(const PreparedKernel& kernel, std::span<const Value>
   const KernelCallResult done =
       run_kernel(kernel, call, threads_, pool_, scratch(kernel.device->number()), &kernel_frame_);
   const int64_t ns = Profiler::now() - start;
+  if (KernelLog* log = profiler->log()) log->add(kernel, call, kernel_frame_, done);
   const std::span<const int64_t> symbols(kernel_frame_.symbols.data(), kernel.symbols);
   profiler->add_kernel(index, done.implementation, done.threads, symbols, ns);
   if (Trace* trace = profiler->trace())

@@ -18,6 +18,8 @@
 
 namespace nimble::rt {
 
+class KernelLog;  // replay.h
+
 class Profiler {
  public:
   // A profile keeps this many shapes of kernels apart, so that its memory has a bound however many
@@ -32,6 +34,9 @@ class Profiler {
 
   // Besides sums, the order of what happens, of so many instructions; 0: sums alone.
   void set_trace(size_t most) { trace_.set_limit(most); }
+  // Where calls of kernels are told with their arguments, too; nullptr: nowhere.
+  void set_log(KernelLog* log) { log_ = log; }
+  KernelLog* log() { return log_; }
   // Where the machine tells it, or nullptr.
   Trace* trace() { return trace_.on() ? &trace_ : nullptr; }
 
@@ -85,6 +90,7 @@ class Profiler {
   using Call = std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>;
   std::map<Call, Count> kernels_;
   Trace trace_;
+  KernelLog* log_ = nullptr;
 };
 
 }  // namespace nimble::rt

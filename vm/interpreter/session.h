@@ -166,6 +166,11 @@ class Session {
   void set_profiling(bool on) noexcept;
   // A copy of what was seen until the last run or slice ended. From any thread.
   Profiler profiler() const;
+  // Notes the calls of kernels of the runs that are profiled from now on in `log`, which outlives
+  // them; nullptr: no longer. Not while a run is in progress.
+  void record_kernels(KernelLog* log) noexcept { seen_.set_log(log); }
+  // What its kernels run on.
+  ThreadPool& pool() { return *pool_; }
   // How often each shape was run so far, as ShapeCounts::json says; nothing is counted without
   // SessionOptions::record_shapes. From any thread.
   std::string shapes_json() const;

@@ -36,6 +36,14 @@ exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, in
   return tree;
 }
 
+// Fewer kernels than remainders, which a person may ask for, but no search.
+bool is_fewer_residues(const Knob& k, const KnobValue& value) {
+  const KnobValue all = std::string(kTailsResidue);
+  const auto* text = std::get_if<std::string>(&value);
+  return k.name == "tails" && text && text->starts_with(std::string(kTailsResidue) + "/") &&
+         std::find(k.choices.begin(), k.choices.end(), all) != k.choices.end();
+}
+
 }  // namespace
 
 Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices) {
@@ -67,7 +75,7 @@ bool well_formed(const std::vector<Knob>& knobs, const Config& c) {
   return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
     const auto it = c.find(k.name);
     if (it == c.end() || it->second.index() != k.choices.front().index()) return false;
-    return std::holds_alternative<int64_t>(it->second) ||
+    return std::holds_alternative<int64_t>(it->second) || is_fewer_residues(k, it->second) ||
            std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
   });
 }
@@ -128,17 +136,20 @@ Lowered one_kernel(kir::Function f, int max_threads) {
 }
 
 bool has_tails(const Config& c, const kir::Dim& m) {
-  return knob_text(c, "tails") != kTailsResidue || m.as_symbol().has_value();
+  if (!knob_text(c, "tails").starts_with(kTailsResidue)) return true;
+  return m.as_symbol().has_value() &&
+         residue_kernels(knob_text(c, "tails"), knob_int(c, "rows")) > 0;
 }
 
 Lowered kernels_of_tails(
     const Workload& w, const Config& c, const kir::Dim& m, const std::string& name,
     const std::function<kir::Function(int residue, const std::string& name)>& lower) {
-  if (knob_text(c, "tails") != kTailsResidue) return one_kernel(lower(0, name));
+  if (!knob_text(c, "tails").starts_with(kTailsResidue)) return one_kernel(lower(0, name));
   Lowered out;
-  const int rows = static_cast<int>(knob_int(c, "rows"));
-  for (int r = 0; r < rows; ++r) out.functions.push_back(lower(r, name + "_r" + std::to_string(r)));
-  out.tails = residue_tree(w, *m.as_symbol(), rows);
+  const int kernels = residue_kernels(knob_text(c, "tails"), knob_int(c, "rows"));
+  for (int r = 0; r < kernels; ++r)
+    out.functions.push_back(lower(r, name + "_r" + std::to_string(r)));
+  out.tails = residue_tree(w, *m.as_symbol(), kernels);
   return out;
 }
 

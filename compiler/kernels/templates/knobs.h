@@ -20,7 +20,8 @@ Knob tails_knob(bool residues);
 
 // Whether a configuration has exactly the knobs, each with one of its choices.
 bool within(const std::vector<Knob>& knobs, const Config& c);
-// Whether a configuration has exactly the knobs, each of its kind. A name is one of the choices:
+// Whether a configuration has exactly the knobs, each of its kind. A name is one of the choices (or
+// of fewer residues, tile.h):
 // what a template does not know, it would compile as something else. A number may lie outside the
 // choices, which are only where a search looks; the template knows its bounds.
 bool well_formed(const std::vector<Knob>& knobs, const Config& c);
@@ -47,7 +48,8 @@ Lowered one_kernel(kir::Function f, int max_threads = 0);
 // on.
 bool has_tails(const Config& c, const kir::Dim& m);
 // The kernels of a configuration with the knobs "rows" and "tails": one for each remainder of `m`
-// by the rows where tails are resolved by residue (paper, 3.5), else one, of residue 0.
+// by the rows (or of fewer, tile.h) where tails are resolved by residue (paper, 3.5), else one, of
+// residue 0.
 Lowered kernels_of_tails(
     const Workload& w, const Config& c, const kir::Dim& m, const std::string& name,
     const std::function<kir::Function(int residue, const std::string& name)>& lower);

@@ -1,5 +1,8 @@
 #include "compiler/kernels/templates/tile.h"
 
+#include <charconv>
+#include <string_view>
+
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -75,8 +78,25 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
 
 // ---------------------------------------------------------------- rows into tiles
 
+int residue_kernels(const std::string& tails, int64_t rows) {
+  const std::string_view all = kTailsResidue;
+  if (!tails.starts_with(all)) return 1;
+  if (tails.size() == all.size()) return static_cast<int>(rows);
+  int count = 0;
+  const char *from = tails.data() + all.size(), *end = tails.data() + tails.size();
+  if (*from != '/') return 0;
+  const auto [rest, error] = std::from_chars(from + 1, end, count);
+  const bool divides = error == std::errc() && rest == end && count > 1 && count < rows;
+  return divides && rows % count == 0 ? count : 0;
+}
+
 RowTiles::RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix)
-    : m_(m), rows_(rows), tails_(std::move(tails)), residue_(residue), prefix_(std::move(prefix)) {
+    : m_(m),
+      rows_(rows),
+      tails_(std::move(tails)),
+      kernels_(residue_kernels(tails_, rows)),
+      residue_(residue),
+      prefix_(std::move(prefix)) {
   if (m_.as_constant()) {
     count_ = ir::ceildiv(m_, rows_);
     const Dim at_least_one = ir::max(count_, 1);
@@ -111,11 +131,11 @@ Dim RowTiles::row_of(const Tile& t, const Dim& r) const {
   return tails_ == kTailsMasked ? ir::min(t.row + r, m_ - 1) : t.row + r;
 }
 
-StmtRef RowTiles::by_size(Tile t, int low, int high,
+StmtRef RowTiles::by_size(Tile t, int low, int high, int step,
                           const std::function<StmtRef(const Tile&)>& body) const {
   // Largest first: it is the most frequent.
   StmtRef chain;
-  for (int rows = low; rows <= high; ++rows) {
+  for (int rows = low; rows <= high; rows += step) {
     Tile sized = t;
     sized.rows = rows;
     sized.valid = rows;
@@ -150,7 +170,7 @@ StmtRef RowTiles::for_each(const Dim& begin, const Dim& extent,
       high = static_cast<int>((*m + count - 1) / count);
     }
     return kb::loop(LoopKind::kSerial, t, 0, extent,
-                    one(std::move(lets), by_size(t0, low, high, body), t0));
+                    one(std::move(lets), by_size(t0, low, high, 1, body), t0));
   }
   if (tails_ == kTailsMasked) {
     Tile full{number, Dim::symbol(row), rows_, Dim::symbol(valid)};
@@ -165,16 +185,18 @@ StmtRef RowTiles::for_each(const Dim& begin, const Dim& extent,
   Tile full{number, Dim::symbol(row), rows_, rows_};
   all.push_back(kb::loop(LoopKind::kSerial, t, 0, full_here,
                          one({kb::let_index(row, kb::index(tile * rows_))}, body(full), full)));
-  if (rows_ == 1 || (tails_ == kTailsResidue && residue_ == 0)) return kb::seq(std::move(all));
-  Tile rest{full_here, Dim::symbol(row), residue_, residue_};
+  // The remainders that this kernel may meet: residue, residue + kernels, …; none is the first.
+  const int smallest = residue_ > 0 ? residue_ : kernels_;
+  if (smallest >= rows_) return kb::seq(std::move(all));
+  Tile rest{full_here, Dim::symbol(row), smallest, smallest};
   std::vector<StmtRef> lets = {kb::let_index(row, kb::index(base_ * rows_))};
   StmtRef work;
-  if (tails_ == kTailsResidue) {
+  if (kernels_ > 1 && smallest + kernels_ >= rows_) {
     work = body(rest);
   } else {
     rest.valid = Dim::symbol(valid);
     lets.push_back(kb::let_index(valid, kb::index(m_ - base_ * rows_)));
-    work = by_size(rest, 1, rows_ - 1, body);
+    work = by_size(rest, smallest, rows_ - 1, kernels_, body);
   }
   all.push_back(kb::if_then(kb::both(kb::lt(base_, begin + extent), kb::lt(base_ * rows_, m_)),
                             one(std::move(lets), std::move(work), rest)));

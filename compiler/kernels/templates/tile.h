@@ -54,10 +54,16 @@ inline constexpr const char* kTailsEven = "even";        // 37 = 8 + 8 + 7 + 7 +
 inline constexpr const char* kTailsResidue = "residue";  // a kernel for each m mod rows (paper 3.5)
 inline constexpr const char* kTailsChecked = "checked";  // full tiles, then a tile by run-time size
 inline constexpr const char* kTailsMasked = "masked";    // full tiles; surplus rows are discarded
+// "residue/4": a kernel for each m mod 4, each of whose remainders by the rows is one of rows / 4
+// sizes, told apart at run time. Where code must stay small (paper 3.5); no search looks there.
+
+// How many kernels a value of "tails" means for tiles of so many rows: all remainders for
+// "residue", k for "residue/k", 1 for the others; 0 if k is not a divisor between 1 and the rows.
+int residue_kernels(const std::string& tails, int64_t rows);
 
 class RowTiles {
  public:
-  // `m` rows in tiles of at most `rows`. For kTailsResidue, `residue` is m mod rows.
+  // `m` rows in tiles of at most `rows`. By residue, `residue` is m mod residue_kernels().
   RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix);
 
   // Statements that bind the symbols below; they stand once, ahead of any use.
@@ -80,13 +86,14 @@ class RowTiles {
   Dim row_of(const Tile& t, const Dim& r) const;
 
  private:
-  kir::StmtRef by_size(Tile t, int low, int high,
+  kir::StmtRef by_size(Tile t, int low, int high, int step,
                        const std::function<kir::StmtRef(const Tile&)>& body) const;
   std::string name(const char* what) const { return prefix_ + what; }
 
   Dim m_;
   int rows_;
   std::string tails_;
+  int kernels_;  // by residue; 1 otherwise
   int residue_;
   std::string prefix_;
   Dim count_, base_, surplus_;

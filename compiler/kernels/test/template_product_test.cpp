@@ -155,6 +155,21 @@ TEST_P(ProductTest, DenseOfConstantRows) {
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 6);
 }
 
+TEST_P(ProductTest, DenseByFewerResidues) {
+  using Case = std::pair<int64_t, int>;
+  for (const auto& [rows, kernels] : {Case(4, 2), Case(6, 2), Case(6, 3)}) {
+    ReferenceHarness harness(dense_workload(target_, kM, 12, 24, true), target_);
+    Config config = harness.chosen()->default_config(harness.workload(), target_);
+    config["rows"] = rows;
+    config["tails"] = "residue/" + std::to_string(kernels);
+    SCOPED_TRACE(to_json(config));
+    if (!harness.chosen()->valid(harness.workload(), config, target_)) continue;  // few registers
+    harness.lower(config);
+    for (int64_t m = 0; m < 26; ++m)
+      harness.run({m}, 1 + static_cast<int>(m % 3), static_cast<unsigned>(m));
+  }
+}
+
 TEST_P(ProductTest, TilesOfFewRowsPrefetchNothing) {
   const DenseTemplate dense;
   auto prefetches = [&](int64_t m) {
@@ -319,6 +334,28 @@ TEST(ResidueDispatch, EachShapeGetsTheKernelOfItsResidue) {
   ASSERT_EQ(lowered.functions.size(), 6u);
   for (int64_t m = 0; m < 40; ++m)
     EXPECT_EQ(lowered.tails.choose(std::vector<int64_t>{m}, 1), static_cast<uint32_t>(m % 6));
+}
+
+TEST(ResidueDispatch, FewerKernelsThanRemainders) {
+  const TargetInfo target = target_by_name("x86-64-v4");
+  const Workload w = dense_workload(target, kM, 8, 48, false);
+  const Template& t = *template_for(w, target);
+  Config c = t.default_config(w, target);
+  c["rows"] = int64_t{8};
+  for (const int kernels : {2, 4}) {
+    c["tails"] = "residue/" + std::to_string(kernels);
+    ASSERT_TRUE(t.valid(w, c, target));
+    const Lowered lowered = t.lower(w, c, target, "kernel");
+    ASSERT_EQ(lowered.functions.size(), static_cast<size_t>(kernels));
+    for (int64_t m = 0; m < 40; ++m)
+      EXPECT_EQ(lowered.tails.choose(std::vector<int64_t>{m}, 1),
+                static_cast<uint32_t>(m % kernels));
+  }
+  for (const char* tails : {"residue/1", "residue/3", "residue/8", "residue/0", "residue/",
+                            "residue4", "residue/4x", "even/4"}) {
+    c["tails"] = std::string(tails);
+    EXPECT_FALSE(t.valid(w, c, target)) << tails;
+  }
 }
 
 TEST(DenseLayout, ChoosesTheWidthThatWastesLeast) {

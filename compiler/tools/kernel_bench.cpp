@@ -11,7 +11,6 @@
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,99 +19,13 @@
 #include <memory>
 #include <vector>
 
-#include "compiler/codegen/codegen.h"
-#include "compiler/ir/builder.h"
-#include "compiler/ir/layout.h"
-#include "compiler/kernels/template.h"
-#include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
-#include "vm/base/error.h"
-#include "vm/runtime/native_image.h"
-#include "vm/runtime/thread_pool.h"
+#include "compiler/tools/kernel_runner.h"
 
 namespace nimble {
 namespace {
 
-using ir::Dim;
-
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-// Zeroed memory on huge pages where the system grants them, as the VM keeps packed weights.
-class HugeBuffer {
- public:
-  explicit HugeBuffer(size_t floats) : bytes_((floats * 4 + 2 * kPage) / kPage * kPage) {
-    memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    NIMBLE_CHECK(memory_ != MAP_FAILED, "mmap of {} bytes", bytes_);
-    madvise(memory_, bytes_, MADV_HUGEPAGE);
-    const auto address = reinterpret_cast<uintptr_t>(memory_);
-    data_ = reinterpret_cast<float*>((address + kPage - 1) / kPage * kPage);
-    for (size_t i = 0; i < floats; ++i) data_[i] = static_cast<float>(i % 17) * 0.01f - 0.08f;
-  }
-  ~HugeBuffer() { munmap(memory_, bytes_); }
-  HugeBuffer(const HugeBuffer&) = delete;
-  HugeBuffer& operator=(const HugeBuffer&) = delete;
-  float* data() const { return data_; }
-
- private:
-  static constexpr size_t kPage = size_t{2} << 20;
-  size_t bytes_;
-  void* memory_ = nullptr;
-  float* data_ = nullptr;
-};
-
-// One compiled function, loaded and callable on the pool.
-class Kernel {
- public:
-  explicit Kernel(const kir::Function& f) : function_(f) {
-    const codegen::CompiledObject object =
-        codegen::compile(std::span(&function_, 1), kernels::detect_host());
-    image_ = rt::NativeImage::load(codegen::link(std::span(&object, 1)), function_.name);
-    entry_ = reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(image_->find(function_.name)));
-    NIMBLE_CHECK(entry_ != nullptr, "no symbol {}", function_.name);
-  }
-
-  void run(rt::ThreadPool& pool, int threads, std::vector<void*> buffers,
-           const std::vector<int64_t>& symbols) {
-    const auto value = [&](const std::string& name) -> std::optional<int64_t> {
-      if (name == "threads") return threads;
-      for (size_t i = 0; i < symbols.size(); ++i)
-        if (function_.contract.symbols[i] == name) return symbols[i];
-      return {};
-    };
-    const auto bytes = static_cast<size_t>(kir::scratch_bytes(function_).evaluate(value));
-    if (scratch_.size() < bytes + 64) scratch_.resize(bytes + 64);
-    auto address = reinterpret_cast<uintptr_t>(scratch_.data());
-    Call call{entry_, {}};
-    call.args = {NIMBLE_KERNEL_ABI_VERSION, static_cast<uint32_t>(buffers.size()), buffers.data(),
-                 symbols.data(), reinterpret_cast<void*>((address + 63) / 64 * 64)};
-    pool.run(
-        [](void* context, int32_t thread, int32_t count, nimble_barrier* barrier) {
-          const Call& c = *static_cast<Call*>(context);
-          const int32_t status = c.entry(&c.args, thread, count, barrier);
-          NIMBLE_CHECK(status == 0, "kernel status {}", status);
-        },
-        &call, threads);
-  }
-
- private:
-  struct Call {
-    nimble_kernel_fn entry;
-    nimble_kernel_args args;
-  };
-  kir::Function function_;
-  std::shared_ptr<const rt::NativeImage> image_;
-  nimble_kernel_fn entry_ = nullptr;
-  std::vector<char> scratch_;
-};
-
-// One pool for all benchmarks: each thread keeps its core, and its share of the weights.
-rt::ThreadPool& the_pool() {
-  static rt::ThreadPool pool(rt::ThreadPool::default_threads(), true);
-  return pool;
-}
+using namespace bench;
 
 // ---------------------------------------------------------------- the machine's peak
 
@@ -169,37 +82,7 @@ double measure_peak(rt::ThreadPool& pool, int threads) {
   return 2.0 * sums * target.lanes_f32() * kPeakSteps * threads / seconds / 1e9;
 }
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
-}
-
 // ---------------------------------------------------------------- workloads
-
-ir::Type f32(std::vector<Dim> dims) {
-  return ir::tensor_type(std::move(dims), DType::kF32);
-}
-
-// act(x[m, k] * w[k, n] + b[n]) with packed w.
-kernels::Workload dense_workload(int64_t k, int64_t n, const std::string& activation) {
-  const kernels::TargetInfo target = kernels::detect_host();
-  const std::string layout = kernels::dense_layout(target, DType::kF32, n);
-  const Dim m = Dim::symbol("m");
-  const ir::VarRef x = ir::make_var("x", f32({m, k}));
-  const ir::VarRef w = ir::make_var("w", f32(ir::parse_layout(layout)->packed_dims(k, n)));
-  const ir::VarRef b = ir::make_var("b", f32({n}));
-  ir::BlockBuilder body;
-  ir::VarRef y = body.call("packed_matmul", {x, w}, {{"n", n}, {"k", k}, {"layout", layout}});
-  y->type = f32({m, n});
-  y = body.call("add", {y, b});
-  y->type = f32({m, n});
-  if (!activation.empty()) {
-    y = body.call(activation, {y});
-    y->type = f32({m, n});
-  }
-  return kernels::make_workload(*ir::make_function_of({x, w, b}, body.finish(y), f32({m, n})),
-                                {false, true, true});
-}
 
 kernels::Workload lstm_workload(int64_t hidden) {
   const std::string layout = kernels::recurrent_layout(kernels::detect_host(), DType::kF32);
@@ -217,34 +100,6 @@ kernels::Workload lstm_workload(int64_t hidden) {
                             {{"scalars", std::vector<int64_t>{4}}}),
       {false, false, false, true, false});
 }
-
-// A workload's kernels: by residue where the configuration says so.
-class Compiled {
- public:
-  Compiled(const kernels::Workload& w, const std::string& overrides) {
-    const kernels::TargetInfo target = kernels::detect_host();
-    const kernels::Template* t = kernels::template_for(w, target);
-    NIMBLE_CHECK(t != nullptr, "no template for {}", w.key);
-    kernels::Config config = t->default_config(w, target);
-    if (!overrides.empty())
-      for (const auto& [name, value] : kernels::config_from_json(overrides)) config[name] = value;
-    if (!t->valid(w, config, target))
-      throw Error(Status::kInvalidArgument, "--config", "no valid configuration of this shape",
-                  "see `nimble inspect --kernels` for configurations in use");
-    const kernels::Lowered lowered = t->lower(w, config, target, "bench");
-    tails_ = lowered.tails;
-    for (const kir::Function& f : lowered.functions)
-      kernels_.push_back(std::make_unique<Kernel>(f));
-  }
-  void run(rt::ThreadPool& pool, int threads, std::vector<void*> buffers,
-           const std::vector<int64_t>& symbols) {
-    kernels_[tails_.choose(symbols, threads)]->run(pool, threads, std::move(buffers), symbols);
-  }
-
- private:
-  std::vector<std::unique_ptr<Kernel>> kernels_;
-  exec::DispatchTree tails_;
-};
 
 // ---------------------------------------------------------------- benchmarks
 
@@ -309,7 +164,7 @@ void lstm(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int6
   state.counters["best_us"] = best * 1e6;
 }
 
-void add_benchmarks(const std::string& config) {
+void add_benchmarks(const kernels::Config& config) {
   struct Shape {
     int64_t k, n;
     const char* activation;
@@ -326,7 +181,8 @@ void add_benchmarks(const std::string& config) {
         fmt::format("dense/{}x{}{}{}", s.k, s.n, *s.activation ? "+" : "", s.activation).c_str(),
         [=](benchmark::State& state) {
           if (!*kernel)
-            *kernel = std::make_shared<Compiled>(dense_workload(s.k, s.n, s.activation), config);
+            *kernel = std::make_shared<Compiled>(
+                dense_workload(Dim::symbol("m"), s.k, s.n, s.activation), config);
           dense(state, *kernel, s.k, s.n);
         });
     b->ArgNames({"m", "threads"})->UseManualTime()->Unit(benchmark::kMicrosecond);
@@ -349,18 +205,19 @@ void add_benchmarks(const std::string& config) {
 
 int main(int argc, char** argv) {
   // --config='{"rows":6}' overrides knobs of the default configurations.
-  std::string config;
+  std::string text;
   constexpr std::string_view kFlag = "--config=";
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]).starts_with(kFlag)) {
-      config = argv[i] + kFlag.size();
+      text = argv[i] + kFlag.size();
       std::copy(argv + i + 1, argv + argc, argv + i);
       --argc, --i;
     }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {
-    nimble::add_benchmarks(config);
+    nimble::add_benchmarks(text.empty() ? nimble::kernels::Config()
+                                        : nimble::kernels::config_from_json(text));
     benchmark::RunSpecifiedBenchmarks();
   } catch (const nimble::Error& e) {
     fmt::print(stderr, "nimble-kernel-bench: {}\n", e.what());

@@ -19,6 +19,7 @@ process that multiprocessing forks, unless another thread was running them at th
 
 import collections
 import ctypes
+import json
 import os
 import pathlib
 
@@ -29,6 +30,8 @@ DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "V2", "f4",
 CODES = {np.dtype(text): code for code, text in enumerate(DTYPES)}
 
 Port = collections.namedtuple("Port", "name dtype dims default_fill")
+# Bytes live, held and most ever live; blocks handed out, and those of them that were kept before.
+Memory = collections.namedtuple("Memory", "in_use reserved peak allocations reuses")
 
 
 class NimbleError(RuntimeError):
@@ -69,6 +72,11 @@ class _SessionOptions(ctypes.Structure):
                 ("pin", ctypes.c_int32), ("memory_limit", ctypes.c_uint64),
                 ("fuel", ctypes.c_uint64), ("depth", ctypes.c_uint32),
                 ("profile", ctypes.c_uint32)]
+
+
+class _MemoryStats(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint64),
+                *((name, ctypes.c_uint64) for name in Memory._fields)]
 
 
 def _sized(structure, **fields):
@@ -128,6 +136,9 @@ def library():
         "nimble_value_field": (handle, [handle, ctypes.c_size_t]),
         "nimble_value_tensor": (i32, [handle, pointer(_Tensor)]),
         "nimble_session_threads": (i32, [handle]),
+        "nimble_session_memory": (i32, [handle, pointer(_MemoryStats)]),
+        "nimble_session_set_profiling": (None, [handle, i32]),
+        "nimble_session_profile_json": (ctypes.c_char_p, [handle]),
         "nimble_session_next_run": (ctypes.c_uint64, [handle]),
         "nimble_cancel": (None, [handle]),
         "nimble_cancel_run": (None, [handle, ctypes.c_uint64]),
@@ -201,6 +212,20 @@ class Session:
     @property
     def threads(self):
         return self._lib.nimble_session_threads(self._handle)
+
+    def memory(self):
+        """Returns the Memory that the session's pool hands out and holds."""
+        stats = _sized(_MemoryStats)
+        _check(self._lib.nimble_session_memory(self._handle, stats))
+        return Memory(*(getattr(stats, name) for name in Memory._fields))
+
+    def set_profiling(self, on):
+        """Starts a profile afresh, or stops it."""
+        self._lib.nimble_session_set_profiling(self._handle, int(on))
+
+    def profile(self):
+        """Returns the profile as a dict: times by instruction, kernel and shape, in ns."""
+        return json.loads(self._lib.nimble_session_profile_json(self._handle).decode())
 
     @property
     def next_run(self):

@@ -1,0 +1,65 @@
+"""`experiments/run figure3`: what kernels for the residues of a symbolic length are worth.
+
+nimble-residue-bench compiles BERT's three dense layers with one schedule, tiles of eight rows: for
+any length with 8, 4, 2 kernels and 1, and for each length alone. (The paper, Figure 3.)
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+
+from experiments.figure3 import tables
+from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.experiment import ROOT
+
+FORMAT = 1
+PROGRAM = ROOT / "build" / "bin" / "nimble-residue-bench"
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="experiments/run figure3", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compares dense kernels of a symbolic length, by number of residue kernels, "
+                    "with kernels of a fixed length.",
+        epilog="The table goes to standard output, results to experiments/results/figure3.json, "
+               ".md,\n.svg and .png; --quick and --threads write figure3-part.*.\n\n"
+               "exit codes: 0 the bar is kept, 3 not, 1 failure, 2 usage, 130 interrupted")
+    parser.add_argument("--threads", type=int, default=1, metavar="N",
+                        help="(default %(default)s: the code is what differs)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    return parser.parse_args(arguments)
+
+
+def execute(options, arguments):
+    from experiments.harness import machine
+    from experiments.studies import output
+    if options.threads < 1:
+        raise ExperimentError(f"--threads {options.threads}: one or more", USAGE)
+    if not PROGRAM.exists():
+        raise ExperimentError(f"{PROGRAM} is missing; build it with scripts/build release "
+                              "nimble-residue-bench")
+    about = machine.describe(machine.choose_cores(options.threads))
+    if "avx512f" not in about["features"]:
+        raise ExperimentError("tiles of 8 rows need the registers of AVX-512, which this CPU lacks")
+    command = [str(PROGRAM), "--threads", str(options.threads), "--rounds",
+               "5" if options.quick else "15", "--runs", "5"]
+    print(f"figure3: {' '.join(command)}", file=sys.stderr, flush=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ExperimentError(f"{PROGRAM.name} ended with {done.returncode}: "
+                              f"{done.stderr.strip()[-400:]}")
+    found = json.loads(done.stdout)
+    layers, means = tables.summarise(found["layers"])
+    result = {"format": FORMAT, "experiment": "figure3", **machine.provenance(arguments),
+              "machine": about, "threads": options.threads, "tile": found["rows"],
+              "matrices": found["matrices"], "layers": layers, "means": means,
+              "bars": tables.bars(means), "bursts": found["layers"]}
+    part = options.quick or options.threads != 1
+    output.write("figure3-part" if part else "figure3", result, tables.markdown(result),
+                 lambda figure: tables.draw(figure, result))
+    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+
+
+def main(arguments):
+    return exit_code(lambda: execute(parse_arguments(arguments), ["figure3", *arguments]))

@@ -175,9 +175,8 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
                                  passes::CrashScope::Program::kCompile);
   exec::Executable out;
-  const std::string policy_class = options.policy_class.empty()
-                                       ? tuned::implied_policy(constant_bytes(lowered))
-                                       : options.policy_class;
+  const std::string policy_class =
+      options.policy_class.empty() ? implied_policy(lowered, options.tuned) : options.policy_class;
   KernelSet kernels(options.target, options.tuned, context.workloads, policy_class);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
@@ -204,6 +203,10 @@ int64_t constant_bytes(const ir::Module& m) {
         bytes += static_cast<int64_t>(a.constant->bytes.size());
     });
   return bytes;
+}
+
+std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned) {
+  return tuned::implied_policy(constant_bytes(lowered), tuned ? tuned->last_cache_bytes() : 0);
 }
 
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {

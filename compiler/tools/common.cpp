@@ -144,8 +144,9 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
   classes.insert(classes.begin(), "auto");
   app.add_option(
          "--policy", a.policy,
-         "Records measured with operands where: cached, warm or cold as nimble tune --policy\n"
-         "says; auto: as the size of the model's weights implies. Others stand in, reported")
+         "Records measured with operands where: cached, warm, weights-cold or cold as nimble tune\n"
+         "--policy says; auto: as the size of the model's weights implies. Others stand in,\n"
+         "reported")
       ->check(CLI::IsMember(classes))
       ->capture_default_str();
   app.add_option("--disable-pass,--disable", a.disabled,

@@ -6,7 +6,6 @@
 #include "compiler/ir/entry.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
-#include "compiler/tuned/policy_class.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 
@@ -49,7 +48,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
   const std::string policy_class = o.model.policy == "auto"
-                                       ? tuned::implied_policy(driver::constant_bytes(lowered))
+                                       ? driver::implied_policy(lowered, tuned)
                                        : o.model.policy;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {

@@ -122,6 +122,7 @@ class DatabaseSource : public TunedSource {
   }
 
   std::string identity() const override { return store_->identity(); }
+  int64_t last_cache_bytes() const override { return db::last_cache_bytes(hardware_); }
 
   Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
               const std::string& policy_class) override {

@@ -43,6 +43,9 @@ class LayeredSource : public TunedSource {
     return out;
   }
 
+  // All have the records of one machine, as far as they have any.
+  int64_t last_cache_bytes() const override { return sources_[0]->last_cache_bytes(); }
+
  private:
   std::vector<std::unique_ptr<TunedSource>> sources_;
 };

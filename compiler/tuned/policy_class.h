@@ -7,8 +7,14 @@
 //
 //   cached  one copy of everything: the weights of a small model stay in the second cache
 //   warm    weights rotate over 32 MiB: they come from the last cache, the rest is as it was left
+//   weights-cold
+//           weights rotate over 512 MiB: they come from memory, as those of a model that no cache
+//           holds do at each run; the rest is as it was left
 //   cold    everything rotates over 512 MiB: all comes from memory, as in a program that does much
 //           else between two runs
+//
+// This is also the order by which one stands in for another: the nearest first, and of two equally
+// near that one whose operands come from farther.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +25,15 @@ namespace nimble::tuned {
 
 inline constexpr char kPolicyCached[] = "cached";
 inline constexpr char kPolicyWarm[] = "warm";
+inline constexpr char kPolicyWeightsCold[] = "weights-cold";
 inline constexpr char kPolicyCold[] = "cold";
 
+// In the order above.
 const std::vector<std::string>& policy_classes();
-// What a model implies whose constants, each counted once, fill so many bytes: cached or warm. Cold
-// is only asked for.
-std::string implied_policy(int64_t constant_bytes);
+// What a model implies whose constants, each counted once, fill `constant_bytes`, on a machine
+// whose last cache holds `last_cache_bytes` (0: unknown): cached, warm or weights-cold. Cold is only
+// asked for.
+std::string implied_policy(int64_t constant_bytes, int64_t last_cache_bytes);
 // The other classes, the best substitute first.
 std::vector<std::string> policy_fallbacks(const std::string& policy_class);
 

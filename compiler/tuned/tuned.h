@@ -57,6 +57,8 @@ class TunedSource {
   virtual Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
                       const std::string& policy_class) = 0;
   virtual std::string identity() const = 0;  // for provenance
+  // What the last cache of the machine whose records it has holds (policy_class.h); 0: unknown.
+  virtual int64_t last_cache_bytes() const { return 0; }
 };
 
 // The evidence with what comparing code found: the candidates whose code is no longer, or cannot be

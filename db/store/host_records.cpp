@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 
@@ -54,6 +55,23 @@ Hardware host_hardware() {
   h.topology = fmt::format("{} cores, {} CPUs", cpu.physical_cores, cpu.logical_cpus);
   h.virtualised = cpu.has("hypervisor");
   return h;
+}
+
+int64_t last_cache_bytes(const Hardware& h) {
+  // "L1 48K/1, L2 2048K/1, L3 107520K/2", as cache_text has it.
+  int64_t level = 0, bytes = 0;
+  for (size_t at = 0; at < h.caches.size();) {
+    const size_t end = std::min(h.caches.find(',', at), h.caches.size());
+    int number = 0;
+    long kib = 0;  // of at most nine digits, lest a forged record overflows it
+    if (std::sscanf(h.caches.substr(at, end - at).c_str(), " L%1d %9ldK", &number, &kib) == 2 &&
+        number > level && kib > 0) {
+      level = number;
+      bytes = int64_t{kib} << 10;
+    }
+    at = end + 1;
+  }
+  return bytes;
 }
 
 Hardware find_hardware(Store& store, const std::string& name) {

@@ -20,7 +20,15 @@ namespace {
 using exec::Access;
 using exec::KernelArgument;
 
-constexpr size_t kMaxCopies = 64, kMaxColdCopies = 4096;
+// Copies of an argument, at most. Beyond the caches small ones count, too: 64 copies of a weight of
+// 2 MiB are few, and each copy has arguments bound to it.
+constexpr size_t kMaxCopies = 64, kMaxFarCopies = 4096;
+constexpr int64_t kFarBytes = int64_t{32}
+                              << 20;  // a rotation over more than this leaves the caches
+
+size_t max_copies(const Policy& p) {
+  return p.cold || p.rotate_bytes > kFarBytes ? kMaxFarCopies : kMaxCopies;
+}
 
 int64_t now_ns() {
   timespec t;
@@ -185,9 +193,8 @@ class Arguments {
     size_t variants = 1;
     const int64_t rotating = c.policy.cold ? all_bytes : constant_bytes;
     if (rotating > 0 && c.policy.rotate_bytes > 0)
-      variants = static_cast<size_t>(
-          std::clamp<int64_t>(c.policy.rotate_bytes / rotating, 1,
-                              static_cast<int64_t>(c.policy.cold ? kMaxColdCopies : kMaxCopies)));
+      variants = static_cast<size_t>(std::clamp<int64_t>(
+          c.policy.rotate_bytes / rotating, 1, static_cast<int64_t>(max_copies(c.policy))));
     const bool steps = std::count(c.stepping.begin(), c.stepping.end(), 1) > 0;
     // A kernel that counts its steps runs on the same weights at each of them.
     copies_ = steps ? 1 : variants;

@@ -119,8 +119,10 @@ void Policy::choose_class(const std::string& class_name) {
     bool cold;
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
-  static constexpr Class kClasses[] = {
-      {"cached", 0, false}, {"warm", 32 * kMiB, false}, {"cold", 512 * kMiB, true}};
+  static constexpr Class kClasses[] = {{"cached", 0, false},
+                                       {"warm", 32 * kMiB, false},
+                                       {"weights-cold", 512 * kMiB, false},
+                                       {"cold", 512 * kMiB, true}};
   for (const Class& c : kClasses) {
     if (class_name != c.name) continue;
     name = c.name;
@@ -130,7 +132,7 @@ void Policy::choose_class(const std::string& class_name) {
   }
   throw Error(Status::kInvalidArgument, "measuring policy",
               fmt::format("there is no class \"{}\"", class_name),
-              "the classes are cached, warm and cold");
+              "the classes are cached, warm, weights-cold and cold");
 }
 
 Policy Policy::of_class(const std::string& class_name) {

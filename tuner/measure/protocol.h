@@ -62,7 +62,7 @@ struct Policy {
   int32_t race_samples = 3;         // … after this many samples
   int64_t case_ns = 2'000'000'000;  // all entries of a case together; then what is there counts
 
-  // Where kernels find their operands. The three classes and why there are such:
+  // Where kernels find their operands. The classes and why there are such:
   // compiler/tuned/policy_class.h.
   std::string name = "warm";
   // Copies of arguments are used in turn until they fill this many bytes. 0: one copy.

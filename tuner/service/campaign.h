@@ -29,7 +29,10 @@ struct CampaignOptions {
   std::string worker;        // program; empty: nimble-worker beside the program
   int64_t hang_ms = 4000;    // without progress for so long, a candidate hangs
   std::string command;       // for the record
-  std::string policy_class;  // cached, warm, cold; empty: what the model implies
+  // A name of policy_class.h. Empty: what the model implies on a machine whose last cache holds so
+  // many bytes.
+  std::string policy_class;
+  int64_t last_cache_bytes = 0;  // 0: this machine's
   Policy policy;             // how times are taken; its class is replaced
 };
 

@@ -5,6 +5,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/host_records.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 
@@ -45,8 +46,11 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   const ir::Module lowered = passes::run_pipeline(typed, context);
   ModelTasks out;
   out.policy = options.policy;
+  const int64_t last_cache = options.last_cache_bytes > 0
+                                 ? options.last_cache_bytes
+                                 : db::last_cache_bytes(db::host_hardware());
   out.policy.choose_class(options.policy_class.empty()
-                              ? tuned::implied_policy(driver::constant_bytes(lowered))
+                              ? tuned::implied_policy(driver::constant_bytes(lowered), last_cache)
                               : options.policy_class);
   out.tasks = tuning_tasks(lowered, points(typed), target, skipped);
   if (out.tasks.empty())

@@ -80,7 +80,9 @@ int submit(const Arguments& a, const std::string& command) {
     throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
                 "how many threads such a machine has is not known here", "give --threads");
   std::vector<std::string> skipped;
-  tuner::ModelTasks model = tuner::tasks_of_model(a.options, target, &skipped);
+  tuner::CampaignOptions options = a.options;
+  options.last_cache_bytes = db::last_cache_bytes(hardware);
+  tuner::ModelTasks model = tuner::tasks_of_model(options, target, &skipped);
   for (const std::string& s : skipped) std::cerr << "skipped " << s << '\n';
   tuner::Submission s;
   s.tasks = std::move(model.tasks);

@@ -90,7 +90,7 @@ const std::vector<Setting>& all_settings() {
       {"threads", kYes, "", "numbers of threads to use, or to tune for"},
       {"target", kYes, "", "levels of machines to generate code for"},
       {"hardware", kYes, "", "whose records of the database are used"},
-      {"policy", kYes, "", "the class of measuring policy: auto, cached, warm or cold"},
+      {"policy", kYes, "", "the class of measuring policy: auto, cached, warm, weights-cold or cold"},
       {"jobs", kYes, "", "compilations at a time"},
       {"budget", kYes, "tune", "the time to spend on a campaign"},
       {"top-k", kYes, "tune", "configurations to cross-evaluate, per workload"},

@@ -98,6 +98,20 @@ TEST(Runner, AColdCaseHasManyCopiesOfAllArgumentsAndChecksTheResult) {
   EXPECT_EQ(runner.workers_started(), 1);
 }
 
+TEST(Runner, ColdWeightsHaveManyCopiesAndTheResultIsChecked) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.copy"}));
+  Case c = copy_case(id, 3, 1000);
+  c.inputs[0].constant = true;
+  c.policy.choose_class("weights-cold");
+  fill_tensor(c.inputs[0], DType::kF32, 99, 0, c.expected[0]);  // whatever the case's seed
+  const auto results = runner.measure(c);
+  EXPECT_EQ(results[0].state, EntryState::kOk) << results[0].message;
+  EXPECT_EQ(results[1].state, EntryState::kWrong);
+  EXPECT_EQ(results[2].state, EntryState::kOk) << results[2].message;
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
 TEST(Runner, ACaseEndsAtItsLimit) {
   Runner runner(options(60'000));
   const uint32_t id =

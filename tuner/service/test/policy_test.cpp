@@ -21,7 +21,7 @@ TEST(PolicyClass, HasFixedParameters) {
     other.choose_class(name);
     EXPECT_EQ(other, p);
   }
-  EXPECT_EQ(texts.size(), 3u);
+  EXPECT_EQ(texts.size(), tuned::policy_classes().size());
   EXPECT_EQ(Policy::of_class(tuned::kPolicyWarm), Policy());
   EXPECT_TRUE(Policy::of_class(tuned::kPolicyCold).cold);
   EXPECT_EQ(Policy::of_class(tuned::kPolicyCached).rotate_bytes, 0);
@@ -29,15 +29,29 @@ TEST(PolicyClass, HasFixedParameters) {
 }
 
 TEST(PolicyClass, IsImpliedByAModelsConstants) {
-  EXPECT_EQ(tuned::implied_policy(0), tuned::kPolicyCached);
-  EXPECT_EQ(tuned::implied_policy(1 << 20), tuned::kPolicyCached);
-  EXPECT_EQ(tuned::implied_policy((1 << 20) + 1), tuned::kPolicyWarm);
-  for (const std::string& name : tuned::policy_classes()) {
-    std::vector<std::string> all = tuned::policy_fallbacks(name);
-    EXPECT_THAT(all, testing::Not(testing::Contains(name)));
-    all.push_back(name);
-    EXPECT_THAT(all, testing::UnorderedElementsAreArray(tuned::policy_classes()));
-  }
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_EQ(tuned::implied_policy(0, 32 * kMiB), tuned::kPolicyCached);
+  EXPECT_EQ(tuned::implied_policy(kMiB, 32 * kMiB), tuned::kPolicyCached);
+  EXPECT_EQ(tuned::implied_policy(kMiB + 1, 32 * kMiB), tuned::kPolicyWarm);
+  EXPECT_EQ(tuned::implied_policy(32 * kMiB, 32 * kMiB), tuned::kPolicyWarm);
+  EXPECT_EQ(tuned::implied_policy(32 * kMiB + 1, 32 * kMiB), tuned::kPolicyWeightsCold);
+  EXPECT_EQ(tuned::implied_policy(340 * kMiB, 0), tuned::kPolicyWarm);  // nobody knows the cache
+}
+
+TEST(PolicyClass, IsStoodInForByTheNearest) {
+  using testing::ElementsAre;
+  EXPECT_THAT(tuned::policy_fallbacks("cached"), ElementsAre("warm", "weights-cold", "cold"));
+  EXPECT_THAT(tuned::policy_fallbacks("warm"), ElementsAre("weights-cold", "cached", "cold"));
+  EXPECT_THAT(tuned::policy_fallbacks("weights-cold"), ElementsAre("cold", "warm", "cached"));
+  EXPECT_THAT(tuned::policy_fallbacks("cold"), ElementsAre("weights-cold", "warm", "cached"));
+}
+
+// The rotation leaves every cache, and only that of weights.
+TEST(PolicyClass, OfColdWeightsLeavesTheRestWarm) {
+  const Policy p = Policy::of_class(tuned::kPolicyWeightsCold);
+  EXPECT_FALSE(p.cold);
+  EXPECT_GT(p.rotate_bytes, Policy::of_class(tuned::kPolicyWarm).rotate_bytes);
+  EXPECT_EQ(p.rotate_bytes, Policy::of_class(tuned::kPolicyCold).rotate_bytes);
 }
 
 }  // namespace

@@ -179,6 +179,7 @@ std::vector<Proposal> Search::propose(size_t count) {
         if (distance(at[i], at[j]) <= 1) penalty += 0.05;
       if (predicted[i] * penalty < least) least = predicted[i] * penalty, best = i;
     }
+    if (best == pool.size()) break;  // a model that says no number says nothing
     take(best);
   }
   for (size_t i : chosen) {

@@ -86,8 +86,54 @@ std::vector<uint32_t> independent_symbols(const CrossTable& t) {
   return out;
 }
 
+// Shapes of which a part is exact, as two: what is near, and behind all others the exact part.
+struct Halved {
+  CrossTable table;
+  std::vector<size_t> origin;     // shape → the given table's
+  std::vector<uint8_t> is_exact;  // by shape
+  std::vector<uint8_t> is_near;   // the other half of one that is
+};
+
+Halved halved(const CrossTable& t) {
+  const std::vector<uint8_t> none(t.shapes.size(), 0);
+  Halved out{t, std::vector<size_t>(t.shapes.size()), none, none};
+  std::iota(out.origin.begin(), out.origin.end(), size_t{0});
+  out.table.exact.clear();
+  for (size_t s = 0; s < t.exact.size(); ++s) {
+    if (!(t.exact[s] > 0)) continue;
+    const double exact = std::min(t.exact[s], t.weights[s]);
+    out.table.weights[s] -= exact;
+    out.table.weights.push_back(exact);
+    out.table.shapes.push_back(t.shapes[s]);
+    for (size_t c = 0; c < t.times.size(); ++c) out.table.times[c].push_back(t.times[c][s]);
+    out.origin.push_back(s);
+    out.is_exact.push_back(1);
+    out.is_near.push_back(0);
+    out.is_near[s] = 1;
+  }
+  return out;
+}
+
+// The entries' shapes as they were given: a shape belongs to where its exact part goes.
+void rejoin(const Halved& h, Table& table) {
+  std::vector<size_t> home(h.origin.size());  // given shape → entry
+  for (size_t e = 0; e < table.entries.size(); ++e)
+    for (const size_t s : table.entries[e].shapes)
+      if (!h.is_near[s]) home[h.origin[s]] = e;
+  for (size_t e = 0; e < table.entries.size(); ++e) {
+    std::vector<size_t> own, near;
+    for (const size_t s : table.entries[e].shapes) {
+      std::vector<size_t>& list = home[h.origin[s]] == e ? own : near;
+      if (std::ranges::find(list, h.origin[s]) == list.end()) list.push_back(h.origin[s]);
+    }
+    table.entries[e].shapes = own.empty() ? std::move(near) : std::move(own);
+    std::ranges::sort(table.entries[e].shapes);
+  }
+}
+
 // Plain symbols first: among equals the earlier feature is the one.
-std::vector<TreeFeature> features_of(const CrossTable& t, const std::vector<uint32_t>& symbols) {
+std::vector<TreeFeature> features_of(const Halved& h, const std::vector<uint32_t>& symbols) {
+  const CrossTable& t = h.table;
   std::vector<TreeFeature> out;
   const auto add = [&](DispatchFeature f, size_t least_each) {
     TreeFeature made{f, {}, least_each};
@@ -101,6 +147,18 @@ std::vector<TreeFeature> features_of(const CrossTable& t, const std::vector<uint
   for (uint32_t s : symbols)
     for (int64_t tile : t.tiles)
       if (tile > 1) add({Kind::kMod, s, 0, tile}, kLeastOfRemainder);
+  for (uint32_t s : symbols) {
+    std::set<int64_t> likely;
+    for (size_t i = 0; i < t.shapes.size(); ++i)
+      if (h.is_exact[i]) likely.insert(t.shapes[i][s]);
+    for (const int64_t size : likely) {
+      TreeFeature made{{Kind::kSymbol, s, 0, 1}, {}, 1, size};
+      // What is near such a size is met at others.
+      for (size_t i = 0; i < t.shapes.size(); ++i)
+        made.values.push_back(t.shapes[i][s] == size && !h.is_near[i] ? 0 : 1);
+      out.push_back(std::move(made));
+    }
+  }
   return out;
 }
 
@@ -133,10 +191,11 @@ class Chooser {
  public:
   Chooser(const CrossTable& t, const ChooseOptions& options)
       : options_(options),
-        cost_(weighted_regrets(t)),
-        symbols_(independent_symbols(t)),
-        features_(features_of(t, symbols_)),
-        t_(t) {}
+        halved_(halved(t)),
+        t_(halved_.table),
+        cost_(weighted_regrets(t_)),
+        symbols_(independent_symbols(t_)),
+        features_(features_of(halved_, symbols_)) {}
 
   Table single() {
     std::vector<uint32_t> all(t_.shapes.size());
@@ -166,6 +225,7 @@ class Chooser {
     Table out = build_table(t_, features_, *best_.root);
     out.cost = best_.cost;
     out.proven = best_.proven;
+    rejoin(halved_, out);
     return out;
   }
   std::vector<size_t> ids_of_all() const {
@@ -230,7 +290,8 @@ class Chooser {
     }
     const std::vector<Segment> segments =
         best_segments(rows, options_.max_entries, options_.entry_cost);
-    offer(range_node(segments, pool, 0, segments.size() - 1), t_.tiles.empty());
+    offer(range_node(segments, pool, 0, segments.size() - 1),
+          t_.tiles.empty() && !std::ranges::count(halved_.is_exact, 1));
   }
 
   // A balanced tree over the segments first … last; the first feature is the symbol.
@@ -250,10 +311,11 @@ class Chooser {
   }
 
   const ChooseOptions& options_;
+  const Halved halved_;
+  const CrossTable& t_;
   CostMatrix cost_;
   std::vector<uint32_t> symbols_;
   std::vector<TreeFeature> features_;
-  const CrossTable& t_;
   std::vector<std::vector<uint32_t>> columns_;  // of one symbol: the shapes of each size
   Plan best_;
 };

@@ -17,6 +17,13 @@
 // they are no test of their own: a border between two sizes lies at a multiple of a tile where one
 // lies between them. Tiles are the candidates' own.
 //
+// Likely sizes may have entries of their own: where a trace tells how often a size is met exactly
+// (CrossTable::exact), the tree may ask whether a symbol equals it. Such an entry is worth what it
+// saves at that size alone, by how often it is met, and pays the price of its region and of its
+// kernel; what is met near it stays with the region around. So a shape of a trace is two for the
+// search of the tree, of the same times: the exact one, which such a test tells from all others,
+// and what is near.
+//
 // Beyond the measured sizes the outermost region goes on: larger sizes are served as the largest
 // measured one of the same remainders, smaller ones as the smallest. No time is claimed there.
 #pragma once

@@ -82,6 +82,7 @@ class Builder {
       return at;
     }
     const TreeFeature& f = features_[n.feature];
+    if (f.equals) return add_equal(n, f, region);
     int64_t low = INT64_MIN, high = INT64_MAX;
     for (uint32_t s : n.yes->shapes) low = std::max(low, f.values[s]);
     for (uint32_t s : n.no->shapes) high = std::min(high, f.values[s]);
@@ -95,6 +96,17 @@ class Builder {
     smaller[name] = {ends.first, threshold};
     larger[name] = {threshold + 1, ends.second};
     const uint32_t yes = add(*n.yes, smaller), no = add(*n.no, larger);
+    out_.tree.nodes[at].yes = yes;
+    out_.tree.nodes[at].no = no;
+    return at;
+  }
+
+  uint32_t add_equal(const PlannedNode& n, const TreeFeature& f, const Region& region) {
+    const auto at = static_cast<uint32_t>(out_.tree.nodes.size());
+    out_.tree.nodes.push_back({DispatchNode::Test::kEqual, f.feature, *f.equals, 0, 0});
+    Region just = region;
+    just[text_of(f.feature, t_.symbols)] = {*f.equals, *f.equals};
+    const uint32_t yes = add(*n.yes, just), no = add(*n.no, region);
     out_.tree.nodes[at].yes = yes;
     out_.tree.nodes[at].no = no;
     return at;

@@ -20,16 +20,22 @@ struct CrossTable {
   // Into what the configurations cut extents: remainders by them may matter, and borders between
   // regions lie at their multiples.
   std::vector<int64_t> tiles = {};
+  // The part of each shape's weight that is met at just this shape, as a trace knows it; the rest
+  // is met near it. Empty: nothing is known, and no entry is of one exact size.
+  std::vector<double> exact = {};
 };
 
 struct TableEntry {
   size_t configuration = 0;
   // JSON: the region, {"s0":[17,64]} (ends included, null: unbounded). Keys are features of the
-  // dispatch tree: "s0", "s0*s1", "mod(s0,8)".
+  // dispatch tree: "s0", "s0*s1", "mod(s0,8)". An entry of one exact size goes before those whose
+  // regions hold it, too.
   std::string range = "{}";
-  std::vector<size_t> shapes;  // those of the cross table that fall into it
-  double expected_ns = 0;      // weighted mean over them
-  double regret = 0;           // weighted mean over them
+  // Those of the cross table that fall into it; of an entry that has none but sizes near such as
+  // have an exact entry, these.
+  std::vector<size_t> shapes;
+  double expected_ns = 0;  // weighted mean over them
+  double regret = 0;       // weighted mean over them
   double worst_regret = 0;
 };
 

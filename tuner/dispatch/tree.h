@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tuner/dispatch/pool.h"
@@ -25,9 +26,11 @@ namespace nimble::tuner {
 
 struct TreeFeature {
   exec::DispatchFeature feature;
-  std::vector<int64_t> values;  // by shape
+  // By shape. Of a test whether the feature equals `equals`: 0 if it does, else 1.
+  std::vector<int64_t> values;
   // Each side of a split has so many shapes at least: a remainder that one size has tells nothing.
   size_t least_each = 1;
+  std::optional<int64_t> equals = {};
 };
 
 struct PlannedNode {

@@ -305,6 +305,47 @@ TEST_F(Tuned, ATunedProgramComputesTheSame) {
   }
 }
 
+// A table's entry for one exact size is a test of the executable's own tree, and what it computes
+// is right there and beside it.
+TEST_F(Tuned, AnEntryForOneSizeIsATestInTheExecutable) {
+  Change exact;
+  exact.tree = exec::tree_to_json({{{DispatchNode::Test::kEqual, {}, 37, 1, 2},
+                                    {DispatchNode::Test::kLeaf, {}, 0, 0, 0},
+                                    {DispatchNode::Test::kLeaf, {}, 0, 1, 0}}},
+                                  use_.workload.contract.symbols);
+  table(1, {0, 1}, exact);
+  const tuned::Lookup found = find();
+  ASSERT_TRUE(found.choice);
+  const auto chosen = [&](int64_t rows) {
+    const uint32_t leaf = found.choice->tree.choose(std::vector<int64_t>{rows}, 1);
+    return found.choice->candidates.at(leaf).config;
+  };
+  EXPECT_EQ(chosen(37), candidates_[0].config);
+  for (const int64_t rows : {0, 1, 36, 38, 64}) EXPECT_EQ(chosen(rows), candidates_[1].config);
+
+  auto source = tuned::database_source(store_);
+  CompileOptions options = options_of({"default"});
+  options.tuned = source.get();
+  options.policy_class = "warm";
+  ir::Module m = ir::infer_types(ir::parse_module(kDense));
+  const exec::Executable e = driver::compile(m, options, nullptr);
+  EXPECT_TRUE(std::ranges::any_of(e.kernels, [](const exec::Kernel& k) {
+    return std::ranges::any_of(k.dispatch.nodes, [](const DispatchNode& n) {
+      return n.test == DispatchNode::Test::kEqual && n.threshold == 37 &&
+             n.feature.kind == exec::DispatchFeature::Kind::kSymbol;
+    });
+  }));
+  rt::SessionOptions session_options;
+  session_options.threads = 1;
+  rt::Session session(load(e), session_options);
+  Program p{"dense", kDense};
+  for (int64_t n : {0, 1, 36, 37, 38, 64}) {
+    std::vector<ir::TensorRef> in = random_inputs(p, *m.find("main"), {{"n", n}}, 3);
+    expect_close(run_session(session, "main", in),
+                 reference::Interpreter(m).run_tensors("main", in), 1e-4);
+  }
+}
+
 TEST_F(Tuned, OneConfigurationForSeveralRegionsIsOneKernel) {
   const auto kernel_of = [&] {
     auto source = tuned::database_source(store_);

@@ -610,6 +610,29 @@ entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
   }
 }
 
+TEST_F(ToolsTest, ExplainTellsThatASizeHasAnEntryOfItsOwn) {
+  exec::write(exec::assemble(R"ASM(
+kernel "k0" { source "copy" symbols n in f32 ([a0]) out f32 ([a0]) scratch [0]
+  dispatch { 0: n == 37 ? 1 : 2  1: 0  2: 1 } host "host.copy" host "host.copy" }
+function "main" 1 5 {
+  ShapeOf r1, 1, r0
+  LoadConsti r4, 4096
+  AllocStorage r2, r4, 64, d0
+  LoadConsti r3, 0
+  AllocTensorReg r3, r2, r3, f32, (r1)
+  InvokePacked k0, (r0, r3)
+  Ret r3
+}
+entry "main" f0 { input "x" f32 ["n"] [-1] output "y" f32 ["n"] [-1] }
+)ASM"),
+              path_);
+  const auto told = [&](const std::string& shape) {
+    return run("nimble-explain --format json " + path_ + " --shapes " + shape).out;
+  };
+  EXPECT_THAT(told("n=37"), HasSubstr("n == 37"));
+  EXPECT_THAT(told("n=36"), HasSubstr("n != 37"));
+}
+
 // Copying and writing JSON recurse: a file that nests without end must not reach the stack's.
 TEST_F(ToolsTest, DeepProvenanceIsNotFollowed) {
   exec::Executable e = exec::assemble(R"ASM(

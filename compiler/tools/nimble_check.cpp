@@ -47,9 +47,8 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
-  const std::string policy_class = o.model.policy == "auto"
-                                       ? driver::implied_policy(lowered, tuned)
-                                       : o.model.policy;
+  const std::string policy_class =
+      o.model.policy == "auto" ? driver::implied_policy(lowered, tuned) : o.model.policy;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, {}};

@@ -31,8 +31,8 @@ inline constexpr char kPolicyCold[] = "cold";
 // In the order above.
 const std::vector<std::string>& policy_classes();
 // What a model implies whose constants, each counted once, fill `constant_bytes`, on a machine
-// whose last cache holds `last_cache_bytes` (0: unknown): cached, warm or weights-cold. Cold is only
-// asked for.
+// whose last cache holds `last_cache_bytes` (0: unknown): cached, warm or weights-cold. Cold is
+// only asked for.
 std::string implied_policy(int64_t constant_bytes, int64_t last_cache_bytes);
 // The other classes, the best substitute first.
 std::vector<std::string> policy_fallbacks(const std::string& policy_class);

@@ -26,14 +26,14 @@ struct CampaignOptions {
   int64_t representative = 64;
   int compile_threads = 2;
   bool quiet = false;
-  std::string worker;        // program; empty: nimble-worker beside the program
-  int64_t hang_ms = 4000;    // without progress for so long, a candidate hangs
-  std::string command;       // for the record
+  std::string worker;      // program; empty: nimble-worker beside the program
+  int64_t hang_ms = 4000;  // without progress for so long, a candidate hangs
+  std::string command;     // for the record
   // A name of policy_class.h. Empty: what the model implies on a machine whose last cache holds so
   // many bytes.
   std::string policy_class;
   int64_t last_cache_bytes = 0;  // 0: this machine's
-  Policy policy;             // how times are taken; its class is replaced
+  Policy policy;                 // how times are taken; its class is replaced
 };
 
 // What became of the budget, in one process of a campaign.

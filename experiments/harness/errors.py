@@ -7,11 +7,12 @@ FAILURE, USAGE, WRONG_RESULT, INTERRUPTED = 1, 2, 3, 130
 
 
 class ExperimentError(Exception):
-    """A one-line message that names the place and the remedy, and the exit code to end with."""
+    """A one-line message that names the place and the remedy, and the exit code to end with;
+    where a system is to blame, its name."""
 
-    def __init__(self, message, code=FAILURE):
+    def __init__(self, message, code=FAILURE, system=None):
         super().__init__(message)
-        self.code = code
+        self.code, self.system = code, system
 
 
 def exit_code(execute, interrupted="interrupted"):

@@ -56,6 +56,17 @@ class Experiment:
     nimble_options: tuple = ()  # further arguments of `nimble compile` and `nimble tune`
     context: int = 0  # positions of a decoder
     long_runs: bool = False  # one run is a burst: it has many steps of its own
+    # What peers that don't read ONNX are made from: make_tensorflow() → a function of the inputs by
+    # name, traced by tf.function; make_mxnet() → one of NDArrays by name.
+    make_tensorflow: Callable | None = None
+    make_mxnet: Callable | None = None
+    # tuning_histogram() → {length: occurrences} that tuning may see, where it is kept apart from
+    # what is reported. It takes the place of `trace`.
+    tuning_histogram: Callable | None = None
+    # Further cases of this folder, Experiments by themselves, called NAME/VARIANT; `case` names
+    # each in tables.
+    variants: tuple = ()
+    case: str = ""
 
 
 def _module(name, module):
@@ -63,8 +74,9 @@ def _module(name, module):
 
 
 def load(name):
-    """Returns EXPERIMENT of experiments/NAME/experiment.py."""
-    return _module(name, "experiment").EXPERIMENT
+    """Returns EXPERIMENT of experiments/NAME/experiment.py, or of NAME/VARIANT that variant."""
+    found = _module(name.partition("/")[0], "experiment").EXPERIMENT
+    return {one.name: one for one in (found, *found.variants)}[name]
 
 
 def load_program(name):

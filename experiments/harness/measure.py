@@ -10,29 +10,50 @@ from experiments.harness.errors import WRONG_RESULT, ExperimentError
 # caches refill. Then it times as many runs as fit into its budget, within these bounds.
 WARM_US, WARM_RUNS, MOST_WARM_RUNS = 8_000, 3, 30
 FEWEST_RUNS, MOST_RUNS = 3, 60
+SLOW_US = 300_000  # a system whose run takes this long is timed once a burst, behind one warm run
+
+
+def examine(workers, reference, tolerance, length):
+    """Runs every system once and compares its result with the reference's.
+
+    Returns ({system: largest absolute difference}, {system: ExperimentError}); the latter of each
+    whose result is further away than `tolerance`, has another shape, holds NaN or never came. The
+    reference's own failure is raised.
+    """
+    expected = workers[reference].ask("check", length)
+    differences, errors = {}, {}
+    for system, worker in workers.items():
+        try:
+            differences[system] = difference(
+                system, worker.ask("check", length), reference, expected, tolerance, length)
+            worker.confine()
+        except ExperimentError as error:
+            if system == reference:
+                raise
+            errors[system] = error
+    return differences, errors
+
+
+def difference(system, found, reference, expected, tolerance, length):
+    """Returns the largest absolute difference, or raises with exit code 3."""
+    if found.shape != expected.shape:
+        raise ExperimentError(
+            f"{system} at length {length}: shape {found.shape}, {reference} has "
+            f"{expected.shape}; nothing was timed there", WRONG_RESULT, system)
+    largest = float(np.max(np.abs(found - expected)))
+    if not largest <= tolerance:  # NaN fails too
+        raise ExperimentError(
+            f"{system} at length {length}: differs from {reference} by {largest:.2g}, "
+            f"allowed are {tolerance:g}; nothing was timed there", WRONG_RESULT, system)
+    return largest
 
 
 def check(workers, reference, tolerance, length):
-    """Runs every system once and compares its result with the reference's.
-
-    Returns {system: largest absolute difference}; raises (exit code 3) on any above `tolerance`,
-    on a wrong shape and on NaN.
-    """
-    expected = workers[reference].ask("check", length)
-    differences = {}
-    for system, worker in workers.items():
-        found = worker.ask("check", length)
-        if found.shape != expected.shape:
-            raise ExperimentError(
-                f"{system} at length {length}: shape {found.shape}, {reference} has "
-                f"{expected.shape}; nothing was timed there", WRONG_RESULT)
-        difference = float(np.max(np.abs(found - expected)))
-        if not difference <= tolerance:  # NaN fails too
-            raise ExperimentError(
-                f"{system} at length {length}: differs from {reference} by {difference:.2g}, "
-                f"allowed are {tolerance:g}; nothing was timed there", WRONG_RESULT)
-        differences[system] = difference
-        worker.confine()
+    """Returns {system: largest absolute difference} as `examine`, but raises the first error
+    (exit code 3 where the result is wrong)."""
+    differences, errors = examine(workers, reference, tolerance, length)
+    for error in errors.values():
+        raise error
     return differences
 
 
@@ -41,7 +62,7 @@ def time_rounds(workers, length, rounds, burst_us, long_runs=False):
     behind one that warms up.
 
     Every round visits every system once; the order rotates, so that no system always follows the
-    same other one. All bursts of a length have the same number of runs.
+    same other one. All bursts of a length have the same number of runs, but for slow systems.
     """
     estimates = {}
     fewest, warm_runs = (1, 1) if long_runs else (FEWEST_RUNS, WARM_RUNS)
@@ -49,7 +70,10 @@ def time_rounds(workers, length, rounds, burst_us, long_runs=False):
         if long_runs:
             estimates[system] = max(1.0, worker.ask("burst", length, 0, 1)[0] / 1e3)
             continue
-        estimates[system] = max(1.0, min(worker.ask("burst", length, 2, 3)) / 1e3)
+        # The second run tells a slow system, which is then asked for no third.
+        first = max(1.0, min(worker.ask("burst", length, 1, 1)) / 1e3)
+        estimates[system] = first if first >= SLOW_US else max(
+            1.0, min(worker.ask("burst", length, 1, 3)) / 1e3)
     typical = statistics.median(estimates.values())
     runs = int(min(MOST_RUNS, max(fewest, burst_us / typical)))
     names = list(workers)
@@ -58,6 +82,8 @@ def time_rounds(workers, length, rounds, burst_us, long_runs=False):
         shift = turn % len(names)
         for system in names[shift:] + names[:shift]:
             warm = int(min(MOST_WARM_RUNS, max(warm_runs, WARM_US / estimates[system])))
-            burst = workers[system].ask("burst", length, warm, runs)
+            slow = estimates[system] >= SLOW_US
+            burst = workers[system].ask(
+                "burst", length, *((1, 1) if slow else (warm, runs)))
             times[system].append(statistics.median(burst) / 1e3)
     return times

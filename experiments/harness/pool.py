@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+from experiments.harness import environments
 from experiments.harness.errors import ExperimentError
 from experiments.harness.experiment import BUILD, ROOT
 
@@ -26,8 +27,9 @@ REQUEST_SECONDS = 600
 class Worker:
     """A running system; every method blocks until the worker has answered and stops it again."""
 
-    def __init__(self, experiment, system, module, threads, cores, options):
+    def __init__(self, experiment, system, module, threads, cores, options, environment=None):
         self.system, self.cores = system, cores
+        self.seconds = 0.0  # that it has run for
         logs = BUILD / experiment.name / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{system}-{threads}.log"
@@ -36,17 +38,22 @@ class Worker:
             os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS=str(threads),
             MKL_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1",
             TORCHINDUCTOR_CACHE_DIR=str(BUILD / "inductor"), CUDA_VISIBLE_DEVICES="",
-            HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OPENVINO_TELEMETRY="0")
+            TVM_NUM_THREADS=str(threads), TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OPENVINO_TELEMETRY="0")
         request = dict(options, experiment=experiment.name, module=module, threads=threads,
                        cores=cores, fd=theirs.fileno())
+        python = str(environments.python(environment)) if environment else sys.executable
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "experiments.harness.worker", json.dumps(request)],
+                [python, "-m", "experiments.harness.worker", json.dumps(request)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                 pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
         self.pipe = ours
-        self._receive(LOAD_SECONDS)
+        try:
+            self._receive(LOAD_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def ask(self, method, *arguments, seconds=REQUEST_SECONDS):
         """Calls a method of worker.Server and returns its result."""
@@ -73,20 +80,25 @@ class Worker:
         self.pipe.close()
 
     def _receive(self, seconds):
-        deadline = time.monotonic() + seconds
+        start = time.monotonic()
+        deadline = start + seconds
         while not self.pipe.poll(0.2):
             if self.process.poll() is not None and not self.pipe.poll(0):
                 raise self._death()
             if time.monotonic() > deadline:
-                raise ExperimentError(f"{self.system}: no answer for {seconds} s; see {self.log}")
+                raise self._error(f"no answer for {seconds} s")
         try:
             status, value = self.pipe.recv()
         except (EOFError, ConnectionError):
             raise self._death() from None
         if status != "ok":
-            raise ExperimentError(f"{self.system}: {value}; see {self.log}")
+            raise self._error(value)
         self._signal(signal.SIGSTOP)
+        self.seconds += time.monotonic() - start
         return value
+
+    def _error(self, message):
+        return ExperimentError(f"{self.system}: {message}; see {self.log}", system=self.system)
 
     def _signal(self, number):
         try:
@@ -99,7 +111,7 @@ class Worker:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:
             code = "unknown"
-        return ExperimentError(f"{self.system}: its process ended (status {code}); see {self.log}")
+        return self._error(f"its process ended (status {code})")
 
 
 class Pool:
@@ -110,6 +122,10 @@ class Pool:
 
     def start(self, system, *arguments):
         self.workers[system] = Worker(*arguments)
+
+    def drop(self, system):
+        """Ends a system that goes on no more."""
+        self.workers.pop(system).close()
 
     def __enter__(self):
         return self

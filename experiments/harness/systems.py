@@ -10,6 +10,7 @@ class System:
     module: str  # experiments/peers/MODULE.py
     label: str
     colour: str  # in plots; Okabe and Ito's palette, distinct for the colour-blind too
+    environment: str | None = None  # of harness/environments.py; None: the common one
 
 
 PEERS = {
@@ -17,10 +18,17 @@ PEERS = {
     "torch_compile": System("torch_compile", "torch.compile", "#E69F00"),
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
+    "tensorflow": System("tensorflow_function", "TensorFlow", "#56B4E9", "tensorflow"),
+    "xla": System("tensorflow_xla", "TensorFlow XLA", "#000000", "tensorflow"),
+    "tvm": System("tvm_relax", "TVM", "#F0E442"),
+    "mxnet": System("mxnet_cpu", "MXNet", "#882255", "mxnet"),
     "onnxruntime_decode": System("onnx_runtime_decode", "ONNX Runtime", "#0072B2"),
     "onnxruntime_shared": System("onnx_runtime_shared_cache", "ONNX Runtime, GQA", "#009E73"),
     "torch_trees": System("torch_trees", "PyTorch by node", "#999999"),
     "torch_levels": System("torch_levels", "PyTorch by level", "#E69F00"),
+    "tensorflow_trees": System("tensorflow_trees", "TensorFlow", "#56B4E9", "tensorflow"),
+    "xla_trees": System("tensorflow_xla_trees", "TensorFlow XLA", "#000000", "tensorflow"),
+    "mxnet_trees": System("mxnet_trees", "MXNet", "#882255", "mxnet"),
     "dynet": System("dynet", "DyNet", "#0072B2"),
     "dynet_batched": System("dynet_batched", "DyNet, auto-batched", "#009E73"),
 }
@@ -30,6 +38,7 @@ NIMBLE = {
     "nimble_trees": System("nimble_trees", "nimble", "#D55E00"),
 }
 ONNX_PEERS = ("torch", "torch_compile", "onnxruntime", "openvino")
+TABLE_PEERS = (*ONNX_PEERS, "tensorflow", "xla", "tvm", "mxnet")  # of the paper's Tables 1 and 3
 ALL = PEERS | NIMBLE
 
 

@@ -24,6 +24,13 @@ def histogram(columns):
     return dict(sorted(counts.items()))
 
 
+def split(counts):
+    """Returns (what tuning sees, what is reported): the even lengths and the odd ones, so that no
+    reported length was tuned for and both parts span the same range."""
+    return ({length: count for length, count in counts.items() if length % 2 == 0},
+            {length: count for length, count in counts.items() if length % 2})
+
+
 def quantile_lengths(counts, number):
     """Returns the shortest and longest length and quantiles between, `number` in all."""
     ordered = sorted(length for length, count in counts.items() for _ in range(count))

@@ -22,7 +22,7 @@ class Peer(onnx_runtime.Peer):
         self.shape = (1, self.past[0].shape[1], experiment.context, self.past[0].shape[3])
 
     def settings(self):
-        return super().settings() + ", IO binding, present bound as the next past"
+        return super().settings() + ", present bound as the next past"
 
     def bind(self, inputs):
         self.prompt, self.length = inputs["input_ids"], (

@@ -26,10 +26,14 @@ class Peer:
         return f"inference precision {precision}, latency hint, {self.threads} threads, 1 stream"
 
     def bind(self, inputs):
-        self.inputs = inputs
+        self.inputs = {name: openvino.Tensor(array, shared_memory=True)
+                       for name, array in inputs.items()}
+        for name, tensor in self.inputs.items():
+            self.request.set_tensor(name, tensor)
 
     def run(self):
-        self.result = self.request.infer(self.inputs, share_inputs=True, share_outputs=True)
+        self.request.start_async()
+        self.request.wait()
 
     def output(self, name):
-        return self.result[name].copy()
+        return self.request.get_tensor(name).data.copy()

@@ -46,6 +46,41 @@ def export(experiment):
     stamp.write_text(digest.hexdigest())
 
 
+def trace_argument(experiment):
+    """Returns what `nimble tune --trace` takes for this workload, or None.
+
+    Where tuning may see some lengths only, their table is written first.
+    """
+    if experiment.tuning_histogram is None:
+        return experiment.trace
+    path = folder(experiment) / "tuning-lengths.tsv"
+    rows = [f"{length}\t{count}\n" for length, count in experiment.tuning_histogram().items()]
+    path.write_text("n\tcount\n" + "".join(rows))
+    return f"{path.relative_to(ROOT)}:n"
+
+
+def tune_command(experiment, model, database, budget):
+    trace = trace_argument(experiment)
+    return [str(BIN / "nimble"), "tune", model, "--db", str(database), *experiment.nimble_options,
+            *(["--trace", trace] if trace else []),
+            "--threads", ",".join(map(str, experiment.threads)), "--budget", budget]
+
+
+def tune(experiment, options):
+    """Tunes every model of nimble's for options.tune, into options.database."""
+    options.database.parent.mkdir(parents=True, exist_ok=True)
+    for model in experiment.nimble_models(folder(experiment)).values():
+        run_nimble(experiment, tune_command(experiment, model, options.database, options.tune))
+
+
+def run_nimble(experiment, command):
+    print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr)
+    done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr)
+    if done.returncode != 0:
+        raise ExperimentError(f"{experiment.name}: `{shlex.join(command)}` failed with status "
+                              f"{done.returncode}; its message is above")
+
+
 def compile_nimble(experiment, options):
     """Compiles what nimble runs; returns {system: executable}.
 
@@ -64,13 +99,11 @@ def compile_nimble(experiment, options):
                                   "(or measure the peers alone: --no-nimble)")
     models = experiment.nimble_models(folder(experiment))
     if not options.untuned and not options.database.exists():
-        trace = ["--trace", experiment.trace] if experiment.trace else []
-        tune = shlex.join([str(program), "tune", models[experiment.nimble], "--db",
-                           str(options.database), *experiment.nimble_options, *trace,
-                           "--threads", ",".join(map(str, experiment.threads)),
-                           "--budget", "30m"])
+        tune = shlex.join(tune_command(experiment, models[experiment.nimble], options.database,
+                                       "30m"))
         raise ExperimentError(f"{options.database}: no such tuning database; make it with "
-                              f"`{tune}`, or measure default schedules with --untuned")
+                              f"`{tune}`, or with --tune 30m, or measure default schedules with "
+                              "--untuned")
     executables = {}
     for system, model in models.items():
         target = folder(experiment) / f"{system}.nimble"
@@ -80,11 +113,7 @@ def compile_nimble(experiment, options):
         command = [str(program), "compile", model, *experiment.nimble_options, "-o", str(target)]
         if not options.untuned:
             command += ["--db", str(options.database)]
-        print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr)
-        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr)
-        if done.returncode != 0:
-            raise ExperimentError(f"{experiment.name}: `{shlex.join(command)}` failed with status "
-                                  f"{done.returncode}; its message is above")
+        run_nimble(experiment, command)
     return executables
 
 

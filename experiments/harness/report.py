@@ -1,10 +1,10 @@
-"""The outputs of an experiment: result file, table, plots."""
+"""The outputs of an experiment: result file, tables, plots."""
 
 import json
 import os
 
 from experiments.harness.experiment import ROOT
-from experiments.harness.systems import ALL
+from experiments.harness.systems import ALL, NIMBLE
 
 RESULTS = ROOT / "experiments" / "results"
 
@@ -21,9 +21,21 @@ def write_json(path, value):
     os.replace(temporary, path)
 
 
+def write_all(result, stem):
+    """Writes stem.json, .md, .svg and .png."""
+    write_json(stem.with_name(stem.name + ".json"), result)
+    stem.with_name(stem.name + ".md").write_text(markdown(result), encoding="utf-8")
+    plot(result, stem)
+
+
+def systems_of(case):
+    """Returns the systems that were timed at one length at least, in the order of the run."""
+    return list(dict.fromkeys(name for entry in case["lengths"] for name in entry["systems"]))
+
+
 def table(case):
     """Returns one case as text: µs per token (± half the 95 % interval, in percent), ratios."""
-    systems = list(case["lengths"][0]["systems"])
+    systems = systems_of(case)
     labels = [ALL[system].label for system in systems]
     width = max(15, *(len(label) + 2 for label in labels))
     lines = [f"{case['name']}: µs per token, median ± half its 95 % interval",
@@ -32,12 +44,20 @@ def table(case):
     for entry in case["lengths"]:
         cells = ""
         for system in systems:
-            value = entry["systems"][system]
-            half = 50 * (value["high"] - value["low"]) / value["median"]
-            cells += f"{f'''{value['median'] / entry['length']:.1f} ±{half:.0f} %''':>{width}}"
+            value = entry["systems"].get(system)
+            text = "-"
+            if value:
+                half = 50 * (value["high"] - value["low"]) / value["median"]
+                text = f"{value['median'] / entry['length']:.1f} ±{half:.0f} %"
+            cells += f"{text:>{width}}"
         best = ALL[entry["best_peer"]].label if entry["best_peer"] else "-"
         ratio = f"{entry['ratio']:.3f}" if entry["ratio"] else "-"
         lines.append(f"{entry['length']:>6} {entry['count']:>6}{cells}{best:>16}{ratio:>8}")
+    totals = case.get("us_per_token", {})
+    if totals:
+        lines.append(f"{'all':>6} {'':>6}" + "".join(
+            f"{f'{totals[system]:.1f}' if system in totals else '-':>{width}}"
+            for system in systems))
     if case["ratio_to_best_peer"] is not None:
         lines.append(
             f"ratio to the best peer, geometric mean weighted by occurrence: "
@@ -45,7 +65,54 @@ def table(case):
             f"{100 * case['share_of_lengths_at_least_1']:.0f} % of the lengths")
         lines.append("ratio to each: " + ", ".join(
             f"{ALL[peer].label} {ratio:.3f}" for peer, ratio in case["ratio_to"].items()))
+    lines += [f"{ALL[system].label}: {error}" for system, error in case.get("errors", {}).items()]
     return "\n".join(lines)
+
+
+def markdown(result):
+    """Returns the result as a page: µs per token by system and case, what failed, what ran."""
+    cases = result["cases"]
+    rows = dict.fromkeys(name for case in cases for name in (*systems_of(case), *case["errors"]))
+    ordered = sorted(rows, key=lambda name: name not in NIMBLE)  # nimble first, as in the paper
+    lines = [f"# {result['title']}", "",
+             f"`{result['command']}`, {result['date'][:10]}, {result['machine']['cpu']}. µs per "
+             "token: total time by total tokens, each length as often as it occurs. In brackets "
+             "the geometric mean of the time over nimble's, weighted alike.", "",
+             "| | " + " | ".join(case["name"] for case in cases) + " |",
+             "|---" + "|---:" * len(cases) + "|"]
+    notes = []
+    for name in ordered:
+        cells = []
+        for case in cases:
+            cell = f"{case['us_per_token'][name]:.1f}" if name in case["us_per_token"] else "–"
+            ratio = case.get("ratio_to", {}).get(name)
+            if ratio:
+                cell += f" ({ratio:.2f})"
+            if name in case["errors"]:
+                note = f"{ALL[name].label}: {case['errors'][name]}"
+                if note not in notes:
+                    notes.append(note)
+                cell += f" [{notes.index(note) + 1}]"
+            cells.append(cell)
+        lines.append(f"| {ALL[name].label} | " + " | ".join(cells) + " |")
+    lines.append("| best peer / nimble | " + " | ".join(
+        f"{case['ratio_to_best_peer']:.3f}, lowest {case['lowest_ratio']:.3f}"
+        if case["ratio_to_best_peer"] else "–" for case in cases) + " |")
+    lines += [""] + [f"[{number}] {note}." for number, note in enumerate(notes, 1)]
+    lines += ["", f"Timed: {result['timed']}. Results agree with PyTorch's within "
+              f"{result['tolerance']:g}.", ""]
+    if result["tuned_for_lengths"]:
+        lines += ["nimble was tuned for other lengths than those reported: "
+                  f"{spans(result['tuned_for_lengths'])}.", ""]
+    lines += [f"- {ALL[name].label} {info['version']}: {info['settings']}"
+              for name, info in result["systems"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def spans(numbers):
+    """Returns numbers in short: every second one from 20 to 100 as “20, 22, …, 100”."""
+    texts = [str(number) for number in numbers]
+    return ", ".join(texts if len(texts) <= 6 else [*texts[:2], "…", texts[-1]])
 
 
 def plot(result, stem):
@@ -72,10 +139,11 @@ def plot(result, stem):
 
 
 def draw_times(axis, case):
-    entries = case["lengths"]
-    lengths = [entry["length"] for entry in entries]
-    for system in entries[0]["systems"]:
+    for system in systems_of(case):
         look = ALL[system]
+        entries = [entry for entry in case["lengths"] if system in entry["systems"]]
+        lengths = [entry["length"] for entry in entries]
+
         def values(key):
             return [entry["systems"][system][key] / entry["length"] for entry in entries]
         axis.plot(lengths, values("median"), color=look.colour, label=look.label, marker=".",
@@ -83,13 +151,26 @@ def draw_times(axis, case):
         axis.fill_between(lengths, values("low"), values("high"), color=look.colour, alpha=0.2)
     axis.set_title(case["name"])
     axis.set_ylabel("µs per token")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(bottom=0, top=readable_top(case))
     axis.grid(alpha=0.3)
     axis.legend()
+    lengths = [entry["length"] for entry in case["lengths"]]
+    entries = case["lengths"]
     occurrences = axis.twinx()
     occurrences.bar(lengths, [entry["count"] for entry in entries], color="#000000", alpha=0.08)
     occurrences.set_ylim(top=4 * max(1, *(entry["count"] for entry in entries)))
     occurrences.set_yticks([])
+
+
+def readable_top(case):
+    """Returns the top of the time axis: systems that are ten times slower than the typical one go
+    out of the picture, or nothing of the others would be seen."""
+    highest = {}
+    for system in systems_of(case):
+        highest[system] = max(entry["systems"][system]["high"] / entry["length"]
+                              for entry in case["lengths"] if system in entry["systems"])
+    typical = sorted(highest.values())[(len(highest) - 1) // 2]
+    return 1.05 * max(value for value in highest.values() if value <= 10 * typical)
 
 
 def draw_ratios(axis, case):

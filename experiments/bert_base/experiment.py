@@ -25,6 +25,11 @@ def make_mxnet():
     return make_function()
 
 
+def make_tvm():
+    from experiments.bert_base.tvm_model import make_module as make
+    return make()
+
+
 def export(folder):
     """Exports as the minilm experiment does: the TorchScript exporter, attention written out, and
     for ONNX Runtime its own transformer optimizer."""
@@ -62,5 +67,5 @@ EXPERIMENT = Experiment(
     histogram=histogram, tuning_histogram=tuning_histogram, peers=systems.TABLE_PEERS,
     threads=(2,), output="last_hidden_state", tolerance=5e-5, inputs=weights.inputs,
     make_module=make_module, make_tensorflow=make_tensorflow, make_mxnet=make_mxnet,
-    export=export, sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
+    make_tvm=make_tvm, export=export, sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
     nimble_models=lambda folder: {"nimble": str(folder / "model.onnx")})

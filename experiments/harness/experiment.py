@@ -57,9 +57,13 @@ class Experiment:
     context: int = 0  # positions of a decoder
     long_runs: bool = False  # one run is a burst: it has many steps of its own
     # What peers that don't read ONNX are made from: make_tensorflow() → a function of the inputs by
-    # name, traced by tf.function; make_mxnet() → one of NDArrays by name.
+    # name, traced by tf.function; make_mxnet() → one of NDArrays by name; make_tvm() → a Relax
+    # module, which drive_tvm(virtual machine) makes a function of the inputs in their order (None:
+    # its `main` is that).
     make_tensorflow: Callable | None = None
     make_mxnet: Callable | None = None
+    make_tvm: Callable | None = None
+    drive_tvm: Callable | None = None
     # tuning_histogram() → {length: occurrences} that tuning may see, where it is kept apart from
     # what is reported. It takes the place of `trace`.
     tuning_histogram: Callable | None = None

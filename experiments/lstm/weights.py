@@ -1,6 +1,6 @@
 """Weights and inputs of the lstm experiment, from a seed, with numpy alone.
 
-    python experiments/lstm/weights.py lstm.nir.safetensors      writes them for a text IR model
+    python experiments/lstm/weights.py lstm.nir.safetensors [LAYERS]     for a text IR model
 
 Element i of stream s is a uniform number of [-1, 1): the top 24 bits of output number s·2^32 + i of
 SplitMix64 started at 0 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
@@ -16,7 +16,8 @@ import numpy as np
 
 INPUT, HIDDEN = 300, 512
 # Stream numbers; a new tensor takes a new number.
-SEEDS = {"weight_ih": 1, "weight_hh": 2, "bias_ih": 3, "bias_hh": 4, "x": 5}
+SEEDS = {"weight_ih": 1, "weight_hh": 2, "bias_ih": 3, "bias_hh": 4, "x": 5,
+         "weight_ih_l1": 6, "weight_hh_l1": 7, "bias_ih_l1": 8, "bias_hh_l1": 9}
 
 
 def uniform(seed, shape):
@@ -31,13 +32,23 @@ def uniform(seed, shape):
     return ((z >> np.uint64(40)).astype(np.float64) / 2**23 - 1).astype(np.float32).reshape(shape)
 
 
-def weights():
-    """Returns PyTorch's four LSTM tensors: weight_ih (4h, i), weight_hh (4h, h), biases (4h);
-    gates in the order input, forget, cell, output. Scaled by 1/sqrt(h), PyTorch's default."""
+def weights(layers=1):
+    """Returns PyTorch's four LSTM tensors of each layer: weight_ih (4h, i), weight_hh (4h, h),
+    biases (4h); gates in the order input, forget, cell, output; names of the second layer end with
+    _l1. Scaled by 1/sqrt(h), PyTorch's default."""
     scale = np.float32(1 / np.sqrt(HIDDEN))
-    shapes = {"weight_ih": (4 * HIDDEN, INPUT), "weight_hh": (4 * HIDDEN, HIDDEN),
-              "bias_ih": (4 * HIDDEN,), "bias_hh": (4 * HIDDEN,)}
+    shapes = {}
+    for layer in range(layers):
+        end, inputs = ("_l1", HIDDEN) if layer else ("", INPUT)
+        shapes |= {f"weight_ih{end}": (4 * HIDDEN, inputs), f"weight_hh{end}": (4 * HIDDEN, HIDDEN),
+                   f"bias_ih{end}": (4 * HIDDEN,), f"bias_hh{end}": (4 * HIDDEN,)}
     return {name: uniform(SEEDS[name], shape) * scale for name, shape in shapes.items()}
+
+
+def by_layer(layers):
+    """Returns the four tensors of each layer in a tuple."""
+    values = list(weights(layers).values())
+    return [tuple(values[start:start + 4]) for start in range(0, len(values), 4)]
 
 
 def sequence(length):
@@ -45,9 +56,9 @@ def sequence(length):
     return uniform(SEEDS["x"], (length, 1, INPUT))
 
 
-def save_safetensors(path):
+def save_safetensors(path, layers=1):
     """Writes weights() in the safetensors format."""
-    write_safetensors(path, weights())
+    write_safetensors(path, weights(layers))
 
 
 def write_safetensors(path, tensors):
@@ -64,6 +75,6 @@ def write_safetensors(path, tensors):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__.splitlines()[2].strip())
-    save_safetensors(sys.argv[1])
+    save_safetensors(sys.argv[1], *map(int, sys.argv[2:]))

@@ -112,7 +112,7 @@ class MeasureTest(unittest.TestCase):
         workers = {"a": FakeWorker([0], 2000), "b": FakeWorker([0], 5000)}
         self.assertEqual(measure.time_rounds(workers, 7, rounds=4, burst_us=100),
                          {"a": [2.0] * 4, "b": [5.0] * 4})
-        self.assertEqual({worker.bursts for worker in workers.values()}, {5})
+        self.assertEqual({worker.bursts for worker in workers.values()}, {6})
 
 
 class ReportTest(unittest.TestCase):

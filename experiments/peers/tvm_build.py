@@ -1,0 +1,120 @@
+"""Builds an experiment's Relax module for TVM, tuned as far as its own tuner goes.
+
+    python -m experiments.peers.tvm_build NAME tune|build THREADS FOLDER
+
+MetaSchedule is TVM's tuner. It gets the module with its symbolic length, SECONDS of wall time in a
+process of its own, and the machine to itself; whatever schedules it has stored by then are applied,
+the rest of the kernels keep TVM's default schedules. The driver (build) keeps what came of it in
+FOLDER/report.json, so that the result of an experiment can say it.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from experiments.harness import experiment as experiments
+
+SECONDS, TRIALS = 300, 10_000  # the time runs out first
+
+
+def target(threads):
+    import tvm
+    return tvm.target.Target({"kind": "llvm", "mcpu": host_cpu(), "num-cores": threads})
+
+
+def host_cpu():
+    """Returns LLVM's name of this machine's CPU."""
+    import tvm
+    return tvm.get_global_func("target.llvm_get_system_cpu")()
+
+
+def drive(experiment, machine):
+    """Returns what runs the model: `main` of the virtual machine, or what the experiment wraps it
+    in."""
+    return experiment.drive_tvm(machine) if experiment.drive_tvm else machine["main"]
+
+
+def lowered(module, where):
+    import tvm
+    from tvm.relax import transform
+    with where:
+        return tvm.transform.Sequential([
+            transform.DecomposeOpsForInference(), transform.CanonicalizeBindings(),
+            tvm.relax.get_pipeline("zero")])(module)
+
+
+def tune(experiment, threads, folder):
+    from tvm.s_tir import meta_schedule
+    where = target(threads)
+    meta_schedule.relax_integration.tune_relax(
+        lowered(experiment.make_tvm(), where), {}, where, str(folder / "tuning"),
+        max_trials_global=TRIALS, cost_model="xgb")
+
+
+def stored_schedules(folder):
+    path = folder / "tuning" / "database_tuning_record.json"
+    return sum(1 for _ in open(path, encoding="utf-8")) if path.exists() else 0
+
+
+def build(experiment, threads, folder):
+    """Tunes, compiles and exports to folder/model.so unless that was made from the same sources."""
+    import tvm
+    digest = hashlib.sha256(f"{tvm.__version__} {threads} {SECONDS}".encode())
+    sources = {pathlib.Path(__file__), *experiment.sources,
+               *(experiments.ROOT / "experiments").glob(
+                   f"{experiment.name.partition('/')[0].replace('-', '_')}/tvm_model.py")}
+    for source in sorted(sources):
+        digest.update(source.read_bytes())
+    stamp = folder / "built.sha256"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = tune_in_process(experiment, threads, folder)
+    where = target(threads)
+    module = lowered(experiment.make_tvm(), where)
+    if stored_schedules(folder):
+        with where:
+            module = tvm.relax.transform.MetaScheduleApplyDatabase(
+                str(folder / "tuning"))(module)
+    tvm.compile(module, target=where).export_library(str(folder / "model.so"))
+    (folder / "report.json").write_text(json.dumps({"tuning": outcome, "mcpu": host_cpu()}))
+    stamp.write_text(digest.hexdigest())
+
+
+def tune_in_process(experiment, threads, folder):
+    """Returns what came of the tuning as a sentence's end."""
+    command = [sys.executable, "-m", "experiments.peers.tvm_build", experiment.name, "tune",
+               str(threads), str(folder)]
+    with open(folder / "tuning.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            code = process.wait(SECONDS)
+            ended = "done" if code == 0 else f"its process ended with {code}"
+        except subprocess.TimeoutExpired:
+            ended = "the time ran out"
+        finally:
+            end_group(process)
+    if ended != "done":
+        last = (folder / "tuning.log").read_text(errors="replace").strip().splitlines()
+        error = [line for line in last if "Error" in line]
+        ended += f" ({error[-1].strip()[:160]})" if error else ""
+    return f"{stored_schedules(folder)} schedules measured in {SECONDS} s: {ended}"
+
+
+def end_group(process):
+    """Ends the tuner and the processes it builds and measures candidates in."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+if __name__ == "__main__":
+    chosen = experiments.load(sys.argv[1])
+    {"tune": tune, "build": build}[sys.argv[2]](chosen, int(sys.argv[3]),
+                                                pathlib.Path(sys.argv[4]))

@@ -15,17 +15,17 @@ class ExperimentError(Exception):
         self.code, self.system = code, system
 
 
-def exit_code(execute, interrupted="interrupted"):
+def exit_code(execute, interrupted="interrupted", program="experiments/run"):
     """Runs a program's `execute` (returns its exit code, or None for 0); prints what ends it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return execute() or 0
     except ExperimentError as error:
-        print(f"experiments/run: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print(f"\nexperiments/run: {interrupted}", file=sys.stderr)
+        print(f"\n{program}: {interrupted}", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        print(f"experiments/run: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return FAILURE

@@ -34,7 +34,7 @@ class Worker:
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{system}-{threads}.log"
         ours, theirs = multiprocessing.Pipe()
-        environment = dict(
+        variables = dict(
             os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS=str(threads),
             MKL_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1",
             TORCHINDUCTOR_CACHE_DIR=str(BUILD / "inductor"), CUDA_VISIBLE_DEVICES="",
@@ -45,7 +45,7 @@ class Worker:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [python, "-m", "experiments.harness.worker", json.dumps(request)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables,
                 pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
         self.pipe = ours

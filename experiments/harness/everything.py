@@ -1,0 +1,162 @@
+"""`experiments/run all`: every experiment, one after the other; one that fails ends nothing.
+
+The list is made of the folders. Each experiment runs in a process of its own, as `experiments/run
+NAME` would. What has ended well is noted in build/experiments/all.json, so that --resume goes on
+with the rest, and how long each took, so that the next run can tell the time that is left.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+from experiments.harness import cli, machine, report
+from experiments.harness import experiment as experiments
+from experiments.harness.errors import FAILURE, INTERRUPTED, USAGE, ExperimentError, exit_code
+
+STATE = experiments.BUILD / "all.json"
+TUNE = "5m"
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="experiments/run all", description="Runs every experiment, and goes on after one that "
+        "failed. Each writes its own results; experiments/report makes one page of them.",
+        epilog="exit codes: 0 all done, 1 some failed, 2 usage, 130 interrupted")
+    parser.add_argument("--quick", action="store_true", help="short runs, where an experiment has "
+                        "them (and no tuning but what --tune says)")
+    parser.add_argument("--resume", action="store_true",
+                        help="leave out what an interrupted run of the same settings has finished")
+    parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
+                        help=f"tune each model for so long first (default {TUNE}; with --quick "
+                             "none)")
+    parser.add_argument("--untuned", action="store_true", help="measure default schedules")
+    parser.add_argument("--only", metavar="N[,N…]", help="these experiments")
+    parser.add_argument("--except", metavar="N[,N…]", dest="without",
+                        help="all but these experiments")
+    parser.add_argument("--list", action="store_true", help="print the commands, run nothing")
+    options = parser.parse_args(arguments)
+    if options.tune and options.untuned:
+        parser.error("--tune and --untuned exclude each other")
+    return options
+
+
+def choose(only, without):
+    """Returns the experiments' names: those that compare speeds first."""
+    found = [*experiments.NAMES, *experiments.PROGRAMS]
+    for text in (only, without):
+        unknown = set((text or "").split(",")) - {""} - set(found)
+        if unknown:
+            raise ExperimentError(f"no experiment called {', '.join(sorted(unknown))}; there are "
+                                  f"{', '.join(found)}", USAGE)
+    left_out = (without or "").split(",")
+    return [name for name in found
+            if name not in left_out and (not only or name in only.split(","))]
+
+
+def flags(name, options, known):
+    """Returns the arguments of one experiment: of --quick, --untuned and --tune those that it
+    knows. A program (one that compares no speeds) knows what its --help names."""
+    tune = options.tune or (None if options.quick or options.untuned else TUNE)
+    wanted = [["--quick"]] if options.quick else []
+    if options.untuned or (options.quick and not tune and not (experiments.BUILD
+                                                               / "tuning.db").exists()):
+        wanted.append(["--untuned"])
+    elif tune:
+        wanted.append(["--tune", tune])
+    return [word for words in wanted if words[0] in known for word in words]
+
+
+def help_of(name):
+    """Returns the text of an experiment's --help."""
+    done = subprocess.run(command(name, ["--help"]), capture_output=True, text=True)
+    return done.stdout
+
+
+def command(name, arguments):
+    return [sys.executable, "-m", "experiments.harness.cli", name, *arguments]
+
+
+def clock(seconds):
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+
+
+class State:
+    """What earlier runs left: {name: {"settings", "code", "seconds"}}."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            self.runs = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            self.runs = {}
+
+    def is_done(self, name, settings):
+        run = self.runs.get(name, {})
+        return run.get("code") == 0 and run.get("settings") == settings
+
+    def note(self, name, settings, code, seconds):
+        self.runs[name] = {"settings": settings, "code": code, "seconds": seconds}
+        report.write_json(self.path, self.runs)
+
+    def expected(self, names):
+        """Returns the seconds that these will take, by what the same ones took before; others
+        count as the mean of those. None where nothing is known."""
+        known = [run["seconds"] for run in self.runs.values() if run["code"] == 0]
+        if not known:
+            return None
+        mean = sum(known) / len(known)
+        return sum(self.runs[name]["seconds"] if self.runs.get(name, {}).get("code") == 0 else mean
+                   for name in names)
+
+
+def run_all(names, arguments, state, commit, resume, run):
+    """Runs the experiments; returns {name: exit code}. run(name, arguments) → exit code."""
+    codes = {}
+    settings = {name: {"arguments": arguments[name], "commit": commit} for name in names}
+    waiting = [name for name in names if not (resume and state.is_done(name, settings[name]))]
+    for number, name in enumerate(waiting, 1):
+        expected = state.expected(waiting[number - 1:])
+        left = f", about {clock(expected)} left" if expected is not None else ""
+        print(f"[{number}/{len(waiting)}] {name} {' '.join(arguments[name])}{left}",
+              file=sys.stderr, flush=True)
+        start = time.monotonic()
+        codes[name] = run(name, arguments[name])
+        seconds = time.monotonic() - start
+        state.note(name, settings[name], codes[name], seconds)
+        if codes[name] in (INTERRUPTED, -2):
+            raise KeyboardInterrupt
+        ended = "done" if codes[name] == 0 else f"failed with {codes[name]}; going on"
+        print(f"[{number}/{len(waiting)}] {name} {ended}, {clock(seconds)}", file=sys.stderr,
+              flush=True)
+    return codes
+
+
+def execute(options):
+    names = choose(options.only, options.without)
+    arguments = {name: flags(name, options, help_of(name)) for name in names}
+    if options.list:
+        for name in names:
+            print(" ".join(["experiments/run", name, *arguments[name]]))
+        return 0
+
+    def run(name, words):
+        # An experiment that was interrupted itself has a part to go on from.
+        part = any(report.RESULTS.glob(f"{name}*.partial.json"))
+        more = ["--resume"] if options.resume and part and name in experiments.NAMES else []
+        return subprocess.run(command(name, [*words, *more])).returncode
+
+    codes = run_all(names, arguments, State(STATE), machine.provenance([])["commit"],
+                    options.resume, run)
+    failed = {name: code for name, code in codes.items() if code}
+    print(f"{len(codes) - len(failed)} of {len(codes)} done; experiments/report makes the page",
+          file=sys.stderr)
+    for name, code in failed.items():
+        print(f"{name}: exit code {code}", file=sys.stderr)
+    return FAILURE if failed else 0
+
+
+def main(arguments):
+    return exit_code(lambda: execute(parse_arguments(arguments)),
+                     "interrupted; experiments/run all --resume goes on from here")

@@ -16,6 +16,7 @@ FORMAT = 2  # of the result file; 2 has errors, µs per token and cases of sever
 # A peer that has run for so long in one case goes on no more: it is reported for the lengths that
 # it reached. Lengths are visited from the middle outwards, so that these are typical ones.
 PEER_SECONDS, QUICK_PEER_SECONDS = 600, 60
+LONGEST_REASON = 240  # characters of an error that go into the result
 TIMED = ("one call on inputs that are bound outside the clock, for every system, until its outputs "
          "can be read")
 
@@ -32,7 +33,9 @@ def digest(path):
 def reason(error):
     """Returns an error's message without the system and the path of its log."""
     message = str(error).partition("; see ")[0]
-    return message.removeprefix(f"{error.system}: ") if error.system else message
+    if error.system:
+        message = message.removeprefix(f"{error.system}: ")
+    return message if len(message) <= LONGEST_REASON else message[:LONGEST_REASON - 1] + "…"
 
 
 def from_the_middle(lengths):

@@ -19,8 +19,7 @@ class Loop(mx.gluon.HybridBlock):
 
     def hybrid_forward(self, F, x):
         for cell in self.cells:
-            zero = F.zeros((1, weights.HIDDEN))
-            x, _ = F.contrib.foreach(cell, x, [zero, zero])
+            x, _ = F.contrib.foreach(cell, x, [F.zeros((1, weights.HIDDEN)) for _ in "hc"])
         return x
 
 

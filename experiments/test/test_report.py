@@ -1,0 +1,161 @@
+"""Tests of experiments/report and of the tables that runs write, with numpy alone."""
+
+import html.parser
+import json
+import pathlib
+import tempfile
+import unittest
+
+from experiments.harness import markdown, page, report, run, statistics
+
+
+def entry(length, times, count=2):
+    peers = [name for name in times if name != "nimble"]
+    found, comparison = statistics.summarize(
+        {name: [value] * 3 for name, value in times.items()}, peers, "nimble")
+    return {"length": length, "count": count, "systems": found, **comparison}
+
+
+def result():
+    cases = [
+        run.summarize_case("m, 1 thread", 1, ["torch", "tvm", "mxnet"],
+                           [entry(10, {"torch": 200, "tvm": 900, "nimble": 100}),
+                            entry(20, {"torch": 300, "nimble": 200}, count=1)],
+                           {"tvm": "stopped after 60 s, with 1 of 2 lengths",
+                            "mxnet": "ImportError: no <mxnet> | at all"})]
+    return {"title": "M", "command": "experiments/run m", "date": "2026-01-01T00:00",
+            "experiment": "m", "timed": "a call", "tolerance": 1e-5, "tuned_for_lengths": [10, 12],
+            "commit": "abc", "effort": {}, "machine": {
+                "cpu": "C <1>", "features": ["avx2"], "cores": [0], "cores_available": 2,
+                "caches": {"L1 Data": "32K"}, "memory_bytes": 2**34, "kernel": "6",
+                "load_before": 0.1},
+            "systems": {"torch": {"version": "2", "settings": "eager"}}, "cases": cases}
+
+
+class Balanced(html.parser.HTMLParser):
+    """Fails on an element that is not closed, and notes what would be fetched from elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href") and not value.startswith(("data:", "#")):
+                self.fetched.append(value)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            raise AssertionError(f"</{tag}> closes nothing")
+
+
+def parsed(text):
+    reader = Balanced()
+    reader.feed(text)
+    return reader
+
+
+class Cases(unittest.TestCase):
+    def test_us_per_token_is_total_time_by_total_tokens(self):
+        case = result()["cases"][0]
+        self.assertAlmostEqual(case["us_per_token"]["torch"], (2 * 200 + 300) / (2 * 10 + 20))
+        self.assertAlmostEqual(case["us_per_token"]["tvm"], 90)  # of the lengths that it reached
+
+    def test_ratios_hold_over_the_lengths_that_a_peer_reached(self):
+        case = result()["cases"][0]
+        self.assertAlmostEqual(case["ratio_to"]["tvm"], 9)
+        self.assertAlmostEqual(case["ratio_to"]["torch"], (2 ** 2 * 1.5) ** (1 / 3))
+        self.assertNotIn("mxnet", case["ratio_to"])
+        self.assertEqual(case["lowest_ratio"], 1.5)
+
+    def test_lengths_that_never_occur_count_alike(self):
+        case = run.summarize_case("m", 1, ["torch"], [
+            entry(10, {"torch": 100, "nimble": 50}, 0), entry(30, {"torch": 100, "nimble": 50}, 0)],
+            {})
+        self.assertAlmostEqual(case["us_per_token"]["torch"], 5)
+        self.assertAlmostEqual(case["ratio_to_best_peer"], 2)
+
+    def test_every_prefix_of_the_order_is_spread(self):
+        order = run.from_the_middle(range(1, 8))
+        self.assertEqual(order, [4, 2, 6, 1, 3, 5, 7])
+        self.assertEqual(sorted(run.from_the_middle([3, 9])), [3, 9])
+        self.assertEqual(run.from_the_middle([5]), [5])
+
+
+class Tables(unittest.TestCase):
+    def test_text_shows_missing_systems_and_errors(self):
+        text = report.table(result()["cases"][0])
+        self.assertIn("-", text.splitlines()[3].split())  # tvm at 20
+        self.assertIn("MXNet: ImportError", text)
+
+    def test_page_lists_each_system_with_its_error(self):
+        text = report.markdown(result())
+        self.assertIn("| nimble | 10.0 |", text)
+        self.assertIn("| PyTorch eager | 17.5 (1.82) |", text)
+        self.assertIn("| MXNet | – [2] |", text)
+        self.assertIn("[2] MXNet: ImportError: no <mxnet> | at all.", text)
+        self.assertIn("other lengths than those reported: 10, 12", text)
+
+    def test_long_lists_of_lengths_are_cut(self):
+        self.assertEqual(report.spans(range(20, 40, 2)), "20, 22, …, 38")
+
+
+class Markdown(unittest.TestCase):
+    def test_markup_of_a_message_is_escaped(self):
+        text = markdown.to_html("a <script> & `b<c` **d**")
+        self.assertEqual(text, "<p>a &lt;script&gt; &amp; <code>b&lt;c</code> <b>d</b></p>")
+
+    def test_tables_align_and_keep_escaped_bars(self):
+        text = markdown.to_html("| a | b |\n|---|---:|\n| x \\| y | 1 |")
+        self.assertIn("<td>x | y</td><td class=r>1</td>", text)
+
+    def test_blocks(self):
+        text = markdown.to_html("# t\n\none\ntwo\n- a\n- b\n```\n<x>\n```\n| no table")
+        self.assertEqual(text.splitlines(), [
+            "<h3>t</h3>", "<p>one two</p>", "<ul><li>a</li><li>b</li></ul>",
+            "<pre>&lt;x&gt;</pre>", "<p>| no table</p>"])
+        self.assertFalse(parsed(text).open)
+
+
+class Page(unittest.TestCase):
+    def page(self, parts=False, stem="lstm"):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / f"{stem}.json").write_text(json.dumps(result()))
+            (folder / f"{stem}.md").write_text(report.markdown(result()))
+            (folder / f"{stem}.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+            return page.page(["lstm", "budget"], folder, parts)
+
+    def test_needs_no_other_file_and_is_well_formed(self):
+        text, missing = self.page()
+        reader = parsed(text)
+        self.assertEqual((reader.open, reader.fetched), ([], []))
+        self.assertEqual(missing, ["budget"])
+        self.assertIn("data:image/svg+xml;base64,", text)
+        self.assertIn("C &lt;1&gt;", text)
+        self.assertIn("16.0 GiB", text)
+
+    def test_the_papers_figures_stand_beside(self):
+        text, _ = self.page()
+        self.assertIn("Table 1 of the paper", text)
+        self.assertIn("<td>DyNet</td><td class=r>936.4</td>", text)
+
+    def test_a_part_is_shown_only_if_asked_for_and_says_so(self):
+        self.assertEqual(self.page(stem="lstm-part")[1], ["lstm", "budget"])
+        text, missing = self.page(parts=True, stem="lstm-part")
+        self.assertEqual(missing, ["budget"])
+        self.assertIn("left something out", text)
+
+    def test_papers_quote_as_many_figures_as_columns(self):
+        found = [paper for name in (*page.experiments.NAMES, *page.experiments.PROGRAMS)
+                 for paper in page.papers_of(name)]
+        self.assertTrue({"Table 1", "Table 2", "Table 3"} <= {paper["table"] for paper in found})
+        for paper in found:
+            for label, values in paper["rows"].items():
+                self.assertEqual(len(values), len(paper["columns"]), f"{paper['table']}: {label}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -304,13 +304,25 @@ class Run:
             "unit": "µs per run", "timed": TIMED, **self.provenance, "machine": self.machine,
             "effort": self.effort, "tolerance": self.experiment.tolerance,
             "untuned": self.options.untuned, "tuning_budget": self.options.tune,
-            "tuned_for_lengths": sorted(tuning()) if tuning else None,
+            "tuned_for_lengths": (sorted(tuning()) if tuning and self.executables
+                                  and not self.options.untuned else None),
             "executables": self.digests(),
-            "systems": {name: info for case in self.cases for name, info in case.infos.items()},
+            "systems": merge_infos([case.infos for case in self.cases]),
             "cases": cases,
             # Over all cases; each case has its own beside its lengths.
             "ratio_to_best_peer": stats.geometric_mean(ratios, [1] * len(ratios)),
         }
+
+
+def merge_infos(infos):
+    """Returns {system: {"version", "settings"}} of all cases; settings that differ between them
+    stand one after the other."""
+    merged = {}
+    for name in dict.fromkeys(name for found in infos for name in found):
+        own = [found[name] for found in infos if name in found]
+        merged[name] = {key: "; or ".join(dict.fromkeys(info[key] for info in own))
+                        for key in own[0]}
+    return merged
 
 
 def summarize_case(name, threads, peers, entries, errors):

@@ -1,5 +1,7 @@
 """TensorFlow: a tf.function traced once for all lengths, its weights frozen to constants."""
 
+import re
+
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -46,6 +48,17 @@ class Peer:
 
     def bind(self, inputs):
         self.inputs = [tf.constant(array) for array in inputs.values()]
+        self.compile_first(*self.inputs)
+
+    def compile_first(self, *tensors):
+        """Runs once; XLA's pages of an operator that it lacks become one line."""
+        try:
+            self.call(*tensors)
+        except tf.errors.InvalidArgumentError as error:
+            lacking = re.search(r"No registered '(\w+)' OpKernel for (\w+)", str(error))
+            if lacking is None:
+                raise
+            raise NotImplementedError(f"{lacking[2]} has no {lacking[1]}") from error
 
     def run(self):
         self.result = self.call(*self.inputs)

@@ -21,6 +21,7 @@ class Peer(tensorflow_function.Peer):
     def bind(self, inputs):
         self.trees = [tuple(tf.constant(array) for array in self.prepare_tree(tree))
                       for tree in inputs["trees"]]
+        self.compile_first(*self.trees[0])
 
     def run(self):
         call = self.call

@@ -14,8 +14,8 @@ class Peer:
     def __init__(self, experiment, threads, options):
         if experiment.make_tvm is None:
             raise NotImplementedError("the experiment has no Relax module")
-        folder = BUILD / experiment.name / f"tvm-{threads}"
-        tvm_build.build(experiment, threads, folder)
+        folder = BUILD / experiment.name / "tvm"
+        tvm_build.build(experiment, max(experiment.threads), folder)  # one build for all cases
         self.report = json.loads((folder / "report.json").read_text())
         machine = tvm.relax.VirtualMachine(
             tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pathlib
 import platform
 import subprocess
 import sys
@@ -37,8 +38,9 @@ def caches(core):
     folder = f"/sys/devices/system/cpu/cpu{core}/cache"
     for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         if index.startswith("index"):
-            level, kind, size = (open(f"{folder}/{index}/{name}", encoding="ascii").read().strip()
-                                 for name in ("level", "type", "size"))
+            level, kind, size = (
+                pathlib.Path(folder, index, name).read_text(encoding="ascii").strip()
+                for name in ("level", "type", "size"))
             result[f"L{level} {kind}"] = size
     return result
 

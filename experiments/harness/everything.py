@@ -7,6 +7,7 @@ with the rest, and how long each took, so that the next run can tell the time th
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -65,7 +66,10 @@ def flags(name, options, known):
         wanted.append(["--untuned"])
     elif tune:
         wanted.append(["--tune", tune])
-    return [word for words in wanted if words[0] in known for word in words]
+    # A flag of that name that takes something else is another one.
+    meant = {"--quick": "--quick", "--untuned": "--untuned", "--tune": "--tune BUDGET"}
+    return [word for words in wanted for word in words
+            if re.search(rf"(?<![\w-]){meant[words[0]]}(?![\w-])", known)]
 
 
 def help_of(name):

@@ -29,7 +29,7 @@ class Choice(unittest.TestCase):
             self.assertEqual(caught.exception.code, USAGE)
 
     def test_an_experiment_gets_the_flags_that_it_knows(self):
-        known = "--quick --tune --untuned"
+        known = "--quick --tune BUDGET --untuned"
         self.assertEqual(everything.flags("m", options(), known), ["--tune", everything.TUNE])
         self.assertEqual(everything.flags("m", options(tune="9m"), known), ["--tune", "9m"])
         self.assertEqual(everything.flags("m", options(untuned=True, quick=True), known),
@@ -37,9 +37,10 @@ class Choice(unittest.TestCase):
         self.assertEqual(everything.flags("m", options(quick=True, tune="1m"), "--quick"),
                          ["--quick"])
         self.assertEqual(everything.flags("m", options(quick=True), ""), [])
+        self.assertEqual(everything.flags("m", options(), "--tune PROGRAM, --tune-twice"), [])
 
     def test_programs_that_know_a_flag_say_so_in_their_help(self):
-        self.assertIn("--tune", everything.help_of("lstm"))
+        self.assertIn("--tune BUDGET", everything.help_of("lstm"))
         self.assertIn("--seconds", everything.help_of("budget"))
 
 

@@ -39,7 +39,8 @@ class PlainBert(torch.nn.Module):
              + embedding(torch.arange(n)[None],
                          self.value("embeddings.position_embeddings.weight")))
         x = self.normalise(x, "embeddings.LayerNorm")
-        mask = (1 - attention_mask.to(torch.float32))[:, None, None] * torch.finfo(torch.float32).min
+        lowest = torch.finfo(torch.float32).min
+        mask = (1 - attention_mask.to(torch.float32))[:, None, None] * lowest
         for index in range(weights.LAYERS):
             layer = f"encoder.layer.{index}"
             q, k, v = (

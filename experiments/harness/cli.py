@@ -1,4 +1,6 @@
-"""The program behind `experiments/run`: its arguments. The work is run.py's, of `all` everything.py's.
+"""The program behind `experiments/run`: its arguments.
+
+The work is run.py's, that of `all` everything.py's.
 """
 
 import argparse

@@ -57,7 +57,9 @@ def effect(old, new, system, relative=None):
             pairs.append((entry["count"], times))
     if not pairs:
         return None
-    weights = [count for count, _ in pairs] if any(count for count, _ in pairs) else [1] * len(pairs)
+    weights = [count for count, _ in pairs]
+    if not any(weights):
+        weights = [1] * len(pairs)
     total = sum(weights)
     mean = sum(w * (n[0] - o[0]) for w, (_, (o, n)) in zip(weights, pairs)) / total
     deviation = math.sqrt(sum(w * w * (n[1] + o[1])

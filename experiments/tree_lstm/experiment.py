@@ -68,7 +68,8 @@ def make_tvm():
 EXPERIMENT = Experiment(
     name="tree-lstm", title="Child-sum Tree-LSTM 300/150, f32, SST trees one at a time",
     histogram=histogram, threads=(1,), output="h", tolerance=1e-5, inputs=inputs,
-    inputs_per_run=inputs_per_run, prepare=prepare, any_length=False, make_module=make_module, make_value=make_value,
+    inputs_per_run=inputs_per_run, prepare=prepare, any_length=False,
+    make_module=make_module, make_value=make_value,
     dynet_arguments=dynet_arguments, nimble_models=nimble_models,
     peers=("torch_trees", "torch_levels", "dynet", "dynet_batched", "tensorflow_trees", "xla_trees",
            "mxnet_trees", "tvm"), nimble="nimble_trees", make_tvm=make_tvm)

@@ -67,5 +67,6 @@ EXPERIMENT = Experiment(
     histogram=histogram, tuning_histogram=tuning_histogram, peers=systems.TABLE_PEERS,
     threads=(2,), output="last_hidden_state", tolerance=5e-5, inputs=weights.inputs,
     make_module=make_module, make_tensorflow=make_tensorflow, make_mxnet=make_mxnet,
-    make_tvm=make_tvm, export=export, sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
+    make_tvm=make_tvm, export=export,
+    sources=(HERE / "experiment.py", HERE / "model.py", HERE / "weights.py"),
     nimble_models=lambda folder: {"nimble": str(folder / "model.onnx")})

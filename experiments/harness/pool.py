@@ -38,8 +38,8 @@ class Worker:
             os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS=str(threads),
             MKL_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1",
             TORCHINDUCTOR_CACHE_DIR=str(BUILD / "inductor"), CUDA_VISIBLE_DEVICES="",
-            TVM_NUM_THREADS=str(threads),
-            TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OPENVINO_TELEMETRY="0")
+            TVM_NUM_THREADS=str(threads), TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1",
+            TOKENIZERS_PARALLELISM="false", OPENVINO_TELEMETRY="0")
         request = dict(options, experiment=experiment.name, module=module, threads=threads,
                        cores=cores, fd=theirs.fileno())
         python = str(environments.python(environment)) if environment else sys.executable

@@ -40,9 +40,9 @@ std::optional<int64_t> time_of(const std::string& text) {
   return 1000 * (seconds - (sign == '+' ? ahead : -ahead));
 }
 
-class Result {
+class ResultFile {
  public:
-  Result(const std::string& text, const std::string& place) : place_(place) {
+  ResultFile(const std::string& text, const std::string& place) : place_(place) {
     if (json_nesting(text) > kDeepest) refuse("is nested too deep");
     json_ = parse_json(text, [&](const std::string& problem) { refuse(problem); });
     if (at(json_, "format") != 1) refuse("is of another format");
@@ -151,7 +151,7 @@ class Result {
 
 int64_t add_peers(Store& store, const std::string& text, const std::string& place,
                   const std::string& machine) {
-  const Result result(text, place);
+  const ResultFile result(text, place);
   int64_t added = 0;
   store.transaction([&] {
     Uuid uuid;

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "db/store/host_records.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/builder.h"
 #include "tuner/service/expectations.h"

@@ -305,9 +305,10 @@ class EvidenceWindowTest : public QObject {
     at_.select_workload("matmul", 2);  // somewhere else
     QTemporaryDir folder;
     const QString file = folder.filePath(QStringLiteral("loop.nimble"));
+    // Without raw literals: Qt's moc takes the quotes in them for its own.
     write_loop_program(file.toStdString(),
-                       R"([{"threads":1,"version":)" + std::to_string(table.version) +
-                           R"(,"class":"warm","entries":[],"table":")" + table.uuid + "\"}]");
+                       "[{\"threads\":1,\"version\":" + std::to_string(table.version) +
+                           ",\"class\":\"warm\",\"entries\":[],\"table\":\"" + table.uuid + "\"}]");
     PlotView* view = at_.show_plot("run");
     auto* why = child<QPushButton>(view, "why");
     QVERIFY(!why->isEnabled());
@@ -366,7 +367,8 @@ class EvidenceWindowTest : public QObject {
 
     // Records that the open database has not are told with what the file says.
     write_loop_program(file.toStdString(),
-                       R"([{"table":"0123456789abcdef","version":3,"threads":1,"entries":[]}])");
+                       "[{\"table\":\"0123456789abcdef\",\"version\":3,\"threads\":1,"
+                       "\"entries\":[]}]");
     at_.show("run");
     QTest::mouseClick(child<QPushButton>(view, "run"), Qt::LeftButton);
     at_.wait();

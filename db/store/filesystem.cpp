@@ -140,11 +140,12 @@ PrivateFolder::~PrivateFolder() {
 }
 
 TemporaryFile::TemporaryFile(const std::string& target)
-    : path_(fmt::format("{}.tmp-{}", target, getpid())) {}
+    : path_(fmt::format("{}.tmp-{}", target, getpid())),
+      beside_{path_ + "-wal", path_ + "-shm", path_ + "-journal"} {}
 
 TemporaryFile::~TemporaryFile() {
-  // Nothing is there once it has its name; of a database, what stood beside it while it was open.
-  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) unlink((path_ + suffix).c_str());
+  unlink(path_.c_str());  // nothing is there once it has its name
+  for (const std::string& file : beside_) unlink(file.c_str());
 }
 
 void TemporaryFile::rename_to(const std::string& target) const {

@@ -1,6 +1,7 @@
 // What must hold of the place where a database lies, before SQLite touches it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -50,6 +51,9 @@ class TemporaryFile {
 
  private:
   std::string path_;
+  // What stands beside a database while it is open; named beforehand, since nothing may fail at the
+  // end of the scope.
+  std::array<std::string, 3> beside_;
 };
 
 // Flushes a file or folder to the disk; throws Error(kIo).

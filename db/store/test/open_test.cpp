@@ -237,6 +237,10 @@ TEST_F(StoreTest, SharesAndFiguresOfSchema20AreCarried) {
     migrate(*old, 20, [] { return int64_t{5}; });
     Hardware h;
     h.model_name = "Xeon";
+    h.vendor = "GenuineIntel";
+    h.isa = "x86-64-v4";
+    h.caches = "L1d 48K/1";
+    h.topology = "1 socket, 2 cores, 2 threads";
     old->run("INSERT INTO hardware VALUES (?,?,?,?,?,?,?,?,?,?)", key_of(h), h.vendor, h.family,
              h.model, h.stepping, h.model_name, h.isa, h.caches, h.topology, h.virtualised);
     old->run("INSERT INTO machine VALUES (?,?,?)", machine, "box", key_of(h));

@@ -348,6 +348,20 @@ TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
 
 TEST_F(ProgramTest, EveryViewInEveryFormat) {
   fill();
+  {
+    auto store = open();
+    PeerFigure peer;
+    peer.run = new_uuid();
+    peer.peer = "torch";
+    peer.version = "2.5";
+    peer.machine = store->put(Machine{"", "box", key_of(store->hardware().at(0))});
+    peer.subject = "model";
+    peer.dims = {{"n", 64}};
+    peer.dtype = "f32";
+    peer.samples_ns = {1, 2, 3};
+    peer.median_ns = 2;
+    store->add(peer);
+  }
   for (const std::string view :
        {"show summary", "show hardware", "show toolchains", "show workloads", "show dispatch",
         "show misses", "show shapes", "campaigns", "top", "peers"}) {

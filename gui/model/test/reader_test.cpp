@@ -33,7 +33,7 @@ class ReaderTest : public QObject {
     db::Measurement m = store.measurement(f.results.front().measurement).value();
     m.uuid.clear();
     db::MeasurePolicy policy = f.policies.front().policy;
-    policy.policy_class = "cached";
+    policy.policy_class = policy.policy_class == "cached" ? "warm" : "cached";
     m.policy = store.put(policy);
     store.add(m);
     QTest::qWait(2);  // created in another millisecond

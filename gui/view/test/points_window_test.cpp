@@ -275,6 +275,7 @@ class PointsWindowTest : public QObject {
         trials.push_back({{campaign, workload, r.config, r.shape, db::Role::kSearch, 1}, 0, 0, {}});
     QVERIFY(trials.size() > 1);
     s->enqueue(trials);
+    s->claim({campaign, "box", 60'000, 1 << 20});
     for (const db::Result& r : known->results) {
       if (db::text_of(r.dims) != known->shapes.back().key) continue;
       db::Measurement m = s->measurement(r.measurement).value();
@@ -284,13 +285,17 @@ class PointsWindowTest : public QObject {
       m.trial =
           db::uuid_of(db::TrialKey{campaign, workload, r.config, r.shape, db::Role::kSearch, 1});
       m.uuid.clear();
-      s->add(m);
+      s->finish({m.trial, "box", db::TrialState::kOk, "", "", m});
     }
     at_.context().session.refresh();
     at_.wait();
-    at_.selection().set_workload(workload);
+    Choice choice;
+    choice.workload = workload;
+    choice.hardware = known->hardware;
+    at_.selection().set(choice);
     at_.wait();
     PlotView* map = at_.show_plot("heatmap");
+    QVERIFY2(at_.context().workload.facts(), qPrintable(map->message()));
     QCOMPARE(at_.context().workload.facts()->shapes.size(), size_t{1});
     QVERIFY(map->marks().size() > 1);
     // What most of a cell shows: its colour; the ground, were it not painted, for all of them

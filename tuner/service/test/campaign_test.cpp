@@ -235,7 +235,7 @@ TEST_F(CampaignTest, TellsWhereItsTimeWent) {
   EXPECT_EQ(spending.candidates, report.tasks.at(0).candidates);
   double sum = 0;
   for (const auto& [name, seconds] : spending.seconds) sum += seconds;
-  EXPECT_NEAR(sum, spending.wall_s, 1e-6);
+  EXPECT_NEAR(sum, spending.wall_s, 1e-3);  // read one after the other
   for (const char* activity : {"import", "compile", "time"})
     EXPECT_GT(spending.seconds.at(activity), 0) << activity;
   EXPECT_GT(spending.working_share(), 0);

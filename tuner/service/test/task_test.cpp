@@ -118,25 +118,6 @@ TEST_F(TaskTest, TheWorkLeftIsOfAllPhasesAndComesToItsEnd) {
   EXPECT_EQ(task.work_left_s(100), 0);
 }
 
-// What a case had no time for is no attempt of its candidates, which nobody condemns for it.
-TEST_F(TaskTest, WhatThereIsNoTimeForIsInTheQueueAgain) {
-  // The default alone takes longer than the least case.
-  context->policy.batch_ns = 1'000'000;
-  context->policy.min_samples = context->policy.max_samples = 100;
-  TaskRun task(*context, tasks.at(0), 1);
-  ASSERT_GT(task.baseline(), 0);
-  task.search(meter->consumed_s() + 0.5);
-  for (int i = 0; i < 4; ++i) task.cross(4, meter->consumed_s());
-  int waiting = 0;
-  for (const db::TrialOutcome& o : store->outcomes(campaign)) {
-    if (o.trial.key.role != db::Role::kCross || db::is_final(o.trial.state)) continue;
-    ++waiting;
-    EXPECT_EQ(o.trial.state, db::TrialState::kQueued);
-    EXPECT_EQ(o.trial.attempt, 0);
-  }
-  EXPECT_GT(waiting, 0);
-}
-
 // Candidates are told by what they took over the default beside them, also to a later process.
 TEST_F(TaskTest, ASearchComparesWithinCases) {
   TaskRun task(*context, tasks.at(0), 1);

@@ -146,7 +146,7 @@ class DatabaseSource : public TunedSource {
       }
       const db::LookupResult found =
           store_->lookup({record, hardware_, toolchain_record(), template_versions(), classes});
-      const auto note = [&](const std::string& text) {
+      const auto note = [&, threads = threads](const std::string& text) {
         s.notes.push_back(known.size() > 1 ? fmt::format("{} thread{}: {}", threads,
                                                          threads == 1 ? "" : "s", text)
                                            : text);

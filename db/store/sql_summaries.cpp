@@ -7,12 +7,6 @@ namespace {
 
 constexpr size_t kMostCampaigns = 1000;
 
-// As total_miss, whose sum() fails beyond 64 bits: reals are exact up to 2^53.
-int64_t count_of(double sum) {
-  constexpr double kTooMany = 9223372036854775808.0;  // 2^63
-  return sum < kTooMany ? static_cast<int64_t>(sum) : INT64_MAX;
-}
-
 }  // namespace
 
 std::vector<TableSummary> SqlStore::deciding_tables(int64_t limit, const WorkloadPlace& after) {

@@ -172,6 +172,7 @@ std::vector<db::Hash> CampaignService::finalists(size_t t, const plan::CrossEvid
     const WorkloadPoint& point = task.task->points[task.points[p]];
     e.cross.shapes.push_back(point.symbols);
     e.cross.weights.push_back(point.weight);
+    e.cross.exact.push_back(point.exact);
   }
   // Over the default's: what is chosen is the same as by times, since only what is lost at a size
   // counts.
@@ -343,6 +344,7 @@ void CampaignService::make_table(size_t t) {
   for (const size_t p : e.points) {
     e.cross.shapes.push_back(task.task->points[p].symbols);
     e.cross.weights.push_back(task.task->points[p].weight);
+    e.cross.exact.push_back(task.task->points[p].exact);
   }
   for (const auto& [config, ratios] : status.verified.ratios) {
     std::vector<double> row;

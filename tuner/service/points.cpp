@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kOdd[] = {3, 13, 27, 37, 53, 77, 101, 149, 203};
 constexpr double kQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
 constexpr double kUniformMass = 0.1;
+constexpr double kLikely = 0.1;      // of a trace's rows
 constexpr double kBesideLine = 0.5;  // of the mass, without a trace
 constexpr size_t kMedoids = 12, kDraws = 400, kMostRows = 400;
 constexpr int kHeldOut = 3;
@@ -72,6 +73,9 @@ class Points {
     make_line();
     const std::vector<Drawn> drawn = distribution();
     if (moving_.size() > 1) add_medoids(drawn);
+    if (o_.trace)
+      for (const Drawn& d : drawn)
+        if (d.mass >= kLikely) add(d.at);
     weigh(drawn);
     hold_out(drawn);
     return std::move(out_);
@@ -230,7 +234,9 @@ class Points {
         const auto nearest = std::min_element(logs.begin(), logs.end(), [&](auto& a, auto& b) {
           return distance(a, here) < distance(b, here);
         });
-        out_[static_cast<size_t>(nearest - logs.begin())].weight += (1 - kUniformMass) * d.mass;
+        WeightedPoint& at = out_[static_cast<size_t>(nearest - logs.begin())];
+        at.weight += (1 - kUniformMass) * d.mass;
+        if (d.mass >= kLikely && at.at == d.at) at.exact += (1 - kUniformMass) * d.mass;
       }
       spread(0, out_.size(), kUniformMass);
     } else if (out_.size() > line_) {

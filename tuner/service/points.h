@@ -9,7 +9,9 @@
 // Beside it lie, where several symbols vary, the medoids of the joint distribution: of the rows of
 // a trace, or of draws that are even by ratio, half of them with batches of 1, of which none has
 // more than four times the largest size in all (batch × length). Medoids are chosen as a dispatch
-// table's pool is: what is lost is the distance by ratio to the nearest point.
+// table's pool is: what is lost is the distance by ratio to the nearest point. Likely rows of a
+// trace, of which a tenth of all it has or more is one, are points, too: a dispatch table may have
+// entries for just these.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +44,7 @@ struct PointOptions {
 struct WeightedPoint {
   ModelPoint at;
   double weight = 0;          // over all points; sums to 1
+  double exact = 0;           // of that, what the trace has at just this point, if it is likely
   bool power_of_two = false;  // one of the paper's sizes
   bool representative = false;
   bool held_out = false;  // of no weight: a choice made at the other sizes is tried there

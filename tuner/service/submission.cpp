@@ -29,12 +29,14 @@ constexpr int kDeepest = 16;
 
 json json_of(const TuningTask& t) {
   json points = json::array();
-  for (const WorkloadPoint& p : t.points)
+  for (const WorkloadPoint& p : t.points) {
     points.push_back({{"symbols", p.symbols},
                       {"weight", p.weight},
                       {"power_of_two", p.power_of_two},
                       {"representative", p.representative},
                       {"held_out", p.held_out}});
+    if (p.exact > 0) points.back()["exact"] = p.exact;
+  }
   ir::PrintOptions whole;
   whole.inline_constant_elements = INT64_MAX;
   std::vector<int> constant(t.workload().constant_parameter.begin(),
@@ -76,6 +78,8 @@ WorkloadPoint point_of(const json& j, size_t symbols, const std::string& place) 
     if (extent < 0 || extent > kLargestSize)
       corrupt_submission(place, fmt::format("{} is no extent", extent));
   p.weight = weight_of(j.at("weight"), place + ".weight");
+  if (j.contains("exact")) p.exact = weight_of(j.at("exact"), place + ".exact");
+  if (p.exact > p.weight) corrupt_submission(place, "more is met exactly than in all");
   p.power_of_two = j.at("power_of_two").get<bool>();
   p.representative = j.at("representative").get<bool>();
   p.held_out = j.at("held_out").get<bool>();

@@ -14,6 +14,7 @@ size_t single_choice(const CrossTable& cross, const std::vector<WorkloadPoint>& 
   CrossTable powers = cross;
   powers.shapes.clear();
   powers.weights.clear();
+  powers.exact.clear();
   for (auto& row : powers.times) row.clear();
   for (size_t s = 0; s < cross.shapes.size(); ++s) {
     const auto it = std::find_if(points.begin(), points.end(), [&](const WorkloadPoint& p) {
@@ -39,8 +40,8 @@ double weighted(const CrossTable& cross, const std::vector<double>& times) {
 // The table's time at each size.
 std::vector<double> chosen_times(const Table& table, const CrossTable& cross) {
   std::vector<double> out(cross.shapes.size());
-  for (const TableEntry& entry : table.entries)
-    for (size_t s : entry.shapes) out[s] = cross.times[entry.configuration][s];
+  for (size_t s = 0; s < out.size(); ++s)
+    out[s] = cross.times[table.entries[table.tree.choose(cross.shapes[s], 1)].configuration][s];
   return out;
 }
 

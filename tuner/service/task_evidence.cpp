@@ -34,6 +34,7 @@ TableEvidence TaskRun::compared(const std::map<db::Hash, std::map<size_t, double
   for (size_t p : out.points) {
     out.cross.shapes.push_back(task_.points[p].symbols);
     out.cross.weights.push_back(task_.points[p].weight);
+    out.cross.exact.push_back(task_.points[p].exact);
   }
   for (const auto& [config, row] : times) {
     std::vector<double> line;

@@ -176,7 +176,7 @@ void drop_empty(std::vector<WorkloadPoint>& points) {
   double mass = 0;
   for (const WorkloadPoint& p : points) mass += p.weight;
   if (mass > 0)
-    for (WorkloadPoint& p : points) p.weight /= mass;
+    for (WorkloadPoint& p : points) p.weight /= mass, p.exact /= mass;
 }
 
 }  // namespace
@@ -318,9 +318,10 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
         const auto symbols = workload_symbols(t.use, p.at, size);
         if (!symbols || !possible.contains(*symbols)) continue;
         const auto [at, added] = seen.emplace(*symbols, t.points.size());
-        if (added) t.points.push_back({*symbols, 0, false, false, true});
+        if (added) t.points.push_back({*symbols, 0, 0, false, false, true});
         WorkloadPoint& wp = t.points[at->second];
         wp.weight += p.weight;
+        wp.exact += p.exact;
         wp.power_of_two |= p.power_of_two;
         wp.representative |= p.representative;
         wp.held_out &= p.held_out;

@@ -23,6 +23,7 @@ namespace nimble::tuner {
 struct WorkloadPoint {
   std::vector<int64_t> symbols;  // of the contract
   double weight = 0;
+  double exact = 0;  // of that, what is met at just this shape, as far as a trace tells
   bool power_of_two = false;
   bool representative = false;
   bool held_out = false;

@@ -80,6 +80,26 @@ TEST(Points, AreThePapersSizesOddOnesAndTheTraces) {
   EXPECT_GT(heavy->weight, 0.6);
 }
 
+TEST(Points, LikelyRowsOfATraceArePointsAndKnowTheirExactPart) {
+  const ir::Module m = typed(kBatched);
+  PointOptions o;
+  // 41 is likely, as is 90; 40 and 44 are not, and are counted for the nearest.
+  o.trace = parse_trace("n\tcount\n40\t2\n41\t50\n44\t4\n90\t12\n7\t8\n", "t", {"n"});
+  double exact = 0;
+  for (const WeightedPoint& p : model_points(m, o)) {
+    const int64_t n = p.at.at("n");
+    EXPECT_LE(p.exact, p.weight + 1e-12);
+    EXPECT_EQ(p.exact > 0, n == 41 || n == 90 || n == 7) << n;
+    exact += p.exact;
+    if (n == 41) {
+      EXPECT_NEAR(p.exact, 0.9 * 50 / 76, 1e-9);
+    }
+  }
+  EXPECT_NEAR(exact, 0.9 * 70 / 76, 1e-9);
+  o.trace.reset();
+  for (const WeightedPoint& p : model_points(m, o)) EXPECT_EQ(p.exact, 0);
+}
+
 TEST(Points, UnknownSymbolsAreNamed) {
   const ir::Module m = typed(kBatched);
   PointOptions o;

@@ -62,6 +62,7 @@ void expect_same(const TuningTask& a, const TuningTask& b) {
   for (size_t i = 0; i < a.points.size(); ++i) {
     EXPECT_EQ(a.points[i].symbols, b.points[i].symbols);
     EXPECT_EQ(a.points[i].weight, b.points[i].weight);
+    EXPECT_EQ(a.points[i].exact, b.points[i].exact);
     EXPECT_EQ(a.points[i].held_out, b.points[i].held_out);
     EXPECT_EQ(a.points[i].flops, b.points[i].flops);
     EXPECT_EQ(a.points[i].bytes, b.points[i].bytes);
@@ -70,8 +71,9 @@ void expect_same(const TuningTask& a, const TuningTask& b) {
 }
 
 TEST(Submission, IsReadBackAsItWas) {
-  const Submission s = submission_from(kModel);
+  Submission s = submission_from(kModel);
   ASSERT_FALSE(s.tasks.empty());
+  s.tasks[0].points[0].exact = s.tasks[0].points[0].weight / 2;
   const std::string text = to_json(s);
   const Submission back = submission_of(text);
   ASSERT_EQ(back.tasks.size(), s.tasks.size());

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "vm/base/error.h"
-#include "vm/base/median.h"
 
 namespace nimble::tuner {
 namespace {
@@ -49,10 +48,6 @@ std::vector<double> ranks(std::span<const double> v) {
 }
 
 }  // namespace
-
-double median_of(std::vector<double> v) {
-  return nimble::median_of(std::move(v));
-}
 
 StopRule::StopRule(int32_t min_samples, int32_t max_samples) {
   NIMBLE_CHECK(min_samples >= 1 && max_samples >= min_samples, "{} to {} samples", min_samples,

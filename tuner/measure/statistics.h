@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "vm/base/median.h"
+
 namespace nimble::tuner {
 
 // When sampling may stop, and what interval is then told.
@@ -47,7 +49,6 @@ struct Summary {
 
 // `samples` must not be empty. They came under `rule`.
 Summary summarise(std::span<const double> samples, const StopRule& rule);
-double median_of(std::vector<double> samples);
 
 // Spearman's rank correlation; ties get their mean rank. 0 for fewer than two points or if one
 // side is constant.

@@ -303,6 +303,7 @@ void CampaignPlan::forget(Task& task, const WantedCase& w, const std::vector<db:
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search.ratios.erase(c);
     if (w.phase != Phase::kCross) continue;
     task.crossed[w.point].erase(c);
+    task.likely.reset();
     task.cross_issued[w.point].erase(c);
   }
   if (const auto anchor = std::ranges::find(configs, task.anchor); anchor != configs.end())
@@ -367,7 +368,10 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
     allot();
   }
   // What is compared at a size comes from several cases: of anchors the first time counts.
-  if (w.phase == Phase::kCross) task.crossed[w.point].insert(ratios.begin(), ratios.end());
+  if (w.phase == Phase::kCross) {
+    task.crossed[w.point].insert(ratios.begin(), ratios.end());
+    task.likely.reset();
+  }
   if (w.phase != Phase::kVerify || task.judge != w.machine) return;
   task.verified[w.point] = ratios;
   if (task.verified.size() >= task.crossed.size()) finish_task(w.task);

@@ -112,7 +112,8 @@ struct CrossEvidence {
   std::map<db::Hash, std::vector<double>> ratios;  // in the order of `points`
 };
 // The configurations that a table would use, of those in the evidence, and what it would displace.
-// Asked once for each verification; a plan made anew takes them from the cases that were issued.
+// Asked when the evidence changed and when a verification begins, since choosing takes a while; a
+// plan made anew takes those that are verified from the cases that were issued.
 using Finalists = std::function<std::vector<db::Hash>(size_t task, const CrossEvidence&)>;
 
 struct TaskStatus {
@@ -203,6 +204,8 @@ class CampaignPlan {
     std::set<size_t> impossible;
     std::map<std::pair<size_t, db::Hash>, int> unanswered;
     std::map<std::pair<size_t, db::Uuid>, Steadiness> steadiness;  // by point and machine
+    // Of the cross-evaluation as it stands; nothing: not asked for since it changed.
+    std::optional<std::vector<db::Hash>> likely;
     std::vector<db::Hash> finalists;
     std::optional<db::Uuid> judge;
     std::set<size_t> verify_issued;
@@ -245,7 +248,7 @@ class CampaignPlan {
                     const std::vector<db::Hash>* finalists = nullptr);
   void finish_task(size_t t);
   static bool dry(const Task& task);
-  std::vector<db::Hash> finalists_of(size_t t) const;
+  const std::vector<db::Hash>& finalists_of(size_t t);
   bool wants_search(size_t t) const;
   bool begins_size(size_t point) const;
   bool wants_cross(size_t t) const;

@@ -3,6 +3,7 @@
 
 #include "tuner/service/plan.h"
 #include "vm/base/error.h"
+#include "vm/base/median.h"
 
 namespace nimble::tuner::plan {
 namespace {
@@ -30,8 +31,7 @@ void CampaignPlan::allot() {
     if (tasks_[t].default_ns)
       rates.push_back(*tasks_[t].default_ns / spec_.tasks[t].points[0].entry_s);
   if (rates.empty()) return;
-  std::nth_element(rates.begin(), rates.begin() + static_cast<long>(rates.size() / 2), rates.end());
-  const double usual = rates[rates.size() / 2];
+  const double usual = median_of(rates);
   double total = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
     cost[t] = spec_.tasks[t].calls *
@@ -300,17 +300,22 @@ std::optional<db::Uuid> CampaignPlan::judge_among(const Fleet& fleet) const {
   return out;
 }
 
-std::vector<db::Hash> CampaignPlan::finalists_of(size_t t) const {
-  const CrossEvidence known = complete(t, tasks_[t].crossed);
-  std::vector<db::Hash> out = finalists_(t, known);
-  std::erase(out, spec_.tasks[t].default_config);
-  return out;
+const std::vector<db::Hash>& CampaignPlan::finalists_of(size_t t) {
+  std::optional<std::vector<db::Hash>>& likely = tasks_[t].likely;
+  if (!likely) {
+    likely = finalists_(t, complete(t, tasks_[t].crossed));
+    std::erase(*likely, spec_.tasks[t].default_config);
+  }
+  return *likely;
 }
 
 void CampaignPlan::enter_verify(size_t t, const std::optional<db::Uuid>& judge,
                                 const std::vector<db::Hash>* finalists) {
   Task& task = tasks_[t];
-  if (task.phase != Phase::kVerify) task.finalists = finalists ? *finalists : finalists_of(t);
+  if (task.phase != Phase::kVerify) {
+    task.likely.reset();  // what would be displaced may be another by now
+    task.finalists = finalists ? *finalists : finalists_of(t);
+  }
   task.phase = Phase::kVerify;
   // Side by side, or not at all: another machine begins from the start.
   task.judge = judge;

@@ -382,6 +382,27 @@ TEST(Plan, ARestartVerifiesTheFinalistsThatItBeganWith) {
     EXPECT_EQ(t.verified.points.size(), 4u) << t.note;
 }
 
+// Choosing finalists searches trees: not again with whatever happens elsewhere.
+TEST(Plan, FinalistsAreAskedForWhenTheEvidenceChanges) {
+  const SimulatedSpace space(14);
+  const CampaignSpec spec = space.campaign(6, 4, 120);
+  std::map<size_t, std::vector<std::map<db::Hash, std::vector<double>>>> asked;
+  SimulatedFleet fleet;
+  fleet.workers = workers(4);
+  fleet.campaigns.push_back({"campaign",
+                             CampaignPlan(spec, space.proposer(),
+                                          [&](size_t task, const CrossEvidence& e) {
+                                            asked[task].push_back(e.ratios);
+                                            return usual_finalists(spec.tasks[task], e);
+                                          }),
+                             &space});
+  ASSERT_TRUE(fleet.run());
+  ASSERT_FALSE(asked.empty());
+  for (const auto& [task, evidence] : asked)
+    for (const auto& one : evidence)
+      EXPECT_LE(std::ranges::count(evidence, one), 2) << "by what follows, and to verify";
+}
+
 TEST(Plan, ASpaceThatIsUsedUpEndsTheCampaignBeforeItsBudget) {
   const SimulatedSpace space(12);
   const Propose all = space.proposer();

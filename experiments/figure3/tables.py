@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.harness.statistics import geometric_mean
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_lines, markdown_table
 
 # As the benchmark calls them → the figure's words; the last two are tail modes beyond the paper.
 VARIANTS = {"8": "dispatch/8", "4": "dispatch/4", "2": "dispatch/2", "1": "no dispatch",
@@ -94,9 +94,7 @@ def markdown(result):
          for i, m in enumerate(layers[0]["lengths"])])
     lines += ["", "The paper (ARM, 16 cores) reads full dispatch as nearly identical to static, and "
               "fewer kernels as slower.", "", "Bar:", ""]
-    for bar in result["bars"]:
-        lines.append(f"- {bar['name']}: {percent(bar['value'], 1, '+')}, at most "
-                     f"{percent(bar['most'])}: {'kept' if bar['kept'] else 'not kept'}")
+    lines += bar_lines(result["bars"], 1)
     return "\n".join(lines) + "\n"
 
 

@@ -34,3 +34,9 @@ def markdown_table(header, rows):
     """Returns the lines of a table; the first column is text, the others are numbers."""
     return ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1),
             *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def bar_lines(bars, digits):
+    """Returns a line for each bar that is a share: its value, what it may be at most, the verdict."""
+    return [f"- {bar['name']}: {percent(bar['value'], digits, '+')}, at most "
+            f"{percent(bar['most'])}: {'kept' if bar['kept'] else 'not kept'}" for bar in bars]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_lines, markdown_table, percent
 
 MOST_OTHERS, MOST_OVER = 0.02, 0.03
 RESAMPLES = 2000
@@ -89,9 +89,7 @@ def markdown(result):
     lines += ["", "Trials: " + "; ".join(f"{name} {found['trials']} of {found['workloads']} "
                                          "workloads" for name, found in result["tuning"].items())
               + ".", "", "Bars:", ""]
-    for bar in result["bars"]:
-        lines.append(f"- {bar['name']}: {percent(bar['value'], 2, '+')}, at most "
-                     f"{percent(bar['most'])}: {'kept' if bar['kept'] else 'not kept'}")
+    lines += bar_lines(result["bars"], 2)
     return "\n".join(lines) + "\n"
 
 

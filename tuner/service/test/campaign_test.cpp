@@ -19,6 +19,7 @@
 #include "db/store/host_records.h"
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
+#include "tuner/service/test/quick_campaign.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
@@ -28,42 +29,12 @@ namespace {
 
 using db::TrialState;
 
-class CampaignTest : public testing::Test {
+class CampaignTest : public QuickCampaignTest {
  protected:
-  CampaignTest() {
-    const std::filesystem::path root =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-tune-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
-  }
-  ~CampaignTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  std::string file(const std::string& name) const { return folder + "/" + name; }
-  CampaignOptions quick(const std::string& model) {
-    std::ofstream(file("model.nir")) << model;
-    CampaignOptions o;
-    o.model = file("model.nir");
-    o.database = file("tuning.db");
-    o.threads = {1};
-    o.quiet = true;
-    o.budget_s = 60;
-    o.worker = NIMBLE_FAULT_WORKER;
-    o.policy.batch_ns = 10'000;
-    o.policy.max_samples = 6;
-    o.policy.case_ns = 100'000'000;
-    return o;
-  }
   std::vector<db::TrialOutcome> outcomes(const db::Uuid& campaign) {
     return db::Store::open(file("tuning.db"))->outcomes(campaign);
   }
-  std::string folder;
 };
-
-// A workload that computes its input: the product of the fault worker's kernels.
-const char kCopy[] = "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
 
 // Hands out kernels that go wrong, by what the configuration's hash says.
 class FaultyBackend : public Backend {

@@ -2,12 +2,7 @@
 // and one that is wrong.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -15,7 +10,7 @@
 
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
-#include "tuner/service/campaign.h"
+#include "tuner/service/test/quick_campaign.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -57,30 +52,8 @@ class TwoSpeeds : public Backend {
   std::mutex mutex_;
 };
 
-class TwoSpeedsTest : public testing::Test {
+class TwoSpeedsTest : public QuickCampaignTest {
  protected:
-  TwoSpeedsTest() {
-    const std::filesystem::path root =
-        ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (root / "nimble-speeds-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);  // tests run side by side
-    campaign.model = folder + "/model.nir";
-    std::ofstream(campaign.model)
-        << "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
-    campaign.database = folder + "/tuning.db";
-    campaign.threads = {1};
-    campaign.quiet = true;
-    campaign.budget_s = 60;
-    campaign.worker = NIMBLE_FAULT_WORKER;
-    campaign.policy.batch_ns = 10'000;
-    campaign.policy.max_samples = 6;
-    campaign.policy.case_ns = 100'000'000;
-  }
-  ~TwoSpeedsTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
   static std::string text_of_config(db::Store& store, const db::Hash& config) {
     const auto info = store.config(config);
     return text_of(candidate_of(info->template_name, info->json));
@@ -108,10 +81,9 @@ class TwoSpeedsTest : public testing::Test {
     return "";
   }
 
-  CampaignOptions campaign;
+  CampaignOptions campaign = quick(kCopy);
   TwoSpeeds backend;
   db::DispatchTable table;
-  std::string folder;
 };
 
 }  // namespace nimble::tuner

@@ -6,7 +6,7 @@
 // to both:
 //
 //   cached  one copy of everything: the weights of a small model stay in the second cache
-//   warm    weights rotate over 32 MiB: they come from the last cache, the rest is as it was left
+//   warm    weights rotate over 16 MiB: they come from the last cache, the rest is as it was left
 //   weights-cold
 //           weights rotate over 512 MiB: they come from memory, as those of a model that no cache
 //           holds do at each run; the rest is as it was left

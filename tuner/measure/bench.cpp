@@ -298,14 +298,32 @@ class Arguments {
 
 namespace {
 
+// Which copy of the arguments is next. The entries of a case share one: if each went through the
+// copies by itself, an entry would find in the cache what the one before it had just read, and only
+// the first of a round would be timed as its policy says.
+class Rotation {
+ public:
+  explicit Rotation(size_t copies) : copies_(copies) {}
+  size_t next() {
+    const size_t now = next_;
+    if (++next_ == copies_) next_ = 0;
+    return now;
+  }
+  void rewind() { next_ = 0; }
+
+ private:
+  size_t copies_, next_ = 0;
+};
+
 // One entry, bound to the arguments and ready to run.
 class Runnable {
  public:
   Runnable(std::shared_ptr<const rt::Model> model, uint32_t kernel, const Arguments& arguments,
-           rt::ThreadPool& pool, int32_t threads)
+           Rotation& rotation, rt::ThreadPool& pool, int32_t threads)
       : model_(std::move(model)),
         kernel_(model_->kernels()[kernel]),
         arguments_(arguments),
+        rotation_(rotation),
         pool_(pool),
         threads_(threads),
         storage_(rt::device(0)),
@@ -318,21 +336,20 @@ class Runnable {
   }
 
   void run() {
-    rt::run_kernel(kernel_, arguments_.values(next_), threads_, pool_, scratch_, &frames_[next_]);
-    if (++next_ == frames_.size()) next_ = 0;
+    const size_t copy = rotation_.next();
+    rt::run_kernel(kernel_, arguments_.values(copy), threads_, pool_, scratch_, &frames_[copy]);
   }
-  void rewind() { next_ = 0; }
 
  private:
   std::shared_ptr<const rt::Model> model_;
   const rt::PreparedKernel& kernel_;
   const Arguments& arguments_;
+  Rotation& rotation_;
   rt::ThreadPool& pool_;
   int32_t threads_;
   rt::StoragePool storage_;
   rt::Scratch scratch_;
-  std::vector<rt::KernelFrame> frames_;
-  size_t next_ = 0;
+  std::vector<rt::KernelFrame> frames_;  // of each copy
 };
 
 struct Live {
@@ -346,13 +363,13 @@ void poison(const Arguments& a) {
 }
 
 // Runs an entry and compares what it wrote with what is expected.
-void check(Runnable& r, const Arguments& a, const Case& c, EntryResult* out) {
+void check(Runnable& r, Rotation& rotation, const Arguments& a, const Case& c, EntryResult* out) {
   if (a.outputs().size() != c.expected.size())
     throw Error(
         Status::kInvalidArgument, "measurement",
         fmt::format("{} expected results for {} outputs", c.expected.size(), a.outputs().size()));
   poison(a);
-  r.rewind();
+  rotation.rewind();  // the first copy's outputs are looked at
   r.run();
   for (uint32_t i = 0; i < c.expected.size(); ++i) {
     int64_t at = -1;
@@ -453,7 +470,8 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once, weights_, blocks_,
                             [&] { at(kPreparing, 0); });
   at(kChecking, 0);
-  Runnable r(model, e.kernel, arguments, pool(c.threads), c.threads);
+  Rotation rotation(arguments.variants());
+  Runnable r(model, e.kernel, arguments, rotation, pool(c.threads), c.threads);
   poison(arguments);
   r.run();
   at(kIdle, 0);
@@ -480,12 +498,14 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
   };
   at(kPreparing, 0);
   const Arguments* arguments = nullptr;
+  std::optional<Rotation> rotation;
   std::vector<Live> live;
   for (uint32_t i = 0; i < c.entries.size(); ++i) {
     const EntryRef& e = c.entries[i];
     const std::shared_ptr<const rt::Model>& model = model_of(e);
     if (!arguments) {
       arguments = &arguments_for(model->kernels()[e.kernel].kernel->contract, c);
+      rotation.emplace(arguments->variants());
       lap(&cost.prepare_ns);
     }
     at(kChecking, i);
@@ -497,8 +517,9 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
     }
     try {
       l.runnable =
-          std::make_unique<Runnable>(model, e.kernel, *arguments, pool(c.threads), c.threads);
-      check(*l.runnable, *arguments, c, &l.result);
+          std::make_unique<Runnable>(model, e.kernel, *arguments, *rotation, pool(c.threads),
+                                     c.threads);
+      check(*l.runnable, *rotation, *arguments, c, &l.result);
     } catch (const Error& error) {
       l.result.state = EntryState::kFailed;
       l.result.message = error.what();

@@ -120,7 +120,7 @@ void Policy::choose_class(const std::string& class_name) {
   };
   constexpr int64_t kMiB = int64_t{1} << 20;
   static constexpr Class kClasses[] = {{"cached", 0, false},
-                                       {"warm", 32 * kMiB, false},
+                                       {"warm", 16 * kMiB, false},
                                        {"weights-cold", 512 * kMiB, false},
                                        {"cold", 512 * kMiB, true}};
   for (const Class& c : kClasses) {
@@ -144,7 +144,7 @@ Policy Policy::of_class(const std::string& class_name) {
 std::string Policy::text() const {
   return fmt::format(
       "{}: median's 95% interval, looked at {} times, within {:g}% after {} samples, at most {}, "
-      "{} ms a case; raced at {:g}x after {}; a sample takes {} us; {} over {} MiB",
+      "{} ms a case; raced at {:g}x after {}; a sample takes {} us; {} from run to run over {} MiB",
       name, StopRule(min_samples, max_samples).looks().size(), ci_target * 100, min_samples,
       max_samples, case_ns / 1'000'000, race_factor, race_samples, batch_ns / 1000,
       cold ? "all arguments rotate" : "constants rotate", rotate_bytes >> 20);

@@ -65,8 +65,9 @@ struct Policy {
   // Where kernels find their operands. The classes and why there are such:
   // compiler/tuned/policy_class.h.
   std::string name = "warm";
-  // Copies of arguments are used in turn until they fill this many bytes. 0: one copy.
-  int64_t rotate_bytes = int64_t{32} << 20;
+  // Copies of arguments are used in turn, from run to run and from entry to entry, until they fill
+  // this many bytes. 0: one copy.
+  int64_t rotate_bytes = int64_t{16} << 20;
   bool cold = false;  // all arguments rotate, results too, and not constants alone
 
   // Sets the three fields above. Error(kInvalidArgument) for a class that there is not.

@@ -52,7 +52,7 @@ void TuneArguments::add_measuring(CLI::App& app, tuner::CampaignOptions& options
   app.add_option(
          "--policy", policy,
          "Where kernels find their operands: cached (one copy of everything), warm (weights "
-         "rotate over 32 MiB, the rest is as the last run left it), weights-cold (weights rotate "
+         "rotate over 16 MiB, the rest is as the last run left it), weights-cold (weights rotate "
          "over 512 MiB), cold (everything rotates over 512 MiB), or auto: cached for a model of "
          "at most 1 MiB of weights, weights-cold where the last cache does not hold them, else "
          "warm. Records of one are never compared with records of another")

@@ -98,6 +98,22 @@ TEST(Runner, AColdCaseHasManyCopiesOfAllArgumentsAndChecksTheResult) {
   EXPECT_EQ(runner.workers_started(), 1);
 }
 
+// Else an entry's weights would come from the cache, where the entry before it has left them.
+TEST(Runner, NoTwoRunsInARowFindTheirWeightsInTheSamePlace) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.rotated", "test.rotated"}));
+  for (const char* policy : {"warm", "weights-cold", "cold"}) {
+    Case c = copy_case(id, 2, 1000);
+    c.inputs[0].constant = true;
+    c.policy.choose_class(policy);
+    c.policy.rotate_bytes = 5 * 4000;
+    fill_tensor(c.inputs[0], DType::kF32, 99, 0, c.expected[0]);
+    for (const EntryResult& r : runner.measure(c))
+      EXPECT_EQ(r.state, EntryState::kOk) << policy << ": " << r.message;
+    runner.stop();
+  }
+}
+
 TEST(Runner, ColdWeightsHaveManyCopiesAndTheResultIsChecked) {
   Runner runner(options());
   const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.copy"}));

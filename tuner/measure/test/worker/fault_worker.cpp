@@ -47,6 +47,14 @@ void late_crash(const LibraryCall& c) {
   if (++calls > 4) die();
   copy(c);
 }
+// Does not bear that its input lies where it lay in the run before, by whichever entry: the second
+// of two entries that are checked may find it there, nobody else.
+void rotated(const LibraryCall& c) {
+  static std::atomic<const void*> last{nullptr};
+  static std::atomic<int> repeated{0};
+  if (last.exchange(c.tensors[0].data) == c.tensors[0].data && ++repeated > 1) die();
+  copy(c);
+}
 void hang(const LibraryCall&) {
   for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
@@ -151,6 +159,7 @@ int main(int argc, char** argv) {
   add<copy>("test.copy");
   add<crash>("test.crash");
   add<late_crash>("test.late_crash");
+  add<rotated>("test.rotated");
   add<hang>("test.hang");
   add<leave>("test.exit");
   add<wrong>("test.wrong");

@@ -516,9 +516,8 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
       continue;
     }
     try {
-      l.runnable =
-          std::make_unique<Runnable>(model, e.kernel, *arguments, *rotation, pool(c.threads),
-                                     c.threads);
+      l.runnable = std::make_unique<Runnable>(model, e.kernel, *arguments, *rotation,
+                                              pool(c.threads), c.threads);
       check(*l.runnable, *rotation, *arguments, c, &l.result);
     } catch (const Error& error) {
       l.result.state = EntryState::kFailed;

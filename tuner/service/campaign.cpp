@@ -138,14 +138,15 @@ class Driver {
     key.digest = digest_of(tasks_, target_);
     key.hardware = hardware_;
     key.seed = options_.seed;
-    key.options = nlohmann::json{{"top_k", options_.top_k},
-                                 {"only_hot", options_.only_hot},
-                                 {"threads", threads_},
-                                 {"target", target_.level},
-                                 {"codegen", tuned::toolchain_record().codegen_version},
-                                 {"backend", tuned::toolchain_record().version},
-                                 {"policy", policy_.text()}}
-                      .dump();
+    nlohmann::json how = {{"top_k", options_.top_k},
+                          {"only_hot", options_.only_hot},
+                          {"threads", threads_},
+                          {"target", target_.level},
+                          {"codegen", tuned::toolchain_record().codegen_version},
+                          {"backend", tuned::toolchain_record().version},
+                          {"policy", policy_.text()}};
+    if (options_.random_search) how["search"] = "random";
+    key.options = how.dump();
     if (const auto found = store_->find_campaign(key)) {
       campaign_ = *found;
       report_.resumed = true;

@@ -23,6 +23,7 @@ struct CampaignOptions {
   double only_hot = 1;           // share of the model's time that is tuned
   std::vector<int64_t> threads;  // empty: all that may be used
   int64_t seed = 0;
+  bool random_search = false;  // SearchOptions::random, and nothing of earlier campaigns goes first
   int64_t representative = 64;
   int compile_threads = 2;
   bool quiet = false;

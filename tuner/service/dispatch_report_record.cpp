@@ -31,6 +31,7 @@ Json json_of(const ShapeRegret& s) {
               {"pool_regret", s.pool_regret()},
               {"regret", s.regret()}};
   if (s.foretold) out["foretold"] = *s.foretold;
+  if (s.unsearched) out["unsearched"] = *s.unsearched;
   return out;
 }
 
@@ -46,6 +47,7 @@ ShapeRegret shape_of(const Json& json, const std::string& place) {
   s.oracle = json.at("oracle").get<std::string>();
   s.noise = json.at("noise").get<double>();
   if (json.contains("foretold")) s.foretold = json["foretold"].get<double>();
+  if (json.contains("unsearched")) s.unsearched = json["unsearched"].get<double>();
   for (const double ns : {s.chosen_ns, s.pool_ns, s.oracle_ns, s.default_ns})
     if (!(ns > 0 && ns < kMostNs))
       throw Error(Status::kCorrupt, place, "a time in it is not above zero, or longer than any");

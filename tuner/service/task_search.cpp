@@ -79,8 +79,10 @@ bool TaskRun::search(double until_s) {
     options.threads = static_cast<int>(records_.threads());
     options.symbols = task_.points[point].symbols;
     options.jobs = context_.compile_threads;
-    options.seeds =
-        warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
+    options.random = context_.random_search;
+    if (!options.random)
+      options.seeds =
+          warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
     report_.seeds = options.seeds.size();
     search_ = std::make_unique<Search>(records_.space(), options);
     // What earlier processes found out.

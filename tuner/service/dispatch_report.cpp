@@ -28,8 +28,11 @@ constexpr double kScreenRace = 1.3;
 // Of the others so many run again; half of the samples choose. Of what is fast there are more
 // samples, since a disturbance is long beside it.
 constexpr size_t kFinalists = 6;
-constexpr double kLeastSamples = 12, kMostSamples = 64;
+constexpr double kLeastSamples = 8, kMostSamples = 64;
 constexpr double kSamplingNs = 5e8;  // of each configuration
+// How often the first look runs each candidate: to compare its result, to warm up, to time it.
+constexpr double kRunsOfLook = 2 + kScreenedLeast;
+constexpr double kGuessedFlopsPerNs = 30;  // of a thread, before anything was timed
 constexpr int64_t kLongestCase = 60'000'000'000;
 
 Policy screening(Policy p) {
@@ -80,6 +83,8 @@ class Subject {
 
   // Which shapes are left, in the order in which to measure them.
   void begin(const DispatchReportOptions& o) {
+    look_ns_ = o.look_s * 1e9;
+    ns_per_flop_ = 1 / (kGuessedFlopsPerNs * static_cast<double>(records_.threads()));
     search_.trials = o.search_trials;
     search_.seed = o.shapes.seed;
     const std::vector<db::Result> results = known_results();
@@ -129,7 +134,7 @@ class Subject {
       search(point);
     } else {
       std::optional<ShapeRegret> found;
-      if (expectations_.possible(point)) found = compare(point, candidates_);
+      if (expectations_.possible(point)) found = compare(point, those_for(point));
       if (found)
         out_.shapes.push_back(std::move(*found));
       else
@@ -199,6 +204,8 @@ class Subject {
     else
       pool_.insert(records_.default_config());
     out_.pool = pool_.size();
+    if (const std::optional<tuned::Candidate> vendor = records_.space().vendor_candidate())
+      add(records_.put(*vendor));
     for (size_t i = 0; i < std::min(top_k, order.size()); ++i) add(order[i].second);
   }
 
@@ -226,6 +233,17 @@ class Subject {
     }
     const Account::Span timing(context_.account, Activity::kTime);
     return context_.runner.measure(c);
+  }
+
+  // Those that there is time for at a shape. They begin with the default and the table's.
+  std::vector<db::Hash> those_for(size_t point) const {
+    const double run_ns = std::max(static_cast<double>(task_.points[point].flops) * ns_per_flop_,
+                                   static_cast<double>(context_.policy.batch_ns));
+    const size_t least = pool_.size() + 1 + kFinalists;
+    const double fit = std::max(look_ns_ / (kRunsOfLook * run_ns), static_cast<double>(least));
+    return {candidates_.begin(),
+            candidates_.begin() +
+                static_cast<ptrdiff_t>(std::min(fit, static_cast<double>(candidates_.size())))};
   }
 
   // A search from nothing at a shape that was measured; then the best of it beside the fastest that
@@ -291,6 +309,7 @@ class Subject {
 
     ShapeRegret out;
     out.symbols = symbols;
+    out.candidates = fast.size();
     out.chosen = chosen;
     double pool = HUGE_VAL, oracle = HUGE_VAL, own = HUGE_VAL;  // by the samples that choose
     for (size_t i = 0; i < twice.size(); ++i) {
@@ -322,6 +341,8 @@ class Subject {
       }
     }
     if (table_) out.foretold = table_->entries[leaf].regret;
+    if (task_.points[point].flops > 0)
+      ns_per_flop_ = out.default_ns / static_cast<double>(task_.points[point].flops);
     return out;
   }
 
@@ -338,6 +359,7 @@ class Subject {
   std::vector<db::Hash> candidates_;
   std::vector<size_t> left_, searches_;
   FreshSearchOptions search_;
+  double look_ns_ = 0, ns_per_flop_ = 0;
   bool built_ = false;
 };
 
@@ -355,7 +377,8 @@ std::string question_of(const DispatchReportOptions& o, const std::vector<Tuning
       fmt::format("{} {} {} {} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
                   o.shapes.seed, fmt::join(threads, ","), target.level,
                   db::key_of(db::host_hardware()), tuned::toolchain_record().codegen_version);
-  // Of reports without searches the question is the one it was before there were any.
+  // Without these the question is the one that it was before they could be asked.
+  if (o.look_s != DispatchReportOptions{}.look_s) text += fmt::format(" looks of {}", o.look_s);
   if (o.searches > 0) text += fmt::format(" {} searches of {}", o.searches, o.search_trials);
   for (const TuningTask& t : tasks) {
     text += "\n" + t.workload().key;
@@ -407,6 +430,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   if (before) {
     report.resumed = true;
     report.consumed_s = before->consumed_s;
+    report.searched_s = before->searched_s;
   }
 
   ProgressMeter meter({o.database, "", o.budget_s, report.consumed_s, !o.quiet, start});
@@ -457,6 +481,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
         }
         meter.task(s->label(), static_cast<double>(all - left) / static_cast<double>(all));
         meter.phase(fmt::format("{} of {} {} left", left, all, shapes ? "shapes" : "searches"));
+        const double begin_s = meter.consumed_s();
         try {
           s->measure();
         } catch (const Error& e) {
@@ -464,6 +489,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
           meter.note(fmt::format("{}: {}", s->label(), e.what()));
           s->abandon(e.what());
         }
+        if (!shapes) report.searched_s += meter.consumed_s() - begin_s;
         meter.count(1, 0);
         left = 0;
         for (const auto& other : subjects) left += other->left();

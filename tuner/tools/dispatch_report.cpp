@@ -131,6 +131,11 @@ void DispatchReportCommand::add(CLI::App& sub, const std::string& database) {
   sub.add_option("--top-k", o.top_k, "Candidates of earlier campaigns that run at every shape")
       ->capture_default_str()
       ->check(number_above_zero());
+  sub.add_option("--look", look_,
+                 "Time for the first look at a shape, about: of large shapes fewer candidates take "
+                 "part, those that were good elsewhere")
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_duration));
   sub.add_option("--searches", options_.searches,
                  "Shapes of each workload at which a search from nothing is made, too, once all "
                  "shapes are measured")
@@ -149,6 +154,7 @@ void DispatchReportCommand::add(CLI::App& sub, const std::string& database) {
 int DispatchReportCommand::run() {
   options_.campaign.database = *database_;
   arguments_.read(options_.campaign);
+  options_.look_s = tuner::parse_duration(look_);
   for (const std::string& text : ranges_) options_.shapes.ranges.insert(range_of(text));
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();

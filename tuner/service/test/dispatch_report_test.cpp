@@ -89,12 +89,31 @@ TEST_F(DispatchReportTest, ASearchFromNothingFindsWhatDidNotTakePart) {
     EXPECT_LT(s.tree_regret(), 2);
   }
   EXPECT_EQ(searched, 3u);
+  EXPECT_GT(r.searched_s, 0);
+  EXPECT_LT(r.searched_s, r.consumed_s);
   // Each search is kept, too.
   const size_t built = backend.built;
   const DispatchReport again = report();
   EXPECT_EQ(backend.built, built);
+  EXPECT_EQ(again.searched_s, r.searched_s);
   for (size_t i = 0; i < 4; ++i)
     EXPECT_EQ(again.workloads[0].shapes[i].unsearched, r.workloads[0].shapes[i].unsearched);
+}
+
+TEST_F(DispatchReportTest, AShortLookIsAtFewerCandidatesAndAtAllOfTheTable) {
+  tune();
+  const DispatchReport whole = report();
+  std::filesystem::remove(options.file);
+  options.look_s = 1e-9;
+  const DispatchReport r = report();
+  ASSERT_EQ(r.workloads.at(0).shapes.size(), 4u) << r.workloads[0].note;
+  for (size_t i = 0; i < 4; ++i) {
+    const WorkloadRegret& w = r.workloads[0];
+    EXPECT_EQ(whole.workloads[0].shapes[i].candidates, w.candidates);
+    EXPECT_LE(w.shapes[i].candidates, w.candidates);
+    EXPECT_GE(w.shapes[i].candidates, std::min(w.candidates, w.pool + 1));
+    EXPECT_LE(w.shapes[i].candidates, w.pool + 7);
+  }
 }
 
 TEST_F(DispatchReportTest, WithoutATableTheDefaultIsChosen) {

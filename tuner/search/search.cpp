@@ -96,7 +96,7 @@ std::vector<Proposal> Search::draw(size_t count) {
   std::vector<Proposal> out;
   for (size_t i = 0; i < pool.size() && i < count; ++i) {
     tried_.insert(text_of(pool[i]));
-    out.push_back({std::move(pool[i]), std::nullopt});
+    out.push_back({std::move(pool[i]), {}});
   }
   return out;
 }

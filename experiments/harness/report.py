@@ -101,6 +101,10 @@ def markdown(result):
     lines += [""] + [f"[{number}] {note}." for number, note in enumerate(notes, 1)]
     lines += ["", f"Timed: {result['timed']}. Results agree with PyTorch's within "
               f"{result['tolerance']:g}.", ""]
+    if "within" in result["effort"]:
+        lines += [f"Within {result['effort']['within']} of measuring: " + ", ".join(
+            f"{len(case['lengths'])} of {result['lengths_of_workload']} lengths ({case['name']})"
+            for case in cases) + ". Every sentence counts for the nearest measured length.", ""]
     if result["tuned_for_lengths"]:
         lines += ["nimble was tuned for other lengths than those reported: "
                   f"{spans(result['tuned_for_lengths'])}.", ""]

@@ -507,6 +507,30 @@ TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
   for (const PeerRun& r : open()->peer_runs())
     for (const PeerFigure& f : open()->peer_run(r.run)) sampled += f.samples_ns.size() == 3;
   EXPECT_EQ(sampled, static_cast<int>(first["systems"].size()));
+
+  // Models of one experiment at equal threads.
+  nlohmann::json models = text;
+  models["date"] = "2026-11-23T04:18:46+02:00";
+  models["cases"] = {text["cases"][0], text["cases"][0]};
+  for (size_t i = 0; i < 2; ++i) {
+    auto& c = models["cases"][i];
+    c["name"] = fmt::format("{} layers", i + 1);
+    c["lengths"] = {c["lengths"][0]};
+    c["lengths"][0]["systems"] = {{"onnxruntime", c["lengths"][0]["systems"]["onnxruntime"]}};
+    for (const char* key : {"median", "low", "high"})
+      c["lengths"][0]["systems"]["onnxruntime"][key] = 5.0 + i;
+  }
+  std::ofstream(file("models.json")) << models;
+  const auto three = nlohmann::json::parse(run("peers --add " + file("models.json") + own).out);
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[0]["figures"], 2);
+  const auto told = nlohmann::json::parse(
+      run("peers " + three[0]["run"].get<std::string>() + " --format json " + db()).out);
+  ASSERT_EQ(told.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(told[i]["case"], fmt::format("{} layers", i + 1));
+    EXPECT_EQ(told[i]["median_ns"], 5000.0 + 1000 * static_cast<double>(i));
+  }
   nlohmann::json elsewhere = text;
   elsewhere["machine"]["cpu"] = "another";
   EXPECT_THAT(refused(elsewhere, " " + db()), HasSubstr("--machine"));
@@ -525,7 +549,7 @@ TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
   bad = text;
   bad["cases"] = nlohmann::json::array();
   EXPECT_THAT(refused(bad, own), HasSubstr("compares no systems"));
-  EXPECT_EQ(open()->peer_runs().size(), 2u) << "nothing of a refused one stays";
+  EXPECT_EQ(open()->peer_runs().size(), 3u) << "nothing of a refused one stays";
 }
 
 std::string doctor_report(const std::string& model, const std::string& ceilings) {

@@ -197,7 +197,7 @@ class Run:
         if not options.no_nimble:
             self.executable = models.compile_nimble(self.experiment, options)["nimble"]
         part = (options.quick or options.visits or options.no_nimble or options.untuned
-                or self.peers != list(systems.ONNX_PEERS) or options.minutes < 20)
+                or self.peers != list(systems.ONNX_PEERS))
         self.stem = "churn" + (f"-{options.label}" if options.label else "-part" if part else "")
         self.partial = report.RESULTS / f"{self.stem}.partial.json"
 

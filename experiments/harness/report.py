@@ -38,9 +38,10 @@ def table(case):
     systems = systems_of(case)
     labels = [ALL[system].label for system in systems]
     width = max(15, *(len(label) + 2 for label in labels))
+    best_width = max(16, width)  # its name is one of the labels
     lines = [f"{case['name']}: µs per token, median ± half its 95 % interval",
              f"{'length':>6} {'count':>6}" + "".join(f"{label:>{width}}" for label in labels)
-             + f"{'best peer':>16}{'ratio':>8}"]
+             + f"{'best peer':>{best_width}}{'ratio':>8}"]
     for entry in case["lengths"]:
         cells = ""
         for system in systems:
@@ -52,7 +53,7 @@ def table(case):
             cells += f"{text:>{width}}"
         best = ALL[entry["best_peer"]].label if entry["best_peer"] else "-"
         ratio = f"{entry['ratio']:.3f}" if entry["ratio"] else "-"
-        lines.append(f"{entry['length']:>6} {entry['count']:>6}{cells}{best:>16}{ratio:>8}")
+        lines.append(f"{entry['length']:>6} {entry['count']:>6}{cells}{best:>{best_width}}{ratio:>8}")
     totals = case.get("us_per_token", {})
     if totals:
         lines.append(f"{'all':>6} {'':>6}" + "".join(

@@ -58,8 +58,9 @@ def parse_arguments(arguments):
                              "then stands for those around it. What precedes (exporting, tuning, "
                              "compiling, starting) comes on top")
     parser.add_argument("--tvm-tuning", metavar="TIME", type=budget,
-                        help="that TVM's tuner gets for each model (default "
-                             f"{TVM_SECONDS}s, with --quick {QUICK_TVM_SECONDS}s)")
+                        help="that TVM's tuner gets for each model, of which it takes about a minute "
+                             f"to begin (default {TVM_SECONDS}s, with --quick "
+                             f"{QUICK_TVM_SECONDS}s)")
     parser.add_argument("--peers", metavar="P[,P…]",
                         help=f"of {', '.join(systems.PEERS)} (default: all of the experiment)")
     parser.add_argument("--no-nimble", action="store_true", help="measure the peers alone")

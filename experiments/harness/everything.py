@@ -62,7 +62,8 @@ def choose(only, without):
 
 def flags(name, options, known):
     """Returns the arguments of one experiment: of --quick, --untuned, --tune, --within and
-    --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its --help names."""
+    --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its
+    --help names."""
     tune = options.tune or (None if options.quick or options.untuned else TUNE)
     wanted = [["--quick"]] if options.quick else []
     if options.untuned or (options.quick and not tune and not (experiments.BUILD

@@ -20,6 +20,7 @@ import subprocess
 import sys
 
 from experiments.harness import experiment as experiments
+from experiments.harness import worker
 
 TRIALS = 10_000  # the time runs out first
 
@@ -51,6 +52,7 @@ def lowered(module, where):
 
 
 def tune(experiment, threads, folder):
+    worker.die_with_parent()  # a driver that is killed must not leave the tuner behind
     from tvm.s_tir import meta_schedule
     where = target(threads)
     meta_schedule.relax_integration.tune_relax(

@@ -395,6 +395,28 @@ TEST_F(ProgramTest, RawSamplesThatWereRemovedAreToldAsSuch) {
   EXPECT_THAT(removed.out, HasSubstr("median 120 ns"));
 }
 
+TEST_F(ProgramTest, ModelsAreShownByRound) {
+  fill();
+  {
+    auto store = open();
+    Task task;
+    task.campaign = campaign;
+    task.workload = store->outcomes(campaign).at(0).trial.key.workload;
+    task.uuid = uuid_of_task(campaign, task.workload);
+    store->add_tasks({task});
+    store->enter_phase(task.uuid, "search", R"({"rank_correlations":[]})");
+    store->enter_phase(task.uuid, "cross",
+                       R"({"rank_correlations":[{"round":1,"correlation":0.25},"odd",)"
+                       R"({"round":2,"correlation":0.75}]})");
+  }
+  const auto rows =
+      nlohmann::json::parse(run("show models " + campaign + " " + db() + " --format json").out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("round"), 1);
+  EXPECT_EQ(rows[1].at("rank_correlation"), 0.75);
+  EXPECT_EQ(run("show models " + db()).exit_code, 2);
+}
+
 TEST_F(ProgramTest, TopRanksWithinAShape) {
   fill();
   auto rows = nlohmann::json::parse(

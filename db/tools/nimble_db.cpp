@@ -87,6 +87,7 @@ int show(const Arguments& args) {
   if (args.what == "misses") print(show_misses(*store), args);
   if (args.what == "measurement") print(show_measurement(*store, args.key), args);
   if (args.what == "trials") print(show_trials(*store, args.key), args);
+  if (args.what == "models") print(show_models(*store, args.key), args);
   return kExitOk;
 }
 
@@ -265,16 +266,16 @@ void add_show(CLI::App& app, Arguments& args, Commands& commands) {
   sub->add_option("what", args.what,
                   "summary (default), hardware, toolchains, workloads, dispatch, shapes that "
                   "production met, misses (those without a table), trials CAMPAIGN, "
-                  "measurement UUID")
+                  "models CAMPAIGN (how well its cost models ranked, by round), measurement UUID")
       ->check(CLI::IsMember({"summary", "hardware", "toolchains", "workloads", "dispatch", "shapes",
-                             "misses", "trials", "measurement"})
+                             "misses", "trials", "models", "measurement"})
                   .description(""))
       ->type_name("VIEW");
   sub->add_option("uuid", args.key,
                   "A campaign or a measurement, of which four characters or more are enough")
       ->type_name("UUID");
   commands.emplace_back(sub, [&] {
-    const bool keyed = args.what == "measurement" || args.what == "trials";
+    const bool keyed = args.what == "measurement" || args.what == "trials" || args.what == "models";
     if (keyed != args.key.empty()) return show(args);
     return usage_error(app, keyed ? fmt::format("{} needs a UUID", args.what)
                                   : fmt::format("{} takes no UUID", args.what));

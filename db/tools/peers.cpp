@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "db/store/hash.h"
@@ -61,12 +62,17 @@ class ResultFile {
 
   std::vector<PeerFigure> figures(const Uuid& machine) const {
     std::vector<PeerFigure> all;
-    for (const Json& c : array(json_, "cases")) {
+    const Json& cases = array(json_, "cases");
+    std::map<int64_t, int> of_threads;
+    for (const Json& c : cases) ++of_threads[whole(c, "threads")];
+    for (const Json& c : cases) {
       const int64_t threads = whole(c, "threads");
+      // One model with several numbers of threads needs no further name.
+      const std::string name = of_threads[threads] == 1 ? "" : string(c, "name");
       for (const Json& entry : array(c, "lengths")) {
         const int64_t length = whole(entry, "length");
         for (const auto& [system, times] : object(entry, "systems").items()) {
-          all.push_back(figure(system, times, machine, threads, length));
+          all.push_back(figure(system, times, machine, name, threads, length));
           if (all.size() > kMostFigures) refuse("tells too many figures");
         }
       }
@@ -110,15 +116,16 @@ class ResultFile {
   }
 
   PeerFigure figure(const std::string& system, const Json& times, const Uuid& machine,
-                    int64_t threads, int64_t length) const {
+                    const std::string& name, int64_t threads, int64_t length) const {
     const Json& about = at(object(json_, "systems"), system.c_str());
     PeerFigure f;
     f.run = run_;
     f.peer = system;
     f.version = string(about, "version");
     Json settings = {{"settings", string(about, "settings")}};
-    for (const char* name : {"title", "command", "commit", "effort"})
-      if (json_.contains(name)) settings[name] = json_.at(name);
+    for (const char* key : {"title", "command", "commit", "effort"})
+      if (json_.contains(key)) settings[key] = json_.at(key);
+    if (!name.empty()) settings["case"] = name;
     f.settings = json_text(settings, -1);
     f.machine = machine;
     f.subject = subject_;
@@ -135,8 +142,10 @@ class ResultFile {
     }
     f.created_at = measured_at_;
     // Of one result, whoever adds it.
-    f.uuid = uuid_from_hash(hash_of_fields(
-        "peer figure", {run_, machine, system, std::to_string(threads), std::to_string(length)}));
+    const std::string with = std::to_string(threads), tokens = std::to_string(length);
+    f.uuid = uuid_from_hash(
+        name.empty() ? hash_of_fields("peer figure", {run_, machine, system, with, tokens})
+                     : hash_of_fields("peer figure", {run_, machine, system, with, tokens, name}));
     return f;
   }
 
@@ -146,6 +155,14 @@ class ResultFile {
   Uuid run_;
   int64_t measured_at_ = 0;
 };
+
+// The name of a figure's case in its result, where the run has several with so many threads.
+std::string case_of(const PeerFigure& f) {
+  const Json settings = Json::parse(f.settings, nullptr, false);
+  return settings.is_object() && settings.contains("case") && settings["case"].is_string()
+             ? settings["case"].get<std::string>()
+             : "";
+}
 
 }  // namespace
 
@@ -191,16 +208,17 @@ Table show_peers(Store& store, const std::string& prefix) {
   const PeerRun run = find_by_prefix(
       store.peer_runs(kMostRuns), prefix, [](const PeerRun& r) { return r.run; }, "run",
       "list them: nimble db peers");
-  Table out({"model", "shape", "threads", "system", "version", "median_ns", "ci_low_ns",
+  Table out({"model", "case", "shape", "threads", "system", "version", "median_ns", "ci_low_ns",
              "ci_high_ns", "samples", "settings"});
   const auto or_null = [](const std::optional<double>& v) {
     return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json();
   };
   std::vector<PeerFigure> all = store.peer_run(run.run);
-  std::ranges::sort(all, {},
-                    [](const PeerFigure& f) { return std::tuple(f.threads, f.dims, f.peer); });
+  std::ranges::sort(all, {}, [](const PeerFigure& f) {
+    return std::tuple(f.threads, case_of(f), f.dims, f.peer);
+  });
   for (const PeerFigure& f : all)
-    out.add({f.subject, text_of(f.dims), f.threads, f.peer, f.version, f.median_ns,
+    out.add({f.subject, case_of(f), text_of(f.dims), f.threads, f.peer, f.version, f.median_ns,
              or_null(f.ci_low_ns), or_null(f.ci_high_ns), f.samples_ns.size(), f.settings});
   return out;
 }

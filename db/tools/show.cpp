@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "db/store/rank_correlations.h"
 #include "db/tools/find.h"
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
@@ -155,6 +156,15 @@ Table show_trials(Store& store, const std::string& prefix) {
              or_null(o.trial.predicted_ns), o.trial.error_class, o.trial.message,
              o.trial.key.config, o.config_json});
   });
+  return out;
+}
+
+Table show_models(Store& store, const std::string& prefix) {
+  const Uuid campaign = find_campaign(store, prefix);
+  Table out({"workload", "round", "rank_correlation"});
+  for (const Task& t : store.tasks(campaign))
+    for (const auto& [round, rank] : rank_correlations_of(t.detail))
+      out.add({name_of_workload(store, t.workload), round, rank});
   return out;
 }
 

@@ -19,6 +19,9 @@ Table show_misses(Store&);
 Table show_measurement(Store&, const std::string& prefix);
 // The trials of the campaign whose UUID begins so. Errors as the_one().
 Table show_trials(Store&, const std::string& prefix);
+// How well the cost models of the campaign whose UUID begins so ranked what was measured next, by
+// workload and round. Errors as the_one().
+Table show_models(Store&, const std::string& prefix);
 Table show_campaigns(Store&);
 
 struct TopOptions {

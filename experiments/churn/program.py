@@ -14,8 +14,8 @@ import sys
 import time
 
 from experiments.churn import chart, visits
+from experiments.harness import cli, systems
 from experiments.harness import experiment as experiments
-from experiments.harness import systems
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 
 FORMAT = 1
@@ -49,6 +49,9 @@ def parse_arguments(arguments):
     parser.add_argument("--minutes", type=float, default=20, metavar="M",
                         help="that each system gets; it is reported for the shapes that it "
                              "reaches (default %(default)s)")
+    parser.add_argument("--within", metavar="TIME", type=cli.budget,
+                        help="that all systems have together, like 15m: each an equal part, and no "
+                             "more than --minutes")
     parser.add_argument("--quick", action="store_true",
                         help=f"{QUICK['visits']} shapes, {QUICK['runs']} runs for a median")
     parser.add_argument("--resume", action="store_true",
@@ -185,6 +188,9 @@ class Run:
         self.names = ([] if options.no_nimble else ["nimble"]) + self.peers
         if not self.names:
             raise ExperimentError("--no-nimble without --peers leaves nothing to measure", USAGE)
+        if options.within:
+            part = cli.in_seconds(options.within) / 60 / len(self.names)
+            options.minutes = min(options.minutes, round(part, 2))
         self.cores = machine.choose_cores(options.threads)
         if len(self.cores) < options.threads:
             raise ExperimentError(f"--threads {options.threads}: this process may use "
@@ -197,7 +203,7 @@ class Run:
         if not options.no_nimble:
             self.executable = models.compile_nimble(self.experiment, options)["nimble"]
         part = (options.quick or options.visits or options.no_nimble or options.untuned
-                or self.peers != list(systems.ONNX_PEERS) or options.minutes < 20)
+                or self.peers != list(systems.ONNX_PEERS))
         self.stem = "churn" + (f"-{options.label}" if options.label else "-part" if part else "")
         self.partial = report.RESULTS / f"{self.stem}.partial.json"
 

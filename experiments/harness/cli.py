@@ -15,12 +15,18 @@ from experiments.harness.errors import USAGE, ExperimentError, exit_code
 FULL = {"rounds": 9, "burst_us": 30_000}
 QUICK = {"rounds": 5, "burst_us": 15_000}
 QUICK_LENGTHS = 6
+TVM_SECONDS, QUICK_TVM_SECONDS = 300, 20
 
 
 def budget(text):
     if not re.fullmatch(r"[1-9]\d*[smh]", text):
         raise argparse.ArgumentTypeError("a number of seconds, minutes or hours like 90s, 5m or 1h")
     return text
+
+
+def in_seconds(text):
+    """Returns the seconds of a `budget`."""
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 def parse_arguments(arguments):
@@ -46,6 +52,15 @@ def parse_arguments(arguments):
                              "threads, like “loop-2” (default: all)")
     parser.add_argument("--repetitions", type=int, metavar="N",
                         help=f"interleaved rounds at each length (default {FULL['rounds']})")
+    parser.add_argument("--within", metavar="TIME", type=budget,
+                        help="measure for so long in all, like 15m, the same time for each case: "
+                             "all rounds of as many lengths as fit, from the middle outwards; each "
+                             "then stands for those around it. What precedes (exporting, tuning, "
+                             "compiling, starting) comes on top")
+    parser.add_argument("--tvm-tuning", metavar="TIME", type=budget,
+                        help="that TVM's tuner gets for each model, of which it takes about a minute "
+                             f"to begin (default {TVM_SECONDS}s, with --quick "
+                             f"{QUICK_TVM_SECONDS}s)")
     parser.add_argument("--peers", metavar="P[,P…]",
                         help=f"of {', '.join(systems.PEERS)} (default: all of the experiment)")
     parser.add_argument("--no-nimble", action="store_true", help="measure the peers alone")
@@ -69,6 +84,8 @@ def parse_arguments(arguments):
         parser.error("--repetitions: an interval needs 3 or more")
     if options.tune and options.untuned:
         parser.error("--tune and --untuned exclude each other")
+    options.tvm_seconds = (in_seconds(options.tvm_tuning) if options.tvm_tuning
+                           else QUICK_TVM_SECONDS if options.quick else TVM_SECONDS)
     if options.label is not None and not options.label.replace("-", "").isalnum():
         parser.error("--label: letters, digits and hyphens only")
     return options

@@ -33,6 +33,10 @@ def parse_arguments(arguments):
                         help=f"tune each model for so long first (default {TUNE}; with --quick "
                              "none)")
     parser.add_argument("--untuned", action="store_true", help="measure default schedules")
+    parser.add_argument("--within", metavar="TIME", type=cli.budget,
+                        help="measure each experiment that compares speeds for so long")
+    parser.add_argument("--tvm-tuning", metavar="TIME", type=cli.budget,
+                        help="that TVM's tuner gets for each model")
     parser.add_argument("--only", metavar="N[,N…]", help="these experiments")
     parser.add_argument("--except", metavar="N[,N…]", dest="without",
                         help="all but these experiments")
@@ -57,8 +61,9 @@ def choose(only, without):
 
 
 def flags(name, options, known):
-    """Returns the arguments of one experiment: of --quick, --untuned and --tune those that it
-    knows. A program (one that compares no speeds) knows what its --help names."""
+    """Returns the arguments of one experiment: of --quick, --untuned, --tune, --within and
+    --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its
+    --help names."""
     tune = options.tune or (None if options.quick or options.untuned else TUNE)
     wanted = [["--quick"]] if options.quick else []
     if options.untuned or (options.quick and not tune and not (experiments.BUILD
@@ -66,8 +71,11 @@ def flags(name, options, known):
         wanted.append(["--untuned"])
     elif tune:
         wanted.append(["--tune", tune])
+    wanted += [[flag, value] for flag, value in (("--within", options.within),
+                                                 ("--tvm-tuning", options.tvm_tuning)) if value]
     # A flag of that name that takes something else is another one.
-    meant = {"--quick": "--quick", "--untuned": "--untuned", "--tune": "--tune BUDGET"}
+    meant = {"--quick": "--quick", "--untuned": "--untuned", "--tune": "--tune BUDGET",
+             "--within": "--within TIME", "--tvm-tuning": "--tvm-tuning TIME"}
     return [word for words in wanted for word in words
             if re.search(rf"(?<![\w-]){meant[words[0]]}(?![\w-])", known)]
 

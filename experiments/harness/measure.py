@@ -11,6 +11,7 @@ from experiments.harness.errors import WRONG_RESULT, ExperimentError
 WARM_US, WARM_RUNS, MOST_WARM_RUNS = 8_000, 3, 30
 FEWEST_RUNS, MOST_RUNS = 3, 60
 SLOW_US = 300_000  # a system whose run takes this long is timed once a burst, behind one warm run
+ENDLESS_US = 2_000_000  # this long: behind none; waking a pool is less than a thousandth of it
 
 
 def examine(workers, reference, tolerance, length):
@@ -70,8 +71,8 @@ def time_rounds(workers, length, rounds, burst_us, long_runs=False):
         if long_runs:
             estimates[system] = max(1.0, worker.ask("burst", length, 0, 1)[0] / 1e3)
             continue
-        # The second run tells a slow system, which is then asked for no third.
-        first = max(1.0, min(worker.ask("burst", length, 1, 1)) / 1e3)
+        # The check was the first run; the second tells a slow system, which then has no third.
+        first = max(1.0, worker.ask("burst", length, 0, 1)[0] / 1e3)
         estimates[system] = first if first >= SLOW_US else max(
             1.0, min(worker.ask("burst", length, 1, 3)) / 1e3)
     typical = statistics.median(estimates.values())
@@ -82,8 +83,10 @@ def time_rounds(workers, length, rounds, burst_us, long_runs=False):
         shift = turn % len(names)
         for system in names[shift:] + names[:shift]:
             warm = int(min(MOST_WARM_RUNS, max(warm_runs, WARM_US / estimates[system])))
-            slow = estimates[system] >= SLOW_US
-            burst = workers[system].ask(
-                "burst", length, *((1, 1) if slow else (warm, runs)))
+            if estimates[system] >= SLOW_US:
+                warm, timed = int(estimates[system] < ENDLESS_US), 1
+            else:
+                timed = runs
+            burst = workers[system].ask("burst", length, warm, timed)
             times[system].append(statistics.median(burst) / 1e3)
     return times

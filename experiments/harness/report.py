@@ -38,9 +38,10 @@ def table(case):
     systems = systems_of(case)
     labels = [ALL[system].label for system in systems]
     width = max(15, *(len(label) + 2 for label in labels))
+    best_width = max(16, width)  # its name is one of the labels
     lines = [f"{case['name']}: µs per token, median ± half its 95 % interval",
              f"{'length':>6} {'count':>6}" + "".join(f"{label:>{width}}" for label in labels)
-             + f"{'best peer':>16}{'ratio':>8}"]
+             + f"{'best peer':>{best_width}}{'ratio':>8}"]
     for entry in case["lengths"]:
         cells = ""
         for system in systems:
@@ -52,7 +53,7 @@ def table(case):
             cells += f"{text:>{width}}"
         best = ALL[entry["best_peer"]].label if entry["best_peer"] else "-"
         ratio = f"{entry['ratio']:.3f}" if entry["ratio"] else "-"
-        lines.append(f"{entry['length']:>6} {entry['count']:>6}{cells}{best:>16}{ratio:>8}")
+        lines.append(f"{entry['length']:>6} {entry['count']:>6}{cells}{best:>{best_width}}{ratio:>8}")
     totals = case.get("us_per_token", {})
     if totals:
         lines.append(f"{'all':>6} {'':>6}" + "".join(
@@ -101,6 +102,10 @@ def markdown(result):
     lines += [""] + [f"[{number}] {note}." for number, note in enumerate(notes, 1)]
     lines += ["", f"Timed: {result['timed']}. Results agree with PyTorch's within "
               f"{result['tolerance']:g}.", ""]
+    if "within" in result["effort"]:
+        lines += [f"Within {result['effort']['within']} of measuring: " + ", ".join(
+            f"{len(case['lengths'])} of {result['lengths_of_workload']} lengths ({case['name']})"
+            for case in cases) + ". Every sentence counts for the nearest measured length.", ""]
     if result["tuned_for_lengths"]:
         lines += ["nimble was tuned for other lengths than those reported: "
                   f"{spans(result['tuned_for_lengths'])}.", ""]

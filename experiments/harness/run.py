@@ -16,6 +16,8 @@ FORMAT = 1  # of the result file; what reads it looks for keys, so new ones keep
 # A peer that has run for so long in one case goes on no more: it is reported for the lengths that
 # it reached. Lengths are visited from the middle outwards, so that these are typical ones.
 PEER_SECONDS, QUICK_PEER_SECONDS = 600, 60
+# With --within, a peer has at most this part of its case's time, and each case this many lengths.
+PEER_SHARE, FEWEST_LENGTHS = 1 / 3, 5
 LONGEST_REASON = 240  # characters of an error that go into the result
 TIMED = ("one call on inputs that are bound outside the clock, for every system, until its outputs "
          "can be read")
@@ -52,6 +54,22 @@ def from_the_middle(lengths):
     return ordered
 
 
+class Share:
+    """The part of --within that one case has; without a limit it never ends."""
+
+    def __init__(self, seconds, clock=time.monotonic):
+        self.seconds, self.clock, self.start = seconds, clock, clock()
+
+    def is_over(self, lengths):
+        """Whether no further length is begun, once so many are done."""
+        return (self.seconds is not None and lengths >= FEWEST_LENGTHS
+                and self.clock() - self.start >= self.seconds)
+
+    def of_a_peer(self, most):
+        """Returns the seconds after which a peer is stopped."""
+        return most if self.seconds is None else min(most, PEER_SHARE * self.seconds)
+
+
 class Progress:
     """One line on standard error: rewritten on a terminal, one per length elsewhere."""
 
@@ -59,6 +77,10 @@ class Progress:
         self.total, self.done, self.first = total, already, already
         self.start = time.monotonic()
         self.terminal = sys.stderr.isatty()
+
+    def leave_out(self, number):
+        """Counts no more what the time did not suffice for."""
+        self.total -= number
 
     def step(self, text):
         self.done += 1
@@ -78,12 +100,14 @@ class Case:
         model = experiment.case or experiment.name
         self.name = f"{model}, {count_threads(threads)}"
         self.done, self.errors, self.infos = {}, {}, {}
+        self.ended = False
 
     def running(self):
         return [peer for peer in self.peers if peer not in self.errors]
 
     def saved(self):
-        return {"done": self.done, "errors": self.errors, "infos": self.infos}
+        return {"done": self.done, "errors": self.errors, "infos": self.infos,
+                "ended": self.ended}
 
 
 class Run:
@@ -116,6 +140,7 @@ class Run:
         if options.repetitions:
             self.effort["rounds"] = options.repetitions
         self.peer_seconds = QUICK_PEER_SECONDS if options.quick else PEER_SECONDS
+        self.measured_seconds = 0.0
         self.provenance = machine.provenance(arguments)
         self.machine = machine.describe(machine.choose_cores(max(self.threads)))
         self.stem = report.RESULTS / self.result_name(possible)
@@ -158,7 +183,7 @@ class Run:
         progress = Progress(len(self.cases) * len(self.lengths),
                             sum(len(case.done) for case in self.cases))
         for case in self.cases:
-            if len(case.done) < len(self.lengths):
+            if not case.ended:
                 self.measure_case(case, progress)
         result = self.assemble()
         report.write_all(result, self.stem)
@@ -203,20 +228,40 @@ class Run:
                     case.infos[name] = workers.workers[name].ask("info")
                 except ExperimentError as error:
                     give_up(name, error)
-            for length in from_the_middle(self.lengths):
+            share = self.share()
+            order = from_the_middle(self.lengths)
+            if share.seconds is not None:  # the ends must not be what the time does not suffice for
+                order = list(dict.fromkeys([order[0], min(order), max(order), *order]))
+            for length in order:
                 if str(length) in case.done:
                     continue
+                if share.is_over(len(case.done)):
+                    break
                 case.done[str(length)] = self.measure_length(case, workers, reference, length,
                                                              give_up)
-                self.drop_slow(case, workers, reference, length)
-                report.write_json(self.partial, {
-                    "settings": self.settings(),
-                    "cases": {case.key: case.saved() for case in self.cases}})
+                self.drop_slow(case, workers, reference, share.of_a_peer(self.peer_seconds))
+                self.save()
                 entry = case.done[str(length)]
                 found = entry["systems"]
                 best = min(found, key=lambda name: found[name]["median"])
                 ratio = f", ratio {entry['ratio']:.2f}" if entry["ratio"] else ""
                 progress.step(f"{case.name}, length {length}: fastest {best}{ratio}")
+            self.measured_seconds += share.clock() - share.start
+        case.ended = True
+        progress.leave_out(len(self.lengths) - len(case.done))
+        self.save()
+
+    def share(self):
+        """Returns the time of the next case: what is left, evenly over the cases that wait."""
+        if not self.options.within:
+            return Share(None)
+        left = cli.in_seconds(self.options.within) - self.measured_seconds
+        return Share(max(0.0, left) / sum(not case.ended for case in self.cases))
+
+    def save(self):
+        report.write_json(self.partial, {
+            "settings": self.settings(), "measured_seconds": self.measured_seconds,
+            "cases": {case.key: case.saved() for case in self.cases}})
 
     def measure_length(self, case, workers, reference, length, give_up):
         differences, errors = measure.examine(workers.workers, reference,
@@ -239,12 +284,12 @@ class Run:
             value["difference"] = differences[name]
         return {"length": length, "count": self.weights[length], "systems": found, **comparison}
 
-    def drop_slow(self, case, workers, reference, length):
+    def drop_slow(self, case, workers, reference, most):
         missing = len(self.lengths) - len(case.done)
         for system in set(case.running()) & set(workers.workers) - {reference}:
-            if missing and workers.workers[system].seconds > self.peer_seconds:
+            if missing and workers.workers[system].seconds > most:
                 reached = sum(system in entry["systems"] for entry in case.done.values())
-                case.errors[system] = (f"stopped after {self.peer_seconds} s, with {reached} of "
+                case.errors[system] = (f"stopped after {most:.0f} s, with {reached} of "
                                        f"{len(self.lengths)} lengths")
                 print(f"{case.name}: {system} {case.errors[system]}", file=sys.stderr)
                 workers.drop(system)
@@ -257,6 +302,7 @@ class Run:
             "onnx_model": str(where / "model.onnx"),
             "onnxruntime_model": str(where / "onnxruntime.onnx"),
             "nimble_file": executable,
+            "tvm_seconds": self.options.tvm_seconds,
         }, row.environment)
         # What it takes to load, build or tune is not held against it.
         workers.workers[name].seconds = 0.0
@@ -271,7 +317,7 @@ class Run:
                 "cases": [case.key for case in self.cases], "lengths": self.lengths,
                 "systems": [case.peers for case in self.cases],
                 "commit": self.provenance["commit"], "executables": self.digests(),
-                "cpu": self.machine["cpu"], **self.effort}
+                "cpu": self.machine["cpu"], **self.stated_effort()}
 
     def load_partial(self):
         if not self.options.resume:
@@ -292,19 +338,34 @@ class Run:
         for case in self.cases:
             kept = saved["cases"][case.key]
             case.done, case.errors, case.infos = kept["done"], kept["errors"], kept["infos"]
+            case.ended = kept["ended"]
+        self.measured_seconds = saved["measured_seconds"]
+
+    def stated_effort(self):
+        within = self.options.within
+        return {**self.effort, **({"within": within} if within else {})}
+
+    def entries(self, case):
+        """Returns what was found at the lengths of a case. With --within they may be some of
+        those that were to be measured, and stand for the others."""
+        reached = [length for length in self.lengths if str(length) in case.done]
+        if len(reached) == len(self.lengths):
+            return [case.done[str(length)] for length in reached]
+        counts = workload.weights(self.counts, reached)
+        return [{**case.done[str(length)], "count": counts[length]} for length in reached]
 
     def assemble(self):
         """Returns the result file's content."""
-        cases = [summarize_case(case.name, case.threads, case.peers,
-                                [case.done[str(length)] for length in self.lengths], case.errors)
-                 for case in self.cases]
+        cases = [summarize_case(case.name, case.threads, case.peers, self.entries(case),
+                                case.errors) for case in self.cases]
         ratios = [case["ratio_to_best_peer"] for case in cases
                   if case["ratio_to_best_peer"] is not None]
         tuning = self.experiment.tuning_histogram
         return {
             "format": FORMAT, "experiment": self.experiment.name, "title": self.experiment.title,
             "unit": "µs per run", "timed": TIMED, **self.provenance, "machine": self.machine,
-            "effort": self.effort, "tolerance": self.experiment.tolerance,
+            "effort": self.stated_effort(), "lengths_of_workload": len(self.lengths),
+            "tolerance": self.experiment.tolerance,
             "untuned": self.options.untuned, "tuning_budget": self.options.tune,
             "tuned_for_lengths": (sorted(tuning()) if tuning and self.executables
                                   and not self.options.untuned else None),

@@ -68,9 +68,14 @@ def make_server(options):
     return (importlib.import_module(module) if module else sys.modules[__name__]).Server(options)
 
 
-def main():
-    # A stopped process would outlive a killed driver for ever; SIGKILL reaches stopped ones too.
+def die_with_parent():
+    """A stopped process would outlive a killed driver for ever; SIGKILL reaches stopped ones,
+    too."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main():
+    die_with_parent()
     options = json.loads(sys.argv[1])
     os.sched_setaffinity(0, options["cores"])
     with multiprocessing.connection.Connection(options["fd"]) as pipe:

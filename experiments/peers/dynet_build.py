@@ -46,7 +46,7 @@ def library():
     source, build = WHERE / f"dyNET-{VERSION}", WHERE / "build"
     print("DyNet: building it from source (half an hour of CPU time, once)", file=sys.stderr)
     if not source.exists():
-        run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest",
+        run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "dyNET", "--dest",
              WHERE, f"dyNET=={VERSION}"], "the download")
         with tarfile.open(WHERE / f"dyNET-{VERSION}.tar.gz") as archive:
             archive.extractall(WHERE, filter="data")

@@ -1,7 +1,5 @@
 """TVM: a Relax module with a symbolic length, compiled by LLVM, on the Relax virtual machine."""
 
-import json
-
 import tvm
 
 from experiments.harness.experiment import BUILD
@@ -15,8 +13,10 @@ class Peer:
         if experiment.make_tvm is None:
             raise NotImplementedError("the experiment has no Relax module")
         folder = BUILD / experiment.name / "tvm"
-        tvm_build.build(experiment, max(experiment.threads), folder)  # one build for all cases
-        self.report = json.loads((folder / "report.json").read_text())
+        # One build for all cases.
+        tvm_build.build(experiment, max(experiment.threads), folder,
+                        options["tvm_seconds"])
+        self.report = tvm_build.read_report(folder)
         machine = tvm.relax.VirtualMachine(
             tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())
         self.call = tvm_build.drive(experiment, machine)

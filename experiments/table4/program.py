@@ -34,7 +34,7 @@ def parse_arguments(arguments):
     parser.add_argument("--model", choices=TITLES, default="bert-base",
                         help="(default %(default)s)")
     parser.add_argument("--threads", default="1,2", metavar="N[,N…]", help="(default %(default)s)")
-    parser.add_argument("--budget", default="10m", metavar="TIME",
+    parser.add_argument("--budget", "--tune", default="10m", metavar="BUDGET",
                         help="of tuning, for each of the two builds (default %(default)s); tuning "
                              "goes on where an earlier run left off")
     parser.add_argument("--untuned", action="store_true", help="default schedules in both")

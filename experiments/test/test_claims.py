@@ -1,8 +1,10 @@
-"""Tests of the arithmetic behind the claims, without an executable."""
+"""Tests of the models and of the arithmetic behind the claims, without an executable."""
 
+import pathlib
+import tempfile
 import unittest
 
-from experiments.claims import tables
+from experiments.claims import program, tables
 
 
 def run(shape_us=1.0, storages=8.0, calls=50.0, wall=1000.0, copies=()):
@@ -30,6 +32,14 @@ def result(shape_us=1.0, extra=0, without=50.0):
              "sizes": [{"model": "m", "code": 1 << 20, "constants": 100 << 20}]}
     found["claims"] = tables.judge(found)
     return found
+
+
+class Models(unittest.TestCase):
+    def test_the_loop_has_its_weights_beside_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(program.loop(pathlib.Path(folder)))
+            self.assertEqual(path.suffix, ".nir")
+            self.assertTrue(path.with_name(path.name + ".safetensors").exists())
 
 
 class Claims(unittest.TestCase):

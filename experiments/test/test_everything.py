@@ -12,7 +12,8 @@ from experiments.harness.errors import USAGE, ExperimentError
 
 
 def options(**given):
-    return types.SimpleNamespace(**{"quick": False, "untuned": False, "tune": None, **given})
+    return types.SimpleNamespace(**{"quick": False, "untuned": False, "tune": None, "within": None,
+                                    "tvm_tuning": None, **given})
 
 
 class Choice(unittest.TestCase):
@@ -37,11 +38,15 @@ class Choice(unittest.TestCase):
         self.assertEqual(everything.flags("m", options(quick=True, tune="1m"), "--quick"),
                          ["--quick"])
         self.assertEqual(everything.flags("m", options(quick=True), ""), [])
+        self.assertEqual(everything.flags("m", options(untuned=True, within="4m", tvm_tuning="9s"),
+                                          known + " --within TIME"), ["--untuned", "--within", "4m"])
         self.assertEqual(everything.flags("m", options(), "--tune PROGRAM, --tune-twice"), [])
 
     def test_programs_that_know_a_flag_say_so_in_their_help(self):
         self.assertIn("--tune BUDGET", everything.help_of("lstm"))
         self.assertIn("--seconds", everything.help_of("budget"))
+        for flag in ("--within TIME", "--tvm-tuning TIME"):
+            self.assertIn(flag, everything.help_of("lstm"))
 
 
 class Order(unittest.TestCase):

@@ -85,11 +85,13 @@ class FakeWorker:
 
     def __init__(self, result, nanoseconds=1000):
         self.result, self.nanoseconds, self.bursts = np.asarray(result), nanoseconds, 0
+        self.runs = 0
 
     def ask(self, method, *arguments):
         if method == "check":
             return self.result
         self.bursts += 1
+        self.runs += arguments[1] + arguments[2]
         return [self.nanoseconds] * arguments[2]
 
     def confine(self):
@@ -113,6 +115,14 @@ class MeasureTest(unittest.TestCase):
         self.assertEqual(measure.time_rounds(workers, 7, rounds=4, burst_us=100),
                          {"a": [2.0] * 4, "b": [5.0] * 4})
         self.assertEqual({worker.bursts for worker in workers.values()}, {6})
+
+    def test_a_slow_system_runs_little(self):
+        workers = {"a": FakeWorker([0], 10**6), "slow": FakeWorker([0], 5 * 10**8),
+                   "endless": FakeWorker([0], 8 * 10**9)}
+        found = measure.time_rounds(workers, 7, rounds=4, burst_us=100)
+        self.assertEqual(found["endless"], [8e6] * 4)
+        self.assertEqual(workers["slow"].runs, 1 + 4 * 2)
+        self.assertEqual(workers["endless"].runs, 1 + 4)
 
 
 class ReportTest(unittest.TestCase):

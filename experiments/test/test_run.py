@@ -68,7 +68,9 @@ class RunTest(unittest.TestCase):
             peers=peers)
         made = run.Run.__new__(run.Run)
         made.experiment, made.lengths = model, list(lengths)
-        made.options = types.SimpleNamespace(no_nimble="nimble" not in workers, resume=True)
+        made.options = types.SimpleNamespace(no_nimble="nimble" not in workers, resume=True,
+                                             within=None, tvm_seconds=20)
+        made.counts, made.measured_seconds = dict.fromkeys(lengths, 1), 0.0
         made.weights = dict.fromkeys(lengths, 1)
         made.effort, made.peer_seconds = {"rounds": 3, "burst_us": 1000}, 60
         made.executables = {"m": {"nimble": __file__}} if "nimble" in workers else {}
@@ -130,6 +132,41 @@ class RunTest(unittest.TestCase):
         case = self.case((10,), torch=FakeWorker("torch"),
                          tvm=FakeWorker("tvm", seconds_a_check=99), nimble=FakeWorker("nimble"))
         self.assertEqual(case.errors, {})
+
+    def test_a_limit_of_time_keeps_both_ends_and_every_sentence(self):
+        lengths = range(10, 31)
+        made = self.make_run({"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")},
+                             lengths)
+        made.options.within = "1s"
+        with unittest.mock.patch.object(run.Share, "is_over", lambda self, done: done >= 7):
+            case = self.measure(made, {"torch": FakeWorker("torch"),
+                                       "nimble": FakeWorker("nimble")})
+        self.assertEqual(len(case.done), 7)
+        self.assertTrue(case.ended)
+        entries = made.entries(case)
+        self.assertEqual([entry["length"] for entry in entries][::6], [10, 30])
+        self.assertEqual(sum(entry["count"] for entry in entries), len(lengths))
+
+    def test_the_time_is_shared_among_the_cases_that_wait(self):
+        made = self.make_run({"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")})
+        made.options.within = "10m"
+        made.cases = [run.Case(made.experiment, threads, ["torch"]) for threads in (1, 2, 3)]
+        self.assertEqual(made.share().seconds, 200)
+        made.cases[0].ended, made.measured_seconds = True, 100.0
+        self.assertEqual(made.share().seconds, 250)
+        made.measured_seconds = 700.0
+        self.assertEqual(made.share().seconds, 0)
+
+    def test_a_share_ends_with_its_time_but_not_before_five_lengths(self):
+        now = [0.0]
+        share = run.Share(60, lambda: now[0])
+        self.assertFalse(share.is_over(9))
+        self.assertEqual(share.of_a_peer(600), 20)
+        now[0] = 61.0
+        self.assertTrue(share.is_over(5))
+        self.assertFalse(share.is_over(4))
+        self.assertFalse(run.Share(None, lambda: now[0]).is_over(99))
+        self.assertEqual(run.Share(None).of_a_peer(600), 600)
 
     def test_resume_goes_on_and_keeps_the_errors(self):
         workers = {"torch": FakeWorker("torch"), "tvm": "broken",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "db/store/evidence.h"
+#include "db/store/rank_correlations.h"
 #include "db/store/reading.h"
 #include "gui/model/dispatch_tree.h"
 
@@ -54,6 +55,7 @@ struct SearchFacts {
   bool more = false;                  // there are others behind them
   // By shape, the median of what the default schedule took.
   std::map<std::string, double> default_ns;
+  db::RankCorrelations ranked;  // how well its cost model ranked
 };
 
 // A workload's best known time at a shape.

@@ -16,6 +16,8 @@ SearchFacts StoreReader::search(const db::Hash& workload, const db::Hash& hardwa
     for (const db::TrialRow& row : store_->trials(last)) out.campaign = row.trial.key.campaign;
   }
   if (out.campaign.empty()) return out;
+  for (const db::Task& t : store_->tasks(out.campaign))
+    if (t.workload == workload) out.ranked = db::rank_correlations_of(t.detail);
   TrialQuery query;
   query.campaign = out.campaign;
   query.workload = workload;

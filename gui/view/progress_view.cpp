@@ -6,10 +6,16 @@
 // in one session; what no session timed beside the default is hollow, too, and counts for nothing.
 // Only where none was, as in campaigns of `nimble tune`, are the times themselves shown, which is
 // said.
+//
+// A search may run at several shapes, which are seen one at a time: times of two are no progress.
+// How well the cost model had ranked a round's candidates stands on an axis of its own.
+#include <QComboBox>
 #include <QHBoxLayout>
 #include <QSlider>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <span>
 
 #include "gui/model/units.h"
@@ -28,6 +34,11 @@ class ProgressView final : public PlotView {
     replay_->setObjectName(QStringLiteral("replay"));
     replay_->setAccessibleName(tr("Replay up to this trial"));
     replay_->setRange(0, 0);
+    shape_ = new QComboBox;
+    shape_->setObjectName(QStringLiteral("shape"));
+    shape_->setAccessibleName(tr("Shape that the search ran at"));
+    controls()->addWidget(plain_label(tr("Shape:")));
+    controls()->addWidget(shape_);
     controls()->addWidget(plain_label(tr("Replay:")));
     controls()->addWidget(replay_, 1);
     plot().legend->setVisible(true);
@@ -36,6 +47,7 @@ class ProgressView final : public PlotView {
     whole->setScaleStrategy(QCPAxisTickerFixed::ssMultiples);
     plot().xAxis->setTicker(whole);
     connect(replay_, &QSlider::valueChanged, this, &ProgressView::redraw);
+    connect(shape_, &QComboBox::currentIndexChanged, this, [this] { show_shape(); });
     connect(&context.session, &Session::changed, this, &ProgressView::ask);
     connect(&context.selection, &Selection::changed, this, [this](const Choice& before) {
       const Choice& now = this->context().selection.now();
@@ -78,6 +90,7 @@ class ProgressView final : public PlotView {
         lowest = std::min(lowest, value.value_or(INFINITY));
         highest = std::max(highest, value.value_or(0));
       }
+    plot().yAxis2->setVisible(false);
     if (!(highest > 0)) return set_marks({});
     double unit = 1;
     if (by_ratio_) {
@@ -93,12 +106,14 @@ class ProgressView final : public PlotView {
     range_ = plot().yAxis->range();
     plot().xAxis->setLabel(tr("trial of the search, in the order queued (number)"));
     draw_trials(trials, unit);
+    draw_ranks(trials);
     show_all();
   }
 
   void show_all() override {
     plot().xAxis->setRange(0, static_cast<double>(shown().size()) + 1);
     plot().yAxis->setRange(range_);
+    plot().yAxis2->setRange(-1.05, 1.05);
   }
 
  private:
@@ -123,9 +138,33 @@ class ProgressView final : public PlotView {
         });
   }
 
+  static QString shape_of(const SearchedTrial& s) {
+    return plain_text(db::text_of(s.outcome.dims));
+  }
+
   void show_trials(const QString& error) {
+    // In the order met; the one that was looked at stays.
+    const QString before = shape_->currentText();
+    QStringList shapes;
+    for (const SearchedTrial& s : facts_.trials)
+      if (const QString shape = shape_of(s); !shapes.contains(shape)) shapes.push_back(shape);
+    {
+      const QSignalBlocker quiet(shape_);
+      shape_->clear();
+      shape_->addItems(shapes);
+      shape_->setCurrentIndex(std::max(0, static_cast<int>(shapes.indexOf(before))));
+      shape_->setEnabled(shapes.size() > 1);
+    }
+    show_shape(error);
+  }
+
+  void show_shape(const QString& error = {}) {
     const bool followed = replay_->value() == replay_->maximum();
-    const auto& trials = facts_.trials;
+    const QString shape = shape_->currentText();
+    trials_.clear();
+    std::ranges::copy_if(facts_.trials, std::back_inserter(trials_),
+                         [&](const SearchedTrial& s) { return shape_of(s) == shape; });
+    const auto& trials = trials_;
     set_message(!error.isEmpty() ? error
                 : trials.empty() ? tr("The campaign searched nothing for this workload.")
                                  : QString());
@@ -145,8 +184,8 @@ class ProgressView final : public PlotView {
 
   // The default's measurement and the search's, up to where the replay stands.
   std::span<const SearchedTrial> shown() const {
-    const auto n = std::min(facts_.trials.size(), static_cast<size_t>(replay_->value()));
-    return std::span(facts_.trials).first(n);
+    const auto n = std::min(trials_.size(), static_cast<size_t>(replay_->value()));
+    return std::span(trials_).first(n);
   }
 
   // A time as it is plotted; of one of another session than the default's, over the default's
@@ -214,6 +253,33 @@ class ProgressView final : public PlotView {
     set_marks(std::move(marks));
   }
 
+  // At the last trial of each round.
+  void draw_ranks(std::span<const SearchedTrial> trials) {
+    std::map<int64_t, double> ends;  // of rounds
+    for (size_t i = 0; i < trials.size(); ++i)
+      ends[trials[i].outcome.trial.round] = static_cast<double>(i + 1);
+    // Services have no rounds; they count the times that were known.
+    const bool rounds = ends.size() > 1;
+    QCPGraph* graph = nullptr;
+    for (const auto& [round, correlation] : facts_.ranked) {
+      const auto end = ends.find(round);
+      if (rounds && end == ends.end()) continue;
+      const double x = rounds ? end->second : static_cast<double>(round);
+      if (x > static_cast<double>(trials.size())) continue;
+      if (!graph) {
+        graph = plot().addGraph(plot().xAxis, plot().yAxis2);
+        graph->setName(tr("rank correlation of the cost model"));
+        graph->setPen(QPen(ink(Ink::kVendor, palette()), 1.4, Qt::DashLine));
+        graph->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDiamond, 7));
+      }
+      graph->addData(x, correlation);
+    }
+    if (!graph) return;
+    plot().yAxis2->setVisible(true);
+    plot().yAxis2->setTickLabels(true);
+    plot().yAxis2->setLabel(tr("rank correlation"));
+  }
+
   QString value_text(double value) const {
     return by_ratio_ ? factor_text(value) : time_text(value);
   }
@@ -245,9 +311,11 @@ class ProgressView final : public PlotView {
     set_status(text);
   }
 
+  QComboBox* shape_;
   QSlider* replay_;
   SearchFacts facts_;
-  bool by_ratio_ = false;  // the axis is of times over the default's
+  std::vector<SearchedTrial> trials_;  // of the shape that is looked at
+  bool by_ratio_ = false;              // the axis is of times over the default's
   QCPRange range_{0.1, 1};
   Question question_;
   bool asked_ = false;

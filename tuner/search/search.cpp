@@ -13,6 +13,7 @@ namespace nimble::tuner {
 namespace {
 
 constexpr size_t kMinPointsToTrust = 8;
+constexpr size_t kMinToCorrelate = 4;
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
@@ -27,7 +28,11 @@ Search::Search(const Space& space, SearchOptions options)
       all_(space.enumerate(kEnumerateUpTo)),
       options_(std::move(options)),
       random_(options_.seed),
-      model_(options_.seed) {}
+      model_(options_.seed),
+      fastest_ns_(options_.shapes.size(), HUGE_VAL),
+      checked_(options_.shapes.size()) {
+  NIMBLE_CHECK(!options_.shapes.empty(), "a search is at one shape at least");
+}
 
 void Search::begin_anew(uint64_t seed) {
   options_.seed = seed;
@@ -37,11 +42,12 @@ void Search::begin_anew(uint64_t seed) {
   point_of_.clear();
   tried_.clear();
   predicted_.clear();
-  checked_.clear();
+  fastest_ns_.assign(options_.shapes.size(), HUGE_VAL);
+  checked_.assign(options_.shapes.size(), {});
 }
 
 void Search::begin_with(CostModel earlier) {
-  const size_t columns = features(space_.default_candidate()).size();
+  const size_t columns = features(space_.default_candidate())[0].size();
   if (earlier.columns() != columns)
     throw Error(Status::kIncompatible, "cost model",
                 fmt::format("it is of {} features, points of this space have {}", earlier.columns(),
@@ -50,27 +56,31 @@ void Search::begin_with(CostModel earlier) {
   earlier_ = std::move(earlier);
 }
 
-const std::vector<float>& Search::features(const tuned::Candidate& c) {
+const Search::Features& Search::features(const tuned::Candidate& c) {
   auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
   if (fresh) it->second = make_features(c);
   return it->second;
 }
 
-std::vector<float> Search::make_features(const tuned::Candidate& c) const {
-  std::vector<float> out;
+Search::Features Search::make_features(const tuned::Candidate& c) const {
+  Features out(options_.shapes.size());
   if (c.vendor.empty()) {
     const kernels::Template* t = kernels::find_template(c.template_name);
     const kernels::Lowered lowered =
         t->lower(space_.workload(), c.config, space_.target(), "candidate");
-    const uint32_t leaf = lowered.tails.choose(options_.symbols, options_.threads);
     const int threads = lowered.max_threads > 0 ? std::min(lowered.max_threads, options_.threads)
                                                 : options_.threads;
-    out = features_of(lowered.functions.at(leaf), options_.symbols, threads, space_.target());
-    out.push_back(static_cast<float>(lowered.functions.size()));
+    for (size_t s = 0; s < out.size(); ++s) {
+      const std::vector<int64_t>& symbols = options_.shapes[s];
+      const uint32_t leaf = lowered.tails.choose(symbols, options_.threads);
+      out[s] = features_of(lowered.functions.at(leaf), symbols, threads, space_.target());
+      out[s].push_back(static_cast<float>(lowered.functions.size()));
+    }
   } else {
-    out.assign(feature_names().size() + 1, -1);
+    for (std::vector<float>& row : out) row.assign(feature_names().size() + 1, -1);
   }
-  for (double x : space_.coordinates(c)) out.push_back(static_cast<float>(x));
+  for (std::vector<float>& row : out)
+    for (double x : space_.coordinates(c)) row.push_back(static_cast<float>(x));
   return out;
 }
 
@@ -101,31 +111,57 @@ std::vector<Proposal> Search::draw(size_t count) {
   return out;
 }
 
-std::vector<Proposal> Search::propose(size_t count) {
-  if (options_.random) return draw(count);
+std::vector<tuned::Candidate> Search::elites() const {
+  std::vector<std::vector<std::pair<tuned::Candidate, double>>> lists;
+  for (size_t s = 0; s < options_.shapes.size(); ++s) lists.push_back(best(options_.elites, s));
+  std::vector<tuned::Candidate> out;
+  std::set<std::string> seen;
+  for (size_t rank = 0; rank < options_.elites; ++rank)
+    for (const auto& list : lists)
+      if (rank < list.size() && out.size() < options_.elites &&
+          seen.insert(text_of(list[rank].first)).second)
+        out.push_back(list[rank].first);
+  return out;
+}
+
+std::optional<double> Search::scale(size_t shape) const {
+  const auto first = std::find_if(fastest_ns_.begin(), fastest_ns_.end(),
+                                  [](double ns) { return std::isfinite(ns); });
+  if (first != fastest_ns_.end() && std::isfinite(fastest_ns_[shape]))
+    return fastest_ns_[shape] / *first;
+  return shape == 0 ? std::optional(1.0) : std::nullopt;
+}
+
+std::vector<tuned::Candidate> Search::make_pool() {
   std::vector<tuned::Candidate> pool;
   std::set<std::string> seen;
-  const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
-  std::vector<tuned::Candidate> first;
   if (!all_.empty()) {
     for (const tuned::Candidate& c : all_) add(pool, seen, c);
     std::shuffle(pool.begin(), pool.end(), random_);
-  } else {
-    const auto elites = best(options_.elites);
-    for (size_t i = 0; i < options_.pool && !elites.empty(); ++i) {
-      // Better elites have more children.
-      const size_t rank =
-          std::min(elites.size() - 1, static_cast<size_t>(std::abs(std::normal_distribution<double>(
-                                          0, static_cast<double>(elites.size()) / 2)(random_))));
-      if (i % 4 == 3)
-        add(pool, seen, space_.cross(elites[rank].first, elites[i % elites.size()].first, random_));
-      else
-        add(pool, seen, space_.mutate(elites[rank].first, random_));
-    }
-    for (size_t i = 0; i < options_.pool && pool.size() < 2 * options_.pool; ++i)
-      add(pool, seen, space_.sample(random_));
+    return pool;
   }
+  const std::vector<tuned::Candidate> parents = elites();
+  for (size_t i = 0; i < options_.pool && !parents.empty(); ++i) {
+    // Better ones have more children.
+    const size_t rank =
+        std::min(parents.size() - 1, static_cast<size_t>(std::abs(std::normal_distribution<double>(
+                                         0, static_cast<double>(parents.size()) / 2)(random_))));
+    if (i % 4 == 3)
+      add(pool, seen, space_.cross(parents[rank], parents[i % parents.size()], random_));
+    else
+      add(pool, seen, space_.mutate(parents[rank], random_));
+  }
+  for (size_t i = 0; i < options_.pool && pool.size() < 2 * options_.pool; ++i)
+    add(pool, seen, space_.sample(random_));
+  return pool;
+}
+
+std::vector<Proposal> Search::propose(size_t count) {
+  if (options_.random) return draw(count);
+  std::vector<tuned::Candidate> pool = make_pool();
+  const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
   const CostModel* ranks = learnt ? &model_ : earlier_ ? &*earlier_ : nullptr;
+  std::vector<tuned::Candidate> first;
   std::set<std::string> taken;
   if (!learnt) {
     add(first, taken, space_.default_candidate());
@@ -141,21 +177,27 @@ std::vector<Proposal> Search::propose(size_t count) {
       add(first, taken, near[i]);
     std::shuffle(pool.begin(), pool.end(), random_);
     for (const tuned::Candidate& c : pool) add(first, taken, c);
-    std::vector<Proposal> out;
-    for (size_t i = 0; i < first.size() && i < count; ++i) out.push_back({first[i], std::nullopt});
-    for (const Proposal& p : out) tried_.insert(text_of(p.candidate));
-    return out;
   }
-
   std::vector<Proposal> out;
   for (size_t i = 0; i < first.size() && i < count; ++i) {
-    out.push_back({first[i], std::nullopt});
+    out.push_back({first[i], {}});
     tried_.insert(text_of(first[i]));
   }
+  if (!ranks) return out;
   std::erase_if(pool, [&](const tuned::Candidate& c) { return taken.contains(text_of(c)); });
+  for (Proposal& p : choose(pool, count - out.size(), *ranks)) {
+    const std::string text = text_of(p.candidate);
+    tried_.insert(text);
+    predicted_[text] = p.predicted_ns;
+    out.push_back(std::move(p));
+  }
+  return out;
+}
 
+std::vector<Proposal> Search::choose(const std::vector<tuned::Candidate>& pool, size_t count,
+                                     const CostModel& ranks) {
   // Lowering the pool is what a proposal costs; most of it is new.
-  std::vector<std::pair<const tuned::Candidate*, std::vector<float>*>> missing;
+  std::vector<std::pair<const tuned::Candidate*, Features*>> missing;
   for (const tuned::Candidate& c : pool)
     if (auto [it, fresh] = feature_cache_.try_emplace(text_of(c)); fresh)
       missing.emplace_back(&c, &it->second);
@@ -168,10 +210,14 @@ std::vector<Proposal> Search::propose(size_t count) {
   for (int i = 1; i < options_.jobs; ++i) others.push_back(std::async(std::launch::async, lower));
   lower();
   for (auto& f : others) f.get();
-  std::vector<std::vector<float>> rows;
-  for (const tuned::Candidate& c : pool) rows.push_back(features(c));
-  const std::vector<double> predicted = ranks->predict(rows);
-  std::vector<std::vector<double>> at;
+
+  const size_t shapes = options_.shapes.size();
+  std::vector<std::vector<double>> predicted, at;  // by shape; by point
+  for (size_t s = 0; s < shapes; ++s) {
+    std::vector<std::vector<float>> rows;
+    for (const tuned::Candidate& c : pool) rows.push_back(features(c)[s]);
+    predicted.push_back(ranks.predict(rows));
+  }
   for (const tuned::Candidate& c : pool) at.push_back(space_.coordinates(c));
   std::vector<bool> used(pool.size(), false);
   std::vector<size_t> chosen;
@@ -179,7 +225,7 @@ std::vector<Proposal> Search::propose(size_t count) {
     used[i] = true;
     chosen.push_back(i);
   };
-  const size_t wanted = std::min(count - out.size(), pool.size());
+  const size_t wanted = std::min(count, pool.size());
   const auto random_share = static_cast<size_t>(options_.epsilon * static_cast<double>(wanted));
   while (chosen.size() < wanted) {
     if (chosen.size() >= wanted - random_share) {
@@ -189,6 +235,7 @@ std::vector<Proposal> Search::propose(size_t count) {
       take(left[std::uniform_int_distribution<size_t>(0, left.size() - 1)(random_)]);
       continue;
     }
+    const std::vector<double>& here = predicted[chosen.size() % shapes];
     size_t best = pool.size();
     double least = HUGE_VAL;
     for (size_t i = 0; i < pool.size(); ++i) {
@@ -197,66 +244,84 @@ std::vector<Proposal> Search::propose(size_t count) {
       double penalty = 1;
       for (size_t j : chosen)
         if (distance(at[i], at[j]) <= 1) penalty += 0.05;
-      if (predicted[i] * penalty < least) least = predicted[i] * penalty, best = i;
+      if (here[i] * penalty < least) least = here[i] * penalty, best = i;
     }
     if (best == pool.size()) break;  // a model that says no number says nothing
     take(best);
   }
+  std::vector<Proposal> out;
   for (size_t i : chosen) {
-    out.push_back({pool[i], predicted[i]});
-    const std::string text = text_of(pool[i]);
-    tried_.insert(text);
-    predicted_[text] = predicted[i];
+    Proposal& p = out.emplace_back();
+    p.candidate = pool[i];
+    for (size_t s = 0; s < shapes; ++s) {
+      const std::optional<double> known = scale(s);
+      p.predicted_ns.push_back(known ? std::optional(predicted[s][i] * *known) : std::nullopt);
+    }
   }
   return out;
 }
 
-void Search::tell(const tuned::Candidate& c, std::optional<double> time_ns) {
+void Search::tell(const tuned::Candidate& c, std::optional<double> time_ns, size_t shape) {
   const std::string text = text_of(c);
   tried_.insert(text);
   if (!time_ns) return;
-  if (auto it = predicted_.find(text); it != predicted_.end()) {
-    checked_.emplace_back(it->second, *time_ns);
-    predicted_.erase(it);
-  }
+  if (auto it = predicted_.find(text); it != predicted_.end())
+    if (std::optional<double>& predicted = it->second.at(shape)) {
+      checked_[shape].emplace_back(*predicted, *time_ns);
+      predicted.reset();
+    }
   const auto [it, fresh] = point_of_.try_emplace(text, points_.size());
-  if (fresh)
-    points_.push_back({c, *time_ns, features(c)});
-  else
-    points_[it->second].time_ns = *time_ns;
+  if (fresh) {
+    points_.push_back({c, {}, features(c)});
+    points_.back().times_ns.resize(options_.shapes.size());
+  }
+  points_[it->second].times_ns.at(shape) = *time_ns;
 }
 
 std::optional<double> Search::learn() {
+  double correlations = 0;
+  size_t correlated = 0;
+  for (std::vector<std::pair<double, double>>& checked : checked_) {
+    if (checked.size() >= kMinToCorrelate) {
+      std::vector<double> a, b;
+      for (const auto& [predicted, measured] : checked) {
+        a.push_back(predicted);
+        b.push_back(measured);
+      }
+      correlations += rank_correlation(a, b);
+      ++correlated;
+    }
+    // They tell of the model that is replaced now, and of no later one.
+    checked.clear();
+  }
+  fastest_ns_.assign(options_.shapes.size(), HUGE_VAL);
+  for (const Point& p : points_)
+    for (size_t s = 0; s < p.times_ns.size(); ++s)
+      fastest_ns_[s] = std::min(fastest_ns_[s], p.times_ns[s].value_or(HUGE_VAL));
   std::vector<std::vector<float>> rows;
   std::vector<double> times;
-  for (const Point& p : points_) {
-    rows.push_back(p.features);
-    times.push_back(p.time_ns);
-  }
-  std::optional<double> correlation;
-  if (checked_.size() >= 4) {
-    std::vector<double> a, b;
-    for (const auto& [predicted, measured] : checked_) {
-      a.push_back(predicted);
-      b.push_back(measured);
-    }
-    correlation = rank_correlation(a, b);
-  }
-  // They tell of the model that is replaced now, and of no later one.
-  checked_.clear();
+  for (const Point& p : points_)
+    for (size_t s = 0; s < p.times_ns.size(); ++s)
+      if (p.times_ns[s]) {
+        rows.push_back(p.features[s]);
+        times.push_back(*p.times_ns[s] / scale(s).value());
+      }
   model_.train(rows, times);
-  return correlation;
+  if (correlated == 0) return std::nullopt;
+  return correlations / static_cast<double>(correlated);
 }
 
-std::vector<std::pair<tuned::Candidate, double>> Search::best(size_t count) const {
+std::vector<std::pair<tuned::Candidate, double>> Search::best(size_t count, size_t shape) const {
   std::vector<const Point*> order;
-  for (const Point& p : points_) order.push_back(&p);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Point* a, const Point* b) { return a->time_ns < b->time_ns; });
+  for (const Point& p : points_)
+    if (p.times_ns.at(shape)) order.push_back(&p);
+  std::stable_sort(order.begin(), order.end(), [&](const Point* a, const Point* b) {
+    return *a->times_ns[shape] < *b->times_ns[shape];
+  });
   std::vector<std::pair<tuned::Candidate, double>> out;
   for (const Point* p : order) {
     if (out.size() == count) break;
-    out.emplace_back(p->candidate, p->time_ns);
+    out.emplace_back(p->candidate, *p->times_ns[shape]);
   }
   return out;
 }

@@ -7,6 +7,12 @@
 // Before the model has learnt anything the round is the default configuration, the seeds that the
 // caller gives, the default's neighbours and random points; or, with a model that an earlier search
 // left, what that one ranks highest in their place.
+//
+// A space may be searched at several shapes at once: a schedule is compiled once and timed at each,
+// and timing is the cheaper half. What is best at one shape is rarely the best at another that is
+// far away, so each shape in turn has a place in a round and among the points that mutations start
+// from. The model learns from all: its rows are of a point at a shape, with the times of other
+// shapes scaled so that the fastest of each take what the fastest of the first takes.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +32,7 @@ inline constexpr int64_t kEnumerateUpTo = 256;
 struct SearchOptions {
   uint64_t seed = 0;
   int threads = 1;
-  std::vector<int64_t> symbols;  // the shape that is searched at
+  std::vector<std::vector<int64_t>> shapes;  // that are searched at: symbols of each, one or more
   // Points of the space that go first, behind the default: what was good elsewhere.
   std::vector<tuned::Candidate> seeds;
   size_t pool = 192;     // points ranked per round
@@ -39,7 +45,9 @@ struct SearchOptions {
 
 struct Proposal {
   tuned::Candidate candidate;
-  std::optional<double> predicted_ns;
+  // By shape; empty if it was not ranked, none at a shape behind the first of which no time is
+  // known.
+  std::vector<std::optional<double>> predicted_ns;
 };
 
 class Search {
@@ -53,31 +61,40 @@ class Search {
   void begin_with(CostModel earlier);
   // Up to `count` points never proposed before; empty when the space is used up.
   std::vector<Proposal> propose(size_t count);
-  // What became of a point; without a time it failed, and is only remembered as tried. Told again,
-  // the later time counts.
-  void tell(const tuned::Candidate& c, std::optional<double> time_ns);
+  // What became of a point at a shape (its place among the options'); without a time it failed, and
+  // is only remembered as tried. Told again, the later time counts.
+  void tell(const tuned::Candidate& c, std::optional<double> time_ns, size_t shape = 0);
   // Trains the model on all times told. Returns the rank correlation between what the model so far
-  // predicted for the points told since the last call and their times; nothing without enough of
-  // them.
+  // predicted for the points told since the last call and their times, a mean over the shapes;
+  // nothing without enough of them at any.
   std::optional<double> learn();
 
   size_t tried() const { return tried_.size(); }
   size_t measured() const { return points_.size(); }
   const CostModel& model() const { return model_; }
-  // The fastest first.
-  std::vector<std::pair<tuned::Candidate, double>> best(size_t count) const;
+  // The fastest at a shape first.
+  std::vector<std::pair<tuned::Candidate, double>> best(size_t count, size_t shape = 0) const;
 
  private:
+  using Features = std::vector<std::vector<float>>;  // by shape
   struct Point {
     tuned::Candidate candidate;
-    double time_ns;
-    std::vector<float> features;
+    std::vector<std::optional<double>> times_ns;  // by shape
+    Features features;
   };
-  const std::vector<float>& features(const tuned::Candidate& c);
-  std::vector<float> make_features(const tuned::Candidate& c) const;  // thread safe
+  const Features& features(const tuned::Candidate& c);
+  Features make_features(const tuned::Candidate& c) const;  // thread safe
   std::vector<Proposal> draw(size_t count);
   void add(std::vector<tuned::Candidate>& pool, std::set<std::string>& seen,
            std::optional<tuned::Candidate> c) const;
+  // The best of each shape in turn.
+  std::vector<tuned::Candidate> elites() const;
+  // What takes the fastest of a shape over what it takes the fastest of the first that has times.
+  std::optional<double> scale(size_t shape) const;
+  // Points of a round that is not ranked, and of one that is.
+  std::vector<tuned::Candidate> make_pool();
+  std::vector<Proposal> choose(const std::vector<tuned::Candidate>& pool, size_t count,
+                               const CostModel& ranks);
 
   const Space& space_;
   const std::vector<tuned::Candidate> all_;  // of a small space
@@ -88,9 +105,11 @@ class Search {
   std::vector<Point> points_;
   std::map<std::string, size_t> point_of_;
   std::set<std::string> tried_;
-  std::map<std::string, double> predicted_;         // of points proposed and not yet learnt from
-  std::vector<std::pair<double, double>> checked_;  // predicted, measured
-  std::map<std::string, std::vector<float>> feature_cache_;
+  std::vector<double> fastest_ns_;  // known, by shape
+  // Of points proposed and not yet told, by shape.
+  std::map<std::string, std::vector<std::optional<double>>> predicted_;
+  std::vector<std::vector<std::pair<double, double>>> checked_;  // predicted, measured; by shape
+  std::map<std::string, Features> feature_cache_;
 };
 
 }  // namespace nimble::tuner

@@ -79,6 +79,7 @@ class Driver {
     const auto end_runs = [](std::vector<std::unique_ptr<TaskRun>>* runs) { runs->clear(); };
     const std::unique_ptr<std::vector<std::unique_ptr<TaskRun>>, decltype(end_runs)> running(
         &runs_, end_runs);
+    context.search_end = options_.search_end;
     context.end_s = report_.budget_s - std::min(kReserveSeconds, kReserveShare * report_.budget_s);
     for (const std::string& s : report_.skipped) meter.note("skipped " + s);
     try {
@@ -138,15 +139,22 @@ class Driver {
     key.digest = digest_of(tasks_, target_);
     key.hardware = hardware_;
     key.seed = options_.seed;
-    nlohmann::json how = {{"top_k", options_.top_k},
-                          {"only_hot", options_.only_hot},
-                          {"threads", threads_},
-                          {"target", target_.level},
-                          {"codegen", tuned::toolchain_record().codegen_version},
-                          {"backend", tuned::toolchain_record().version},
-                          {"policy", policy_.text()}};
-    if (options_.random_search) how["search"] = "random";
-    key.options = how.dump();
+    nlohmann::json key_options{{"top_k", options_.top_k},
+                               {"only_hot", options_.only_hot},
+                               {"threads", threads_},
+                               {"target", target_.level},
+                               {"codegen", tuned::toolchain_record().codegen_version},
+                               {"backend", tuned::toolchain_record().version},
+                               {"policy", policy_.text()}};
+    // As usual, and as a --size of old, is as it was before there was a choice: such a campaign
+    // goes on. When a search ends is no part of the key, as the budget is none.
+    const CampaignOptions usual;
+    const bool of_one_size =
+        options_.search_shapes == 0 && options_.representative != usual.representative;
+    if (options_.search_shapes != usual.search_shapes && !of_one_size)
+      key_options["search_shapes"] = options_.search_shapes;
+    if (options_.random_search) key_options["search"] = "random";
+    key.options = key_options.dump();
     if (const auto found = store_->find_campaign(key)) {
       campaign_ = *found;
       report_.resumed = true;
@@ -194,10 +202,7 @@ class Driver {
     // What is likely to be hot comes first, in case that the budget ends here.
     std::vector<const TuningTask*> order;
     for (const TuningTask& t : tasks_) order.push_back(&t);
-    const auto work = [](const TuningTask* t) {
-      const WorkloadPoint& p = t->points[t->representative()];
-      return t->calls * static_cast<double>(p.flops + p.bytes);
-    };
+    const auto work = [](const TuningTask* t) { return t->calls * mean_work(*t); };
     std::stable_sort(order.begin(), order.end(),
                      [&](const auto* a, const auto* b) { return work(a) > work(b); });
     const double until =
@@ -244,11 +249,10 @@ class Driver {
     finish();
     estimate();
     std::map<int64_t, double> total;
-    const auto cost = [](const TaskReport& r) { return r.calls * r.default_ns; };
-    for (const auto& r : runs_) total[r->report().threads] += cost(r->report());
+    for (const auto& r : runs_) total[r->report().threads] += r->default_cost();
     for (auto& r : runs_)
       if (total[r->report().threads] > 0)
-        r->report().share = cost(r->report()) / total[r->report().threads];
+        r->report().share = r->default_cost() / total[r->report().threads];
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
       return a->report().share > b->report().share;
     });
@@ -306,10 +310,7 @@ class Driver {
   // Where there was no time to measure a default schedule, its work tells what it may take: as much
   // as the median workload takes for so much work.
   void estimate() {
-    const auto work = [](const TaskRun& r) {
-      const WorkloadPoint& p = r.task().points[r.task().representative()];
-      return std::max(1.0, static_cast<double>(p.flops + p.bytes));
-    };
+    const auto work = [](const TaskRun& r) { return work_of(r.task().points[r.first_point()]); };
     std::vector<double> rates;
     for (const auto& r : runs_)
       if (r->report().default_ns > 0) rates.push_back(r->report().default_ns / work(*r));
@@ -373,8 +374,12 @@ class Driver {
         const bool whole = std::all_of(hot.begin(), hot.end(), [](const TaskRun* r) {
           return r->exhausted() || !r->report().note.empty();
         });
+        const bool tried = std::all_of(hot.begin(), hot.end(), [](const TaskRun* r) {
+          return r->report().search_ended == kAllTried || !r->report().note.empty();
+        });
         report_.ended = hot.empty() ? "no workload was left to tune"
-                        : whole     ? "every schedule of every workload was tried"
+                        : tried     ? "every schedule of every workload was tried"
+                        : whole     ? "further trials gain nothing (--patience, --max-trials)"
                                     : kTooLong;
         break;
       }

@@ -24,7 +24,11 @@ struct CampaignOptions {
   std::vector<int64_t> threads;  // empty: all that may be used
   int64_t seed = 0;
   bool random_search = false;  // SearchOptions::random, and nothing of earlier campaigns goes first
-  int64_t representative = 64;
+  int64_t representative = 64;  // the size that the line of sizes has for sure
+  // Shapes that each workload is searched at, at most: medoids of what it meets; 0: the
+  // representative size alone.
+  size_t search_shapes = kMostRepresentatives;
+  SearchEnd search_end;
   int compile_threads = 2;
   bool quiet = false;
   std::string worker;      // program; empty: nimble-worker beside the program

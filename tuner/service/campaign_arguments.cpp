@@ -17,13 +17,14 @@ const char kBudgetRule[] =
     "measured first; that tells the share of the model's time that each takes. Workloads are "
     "tuned\n"
     "hottest first, each with a part of the remaining budget in proportion to the root of its\n"
-    "share: 60 % of it for the search at the representative size, the rest for the\n"
+    "share: 60 % of it for the search at the representative sizes, the rest for the\n"
     "cross-evaluation of the best k at all sizes and for verifying the winners side by side. What\n"
     "a small budget drops, in this order: rounds of the search, then configurations of the\n"
     "cross-evaluation (fewer k), then its sizes, then the coldest workloads, which keep their\n"
     "default schedule and are listed. What a workload leaves over goes to the next, and what all\n"
-    "leave over goes to further rounds for the hottest, until nothing is left to try. Nothing is\n"
-    "compiled while something is measured. The campaign ends with its budget, whatever it is at.";
+    "leave over goes to further rounds for the hottest, until nothing is left to try, or to gain\n"
+    "(--patience, --max-trials). Nothing is compiled while something is measured. The campaign\n"
+    "ends with its budget, whatever it is at.";
 
 double parse_duration(const std::string& text) {
   size_t end = 0;

@@ -12,6 +12,7 @@
 #include "tuner/service/account.h"
 #include "tuner/service/backend.h"
 #include "tuner/service/progress.h"
+#include "tuner/service/search_end.h"
 #include "tuner/service/work_cache.h"
 #include "vm/base/host_state.h"
 
@@ -41,9 +42,10 @@ struct CampaignContext {
   HostWatch host;
   WorkCache* cache = nullptr;  // null: a kill loses what was compiled
   const std::atomic<bool>* cancel = nullptr;
-  double end_s = HUGE_VAL;           // of the campaign, on the meter's clock
-  std::mutex runner_turn;            // the runner serves one thread at a time
-  Pace searching, finishing;         // of candidates, and of sizes in the phases behind the search
+  double end_s = HUGE_VAL;    // of the campaign, on the meter's clock
+  std::mutex runner_turn;     // the runner serves one thread at a time
+  Pace searching, finishing;  // of candidates, and of sizes in the phases behind the search
+  SearchEnd search_end = {};
   std::function<void()> progressed;  // a round or a size is done: what is told may be mended
   bool cancelled() const { return cancel && cancel->load(); }
 };

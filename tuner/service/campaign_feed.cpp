@@ -115,6 +115,10 @@ void CampaignService::take_issued(const PlanRecord& record, const db::Uuid& job)
     throw Error(Status::kCorrupt, "job " + job, "is of a task or size that its campaign has not",
                 "cancel the campaign and submit it again");
   const ServiceTask& task = tasks_[w.task];
+  const bool searches = w.phase == plan::Phase::kBaseline || w.phase == plan::Phase::kSearch;
+  if (searches && w.point >= task.searched.size())
+    throw Error(Status::kCorrupt, "job " + job, "searches at a size that is not searched at",
+                "cancel the campaign and submit it again");
   if (key_of_.contains(job)) return;
   key_of_[job] = w.key;
   Live& live = live_[w.key];

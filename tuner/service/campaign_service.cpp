@@ -63,12 +63,13 @@ void CampaignService::open_tasks() {
   if (tasks_.empty())
     throw Error(Status::kUnsupported, "campaign " + uuid(), "none of its workloads can be measured",
                 "submit it with sizes that the model meets");
-  std::map<db::Uuid, std::string> phases;
-  for (const db::Task& known : shared_.store.tasks(uuid())) phases[known.uuid] = known.phase;
+  std::map<db::Uuid, db::Task> before;
+  for (db::Task& known : shared_.store.tasks(uuid())) before[known.uuid] = std::move(known);
   std::vector<db::Task> missing;
   for (ServiceTask& t : tasks_) {
-    if (const auto known = phases.find(t.uuid); known != phases.end()) {
-      t.told_phase = known->second;
+    if (const auto known = before.find(t.uuid); known != before.end()) {
+      t.told_phase = known->second.phase;
+      t.ranked = db::rank_correlations_of(known->second.detail);
       continue;
     }
     missing.push_back(t.publisher->records().task_record(uuid(), t.points));
@@ -83,16 +84,30 @@ void CampaignService::open_task(const TuningTask& task, int64_t threads) {
   t.publisher = std::make_unique<Publisher>(shared_, task, threads);
   const TaskRecords& records = t.publisher->records();
   t.uuid = db::uuid_of_task(uuid(), records.workload());
-  t.points = spread_order(task);
-  // The search runs at the representative size, or the first that can be.
-  while (!t.points.empty() && !t.publisher->possible(t.points[0])) {
-    shared_.say(cannot_occur(t, t.points[0]));
-    t.points.erase(t.points.begin());
+  // The search runs at the representative sizes that can be, or the first size that can.
+  std::vector<Representative> searched = representatives_of(task);
+  t.points = spread_order(task, searched);
+  const auto cannot = [&](size_t point) {
+    if (t.publisher->possible(point)) return false;
+    shared_.say(cannot_occur(t, point));
+    std::erase(t.points, point);
+    return true;
+  };
+  std::erase_if(searched, [&](const Representative& r) { return cannot(r.point); });
+  if (searched.empty()) {
+    while (!t.points.empty() && cannot(t.points[0])) {
+    }
+    if (t.points.empty()) throw Error(Status::kUnsupported, task.label, "no size of it can occur");
+    searched = {{t.points[0], 1}};
   }
-  if (t.points.empty()) throw Error(Status::kUnsupported, task.label, "no size of it can occur");
   SearchOptions options;
   options.threads = static_cast<int>(threads);
-  options.symbols = task.points[t.points[0]].symbols;
+  double shares = 0;
+  for (const Representative& r : searched) shares += r.share;
+  for (const Representative& r : searched) {
+    options.shapes.push_back(task.points[r.point].symbols);
+    t.searched.push_back(r.share / shares);
+  }
   options.seeds =
       warm_start(shared_.store, records.space(), threads, shared_.campaign.key.hardware);
   options.jobs = shared_.compile_threads;
@@ -115,11 +130,13 @@ void CampaignService::make_plan(double budget_s) {
   spec.budget_s = budget_s;
   spec.top_k = submission_.top_k;
   spec.only_hot = submission_.only_hot;
+  spec.search_end = submission_.search_end;
   for (const ServiceTask& t : tasks_) {
     plan::TaskSpec task;
     task.label = t.task->label;
     task.default_config = t.publisher->records().default_config();
     task.calls = t.task->calls;
+    task.searched = t.searched;
     for (const size_t p : t.points)
       task.points.push_back({t.task->points[p].weight, entry_s(t.task->points[p], shared_.policy)});
     spec.tasks.push_back(std::move(task));
@@ -137,27 +154,36 @@ std::vector<db::Hash> CampaignService::propose(size_t t, size_t count,
   const Stage stage("learn");
   ServiceTask& task = tasks_[t];
   TaskRecords& records = task.publisher->records();
-  const size_t told = known.ratios.size() + known.issued.size();
+  const plan::SizeEvidence& first = known.sizes.at(0);
+  const size_t told = first.ratios.size() + first.issued.size();
   task.search->begin_anew(
       hash64(fmt::format("{} {} {}", submission_.seed, records.workload(), told)));
   task.search->tell(records.default_candidate(), std::nullopt);
-  std::vector<double> foretold, found;
-  for (const auto& [config, ratio] : known.ratios) {
-    task.search->tell(records.candidate(config), ratio);
-    if (const auto it = task.foretold.find(config); it != task.foretold.end() && ratio) {
-      foretold.push_back(it->second);
+  double correlations = 0;
+  size_t correlated = 0;
+  for (size_t s = 0; s < known.sizes.size(); ++s) {
+    std::vector<double> foretold, found;
+    for (const auto& [config, ratio] : known.sizes[s].ratios) {
+      task.search->tell(records.candidate(config), ratio, s);
+      const auto it = task.foretold.find(config);
+      if (it == task.foretold.end() || !it->second.at(s) || !ratio) continue;
+      foretold.push_back(*it->second[s]);
       found.push_back(*ratio);
     }
+    if (found.size() >= kLeastCorrelated)
+      correlations += rank_correlation(foretold, found), ++correlated;
   }
-  if (found.size() >= kLeastCorrelated) task.correlation = rank_correlation(foretold, found);
-  for (const db::Hash& config : known.issued)
+  const auto known_times = static_cast<int64_t>(first.ratios.size());
+  if (correlated > 0 && (task.ranked.empty() || task.ranked.back().first < known_times))
+    task.ranked.emplace_back(known_times, correlations / static_cast<double>(correlated));
+  for (const db::Hash& config : first.issued)
     task.search->tell(records.candidate(config), std::nullopt);
   task.search->learn();
   std::vector<db::Hash> out;
   shared_.store.transaction([&] {
     for (const Proposal& p : task.search->propose(count)) {
       out.push_back(records.put(p.candidate));
-      if (p.predicted_ns) task.predicted[out.back()] = task.foretold[out.back()] = *p.predicted_ns;
+      if (!p.predicted_ns.empty()) task.foretold[out.back()] = p.predicted_ns;
     }
   });
   return out;
@@ -230,9 +256,9 @@ void CampaignService::publish(const plan::WantedCase& w) {
   const auto base = t.default_ns.find(t.publisher->records().shape(point));
   if (w.phase == plan::Phase::kSearch && base != t.default_ns.end())
     for (const db::Hash& config : w.configs)
-      if (const auto p = t.predicted.find(config); p != t.predicted.end() && p->second > 0)
-        predicted_ns[config] = p->second * base->second;
-  for (const db::Hash& config : w.configs) t.predicted.erase(config);
+      if (const auto p = t.foretold.find(config);
+          p != t.foretold.end() && p->second.at(w.point).value_or(0) > 0)
+        predicted_ns[config] = *p->second[w.point] * base->second;
   const std::optional<db::Uuid> job = t.publisher->publish(
       record, point, std::ceil(std::max(kLeastCaseS, kPatience * w.expected_s)), predicted_ns);
   if (!job) {
@@ -327,7 +353,8 @@ bool CampaignService::finish(double patience_s) {
     for (const ServiceTask& t : tasks_)
       keep_model(shared_.store, {shared_.key, shared_.key_name}, uuid(),
                  t.publisher->records().workload(), t.search->model(),
-                 static_cast<int64_t>(t.search->measured()), t.correlation);
+                 static_cast<int64_t>(t.search->measured()),
+                 t.ranked.empty() ? std::nullopt : std::optional(t.ranked.back().second));
     shared_.store.set_campaign_state(uuid(), db::CampaignState::kFinished);
   });
   return true;

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "db/store/rank_correlations.h"
 #include "tuner/search/search.h"
 #include "tuner/service/plan.h"
 #include "tuner/service/publisher.h"
@@ -32,12 +33,14 @@ struct ServiceTask {
   const TuningTask* task = nullptr;
   int64_t threads = 1;
   std::unique_ptr<Publisher> publisher;
-  std::vector<size_t> points;  // of the plan → of the task; the size of the search first
+  std::vector<size_t> points;    // of the plan → of the task; the sizes of the search first
+  std::vector<double> searched;  // what each of these stands for
   std::unique_ptr<Search> search;
-  std::map<db::Hash, double> predicted;  // ratio to the default, of what was proposed last
-  // What a model said of each that it ranked, and how well its ranks agree with the times.
-  std::map<db::Hash, double> foretold;
-  std::optional<double> correlation;
+  // What a model said of each that it ranked, by size: its ratio to the default. And how well the
+  // ranks of all of these agree with the times that are known: by the number of those, since there
+  // are no rounds.
+  std::map<db::Hash, std::vector<std::optional<double>>> foretold;
+  db::RankCorrelations ranked;
   std::map<db::Hash, double> default_ns;         // by shape, from the latest case
   std::map<size_t, double> verified_default_ns;  // by the plan's point
   std::set<db::Hash> verified;                   // timed side by side

@@ -42,9 +42,15 @@ void CampaignService::tell_phases(bool unverified) {
     const bool better = task.told_best == 0 || s.best_ratio < 0.99 * task.told_best;
     const bool ends_early = unverified && s.phase != plan::Phase::kDone;
     if (phase == task.told_phase && !better && !ends_early) continue;
-    const TaskState state{s.best_ratio, s.trials,     s.failed,
-                          s.share,      s.spent_s,    s.allot_s,
-                          s.judge,      task.noise(), ends_early ? kEndedAlone : s.note};
+    TaskState state{s.best_ratio, s.trials,  s.failed, s.share,
+                    s.spent_s,    s.allot_s, s.judge,  task.noise()};
+    double shares = 0;
+    for (size_t p = 0; p < s.sizes_searched; ++p) shares += task.searched[p];
+    for (size_t p = 0; p < s.sizes_searched; ++p)
+      state.searched_at.emplace_back(dims_of(*task.task, task.points[p]),
+                                     task.searched[p] / shares);
+    state.rank_correlations = task.ranked;
+    state.note = ends_early ? kEndedAlone : s.note;
     shared_.store.enter_phase(task.uuid, phase, json_text(state),
                               state.share > 0 ? std::optional(state.share) : std::nullopt);
     task.told_phase = phase;

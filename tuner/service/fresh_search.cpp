@@ -23,7 +23,7 @@ std::optional<std::vector<db::Hash>> fresh_search(CampaignContext& context, Task
   SearchOptions how;
   how.seed = options.seed;
   how.threads = static_cast<int>(records.threads());
-  how.symbols = options.symbols;
+  how.shapes = {options.symbols};
   how.jobs = context.compile_threads;
   Search search(records.space(), how);
   const TaskCache nowhere(nullptr, "");

@@ -23,7 +23,7 @@ kernels::TargetInfo runnable_target(const std::string& name) {
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           std::vector<std::string>* skipped) {
-  return tasks_of_model(
+  ModelTasks out = tasks_of_model(
       options, target,
       [&](const ir::Module& typed) {
         PointOptions points;
@@ -36,6 +36,8 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
         return model_points(typed, points);
       },
       skipped);
+  for (TuningTask& t : out.tasks) choose_representatives(t, options.search_shapes);
+  return out;
 }
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,

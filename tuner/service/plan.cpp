@@ -19,7 +19,6 @@ constexpr double kStraggle = 3;
 constexpr int kDefaultFailures = 3;
 // Times that an entry may come back without an answer.
 constexpr int kUnanswered = 3;
-constexpr double kGain = 0.01;
 
 const std::string& group_of(const WantedCase& w) {
   return w.first.empty() ? w.key : w.first;
@@ -46,6 +45,12 @@ const char* name_of(Phase phase) {
 CampaignPlan::CampaignPlan(CampaignSpec spec, Propose propose, Finalists finalists)
     : spec_(std::move(spec)), propose_(std::move(propose)), finalists_(std::move(finalists)) {
   tasks_.resize(spec_.tasks.size());
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    const TaskSpec& task = spec_.tasks[t];
+    NIMBLE_CHECK(!task.searched.empty() && task.searched.size() <= task.points.size(),
+                 "{} of {} sizes are searched at", task.searched.size(), task.points.size());
+    tasks_[t].search.sizes.resize(task.searched.size());
+  }
 }
 
 double CampaignPlan::raw_s(const WantedCase& w) const {
@@ -117,6 +122,8 @@ std::optional<WantedCase> CampaignPlan::want_one(const Fleet& fleet) {
   for (const auto& [used, t] : order) {
     advance(t, fleet);
     if (auto next = next_of(t, fleet)) return next;
+    // A slice that comes to the end of the space may have nothing out whose end would settle it.
+    if (tasks_[t].exhausted) settle();
   }
   if (auto next = another_slice(fleet)) return next;
   if (open_.size() < fleet.workers) return second_issue(fleet, true);
@@ -168,13 +175,13 @@ void CampaignPlan::issued(const WantedCase& w) {
       task.cases = std::max<int64_t>(task.cases, std::atoll(w.key.c_str() + number + 1));
     ++task.cases;
     // Of an earlier plan: it had passed these borders by then, from what was known then.
-    while (task.slice < w.slice) enter_slice(task);
+    while (task.slice < w.slice) enter_slice(w.task);
     if (task.phase == Phase::kSearch && (w.phase == Phase::kCross || w.phase == Phase::kVerify))
       enter_cross(w.task);
     if (w.phase == Phase::kVerify && (task.phase == Phase::kCross || task.judge != w.machine))
       enter_verify(w.task, w.machine, &w.configs);
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
-      task.search.issued.insert(w.configs.begin(), w.configs.end());
+      task.search.sizes.at(w.point).issued.insert(w.configs.begin(), w.configs.end());
     if (w.phase == Phase::kCross)
       task.cross_issued[w.point].insert(w.configs.begin(), w.configs.end());
     if (w.phase == Phase::kVerify) task.verify_issued.insert(w.point);
@@ -222,7 +229,8 @@ void CampaignPlan::drop(const std::string& key) {
 void CampaignPlan::unlearn(const WantedCase& w) {
   Task& task = tasks_[w.task];
   for (const db::Hash& c : w.configs) {
-    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search.issued.erase(c);
+    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
+      task.search.sizes.at(w.point).issued.erase(c);
     if (w.phase == Phase::kCross) task.cross_issued[w.point].erase(c);
   }
   if (w.phase == Phase::kCross && task.cross_issued[w.point].empty())
@@ -290,7 +298,7 @@ void CampaignPlan::learn_failures(Task& task, const WantedCase& w, const CaseOut
     ++task.failed;
     if (w.phase == Phase::kCross) std::erase(task.chosen, config);
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
-      task.search.ratios[config] = std::nullopt;
+      task.search.sizes.at(w.point).ratios[config] = std::nullopt;
   }
 }
 
@@ -299,18 +307,22 @@ void CampaignPlan::learn_failures(Task& task, const WantedCase& w, const CaseOut
 void CampaignPlan::forget(Task& task, const WantedCase& w, const std::vector<db::Hash>& configs,
                           double anchor_ratio) {
   if (configs.empty()) return;
-  for (const db::Hash& c : configs) {
-    if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch) task.search.ratios.erase(c);
-    if (w.phase != Phase::kCross) continue;
-    task.crossed[w.point].erase(c);
+  if (w.phase == Phase::kCross) {
     task.likely.reset();
-    task.cross_issued[w.point].erase(c);
+    for (const db::Hash& c : configs) {
+      task.crossed[w.point].erase(c);
+      task.cross_issued[w.point].erase(c);
+    }
   }
+  if (w.phase != Phase::kBaseline && w.phase != Phase::kSearch) return;
+  SizeEvidence& here = task.search.sizes.at(w.point);
+  for (const db::Hash& c : configs) here.ratios.erase(c);
   if (const auto anchor = std::ranges::find(configs, task.anchor); anchor != configs.end())
-    task.search.ratios[*anchor] = anchor_ratio;
-  task.best = 1;
-  for (const auto& [config, ratio] : task.search.ratios)
-    if (ratio) task.best = std::min(task.best, *ratio);
+    here.ratios[*anchor] = anchor_ratio;
+  double& best = task.best.at(w.point);
+  best = 1;
+  for (const auto& [config, ratio] : here.ratios)
+    if (ratio) best = std::min(best, *ratio);
 }
 
 void CampaignPlan::impossible(size_t task, size_t point) {
@@ -323,16 +335,15 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
   if (w.phase == Phase::kBaseline) {
     task.default_ns = default_ns;
     task.phase = Phase::kSearch;
-    task.best = 1;
-    task.search.ratios[w.anchors[0]] = 1.0;
+    task.best.assign(task.search.sizes.size(), 1);
+    for (SizeEvidence& size : task.search.sizes) size.ratios[w.anchors[0]] = 1.0;
   }
-  bool better = false;
   Times ratios;
   for (const db::Hash& config : w.configs) {
     const auto found = outcome.times_ns.find(config);
     if (found == outcome.times_ns.end()) {
       const int times = ++task.unanswered[{w.point, config}];
-      if (search) task.search.issued.erase(config);
+      if (search) task.search.sizes.at(w.point).issued.erase(config);
       if (w.phase == Phase::kCross && times < kUnanswered) task.cross_issued[w.point].erase(config);
       if (times >= kUnanswered) ratios[config] = std::nullopt;
       continue;
@@ -346,18 +357,25 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
         found != outcome.times_ns.end() && found->second)
       ratios[w.anchors[a]] = *found->second / default_ns;
   if (search) {
+    SizeEvidence& here = task.search.sizes.at(w.point);
+    const double before = best_of(w.task);
     for (const db::Hash& config : w.configs) {
       const auto it = ratios.find(config);
       if (it == ratios.end()) continue;
-      task.search.issued.erase(config);
-      task.search.ratios[config] = it->second;
-      ++task.searched;
-      ++task.stale;
-      if (!it->second || *it->second >= task.best) continue;
-      better |= *it->second < task.best * (1 - kGain);
-      task.best = *it->second;
+      here.issued.erase(config);
+      here.ratios[config] = it->second;
+      // A trial is a configuration, at however many sizes.
+      if (w.point == 0) ++task.searched, ++task.stale, ++task.since_gain;
     }
-    if (better) task.stale = 0;
+    // At further sizes the second anchor is no candidate, and is known by standing in their cases.
+    std::vector<db::Hash> news = w.configs;
+    if (w.point > 0 && task.anchor && ratios.contains(*task.anchor) &&
+        here.ratios.emplace(*task.anchor, ratios.at(*task.anchor)).second)
+      news.push_back(*task.anchor);
+    for (const db::Hash& config : news)
+      if (const auto it = ratios.find(config); it != ratios.end() && it->second)
+        task.best[w.point] = std::min(task.best[w.point], *it->second);
+    if (best_of(w.task) < before * (1 - kWorthwhileGain)) task.stale = task.since_gain = 0;
   }
   if (w.phase == Phase::kBaseline) {
     // The fastest of the first proposals: the less time an anchor takes of each case the better.
@@ -393,7 +411,7 @@ std::vector<TaskStatus> CampaignPlan::tasks() const {
   std::vector<TaskStatus> out;
   for (const Task& t : tasks_)
     out.push_back({t.phase, t.share, t.allot_s, t.spent_s, t.trials, t.failed, t.searched,
-                   std::min(1.0, t.best), t.judge, t.result, t.note});
+                   std::min(1.0, best_of(out.size())), t.at_once, t.judge, t.result, t.note});
   return out;
 }
 

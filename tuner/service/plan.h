@@ -6,10 +6,11 @@
 //
 // Each task (a workload and a number of threads) goes through its phases by itself:
 //
-//   baseline  the default schedule at the representative size, with the first few proposals. The
-//             fastest of these becomes the task's second anchor.
+//   baseline  the default schedule at the first representative size, with the first few proposals.
+//             The fastest of these becomes the task's second anchor.
 //   search    cases of a few proposals each. A proposal is made when a worker needs one, from all
-//             that is known then; there are no rounds, so nobody waits for one to be complete.
+//             that is known then; there are no rounds, so nobody waits for one to be complete. What
+//             has a time at the first representative size is then timed at each further one.
 //   cross     the best of the search at every size, in cases that any worker may take
 //   verify    the finalists and the default, at every size, all on one machine
 //
@@ -40,6 +41,7 @@
 
 #include "db/store/records.h"
 #include "tuner/service/machines.h"
+#include "tuner/service/search_end.h"
 #include "tuner/service/steadiness.h"
 
 namespace nimble::tuner::plan {
@@ -82,8 +84,11 @@ struct TaskSpec {
   std::string label;
   db::Hash default_config;
   double calls = 1;  // per run of the model
-  // The representative size first, then in the order in which the cross-evaluation adds them.
+  // Those that the search runs at first, then in the order in which the cross-evaluation adds them.
   std::vector<PointSpec> points;
+  // What each of those that the search runs at stands for, as a share of 1. It runs at the first
+  // ones, as many as the task's part of the budget has time for (shapes_in_time).
+  std::vector<double> searched = {1};
 };
 
 struct CampaignSpec {
@@ -92,12 +97,16 @@ struct CampaignSpec {
   size_t top_k = 100;
   size_t per_case = 8;  // candidates, anchors not counted
   double only_hot = 1;  // share of the model's time that is tuned
+  SearchEnd search_end;
 };
 
-// What is known of a task's candidates at its representative size.
-struct SearchEvidence {
+// What is known of a task's candidates at a size that the search runs at.
+struct SizeEvidence {
   std::map<db::Hash, std::optional<double>> ratios;  // over the default's; nothing: it failed
   std::set<db::Hash> issued;                         // those that have no result yet among them
+};
+struct SearchEvidence {
+  std::vector<SizeEvidence> sizes;  // in the order of the task's points
 };
 
 // Where candidates come from. What it returns may depend on its arguments alone, or a plan would
@@ -123,7 +132,8 @@ struct TaskStatus {
   double spent_s = 0;
   int64_t trials = 0, failed = 0;
   int64_t searched = 0;           // of the trials, those of the search
-  double best_ratio = 1;          // at the representative size
+  double best_ratio = 1;          // the best of each size of the search, by what these stand for
+  size_t sizes_searched = 1;      // the first of TaskSpec::searched
   std::optional<db::Uuid> judge;  // the machine that verifies
   // Complete when the phase is kDone. Where nothing was faster it is the default schedule alone, as
   // the cross-evaluation has it.
@@ -192,8 +202,10 @@ class CampaignPlan {
     std::optional<db::Hash> anchor;
     std::optional<double> default_ns;
     SearchEvidence search;
-    double best = HUGE_VAL;
-    int64_t stale = 0;  // results since the best improved
+    std::vector<double> best;  // by size of the search; empty: nothing is known yet
+    size_t at_once = 1;        // of these sizes, the first ones, that its part has time for
+    int64_t stale = 0;         // results since the best improved, in this slice
+    int64_t since_gain = 0;    // the same, in all of them
     int slice = 0, dry_slices = 0;
     double best_before = HUGE_VAL;  // this slice
     bool exhausted = false;
@@ -227,6 +239,8 @@ class CampaignPlan {
   std::optional<WantedCase> want_one(const Fleet& fleet);
   std::optional<WantedCase> next_of(size_t t, const Fleet& fleet);
   std::optional<WantedCase> search_case(size_t t, const Fleet& fleet);
+  // Of what has a time at the first size and none at a further one: `least` of them or more.
+  std::optional<WantedCase> further_case(size_t t, size_t least) const;
   std::optional<WantedCase> cross_case(size_t t);
   std::optional<WantedCase> verify_case(size_t t);
   // Of a case that straggles: where others wait for it, or, `idle`, where nothing else is to do.
@@ -241,13 +255,16 @@ class CampaignPlan {
   // Passes the borders that may be passed now.
   void advance(size_t t, const Fleet& fleet);
   void allot();
-  void enter_slice(Task& task);
+  void enter_slice(size_t t);
   void enter_cross(size_t t);
   // `finalists`: of an earlier plan's case; null: from what is known now.
   void enter_verify(size_t t, const std::optional<db::Uuid>& judge,
                     const std::vector<db::Hash>* finalists = nullptr);
   void finish_task(size_t t);
-  static bool dry(const Task& task);
+  bool dry(size_t t) const;
+  double best_of(size_t t) const;  // ratio; HUGE_VAL: nothing is known yet
+  size_t sizes_in_time(size_t t) const;
+  bool search_is_over(size_t t) const;
   const std::vector<db::Hash>& finalists_of(size_t t);
   bool wants_search(size_t t) const;
   bool begins_size(size_t point) const;

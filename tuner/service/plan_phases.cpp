@@ -13,12 +13,11 @@ constexpr double kReserveShare = 0.01;
 constexpr double kMostSlices = 4;  // that what is left over is shared by
 constexpr size_t kFirst = 3;       // proposals beside the first default
 constexpr size_t kLeastPerCase = 3;
-// Results without a gain of 1 % after which the other phases' turn comes.
+// Results without a gain after which the other phases' turn comes.
 constexpr int64_t kPatience = 96;
 constexpr double kUsable = 2;  // times the best: what is slower is rarely the best elsewhere
 constexpr size_t kLeastCrossed = 3, kLeastSizes = 2;
 constexpr size_t kLikelyFinalists = 6;  // the anchors among them
-constexpr double kGain = 0.01;
 
 }  // namespace
 
@@ -34,8 +33,13 @@ void CampaignPlan::allot() {
   const double usual = median_of(rates);
   double total = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
-    cost[t] = spec_.tasks[t].calls *
-              tasks_[t].default_ns.value_or(usual * spec_.tasks[t].points[0].entry_s);
+    // Over all sizes: tasks are searched at different ones.
+    const std::vector<PointSpec>& points = spec_.tasks[t].points;
+    double weights = 0, entries = 0;
+    for (const PointSpec& p : points) weights += p.weight, entries += p.weight * p.entry_s;
+    const double entry_s = weights > 0 ? entries / weights : points[0].entry_s;
+    const double rate = tasks_[t].default_ns ? *tasks_[t].default_ns / points[0].entry_s : usual;
+    cost[t] = spec_.tasks[t].calls * rate * entry_s;
     total += cost[t];
   }
   std::vector<size_t> order(tasks_.size());
@@ -76,6 +80,7 @@ void CampaignPlan::allot() {
     if (task.slice > 0) continue;  // has had its part
     task.allot_s = is_hot ? part(t) : 0;
     task.search_allot_s = kSearchShare * task.allot_s;
+    task.at_once = sizes_in_time(t);
   }
 }
 
@@ -87,7 +92,7 @@ std::optional<size_t> CampaignPlan::next_slice() const {
   double most = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
     const Task& task = tasks_[t];
-    if (task.phase != Phase::kDone || task.exhausted || !task.note.empty() || !task.default_ns)
+    if (task.phase != Phase::kDone || search_is_over(t) || !task.note.empty() || !task.default_ns)
       continue;
     const double weight = std::sqrt(task.share) / (1 + task.dry_slices);
     if (weight > most) most = weight, next = t;
@@ -107,7 +112,7 @@ std::optional<WantedCase> CampaignPlan::another_slice(const Fleet& fleet) {
   // One that has nothing left to propose is passed over.
   while (const std::optional<size_t> next = next_slice()) {
     const Task before = tasks_[*next];
-    enter_slice(tasks_[*next]);
+    enter_slice(*next);
     if (std::optional<WantedCase> first = search_case(*next, fleet)) return first;
     const bool exhausted = tasks_[*next].exhausted;
     tasks_[*next] = before;
@@ -121,36 +126,88 @@ std::optional<WantedCase> CampaignPlan::another_slice(const Fleet& fleet) {
 double CampaignPlan::slice_s() const {
   double able = 0, promised = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
-    able += !tasks_[t].exhausted && tasks_[t].note.empty();
+    able += !search_is_over(t) && tasks_[t].note.empty();
     if (tasks_[t].phase != Phase::kDone)
       promised += std::max(0.0, tasks_[t].allot_s - tasks_[t].spent_s - open_s(t));
   }
   return (free_s() - promised) / std::clamp(able, 1.0, kMostSlices);
 }
 
-void CampaignPlan::enter_slice(Task& task) {
+void CampaignPlan::enter_slice(size_t t) {
+  Task& task = tasks_[t];
   const double part = slice_s();
   ++task.slice;
-  task.best_before = task.best;
   task.stale = 0;
   task.allot_s = task.spent_s + part;
   task.search_allot_s = task.search_s + kSearchShare * part;
+  task.at_once = std::max(task.at_once, sizes_in_time(t));
+  task.best_before = best_of(t);
   task.phase = Phase::kSearch;
 }
 
 // Whether this slice's search has found nothing that an earlier one had not: there is nothing to
 // evaluate then.
-bool CampaignPlan::dry(const Task& task) {
-  return task.slice > 0 && task.best >= task.best_before * (1 - kGain);
+bool CampaignPlan::dry(size_t t) const {
+  const Task& task = tasks_[t];
+  return task.slice > 0 && best_of(t) >= task.best_before * (1 - kWorthwhileGain);
 }
 
 // ---- search ---------------------------------------------------------------------------------
 
+double CampaignPlan::best_of(size_t t) const {
+  const std::vector<double>& best = tasks_[t].best;
+  if (best.empty()) return HUGE_VAL;
+  double sum = 0, shares = 0;
+  for (size_t s = 0; s < tasks_[t].at_once; ++s) {
+    sum += spec_.tasks[t].searched[s] * best[s];
+    shares += spec_.tasks[t].searched[s];
+  }
+  return shares > 0 ? sum / shares : best[0];
+}
+
+size_t CampaignPlan::sizes_in_time(size_t t) const {
+  std::vector<double> candidate_s;
+  for (size_t s = 0; s < tasks_[t].search.sizes.size(); ++s)
+    candidate_s.push_back(price_s(t, s, 1));
+  return shapes_in_time(tasks_[t].search_allot_s, candidate_s);
+}
+
+bool CampaignPlan::search_is_over(size_t t) const {
+  const Task& task = tasks_[t];
+  return task.exhausted || task.since_gain >= spec_.search_end.patience ||
+         task.searched >= spec_.search_end.max_trials;
+}
+
 bool CampaignPlan::wants_search(size_t t) const {
   const Task& task = tasks_[t];
-  if (stopping_ || task.exhausted || task.stale >= kPatience) return false;
+  if (stopping_ || search_is_over(t) || task.stale >= kPatience) return false;
+  double dearest = 0;
+  for (size_t s = 0; s < task.at_once; ++s)
+    dearest = std::max(dearest, price_s(t, s, kLeastPerCase + 2));
   const double used = task.search_s + open_s(t, Phase::kSearch);
-  return used + price_s(t, 0, kLeastPerCase + 2) <= task.search_allot_s && free_s() > 0;
+  return used + dearest <= task.search_allot_s && free_s() > 0;
+}
+
+std::optional<WantedCase> CampaignPlan::further_case(size_t t, size_t least) const {
+  const Task& task = tasks_[t];
+  for (size_t s = 1; s < task.at_once; ++s) {
+    if (task.impossible.contains(s)) continue;
+    const SizeEvidence& here = task.search.sizes[s];
+    std::vector<std::pair<double, db::Hash>> missing;
+    for (const auto& [config, ratio] : task.search.sizes[0].ratios) {
+      if (!ratio || config == task.anchor || here.ratios.contains(config) ||
+          here.issued.contains(config))
+        continue;
+      missing.emplace_back(*ratio, config);
+    }
+    if (missing.size() < std::max<size_t>(1, least)) continue;
+    std::sort(missing.begin(), missing.end());
+    std::vector<db::Hash> configs;
+    for (const auto& [ratio, config] : missing)
+      if (configs.size() < spec_.per_case) configs.push_back(config);
+    return make(t, s, std::move(configs));
+  }
+  return std::nullopt;
 }
 
 std::optional<WantedCase> CampaignPlan::search_case(size_t t, const Fleet& fleet) {
@@ -160,13 +217,18 @@ std::optional<WantedCase> CampaignPlan::search_case(size_t t, const Fleet& fleet
   const double left = task.search_allot_s - task.search_s - open_s(t, Phase::kSearch);
   const double at_once = std::max(1.0, static_cast<double>(fleet.workers)) /
                          static_cast<double>(std::max<size_t>(1, tasks_.size()));
-  const double even = left / price_s(t, 0, 1) / (4 * std::max(1.0, at_once));
+  double each = 0;
+  for (size_t s = 0; s < task.at_once; ++s) each += price_s(t, s, 1);
+  const double even = left / each / (4 * std::max(1.0, at_once));
   const size_t count =
       std::clamp(static_cast<size_t>(even), kLeastPerCase, std::max(kLeastPerCase, spec_.per_case));
+  if (auto further = further_case(t, count)) return further;
   std::vector<db::Hash> configs = propose_(t, count, task.search);
   if (configs.empty()) {
+    if (auto further = further_case(t, 1)) return further;
     // What is out and comes back without an answer can be proposed again.
-    task.exhausted = task.search.issued.empty();
+    task.exhausted = std::ranges::all_of(task.search.sizes,
+                                         [](const SizeEvidence& s) { return s.issued.empty(); });
     return std::nullopt;
   }
   return make(t, 0, std::move(configs));
@@ -198,10 +260,21 @@ void CampaignPlan::enter_cross(size_t t) {
   Task& task = tasks_[t];
   const TaskSpec& spec = spec_.tasks[t];
   task.phase = Phase::kCross;
+  // By the ratio over the best of its size, at the size where each does best.
+  std::map<db::Hash, double> over_best;
+  for (size_t s = 0; s < task.search.sizes.size(); ++s)
+    for (const auto& [config, ratio] : task.search.sizes[s].ratios) {
+      const double over = ratio ? *ratio / task.best[s] : HUGE_VAL;
+      const auto [at, fresh] = over_best.emplace(config, over);
+      // Wrong at one size is wrong.
+      if (!ratio || !std::isfinite(at->second))
+        at->second = HUGE_VAL;
+      else if (!fresh)
+        at->second = std::min(at->second, over);
+    }
   std::vector<std::pair<double, db::Hash>> found;
-  for (const auto& [config, ratio] : task.search.ratios)
-    if (ratio && *ratio <= kUsable * task.best && config != spec.default_config)
-      found.emplace_back(*ratio, config);
+  for (const auto& [config, over] : over_best)
+    if (over <= kUsable && config != spec.default_config) found.emplace_back(over, config);
   std::stable_sort(found.begin(), found.end());
   const double left = task.allot_s - task.spent_s - open_s(t);
   size_t most = 0;
@@ -339,7 +412,7 @@ void CampaignPlan::finish_task(size_t t) {
   Task& task = tasks_[t];
   task.phase = Phase::kDone;
   if (!task.verified.empty()) task.result = complete(t, task.verified);
-  task.dry_slices = dry(task) ? task.dry_slices + 1 : 0;
+  task.dry_slices = dry(t) ? task.dry_slices + 1 : 0;
 }
 
 // Every case of the cross-evaluation holds the default schedule, so that it needs no case more to
@@ -356,7 +429,7 @@ void CampaignPlan::settle() {
     Task& task = tasks_[t];
     if (task.phase != Phase::kSearch && task.phase != Phase::kCross) continue;
     if (open_s(t) > 0) continue;
-    if (task.phase == Phase::kSearch && dry(task) && !wants_search(t)) finish_task(t);
+    if (task.phase == Phase::kSearch && dry(t) && !wants_search(t)) finish_task(t);
     if (task.phase == Phase::kCross && !wants_cross(t) && finalists_of(t).empty()) {
       if (task.result.ratios.empty()) {
         task.note = "default schedule kept: nothing is faster";
@@ -375,7 +448,7 @@ void CampaignPlan::advance(size_t t, const Fleet& fleet) {
     task.note = "default schedule kept: stopped before it was measured";
     task.phase = Phase::kDone;
   }
-  if (task.phase == Phase::kSearch && !dry(task) && !wants_search(t) &&
+  if (task.phase == Phase::kSearch && !dry(t) && !wants_search(t) &&
       !awaits(t, Phase::kSearch, fleet))
     enter_cross(t);
   if (task.phase == Phase::kCross && !wants_cross(t) && !awaits(t, Phase::kCross, fleet))

@@ -1,6 +1,6 @@
-// What the search of one task believes a configuration takes: its time over the default schedule's
-// in the same case, times what the default took when the task began. So an hour in which the
-// machine was slower condemns nobody.
+// What the search of one task believes a configuration takes at one size: its time over the default
+// schedule's in the same case, times what the default took when the task began. So an hour in which
+// the machine was slower condemns nobody.
 //
 // A case of the search holds the default schedule and, as soon as there is one, a second anchor:
 // the fastest of the first case. The second tells when something else ran just beside the default
@@ -21,10 +21,11 @@ namespace nimble::tuner {
 class SearchTimes {
  public:
   // `baseline`: the trial of the default schedule, which took so long. What earlier processes of
-  // the campaign measured beside it is read from the store.
+  // the campaign measured beside it is read from the store; `outcomes` are of this size.
   void begin(db::Store& store, const db::Uuid& baseline, double default_ns,
              const std::vector<db::TrialOutcome>& outcomes);
 
+  double default_ns() const { return default_ns_; }
   // The trials that a case is to hold first; the default's is the first. They are finished.
   const std::vector<db::Uuid>& anchors() const { return anchors_; }
   // Of a case whose results begin with those of the anchors: learns the times of the others.

@@ -137,11 +137,15 @@ TuningTask task_of(const json& j, const std::string& place) {
 std::string to_json(const Submission& s) {
   json tasks = json::array();
   for (const TuningTask& t : s.tasks) tasks.push_back(json_of(t));
-  return json{
+  json out{
       {"format", kFormat},    {"target", s.target}, {"policy", json::parse(json_text(s.policy))},
       {"threads", s.threads}, {"top_k", s.top_k},   {"only_hot", s.only_hot},
-      {"seed", s.seed},       {"tasks", tasks}}
-      .dump();
+      {"seed", s.seed},       {"tasks", tasks}};
+  // As usual is as it was before there was a choice: the same submission is the same campaign.
+  const SearchEnd usual;
+  if (s.search_end.patience != usual.patience) out["patience"] = s.search_end.patience;
+  if (s.search_end.max_trials != usual.max_trials) out["max_trials"] = s.search_end.max_trials;
+  return out.dump();
 }
 
 Submission submission_of(const std::string& text) {
@@ -173,6 +177,11 @@ Submission submission_of(const std::string& text) {
     s.only_hot = weight_of(j.at("only_hot"), "only_hot");
     if (s.only_hot > 1) corrupt_submission("only_hot", "is above 1");
     s.seed = integer_at<int64_t>(j, "seed", kPlace);
+    if (j.contains("patience")) s.search_end.patience = integer_at<int64_t>(j, "patience", kPlace);
+    if (j.contains("max_trials"))
+      s.search_end.max_trials = integer_at<int64_t>(j, "max_trials", kPlace);
+    if (s.search_end.patience < 1 || s.search_end.max_trials < 1)
+      corrupt_submission("patience, max_trials", "must be above 0");
     const json& tasks = j.at("tasks");
     if (!tasks.is_array() || tasks.empty() || tasks.size() > kMostTasks)
       corrupt_submission("tasks", "are none, or too many");

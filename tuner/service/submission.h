@@ -15,6 +15,7 @@
 
 #include "db/store/store.h"
 #include "tuner/measure/protocol.h"
+#include "tuner/service/search_end.h"
 #include "tuner/service/workloads.h"
 
 namespace nimble::tuner {
@@ -29,6 +30,7 @@ struct Submission {
   Policy policy;
   size_t top_k = 100;
   double only_hot = 1;  // share of the model's time that is tuned
+  SearchEnd search_end;
   int64_t seed = 0;
 };
 

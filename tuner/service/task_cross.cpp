@@ -26,24 +26,23 @@ double distance(const WorkloadPoint& a, const WorkloadPoint& b) {
 
 }  // namespace
 
-std::vector<size_t> spread_order(const TuningTask& task) {
+std::vector<size_t> spread_order(const TuningTask& task,
+                                 const std::vector<Representative>& searched_at) {
   const std::vector<WorkloadPoint>& points = task.points;
   std::vector<size_t> left, order;
+  // What was found at the search's own sizes is known to be of use there.
+  for (const Representative& r : searched_at) order.push_back(r.point);
   double mass = 0;
   for (size_t p = 0; p < points.size(); ++p) {
-    if (points[p].held_out) continue;
+    if (points[p].held_out || std::ranges::find(order, p) != order.end()) continue;
     left.push_back(p);
     mass += points[p].weight;
   }
   const double even = 1 / static_cast<double>(std::max<size_t>(1, left.size()));
   while (!left.empty()) {
     const auto use = [&](size_t p) {
-      // The search's own size is the first: what was found there is known to be of use there.
-      double away = p == task.representative() ? HUGE_VAL : 1;
-      for (size_t i = 0; i < order.size(); ++i) {
-        const double d = distance(points[p], points[order[i]]);
-        away = i == 0 ? d : std::min(away, d);
-      }
+      double away = order.empty() ? 1 : HUGE_VAL;
+      for (const size_t before : order) away = std::min(away, distance(points[p], points[before]));
       return (even + (mass > 0 ? points[p].weight / mass : 0)) * away;
     };
     const auto next = std::max_element(left.begin(), left.end(),
@@ -57,26 +56,31 @@ std::vector<size_t> spread_order(const TuningTask& task) {
 void TaskRun::cross(size_t top_k, double until_s) {
   until_s_ = until_s;
   crossed_ = true;
-  struct Found {
-    db::Hash config;
-    double ns;
-  };
-  std::vector<Found> found;
-  std::set<db::Hash> before;
+  // By its time over the best of its size, at the size where it does best.
+  std::map<db::Hash, double> over_best;
+  std::set<db::Hash> before, wrong;
   for (const db::TrialOutcome& o : outcomes()) {
     if (o.trial.key.role == db::Role::kCross && o.median_ns) before.insert(o.trial.key.config);
-    if (const std::optional<double> ns = times_.ns(o); ns && o.trial.key.role == db::Role::kSearch)
-      found.push_back({o.trial.key.config, *ns});
+    const std::optional<size_t> s = search_place(o);
+    if (!s || !db::is_final(o.trial.state)) continue;
+    if (const std::optional<double> ns = ns_of(o)) {
+      const double ratio = *ns / found_.best_ns.at(*s);
+      const auto [at, fresh] = over_best.emplace(o.trial.key.config, ratio);
+      if (!fresh) at->second = std::min(at->second, ratio);
+    } else if (o.trial.error_class != kNotItsFault) {
+      wrong.insert(o.trial.key.config);  // at one size: it is used at none
+    }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Found& a, const Found& b) { return a.ns < b.ns; });
+  std::vector<std::pair<double, db::Hash>> found;
+  for (const auto& [config, ratio] : over_best)
+    if (!wrong.contains(config)) found.emplace_back(ratio, config);
+  std::sort(found.begin(), found.end());
   // Configurations that an earlier process began with come first: their trials are half done.
   std::vector<db::Hash> chosen(before.begin(), before.end());
-  for (const Found& f : found) {
-    // Twice the best at this size is rarely the best elsewhere, and the table has six at most.
-    if (chosen.size() >= top_k || f.ns > 2 * found[0].ns) break;
-    if (std::find(chosen.begin(), chosen.end(), f.config) == chosen.end())
-      chosen.push_back(f.config);
+  for (const auto& [ratio, config] : found) {
+    // Twice the best at these sizes is rarely the best elsewhere, and the table has six at most.
+    if (chosen.size() >= top_k || ratio > 2) break;
+    if (std::find(chosen.begin(), chosen.end(), config) == chosen.end()) chosen.push_back(config);
   }
   // What a resumed campaign has to compile again, its cache being lost: for half of the time at
   // most.

@@ -17,7 +17,7 @@ TableEvidence TaskRun::evidence(const std::set<db::Role>& roles) const {
     if (roles.contains(db::Role::kCross) && cut_.contains(*point)) continue;
     // Later outcomes of a configuration at a size replace earlier ones.
     times[o.trial.key.config][*point] =
-        o.trial.state == db::TrialState::kOk ? times_.ns(o).value_or(kUnusable) : kUnusable;
+        o.trial.state == db::TrialState::kOk ? ns_of(o).value_or(kUnusable) : kUnusable;
   }
   return compared(times);
 }

@@ -6,6 +6,7 @@
 // was done so far sets the pace: this task's rounds, as soon as there are some, else those of the
 // tasks before it.
 #include <algorithm>
+#include <numeric>
 
 #include "tuner/service/task_run.h"
 
@@ -31,24 +32,36 @@ double TaskRun::schedules() const {
 }
 
 double TaskRun::case_s(size_t point, double configs) const {
-  const auto work = [&](size_t p) {
-    return std::max(1.0, static_cast<double>(task_.points[p].flops + task_.points[p].bytes));
-  };
-  const double ns = report_.default_ns > 0 && opening_ns_ == 0 ? report_.default_ns : opening_ns_;
-  return kSizeSeconds +
-         configs * case_ms(ns * work(point) / work(representative_), context_.policy) / 1e3;
+  double ns = report_.default_ns > 0 && opening_ns_ == 0 ? report_.default_ns : opening_ns_;
+  if (const auto known = times_.find(point);
+      known != times_.end() && known->second.default_ns() > 0)
+    ns = known->second.default_ns();
+  else
+    ns *= work_of(task_.points[point]) / work_of(task_.points[first_point()]);
+  return kSizeSeconds + configs * case_ms(ns, context_.policy) / 1e3;
+}
+
+std::vector<double> TaskRun::candidate_at_s() const {
+  std::vector<double> out;
+  for (const Representative& r : searched_at_) out.push_back(case_s(r.point, 1) - kSizeSeconds);
+  out[0] += builder_.ms_per_candidate() / context_.compile_threads / 1e3;
+  return out;
 }
 
 double TaskRun::candidate_s() const {
-  const double ns = opening_ns_ > 0 ? opening_ns_ : report_.default_ns;
-  return (builder_.ms_per_candidate() / context_.compile_threads + case_ms(ns, context_.policy)) /
-         1e3;
+  const std::vector<double> at = candidate_at_s();
+  return std::accumulate(at.begin(), at.end(), 0.0);
+}
+
+double TaskRun::default_cost() const {
+  return report_.calls * report_.default_ns * mean_work(task_) /
+         work_of(task_.points[first_point()]);
 }
 
 double TaskRun::search_left_s() const {
   if (exhausted_) return 0;
-  const double left =
-      std::max(0.0, schedules() - static_cast<double>(search_ ? search_->tried() : 0));
+  const double most = std::min(schedules(), static_cast<double>(context_.search_end.max_trials));
+  const double left = std::max(0.0, most - static_cast<double>(search_ ? search_->tried() : 0));
   if (searched_ >= kEnoughToJudge) return left * searching_.spent / static_cast<double>(searched_);
   return left * candidate_s() * context_.searching.ratio();
 }

@@ -8,18 +8,23 @@
 
 namespace nimble::tuner {
 
+db::Dims dims_of(const TuningTask& task, size_t point) {
+  db::Dims out;
+  const std::vector<int64_t>& symbols = task.points.at(point).symbols;
+  for (size_t i = 0; i < symbols.size(); ++i) out[task.workload().contract.symbols[i]] = symbols[i];
+  return out;
+}
+
 TaskRecords::TaskRecords(db::Store& store, const TuningTask& task,
                          const kernels::TargetInfo& target, int64_t threads, const Policy& policy)
     : store_(store), task_(task), threads_(threads), space_(task.workload(), target) {
   store.transaction([&] {
     workload_ = store.put(tuned::workload_record(task.workload(), target, threads));
     policy_ = store.put(policy_record(policy, threads));
-    for (const WorkloadPoint& p : task.points) {
-      db::Dims dims;
-      for (size_t i = 0; i < p.symbols.size(); ++i)
-        dims[task.workload().contract.symbols[i]] = p.symbols[i];
-      shapes_.push_back(store.put(db::Shape{workload_, dims, p.flops, p.bytes}));
-      point_of_[shapes_.back()] = shapes_.size() - 1;
+    for (size_t p = 0; p < task.points.size(); ++p) {
+      shapes_.push_back(store.put(
+          db::Shape{workload_, dims_of(task, p), task.points[p].flops, task.points[p].bytes}));
+      point_of_[shapes_.back()] = p;
     }
     default_config_ = put(space_.default_candidate());
   });

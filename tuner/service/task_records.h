@@ -14,6 +14,9 @@
 
 namespace nimble::tuner {
 
+// The symbols of a task's point by name.
+db::Dims dims_of(const TuningTask& task, size_t point);
+
 class TaskRecords {
  public:
   // Stores what is missing. The store and the task stay the caller's.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "tuner/service/task_state.h"
@@ -28,21 +27,25 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
   report_.label = task.label;
   report_.threads = threads;
   report_.calls = task.calls;
-  representative_ = task.representative();
-  order_ = spread_order(task);
+  searched_at_ = search_points();
+  order_ = spread_order(task, searched_at_);
   const db::Task record = records_.task_record(context_.campaign, order_);
   row_ = record.uuid;
   context_.store.add_tasks({record});
+  if (const std::vector<db::TaskPhase> phases = context_.store.phases(row_); !phases.empty())
+    report_.ranked = db::rank_correlations_of(phases.back().detail);
 }
 
 void TaskRun::enter(plan::Phase phase) {
   TaskState state;
-  if (best_ns_ < kUnusable && opening_ns_ > 0) state.best_ratio = best_ns_ / opening_ns_;
+  if (found_.ratio < kUnusable) state.best_ratio = found_.ratio;
   state.trials = report_.trials;
   state.failed = report_.failed;
   state.share = report_.share;
   state.spent_s = report_.spent_s;
   state.noise = report_.noise;
+  state.searched_at = report_.searched_at;
+  state.rank_correlations = report_.ranked;
   state.note = report_.remark();
   const Account::Span storing(context_.account, Activity::kStore);
   context_.store.enter_phase(row_, plan::name_of(phase), json_text(state),
@@ -117,14 +120,16 @@ void TaskRun::give_back() {
 
 void TaskRun::run_claimed(std::vector<db::Trial> trials) {
   // What needs compiling goes in pieces, so that a kill loses a piece and not a round.
+  // A candidate's trials at several sizes come one behind the other, and stay together.
   const size_t piece = builder_.per_piece();
-  size_t missing = 0;
+  std::set<db::Hash> missing;
   std::vector<std::vector<db::Trial>> pieces(1);
   for (db::Trial& t : trials) {
-    if (!builder_.has(t.key.config) && ++missing > piece) {
+    if (!builder_.has(t.key.config) && !missing.contains(t.key.config) && missing.size() >= piece) {
       pieces.emplace_back();
-      missing = 1;
+      missing.clear();
     }
+    if (!builder_.has(t.key.config)) missing.insert(t.key.config);
     pieces.back().push_back(std::move(t));
   }
   // Rounds of the search are measured piece by piece. Configurations that are compared at a size
@@ -213,9 +218,8 @@ std::vector<EntryResult> TaskRun::measure(size_t point, const std::vector<db::Tr
 }
 
 std::vector<std::function<void()>> TaskRun::expectation_jobs() {
-  const size_t point = task_.representative();
-  if (expectations_.at_hand(point)) return {};
-  return {expectations_.job(point)};
+  if (expectations_.at_hand(first_point())) return {};
+  return {expectations_.job(first_point())};
 }
 
 double TaskRun::baseline() {
@@ -223,37 +227,13 @@ double TaskRun::baseline() {
   builder_.take_default();
   expectations_.take();
   until_s_ = context_.end_s;
-  // Sizes ascend, so that the nearest stand next to it; of two the smaller is tried first.
-  std::vector<size_t> nearest(task_.points.size());
-  std::iota(nearest.begin(), nearest.end(), size_t{0});
-  const auto away = [&](size_t p) {
-    const auto d = static_cast<int64_t>(p) - static_cast<int64_t>(task_.representative());
-    return std::abs(d);
-  };
-  std::stable_sort(nearest.begin(), nearest.end(),
-                   [&](size_t a, size_t b) { return away(a) < away(b); });
-  const auto found = std::find_if(nearest.begin(), nearest.end(),
-                                  [&](size_t p) { return expectations_.possible(p); });
-  if (found == nearest.end())
-    throw Error(Status::kUnsupported, task_.label, expectations_.impossible().at(nearest[0]),
-                "give the sizes that the model meets with --fix or --trace");
-  representative_ = *found;
-  const size_t point = representative_;
-  const db::TrialKey k = key(records_.default_config(), point, db::Role::kBaseline);
+  if (!expectations_.possible(first_point())) keep_possible();
   context_.meter.phase("default schedule");
   const bool worker_runs = context_.runner.worker() > 0;
   const double begin = context_.meter.consumed_s();
-  run([&] { return std::vector<db::NewTrial>{{k, 0, 1e6, std::nullopt}}; }, db::Role::kBaseline);
-  const std::vector<db::TrialOutcome>& known = outcomes();
-  for (const db::TrialOutcome& o : known)
-    if (o.trial.uuid == db::uuid_of(k)) {
-      if (!o.median_ns)
-        report_.note =
-            fmt::format("the default schedule failed: {} {}", o.trial.error_class, o.trial.message);
-      report_.default_ns = opening_ns_ = o.median_ns.value_or(0);
-      report_.estimated = false;
-    }
-  if (opening_ns_ > 0) times_.begin(context_.store, db::uuid_of(k), opening_ns_, known);
+  const size_t point = first_point();
+  report_.default_ns = opening_ns_ = open_point(point) ? times_.at(point).default_ns() : 0;
+  report_.estimated = false;
   // The first that is known of what a case costs beyond its runs.
   if (worker_runs && opening_ns_ > 0) {
     context_.finishing.expected += case_s(point, 1);

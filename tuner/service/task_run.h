@@ -1,7 +1,7 @@
 // Tuning of one workload for one number of threads, as one process does it phase by phase: this
 // plans; the builder compiles, the executor measures, and each waits for the other.
 //
-//   search   rounds at the representative size: propose, compile, measure, learn
+//   search   rounds at the representative sizes: propose, compile, measure at each, learn
 //   cross    the top k and the default at every size (paper, 3.5, step 2)
 //   verify   the few configurations that a table would use and the default, measured anew side by
 //            side: the final choice does not rest on the luckiest of a hundred measurements
@@ -23,9 +23,11 @@
 #include <string>
 #include <vector>
 
+#include "db/store/rank_correlations.h"
 #include "tuner/search/search.h"
 #include "tuner/service/executor.h"
 #include "tuner/service/plan.h"
+#include "tuner/service/representatives.h"
 #include "tuner/service/search_times.h"
 #include "tuner/service/table_maker.h"
 
@@ -50,8 +52,13 @@ struct TaskReport {
   double regret = 0, worst_regret = 0, single_regret = 0;
   // The same at sizes that no choice saw; nothing if there was no time for them.
   std::optional<double> held_out_regret, held_out_single_regret;
-  bool estimated = false;                   // share and default_ns: there was no time to measure
-  std::optional<double> model_correlation;  // of the last round
+  bool estimated = false;  // share and default_ns: there was no time to measure
+  // How well the cost model ranked, in earlier processes of the campaign, too.
+  db::RankCorrelations ranked;
+  // Sizes that the search runs at, as the contract's symbols, with the share of the weight that
+  // each stands for.
+  std::vector<std::pair<db::Dims, double>> searched_at;
+  std::string search_ended;  // why it did before its time; empty: it did not
   // A/A pairs: how far two medians of the default schedule, taken side by side, lie apart (median
   // over the sizes); and the default's time at the end over its time at the start, less one.
   std::optional<double> noise, drift;
@@ -64,11 +71,14 @@ struct TaskReport {
 // What measuring an entry of this time takes, in ms: its check, its warm-up and its samples, of
 // which a quiet machine needs little more than the least.
 double case_ms(double ns, const Policy& p);
-// A task's sizes by use: the representative one, then heavy ones and such as are far from those
+// A task's sizes by use: those of the search, then heavy ones and such as are far from those
 // before. Held-out ones are left out.
-std::vector<size_t> spread_order(const TuningTask& task);
+std::vector<size_t> spread_order(const TuningTask& task,
+                                 const std::vector<Representative>& searched_at);
 // The time of a configuration that fails or is wrong.
 inline constexpr double kUnusable = HUGE_VAL;
+// Why a search ended, of one that came to the end of its space.
+inline constexpr char kAllTried[] = "every schedule was tried";
 // Beyond this, what a process holds is anybody's.
 inline constexpr int64_t kLeaseMs = 60'000;
 
@@ -102,7 +112,8 @@ class TaskRun {
   void make_table(bool complete);
   // Tells whoever watches in which phase the task is and what it has come to.
   void enter(plan::Phase phase);
-  // Whether search() has proposed all that there is.
+  // Whether the search is over for good: all that there is was proposed, or nothing is gained any
+  // more (SearchEnd).
   bool exhausted() const { return exhausted_; }
   // Gives back what can be had again from the cache of work.
   void release_memory() { expectations_.release_memory(); }
@@ -110,6 +121,10 @@ class TaskRun {
   // until the last schedule was tried and the table made.
   double work_left_s(size_t top_k) const;
   const TuningTask& task() const { return task_; }
+  size_t first_point() const { return searched_at_.front().point; }  // that baseline() measures at
+  // What its default schedule takes in one run of the model, in ns, over the sizes by their
+  // weights: as baseline() found, in proportion to the work of each.
+  double default_cost() const;
   const TaskReport& report() const { return report_; }
   TaskReport& report() { return report_; }
   // The trials of the task, with their times as they are now. The store is asked once for all of
@@ -142,7 +157,10 @@ class TaskRun {
   double schedules() const;  // in the space; an upper bound for a large one
   // What a case with so many configurations is thought to take, in s.
   double case_s(size_t point, double configs) const;
-  double candidate_s() const;  // compiling and measuring one, in s
+  // Compiling and measuring one candidate of the search, in s; by shape that it runs at, compiling
+  // at the first.
+  double candidate_s() const;
+  std::vector<double> candidate_at_s() const;
   void progressed() const {
     if (context_.progressed) context_.progressed();
   }
@@ -150,6 +168,33 @@ class TaskRun {
   // Compiles what is missing; finishes the trials of candidates that cannot be compiled.
   void compile(std::vector<db::Trial>& trials);
   void measure(std::vector<db::Trial> trials);  // size by size
+  // Which sizes the search runs at. Of a campaign that was begun before: those that its search ran
+  // at.
+  std::vector<Representative> search_points();
+  void search_at(const std::vector<size_t>& points);
+  // Leaves out those that cannot occur; of none that can the nearest one is taken.
+  void keep_possible();
+  // Measures the default schedule at one of them; false if it fails there.
+  bool open_point(size_t point);
+  // Of a search that begins: leaves out shapes that so many seconds have no time for.
+  void keep_affordable(double seconds);
+  // Makes the search, with what earlier processes found out. It has so many seconds.
+  void begin_search(double seconds);
+  void tell_search(const db::TrialOutcome& outcome);
+  // What the search has come to, from its finished trials.
+  struct Found {
+    std::vector<double> best_ns;  // by size that it runs at
+    // The best of each size over the default there, weighted by what the sizes stand for.
+    double ratio = HUGE_VAL;
+    int64_t trials = 0, dry = 0;  // configurations; those since it gained 1 %
+  };
+  Found found_of(const std::vector<db::TrialOutcome>& outcomes) const;
+  // Whether it ends for good, and notes why.
+  bool ends_search();
+  // The place among the search's sizes that a trial of it is of; nothing for any other trial.
+  std::optional<size_t> search_place(const db::TrialOutcome& outcome) const;
+  // What it believes a trial took; see SearchTimes.
+  std::optional<double> ns_of(const db::TrialOutcome& outcome) const;
   // A part of a round, in one case with the anchors; again if something else ran beside it.
   void measure_search(size_t point, std::vector<db::Trial> trials);
   // All trials in one case; see Executor.
@@ -176,20 +221,21 @@ class TaskRun {
   Builder builder_;
   Expectations expectations_;
   Executor executor_;
-  size_t representative_ = 0;  // the task's, or the nearest possible one
-  double opening_ns_ = 0;      // of the default, at the start
-  std::vector<double> same_;   // ratios of A/A pairs
-  std::vector<size_t> order_;  // sizes of the cross-evaluation
-  double until_s_ = HUGE_VAL;  // the end of the present phase
+  std::vector<Representative> searched_at_;  // the first stands for most
+  bool searched_before_ = false;             // by an earlier process, at these
+  double opening_ns_ = 0;                    // of the default at the first of them, at the start
+  std::vector<double> same_;                 // ratios of A/A pairs
+  std::vector<size_t> order_;                // sizes of the cross-evaluation
+  double until_s_ = HUGE_VAL;                // the end of the present phase
   std::unique_ptr<Search> search_;
-  SearchTimes times_;
+  std::map<size_t, SearchTimes> times_;             // by size that the search runs at
   mutable std::vector<db::TrialOutcome> outcomes_;  // as of the last time that they were asked for
   mutable std::map<db::Uuid, size_t> outcome_at_;   // trial → its place there
   mutable std::set<db::Uuid> changed_;              // trials that are to be read again
   mutable bool outcomes_read_ = false;
   int64_t round_ = 0;
-  double best_ns_ = HUGE_VAL;  // at the representative size
-  std::set<db::Uuid> asked_;   // trials of proposals whose outcome the search does not know yet
+  Found found_;
+  std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
   bool exhausted_ = false, crossed_ = false;
   Pace searching_, finishing_;  // this task's own
   int64_t searched_ = 0;        // candidates of it

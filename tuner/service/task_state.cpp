@@ -1,5 +1,6 @@
 #include "tuner/service/task_state.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace nimble::tuner {
@@ -11,6 +12,13 @@ std::string json_text(const TaskState& s) {
   if (s.allotted_s) detail["allotted_s"] = *s.allotted_s;
   if (s.verified_on) detail["verified_on"] = *s.verified_on;
   if (s.noise) detail["noise"] = *s.noise;
+  for (const auto& [shape, share] : s.searched_at)
+    detail["searched_at"].push_back({{"shape", shape}, {"share", share}});
+  for (const auto& [round, correlation] : s.rank_correlations) {
+    nlohmann::json& row = detail["rank_correlations"].emplace_back();
+    row["round"] = round;
+    row["correlation"] = correlation;
+  }
   if (!s.note.empty()) detail["note"] = s.note;
   return detail.dump();
 }
@@ -39,6 +47,17 @@ TaskState task_state_from_json(const std::string& detail) {
   out.allotted_s = number("allotted_s");
   out.verified_on = text("verified_on");
   out.noise = number("noise");
+  if (const auto at = j.find("searched_at"); at != j.end() && at->is_array())
+    for (const auto& row : *at) {
+      const auto shape = row.is_object() ? row.find("shape") : row.end();
+      const auto share = row.is_object() ? row.find("share") : row.end();
+      if (shape == row.end() || share == row.end() || !shape->is_object() || !share->is_number())
+        continue;
+      if (std::ranges::all_of(*shape, [](const auto& size) { return size.is_number_integer(); }))
+        out.searched_at.emplace_back(shape->template get<db::Dims>(),
+                                     share->template get<double>());
+    }
+  out.rank_correlations = db::rank_correlations_of(detail);
   out.note = text("note").value_or("");
   return out;
 }

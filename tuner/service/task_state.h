@@ -3,7 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "db/store/rank_correlations.h"
 #include "db/store/records.h"
 
 namespace nimble::tuner {
@@ -16,7 +19,10 @@ struct TaskState {
   std::optional<double> allotted_s;
   std::optional<db::Uuid> verified_on;  // machine
   std::optional<double> noise;          // of A/A pairs
-  std::string note;                     // why it has no faster schedule; empty: nothing to say
+  // Shapes that the search runs at, with the share of the weight that each stands for.
+  std::vector<std::pair<db::Dims, double>> searched_at;
+  db::RankCorrelations rank_correlations;
+  std::string note;  // why it has no faster schedule; empty: nothing to say
 };
 
 std::string json_text(const TaskState& state);

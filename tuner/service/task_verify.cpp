@@ -70,7 +70,7 @@ void TaskRun::verify_at_all(const std::vector<size_t>& points,
   }
   // The baseline again, at the end: what drifted in between is not a candidate's merit.
   const auto& own = verified_.at(records_.default_config());
-  if (const auto it = own.find(representative_); it != own.end() && opening_ns_ > 0)
+  if (const auto it = own.find(first_point()); it != own.end() && opening_ns_ > 0)
     report_.drift = it->second / opening_ns_ - 1;
   std::vector<double> apart;
   for (double ratio : same_) apart.push_back(std::fabs(ratio - 1));

@@ -92,6 +92,7 @@ int submit(const Arguments& a, const std::string& command) {
   s.target = target.level;
   s.top_k = a.options.top_k;
   s.only_hot = a.options.only_hot;
+  s.search_end = a.options.search_end;
   s.seed = a.options.seed;
   db::Uuid campaign;
   store->transaction([&] {

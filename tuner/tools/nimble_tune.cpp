@@ -61,7 +61,18 @@ Json json_of(const tuner::TaskReport& r) {
   if (r.best_ns > 0) j["speed_up"] = r.default_ns / r.best_ns;
   if (r.table) j["table"] = *r.table;
   if (r.table) j["active"] = r.inactive.empty();
-  if (r.model_correlation) j["model_rank_correlation"] = *r.model_correlation;
+  Json searched_at = Json::array(), ranked = Json::array();
+  for (const auto& [shape, share] : r.searched_at)
+    searched_at.push_back({{"shape", shape}, {"share", share}});
+  for (const auto& [round, correlation] : r.ranked) {
+    Json& row = ranked.emplace_back();
+    row["round"] = round;
+    row["correlation"] = correlation;
+  }
+  if (!r.ranked.empty()) j["model_rank_correlation"] = r.ranked.back().second;
+  j["rank_correlations"] = ranked;
+  j["searched_at"] = searched_at;
+  if (!r.search_ended.empty()) j["search_ended"] = r.search_ended;
   if (r.noise) j["noise"] = *r.noise;
   if (r.drift) j["drift"] = *r.drift;
   if (r.held_out_regret) j["held_out_regret"] = *r.held_out_regret;

@@ -71,9 +71,8 @@ void TuneArguments::add_sizes(CLI::App& app, tuner::CampaignOptions& options) {
          "like them; of one column n, or the first length)")
       ->delimiter(',');
   app.add_option("--fix", fixed, "A symbol that has one value: b=4")->check(read_by(fixed_symbol));
-  app.add_option("--size", options.representative,
-                 "The size that the search runs at; others reach from 1 to 256 or four times this")
-      ->capture_default_str()
+  app.add_option("--size", size,
+                 "Search at this size alone; sizes reach from 1 to 256 or four times this")
       ->check(CLI::Range(1, 1 << 20));
 }
 
@@ -87,10 +86,25 @@ void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options)
       ->capture_default_str()
       ->check(read_by(tuner::parse_share));
   app.add_option("--seed", options.seed, "Another seed is another campaign")->capture_default_str();
+  app.add_option("--search-shapes", search_shapes,
+                 "Shapes that each workload is searched at, at most: as many as it takes to stand "
+                 "for those that it meets and as the budget has time for (default: 5)")
+      ->check(CLI::Range(size_t{1}, tuner::kMostRepresentatives))
+      ->excludes("--size");
+  app.add_option("--patience", options.search_end.patience,
+                 "A workload's search ends after so many configurations that gained less than 1 %")
+      ->capture_default_str()
+      ->check(number_above_zero());
+  app.add_option("--max-trials", options.search_end.max_trials,
+                 "Configurations that a workload's search tries, at most")
+      ->capture_default_str()
+      ->check(number_above_zero());
 }
 
 void TuneArguments::read(tuner::CampaignOptions& options) const {
   options.budget_s = tuner::parse_duration(budget);
+  if (search_shapes) options.search_shapes = *search_shapes;
+  if (size) options.representative = *size, options.search_shapes = 0;
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = shapes_of(shapes);
   if (policy != "auto") options.policy_class = policy;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace nimble::tools {
 struct TuneArguments {
   std::vector<std::string> shapes, fixed;
   std::string budget = "5m", only_hot = "100%", policy = "auto";
+  std::optional<size_t> search_shapes;
+  std::optional<int64_t> size;
 
   // MODEL, --shape, --random-input, --decode and what belongs to it.
   void add_model(CLI::App& app, tuner::CampaignOptions& options);
@@ -21,7 +24,8 @@ struct TuneArguments {
   void add_measuring(CLI::App& app, tuner::CampaignOptions& options);
   // --trace, --trace-symbol, --fix, --size.
   void add_sizes(CLI::App& app, tuner::CampaignOptions& options);
-  // All of these but the model, and --top-k, --only-hot, --seed.
+  // All of these but the model, and --top-k, --only-hot, --seed, --search-shapes, --patience,
+  // --max-trials.
   void add_campaign(CLI::App& app, tuner::CampaignOptions& options);
   // Once parsed: the values of what are texts here.
   void read(tuner::CampaignOptions& options) const;

@@ -401,6 +401,28 @@ TEST_F(ProgramTest, RawSamplesThatWereRemovedAreToldAsSuch) {
   EXPECT_THAT(removed.out, HasSubstr("median 120 ns"));
 }
 
+TEST_F(ProgramTest, ModelsAreShownByRound) {
+  fill();
+  {
+    auto store = open();
+    Task task;
+    task.campaign = campaign;
+    task.workload = store->outcomes(campaign).at(0).trial.key.workload;
+    task.uuid = uuid_of_task(campaign, task.workload);
+    store->add_tasks({task});
+    store->enter_phase(task.uuid, "search", R"({"rank_correlations":[]})");
+    store->enter_phase(task.uuid, "cross",
+                       R"({"rank_correlations":[{"round":1,"correlation":0.25},"odd",)"
+                       R"({"round":2,"correlation":0.75}]})");
+  }
+  const auto rows =
+      nlohmann::json::parse(run("show models " + campaign + " " + db() + " --format json").out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("round"), 1);
+  EXPECT_EQ(rows[1].at("rank_correlation"), 0.75);
+  EXPECT_EQ(run("show models " + db()).exit_code, 2);
+}
+
 TEST_F(ProgramTest, TopRanksWithinAShape) {
   fill();
   auto rows = nlohmann::json::parse(
@@ -513,6 +535,30 @@ TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
   for (const PeerRun& r : open()->peer_runs())
     for (const PeerFigure& f : open()->peer_run(r.run)) sampled += f.samples_ns.size() == 3;
   EXPECT_EQ(sampled, static_cast<int>(first["systems"].size()));
+
+  // Models of one experiment at equal threads.
+  nlohmann::json models = text;
+  models["date"] = "2026-11-23T04:18:46+02:00";
+  models["cases"] = {text["cases"][0], text["cases"][0]};
+  for (size_t i = 0; i < 2; ++i) {
+    auto& c = models["cases"][i];
+    c["name"] = fmt::format("{} layers", i + 1);
+    c["lengths"] = {c["lengths"][0]};
+    c["lengths"][0]["systems"] = {{"onnxruntime", c["lengths"][0]["systems"]["onnxruntime"]}};
+    for (const char* key : {"median", "low", "high"})
+      c["lengths"][0]["systems"]["onnxruntime"][key] = 5.0 + i;
+  }
+  std::ofstream(file("models.json")) << models;
+  const auto three = nlohmann::json::parse(run("peers --add " + file("models.json") + own).out);
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[0]["figures"], 2);
+  const auto told = nlohmann::json::parse(
+      run("peers " + three[0]["run"].get<std::string>() + " --format json " + db()).out);
+  ASSERT_EQ(told.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(told[i]["case"], fmt::format("{} layers", i + 1));
+    EXPECT_EQ(told[i]["median_ns"], 5000.0 + 1000 * static_cast<double>(i));
+  }
   nlohmann::json elsewhere = text;
   elsewhere["machine"]["cpu"] = "another";
   EXPECT_THAT(refused(elsewhere, " " + db()), HasSubstr("--machine"));
@@ -531,7 +577,7 @@ TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
   bad = text;
   bad["cases"] = nlohmann::json::array();
   EXPECT_THAT(refused(bad, own), HasSubstr("compares no systems"));
-  EXPECT_EQ(open()->peer_runs().size(), 2u) << "nothing of a refused one stays";
+  EXPECT_EQ(open()->peer_runs().size(), 3u) << "nothing of a refused one stays";
 }
 
 std::string doctor_report(const std::string& model, const std::string& ceilings) {

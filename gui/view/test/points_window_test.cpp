@@ -234,6 +234,62 @@ class PointsWindowTest : public QObject {
     QCOMPARE(t.rows.back()[column].toDouble(), 0.75);
   }
 
+  void a_search_at_several_shapes_is_seen_one_at_a_time() {
+    const auto s = db::Store::open(at_.campaign->place());
+    const auto facts = at_.context().workload.facts();
+    const db::Uuid campaign = db::all_campaigns(*s).front().uuid;
+    at_.selection().set_campaign(campaign);
+    at_.wait();
+    PlotView* view = at_.show_plot("progress");
+    auto* shapes = child<QComboBox>(view, "shape");
+    QCOMPARE(shapes->count(), 1);
+    QVERIFY(!shapes->isEnabled() && !view->plot().yAxis2->visible());
+    const size_t all = view->table().rows.size();
+    // The search goes on at another shape, and tells how well its model ranked.
+    std::optional<db::TrialKey> elsewhere;
+    std::string first;
+    int64_t round = 0;
+    const std::vector<db::TrialOutcome> outcomes = s->outcomes(campaign, facts->workload);
+    for (const db::TrialOutcome& o : outcomes)
+      if (o.trial.key.role == db::Role::kSearch) {
+        first = db::text_of(o.dims);
+        round = std::max(round, o.trial.round);
+      }
+    for (const db::TrialOutcome& o : outcomes)
+      if (o.trial.key.role == db::Role::kCross && db::text_of(o.dims) != first)
+        elsewhere = o.trial.key;
+    QVERIFY(elsewhere && round > 0);
+    elsewhere->role = db::Role::kSearch;
+    s->enqueue({{*elsewhere, round, 0, std::nullopt}});
+    db::Task task;
+    task.campaign = campaign;
+    task.workload = facts->workload;
+    task.uuid = db::uuid_of_task(campaign, facts->workload);
+    s->add_tasks({task});
+    s->enter_phase(task.uuid, "search",
+                   QStringLiteral(R"({"rank_correlations":[{"round":%1,"correlation":0.5}]})")
+                       .arg(round)
+                       .toStdString());
+    at_.context().session.refresh();
+    at_.wait();
+    QCOMPARE(shapes->count(), 2);
+    QVERIFY(shapes->isEnabled());
+    QCOMPARE(shapes->currentText().toStdString(), first);
+    QCOMPARE(view->table().rows.size(), all);
+    QVERIFY(view->plot().yAxis2->visible());
+    const QCPGraph* ranks = nullptr;
+    for (int i = 0; i < view->plot().graphCount(); ++i)
+      if (view->plot().graph(i)->valueAxis() == view->plot().yAxis2) ranks = view->plot().graph(i);
+    QVERIFY(ranks);
+    QCOMPARE(ranks->dataMainValue(0), 0.5);
+    QVERIFY(ranks->dataMainKey(0) > 1 && ranks->dataMainKey(0) <= static_cast<double>(all));
+    shapes->setCurrentIndex(1);
+    QCOMPARE(view->table().rows.size(), size_t{1});
+    at_.context().session.refresh();
+    at_.wait();
+    QCOMPARE(shapes->currentIndex(), 1);  // a look at the database does not change it
+  }
+
   void regret_and_latency_follow_an_override() {
     const auto facts = at_.context().workload.facts();
     const size_t last = facts->shapes.size() - 1;

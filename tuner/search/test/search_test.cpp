@@ -128,7 +128,7 @@ class SearchTest : public testing::Test {
         passes::run_pipeline(ir::infer_types(ir::parse_module(product_text())), context);
     workload = driver::workloads_of(lowered).at(0).workload;
     space = std::make_unique<Space>(workload, target);
-    options.symbols.assign(workload.contract.symbols.size(), 64);
+    options.shapes = {std::vector<int64_t>(workload.contract.symbols.size(), 64)};
   }
   // A made-up machine: smooth in the knobs, with one best corner.
   double time_of(const tuned::Candidate& c) const {
@@ -163,8 +163,8 @@ TEST_F(SearchTest, FeaturesAreFiniteAndTellConfigurationsApart) {
     const tuned::Candidate c = *space->sample(random);
     const kernels::Template* t = kernels::find_template(c.template_name);
     const kernels::Lowered l = t->lower(workload, c.config, target, "k");
-    const auto f =
-        features_of(l.functions.at(l.tails.choose(options.symbols, 2)), options.symbols, 2, target);
+    const auto f = features_of(l.functions.at(l.tails.choose(options.shapes[0], 2)),
+                               options.shapes[0], 2, target);
     ASSERT_EQ(f.size(), feature_names().size());
     for (size_t j = 0; j < f.size(); ++j) EXPECT_TRUE(std::isfinite(f[j])) << feature_names()[j];
     distinct.insert(f);
@@ -176,8 +176,8 @@ TEST_F(SearchTest, FlopsAreCountedAsTheProductHasThem) {
   const tuned::Candidate c = space->default_candidate();
   const kernels::Lowered l =
       kernels::find_template(c.template_name)->lower(workload, c.config, target, "k");
-  const auto f =
-      features_of(l.functions.at(l.tails.choose(options.symbols, 1)), options.symbols, 1, target);
+  const auto f = features_of(l.functions.at(l.tails.choose(options.shapes[0], 1)),
+                             options.shapes[0], 1, target);
   // 2 * 64 * 96 * 80, panels padded to whole vectors and rows to whole tiles.
   const double flops = std::exp2(f[0]);
   EXPECT_GE(flops, 2.0 * 64 * 96 * 80 * 0.8);
@@ -259,7 +259,7 @@ TEST_F(SearchTest, ARandomOneDrawsWhateverItLearnt) {
     for (size_t i = 0; i < 12; ++i) {
       EXPECT_EQ(text_of(a[i].candidate), text_of(b[i].candidate));
       EXPECT_TRUE(seen.insert(text_of(a[i].candidate)).second);
-      EXPECT_FALSE(a[i].predicted_ns);
+      EXPECT_TRUE(a[i].predicted_ns.empty());
       told.tell(a[i].candidate, time_of(a[i].candidate));
       untold.tell(b[i].candidate, std::nullopt);
     }
@@ -279,7 +279,8 @@ TEST_F(SearchTest, PredictionsAreCheckedAgainstWhatWasMeasured) {
   Search search(*space, options);
   run(search, 6, 12);
   for (const Proposal& p : search.propose(12)) {
-    ASSERT_TRUE(p.predicted_ns);
+    ASSERT_EQ(p.predicted_ns.size(), 1u);
+    EXPECT_TRUE(p.predicted_ns[0]);
     search.tell(p.candidate, time_of(p.candidate));
   }
   const auto correlation = search.learn();
@@ -303,7 +304,7 @@ TEST_F(SearchTest, BegunWithAnEarlierModelItsFirstRoundIsNoChance) {
     double sum = 0;
     for (const Proposal& p : round) {
       sum += time_of(p.candidate);
-      EXPECT_EQ(p.predicted_ns.has_value(), with && &p != round.data());
+      EXPECT_EQ(!p.predicted_ns.empty(), with && &p != round.data());
     }
     return sum / 16;
   };
@@ -318,6 +319,74 @@ TEST_F(SearchTest, BegunWithAnEarlierModelItsFirstRoundIsNoChance) {
   other.train({{1}, {2}, {3}, {4}}, std::vector<double>{1, 2, 3, 4});
   Search search(*space, options);
   EXPECT_THROW(search.begin_with(other), Error);
+}
+
+// Two shapes at which opposite corners are best, one of them a thousand times the other's time.
+TEST_F(SearchTest, SearchesSeveralShapesAtOnce) {
+  const auto far_time = [&](const tuned::Candidate& c) {
+    double slow = 0;
+    for (const double x : space->coordinates(c)) slow += (x - 0.1) * (x - 0.1);
+    return 1e6 * (1 + slow);
+  };
+  options.shapes.push_back(std::vector<int64_t>(workload.contract.symbols.size(), 5));
+  Search both(*space, options);
+  double near_best = HUGE_VAL, far_best = HUGE_VAL;
+  std::optional<double> correlation;
+  for (int r = 0; r < 10; ++r) {
+    for (const Proposal& p : both.propose(12)) {
+      if (r > 2) {
+        ASSERT_EQ(p.predicted_ns.size(), 2u);
+        // Each in the scale of its shape.
+        EXPECT_LT(*p.predicted_ns[0], 1e5);
+        EXPECT_GT(*p.predicted_ns[1], 1e5);
+      }
+      const double here = time_of(p.candidate), there = far_time(p.candidate);
+      near_best = std::min(near_best, here);
+      far_best = std::min(far_best, there);
+      both.tell(p.candidate, here, 0);
+      both.tell(p.candidate, there, 1);
+    }
+    if (const auto c = both.learn()) correlation = c;
+  }
+  ASSERT_TRUE(correlation);
+  EXPECT_GT(*correlation, 0.2);
+  EXPECT_EQ(both.best(1, 0).at(0).second, near_best);
+  EXPECT_EQ(both.best(1, 1).at(0).second, far_best);
+  std::vector<double> near_chance, far_chance;
+  for (uint64_t seed = 0; seed < 9; ++seed) {
+    Random random(seed);
+    double a = HUGE_VAL, b = HUGE_VAL;
+    for (int i = 0; i < 120; ++i) {
+      const tuned::Candidate c = *space->sample(random);
+      a = std::min(a, time_of(c));
+      b = std::min(b, far_time(c));
+    }
+    near_chance.push_back(a);
+    far_chance.push_back(b);
+  }
+  EXPECT_LT(near_best, median_of(near_chance));
+  EXPECT_LT(far_best, median_of(far_chance));
+}
+
+// A point may be known at one shape alone, and a shape may have no times at all.
+TEST_F(SearchTest, AShapeWithoutTimesIsNoneAndAskedForAllTheSame) {
+  options.shapes.push_back(std::vector<int64_t>(workload.contract.symbols.size(), 5));
+  Search search(*space, options);
+  for (int r = 0; r < 3; ++r) {
+    for (const Proposal& p : search.propose(12)) {
+      if (r > 0) {
+        ASSERT_EQ(p.predicted_ns.size(), 2u);
+        EXPECT_TRUE(p.predicted_ns[0]);
+        EXPECT_FALSE(p.predicted_ns[1]);
+      }
+      search.tell(p.candidate, time_of(p.candidate), 0);
+      search.tell(p.candidate, std::nullopt, 1);
+    }
+    search.learn();
+  }
+  EXPECT_EQ(search.measured(), 36u);
+  EXPECT_TRUE(search.best(5, 1).empty());
+  EXPECT_EQ(search.best(5, 0).size(), 5u);
 }
 
 TEST_F(SearchTest, FailedPointsAreRememberedAndNotLearnt) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <memory>
 #include <variant>
 
@@ -189,7 +190,7 @@ TEST(Plan, WhereNothingIsFasterTheDefaultAloneIsTheResult) {
   const SimulatedSpace space(7);
   const Propose one = [](size_t task, size_t, const SearchEvidence& known) {
     const std::string c = SimulatedSpace::name(task, {6, 6, 6, 6, 6});
-    const bool asked = known.ratios.contains(c) || known.issued.contains(c);
+    const bool asked = known.sizes[0].ratios.contains(c) || known.sizes[0].issued.contains(c);
     return asked ? std::vector<db::Hash>{} : std::vector<db::Hash>{c};
   };
   const CampaignSpec spec = space.campaign(1, 3, 100);
@@ -210,6 +211,80 @@ TEST(Plan, WhereNothingIsFasterTheDefaultAloneIsTheResult) {
   EXPECT_FALSE(t.verified.points.empty());
   EXPECT_EQ(t.verified.ratios, (std::map<db::Hash, std::vector<double>>{
                                    {base, std::vector<double>(t.verified.points.size(), 1.0)}}));
+}
+
+// Each candidate of the search is timed at every size that it runs at, and each of these has its
+// say in which are evaluated.
+TEST(Plan, ASearchRunsAtSeveralSizes) {
+  const SimulatedSpace space(12);
+  CampaignSpec spec = space.campaign(2, 5, 100);
+  for (TaskSpec& task : spec.tasks) task.searched = {0.5, 0.3, 0.2};
+  SimulatedFleet fleet;
+  fleet.workers = workers(2);
+  fleet.campaigns.push_back(campaign_of(space, spec));
+  std::array<std::map<size_t, std::set<db::Hash>>, 2> searched;
+  fleet.on_issue = [&](size_t, const WantedCase& w) {
+    if (w.phase != Phase::kBaseline && w.phase != Phase::kSearch) return;
+    EXPECT_LT(w.point, w.phase == Phase::kBaseline ? 1u : 3u);
+    searched[w.task][w.point].insert(w.configs.begin(), w.configs.end());
+  };
+  ASSERT_TRUE(fleet.run());
+  for (size_t t = 0; t < 2; ++t) {
+    const TaskStatus status = fleet.campaigns[0].plan.tasks()[t];
+    EXPECT_EQ(status.phase, Phase::kDone);
+    EXPECT_EQ(status.note, "");
+    EXPECT_LT(status.best_ratio, 0.6);
+    EXPECT_EQ(status.searched, std::ssize(searched[t][0])) << "a trial is a configuration";
+    for (const size_t p : {1u, 2u}) {
+      for (const db::Hash& c : searched[t][p]) EXPECT_TRUE(searched[t][0].contains(c));
+      // But for what fails, the second anchor and what the end left out.
+      EXPECT_GE(searched[t][p].size() * 10, searched[t][0].size() * 7);
+    }
+  }
+}
+
+TEST(Plan, ASearchWithoutTimeForMoreRunsAtOneSize) {
+  const SimulatedSpace space(12);
+  const auto searched = [&](double budget_s) {
+    CampaignSpec spec = space.campaign(1, 3, budget_s);
+    spec.tasks[0].searched = {0.5, 0.3, 0.2};
+    SimulatedFleet fleet;
+    fleet.workers = workers(1);
+    fleet.campaigns.push_back(campaign_of(space, spec));
+    std::set<size_t> points;
+    fleet.on_issue = [&](size_t, const WantedCase& w) {
+      if (w.phase == Phase::kSearch) points.insert(w.point);
+    };
+    EXPECT_TRUE(fleet.run());
+    EXPECT_EQ(fleet.campaigns[0].plan.tasks()[0].sizes_searched, points.size());
+    return points.size();
+  };
+  EXPECT_EQ(searched(2), 1u);
+  EXPECT_EQ(searched(100), 3u);
+}
+
+TEST(Plan, ASearchEndsWhenTrialsGainNothingOrAreEnough) {
+  const SimulatedSpace space(13);
+  const auto searched = [&](SearchEnd end) {
+    CampaignSpec spec = space.campaign(1, 3, 300);
+    spec.search_end = end;
+    SimulatedFleet fleet;
+    fleet.workers = workers(1);
+    fleet.campaigns.push_back(campaign_of(space, spec));
+    EXPECT_TRUE(fleet.run());
+    EXPECT_EQ(fleet.campaigns[0].plan.tasks()[0].note, "");
+    EXPECT_FALSE(fleet.campaigns[0].plan.tasks()[0].verified.points.empty());
+    return fleet.campaigns[0].plan.tasks()[0].searched;
+  };
+  const int64_t endless = 1'000'000;
+  const int64_t most = searched({endless, 150});
+  EXPECT_GE(most, 150);
+  EXPECT_LE(most, 150 + 16) << "cases that were out";
+  const int64_t patient = searched({200, endless}), hasty = searched({60, endless});
+  EXPECT_GE(hasty, 60);
+  EXPECT_GE(patient, 200);
+  EXPECT_LE(hasty, patient);
+  EXPECT_LT(patient, searched({endless, endless}));
 }
 
 TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
@@ -407,7 +482,8 @@ TEST(Plan, ASpaceThatIsUsedUpEndsTheCampaignBeforeItsBudget) {
   const SimulatedSpace space(12);
   const Propose all = space.proposer();
   const Propose few = [&](size_t task, size_t count, const SearchEvidence& known) {
-    const size_t left = 40 - std::min<size_t>(40, known.ratios.size() + known.issued.size());
+    const size_t left =
+        40 - std::min<size_t>(40, known.sizes[0].ratios.size() + known.sizes[0].issued.size());
     return all(task, std::min(count, left), known);
   };
   SimulatedFleet fleet;

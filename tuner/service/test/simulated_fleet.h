@@ -84,9 +84,10 @@ class SimulatedSpace {
   Propose proposer() const {
     return [this](size_t task, size_t count, const SearchEvidence& known) {
       std::mt19937_64 random(seed_ + 7919 * task +
-                             104729 * (known.ratios.size() + known.issued.size()));
+                             104729 *
+                                 (known.sizes[0].ratios.size() + known.sizes[0].issued.size()));
       std::vector<std::pair<double, std::string>> elite;
-      for (const auto& [config, ratio] : known.ratios)
+      for (const auto& [config, ratio] : known.sizes[0].ratios)
         if (ratio) elite.emplace_back(*ratio, config);
       std::sort(elite.begin(), elite.end());
       if (elite.size() > 6) elite.resize(6);
@@ -104,7 +105,9 @@ class SimulatedSpace {
           }
         }
         const std::string c = name(task, at);
-        if (c == default_of(task) || known.ratios.contains(c) || known.issued.contains(c)) continue;
+        if (c == default_of(task) || known.sizes[0].ratios.contains(c) ||
+            known.sizes[0].issued.contains(c))
+          continue;
         if (seen.insert(c).second) out.push_back(c);
       }
       return out;
@@ -115,6 +118,7 @@ class SimulatedSpace {
     CampaignSpec spec;
     spec.budget_s = budget_s;
     spec.top_k = 24;
+    spec.search_end = {1'000'000, 1'000'000};  // what is told is what a fleet makes of its time
     for (size_t t = 0; t < tasks; ++t) {
       TaskSpec task;
       task.label = "task " + std::to_string(t);

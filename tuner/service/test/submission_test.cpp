@@ -45,6 +45,7 @@ Submission submission_from(const std::string& text) {
   s.policy.max_samples = 7;
   s.top_k = 9;
   s.only_hot = 0.9;
+  s.search_end = {70, 900};
   s.seed = -3;
   return s;
 }
@@ -83,6 +84,8 @@ TEST(Submission, IsReadBackAsItWas) {
   EXPECT_EQ(back.policy, s.policy);
   EXPECT_EQ(back.top_k, s.top_k);
   EXPECT_EQ(back.only_hot, s.only_hot);
+  EXPECT_EQ(back.search_end.patience, s.search_end.patience);
+  EXPECT_EQ(back.search_end.max_trials, s.search_end.max_trials);
   EXPECT_EQ(back.seed, s.seed);
   EXPECT_EQ(to_json(back), text);
 }
@@ -139,6 +142,8 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   expect_refused("/threads", {0}, "0 is no number of threads");
   expect_refused("/top_k", 0, "top_k");
   expect_refused("/only_hot", -1, "only_hot");
+  expect_refused("/patience", 0, "patience");
+  expect_refused("/max_trials", -1, "max_trials");
   expect_refused("/policy/max_samples", -1, "");
   expect_refused("/policy", 3, "no measuring policy");
   expect_refused("/tasks", json::array(), "tasks");

@@ -15,6 +15,8 @@ TEST(TaskState, IsReadAsItWasWritten) {
   s.allotted_s = 9;
   s.verified_on = "01890000-0000-7000-8000-000000000001";
   s.noise = 0.01;
+  s.searched_at = {{{{"n", 64}}, 0.75}, {{{"n", 4}}, 0.25}};
+  s.rank_correlations = {{1, 0.5}, {2, -0.25}};
   s.note = "ended without a worker";
   const TaskState read = task_state_from_json(json_text(s));
   EXPECT_EQ(read.best_ratio, s.best_ratio);
@@ -25,6 +27,8 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.allotted_s, s.allotted_s);
   EXPECT_EQ(read.verified_on, s.verified_on);
   EXPECT_EQ(read.noise, s.noise);
+  EXPECT_EQ(read.searched_at, s.searched_at);
+  EXPECT_EQ(read.rank_correlations, s.rank_correlations);
   EXPECT_EQ(read.note, s.note);
   EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
 }
@@ -33,7 +37,10 @@ TEST(TaskState, IsReadAsItWasWritten) {
 TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
   for (const char* odd :
        {"", "round 1", "[]", "{", "3", R"({"note":3,"trials":"many"})",
-        R"({"best_ratio":null,"share":[],"noise":"loud","verified_on":{}})", R"({"trials":1.5})"})
+        R"({"best_ratio":null,"share":[],"noise":"loud","verified_on":{}})", R"({"trials":1.5})",
+        R"({"searched_at":[3,{},{"shape":{"n":"x"},"share":1},{"shape":{"n":1}}]})",
+        R"({"rank_correlations":{"round":1}})",
+        R"({"rank_correlations":[1,{"round":1},{"round":"a","correlation":1}]})"})
     EXPECT_EQ(json_text(task_state_from_json(odd)), json_text(TaskState{})) << odd;
   EXPECT_EQ(task_state_from_json(R"({"trials":4,"of a later version":true})").trials, 4);
 }

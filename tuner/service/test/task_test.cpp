@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "compiler/ir/infer.h"
@@ -20,12 +21,8 @@ class TaskTest : public testing::Test {
     std::string pattern = (std::filesystem::temp_directory_path() / "nimble-task-XXXXXX").string();
     folder = mkdtemp(pattern.data());
     store = db::Store::open(folder + "/tuning.db");
-    const ir::Module typed = ir::infer_types(ir::parse_module(
-        "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }"));
-    passes::PassContext passes;
-    passes.target = target;
     tasks =
-        tuning_tasks(passes::run_pipeline(typed, passes), model_points(typed, {}), target, nullptr);
+        tasks_of("fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }");
     db::CampaignKey key;
     key.digest = "program";
     key.hardware = store->put(db::host_hardware());
@@ -53,6 +50,14 @@ class TaskTest : public testing::Test {
     store.reset();
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
+  }
+
+  std::vector<TuningTask> tasks_of(const std::string& program) const {
+    const ir::Module typed = ir::infer_types(ir::parse_module(program));
+    passes::PassContext passes;
+    passes.target = target;
+    return tuning_tasks(passes::run_pipeline(typed, passes), model_points(typed, {}), target,
+                        nullptr);
   }
 
   const kernels::TargetInfo target;
@@ -145,6 +150,133 @@ TEST_F(TaskTest, ASearchComparesWithinCases) {
     ++found;
   }
   EXPECT_GT(found, 1);
+}
+
+// The sizes at which a campaign's search has trials, and of each configuration.
+struct Searched {
+  std::set<int64_t> sizes, baselines;
+  std::map<db::Hash, std::set<int64_t>> of;
+};
+Searched searched_in(db::Store& store, const db::Uuid& campaign) {
+  Searched out;
+  for (const db::TrialOutcome& o : store.outcomes(campaign)) {
+    const int64_t size = o.dims.begin()->second;
+    if (o.trial.key.role == db::Role::kBaseline) out.baselines.insert(size);
+    if (o.trial.key.role != db::Role::kSearch) continue;
+    out.sizes.insert(size);
+    out.of[o.trial.key.config].insert(size);
+  }
+  return out;
+}
+
+TEST_F(TaskTest, ASearchTimesEachCandidateAtAllOfItsSizes) {
+  for (WorkloadPoint& p : tasks.at(0).points)
+    p.representative = p.symbols[0] == 8 || p.symbols[0] == 256;
+  context->search_end.max_trials = 20;
+  TaskRun task(*context, tasks[0], 1);
+  ASSERT_GT(task.baseline(), 0);
+  ASSERT_TRUE(task.search(meter->consumed_s() + 600));
+  const Searched found = searched_in(*store, campaign);
+  EXPECT_EQ(found.sizes, (std::set<int64_t>{8, 256}));
+  EXPECT_EQ(found.baselines, found.sizes) << "each candidate has a default beside it";
+  EXPECT_GT(found.of.size(), 1u);
+  for (const auto& [config, sizes] : found.of) EXPECT_EQ(sizes, found.sizes) << config;
+  double shares = 0;
+  std::set<int64_t> told;
+  for (const auto& [shape, share] : task.report().searched_at) {
+    told.insert(shape.begin()->second);
+    shares += share;
+  }
+  EXPECT_EQ(told, found.sizes);
+  EXPECT_NEAR(shares, 1, 1e-9);
+  task.cross(4, meter->consumed_s() + 60);
+  task.verify(meter->consumed_s() + 60);
+  task.make_table(true);
+  EXPECT_TRUE(task.report().table);
+  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
+}
+
+TEST_F(TaskTest, ASearchWithoutTimeForMoreRunsAtOneSize) {
+  for (WorkloadPoint& p : tasks.at(0).points)
+    p.representative = p.symbols[0] == 8 || p.symbols[0] == 256;
+  const size_t first = representatives_of(tasks[0]).at(0).point;
+  TaskRun task(*context, tasks[0], 1);
+  ASSERT_GT(task.baseline(), 0);
+  task.search(meter->consumed_s() + 0.001);
+  const Searched found = searched_in(*store, campaign);
+  EXPECT_EQ(found.sizes, (std::set<int64_t>{tasks[0].points[first].symbols[0]}));
+  ASSERT_EQ(task.report().searched_at.size(), 1u);
+  EXPECT_EQ(task.report().searched_at[0].second, 1);
+}
+
+TEST_F(TaskTest, RankCorrelationsAreToldByRoundAndKept) {
+  tasks = tasks_of(
+      "fn @main(%x: Tensor[(n, 32), f32], %w: Tensor[(32, 32), f32]) -> Tensor[(n, 32), f32] {\n"
+      "  let %y = matmul(%x, %w);\n  %y\n}\n");
+  ASSERT_EQ(tasks.size(), 1u);
+  db::RankCorrelations before;
+  {
+    context->search_end.max_trials = 64;
+    TaskRun task(*context, tasks.at(0), 1);
+    ASSERT_GT(task.baseline(), 0);
+    for (int slices = 0; !task.exhausted() && slices < 100; ++slices)
+      task.search(meter->consumed_s() + 600);
+    before = task.report().ranked;
+    task.enter(plan::Phase::kDone);
+  }
+  ASSERT_FALSE(before.empty());
+  for (const auto& [round, correlation] : before) EXPECT_LE(std::fabs(correlation), 1);
+  EXPECT_TRUE(std::ranges::is_sorted(before));
+  EXPECT_EQ(db::rank_correlations_of(store->tasks(campaign).at(0).detail), before);
+  TaskRun later(*context, tasks.at(0), 1);
+  EXPECT_EQ(later.report().ranked, before);
+  later.enter(plan::Phase::kBaseline);
+  EXPECT_EQ(db::rank_correlations_of(store->tasks(campaign).at(0).detail), before);
+}
+
+// Of a program that knew one size for all.
+TEST_F(TaskTest, ACampaignThatSearchedAtOneSizeGoesOnThere) {
+  int64_t size = 0;
+  {
+    size = tasks.at(0).points[tasks[0].representative()].symbols[0];
+    context->search_end.max_trials = 2;
+    TaskRun earlier(*context, tasks[0], 1);
+    ASSERT_GT(earlier.baseline(), 0);
+    earlier.search(meter->consumed_s() + 1);
+  }
+  const size_t before = searched_in(*store, campaign).of.size();
+  for (WorkloadPoint& p : tasks[0].points)
+    p.representative = p.symbols[0] == 8 || p.symbols[0] == 256;
+  context->search_end = {1'000'000, 20};
+  TaskRun later(*context, tasks[0], 1);
+  ASSERT_GT(later.baseline(), 0);
+  later.search(meter->consumed_s() + 600);
+  const Searched found = searched_in(*store, campaign);
+  EXPECT_EQ(found.sizes, (std::set<int64_t>{size}));
+  EXPECT_GT(found.of.size(), before);
+}
+
+TEST_F(TaskTest, ASearchEndsWhenTrialsGainNothingOrAreEnough) {
+  context->search_end = {1'000'000, 2};
+  TaskRun task(*context, tasks.at(0), 1);
+  ASSERT_GT(task.baseline(), 0);
+  for (int slices = 0; !task.exhausted() && slices < 100; ++slices)
+    task.search(meter->consumed_s() + 60);
+  EXPECT_TRUE(task.exhausted());
+  EXPECT_EQ(task.report().search_ended, "2 trials are the most");
+  const size_t few = searched_in(*store, campaign).of.size();
+  EXPECT_GE(few, 2u);
+
+  // A later process knows what there was, and is told that it may go on.
+  context->search_end = {3, 1'000'000};
+  TaskRun later(*context, tasks.at(0), 1);
+  ASSERT_GT(later.baseline(), 0);
+  for (int slices = 0; !later.exhausted() && slices < 100; ++slices)
+    later.search(meter->consumed_s() + 60);
+  EXPECT_TRUE(later.exhausted());
+  EXPECT_THAT(later.report().search_ended,
+              testing::AnyOf("3 trials gained less than 1 %", kAllTried));
+  EXPECT_GE(searched_in(*store, campaign).of.size(), few);
 }
 
 // Who looks into it later finds how it was measured and what the code is.

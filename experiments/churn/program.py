@@ -25,6 +25,7 @@ QUICK = {"visits": 200, "runs": 3}
 BLOCK, WARM, START = 50, 2, 20  # visits between controls; calls that warm up; of a process
 CHECKS = ((1, 1), (1, 2), (3, 37), (8, 128), (2, 64), (5, 13))
 MOST_FIRST, MOST_SPREAD = 1.3, 1.3
+FULL_MINUTES = 20  # of each system
 EXPERIMENT = "minilm"
 
 
@@ -46,7 +47,7 @@ def parse_arguments(arguments):
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, metavar="N",
                         help="(default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=20, metavar="M",
+    parser.add_argument("--minutes", type=float, default=FULL_MINUTES, metavar="M",
                         help="that each system gets; it is reported for the shapes that it "
                              "reaches (default %(default)s)")
     parser.add_argument("--within", metavar="TIME", type=cli.budget,
@@ -203,7 +204,8 @@ class Run:
         if not options.no_nimble:
             self.executable = models.compile_nimble(self.experiment, options)["nimble"]
         part = (options.quick or options.visits or options.no_nimble or options.untuned
-                or self.peers != list(systems.ONNX_PEERS))
+                or self.peers != list(systems.ONNX_PEERS)
+                or (options.minutes < FULL_MINUTES and not options.within))
         self.stem = "churn" + (f"-{options.label}" if options.label else "-part" if part else "")
         self.partial = report.RESULTS / f"{self.stem}.partial.json"
 

@@ -138,12 +138,23 @@ Table show_measurement(Store& store, const std::string& prefix) {
 
 Table show_trials(Store& store, const std::string& prefix) {
   const Uuid campaign = find_campaign(store, prefix);
-  Table out({"trial", "role", "shape", "state", "attempt", "median_ns", "predicted_ns", "error",
-             "message", "config"});
+  Table out({"trial",
+             "role",
+             "round",
+             "shape",
+             "state",
+             "attempt",
+             "median_ns",
+             "predicted_ns",
+             "error",
+             "message",
+             {"configuration", cell::short_id},
+             "config"});
   each_outcome(store, campaign, {}, [&](const TrialOutcome& o) {
-    out.add({o.trial.uuid, name_of(o.trial.key.role), text_of(o.dims), name_of(o.trial.state),
-             o.trial.attempt, or_null(o.median_ns), or_null(o.trial.predicted_ns),
-             o.trial.error_class, o.trial.message, o.config_json});
+    out.add({o.trial.uuid, name_of(o.trial.key.role), o.trial.round, text_of(o.dims),
+             name_of(o.trial.state), o.trial.attempt, or_null(o.median_ns),
+             or_null(o.trial.predicted_ns), o.trial.error_class, o.trial.message,
+             o.trial.key.config, o.config_json});
   });
   return out;
 }

@@ -92,6 +92,25 @@ void Search::add(std::vector<tuned::Candidate>& pool, std::set<std::string>& see
   pool.push_back(std::move(*c));
 }
 
+// Evenly from all points that were not proposed: each draw is independent of what became of others.
+std::vector<Proposal> Search::draw(size_t count) {
+  std::vector<tuned::Candidate> pool;
+  std::set<std::string> seen;
+  add(pool, seen, space_.default_candidate());
+  std::vector<tuned::Candidate> all = all_;
+  std::shuffle(all.begin(), all.end(), random_);
+  for (const tuned::Candidate& c : all) add(pool, seen, c);
+  constexpr size_t kDrawsEach = 100;  // before the space is held to be used up
+  for (size_t i = 0; all_.empty() && i < kDrawsEach * count && pool.size() < count; ++i)
+    add(pool, seen, space_.sample(random_));
+  std::vector<Proposal> out;
+  for (size_t i = 0; i < pool.size() && i < count; ++i) {
+    tried_.insert(text_of(pool[i]));
+    out.push_back({std::move(pool[i]), {}});
+  }
+  return out;
+}
+
 std::vector<tuned::Candidate> Search::elites() const {
   std::vector<std::vector<std::pair<tuned::Candidate, double>>> lists;
   for (size_t s = 0; s < options_.shapes.size(); ++s) lists.push_back(best(options_.elites, s));
@@ -138,6 +157,7 @@ std::vector<tuned::Candidate> Search::make_pool() {
 }
 
 std::vector<Proposal> Search::propose(size_t count) {
+  if (options_.random) return draw(count);
   std::vector<tuned::Candidate> pool = make_pool();
   const bool learnt = model_.trained() && points_.size() >= kMinPointsToTrust;
   const CostModel* ranks = learnt ? &model_ : earlier_ ? &*earlier_ : nullptr;

@@ -39,6 +39,8 @@ struct SearchOptions {
   size_t elites = 12;    // points that mutations start from
   double epsilon = 0.2;  // share of random points
   int jobs = 1;          // threads that lower the pool for its features
+  // Every point behind the default is drawn, whatever was learnt: what a model is compared with.
+  bool random = false;
 };
 
 struct Proposal {
@@ -82,6 +84,7 @@ class Search {
   };
   const Features& features(const tuned::Candidate& c);
   Features make_features(const tuned::Candidate& c) const;  // thread safe
+  std::vector<Proposal> draw(size_t count);
   void add(std::vector<tuned::Candidate>& pool, std::set<std::string>& seen,
            std::optional<tuned::Candidate> c) const;
   // The best of each shape in turn.

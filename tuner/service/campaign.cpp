@@ -153,6 +153,7 @@ class Driver {
         options_.search_shapes == 0 && options_.representative != usual.representative;
     if (options_.search_shapes != usual.search_shapes && !of_one_size)
       key_options["search_shapes"] = options_.search_shapes;
+    if (options_.random_search) key_options["search"] = "random";
     key.options = key_options.dump();
     if (const auto found = store_->find_campaign(key)) {
       campaign_ = *found;

@@ -23,6 +23,7 @@ struct CampaignOptions {
   double only_hot = 1;           // share of the model's time that is tuned
   std::vector<int64_t> threads;  // empty: all that may be used
   int64_t seed = 0;
+  bool random_search = false;  // SearchOptions::random, and nothing of earlier campaigns goes first
   int64_t representative = 64;  // the size that the line of sizes has for sure
   // Shapes that each workload is searched at, at most: medoids of what it meets; 0: the
   // representative size alone.

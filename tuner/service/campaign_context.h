@@ -37,6 +37,7 @@ struct CampaignContext {
   db::Uuid machine;
   Policy policy;
   uint64_t seed = 0;
+  bool random_search = false;
   int compile_threads = 2;
   HostWatch host;
   WorkCache* cache = nullptr;  // null: a kill loses what was compiled

@@ -12,6 +12,7 @@
 #include "tuner/measure/statistics.h"
 #include "tuner/service/builder.h"
 #include "tuner/service/expectations.h"
+#include "tuner/service/fresh_search.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
 #include "vm/base/file.h"
@@ -27,8 +28,11 @@ constexpr double kScreenRace = 1.3;
 // Of the others so many run again; half of the samples choose. Of what is fast there are more
 // samples, since a disturbance is long beside it.
 constexpr size_t kFinalists = 6;
-constexpr double kLeastSamples = 12, kMostSamples = 64;
+constexpr double kLeastSamples = 8, kMostSamples = 64;
 constexpr double kSamplingNs = 5e8;  // of each configuration
+// How often the first look runs each candidate: to compare its result, to warm up, to time it.
+constexpr double kRunsOfLook = 2 + kScreenedLeast;
+constexpr double kGuessedFlopsPerNs = 30;  // of a thread, before anything was timed
 constexpr int64_t kLongestCase = 60'000'000'000;
 
 Policy screening(Policy p) {
@@ -78,42 +82,64 @@ class Subject {
   }
 
   // Which shapes are left, in the order in which to measure them.
-  void begin(size_t top_k, uint64_t seed) {
+  void begin(const DispatchReportOptions& o) {
+    look_ns_ = o.look_s * 1e9;
+    ns_per_flop_ = 1 / (kGuessedFlopsPerNs * static_cast<double>(records_.threads()));
+    search_.trials = o.search_trials;
+    search_.seed = o.shapes.seed;
     const std::vector<db::Result> results = known_results();
     std::set<db::Hash> seen;
     for (const db::Result& r : results) seen.insert(r.shape);
-    std::set<std::vector<int64_t>> done;
-    for (const ShapeRegret& s : out_.shapes) done.insert(s.symbols);
+    std::map<std::vector<int64_t>, bool> done;  // by symbols: whether it was searched, too
+    for (const ShapeRegret& s : out_.shapes) done[s.symbols] = s.unsearched.has_value();
     out_.known = out_.failed = 0;
+    std::vector<size_t> order;
     for (size_t p = 0; p < task_.points.size(); ++p)
       if (seen.contains(records_.shape(p)))
         ++out_.known;
-      else if (!done.contains(task_.points[p].symbols))
-        left_.push_back(p);
-    std::mt19937_64 random(seed);
-    std::shuffle(left_.begin(), left_.end(), random);
-    choose_candidates(results, top_k);
-    if (left_.empty() && out_.shapes.empty())
+      else
+        order.push_back(p);
+    std::mt19937_64 random(o.shapes.seed);
+    std::shuffle(order.begin(), order.end(), random);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto it = done.find(task_.points[order[i]].symbols);
+      if (it == done.end()) left_.push_back(order[i]);
+      if (i < o.searches && (it == done.end() || !it->second)) searches_.push_back(order[i]);
+    }
+    choose_candidates(results, o.campaign.top_k);
+    if (order.empty() && out_.shapes.empty())
       out_.note = "the database has times at every shape that was drawn";
   }
-  bool done() const { return left_.empty(); }
+  // Shapes that were not measured at all are the first of what is left.
+  bool has_shapes() const { return !left_.empty(); }
+  bool done() const { return left() == 0; }
   std::string label() const { return fmt::format("{}, threads: {}", out_.label, out_.threads); }
-  size_t left() const { return left_.size(); }
+  size_t left() const { return left_.size() + searches_.size(); }
   // Nothing more of it, and why.
   void abandon(const std::string& why) {
     out_.note = why;
     left_.clear();
+    searches_.clear();
   }
 
-  // The next shape; there is one.
+  // The next shape, or the next search; there is one.
   void measure() {
-    const size_t point = left_.back();
-    left_.pop_back();
+    const bool fresh = !has_shapes();
+    std::vector<size_t>& from = fresh ? searches_ : left_;
+    const size_t point = from.back();
+    from.pop_back();
     if (!built_) build();
     expectations_.prepare({point});
-    bool fine = expectations_.possible(point);
-    if (fine) fine = compare(point);
-    if (!fine) ++out_.failed;
+    if (fresh) {
+      search(point);
+    } else {
+      std::optional<ShapeRegret> found;
+      if (expectations_.possible(point)) found = compare(point, those_for(point));
+      if (found)
+        out_.shapes.push_back(std::move(*found));
+      else
+        ++out_.failed;
+    }
     expectations_.release_memory();
   }
 
@@ -178,6 +204,8 @@ class Subject {
     else
       pool_.insert(records_.default_config());
     out_.pool = pool_.size();
+    if (const std::optional<tuned::Candidate> vendor = records_.space().vendor_candidate())
+      add(records_.put(*vendor));
     for (size_t i = 0; i < std::min(top_k, order.size()); ++i) add(order[i].second);
   }
 
@@ -194,32 +222,78 @@ class Subject {
     out_.candidates = candidates_.size();
   }
 
-  std::vector<EntryResult> run(size_t point, const std::vector<db::Hash>& configs,
-                               const Policy& policy) {
+  std::vector<EntryResult> run(const Builder& builder, size_t point,
+                               const std::vector<db::Hash>& configs, const Policy& policy) {
     Case c = records_.case_at(point, policy);
     c.expected = expectations_.at(point).outputs;
     c.tolerance = expectations_.at(point).tolerance;
     for (const db::Hash& config : configs) {
-      const Builder::Kept& k = builder_.at(config);
+      const Builder::Kept& k = builder.at(config);
       c.entries.push_back({k.executable, k.kernel});
     }
     const Account::Span timing(context_.account, Activity::kTime);
     return context_.runner.measure(c);
   }
 
-  bool compare(size_t point) {
+  // Those that there is time for at a shape. They begin with the default and the table's.
+  std::vector<db::Hash> those_for(size_t point) const {
+    const double run_ns = std::max(static_cast<double>(task_.points[point].flops) * ns_per_flop_,
+                                   static_cast<double>(context_.policy.batch_ns));
+    const size_t least = pool_.size() + 1 + kFinalists;
+    const double fit = std::max(look_ns_ / (kRunsOfLook * run_ns), static_cast<double>(least));
+    return {candidates_.begin(),
+            candidates_.begin() +
+                static_cast<ptrdiff_t>(std::min(fit, static_cast<double>(candidates_.size())))};
+  }
+
+  // A search from nothing at a shape that was measured; then the best of it beside the fastest that
+  // was known and the table's.
+  void search(size_t point) {
+    const auto before = std::find_if(
+        out_.shapes.begin(), out_.shapes.end(),
+        [&](const ShapeRegret& s) { return s.symbols == task_.points[point].symbols; });
+    if (before == out_.shapes.end() || !expectations_.possible(point)) return;
+    FreshSearchOptions how = search_;
+    how.symbols = before->symbols;
+    how.seed += point;
+    const std::optional<std::vector<db::Hash>> found = fresh_search(
+        context_, records_, how,
+        [&](const Builder& builder, const std::vector<db::Hash>& configs) {
+          return run(builder, point, configs, screening(context_.policy));
+        },
+        [&] { return context_.cancelled() || context_.meter.left_s() <= 0; });
+    if (!found) return;
+    std::vector<db::Hash> candidates(pool_.begin(), pool_.end());
+    const auto add = [&](const db::Hash& c) {
+      if (std::find(candidates.begin(), candidates.end(), c) == candidates.end())
+        candidates.push_back(c);
+    };
+    add(records_.default_config());
+    add(before->oracle);
+    for (const db::Hash& c : *found) add(c);
+    const std::map<db::Hash, std::string> failed = builder_.build(candidates, {});
+    std::erase_if(candidates, [&](const db::Hash& c) { return failed.contains(c); });
+    std::optional<ShapeRegret> after = compare(point, candidates);
+    if (!after) return;
+    after->unsearched = before->regret();
+    *before = std::move(*after);
+  }
+
+  // Nothing where something was wrong.
+  std::optional<ShapeRegret> compare(size_t point, const std::vector<db::Hash>& candidates) {
     const std::vector<int64_t>& symbols = task_.points[point].symbols;
     const uint32_t leaf =
         table_ ? tree_.choose(symbols, static_cast<int32_t>(records_.threads())) : 0;
     const db::Hash chosen = table_ ? table_->entries[leaf].config : records_.default_config();
     // Finalists.
     std::vector<std::pair<double, db::Hash>> fast;
-    const std::vector<EntryResult> first = run(point, candidates_, screening(context_.policy));
-    for (size_t i = 0; i < candidates_.size(); ++i)
+    const std::vector<EntryResult> first =
+        run(builder_, point, candidates, screening(context_.policy));
+    for (size_t i = 0; i < candidates.size(); ++i)
       if (first[i].state == EntryState::kOk && !first[i].samples_ns.empty())
         fast.emplace_back(*std::min_element(first[i].samples_ns.begin(), first[i].samples_ns.end()),
-                          candidates_[i]);
-    if (fast.empty()) return false;
+                          candidates[i]);
+    if (fast.empty()) return std::nullopt;
     std::sort(fast.begin(), fast.end());
     std::vector<db::Hash> finalists(pool_.begin(), pool_.end());
     const auto add = [&](const db::Hash& c) {
@@ -231,16 +305,18 @@ class Subject {
     std::vector<db::Hash> twice = finalists;
     twice.push_back(records_.default_config());
     const std::vector<EntryResult> second =
-        run(point, twice, side_by_side(context_.policy, fast[0].first));
+        run(builder_, point, twice, side_by_side(context_.policy, fast[0].first));
 
     ShapeRegret out;
     out.symbols = symbols;
+    out.candidates = fast.size();
     out.chosen = chosen;
     double pool = HUGE_VAL, oracle = HUGE_VAL, own = HUGE_VAL;  // by the samples that choose
     for (size_t i = 0; i < twice.size(); ++i) {
       const EntryResult& r = second[i];
       const bool usable = r.state == EntryState::kOk && r.samples_ns.size() >= 2;
-      if (!usable && (twice[i] == chosen || twice[i] == records_.default_config())) return false;
+      if (!usable && (twice[i] == chosen || twice[i] == records_.default_config()))
+        return std::nullopt;
       if (!usable) continue;
       const double choosing = half_median(r.samples_ns, 0), telling = half_median(r.samples_ns, 1);
       // The default's second run: it loses to itself what the luckier of two is ahead.
@@ -265,8 +341,9 @@ class Subject {
       }
     }
     if (table_) out.foretold = table_->entries[leaf].regret;
-    out_.shapes.push_back(std::move(out));
-    return true;
+    if (task_.points[point].flops > 0)
+      ns_per_flop_ = out.default_ns / static_cast<double>(task_.points[point].flops);
+    return out;
   }
 
   CampaignContext& context_;
@@ -280,7 +357,9 @@ class Subject {
   exec::DispatchTree tree_;
   std::set<db::Hash> pool_;
   std::vector<db::Hash> candidates_;
-  std::vector<size_t> left_;
+  std::vector<size_t> left_, searches_;
+  FreshSearchOptions search_;
+  double look_ns_ = 0, ns_per_flop_ = 0;
   bool built_ = false;
 };
 
@@ -298,6 +377,9 @@ std::string question_of(const DispatchReportOptions& o, const std::vector<Tuning
       fmt::format("{} {} {} {} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
                   o.shapes.seed, fmt::join(threads, ","), target.level,
                   db::key_of(db::host_hardware()), tuned::toolchain_record().codegen_version);
+  // Without these the question is the one that it was before they could be asked.
+  if (o.look_s != DispatchReportOptions{}.look_s) text += fmt::format(" looks of {}", o.look_s);
+  if (o.searches > 0) text += fmt::format(" {} searches of {}", o.searches, o.search_trials);
   for (const TuningTask& t : tasks) {
     text += "\n" + t.workload().key;
     for (const WorkloadPoint& p : t.points) text += fmt::format("|{}", fmt::join(p.symbols, ","));
@@ -348,6 +430,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   if (before) {
     report.resumed = true;
     report.consumed_s = before->consumed_s;
+    report.searched_s = before->searched_s;
   }
 
   ProgressMeter meter({o.database, "", o.budget_s, report.consumed_s, !o.quiet, start});
@@ -382,20 +465,23 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
           for (WorkloadRegret& known : before->workloads)
             if (known.workload == out.workload && known.table == out.table)
               out.shapes = std::move(known.shapes);
-        subjects.back()->begin(o.top_k, options.shapes.seed);
+        subjects.back()->begin(options);
       }
     size_t all = 0, left = 0;
     for (const auto& s : subjects) all += s->left();
     for (left = all; left > 0 && report.complete; keep()) {
+      const bool shapes =
+          std::any_of(subjects.begin(), subjects.end(), [](auto& s) { return s->has_shapes(); });
       for (const auto& s : subjects) {
-        if (s->done()) continue;
+        if (shapes ? !s->has_shapes() : s->done()) continue;
         if (cancel) throw Error(Status::kCancelled, "report", "interrupted");
         if (meter.left_s() <= 0) {
           report.complete = false;
           break;
         }
         meter.task(s->label(), static_cast<double>(all - left) / static_cast<double>(all));
-        meter.phase(fmt::format("{} of {} shapes left", left, all));
+        meter.phase(fmt::format("{} of {} {} left", left, all, shapes ? "shapes" : "searches"));
+        const double begin_s = meter.consumed_s();
         try {
           s->measure();
         } catch (const Error& e) {
@@ -403,6 +489,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
           meter.note(fmt::format("{}: {}", s->label(), e.what()));
           s->abandon(e.what());
         }
+        if (!shapes) report.searched_s += meter.consumed_s() - begin_s;
         meter.count(1, 0);
         left = 0;
         for (const auto& other : subjects) left += other->left();

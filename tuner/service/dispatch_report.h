@@ -15,7 +15,9 @@
 // same way) is told beside it.
 //
 // Shapes come in a random order and workloads in turn: a report that its budget ends is of fewer
-// shapes, not of others.
+// shapes, not of others. Behind all of them comes, at those shapes that ask for it, a search from
+// nothing (fresh_search.h): the best of it runs beside the others once more, and the shape's record
+// is that of the second time.
 #pragma once
 
 #include <atomic>
@@ -33,6 +35,12 @@ struct DispatchReportOptions {
   // its top_k the candidates of earlier campaigns that run at every shape.
   CampaignOptions campaign;
   DrawOptions shapes;
+  // Seconds that the first look at a shape may take, about: where running all candidates would take
+  // longer, those that lose least elsewhere take part, and the table's. Others run a few times
+  // more.
+  double look_s = 60;
+  size_t searches = 0;         // shapes of each workload at which a search from nothing is made
+  size_t search_trials = 100;  // configurations of each
   // Where the report is kept while it is made, as JSON; one of the same question goes on from
   // there. Empty: nowhere.
   std::string file;
@@ -42,8 +50,11 @@ struct ShapeRegret {
   std::vector<int64_t> symbols;  // of the workload
   double chosen_ns = 0, pool_ns = 0, oracle_ns = 0, default_ns = 0;
   db::Hash chosen, pool, oracle;   // configurations
+  size_t candidates = 0;           // that took part
   double noise = 0;                // of the default against itself, as a regret
   std::optional<double> foretold;  // the regret that the table claims where the shape falls
+  // The regret before a search from nothing was made here; nothing: there was none.
+  std::optional<double> unsearched;
   double tree_regret() const { return chosen_ns / pool_ns - 1; }
   double pool_regret() const { return pool_ns / oracle_ns - 1; }
   double regret() const { return chosen_ns / oracle_ns - 1; }
@@ -67,6 +78,7 @@ struct DispatchReport {
   std::vector<WorkloadRegret> workloads;
   std::vector<std::string> skipped;
   double consumed_s = 0;  // in all processes that made it
+  double searched_s = 0;  // of that, for searches from nothing
   bool interrupted = false, resumed = false;
   bool complete = true;  // false: the budget ended it
 };

@@ -26,11 +26,13 @@ Json json_of(const ShapeRegret& s) {
               {"chosen", s.chosen},
               {"pool", s.pool},
               {"oracle", s.oracle},
+              {"candidates", s.candidates},
               {"noise", s.noise},
               {"tree_regret", s.tree_regret()},
               {"pool_regret", s.pool_regret()},
               {"regret", s.regret()}};
   if (s.foretold) out["foretold"] = *s.foretold;
+  if (s.unsearched) out["unsearched"] = *s.unsearched;
   return out;
 }
 
@@ -45,7 +47,9 @@ ShapeRegret shape_of(const Json& json, const std::string& place) {
   s.pool = json.at("pool").get<std::string>();
   s.oracle = json.at("oracle").get<std::string>();
   s.noise = json.at("noise").get<double>();
+  if (json.contains("candidates")) s.candidates = integer_at<size_t>(json, "candidates", place);
   if (json.contains("foretold")) s.foretold = json["foretold"].get<double>();
+  if (json.contains("unsearched")) s.unsearched = json["unsearched"].get<double>();
   for (const double ns : {s.chosen_ns, s.pool_ns, s.oracle_ns, s.default_ns})
     if (!(ns > 0 && ns < kMostNs))
       throw Error(Status::kCorrupt, place, "a time in it is not above zero, or longer than any");
@@ -79,9 +83,13 @@ WorkloadRegret workload_of(const Json& json, const std::string& place) {
 }  // namespace
 
 std::string text_of(const DispatchReport& report, const std::string& question) {
-  Json out = {
-      {"format", kFormat},           {"question", question},      {"consumed_s", report.consumed_s},
-      {"complete", report.complete}, {"skipped", report.skipped}, {"workloads", Json::array()}};
+  Json out = {{"format", kFormat},
+              {"question", question},
+              {"consumed_s", report.consumed_s},
+              {"searched_s", report.searched_s},
+              {"complete", report.complete},
+              {"skipped", report.skipped},
+              {"workloads", Json::array()}};
   for (const WorkloadRegret& w : report.workloads) out["workloads"].push_back(json_of(w));
   return nimble::json_text(out) + "\n";
 }
@@ -101,7 +109,9 @@ DispatchReport report_from_text(const std::string& text, const std::string& ques
                   "name another file; this one stays as it is");
     DispatchReport report;
     report.consumed_s = json.at("consumed_s").get<double>();
-    if (!(report.consumed_s >= 0)) refuse("the time it took is below zero");
+    report.searched_s = json.value("searched_s", 0.0);
+    if (!(report.consumed_s >= 0 && report.searched_s >= 0))
+      refuse("the time it took is below zero");
     for (const Json& w : json.at("workloads")) report.workloads.push_back(workload_of(w, place));
     return report;
   } catch (const Json::exception& e) {

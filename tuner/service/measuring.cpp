@@ -46,6 +46,7 @@ CampaignContext measuring_context(const CampaignOptions& options, db::Store& sto
           .machine = store.put(db::host_machine()),
           .policy = policy,
           .seed = static_cast<uint64_t>(options.seed),
+          .random_search = options.random_search,
           .compile_threads = options.compile_threads,
           .cancel = &cancel};
 }

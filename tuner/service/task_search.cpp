@@ -229,8 +229,10 @@ void TaskRun::begin_search(double seconds) {
     report_.searched_at.emplace_back(dims_of(task_, r.point), r.share);
   }
   options.jobs = context_.compile_threads;
-  options.seeds =
-      warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
+  options.random = context_.random_search;
+  if (!options.random)
+    options.seeds =
+        warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
   report_.seeds = options.seeds.size();
   search_ = std::make_unique<Search>(records_.space(), options);
   // What earlier processes found out.

@@ -62,6 +62,11 @@ std::string Space::find_vendor() {
   return {};
 }
 
+std::optional<tuned::Candidate> Space::vendor_candidate() const {
+  if (vendor_.empty()) return std::nullopt;
+  return tuned::Candidate{tuned::kVendorTemplate, {}, vendor_};
+}
+
 int64_t Space::size() const {
   int64_t total = vendor_.empty() ? 0 : 1;
   for (const Part& p : parts_) {

@@ -44,6 +44,8 @@ class Space {
 
   const kernels::Workload& workload() const { return workload_; }
   const kernels::TargetInfo& target() const { return target_; }
+  // The vendor's routine, if it takes part.
+  std::optional<tuned::Candidate> vendor_candidate() const;
   // Why the vendor's routine takes no part; empty if it does.
   const std::string& no_vendor() const { return no_vendor_; }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -25,6 +26,9 @@ constexpr char kFooter[] =
     "95 % of them do not exceed. \"A/A\" is what the default schedule loses to itself when the\n"
     "luckier of two runs is taken: regrets of that size are noise. \"foretold\" is what the table\n"
     "claimed, from the shapes that it was made at.\n\n"
+    "With --searches the candidates of a search from nothing at that very shape take part where "
+    "it\n"
+    "was made; JSON tells the regret without them as \"unsearched\".\n\n"
     "Shapes that the database has times of are left out. The same command with --file goes on\n"
     "where it stopped.\n\n"
     "Example:\n"
@@ -67,6 +71,7 @@ Table table_of(const tuner::DispatchReport& report) {
              "pool",
              "candidates",
              "shapes",
+             "searched",
              {"regret", "regret", two_shares},
              {"tree_regret", "tree", two_shares},
              {"pool_regret", "pool loses", two_shares},
@@ -74,9 +79,16 @@ Table table_of(const tuner::DispatchReport& report) {
              {"foretold", cell::percent},
              "note"});
   for (const tuner::WorkloadRegret& w : report.workloads) {
-    Json row = {{"label", w.label}, {"threads", w.threads},       {"table", nullptr},
-                {"pool", w.pool},   {"candidates", w.candidates}, {"shapes", w.shapes.size()},
-                {"note", w.note}};
+    Json row = {{"label", w.label},
+                {"threads", w.threads},
+                {"table", nullptr},
+                {"pool", w.pool},
+                {"candidates", w.candidates},
+                {"shapes", w.shapes.size()},
+                {"note", w.note},
+                {"searched", std::count_if(w.shapes.begin(), w.shapes.end(), [](const auto& s) {
+                   return s.unsearched.has_value();
+                 })}};
     if (!w.table.empty()) row["table"] = w.table;
     if (w.note.empty() && w.table.empty()) row["note"] = "no active table: the default schedule";
     if (w.failed > 0 && w.note.empty()) row["note"] = fmt::format("{} shapes failed", w.failed);
@@ -119,6 +131,19 @@ void DispatchReportCommand::add(CLI::App& sub, const std::string& database) {
   sub.add_option("--top-k", o.top_k, "Candidates of earlier campaigns that run at every shape")
       ->capture_default_str()
       ->check(number_above_zero());
+  sub.add_option("--look", look_,
+                 "Time for the first look at a shape, about: of large shapes fewer candidates take "
+                 "part, those that were good elsewhere")
+      ->capture_default_str()
+      ->check(read_by(tuner::parse_duration));
+  sub.add_option("--searches", options_.searches,
+                 "Shapes of each workload at which a search from nothing is made, too, once all "
+                 "shapes are measured")
+      ->capture_default_str()
+      ->check(number_from_zero());
+  sub.add_option("--search-trials", options_.search_trials, "Configurations of each such search")
+      ->capture_default_str()
+      ->check(number_above_zero());
   sub.add_option("--file", options_.file, "Keep the report here, and go on from it (JSON)");
   sub.add_option("--heat-map", heat_map_, "Draw it here (SVG)");
   add_format(sub, &format_, "The report");
@@ -129,6 +154,7 @@ void DispatchReportCommand::add(CLI::App& sub, const std::string& database) {
 int DispatchReportCommand::run() {
   options_.campaign.database = *database_;
   arguments_.read(options_.campaign);
+  options_.look_s = tuner::parse_duration(look_);
   for (const std::string& text : ranges_) options_.shapes.ranges.insert(range_of(text));
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();

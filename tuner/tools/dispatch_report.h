@@ -22,7 +22,7 @@ class DispatchReportCommand {
   TuneArguments arguments_;
   const std::string* database_ = nullptr;
   std::vector<std::string> ranges_;
-  std::string heat_map_;
+  std::string heat_map_, look_ = "60s";
   Format format_ = Format::kTable;
 };
 

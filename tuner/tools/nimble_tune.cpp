@@ -167,6 +167,9 @@ int run(int argc, char** argv) {
       ->envname("NIMBLE_DB")
       ->required();
   arguments.add_campaign(app, options);
+  app.add_flag("--random-search", options.random_search,
+               "Draw every candidate, whatever was learnt: what a search by the cost model is "
+               "compared with");
   app.add_option("--jobs", options.compile_threads, "Compilations at a time, between measurements")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));

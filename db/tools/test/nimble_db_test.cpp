@@ -373,6 +373,12 @@ TEST_F(ProgramTest, EveryViewInEveryFormat) {
   }
   const CommandResult trials = run("show trials " + campaign + " " + db() + " --format json");
   EXPECT_EQ(nlohmann::json::parse(trials.out).size(), 3u);
+  for (const nlohmann::json& t : nlohmann::json::parse(trials.out)) {
+    EXPECT_TRUE(t.at("round").is_number_integer());
+    // The whole hash, which nimble dispatch override takes; the table for people has its beginning.
+    EXPECT_EQ(t.at("configuration").get<std::string>().size(), 32u);
+    EXPECT_TRUE(t.at("config").is_string());
+  }
   EXPECT_EQ(run("show trials " + db()).exit_code, 2);
   EXPECT_EQ(run("show summary " + campaign + " " + db()).exit_code, 2);
   EXPECT_EQ(run("show trials nobody " + db()).exit_code, 1);

@@ -246,6 +246,35 @@ TEST_F(SearchTest, BeatsChance) {
   EXPECT_LT(found, median_of(chance));
 }
 
+// What it has been told changes nothing, and no point comes twice.
+TEST_F(SearchTest, ARandomOneDrawsWhateverItLearnt) {
+  options.random = true;
+  options.seed = 4;
+  Search told(*space, options), untold(*space, options);
+  std::set<std::string> seen;
+  for (int r = 0; r < 4; ++r) {
+    const std::vector<Proposal> a = told.propose(12), b = untold.propose(12);
+    ASSERT_EQ(a.size(), 12u);
+    ASSERT_EQ(b.size(), 12u);
+    for (size_t i = 0; i < 12; ++i) {
+      EXPECT_EQ(text_of(a[i].candidate), text_of(b[i].candidate));
+      EXPECT_TRUE(seen.insert(text_of(a[i].candidate)).second);
+      EXPECT_TRUE(a[i].predicted_ns.empty());
+      told.tell(a[i].candidate, time_of(a[i].candidate));
+      untold.tell(b[i].candidate, std::nullopt);
+    }
+    told.learn();
+  }
+  EXPECT_TRUE(seen.contains(text_of(space->default_candidate())));
+  EXPECT_TRUE(told.model().trained());
+  options.seed = 5;
+  Search other(*space, options);
+  const std::vector<Proposal> a = other.propose(12);
+  EXPECT_EQ(text_of(a[0].candidate), text_of(space->default_candidate()));
+  EXPECT_TRUE(std::any_of(a.begin(), a.end(),
+                          [&](const Proposal& p) { return !seen.contains(text_of(p.candidate)); }));
+}
+
 TEST_F(SearchTest, PredictionsAreCheckedAgainstWhatWasMeasured) {
   Search search(*space, options);
   run(search, 6, 12);

@@ -54,6 +54,68 @@ TEST_F(DispatchReportTest, APoolWithoutTheFastestIsFoundOut) {
   EXPECT_GT(summary_of(w.shapes, &ShapeRegret::regret).median, 5);
 }
 
+// All that takes part by itself is slow here; the rest of the space is not.
+TEST_F(DispatchReportTest, ASearchFromNothingFindsWhatDidNotTakePart) {
+  backend.slow = tune();
+  options.campaign.top_k = 1;
+  const auto regret_without = [&] {
+    std::filesystem::remove(options.file);
+    const DispatchReport r = report();
+    EXPECT_EQ(r.workloads.at(0).shapes.size(), 4u) << r.workloads[0].note;
+    const auto store = db::Store::open(campaign.database);
+    for (const ShapeRegret& s : r.workloads[0].shapes) {
+      EXPECT_FALSE(s.unsearched);
+      backend.slow.insert(text_of_config(*store, s.oracle));
+    }
+    return summary_of(r.workloads[0].shapes, &ShapeRegret::regret).worst;
+  };
+  // The default and one of the campaign's best take part beside the pool.
+  for (int i = 0; i < 3 && regret_without() > 2; ++i) {
+  }
+  EXPECT_LT(regret_without(), 2) << "all that take part sleep alike";
+  options.searches = 3;
+  options.search_trials = 40;
+  refused(Status::kInvalidArgument);  // another question
+  std::filesystem::remove(options.file);
+  const DispatchReport r = report();
+  EXPECT_TRUE(r.complete);
+  ASSERT_EQ(r.workloads.at(0).shapes.size(), 4u);
+  size_t searched = 0;
+  for (const ShapeRegret& s : r.workloads[0].shapes) {
+    if (!s.unsearched) continue;
+    ++searched;
+    EXPECT_LT(*s.unsearched, 2);
+    EXPECT_GT(s.regret(), 5) << "2 ms against a copy";
+    EXPECT_LT(s.tree_regret(), 2);
+  }
+  EXPECT_EQ(searched, 3u);
+  EXPECT_GT(r.searched_s, 0);
+  EXPECT_LT(r.searched_s, r.consumed_s);
+  // Each search is kept, too.
+  const size_t built = backend.built;
+  const DispatchReport again = report();
+  EXPECT_EQ(backend.built, built);
+  EXPECT_EQ(again.searched_s, r.searched_s);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(again.workloads[0].shapes[i].unsearched, r.workloads[0].shapes[i].unsearched);
+}
+
+TEST_F(DispatchReportTest, AShortLookIsAtFewerCandidatesAndAtAllOfTheTable) {
+  tune();
+  const DispatchReport whole = report();
+  std::filesystem::remove(options.file);
+  options.look_s = 1e-9;
+  const DispatchReport r = report();
+  ASSERT_EQ(r.workloads.at(0).shapes.size(), 4u) << r.workloads[0].note;
+  for (size_t i = 0; i < 4; ++i) {
+    const WorkloadRegret& w = r.workloads[0];
+    EXPECT_EQ(whole.workloads[0].shapes[i].candidates, w.candidates);
+    EXPECT_LE(w.shapes[i].candidates, w.candidates);
+    EXPECT_GE(w.shapes[i].candidates, std::min(w.candidates, w.pool + 1));
+    EXPECT_LE(w.shapes[i].candidates, w.pool + 7);
+  }
+}
+
 TEST_F(DispatchReportTest, WithoutATableTheDefaultIsChosen) {
   tune();
   options.campaign.threads = {2};

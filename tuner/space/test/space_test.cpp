@@ -145,6 +145,9 @@ TEST(Space, SaysWhyTheVendorTakesNoPart) {
   const tuned::Candidate vendor{tuned::kVendorTemplate, {}, "onednn.matmul"};
   EXPECT_TRUE(space.contains(vendor));
   EXPECT_FALSE(Space(packed, t).contains(vendor));
+  ASSERT_TRUE(space.vendor_candidate());
+  EXPECT_EQ(text_of(*space.vendor_candidate()), text_of(vendor));
+  EXPECT_FALSE(Space(packed, t).vendor_candidate());
 }
 
 TEST(Space, CandidatesAreStoredAndReadBack) {

@@ -1,0 +1,130 @@
+"""`experiments/run regret`: what dispatch tables lose at shapes that nobody measured.
+
+Tunes the products of models.py on joint rows that one seed draws, and lets `nimble dispatch report`
+try the tables at shapes that another draws.
+"""
+
+import argparse
+import math
+import pathlib
+import sys
+import time
+
+from experiments.harness import cli
+from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.experiment import BUILD
+from experiments.regret import tables
+
+FORMAT = 1
+# Symbols and their largest sizes; the share of the time that tuning and trying take.
+MODELS = {"bert": ("BERT-base's products", {"b": 16, "n": 512}, 0.25, 0.62),
+          "convolution": ("convolution", {"h": 128, "w": 128}, 0.04, 0.06)}
+ROWS, TRACE_SEED, TRIED_SEED = 200, 11, 12
+TOP_K, SEARCH_TRIALS = 100, 100
+LOOK = "2s"  # at a shape's candidates; of the largest shapes fewer than TOP_K take part
+# Of each workload. BERT's layer has five, so they make 300 and 40 together.
+FULL = {"within": "20m", "bert": (40, 4), "convolution": (100, 20)}
+QUICK = {"within": "100s", "bert": (3, 1), "convolution": (4, 1)}
+SHAPES, SEARCHES = 300, 40
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="experiments/run regret", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Tunes BERT's products and a convolution on drawn shapes and measures what the "
+                    "tables lose at others.",
+        epilog="The table goes to standard output, results to experiments/results/regret.json, .md,"
+               "\n.svg and .png; a run that leaves something out writes regret-part.*.\n\n"
+               "exit codes: 0 all bars are kept, 3 not, 1 failure, 2 usage, 130 interrupted")
+    parser.add_argument("--within", metavar="TIME", type=cli.budget,
+                        help=f"all of it: tuning takes a third, then shapes are tried, then searches "
+                             f"are made until it ends (default {FULL['within']}, with --quick "
+                             f"{QUICK['within']})")
+    parser.add_argument("--shapes", type=int, metavar="N",
+                        help="of each workload (default: so many that all together are "
+                             f"{SHAPES}); {SEARCHES} searches are spread over them")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a few shapes")
+    options = parser.parse_args(arguments)
+    if options.shapes is not None and options.shapes < 1:
+        parser.error("--shapes: one or more")
+    return options
+
+
+def draw_rows(ranges, count, seed):
+    """Returns rows of sizes, each drawn evenly by ratio from 1 to its largest."""
+    import numpy as np
+    random = np.random.default_rng(seed)
+    largest = np.array(list(ranges.values()))
+    sizes = np.exp(random.uniform(0, np.log(largest + 1), (count, len(largest)))).astype(int)
+    return np.minimum(sizes, largest).tolist()
+
+
+def write_trace(path, ranges):
+    rows = ["\t".join(map(str, row)) for row in draw_rows(ranges, ROWS, TRACE_SEED)]
+    path.write_text("\n".join(["\t".join(ranges), *rows]) + "\n", encoding="utf-8")
+    return f"{path}:{','.join(ranges)}"
+
+
+def measure(name, model, folder, effort, options):
+    """Tunes a model and tries its tables; returns (campaign, report)."""
+    from experiments.studies import programs
+    _, ranges, tuning, trying = MODELS[name]
+    whole = programs.seconds(effort["within"])
+    database = programs.fresh(folder / f"{name}.db")
+    common = [model, "--db", database, "--threads", options.threads, "--quiet"]
+    campaign = programs.call_json("regret", [
+        "nimble-tune", *common, "--trace", write_trace(folder / f"{name}.tsv", ranges),
+        "--budget", f"{math.ceil(tuning * whole)}s"])
+    shapes, searches = effort[name]
+    report = programs.call_json("regret", [
+        "nimble-dispatch", "report", *common, "--budget", f"{math.ceil(trying * whole)}s",
+        *(word for s, most in ranges.items() for word in ("--range", f"{s}=1..{most}")),
+        "--shapes", shapes, "--seed", TRIED_SEED, "--top-k", TOP_K, "--searches", searches,
+        "--search-trials", SEARCH_TRIALS, "--look", LOOK,
+        "--heat-map", folder / f"{name}.svg"])
+    return campaign, report
+
+
+def execute(options, arguments):
+    from experiments.harness import machine
+    from experiments.regret import models
+    from experiments.studies import output, programs
+    programs.need("nimble-tune", "nimble-dispatch")
+    cores = machine.choose_cores(options.threads)
+    if len(cores) < options.threads:
+        raise ExperimentError(f"--threads {options.threads}: this process may use {len(cores)} "
+                              "cores", USAGE)
+    effort = dict(QUICK if options.quick else FULL)
+    effort["within"] = options.within or effort["within"]
+    if options.shapes:
+        for name in MODELS:
+            effort[name] = (options.shapes, min(options.shapes, effort[name][1]))
+    begin = time.monotonic()
+    folder = pathlib.Path(BUILD / "regret")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"bert": models.write_bert(folder), "convolution": models.write_convolution(folder)}
+    found, reports, tuned, bounds = {}, {}, {}, {}
+    for name, (title, *_) in MODELS.items():
+        campaign, report = measure(name, files[name], folder, effort, options)
+        tuned[name] = campaign["consumed_s"]
+        bounds[title] = tables.bounds_of(campaign)
+        found[title] = tables.summarise(report, bounds[title])
+        reports[title] = report
+        print(f"regret: {title}: {found[title]['shapes']} shapes, {found[title]['searches']} "
+              f"searches, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    result = {"format": FORMAT, "experiment": "regret", **machine.provenance(arguments),
+              "machine": machine.describe(cores), "threads": options.threads, "tuned": tuned,
+              "top_k": TOP_K, "look": LOOK, "search_trials": SEARCH_TRIALS,
+              "seeds": {"tuned": TRACE_SEED, "tried": TRIED_SEED}, "within": effort["within"],
+              "seconds": time.monotonic() - begin, "bounds": bounds, "models": found,
+              "reports": reports,
+              "bars": tables.bars(found, *((0, 0) if options.quick else (SHAPES, SEARCHES)))}
+    part = options.quick or options.within or options.shapes or options.threads != 2
+    output.write("regret-part" if part else "regret", result, tables.markdown(result),
+                 lambda figure: tables.draw(figure, result))
+    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+
+
+def main(arguments):
+    return exit_code(lambda: execute(parse_arguments(arguments), ["regret", *arguments]))

@@ -1,0 +1,53 @@
+"""Running nimble's programs for a study."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+from experiments.harness.errors import ExperimentError
+from experiments.harness.experiment import ROOT
+
+BIN = ROOT / "build" / "bin"
+
+
+def need(*names):
+    for name in names:
+        if not (BIN / name).exists():
+            raise ExperimentError(f"{BIN / name} is missing; build it with scripts/build release "
+                                  "nimble-programs")
+
+
+def call(study, command):
+    """Runs a program, the first word of which is its name under build/bin; returns what it
+    prints."""
+    words = [str(BIN / command[0]), *map(str, command[1:])]
+    print(f"{study}: {' '.join(words)}", file=sys.stderr, flush=True)
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise ExperimentError(f"{pathlib.Path(words[0]).name} ended with {done.returncode}: "
+                              f"{done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+def call_json(study, command):
+    return json.loads(call(study, [*command, "--format", "json"]))
+
+
+def flags(program):
+    """Returns the options that a program's --help names."""
+    done = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True)
+    return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
+
+
+def seconds(text):
+    """Returns the seconds of a time like 90s, 5m or 1h (harness.cli.budget has checked it)."""
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
+
+
+def fresh(path):
+    """Removes a database that an earlier run left, with what lies beside it; returns the path."""
+    for old in path.parent.glob(f"{path.name}*"):
+        old.unlink()
+    return path

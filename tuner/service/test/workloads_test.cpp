@@ -93,6 +93,22 @@ TEST(Workloads, LeadingAxesAreMultipliedAndSymbolsFollow) {
   }
 }
 
+TEST(Workloads, TheWorkOfAHugeSizeIsBounded) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(n, 16), f32]) {
+  let %y = softmax(%x) {axis = 1};
+  %y
+})");
+  auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_EQ(tasks.size(), 1u);
+  for (WorkloadPoint& p : tasks[0].points) p.symbols = {int64_t{1} << 61};
+  complete(tasks[0]);
+  for (const WorkloadPoint& p : tasks[0].points) {
+    EXPECT_GT(p.bytes, 1'000'000'000'000'000'000);
+    EXPECT_GT(p.flops, 1'000'000'000'000'000'000);
+  }
+}
+
 // Windows of a sound: a size that has none is no size of what works on them.
 TEST(Workloads, SizesWithoutAnythingToComputeAreLeftOut) {
   const ir::Module m = typed(R"(

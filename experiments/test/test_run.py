@@ -184,6 +184,25 @@ class RunTest(unittest.TestCase):
         self.assertEqual(set(case.done), {"10", "20", "30"})
         self.assertEqual(case.errors, {"tvm": "broken"})
 
+    def test_with_nothing_to_resume_all_is_built_anew(self):
+        workers = {"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")}
+
+        def build():
+            """Returns whether it tuned, and whether it took an old executable."""
+            made, tuned = self.make_run(workers), []
+            made.models, made.options.tune = [made.experiment], "5m"
+            with unittest.mock.patch.object(run.models, "export"), \
+                    unittest.mock.patch.object(run.models, "tune",
+                                               lambda *_: tuned.append(True)), \
+                    unittest.mock.patch.object(run.models, "compile_nimble",
+                                               lambda _, options: options.resume), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                made.build()
+            return bool(tuned), made.executables["m"]
+        self.assertEqual(build(), (True, False))
+        self.measure(self.make_run(workers), workers)
+        self.assertEqual(build(), (False, True))
+
     def test_other_settings_do_not_resume(self):
         workers = {"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")}
         made = self.make_run(workers)

@@ -211,6 +211,16 @@ class RunTest(unittest.TestCase):
         with self.assertRaisesRegex(ExperimentError, "other settings .*lengths"):
             other.load_partial()
 
+    def test_a_peers_tuner_has_its_time_before_the_peer_answers(self):
+        model, waited = types.SimpleNamespace(name="m"), []
+        with unittest.mock.patch.object(pool.subprocess, "Popen"), \
+                unittest.mock.patch.object(pool, "BUILD", self.folder), \
+                unittest.mock.patch.object(pool.Worker, "_receive",
+                                           lambda _, seconds: waited.append(seconds)):
+            for options in ({}, {"tvm_seconds": 1200}):
+                pool.Worker(model, "tvm", "tvm_relax", 1, [0], options).close()
+        self.assertEqual(waited, [pool.LOAD_SECONDS, pool.LOAD_SECONDS + 1200])
+
     def test_a_peer_whose_environment_fails_is_listed(self):
         made = self.make_run({"torch": FakeWorker("torch"), "mxnet": FakeWorker("mxnet")})
 

@@ -117,8 +117,10 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
         }
         if (before)
           for (WorkloadRegret& known : before->workloads)
-            if (known.workload == out.workload && known.table == out.table)
+            if (known.workload == out.workload && known.table == out.table) {
               out.shapes = std::move(known.shapes);
+              out.candidates = known.candidates;
+            }
         subjects.back()->begin(options);
       }
     size_t all = 0, left = 0;

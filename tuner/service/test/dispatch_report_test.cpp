@@ -157,6 +157,8 @@ TEST_F(DispatchReportTest, WhatIsKeptIsNotMeasuredAgain) {
   const size_t built = backend.built;
   const DispatchReport again = report();
   EXPECT_EQ(backend.built, built);
+  EXPECT_GT(first.workloads[0].candidates, 0u);
+  EXPECT_EQ(again.workloads[0].candidates, first.workloads[0].candidates);
   EXPECT_GE(again.consumed_s, first.consumed_s);
   ASSERT_EQ(again.workloads[0].shapes.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {

@@ -336,6 +336,10 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
   if (w.phase == Phase::kBaseline) {
     task.default_ns = default_ns;
     task.phase = Phase::kSearch;
+  }
+  // With the baseline; a case of the search that comes before it, as anybody may have written one,
+  // is learnt all the same.
+  if (search && task.best.empty()) {
     task.best.assign(task.search.sizes.size(), 1);
     task.gained = task.best;
     for (SizeEvidence& size : task.search.sizes) size.ratios[w.anchors[0]] = 1.0;

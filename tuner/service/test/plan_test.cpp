@@ -341,6 +341,22 @@ TEST(Plan, ASizeThatCannotBeIsNotWanted) {
   EXPECT_EQ(fleet.campaigns[0].plan.tasks()[0].verified.points, (std::vector<size_t>{0, 1, 3}));
 }
 
+// Of a plan that is made anew: whoever writes to a database may write such a case.
+TEST(Plan, ACaseOfTheSearchBeforeTheBaselineIsLearnt) {
+  const SimulatedSpace space(8);
+  WantedCase early =
+      simulated_plan(space.campaign(1, 2, 100), space.proposer()).want({0, 1, {"m"}}).at(0);
+  early.phase = Phase::kSearch;
+  CampaignPlan plan = simulated_plan(space.campaign(1, 2, 100), space.proposer());
+  plan.issued(early);
+  CaseOutcome out{early.key, {"m", "kind"}, 0.5, {}};
+  for (const auto* list : {&early.anchors, &early.configs})
+    for (const db::Hash& c : *list) out.times_ns[c] = space.time(0, 0, c);
+  plan.finished(out);
+  EXPECT_EQ(plan.tasks()[0].phase, Phase::kBaseline);
+  EXPECT_EQ(plan.want({0, 1, {"m"}}).at(0).phase, Phase::kBaseline);
+}
+
 // It is not measured again, so it must not be wanted.
 TEST(Plan, WhatFailedIsKnownThoughItsCaseSaysNothingElse) {
   const SimulatedSpace space(7);

@@ -33,6 +33,12 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
 }
 
+TEST(TaskState, ANoteMayHoldAnyBytes) {
+  TaskState s;
+  s.note = "no model in \xff";
+  EXPECT_EQ(task_state_from_json(json_text(s)).note, "no model in \xEF\xBF\xBD");
+}
+
 // A detail is any text: of another program, or of another version of this one.
 TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
   for (const char* odd :

@@ -81,7 +81,7 @@ def parse_arguments(arguments):
 def compile_model(model, output, database):
     from experiments.studies import programs
     return programs.call_json("roofline", [
-        "nimble", "compile", model, "-o", output, "--portable=off",
+        "nimble-compile", model, "-o", output, "--portable=off",
         *(["--db", database] if database else [])])
 
 
@@ -190,7 +190,7 @@ class Progress:
 def execute(options, arguments):
     from experiments.harness import machine
     from experiments.studies import output, programs
-    programs.need("nimble", "nimble-compile", "nimble-tune", "nimble-inspect", "nimble-doctor")
+    programs.need("nimble-compile", "nimble-tune", "nimble-inspect", "nimble-doctor")
     most = max(options.threads)
     cores = machine.choose_cores(most)
     if len(cores) < most:

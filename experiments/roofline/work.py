@@ -109,7 +109,10 @@ def extent(text, symbols):
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) in FUNCTIONS:
             return FUNCTIONS[node.func.id](*map(value, node.args))
         raise ExperimentError(f"an extent that cannot be told: {text}, with {symbols}")
-    return value(ast.parse(text, mode="eval").body)
+    try:
+        return value(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise ExperimentError(f"an extent that cannot be told: {text}") from None
 
 
 def attribute(operation, name, otherwise):

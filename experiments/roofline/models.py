@@ -10,7 +10,7 @@ def of_experiment(name):
         from experiments.harness import experiment, models
         found = experiment.load(name)
         argument = found.nimble_models(models.folder(found))[found.nimble]
-        if argument.startswith(str(models.folder(found))):  # it is one of the files that export makes
+        if argument.startswith(str(models.folder(found))):  # one of the files that export makes
             models.export(found)
         return argument
     return make

@@ -45,8 +45,9 @@ def parse_arguments(arguments):
         description="Compares whole models with the limits of arithmetic and memory, tuned and by "
                     "default schedules, and splits their time by kind of kernel.",
         epilog="The table goes to standard output, progress to standard error, results to\n"
-               "experiments/results/roofline.json, .md, .svg and .png; a run that leaves something\n"
-               "out (--quick, --untuned, --models, --threads, --lengths) writes roofline-part.*.\n\n"
+               "experiments/results/roofline.json, .md, .svg and .png; a run that leaves\n"
+               "something out (--quick, --untuned, --models, --threads, --lengths) writes\n"
+               "roofline-part.*.\n\n"
                "exit codes: 0 all bars are kept, 3 not, or a wrong result, 1 failure, 2 usage,\n"
                "130 interrupted")
     parser.add_argument("--within", metavar="TIME", type=cli.budget,
@@ -64,8 +65,8 @@ def parse_arguments(arguments):
                         default=BUILD / "tuning.db",
                         help="tuning database to compile with (default %(default)s)")
     parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
-                        help="first tune each model for so long, like 5m, into the database (default: "
-                             f"{TUNE} for a model of whose products it has no table)")
+                        help="first tune each model for so long, like 5m, into the database "
+                             f"(default: {TUNE} for a model of whose products it has no table)")
     parser.add_argument("--untuned", action="store_true", help="default schedules alone")
     parser.add_argument("--quick", action="store_true", help="four lengths, three short rounds")
     options = parser.parse_args(arguments)
@@ -95,7 +96,8 @@ def tune(model, budget, options):
 
 def has_tables(report):
     """Whether a product of a compiled model has a table."""
-    return any(kernel["outcome"] in WITH_TABLES and work.class_of([kernel["template"]]) in work.COUNTED
+    return any(kernel["outcome"] in WITH_TABLES
+               and work.class_of([kernel["template"]]) in work.COUNTED
                for kernel in report["kernels"])
 
 

@@ -20,7 +20,7 @@ def roofs(measured, threads):
     threads: `flops` a second in f32, `bytes` a second of reading memory; and each one's figures."""
     def values(kind, dtype):
         return [ceiling["value"] for one in measured for ceiling in one["ceilings"]
-                if (ceiling["kind"], ceiling["dtype"], ceiling["threads"]) == (kind, dtype, threads)]
+                if [ceiling[key] for key in ("kind", "dtype", "threads")] == [kind, dtype, threads]]
     compute, memory = values("compute", "f32"), values("read_memory", "any")
     return {"flops": max(compute), "bytes": max(memory),
             "measured": {"flops": compute, "bytes": memory}}
@@ -135,7 +135,9 @@ def times(value, digits=3):
 
 def gain_of(row):
     found = row["speed_up"]
-    return "-" if found is None else f"{found['value']:.3f} ({found['low']:.3f} – {found['high']:.3f})"
+    if found is None:
+        return "-"
+    return f"{found['value']:.3f} ({found['low']:.3f} – {found['high']:.3f})"
 
 
 def lengths_table(case):
@@ -211,7 +213,8 @@ def draw(figure, result):
             lengths = [row["length"] for row in case["lengths"]]
             name = f"{case['threads']} thread{'s' if case['threads'] > 1 else ''}"
             line, = above.plot(lengths, [100 * row["of_larger"] for row in case["lengths"]],
-                               marker=".", linewidth=1, linestyle=":", label=f"{name}, larger limit")
+                               marker=".", linewidth=1, linestyle=":",
+                               label=f"{name}, larger limit")
             above.plot(lengths, [100 * row["of_arithmetic"] for row in case["lengths"]], marker=".",
                        color=line.get_color(), label=f"{name}, arithmetic limit")
         above.axhline(100 * LEAST, color="#000000", linewidth=1)

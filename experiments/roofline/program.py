@@ -22,7 +22,7 @@ FORMAT = 1
 LENGTHS = (16, 17, 32, 37, 64, 67, 128, 131, 256, 251)
 FULL = {"lengths": LENGTHS, "passes": 3, "rounds": 3, "burst_us": 30_000, "peak_s": 0.2}
 QUICK = {"lengths": (16, 64, 67, 128), "passes": 1, "rounds": 3, "burst_us": 15_000, "peak_s": 0.05}
-TUNE = "2m"  # for a model of which the database has nothing
+TUNE = "2m"  # for a model and the numbers of threads of which the database has nothing
 TOLERANCE = 1e-4
 PROFILE_US, FEWEST_PROFILED, MOST_PROFILED = 30_000, 3, 30
 WITH_TABLES = ("tuned", "stale", "fallback")  # what `nimble compile` calls kernels with a table
@@ -66,7 +66,7 @@ def parse_arguments(arguments):
                         help="tuning database to compile with (default %(default)s)")
     parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
                         help="first tune each model for so long, like 5m, into the database "
-                             f"(default: {TUNE} for a model of whose products it has no table)")
+                             f"(default: {TUNE} where it has no table of a product)")
     parser.add_argument("--untuned", action="store_true", help="default schedules alone")
     parser.add_argument("--quick", action="store_true", help="four lengths, three short rounds")
     options = parser.parse_args(arguments)
@@ -86,19 +86,21 @@ def compile_model(model, output, database):
         *(["--db", database] if database else [])])
 
 
-def tune(model, budget, options):
+def tune(model, budget, threads, options):
     from experiments.studies import programs
     options.database.parent.mkdir(parents=True, exist_ok=True)
     programs.call("roofline", [
         "nimble-tune", model, "--db", options.database, "--fix", "b=1", "--budget", budget,
-        "--threads", ",".join(map(str, options.threads)), "--quiet"])
+        "--threads", ",".join(map(str, threads)), "--quiet"])
 
 
-def has_tables(report):
-    """Whether a product of a compiled model has a table."""
-    return any(kernel["outcome"] in WITH_TABLES
-               and work.class_of([kernel["template"]]) in work.COUNTED
-               for kernel in report["kernels"])
+def without_tables(report, threads):
+    """Returns the numbers of threads for which no product of a compiled model has a table; of no
+    report (None) all."""
+    found = {number for kernel in report["kernels"] if kernel["outcome"] in WITH_TABLES
+             and work.class_of([kernel["template"]]) in work.COUNTED
+             for number in kernel["threads"]} if report else set()
+    return [number for number in threads if number not in found]
 
 
 def tuning_of(report):
@@ -114,17 +116,22 @@ def build(name, folder, options):
     compile_model(model, files[tables.DEFAULT], None)
     if options.untuned:
         return files, None
-    if options.tune:
-        tune(model, options.tune, options)
     files = {tables.TUNED: folder / f"{name}-tuned.nimble", **files}
-    if options.database.exists():
-        report = compile_model(model, files[tables.TUNED], options.database)
-    if not options.tune and not (options.database.exists() and has_tables(report)):
-        tune(model, TUNE, options)
-        report = compile_model(model, files[tables.TUNED], options.database)
-    if not has_tables(report):
-        raise ExperimentError(f"{options.database} has no table of a product of "
-                              f"{MODELS[name].title} after tuning; give it longer: --tune 5m")
+
+    def compile_tuned():
+        return compile_model(model, files[tables.TUNED], options.database)
+    if options.tune:
+        tune(model, options.tune, options.threads, options)
+    report = compile_tuned() if options.database.exists() else None
+    missing = without_tables(report, options.threads)
+    if missing and not options.tune:
+        tune(model, TUNE, missing, options)
+        report = compile_tuned()
+        missing = without_tables(report, options.threads)
+    if missing:
+        raise ExperimentError(
+            f"{options.database} has no table of a product of {MODELS[name].title} for "
+            f"{', '.join(map(str, missing))} threads after tuning; give it longer: --tune 5m")
     return files, tuning_of(report)
 
 

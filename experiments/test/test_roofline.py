@@ -215,13 +215,15 @@ class Program(unittest.TestCase):
                 program.parse_arguments(wrong)
             self.assertEqual(ended.exception.code, 2)
 
-    def test_a_model_has_tables_where_a_product_has(self):
+    def test_what_is_missing_is_told_by_the_products(self):
         def report(outcome, template="dense"):
             return {"kernels": [{"outcome": outcome, "template": template, "threads": [2]},
                                 {"outcome": "tuned", "template": "reduce", "threads": [1, 2]}]}
-        self.assertTrue(program.has_tables(report("tuned")))
-        self.assertFalse(program.has_tables(report("untuned")))
-        self.assertFalse(program.has_tables(report("tuned", "elementwise")))
+        for outcome, missing in (("tuned", [1]), ("stale", [1]), ("untuned", [1, 2])):
+            self.assertEqual(program.without_tables(report(outcome), [1, 2]), missing)
+        self.assertEqual(program.without_tables(report("tuned"), [2]), [])
+        self.assertEqual(program.without_tables(report("tuned", "elementwise"), [2]), [2])
+        self.assertEqual(program.without_tables(None, [2]), [2])
         self.assertEqual(program.tuning_of(report("untuned")),
                          {"outcomes": {"untuned": 1, "tuned": 1}, "threads": [1, 2]})
 

@@ -62,7 +62,8 @@ def summarise(measured, roof, cache):
     us = systems[main]["median"]
     arithmetic = 1e6 * sum(ours["flops"][kind] for kind in COUNTED) / roof["flops"]
     memory = 1e6 * ours["bytes"] / roof["bytes"] if ours["bytes"] > cache else None
-    # Of the profiled time: a profile takes a little of its own.
+    # Split and beyond are of the profiled time, as a profile takes a little of its own; beyond is
+    # what of a part the arithmetic limit leaves unexplained.
     return {
         "length": measured["length"], "us": us, "systems": systems,
         "speed_up": {key: comparison[f"ratio{end}"] for key, end in (
@@ -71,6 +72,8 @@ def summarise(measured, roof, cache):
         "memory_us": memory, "of_arithmetic": arithmetic / us,
         "of_larger": max(arithmetic, memory or 0) / us,
         "split": {part: ours["us"][part] / ours["wall_us"] for part in PARTS},
+        "beyond": {part: (ours["us"][part] - 1e6 * ours["flops"].get(part, 0) / roof["flops"])
+                   / ours["wall_us"] for part in PARTS},
         "of_peak": {kind: rate(ours["flops"][kind], ours["us"][kind], roof) for kind in COUNTED},
         "workloads": {name: found["workloads"] for name, found in accounts.items()}}
 
@@ -140,16 +143,23 @@ def gain_of(row):
     return f"{found['value']:.3f} ({found['low']:.3f} – {found['high']:.3f})"
 
 
-def lengths_table(case):
-    header = ["tokens", "ms", "arithmetic limit, ms", "memory limit, ms", "of the arithmetic limit",
-              "of the larger", "tuned over default", *CLASSES, "other instructions",
-              "products, of the peak", "attention, of the peak"]
-    return markdown_table(header, [
-        [str(row["length"]), milliseconds(row["us"]), milliseconds(row["arithmetic_us"]),
-         milliseconds(row["memory_us"]), percent(row["of_arithmetic"], 1),
-         percent(row["of_larger"], 1), gain_of(row),
-         *(percent(row["split"][part], 1) for part in PARTS),
-         *(percent(row["of_peak"][kind], 0) for kind in COUNTED)] for row in case["lengths"]])
+def limits_table(case):
+    return markdown_table(
+        ["tokens", "ms", "arithmetic limit, ms", "memory limit, ms", "of the arithmetic limit",
+         "of the larger", "tuned over default", "products, of the peak", "attention, of the peak"],
+        [[str(row["length"]), milliseconds(row["us"]), milliseconds(row["arithmetic_us"]),
+          milliseconds(row["memory_us"]), percent(row["of_arithmetic"], 1),
+          percent(row["of_larger"], 1), gain_of(row),
+          *(percent(row["of_peak"][kind]) for kind in COUNTED)] for row in case["lengths"]])
+
+
+def split_table(case):
+    def cell(row, part):
+        share = percent(row["split"][part], 1)
+        return f"{share} ({percent(row['beyond'][part], 1)})" if part in COUNTED else share
+    return markdown_table(["tokens", *CLASSES, "other instructions", "all beyond the limit"],
+                          [[str(row["length"]), *(cell(row, part) for part in PARTS),
+                            percent(sum(row["beyond"].values()), 1)] for row in case["lengths"]])
 
 
 def markdown(result):
@@ -174,7 +184,8 @@ def markdown(result):
          for threads, roof in result["roofs"].items()])
     for case in result["cases"]:
         lines += ["", f"## {name_of(case)}", "", tuning_text(case["tuning"]), "",
-                  *lengths_table(case)]
+                  *limits_table(case), "", "Where a run's time goes; in brackets what of it the "
+                  "arithmetic limit does not explain:", "", *split_table(case)]
     lines += ["", "## Speed-up of tuned over default, by workload", "",
               "Share of the run and of the peak at the length that is named; the speed-up is the "
               "geometric mean over all lengths, with the least and the most of one length.", ""]

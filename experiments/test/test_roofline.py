@@ -152,6 +152,9 @@ class Tables(unittest.TestCase):
         self.assertAlmostEqual(found["of_larger"], 0.625)
         self.assertAlmostEqual(found["speed_up"]["value"], 1.1)
         self.assertAlmostEqual(sum(found["split"].values()), 1)
+        self.assertAlmostEqual(found["beyond"]["products"], (160 - 100) / 200)
+        self.assertAlmostEqual(found["beyond"]["other"], 0.1)
+        self.assertAlmostEqual(sum(found["beyond"].values()), 1 - 0.625)
         self.assertAlmostEqual(found["of_peak"]["products"], 1e6 / 160e-6 / 1e10)
         beyond = tables.summarise(row(64, 200.0, 220.0, size=150), ROOF, 100)
         self.assertAlmostEqual(beyond["memory_us"], 150)
@@ -201,6 +204,8 @@ class Tables(unittest.TestCase):
         self.assertIn("## M, 2 threads\n\nKernels by what the database has of them: 3 tuned, 1 "
                       "untuned; tables for 1, 2 threads.", text)
         self.assertIn("| 64 | 0.16 | 0.12 | - | 80.1 % | 80.1 % | 1.000 (1.000 – 1.000) |", text)
+        self.assertIn("| 64 | 80.0 % (15.9 %) | 10.0 % (-6.0 %) | 0.0 % | 0.0 % | 10.0 % | 19.9 % |",
+                      text)
         self.assertIn("| M, 2 threads: w k=1 n=2 | 67 | 3 |", text)
         self.assertIn("from 64 tokens on: 80.1 %, at least 80 %: kept", text)
 

@@ -220,6 +220,24 @@ class Program(unittest.TestCase):
                 program.parse_arguments(wrong)
             self.assertEqual(ended.exception.code, 2)
 
+    def test_a_length_gathers_rounds_and_profiles_of_each_pass(self):
+        class Worker:
+            profiled = []
+
+            def ask(self, method, length, *counts):
+                if method == "burst":
+                    return [2_000_000] * counts[1]  # ns
+                self.profiled.append((length, *counts))
+                return profile(call("k4", 600), runs=counts[0])
+        workers, found = {"tuned": Worker(), "default": Worker()}, {"rounds": {}, "accounts": {}}
+        both = dict.fromkeys(workers, kernels())
+        for _ in range(2):
+            program.measure_once(workers, both, 7, {"rounds": 3, "burst_us": 10_000}, found)
+        self.assertEqual(found["rounds"], dict.fromkeys(workers, [2000.0] * 6))
+        self.assertEqual(Worker.profiled, [(7, 15)] * 4)  # of 30 ms
+        self.assertEqual([len(a) for a in found["accounts"].values()], [2, 2])
+        self.assertEqual(found["accounts"]["tuned"][0]["us"]["element-wise"], 600 / 15)
+
     def test_what_is_missing_is_told_by_the_products(self):
         def report(outcome, template="dense"):
             return {"kernels": [{"outcome": outcome, "template": template, "threads": [2]},

@@ -1,6 +1,5 @@
 #include "tuner/service/submission.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 

@@ -1,6 +1,5 @@
 #include "tuner/service/submission.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -24,6 +23,7 @@ constexpr char kFunction[] = "group", kPlace[] = "submission";
 constexpr size_t kMostTasks = 10'000, kMostPoints = 1'000, kMostThreads = 64;
 constexpr int64_t kMostThreadsEach = 4096;
 constexpr double kMostElements = 0x1p34;  // of one tensor
+constexpr double kMostWeight = 1e15;      // of a size, or calls: sums and products are numbers
 constexpr size_t kMostText = size_t{1} << 26;
 constexpr int kDeepest = 16;
 
@@ -64,7 +64,7 @@ void check_sizes(const kernels::Workload& w, const WorkloadPoint& p, const std::
 
 double weight_of(const json& j, const std::string& place) {
   const double out = j.get<double>();
-  if (!std::isfinite(out) || out < 0) corrupt_submission(place, "is no weight");
+  if (!(out >= 0 && out <= kMostWeight)) corrupt_submission(place, "is no weight");
   return out;
 }
 
@@ -145,7 +145,7 @@ std::string to_json(const Submission& s) {
   const SearchEnd usual;
   if (s.search_end.patience != usual.patience) out["patience"] = s.search_end.patience;
   if (s.search_end.max_trials != usual.max_trials) out["max_trials"] = s.search_end.max_trials;
-  return out.dump();
+  return nimble::json_text(out, -1);  // names of operators may be any bytes
 }
 
 Submission submission_of(const std::string& text) {

@@ -122,6 +122,12 @@ TEST(Submission, AGroupMayRestOnWhatWasCheckedBeforeIt) {
   }
 }
 
+TEST(Submission, AnOperatorsNameMayBeAnyBytes) {
+  Submission s = submission_from(kModel);
+  s.tasks[0].use.source = "layer \xff";
+  EXPECT_EQ(submission_of(to_json(s)).tasks[0].use.source, "layer \xEF\xBF\xBD");
+}
+
 TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   const json good = json::parse(to_json(submission_from(kModel)));
   const auto expect_refused = [&](const std::string& pointer, const json& value,
@@ -172,6 +178,8 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   expect_refused("/tasks/0/points/0/symbols/0", int64_t{1} << 50, "no extent");
   expect_refused("/tasks/0/points/0/symbols/0", int64_t{1} << 31, "too many elements");
   expect_refused("/tasks/0/points/0/weight", -0.5, "weight");
+  expect_refused("/tasks/0/points/0/weight", 1e300, "weight");
+  expect_refused("/tasks/0/calls", 1e300, "tasks[0].calls");
   expect_refused("/tasks/0/points/1", good["tasks"][0]["points"][0], "twice");
   EXPECT_THROW(submission_of("{"), Error);
   EXPECT_THROW(submission_of(""), Error);

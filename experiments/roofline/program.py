@@ -216,7 +216,7 @@ def execute(options, arguments):
     progress, measured, peaks = Progress(costs), [], []
     begin = time.monotonic()
     for (name, threads), cost in zip(plan, costs):
-        progress.tell(f"{MODELS[name].title}, {threads} threads")
+        progress.tell(f"{MODELS[name].title}, {tables.threads_text(threads)}")
         if threads == options.threads[0]:  # the clock of an hour ago may have been another
             peaks.append(measure_peaks(options.threads, effort["peak_s"]))
             files, tuning = built[name]

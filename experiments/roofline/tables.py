@@ -143,8 +143,12 @@ def bars(cases, doubted):
     return found
 
 
+def threads_text(count):
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
 def name_of(case):
-    return f"{case['title']}, {case['threads']} thread{'s' if case['threads'] > 1 else ''}"
+    return f"{case['title']}, {threads_text(case['threads'])}"
 
 
 def milliseconds(us):
@@ -244,7 +248,7 @@ def draw(figure, result):
         cases = [case for case in result["cases"] if case["title"] == title]
         for case in cases:
             lengths = [row["length"] for row in case["lengths"]]
-            name = f"{case['threads']} thread{'s' if case['threads'] > 1 else ''}"
+            name = threads_text(case["threads"])
             line, = above.plot(lengths, [100 * row["of_larger"] for row in case["lengths"]],
                                marker=".", linewidth=1, linestyle=":",
                                label=f"{name}, larger limit")
@@ -256,6 +260,7 @@ def draw(figure, result):
         above.set_ylabel("% of the limit")
         above.set_ylim(bottom=0)
         above.set_xscale("log", base=2)
+        above.xaxis.set_major_formatter("{x:g}")
         above.grid(alpha=0.3)
         above.legend(fontsize=7)
         rows = cases[-1]["lengths"]
@@ -265,6 +270,6 @@ def draw(figure, result):
             below.bar(range(len(rows)), heights, bottom=bottom, color=colours[part], label=part)
             bottom = [a + b for a, b in zip(bottom, heights)]
         below.set_xticks(range(len(rows)), [str(row["length"]) for row in rows], fontsize=8)
-        below.set_xlabel(f"tokens, {cases[-1]['threads']} threads")
+        below.set_xlabel(f"tokens, {threads_text(cases[-1]['threads'])}")
         below.set_ylabel("% of a run")
         below.legend(fontsize=7, loc="lower right")

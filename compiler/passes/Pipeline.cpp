@@ -51,6 +51,7 @@ const std::vector<std::string>& default_pipeline() {
       // Recognise what has a kernel of its own.
       "fuse-attention",
       "simplify",
+      "recognise-activations",
       "recognise-cells",
       "hoist-projections",
       "merge-products",

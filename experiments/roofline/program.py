@@ -216,7 +216,7 @@ def execute(options, arguments):
     progress, measured, peaks = Progress(costs), [], []
     begin = time.monotonic()
     for (name, threads), cost in zip(plan, costs):
-        progress.tell(f"{MODELS[name].title}, {threads} threads")
+        progress.tell(f"{MODELS[name].title}, {tables.threads_text(threads)}")
         if threads == options.threads[0]:  # the clock of an hour ago may have been another
             peaks.append(measure_peaks(options.threads, effort["peak_s"]))
             files, tuning = built[name]
@@ -234,10 +234,11 @@ def execute(options, arguments):
         rows = [tables.summarise(row, roof, cache) for row in
                 sorted(case["lengths"], key=lambda row: row["length"])]
         cases.append({**case, "lengths": rows, "workloads": tables.workloads(rows, roof)})
+    doubts = tables.doubts(roofs, cases)
     result = {"format": FORMAT, "experiment": "roofline", **machine.provenance(arguments),
               "machine": about, "last_cache": cache, "roofs": roofs,
               "within": options.within, "seconds": time.monotonic() - begin, "cases": cases,
-              "bars": tables.bars(cases)}
+              "doubts": doubts, "bars": tables.bars(cases, bool(doubts))}
     part = options.quick or options.untuned or options.lengths or options.threads != [1, 2] \
         or set(options.names) != set(MODELS)
     output.write("roofline-part" if part else "roofline", result, tables.markdown(result),

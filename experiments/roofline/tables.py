@@ -9,6 +9,7 @@ from experiments.roofline.work import CLASSES, COUNTED
 from experiments.studies.output import markdown_table, percent
 
 FROM, LEAST = 64, 0.8  # the bar: so much of the arithmetic limit from so many tokens on
+MOST_OF_PEAK = 1.05  # that products can reach without a doubt about the peak
 SHOWN = 128  # tokens at which workloads are told; else the nearest length
 TUNED, DEFAULT = "tuned", "default"
 PARTS = (*CLASSES, "other")
@@ -112,20 +113,42 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def bars(cases):
-    """Returns a bar for each model and number of threads that was measured at long inputs."""
+def doubts(roofs, cases):
+    """Returns what shows that something else ran while the peaks were measured: limits that are too
+    low would keep any bar. roofs: {threads as text: what `roofs` says}."""
+    found, least = [], None
+    for threads in sorted(map(int, roofs)):
+        flops = roofs[str(threads)]["flops"]
+        if least and flops < least[1]:
+            found.append(f"the peak at {threads} threads, {flops / 1e9:.1f} GFLOP/s, is below that "
+                         f"at {least[0]}, {least[1] / 1e9:.1f}")
+        least = (threads, flops)
+    for case in cases:
+        reached = max(row["of_peak"]["products"] or 0 for row in case["lengths"])
+        if reached > MOST_OF_PEAK:
+            found.append(f"products of {name_of(case)} reach {percent(reached)} of the peak")
+    return found
+
+
+def bars(cases, doubted):
+    """Returns a bar for each model and number of threads that was measured at long inputs. None is
+    kept where the limits are doubted."""
     found = []
     for case in cases:
         shares = [row["of_arithmetic"] for row in case["lengths"] if row["length"] >= FROM]
         if shares:
             found.append({"name": f"{name_of(case)}: the least share of the arithmetic limit from "
                                   f"{FROM} tokens on", "value": min(shares), "least": LEAST,
-                          "kept": min(shares) >= LEAST})
+                          "kept": min(shares) >= LEAST and not doubted})
     return found
 
 
+def threads_text(count):
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
 def name_of(case):
-    return f"{case['title']}, {case['threads']} thread{'s' if case['threads'] > 1 else ''}"
+    return f"{case['title']}, {threads_text(case['threads'])}"
 
 
 def milliseconds(us):
@@ -182,6 +205,9 @@ def markdown(result):
           f"{roof['bytes'] / 1e9:.1f}",
           ", ".join(f"{value / 1e9:.1f}" for value in roof["measured"]["bytes"])]
          for threads, roof in result["roofs"].items()])
+    if result["doubts"]:
+        lines += ["", "Something else ran while the limits were measured, so no bar counts as kept: "
+                  f"{'; '.join(result['doubts'])}."]
     for case in result["cases"]:
         lines += ["", f"## {name_of(case)}", "", tuning_text(case["tuning"]), "",
                   *limits_table(case), "", "Where a run's time goes; in brackets what of it the "
@@ -222,7 +248,7 @@ def draw(figure, result):
         cases = [case for case in result["cases"] if case["title"] == title]
         for case in cases:
             lengths = [row["length"] for row in case["lengths"]]
-            name = f"{case['threads']} thread{'s' if case['threads'] > 1 else ''}"
+            name = threads_text(case["threads"])
             line, = above.plot(lengths, [100 * row["of_larger"] for row in case["lengths"]],
                                marker=".", linewidth=1, linestyle=":",
                                label=f"{name}, larger limit")
@@ -234,6 +260,7 @@ def draw(figure, result):
         above.set_ylabel("% of the limit")
         above.set_ylim(bottom=0)
         above.set_xscale("log", base=2)
+        above.xaxis.set_major_formatter("{x:g}")
         above.grid(alpha=0.3)
         above.legend(fontsize=7)
         rows = cases[-1]["lengths"]
@@ -243,6 +270,6 @@ def draw(figure, result):
             below.bar(range(len(rows)), heights, bottom=bottom, color=colours[part], label=part)
             bottom = [a + b for a, b in zip(bottom, heights)]
         below.set_xticks(range(len(rows)), [str(row["length"]) for row in rows], fontsize=8)
-        below.set_xlabel(f"tokens, {cases[-1]['threads']} threads")
+        below.set_xlabel(f"tokens, {threads_text(cases[-1]['threads'])}")
         below.set_ylabel("% of a run")
         below.legend(fontsize=7, loc="lower right")

@@ -186,13 +186,23 @@ class Tables(unittest.TestCase):
                 "workloads": tables.workloads(rows, ROOF)}
 
     def test_bars_ask_for_the_least_share_of_long_inputs(self):
-        bar, = tables.bars([self.case(156.0)])
+        bar, = tables.bars([self.case(156.0)], False)
         self.assertAlmostEqual(bar["value"], 125 / 156)
         self.assertTrue(bar["kept"])
-        self.assertFalse(tables.bars([self.case(157.0)])[0]["kept"])
+        self.assertFalse(tables.bars([self.case(157.0)], False)[0]["kept"])
+        self.assertFalse(tables.bars([self.case(156.0)], True)[0]["kept"])
         short = self.case(156.0)
         short["lengths"] = short["lengths"][:1]
-        self.assertEqual(tables.bars([short]), [])
+        self.assertEqual(tables.bars([short], False), [])
+
+    def test_limits_that_cannot_be_are_doubted(self):
+        case = self.case(156.0)
+        self.assertEqual(tables.doubts({"1": {"flops": 5e9}, "2": ROOF}, [case]), [])
+        self.assertEqual(tables.doubts({"10": {"flops": 1e9}, "2": ROOF}, []), [
+            "the peak at 10 threads, 1.0 GFLOP/s, is below that at 2, 10.0"])
+        case["lengths"][1]["of_peak"]["products"] = 1.06
+        self.assertEqual(tables.doubts({"2": ROOF}, [case]), [
+            "products of M, 2 threads reach 106 % of the peak"])
 
     def test_the_page(self):
         case = self.case(156.0)
@@ -200,13 +210,14 @@ class Tables(unittest.TestCase):
         text = tables.markdown({
             "machine": {"cpu": "c"}, "last_cache": 32 << 20, "cases": [case],
             "roofs": {"2": {**ROOF, "measured": {"flops": [1e10], "bytes": [1e6]}}},
-            "bars": tables.bars([case])})
+            "doubts": ["a", "b"], "bars": tables.bars([case], False)})
         self.assertIn("## M, 2 threads\n\nKernels by what the database has of them: 3 tuned, 1 "
                       "untuned; tables for 1, 2 threads.", text)
         self.assertIn("| 64 | 0.16 | 0.12 | - | 80.1 % | 80.1 % | 1.000 (1.000 – 1.000) |", text)
         self.assertIn("| 64 | 80.0 % (15.9 %) | 10.0 % (-6.0 %) | 0.0 % | 0.0 % | 10.0 % | 19.9 % |",
                       text)
         self.assertIn("| M, 2 threads: w k=1 n=2 | 67 | 3 |", text)
+        self.assertIn("no bar counts as kept: a; b.", text)
         self.assertIn("from 64 tokens on: 80.1 %, at least 80 %: kept", text)
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/axes.h"
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/reference/region.h"
@@ -166,14 +167,16 @@ bool windows(const DemandCall& c, const Region& out, const Ints& taps, Region* x
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   Ints around(4);
   for (size_t k = 0; k < 2; ++k) {
     Span s{};
-    if (!window(c.operands[0][2 + k], out.from[2 + k], out.extent[2 + k], taps[k], strides[k],
-                pads[k], dilations[k], &s))
+    const size_t axis = l.spatial[k];
+    if (!window(c.operands[0][axis], out.from[axis], out.extent[axis], taps[k], strides[k], pads[k],
+                dilations[k], &s))
       return false;
-    x->from[2 + k] = s.from;
-    x->extent[2 + k] = s.extent;
+    x->from[axis] = s.from;
+    x->extent[axis] = s.extent;
     around[k] = s.before;
     around[2 + k] = s.after;
   }
@@ -182,23 +185,27 @@ bool windows(const DemandCall& c, const Region& out, const Ints& taps, Region* x
 }
 
 bool conv2d(const DemandCall& c, const Region& out, Demand& d) {
+  const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   const Shape& w = c.operands[1];
   const auto groups = ir::attr<int64_t>(c.e.attrs, "groups");
-  const int64_t per_group = w[0] / groups;
+  const int64_t per_group = w[l.filter] / groups;
   Region x = out, weights = Region::whole(w);
-  if (!windows(c, out, {w[2], w[3]}, &x, d)) return false;
+  if (!windows(c, out, {w[l.taps[0]], w[l.taps[1]]}, &x, d)) return false;
   // The output channels asked for, or with several groups all of the groups that these are in.
-  const int64_t first_group = groups == 1 ? 0 : out.from[1] / per_group;
-  const int64_t last_group = groups == 1 ? 0 : (out.from[1] + out.extent[1] - 1) / per_group;
-  weights.from[0] = groups == 1 ? out.from[1] : first_group * per_group;
-  weights.extent[0] = groups == 1 ? out.extent[1] : (last_group - first_group + 1) * per_group;
-  d.inside[1] = out.from[1] - weights.from[0];
-  x.from[1] = first_group * w[1];
-  x.extent[1] = (last_group - first_group + 1) * w[1];
+  const int64_t from = out.from[l.channel], extent = out.extent[l.channel];
+  const int64_t first_group = groups == 1 ? 0 : from / per_group;
+  const int64_t last_group = groups == 1 ? 0 : (from + extent - 1) / per_group;
+  const int64_t first = groups == 1 ? from : first_group * per_group;
+  const int64_t filters = groups == 1 ? extent : (last_group - first_group + 1) * per_group;
+  weights.from[l.filter] = first;
+  weights.extent[l.filter] = filters;
+  d.inside[l.channel] = from - first;
+  x.from[l.channel] = first_group * w[l.input];
+  x.extent[l.channel] = (last_group - first_group + 1) * w[l.input];
   d.attrs["groups"] = last_group - first_group + 1;
   d.operands = {x, weights};
-  if (c.operands.size() > 2) d.operands.push_back({{weights.from[0]}, {weights.extent[0]}});
-  d.work = w[1] * w[2] * w[3];
+  if (c.operands.size() > 2) d.operands.push_back({{first}, {filters}});
+  d.work = w[l.input] * w[l.taps[0]] * w[l.taps[1]];
   return true;
 }
 

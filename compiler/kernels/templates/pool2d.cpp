@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "compiler/ir/image_layout.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -146,7 +147,9 @@ class PoolLowering {
 bool Pool2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
   if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
   const DType t = w.group->result_type->dtype;
-  return w.group->body->bindings.size() == 1 && compute_type(t) == t && t != DType::kBool;
+  const std::vector<ir::Binding>& calls = w.group->body->bindings;
+  return calls.size() == 1 && !ir::image_layout_of(calls[0].value->attrs).channels_last() &&
+         compute_type(t) == t && t != DType::kBool;
 }
 
 std::vector<Knob> Pool2dTemplate::knobs(const Workload&, const TargetInfo&) const {

@@ -112,6 +112,15 @@ const Row kRows[] = {
      "= "
      "[0, 0, 0, 0], dilations = [1, 1], groups = 2}",
      "f32[1, 2, 1, 2]{10, 30, 400, 600}"},
+    // Channels last: pixels (1, 4), (2, 5), (3, 6); one filter for each of two groups.
+    {"conv2d(f32[1, 1, 3, 2]{1, 4, 2, 5, 3, 6}, f32[1, 1, 1, 2]{10, 100}) {strides = [1, 2], pads "
+     "= [0, 0, 0, 0], dilations = [1, 1], groups = 2, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{10, 400, 30, 600}"},
+    // Two taps of two channels, each with two filters, beside a column of padding.
+    {"conv2d(f32[1, 1, 2, 2]{1, 2, 3, 4}, f32[1, 2, 2, 2]{1, 10, 2, 20, 3, 30, 4, 40}, f32[2]{0.5, "
+     "0}) {strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], groups = 1, layout = "
+     "\"nhwc\"}",
+     "f32[1, 1, 2, 2]{11.5, 110, 30.5, 300}"},
     // Equal keys: the mean of the values; a mask of -inf on one: the other.
     {"attention(f32[1, 1, 2]{1, 1}, f32[1, 2, 2]{1, 1, 1, 1}, f32[1, 2, 2]{1, 2, 3, 4}) {heads = "
      "1, "
@@ -144,6 +153,12 @@ const Row kRows[] = {
      "0], "
      "dilations = [1, 1], ceil_mode = true}",
      "f32[1, 1, 1, 2]{2, 3}"},
+    {"max_pool2d(f32[1, 1, 3, 2]{1, 6, 2, 5, 3, 4}) {kernel = [1, 2], strides = [1, 1], pads = [0, "
+     "0, 0, 0], dilations = [1, 1], ceil_mode = false, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{2, 6, 3, 5}"},
+    {"avg_pool2d(f32[1, 1, 2, 2]{1, 10, 3, 30}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, "
+     "0, 0], dilations = [1, 1], ceil_mode = false, count_include_pad = true, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{0.5, 5, 2, 20}"},
     {"avg_pool2d(f32[1, 1, 1, 2]{1, 3}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, 0, 0], "
      "dilations = [1, 1], ceil_mode = false, count_include_pad = true}",
      "f32[1, 1, 1, 2]{0.5, 2}"},

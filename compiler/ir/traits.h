@@ -40,6 +40,15 @@ enum class Rows {
   kPackedProduct,  // rows of the first operand times one packed matrix
 };
 
+// How an operator's constant weights are laid out for its template, by the pass pack-weights. What
+// takes them packed is an operator of its own.
+enum class Packs {
+  kNothing,
+  kMatrix,   // the second operand of a product
+  kFilters,  // the second operand of a convolution of channels-last images
+  kGates,    // the fourth operand of a recurrent cell
+};
+
 // A call's attributes and extents, all of them numbers, for rules that count work.
 struct CallExtents {
   const Attrs& attrs;
@@ -72,6 +81,7 @@ struct Traits {
   bool indexes = false;  // its second operand are indices into `axis` (or 0) of its first
   bool anchors = false;  // injective, and gives the group its name nevertheless
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents
+  Packs packs = Packs::kNothing;
   // ---- work
   WorkRule sums = nullptr;   // terms that an element of the result adds up; default: 1
   WorkRule flops = nullptr;  // operations of a call; default: one an element of the results

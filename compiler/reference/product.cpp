@@ -100,6 +100,35 @@ std::vector<Array> conv2d(const OpCall& c) {
   return {y};
 }
 
+std::vector<Array> packed_conv2d(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &w = c.in[1];
+  const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
+  const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
+  const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
+  const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const int64_t k = kernel[0] * kernel[1] * channels;
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    const int64_t o = at[3];
+    const int64_t panel = o / columns * k * columns + o % columns;
+    double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
+    for (int64_t ch = 0; ch < channels; ++ch)
+      for (int64_t i = 0; i < kernel[0]; ++i)
+        for (int64_t j = 0; j < kernel[1]; ++j) {
+          const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
+          const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
+          const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+          const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
+          const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
+          sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
+        }
+    y.f[static_cast<size_t>(flat)] = sum;
+  });
+  return {y};
+}
+
 // What a mask adds to the score at (b, h, i, j): a bool one lets keys through.
 double bias(const Array& mask, const Shape& at) {
   const auto i = static_cast<size_t>(broadcast_offset(mask.shape, at));
@@ -147,6 +176,7 @@ ReferenceFunction find_product(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {{"matmul", matmul},
                                                                   {"packed_matmul", packed_matmul},
                                                                   {"conv2d", conv2d},
+                                                                  {"packed_conv2d", packed_conv2d},
                                                                   {"attention", attention}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;

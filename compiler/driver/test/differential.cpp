@@ -59,7 +59,8 @@ bool rounds(const ir::Expr& call) {
       "prod",        "softmax",       "cumsum",
       "log_softmax", "cumprod",       "l2_normalize",
       "layer_norm",  "lstm_cell",     "avg_pool2d",
-      "gru_cell",    "packed_matmul", "packed_lstm_cell"};
+      "gru_cell",    "packed_matmul", "packed_lstm_cell",
+      "packed_conv2d"};
   return kRounding.contains(call.op);
 }
 

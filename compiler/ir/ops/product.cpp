@@ -135,6 +135,36 @@ RelationResult relate_conv2d(RelationContext& c) {
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 
+RelationResult relate_packed_conv2d(RelationContext& c) {
+  require_same_dtype(c);
+  require_float(c, 0);
+  require_rank(c, 0, 4);
+  const auto& kernel = ints(c, "kernel", 2, 1);
+  const auto& strides = ints(c, "strides", 2, 1);
+  const auto& pads = ints(c, "pads", 4, 0);
+  const auto& dilations = ints(c, "dilations", 2, 1);
+  const int64_t filters = attr<int64_t>(c.call.attrs, "filters");
+  if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
+  const Dims& x = dims(c, 0);
+  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * x[kChannelsLast.channel];
+  const Type packed =
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters), dtype(c, 0));
+  c.require_equal(element_count(c.inputs[1]), element_count(packed),
+                  "the size of the packed weights");
+  if (c.inputs.size() == 3) {
+    require_rank(c, 2, 1);
+    c.require_equal(dims(c, 2)[0], filters, "the bias of packed_conv2d");
+  }
+  Dims out = x;
+  out[kChannelsLast.channel] = filters;
+  for (size_t i = 0; i < 2; ++i) {
+    Dim& extent = out[kChannelsLast.spatial[i]];
+    extent =
+        window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], false);
+  }
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
 RelationResult relate_pool2d(RelationContext& c) {
   require_rank(c, 0, 4);
   require_number(c, 0);

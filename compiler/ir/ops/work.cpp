@@ -35,6 +35,13 @@ double sums_of_conv2d(const CallExtents& c) {
   return product(weights);
 }
 
+double sums_of_packed_conv2d(const CallExtents& c) {
+  double terms = c.operands[0][kChannelsLast.channel];
+  for (int64_t extent : attr<std::vector<int64_t>>(c.attrs, "kernel"))
+    terms *= static_cast<double>(extent);
+  return terms;
+}
+
 double sums_of_attention(const CallExtents& c) {
   return c.operands[0].back() + c.operands[1][1];
 }

@@ -315,6 +315,30 @@ TEST(Operators, NoneIsWithoutARow) {
   }
 }
 
+TEST(Operators, PackedConvolutionsEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 6, n, 3), f32], %w: Tensor[(3, 2, 3, 5), f32], %b: Tensor[(5), f32]) {
+  let %k = reshape(%w) {shape = (18, 5)};
+  let %p = pack(%k) {layout = "panel4"};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 5, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};
+  let %z = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1, layout = "nhwc"};
+  let %r = (%y, %z);
+  %r
+})");
+  const auto ramp = [](std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
+  };
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ramp({2, 6, 7, 3}), ramp({3, 2, 3, 5}), ramp({5})});
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+}
+
 TEST(Operators, PackedProductsEqualPlainOnes) {
   ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, 3), f32], %w: Tensor[(3, 5), f32]) {
   let %p = pack(%w) {layout = "panel16"};

@@ -77,69 +77,68 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
-    Rewriter rewriter([&, function = f](const ir::Binding& b,
-                                        ir::BlockBuilder& o) -> std::optional<Atom> {
-      const Expr& e = *b.value;
-      const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
-        context.count("pack-weights.packed");
-        return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}}, "packed",
-                      e.location);
-      };
-      const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
-      // The value in place of the binding's. The next product in a row asks for its type.
-      const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
-        ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
-        y->type = b.var->type;
-        return y;
-      };
-      const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
-                               bool transpose) -> Atom {
-        const ir::Layout layout =
-            panels(kernels::dense_layout(context.target, DType::kF32, n));
-        return call("packed_matmul", {x, pack(w, layout, transpose)},
-                    {{"k", k}, {"n", n}, {"layout", layout.str()}});
-      };
-      switch (ir::traits_of(e).packs) {
-        case ir::Packs::kNothing:
-          return std::nullopt;
-        case ir::Packs::kMatrix: {
-          if (!is_packable_product(e)) return std::nullopt;
-          const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
-          const Ints& shape = e.args[1].constant->shape;
-          return product(e.args[0], e.args[1], shape[transpose ? 1 : 0], shape[transpose ? 0 : 1],
-                         transpose);
-        }
-        case ir::Packs::kFilters: {
-          if (!is_packable_convolution(e)) return std::nullopt;
-          const Ints& shape = e.args[1].constant->shape;
-          const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-          const Atom matrix = o.call("reshape", {e.args[1]}, {{"shape", std::vector<ir::Dim>{k, n}}},
-                                     "filters", e.location);
-          if (is_product_of_pixels(e)) {
-            const Atom y = product(e.args[0], matrix, k, n, false);
-            return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
+    Rewriter rewriter(
+        [&, function = f](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
+          const Expr& e = *b.value;
+          const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
+            context.count("pack-weights.packed");
+            return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}},
+                          "packed", e.location);
+          };
+          const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
+          // The value in place of the binding's. The next product in a row asks for its type.
+          const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
+            ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
+            y->type = b.var->type;
+            return y;
+          };
+          const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                                   bool transpose) -> Atom {
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
+            return call("packed_matmul", {x, pack(w, layout, transpose)},
+                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
+          };
+          switch (ir::traits_of(e).packs) {
+            case ir::Packs::kNothing:
+              return std::nullopt;
+            case ir::Packs::kMatrix: {
+              if (!is_packable_product(e)) return std::nullopt;
+              const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
+              const Ints& shape = e.args[1].constant->shape;
+              return product(e.args[0], e.args[1], shape[transpose ? 1 : 0],
+                             shape[transpose ? 0 : 1], transpose);
+            }
+            case ir::Packs::kFilters: {
+              if (!is_packable_convolution(e)) return std::nullopt;
+              const Ints& shape = e.args[1].constant->shape;
+              const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+              const Atom matrix =
+                  o.call("reshape", {e.args[1]}, {{"shape", std::vector<ir::Dim>{k, n}}}, "filters",
+                         e.location);
+              if (is_product_of_pixels(e)) {
+                const Atom y = product(e.args[0], matrix, k, n, false);
+                return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
+              }
+              const ir::Layout layout =
+                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
+              ir::Attrs attrs = {
+                  {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
+              for (const char* same : {"strides", "pads", "dilations"})
+                attrs[same] = e.attrs.at(same);
+              std::vector<Atom> args = e.args;
+              args[1] = pack(matrix, layout, false);
+              return call("packed_conv2d", std::move(args), std::move(attrs));
+            }
+            case ir::Packs::kGates: {
+              if (!is_packable(e.args[3], 2)) return std::nullopt;
+              const Atom step = step_of(*function, definitions, e);
+              return call("packed_lstm_cell",
+                          {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
+                          {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
+            }
           }
-          const ir::Layout layout =
-              panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
-          ir::Attrs attrs = {{"kernel", Ints{shape[0], shape[1]}},
-                             {"filters", n},
-                             {"layout", layout.str()}};
-          for (const char* same : {"strides", "pads", "dilations"})
-            attrs[same] = e.attrs.at(same);
-          std::vector<Atom> args = e.args;
-          args[1] = pack(matrix, layout, false);
-          return call("packed_conv2d", std::move(args), std::move(attrs));
-        }
-        case ir::Packs::kGates: {
-          if (!is_packable(e.args[3], 2)) return std::nullopt;
-          const Atom step = step_of(*function, definitions, e);
-          return call("packed_lstm_cell",
-                      {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
-                      {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
-        }
-      }
-      return std::nullopt;
-    });
+          return std::nullopt;
+        });
     f = rewriter.rewrite(f);
   }
   return out;

@@ -159,8 +159,7 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   out[kChannelsLast.channel] = filters;
   for (size_t i = 0; i < 2; ++i) {
     Dim& extent = out[kChannelsLast.spatial[i]];
-    extent =
-        window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], false);
+    extent = window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], false);
   }
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }

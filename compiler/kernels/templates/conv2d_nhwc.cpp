@@ -31,16 +31,15 @@
 // Sums of earlier blocks of channels wait in a scratch of the thread, as in "dense".
 //
 // A group of channels is a product of its own. Panels are cut from HWIO weights as they stand, too,
-// for groups and for weights that are computed; their rows are then as far apart as the tensor says.
-// Vectors are no wider than a group's channels, rounded up to a power of two.
+// for groups and for weights that are computed; their rows are then as far apart as the tensor
+// says. Vectors are no wider than a group's channels, rounded up to a power of two.
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 
 #include <algorithm>
 #include <bit>
 #include <set>
 
-#include "compiler/ir/image_layout.h"
-#include "compiler/ir/op.h"
+#include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
@@ -74,72 +73,6 @@ std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
   const int lanes = lanes_of(t, dtype);
   const int vectors = conv_vectors(quotient_up(n, lanes));
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{vectors} * lanes}.str();
-}
-
-ValueRef ConvNhwc::weight(const Dim& index, int lanes, const std::optional<Dim>& valid) const {
-  if (!weights) return kb::number(dtype, call().args[1].constant->value(0), lanes);
-  return valid ? kb::load_masked(weights, index, lanes, *valid) : kb::load(weights, index, lanes);
-}
-
-ValueRef ConvNhwc::bias(const Workload& w, const Dim& channel, int lanes,
-                        const std::optional<Dim>& valid) const {
-  if (call().args.size() < 3) return nullptr;
-  const ir::Atom& a = call().args[2];
-  // A constant of one element (the bias of a single filter) is part of the group.
-  if (a.is_constant()) return kb::number(dtype, a.constant->value(0), lanes);
-  const BufferRef b = parameter_buffer(w, frame, a);
-  return valid ? kb::load_masked(b, channel, lanes, *valid) : kb::load(b, channel, lanes);
-}
-
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
-  const bool packed = w.anchor == "packed_conv2d";
-  if (!packed && w.anchor != "conv2d") return {};
-  ConvNhwc p;
-  p.frame = make_frame(w);
-  if (!p.frame.anchor) return {};
-  const ir::Expr& e = p.call();
-  if (!packed && !ir::image_layout_of(e.attrs).channels_last()) return {};
-  if (!has_elementwise_epilogue(w, p.frame)) return {};
-  p.dtype = p.frame.anchor->var->type->dtype;
-  if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};
-  p.image = parameter_buffer(w, p.frame, e.args[0]);
-  p.weights = parameter_buffer(w, p.frame, e.args[1]);
-  if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
-  if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
-    return {};
-  p.in = ir::type_of(e.args[0])->dims;
-  p.out = p.frame.anchor->var->type->dims;
-  std::array<int64_t, 2> taps{};
-  if (packed) {
-    const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
-    taps = {kernel[0], kernel[1]};
-    p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
-    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
-    const auto channels = p.in[3].as_constant();
-    if (!channels) return {};
-    p.channels = *channels;
-    p.filters = ir::attr<int64_t>(e.attrs, "filters");
-  } else {
-    std::vector<int64_t> shape;
-    for (const Dim& d : ir::type_of(e.args[1])->dims) {
-      if (!d.as_constant()) return {};
-      shape.push_back(*d.as_constant());
-    }
-    taps = {shape[0], shape[1]};
-    p.groups = ir::attr<int64_t>(e.attrs, "groups");
-    p.channels = shape[2];
-    p.filters = shape[3] / p.groups;
-  }
-  if (p.channels < 1 || p.filters < 1) return {};
-  p.windows = windows_of(e.attrs, {p.in[1], p.in[2]}, {p.out[1], p.out[2]}, taps);
-  return p;
-}
-
-Dim NamedExtents::operator()(const std::string& name, const Dim& d) {
-  if (d.as_constant() || d.as_symbol()) return d;
-  const auto [low, high] = w_.facts.range(d);
-  statements_.push_back(kb::let_index(name, kb::index(d), ir::SymbolFacts{low, high, 1}));
-  return Dim::symbol(name);
 }
 
 namespace {
@@ -212,8 +145,8 @@ class Conv2dNhwcLowering {
         blocks_(k_blocks(p.channels, knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
-        horizontal_(p.windows[1].with_extents(named_("in_width", p.in[2]),
-                                              named_("out_width", p.out[2]))),
+        horizontal_(
+            p.windows[1].with_extents(named_("in_width", p.in[2]), named_("out_width", p.out[2]))),
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_rows_))),
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
@@ -226,16 +159,16 @@ class Conv2dNhwcLowering {
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body;
     const Dim groups = p_.groups, panels = p_.panels();
-    const std::vector<Dim> extents =
-        weights_stay_ ? std::vector<Dim>{groups, panels, p_.in[0], line_blocks_}
-                      : std::vector<Dim>{p_.in[0], line_blocks_, groups, panels};
+    const std::vector<Dim> extents = weights_stay_
+                                         ? std::vector<Dim>{groups, panels, p_.in[0], line_blocks_}
+                                         : std::vector<Dim>{p_.in[0], line_blocks_, groups, panels};
     const std::vector<Dim> at = bind_coordinates("x", extents, Dim::symbol("item"), body);
     group_ = at[weights_stay_ ? 0 : 2];
     column_panel_ = at[weights_stay_ ? 1 : 3];
     image_ = at[weights_stay_ ? 2 : 0];
     first_line_ = at[weights_stay_ ? 3 : 1] * block_rows_;
-    body.push_back(kb::let_index(
-        "lines", kb::index(ir::min(vertical_.out - first_line_, block_rows_))));
+    body.push_back(
+        kb::let_index("lines", kb::index(ir::min(vertical_.out - first_line_, block_rows_))));
 
     const int64_t last = p_.panels() - 1;
     const bool rest = p_.filters % p_.width != 0;
@@ -286,8 +219,7 @@ class Conv2dNhwcLowering {
         kb::let_index("i_begin", kb::index(vertical_.begin_tap(top))),
         kb::let_index("i_end", kb::index(vertical_.end_tap(top))),
         tiles_.for_each(
-            0, tiles_.count(),
-            [&](const RowTiles::Tile& t) { return tile(t, vectors, columns); },
+            0, tiles_.count(), [&](const RowTiles::Tile& t) { return tile(t, vectors, columns); },
             [&](const RowTiles::Tile& t) {
               StmtRef finish = epilogue(t, vectors, columns);
               return blocked() ? kb::if_then(kb::eq(block(), blocks_.count - 1), std::move(finish))
@@ -328,9 +260,9 @@ class Conv2dNhwcLowering {
     const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
     std::vector<StmtRef> all = {tile_zero(product, "i_")};
     if (blocked())
-      all.push_back(kb::if_then(
-          kb::lt(0, block()),
-          each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
+      all.push_back(
+          kb::if_then(kb::lt(0, block()),
+                      each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
     all.push_back(kb::let_index("left", kb::index(horizontal_.start(t.row))));
     all.push_back(taps(product));
     all.push_back(each(kb::store(sums_, place, kb::reg(accumulators_, element))));
@@ -375,8 +307,7 @@ class Conv2dNhwcLowering {
   StmtRef tap_by_tap(const TileProduct& tile, bool all) {
     const Dim j = Dim::symbol("j"), from = Dim::symbol("from"), to = Dim::symbol("to");
     const Dim at = Dim::symbol("at") + j * (horizontal_.dilation * p_.pixel());
-    const Dim row =
-        (Dim::symbol("i") * horizontal_.taps + j) * p_.channels + first_channel();
+    const Dim row = (Dim::symbol("i") * horizontal_.taps + j) * p_.channels + first_channel();
     const auto part = [&](int first, int rows, const std::string& prefix) {
       return product(tile, first, rows, at, row, block_channels(), prefix);
     };
@@ -397,9 +328,9 @@ class Conv2dNhwcLowering {
     }
     for (size_t q = ranges.known.size(); q-- > 0;) {
       const auto [first, end] = ranges.known[q];
-      chain = kb::if_then(kb::both(kb::eq(from, first), kb::eq(to, end)),
-                          part(first, end - first, "q" + std::to_string(q) + "_"),
-                          std::move(chain));
+      chain =
+          kb::if_then(kb::both(kb::eq(from, first), kb::eq(to, end)),
+                      part(first, end - first, "q" + std::to_string(q) + "_"), std::move(chain));
     }
     const kir::Condition whole = kb::both(kb::eq(from, 0), kb::eq(to, n));
     if (all) {
@@ -413,8 +344,8 @@ class Conv2dNhwcLowering {
     const auto clamped = [&](const Dim& d) { return kb::index(ir::max(ir::min(d, n), 0)); };
     return loop(kb::seq(
         {kb::let_index("from", clamped(ir::ceildiv(0 - start, horizontal_.stride))),
-         kb::let_index("to", clamped(ir::floordiv(horizontal_.in - 1 - start, horizontal_.stride) +
-                                     1)),
+         kb::let_index("to",
+                       clamped(ir::floordiv(horizontal_.in - 1 - start, horizontal_.stride) + 1)),
          std::move(chain)}));
   }
 

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
@@ -56,20 +56,19 @@ class DepthwiseLowering {
         panels_((p.groups + width_ - 1) / width_),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
-        horizontal_(p.windows[1].with_extents(named_("in_width", p.in[2]),
-                                              named_("out_width", p.out[2]))),
+        horizontal_(
+            p.windows[1].with_extents(named_("in_width", p.in[2]), named_("out_width", p.out[2]))),
         first_(horizontal_.clipped ? named_("first", horizontal_.begin_inside()) : Dim(0)),
         last_(horizontal_.clipped ? named_("last", horizontal_.end_inside()) : horizontal_.out),
         tiles_(named_("inside", last_ - first_), rows_, knob_text(c, "tails"), 0, "m_") {
-    accumulators_ =
-        kb::buffer("acc", Scope::kRegister, p.dtype, int64_t{rows_} * vectors_, lanes_);
+    accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, int64_t{rows_} * vectors_, lanes_);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, vectors_, lanes_);
   }
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body;
-    const std::vector<Dim> at = bind_coordinates(
-        "x", {p_.in[0], vertical_.out, Dim(panels_)}, Dim::symbol("item"), body);
+    const std::vector<Dim> at =
+        bind_coordinates("x", {p_.in[0], vertical_.out, Dim(panels_)}, Dim::symbol("item"), body);
     image_ = at[0];
     line_ = at[1];
     channel_ = at[2] * width_;
@@ -86,8 +85,8 @@ class DepthwiseLowering {
       body.push_back(line(rest_vectors, true));
     } else {
       StmtRef whole = line(vectors_, false);
-      body.push_back(kb::if_then(kb::lt(at[2], panels_ - 1), std::move(whole),
-                                 line(rest_vectors, true)));
+      body.push_back(
+          kb::if_then(kb::lt(at[2], panels_ - 1), std::move(whole), line(rest_vectors, true)));
     }
     std::vector<StmtRef> all = named_.statements();
     for (StmtRef& s : tiles_.prologue()) all.push_back(std::move(s));
@@ -132,8 +131,8 @@ class DepthwiseLowering {
       if (!start) start = kb::number(p_.dtype, 0, lanes_);
       const std::string name = "b" + std::to_string(v);
       all.push_back(kb::let(name, std::move(start)));
-      all.push_back(each_row(
-          kb::set_reg(accumulators_, r * vectors + v, kb::local(name, p_.dtype, lanes_))));
+      all.push_back(
+          each_row(kb::set_reg(accumulators_, r * vectors + v, kb::local(name, p_.dtype, lanes_))));
     }
     all.push_back(kb::let_index("left", kb::index(horizontal_.start(column))));
 
@@ -150,9 +149,9 @@ class DepthwiseLowering {
       ValueRef x = masked ? kb::load_masked(p_.image, index, lanes_, *valid(v))
                           : kb::load(p_.image, index, lanes_);
       const Dim element = r * vectors + v;
-      tap.push_back(each_row(kb::set_reg(
-          accumulators_, element,
-          kb::fma(std::move(x), kb::reg(panel_, v), kb::reg(accumulators_, element)))));
+      tap.push_back(each_row(
+          kb::set_reg(accumulators_, element,
+                      kb::fma(std::move(x), kb::reg(panel_, v), kb::reg(accumulators_, element)))));
     }
     // Few sums make short work of a tap: a loop over them would be most of it.
     constexpr int64_t kEnough = 64;
@@ -165,17 +164,15 @@ class DepthwiseLowering {
     }
     const Dim y = Dim::symbol("top") + i * vertical_.dilation;
     const Dim line_at = ((image_ * vertical_.in + y) * horizontal_.in + left) * p_.groups;
-    StmtRef row = kb::seq(
-        {kb::let_index("at", kb::index(line_at)),
-         kb::loop(short_taps ? LoopKind::kUnroll : LoopKind::kSerial, "j", begin, end - begin,
-                  kb::seq(std::move(tap)))});
+    StmtRef row = kb::seq({kb::let_index("at", kb::index(line_at)),
+                           kb::loop(short_taps ? LoopKind::kUnroll : LoopKind::kSerial, "j", begin,
+                                    end - begin, kb::seq(std::move(tap)))});
     all.push_back(kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
                            Dim::symbol("i_end") - Dim::symbol("i_begin"), std::move(row)));
     for (int v = 0; v < vectors; ++v)
-      all.push_back(each_row(store_results(
-          w_, p_.frame, kb::reg(accumulators_, r * vectors + v),
-          {image_, line_, column + r, channel_ + v * lanes_}, lanes_, valid(v),
-          "e" + std::to_string(v) + "_")));
+      all.push_back(each_row(store_results(w_, p_.frame, kb::reg(accumulators_, r * vectors + v),
+                                           {image_, line_, column + r, channel_ + v * lanes_},
+                                           lanes_, valid(v), "e" + std::to_string(v) + "_")));
     return kb::seq(std::move(all));
   }
 
@@ -198,7 +195,8 @@ bool DepthwiseNhwcTemplate::accepts(const Workload& w, const TargetInfo&) const 
 }
 
 std::vector<Knob> DepthwiseNhwcTemplate::knobs(const Workload&, const TargetInfo&) const {
-  return {int_knob("rows", {1, 2, 3, 4, 6, 8, 12}), int_knob("vectors", {1, 2, 3, 4}),
+  return {int_knob("rows", {1, 2, 3, 4, 6, 8, 12}),
+          int_knob("vectors", {1, 2, 3, 4}),
           {"tails", {kTailsEven, kTailsChecked}}};
 }
 

@@ -74,8 +74,8 @@ class PoolNhwcLowering {
     out.push_back(kb::let_index(axis + "_begin", kb::index(window.begin_tap(start))));
     out.push_back(kb::let_index(axis + "_end", kb::index(window.end_tap(start))));
     if (average_)
-      out.push_back(kb::let_index(axis + "_count",
-                                  kb::index(window.counted(position, with_padding_))));
+      out.push_back(
+          kb::let_index(axis + "_count", kb::index(window.counted(position, with_padding_))));
   }
 
   // `vectors` vectors of channels of a pixel, from `channel` on.

@@ -44,7 +44,8 @@ struct TileProduct {
 };
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
-// `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of loop variables apart.
+// `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of
+// loop variables apart.
 kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
 
 // Sets the accumulators of all chains to zero.

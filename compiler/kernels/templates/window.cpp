@@ -38,8 +38,7 @@ Dim Window::begin_inside() const {
 }
 
 Dim Window::end_inside() const {
-  return ir::max(begin_inside(),
-                 ir::min(out, ir::floordiv(in - 1 - reach() + before, stride) + 1));
+  return ir::max(begin_inside(), ir::min(out, ir::floordiv(in - 1 - reach() + before, stride) + 1));
 }
 
 Window Window::with_extents(const Dim& image, const Dim& result) const {
@@ -50,7 +49,8 @@ Window Window::with_extents(const Dim& image, const Dim& result) const {
 }
 
 std::array<Window, 2> windows_of(const ir::Attrs& attrs, const std::array<Dim, 2>& in,
-                                 const std::array<Dim, 2>& out, const std::array<int64_t, 2>& taps) {
+                                 const std::array<Dim, 2>& out,
+                                 const std::array<int64_t, 2>& taps) {
   using Ints = std::vector<int64_t>;
   const auto& strides = ir::attr<Ints>(attrs, "strides");
   const auto& pads = ir::attr<Ints>(attrs, "pads");

@@ -13,10 +13,15 @@
 // (7, 14, 28, 56, 112) are multiples of 7 or 14, others split evenly (RowTiles).
 //
 //   for each item, split over the threads: an image, a block of its rows, a panel of channels
-//     for each block of input channels          (a piece of the panel that stays in L1)
-//       for each row of the result, each tile of its pixels       (sums in registers)
-//         for each row of taps: product of the tile
-//         on the last block: epilogue and store
+//     for each tap, each block of input channels         (a piece of the panel that stays in L1)
+//       for each row of the result, each tile of its pixels
+//         product of the tile, its sums in registers meanwhile
+//     epilogue and store
+//
+// so that the weights are one forward stream, of which each tile prefetches a share of the next
+// block, as in "dense". Sums wait in a scratch of the thread. A panel that is not much larger than
+// L1 is not cut into blocks: then each tile walks all taps before the next begins, and its sums
+// need not wait.
 //
 // Borders cost nothing inside and little at the edge. Rows of taps that lie outside the image are
 // cut off by the loop's bounds. A tap's column is outside for the first few or the last few pixels
@@ -24,11 +29,9 @@
 // all pixels, all but the first, all but the last. Each of these has its own product, over a part
 // of the same accumulators, chosen by two comparisons for a tap. Ranges that only images narrower
 // than the window have are computed pixel by pixel. There is no copy of the image and no zero is
-// multiplied. Where columns are not dilated, the taps of a row that lie inside for all pixels are
-// one stretch of memory in image and weights alike, and one loop: three channels of a photograph
-// would make short loops else.
-//
-// Sums of earlier blocks of channels wait in a scratch of the thread, as in "dense".
+// multiplied. Without blocks, and where columns are not dilated, the taps of a row that lie inside
+// for all pixels are one stretch of memory in image and weights alike, and one loop: three channels
+// of a photograph would make short loops else.
 //
 // A group of channels is a product of its own. Panels are cut from HWIO weights as they stand, too,
 // for groups and for weights that are computed; their rows are then as far apart as the tensor
@@ -37,6 +40,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <set>
 
 #include "compiler/kernels/templates/conv_nhwc.h"
@@ -142,6 +146,7 @@ class Conv2dNhwcLowering {
         block_rows_(knob_int(c, "block_rows")),
         weights_stay_(knob_text(c, "order") == kWeightsStay),
         even_(knob_text(c, "tails") == kTailsEven),
+        blocked_(knob_int(c, "c_block") > 0),
         blocks_(k_blocks(p.channels, knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
@@ -151,9 +156,8 @@ class Conv2dNhwcLowering {
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
-    const Dim waiting =
-        blocked() ? ir::max(p.out[2] * block_rows_, 1) * p.width : Dim(rows_ * p.width);
-    sums_ = thread_scratch("sums", p.dtype, waiting);
+    const Dim pixels = blocked_ ? ir::max(p.out[2] * block_rows_, 1) : Dim(rows_);
+    sums_ = thread_scratch("sums", p.dtype, pixels * p.width);
   }
 
   kir::Function run(const std::string& name) {
@@ -169,20 +173,24 @@ class Conv2dNhwcLowering {
     first_line_ = at[weights_stay_ ? 3 : 1] * block_rows_;
     body.push_back(
         kb::let_index("lines", kb::index(ir::min(vertical_.out - first_line_, block_rows_))));
+    if (prefetches())
+      body.push_back(kb::let_index(
+          "share", kb::index(ir::ceildiv(lines_per_body(),
+                                         ir::max(Dim::symbol("lines") * tiles_.count(), 1)))));
 
     const int64_t last = p_.panels() - 1;
     const bool rest = p_.filters % p_.width != 0;
     // The last panel is apart if fewer vectors hold columns, or loads must stop at the last column.
     if (!rest) {
-      body.push_back(lines(p_.vectors, Columns::kAll));
+      body.push_back(item({p_.vectors, Columns::kAll}));
     } else if (last == 0) {
-      body.push_back(lines(p_.last_vectors(), Columns::kSome));
+      body.push_back(item({p_.last_vectors(), Columns::kSome}));
     } else if (p_.last_vectors() < p_.vectors || p_.stored == 0) {
-      StmtRef whole = lines(p_.vectors, Columns::kAll);
+      StmtRef whole = item({p_.vectors, Columns::kAll});
       body.push_back(kb::if_then(kb::lt(column_panel_, last), std::move(whole),
-                                 lines(p_.last_vectors(), Columns::kSome)));
+                                 item({p_.last_vectors(), Columns::kSome})));
     } else {
-      body.push_back(lines(p_.vectors, Columns::kAsk));
+      body.push_back(item({p_.vectors, Columns::kAsk}));
     }
     std::vector<StmtRef> all = named_.statements();
     for (StmtRef& s : tiles_.prologue()) all.push_back(std::move(s));
@@ -195,90 +203,62 @@ class Conv2dNhwcLowering {
 
  private:
   enum class Columns { kAll, kSome, kAsk };  // whether a panel's columns all exist
+  struct Panel {
+    int vectors;  // that hold columns
+    Columns columns;
+  };
+  using Tile = RowTiles::Tile;
+  // What is done for pixels [first, first + rows) of a tile; the prefix keeps names apart.
+  using Part = std::function<StmtRef(int first, int rows, const std::string& prefix)>;
 
-  bool blocked() const { return blocks_.count > 1; }
-  Dim block() const { return blocked() ? Dim::symbol("cb") : Dim(0); }
-  // Input channels of this block: the first, how many.
-  Dim first_channel() const { return block() * blocks_.size; }
-  Dim block_channels() const {
-    if (blocks_.size * blocks_.count == p_.channels) return blocks_.size;
-    return ir::min(p_.channels - first_channel(), blocks_.size);
+  Dim line() const { return first_line_ + Dim::symbol("line"); }
+  StmtRef each_line(StmtRef body) const {
+    return kb::loop(LoopKind::kSerial, "line", 0, Dim::symbol("lines"), std::move(body));
   }
+  StmtRef item(const Panel& panel) { return blocked_ ? by_blocks(panel) : by_tiles(panel); }
+
+  // ---- without blocks: all taps of a tile, then the next tile
+
+  StmtRef by_tiles(const Panel& panel) {
+    const Dim top = Dim::symbol("top");
+    return each_line(
+        kb::seq({kb::let_index("top", kb::index(vertical_.start(line()))),
+                 kb::let_index("i_begin", kb::index(vertical_.begin_tap(top))),
+                 kb::let_index("i_end", kb::index(vertical_.end_tap(top))),
+                 tiles_.for_each(
+                     0, tiles_.count(), [&](const Tile& t) { return whole_tile(t, panel); },
+                     [&](const Tile& t) { return epilogue(panel, "e_r", t.valid, 0, t.row); })}));
+  }
+
+  StmtRef whole_tile(const Tile& t, const Panel& panel) {
+    const TileProduct product = product_of(t.rows, panel);
+    return kb::seq({tile_zero(product, "i_"),
+                    kb::let_index("left", kb::index(horizontal_.start(t.row))), taps(product),
+                    sums(false, 0, 0, t.rows, panel.vectors)});
+  }
+
   // Whether all of a row's taps are one stretch of memory.
   bool merged() const {
-    return !blocked() && p_.groups == 1 && (horizontal_.dilation == 1 || horizontal_.taps == 1);
-  }
-  Dim line() const { return first_line_ + Dim::symbol("line"); }
-  Dim column_of(int vector) const { return column_panel_ * p_.width + vector * p_.lanes; }
-
-  // The item's rows of the result, in a panel of which the first `vectors` hold columns.
-  StmtRef lines(int vectors, Columns columns) {
-    const Dim top = Dim::symbol("top");
-    std::vector<StmtRef> body = {
-        kb::let_index("top", kb::index(vertical_.start(line()))),
-        kb::let_index("i_begin", kb::index(vertical_.begin_tap(top))),
-        kb::let_index("i_end", kb::index(vertical_.end_tap(top))),
-        tiles_.for_each(
-            0, tiles_.count(), [&](const RowTiles::Tile& t) { return tile(t, vectors, columns); },
-            [&](const RowTiles::Tile& t) {
-              StmtRef finish = epilogue(t, vectors, columns);
-              return blocked() ? kb::if_then(kb::eq(block(), blocks_.count - 1), std::move(finish))
-                               : finish;
-            })};
-    StmtRef all =
-        kb::loop(LoopKind::kSerial, "line", 0, Dim::symbol("lines"), kb::seq(std::move(body)));
-    return blocked() ? kb::loop(LoopKind::kSerial, "cb", 0, blocks_.count, std::move(all)) : all;
-  }
-
-  // First element of a tile's sums in the scratch.
-  Dim sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {
-    const Dim first = blocked() ? Dim::symbol("line") * horizontal_.out + t.row : Dim(0);
-    return (first + row) * p_.width + column;
-  }
-
-  StmtRef tile(const RowTiles::Tile& t, int vectors, Columns columns) {
-    TileProduct product;
-    product.rows = t.rows;
-    product.vectors = vectors;
-    product.lanes = p_.lanes;
-    product.dtype = p_.dtype;
-    product.unroll = unroll_;
-    product.accumulators = accumulators_;
-    product.panel = panel_;
-    product.lhs = p_.image;
-    product.rhs = p_.weights;
-    if (columns == Columns::kSome && p_.stored == 0)
-      product.rhs_valid = [this](const Dim& v) {
-        return std::optional<Dim>(p_.filters - column_panel_ * p_.width - v * p_.lanes);
-      };
-
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    const auto each = [&](StmtRef s) {
-      return kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                      kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(s)));
-    };
-    const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
-    std::vector<StmtRef> all = {tile_zero(product, "i_")};
-    if (blocked())
-      all.push_back(
-          kb::if_then(kb::lt(0, block()),
-                      each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
-    all.push_back(kb::let_index("left", kb::index(horizontal_.start(t.row))));
-    all.push_back(taps(product));
-    all.push_back(each(kb::store(sums_, place, kb::reg(accumulators_, element))));
-    return kb::seq(std::move(all));
+    return p_.groups == 1 && (horizontal_.dilation == 1 || horizontal_.taps == 1);
   }
 
   // The product of a tile over all taps.
   StmtRef taps(const TileProduct& tile) {
-    const Dim i = Dim::symbol("i"), left = Dim::symbol("left"), at = Dim::symbol("at");
+    const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
+    const Dim at = Dim::symbol("at");
     std::vector<StmtRef> all, row;
     // Where the first tap of the row finds the first pixel: perhaps outside the image.
-    const Dim y = Dim::symbol("top") + i * vertical_.dilation;
-    row.push_back(kb::let_index(
-        "at", kb::index(((image_ * vertical_.in + y) * horizontal_.in + left) * p_.pixel() +
-                        group_ * p_.channels + first_channel())));
+    row.push_back(
+        kb::let_index("at", kb::index(place(Dim::symbol("top") + i * vertical_.dilation, left))));
     const int64_t kw = horizontal_.taps;
+    const auto each_tap = [&](bool whole) {
+      const Part part = [&](int first, int rows, const std::string& prefix) {
+        return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
+                       (i * kw + j) * p_.channels, p_.channels, prefix);
+      };
+      StmtRef one = part_of_tile(tile.rows, left + j * horizontal_.dilation, part, whole);
+      return one ? kb::loop(LoopKind::kSerial, "j", 0, kw, std::move(one)) : nullptr;
+    };
     if (merged()) {
       Dim begin = 0, end = kw;
       if (horizontal_.clipped) {
@@ -293,30 +273,91 @@ class Conv2dNhwcLowering {
       }
       row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
                             (i * kw + begin) * p_.channels, (end - begin) * p_.channels, "f_"));
-      if (horizontal_.clipped)
-        row.push_back(kb::if_then(kb::lt(end - begin, kw), tap_by_tap(tile, false)));
+      StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
+      if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
     } else {
-      row.push_back(tap_by_tap(tile, true));
+      row.push_back(each_tap(true));
     }
     all.push_back(kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
                            Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row))));
     return kb::seq(std::move(all));
   }
 
-  // Each tap of a row on its own; with `all`, also those that are inside for the whole tile.
-  StmtRef tap_by_tap(const TileProduct& tile, bool all) {
-    const Dim j = Dim::symbol("j"), from = Dim::symbol("from"), to = Dim::symbol("to");
-    const Dim at = Dim::symbol("at") + j * (horizontal_.dilation * p_.pixel());
-    const Dim row = (Dim::symbol("i") * horizontal_.taps + j) * p_.channels + first_channel();
-    const auto part = [&](int first, int rows, const std::string& prefix) {
-      return product(tile, first, rows, at, row, block_channels(), prefix);
-    };
-    const auto loop = [&](StmtRef body) {
-      return kb::loop(LoopKind::kSerial, "j", 0, horizontal_.taps, std::move(body));
-    };
-    if (!horizontal_.clipped) return loop(part(0, tile.rows, "a_"));
+  // ---- by blocks: all tiles for a piece of the weights, then the next piece
 
-    const int n = tile.rows;
+  StmtRef by_blocks(const Panel& panel) {
+    const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), block = Dim::symbol("cb");
+    const Dim z = Dim::symbol("z"), y = Dim::symbol("y");
+    std::vector<StmtRef> zeros;
+    for (int v = 0; v < panel.vectors; ++v)
+      zeros.push_back(
+          kb::store(sums_, z * p_.width + v * p_.lanes, kb::number(p_.dtype, 0, p_.lanes)));
+    StmtRef tiles = tiles_.for_each(
+        0, tiles_.count(), [&](const Tile& t) { return tile_of_block(t, panel); }, nullptr);
+    if (vertical_.clipped)
+      tiles = kb::if_then(kb::both(kb::le(0, y), kb::lt(y, vertical_.in)), std::move(tiles));
+    StmtRef lines = each_line(
+        kb::seq({kb::let_index("y", kb::index(vertical_.start(line()) + i * vertical_.dilation)),
+                 std::move(tiles)}));
+    const auto loop = [](const char* var, const Dim& extent, StmtRef body) {
+      return kb::loop(LoopKind::kSerial, var, 0, extent, std::move(body));
+    };
+    return kb::seq({loop("z", Dim::symbol("lines") * horizontal_.out, kb::seq(std::move(zeros))),
+                    loop("i", vertical_.taps,
+                         loop("j", horizontal_.taps, loop("cb", blocks_.count, std::move(lines)))),
+                    each_line(epilogue(panel, "e_r", horizontal_.out,
+                                       Dim::symbol("line") * horizontal_.out, 0))});
+  }
+
+  StmtRef tile_of_block(const Tile& t, const Panel& panel) {
+    const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
+    const Dim first_channel = Dim::symbol("cb") * blocks_.size;
+    const Dim channels = blocks_.size * blocks_.count == p_.channels
+                             ? Dim(blocks_.size)
+                             : ir::min(p_.channels - first_channel, blocks_.size);
+    const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
+    const Dim row = (i * horizontal_.taps + j) * p_.channels + first_channel;
+    const Dim pixel = Dim::symbol("line") * horizontal_.out + t.row;
+    TileProduct tile = product_of(t.rows, panel);
+    if (prefetches()) {
+      const Dim number = Dim::symbol("line") * tiles_.count() + t.number;
+      const Dim next = p_.row_of_panel(group_, column_panel_, row + blocks_.size);
+      tile.at_body = [=, this](const Dim& body) {
+        const Dim share = Dim::symbol("share");
+        const Dim part = (number * (blocks_.size / unroll_) + body) * share * line_elements();
+        return prefetch_share(p_.weights, next + part, number, share, lines_per_body());
+      };
+    }
+    const Part part = [&](int first, int rows, const std::string& prefix) {
+      return kb::seq({sums(true, pixel, first, rows, panel.vectors),
+                      product(tile, first, rows, at, row, channels, prefix),
+                      sums(false, pixel, first, rows, panel.vectors)});
+    };
+    StmtRef some = part_of_tile(t.rows, column, part, true);
+    return kb::seq(
+        {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
+         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_channel)),
+         std::move(some)});
+  }
+
+  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.dtype)); }
+  // Cache lines of weights that a loop body of a tile's product takes.
+  int64_t lines_per_body() const { return quotient_up(unroll_ * p_.width, line_elements()); }
+  // Blocks of packed weights lie one behind the other, across panels too.
+  bool prefetches() const { return blocked_ && p_.stored == p_.width && blocks_.size >= unroll_; }
+
+  // ---- parts of tiles
+
+  // First element of the image's pixel at row `y` and column `x` in the group.
+  Dim place(const Dim& y, const Dim& x) const {
+    return ((image_ * vertical_.in + y) * horizontal_.in + x) * p_.pixel() + group_ * p_.channels;
+  }
+
+  // `part` for the pixels of a tile of n that a tap finds inside the image, the first of them in
+  // column `start`. Null if `whole` is not asked for, being done, and there is nothing else.
+  StmtRef part_of_tile(int n, const Dim& start, const Part& part, bool whole) {
+    if (!horizontal_.clipped) return whole ? part(0, n, "a_") : nullptr;
+    const Dim from = Dim::symbol("from"), to = Dim::symbol("to");
     const Ranges ranges = ranges_of(n);
     StmtRef chain;
     if (ranges.others) {
@@ -327,26 +368,51 @@ class Conv2dNhwcLowering {
       chain = kb::seq(std::move(pixels));
     }
     for (size_t q = ranges.known.size(); q-- > 0;) {
-      const auto [first, end] = ranges.known[q];
-      chain =
-          kb::if_then(kb::both(kb::eq(from, first), kb::eq(to, end)),
-                      part(first, end - first, "q" + std::to_string(q) + "_"), std::move(chain));
+      const Range& r = ranges.known[q];
+      StmtRef then = part(r.first, r.second - r.first, "q" + std::to_string(q) + "_");
+      chain = kb::if_then(kb::both(kb::eq(from, r.first), kb::eq(to, r.second)), std::move(then),
+                          std::move(chain));
     }
-    const kir::Condition whole = kb::both(kb::eq(from, 0), kb::eq(to, n));
-    if (all) {
-      chain = kb::if_then(whole, part(0, n, "a_"), std::move(chain));
-    } else {
-      if (!chain) return kb::seq({});
-      chain = kb::if_then(whole, kb::seq({}), std::move(chain));
-    }
-    // Pixel r's column is start + r * stride.
-    const Dim start = Dim::symbol("left") + j * horizontal_.dilation;
+    if (!whole && !chain) return nullptr;
+    chain = kb::if_then(kb::both(kb::eq(from, 0), kb::eq(to, n)),
+                        whole ? part(0, n, "a_") : kb::seq({}), std::move(chain));
+    // Pixel r stands in column start + r * stride.
     const auto clamped = [&](const Dim& d) { return kb::index(ir::max(ir::min(d, n), 0)); };
-    return loop(kb::seq(
+    return kb::seq(
         {kb::let_index("from", clamped(ir::ceildiv(0 - start, horizontal_.stride))),
          kb::let_index("to",
                        clamped(ir::floordiv(horizontal_.in - 1 - start, horizontal_.stride) + 1)),
-         std::move(chain)}));
+         std::move(chain)});
+  }
+
+  // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
+  // them. The tile's pixel 0 is the scratch's number `pixel`.
+  StmtRef sums(bool load, const Dim& pixel, int first, int rows, int vectors) const {
+    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+    const Dim element = r * vectors + v, at = (pixel + r) * p_.width + v * p_.lanes;
+    StmtRef one = load ? kb::set_reg(accumulators_, element, kb::load(sums_, at, p_.lanes))
+                       : kb::store(sums_, at, kb::reg(accumulators_, element));
+    return kb::loop(LoopKind::kUnroll, "c_r", first, rows,
+                    kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(one)));
+  }
+
+  // The product of a tile of so many pixels, but for where its operands lie.
+  TileProduct product_of(int rows, const Panel& panel) const {
+    TileProduct t;
+    t.rows = rows;
+    t.vectors = panel.vectors;
+    t.lanes = p_.lanes;
+    t.dtype = p_.dtype;
+    t.unroll = unroll_;
+    t.accumulators = accumulators_;
+    t.panel = panel_;
+    t.lhs = p_.image;
+    t.rhs = p_.weights;
+    if (panel.columns == Columns::kSome && p_.stored == 0)
+      t.rhs_valid = [this](const Dim& v) {
+        return std::optional<Dim>(p_.filters - column_panel_ * p_.width - v * p_.lanes);
+      };
+    return t;
   }
 
   // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads from `at` on, with
@@ -414,23 +480,26 @@ class Conv2dNhwcLowering {
     return out;
   }
 
-  StmtRef epilogue(const RowTiles::Tile& t, int vectors, Columns columns) {
-    const Dim r = Dim::symbol("e_r");
+  // Stores `count` pixels of the line from column `x` on, whose sums are the scratch's from number
+  // `pixel` on.
+  StmtRef epilogue(const Panel& panel, const std::string& var, const Dim& count, const Dim& pixel,
+                   const Dim& x) {
+    const Dim r = Dim::symbol(var);
     const auto pixels = [&](bool masked) {
       std::vector<StmtRef> all;
-      for (int v = 0; v < vectors; ++v) {
-        const Dim column = column_of(v), channel = group_ * p_.filters + column;
+      for (int v = 0; v < panel.vectors; ++v) {
+        const Dim column = column_panel_ * p_.width + v * p_.lanes;
+        const Dim channel = group_ * p_.filters + column;
         const std::optional<Dim> valid =
             masked ? std::optional<Dim>(p_.filters - column) : std::nullopt;
-        ValueRef sum = kb::load(sums_, sums_at(t, r, v * p_.lanes), p_.lanes);
+        ValueRef sum = kb::load(sums_, (pixel + r) * p_.width + v * p_.lanes, p_.lanes);
         if (ValueRef bias = p_.bias(w_, channel, p_.lanes, valid)) sum = kb::add(sum, bias);
-        all.push_back(store_results(w_, p_.frame, std::move(sum),
-                                    {image_, line(), t.row + r, channel}, p_.lanes, valid,
-                                    "e" + std::to_string(v) + "_"));
+        all.push_back(store_results(w_, p_.frame, std::move(sum), {image_, line(), x + r, channel},
+                                    p_.lanes, valid, "e" + std::to_string(v) + "_"));
       }
-      return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, kb::seq(std::move(all)));
+      return kb::loop(LoopKind::kSerial, var, 0, count, kb::seq(std::move(all)));
     };
-    if (columns != Columns::kAsk) return pixels(columns == Columns::kSome);
+    if (panel.columns != Columns::kAsk) return pixels(panel.columns == Columns::kSome);
     StmtRef whole = pixels(false);
     return kb::if_then(kb::lt(column_panel_, p_.filters / p_.width), std::move(whole),
                        pixels(true));
@@ -441,8 +510,8 @@ class Conv2dNhwcLowering {
   NamedExtents named_;
   int rows_, unroll_;
   int64_t block_rows_;
-  bool weights_stay_, even_;
-  KBlocks blocks_;  // of input channels
+  bool weights_stay_, even_, blocked_;
+  KBlocks blocks_;  // of a tap's channels
   Window vertical_, horizontal_;
   Dim line_blocks_;
   RowTiles tiles_;
@@ -463,9 +532,12 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
   Knob rows{"rows", {}, /*tile=*/true};
   for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  // Channels of a tap in a block; 0: no blocks.
   Knob channels{"c_block", {}};
-  for (int64_t c : {16, 32, 64, 128, 256})
-    if (c < p->channels) channels.choices.emplace_back(c);
+  for (int64_t c : {32, 64, 128, 256, 512}) {
+    channels.choices.emplace_back(c);
+    if (c >= p->channels) break;
+  }
   channels.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(channels),
@@ -487,22 +559,22 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
   const int64_t rows = p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors);
-  // A block of channels is one whose part of the panel takes at most three quarters of L1. It is
-  // only worth its sums' way through memory if there are several.
+  // A block of the panel takes at most half of L1, and is only worth its sums' way through memory
+  // if the panel is much larger. Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
-  const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / (p->width * element));
+  const int64_t fits = t.l1_bytes / 2 / (p->width * element);
   int64_t c_block = 0;
-  if (p->k() > 2 * fits)
-    for (int64_t c : {16, 32, 64, 128, 256})
-      if (c < p->channels && (c_block == 0 || c * p->taps() <= fits)) c_block = c;
-  // Rows enough for a few tiles, so that what an item begins with is shared; where sums wait, no
-  // more than leave the weights their place in L1.
+  if (p->k() > 4 * fits && p->channels >= 32)
+    for (int64_t c : {32, 64, 128, 256, 512})
+      if (c_block == 0 || (c <= fits && c / 2 < p->channels)) c_block = c;
+  // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with
+  // them as many as leave the weights their place in L1, for each block is fetched once an item.
   int64_t block_rows = 4;
   if (const auto width = p->out[2].as_constant()) {
     const int64_t row_bytes = std::max<int64_t>(*width, 1) * p->width * element;
     block_rows = 1;
-    for (int64_t r : {2, 4, 8})
-      if (c_block > 0 ? r * row_bytes <= t.l1_bytes / 4 : (r / 2) * *width < 4 * rows)
+    for (int64_t r : {2, 4, 8, 16})
+      if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * *width < 4 * rows)
         block_rows = r;
   }
   const bool large = p->k() * p->filters * p->groups * element > t.l2_bytes / 2;

@@ -246,28 +246,12 @@ class DenseLowering {
   }
 
   // The tile's share of the lines that one loop body's part of the next block holds. Blocks lie
-  // one behind the other, across panels too, so "next" is an address. A share is rarely more
-  // than a few lines; nested conditions keep the usual case to one or two tests.
+  // one behind the other, across panels too, so "next" is an address.
   StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
-    const int64_t lines = lines_per_body();
     const Dim share = Dim::symbol("share");
-    std::vector<int64_t> steps;  // the values that a share takes
-    for (int64_t tiles = lines; tiles >= 1; --tiles) {
-      const int64_t s = (lines + tiles - 1) / tiles;
-      if (steps.empty() || steps.back() != s) steps.push_back(s);
-    }
     const int64_t bodies = blocks_.size / unroll_;
-    const Dim base = next + (t.number * bodies + body) * share * line_elements();
-    StmtRef nested;
-    for (size_t i = steps.size(); i-- > 0;) {
-      std::vector<StmtRef> group;
-      for (int64_t line = i == 0 ? 0 : steps[i - 1]; line < steps[i]; ++line)
-        group.push_back(kb::prefetch(p_.rhs, base + line * line_elements(), 2));
-      if (nested) group.push_back(std::move(nested));
-      nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
-    }
-    // Tiles beyond the last line have nothing to fetch.
-    return kb::if_then(kb::lt(t.number * share, lines), std::move(nested));
+    const Dim first = next + (t.number * bodies + body) * share * line_elements();
+    return prefetch_share(p_.rhs, first, t.number, share, lines_per_body());
   }
 
   StmtRef epilogue(const RowTiles::Tile& t, const Dim& p, int vectors) {

@@ -78,6 +78,25 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   return kb::seq(std::move(all));
 }
 
+StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
+                       const Dim& share, int64_t lines) {
+  const int64_t elements = 64 / static_cast<int64_t>(size_of(b->dtype));
+  std::vector<int64_t> steps;  // the values that a share takes
+  for (int64_t tiles = lines; tiles >= 1; --tiles) {
+    const int64_t s = (lines + tiles - 1) / tiles;
+    if (steps.empty() || steps.back() != s) steps.push_back(s);
+  }
+  StmtRef nested;
+  for (size_t i = steps.size(); i-- > 0;) {
+    std::vector<StmtRef> group;
+    for (int64_t line = i == 0 ? 0 : steps[i - 1]; line < steps[i]; ++line)
+      group.push_back(kb::prefetch(b, first + line * elements, 2));
+    if (nested) group.push_back(std::move(nested));
+    nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
+  }
+  return kb::if_then(kb::lt(number * share, lines), std::move(nested));
+}
+
 KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll) {
   if (block <= 0 || block >= k) return {k, 1};
   const int64_t count = (k + block - 1) / block;

@@ -286,8 +286,7 @@ class Conv2dNhwcLowering {
   // ---- by blocks: all tiles for a piece of the weights, then the next piece
 
   StmtRef by_blocks(const Panel& panel) {
-    const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), block = Dim::symbol("cb");
-    const Dim z = Dim::symbol("z"), y = Dim::symbol("y");
+    const Dim i = Dim::symbol("i"), z = Dim::symbol("z"), y = Dim::symbol("y");
     std::vector<StmtRef> zeros;
     for (int v = 0; v < panel.vectors; ++v)
       zeros.push_back(

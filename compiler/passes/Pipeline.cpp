@@ -46,6 +46,7 @@ const std::vector<std::string>& default_pipeline() {
       "lay-out-states",
       "simplify",
       "fold-constants",
+      "fold-batch-norm",
       "eliminate-common",
       "eliminate-dead",
       // Recognise what has a kernel of its own.

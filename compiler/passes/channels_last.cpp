@@ -12,7 +12,7 @@
 //
 // It goes over the bindings once and keeps for each variable in which orders of its axes its value
 // is there. A convolution gives its result with channels last; an operator follows an operand that
-// is there in that order only, as its columns `rows` and `images` say how: element by element, its
+// was made in that order, as its columns `rows` and `images` say how: element by element, its
 // axes renamed, its pads permuted. A reshape works on groups of neighbouring axes, so it follows
 // where each group keeps together. A transposition of the program computes nothing: its result is
 // the operand in another order. What cannot follow (a matrix product, a call, the function's
@@ -70,6 +70,21 @@ bool is_convolution(const Expr& e) {
          !ir::image_layout_of(e.attrs).channels_last();
 }
 
+// A convolution or a pooling with channels last.
+struct Image {
+  Expr call;  // its operands are still the program's
+  std::vector<Type> operands;
+  Type result;
+};
+Image with_channels_last(const Binding& b) {
+  Image out{*b.value, {}, permuted(b.var->type, kImageOrder)};
+  for (const Atom& a : out.call.args) out.operands.push_back(ir::type_of(a));
+  out.operands[0] = permuted(out.operands[0], kImageOrder);
+  if (out.operands.size() > 1) out.operands[1] = permuted(out.operands[1], kWeightOrder);
+  out.call.attrs["layout"] = std::string("nhwc");
+  return out;
+}
+
 class Relayout {
  public:
   Relayout(const ir::Function& f, const HasKernel& has_kernel, PassContext& context)
@@ -93,9 +108,9 @@ class Relayout {
     auto copy = std::make_shared<Expr>(*b.value);
     for (Atom& a : copy->args) a = values_.plain(a, out);
     out.append({b.var, map_blocks(copy, [&](const ir::BlockRef& nested) {
-                  const auto outer = values_;  // what a branch makes is not there behind it
+                  auto outer = values_;  // what a branch makes is not there behind it
                   ir::BlockRef made = run(*nested);
-                  values_ = outer;
+                  values_ = std::move(outer);
                   return made;
                 })});
   }
@@ -145,7 +160,7 @@ class Relayout {
 
   // The first operand in the order that it is there in, the others in the program's; the result's
   // axes in `order`.
-  bool follow(const Binding& b, const Axes& order, Attrs attrs, BlockBuilder& out) {
+  bool follow(const Binding& b, Axes order, Attrs attrs, BlockBuilder& out) {
     const Expr& e = *b.value;
     std::vector<Atom> args = {values_.first_of(e.args[0])};
     for (size_t i = 1; i < e.args.size(); ++i) args.push_back(values_.plain(e.args[i], out));
@@ -158,23 +173,18 @@ class Relayout {
     if (ir::image_layout_of(e.attrs).channels_last() ||
         (!convolution && !values_.is_turned(e.args[0])))
       return false;
-    std::vector<Type> types;
-    for (const Atom& a : e.args) types.push_back(ir::type_of(a));
-    types[0] = permuted(types[0], kImageOrder);
-    if (convolution) types[1] = permuted(types[1], kWeightOrder);
-    Expr last = e;
-    last.attrs["layout"] = std::string("nhwc");
-    if (!has_kernel_(last, types, permuted(b.var->type, kImageOrder))) return false;
+    const Image last = with_channels_last(b);
+    if (!has_kernel_(last.call, last.operands, last.result)) return false;
     std::vector<Atom> args = {values_.in_order(e.args[0], kImageOrder, out)};
     if (convolution) args.push_back(values_.in_order(e.args[1], kWeightOrder, out));
     for (size_t i = args.size(); i < e.args.size(); ++i)
       args.push_back(values_.plain(e.args[i], out));
     context_.count("channels-last.images");
-    return define(b, kImageOrder, std::move(args), last.attrs, out);
+    return define(b, kImageOrder, std::move(args), last.call.attrs, out);
   }
 
   // The order that an element-wise operator's result gets. The operands as large as the result
-  // decide: where one of them is there in the program's order, and none in another only, so is the
+  // decide: where one of them was made in the program's order, and none in another, so is the
   // result, and smaller ones are turned back.
   std::optional<Axes> order_of_result(const Binding& b) const {
     const Dims& dims = b.var->type->dims;
@@ -355,9 +365,14 @@ class Relayout {
   OrderedValues values_;
 };
 
-bool has_convolution(const ir::Function& f) {
+// Whether there is a convolution that can have its channels last.
+bool is_affected(const ir::Function& f, const HasKernel& has_kernel) {
   bool found = false;
-  visit_bindings(*f.body, [&](const Binding& b) { found |= is_convolution(*b.value); });
+  visit_bindings(*f.body, [&](const Binding& b) {
+    if (found || !is_convolution(*b.value) || !is_typed(b)) return;
+    const Image last = with_channels_last(b);
+    found = has_kernel(last.call, last.operands, last.result);
+  });
   return found;
 }
 
@@ -366,9 +381,8 @@ bool has_convolution(const ir::Function& f) {
 ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
                                PassContext& context) {
   ir::Module out = m;
-  for (auto& [name, f] : out.functions) {
-    if (has_convolution(*f)) f = Relayout(*f, has_kernel, context).run(*f);
-  }
+  for (auto& [name, f] : out.functions)
+    if (is_affected(*f, has_kernel)) f = Relayout(*f, has_kernel, context).run(*f);
   return out;
 }
 

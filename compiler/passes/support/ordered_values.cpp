@@ -36,54 +36,47 @@ Atom transposed(const Atom& a, const Type& type, const Axes& from, const Axes& t
 
 }  // namespace
 
-const OrderedValues::Value* OrderedValues::find(const Atom& a) const {
+const OrderedValues::Orders* OrderedValues::find(const Atom& a) const {
   const auto it = a.is_var() ? values_.find(a.var.get()) : values_.end();
   return it == values_.end() ? nullptr : &it->second;
 }
 
 bool OrderedValues::is_turned(const Atom& a) const {
-  const Value* v = find(a);
-  return v && !v->plain;
+  const Orders* orders = find(a);
+  return orders && !is_natural(orders->front().first);
 }
 
 const Axes& OrderedValues::order_of(const Atom& turned) const {
-  return find(turned)->ordered[0].first;
+  return find(turned)->front().first;
 }
 
 const Atom& OrderedValues::first_of(const Atom& turned) const {
-  return find(turned)->ordered[0].second;
+  return find(turned)->front().second;
 }
 
 void OrderedValues::set(const ir::VarRef& v, const Axes& order, Atom a) {
-  Value& value = values_[v.get()];
-  if (is_natural(order))
-    value.plain = std::move(a);
-  else
-    value.ordered.emplace_back(order, std::move(a));
-}
-
-Atom OrderedValues::as_it_is(const Atom& a) const {
-  const Value* v = find(a);
-  return v ? *v->plain : a;
+  values_[v.get()].emplace_back(order, std::move(a));
 }
 
 Atom OrderedValues::plain(const Atom& a, BlockBuilder& out) {
-  if (!is_turned(a)) return as_it_is(a);
-  return in_order(a, natural_order(order_of(a).size()), out);
+  const Orders* orders = find(a);
+  return orders ? in_order(a, natural_order(orders->front().first.size()), out) : a;
 }
 
 Atom OrderedValues::in_order(const Atom& a, const Axes& order, BlockBuilder& out) {
-  const Value* v = find(a);
-  if (v)
-    for (const auto& [other, atom] : v->ordered)
+  if (const Orders* orders = find(a)) {
+    for (const auto& [other, atom] : *orders)
       if (other == order) return atom;
-  const bool turned = is_turned(a);
-  if (is_natural(order) && !turned) return as_it_is(a);
-  const Atom made =
-      turned ? transposed(first_of(a), ir::type_of(a), order_of(a), order, out)
-             : transposed(as_it_is(a), ir::type_of(a), natural_order(order.size()), order, out);
+    const auto& [from, first] = orders->front();
+    const Atom made = transposed(first, ir::type_of(a), from, order, out);
+    set(a.var, order, made);
+    return made;
+  }
+  const Axes from = natural_order(order.size());
+  if (order == from) return a;
+  const Atom made = transposed(a, ir::type_of(a), from, order, out);
   if (a.is_var()) {
-    if (!v) set(a.var, natural_order(order.size()), a);
+    set(a.var, from, a);
     set(a.var, order, made);
   }
   return made;
@@ -93,7 +86,7 @@ Atom OrderedValues::broadcast_in(const Atom& a, const Axes& order, BlockBuilder&
   Dims dims = ir::type_of(a)->dims;
   const bool is_one =
       std::all_of(dims.begin(), dims.end(), [](const ir::Dim& d) { return d.is_constant(1); });
-  if (is_one && !is_turned(a)) return as_it_is(a);
+  if (is_one && !is_turned(a)) return plain(a, out);
   if (dims.size() == order.size() && a.is_var()) return in_order(a, order, out);
   // The axes that it lacks are 1. Of those that are left in front none is needed.
   Atom x = plain(a, out);

@@ -2,7 +2,6 @@
 // variables another order than the program's.
 #pragma once
 
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,17 +11,17 @@
 
 namespace nimble::passes {
 
-// In which orders each variable's value is there. One that was never set is there as it is. What
-// is asked for in a further order is transposed once, at the end of `out`, or only reshaped where
-// that moves no element, and is there from then on.
+// In which orders each variable's value is there: first of all in the one that it was set in, which
+// is the program's where it never was. What is asked for in a further order is transposed once, at
+// the end of `out`, or only reshaped where that moves no element, and is there from then on.
 class OrderedValues {
  public:
-  // Whether `a` is there in other orders than the program's only.
+  // Whether the value was set in another order than the program's.
   bool is_turned(const ir::Atom& a) const;
-  // The first order of a turned value.
+  // Of a turned value: the order that it was set in, and the value so.
   const Axes& order_of(const ir::Atom& turned) const;
-  // The value in that order.
   const ir::Atom& first_of(const ir::Atom& turned) const;
+  // `a` is the value of `v` in this order.
   void set(const ir::VarRef& v, const Axes& order, ir::Atom a);
 
   // In the program's order; of any type.
@@ -33,14 +32,10 @@ class OrderedValues {
   ir::Atom broadcast_in(const ir::Atom& a, const Axes& order, ir::BlockBuilder& out);
 
  private:
-  struct Value {
-    std::optional<ir::Atom> plain;                   // in the program's order
-    std::vector<std::pair<Axes, ir::Atom>> ordered;  // in others
-  };
+  using Orders = std::vector<std::pair<Axes, ir::Atom>>;
+  const Orders* find(const ir::Atom& a) const;
 
-  const Value* find(const ir::Atom& a) const;
-  ir::Atom as_it_is(const ir::Atom& a) const;
-  std::unordered_map<const ir::Var*, Value> values_;
+  std::unordered_map<const ir::Var*, Orders> values_;
 };
 
 }  // namespace nimble::passes

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -64,7 +65,7 @@ TEST(AxisOrder, OfResultsWithFewerAndMoreAxes) {
 
 TEST(AxisOrder, GroupsOfAReshape) {
   const ir::Dim n = ir::Dim::symbol("n"), h = ir::Dim::symbol("h"), w = ir::Dim::symbol("w");
-  const ir::DimContext facts;
+  const ir::DimContext facts{};
   const auto text = [&](const Dims& from, const Dims& to) {
     const auto groups = groups_of_reshape(from, to, facts);
     if (!groups) return std::string("none");

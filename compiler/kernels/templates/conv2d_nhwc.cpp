@@ -471,11 +471,16 @@ class Conv2dNhwcLowering {
       out.others = all.size() > kMost;
       return out;
     }
-    for (int cut = 1; cut <= std::min<int64_t>(quotient_up(x.before, x.stride), kMost / 2); ++cut)
-      if (cut < n) out.known.emplace_back(cut, n);
-    for (int cut = 1; cut <= std::min<int64_t>(quotient_up(x.after, x.stride), kMost / 2); ++cut)
-      if (cut < n) out.known.emplace_back(0, n - cut);
-    out.others = true;
+    // As many pixels of the first tile, and of the last, as the padding reaches into.
+    const int64_t left = quotient_up(x.before, x.stride), right = quotient_up(x.after, x.stride);
+    constexpr int64_t kSide = kMost / 2;
+    for (int cut = 1; cut <= std::min({left, kSide, int64_t{n} - 1}); ++cut)
+      out.known.emplace_back(cut, n);
+    for (int cut = 1; cut <= std::min({right, kSide, int64_t{n} - 1}); ++cut)
+      out.known.emplace_back(0, n - cut);
+    // A tap finds pixels outside on both sides only if the row of the result, at its stride, is
+    // longer than the image's: (out - 1) * stride <= in - 1 + before + after - reach.
+    out.others = left > kSide || right > kSide || x.before + x.after > x.reach() + 1;
     return out;
   }
 

@@ -12,7 +12,8 @@
 // are 28 multiply-adds, 14 cycles, for 16 loads, which take 8. Pixel widths of the usual networks
 // (7, 14, 28, 56, 112) are multiples of 7 or 14, others split evenly (RowTiles).
 //
-//   for each item, split over the threads: an image, a block of its rows, a panel of channels
+//   for each item, split over the threads: an image, a block of its rows (of long ones a part), a
+//                                          panel of channels
 //     for each tap, each block of input channels         (a piece of the panel that stays in L1)
 //       for each row of the result, each tile of its pixels
 //         product of the tile, its sums in registers meanwhile
@@ -83,6 +84,9 @@ namespace {
 
 constexpr const char* kWeightsStay = "weights";  // neighbouring items share their weights
 constexpr const char* kPixelsStay = "pixels";    // … or their pixels
+
+// A line of more tiles is several items': one line is all that a one-dimensional convolution has.
+constexpr int64_t kTilesOfLine = 16;
 
 // The product that a convolution is.
 struct Product : ConvNhwc {
@@ -156,27 +160,47 @@ class Conv2dNhwcLowering {
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
-    const Dim pixels = blocked_ ? ir::max(p.out[2] * block_rows_, 1) : Dim(rows_);
+    const Dim most = ir::max(ir::min(p.out[2], kTilesOfLine * rows_), 1);
+    const Dim pixels = blocked_ ? most * block_rows_ : Dim(rows_);
     sums_ = thread_scratch("sums", p.dtype, pixels * p.width);
   }
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body;
-    const Dim groups = p_.groups, panels = p_.panels();
-    const std::vector<Dim> extents = weights_stay_
-                                         ? std::vector<Dim>{groups, panels, p_.in[0], line_blocks_}
-                                         : std::vector<Dim>{p_.in[0], line_blocks_, groups, panels};
+    std::vector<StmtRef> all = named_.statements();
+    for (StmtRef& s : tiles_.prologue()) all.push_back(std::move(s));
+    Dim column_blocks = ir::ceildiv(tiles_.count(), kTilesOfLine);
+    if (!column_blocks.as_constant()) {
+      all.push_back(kb::let_index("column_blocks", kb::index(column_blocks)));
+      column_blocks = Dim::symbol("column_blocks");
+    }
+    std::vector<Dim> extents = {p_.in[0], line_blocks_, column_blocks};
+    extents.insert(weights_stay_ ? extents.begin() : extents.end(), {p_.groups, p_.panels()});
     const std::vector<Dim> at = bind_coordinates("x", extents, Dim::symbol("item"), body);
-    group_ = at[weights_stay_ ? 0 : 2];
-    column_panel_ = at[weights_stay_ ? 1 : 3];
-    image_ = at[weights_stay_ ? 2 : 0];
-    first_line_ = at[weights_stay_ ? 3 : 1] * block_rows_;
-    body.push_back(
-        kb::let_index("lines", kb::index(ir::min(vertical_.out - first_line_, block_rows_))));
+    const size_t weights = weights_stay_ ? 0 : 3, pixels = weights_stay_ ? 2 : 0;
+    group_ = at[weights];
+    column_panel_ = at[weights + 1];
+    image_ = at[pixels];
+    first_line_ = at[pixels + 1] * block_rows_;
+    const auto bind = [&](const char* symbol, const Dim& d) {
+      body.push_back(kb::let_index(symbol, kb::index(d)));
+      return Dim::symbol(symbol);
+    };
+    bind("lines", ir::min(vertical_.out - first_line_, block_rows_));
+    first_tile_ = 0;
+    tile_count_ = tiles_.count();
+    first_pixel_ = 0;
+    pixels_ = horizontal_.out;
+    if (!column_blocks.is_constant(1)) {
+      first_tile_ = bind("first_tile", at[pixels + 2] * kTilesOfLine);
+      tile_count_ = bind("tile_count", ir::min(tiles_.count() - first_tile_, kTilesOfLine));
+      first_pixel_ = bind("first_pixel", tiles_.first_row(first_tile_));
+      pixels_ =
+          bind("pixels", ir::min(tiles_.first_row(first_tile_ + tile_count_), horizontal_.out) -
+                             first_pixel_);
+    }
     if (prefetches())
-      body.push_back(kb::let_index(
-          "share", kb::index(ir::ceildiv(lines_per_body(),
-                                         ir::max(Dim::symbol("lines") * tiles_.count(), 1)))));
+      bind("share", ir::ceildiv(lines_per_body(), ir::max(Dim::symbol("lines") * tile_count_, 1)));
 
     const int64_t last = p_.panels() - 1;
     const bool rest = p_.filters % p_.width != 0;
@@ -192,10 +216,8 @@ class Conv2dNhwcLowering {
     } else {
       body.push_back(item({p_.vectors, Columns::kAsk}));
     }
-    std::vector<StmtRef> all = named_.statements();
-    for (StmtRef& s : tiles_.prologue()) all.push_back(std::move(s));
     all.push_back(kb::loop(LoopKind::kThread, "item", 0,
-                           p_.in[0] * line_blocks_ * p_.groups * p_.panels(),
+                           p_.in[0] * line_blocks_ * column_blocks * p_.groups * p_.panels(),
                            kb::seq(std::move(body))));
     return make_function(w_, p_.frame, name, {sums_}, {accumulators_, panel_},
                          kb::seq(std::move(all)));
@@ -226,7 +248,7 @@ class Conv2dNhwcLowering {
                  kb::let_index("i_begin", kb::index(vertical_.begin_tap(top))),
                  kb::let_index("i_end", kb::index(vertical_.end_tap(top))),
                  tiles_.for_each(
-                     0, tiles_.count(), [&](const Tile& t) { return whole_tile(t, panel); },
+                     first_tile_, tile_count_, [&](const Tile& t) { return whole_tile(t, panel); },
                      [&](const Tile& t) { return epilogue(panel, "e_r", t.valid, 0, t.row); })}));
   }
 
@@ -292,7 +314,7 @@ class Conv2dNhwcLowering {
       zeros.push_back(
           kb::store(sums_, z * p_.width + v * p_.lanes, kb::number(p_.dtype, 0, p_.lanes)));
     StmtRef tiles = tiles_.for_each(
-        0, tiles_.count(), [&](const Tile& t) { return tile_of_block(t, panel); }, nullptr);
+        first_tile_, tile_count_, [&](const Tile& t) { return tile_of_block(t, panel); }, nullptr);
     if (vertical_.clipped)
       tiles = kb::if_then(kb::both(kb::le(0, y), kb::lt(y, vertical_.in)), std::move(tiles));
     StmtRef lines = each_line(
@@ -301,11 +323,11 @@ class Conv2dNhwcLowering {
     const auto loop = [](const char* var, const Dim& extent, StmtRef body) {
       return kb::loop(LoopKind::kSerial, var, 0, extent, std::move(body));
     };
-    return kb::seq({loop("z", Dim::symbol("lines") * horizontal_.out, kb::seq(std::move(zeros))),
-                    loop("i", vertical_.taps,
-                         loop("j", horizontal_.taps, loop("cb", blocks_.count, std::move(lines)))),
-                    each_line(epilogue(panel, "e_r", horizontal_.out,
-                                       Dim::symbol("line") * horizontal_.out, 0))});
+    return kb::seq(
+        {loop("z", Dim::symbol("lines") * pixels_, kb::seq(std::move(zeros))),
+         loop("i", vertical_.taps,
+              loop("j", horizontal_.taps, loop("cb", blocks_.count, std::move(lines)))),
+         each_line(epilogue(panel, "e_r", pixels_, Dim::symbol("line") * pixels_, first_pixel_))});
   }
 
   StmtRef tile_of_block(const Tile& t, const Panel& panel) {
@@ -316,10 +338,10 @@ class Conv2dNhwcLowering {
                              : ir::min(p_.channels - first_channel, blocks_.size);
     const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
     const Dim row = (i * horizontal_.taps + j) * p_.channels + first_channel;
-    const Dim pixel = Dim::symbol("line") * horizontal_.out + t.row;
+    const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
     TileProduct tile = product_of(t.rows, panel);
     if (prefetches()) {
-      const Dim number = Dim::symbol("line") * tiles_.count() + t.number;
+      const Dim number = Dim::symbol("line") * tile_count_ + t.number;
       const Dim next = p_.row_of_panel(group_, column_panel_, row + blocks_.size);
       tile.at_body = [=, this](const Dim& body) {
         const Dim share = Dim::symbol("share");
@@ -520,7 +542,9 @@ class Conv2dNhwcLowering {
   Dim line_blocks_;
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_;
-  Dim group_, column_panel_, image_, first_line_;  // of the item
+  // Of the item; the names "lines" and "line" are for the lines of the result that it has.
+  Dim group_, column_panel_, image_, first_line_;
+  Dim first_tile_, tile_count_, first_pixel_, pixels_;  // its part of each line
 };
 
 }  // namespace
@@ -575,10 +599,11 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   // them as many as leave the weights their place in L1, for each block is fetched once an item.
   int64_t block_rows = 4;
   if (const auto width = p->out[2].as_constant()) {
-    const int64_t row_bytes = std::max<int64_t>(*width, 1) * p->width * element;
+    const int64_t pixels = std::clamp<int64_t>(*width, 1, kTilesOfLine * rows);
+    const int64_t row_bytes = pixels * p->width * element;
     block_rows = 1;
     for (int64_t r : {2, 4, 8, 16})
-      if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * *width < 4 * rows)
+      if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * pixels < 4 * rows)
         block_rows = r;
   }
   const bool large = p->k() * p->filters * p->groups * element > t.l2_bytes / 2;

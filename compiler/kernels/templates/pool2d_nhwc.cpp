@@ -1,6 +1,6 @@
 // The template "pool2d_nhwc": maximum and average pooling of channels-last images.
 //
-// Pooling with lanes along the channels. An item is one row of the result; for each of its pixels
+// Pooling with lanes along the channels. An item is a few pixels of a row of the result; for each
 // the taps that lie inside the image are a rectangle, whose bounds are worked out once and then
 // serve all channels, `unroll` vectors at a time. There is no other code for the edges.
 #include <array>
@@ -21,6 +21,8 @@ using kir::Dim;
 using kir::LoopKind;
 using kir::StmtRef;
 using kir::ValueRef;
+
+constexpr int64_t kPixels = 8;  // of an item
 
 class PoolNhwcLowering {
  public:
@@ -45,10 +47,12 @@ class PoolNhwcLowering {
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body;
+    const Dim parts = ir::ceildiv(out_[2], kPixels);
     const std::vector<Dim> at =
-        bind_coordinates("x", {out_[0], out_[1]}, Dim::symbol("item"), body);
+        bind_coordinates("x", {out_[0], out_[1], parts}, Dim::symbol("item"), body);
     image_ = at[0];
     line_ = at[1];
+    const Dim first = at[2] * kPixels;
     bind("i", windows_[0], line_, body);
     std::vector<StmtRef> pixel;
     bind("j", windows_[1], Dim::symbol("column"), pixel);
@@ -58,10 +62,11 @@ class PoolNhwcLowering {
                              kb::seq(pool(Dim::symbol("c"), unroll_, std::nullopt)), width));
     pixel.push_back(masked_loop("d", bulk, in_[3] - bulk, lanes_,
                                 [&](const Slice& s) { return pool(s.at, 1, s.valid); }));
-    body.push_back(kb::loop(LoopKind::kSerial, "column", 0, out_[2], kb::seq(std::move(pixel))));
-    return make_function(
-        w_, frame_, name, {}, {best_},
-        kb::loop(LoopKind::kThread, "item", 0, out_[0] * out_[1], kb::seq(std::move(body))));
+    body.push_back(kb::loop(LoopKind::kSerial, "column", first, ir::min(out_[2] - first, kPixels),
+                            kb::seq(std::move(pixel))));
+    return make_function(w_, frame_, name, {}, {best_},
+                         kb::loop(LoopKind::kThread, "item", 0, out_[0] * out_[1] * parts,
+                                  kb::seq(std::move(body))));
   }
 
  private:

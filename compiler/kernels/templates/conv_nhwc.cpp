@@ -69,11 +69,4 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   return p;
 }
 
-Dim NamedExtents::operator()(const std::string& name, const Dim& d) {
-  if (d.as_constant() || d.as_symbol()) return d;
-  const auto [low, high] = w_.facts.range(d);
-  statements_.push_back(kb::let_index(name, kb::index(d), ir::SymbolFacts{low, high, 1}));
-  return Dim::symbol(name);
-}
-
 }  // namespace nimble::kernels

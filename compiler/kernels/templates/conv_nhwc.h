@@ -38,18 +38,4 @@ struct ConvNhwc {
 // Nothing if the workload is another.
 std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w);
 
-// The names that a kernel gives to compound extents, bound ahead of all else: c * (2*h + 5) *
-// (2*w + 5) multiplied out is many products at every step of a loop.
-class NamedExtents {
- public:
-  explicit NamedExtents(const Workload& w) : w_(w) {}
-  // `d`, over the contract's symbols, or a symbol that stands for it.
-  kir::Dim operator()(const std::string& name, const kir::Dim& d);
-  const std::vector<kir::StmtRef>& statements() const { return statements_; }
-
- private:
-  const Workload& w_;
-  std::vector<kir::StmtRef> statements_;
-};
-
 }  // namespace nimble::kernels

@@ -31,6 +31,7 @@ class PoolNhwcLowering {
         frame_(make_frame(w)),
         call_(*frame_.anchor->value),
         x_(parameter_buffer(w, frame_, call_.args[0])),
+        named_(w),
         in_(ir::type_of(call_.args[0])->dims),
         out_(frame_.anchor->var->type->dims),
         type_(frame_.anchor->var->type->dtype),
@@ -39,6 +40,10 @@ class PoolNhwcLowering {
         average_(call_.op == "avg_pool2d"),
         with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")) {
     NIMBLE_CHECK(x_, "pooling of something but a parameter");
+    in_[1] = named_("in_height", in_[1]);
+    in_[2] = named_("in_width", in_[2]);
+    out_[1] = named_("out_height", out_[1]);
+    out_[2] = named_("out_width", out_[2]);
     const auto& kernel = ir::attr<std::vector<int64_t>>(call_.attrs, "kernel");
     windows_ =
         windows_of(call_.attrs, {in_[1], in_[2]}, {out_[1], out_[2]}, {kernel[0], kernel[1]});
@@ -47,7 +52,7 @@ class PoolNhwcLowering {
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body;
-    const Dim parts = ir::ceildiv(out_[2], kPixels);
+    const Dim parts = named_("parts", ir::ceildiv(out_[2], kPixels));
     const std::vector<Dim> at =
         bind_coordinates("x", {out_[0], out_[1], parts}, Dim::symbol("item"), body);
     image_ = at[0];
@@ -64,9 +69,10 @@ class PoolNhwcLowering {
                                 [&](const Slice& s) { return pool(s.at, 1, s.valid); }));
     body.push_back(kb::loop(LoopKind::kSerial, "column", first, ir::min(out_[2] - first, kPixels),
                             kb::seq(std::move(pixel))));
-    return make_function(w_, frame_, name, {}, {best_},
-                         kb::loop(LoopKind::kThread, "item", 0, out_[0] * out_[1] * parts,
-                                  kb::seq(std::move(body))));
+    std::vector<StmtRef> all = named_.statements();
+    all.push_back(kb::loop(LoopKind::kThread, "item", 0, out_[0] * out_[1] * parts,
+                           kb::seq(std::move(body))));
+    return make_function(w_, frame_, name, {}, {best_}, kb::seq(std::move(all)));
   }
 
  private:
@@ -118,6 +124,7 @@ class PoolNhwcLowering {
   Frame frame_;
   const ir::Expr& call_;
   kir::BufferRef x_;
+  NamedExtents named_;
   std::vector<Dim> in_, out_;
   DType type_;
   int lanes_, unroll_;

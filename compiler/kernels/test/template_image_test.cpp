@@ -73,7 +73,7 @@ TEST(Conv2dNhwc, WindowsStridesPaddingDilation) {
 TEST(Conv2dNhwc, OneDimension) {
   const Filter f{1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 24, 35};
   Case c = convolution(f, "conv2d_nhwc");
-  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}};
+  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
   check(c);
 }
 

@@ -587,12 +587,13 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
   const int64_t rows = p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors);
-  // A block of the panel takes at most half of L1, and is only worth its sums' way through memory
-  // if the panel is much larger. Blocks of few channels would move sums more than compute them.
+  // A block of the panel takes at most half of L1. Blocks pay where each tile would fetch much from
+  // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
+  // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
   const int64_t fits = t.l1_bytes / 2 / (p->width * element);
   int64_t c_block = 0;
-  if (p->k() > 4 * fits && p->channels >= 32)
+  if (p->k() > 16 * fits && p->channels >= 32)
     for (int64_t c : {32, 64, 128, 256, 512})
       if (c_block == 0 || (c <= fits && c / 2 < p->channels)) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with

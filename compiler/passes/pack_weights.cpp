@@ -10,6 +10,7 @@
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"

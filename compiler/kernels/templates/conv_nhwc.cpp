@@ -54,8 +54,10 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     p.channels = *channels;
     p.filters = ir::attr<int64_t>(e.attrs, "filters");
   } else {
+    // Of a constant the type is made for the question.
+    const std::vector<Dim> weights = ir::type_of(e.args[1])->dims;
     std::vector<int64_t> shape;
-    for (const Dim& d : ir::type_of(e.args[1])->dims) {
+    for (const Dim& d : weights) {
       if (!d.as_constant()) return {};
       shape.push_back(*d.as_constant());
     }

@@ -7,7 +7,8 @@ MEGABYTE = 1 << 20
 
 
 def bar_line(bar):
-    return (f"- {bar['name']}: {bar['value']:.2f}, bar {bar['most']:g}: "
+    value = "-" if bar["value"] is None else f"{bar['value']:.2f}"
+    return (f"- {bar['name']}: {value}, bar {bar['most']:g}: "
             f"{'kept' if bar['kept'] else 'not kept'}")
 
 

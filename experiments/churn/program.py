@@ -212,6 +212,8 @@ class Run:
     def settings(self):
         return {"visits": self.count, "runs": self.runs, "seed": self.options.seed,
                 "threads": self.options.threads, "minutes": self.options.minutes,
+                "untuned": self.options.untuned,
+                "nimble_file": self.options.nimble_file and str(self.options.nimble_file),
                 "cpu": self.machine["cpu"], "commit": self.provenance["commit"]}
 
     def load_partial(self):
@@ -272,7 +274,8 @@ class Run:
                            "seconds": record["seconds"], "difference": record["difference"],
                            **summary, "times_us": [round(t, 1) for t in record["times"]],
                            "steady_us": record["steady"]}
-        bars = visits.judge(found["nimble"], MOST_FIRST, MOST_SPREAD) if "nimble" in found else []
+        bars = [] if self.options.no_nimble else \
+            visits.judge(found.get("nimble"), MOST_FIRST, MOST_SPREAD)
         return {"format": FORMAT, "experiment": "churn", **self.provenance,
                 "title": "all-MiniLM-L6-v2, f32, random shapes in a row",
                 "machine": self.machine, "effort": self.settings(), "batches": BATCHES,

@@ -61,7 +61,8 @@ def judge(result):
          "found": f"{result['placement']['copies']:g} copies a run, {beyond:+g} bytes beyond inputs "
                   f"and results; {result['placement']['extents']:g} reads of extents and scalar "
                   "functions, each on the host",
-         "holds": beyond <= 0},
+         # Where nothing is copied nothing runs on the device, and nothing is shown.
+         "holds": result["placement"]["copies"] > 0 and beyond <= 0},
         {"claim": "3.2: sizes are computed at run time, at little cost "
                   f"(here: {percent(MOST_SHAPE)} of a run at most)",
          "found": f"at most {percent(worst, 2)} of a run, the profiler's own time included",

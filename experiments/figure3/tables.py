@@ -94,7 +94,7 @@ def markdown(result):
          for i, m in enumerate(layers[0]["lengths"])])
     lines += ["", "The paper (ARM, 16 cores) reads full dispatch as nearly identical to static, and "
               "fewer kernels as slower.", "", "Bar:", ""]
-    lines += bar_lines(result["bars"], 1)
+    lines += bar_lines(result["bars"], 1, sign="+")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,8 @@
 
 The list is made of the folders. Each experiment runs in a process of its own, as `experiments/run
 NAME` would. What has ended well is noted in build/experiments/all.json, so that --resume goes on
-with the rest, and how long each took, so that the next run can tell the time that is left.
+with the rest, and how long each took, so that the next run can tell the time that is left. One that
+has written its results though a bar of them is not kept has been run; it fails all the same.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import time
 
 from experiments.harness import cli, machine, report
 from experiments.harness import experiment as experiments
-from experiments.harness.errors import FAILURE, INTERRUPTED, USAGE, ExperimentError, exit_code
+from experiments.harness.errors import (FAILURE, INTERRUPTED, USAGE, WRONG_RESULT,
+                                        ExperimentError, exit_code)
 
 STATE = experiments.BUILD / "all.json"
 TUNE = "5m"
@@ -94,8 +96,15 @@ def clock(seconds):
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
+def wrote_results(name, since):
+    """Whether an experiment has written results since then (time.time())."""
+    since -= 1  # a file system's clock is coarse
+    return any(path.stat().st_mtime >= since for path in report.RESULTS.glob(f"{name}*.json")
+               if not path.name.endswith(".partial.json"))
+
+
 class State:
-    """What earlier runs left: {name: {"settings", "code", "seconds"}}."""
+    """What earlier runs left: {name: {"settings", "code", "done", "seconds"}}."""
 
     def __init__(self, path):
         self.path = path
@@ -104,23 +113,27 @@ class State:
         except (FileNotFoundError, ValueError):
             self.runs = {}
 
-    def is_done(self, name, settings):
+    def ran(self, name):
+        """Whether it came to its end."""
         run = self.runs.get(name, {})
-        return run.get("code") == 0 and run.get("settings") == settings
+        return run.get("done", run.get("code") == 0)
 
-    def note(self, name, settings, code, seconds):
-        self.runs[name] = {"settings": settings, "code": code, "seconds": seconds}
+    def is_done(self, name, settings):
+        return self.ran(name) and self.runs[name].get("settings") == settings
+
+    def note(self, name, settings, code, seconds, done=None):
+        self.runs[name] = {"settings": settings, "code": code, "seconds": seconds,
+                           "done": code == 0 if done is None else done}
         report.write_json(self.path, self.runs)
 
     def expected(self, names):
         """Returns the seconds that these will take, by what the same ones took before; others
         count as the mean of those. None where nothing is known."""
-        known = [run["seconds"] for run in self.runs.values() if run["code"] == 0]
+        known = [run["seconds"] for name, run in self.runs.items() if self.ran(name)]
         if not known:
             return None
         mean = sum(known) / len(known)
-        return sum(self.runs[name]["seconds"] if self.runs.get(name, {}).get("code") == 0 else mean
-                   for name in names)
+        return sum(self.runs[name]["seconds"] if self.ran(name) else mean for name in names)
 
 
 def run_all(names, arguments, state, commit, resume, run):
@@ -133,13 +146,15 @@ def run_all(names, arguments, state, commit, resume, run):
         left = f", about {clock(expected)} left" if expected is not None else ""
         print(f"[{number}/{len(waiting)}] {name} {' '.join(arguments[name])}{left}",
               file=sys.stderr, flush=True)
-        start = time.monotonic()
+        start, since = time.monotonic(), time.time()
         codes[name] = run(name, arguments[name])
         seconds = time.monotonic() - start
-        state.note(name, settings[name], codes[name], seconds)
+        missed = codes[name] == WRONG_RESULT and wrote_results(name, since)
+        state.note(name, settings[name], codes[name], seconds, codes[name] == 0 or missed)
         if codes[name] in (INTERRUPTED, -2):
             raise KeyboardInterrupt
-        ended = "done" if codes[name] == 0 else f"failed with {codes[name]}; going on"
+        ended = "done" if codes[name] == 0 else "done; not all of its bars are kept" if missed \
+            else f"failed with {codes[name]}; going on"
         print(f"[{number}/{len(waiting)}] {name} {ended}, {clock(seconds)}", file=sys.stderr,
               flush=True)
     return codes
@@ -147,7 +162,8 @@ def run_all(names, arguments, state, commit, resume, run):
 
 def execute(options):
     names = choose(options.only, options.without)
-    arguments = {name: flags(name, options, help_of(name)) for name in names}
+    known = {name: help_of(name) for name in names}
+    arguments = {name: flags(name, options, known[name]) for name in names}
     if options.list:
         for name in names:
             print(" ".join(["experiments/run", name, *arguments[name]]))
@@ -156,14 +172,14 @@ def execute(options):
     def run(name, words):
         # An experiment that was interrupted itself has a part to go on from.
         part = any(report.RESULTS.glob(f"{name}*.partial.json"))
-        more = ["--resume"] if options.resume and part and name in experiments.NAMES else []
+        more = ["--resume"] if options.resume and part and "--resume" in known[name] else []
         return subprocess.run(command(name, [*words, *more])).returncode
 
     codes = run_all(names, arguments, State(STATE), machine.provenance([])["commit"],
                     options.resume, run)
     failed = {name: code for name, code in codes.items() if code}
-    print(f"{len(codes) - len(failed)} of {len(codes)} done; experiments/report makes the page",
-          file=sys.stderr)
+    print(f"{len(codes) - len(failed)} of {len(codes)} done and kept; experiments/report makes the "
+          "page", file=sys.stderr)
     for name, code in failed.items():
         print(f"{name}: exit code {code}", file=sys.stderr)
     return FAILURE if failed else 0

@@ -1,9 +1,10 @@
 """The program behind `experiments/report`: all results on one page that needs no other file.
 
-Each experiment's section is made of what its run wrote: NAME.md as the text, NAME.svg as the
-picture, NAME.json for machine, command and the times by length. What a paper says about it stands
-beside, from the file paper.json in the experiment's folder: one or a list of {"source", "table",
-"title", "unit", "columns", "rows": {label: numbers or null}, "note"}.
+First come all bars: what was found, what was asked. Each experiment's section is made of what its
+run wrote: NAME.md as the text, NAME.svg as the picture, NAME.json for machine, command and the times
+by length; NAME-LABEL.* follow. What a paper says about it stands beside, from the file paper.json in
+the experiment's folder: one or a list of {"source", "table", "title", "unit", "columns", "rows":
+{label: numbers or null}, "note"}.
 """
 
 import argparse
@@ -53,6 +54,46 @@ def find_stem(name, results, parts):
         if any((results / f"{stem}{end}").exists() for end in (".json", ".md")):
             return stem
     return None
+
+
+def labelled_stems(name, results, names):
+    """Returns the stems of an experiment's results under a label of their own, like
+    budget-exporters, but for those that belong to another experiment or left something out."""
+    found = sorted(path.stem for path in results.glob(f"{name}-*.json") if "." not in path.stem)
+    return [stem for stem in found if not stem.endswith("-part") and not any(
+        other != name and len(other) > len(name) and f"{stem}-".startswith(f"{other}-")
+        for other in names)]
+
+
+def number(value):
+    return "–" if value is None else f"{value:.4g}"
+
+
+def bars_of(result):
+    """Returns what a result says of its bars: (name, found, asked, kept) each. Of an experiment
+    that compares speeds what it found, with nothing asked (None)."""
+    found = []
+    for bar in result.get("bars") or []:
+        sense = "most" if "most" in bar else "least"
+        found.append((bar["name"], number(bar["value"]), f"at {sense} {number(bar[sense])}",
+                      bar["kept"]))
+    for claim in result.get("claims") or []:
+        found.append((claim["claim"], claim["found"], "", claim["holds"]))
+    if is_of_speeds(result):
+        found += [(f"{case['name']}: best peer / nimble",
+                   f"{case['ratio_to_best_peer']:.3f}, lowest {case['lowest_ratio']:.3f}", "", None)
+                  for case in result["cases"] if case.get("ratio_to_best_peer")]
+    return found
+
+
+def bars_table(rows):
+    """rows: (experiment, *bar) each."""
+    verdicts = {True: "kept", False: "not kept", None: ""}
+    return "<table><tr><th></th><th>bar</th><th>found</th><th>asked</th><th></th></tr>" + "".join(
+        f"<tr><td><a href='#{html.escape(name)}'>{html.escape(name)}</a></td>"
+        f"<td>{html.escape(text)}</td><td>{html.escape(found)}</td><td>{html.escape(asked)}</td>"
+        f"<td{' class=missing' if kept is False else ''}>{verdicts[kept]}</td></tr>"
+        for name, text, found, asked, kept in rows) + "</table>"
 
 
 def machine_table(machine):
@@ -118,9 +159,14 @@ def section(name, results, parts):
         return (f"{title}<p class=missing>not run: <code>experiments/run {html.escape(name)}"
                 f"</code></p>{papers}"), None
     result = read_json(results / f"{stem}.json")
-    body = []
-    if stem != name:
-        body.append("<p class=missing>This run left something out.</p>")
+    left_out = "<p class=missing>This run left something out.</p>" if stem != name else ""
+    return (title + content(stem, result, results, left_out, papers),
+            result.get("machine") if isinstance(result, dict) else None)
+
+
+def content(stem, result, results, before, papers):
+    """Returns the HTML of one result; `before` stands above its text, `papers` beside."""
+    body = [before]
     text = results / f"{stem}.md"
     if text.exists():
         body.append(markdown.to_html(text.read_text(encoding="utf-8")))
@@ -138,23 +184,30 @@ def section(name, results, parts):
     picture = results / f"{stem}.svg"
     if picture.exists():
         data = base64.b64encode(picture.read_bytes()).decode()
-        inner += f"<img alt='{html.escape(name)}' src='data:image/svg+xml;base64,{data}'>"
+        inner += f"<img alt='{html.escape(stem)}' src='data:image/svg+xml;base64,{data}'>"
     if is_of_speeds(result):
         inner += "".join(map(lengths_table, result["cases"]))
-    return title + inner, result.get("machine") if isinstance(result, dict) else None
+    return inner
 
 
 def page(names, results, parts):
     """Returns the page and the names of the experiments that have no result."""
-    sections, machines, missing = [], {}, []
+    sections, bars, machines, missing = [], [], {}, []
     for name in names:
-        content, machine = section(name, results, parts)
-        sections.append(content)
+        text, machine = section(name, results, parts)
+        sections.append(text)
+        for stem in labelled_stems(name, results, names):
+            sections.append(f"<h3>{html.escape(stem)}</h3>" + content(
+                stem, read_json(results / f"{stem}.json"), results, "", ""))
+        stem = find_stem(name, results, parts)
+        result = read_json(results / f"{stem}.json") if stem else None
+        if isinstance(result, dict):
+            bars += [(name, *bar) for bar in bars_of(result)]
         if machine:
             # The same machine counts once, whatever its load was.
             known = {key: value for key, value in machine.items() if key != "load_before"}
             machines.setdefault(json.dumps(known, sort_keys=True), (machine, []))[1].append(name)
-        if find_stem(name, results, parts) is None:
+        if stem is None:
             missing.append(name)
     described = "".join(
         f"<p>{html.escape(', '.join(users))}:</p>{machine_table(machine)}"
@@ -162,7 +215,8 @@ def page(names, results, parts):
     index = " · ".join(f"<a href='#{html.escape(name)}'>{html.escape(name)}</a>" for name in names)
     return ("<!doctype html><html lang=en><head><meta charset=utf-8><title>nimble: experiments"
             f"</title><style>{STYLE}</style></head><body><h1>Experiments</h1><p>{index}</p>"
-            f"<h2>Machine</h2>{described}{''.join(sections)}</body></html>\n"), missing
+            f"<h2>Machine</h2>{described}<h2>Bars</h2>{bars_table(bars)}{''.join(sections)}"
+            "</body></html>\n"), missing
 
 
 def parse_arguments(arguments):

@@ -167,7 +167,12 @@ class Run:
                 or options.no_nimble or options.untuned or self.peers != possible)
         return f"{name}-part" if part else name
 
-    def execute(self):
+    def build(self):
+        """Exports, tunes and compiles what is measured. With nothing to resume all of it is made
+        anew: what an earlier run left is of another commit, or was interrupted while it tuned."""
+        if self.options.resume and not self.partial.exists():
+            print(f"{self.partial}: nothing to resume, starting afresh", file=sys.stderr)
+            self.options.resume = False
         self.executables = {}
         for model in self.models:
             models.export(model)
@@ -175,6 +180,9 @@ class Run:
                 if self.options.tune and not self.options.resume:
                     models.tune(model, self.options)
                 self.executables[model.name] = models.compile_nimble(model, self.options)
+
+    def execute(self):
+        self.build()
         self.unprepared = self.prepare()
         self.load_partial()
         if self.machine["load_before"] > 0.5:
@@ -321,9 +329,6 @@ class Run:
 
     def load_partial(self):
         if not self.options.resume:
-            return
-        if not self.partial.exists():
-            print(f"{self.partial}: nothing to resume, starting afresh", file=sys.stderr)
             return
         try:
             saved = json.loads(self.partial.read_text(encoding="utf-8"))

@@ -71,8 +71,10 @@ def probe(file, sizes, options):
 
 def must_agree(name, one, other):
     """Raises where two executables of a model compute different outputs."""
-    for a, b in zip(one["outputs"], other["outputs"]):
-        if any(abs(x - y) > 1e-4 * max(1.0, abs(x)) for x, y in zip(a, b)):
+    for a, b in zip(one["outputs"], other["outputs"], strict=True):
+        # What is not a number, or infinite, agrees with nothing.
+        if not all(abs(x - y) <= 1e-4 * max(1.0, min(abs(x), abs(y)))
+                   for x, y in zip(a, b, strict=True)):
             raise ExperimentError(f"{name}: the executables disagree: outputs (least, largest, "
                                   f"mean) {a} and {b}", WRONG_RESULT)
 

@@ -72,7 +72,7 @@ class Study:
                                   "scripts/build release nimble-programs")
         self.folder = BUILD / "method"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.whole = programs.seconds(effort["within"])
+        self.whole = cli.in_seconds(effort["within"])
         self.lengths = sorted(INSIDE[:effort["shapes"]] + OUTSIDE[:effort["shapes"]]) \
             if effort["shapes"] == len(INSIDE) else \
             sorted(INSIDE[-effort["shapes"]:] + OUTSIDE[-effort["shapes"]:])

@@ -70,7 +70,7 @@ def measure(name, model, folder, effort, options):
     """Tunes a model and tries its tables; returns (campaign, report)."""
     from experiments.studies import programs
     _, ranges, tuning, trying = MODELS[name]
-    whole = programs.seconds(effort["within"])
+    whole = cli.in_seconds(effort["within"])
     database = programs.fresh(folder / f"{name}.db")
     common = [model, "--db", database, "--threads", options.threads, "--quiet"]
     campaign = programs.call_json("regret", [

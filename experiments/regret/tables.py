@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_lines, markdown_table, percent
 
 MOST_MEDIAN, MOST_P95 = 0.02, 0.08
 # The bound is to hold at so many of the shapes.
@@ -96,13 +96,6 @@ def bars(models, shapes, searches):
     return out
 
 
-def bar_line(bar):
-    show = str if bar["count"] else lambda value: percent(value, 1)
-    sense = "most" if "most" in bar else "least"
-    return f"- {bar['name']}: {show(bar['value'])}, at {sense} {show(bar[sense])}: " \
-           f"{'kept' if bar['kept'] else 'not kept'}"
-
-
 def two(values):
     return "-" if values is None else f"{percent(values['median'], 1)} / {percent(values['p95'], 1)}"
 
@@ -148,7 +141,7 @@ def markdown(result):
     lines += ["The bound of a workload is stated before any of these shapes is measured: the largest "
               "regret of its table where it was made, or at the shapes that the campaign held out.",
               "", f"It took {result['seconds'] / 60:.0f} minutes of {result['within']}. Bars:", ""]
-    lines += [bar_line(bar) for bar in result["bars"]]
+    lines += bar_lines(result["bars"], 1, 1)
     return "\n".join(lines) + "\n"
 
 

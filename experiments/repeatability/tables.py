@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from experiments.harness import compare, statistics
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_lines, markdown_table, percent
 
 MOST_APART, MOST_FALSE, LEAST_FOUND = 0.03, 0.05, 0.80
 PLANTED = 0.03
@@ -120,15 +120,8 @@ def markdown(result):
         lines += [""]
     lines += [f"It took {result['seconds'] / 60:.0f} minutes. Bars (of pairs, where "
               "the interval excludes 0):", ""]
-    lines += [bar_line(bar) for bar in result["bars"]]
+    lines += bar_lines(result["bars"], 1)
     return "\n".join(lines) + "\n"
-
-
-def bar_line(bar):
-    limit = f"at most {percent(bar['most'])}" if "most" in bar else \
-        f"at least {percent(bar['least'])}"
-    return f"- {bar['name']}: {percent(bar['value'], 1)}, {limit}: " \
-           f"{'kept' if bar['kept'] else 'not kept'}"
 
 
 def draw(figure, result):

@@ -36,7 +36,14 @@ def markdown_table(header, rows):
             *("| " + " | ".join(row) + " |" for row in rows)]
 
 
-def bar_lines(bars, digits):
-    """Returns a line for each bar that is a share: its value, what it may be at most, the verdict."""
-    return [f"- {bar['name']}: {percent(bar['value'], digits, '+')}, at most "
-            f"{percent(bar['most'])}: {'kept' if bar['kept'] else 'not kept'}" for bar in bars]
+def bar_lines(bars, digits, limit_digits=0, sign=""):
+    """Returns a line for each bar: its value, what it may be at "most" or has to be at "least", the
+    verdict. They are shares, or plain numbers where the bar says that it is a "count"."""
+    def show(bar, value, digits, sign=""):
+        return str(value) if bar.get("count") else percent(value, digits, sign)
+
+    def line(bar):
+        sense = "most" if "most" in bar else "least"
+        return (f"- {bar['name']}: {show(bar, bar['value'], digits, sign)}, at {sense} "
+                f"{show(bar, bar[sense], limit_digits)}: {'kept' if bar['kept'] else 'not kept'}")
+    return [line(bar) for bar in bars]

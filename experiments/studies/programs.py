@@ -15,8 +15,9 @@ BIN = ROOT / "build" / "bin"
 def need(*names):
     for name in names:
         if not (BIN / name).exists():
+            target = name if name.endswith("-bench") else "nimble-programs"
             raise ExperimentError(f"{BIN / name} is missing; build it with scripts/build release "
-                                  "nimble-programs")
+                                  f"{target}")
 
 
 def call(study, command):
@@ -39,11 +40,6 @@ def flags(program):
     """Returns the options that a program's --help names."""
     done = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True)
     return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
-
-
-def seconds(text):
-    """Returns the seconds of a time like 90s, 5m or 1h (harness.cli.budget has checked it)."""
-    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 def fresh(path):

@@ -8,19 +8,15 @@ what of its time is not theirs. (The paper, Table 4.)
 
 import argparse
 import json
-import pathlib
-import subprocess
-import sys
 
-from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
-from experiments.harness.experiment import BUILD, ROOT
+from experiments.harness.errors import WRONG_RESULT, exit_code
+from experiments.harness.experiment import BUILD
 from experiments.table4 import tables
 
 FORMAT = 1
 LENGTH = 128
 ROUNDS, RUNS = 21, 7
 TITLES = {"bert-base": "BERT-base, f32", "minilm": "all-MiniLM-L6-v2, f32"}
-BIN = ROOT / "build" / "bin"
 
 
 def parse_arguments(arguments):
@@ -47,17 +43,6 @@ def parse_arguments(arguments):
     return options
 
 
-def call(command):
-    """Runs a program of nimble; returns what it prints."""
-    print(f"table4: {' '.join(map(str, command))}", file=sys.stderr, flush=True)
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise ExperimentError(f"{pathlib.Path(command[0]).name} ended with {done.returncode}: "
-                              f"{done.stderr.strip()[-400:]}")
-    return done.stdout
-
-
 def model_folder(name, folder):
     if name == "minilm":
         from experiments.minilm.model import folder as minilm
@@ -68,29 +53,27 @@ def model_folder(name, folder):
 
 def build(name, model, folder, options):
     """Tunes and compiles one of the two builds; returns the executable and the account."""
+    from experiments.studies import programs
     shape = ["--shape", f"b=1,n={LENGTH}"] if name == "static" else []
     database = folder / f"{options.model}-{name}.db"
     account = {"trials": 0, "workloads": 0}
     if not options.untuned:
         trace = [] if shape else ["--fix", "b=1"]
-        report = json.loads(call([
-            BIN / "nimble-tune", model, *shape, *trace, "--db", database, "--budget",
-            options.budget, "--threads", options.threads, "--format", "json", "--quiet"]))
+        report = programs.call_json("table4", [
+            "nimble-tune", model, *shape, *trace, "--db", database, "--budget", options.budget,
+            "--threads", options.threads, "--quiet"])
         account = {"trials": sum(w["trials"] for w in report["workloads"]),
                    "workloads": len(report["workloads"])}
     file = folder / f"{options.model}-{name}.nimble"
-    call([BIN / "nimble", "compile", model, *shape, "-o", file, "--quiet", "--portable=off",
-          *([] if options.untuned else ["--db", database])])
+    programs.call("table4", ["nimble", "compile", model, *shape, "-o", file, "--quiet",
+                             "--portable=off", *([] if options.untuned else ["--db", database])])
     return file, account
 
 
 def execute(options, arguments):
     from experiments.harness import machine
-    from experiments.studies import output
-    for needed in ("nimble", "nimble-tune", "nimble-replay-bench"):
-        if not (BIN / needed).exists():
-            raise ExperimentError(f"{BIN / needed} is missing; build it with scripts/build release "
-                                  "nimble-programs nimble-replay-bench")
+    from experiments.studies import output, programs
+    programs.need("nimble", "nimble-tune", "nimble-replay-bench")
     folder = BUILD / "table4"
     folder.mkdir(parents=True, exist_ok=True)
     model = model_folder(options.model, folder)
@@ -99,10 +82,10 @@ def execute(options, arguments):
         files[name], tuning[name] = build(name, model, folder, options)
     rows = []
     for threads in options.thread_counts:
-        dynamic, static = json.loads(call([
-            BIN / "nimble-replay-bench", "--set", "b=1", "--set", f"n={LENGTH}", "--threads",
-            threads, "--rounds", 5 if options.quick else ROUNDS, "--runs", RUNS,
-            files["dynamic"], files["static"]]))
+        dynamic, static = json.loads(programs.call("table4", [
+            "nimble-replay-bench", "--set", "b=1", "--set", f"n={LENGTH}", "--threads", threads,
+            "--rounds", 5 if options.quick else ROUNDS, "--runs", RUNS, files["dynamic"],
+            files["static"]]))
         rows.append({"threads": threads, **tables.summarise(dynamic, static),
                      "bursts_us": {name: {key: found[key] for key in ("run_us", "replay_us")}
                                    for name, found in (("dynamic", dynamic), ("static", static))}})

@@ -62,10 +62,9 @@ def markdown(result):
     rows = []
     for row in result["rows"]:
         low, high = row["others"]["interval"]
-        tvm = row.get("tvm_ms")
         rows.append([
             f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}",
-            f"{tvm:.2f}" if tvm else "-", f"{row['static_us'] / 1e3:.2f}",
+            "-", f"{row['static_us'] / 1e3:.2f}",
             f"{row['total_us'] / 1e3:.2f}", f"{row['kernels_us'] / 1e3:.2f}",
             f"{row['others_us'] / 1e3:.3f}",
             f"{percent(row['others']['value'], 2)} ({percent(low, 1)} – {percent(high, 1)})",
@@ -89,7 +88,7 @@ def markdown(result):
     lines += ["", "Trials: " + "; ".join(f"{name} {found['trials']} of {found['workloads']} "
                                          "workloads" for name, found in result["tuning"].items())
               + ".", "", "Bars:", ""]
-    lines += bar_lines(result["bars"], 2)
+    lines += bar_lines(result["bars"], 2, sign="+")
     return "\n".join(lines) + "\n"
 
 

@@ -57,6 +57,11 @@ class Summary(unittest.TestCase):
         self.assertEqual(kept(first=3.0), [False, False])
         self.assertEqual(kept(first=1.25, later=1.25), [True, True])
 
+    def test_who_reaches_no_shape_keeps_no_bar(self):
+        bars = visits.judge(None, 1.3, 1.3)
+        self.assertEqual([bar["kept"] for bar in bars], [False, False])
+        self.assertIn("ratio: -, bar 1.3: not kept", chart.bar_line(bars[0]))
+
     def test_nothing_seen_twice(self):
         s = visits.summarise([(1, 1), (1, 2)], [2.0, 2.0], {(1, 1): 1.0, (1, 2): 1.0}, [1.0, 1.0])
         self.assertIsNone(s["later_ratio"])

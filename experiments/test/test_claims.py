@@ -21,9 +21,10 @@ def copy(source, count, size):
             "bytes": size}
 
 
-def result(shape_us=1.0, extra=0, without=50.0):
+def result(shape_us=1.0, extra=0, without=50.0, on_device=True):
     plain = run(shape_us)
-    placed = tables.placement(run(copies=[copy("cpu", 2, 64 + extra), copy("stand-in", 1, 128)]))
+    copies = [copy("cpu", 2, 64 + extra), copy("stand-in", 1, 128)] if on_device else []
+    placed = tables.placement(run(copies=copies))
     found = {"machine": {"cpu": "c"}, "threads": 2, "placement": placed,
              "runs": [{"model": "m", "length": 16, "wall_us": 1000.0, "kernel_us": 980.0,
                        "shape": tables.shape_cost(plain), "overhead": tables.overhead(plain)}],
@@ -49,6 +50,7 @@ class Claims(unittest.TestCase):
     def test_each_can_fail(self):
         self.assertEqual(self.holds(without=51.0), [True] * 5)
         self.assertEqual(self.holds(without=51.0, extra=1)[0], False)
+        self.assertEqual(self.holds(without=51.0, on_device=False)[0], False)
         self.assertEqual(self.holds(without=51.0, shape_us=11.0)[1], False)
         self.assertEqual(self.holds()[2], False)
 

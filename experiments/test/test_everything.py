@@ -2,10 +2,12 @@
 
 import contextlib
 import io
+import os
 import pathlib
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 from experiments.harness import everything, experiment
 from experiments.harness.errors import USAGE, ExperimentError
@@ -54,15 +56,20 @@ class Order(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "all.json"
+        self.results = self.path.parent / "results"
+        self.results.mkdir()
 
-    def run_all(self, names, codes, resume=False, commit="c"):
+    def run_all(self, names, codes, resume=False, commit="c", writes=()):
         self.ran = []
 
         def run(name, arguments):
             self.ran.append((name, arguments))
+            if name in writes:
+                (self.results / f"{name}.json").write_text("{}")
             return codes.get(name, 0)
         err = io.StringIO()
-        with contextlib.redirect_stderr(err):
+        with contextlib.redirect_stderr(err), \
+                unittest.mock.patch.object(everything.report, "RESULTS", self.results):
             found = everything.run_all(names, {name: ["--x"] for name in names},
                                        everything.State(self.path), commit, resume, run)
         self.printed = err.getvalue()
@@ -78,6 +85,18 @@ class Order(unittest.TestCase):
         self.assertEqual(self.run_all(["a", "b", "c"], {}, resume=True), {"b": 0})
         self.assertEqual(self.run_all(["a", "b", "c"], {}, resume=True), {})
         self.assertEqual(len(self.run_all(["a", "b", "c"], {}, resume=False)), 3)
+
+    def test_a_bar_that_is_not_kept_is_a_result_and_a_wrong_result_is_none(self):
+        codes = self.run_all(["a", "b"], {"a": 3, "b": 3}, writes=["a"])
+        self.assertEqual(codes, {"a": 3, "b": 3})
+        self.assertIn("a done; not all of its bars are kept", self.printed)
+        self.assertIn("b failed with 3; going on", self.printed)
+        # What is there from before is no result of the run.
+        self.run_all(["b"], {"b": 3}, writes=["b"])
+        old = self.results / "b.json"
+        os.utime(old, (1, 1))
+        self.run_all(["b"], {"b": 3})
+        self.assertEqual(self.run_all(["a", "b"], {}, resume=True), {"b": 0})
 
     def test_another_commit_is_another_run(self):
         self.run_all(["a"], {})

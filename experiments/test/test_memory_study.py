@@ -2,7 +2,8 @@
 
 import unittest
 
-from experiments.memory_study import tables
+from experiments.harness.errors import WRONG_RESULT, ExperimentError
+from experiments.memory_study import program, tables
 
 
 def shape(storages, ns, system=0.0, peak=1 << 20):
@@ -37,6 +38,17 @@ class Planning(unittest.TestCase):
     def test_nothing_before(self):
         self.assertIsNone(tables.change(0, 3))
         self.assertEqual(tables.handling_ns({"instructions": {}}), 0)
+
+
+class Results(unittest.TestCase):
+    def test_executables_that_compute_something_else_are_told(self):
+        same = {"outputs": [[-1.0, 1.0, 0.5], [0.0, 100.0, 3.0]]}
+        program.must_agree("net", same, {"outputs": [[-1.0, 1.0, 0.5], [0.0, 100.005, 3.0]]})
+        for wrong in (101.0, float("nan"), float("inf")):
+            for one, other in ((3.0, wrong), (wrong, 3.0), (wrong, wrong + 1)):
+                with self.assertRaises(ExperimentError) as told:
+                    program.must_agree("net", {"outputs": [[one]]}, {"outputs": [[other]]})
+                self.assertEqual(told.exception.code, WRONG_RESULT)
 
 
 class Bars(unittest.TestCase):

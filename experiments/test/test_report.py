@@ -148,6 +148,49 @@ class Page(unittest.TestCase):
         self.assertEqual(missing, ["budget"])
         self.assertIn("left something out", text)
 
+    def test_bars_stand_on_top_with_their_verdicts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "regret.json").write_text(json.dumps({"bars": [
+                {"name": "r <1>", "value": 0.0312, "most": 0.02, "kept": False},
+                {"name": "shapes", "value": 300, "least": 300, "kept": True},
+                {"name": "none", "value": None, "most": 1, "kept": False}]}))
+            (folder / "claims.json").write_text(json.dumps({"claims": [
+                {"claim": "c", "found": "f", "holds": True}]}))
+            (folder / "lstm.json").write_text(json.dumps(result()))
+            text, _ = page.page(["lstm", "regret", "claims"], folder, False)
+        parsed(text)
+        top = text[:text.index("<h2 id='lstm'>")]
+        self.assertIn("<td>r &lt;1&gt;</td><td>0.0312</td><td>at most 0.02</td>"
+                      "<td class=missing>not kept</td>", top)
+        self.assertIn("<td>shapes</td><td>300</td><td>at least 300</td><td>kept</td>", top)
+        self.assertIn("<td>none</td><td>–</td>", top)
+        self.assertIn("<td>c</td><td>f</td><td></td><td>kept</td>", top)
+        self.assertIn("<td>m, 1 thread: best peer / nimble</td><td>1.817, lowest 1.500</td>", top)
+
+    def test_results_under_a_label_follow_their_experiment(self):
+        names = ["budget", "budget-more"]
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for stem in ("budget", "budget-exporters", "budget-part", "budget-more",
+                         "budget-more-x", "budget.partial"):
+                (folder / f"{stem}.json").write_text("{}")
+                (folder / f"{stem}.md").write_text(f"text of {stem}.")
+            self.assertEqual(page.labelled_stems("budget", folder, names), ["budget-exporters"])
+            self.assertEqual(page.labelled_stems("budget-more", folder, names), ["budget-more-x"])
+            text, _ = page.page(names, folder, False)
+        self.assertFalse(parsed(text).open)
+        self.assertIn("text of budget-exporters.", text)
+        self.assertNotIn("text of budget-part.", text)
+
+    def test_each_study_has_a_section(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, missing = page.page(page.experiments.PROGRAMS, pathlib.Path(folder), False)
+        for name in ("churn", "claims", "figure3", "memory-study", "method", "regret",
+                     "repeatability", "roofline", "table4"):
+            self.assertIn(f"<h2 id='{name}'>", text)
+            self.assertIn(name, missing)
+
     def test_papers_quote_as_many_figures_as_columns(self):
         found = [paper for name in (*page.experiments.NAMES, *page.experiments.PROGRAMS)
                  for paper in page.papers_of(name)]

@@ -184,6 +184,25 @@ class RunTest(unittest.TestCase):
         self.assertEqual(set(case.done), {"10", "20", "30"})
         self.assertEqual(case.errors, {"tvm": "broken"})
 
+    def test_with_nothing_to_resume_all_is_built_anew(self):
+        workers = {"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")}
+
+        def build():
+            """Returns whether it tuned, and whether it took an old executable."""
+            made, tuned = self.make_run(workers), []
+            made.models, made.options.tune = [made.experiment], "5m"
+            with unittest.mock.patch.object(run.models, "export"), \
+                    unittest.mock.patch.object(run.models, "tune",
+                                               lambda *_: tuned.append(True)), \
+                    unittest.mock.patch.object(run.models, "compile_nimble",
+                                               lambda _, options: options.resume), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                made.build()
+            return bool(tuned), made.executables["m"]
+        self.assertEqual(build(), (True, False))
+        self.measure(self.make_run(workers), workers)
+        self.assertEqual(build(), (False, True))
+
     def test_other_settings_do_not_resume(self):
         workers = {"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble")}
         made = self.make_run(workers)
@@ -191,6 +210,16 @@ class RunTest(unittest.TestCase):
         other = self.make_run(workers, lengths=(10, 40))
         with self.assertRaisesRegex(ExperimentError, "other settings .*lengths"):
             other.load_partial()
+
+    def test_a_peers_tuner_has_its_time_before_the_peer_answers(self):
+        model, waited = types.SimpleNamespace(name="m"), []
+        with unittest.mock.patch.object(pool.subprocess, "Popen"), \
+                unittest.mock.patch.object(pool, "BUILD", self.folder), \
+                unittest.mock.patch.object(pool.Worker, "_receive",
+                                           lambda _, seconds: waited.append(seconds)):
+            for options in ({}, {"tvm_seconds": 1200}):
+                pool.Worker(model, "tvm", "tvm_relax", 1, [0], options).close()
+        self.assertEqual(waited, [pool.LOAD_SECONDS, pool.LOAD_SECONDS + 1200])
 
     def test_a_peer_whose_environment_fails_is_listed(self):
         made = self.make_run({"torch": FakeWorker("torch"), "mxnet": FakeWorker("mxnet")})

@@ -17,6 +17,7 @@
 
 #include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
+#include "vm/base/utf8.h"
 
 namespace nimble::tuner {
 namespace {
@@ -83,7 +84,7 @@ int out_of_the_way(int fd) {
 
 std::string text_of_failure(const Frame& f) {
   ByteReader r(f.payload, "worker protocol");
-  return r.text();
+  return valid_utf8(r.text());
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ std::string Runner::last_words(size_t most) const {
       ::pread(stderr_fd_, text.data(), text.size(), size - static_cast<off_t>(text.size()));
   text.resize(n > 0 ? static_cast<size_t>(n) : 0);
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  return valid_utf8(text);
 }
 
 void Runner::start() {
@@ -194,8 +195,8 @@ Runner::Lost Runner::lose(bool hung) {
   lost.killed = !hung && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   lost.output = last_words(kMostOutput);
   if (!lost.output.empty())
-    lost.reason +=
-        ": " + lost.output.substr(lost.output.size() - std::min(lost.output.size(), kLastWords));
+    lost.reason += ": " + valid_utf8(lost.output.substr(lost.output.size() -
+                                                        std::min(lost.output.size(), kLastWords)));
   ::close(to_);
   ::close(from_);
   to_ = from_ = -1;
@@ -332,6 +333,7 @@ bool Runner::attempt(const Case& c, const std::vector<uint32_t>& which,
       throw Error(Status::kInvalidArgument, "case", text_of_failure(reply));
     if (reply.type != MessageType::kEntry) broken("an unexpected message came");
     EntryResult r = decode_entry_result(reply.payload);
+    r.message = valid_utf8(r.message);
     if (r.index >= which.size()) broken("a result of an entry that was not asked for");
     r.index = which[r.index];
     have[r.index] = true;

@@ -15,22 +15,27 @@ constexpr int64_t kEventsAtOnce = 1000;
 // day) all ratios are numbers that the cost model and the database take.
 constexpr double kLeastNs = 0.1, kMostNs = 8.64e13;
 
-// An event's words; anybody who writes to the database may have written them.
+// What an event tells, an object; anybody who writes to the database may have written it.
+nlohmann::json detail_of(const db::Event& event) {
+  nlohmann::json j = nlohmann::json::parse(event.detail, nullptr, false);
+  return j.is_object() ? j : nlohmann::json::object();
+}
+
 std::string word_of(const db::Event& event, const char* name) {
-  const nlohmann::json j = nlohmann::json::parse(event.detail, nullptr, false);
-  if (!j.is_object() || !j.contains(name) || !j.at(name).is_string()) return "";
-  return j.at(name).get<std::string>();
+  const nlohmann::json j = detail_of(event);
+  const auto at = j.find(name);
+  return at != j.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
 bool says(const db::Event& event, const char* name) {
-  const nlohmann::json j = nlohmann::json::parse(event.detail, nullptr, false);
-  return j.is_object() && j.contains(name) && j.at(name) == true;
+  const nlohmann::json j = detail_of(event);
+  const auto at = j.find(name);
+  return at != j.end() && *at == true;
 }
 
 // All that was open was taken back at once.
 bool is_cancellation(const db::Event& event) {
-  const nlohmann::json j = nlohmann::json::parse(event.detail, nullptr, false);
-  return event.kind == db::topic::kCampaign && j.is_object() && j.contains("cancelled_jobs");
+  return event.kind == db::topic::kCampaign && detail_of(event).contains("cancelled_jobs");
 }
 
 bool is_new_job(const db::Event& event) {

@@ -102,11 +102,13 @@ void CampaignService::open_task(const TuningTask& task, int64_t threads) {
   }
   SearchOptions options;
   options.threads = static_cast<int>(threads);
-  double shares = 0;
-  for (const Representative& r : searched) shares += r.share;
-  for (const Representative& r : searched) {
-    options.shapes.push_back(task.points[r.point].symbols);
-    t.searched.push_back(r.share / shares);
+  std::vector<size_t> possible;
+  for (const Representative& r : searched) possible.push_back(r.point);
+  // What the others stood for goes to the nearest of those that are left.
+  const std::vector<Representative> left = representatives_of(task, possible);
+  for (const size_t point : possible) {
+    options.shapes.push_back(task.points[point].symbols);
+    t.searched.push_back(std::ranges::find(left, point, &Representative::point)->share);
   }
   options.seeds =
       warm_start(shared_.store, records.space(), threads, shared_.campaign.key.hardware);

@@ -76,6 +76,7 @@ WorkloadRegret workload_of(const Json& json, const std::string& place) {
   WorkloadRegret w;
   w.workload = json.at("workload").get<std::string>();
   w.table = json.at("table").get<std::string>();
+  if (json.contains("candidates")) w.candidates = integer_at<size_t>(json, "candidates", place);
   for (const Json& s : json.at("shapes")) w.shapes.push_back(shape_of(s, place));
   return w;
 }

@@ -323,6 +323,7 @@ void CampaignPlan::forget(Task& task, const WantedCase& w, const std::vector<db:
   best = 1;
   for (const auto& [config, ratio] : here.ratios)
     if (ratio) best = std::min(best, *ratio);
+  task.gained.at(w.point) = std::max(task.gained.at(w.point), best);
 }
 
 void CampaignPlan::impossible(size_t task, size_t point) {
@@ -335,7 +336,12 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
   if (w.phase == Phase::kBaseline) {
     task.default_ns = default_ns;
     task.phase = Phase::kSearch;
+  }
+  // With the baseline; a case of the search that comes before it, as anybody may have written one,
+  // is learnt all the same.
+  if (search && task.best.empty()) {
     task.best.assign(task.search.sizes.size(), 1);
+    task.gained = task.best;
     for (SizeEvidence& size : task.search.sizes) size.ratios[w.anchors[0]] = 1.0;
   }
   Times ratios;
@@ -358,7 +364,6 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
       ratios[w.anchors[a]] = *found->second / default_ns;
   if (search) {
     SizeEvidence& here = task.search.sizes.at(w.point);
-    const double before = best_of(w.task);
     for (const db::Hash& config : w.configs) {
       const auto it = ratios.find(config);
       if (it == ratios.end()) continue;
@@ -375,7 +380,10 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
     for (const db::Hash& config : news)
       if (const auto it = ratios.find(config); it != ratios.end() && it->second)
         task.best[w.point] = std::min(task.best[w.point], *it->second);
-    if (best_of(w.task) < before * (1 - kWorthwhileGain)) task.stale = task.since_gain = 0;
+    if (gains(best_of(w.task), ratio_of(w.task, task.gained))) {
+      task.gained = task.best;
+      task.stale = task.since_gain = 0;
+    }
   }
   if (w.phase == Phase::kBaseline) {
     // The fastest of the first proposals: the less time an anchor takes of each case the better.

@@ -202,10 +202,11 @@ class CampaignPlan {
     std::optional<db::Hash> anchor;
     std::optional<double> default_ns;
     SearchEvidence search;
-    std::vector<double> best;  // by size of the search; empty: nothing is known yet
-    size_t at_once = 1;        // of these sizes, the first ones, that its part has time for
-    int64_t stale = 0;         // results since the best improved, in this slice
-    int64_t since_gain = 0;    // the same, in all of them
+    std::vector<double> best;    // by size of the search; empty: nothing is known yet
+    std::vector<double> gained;  // the same when it last gained: gains that are small alone add up
+    size_t at_once = 1;          // of these sizes, the first ones, that its part has time for
+    int64_t stale = 0;           // results since it gained, in this slice
+    int64_t since_gain = 0;      // the same, in all of them
     int slice = 0, dry_slices = 0;
     double best_before = HUGE_VAL;  // this slice
     bool exhausted = false;
@@ -262,7 +263,9 @@ class CampaignPlan {
                     const std::vector<db::Hash>* finalists = nullptr);
   void finish_task(size_t t);
   bool dry(size_t t) const;
-  double best_of(size_t t) const;  // ratio; HUGE_VAL: nothing is known yet
+  // Of its sizes together, by what they stand for; HUGE_VAL: nothing is known yet.
+  double ratio_of(size_t t, const std::vector<double>& by_size) const;
+  double best_of(size_t t) const { return ratio_of(t, tasks_[t].best); }
   size_t sizes_in_time(size_t t) const;
   bool search_is_over(size_t t) const;
   const std::vector<db::Hash>& finalists_of(size_t t);

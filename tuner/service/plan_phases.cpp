@@ -149,20 +149,16 @@ void CampaignPlan::enter_slice(size_t t) {
 // evaluate then.
 bool CampaignPlan::dry(size_t t) const {
   const Task& task = tasks_[t];
-  return task.slice > 0 && best_of(t) >= task.best_before * (1 - kWorthwhileGain);
+  return task.slice > 0 && !gains(best_of(t), task.best_before);
 }
 
 // ---- search ---------------------------------------------------------------------------------
 
-double CampaignPlan::best_of(size_t t) const {
-  const std::vector<double>& best = tasks_[t].best;
-  if (best.empty()) return HUGE_VAL;
-  double sum = 0, shares = 0;
-  for (size_t s = 0; s < tasks_[t].at_once; ++s) {
-    sum += spec_.tasks[t].searched[s] * best[s];
-    shares += spec_.tasks[t].searched[s];
-  }
-  return shares > 0 ? sum / shares : best[0];
+double CampaignPlan::ratio_of(size_t t, const std::vector<double>& by_size) const {
+  if (by_size.empty()) return HUGE_VAL;
+  const size_t sizes = tasks_[t].at_once;
+  return searched_ratio(std::span(by_size).first(sizes),
+                        std::span(spec_.tasks[t].searched).first(sizes));
 }
 
 size_t CampaignPlan::sizes_in_time(size_t t) const {

@@ -97,6 +97,8 @@ std::vector<Representative> representatives_of(const TuningTask& task, std::vect
       return away(a) < away(b);
     })->share += all.share[i];
   }
+  if (all.points.empty())
+    for (Representative& r : out) r.share = 1 / static_cast<double>(out.size());
   if (out.size() == 1) out[0].share = 1;
   std::stable_sort(out.begin(), out.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });

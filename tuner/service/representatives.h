@@ -31,7 +31,8 @@ double mean_work(const TuningTask& task);
 void choose_representatives(TuningTask& task, size_t most = kMostRepresentatives);
 
 // A representative, and what it stands for: the share of the weight of those shapes that are
-// nearest to it. Where nothing has weight all shapes count alike.
+// nearest to it. Where nothing has weight all shapes count alike, and where all are held out all
+// representatives do.
 struct Representative {
   size_t point = 0;
   double share = 1;  // all together: 1

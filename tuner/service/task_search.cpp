@@ -19,10 +19,6 @@ constexpr double kRoundMs = 3000;
 // Rounds without a gain after which the other phases, and other workloads, have their turn.
 constexpr int kPatience = 5;
 
-bool gains(double now, double before) {
-  return now < before * (1 - kWorthwhileGain);
-}
-
 }  // namespace
 
 // ---- the sizes ------------------------------------------------------------------------------
@@ -130,6 +126,8 @@ TaskRun::Found TaskRun::found_of(const std::vector<db::TrialOutcome>& outcomes) 
     if (search_place(o) && db::is_final(o.trial.state)) rounds[o.trial.round].push_back(&o);
   Found out;
   out.best_ns.assign(searched_at_.size(), HUGE_VAL);
+  std::vector<double> shares;
+  for (const Representative& r : searched_at_) shares.push_back(r.share);
   double before = HUGE_VAL;
   for (const auto& [round, trials] : rounds) {
     std::set<db::Hash> configs;
@@ -138,12 +136,10 @@ TaskRun::Found TaskRun::found_of(const std::vector<db::TrialOutcome>& outcomes) 
       double& best = out.best_ns[*search_place(*o)];
       best = std::min(best, ns_of(*o).value_or(best));
     }
-    out.ratio = 0;
-    for (size_t s = 0; s < searched_at_.size(); ++s) {
-      // What is slower than the default is not used.
-      const double default_ns = times_.at(searched_at_[s].point).default_ns();
-      out.ratio += searched_at_[s].share * std::min(1.0, out.best_ns[s] / default_ns);
-    }
+    std::vector<double> over_default;
+    for (size_t s = 0; s < searched_at_.size(); ++s)
+      over_default.push_back(out.best_ns[s] / times_.at(searched_at_[s].point).default_ns());
+    out.ratio = searched_ratio(over_default, shares);
     out.trials += std::ssize(configs);
     out.dry += std::ssize(configs);
     if (gains(out.ratio, before) || before == HUGE_VAL) out.dry = 0, before = out.ratio;

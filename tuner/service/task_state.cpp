@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "vm/base/json_text.h"
+
 namespace nimble::tuner {
 
 std::string json_text(const TaskState& s) {
@@ -20,7 +22,7 @@ std::string json_text(const TaskState& s) {
     row["correlation"] = correlation;
   }
   if (!s.note.empty()) detail["note"] = s.note;
-  return detail.dump();
+  return nimble::json_text(detail, -1);
 }
 
 TaskState task_state_from_json(const std::string& detail) {

@@ -17,6 +17,8 @@ namespace {
 
 using exec::KernelArgument;
 
+constexpr double kMostWork = 9e18;  // flops or bytes: a product of sizes may be any
+
 int64_t evaluate(const ir::Dim& d, const ModelPoint& at, int64_t otherwise) {
   return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
     const auto it = at.find(name);
@@ -71,18 +73,18 @@ int64_t flops_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
   visit_calls(w, s, [&](const ir::OpInfo& op, const ir::CallExtents& call) {
     sum += op.traits.flops ? op.traits.flops(call) : call.results;
   });
-  return static_cast<int64_t>(std::min(sum, 9e18));
+  return static_cast<int64_t>(std::min(sum, kMostWork));
 }
 
 int64_t bytes_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
-  int64_t sum = 0;
+  double sum = 0;
   for (const KernelArgument& a : w.contract.arguments) {
     if (a.kind != KernelArgument::Kind::kTensor) continue;
-    int64_t n = static_cast<int64_t>(size_of(a.dtype));
-    for (const exec::DimProgram& d : a.dims) n *= d.evaluate1(s);
+    auto n = static_cast<double>(size_of(a.dtype));
+    for (const exec::DimProgram& d : a.dims) n *= static_cast<double>(d.evaluate1(s));
     sum += n;
   }
-  return sum;
+  return static_cast<int64_t>(std::min(sum, kMostWork));
 }
 
 // Which parameters serve as indices of a gather, and the extents that they index.

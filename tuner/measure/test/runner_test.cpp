@@ -317,6 +317,13 @@ TEST(Runner, KeepsWhatTheWorkerSaidLast) {
   EXPECT_EQ(r.output, "assertion failed: i < n");
 }
 
+TEST(Runner, WhatTheWorkerSaysIsText) {
+  Runner runner(options());
+  const EntryResult r = only(runner, "test.odd_words");
+  EXPECT_EQ(r.output, "\xEF\xBF\xBD and \xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(r.message, "SIGSEGV: " + r.output);
+}
+
 TEST(Runner, RunsOnceAndGivesWhatWasWritten) {
   Runner runner(options());
   const uint32_t id = runner.add(fault_executable({"test.copy", "test.wrong", "test.crash"}));

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <set>
+
 #include "tuner/service/test/two_speeds.h"
 #include "vm/base/cpu.h"
 #include "vm/base/file.h"
@@ -154,6 +157,8 @@ TEST_F(DispatchReportTest, WhatIsKeptIsNotMeasuredAgain) {
   const size_t built = backend.built;
   const DispatchReport again = report();
   EXPECT_EQ(backend.built, built);
+  EXPECT_GT(first.workloads[0].candidates, 0u);
+  EXPECT_EQ(again.workloads[0].candidates, first.workloads[0].candidates);
   EXPECT_GE(again.consumed_s, first.consumed_s);
   ASSERT_EQ(again.workloads[0].shapes.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
@@ -205,6 +210,48 @@ TEST_F(DispatchReportTest, AnInterruptedOneKeepsWhatItHas) {
   EXPECT_TRUE(r.interrupted);
   EXPECT_FALSE(r.complete);
   EXPECT_TRUE(report().resumed);
+}
+
+TEST_F(DispatchReportTest, ASearchThatIsInterruptedIsMadeWhenItGoesOn) {
+  tune();
+  const size_t before = backend.built;
+  report();
+  const size_t taking_part = backend.built - before;
+  std::filesystem::remove(options.file);
+  options.searches = 1;
+  options.search_trials = 40;
+  std::atomic<bool> cancel{false};
+  backend.built = 0;
+  backend.after_build = [&] {
+    if (backend.built > taking_part) cancel = true;  // within the search
+  };
+  const DispatchReport r = report_dispatch(options, backend, cancel);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_FALSE(r.complete) << "the only search is not made";
+  backend.after_build = nullptr;
+  const DispatchReport again = report();
+  EXPECT_TRUE(again.complete);
+  EXPECT_EQ(std::ranges::count_if(again.workloads.at(0).shapes,
+                                  [](const ShapeRegret& s) { return s.unsearched.has_value(); }),
+            1);
+}
+
+TEST_F(DispatchReportTest, AFileThatNamesAShapeTwiceOrAnotherOneDoesNotCountIt) {
+  tune();
+  report();
+  std::string text = kept();
+  const size_t begin = text.find('{', text.find("\"shapes\": ["));
+  const std::string first = text.substr(begin, text.find('}', begin) + 1 - begin);
+  std::string other = first;
+  const size_t size = other.find_first_of("0123456789", other.find("\"symbols\": ["));
+  other.insert(size, "9");
+  text.insert(begin, first + ", " + other + ", ");
+  std::ofstream(options.file) << text;
+  const DispatchReport again = report();
+  std::set<std::vector<int64_t>> distinct;
+  for (const ShapeRegret& s : again.workloads.at(0).shapes) distinct.insert(s.symbols);
+  EXPECT_EQ(again.workloads[0].shapes.size(), 4u);
+  EXPECT_EQ(distinct.size(), 4u);
 }
 
 TEST_F(DispatchReportTest, AWrongResultIsAFailedShapeAndNoTime) {

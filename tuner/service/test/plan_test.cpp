@@ -287,6 +287,35 @@ TEST(Plan, ASearchEndsWhenTrialsGainNothingOrAreEnough) {
   EXPECT_LT(patient, searched({endless, endless}));
 }
 
+// Each case gains 0.8 % at most, and all of them together a third.
+TEST(Plan, GainsThatAreSmallAloneAddUp) {
+  const SimulatedSpace space(13);
+  CampaignSpec spec = space.campaign(1, 2, 1000);
+  spec.search_end = {40, 400};
+  int64_t made = 0;
+  const Propose another = [&](size_t, size_t count, const SearchEvidence&) {
+    std::vector<db::Hash> out;
+    for (size_t i = 0; i < count; ++i) out.push_back("candidate " + std::to_string(made++));
+    return out;
+  };
+  CampaignPlan plan = simulated_plan(spec, another);
+  std::map<db::Hash, double> times = {{spec.tasks[0].default_config, 1000.0}};
+  double next_ns = 1000;
+  for (int turns = 0; !plan.done() && turns < 2000; ++turns)
+    for (const WantedCase& w : plan.want({0, 1, {"m"}})) {
+      CaseOutcome out{w.key, {"m", "kind"}, 0.1, {}};
+      for (const auto* list : {&w.anchors, &w.configs})
+        for (const db::Hash& c : *list) {
+          const auto [at, fresh] = times.try_emplace(c, next_ns);
+          if (fresh) next_ns *= 0.999;
+          out.times_ns[c] = at->second;
+        }
+      plan.finished(out);
+    }
+  EXPECT_TRUE(plan.done());
+  EXPECT_GE(plan.tasks()[0].searched, 400);
+}
+
 TEST(Plan, AnOutcomeToldTwiceCountsOnce) {
   const SimulatedSpace space(8);
   CampaignPlan plan = simulated_plan(space.campaign(1, 2, 100), space.proposer());
@@ -310,6 +339,22 @@ TEST(Plan, ASizeThatCannotBeIsNotWanted) {
   fleet.on_issue = [](size_t, const WantedCase& w) { EXPECT_NE(w.point, 2u); };
   ASSERT_TRUE(fleet.run());
   EXPECT_EQ(fleet.campaigns[0].plan.tasks()[0].verified.points, (std::vector<size_t>{0, 1, 3}));
+}
+
+// Of a plan that is made anew: whoever writes to a database may write such a case.
+TEST(Plan, ACaseOfTheSearchBeforeTheBaselineIsLearnt) {
+  const SimulatedSpace space(8);
+  WantedCase early =
+      simulated_plan(space.campaign(1, 2, 100), space.proposer()).want({0, 1, {"m"}}).at(0);
+  early.phase = Phase::kSearch;
+  CampaignPlan plan = simulated_plan(space.campaign(1, 2, 100), space.proposer());
+  plan.issued(early);
+  CaseOutcome out{early.key, {"m", "kind"}, 0.5, {}};
+  for (const auto* list : {&early.anchors, &early.configs})
+    for (const db::Hash& c : *list) out.times_ns[c] = space.time(0, 0, c);
+  plan.finished(out);
+  EXPECT_EQ(plan.tasks()[0].phase, Phase::kBaseline);
+  EXPECT_EQ(plan.want({0, 1, {"m"}}).at(0).phase, Phase::kBaseline);
 }
 
 // It is not measured again, so it must not be wanted.

@@ -60,6 +60,17 @@ TEST(Representatives, EachOfTwoGroupsHasItsOwn) {
   EXPECT_NEAR(stand[0].share + stand[1].share, 1, 1e-9);
 }
 
+// A submission may say so of sizes that are held out, all of them.
+TEST(Representatives, SharesAddUpToOneWhateverIsHeldOut) {
+  TuningTask t = product({{4, 1}, {64, 1}, {64, 1}, {1024, 1}});
+  for (const bool all : {false, true}) {
+    for (WorkloadPoint& p : t.points) p.representative = true, p.held_out = all;
+    double sum = 0;
+    for (const Representative& r : representatives_of(t)) sum += r.share;
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
+}
+
 TEST(Representatives, WhatIsHardlyMetHasNone) {
   TuningTask t = product({{64, 0.98}, {1, 0.01}, {4096, 0.01}});
   choose_representatives(t);

@@ -33,6 +33,12 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
 }
 
+TEST(TaskState, ANoteMayHoldAnyBytes) {
+  TaskState s;
+  s.note = "no model in \xff";
+  EXPECT_EQ(task_state_from_json(json_text(s)).note, "no model in \xEF\xBF\xBD");
+}
+
 // A detail is any text: of another program, or of another version of this one.
 TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
   for (const char* odd :
@@ -40,9 +46,14 @@ TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
         R"({"best_ratio":null,"share":[],"noise":"loud","verified_on":{}})", R"({"trials":1.5})",
         R"({"searched_at":[3,{},{"shape":{"n":"x"},"share":1},{"shape":{"n":1}}]})",
         R"({"rank_correlations":{"round":1}})",
-        R"({"rank_correlations":[1,{"round":1},{"round":"a","correlation":1}]})"})
+        R"({"rank_correlations":[1,{"round":1},{"round":"a","correlation":1}]})",
+        R"({"rank_correlations":[{"round":1,"correlation":5},{"round":2,"correlation":-1e300}]})"})
     EXPECT_EQ(json_text(task_state_from_json(odd)), json_text(TaskState{})) << odd;
   EXPECT_EQ(task_state_from_json(R"({"trials":4,"of a later version":true})").trials, 4);
+  const char again[] = R"({"rank_correlations":[{"round":2,"correlation":0.5},
+      {"round":2,"correlation":0.1},{"round":1,"correlation":0.1},{"round":3,"correlation":1}]})";
+  EXPECT_EQ(task_state_from_json(again).rank_correlations,
+            (db::RankCorrelations{{2, 0.5}, {3, 1.0}}));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class TwoSpeeds : public Backend {
     b.compile_ms = 1;
     const std::lock_guard lock(mutex_);
     built += candidates.size();
+    if (after_build) after_build();
     return b;
   }
   Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
@@ -47,6 +48,7 @@ class TwoSpeeds : public Backend {
   std::set<std::string> wrong;
   std::string kernel = "test.copy";  // of the others
   size_t built = 0;
+  std::function<void()> after_build;
 
  private:
   std::mutex mutex_;

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
@@ -90,6 +92,24 @@ TEST(Workloads, LeadingAxesAreMultipliedAndSymbolsFollow) {
     EXPECT_TRUE(r.representative);
     // b*n rows: 3 * 64.
     EXPECT_EQ(r.symbols[0], 192) << t.label;
+  }
+}
+
+TEST(Workloads, TheWorkOfAHugeSizeIsBounded) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(n, 16), f32]) {
+  let %y = softmax(%x) {axis = 1};
+  %y
+})");
+  auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_FALSE(tasks.empty());
+  for (TuningTask& t : tasks) {
+    for (WorkloadPoint& p : t.points) std::ranges::fill(p.symbols, int64_t{1} << 61);
+    complete(t);
+    for (const WorkloadPoint& p : t.points) {
+      EXPECT_GT(p.bytes, 1'000'000'000'000'000'000);
+      EXPECT_GT(p.flops, 1'000'000'000'000'000'000);
+    }
   }
 }
 

@@ -1,6 +1,5 @@
 // The program nimble-dispatch as a user meets it.
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include "db/store/test/all.h"
 #include "db/store/test/fixture.h"
 #include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::db {
 namespace {
@@ -36,7 +36,6 @@ class DispatchProgram : public FileTest {
     const std::string model = folder + "/model.nir";
     std::ofstream(model) << "fn @main(%x: Tensor[(n, 40), f32], %w: Tensor[(40, 24), f32]) "
                             "{ let %y = matmul(%x, %w); %y }";
-    ::setenv("NIMBLE_LOCK_FOLDER", folder.c_str(), 1);
     const CommandResult tuned = run_command(fmt::format(
         "{} {} --db {} --budget 4s --threads 1 --quiet", NIMBLE_TUNE_PROGRAM, model, file()));
     EXPECT_EQ(tuned.exit_code, 0) << tuned.out;
@@ -44,6 +43,10 @@ class DispatchProgram : public FileTest {
   }
   Uuid table;
   Hash other;
+
+ private:
+  // The folder is gone after the test.
+  ScopedVariable lock_folder_{"NIMBLE_LOCK_FOLDER", folder};
 };
 
 TEST_F(DispatchProgram, AnOverrideIsLaidShownAndWithdrawn) {

@@ -10,10 +10,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "db/store/store.h"
 #include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::tuner {
 namespace {
@@ -29,7 +31,8 @@ class ServeProgram : public testing::Test {
     std::ofstream(folder + "/model.nir")
         << "fn @main(%x: Tensor[(n, 32), f32]) -> Tensor[(n, 32), f32] "
            "{ let %y = softmax(%x) {axis = 1}; %y }";
-    ::setenv("NIMBLE_KEYS", (folder + "/keys").c_str(), 1);
+    keys.emplace("NIMBLE_KEYS", folder + "/keys");
+    lock_folder.emplace("NIMBLE_LOCK_FOLDER", folder);
     EXPECT_EQ(run_command(NIMBLE_KEYS_PROGRAM + std::string(" new planner")).exit_code, 0);
   }
   ~ServeProgram() override {
@@ -91,6 +94,7 @@ class ServeProgram : public testing::Test {
   }
 
   std::string folder;
+  std::optional<ScopedVariable> keys, lock_folder;
   std::vector<pid_t> children;
 };
 

@@ -134,6 +134,12 @@ void last_words(const LibraryCall&) {
   die();
 }
 
+// What is no text: a database would refuse it.
+void odd_words(const LibraryCall&) {
+  std::fputs("\xff and \xe2\x82", stderr);
+  die();
+}
+
 template <void (*body)(const LibraryCall&)>
 void add(const char* name) {
   nimble::rt::LibraryKernel k;
@@ -172,6 +178,7 @@ int main(int argc, char** argv) {
   add<environment>("test.environment");
   add<reach>("test.reach");
   add<last_words>("test.last_words");
+  add<odd_words>("test.odd_words");
   options.out = ::dup(1);
   ::dup2(2, 1);
   return nimble::tuner::serve(options);

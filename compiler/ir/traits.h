@@ -77,10 +77,10 @@ struct Traits {
   bool placement = false;      // says on which device its operand's value is wanted
   // ---- axes and attributes
   std::optional<Rows>
-      rows;              // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
+      rows;                // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
   bool from_axis = false;  // works on all axes from `axis` on
-  bool images = false;  // its first operand are images, a second one weights: `layout` says where
-                        // their axes stand (image_layout.h)
+  bool images = false;   // its first operand are images, a second one weights: `layout` says where
+                         // their axes stand (image_layout.h)
   bool indexes = false;  // its second operand are indices into `axis` (or 0) of its first
   bool anchors = false;  // injective, and gives the group its name nevertheless
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents

@@ -51,10 +51,10 @@ kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
 // Sets the accumulators of all chains to zero.
 kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
 
-// Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines, tiles))
-// of them from element `first` of `b` on; tiles beyond the last line, by their number, have nothing
-// to fetch. A share is rarely more than a few lines: nested conditions keep the usual case to one
-// or two tests.
+// Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines,
+// tiles)) of them from element `first` of `b` on; tiles beyond the last line, by their number, have
+// nothing to fetch. A share is rarely more than a few lines: nested conditions keep the usual case
+// to one or two tests.
 kir::StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
                             const Dim& share, int64_t lines);
 

@@ -40,6 +40,15 @@ enum class Rows {
   kPackedProduct,  // rows of the first operand times one packed matrix
 };
 
+// How an operator's constant weights are laid out for its template, by the pass pack-weights. What
+// takes them packed is an operator of its own.
+enum class Packs {
+  kNothing,
+  kMatrix,   // the second operand of a product
+  kFilters,  // the second operand of a convolution of channels-last images
+  kGates,    // the fourth operand of a recurrent cell
+};
+
 // A call's attributes and extents, all of them numbers, for rules that count work.
 struct CallExtents {
   const Attrs& attrs;
@@ -68,10 +77,14 @@ struct Traits {
   bool placement = false;      // says on which device its operand's value is wanted
   // ---- axes and attributes
   std::optional<Rows>
-      rows;              // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
+      rows;                // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
+  bool from_axis = false;  // works on all axes from `axis` on
+  bool images = false;   // its first operand are images, a second one weights: `layout` says where
+                         // their axes stand (image_layout.h)
   bool indexes = false;  // its second operand are indices into `axis` (or 0) of its first
   bool anchors = false;  // injective, and gives the group its name nevertheless
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents
+  Packs packs = Packs::kNothing;
   // ---- work
   WorkRule sums = nullptr;   // terms that an element of the result adds up; default: 1
   WorkRule flops = nullptr;  // operations of a call; default: one an element of the results

@@ -46,6 +46,7 @@ const std::vector<std::string>& default_pipeline() {
       "lay-out-states",
       "simplify",
       "fold-constants",
+      "fold-batch-norm",
       "eliminate-common",
       "eliminate-dead",
       // Recognise what has a kernel of its own.
@@ -60,6 +61,9 @@ const std::vector<std::string>& default_pipeline() {
       // asks which of them are known.
       "infer",
       "expand-attention",
+      // Behind all that recognises formulas by the axes that exporters give them; the weights'
+      // transposes are folded next.
+      "channels-last",
       "fold-constants",
       "pack-weights",
       // A packed matrix has the type of its layout, which its kernels' workloads need.

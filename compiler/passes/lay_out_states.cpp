@@ -23,6 +23,7 @@
 #include "compiler/ir/entry.h"
 #include "compiler/passes/analysis/recursion.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/axis_order.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -34,25 +35,17 @@ using ir::BlockBuilder;
 using ir::Expr;
 using ir::ExprKind;
 using ir::Type;
-using Axes = std::vector<int64_t>;
 
 // The permutation of a parameter's axes that puts the one it grows along first, and back.
 struct Order {
   Axes forward, backward;
-  Order(int64_t axis, size_t rank) : forward{axis}, backward(rank) {
+  Order(int64_t axis, size_t rank) : forward{axis} {
     for (int64_t a = 0; a < static_cast<int64_t>(rank); ++a)
       if (a != axis) forward.push_back(a);
-    for (size_t i = 0; i < rank; ++i)
-      backward[static_cast<size_t>(forward[i])] = static_cast<int64_t>(i);
+    backward = inverse(forward);
   }
 };
 using Orders = std::map<size_t, Order>;  // by parameter
-
-Type permuted(const Type& t, const Axes& axes) {
-  std::vector<ir::Dim> dims;
-  for (int64_t a : axes) dims.push_back(t->dims[static_cast<size_t>(a)]);
-  return ir::tensor_type(std::move(dims), t->dtype);
-}
 
 Atom transpose(const Atom& a, const Axes& axes, const std::string& hint, const ir::Location& at,
                BlockBuilder& out) {

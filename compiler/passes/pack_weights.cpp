@@ -3,8 +3,15 @@
 // operator on a constant, so the next fold-constants does it at compile time.
 //
 // The templates know the widths that suit their register tiles and the number of columns; a
-// recurrent cell takes one vector of units with all its gates.
+// recurrent cell takes one vector of units with all its gates. The weights of a convolution of
+// channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
+// single pixels side by side, it is a product of the pixels' rows with that matrix.
+#include <algorithm>
+
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op.h"
+#include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/passes/lower_memory.h"
@@ -16,10 +23,33 @@ namespace {
 
 using ir::Atom;
 using ir::Expr;
+using Ints = std::vector<int64_t>;
 
-bool is_matrix(const Atom& a) {
-  return a.is_constant() && a.constant->dtype == DType::kF32 && a.constant->shape.size() == 2 &&
-         a.constant->shape[0] > 0 && a.constant->shape[1] > 0;
+// A constant that can be laid out anew, of so many axes.
+bool is_packable(const Atom& a, size_t rank) {
+  return a.is_constant() && a.constant->dtype == DType::kF32 && a.constant->shape.size() == rank &&
+         std::all_of(a.constant->shape.begin(), a.constant->shape.end(),
+                     [](int64_t extent) { return extent > 0; });
+}
+
+bool is_packable_product(const Expr& e) {
+  return is_packable(e.args[1], 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
+         ir::type_of(e.args[0])->dtype == DType::kF32 && ir::type_of(e.args[0])->dims.size() >= 2;
+}
+
+bool is_packable_convolution(const Expr& e) {
+  return is_packable(e.args[1], 4) && ir::image_layout_of(e.attrs).channels_last() &&
+         ir::attr<int64_t>(e.attrs, "groups") == 1 && ir::type_of(e.args[0])->dtype == DType::kF32;
+}
+
+// Whether each pixel of the result is made from the pixel in its place alone.
+bool is_product_of_pixels(const Expr& e) {
+  const auto all = [&](const char* name, int64_t v) {
+    const auto& values = ir::attr<Ints>(e.attrs, name);
+    return std::all_of(values.begin(), values.end(), [&](int64_t x) { return x == v; });
+  };
+  const Ints& weights = e.args[1].constant->shape;
+  return weights[0] == 1 && weights[1] == 1 && all("strides", 1) && all("pads", 0);
 }
 
 // The step number of the loop around a cell: the index with which its input row is taken, through
@@ -48,41 +78,68 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
-    Rewriter rewriter([&, function = f](const ir::Binding& b,
-                                        ir::BlockBuilder& o) -> std::optional<Atom> {
-      const Expr& e = *b.value;
-      auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
-        context.count("pack-weights.packed");
-        return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}}, "packed",
-                      e.location);
-      };
-      if (e.op == "matmul" && is_matrix(e.args[1]) && !ir::attr_or(e.attrs, "transpose_a", false) &&
-          ir::type_of(e.args[0])->dtype == DType::kF32 &&
-          ir::type_of(e.args[0])->dims.size() >= 2) {
-        bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
-        const std::vector<int64_t>& shape = e.args[1].constant->shape;
-        const ir::Layout panel = *ir::parse_layout(
-            kernels::dense_layout(context.target, DType::kF32, shape[transpose ? 0 : 1]));
-        ir::VarRef w = pack(e.args[1], panel, transpose);
-        ir::VarRef y = o.call("packed_matmul", {e.args[0], w},
-                              {{"k", shape[transpose ? 1 : 0]},
-                               {"n", shape[transpose ? 0 : 1]},
-                               {"layout", panel.str()}},
-                              b.var->name, e.location);
-        y->type = b.var->type;  // the next product in a row asks for it
-        return Atom(y);
-      }
-      if (e.op == "lstm_cell" && is_matrix(e.args[3])) {
-        Atom step = step_of(*function, definitions, e);
-        ir::VarRef w = pack(e.args[3], gates, false);
-        ir::VarRef y = o.call("packed_lstm_cell", {e.args[0], e.args[1], e.args[2], w, step},
-                              {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}},
-                              b.var->name, e.location);
-        y->type = b.var->type;
-        return Atom(y);
-      }
-      return std::nullopt;
-    });
+    Rewriter rewriter(
+        [&, function = f](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
+          const Expr& e = *b.value;
+          const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
+            context.count("pack-weights.packed");
+            return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}},
+                          "packed", e.location);
+          };
+          const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
+          // The value in place of the binding's. The next product in a row asks for its type.
+          const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
+            ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
+            y->type = b.var->type;
+            return y;
+          };
+          const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                                   bool transpose) -> Atom {
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
+            return call("packed_matmul", {x, pack(w, layout, transpose)},
+                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
+          };
+          switch (ir::traits_of(e).packs) {
+            case ir::Packs::kNothing:
+              return std::nullopt;
+            case ir::Packs::kMatrix: {
+              if (!is_packable_product(e)) return std::nullopt;
+              const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
+              const Ints& shape = e.args[1].constant->shape;
+              return product(e.args[0], e.args[1], shape[transpose ? 1 : 0],
+                             shape[transpose ? 0 : 1], transpose);
+            }
+            case ir::Packs::kFilters: {
+              if (!is_packable_convolution(e)) return std::nullopt;
+              const Ints& shape = e.args[1].constant->shape;
+              const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+              const Atom matrix =
+                  o.call("reshape", {e.args[1]}, {{"shape", std::vector<ir::Dim>{k, n}}}, "filters",
+                         e.location);
+              if (is_product_of_pixels(e)) {
+                const Atom y = product(e.args[0], matrix, k, n, false);
+                return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
+              }
+              const ir::Layout layout =
+                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
+              ir::Attrs attrs = {
+                  {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
+              for (const char* same : {"strides", "pads", "dilations"})
+                attrs[same] = e.attrs.at(same);
+              std::vector<Atom> args = e.args;
+              args[1] = pack(matrix, layout, false);
+              return call("packed_conv2d", std::move(args), std::move(attrs));
+            }
+            case ir::Packs::kGates: {
+              if (!is_packable(e.args[3], 2)) return std::nullopt;
+              const Atom step = step_of(*function, definitions, e);
+              return call("packed_lstm_cell",
+                          {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
+                          {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
+            }
+          }
+          return std::nullopt;
+        });
     f = rewriter.rewrite(f);
   }
   return out;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/reference/operand.h"
 
@@ -73,21 +74,55 @@ std::vector<Array> conv2d(const OpCall& c) {
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
   int64_t groups = ir::attr<int64_t>(c.e.attrs, "groups");
-  int64_t channels = w.shape[1], height = x.shape[2], width = x.shape[3];
-  int64_t per_group = y.shape[1] / groups;
+  const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
+  const Shape x_steps = strides_of(x.shape), w_steps = strides_of(w.shape);
+  int64_t channels = w.shape[l.input];
+  int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
+  int64_t per_group = y.shape[l.channel] / groups;
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    int64_t o = at[1], first = o / per_group * channels;
+    int64_t o = at[l.channel], first = o / per_group * channels;
     double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
     for (int64_t ch = 0; ch < channels; ++ch)
-      for (int64_t i = 0; i < w.shape[2]; ++i)
-        for (int64_t j = 0; j < w.shape[3]; ++j) {
-          int64_t r = at[2] * strides[0] - pads[0] + i * dilations[0];
-          int64_t q = at[3] * strides[1] - pads[1] + j * dilations[1];
+      for (int64_t i = 0; i < w.shape[l.taps[0]]; ++i)
+        for (int64_t j = 0; j < w.shape[l.taps[1]]; ++j) {
+          int64_t r = at[l.spatial[0]] * strides[0] - pads[0] + i * dilations[0];
+          int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           // Padding is zeros, which times an infinite weight are not numbers.
-          const int64_t row = (at[0] * x.shape[1] + first + ch) * height + r;
-          sum += (padding ? 0.0 : x.f[static_cast<size_t>(row * width + q)]) *
-                 w.f[static_cast<size_t>(((o * channels + ch) * w.shape[2] + i) * w.shape[3] + j)];
+          const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
+                               r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
+          const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
+                              i * w_steps[l.taps[0]] + j * w_steps[l.taps[1]];
+          sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
+        }
+    y.f[static_cast<size_t>(flat)] = sum;
+  });
+  return {y};
+}
+
+std::vector<Array> packed_conv2d(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &w = c.in[1];
+  const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
+  const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
+  const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
+  const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const int64_t k = kernel[0] * kernel[1] * channels;
+  for_each(y.shape, [&](const Shape& at, int64_t flat) {
+    const int64_t o = at[3];
+    const int64_t panel = o / columns * k * columns + o % columns;
+    double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
+    for (int64_t ch = 0; ch < channels; ++ch)
+      for (int64_t i = 0; i < kernel[0]; ++i)
+        for (int64_t j = 0; j < kernel[1]; ++j) {
+          const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
+          const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
+          const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+          const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
+          const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
+          sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
         }
     y.f[static_cast<size_t>(flat)] = sum;
   });
@@ -141,6 +176,7 @@ ReferenceFunction find_product(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {{"matmul", matmul},
                                                                   {"packed_matmul", packed_matmul},
                                                                   {"conv2d", conv2d},
+                                                                  {"packed_conv2d", packed_conv2d},
                                                                   {"attention", attention}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;

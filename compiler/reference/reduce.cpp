@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/ir/axes.h"
+#include "compiler/ir/image_layout.h"
 #include "compiler/reference/operand.h"
 
 namespace nimble::reference {
@@ -204,20 +205,23 @@ std::vector<Array> pool2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
-  int64_t height = x.shape[2], width = x.shape[3];
+  const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
+  const Shape steps = strides_of(x.shape);
+  int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
     double acc = maximum ? -INFINITY : 0;
     int64_t largest = lowest(y.dtype);  // of integers, which doubles of 53 bits do not hold
     int64_t count = 0;
     for (int64_t i = 0; i < kernel[0]; ++i)
       for (int64_t j = 0; j < kernel[1]; ++j) {
-        int64_t r = at[2] * strides[0] - pads[0] + i * dilations[0];
-        int64_t q = at[3] * strides[1] - pads[1] + j * dilations[1];
+        int64_t r = at[l.spatial[0]] * strides[0] - pads[0] + i * dilations[0];
+        int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
         // A window hung over the end by ceil_mode never counts what lies beyond the padding.
         if (count_pad && r < height + pads[2] && q < width + pads[3]) ++count;
         if (r < 0 || r >= height || q < 0 || q >= width) continue;
         if (!count_pad) ++count;
-        const int64_t from = ((at[0] * x.shape[1] + at[1]) * height + r) * width + q;
+        const int64_t from = at[0] * steps[0] + at[l.channel] * steps[l.channel] +
+                             r * steps[l.spatial[0]] + q * steps[l.spatial[1]];
         const int64_t whole = x.floating() ? 0 : x.i[static_cast<size_t>(from)];
         if (integer_less(y.dtype, largest, whole)) largest = whole;
         const double v = x.number(from);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/axes.h"
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/reference/region.h"
@@ -122,25 +123,35 @@ bool matmul(const DemandCall& c, const Region& out, Demand& d) {
   return true;
 }
 
+// The panels of k rows of a packed matrix that hold columns asked for. Tells which columns they
+// are, of `n`.
+Region panels(const DemandCall& c, const Region& out, int64_t k, int64_t n, int64_t* first,
+              int64_t* count) {
+  const int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  Region r = Region::whole(c.operands[1]);
+  *first = 0;
+  *count = n;
+  if (r.extent.size() == 3 && r.extent[1] == k && r.extent[2] == width) {
+    const int64_t last = (out.from.back() + out.extent.back() - 1) / width;
+    r.from[0] = out.from.back() / width;
+    r.extent[0] = last - r.from[0] + 1;
+    *first = r.from[0] * width;
+    *count = std::min(n, (last + 1) * width) - *first;
+  }
+  return r;
+}
+
 // Rows of x with the panels of the weights that hold the columns.
 bool packed_matmul(const DemandCall& c, const Region& out, Demand& d) {
   const auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
-  const int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
   Region rows = out;
   rows.from.back() = 0;
   rows.extent.back() = k;
-  Region panels = Region::whole(c.operands[1]);
-  if (panels.extent.size() == 3 && panels.extent[1] == k && panels.extent[2] == width) {
-    const int64_t first = out.from.back() / width;
-    const int64_t last = (out.from.back() + out.extent.back() - 1) / width;
-    panels.from[0] = first;
-    panels.extent[0] = last - first + 1;
-    d.attrs["n"] = std::min(n, (last + 1) * width) - first * width;
-    d.inside.back() = out.from.back() - first * width;
-  } else {
-    d.inside.back() = out.from.back();
-  }
-  d.operands = {rows, panels};
+  int64_t first = 0, columns = n;
+  const Region weights = panels(c, out, k, n, &first, &columns);
+  d.attrs["n"] = columns;
+  d.inside.back() = out.from.back() - first;
+  d.operands = {rows, weights};
   d.work = k;
   return true;
 }
@@ -162,18 +173,20 @@ bool window(int64_t extent, int64_t from, int64_t count, int64_t taps, int64_t s
 }
 
 // The rows and columns of x that windows read, and the padding around them.
-bool windows(const DemandCall& c, const Region& out, const Ints& taps, Region* x, Demand& d) {
+bool windows(const DemandCall& c, const ir::ImageLayout& l, const Region& out, const Ints& taps,
+             Region* x, Demand& d) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
   Ints around(4);
   for (size_t k = 0; k < 2; ++k) {
     Span s{};
-    if (!window(c.operands[0][2 + k], out.from[2 + k], out.extent[2 + k], taps[k], strides[k],
-                pads[k], dilations[k], &s))
+    const size_t axis = l.spatial[k];
+    if (!window(c.operands[0][axis], out.from[axis], out.extent[axis], taps[k], strides[k], pads[k],
+                dilations[k], &s))
       return false;
-    x->from[2 + k] = s.from;
-    x->extent[2 + k] = s.extent;
+    x->from[axis] = s.from;
+    x->extent[axis] = s.extent;
     around[k] = s.before;
     around[2 + k] = s.after;
   }
@@ -182,23 +195,46 @@ bool windows(const DemandCall& c, const Region& out, const Ints& taps, Region* x
 }
 
 bool conv2d(const DemandCall& c, const Region& out, Demand& d) {
+  const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   const Shape& w = c.operands[1];
   const auto groups = ir::attr<int64_t>(c.e.attrs, "groups");
-  const int64_t per_group = w[0] / groups;
+  const int64_t per_group = w[l.filter] / groups;
   Region x = out, weights = Region::whole(w);
-  if (!windows(c, out, {w[2], w[3]}, &x, d)) return false;
+  if (!windows(c, l, out, {w[l.taps[0]], w[l.taps[1]]}, &x, d)) return false;
   // The output channels asked for, or with several groups all of the groups that these are in.
-  const int64_t first_group = groups == 1 ? 0 : out.from[1] / per_group;
-  const int64_t last_group = groups == 1 ? 0 : (out.from[1] + out.extent[1] - 1) / per_group;
-  weights.from[0] = groups == 1 ? out.from[1] : first_group * per_group;
-  weights.extent[0] = groups == 1 ? out.extent[1] : (last_group - first_group + 1) * per_group;
-  d.inside[1] = out.from[1] - weights.from[0];
-  x.from[1] = first_group * w[1];
-  x.extent[1] = (last_group - first_group + 1) * w[1];
+  const int64_t from = out.from[l.channel], extent = out.extent[l.channel];
+  const int64_t first_group = groups == 1 ? 0 : from / per_group;
+  const int64_t last_group = groups == 1 ? 0 : (from + extent - 1) / per_group;
+  const int64_t first = groups == 1 ? from : first_group * per_group;
+  const int64_t filters = groups == 1 ? extent : (last_group - first_group + 1) * per_group;
+  weights.from[l.filter] = first;
+  weights.extent[l.filter] = filters;
+  d.inside[l.channel] = from - first;
+  x.from[l.channel] = first_group * w[l.input];
+  x.extent[l.channel] = (last_group - first_group + 1) * w[l.input];
   d.attrs["groups"] = last_group - first_group + 1;
   d.operands = {x, weights};
-  if (c.operands.size() > 2) d.operands.push_back({{weights.from[0]}, {weights.extent[0]}});
-  d.work = w[1] * w[2] * w[3];
+  if (c.operands.size() > 2) d.operands.push_back({{first}, {filters}});
+  d.work = w[l.input] * w[l.taps[0]] * w[l.taps[1]];
+  return true;
+}
+
+bool packed_conv2d(const DemandCall& c, const Region& out, Demand& d) {
+  const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
+  const auto filters = ir::attr<int64_t>(c.e.attrs, "filters");
+  const int64_t channels = c.operands[0].back();
+  const int64_t k = kernel[0] * kernel[1] * channels;
+  Region x = out;
+  if (!windows(c, ir::kChannelsLast, out, kernel, &x, d)) return false;
+  x.from.back() = 0;
+  x.extent.back() = channels;
+  int64_t first = 0, columns = filters;
+  const Region weights = panels(c, out, k, filters, &first, &columns);
+  d.attrs["filters"] = columns;
+  d.inside.back() = out.from.back() - first;
+  d.operands = {x, weights};
+  if (c.operands.size() > 2) d.operands.push_back({{first}, {columns}});
+  d.work = k;
   return true;
 }
 
@@ -207,7 +243,7 @@ bool pool2d(const DemandCall& c, const Region& out, Demand& d) {
   if (ir::attr_or(c.e.attrs, "count_include_pad", false)) return false;
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   Region x = out;
-  if (!windows(c, out, kernel, &x, d)) return false;
+  if (!windows(c, ir::image_layout_of(c.e.attrs), out, kernel, &x, d)) return false;
   d.attrs["ceil_mode"] = false;
   d.operands = {x};
   d.work = kernel[0] * kernel[1];
@@ -279,6 +315,7 @@ DemandRule find_demand_rule(const std::string& op) {
                                                            {"matmul", matmul},
                                                            {"packed_matmul", packed_matmul},
                                                            {"conv2d", conv2d},
+                                                           {"packed_conv2d", packed_conv2d},
                                                            {"max_pool2d", pool2d},
                                                            {"avg_pool2d", pool2d},
                                                            {"attention", attention},

@@ -19,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/tools/kernel_runner.h"
 
@@ -101,32 +102,69 @@ kernels::Workload lstm_workload(int64_t hidden) {
       {false, false, false, true, false});
 }
 
+// A convolution of one channels-last image, its bias and relu. The kernel is square and padded by
+// half of it; depthwise if `filters` is 0.
+struct Image {
+  int64_t size, channels, filters, kernel, stride;
+
+  int64_t outputs() const { return filters == 0 ? channels : filters; }
+  int64_t result_size() const { return (size + kernel / 2 * 2 - kernel) / stride + 1; }
+  int64_t sums() const { return kernel * kernel * (filters == 0 ? 1 : channels); }
+  double flops() const {
+    return 2.0 * static_cast<double>(result_size() * result_size() * outputs() * sums());
+  }
+};
+
+// `known`: the kernel is made for this size, else for any.
+kernels::Workload conv_workload(const Image& s, bool known) {
+  using Ints = std::vector<int64_t>;
+  const int64_t pad = s.kernel / 2, outputs = s.outputs();
+  const Dim h = known ? Dim(s.size) : Dim::symbol("h");
+  const Dim w = known ? Dim(s.size) : Dim::symbol("w");
+  const auto result = [&](const Dim& extent) {
+    return ir::floordiv(extent + 2 * pad - s.kernel, s.stride) + 1;
+  };
+  ir::Attrs attrs = {{"strides", Ints{s.stride, s.stride}},
+                     {"pads", Ints{pad, pad, pad, pad}},
+                     {"dilations", Ints{1, 1}}};
+  std::string op = "conv2d", layout = "nhwc";
+  ir::Type weights = f32({s.kernel, s.kernel, 1, outputs});
+  if (s.filters == 0) {
+    attrs["groups"] = s.channels;
+  } else {
+    op = "packed_conv2d";
+    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), DType::kF32, outputs);
+    weights = f32(ir::parse_layout(layout)->packed_dims(s.sums(), outputs));
+    attrs["kernel"] = Ints{s.kernel, s.kernel};
+    attrs["filters"] = outputs;
+  }
+  attrs["layout"] = layout;
+  const ir::VarRef x = ir::make_var("x", f32({1, h, w, s.channels}));
+  const ir::VarRef k = ir::make_var("w", weights), b = ir::make_var("b", f32({outputs}));
+  const ir::Type type = f32({1, result(h), result(w), outputs});
+  ir::BlockBuilder body;
+  ir::VarRef y = body.call(op, {x, k, b}, attrs);
+  y->type = type;
+  y = body.call("relu", {y});
+  y->type = type;
+  return kernels::make_workload(*ir::make_function_of({x, k, b}, body.finish(y), type),
+                                {false, true, true});
+}
+
 // ---------------------------------------------------------------- benchmarks
 
 constexpr int kRotation = 6;
 
-void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t k, int64_t n) {
-  const int64_t m = state.range(0);
-  const int threads = static_cast<int>(state.range(1));
-  rt::ThreadPool& pool = the_pool();
-  const size_t matrix = static_cast<size_t>(k * ((n + 255) / 256 * 256));
-  const HugeBuffer x(static_cast<size_t>(m * k)), y(static_cast<size_t>(m * n)),
-      b(static_cast<size_t>(n)), w(matrix * kRotation);
-  const double flops = 2.0 * static_cast<double>(m * k * n) / 1e9;
+// Times `call`, which takes its seconds, against the peak.
+template <typename Call>
+void measure(benchmark::State& state, int threads, double flops, const Call& call) {
   std::vector<double> speeds, peaks, shares;
-  int64_t turn = 0;
-  auto call = [&] {
-    float* weights = w.data() + matrix * static_cast<size_t>(turn++ % kRotation);
-    const double start = now();
-    kernel->run(pool, threads, {x.data(), weights, b.data(), y.data()}, {m});
-    return now() - start;
-  };
   for (int i = 0; i < kRotation; ++i) call();  // touches every matrix
-  double before = measure_peak(pool, threads);
+  double before = measure_peak(the_pool(), threads);
   for (auto _ : state) {
     const double seconds = call();
-    const double after = measure_peak(pool, threads);
-    speeds.push_back(flops / seconds);
+    const double after = measure_peak(the_pool(), threads);
+    speeds.push_back(flops / 1e9 / seconds);
     peaks.push_back((before + after) / 2);
     shares.push_back(speeds.back() / peaks.back());
     before = after;
@@ -139,6 +177,42 @@ void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int
   state.counters["share_low"] = quantile(shares, 0.25);
   state.counters["share_high"] = quantile(shares, 0.75);
   state.counters["best_share"] = quantile(speeds, 1) / quantile(peaks, 1);
+}
+
+void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t k, int64_t n) {
+  const int64_t m = state.range(0);
+  const int threads = static_cast<int>(state.range(1));
+  rt::ThreadPool& pool = the_pool();
+  const size_t matrix = static_cast<size_t>(k * ((n + 255) / 256 * 256));
+  const HugeBuffer x(static_cast<size_t>(m * k)), y(static_cast<size_t>(m * n)),
+      b(static_cast<size_t>(n)), w(matrix * kRotation);
+  int64_t turn = 0;
+  measure(state, threads, 2.0 * static_cast<double>(m * k * n), [&] {
+    float* weights = w.data() + matrix * static_cast<size_t>(turn++ % kRotation);
+    const double start = now();
+    kernel->run(pool, threads, {x.data(), weights, b.data(), y.data()}, {m});
+    return now() - start;
+  });
+}
+
+void conv(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, const Image& s,
+          bool known) {
+  const int threads = static_cast<int>(state.range(0));
+  rt::ThreadPool& pool = the_pool();
+  const auto floats = [](int64_t n) { return static_cast<size_t>(n); };
+  const size_t matrix = floats(s.sums() * ((s.outputs() + 255) / 256 * 256));
+  const HugeBuffer x(floats(s.size * s.size * s.channels)),
+      y(floats(s.result_size() * s.result_size() * s.outputs())), b(floats(s.outputs())),
+      w(matrix * kRotation);
+  const std::vector<int64_t> symbols =
+      known ? std::vector<int64_t>{} : std::vector<int64_t>{s.size, s.size};
+  int64_t turn = 0;
+  measure(state, threads, s.flops(), [&] {
+    float* weights = w.data() + matrix * floats(turn++ % kRotation);
+    const double start = now();
+    kernel->run(pool, threads, {x.data(), weights, b.data(), y.data()}, symbols);
+    return now() - start;
+  });
 }
 
 void lstm(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t hidden) {
@@ -190,6 +264,29 @@ void add_benchmarks(const kernels::Config& config) {
       for (int64_t threads : {1, 2})
         if (threads <= rt::ThreadPool::default_threads()) b->Args({m, threads});
   }
+  // Layers of residual networks, of VGG and of those with depthwise convolutions.
+  const Image images[] = {{224, 3, 64, 7, 2},   {56, 64, 64, 3, 1},   {28, 128, 128, 3, 1},
+                          {14, 256, 256, 3, 1}, {7, 512, 512, 3, 1},  {56, 128, 128, 3, 2},
+                          {28, 256, 256, 3, 2}, {14, 512, 512, 3, 2}, {56, 256, 512, 1, 2},
+                          {112, 64, 128, 3, 1}, {37, 40, 58, 3, 1},   {224, 3, 32, 3, 2},
+                          {112, 32, 0, 3, 1},   {56, 144, 0, 3, 2},   {28, 192, 0, 3, 1},
+                          {14, 576, 0, 3, 1},   {7, 960, 0, 3, 1},    {14, 480, 0, 5, 1}};
+  for (const Image& s : images)
+    for (const bool known : {true, false}) {
+      auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
+      const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
+      auto* b = benchmark::RegisterBenchmark(
+          fmt::format("conv/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}/{5}", s.size, s.channels, filters,
+                      s.kernel, s.stride, known ? "known" : "any")
+              .c_str(),
+          [=](benchmark::State& state) {
+            if (!*kernel) *kernel = std::make_shared<Compiled>(conv_workload(s, known), config);
+            conv(state, *kernel, s, known);
+          });
+      b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
+      for (int64_t threads : {1, 2})
+        if (threads <= rt::ThreadPool::default_threads()) b->Arg(threads);
+    }
   auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
   auto* b = benchmark::RegisterBenchmark("lstm_cell/512", [=](benchmark::State& state) {
     if (!*kernel) *kernel = std::make_shared<Compiled>(lstm_workload(512), config);

@@ -49,17 +49,18 @@ ir::TensorRef perturbed(const ir::TensorRef& t, std::mt19937& random, double abs
 // the same bits everywhere.
 bool rounds(const ir::Expr& call) {
   static const std::set<std::string> kRounding = {
-      "exp",         "log",           "rsqrt",
-      "tanh",        "sigmoid",       "erf",
-      "gelu",        "gelu_tanh",     "softplus",
-      "sin",         "cos",           "atan",
-      "pow",         "div",           "reciprocal",
-      "batch_norm",  "matmul",        "conv2d",
-      "attention",   "sum",           "mean",
-      "prod",        "softmax",       "cumsum",
-      "log_softmax", "cumprod",       "l2_normalize",
-      "layer_norm",  "lstm_cell",     "avg_pool2d",
-      "gru_cell",    "packed_matmul", "packed_lstm_cell"};
+      "exp",          "log",           "rsqrt",
+      "tanh",         "sigmoid",       "erf",
+      "gelu",         "gelu_tanh",     "softplus",
+      "sin",          "cos",           "atan",
+      "pow",          "div",           "reciprocal",
+      "batch_norm",   "matmul",        "conv2d",
+      "attention",    "sum",           "mean",
+      "prod",         "softmax",       "cumsum",
+      "log_softmax",  "cumprod",       "l2_normalize",
+      "layer_norm",   "lstm_cell",     "avg_pool2d",
+      "gru_cell",     "packed_matmul", "packed_lstm_cell",
+      "packed_conv2d"};
   return kRounding.contains(call.op);
 }
 

@@ -1,6 +1,7 @@
 // Matrix products, convolution and attention.
 #include <algorithm>
 
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/ops/relations.h"
 #include "compiler/ir/shapes.h"
@@ -20,6 +21,13 @@ const Ints& ints(const RelationContext& c, const char* name, size_t count, int64
     c.fail(fmt::format("a value of {} is below {}", name, least), "");
   }
   return v;
+}
+
+ImageLayout checked_image_layout(const RelationContext& c) {
+  const auto text = attr_or<std::string>(c.call.attrs, "layout", "nchw");
+  const auto layout = parse_image_layout(text);
+  if (!layout) c.fail(fmt::format("layout \"{}\" is unknown", text), "use nchw or nhwc");
+  return *layout;
 }
 
 Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride, int64_t before,
@@ -101,22 +109,58 @@ RelationResult relate_conv2d(RelationContext& c) {
   const auto& dilations = ints(c, "dilations", 2, 1);
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
   if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
+  const ImageLayout l = checked_image_layout(c);
   const Dims &x = dims(c, 0), &w = dims(c, 1);
-  auto kh = w[2].as_constant(), kw = w[3].as_constant();
+  auto kh = w[l.taps[0]].as_constant(), kw = w[l.taps[1]].as_constant();
   if (!kh || !kw || *kh < 1 || *kw < 1) {
     c.fail("the kernel's extents must be positive constants", "give the weights a static shape");
   }
-  c.require_equal(x[1], w[1] * Dim(groups), "input channels of conv2d");
-  if (c.dims.divisible(w[0], groups) == Proof::kNo) {
-    c.fail(fmt::format("{} output channels do not divide into {} groups", w[0].str(), groups),
+  c.require_equal(x[l.channel], w[l.input] * Dim(groups), "input channels of conv2d");
+  const Dim& filters = w[l.filter];
+  if (c.dims.divisible(filters, groups) == Proof::kNo) {
+    c.fail(fmt::format("{} output channels do not divide into {} groups", filters.str(), groups),
            "change groups");
   }
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);
-    c.require_equal(dims(c, 2)[0], w[0], "the bias of conv2d");
+    c.require_equal(dims(c, 2)[0], filters, "the bias of conv2d");
   }
-  Dims out = {x[0], w[0], window(c, x[2], *kh, strides[0], pads[0], pads[2], dilations[0], false),
-              window(c, x[3], *kw, strides[1], pads[1], pads[3], dilations[1], false)};
+  Dims out = x;
+  out[l.channel] = filters;
+  for (size_t i = 0; i < 2; ++i) {
+    Dim& extent = out[l.spatial[i]];
+    extent = window(c, extent, i == 0 ? *kh : *kw, strides[i], pads[i], pads[2 + i], dilations[i],
+                    false);
+  }
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
+RelationResult relate_packed_conv2d(RelationContext& c) {
+  require_same_dtype(c);
+  require_float(c, 0);
+  require_rank(c, 0, 4);
+  const auto& kernel = ints(c, "kernel", 2, 1);
+  const auto& strides = ints(c, "strides", 2, 1);
+  const auto& pads = ints(c, "pads", 4, 0);
+  const auto& dilations = ints(c, "dilations", 2, 1);
+  const int64_t filters = attr<int64_t>(c.call.attrs, "filters");
+  if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
+  const Dims& x = dims(c, 0);
+  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * x[kChannelsLast.channel];
+  const Type packed =
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters), dtype(c, 0));
+  c.require_equal(element_count(c.inputs[1]), element_count(packed),
+                  "the size of the packed weights");
+  if (c.inputs.size() == 3) {
+    require_rank(c, 2, 1);
+    c.require_equal(dims(c, 2)[0], filters, "the bias of packed_conv2d");
+  }
+  Dims out = x;
+  out[kChannelsLast.channel] = filters;
+  for (size_t i = 0; i < 2; ++i) {
+    Dim& extent = out[kChannelsLast.spatial[i]];
+    extent = window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], false);
+  }
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 
@@ -129,10 +173,12 @@ RelationResult relate_pool2d(RelationContext& c) {
   const auto& pads = ints(c, "pads", 4, 0);
   const auto& dilations = ints(c, "dilations", 2, 1);
   const bool ceil_mode = attr<bool>(c.call.attrs, "ceil_mode");
+  const ImageLayout l = checked_image_layout(c);
   Dims out = dims(c, 0);
   for (size_t i = 0; i < 2; ++i) {
-    out[2 + i] =
-        window(c, out[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil_mode);
+    Dim& extent = out[l.spatial[i]];
+    extent =
+        window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil_mode);
   }
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }

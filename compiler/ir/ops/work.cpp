@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "compiler/ir/image_layout.h"
+
 namespace nimble::ir {
 namespace {
 
@@ -28,7 +30,16 @@ double sums_of_packed_matmul(const CallExtents& c) {
 }
 
 double sums_of_conv2d(const CallExtents& c) {
-  return product(c.operands[1].begin() + 1, c.operands[1].end());
+  Extents weights = c.operands[1];
+  weights[image_layout_of(c.attrs).filter] = 1;
+  return product(weights);
+}
+
+double sums_of_packed_conv2d(const CallExtents& c) {
+  double terms = c.operands[0][kChannelsLast.channel];
+  for (int64_t extent : attr<std::vector<int64_t>>(c.attrs, "kernel"))
+    terms *= static_cast<double>(extent);
+  return terms;
 }
 
 double sums_of_attention(const CallExtents& c) {

@@ -10,6 +10,7 @@ namespace nimble::ir {
 double sums_of_matmul(const CallExtents& c);
 double sums_of_packed_matmul(const CallExtents& c);
 double sums_of_conv2d(const CallExtents& c);
+double sums_of_packed_conv2d(const CallExtents& c);
 double sums_of_attention(const CallExtents& c);  // an upper bound: scores, then weighted values
 double sums_of_cell(const CallExtents& c);
 double sums_along_axes(const CallExtents& c);

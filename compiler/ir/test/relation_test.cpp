@@ -395,6 +395,24 @@ TEST(Relation, ProductsAndCells) {
   EXPECT_EQ(str(relate("conv2d", {f32({b, 3, 224, n}), f32({8, 3, 3, 3}), f32({8})}, conv).type),
             "Tensor[(b, 8, 112, floordiv(n + 1, 2)), f32]");
   EXPECT_TRUE(relate("conv2d", {f32({b, 4, 8, 8}), f32({8, 3, 3, 3})}, conv).refused);
+  Attrs last = conv;
+  last["layout"] = std::string("nhwc");
+  EXPECT_EQ(str(relate("conv2d", {f32({b, 224, n, 3}), f32({3, 3, 3, 8}), f32({8})}, last).type),
+            "Tensor[(b, 112, floordiv(n + 1, 2), 8), f32]");
+  EXPECT_TRUE(relate("conv2d", {f32({b, 3, 224, 224}), f32({8, 3, 3, 3})}, last).refused);
+  last["groups"] = int64_t{3};
+  EXPECT_EQ(str(relate("conv2d", {f32({b, 8, 9, 3}), f32({3, 2, 1, 6}), f32({6})}, last).type),
+            "Tensor[(b, 4, 5, 6), f32]");
+  EXPECT_TRUE(relate("conv2d", {f32({b, 8, 9, 3}), f32({3, 2, 1, 7})}, last).refused);
+  last["layout"] = std::string("nchw");
+  last["groups"] = int64_t{1};
+  EXPECT_EQ(str(relate("conv2d", {f32({b, 3, 224, n}), f32({8, 3, 3, 3})}, last).type),
+            "Tensor[(b, 8, 112, floordiv(n + 1, 2)), f32]");
+  Attrs pool = {{"kernel", Ints{3, 2}},     {"strides", Ints{2, 1}},
+                {"pads", Ints{1, 0, 1, 0}}, {"dilations", Ints{1, 1}},
+                {"ceil_mode", false},       {"layout", std::string("nhwc")}};
+  EXPECT_EQ(str(relate("max_pool2d", {f32({b, 9, n, 24})}, pool).type),
+            "Tensor[(b, 5, n - 1, 24), f32]");
   EXPECT_EQ(
       str(relate("lstm_cell", {f32({b, 2048}), f32({b, 512}), f32({b, 512}), f32({512, 2048})})
               .type),

@@ -101,6 +101,8 @@ TEST(Work, OfProductsIsTwoOperationsATerm) {
   EXPECT_EQ(flops("packed_matmul", {{5, 7}, {1, 7, 32}}, 55, {{"k", int64_t{7}}}), 2 * 5 * 7 * 11);
   // 4 filters of 3 channels, 2 by 5.
   EXPECT_EQ(flops("conv2d", {{1, 3, 9, 9}, {4, 3, 2, 5}}, 160), 2.0 * 160 * 3 * 2 * 5);
+  const Attrs last = {{"layout", std::string("nhwc")}};
+  EXPECT_EQ(flops("conv2d", {{1, 9, 9, 3}, {2, 5, 3, 4}}, 160, last), 2.0 * 160 * 3 * 2 * 5);
 }
 
 TEST(Work, OfCellsCountsTheirGates) {

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
@@ -50,6 +51,7 @@ std::optional<Plan> analyse(const Workload& w) {
   const Frame frame = make_frame(w);
   if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
   const ir::Expr& e = *frame.anchor->value;
+  if (ir::image_layout_of(e.attrs).channels_last()) return std::nullopt;
   Plan p;
   p.type = frame.anchor->var->type->dtype;
   if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;

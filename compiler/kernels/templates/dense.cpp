@@ -48,17 +48,9 @@ std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   const int lanes = lanes_of(t, dtype);
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
-  const double* cost = t.vector_registers >= 32 ? cost32 : cost16;
-  const int64_t all = (n + lanes - 1) / lanes;
-  int best = 1;
-  double least = 1e300;
-  for (int vectors = 1; vectors <= max_tile_vectors(t); ++vectors) {
-    const int64_t rest = all % vectors;  // of the last panel
-    const double total = static_cast<double>(all - rest) * cost[vectors - 1] +
-                         (rest > 0 ? static_cast<double>(rest) * cost[rest - 1] : 0);
-    if (total < least) least = total, best = vectors;
-  }
-  return ir::Layout{ir::Layout::Kind::kPanel, best * lanes}.str();
+  const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)
+                                               : panel_vectors((n + lanes - 1) / lanes, cost16);
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes}.str();
 }
 
 namespace {
@@ -121,17 +113,6 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   p.m = 1;
   for (const Dim& d : p.row_dims) p.m = p.m * d;
   return p;
-}
-
-// k in equal blocks of at most `block` steps, each a multiple of the unrolling but the last.
-struct KBlocks {
-  int64_t size = 0, count = 0;
-};
-KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll) {
-  if (block <= 0 || block >= k) return {k, 1};
-  const int64_t count = (k + block - 1) / block;
-  const int64_t size = ((k + count - 1) / count + unroll - 1) / unroll * unroll;
-  return {size, (k + size - 1) / size};
 }
 
 class DenseLowering {
@@ -265,28 +246,12 @@ class DenseLowering {
   }
 
   // The tile's share of the lines that one loop body's part of the next block holds. Blocks lie
-  // one behind the other, across panels too, so "next" is an address. A share is rarely more
-  // than a few lines; nested conditions keep the usual case to one or two tests.
+  // one behind the other, across panels too, so "next" is an address.
   StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
-    const int64_t lines = lines_per_body();
     const Dim share = Dim::symbol("share");
-    std::vector<int64_t> steps;  // the values that a share takes
-    for (int64_t tiles = lines; tiles >= 1; --tiles) {
-      const int64_t s = (lines + tiles - 1) / tiles;
-      if (steps.empty() || steps.back() != s) steps.push_back(s);
-    }
     const int64_t bodies = blocks_.size / unroll_;
-    const Dim base = next + (t.number * bodies + body) * share * line_elements();
-    StmtRef nested;
-    for (size_t i = steps.size(); i-- > 0;) {
-      std::vector<StmtRef> group;
-      for (int64_t line = i == 0 ? 0 : steps[i - 1]; line < steps[i]; ++line)
-        group.push_back(kb::prefetch(p_.rhs, base + line * line_elements(), 2));
-      if (nested) group.push_back(std::move(nested));
-      nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
-    }
-    // Tiles beyond the last line have nothing to fetch.
-    return kb::if_then(kb::lt(t.number * share, lines), std::move(nested));
+    const Dim first = next + (t.number * bodies + body) * share * line_elements();
+    return prefetch_share(p_.rhs, first, t.number, share, lines_per_body());
   }
 
   StmtRef epilogue(const RowTiles::Tile& t, const Dim& p, int vectors) {

@@ -131,6 +131,13 @@ std::vector<Dim> bind_coordinates(const std::string& prefix, const std::vector<D
   return coordinates;
 }
 
+Dim NamedExtents::operator()(const std::string& name, const Dim& d) {
+  if (d.as_constant() || d.as_symbol()) return d;
+  const auto [low, high] = w_.facts.range(d);
+  statements_.push_back(kb::let_index(name, kb::index(d), ir::SymbolFacts{low, high, 1}));
+  return Dim::symbol(name);
+}
+
 int group_lanes(const ir::Function& group, const TargetInfo& t) {
   bool small = false, any = false;
   const auto look = [&](const ir::Type& type) {

@@ -39,6 +39,20 @@ kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);
 std::vector<kir::Dim> bind_coordinates(const std::string& prefix, const std::vector<kir::Dim>& dims,
                                        const kir::Dim& flat, std::vector<kir::StmtRef>& out);
 
+// The names that a kernel gives to compound extents, bound ahead of all else: c * (2*h + 5) *
+// (2*w + 5) multiplied out is many products at every step of a loop.
+class NamedExtents {
+ public:
+  explicit NamedExtents(const Workload& w) : w_(w) {}
+  // `d`, over the contract's symbols, or a symbol that stands for it.
+  kir::Dim operator()(const std::string& name, const kir::Dim& d);
+  const std::vector<kir::StmtRef>& statements() const { return statements_; }
+
+ private:
+  const Workload& w_;
+  std::vector<kir::StmtRef> statements_;
+};
+
 // Vector width for a group: of 4-byte elements, or of 8-byte ones if it has no smaller numbers.
 int group_lanes(const ir::Function& group, const TargetInfo& t);
 

@@ -6,12 +6,12 @@
 // are skipped once for the whole output row.
 #include <fmt/format.h>
 
-#include <limits>
-
+#include "compiler/ir/image_layout.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
+#include "compiler/kernels/templates/window.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -38,9 +38,8 @@ class PoolLowering {
         average_(call_.op == "avg_pool2d"),
         with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")),
         kernel_(ir::attr<Ints>(call_.attrs, "kernel")),
-        strides_(ir::attr<Ints>(call_.attrs, "strides")),
-        pads_(ir::attr<Ints>(call_.attrs, "pads")),
-        dilations_(ir::attr<Ints>(call_.attrs, "dilations")) {
+        windows_(windows_of(call_.attrs, {in_[2], in_[3]}, {out_[2], out_[3]},
+                            {kernel_[0], kernel_[1]})) {
     NIMBLE_CHECK(x_, "pooling of something but a parameter");
     best_ = kb::buffer("best", kir::Scope::kRegister, type_, 1, lanes_);
     edge_ = kb::buffer("edge", kir::Scope::kRegister, type_, 1, 1);
@@ -52,19 +51,15 @@ class PoolLowering {
         bind_coordinates("x", {out_[0] * out_[1], out_[2]}, Dim::symbol("item"), body);
     image_ = at[0];
     row_ = at[1];
-    top_ = row_ * strides_[0] - pads_[0];
-    // The columns whose windows lie inside.
-    const int64_t reach = (kernel_[1] - 1) * dilations_[1];
-    const Dim low = ir::min(ir::ceildiv(pads_[1], strides_[1]), out_[3]);
-    const Dim high = ir::max(
-        low, ir::min(out_[3], ir::floordiv(in_[3] - 1 - reach + pads_[1], strides_[1]) + 1));
+    top_ = windows_[0].start(row_);
     const auto bind = [&](const char* symbol, const Dim& d) {
       if (d.as_constant()) return d;
       body.push_back(kb::let_index(symbol, kb::index(d)));
       return Dim::symbol(symbol);
     };
-    const Dim first = bind("first", low), last = bind("last", high);
-    if (average_) rows_ = bind("rows", taps(row_, 0));
+    const Dim first = bind("first", windows_[1].begin_inside());
+    const Dim last = bind("last", windows_[1].end_inside());
+    if (average_) rows_ = bind("rows", windows_[0].counted(row_, with_padding_));
     body.push_back(edge("l", 0, first));
     const SliceBody inside = [&](const Slice& s) { return pool(s.at, lanes_, s.valid, false); };
     body.push_back(unroll_ == 1 ? masked_loop("c", first, last - first, lanes_, inside)
@@ -81,36 +76,15 @@ class PoolLowering {
                     kb::seq(pool(Dim::symbol(var), 1, std::nullopt, true)));
   }
 
-  // How many window positions count at output position `o` of spatial axis `i`.
-  Dim taps(const Dim& o, size_t i) const {
-    const Dim start = o * strides_[i] - (with_padding_ ? 0 : pads_[i]);
-    const Dim extent = in_[2 + i] + (with_padding_ ? pads_[i] + pads_[2 + i] : 0);
-    Dim n = 0;
-    for (int64_t k = 0; k < kernel_[i]; ++k) {
-      const Dim x = start + k * dilations_[i];
-      n = n + ir::min(1, ir::max(0, ir::min(x + 1, extent - x)));
-    }
-    return n;
-  }
-
   std::vector<StmtRef> pool(const Dim& column, int lanes, const std::optional<Dim>& valid,
                             bool checked) {
     const kir::BufferRef& acc = lanes == 1 && lanes_ != 1 ? edge_ : best_;
-    ValueRef start = kb::number(type_, 0, lanes);
-    if (!average_) {
-      start = is_float(type_) ? kb::number(type_, -std::numeric_limits<double>::infinity(), lanes)
-                              : kb::integer(type_,
-                                            is_signed_int(type_)
-                                                ? std::numeric_limits<int64_t>::min() >>
-                                                      (64 - 8 * static_cast<int>(size_of(type_)))
-                                                : 0,
-                                            lanes);
-    }
+    const ValueRef start = average_ ? kb::number(type_, 0, lanes) : least_of(type_, lanes);
     const Dim kh = Dim::symbol("kh"), kw = Dim::symbol("kw");
-    const Dim y = top_ + kh * dilations_[0];
-    const Dim x = column * strides_[1] - pads_[1] + kw * dilations_[1];
+    const Dim y = top_ + kh * windows_[0].dilation;
+    const Dim x = windows_[1].start(column) + kw * windows_[1].dilation;
     const ValueRef v =
-        kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, strides_[1], lanes, valid);
+        kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, windows_[1].stride, lanes, valid);
     StmtRef take =
         kb::set_reg(acc, 0, average_ ? kb::add(kb::reg(acc, 0), v) : kb::max(v, kb::reg(acc, 0)));
     if (checked) take = kb::if_then(kb::both(kb::le(0, x), kb::lt(x, in_[3])), std::move(take));
@@ -120,7 +94,8 @@ class PoolLowering {
                     kb::loop(kir::LoopKind::kSerial, "kw", 0, kernel_[1], std::move(take))));
     ValueRef result = kb::reg(acc, 0);
     if (average_) {
-      const Dim count = ir::max(rows_ * (checked ? taps(column, 1) : Dim(kernel_[1])), 1);
+      const Dim count = ir::max(
+          rows_ * (checked ? windows_[1].counted(column, with_padding_) : Dim(kernel_[1])), 1);
       result = kb::div(result, kb::broadcast(kb::cast(type_, kb::index(count)), lanes));
     }
     const Dim offset = (image_ * out_[2] + row_) * out_[3] + column;
@@ -136,7 +111,8 @@ class PoolLowering {
   DType type_;
   int lanes_, unroll_;
   bool average_, with_padding_;
-  Ints kernel_, strides_, pads_, dilations_;
+  Ints kernel_;
+  std::array<Window, 2> windows_;
   kir::BufferRef best_, edge_;
   Dim image_, row_, top_, rows_ = 1;
 };
@@ -146,7 +122,9 @@ class PoolLowering {
 bool Pool2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
   if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
   const DType t = w.group->result_type->dtype;
-  return w.group->body->bindings.size() == 1 && compute_type(t) == t && t != DType::kBool;
+  const std::vector<ir::Binding>& calls = w.group->body->bindings;
+  return calls.size() == 1 && !ir::image_layout_of(calls[0].value->attrs).channels_last() &&
+         compute_type(t) == t && t != DType::kBool;
 }
 
 std::vector<Knob> Pool2dTemplate::knobs(const Workload&, const TargetInfo&) const {

@@ -30,7 +30,9 @@ StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
 
 StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   NIMBLE_CHECK(t.unroll % t.chains == 0, "{} chains, {} steps", t.chains, t.unroll);
-  const Dim v = Dim::symbol(prefix + "v"), r = Dim::symbol(prefix + "r");
+  NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
+  const Dim v = Dim::symbol(prefix + "v");
+  const Dim r = Dim::symbol(prefix + "r") + t.first_row;
   // One k step; `chain` chooses the set of accumulators.
   auto step = [&](const Dim& k, const Dim& chain) {
     const Dim element = (chain * t.rows + r) * t.vectors + v;
@@ -74,6 +76,46 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
                              kb::add(kb::reg(t.accumulators, i), kb::reg(t.accumulators, other)))));
   }
   return kb::seq(std::move(all));
+}
+
+StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
+                       const Dim& share, int64_t lines) {
+  const int64_t elements = 64 / static_cast<int64_t>(size_of(b->dtype));
+  std::vector<int64_t> steps;  // the values that a share takes
+  for (int64_t tiles = lines; tiles >= 1; --tiles) {
+    const int64_t s = (lines + tiles - 1) / tiles;
+    if (steps.empty() || steps.back() != s) steps.push_back(s);
+  }
+  StmtRef nested;
+  for (size_t i = steps.size(); i-- > 0;) {
+    std::vector<StmtRef> group;
+    for (int64_t line = i == 0 ? 0 : steps[i - 1]; line < steps[i]; ++line)
+      group.push_back(kb::prefetch(b, first + line * elements, 2));
+    if (nested) group.push_back(std::move(nested));
+    nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
+  }
+  return kb::if_then(kb::lt(number * share, lines), std::move(nested));
+}
+
+KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll) {
+  if (block <= 0 || block >= k) return {k, 1};
+  const int64_t count = (k + block - 1) / block;
+  const int64_t size = ((k + count - 1) / count + unroll - 1) / unroll * unroll;
+  return {size, (k + size - 1) / size};
+}
+
+// ---------------------------------------------------------------- columns into panels
+
+int panel_vectors(int64_t all, std::span<const double> cost) {
+  size_t best = 0;
+  double least = 1e300;
+  for (size_t i = 0; i < cost.size(); ++i) {
+    const int64_t vectors = static_cast<int64_t>(i) + 1, rest = all % vectors;
+    const double total = static_cast<double>(all - rest) * cost[i] +
+                         (rest > 0 ? static_cast<double>(rest) * cost[rest - 1] : 0);
+    if (total < least) least = total, best = i;
+  }
+  return static_cast<int>(best) + 1;
 }
 
 // ---------------------------------------------------------------- rows into tiles

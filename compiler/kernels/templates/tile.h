@@ -13,6 +13,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ using kir::Dim;
 
 struct TileProduct {
   int rows = 1, vectors = 1, lanes = 1;
+  int first_row = 0;  // of the accumulators' rows, those from here on; with one chain
   DType dtype = DType::kF32;
   int chains = 1;  // independent accumulators for each element, over successive k (few rows only)
   int unroll = 4;  // k steps per loop body; a multiple of `chains`
@@ -40,12 +43,33 @@ struct TileProduct {
   std::function<kir::StmtRef(const Dim& body)> at_body;
 };
 
-// accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k). Further chains are added
-// into the first at the end. `prefix` keeps the names of loop variables apart.
+// accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
+// `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of
+// loop variables apart.
 kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
 
 // Sets the accumulators of all chains to zero.
 kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
+
+// Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines,
+// tiles)) of them from element `first` of `b` on; tiles beyond the last line, by their number, have
+// nothing to fetch. A share is rarely more than a few lines: nested conditions keep the usual case
+// to one or two tests.
+kir::StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
+                            const Dim& share, int64_t lines);
+
+// k in equal blocks of at most `block` steps (0: one block), each a multiple of the unrolling but
+// the last.
+struct KBlocks {
+  int64_t size = 0, count = 0;
+};
+KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll);
+
+// ---------------------------------------------------------------- columns into panels
+
+// By how many vectors a panel should be wide for `all` vectors of columns, where cost[i] is what a
+// vector costs in a panel of i + 1, relative to the others; the last panel may be narrower.
+int panel_vectors(int64_t all, std::span<const double> cost);
 
 // ---------------------------------------------------------------- rows into tiles
 

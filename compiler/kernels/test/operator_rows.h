@@ -146,6 +146,9 @@ inline const Row kOperatorRows[] = {
     {"take_row", "%x: Tensor[(4, n, m), f32], %i: Tensor[(), i64]", "take_row(%x, %i)"},
     {"conv2d", "%x: Tensor[(n, 2, m, 9), f32], %w: Tensor[(3, 2, 1, 3), f32]",
      "conv2d(%x, %w) {strides = [1, 2], pads = [0, 1, 0, 1], dilations = [1, 1], groups = 1}"},
+    {"conv2d", "%x: Tensor[(n, m, 9, 4), f32], %w: Tensor[(3, 1, 2, 6), f32]",
+     "conv2d(%x, %w) {strides = [2, 1], pads = [1, 0, 1, 0], dilations = [1, 1], groups = 2, "
+     "layout = \"nhwc\"}"},
     {"attention",
      "%q: Tensor[(n, m, 8), f32], %k: Tensor[(n, 3, 8), f32], %v: Tensor[(n, 3, 8), f32], "
      "%c: Tensor[(2, 1, 3), f32]",
@@ -171,6 +174,9 @@ inline const Row kOperatorRows[] = {
     {"avg_pool2d", kImage,
      "avg_pool2d(%x) {kernel = [1, 3], strides = [1, 2], pads = [0, 1, 0, 1], "
      "dilations = [1, 1], ceil_mode = true, count_include_pad = true}"},
+    {"max_pool2d", "%x: Tensor[(n, m, 9, 5), f32]",
+     "max_pool2d(%x) {kernel = [2, 3], strides = [1, 2], pads = [0, 1, 0, 1], "
+     "dilations = [1, 2], ceil_mode = false, layout = \"nhwc\"}"},
     {"full", "%x: Tensor[(n, m), f32], %s: Tensor[(), f32]",
      "full(%s) {shape = (m, n, 2), dtype = f32}"},
     {"full", kX, "full() {shape = (m, n), dtype = i64, value = 3.0}"},

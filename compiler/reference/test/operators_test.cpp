@@ -112,6 +112,15 @@ const Row kRows[] = {
      "= "
      "[0, 0, 0, 0], dilations = [1, 1], groups = 2}",
      "f32[1, 2, 1, 2]{10, 30, 400, 600}"},
+    // Channels last: pixels (1, 4), (2, 5), (3, 6); one filter for each of two groups.
+    {"conv2d(f32[1, 1, 3, 2]{1, 4, 2, 5, 3, 6}, f32[1, 1, 1, 2]{10, 100}) {strides = [1, 2], pads "
+     "= [0, 0, 0, 0], dilations = [1, 1], groups = 2, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{10, 400, 30, 600}"},
+    // Two taps of two channels, each with two filters, beside a column of padding.
+    {"conv2d(f32[1, 1, 2, 2]{1, 2, 3, 4}, f32[1, 2, 2, 2]{1, 10, 2, 20, 3, 30, 4, 40}, f32[2]{0.5, "
+     "0}) {strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], groups = 1, layout = "
+     "\"nhwc\"}",
+     "f32[1, 1, 2, 2]{11.5, 110, 30.5, 300}"},
     // Equal keys: the mean of the values; a mask of -inf on one: the other.
     {"attention(f32[1, 1, 2]{1, 1}, f32[1, 2, 2]{1, 1, 1, 1}, f32[1, 2, 2]{1, 2, 3, 4}) {heads = "
      "1, "
@@ -144,6 +153,12 @@ const Row kRows[] = {
      "0], "
      "dilations = [1, 1], ceil_mode = true}",
      "f32[1, 1, 1, 2]{2, 3}"},
+    {"max_pool2d(f32[1, 1, 3, 2]{1, 6, 2, 5, 3, 4}) {kernel = [1, 2], strides = [1, 1], pads = [0, "
+     "0, 0, 0], dilations = [1, 1], ceil_mode = false, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{2, 6, 3, 5}"},
+    {"avg_pool2d(f32[1, 1, 2, 2]{1, 10, 3, 30}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, "
+     "0, 0], dilations = [1, 1], ceil_mode = false, count_include_pad = true, layout = \"nhwc\"}",
+     "f32[1, 1, 2, 2]{0.5, 5, 2, 20}"},
     {"avg_pool2d(f32[1, 1, 1, 2]{1, 3}) {kernel = [1, 2], strides = [1, 1], pads = [0, 1, 0, 0], "
      "dilations = [1, 1], ceil_mode = false, count_include_pad = true}",
      "f32[1, 1, 1, 2]{0.5, 2}"},
@@ -298,6 +313,30 @@ TEST(Operators, NoneIsWithoutARow) {
     for (const Row& r : kRows) found |= std::string(r.call).starts_with(op.name + "(");
     EXPECT_TRUE(found) << op.name;
   }
+}
+
+TEST(Operators, PackedConvolutionsEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 6, n, 3), f32], %w: Tensor[(3, 2, 3, 5), f32], %b: Tensor[(5), f32]) {
+  let %k = reshape(%w) {shape = (18, 5)};
+  let %p = pack(%k) {layout = "panel4"};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 5, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};
+  let %z = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1, layout = "nhwc"};
+  let %r = (%y, %z);
+  %r
+})");
+  const auto ramp = [](std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
+  };
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ramp({2, 6, 7, 3}), ramp({3, 2, 3, 5}), ramp({5})});
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
 }
 
 TEST(Operators, PackedProductsEqualPlainOnes) {

@@ -73,6 +73,18 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %r = (%p, %q);)",
           R"((%x: Tensor[(1, 4, 9, 9), f32]) {
   let %r = avg_pool2d(%x) {kernel = [2, 3], strides = [2, 2], pads = [1, 1, 0, 1], dilations = [1, 1], ceil_mode = true, count_include_pad = true};)",
+          // The same with channels last.
+          R"((%x: Tensor[(2, 9, 11, 6), f32], %w: Tensor[(3, 3, 6, 8), f32], %b: Tensor[(8), f32]) {
+  let %r = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1, layout = "nhwc"};)",
+          R"((%x: Tensor[(1, 7, 7, 6), f32], %w: Tensor[(3, 3, 2, 12), f32]) {
+  let %c = conv2d(%x, %w) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 3, layout = "nhwc"};
+  let %r = relu(%c);)",
+          R"((%x: Tensor[(1, 9, 9, 4), f32]) {
+  let %p = max_pool2d(%x) {kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = true, layout = "nhwc"};
+  let %q = avg_pool2d(%x) {kernel = [2, 3], strides = [2, 2], pads = [1, 1, 0, 1], dilations = [1, 1], ceil_mode = true, count_include_pad = false, layout = "nhwc"};
+  let %r = (%p, %q);)",
+          R"((%x: Tensor[(2, 9, 11, 3), f32], %w: Tensor[(3, 18, 4), f32], %b: Tensor[(10), f32]) {
+  let %r = packed_conv2d(%x, %w, %b) {kernel = [3, 2], filters = 10, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};)",
           // Products, with what stands before and after them.
           R"((%x: Tensor[(3, 7, 5), f32], %w: Tensor[(5, 9), f32], %b: Tensor[(9), f32]) {
   let %n = neg(%x);

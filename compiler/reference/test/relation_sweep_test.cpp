@@ -291,7 +291,8 @@ class Sweep {
         return 0.5;
       case K::kString:
         if (pick(0, 1)) return std::string("nonsense");
-        return std::string(spec.name == "reduction" ? "add" : "panel32");
+        if (spec.name == "reduction") return std::string("add");
+        return std::string(op_.name.find("2d") != std::string::npos ? "nhwc" : "panel32");
       case K::kInts: {
         std::vector<int64_t> v(static_cast<size_t>(pick(0, 3) ? rank : pick(0, 4)));
         if (spec.name == "axes") v.resize(static_cast<size_t>(pick(0, 3)));

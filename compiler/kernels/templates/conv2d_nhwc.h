@@ -1,0 +1,16 @@
+// How the template "conv2d_nhwc" wants its weights.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/kernels/target.h"
+#include "vm/base/dtype.h"
+
+namespace nimble::kernels {
+
+// The layout (compiler/ir/layout.h) in which the constant matrix (kh * kw * c_in, n) of a
+// convolution with n output channels should be packed for `t`.
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n);
+
+}  // namespace nimble::kernels

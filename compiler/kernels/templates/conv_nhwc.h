@@ -1,0 +1,41 @@
+// Convolutions of channels-last images: what the templates that serve them read off a workload.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/window.h"
+
+namespace nimble::kernels {
+
+// A convolution of NHWC images with weights HWIO or packed, an element-wise epilogue behind it.
+struct ConvNhwc {
+  Frame frame;
+  kir::BufferRef image, weights;  // weights: null if they are one constant element
+  DType dtype{};
+  std::vector<kir::Dim> in, out;                  // NHWC
+  int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
+  std::array<Window, 2> windows;                  // rows, columns
+  std::optional<ir::Layout> layout;               // of packed weights
+
+  const ir::Expr& call() const { return *frame.anchor->value; }
+  int64_t taps() const { return windows[0].taps * windows[1].taps; }
+  bool depthwise() const { return channels == 1 && filters == 1; }
+
+  // `lanes` weights of an HWIO tensor from flat element `index` on; those behind `valid` are 0.
+  kir::ValueRef weight(const kir::Dim& index, int lanes,
+                       const std::optional<kir::Dim>& valid) const;
+  // The bias of `lanes` output channels from `channel` on; null if there is none.
+  kir::ValueRef bias(const Workload& w, const kir::Dim& channel, int lanes,
+                     const std::optional<kir::Dim>& valid) const;
+};
+
+// Nothing if the workload is another.
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w);
+
+}  // namespace nimble::kernels

@@ -21,10 +21,12 @@
 // where only axes of extent 1 move (a squeeze-and-excite's (n, c, 1, 1), a classifier's input).
 //
 // Weights become transposes of constants, which fold-constants carries out. Convolutions and
-// poolings that no template takes with channels last stay as they are.
+// poolings that no template takes with channels last stay as they are, and so do convolutions with
+// padding whose weights are unknown or not finite.
 #include "compiler/passes/channels_last.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/infer.h"
@@ -68,6 +70,18 @@ size_t rank_of(const Atom& a) {
 bool is_convolution(const Expr& e) {
   return ir::traits_of(e).images && e.args.size() > 1 &&
          !ir::image_layout_of(e.attrs).channels_last();
+}
+
+// Kernels of channels-last images leave out taps that fall into the padding: zeros, times weights
+// that would have to be infinite or NaN to count. What weights of a run are is not known here.
+bool may_skip_padding(const Expr& e) {
+  const Axes pads = ir::attr_or<Axes>(e.attrs, "pads", {});
+  if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return true;
+  if (!e.args[1].is_constant()) return false;
+  const ir::Tensor& weights = *e.args[1].constant;
+  for (int64_t i = 0; i < weights.elements(); ++i)
+    if (!std::isfinite(weights.value(i))) return false;
+  return true;
 }
 
 // A convolution or a pooling with channels last.
@@ -173,6 +187,7 @@ class Relayout {
     if (ir::image_layout_of(e.attrs).channels_last() ||
         (!convolution && !values_.is_turned(e.args[0])))
       return false;
+    if (convolution && !may_skip_padding(e)) return false;
     const Image last = with_channels_last(b);
     if (!has_kernel_(last.call, last.operands, last.result)) return false;
     std::vector<Atom> args = {values_.in_order(e.args[0], kImageOrder, out)};

@@ -499,7 +499,7 @@ TEST_F(ProgramTest, PeersFiguresOfAnExperimentAreKept) {
   const auto& first = text["cases"][0]["lengths"][0];
   int met = 0;
   for (const auto& row : rows) {
-    if (row["threads"] != text["cases"][0]["threads"] || row["system"] != "onnxruntime" ||
+    if (row["case"] != text["cases"][0]["name"] || row["system"] != "onnxruntime" ||
         row["shape"] != fmt::format("length={}", first["length"].get<int64_t>()))
       continue;
     ++met;

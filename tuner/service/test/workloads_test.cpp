@@ -142,8 +142,11 @@ fn @main(%x: Tensor[(1, 8, 1, n), f32], %w: Tensor[(8, 8, 1, 10), f32]) {
   %z
 })");
   const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
-  ASSERT_FALSE(tasks.empty());
+  bool seen = false;
   for (const TuningTask& t : tasks) {
+    // Transposes into the order that kernels want take any size.
+    if (t.label.find("conv2d") == std::string::npos) continue;
+    seen = true;
     ASSERT_FALSE(t.points.empty()) << t.label;
     for (const WorkloadPoint& p : t.points) {
       EXPECT_GE(p.flops, 0) << t.label;
@@ -151,6 +154,7 @@ fn @main(%x: Tensor[(1, 8, 1, n), f32], %w: Tensor[(8, 8, 1, 10), f32]) {
       EXPECT_GE(p.symbols.at(0), 5) << t.label;
     }
   }
+  EXPECT_TRUE(seen);
 }
 
 TEST(Workloads, IndicesStayInsideTheirTable) {

@@ -1,5 +1,6 @@
 // Matrix products, convolution and attention.
 #include <algorithm>
+#include <array>
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
@@ -43,6 +44,20 @@ Dim window(RelationContext& c, const Dim& extent, int64_t kernel, int64_t stride
   c.require_equal(min(padded, reach), reach,
                   fmt::format("the window of {} fits into the padded extent", reach.str()));
   return window_count(extent, kernel, stride, before, after, dilation, ceil_mode, c.dims);
+}
+
+// The extents of the result along both axes of an image, over which a call's window of `kernel`
+// taps slides.
+void slide(RelationContext& c, const ImageLayout& l, const std::array<int64_t, 2>& kernel,
+           bool ceil_mode, Dims& out) {
+  const auto& strides = ints(c, "strides", 2, 1);
+  const auto& pads = ints(c, "pads", 4, 0);
+  const auto& dilations = ints(c, "dilations", 2, 1);
+  for (size_t i = 0; i < 2; ++i) {
+    Dim& extent = out[l.spatial[i]];
+    extent =
+        window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil_mode);
+  }
 }
 
 }  // namespace
@@ -104,9 +119,6 @@ RelationResult relate_conv2d(RelationContext& c) {
   require_float(c, 0);
   require_rank(c, 0, 4);
   require_rank(c, 1, 4);
-  const auto& strides = ints(c, "strides", 2, 1);
-  const auto& pads = ints(c, "pads", 4, 0);
-  const auto& dilations = ints(c, "dilations", 2, 1);
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
   if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
   const ImageLayout l = checked_image_layout(c);
@@ -127,11 +139,7 @@ RelationResult relate_conv2d(RelationContext& c) {
   }
   Dims out = x;
   out[l.channel] = filters;
-  for (size_t i = 0; i < 2; ++i) {
-    Dim& extent = out[l.spatial[i]];
-    extent = window(c, extent, i == 0 ? *kh : *kw, strides[i], pads[i], pads[2 + i], dilations[i],
-                    false);
-  }
+  slide(c, l, {*kh, *kw}, false, out);
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 
@@ -140,9 +148,6 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   require_float(c, 0);
   require_rank(c, 0, 4);
   const auto& kernel = ints(c, "kernel", 2, 1);
-  const auto& strides = ints(c, "strides", 2, 1);
-  const auto& pads = ints(c, "pads", 4, 0);
-  const auto& dilations = ints(c, "dilations", 2, 1);
   const int64_t filters = attr<int64_t>(c.call.attrs, "filters");
   if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
   const Dims& x = dims(c, 0);
@@ -157,10 +162,7 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   }
   Dims out = x;
   out[kChannelsLast.channel] = filters;
-  for (size_t i = 0; i < 2; ++i) {
-    Dim& extent = out[kChannelsLast.spatial[i]];
-    extent = window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], false);
-  }
+  slide(c, kChannelsLast, {kernel[0], kernel[1]}, false, out);
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 
@@ -169,17 +171,10 @@ RelationResult relate_pool2d(RelationContext& c) {
   require_number(c, 0);
   if (c.call.op == "avg_pool2d") require_float(c, 0);
   const auto& kernel = ints(c, "kernel", 2, 1);
-  const auto& strides = ints(c, "strides", 2, 1);
-  const auto& pads = ints(c, "pads", 4, 0);
-  const auto& dilations = ints(c, "dilations", 2, 1);
   const bool ceil_mode = attr<bool>(c.call.attrs, "ceil_mode");
   const ImageLayout l = checked_image_layout(c);
   Dims out = dims(c, 0);
-  for (size_t i = 0; i < 2; ++i) {
-    Dim& extent = out[l.spatial[i]];
-    extent =
-        window(c, extent, kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil_mode);
-  }
+  slide(c, l, {kernel[0], kernel[1]}, ceil_mode, out);
   return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
 }
 

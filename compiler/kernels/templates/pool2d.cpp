@@ -6,7 +6,6 @@
 // are skipped once for the whole output row.
 #include <fmt/format.h>
 
-#include "compiler/ir/image_layout.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -120,11 +119,7 @@ class PoolLowering {
 }  // namespace
 
 bool Pool2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
-  const DType t = w.group->result_type->dtype;
-  const std::vector<ir::Binding>& calls = w.group->body->bindings;
-  return calls.size() == 1 && !ir::image_layout_of(calls[0].value->attrs).channels_last() &&
-         compute_type(t) == t && t != DType::kBool;
+  return is_pooling(w, /*channels_last=*/false);
 }
 
 std::vector<Knob> Pool2dTemplate::knobs(const Workload&, const TargetInfo&) const {

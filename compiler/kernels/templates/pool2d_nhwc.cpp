@@ -5,7 +5,6 @@
 // serve all channels, `unroll` vectors at a time. There is no other code for the edges.
 #include <array>
 
-#include "compiler/ir/image_layout.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -137,11 +136,7 @@ class PoolNhwcLowering {
 }  // namespace
 
 bool Pool2dNhwcTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
-  const DType t = w.group->result_type->dtype;
-  const std::vector<ir::Binding>& calls = w.group->body->bindings;
-  return calls.size() == 1 && ir::image_layout_of(calls[0].value->attrs).channels_last() &&
-         compute_type(t) == t && t != DType::kBool;
+  return is_pooling(w, /*channels_last=*/true);
 }
 
 std::vector<Knob> Pool2dNhwcTemplate::knobs(const Workload&, const TargetInfo&) const {

@@ -3,6 +3,9 @@
 #include <limits>
 #include <vector>
 
+#include "compiler/ir/image_layout.h"
+#include "compiler/kernels/group.h"
+
 namespace nimble::kernels {
 
 using kir::Dim;
@@ -63,6 +66,15 @@ std::array<Window, 2> windows_of(const ir::Attrs& attrs, const std::array<Dim, 2
         pads[i] != 0 || pads[2 + i] != 0 || ir::attr_or<bool>(attrs, "ceil_mode", false);
   }
   return all;
+}
+
+bool is_pooling(const Workload& w, bool channels_last) {
+  if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
+  const DType t = w.group->result_type->dtype;
+  const std::vector<ir::Binding>& calls = w.group->body->bindings;
+  return calls.size() == 1 &&
+         ir::image_layout_of(calls[0].value->attrs).channels_last() == channels_last &&
+         compute_type(t) == t && t != DType::kBool;
 }
 
 kir::ValueRef least_of(DType t, int lanes) {

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/expr.h"
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/workload.h"
 
 namespace nimble::kernels {
 
@@ -40,6 +41,10 @@ struct Window {
 std::array<Window, 2> windows_of(const ir::Attrs& attrs, const std::array<kir::Dim, 2>& in,
                                  const std::array<kir::Dim, 2>& out,
                                  const std::array<int64_t, 2>& taps);
+
+// Whether a workload is one maximum or average pooling of images in that order, of a type that is
+// computed in itself.
+bool is_pooling(const Workload& w, bool channels_last);
 
 // What a maximum starts with: nothing of its type is less.
 kir::ValueRef least_of(DType t, int lanes);

@@ -26,9 +26,10 @@ BERT = f"""fn @main(%x: Tensor[(b, n, {WIDTH}), f32]) -> Tensor[(b, n, {WIDTH}),
 }}
 """
 
-CONVOLUTION = f"""fn @main(%x: Tensor[(1, {CHANNELS}, h, w), f32]) -> Tensor[(1, {CHANNELS}, h, w), f32] {{
+# With channels last, as inside a network: the transposes at its borders are no part of a convolution.
+CONVOLUTION = f"""fn @main(%x: Tensor[(1, h, w, {CHANNELS}), f32]) -> Tensor[(1, h, w, {CHANNELS}), f32] {{
   let %sums = conv2d(%x, const("kernel"))
-    {{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1}};
+    {{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1, layout = "nhwc"}};
   let %y = relu(%sums);
   %y
 }}

@@ -21,9 +21,11 @@ def spread(values):
 
 def bounds_of(tuned):
     """What the campaign foretells, by workload, before any other shape is measured: the largest
-    regret of its table at the shapes that it was made at, and the one at those it was not made at
-    (the campaign holds a few out). Of workloads without a table nothing is foretold."""
-    return {w["workload"]: max(w["worst_regret"], w.get("held_out_regret") or 0.0)
+    regret of its table at the shapes that it was made at or at those it was not made at (the
+    campaign holds a few out), and how far two times of one schedule lay apart, as no smaller regret
+    can be told from none. Of workloads without a table nothing is foretold."""
+    return {w["workload"]: max(w["worst_regret"], w.get("held_out_worst_regret", 0.0))
+            + w.get("noise", 0.0)
             for w in tuned["workloads"] if "table" in w}
 
 
@@ -139,7 +141,8 @@ def markdown(result):
               percent(row["gain"]["median"], 1, "+")] for row in model["rows"]])
         lines += [*(f"- left out: {text}" for text in model["skipped"]), ""]
     lines += ["The bound of a workload is stated before any of these shapes is measured: the largest "
-              "regret of its table where it was made, or at the shapes that the campaign held out.",
+              "regret of its table where it was made or at the shapes that the campaign held out, and "
+              "how far two times of one schedule lay apart in the campaign.",
               "", f"It took {result['seconds'] / 60:.0f} minutes of {result['within']}. Bars:", ""]
     lines += bar_lines(result["bars"], 1, 1)
     return "\n".join(lines) + "\n"

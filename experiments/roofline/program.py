@@ -212,7 +212,7 @@ def execute(options, arguments):
     built = {name: build(name, folder, options) for name in options.names}
     plan = [(name, threads) for name in options.names for threads in options.threads]
     costs = [MODELS[name].cost / threads for name, threads in plan]
-    whole = programs.seconds(options.within) if options.within else None
+    whole = cli.in_seconds(options.within) if options.within else None
     progress, measured, peaks = Progress(costs), [], []
     begin = time.monotonic()
     for (name, threads), cost in zip(plan, costs):

@@ -30,12 +30,14 @@ class Tables(unittest.TestCase):
         self.assertAlmostEqual(found["median"], 0.505)
         self.assertIsNone(tables.spread([]))
 
-    def test_what_is_foretold_is_the_larger_of_both(self):
+    def test_what_is_foretold_is_the_largest_that_was_seen_and_the_noise(self):
         tuned = {"workloads": [
-            {"workload": "a", "table": "t", "worst_regret": 0.02, "held_out_regret": 0.05},
-            {"workload": "b", "table": "t", "worst_regret": 0.02},
-            {"workload": "c", "worst_regret": 0.0}]}
-        self.assertEqual(tables.bounds_of(tuned), {"a": 0.05, "b": 0.02})
+            {"workload": "a", "table": "t", "worst_regret": 0.25, "held_out_worst_regret": 0.5,
+             "noise": 0.125},
+            {"workload": "b", "table": "t", "worst_regret": 0.25, "held_out_worst_regret": 0.0},
+            {"workload": "c", "table": "t", "worst_regret": 0.25},
+            {"workload": "d", "worst_regret": 0.0}]}
+        self.assertEqual(tables.bounds_of(tuned), {"a": 0.625, "b": 0.25, "c": 0.25})
 
     def test_shapes_of_all_workloads_count_alike(self):
         a = workload("a", [0.01, 0.01, 0.09])

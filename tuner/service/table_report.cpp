@@ -81,7 +81,9 @@ void TaskRun::report_held_out(const Table& table, const TableEvidence& e, size_t
     alike.push_back(1);
   }
   if (alike.empty()) return;
-  report_.held_out_regret = regret_against(table_times, best, alike).mean;
+  const Regret regret = regret_against(table_times, best, alike);
+  report_.held_out_regret = regret.mean;
+  report_.held_out_worst_regret = regret.worst;
   report_.held_out_single_regret = regret_against(single_times, best, alike).mean;
 }
 

@@ -51,7 +51,7 @@ struct TaskReport {
   // the worst of them.
   double regret = 0, worst_regret = 0, single_regret = 0;
   // The same at sizes that no choice saw; nothing if there was no time for them.
-  std::optional<double> held_out_regret, held_out_single_regret;
+  std::optional<double> held_out_regret, held_out_worst_regret, held_out_single_regret;
   bool estimated = false;  // share and default_ns: there was no time to measure
   // How well the cost model ranked, in earlier processes of the campaign, too.
   db::RankCorrelations ranked;

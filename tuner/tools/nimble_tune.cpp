@@ -76,6 +76,7 @@ Json json_of(const tuner::TaskReport& r) {
   if (r.noise) j["noise"] = *r.noise;
   if (r.drift) j["drift"] = *r.drift;
   if (r.held_out_regret) j["held_out_regret"] = *r.held_out_regret;
+  if (r.held_out_worst_regret) j["held_out_worst_regret"] = *r.held_out_worst_regret;
   if (r.held_out_single_regret) j["held_out_single_regret"] = *r.held_out_single_regret;
   return j;
 }

@@ -214,6 +214,7 @@ TEST_F(CampaignTest, TellsWhereItsTimeWent) {
   // Sizes that the choice did not see were tried.
   EXPECT_TRUE(report.tasks[0].held_out_regret) << report.tasks[0].note;
   EXPECT_TRUE(report.tasks[0].held_out_single_regret);
+  EXPECT_GE(report.tasks[0].held_out_worst_regret, report.tasks[0].held_out_regret);
 }
 
 // As a fleet's: what watches campaigns need not know who tuned.

@@ -5,7 +5,10 @@
 // The templates know the widths that suit their register tiles and the number of columns; a
 // recurrent cell takes one vector of units with all its gates. The weights of a convolution of
 // channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
-// single pixels side by side, it is a product of the pixels' rows with that matrix.
+// single pixels side by side, it is a product of the pixels' rows with that matrix. Products of
+// narrow operands (set-precision) have their rows packed in groups, and keep their wide result.
+#include "compiler/passes/pack_weights.h"
+
 #include <algorithm>
 
 #include "compiler/ir/image_layout.h"
@@ -26,19 +29,14 @@ using ir::Expr;
 using Ints = std::vector<int64_t>;
 
 // A constant that can be laid out anew, of so many axes.
-bool is_packable(const Atom& a, size_t rank) {
-  return a.is_constant() && a.constant->dtype == DType::kF32 && a.constant->shape.size() == rank &&
+bool is_packable(const Atom& a, DType type, size_t rank) {
+  return a.is_constant() && a.constant->dtype == type && a.constant->shape.size() == rank &&
          std::all_of(a.constant->shape.begin(), a.constant->shape.end(),
                      [](int64_t extent) { return extent > 0; });
 }
 
-bool is_packable_product(const Expr& e) {
-  return is_packable(e.args[1], 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
-         ir::type_of(e.args[0])->dtype == DType::kF32 && ir::type_of(e.args[0])->dims.size() >= 2;
-}
-
 bool is_packable_convolution(const Expr& e) {
-  return is_packable(e.args[1], 4) && ir::image_layout_of(e.attrs).channels_last() &&
+  return is_packable(e.args[1], DType::kF32, 4) && ir::image_layout_of(e.attrs).channels_last() &&
          ir::attr<int64_t>(e.attrs, "groups") == 1 && ir::type_of(e.args[0])->dtype == DType::kF32;
 }
 
@@ -72,6 +70,11 @@ Atom step_of(const ir::Function& f, const Definitions& definitions, const Expr& 
 
 }  // namespace
 
+bool is_packable_product(const Expr& e, DType operands) {
+  return is_packable(e.args[1], operands, 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
+         ir::type_of(e.args[0])->dtype == operands && ir::type_of(e.args[0])->dims.size() >= 2;
+}
+
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
@@ -95,15 +98,20 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           };
           const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
                                    bool transpose) -> Atom {
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
-            return call("packed_matmul", {x, pack(w, layout, transpose)},
-                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
+            const DType operands = ir::type_of(x)->dtype, sums = b.var->type->dtype;
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, operands, n));
+            ir::Attrs attrs = {{"k", k}, {"n", n}, {"layout", layout.str()}};
+            if (sums != operands) attrs["out"] = sums;
+            return call("packed_matmul", {x, pack(w, layout, transpose)}, std::move(attrs));
           };
           switch (ir::traits_of(e).packs) {
             case ir::Packs::kNothing:
               return std::nullopt;
             case ir::Packs::kMatrix: {
-              if (!is_packable_product(e)) return std::nullopt;
+              // Products that stay in narrow numbers have no kernel, packed or not.
+              const DType operands = ir::type_of(e.args[0])->dtype;
+              if (b.var->type->dtype != DType::kF32 || !is_packable_product(e, operands))
+                return std::nullopt;
               const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
               const Ints& shape = e.args[1].constant->shape;
               return product(e.args[0], e.args[1], shape[transpose ? 1 : 0],
@@ -131,7 +139,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
               return call("packed_conv2d", std::move(args), std::move(attrs));
             }
             case ir::Packs::kGates: {
-              if (!is_packable(e.args[3], 2)) return std::nullopt;
+              if (!is_packable(e.args[3], DType::kF32, 2)) return std::nullopt;
               const Atom step = step_of(*function, definitions, e);
               return call("packed_lstm_cell",
                           {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},

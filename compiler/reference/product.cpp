@@ -51,16 +51,18 @@ std::vector<Array> matmul(const OpCall& c) {
 std::vector<Array> packed_matmul(const OpCall& c) {
   Array y = c.result();
   auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
-  int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  const int64_t width = layout.width, group = layout.group;
   int64_t rows = n ? y.size() / n : 0;
   std::vector<double> sums(static_cast<size_t>(width));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t first = 0; first < n; first += width) {
       std::fill(sums.begin(), sums.end(), 0.0);
-      const double* w = c.in[1].f.data() + first * k;  // a panel: k rows of `width` columns
-      for (int64_t q = 0; q < k; ++q, w += width) {
+      for (int64_t q = 0; q < k; ++q) {
         const double x = c.in[0].f[static_cast<size_t>(r * k + q)];
-        for (int64_t col = 0; col < width; ++col) sums[static_cast<size_t>(col)] += x * w[col];
+        const double* w = c.in[1].f.data() + layout.index_of(q, first, k);
+        for (int64_t col = 0; col < width; ++col)
+          sums[static_cast<size_t>(col)] += x * w[col * group];
       }
       std::copy_n(sums.begin(), std::min(width, n - first), y.f.begin() + r * n + first);
     }
@@ -107,12 +109,13 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
-  const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
   const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
   const int64_t k = kernel[0] * kernel[1] * channels;
+  std::vector<int64_t> rows(static_cast<size_t>(k));  // where each begins in a panel
+  for (int64_t q = 0; q < k; ++q) rows[static_cast<size_t>(q)] = layout.index_of(q, 0, k);
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    const int64_t o = at[3];
-    const int64_t panel = o / columns * k * columns + o % columns;
+    const int64_t o = at[3], column = layout.index_of(0, o, k);
     double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
     for (int64_t ch = 0; ch < channels; ++ch)
       for (int64_t i = 0; i < kernel[0]; ++i)
@@ -121,7 +124,8 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
-          const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
+          const int64_t tap =
+              column + rows[static_cast<size_t>((i * kernel[1] + j) * channels + ch)];
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
         }
     y.f[static_cast<size_t>(flat)] = sum;

@@ -127,11 +127,15 @@ bool matmul(const DemandCall& c, const Region& out, Demand& d) {
 // are, of `n`.
 Region panels(const DemandCall& c, const Region& out, int64_t k, int64_t n, int64_t* first,
               int64_t* count) {
-  const int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  const int64_t width = layout.width;
   Region r = Region::whole(c.operands[1]);
   *first = 0;
   *count = n;
-  if (r.extent.size() == 3 && r.extent[1] == k && r.extent[2] == width) {
+  std::vector<int64_t> one = {1, k, width};
+  if (layout.group > 1) one = {1, (k + layout.group - 1) / layout.group, width, layout.group};
+  if (r.extent.size() == one.size() &&
+      std::equal(one.begin() + 1, one.end(), r.extent.begin() + 1)) {
     const int64_t last = (out.from.back() + out.extent.back() - 1) / width;
     r.from[0] = out.from.back() / width;
     r.extent[0] = last - r.from[0] + 1;

@@ -60,6 +60,17 @@ void slide(RelationContext& c, const ImageLayout& l, const std::array<int64_t, 2
   }
 }
 
+// The element type of a product: of its operands, or the wider one that `out` names.
+DType dtype_of_product(const RelationContext& c) {
+  const DType in = dtype(c, 0), out = attr_or(c.call.attrs, "out", in);
+  if (!c.call.attrs.contains("out")) return in;
+  if (out != DType::kF32 || (in != DType::kBF16 && in != DType::kF16)) {
+    c.fail(fmt::format("products of {} are not made in {}", name_of(in), name_of(out)),
+           "use out = f32 for operands of bf16 or f16, else leave the attribute out");
+  }
+  return out;
+}
+
 }  // namespace
 
 RelationResult relate_matmul(RelationContext& c) {
@@ -83,7 +94,7 @@ RelationResult relate_matmul(RelationContext& c) {
   Dims out = broadcast_shapes(c, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
   if (!vector_a) out.push_back(a[a.size() - 2]);
   if (!vector_b) out.push_back(b[b.size() - 1]);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), dtype_of_product(c)), std::nullopt};
 }
 
 RelationResult relate_pack(RelationContext& c) {
@@ -111,7 +122,7 @@ RelationResult relate_packed_matmul(RelationContext& c) {
   c.require_equal(element_count(c.inputs[1]), element_count(packed),
                   "the size of the packed matrix");
   out.back() = n;
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), dtype_of_product(c)), std::nullopt};
 }
 
 RelationResult relate_conv2d(RelationContext& c) {

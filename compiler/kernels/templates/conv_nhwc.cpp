@@ -48,7 +48,9 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
     p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
-    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
+    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || p.layout->group != 1 ||
+        !p.weights)
+      return {};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
     p.channels = *channels;

@@ -98,7 +98,8 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   p.dtype = p.lhs->dtype;
   if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!layout || layout->kind != ir::Layout::Kind::kPanel) return {};
+  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != 1)
+    return {};
   p.n = ir::attr<int64_t>(call.attrs, "n");
   p.k = ir::attr<int64_t>(call.attrs, "k");
   p.stored = layout->width;

@@ -10,6 +10,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
 #include "compiler/reference/region.h"
+#include "vm/base/half.h"
 
 namespace nimble::reference {
 namespace {
@@ -354,6 +355,37 @@ TEST(Operators, PackedProductsEqualPlainOnes) {
                                           ir::Tensor::of<float>(DType::kF32, {3, 5}, w)});
   ASSERT_EQ(out[0]->shape, out[1]->shape);
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(out[0]->value(i), out[1]->value(i));
+}
+
+// Of narrow operands the sums are as exact as of f32: 1 + 2^-9, which is no bf16, stays.
+TEST(Operators, NarrowProductsAddUpInTheirResultsType) {
+  ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, 3), bf16], %w: Tensor[(3, 5), bf16]) {
+  let %p = pack(%w) {layout = "panel4x2"};
+  let %y = packed_matmul(%x, %p) {n = 5, k = 3, layout = "panel4x2", out = f32};
+  let %z = matmul(%x, %w) {out = f32};
+  let %a = cast(%x) {dtype = f32};
+  let %b = cast(%w) {dtype = f32};
+  let %v = matmul(%a, %b);
+  let %r = (%y, %z, %v);
+  %r
+})");
+  const auto bf16 = [](std::vector<int64_t> shape, const std::vector<float>& values) {
+    std::vector<uint16_t> bits;
+    for (float v : values) bits.push_back(bf16_from_f32(v));
+    return ir::Tensor::of<uint16_t>(DType::kBF16, std::move(shape), bits);
+  };
+  std::vector<float> w;
+  for (int i = 0; i < 15; ++i) w.push_back(static_cast<float>(i - 7));
+  w[0] = 1, w[5] = 0x1p-9f, w[10] = 0;
+  std::vector<ir::TensorRef> out =
+      Interpreter(m).run_tensors("main", {bf16({2, 3}, {1, 1, 3, -1, 0.5, 4}), bf16({3, 5}, w)});
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[1]->value(0), 1 + 0x1p-9);
+  for (const ir::TensorRef& t : out) {
+    EXPECT_EQ(t->dtype, DType::kF32);
+    ASSERT_EQ(t->shape, out[2]->shape);
+    for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(t->value(i), out[2]->value(i)) << i;
+  }
 }
 
 }  // namespace

@@ -100,6 +100,10 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %a = add(%p, %b);
   let %h = reshape(%a) {shape = [2, 3, 2, 5]};
   let %r = transpose(%h) {axes = [0, 2, 1, 3]};)",
+          R"((%x: Tensor[(6, 5), bf16], %w: Tensor[(3, 3, 4, 2), bf16], %b: Tensor[(10), f32]) {
+  let %p = packed_matmul(%x, %w) {n = 10, k = 5, layout = "panel4x2", out = f32};
+  let %a = add(%p, %b);
+  let %r = cast(%a) {dtype = bf16};)",
           R"((%q: Tensor[(2, 5, 8), f32], %k: Tensor[(2, 7, 8), f32], %m: Tensor[(2, 1, 5, 7), f32]) {
   let %r = attention(%q, %k, %k, %m) {heads = 2, scale = 0.5};)",
           // Rows and axes.

@@ -1,0 +1,13 @@
+// What the pass pack-weights can lay out, for passes that lead up to it.
+#pragma once
+
+#include "compiler/ir/expr.h"
+#include "vm/base/dtype.h"
+
+namespace nimble::passes {
+
+// Whether a call of an operator that packs a matrix (Packs::kMatrix) is a product of rows with
+// constant weights that can be packed, both operands being of this type.
+bool is_packable_product(const ir::Expr& e, DType operands);
+
+}  // namespace nimble::passes

@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/portable/builder.h"
 #include "compiler/codegen/portable/portable.h"
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
@@ -237,6 +238,10 @@ class Lowering {
 
   // Puts the value into a register buffer's element, without a copy where an operation makes it.
   void set(int64_t element, const kir::ValueRef& v) {
+    if (v->kind == ValueKind::kDot) {
+      made_.push_back(kir::expand_dot(*v));
+      return set(element, made_.back());
+    }
     if ((v->kind == ValueKind::kBinary && v->binary != kir::BinaryOp::kScale) ||
         v->kind == ValueKind::kFma) {
       std::array<int64_t, 3> o{};
@@ -312,6 +317,11 @@ class Lowering {
         const Placed a = value(v.operands[0]);
         return b_.pure(PortableOp::kExtract, type, a.depth, {a.at, v.integer});
       }
+      case ValueKind::kDot: {
+        const kir::ValueRef in_others = kir::expand_dot(v);
+        made_.push_back(in_others);
+        return value(in_others);
+      }
     }
     NIMBLE_UNREACHABLE();
   }
@@ -321,7 +331,7 @@ class Lowering {
     if (v.lanes == 1) return value(v.operands[0]);
     if (a.kind == ValueKind::kConst)
       return b_.constant(type_of(v), bits_of(a.dtype, a.constant, a.integer));
-    if (a.kind == ValueKind::kLoad && !a.valid && !memo_.contains(&a)) {
+    if (a.kind == ValueKind::kLoad && a.lanes == 1 && !a.valid && !memo_.contains(&a)) {
       const PortableBuilder::Address at = b_.address(a.index);
       const int64_t result = b_.temporary(type_of(v));
       b_.emit(PortableOp::kLoadSplat,

@@ -15,12 +15,26 @@ using kir::StmtRef;
 
 namespace {
 
-// Multiply-add in the element type: fused for floats, wrapping for integers.
-kir::ValueRef multiply_add(kir::ValueRef a, kir::ValueRef b, kir::ValueRef c) {
+// Multiply-add in the element type: fused for floats, wrapping for integers; a fragment's own way.
+kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef b,
+                           kir::ValueRef c) {
+  if (t.fragment) return kb::dot(*t.fragment, std::move(a), std::move(b), std::move(c));
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
 }
 
 }  // namespace
+
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
+  for (const kir::Fragment f : {
+#define NIMBLE_FRAGMENT(id, ...) kir::Fragment::id,
+#include "compiler/kernels/Fragments.def"
+#undef NIMBLE_FRAGMENT
+       }) {
+    const kir::FragmentRow& row = kir::row_of(f);
+    if (row.a == lhs && row.b == rhs && row.sum == sum) return f;
+  }
+  return {};
+}
 
 StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
   const Dim i = Dim::symbol(prefix + "z");
@@ -39,17 +53,23 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
       const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
-      return valid ? kb::load_masked(t.rhs, index, t.lanes, *valid)
-                   : kb::load(t.rhs, index, t.lanes);
+      return valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
+                   : kb::load(t.rhs, index, t.operand_lanes());
+    };
+    auto lhs = [&] {
+      const Dim index = t.lhs_index(r, k);
+      kir::ValueRef group = t.lhs_valid
+                                ? kb::load_masked(t.lhs, index, t.group(), t.lhs_valid(k))
+                                : kb::load(t.lhs, index, t.group());
+      return kb::broadcast(std::move(group), t.operand_lanes());
     };
     const std::string a = prefix + "a";
     auto columns =
         kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors,
                  kb::set_reg(t.accumulators, element,
-                             multiply_add(kb::local(a, t.dtype, t.lanes), kb::reg(t.panel, v),
-                                          kb::reg(t.accumulators, element))));
-    auto row = kb::seq({kb::let(a, kb::broadcast(kb::load(t.lhs, t.lhs_index(r, k)), t.lanes)),
-                        std::move(columns)});
+                             multiply_add(t, kb::local(a, t.lhs->dtype, t.operand_lanes()),
+                                          kb::reg(t.panel, v), kb::reg(t.accumulators, element))));
+    auto row = kb::seq({kb::let(a, lhs()), std::move(columns)});
     return kb::seq(
         {kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors, kb::set_reg(t.panel, v, rhs())),
          kb::loop(LoopKind::kUnroll, prefix + "r", 0, t.rows, std::move(row))});

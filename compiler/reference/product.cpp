@@ -54,18 +54,24 @@ std::vector<Array> packed_matmul(const OpCall& c) {
   const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
   const int64_t width = layout.width, group = layout.group;
   int64_t rows = n ? y.size() / n : 0;
-  std::vector<double> sums(static_cast<size_t>(width));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t first = 0; first < n; first += width) {
-      std::fill(sums.begin(), sums.end(), 0.0);
-      for (int64_t q = 0; q < k; ++q) {
-        const double x = c.in[0].f[static_cast<size_t>(r * k + q)];
-        const double* w = c.in[1].f.data() + layout.index_of(q, first, k);
-        for (int64_t col = 0; col < width; ++col)
-          sums[static_cast<size_t>(col)] += x * w[col * group];
+  const auto multiply = [&](const auto& x, const auto& w, auto& out) {
+    std::vector<typename std::decay_t<decltype(out)>::value_type> sums(static_cast<size_t>(width));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t first = 0; first < n; first += width) {
+        std::fill(sums.begin(), sums.end(), 0);
+        for (int64_t q = 0; q < k; ++q) {
+          const auto left = x[static_cast<size_t>(r * k + q)];
+          const auto* right = w.data() + layout.index_of(q, first, k);
+          for (int64_t col = 0; col < width; ++col)
+            sums[static_cast<size_t>(col)] += left * right[col * group];
+        }
+        std::copy_n(sums.begin(), std::min(width, n - first), out.begin() + r * n + first);
       }
-      std::copy_n(sums.begin(), std::min(width, n - first), y.f.begin() + r * n + first);
-    }
+  };
+  if (y.floating())
+    multiply(c.in[0].f, c.in[1].f, y.f);
+  else
+    multiply(c.in[0].i, c.in[1].i, y.i);
   return {y};
 }
 

@@ -60,13 +60,32 @@ void slide(RelationContext& c, const ImageLayout& l, const std::array<int64_t, 2
   }
 }
 
-// The element type of a product: of its operands, or the wider one that `out` names.
-DType dtype_of_product(const RelationContext& c) {
-  const DType in = dtype(c, 0), out = attr_or(c.call.attrs, "out", in);
-  if (!c.call.attrs.contains("out")) return in;
-  if (out != DType::kF32 || (in != DType::kBF16 && in != DType::kF16)) {
-    c.fail(fmt::format("products of {} are not made in {}", name_of(in), name_of(out)),
-           "use out = f32 for operands of bf16 or f16, else leave the attribute out");
+// Operands of a product and the wider type that `out` may name for them.
+struct WideProduct {
+  DType a, b, out;
+};
+constexpr WideProduct kWideProducts[] = {
+    {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16, DType::kF32},
+    {DType::kU8, DType::kI8, DType::kI32},     {DType::kU8, DType::kU8, DType::kI32},
+    {DType::kI8, DType::kI8, DType::kI32},     {DType::kI8, DType::kU8, DType::kI32},
+};
+
+// The element type of a product: of its operands, which are alike, or the wider one that `out`
+// names.
+DType dtype_of_product(RelationContext& c) {
+  if (!c.call.attrs.contains("out")) {
+    require_same_dtype(c);
+    return dtype(c, 0);
+  }
+  const DType a = dtype(c, 0), b = dtype(c, 1), out = attr<DType>(c.call.attrs, "out");
+  const bool known = std::any_of(
+      std::begin(kWideProducts), std::end(kWideProducts),
+      [&](const WideProduct& w) { return w.a == a && w.b == b && w.out == out; });
+  if (!known) {
+    c.fail(fmt::format("products of {} and {} are not made in {}", name_of(a), name_of(b),
+                       name_of(out)),
+           "use out = f32 for two operands of bf16 or of f16, out = i32 for 8-bit integers, else "
+           "leave the attribute out");
   }
   return out;
 }
@@ -74,7 +93,7 @@ DType dtype_of_product(const RelationContext& c) {
 }  // namespace
 
 RelationResult relate_matmul(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   require_rank_at_least(c, 1, 1);
@@ -94,7 +113,7 @@ RelationResult relate_matmul(RelationContext& c) {
   Dims out = broadcast_shapes(c, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
   if (!vector_a) out.push_back(a[a.size() - 2]);
   if (!vector_b) out.push_back(b[b.size() - 1]);
-  return {tensor_type(std::move(out), dtype_of_product(c)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_pack(RelationContext& c) {
@@ -111,18 +130,18 @@ RelationResult relate_pack(RelationContext& c) {
 }
 
 RelationResult relate_packed_matmul(RelationContext& c) {
-  require_same_dtype(c);
-  require_float(c, 0);
+  const DType type = dtype_of_product(c);
+  require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
   Dims out = dims(c, 0);
   c.require_equal(out.back(), k, "the contracted dim of packed_matmul");
   const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, n), dtype(c, 0));
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, n), dtype(c, 1));
   c.require_equal(element_count(c.inputs[1]), element_count(packed),
                   "the size of the packed matrix");
   out.back() = n;
-  return {tensor_type(std::move(out), dtype_of_product(c)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_conv2d(RelationContext& c) {

@@ -22,7 +22,8 @@
 // without them on weights that are in L2 (its speed is then L2's), three rows 1.25 times, and
 // weights that come from L3 or memory arrive no later.
 //
-// Operands of bf16 are multiplied in pairs by a fragment (tile.h): below, k then counts pairs.
+// Operands of bf16 and of 8 bits are multiplied in groups by a fragment (tile.h): below, k then
+// counts groups.
 //
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
@@ -47,8 +48,8 @@ using kir::Scope;
 using kir::StmtRef;
 
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const auto fragment = fragment_of(dtype, dtype, DType::kF32);
-  const int lanes = lanes_of(t, fragment ? DType::kF32 : dtype);
+  const auto fragment = fragment_of(dtype);
+  const int lanes = lanes_of(t, fragment ? kir::row_of(*fragment).sum : dtype);
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
   const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)

@@ -22,18 +22,26 @@ kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef 
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
 }
 
-}  // namespace
-
-std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
+template <typename Predicate>
+std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
   for (const kir::Fragment f : {
 #define NIMBLE_FRAGMENT(id, ...) kir::Fragment::id,
 #include "compiler/kernels/Fragments.def"
 #undef NIMBLE_FRAGMENT
-       }) {
-    const kir::FragmentRow& row = kir::row_of(f);
-    if (row.a == lhs && row.b == rhs && row.sum == sum) return f;
-  }
+       })
+    if (is_wanted(kir::row_of(f))) return f;
   return {};
+}
+
+}  // namespace
+
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
+  return find_fragment(
+      [&](const kir::FragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
+}
+
+std::optional<kir::Fragment> fragment_of(DType rhs) {
+  return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
 }
 
 StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {

@@ -56,8 +56,10 @@ struct TileProduct {
   int operand_lanes() const { return lanes * group(); }
 };
 
-// The fragment that multiplies operands of these types into such sums; nothing if there is none.
+// The fragment that multiplies operands of these types into such sums, or the first one for a
+// right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
+std::optional<kir::Fragment> fragment_of(DType rhs);
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
 // `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of

@@ -50,17 +50,26 @@ struct Group {
   }
 };
 
-// Operands of another type than f32 have a sum and a result of f32 all the same.
+// Element types of a product.
+struct Types {
+  DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
+};
+constexpr Types kPairs = {DType::kBF16, DType::kBF16, DType::kF32};
+constexpr Types kQuads = {DType::kU8, DType::kI8, DType::kI32};
+
 Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n, bool epilogue,
-                        DType operands = DType::kF32) {
+                        const Types& types = {}) {
   Group g;
-  const std::string layout = dense_layout(target, operands, n);
-  const ir::VarRef x = g.parameter(ir::tensor_type({m, k}, operands));
+  const std::string layout = dense_layout(target, types.rhs, n);
+  const ir::VarRef x = g.parameter(ir::tensor_type({m, k}, types.lhs));
   const ir::VarRef w =
-      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), operands));
+      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
   ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
-  if (operands != DType::kF32) attrs["out"] = DType::kF32;
-  ir::VarRef y = g.call("packed_matmul", {x, w}, std::move(attrs), f32({m, n}));
+  if (types.lhs != types.sum) attrs["out"] = types.sum;
+  ir::VarRef y =
+      g.call("packed_matmul", {x, w}, std::move(attrs), ir::tensor_type({m, n}, types.sum));
+  if (epilogue && types.sum != DType::kF32)
+    y = g.call("cast", {y}, {{"dtype", DType::kF32}}, f32({m, n}));
   if (epilogue) {
     const ir::VarRef bias = g.parameter(f32({n})), residual = g.parameter(f32({m, n}));
     y = g.call("add", {y, bias}, {}, f32({m, n}));
@@ -167,16 +176,22 @@ TEST_P(ProductTest, DenseOfConstantRows) {
 
 TEST_P(FragmentTest, DenseOfPairs) {
   for (const int64_t k : {1, 2, 20, 21})  // an odd row's last pair has one element
-    check_configurations(dense_workload(target_, kM, k, 40, k == 20, DType::kBF16), target_,
-                         "dense", one_size, 12);
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kPairs), target_, "dense",
+                         one_size, 12);
 }
 
 TEST_P(FragmentTest, DenseOfPairsInSeveralBlocks) {
   for (const int64_t k : {300, 301})
     check_configurations(
-        dense_workload(target_, kM, k, 50, true, DType::kBF16), target_, "dense",
+        dense_workload(target_, kM, k, 50, true, kPairs), target_, "dense",
         [](int, std::mt19937& r) { return std::vector<int64_t>{static_cast<int64_t>(r() % 40)}; },
         8);
+}
+
+TEST_P(FragmentTest, DenseOfQuads) {
+  for (const int64_t k : {1, 3, 20, 22, 333})
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_, "dense",
+                         one_size, 8);
 }
 
 // What follows a product may be stored as the next one wants it.
@@ -197,7 +212,7 @@ TEST_P(FragmentTest, DenseOfPairsStoresPairs) {
 
 // The row behind an odd one begins with what must not be multiplied, not even by zero.
 TEST_P(FragmentTest, AnOddRowOfPairsEndsWhereItEnds) {
-  const Workload w = dense_workload(target_, 2, 3, 5, false, DType::kBF16);
+  const Workload w = dense_workload(target_, 2, 3, 5, false, kPairs);
   const Template& t = *template_for(w, target_);
   const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
   const uint16_t one = bf16_from_f32(1), infinite = bf16_from_f32(INFINITY);

@@ -24,12 +24,8 @@ kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef 
 
 template <typename Predicate>
 std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
-  for (const kir::Fragment f : {
-#define NIMBLE_FRAGMENT(id, ...) kir::Fragment::id,
-#include "compiler/kernels/Fragments.def"
-#undef NIMBLE_FRAGMENT
-       })
-    if (is_wanted(kir::row_of(f))) return f;
+  for (const kir::FragmentRow& row : kir::all_fragments())
+    if (is_wanted(row)) return row.id;
   return {};
 }
 

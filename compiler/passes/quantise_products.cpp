@@ -1,11 +1,27 @@
-#include "compiler/passes/support/quantise.h"
-
+// Makes the products that the policy of the compilation computes in 8-bit integers (Precision.def).
+// Their scales are found at run time, one for each row of the left-hand side, and at compile time,
+// one for each column of the constant right-hand side.
+//
+//   x ≈ s (q - 128), s = max |x| / 127 of its row, q = round(x / s) + 128 in 1 … 255 (u8)
+//   w ≈ t v,         t = max |w| / 127 of its column, v = round(w / t) in -127 … 127 (i8)
+//   x w ≈ s t (Σ q v - 128 Σ v)
+//
+// Each of x and w is off by at most half a step, so an element of the product by at most
+// k (max |x| max |w|) / 127, and usually by about a root of k of such steps. A row or column of
+// zeros has zeros as its product, a row with a NaN is NaN; the sums, in i32, are exact.
+//
+// The rows' scales and values are operators of the module like any others, and what follows a
+// product's sums is fused behind it. Nothing is quantised that pack-weights does not lay out, or
+// where a weight is not finite.
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "compiler/ir/op.h"
+#include "compiler/passes/pack_weights.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/precision.h"
+#include "compiler/passes/support/rewrite.h"
 #include "vm/base/error.h"
 
 namespace nimble::passes {
@@ -14,22 +30,28 @@ namespace {
 using ir::Atom;
 using ir::Dim;
 using ir::Expr;
-using ir::Type;
 
 constexpr int64_t kLargest = 127, kZeroPoint = 128;
-// Scales of smaller rows: a row of zeros has one, and its inverse is finite.
+// The longest rows: 255 * 127 of each element, and the correction, fit 31 bits.
+constexpr int64_t kMostRows = 32768;
+// The least that a row's largest element counts as: a row of zeros has a scale, too.
 constexpr float kLeastExtreme = 1e-30F;
+
+struct QuantisedColumns {
+  ir::TensorRef values;   // i8, of the matrix's shape
+  ir::TensorRef scales;   // f32, one for each column
+  ir::TensorRef offsets;  // i32: 128 times a column's sum
+};
 
 Atom scalar(float v) {
   return Atom::of(ir::Tensor::scalar_f32(v));
 }
 
-}  // namespace
-
+// A constant f32 matrix (k, n), stored as (n, k) where `transposed`. Nothing if a weight is not
+// finite, or if there are more than kMostRows rows.
 std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool transposed) {
-  NIMBLE_CHECK(w.shape.size() == 2 && w.dtype == DType::kF32, "a matrix of f32 is quantised");
   const int64_t k = w.shape[transposed ? 1 : 0], n = w.shape[transposed ? 0 : 1];
-  if (k > kMostQuantised) return {};
+  if (k > kMostRows) return {};
   const int64_t row_step = transposed ? 1 : n, column_step = transposed ? k : 1;
   std::vector<int8_t> values(static_cast<size_t>(k * n));
   std::vector<float> scales(static_cast<size_t>(n));
@@ -59,6 +81,7 @@ std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool trans
                           ir::Tensor::of<int32_t>(DType::kI32, {n}, offsets)};
 }
 
+// The product written out at the end of `out`, of its type. Nothing as above.
 std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& out) {
   const Expr& e = *b.value;
   const auto columns =
@@ -96,6 +119,21 @@ std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& ou
       call("sub", {sums, Atom::of(columns->offsets)}, {}, shape, DType::kI32);
   const Atom real = call("cast", {centred}, {{"dtype", DType::kF32}}, shape, DType::kF32);
   return f32("mul", {f32("mul", {real, scale}, shape), Atom::of(columns->scales)}, shape);
+}
+
+}  // namespace
+
+ir::Module quantise_products(const ir::Module& m, PassContext& context) {
+  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
+    const Expr& e = *b.value;
+    if (e.kind != ir::ExprKind::kCall) return std::nullopt;
+    const PrecisionRule* rule = rule_of(context.precision, ir::traits_of(e).packs);
+    if (!rule || rule->operands != DType::kI8 || !is_packable_product(e, DType::kF32))
+      return std::nullopt;
+    auto y = quantised_product(b, o);
+    if (y) context.count("quantise-products.products");
+    return y;
+  });
 }
 
 }  // namespace nimble::passes

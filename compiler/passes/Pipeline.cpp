@@ -68,6 +68,7 @@ const std::vector<std::string>& default_pipeline() {
       // Of weights as they are packed next.
       "set-precision",
       "pack-weights",
+      "widen-products",
       // A packed matrix has the type of its layout, which its kernels' workloads need.
       "infer",
       "fold-constants",

@@ -31,8 +31,8 @@
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
-#include "compiler/kernels/template.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/ordered_values.h"
 #include "compiler/passes/support/rewrite.h"
 
@@ -402,22 +402,10 @@ ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
 }
 
 ir::Module channels_last(const ir::Module& m, PassContext& context) {
-  const auto has_kernel = [&](const Expr& call, const std::vector<Type>& operands,
-                              const Type& result) {
-    std::vector<VarRef> parameters;
-    std::vector<Atom> args;
-    for (const Type& t : operands) {
-      parameters.push_back(ir::make_var("p" + std::to_string(parameters.size()), t));
-      args.emplace_back(parameters.back());
-    }
-    BlockBuilder body;
-    const VarRef y = body.call(call.op, std::move(args), call.attrs, "y");
-    y->type = result;
-    const ir::FunctionRef group =
-        ir::make_function_of(std::move(parameters), body.finish(y), result, {{"primitive", true}});
-    return kernels::template_for(*context.workloads->of(*group), context.target) != nullptr;
+  const auto taken = [&](const Expr& call, const std::vector<Type>& operands, const Type& result) {
+    return has_kernel(call, operands, result, context);
   };
-  return channels_last_where(m, has_kernel, context);
+  return channels_last_where(m, taken, context);
 }
 
 }  // namespace nimble::passes

@@ -19,6 +19,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -98,24 +99,35 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           };
           const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
                                    bool transpose) -> Atom {
-            const DType operands = ir::type_of(x)->dtype, sums = b.var->type->dtype;
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, operands, n));
-            ir::Attrs attrs = {{"k", k}, {"n", n}, {"layout", layout.str()}};
-            if (sums != operands) attrs["out"] = sums;
-            return call("packed_matmul", {x, pack(w, layout, transpose)}, std::move(attrs));
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
+            return call("packed_matmul", {x, pack(w, layout, transpose)},
+                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
+          };
+          // Of operands narrower than the result, where a kernel takes these packed.
+          const auto narrow_product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                                          bool transpose) -> std::optional<Atom> {
+            const ir::Type in = ir::type_of(x);
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, in->dtype, n));
+            const ir::ExprRef packed = ir::make_call(
+                "packed_matmul", {},
+                {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
+            const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), in->dtype);
+            if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
+            return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
           };
           switch (ir::traits_of(e).packs) {
             case ir::Packs::kNothing:
               return std::nullopt;
             case ir::Packs::kMatrix: {
-              // Products that stay in narrow numbers have no kernel, packed or not.
               const DType operands = ir::type_of(e.args[0])->dtype;
-              if (b.var->type->dtype != DType::kF32 || !is_packable_product(e, operands))
-                return std::nullopt;
+              if (!is_packable_product(e, operands)) return std::nullopt;
               const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
               const Ints& shape = e.args[1].constant->shape;
-              return product(e.args[0], e.args[1], shape[transpose ? 1 : 0],
-                             shape[transpose ? 0 : 1], transpose);
+              const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
+              if (e.attrs.contains("out"))
+                return narrow_product(e.args[0], e.args[1], k, n, transpose);
+              if (operands != DType::kF32) return std::nullopt;
+              return product(e.args[0], e.args[1], k, n, transpose);
             }
             case ir::Packs::kFilters: {
               if (!is_packable_convolution(e)) return std::nullopt;

@@ -8,7 +8,7 @@
 // it: there the cast goes into that operator's kernel (fuse). A value that was cast up from the
 // narrow type is taken as it was before.
 //
-// Only what pack-weights lays out is narrowed, since the kernels of narrow products read packed
+// Only what pack-weights can lay out is narrowed, since the kernels of narrow products read packed
 // weights. These have whole groups of rows (ir::Layout): a product over a number of terms that is
 // no multiple of the group stays wide, since a row of the other operand would end within a group
 // and the kernel read over its end.

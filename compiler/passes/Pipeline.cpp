@@ -67,6 +67,7 @@ const std::vector<std::string>& default_pipeline() {
       "fold-constants",
       // Of weights as they are packed next.
       "set-precision",
+      "quantise-products",
       "pack-weights",
       "widen-products",
       // A packed matrix has the type of its layout, which its kernels' workloads need.

@@ -71,9 +71,9 @@ Atom step_of(const ir::Function& f, const Definitions& definitions, const Expr& 
 
 }  // namespace
 
-bool is_packable_product(const Expr& e, DType operands) {
-  return is_packable(e.args[1], operands, 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
-         ir::type_of(e.args[0])->dtype == operands && ir::type_of(e.args[0])->dims.size() >= 2;
+bool is_packable_product(const Expr& e, DType rows, DType weights) {
+  return is_packable(e.args[1], weights, 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
+         ir::type_of(e.args[0])->dtype == rows && ir::type_of(e.args[0])->dims.size() >= 2;
 }
 
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
@@ -107,11 +107,12 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           const auto narrow_product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
                                           bool transpose) -> std::optional<Atom> {
             const ir::Type in = ir::type_of(x);
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, in->dtype, n));
+            const DType type = w.constant->dtype;
+            const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
             const ir::ExprRef packed = ir::make_call(
                 "packed_matmul", {},
                 {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
-            const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), in->dtype);
+            const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
             if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
             return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
           };
@@ -119,14 +120,14 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
             case ir::Packs::kNothing:
               return std::nullopt;
             case ir::Packs::kMatrix: {
-              const DType operands = ir::type_of(e.args[0])->dtype;
-              if (!is_packable_product(e, operands)) return std::nullopt;
+              const DType rows = ir::type_of(e.args[0])->dtype;
+              if (!is_packable_product(e, rows, ir::type_of(e.args[1])->dtype)) return std::nullopt;
               const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
               const Ints& shape = e.args[1].constant->shape;
               const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
               if (e.attrs.contains("out"))
                 return narrow_product(e.args[0], e.args[1], k, n, transpose);
-              if (operands != DType::kF32) return std::nullopt;
+              if (rows != DType::kF32) return std::nullopt;
               return product(e.args[0], e.args[1], k, n, transpose);
             }
             case ir::Packs::kFilters: {

@@ -7,7 +7,7 @@
 namespace nimble::passes {
 
 // Whether a call of an operator that packs a matrix (Packs::kMatrix) is a product of rows with
-// constant weights that can be packed, both operands being of this type.
-bool is_packable_product(const ir::Expr& e, DType operands);
+// constant weights that can be packed, of these element types.
+bool is_packable_product(const ir::Expr& e, DType rows, DType weights);
 
 }  // namespace nimble::passes

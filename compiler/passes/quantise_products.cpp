@@ -128,7 +128,8 @@ ir::Module quantise_products(const ir::Module& m, PassContext& context) {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall) return std::nullopt;
     const PrecisionRule* rule = rule_of(context.precision, ir::traits_of(e).packs);
-    if (!rule || rule->operands != DType::kI8 || !is_packable_product(e, DType::kF32))
+    if (!rule || rule->operands != DType::kI8 ||
+        !is_packable_product(e, DType::kF32, DType::kF32))
       return std::nullopt;
     auto y = quantised_product(b, o);
     if (y) context.count("quantise-products.products");

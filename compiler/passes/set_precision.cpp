@@ -74,7 +74,8 @@ class Narrowing {
   const PrecisionRule* rule_for(const Expr& e) const {
     if (e.kind != ir::ExprKind::kCall) return nullptr;
     const PrecisionRule* rule = rule_of(context_.precision, ir::traits_of(e).packs);
-    if (!rule || !is_packable_product(e, rule->sums)) return nullptr;
+    if (!rule || !is_float(rule->operands) || !is_packable_product(e, rule->sums, rule->sums))
+      return nullptr;
     const auto& shape = e.args[1].constant->shape;
     const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
     const int64_t k = shape[transposed ? 1 : 0], n = shape[transposed ? 0 : 1];

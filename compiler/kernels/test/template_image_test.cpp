@@ -1,4 +1,6 @@
 // The templates of channels-last images against the reference interpreter.
+#include <limits>
+
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/test/operator_rows.h"
@@ -166,6 +168,57 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
         check(c);
         if (HasFatalFailure()) return;
       }
+}
+
+// Windows of 2^20 by 2^20 taps: along each axis the first meets the image's first element, the
+// second all others. Kernels whose loops ran over what lies outside would not end.
+TEST(Pool2d, WindowsFarLargerThanTheImage) {
+  constexpr int64_t kTaps = 1 << 20;
+  for (const bool last : {false, true})
+    for (const bool average : {false, true}) {
+      SCOPED_TRACE(fmt::format("channels last {}, average {}", last, average));
+      const int64_t n = last ? 37 : 3;
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[{}, f32]) {{ let %y = {}(%x) {{kernel = [{}, {}], "
+          "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [1, 1], ceil_mode = false, "
+          "layout = \"{}\"{}}}; %y }}",
+          last ? fmt::format("(b, h, w, {})", n) : fmt::format("(b, {}, h, w)", n),
+          average ? "avg_pool2d" : "max_pool2d", kTaps, kTaps, kTaps, kTaps, kTaps - 1, kTaps - 1,
+          kTaps - 1, kTaps - 1, last ? "nhwc" : "nchw",
+          average ? ", count_include_pad = false" : "");
+      c.served_by = last ? "pool2d_nhwc" : "pool2d";
+      c.oracle = [=](const Arrays& in, Arrays& out) {
+        const Array& x = in[0];
+        Array& y = out[0];
+        const size_t row = last ? 1 : 2;
+        const auto at = [&](const Array& a, int64_t b, int64_t ch, int64_t i, int64_t j) {
+          return last ? a.at(b, i, j, ch) : a.at(b, ch, i, j);
+        };
+        const auto taps = [](int64_t window, int64_t extent) {
+          return window == 0 ? std::pair<int64_t, int64_t>{0, 1} : std::pair{int64_t{1}, extent};
+        };
+        for (int64_t b = 0; b < y.dim(0); ++b)
+          for (int64_t ch = 0; ch < n; ++ch)
+            for (int64_t i = 0; i < y.dim(row); ++i)
+              for (int64_t j = 0; j < y.dim(row + 1); ++j) {
+                double sum = 0, top = -std::numeric_limits<double>::infinity();
+                const auto [i0, i1] = taps(i, x.dim(row));
+                const auto [j0, j1] = taps(j, x.dim(row + 1));
+                for (int64_t r = i0; r < i1; ++r)
+                  for (int64_t q = j0; q < j1; ++q) {
+                    sum += at(x, b, ch, r, q);
+                    top = std::max(top, at(x, b, ch, r, q));
+                  }
+                const double value =
+                    average ? sum / static_cast<double>((i1 - i0) * (j1 - j0)) : top;
+                (last ? y.at(b, i, j, ch) : y.at(b, ch, i, j)) = value;
+              }
+      };
+      c.sizes = {{1, 7, 7}, {2, 9, 20}, {1, 1, 5}, {1, 1, 1}, {0, 8, 8}};
+      check(c);
+      if (HasFatalFailure()) return;
+    }
 }
 
 }  // namespace

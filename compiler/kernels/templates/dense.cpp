@@ -61,29 +61,12 @@ constexpr int64_t kFewPerLine = 4;
 constexpr int kBusy = 6;
 
 // The problem that a workload states.
-struct Product {
+struct Product : Panels {
   Frame frame;
   BufferRef lhs, rhs;
   DType dtype{};
   std::vector<Dim> row_dims;  // the result's axes but the last
   Dim m;                      // rows: their product
-  int64_t k = 0, n = 0;
-  int64_t stored = 0;  // columns of a panel as it is packed
-  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
-  int lanes = 0, vectors = 0;
-
-  // Counted by what a tile takes, as everything below.
-  int64_t panels() const { return (n + width - 1) / width; }
-  // First element of row k of panel p.
-  Dim row_of_panel(const Dim& p, const Dim& k_row) const {
-    if (stored == width) return (p * k + k_row) * width;
-    const int64_t parts = stored / width;
-    return (ir::floordiv(p, parts) * k + k_row) * stored + ir::mod(p, parts) * width;
-  }
-  // Vectors of the last panel that hold columns.
-  int last_vectors() const {
-    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
-  }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -99,15 +82,11 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
   if (!layout || layout->kind != ir::Layout::Kind::kPanel) return {};
-  p.n = ir::attr<int64_t>(call.attrs, "n");
-  p.k = ir::attr<int64_t>(call.attrs, "k");
-  p.stored = layout->width;
-  p.lanes = lanes_of(t, p.dtype);
-  if (p.stored % p.lanes != 0) return {};
-  const int64_t all = p.stored / p.lanes;
-  p.vectors = static_cast<int>(std::min<int64_t>(all, max_tile_vectors(t)));
-  while (all % p.vectors != 0) --p.vectors;
-  p.width = int64_t{p.vectors} * p.lanes;
+  const auto panels =
+      cut_panels(ir::attr<int64_t>(call.attrs, "k"), ir::attr<int64_t>(call.attrs, "n"),
+                 layout->width, lanes_of(t, p.dtype), max_tile_vectors(t));
+  if (!panels) return {};
+  static_cast<Panels&>(p) = *panels;
   const auto& dims = p.frame.anchor->var->type->dims;
   p.row_dims.assign(dims.begin(), dims.end() - 1);
   p.m = 1;
@@ -164,10 +143,7 @@ class DenseLowering {
   }
 
  private:
-  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.dtype)); }
-  int64_t lines_per_body() const {
-    return (unroll_ * p_.width + line_elements() - 1) / line_elements();
-  }
+  int64_t lines_per_body() const { return lines_of(unroll_ * p_.width, p_.dtype); }
 
   // All tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {
@@ -223,7 +199,7 @@ class DenseLowering {
       return piece + k * p_.stored + v * p_.lanes;
     };
     product.k_extent = k_extent;
-    if (prefetch_ && t.rows * line_elements() > kFewPerLine * p_.lanes)
+    if (prefetch_ && t.rows * line_elements(p_.dtype) > kFewPerLine * p_.lanes)
       product.at_body = [&](const Dim& body) {
         return prefetches(t, piece + blocks_.size * p_.width, body);
       };
@@ -250,7 +226,7 @@ class DenseLowering {
   StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
     const Dim share = Dim::symbol("share");
     const int64_t bodies = blocks_.size / unroll_;
-    const Dim first = next + (t.number * bodies + body) * share * line_elements();
+    const Dim first = next + (t.number * bodies + body) * share * line_elements(p_.dtype);
     return prefetch_share(p_.rhs, first, t.number, share, lines_per_body());
   }
 

@@ -25,8 +25,8 @@
 // need not wait.
 //
 // Borders cost nothing inside and little at the edge. Rows of taps that lie outside the image are
-// cut off by the loop's bounds. The pixels of a tile for which a tap's column lies inside are one of
-// few ranges, each of which has its own product over a part of the same accumulators
+// cut off by the loop's bounds. The pixels of a tile for which a tap's column lies inside are one
+// of few ranges, each of which has its own product over a part of the same accumulators
 // (tile_border.h). There is no copy of the image and no zero is multiplied. Without blocks, and
 // where columns are not dilated, the taps of a row that lie inside for all pixels are one stretch
 // of memory in image and weights alike, and one loop: three channels of a photograph would make

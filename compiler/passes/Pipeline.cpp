@@ -65,6 +65,7 @@ const std::vector<std::string>& default_pipeline() {
       // transposes are folded next.
       "channels-last",
       "fold-constants",
+      "expand-padding",
       "pack-weights",
       // A packed matrix has the type of its layout, which its kernels' workloads need.
       "infer",

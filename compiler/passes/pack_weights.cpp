@@ -124,8 +124,9 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                   panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
               ir::Attrs attrs = {
                   {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-              for (const char* same : {"strides", "pads", "dilations"})
-                attrs[same] = e.attrs.at(same);
+              for (const char* same : {"strides", "pads", "dilations", "skip_padding"})
+                if (const auto it = e.attrs.find(same); it != e.attrs.end())
+                  attrs[same] = it->second;
               std::vector<Atom> args = e.args;
               args[1] = pack(matrix, layout, false);
               return call("packed_conv2d", std::move(args), std::move(attrs));

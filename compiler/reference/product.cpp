@@ -73,6 +73,7 @@ std::vector<Array> conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   int64_t groups = ir::attr<int64_t>(c.e.attrs, "groups");
   const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   const Shape x_steps = strides_of(x.shape), w_steps = strides_of(w.shape);
@@ -89,6 +90,7 @@ std::vector<Array> conv2d(const OpCall& c) {
           int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           // Padding is zeros, which times an infinite weight are not numbers.
+          if (padding && skip_padding) continue;
           const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
                                r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
           const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
@@ -107,6 +109,7 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
   const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
   const int64_t k = kernel[0] * kernel[1] * channels;
@@ -120,6 +123,7 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+          if (padding && skip_padding) continue;
           const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
           const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];

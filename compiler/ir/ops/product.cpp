@@ -122,6 +122,8 @@ RelationResult relate_conv2d(RelationContext& c) {
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
   if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
   const ImageLayout l = checked_image_layout(c);
+  if (!l.channels_last() && attr_or<bool>(c.call.attrs, "skip_padding", false))
+    c.fail("skip_padding is of the layout nhwc", "drop the attribute");
   const Dims &x = dims(c, 0), &w = dims(c, 1);
   auto kh = w[l.taps[0]].as_constant(), kw = w[l.taps[1]].as_constant();
   if (!kh || !kw || *kh < 1 || *kw < 1) {

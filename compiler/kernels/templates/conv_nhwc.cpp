@@ -33,6 +33,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (!p.frame.anchor) return {};
   const ir::Expr& e = p.call();
   if (!packed && !ir::image_layout_of(e.attrs).channels_last()) return {};
+  if (ir::has_padding(e.attrs) && !ir::attr_or(e.attrs, "skip_padding", false)) return {};
   if (!has_elementwise_epilogue(w, p.frame)) return {};
   p.dtype = p.frame.anchor->var->type->dtype;
   if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};

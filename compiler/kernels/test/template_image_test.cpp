@@ -13,8 +13,9 @@ struct Filter {
   int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
 
   std::string attributes() const {
-    return fmt::format("strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}]", sh, sw,
-                       top, left, bottom, right, dh, dw);
+    return fmt::format(
+        "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}], skip_padding = true",
+        sh, sw, top, left, bottom, right, dh, dw);
   }
   bool fits(int64_t h, int64_t w) const {
     return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;

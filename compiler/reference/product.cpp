@@ -111,11 +111,13 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
   const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
-  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
+  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3] / groups;
   const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t filters = y.shape[3] / groups, panels = (filters + columns - 1) / columns;
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    const int64_t o = at[3];
-    const int64_t panel = o / columns * k * columns + o % columns;
+    const int64_t o = at[3], group = o / filters, column = o % filters;
+    const int64_t panel = (group * panels + column / columns) * k * columns + column % columns;
     double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
     for (int64_t ch = 0; ch < channels; ++ch)
       for (int64_t i = 0; i < kernel[0]; ++i)
@@ -124,7 +126,8 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           if (padding && skip_padding) continue;
-          const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
+          const int64_t from =
+              ((at[0] * height + r) * width + q) * x.shape[3] + group * channels + ch;
           const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
         }

@@ -32,9 +32,9 @@
 // of memory in image and weights alike, and one loop: three channels of a photograph would make
 // short loops else.
 //
-// A group of channels is a product of its own. Panels are cut from HWIO weights as they stand, too,
-// for groups and for weights that are computed; their rows are then as far apart as the tensor
-// says. Vectors are no wider than a group's channels, rounded up to a power of two.
+// A group of channels is a product of its own, with panels of its own. Panels are cut from HWIO
+// weights as they stand, too, for weights that are computed; their rows are then as far apart as
+// the tensor says. Vectors are no wider than a group's channels, rounded up to a power of two.
 #include <algorithm>
 
 #include "compiler/kernels/templates/conv_product.h"

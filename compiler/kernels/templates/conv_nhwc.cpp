@@ -52,8 +52,9 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
-    p.channels = *channels;
-    p.filters = ir::attr<int64_t>(e.attrs, "filters");
+    p.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);
+    p.channels = *channels / p.groups;
+    p.filters = ir::attr<int64_t>(e.attrs, "filters") / p.groups;
   } else {
     // Of a constant the type is made for the question.
     const std::vector<Dim> weights = ir::type_of(e.args[1])->dims;

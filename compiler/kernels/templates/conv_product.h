@@ -10,7 +10,8 @@
 namespace nimble::kernels {
 
 // A row is a pixel of the result, the columns are a group's output channels (n), and k runs over
-// (kh, kw, c_in). `stored` is 0 where the weights are a tensor HWIO.
+// (kh, kw, c_in). Packed, each group has panels of its own; `stored` is 0 where the weights are a
+// tensor HWIO.
 struct ConvProduct : ConvNhwc, Panels {
   // Elements from a pixel's channels to those of the next.
   int64_t pixel() const { return groups * channels; }

@@ -109,17 +109,24 @@ TEST(Conv2dNhwc, PackedWeights) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
                           {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 36, 24},
-                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70}}) {
+                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 3},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 2, 40, 80},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 3, 12, 15},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 5, 20, 20},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}}) {
     SCOPED_TRACE(f.str());
-    const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, f.out);
+    const int64_t n = f.out / f.groups;
+    const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, n);
     const int64_t width = ir::parse_layout(layout)->width;
     Case c = convolution(f, "conv2d_nhwc");
     c.text = fmt::format(
         "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}), f32], "
         "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
-        "filters = {}, {}, layout = \"{}\"}}; let %r = relu(%y); %r }}",
-        f.in, (f.out + width - 1) / width, f.kh * f.kw * f.in, width, f.out, f.kh, f.kw, f.out,
-        f.attributes(), layout);
+        "filters = {}, groups = {}, {}, layout = \"{}\"}}; let %r = relu(%y); %r }}",
+        f.in, f.groups * ((n + width - 1) / width), f.kh * f.kw * f.in / f.groups, width, f.out,
+        f.kh, f.kw, f.out, f.groups, f.attributes(), layout);
     c.oracle = by_reference(c.text);
     check(c);
     if (HasFatalFailure()) return;

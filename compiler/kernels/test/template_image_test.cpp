@@ -178,6 +178,52 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
       }
 }
 
+// Elements that change places: images whose few channels become last, and shuffles of channels, of
+// a concatenation too. Of the last two the operands' seams lie inside of a turn.
+TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
+  for (const char* text : {
+           "(%x: Tensor[(b, 3, h, w), f32]) { let %y = transpose(%x) {axes = [0, 2, 3, 1]}; %y }",
+           "(%x: Tensor[(b, 3, h, w), f32], %z: Tensor[(b, h, w, 3), f32]) "
+           "{ let %t = transpose(%x) {axes = [0, 2, 3, 1]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
+           "(%x: Tensor[(b, h, 3, w), f32]) { let %y = transpose(%x) {axes = [3, 1, 0, 2]}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32]) { let %r = reshape(%x) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 12), f32]) { let %r = reshape(%x) {shape = (b, h, w, 3, 4)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 12)}; %y }",
+           "(%x: Tensor[(b, h, w, 29), f32], %z: Tensor[(b, h, w, 29), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f32], %z: Tensor[(b, h, w, 14), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 3, 7)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; let %n = neg(%t); "
+           "let %y = reshape(%n) {shape = (b, h, w, 21)}; %y }",
+           "(%x: Tensor[(b, h, w, 5), f32], %z: Tensor[(b, h, w, 13), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 9)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 18)}; %y }",
+           "(%x: Tensor[(b, h, w, 9), f32], %z: Tensor[(b, h, w, 9), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 2}; let %r = reshape(%c) {shape = (b, h, 2*w, 3, "
+           "3)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, 2*w, 9)}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    // Leading axes that nothing tells apart are one.
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, symbols > 1 ? 40 / static_cast<int64_t>(symbols) : 70, 8);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Windows of 2^20 by 2^20 taps: along each axis the first meets the image's first element, the
 // second all others. Kernels whose loops ran over what lies outside would not end.
 TEST(Pool2d, WindowsFarLargerThanTheImage) {

@@ -65,6 +65,7 @@ const std::vector<std::string>& default_pipeline() {
       // transposes are folded next.
       "channels-last",
       "fold-constants",
+      "expand-padding",
       // Of weights as they are packed next.
       "set-precision",
       "quantise-products",

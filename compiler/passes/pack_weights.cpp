@@ -5,8 +5,10 @@
 // The templates know the widths that suit their register tiles and the number of columns; a
 // recurrent cell takes one vector of units with all its gates. The weights of a convolution of
 // channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
-// single pixels side by side, it is a product of the pixels' rows with that matrix. Products of
-// narrow operands (set-precision) have their rows packed in groups, and keep their wide result.
+// single pixels side by side, it is a product of the pixels' rows with that matrix. Of several
+// groups each is a matrix of its own, whose panels are filled up with zeros. Products of narrow
+// operands (set-precision, quantise-products) have their rows packed in groups, and keep their wide
+// result.
 #include "compiler/passes/pack_weights.h"
 
 #include <algorithm>
@@ -37,8 +39,13 @@ bool is_packable(const Atom& a, DType type, size_t rank) {
 }
 
 bool is_packable_convolution(const Expr& e) {
-  return is_packable(e.args[1], DType::kF32, 4) && ir::image_layout_of(e.attrs).channels_last() &&
-         ir::attr<int64_t>(e.attrs, "groups") == 1 && ir::type_of(e.args[0])->dtype == DType::kF32;
+  if (!is_packable(e.args[1], DType::kF32, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
+      ir::type_of(e.args[0])->dtype != DType::kF32)
+    return false;
+  // A depthwise one has rows of one element.
+  const Ints& weights = e.args[1].constant->shape;
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  return groups == 1 || weights[2] != 1 || weights[3] != groups;
 }
 
 // Whether each pixel of the result is made from the pixel in its place alone.
@@ -48,7 +55,8 @@ bool is_product_of_pixels(const Expr& e) {
     return std::all_of(values.begin(), values.end(), [&](int64_t x) { return x == v; });
   };
   const Ints& weights = e.args[1].constant->shape;
-  return weights[0] == 1 && weights[1] == 1 && all("strides", 1) && all("pads", 0);
+  return ir::attr<int64_t>(e.attrs, "groups") == 1 && weights[0] == 1 && weights[1] == 1 &&
+         all("strides", 1) && all("pads", 0);
 }
 
 // The step number of the loop around a cell: the index with which its input row is taken, through
@@ -134,19 +142,34 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
               if (!is_packable_convolution(e)) return std::nullopt;
               const Ints& shape = e.args[1].constant->shape;
               const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-              const Atom matrix =
-                  o.call("reshape", {e.args[1]}, {{"shape", std::vector<ir::Dim>{k, n}}}, "filters",
-                         e.location);
+              const auto reshape = [&](const Atom& a, std::vector<ir::Dim> dims) -> Atom {
+                return o.call("reshape", {a}, {{"shape", std::move(dims)}}, "filters", e.location);
+              };
+              Atom matrix = e.args[1];
+              const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+              const ir::Layout layout =
+                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n / groups));
+              if (const int64_t rest = n / groups % layout.width; groups > 1 && rest > 0) {
+                const int64_t missing = layout.width - rest;
+                matrix = reshape(matrix, {k, groups, n / groups});
+                matrix = o.call("pad", {matrix},
+                                {{"before", std::vector<ir::Dim>{0, 0, 0}},
+                                 {"after", std::vector<ir::Dim>{0, 0, missing}},
+                                 {"value", 0.0}},
+                                "filters", e.location);
+                matrix = reshape(matrix, {k, n + groups * missing});
+              } else {
+                matrix = reshape(matrix, {k, n});
+              }
               if (is_product_of_pixels(e)) {
                 const Atom y = product(e.args[0], matrix, k, n, false);
                 return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
               }
-              const ir::Layout layout =
-                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
               ir::Attrs attrs = {
                   {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-              for (const char* same : {"strides", "pads", "dilations"})
-                attrs[same] = e.attrs.at(same);
+              for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding"})
+                if (const auto it = e.attrs.find(same); it != e.attrs.end())
+                  attrs[same] = it->second;
               std::vector<Atom> args = e.args;
               args[1] = pack(matrix, layout, false);
               return call("packed_conv2d", std::move(args), std::move(attrs));

@@ -81,6 +81,7 @@ std::vector<Array> conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   int64_t groups = ir::attr<int64_t>(c.e.attrs, "groups");
   const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   const Shape x_steps = strides_of(x.shape), w_steps = strides_of(w.shape);
@@ -97,6 +98,7 @@ std::vector<Array> conv2d(const OpCall& c) {
           int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           // Padding is zeros, which times an infinite weight are not numbers.
+          if (padding && skip_padding) continue;
           const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
                                r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
           const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
@@ -115,13 +117,19 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
-  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
+  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3] / groups;
   const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t filters = y.shape[3] / groups;
+  const int64_t panels = (filters + layout.width - 1) / layout.width;
   std::vector<int64_t> rows(static_cast<size_t>(k));  // where each begins in a panel
   for (int64_t q = 0; q < k; ++q) rows[static_cast<size_t>(q)] = layout.index_of(q, 0, k);
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    const int64_t o = at[3], column = layout.index_of(0, o, k);
+    const int64_t o = at[3], group = o / filters;
+    const int64_t column =
+        group * panels * layout.panel_elements(k) + layout.index_of(0, o % filters, k);
     double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
     for (int64_t ch = 0; ch < channels; ++ch)
       for (int64_t i = 0; i < kernel[0]; ++i)
@@ -129,7 +137,9 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
-          const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
+          if (padding && skip_padding) continue;
+          const int64_t from =
+              ((at[0] * height + r) * width + q) * x.shape[3] + group * channels + ch;
           const int64_t tap =
               column + rows[static_cast<size_t>((i * kernel[1] + j) * channels + ch)];
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];

@@ -226,14 +226,17 @@ bool conv2d(const DemandCall& c, const Region& out, Demand& d) {
 bool packed_conv2d(const DemandCall& c, const Region& out, Demand& d) {
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   const auto filters = ir::attr<int64_t>(c.e.attrs, "filters");
+  const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
   const int64_t channels = c.operands[0].back();
-  const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t k = kernel[0] * kernel[1] * channels / groups;
   Region x = out;
   if (!windows(c, ir::kChannelsLast, out, kernel, &x, d)) return false;
   x.from.back() = 0;
   x.extent.back() = channels;
   int64_t first = 0, columns = filters;
-  const Region weights = panels(c, out, k, filters, &first, &columns);
+  // Of several groups all, since panels of each are whole.
+  const Region weights =
+      groups == 1 ? panels(c, out, k, filters, &first, &columns) : Region::whole(c.operands[1]);
   d.attrs["filters"] = columns;
   d.inside.back() = out.from.back() - first;
   d.operands = {x, weights};

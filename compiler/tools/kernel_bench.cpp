@@ -126,7 +126,8 @@ kernels::Workload conv_workload(const Image& s, bool known) {
   };
   ir::Attrs attrs = {{"strides", Ints{s.stride, s.stride}},
                      {"pads", Ints{pad, pad, pad, pad}},
-                     {"dilations", Ints{1, 1}}};
+                     {"dilations", Ints{1, 1}},
+                     {"skip_padding", true}};
   std::string op = "conv2d", layout = "nhwc";
   ir::Type weights = f32({s.kernel, s.kernel, 1, outputs});
   if (s.filters == 0) {

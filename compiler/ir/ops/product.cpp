@@ -152,6 +152,8 @@ RelationResult relate_conv2d(RelationContext& c) {
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
   if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
   const ImageLayout l = checked_image_layout(c);
+  if (!l.channels_last() && attr_or<bool>(c.call.attrs, "skip_padding", false))
+    c.fail("skip_padding is of the layout nhwc", "drop the attribute");
   const Dims &x = dims(c, 0), &w = dims(c, 1);
   auto kh = w[l.taps[0]].as_constant(), kw = w[l.taps[1]].as_constant();
   if (!kh || !kw || *kh < 1 || *kw < 1) {
@@ -180,11 +182,18 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   const auto& kernel = ints(c, "kernel", 2, 1);
   const int64_t filters = attr<int64_t>(c.call.attrs, "filters");
   if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
+  const auto groups = attr_or<int64_t>(c.call.attrs, "groups", 1);
+  if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
+  if (filters % groups != 0)
+    c.fail(fmt::format("{} output channels do not divide into {} groups", filters, groups),
+           "change groups");
   const Dims& x = dims(c, 0);
-  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * x[kChannelsLast.channel];
+  const Dim all = x[kChannelsLast.channel], channels = c.dims.simplify(floordiv(all, Dim(groups)));
+  c.require_equal(channels * Dim(groups), all, "channels that divide into the groups");
+  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * channels;
   const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters), dtype(c, 0));
-  c.require_equal(element_count(c.inputs[1]), element_count(packed),
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters / groups), dtype(c, 0));
+  c.require_equal(element_count(c.inputs[1]), element_count(packed) * Dim(groups),
                   "the size of the packed weights");
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);

@@ -39,7 +39,7 @@ double sums_of_packed_conv2d(const CallExtents& c) {
   double terms = c.operands[0][kChannelsLast.channel];
   for (int64_t extent : attr<std::vector<int64_t>>(c.attrs, "kernel"))
     terms *= static_cast<double>(extent);
-  return terms;
+  return terms / static_cast<double>(attr_or<int64_t>(c.attrs, "groups", 1));
 }
 
 double sums_of_attention(const CallExtents& c) {

@@ -33,6 +33,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (!p.frame.anchor) return {};
   const ir::Expr& e = p.call();
   if (!packed && !ir::image_layout_of(e.attrs).channels_last()) return {};
+  if (ir::has_padding(e.attrs) && !ir::attr_or(e.attrs, "skip_padding", false)) return {};
   if (!has_elementwise_epilogue(w, p.frame)) return {};
   p.dtype = p.frame.anchor->var->type->dtype;
   if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};
@@ -53,8 +54,9 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
       return {};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
-    p.channels = *channels;
-    p.filters = ir::attr<int64_t>(e.attrs, "filters");
+    p.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);
+    p.channels = *channels / p.groups;
+    p.filters = ir::attr<int64_t>(e.attrs, "filters") / p.groups;
   } else {
     // Of a constant the type is made for the question.
     const std::vector<Dim> weights = ir::type_of(e.args[1])->dims;

@@ -14,6 +14,7 @@
 namespace nimble::kernels {
 
 // A convolution of NHWC images with weights HWIO or packed, an element-wise epilogue behind it.
+// Taps in the padding are left out, so it has none or says that it may be skipped.
 struct ConvNhwc {
   Frame frame;
   kir::BufferRef image, weights;  // weights: null if they are one constant element

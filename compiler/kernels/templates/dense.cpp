@@ -67,33 +67,13 @@ constexpr int64_t kFewPerLine = 4;
 constexpr int kBusy = 6;
 
 // The problem that a workload states.
-struct Product {
+struct Product : Panels {
   Frame frame;
   BufferRef lhs, rhs;
   DType dtype{};                          // of the sums and the result
   std::optional<kir::Fragment> fragment;  // if the operands are narrower
-  int64_t group = 1;                      // how many of k it takes at a time
   std::vector<Dim> row_dims;  // the result's axes but the last
   Dim m;                      // rows: their product
-  int64_t k = 0, n = 0;
-  int64_t steps = 0;   // groups of k
-  int64_t stored = 0;  // columns of a panel as it is packed
-  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
-  int lanes = 0, vectors = 0;
-
-  // Counted by what a tile takes, as everything below.
-  int64_t panels() const { return (n + width - 1) / width; }
-  // First element of group number `step` of rows of panel p.
-  Dim row_of_panel(const Dim& p, const Dim& step) const {
-    if (stored == width) return (p * steps + step) * (width * group);
-    const int64_t parts = stored / width;
-    return (ir::floordiv(p, parts) * steps + step) * (stored * group) +
-           ir::mod(p, parts) * (width * group);
-  }
-  // Vectors of the last panel that hold columns.
-  int last_vectors() const {
-    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
-  }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -109,21 +89,16 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
     if (!p.fragment) return {};
-    p.group = kir::row_of(*p.fragment).group;
   }
+  const int64_t group = p.fragment ? kir::row_of(*p.fragment).group : 1;
   if (size_of(p.dtype) < 4) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != p.group) return {};
-  p.n = ir::attr<int64_t>(call.attrs, "n");
-  p.k = ir::attr<int64_t>(call.attrs, "k");
-  p.steps = (p.k + p.group - 1) / p.group;
-  p.stored = layout->width;
-  p.lanes = lanes_of(t, p.dtype);
-  if (p.stored % p.lanes != 0) return {};
-  const int64_t all = p.stored / p.lanes;
-  p.vectors = static_cast<int>(std::min<int64_t>(all, max_tile_vectors(t)));
-  while (all % p.vectors != 0) --p.vectors;
-  p.width = int64_t{p.vectors} * p.lanes;
+  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != group) return {};
+  const auto panels =
+      cut_panels(ir::attr<int64_t>(call.attrs, "k"), ir::attr<int64_t>(call.attrs, "n"), *layout,
+                 lanes_of(t, p.dtype), max_tile_vectors(t));
+  if (!panels) return {};
+  static_cast<Panels&>(p) = *panels;
   const auto& dims = p.frame.anchor->var->type->dims;
   p.row_dims.assign(dims.begin(), dims.end() - 1);
   p.m = 1;
@@ -140,7 +115,7 @@ class DenseLowering {
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         split_rows_(knob_text(c, "split") == "rows"),
         prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
-        blocks_(k_blocks(p.steps, knob_int(c, "k_block"), unroll_)),
+        blocks_(k_blocks(p.steps(), knob_int(c, "k_block"), unroll_)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
@@ -181,17 +156,16 @@ class DenseLowering {
   }
 
  private:
-  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.rhs->dtype)); }
   int64_t lines_per_body() const {
-    return (unroll_ * p_.width * p_.group + line_elements() - 1) / line_elements();
+    return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype);
   }
 
   // All tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {
     const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
     const Dim k0 = kblock * blocks_.size;
-    const bool even = blocks_.size * blocks_.count == p_.steps;
-    const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps - k0, blocks_.size);
+    const bool even = blocks_.size * blocks_.count == p_.steps();
+    const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps() - k0, blocks_.size);
     StmtRef all_tiles = tiles_.for_each(
         Dim::symbol("tile_begin"), extent,
         [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent); },
@@ -240,10 +214,10 @@ class DenseLowering {
       product.lhs_valid = [&](const Dim& k) { return p_.k - (k0 + k) * p_.group; };
     const Dim piece = p_.row_of_panel(p, k0);
     product.rhs_index = [&](const Dim& v, const Dim& k) {
-      return piece + (k * p_.stored + v * p_.lanes) * p_.group;
+      return piece + p_.distance(k, v * p_.lanes);
     };
     product.k_extent = k_extent;
-    if (prefetch_ && t.rows * line_elements() > kFewPerLine * p_.lanes * p_.group)
+    if (prefetch_ && t.rows * line_elements(p_.rhs->dtype) > kFewPerLine * p_.lanes * p_.group)
       product.at_body = [&](const Dim& body) {
         return prefetches(t, piece + blocks_.size * (p_.width * p_.group), body);
       };
@@ -270,7 +244,7 @@ class DenseLowering {
   StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
     const Dim share = Dim::symbol("share");
     const int64_t bodies = blocks_.size / unroll_;
-    const Dim first = next + (t.number * bodies + body) * share * line_elements();
+    const Dim first = next + (t.number * bodies + body) * share * line_elements(p_.rhs->dtype);
     return prefetch_share(p_.rhs, first, t.number, share, lines_per_body());
   }
 
@@ -322,7 +296,7 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   Knob k_block{"k_block", {}};
   for (int64_t k : {64, 128, 192, 256, 384, 512, 1024})
-    if (k < p->steps) k_block.choices.emplace_back(k);
+    if (k < p->steps()) k_block.choices.emplace_back(k);
   k_block.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(k_block),
@@ -352,7 +326,7 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t row_bytes = p->width * p->group * static_cast<int64_t>(size_of(p->rhs->dtype));
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
-  return {{"rows", rows},         {"k_block", p->steps > 2 * fits ? fits : int64_t{0}},
+  return {{"rows", rows},         {"k_block", p->steps() > 2 * fits ? fits : int64_t{0}},
           {"unroll", int64_t{4}}, {"block_rows", int64_t{128}},
           {"prefetch", "spread"}, {"split", columns >= 4 ? "columns" : "rows"},
           {"tails", kTailsEven}};

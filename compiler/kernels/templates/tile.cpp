@@ -1,5 +1,6 @@
 #include "compiler/kernels/templates/tile.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -102,9 +103,18 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   return kb::seq(std::move(all));
 }
 
+int64_t line_elements(DType dtype) {
+  return 64 / static_cast<int64_t>(size_of(dtype));
+}
+
+int64_t lines_of(int64_t elements, DType dtype) {
+  const int64_t line = line_elements(dtype);
+  return (elements + line - 1) / line;
+}
+
 StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
                        const Dim& share, int64_t lines) {
-  const int64_t elements = 64 / static_cast<int64_t>(size_of(b->dtype));
+  const int64_t elements = line_elements(b->dtype);
   std::vector<int64_t> steps;  // the values that a share takes
   for (int64_t tiles = lines; tiles >= 1; --tiles) {
     const int64_t s = (lines + tiles - 1) / tiles;
@@ -140,6 +150,22 @@ int panel_vectors(int64_t all, std::span<const double> cost) {
     if (total < least) least = total, best = i;
   }
   return static_cast<int>(best) + 1;
+}
+
+Dim Panels::row_of_panel(const Dim& panel, const Dim& step) const {
+  if (stored == width) return (panel * steps() + step) * (width * group);
+  const int64_t parts = stored / width;
+  return (ir::floordiv(panel, parts) * steps() + step) * (stored * group) +
+         ir::mod(panel, parts) * (width * group);
+}
+
+std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout, int lanes,
+                                 int most) {
+  if (layout.width % lanes != 0) return {};
+  const int64_t all = layout.width / lanes;
+  auto vectors = static_cast<int>(std::min<int64_t>(all, most));
+  while (all % vectors != 0) --vectors;
+  return Panels{k, n, layout.width, int64_t{vectors} * lanes, lanes, vectors, layout.group};
 }
 
 // ---------------------------------------------------------------- rows into tiles
@@ -191,6 +217,16 @@ Dim RowTiles::first_row(const Dim& tile) const {
   // Even split: the first `surplus` tiles have one row more than the others.
   if (tails_ == kTailsEven) return tile * base_ + ir::min(tile, surplus_);
   return tile * rows_;
+}
+
+std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {
+  const int64_t rows = *m_.as_constant(), count = *count_.as_constant();
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t first = *first_row(t).as_constant(), next = *first_row(t + 1).as_constant();
+    all.emplace_back(first, std::min(next, rows) - first);
+  }
+  return all;
 }
 
 Dim RowTiles::row_of(const Tile& t, const Dim& r) const {

@@ -22,8 +22,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "compiler/ir/layout.h"
 #include "compiler/kernels/kernel_ir.h"
 
 namespace nimble::kernels {
@@ -69,6 +71,10 @@ kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
 // Sets the accumulators of all chains to zero.
 kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
 
+// Elements of a type in a cache line, and the lines that so many neighbouring elements fill.
+int64_t line_elements(DType dtype);
+int64_t lines_of(int64_t elements, DType dtype);
+
 // Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines,
 // tiles)) of them from element `first` of `b` on; tiles beyond the last line, by their number, have
 // nothing to fetch. A share is rarely more than a few lines: nested conditions keep the usual case
@@ -88,6 +94,34 @@ KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll);
 // By how many vectors a panel should be wide for `all` vectors of columns, where cost[i] is what a
 // vector costs in a panel of i + 1, relative to the others; the last panel may be narrower.
 int panel_vectors(int64_t all, std::span<const double> cost);
+
+// A matrix (k, n) that is packed in panels (compiler/ir/layout.h), as tiles take it.
+struct Panels {
+  int64_t k = 0, n = 0;
+  int64_t stored = 0;  // columns of a panel as it is packed
+  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
+  int lanes = 0, vectors = 0;  // of a tile: width = lanes * vectors
+  int64_t group = 1;           // rows side by side: those of a step
+
+  // Counted by what a tile takes, as everything below.
+  int64_t panels() const { return (n + width - 1) / width; }
+  // Vectors of the last panel that hold columns.
+  int last_vectors() const {
+    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
+  }
+  // Groups of rows; the last may not be full.
+  int64_t steps() const { return (k + group - 1) / group; }
+  // First element of step `step` of panel `panel`.
+  Dim row_of_panel(const Dim& panel, const Dim& step) const;
+  // Elements from there to a column so many steps on.
+  Dim distance(const Dim& more_steps, const Dim& column) const {
+    return (more_steps * stored + column) * group;
+  }
+};
+
+// For tiles of at most `most` vectors; nothing if vectors do not divide the columns of a panel.
+std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout, int lanes,
+                                 int most);
 
 // ---------------------------------------------------------------- rows into tiles
 
@@ -124,6 +158,8 @@ class RowTiles {
   kir::StmtRef for_each(const Dim& begin, const Dim& extent,
                         const std::function<kir::StmtRef(const Tile&)>& body,
                         const std::function<kir::StmtRef(const Tile&)>& after) const;
+  // First row and rows of each tile, of a number of rows that is known.
+  std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
   // Row number r of a tile, kept inside the matrix for kTailsMasked.
   Dim row_of(const Tile& t, const Dim& r) const;
 

@@ -246,7 +246,7 @@ class BlockFusion {
       }
       const ir::ExprRef call = ir::make_call_primitive(f, std::move(args), b.value->location);
       if (g.kept) {
-        const VarRef both = out.bind(call, b.var->name);
+        const VarRef both = out.bind(call, "results");
         both->type = f->result_type;
         out.append({block_.bindings[*g.kept].var, ir::make_get_field(both, 0, b.value->location)});
         out.append({b.var, ir::make_get_field(both, 1, b.value->location)});

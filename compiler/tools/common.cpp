@@ -91,18 +91,15 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
 }
 
 void add_precision_argument(CLI::App& app, passes::Precision& precision) {
-  std::vector<std::string> names;
   std::string help = "What is computed in which numbers (docs/running.md):";
-  for (const passes::PrecisionInfo& i : passes::all_precisions()) {
-    names.emplace_back(i.name);
+  for (const passes::PrecisionInfo& i : passes::all_precisions())
     help += fmt::format("\n{}: {}", i.name, i.summary);
-  }
   app.add_option_function<std::string>(
          "--precision",
          [&precision](const std::string& name) { precision = passes::precision_by_name(name); },
          help)
-      ->check(CLI::IsMember(names))
-      ->default_str(names.front());
+      ->check(read_by(passes::precision_by_name))
+      ->default_str(std::string(passes::name_of(passes::Precision{})));
 }
 
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,

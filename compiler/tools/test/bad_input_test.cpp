@@ -221,6 +221,8 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
     };
     refused({"--target", "z80"}, {"--target: target z80: there is no such target", "x86-64-v3"});
     refused({"--target", "x86-64-v3,x86-64-v3"}, {"two levels"});
+    refused({"--precision", "fp7"},
+            {"--precision: precision fp7: there is no such precision", "f32, bf16"});
     refused({"--shape", "n"}, {"--shape: 'n' is not SYMBOL=EXTENT"});
     refused({"--shape", "n=x"}, {"extent of n"});
   }
@@ -399,6 +401,16 @@ TEST_F(BadInput, ExecutableOfAnotherMachine) {
   const Ran foreign = with({"nimble-run", "--no-native", file("other.nimble")});
   EXPECT_EQ(foreign.code, 0) << foreign.error;
   EXPECT_EQ(foreign.out, with({"nimble-run", file("model.nimble")}).out);
+}
+
+TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
+  ASSERT_EQ(compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble").code, 0);
+  const Ran told = run({"nimble-inspect", "--provenance", file("narrow.nimble")});
+  EXPECT_NE(told.out.find("option precision"), std::string::npos) << told.out;
+  EXPECT_NE(told.out.find("bf16"), std::string::npos) << told.out;
+  // What it says is next to do is about the same workloads.
+  const Ran next = compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble");
+  EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
 }
 
 TEST_F(BadInput, CodeThatNoRuntimeLoadsIsRefused) {

@@ -25,6 +25,8 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
       {"--fix q", "--fix: \"q\" fixes nothing; write SYMBOL=SIZE, for example b=4"},
       {"--shape n", "--shape: 'n' is not SYMBOL=EXTENT; write symbols as in b=1,n=128"},
       {"--target arm", "--target: target arm: there is no such target; "},
+      {"--precision fp7",
+       "--precision: precision fp7: there is no such precision; use one of f32, bf16"},
       {"--top-k 0", "--top-k: \"0\" is not a number above 0"},
       {"--bugdet 5m", "unknown option \"--bugdet\"; did you mean --budget?"},
   };

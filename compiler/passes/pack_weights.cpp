@@ -38,16 +38,6 @@ bool is_packable(const Atom& a, DType type, size_t rank) {
                      [](int64_t extent) { return extent > 0; });
 }
 
-bool is_packable_convolution(const Expr& e) {
-  if (!is_packable(e.args[1], DType::kF32, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
-      ir::type_of(e.args[0])->dtype != DType::kF32)
-    return false;
-  // A depthwise one has rows of one element.
-  const Ints& weights = e.args[1].constant->shape;
-  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
-  return groups == 1 || weights[2] != 1 || weights[3] != groups;
-}
-
 // Whether each pixel of the result is made from the pixel in its place alone.
 bool is_product_of_pixels(const Expr& e) {
   const auto all = [&](const char* name, int64_t v) {
@@ -84,6 +74,16 @@ bool is_packable_product(const Expr& e, DType rows, DType weights) {
          ir::type_of(e.args[0])->dtype == rows && ir::type_of(e.args[0])->dims.size() >= 2;
 }
 
+bool is_packable_convolution(const Expr& e, DType image, DType weights) {
+  if (!is_packable(e.args[1], weights, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
+      ir::type_of(e.args[0])->dtype != image)
+    return false;
+  // A depthwise one has rows of one element.
+  const Ints& shape = e.args[1].constant->shape;
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  return groups == 1 || shape[2] != 1 || shape[3] != groups;
+}
+
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
@@ -112,10 +112,9 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                         {{"k", k}, {"n", n}, {"layout", layout.str()}});
           };
           // Of operands narrower than the result, where a kernel takes these packed.
-          const auto narrow_product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
-                                          bool transpose) -> std::optional<Atom> {
+          const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
+                                          int64_t n, bool transpose) -> std::optional<Atom> {
             const ir::Type in = ir::type_of(x);
-            const DType type = w.constant->dtype;
             const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
             const ir::ExprRef packed = ir::make_call(
                 "packed_matmul", {},
@@ -134,12 +133,16 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
               const Ints& shape = e.args[1].constant->shape;
               const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
               if (e.attrs.contains("out"))
-                return narrow_product(e.args[0], e.args[1], k, n, transpose);
+                return narrow_product(e.args[0], e.args[1], e.args[1].constant->dtype, k, n,
+                                      transpose);
               if (rows != DType::kF32) return std::nullopt;
               return product(e.args[0], e.args[1], k, n, transpose);
             }
             case ir::Packs::kFilters: {
-              if (!is_packable_convolution(e)) return std::nullopt;
+              const bool narrow = e.attrs.contains("out");
+              const DType image = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
+              const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
+              if (!is_packable_convolution(e, image, type)) return std::nullopt;
               const Ints& shape = e.args[1].constant->shape;
               const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
               const auto reshape = [&](const Atom& a, std::vector<ir::Dim> dims) -> Atom {
@@ -148,29 +151,41 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
               Atom matrix = e.args[1];
               const auto groups = ir::attr<int64_t>(e.attrs, "groups");
               const ir::Layout layout =
-                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n / groups));
+                  panels(kernels::conv2d_nhwc_layout(context.target, type, n / groups));
+              int64_t padded = n;  // columns
               if (const int64_t rest = n / groups % layout.width; groups > 1 && rest > 0) {
                 const int64_t missing = layout.width - rest;
+                padded += groups * missing;
                 matrix = reshape(matrix, {k, groups, n / groups});
                 matrix = o.call("pad", {matrix},
                                 {{"before", std::vector<ir::Dim>{0, 0, 0}},
                                  {"after", std::vector<ir::Dim>{0, 0, missing}},
                                  {"value", 0.0}},
                                 "filters", e.location);
-                matrix = reshape(matrix, {k, n + groups * missing});
+                matrix = reshape(matrix, {k, padded});
               } else {
                 matrix = reshape(matrix, {k, n});
               }
               if (is_product_of_pixels(e)) {
-                const Atom y = product(e.args[0], matrix, k, n, false);
-                return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
+                const std::optional<Atom> y =
+                    narrow ? narrow_product(e.args[0], matrix, type, k, n, false)
+                           : product(e.args[0], matrix, k, n, false);
+                return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
               }
               ir::Attrs attrs = {
                   {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-              for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding"})
+              for (const char* same :
+                   {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
                 if (const auto it = e.attrs.find(same); it != e.attrs.end())
                   attrs[same] = it->second;
               std::vector<Atom> args = e.args;
+              if (narrow) {
+                const auto packed = ir::make_call("packed_conv2d", {}, attrs);
+                std::vector<ir::Type> types;
+                for (const Atom& a : args) types.push_back(ir::type_of(a));
+                types[1] = ir::tensor_type(layout.packed_dims(k, padded), type);
+                if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
+              }
               args[1] = pack(matrix, layout, false);
               return call("packed_conv2d", std::move(args), std::move(attrs));
             }

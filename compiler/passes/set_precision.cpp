@@ -18,6 +18,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
@@ -74,13 +75,24 @@ class Narrowing {
   const PrecisionRule* rule_for(const Expr& e) const {
     if (e.kind != ir::ExprKind::kCall) return nullptr;
     const PrecisionRule* rule = rule_of(context_.precision, ir::traits_of(e).packs);
-    if (!rule || !is_float(rule->operands) || !is_packable_product(e, rule->sums, rule->sums))
-      return nullptr;
-    const auto& shape = e.args[1].constant->shape;
-    const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
-    const int64_t k = shape[transposed ? 1 : 0], n = shape[transposed ? 0 : 1];
-    const auto layout = ir::parse_layout(kernels::dense_layout(context_.target, rule->operands, n));
-    return layout && k % layout->group == 0 ? rule : nullptr;
+    if (!rule || !is_float(rule->operands)) return nullptr;
+    int64_t k = 0;  // what lies in a row of the other operand, or in a pixel of a group
+    std::string layout;
+    if (rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums)) {
+      const auto& shape = e.args[1].constant->shape;
+      const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
+      k = shape[transposed ? 1 : 0];
+      const int64_t n = shape[transposed ? 0 : 1];
+      layout = kernels::dense_layout(context_.target, rule->operands, n);
+    }
+    if (rule->packs == ir::Packs::kFilters && is_packable_convolution(e, rule->sums, rule->sums)) {
+      const auto& shape = e.args[1].constant->shape;
+      k = shape[2];
+      const int64_t n = shape[3] / ir::attr<int64_t>(e.attrs, "groups");
+      layout = kernels::conv2d_nhwc_layout(context_.target, rule->operands, n);
+    }
+    const auto packed = ir::parse_layout(layout);
+    return packed && k % packed->group == 0 ? rule : nullptr;
   }
 
   // The operand of a product, or what it was before it was cast up from the narrow type.

@@ -18,7 +18,7 @@ using ir::Expr;
 ir::Module widen_products(const ir::Module& m, PassContext& context) {
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
-    if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).rows != ir::Rows::kProduct ||
+    if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs == ir::Packs::kNothing ||
         !e.attrs.contains("out"))
       return std::nullopt;
     std::vector<ir::Type> operands;
@@ -30,6 +30,7 @@ ir::Module widen_products(const ir::Module& m, PassContext& context) {
     auto wide = std::make_shared<Expr>(e);
     wide->attrs.erase("out");
     for (Atom& a : wide->args) {
+      if (ir::type_of(a)->dtype == result->dtype) continue;  // a bias
       const ir::VarRef v = out.call("cast", {a}, {{"dtype", result->dtype}}, "wide", e.location);
       v->type = ir::tensor_type(ir::type_of(a)->dims, result->dtype);
       a = v;

@@ -145,7 +145,7 @@ RelationResult relate_packed_matmul(RelationContext& c) {
 }
 
 RelationResult relate_conv2d(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_float(c, 0);
   require_rank(c, 0, 4);
   require_rank(c, 1, 4);
@@ -167,16 +167,17 @@ RelationResult relate_conv2d(RelationContext& c) {
   }
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);
+    require_dtype(c, 2, type);
     c.require_equal(dims(c, 2)[0], filters, "the bias of conv2d");
   }
   Dims out = x;
   out[l.channel] = filters;
   slide(c, l, {*kh, *kw}, false, out);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_packed_conv2d(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_float(c, 0);
   require_rank(c, 0, 4);
   const auto& kernel = ints(c, "kernel", 2, 1);
@@ -192,17 +193,18 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   c.require_equal(channels * Dim(groups), all, "channels that divide into the groups");
   const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * channels;
   const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters / groups), dtype(c, 0));
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters / groups), dtype(c, 1));
   c.require_equal(element_count(c.inputs[1]), element_count(packed) * Dim(groups),
                   "the size of the packed weights");
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);
+    require_dtype(c, 2, type);
     c.require_equal(dims(c, 2)[0], filters, "the bias of packed_conv2d");
   }
   Dims out = x;
   out[kChannelsLast.channel] = filters;
   slide(c, kChannelsLast, {kernel[0], kernel[1]}, false, out);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_pool2d(RelationContext& c) {

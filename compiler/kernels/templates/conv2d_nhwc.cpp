@@ -73,7 +73,7 @@ class Conv2dNhwcLowering {
         block_rows_(knob_int(c, "block_rows")),
         weights_stay_(knob_text(c, "order") == kWeightsStay),
         blocked_(knob_int(c, "c_block") > 0),
-        blocks_(k_blocks(p.channels, knob_int(c, "c_block"), unroll_)),
+        blocks_(k_blocks(p.channel_steps(), knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
         horizontal_(
@@ -81,7 +81,8 @@ class Conv2dNhwcLowering {
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_rows_))),
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.weights->dtype, p.vectors,
+                        p.lanes * group_of(p.fragment));
     const Dim most = ir::max(ir::min(p.out[2], kTilesOfLine * rows_), 1);
     const Dim pixels = blocked_ ? most * block_rows_ : Dim(rows_);
     sums_ = thread_scratch("sums", p.dtype, pixels * p.width);
@@ -196,7 +197,7 @@ class Conv2dNhwcLowering {
     const auto each_tap = [&](bool whole) {
       const TilePart part = [&](int first, int rows, const std::string& prefix) {
         return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
-                       (i * kw + j) * p_.channels, p_.channels, prefix);
+                       (i * kw + j) * p_.channel_steps(), p_.channel_steps(), prefix);
       };
       StmtRef one = part_of_tile(horizontal_, tiles_, tile.rows, left + j * horizontal_.dilation,
                                  part, whole);
@@ -215,7 +216,8 @@ class Conv2dNhwcLowering {
             kb::let_index("j_end", kb::index(ir::max(horizontal_.end_tap(right), begin))));
       }
       row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
-                            (i * kw + begin) * p_.channels, (end - begin) * p_.channels, "f_"));
+                            (i * kw + begin) * p_.channel_steps(),
+                            (end - begin) * p_.channel_steps(), "f_"));
       StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
       if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
     } else {
@@ -253,12 +255,12 @@ class Conv2dNhwcLowering {
 
   StmtRef tile_of_block(const Tile& t, const Panel& panel) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
-    const Dim first_channel = Dim::symbol("cb") * blocks_.size;
-    const Dim channels = blocks_.size * blocks_.count == p_.channels
-                             ? Dim(blocks_.size)
-                             : ir::min(p_.channels - first_channel, blocks_.size);
+    const Dim first_step = Dim::symbol("cb") * blocks_.size;
+    const Dim steps = blocks_.size * blocks_.count == p_.channel_steps()
+                          ? Dim(blocks_.size)
+                          : ir::min(p_.channel_steps() - first_step, blocks_.size);
     const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
-    const Dim row = (i * horizontal_.taps + j) * p_.channels + first_channel;
+    const Dim row = (i * horizontal_.taps + j) * p_.channel_steps() + first_step;
     const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
     TileProduct tile = product_of(t.rows, panel);
     if (prefetches()) {
@@ -267,24 +269,26 @@ class Conv2dNhwcLowering {
       tile.at_body = [=, this](const Dim& body) {
         const Dim share = Dim::symbol("share");
         const Dim part =
-            (number * (blocks_.size / unroll_) + body) * share * line_elements(p_.dtype);
+            (number * (blocks_.size / unroll_) + body) * share * line_elements(p_.weights->dtype);
         return prefetch_share(p_.weights, next + part, number, share, lines_per_body());
       };
     }
     const TilePart part = [&](int first, int rows, const std::string& prefix) {
       return kb::seq({sums(true, pixel, first, rows, panel.vectors),
-                      product(tile, first, rows, at, row, channels, prefix),
+                      product(tile, first, rows, at, row, steps, prefix),
                       sums(false, pixel, first, rows, panel.vectors)});
     };
     StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
     return kb::seq(
         {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_channel)),
+         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_step * p_.group)),
          std::move(some)});
   }
 
   // Cache lines of weights that a loop body of a tile's product takes.
-  int64_t lines_per_body() const { return lines_of(unroll_ * p_.width, p_.dtype); }
+  int64_t lines_per_body() const {
+    return lines_of(unroll_ * p_.width * p_.group, p_.weights->dtype);
+  }
   // Blocks of packed weights lie one behind the other, across panels too.
   bool prefetches() const { return blocked_ && p_.stored == p_.width && blocks_.size >= unroll_; }
 
@@ -313,6 +317,7 @@ class Conv2dNhwcLowering {
     t.vectors = panel.vectors;
     t.lanes = p_.lanes;
     t.dtype = p_.dtype;
+    t.fragment = p_.fragment;
     t.unroll = unroll_;
     t.accumulators = accumulators_;
     t.panel = panel_;
@@ -326,16 +331,18 @@ class Conv2dNhwcLowering {
   }
 
   // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads from `at` on, with
-  // `k` rows of the weights' matrix from `row` on.
+  // `k` steps of the weights' matrix from step `row` on.
   StmtRef product(const TileProduct& tile, int first, int rows, const Dim& at, const Dim& row,
                   const Dim& k, const std::string& prefix) {
     TileProduct t = tile;
     t.first_row = first;
     t.rows = rows;
     const int64_t step = horizontal_.stride * p_.pixel();
-    t.lhs_index = [=](const Dim& pixel, const Dim& c) { return at + pixel * step + c; };
+    t.lhs_index = [=, this](const Dim& pixel, const Dim& c) {
+      return at + pixel * step + c * p_.group;
+    };
     t.rhs_index = [=, this](const Dim& v, const Dim& c) {
-      return p_.row_of_panel(group_, column_panel_, row + c) + v * p_.lanes;
+      return p_.row_of_panel(group_, column_panel_, row + c) + p_.distance(0, v * p_.lanes);
     };
     t.k_extent = k;
     return tile_product(t, prefix);
@@ -395,11 +402,11 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
   Knob rows{"rows", {}, /*tile=*/true};
   for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
-  // Channels of a tap in a block; 0: no blocks.
+  // Steps over a tap's channels in a block; 0: no blocks.
   Knob channels{"c_block", {}};
   for (int64_t c : {32, 64, 128, 256, 512}) {
     channels.choices.emplace_back(c);
-    if (c >= p->channels) break;
+    if (c >= p->channel_steps()) break;
   }
   channels.choices.emplace_back(int64_t{0});
   return {std::move(rows),
@@ -426,11 +433,12 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
   // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
-  const int64_t fits = t.l1_bytes / 2 / (p->width * element);
+  const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
+  const int64_t fits = t.l1_bytes / 2 / (p->width * step);
   int64_t c_block = 0;
-  if (p->k > 16 * fits && p->channels >= 32)
+  if (p->steps() > 16 * fits && p->channel_steps() >= 32)
     for (int64_t c : {32, 64, 128, 256, 512})
-      if (c_block == 0 || (c <= fits && c / 2 < p->channels)) c_block = c;
+      if (c_block == 0 || (c <= fits && c / 2 < p->channel_steps())) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with
   // them as many as leave the weights their place in L1, for each block is fetched once an item.
   int64_t block_rows = 4;
@@ -442,7 +450,7 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
       if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * pixels < 4 * rows)
         block_rows = r;
   }
-  const bool large = p->k * p->filters * p->groups * element > t.l2_bytes / 2;
+  const bool large = p->steps() * p->filters * p->groups * step > t.l2_bytes / 2;
   // A tall tile's step is work enough for a loop.
   const int64_t unroll = rows * p->vectors >= 12 ? 1 : 4;
   return {{"rows", rows},

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
 
@@ -40,6 +41,11 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
+  if (p.image->dtype != p.dtype) {
+    if (!p.weights) return {};
+    p.fragment = fragment_of(p.image->dtype, p.weights->dtype, p.dtype);
+    if (!p.fragment) return {};
+  }
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;
@@ -49,8 +55,8 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
     p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
-    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || p.layout->group != 1 ||
-        !p.weights)
+    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights ||
+        p.layout->group != group_of(p.fragment))
       return {};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};

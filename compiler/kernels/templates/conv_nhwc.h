@@ -18,7 +18,8 @@ namespace nimble::kernels {
 struct ConvNhwc {
   Frame frame;
   kir::BufferRef image, weights;  // weights: null if they are one constant element
-  DType dtype{};
+  DType dtype{};                          // of the sums and the result
+  std::optional<kir::Fragment> fragment;  // if image and weights are narrower
   std::vector<kir::Dim> in, out;                  // NHWC
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns

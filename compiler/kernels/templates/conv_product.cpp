@@ -26,15 +26,18 @@ int conv_vectors(int64_t channels, int lanes) {
 }  // namespace
 
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const int lanes = conv_lanes(t, dtype, n);
-  return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes}.str();
+  const auto fragment = fragment_of(dtype);
+  const int lanes = conv_lanes(t, fragment ? kir::row_of(*fragment).sum : dtype, n);
+  return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
+                    group_of(fragment)}
+      .str();
 }
 
-Dim ConvProduct::row_of_panel(const Dim& group, const Dim& panel, const Dim& row) const {
-  if (stored == 0) return row * (groups * filters) + group * filters + panel * width;
+Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const {
+  if (stored == 0) return step * (groups * filters) + g * filters + panel * width;
   // Each group begins a panel.
   const int64_t panels_of_group = (n + stored - 1) / stored * (stored / width);
-  return Panels::row_of_panel(group * panels_of_group + panel, row);
+  return Panels::row_of_panel(g * panels_of_group + panel, step);
 }
 
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
@@ -49,7 +52,9 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     const auto cut = cut_panels(k, p.filters, *p.layout, lanes, max_tile_vectors(t));
     if (!cut) return {};
     panels = *cut;
+    if (p.channels % p.group != 0) return {};
   } else {
+    if (p.fragment) return {};
     const int vectors = conv_vectors(p.filters, lanes);
     panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }

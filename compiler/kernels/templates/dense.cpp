@@ -54,9 +54,7 @@ std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
   const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)
                                                : panel_vectors((n + lanes - 1) / lanes, cost16);
-  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes,
-                    fragment ? kir::row_of(*fragment).group : 1}
-      .str();
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment)}.str();
 }
 
 namespace {
@@ -90,10 +88,10 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
     if (!p.fragment) return {};
   }
-  const int64_t group = p.fragment ? kir::row_of(*p.fragment).group : 1;
   if (size_of(p.dtype) < 4) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != group) return {};
+  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != group_of(p.fragment))
+    return {};
   const auto panels =
       cut_panels(ir::attr<int64_t>(call.attrs, "k"), ir::attr<int64_t>(call.attrs, "n"), *layout,
                  lanes_of(t, p.dtype), max_tile_vectors(t));

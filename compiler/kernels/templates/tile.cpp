@@ -37,6 +37,14 @@ std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
       [&](const kir::FragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
 }
 
+int group_of(std::optional<kir::Fragment> fragment) {
+  return fragment ? kir::row_of(*fragment).group : 1;
+}
+
+int TileProduct::operand_lanes() const {
+  return lanes * group_of(fragment);
+}
+
 std::optional<kir::Fragment> fragment_of(DType rhs) {
   return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
 }
@@ -63,9 +71,10 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     };
     auto lhs = [&] {
       const Dim index = t.lhs_index(r, k);
+      const int of_row = group_of(t.fragment);
       kir::ValueRef group = t.lhs_valid
-                                ? kb::load_masked(t.lhs, index, t.group(), t.lhs_valid(k))
-                                : kb::load(t.lhs, index, t.group());
+                                ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
+                                : kb::load(t.lhs, index, of_row);
       return kb::broadcast(std::move(group), t.operand_lanes());
     };
     const std::string a = prefix + "a";

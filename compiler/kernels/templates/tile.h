@@ -54,14 +54,15 @@ struct TileProduct {
   // Statements at the start of body number `body` (prefetches); may be empty.
   std::function<kir::StmtRef(const Dim& body)> at_body;
 
-  int group() const { return fragment ? kir::row_of(*fragment).group : 1; }
-  int operand_lanes() const { return lanes * group(); }
+  int operand_lanes() const;
 };
 
 // The fragment that multiplies operands of these types into such sums, or the first one for a
 // right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
 std::optional<kir::Fragment> fragment_of(DType rhs);
+// How many elements it takes of a row at a time; 1 without one.
+int group_of(std::optional<kir::Fragment> fragment);
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
 // `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of

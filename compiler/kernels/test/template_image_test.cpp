@@ -104,7 +104,26 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// Weights in panels, which may be made for a machine of wider vectors.
+// Image and weights of `type`, the weights in panels, which may be made for a machine of wider
+// vectors.
+Case packed_convolution(const Filter& f, DType type) {
+  const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
+  const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
+  const ir::Layout panels = *ir::parse_layout(layout);
+  std::string extents;
+  for (const ir::Dim& d : panels.packed_dims(k, n))
+    extents += (extents.empty() ? std::to_string(f.groups) + " * " : ", ") + d.str();
+  Case c = convolution(f, "conv2d_nhwc");
+  c.text = fmt::format(
+      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), f32]) {{ "
+      "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
+      "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
+      f.in, name_of(type), extents, name_of(type), f.out, f.kh, f.kw, f.out, f.groups,
+      f.attributes(), layout, type == DType::kF32 ? "" : ", out = f32");
+  c.oracle = by_reference(c.text);
+  return c;
+}
+
 TEST(Conv2dNhwc, PackedWeights) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
@@ -117,20 +136,28 @@ TEST(Conv2dNhwc, PackedWeights) {
                           {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 5, 20, 20},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}}) {
     SCOPED_TRACE(f.str());
-    const int64_t n = f.out / f.groups;
-    const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, n);
-    const int64_t width = ir::parse_layout(layout)->width;
-    Case c = convolution(f, "conv2d_nhwc");
-    c.text = fmt::format(
-        "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}), f32], "
-        "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
-        "filters = {}, groups = {}, {}, layout = \"{}\"}}; let %r = relu(%y); %r }}",
-        f.in, f.groups * ((n + width - 1) / width), f.kh * f.kw * f.in / f.groups, width, f.out,
-        f.kh, f.kw, f.out, f.groups, f.attributes(), layout);
-    c.oracle = by_reference(c.text);
-    check(c);
+    check(packed_convolution(f, DType::kF32));
     if (HasFatalFailure()) return;
   }
+}
+
+// By a fragment: a pixel's channels are whole pairs.
+TEST(Conv2dNhwc, PackedPairs) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 70, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kBF16));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
+  const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16);
+  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 
 // At extents that are known, only the borders that there are have code; with a residual image.

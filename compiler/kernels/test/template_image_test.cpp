@@ -112,7 +112,7 @@ Case packed_convolution(const Filter& f, DType type) {
   const ir::Layout panels = *ir::parse_layout(layout);
   std::string extents;
   for (const ir::Dim& d : panels.packed_dims(k, n))
-    extents += (extents.empty() ? std::to_string(f.groups) + " * " : ", ") + d.str();
+    extents += extents.empty() ? (d * f.groups).str() : ", " + d.str();
   Case c = convolution(f, "conv2d_nhwc");
   c.text = fmt::format(
       "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), f32]) {{ "

@@ -1,6 +1,7 @@
 // The product templates (dense, batch_matmul, recurrent) against the reference interpreter.
 #include "compiler/ir/builder.h"
 #include "compiler/ir/layout.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
@@ -113,7 +114,7 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   }
 }
 
-class ProductTest : public ::testing::TestWithParam<const char*> {
+class ProductTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
@@ -121,8 +122,7 @@ class ProductTest : public ::testing::TestWithParam<const char*> {
   const TargetInfo target_ = target_by_name(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, ProductTest,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4"),
+INSTANTIATE_TEST_SUITE_P(Targets, ProductTest, ::testing::ValuesIn(machine_levels()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -239,8 +239,9 @@ class Lowering {
   // Puts the value into a register buffer's element, without a copy where an operation makes it.
   void set(int64_t element, const kir::ValueRef& v) {
     if (v->kind == ValueKind::kDot) {
-      made_.push_back(kir::expand_dot(*v));
-      return set(element, made_.back());
+      const kir::ValueRef in_others = kir::expand_dot(*v);
+      made_.push_back(in_others);
+      return set(element, in_others);
     }
     if ((v->kind == ValueKind::kBinary && v->binary != kir::BinaryOp::kScale) ||
         v->kind == ValueKind::kFma) {

@@ -8,7 +8,7 @@
 namespace nimble::kernels {
 
 struct TargetInfo {
-  std::string level;  // "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "portable"
+  std::string level;  // of Targets.def: "x86-64-v2", "x86-64-v4-bf16", "aarch64", "portable", …
   std::vector<std::string> features;  // what the code may use: "avx2", "fma", "avx512f", …
   int vector_bits = 128;
   int vector_registers = 16;

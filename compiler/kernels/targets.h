@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/target.h"
@@ -15,7 +16,8 @@ enum class Architecture { kX86_64, kAArch64, kPortable };
 struct TargetRow {
   TargetInfo info;
   Architecture architecture = Architecture::kX86_64;
-  bool loaded = false;  // by the runtime; else its code can only be generated
+  bool loaded = false;    // by the runtime; else its code can only be generated
+  std::string processor;  // LLVM's, whose costs its code is made for
 };
 
 // In the table's order: of an architecture the lowest level first.
@@ -23,6 +25,12 @@ const std::vector<TargetRow>& all_targets();
 // The row of a level; an internal error if there is none.
 const TargetRow& target_row(const std::string& level);
 
+// The highest target whose code such hardware runs: `isa` is that of a hardware record, a level of
+// the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if there is no such level.
+TargetInfo target_of_isa(std::string_view isa);
+
+// The levels of machine code that are loaded, in the table's order.
+std::vector<std::string> machine_levels();
 // "native", then the levels that are loaded.
 std::vector<std::string> loaded_target_names();
 // As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <thread>
 
+#include "compiler/kernels/targets.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "tuner/service/model_tasks.h"
@@ -67,10 +68,10 @@ int submit(const Arguments& a, const std::string& command) {
   const auto store = open(a, true, true);  // before the model is read: what fails here fails first
   const bool here = a.hardware.empty() || a.hardware == "this";
   const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
-  // "native" is the level of the machine that will measure: "x86-64-v4" of "x86-64-v4+amx".
+  // "native" is the level of the machine that will measure.
   const bool native = a.options.target == "native";
-  const kernels::TargetInfo target = kernels::target_by_name(
-      native && !here ? hardware.isa.substr(0, hardware.isa.find('+')) : a.options.target);
+  const kernels::TargetInfo target = native && !here ? kernels::target_of_isa(hardware.isa)
+                                                     : kernels::target_by_name(a.options.target);
   if (here && !host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + a.options.target,

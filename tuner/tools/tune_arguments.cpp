@@ -1,7 +1,10 @@
 #include "tuner/tools/tune_arguments.h"
 
+#include <fmt/ranges.h>
+
 #include <cstdlib>
 
+#include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/printable.h"
@@ -40,7 +43,8 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+  app.add_option("--target", options.target,
+                 fmt::format("native, {}", fmt::join(kernels::machine_levels(), ", ")))
       ->capture_default_str()
       ->check(one_target());
 }

@@ -1,6 +1,7 @@
 // The product templates (dense, batch_matmul, recurrent) against the reference interpreter.
 #include "compiler/ir/builder.h"
 #include "compiler/ir/layout.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
@@ -125,7 +126,7 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   }
 }
 
-class ProductTest : public ::testing::TestWithParam<const char*> {
+class ProductTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
@@ -133,20 +134,12 @@ class ProductTest : public ::testing::TestWithParam<const char*> {
   const TargetInfo target_ = target_by_name(GetParam());
 };
 
-std::string target_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Targets, ProductTest,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4"), target_name);
-
-// Products by fragments, which some targets have instructions for.
-class FragmentTest : public ProductTest {};
-INSTANTIATE_TEST_SUITE_P(Targets, FragmentTest,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"),
-                         target_name);
+INSTANTIATE_TEST_SUITE_P(Targets, ProductTest, ::testing::ValuesIn(machine_levels()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 std::vector<int64_t> one_size(int run, std::mt19937&) {
   return {size_of_run(run)};
@@ -174,13 +167,13 @@ TEST_P(ProductTest, DenseOfConstantRows) {
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 6);
 }
 
-TEST_P(FragmentTest, DenseOfPairs) {
+TEST_P(ProductTest, DenseOfPairs) {
   for (const int64_t k : {1, 2, 20, 21})  // an odd row's last pair has one element
     check_configurations(dense_workload(target_, kM, k, 40, k == 20, kPairs), target_, "dense",
                          one_size, 12);
 }
 
-TEST_P(FragmentTest, DenseOfPairsInSeveralBlocks) {
+TEST_P(ProductTest, DenseOfPairsInSeveralBlocks) {
   for (const int64_t k : {300, 301})
     check_configurations(
         dense_workload(target_, kM, k, 50, true, kPairs), target_, "dense",
@@ -188,14 +181,14 @@ TEST_P(FragmentTest, DenseOfPairsInSeveralBlocks) {
         8);
 }
 
-TEST_P(FragmentTest, DenseOfQuads) {
+TEST_P(ProductTest, DenseOfQuads) {
   for (const int64_t k : {1, 3, 20, 22, 333})
     check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_, "dense",
                          one_size, 8);
 }
 
 // What follows a product may be stored as the next one wants it.
-TEST_P(FragmentTest, DenseOfPairsStoresPairs) {
+TEST_P(ProductTest, DenseOfPairsStoresPairs) {
   Group g;
   const std::string layout = dense_layout(target_, DType::kBF16, 24);
   const ir::VarRef x = g.parameter(ir::tensor_type({kM, 6}, DType::kBF16));
@@ -211,7 +204,7 @@ TEST_P(FragmentTest, DenseOfPairsStoresPairs) {
 }
 
 // The row behind an odd one begins with what must not be multiplied, not even by zero.
-TEST_P(FragmentTest, AnOddRowOfPairsEndsWhereItEnds) {
+TEST_P(ProductTest, AnOddRowOfPairsEndsWhereItEnds) {
   const Workload w = dense_workload(target_, 2, 3, 5, false, kPairs);
   const Template& t = *template_for(w, target_);
   const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");

@@ -413,6 +413,22 @@ TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
   EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
 }
 
+// Of two machines that differ in one instruction.
+TEST_F(BadInput, ExecutableOfAHigherLevel) {
+  ASSERT_EQ(compile(file("model.nir"), {"--target", "x86-64-v4-bf16"}, "bf16.nimble").code, 0);
+  const std::vector<std::string> run_it = {"nimble-run", file("bf16.nimble"), "-i", "x=ones:1x4",
+                                           "-i",         "m=ones:1"};
+  const auto as = [](const char* level) {
+    return [level] { setenv("NIMBLE_CPU_LEVEL", level, 1); };
+  };
+  expect_error(run(run_it, as("x86-64-v4-vnni")), {file("bf16.nimble"), "avx512bf16", "--target"});
+  ASSERT_EQ(
+      compile(file("model.nir"), {"--target", "x86-64-v2,x86-64-v4-bf16"}, "both.nimble").code, 0);
+  const Ran both = run({"nimble-run", file("both.nimble"), "-i", "x=ones:1x4", "-i", "m=ones:1"},
+                       as("x86-64-v4-vnni"));
+  EXPECT_EQ(both.code, 0) << both.error;
+}
+
 TEST_F(BadInput, CodeThatNoRuntimeLoadsIsRefused) {
   for (const std::string target : {"aarch64", "aarch64,x86-64-v2"}) {
     expect_error(compile(file("model.nir"), {"--target", target}), {"aarch64", "portable"});

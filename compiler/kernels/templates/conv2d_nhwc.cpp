@@ -35,6 +35,10 @@
 // A group of channels is a product of its own, with panels of its own. Panels are cut from HWIO
 // weights as they stand, too, for weights that are computed; their rows are then as far apart as
 // the tensor says. Vectors are no wider than a group's channels, rounded up to a power of two.
+//
+// The first convolution of a network finds the image of three channels as the program has it, one
+// plane for each. It reads it so: a plane is an image of one channel, and the sum goes over the
+// planes, too. There are no blocks of channels then.
 #include <algorithm>
 
 #include "compiler/kernels/templates/conv_product.h"
@@ -73,7 +77,7 @@ class Conv2dNhwcLowering {
         block_rows_(knob_int(c, "block_rows")),
         weights_stay_(knob_text(c, "order") == kWeightsStay),
         blocked_(knob_int(c, "c_block") > 0),
-        blocks_(k_blocks(p.channels, knob_int(c, "c_block"), unroll_)),
+        blocks_(k_blocks(p.depth(), knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
         horizontal_(
@@ -188,15 +192,17 @@ class Conv2dNhwcLowering {
   StmtRef taps(const TileProduct& tile) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
     const Dim at = Dim::symbol("at");
+    const Dim plane = p_.planes() == 1 ? Dim(0) : Dim::symbol("plane");
     std::vector<StmtRef> all, row;
     // Where the first tap of the row finds the first pixel: perhaps outside the image.
-    row.push_back(
-        kb::let_index("at", kb::index(place(Dim::symbol("top") + i * vertical_.dilation, left))));
-    const int64_t kw = horizontal_.taps;
+    row.push_back(kb::let_index(
+        "at", kb::index(place(plane, Dim::symbol("top") + i * vertical_.dilation, left))));
+    const int64_t kw = horizontal_.taps, depth = p_.depth();
+    const Dim first_tap = (plane * vertical_.taps + i) * kw;
     const auto each_tap = [&](bool whole) {
       const TilePart part = [&](int first, int rows, const std::string& prefix) {
         return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
-                       (i * kw + j) * p_.channels, p_.channels, prefix);
+                       (first_tap + j) * depth, depth, prefix);
       };
       StmtRef one = part_of_tile(horizontal_, tiles_, tile.rows, left + j * horizontal_.dilation,
                                  part, whole);
@@ -215,14 +221,17 @@ class Conv2dNhwcLowering {
             kb::let_index("j_end", kb::index(ir::max(horizontal_.end_tap(right), begin))));
       }
       row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
-                            (i * kw + begin) * p_.channels, (end - begin) * p_.channels, "f_"));
+                            (first_tap + begin) * depth, (end - begin) * depth, "f_"));
       StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
       if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
     } else {
       row.push_back(each_tap(true));
     }
-    all.push_back(kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
-                           Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row))));
+    StmtRef rows = kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
+                            Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row)));
+    if (p_.planes() > 1)
+      rows = kb::loop(LoopKind::kSerial, "plane", 0, p_.planes(), std::move(rows));
+    all.push_back(std::move(rows));
     return kb::seq(std::move(all));
   }
 
@@ -279,7 +288,7 @@ class Conv2dNhwcLowering {
     StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
     return kb::seq(
         {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_channel)),
+         kb::let_index("at", kb::index(place(0, Dim::symbol("y"), column) + first_channel)),
          std::move(some)});
   }
 
@@ -290,9 +299,10 @@ class Conv2dNhwcLowering {
 
   // ---- parts of tiles
 
-  // First element of the image's pixel at row `y` and column `x` in the group.
-  Dim place(const Dim& y, const Dim& x) const {
-    return ((image_ * vertical_.in + y) * horizontal_.in + x) * p_.pixel() + group_ * p_.channels;
+  // First element of a plane's pixel at row `y` and column `x` in the group.
+  Dim place(const Dim& plane, const Dim& y, const Dim& x) const {
+    return (((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x) * p_.pixel() +
+           group_ * p_.depth();
   }
 
   // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
@@ -397,10 +407,11 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   // Channels of a tap in a block; 0: no blocks.
   Knob channels{"c_block", {}};
-  for (int64_t c : {32, 64, 128, 256, 512}) {
-    channels.choices.emplace_back(c);
-    if (c >= p->channels) break;
-  }
+  if (!p->channels_first)
+    for (int64_t c : {32, 64, 128, 256, 512}) {
+      channels.choices.emplace_back(c);
+      if (c >= p->channels) break;
+    }
   channels.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(channels),
@@ -413,6 +424,7 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
 bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   if (!p || !well_formed(knobs(w, t), c)) return false;
+  if (p->channels_first && knob_int(c, "c_block") != 0) return false;
   const int64_t rows = knob_int(c, "rows");
   return rows >= 1 && rows <= max_tile_rows(t, p->vectors) && knob_int(c, "c_block") >= 0 &&
          knob_int(c, "unroll") >= 1 && knob_int(c, "block_rows") >= 1;
@@ -428,7 +440,7 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   const auto element = static_cast<int64_t>(size_of(p->dtype));
   const int64_t fits = t.l1_bytes / 2 / (p->width * element);
   int64_t c_block = 0;
-  if (p->k > 16 * fits && p->channels >= 32)
+  if (p->k > 16 * fits && p->depth() >= 32)
     for (int64_t c : {32, 64, 128, 256, 512})
       if (c_block == 0 || (c <= fits && c / 2 < p->channels)) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with

@@ -50,6 +50,10 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     taps = {kernel[0], kernel[1]};
     p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
     if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
+    const ir::ImageLayout image =
+        *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
+    p.channels_first = !image.channels_last();
+    if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
     p.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);

@@ -202,7 +202,7 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
 }
 
 // Elements that change places: images whose few channels become last, and shuffles of channels, of
-// a concatenation too. Of the last two the operands' seams lie inside of a turn.
+// a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
 TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
   for (const char* text : {
            "(%x: Tensor[(b, 3, h, w), f32]) { let %y = transpose(%x) {axes = [0, 2, 3, 1]}; %y }",

@@ -6,7 +6,8 @@
 // recurrent cell takes one vector of units with all its gates. The weights of a convolution of
 // channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
 // single pixels side by side, it is a product of the pixels' rows with that matrix. Of several
-// groups each is a matrix of its own, whose panels are filled up with zeros. Products of narrow
+// groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
+// channels is only transposed for the convolution, that reads it as it was. Products of narrow
 // operands (set-precision, quantise-products) have their rows packed in groups, and keep their wide
 // result.
 #include "compiler/passes/pack_weights.h"
@@ -47,6 +48,37 @@ bool is_product_of_pixels(const Expr& e) {
   const Ints& weights = e.args[1].constant->shape;
   return ir::attr<int64_t>(e.attrs, "groups") == 1 && weights[0] == 1 && weights[1] == 1 &&
          all("strides", 1) && all("pads", 0);
+}
+
+// What a convolution reads through a transposition to channels last, of an image with so few
+// channels that a pixel's make no stretch of memory. Nothing if it is another operand.
+std::optional<Atom> channels_first(const Definitions& definitions, const Expr& e) {
+  constexpr int64_t kFew = 4;
+  const Expr* turn = definition(definitions, e.args[0], "transpose");
+  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1} ||
+      ir::attr<int64_t>(e.attrs, "groups") != 1 || e.args[1].constant->shape[2] > kFew)
+    return std::nullopt;
+  return turn->args[0];
+}
+
+// The matrix that a convolution's constant weights are, of several groups side by side, each with
+// zeros behind its columns up to a multiple of `width`. Rows are taps and channels, or channels and
+// taps.
+Atom filters(const Expr& e, int64_t width, bool channels_first, ir::BlockBuilder& o) {
+  using Dims = std::vector<ir::Dim>;
+  const auto call = [&](const char* op, const Atom& a, ir::Attrs attrs) -> Atom {
+    return o.call(op, {a}, std::move(attrs), "filters", e.location);
+  };
+  const Ints& shape = e.args[1].constant->shape;
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  const int64_t k = shape[0] * shape[1] * shape[2], columns = shape[3] / groups;
+  Atom w = e.args[1];
+  if (channels_first) w = call("transpose", w, {{"axes", Ints{2, 0, 1, 3}}});
+  const int64_t missing = groups > 1 ? (width - columns % width) % width : 0;
+  if (missing == 0) return call("reshape", w, {{"shape", Dims{k, shape[3]}}});
+  w = call("reshape", w, {{"shape", Dims{k, groups, columns}}});
+  w = call("pad", w, {{"before", Dims{0, 0, 0}}, {"after", Dims{0, 0, missing}}, {"value", 0.0}});
+  return call("reshape", w, {{"shape", Dims{k, groups * (columns + missing)}}});
 }
 
 // The step number of the loop around a cell: the index with which its input row is taken, through
@@ -140,38 +172,22 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
             }
             case ir::Packs::kFilters: {
               const bool narrow = e.attrs.contains("out");
-              const DType image = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
+              const DType pixels = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
               const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
-              if (!is_packable_convolution(e, image, type)) return std::nullopt;
+              if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
               const Ints& shape = e.args[1].constant->shape;
               const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-              const auto reshape = [&](const Atom& a, std::vector<ir::Dim> dims) -> Atom {
-                return o.call("reshape", {a}, {{"shape", std::move(dims)}}, "filters", e.location);
-              };
-              Atom matrix = e.args[1];
-              const auto groups = ir::attr<int64_t>(e.attrs, "groups");
-              const ir::Layout layout =
-                  panels(kernels::conv2d_nhwc_layout(context.target, type, n / groups));
-              int64_t padded = n;  // columns
-              if (const int64_t rest = n / groups % layout.width; groups > 1 && rest > 0) {
-                const int64_t missing = layout.width - rest;
-                padded += groups * missing;
-                matrix = reshape(matrix, {k, groups, n / groups});
-                matrix = o.call("pad", {matrix},
-                                {{"before", std::vector<ir::Dim>{0, 0, 0}},
-                                 {"after", std::vector<ir::Dim>{0, 0, missing}},
-                                 {"value", 0.0}},
-                                "filters", e.location);
-                matrix = reshape(matrix, {k, padded});
-              } else {
-                matrix = reshape(matrix, {k, n});
-              }
+              const int64_t per_group = n / ir::attr<int64_t>(e.attrs, "groups");
               if (is_product_of_pixels(e)) {
+                const Atom matrix = filters(e, n, false, o);
                 const std::optional<Atom> y =
                     narrow ? narrow_product(e.args[0], matrix, type, k, n, false)
                            : product(e.args[0], matrix, k, n, false);
                 return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
               }
+              const auto image = narrow ? std::nullopt : channels_first(definitions, e);
+              const ir::Layout layout =
+                  panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
               ir::Attrs attrs = {
                   {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
               for (const char* same :
@@ -183,10 +199,17 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                 const auto packed = ir::make_call("packed_conv2d", {}, attrs);
                 std::vector<ir::Type> types;
                 for (const Atom& a : args) types.push_back(ir::type_of(a));
-                types[1] = ir::tensor_type(layout.packed_dims(k, padded), type);
+                types[1] = ir::tensor_type(
+                    layout.packed_dims(k, (per_group + layout.width - 1) / layout.width *
+                                              layout.width * (n / per_group)),
+                    type);
                 if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
               }
-              args[1] = pack(matrix, layout, false);
+              args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
+              if (image) {
+                args[0] = *image;
+                attrs["image_layout"] = std::string("nchw");
+              }
               return call("packed_conv2d", std::move(args), std::move(attrs));
             }
             case ir::Packs::kGates: {

@@ -120,7 +120,11 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
   const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
-  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3] / groups;
+  const ir::ImageLayout l =
+      *ir::parse_image_layout(ir::attr_or<std::string>(c.e.attrs, "image_layout", "nhwc"));
+  const Shape x_steps = strides_of(x.shape);
+  const int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
+  const int64_t channels = x.shape[l.channel] / groups;
   const int64_t k = kernel[0] * kernel[1] * channels;
   const int64_t filters = y.shape[3] / groups;
   const int64_t panels = (filters + layout.width - 1) / layout.width;
@@ -138,10 +142,12 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           if (padding && skip_padding) continue;
-          const int64_t from =
-              ((at[0] * height + r) * width + q) * x.shape[3] + group * channels + ch;
-          const int64_t tap =
-              column + rows[static_cast<size_t>((i * kernel[1] + j) * channels + ch)];
+          const int64_t from = at[0] * x_steps[0] + r * x_steps[l.spatial[0]] +
+                               q * x_steps[l.spatial[1]] +
+                               (group * channels + ch) * x_steps[l.channel];
+          const int64_t row = l.channels_last() ? (i * kernel[1] + j) * channels + ch
+                                                : (ch * kernel[0] + i) * kernel[1] + j;
+          const int64_t tap = column + rows[static_cast<size_t>(row)];
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
         }
     y.f[static_cast<size_t>(flat)] = sum;

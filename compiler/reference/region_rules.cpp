@@ -227,6 +227,7 @@ bool packed_conv2d(const DemandCall& c, const Region& out, Demand& d) {
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   const auto filters = ir::attr<int64_t>(c.e.attrs, "filters");
   const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
+  if (ir::attr_or<std::string>(c.e.attrs, "image_layout", "nhwc") != "nhwc") return false;
   const int64_t channels = c.operands[0].back();
   const int64_t k = kernel[0] * kernel[1] * channels / groups;
   Region x = out;

@@ -188,8 +188,14 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   if (filters % groups != 0)
     c.fail(fmt::format("{} output channels do not divide into {} groups", filters, groups),
            "change groups");
+  const auto image_layout = attr_or<std::string>(c.call.attrs, "image_layout", "nhwc");
+  const auto image = parse_image_layout(image_layout);
+  if (!image)
+    c.fail(fmt::format("image_layout \"{}\" is unknown", image_layout), "use nchw or nhwc");
+  if (!image->channels_last() && groups != 1)
+    c.fail("images NCHW are convolved in one group", "transpose the image");
   const Dims& x = dims(c, 0);
-  const Dim all = x[kChannelsLast.channel], channels = c.dims.simplify(floordiv(all, Dim(groups)));
+  const Dim all = x[image->channel], channels = c.dims.simplify(floordiv(all, Dim(groups)));
   c.require_equal(channels * Dim(groups), all, "channels that divide into the groups");
   const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * channels;
   const Type packed =
@@ -201,8 +207,7 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
     require_dtype(c, 2, type);
     c.require_equal(dims(c, 2)[0], filters, "the bias of packed_conv2d");
   }
-  Dims out = x;
-  out[kChannelsLast.channel] = filters;
+  Dims out = {x[0], x[image->spatial[0]], x[image->spatial[1]], filters};
   slide(c, kChannelsLast, {kernel[0], kernel[1]}, false, out);
   return {tensor_type(std::move(out), type), std::nullopt};
 }

@@ -35,6 +35,10 @@
 // A group of channels is a product of its own, with panels of its own. Panels are cut from HWIO
 // weights as they stand, too, for weights that are computed; their rows are then as far apart as
 // the tensor says. Vectors are no wider than a group's channels, rounded up to a power of two.
+//
+// The first convolution of a network finds the image of three channels as the program has it, one
+// plane for each. It reads it so: a plane is an image of one channel, and the sum goes over the
+// planes, too. There are no blocks of channels then.
 #include <algorithm>
 
 #include "compiler/kernels/templates/conv_product.h"
@@ -73,7 +77,7 @@ class Conv2dNhwcLowering {
         block_rows_(knob_int(c, "block_rows")),
         weights_stay_(knob_text(c, "order") == kWeightsStay),
         blocked_(knob_int(c, "c_block") > 0),
-        blocks_(k_blocks(p.channel_steps(), knob_int(c, "c_block"), unroll_)),
+        blocks_(k_blocks(p.depth_steps(), knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
         horizontal_(
@@ -189,15 +193,17 @@ class Conv2dNhwcLowering {
   StmtRef taps(const TileProduct& tile) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
     const Dim at = Dim::symbol("at");
+    const Dim plane = p_.planes() == 1 ? Dim(0) : Dim::symbol("plane");
     std::vector<StmtRef> all, row;
     // Where the first tap of the row finds the first pixel: perhaps outside the image.
-    row.push_back(
-        kb::let_index("at", kb::index(place(Dim::symbol("top") + i * vertical_.dilation, left))));
-    const int64_t kw = horizontal_.taps;
+    row.push_back(kb::let_index(
+        "at", kb::index(place(plane, Dim::symbol("top") + i * vertical_.dilation, left))));
+    const int64_t kw = horizontal_.taps, depth = p_.depth_steps();
+    const Dim first_tap = (plane * vertical_.taps + i) * kw;
     const auto each_tap = [&](bool whole) {
       const TilePart part = [&](int first, int rows, const std::string& prefix) {
         return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
-                       (i * kw + j) * p_.channel_steps(), p_.channel_steps(), prefix);
+                       (first_tap + j) * depth, depth, prefix);
       };
       StmtRef one = part_of_tile(horizontal_, tiles_, tile.rows, left + j * horizontal_.dilation,
                                  part, whole);
@@ -216,15 +222,17 @@ class Conv2dNhwcLowering {
             kb::let_index("j_end", kb::index(ir::max(horizontal_.end_tap(right), begin))));
       }
       row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
-                            (i * kw + begin) * p_.channel_steps(),
-                            (end - begin) * p_.channel_steps(), "f_"));
+                            (first_tap + begin) * depth, (end - begin) * depth, "f_"));
       StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
       if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
     } else {
       row.push_back(each_tap(true));
     }
-    all.push_back(kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
-                           Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row))));
+    StmtRef rows = kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
+                            Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row)));
+    if (p_.planes() > 1)
+      rows = kb::loop(LoopKind::kSerial, "plane", 0, p_.planes(), std::move(rows));
+    all.push_back(std::move(rows));
     return kb::seq(std::move(all));
   }
 
@@ -256,11 +264,11 @@ class Conv2dNhwcLowering {
   StmtRef tile_of_block(const Tile& t, const Panel& panel) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
     const Dim first_step = Dim::symbol("cb") * blocks_.size;
-    const Dim steps = blocks_.size * blocks_.count == p_.channel_steps()
+    const Dim steps = blocks_.size * blocks_.count == p_.depth_steps()
                           ? Dim(blocks_.size)
-                          : ir::min(p_.channel_steps() - first_step, blocks_.size);
+                          : ir::min(p_.depth_steps() - first_step, blocks_.size);
     const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
-    const Dim row = (i * horizontal_.taps + j) * p_.channel_steps() + first_step;
+    const Dim row = (i * horizontal_.taps + j) * p_.depth_steps() + first_step;
     const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
     TileProduct tile = product_of(t.rows, panel);
     if (prefetches()) {
@@ -281,7 +289,7 @@ class Conv2dNhwcLowering {
     StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
     return kb::seq(
         {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_step * p_.group)),
+         kb::let_index("at", kb::index(place(0, Dim::symbol("y"), column) + first_step * p_.group)),
          std::move(some)});
   }
 
@@ -294,9 +302,10 @@ class Conv2dNhwcLowering {
 
   // ---- parts of tiles
 
-  // First element of the image's pixel at row `y` and column `x` in the group.
-  Dim place(const Dim& y, const Dim& x) const {
-    return ((image_ * vertical_.in + y) * horizontal_.in + x) * p_.pixel() + group_ * p_.channels;
+  // First element of a plane's pixel at row `y` and column `x` in the group.
+  Dim place(const Dim& plane, const Dim& y, const Dim& x) const {
+    return (((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x) * p_.pixel() +
+           group_ * p_.depth();
   }
 
   // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
@@ -404,10 +413,11 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   // Steps over a tap's channels in a block; 0: no blocks.
   Knob channels{"c_block", {}};
-  for (int64_t c : {32, 64, 128, 256, 512}) {
-    channels.choices.emplace_back(c);
-    if (c >= p->channel_steps()) break;
-  }
+  if (!p->channels_first)
+    for (int64_t c : {32, 64, 128, 256, 512}) {
+      channels.choices.emplace_back(c);
+      if (c >= p->depth_steps()) break;
+    }
   channels.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(channels),
@@ -420,6 +430,7 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
 bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   if (!p || !well_formed(knobs(w, t), c)) return false;
+  if (p->channels_first && knob_int(c, "c_block") != 0) return false;
   const int64_t rows = knob_int(c, "rows");
   return rows >= 1 && rows <= max_tile_rows(t, p->vectors) && knob_int(c, "c_block") >= 0 &&
          knob_int(c, "unroll") >= 1 && knob_int(c, "block_rows") >= 1;
@@ -436,9 +447,9 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
   const int64_t fits = t.l1_bytes / 2 / (p->width * step);
   int64_t c_block = 0;
-  if (p->steps() > 16 * fits && p->channel_steps() >= 32)
+  if (p->steps() > 16 * fits && p->depth_steps() >= 32)
     for (int64_t c : {32, 64, 128, 256, 512})
-      if (c_block == 0 || (c <= fits && c / 2 < p->channel_steps())) c_block = c;
+      if (c_block == 0 || (c <= fits && c / 2 < p->depth_steps())) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with
   // them as many as leave the weights their place in L1, for each block is fetched once an item.
   int64_t block_rows = 4;

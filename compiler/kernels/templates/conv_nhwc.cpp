@@ -58,6 +58,11 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights ||
         p.layout->group != group_of(p.fragment))
       return {};
+    const ir::ImageLayout image =
+        *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
+    p.channels_first = !image.channels_last();
+    if (p.channels_first && p.fragment) return {};  // neighbours of a plane are no group
+    if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
     p.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);

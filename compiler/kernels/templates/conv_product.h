@@ -10,14 +10,16 @@
 namespace nimble::kernels {
 
 // A row is a pixel of the result, the columns are a group's output channels (n), and k runs over
-// (kh, kw, c_in). Packed, each group has panels of its own; `stored` is 0 where the weights are a
-// tensor HWIO.
-// By a fragment, a step takes a group of a pixel's channels, which are a multiple of it.
+// (kh, kw, c_in), of images with channels first over (c_in, kh, kw). Packed, each group has panels
+// of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a group
+// of a pixel's channels, which are a multiple of it.
 struct ConvProduct : ConvNhwc, Panels {
-  // Of a tap's channels.
-  int64_t channel_steps() const { return channels / group; }
+  // An image is so many planes, one behind the other, of pixels with so many channels each.
+  int64_t planes() const { return channels_first ? channels : 1; }
+  int64_t depth() const { return channels_first ? 1 : channels; }
+  int64_t depth_steps() const { return depth() / group; }
   // Elements from a pixel's channels to those of the next.
-  int64_t pixel() const { return groups * channels; }
+  int64_t pixel() const { return groups * depth(); }
   // First element of step `step` of the weights' matrix in a panel of group `g`.
   Dim row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const;
 };

@@ -3,9 +3,9 @@
 // Element-wise and injective groups.
 //
 // Every result is pulled through GroupEvaluator, a vector along the last axis at a time. Work is
-// cut into items: a row (all axes but that one), or a stretch of `grain` columns of one where rows
-// are long; threads share the items. make_workload() has already made one long row of groups
-// without broadcasting, so that those need no coordinates at all.
+// cut into items: a row (all axes but that one), several where rows are short, or a stretch of
+// `grain` columns of one where rows are long; threads share the items. make_workload() has already
+// made one long row of groups without broadcasting, so that those need no coordinates at all.
 //
 // These keep vectors full where a plain walk would fall back to single elements, or to few lanes:
 //  - A result that ends in reshapes is walked in the shape before them; flat offsets are the same.
@@ -35,6 +35,10 @@ namespace {
 namespace kb = kir::build;
 using kir::Dim;
 using kir::StmtRef;
+
+// Rows of so few elements are not worth the divisions that find their coordinates: an item has
+// several, one behind the other.
+constexpr int64_t kShortRow = 512, kLines = 8;
 
 class ElementwiseLowering {
  public:
@@ -202,6 +206,12 @@ class ElementwiseLowering {
     }
   }
 
+  // Whether telling rows apart takes a division.
+  static bool several(const std::vector<Dim>& axes) {
+    return std::count_if(axes.begin(), axes.end(), [](const Dim& d) { return !d.is_constant(1); }) >
+           1;
+  }
+
   StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
                const std::vector<size_t>& results, const Walk& walk) {
     const bool scalar = walk.dims.empty();
@@ -215,11 +225,13 @@ class ElementwiseLowering {
       outer.erase(outer.begin() + lanes_at);
       steps[walk.lanes] = 1;
     }
-    Dim rows = 1;
-    for (const Dim& d : outer) rows = rows * d;
-
+    const Dim lines = outer.empty() ? Dim(1) : outer.back();
     const auto known = columns.as_constant();
     const Dim chunks = known && *known <= grain_ ? Dim(1) : ir::ceildiv(columns, grain_);
+    const bool by_lines = chunks.is_constant(1) && known && *known <= kShortRow && several(outer);
+    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    Dim rows = 1;
+    for (const Dim& d : outer) rows = rows * d;
     const std::string item = fmt::format("item{}", next_nest_++);
     const Dim i = Dim::symbol(item);
     std::vector<StmtRef> body;
@@ -237,7 +249,9 @@ class ElementwiseLowering {
                                    ir::SymbolFacts{0, grain_, 1}));
       width = Dim::symbol("width");
     }
-    const std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
+    std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
+    const Dim first_line = by_lines ? outer_at.back() * kLines : Dim(0);
+    if (by_lines) outer_at.back() = Dim::symbol("line");
     const SliceBody slice = [&](const Slice& s) {
       std::vector<Dim> at = outer_at;
       if (!scalar) {
@@ -257,8 +271,12 @@ class ElementwiseLowering {
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
     };
-    body.push_back(unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
-                                : vector_loop("c", first, width, lanes, unroll_, slice));
+    StmtRef all = unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
+                               : vector_loop("c", first, width, lanes, unroll_, slice);
+    if (by_lines)
+      all = kb::loop(kir::LoopKind::kSerial, "line", first_line,
+                     ir::min(lines - first_line, kLines), std::move(all));
+    body.push_back(std::move(all));
     return kb::loop(kir::LoopKind::kThread, item, 0, rows * chunks, kb::seq(std::move(body)));
   }
 

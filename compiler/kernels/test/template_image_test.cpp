@@ -155,6 +155,29 @@ TEST(Conv2dNhwc, PackedPairs) {
   }
 }
 
+// Images of few channels as the program has them, channels first.
+TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
+  for (const Filter& f : {Filter{3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 32},
+                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70},
+                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 5},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 2, 3},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 4, 17}}) {
+    SCOPED_TRACE(f.str());
+    const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, f.out);
+    const int64_t width = ir::parse_layout(layout)->width;
+    Case c = convolution(f, "conv2d_nhwc");
+    c.text = fmt::format(
+        "fn @f(%x: Tensor[(b, {}, h, w), f32], %w: Tensor[({}, {}, {}), f32], "
+        "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
+        "filters = {}, {}, layout = \"{}\", image_layout = \"nchw\"}}; let %r = relu(%y); %r }}",
+        f.in, (f.out + width - 1) / width, f.kh * f.kw * f.in, width, f.out, f.kh, f.kw, f.out,
+        f.attributes(), layout);
+    c.oracle = by_reference(c.text);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16);
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
@@ -206,7 +229,7 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
 }
 
 // Elements that change places: images whose few channels become last, and shuffles of channels, of
-// a concatenation too. Of the last two the operands' seams lie inside of a turn.
+// a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
 TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
   for (const char* text : {
            "(%x: Tensor[(b, 3, h, w), f32]) { let %y = transpose(%x) {axes = [0, 2, 3, 1]}; %y }",

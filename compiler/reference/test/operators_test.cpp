@@ -367,6 +367,32 @@ TEST(Operators, PackedConvolutionsOfGroupsEqualPlainOnes) {
   for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
 }
 
+// Images with channels first: rows of the weights' matrix have the channel first, too.
+TEST(Operators, PackedConvolutionsOfChannelsFirstEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 3, n, 6), f32], %w: Tensor[(5, 3, 3, 2), f32], %b: Tensor[(5), f32]) {
+  let %k = reshape(%w) {shape = (5, 18)};
+  let %p = pack(%k) {layout = "panel4", transpose = true};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 5, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4", image_layout = "nchw"};
+  let %c = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1};
+  let %z = transpose(%c) {axes = [0, 2, 3, 1]};
+  let %r = (%y, %z);
+  %r
+})");
+  const auto ramp = [](std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
+  };
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ramp({2, 3, 7, 6}), ramp({5, 3, 3, 2}), ramp({5})});
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+}
+
 // Padding is zeros, which times an infinite weight are NaN, unless it is skipped.
 TEST(Operators, PaddingOfConvolutionsMayBeSkipped) {
   ir::Module m = ir::parse_module(

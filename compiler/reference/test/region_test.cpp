@@ -87,6 +87,8 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %r = packed_conv2d(%x, %w, %b) {kernel = [3, 2], filters = 10, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};)",
           R"((%x: Tensor[(1, 7, 9, 6), f32], %w: Tensor[(4, 6, 4), f32], %b: Tensor[(10), f32]) {
   let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, groups = 2, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4"};)",
+          R"((%x: Tensor[(1, 3, 7, 9), f32], %w: Tensor[(3, 6, 4), f32], %b: Tensor[(10), f32]) {
+  let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4", image_layout = "nchw"};)",
           // Products, with what stands before and after them.
           R"((%x: Tensor[(3, 7, 5), f32], %w: Tensor[(5, 9), f32], %b: Tensor[(9), f32]) {
   let %n = neg(%x);

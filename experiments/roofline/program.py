@@ -135,9 +135,9 @@ def build(name, folder, options):
     return files, tuning_of(report)
 
 
-def measure_peaks(threads, seconds):
+def measure_peaks(threads, seconds, study="roofline"):
     from experiments.studies import programs
-    return programs.call_json("roofline", [
+    return programs.call_json(study, [
         "nimble-doctor", "--measure", "--threads", ",".join(map(str, threads)), "--seconds",
         seconds])["measured"]
 

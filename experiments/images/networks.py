@@ -13,6 +13,7 @@ LOWEST, HIGHEST = 160, 320  # of the heights and widths that are drawn
 TRACE_ROWS, TRACE_SEED, MEASURED_SEED = 200, 21, 22
 INPUT, CHANNELS = "image", 3
 LEAST_MEAN, LEAST_P5 = 1.0, 0.95
+MOST_OVER_LIMIT = 1.3  # that a kernel may take, in times of its limit
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,31 +5,27 @@ and by default schedules, and measured with all peers interleaved.
 """
 
 import argparse
-import hashlib
-import importlib.metadata
 import json
 import pathlib
-import subprocess
 import sys
 import types
 
 from experiments.harness import cli, measure, pool, report, systems
-from experiments.harness.errors import (USAGE, WRONG_RESULT, ExperimentError, exit_code)
-from experiments.harness.experiment import BUILD, ROOT
+from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.experiment import BUILD
 from experiments.harness.run import Progress, Share, digest, merge_infos, reason
-from experiments.images import networks, tables
+from experiments.images import building, kernels, networks, tables
+from experiments.images.building import FOLDER
 from experiments.images.networks import NETWORKS, OWN
 
 FORMAT = 1
 SIZES, QUICK_SIZES = 100, 4
 FULL = {"rounds": 5, "burst_us": 30_000, "peak_s": 0.2, "compile_s": 400}
 QUICK = {"rounds": 3, "burst_us": 15_000, "peak_s": 0.05, "compile_s": 240}
-TUNE, QUICK_TUNE = "15m", "60s"
 QUICK_NETWORKS = "mobilenet-v2,squeezenet"
 TOLERANCE = 1e-4
+PROFILE_US, FEWEST_PROFILED, MOST_PROFILED = 200_000, 3, 30
 REFERENCE = "torch"  # whose results the others' are compared with; it isn't timed
-EXPORT_PACKAGES = ("torch", "onnx", "numpy")
-FOLDER = BUILD / "images"
 
 
 def parse_arguments(arguments):
@@ -61,7 +57,7 @@ def parse_arguments(arguments):
                         help="tuning database to compile with (default %(default)s)")
     parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
                         help="first tune each network for so long, like 5m, into the database "
-                             f"(default: {TUNE}, with --quick {QUICK_TUNE}, where it has no table of "
+                             f"(default: {building.TUNE}, with --quick {building.QUICK_TUNE}, where it has no table of "
                              "a convolution or product)")
     parser.add_argument("--untuned", action="store_true", help="default schedules alone")
     parser.add_argument("--quick", action="store_true", help="two networks, few sizes, short rounds")
@@ -85,88 +81,14 @@ def plan_sizes(name, count):
     return [OWN, *(networks.measured_sizes(count) if NETWORKS[name].any_size else ())]
 
 
-def export_digest():
-    """Returns what an exported network depends on."""
-    found = hashlib.sha256()
-    used = [*pathlib.Path(__file__).parent.glob("*.py"),
-            ROOT / "experiments" / "exporters" / "models" / "images.py",
-            ROOT / "experiments" / "exporters" / "worker.py",
-            ROOT / "experiments" / "memory_study" / "models.py"]
-    for path in sorted(path for path in used if path.name not in ("program.py", "tables.py")):
-        found.update(path.read_bytes())
-    for package in EXPORT_PACKAGES:
-        found.update(f"{package} {importlib.metadata.version(package)}".encode())
-    return found.hexdigest()
-
-
-def export(name):
-    """Exports a network unless it was made from the same sources; returns {"output", "flops"}."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    stamp, wanted = FOLDER / f"{name}.sha256", export_digest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"images: exporting {name}", file=sys.stderr, flush=True)
-        with open(FOLDER / f"{name}.log", "wb") as log:
-            done = subprocess.run([sys.executable, "-m", "experiments.images.export", name,
-                                   str(FOLDER)], cwd=ROOT, stdout=log, stderr=log)
-        if done.returncode != 0:
-            raise ExperimentError(f"{name}: the export failed; see {log.name}")
-        stamp.write_text(wanted)
-    return json.loads((FOLDER / f"{name}.json").read_text())
-
-
-def compile_network(name, output, database):
-    from experiments.studies import programs
-    return programs.call_json("images", [
-        "nimble-compile", FOLDER / f"{name}.onnx", "-o", output, "--portable=off",
-        *(["--db", database] if database else [])])
-
-
-def tune_command(name, database, threads, budget):
-    from experiments.studies import programs
-    trace = (["--trace", networks.write_trace(FOLDER / "tuned-sizes.tsv")]
-             if NETWORKS[name].any_size else [])
-    return [str(programs.BIN / "nimble-tune"), str(FOLDER / f"{name}.onnx"), "--db", str(database),
-            "--threads", str(threads), "--budget", budget, *trace]
-
-
-def build(name, options):
-    """Tunes where asked for or needed, and compiles; returns ({system: executable}, tuning)."""
-    from experiments.harness import models
-    from experiments.roofline.program import tuning_of, without_tables
-    files = {tables.MAIN: FOLDER / f"{name}.nimble"}
-    if options.untuned:
-        compile_network(name, files[tables.MAIN], None)
-        return files, None
-    files[tables.DEFAULT] = FOLDER / f"{name}-default.nimble"
-    compile_network(name, files[tables.DEFAULT], None)
-    database, threads = options.database, [options.threads]
-
-    def compile_tuned():
-        return compile_network(name, files[tables.MAIN], database)
-
-    def tune(budget):
-        database.parent.mkdir(parents=True, exist_ok=True)
-        models.run_nimble(types.SimpleNamespace(name="images"),
-                          tune_command(name, database, options.threads, budget))
-    if options.tune:
-        tune(options.tune)
-    found = compile_tuned() if database.exists() else None
-    if without_tables(found, threads) and not options.tune:
-        tune(QUICK_TUNE if options.quick else TUNE)
-        found = compile_tuned()
-    if without_tables(found, threads):
-        raise ExperimentError(f"{name}: after tuning {database} has no table of a convolution or "
-                              f"product for {options.threads} threads; give it longer: --tune 30m")
-    return files, tuning_of(found)
-
-
 class Measured:
     """What is known of a network so far; `record` is all that is kept of it."""
 
     def __init__(self, name, record=None):
         self.name = name
         self.record = record or {"executables": {}, "tuning": None, "flops": None, "done": {},
-                                 "errors": {}, "infos": {}, "failure": None, "ended": False}
+                                 "errors": {}, "infos": {}, "calls": [], "failure": None,
+                                 "ended": False}
 
     def files(self):
         """Returns the executables of an interrupted run, if they are still those."""
@@ -271,11 +193,11 @@ class Run:
     def prepare(self, network):
         """Exports and builds a network; returns (executables, the name of its output)."""
         record = network.record
-        exported = export(network.name)
+        exported = building.export(network.name)
         record["flops"] = exported["flops"]
         files = network.files()
         if files is None:
-            files, record["tuning"] = build(network.name, self.options)
+            files, record["tuning"] = building.build(network.name, self.options)
             record["done"], record["errors"] = {}, {}
             record["executables"] = {system: (path.name, digest(path))
                                      for system, path in files.items()}
@@ -328,6 +250,8 @@ class Run:
                         break
                     self.compile_peers(workers, network, size, share, compiled)
                     entry = self.measure_size(workers, network, size)
+                    if size == OWN:
+                        record["calls"] = self.profile(workers, files, entry)
                     record["done"][tables.key_of(size)] = entry
                     self.save()
                     ratio = f", ratio {entry['ratio']:.2f}" if entry["ratio"] else ""
@@ -368,10 +292,19 @@ class Run:
                 self.give_up(workers, network, error.system, error)
         return tables.summarise_size(size, rounds, found)
 
+    def profile(self, workers, files, entry):
+        """Returns what a run at OWN calls."""
+        from experiments.roofline.program import inspect
+        us = entry["systems"][tables.MAIN]["median"]
+        runs = max(FEWEST_PROFILED, min(MOST_PROFILED, int(PROFILE_US / us)))
+        return kernels.calls_of(inspect(files[tables.MAIN], "images"),
+                                workers.workers[tables.MAIN].ask("profile", OWN, runs))
+
     def assemble(self):
         from experiments.roofline.tables import roofs
         roof = roofs(self.peaks, self.options.threads)
-        found = [tables.summarise(network.name, network.record, roof["flops"])
+        levels = kernels.memories(self.peaks, self.options.threads, self.machine["caches"])
+        found = [tables.summarise(network.name, network.record, roof["flops"], levels)
                  for network in self.networks]
         return {"format": FORMAT, "experiment": "images", **self.provenance,
                 "machine": self.machine, "threads": self.options.threads,
@@ -379,7 +312,7 @@ class Run:
                 "tuning_budget": self.options.tune, "untuned": self.options.untuned,
                 "tolerance": TOLERANCE, "range": [networks.LOWEST, networks.HIGHEST],
                 "seeds": {"tuned": networks.TRACE_SEED, "measured": networks.MEASURED_SEED},
-                "roof": roof, "networks": found, "doubts": tables.doubts(found),
+                "roof": roof, "memories": levels, "networks": found, "doubts": tables.doubts(found),
                 "systems": merge_infos([network.record["infos"] for network in self.networks]),
                 "bars": tables.bars(found)}
 

@@ -2,13 +2,16 @@
 
 from experiments.harness import statistics
 from experiments.harness.systems import ALL, IMAGE_PEERS
-from experiments.images.networks import LEAST_MEAN, LEAST_P5, NETWORKS, OWN
+from experiments.images import kernels
+from experiments.images.networks import LEAST_MEAN, LEAST_P5, MOST_OVER_LIMIT, NETWORKS, OWN
 from experiments.roofline.tables import MOST_OF_PEAK, milliseconds
 from experiments.studies.output import markdown_table, percent
 
 MAIN, DEFAULT = "nimble", "nimble_default"
 SHOWN = (MAIN, DEFAULT, *IMAGE_PEERS)
 LOW_PERCENTILE = 5
+WORST = 6  # kernels of a network that the page lists; the result file has all
+MEGABYTE = 1 << 20
 
 
 def key_of(size):
@@ -38,18 +41,20 @@ def spread(ratios):
             "share": sum(ratio >= 1 for ratio in ratios) / len(ratios)}
 
 
-def summarise(name, record, peak):
+def summarise(name, record, peak, levels):
     """Returns what the result says of a network. record: what program.py keeps of it; peak:
-    multiply-adds of f32 in operations a second."""
+    multiply-adds of f32 in operations a second; levels: what kernels.memories says."""
     network, done = NETWORKS[name], record["done"]
     own = done.get(key_of(OWN))
     others = [entry for key, entry in done.items() if key != key_of(OWN)]
     limit = 1e6 * record["flops"] / peak if record["flops"] else None
+    rows = kernels.against_limits(record["calls"], peak, levels)
     found = {
         "name": name, "title": network.title, "any_size": network.any_size, "least": network.least,
         "failure": record["failure"], "errors": record["errors"], "tuning": record["tuning"],
         "flops": record["flops"], "arithmetic_us": limit, "own": own, "sizes": others,
         "of_arithmetic": None, "best_of_arithmetic": None,
+        "kernels": rows, "of_kernels": kernels.summarise(rows) if rows else None,
         "ratios": spread([e["ratio"] for e in others if e["ratio"] is not None]),
         "default_ratios": spread([e["default_ratio"] for e in others
                                   if e["default_ratio"] is not None])}
@@ -76,6 +81,11 @@ def bars(found):
                 ratios and ratios["mean"], network["least"])
             bar(f"{title} over sizes: {LOW_PERCENTILE}th percentile of best peer / nimble",
                 ratios and ratios["p5"], LEAST_P5)
+        if network["of_kernels"]:
+            beyond = network["of_kernels"]["beyond"]
+            out.append({"name": f"{title}: kernels that take more than {MOST_OVER_LIMIT} times "
+                                "their limit", "value": beyond, "most": 0, "count": True,
+                        "kept": beyond == 0 and not failed})
     return out
 
 
@@ -135,6 +145,48 @@ def sizes_table(found):
           *cells(network["default_ratios"])] for network in found if network["sizes"]])
 
 
+def kernels_table(found):
+    return markdown_table(
+        ["", "kernels", f"beyond {MOST_OVER_LIMIT} × the limit", "time in the others",
+         "all kernels, × the limits"],
+        [[network["title"], str(of["kernels"]), str(of["beyond"]), percent(of["share_within"]),
+          decimal(of["over"])] for network in found if (of := network["of_kernels"])])
+
+
+def worst_table(found):
+    return markdown_table(
+        ["", "calls", "µs", "limit, µs", "× the limit"],
+        [[f"{network['title']}: {row['label']}", f"{row['calls']:g}", decimal(row["us"], 1),
+          decimal(row["limit_us"], 1), decimal(kernels.over(row))]
+         for network in found for row in network["kernels"][:WORST]
+         if kernels.over(row) > MOST_OVER_LIMIT])
+
+
+def memories_text(levels):
+    def one(held, rate):
+        beyond = "beyond" if held is None else f"to {held / MEGABYTE:g} MiB"
+        return f"{beyond} {rate / 1e9:.0f}"
+    return ", ".join(one(*level) for level in levels)
+
+
+def kernels_lines(result):
+    found = result["networks"]
+    if not any(network["of_kernels"] for network in found):
+        return []
+    return ["", f"Kernels at {sides(OWN)} against their limits: the operations of convolutions and "
+            "products over the peak, or what a call reads and writes over the bandwidth of reading "
+            f"the nearest memory that holds it ({memories_text(result['memories'])} GB/s), "
+            "whichever takes longer. Kernels of the same operators and constant extents count as "
+            "one.", "", *kernels_table(found), "",
+            f"The kernels that lose most, {WORST} of a network at most:", "", *worst_table(found)]
+
+
+def bar_line(bar):
+    value, asked = ((str(bar["value"]), f"at most {bar['most']}") if "most" in bar
+                    else (decimal(bar["value"], 3), f"at least {bar['least']:.2f}"))
+    return f"- {bar['name']}: {value}, {asked}: {'kept' if bar['kept'] else 'not kept'}"
+
+
 def notes(found):
     """Returns a line for each system that failed on a network, and each network that nimble
     failed on."""
@@ -177,6 +229,7 @@ def markdown(result):
     alone = [network["title"] for network in found if not network["any_size"]]
     if alone:
         lines += ["", f"Of {sides(OWN)} alone, by their architecture: {', '.join(alone)}."]
+    lines += kernels_lines(result)
     lines += ["", tuning_text(found)]
     if any(network["tuning"] for network in found):
         lines[-1] += (" Tuning saw other sizes than those measured, but of the networks that have "
@@ -189,8 +242,7 @@ def markdown(result):
     lines += ["", *(f"- {ALL[name].label} {info['version']}: {info['settings']}"
                     for name, info in result["systems"].items())]
     lines += ["", "Bars:", ""]
-    lines += [f"- {bar['name']}: {decimal(bar['value'], 3)}, at least {bar['least']:.2f}: "
-              f"{'kept' if bar['kept'] else 'not kept'}" for bar in result["bars"]]
+    lines += map(bar_line, result["bars"])
     return "\n".join(lines) + "\n"
 
 

@@ -23,3 +23,8 @@ class Server(worker.Server):
         module = importlib.import_module(f"experiments.peers.{options['module']}")
         self.peer = module.Peer(self.experiment, options["threads"], options)
         self.length = None
+
+    def profile(self, size, runs):
+        """Returns nimble's profile of so many runs."""
+        self.bind(size)
+        return self.peer.profile(runs)

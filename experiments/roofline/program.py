@@ -142,9 +142,9 @@ def measure_peaks(threads, seconds, study="roofline"):
         seconds])["measured"]
 
 
-def inspect(file):
+def inspect(file, study="roofline"):
     from experiments.studies import programs
-    return work.read(programs.call_json("roofline", ["nimble-inspect", "--kernels", file]))
+    return work.read(programs.call_json(study, ["nimble-inspect", "--kernels", file]))
 
 
 def measure_once(workers, kernels, length, effort, found):

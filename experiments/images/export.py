@@ -1,5 +1,5 @@
-"""Draws a network's weights and writes it as ONNX: `python -m experiments.images.export NAME FOLDER`,
-in a process of its own, since exporters leave threads and gigabytes behind.
+"""Draws a network's weights and writes it as ONNX: `python -m experiments.images.export NAME
+FOLDER`, in a process of its own, since exporters leave threads and gigabytes behind.
 
 FOLDER/NAME.pt has the weights, so that PyTorch's processes hold the same bits; FOLDER/NAME.onnx is
 the export by TorchScript's exporter, with height and width symbolic where the network takes any;

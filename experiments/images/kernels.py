@@ -56,8 +56,8 @@ def calls_of(kernels, profile):
 
 
 def against_limits(calls, peak, levels):
-    """Returns a row for each label of `calls_of`: calls, µs and least µs in one run; first those that
-    lose most."""
+    """Returns a row for each label of `calls_of`: calls, µs and least µs in one run; first those
+    that lose most."""
     rows = {}
     for call in calls:
         row = rows.setdefault(call["label"], {"label": call["label"], "kind": call["kind"],

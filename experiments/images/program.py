@@ -41,9 +41,9 @@ def parse_arguments(arguments):
                "exit codes: 0 all bars are kept, 3 not, or a wrong result, 1 failure, 2 usage,\n"
                "130 interrupted")
     parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help="measure for so long in all, like 30m: as many of the sizes as fit, the "
-                             "same time for each network. Exporting, tuning, compiling (that of the "
-                             "peers too) and starting come on top")
+                        help="measure for so long in all, like 30m: as many of the sizes as fit, "
+                             "the same time for each network. Exporting, tuning, compiling (that "
+                             "of the peers too) and starting come on top")
     parser.add_argument("--networks", metavar="N[,N…]",
                         help=f"of {names} (default: all; with --quick {QUICK_NETWORKS})")
     parser.add_argument("--sizes", type=int, metavar="N",
@@ -57,10 +57,11 @@ def parse_arguments(arguments):
                         help="tuning database to compile with (default %(default)s)")
     parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
                         help="first tune each network for so long, like 5m, into the database "
-                             f"(default: {building.TUNE}, with --quick {building.QUICK_TUNE}, where it has no table of "
-                             "a convolution or product)")
+                             f"(default: {building.TUNE}, with --quick {building.QUICK_TUNE}, "
+                             "where it has no table of a convolution or product)")
     parser.add_argument("--untuned", action="store_true", help="default schedules alone")
-    parser.add_argument("--quick", action="store_true", help="two networks, few sizes, short rounds")
+    parser.add_argument("--quick", action="store_true",
+                        help="two networks, few sizes, short rounds")
     parser.add_argument("--resume", action="store_true",
                         help="go on with an interrupted run of the same settings")
     options = parser.parse_args(arguments)

@@ -212,10 +212,11 @@ def markdown(result):
     timed = [name for name in SHOWN if any(median_of(n["own"], name) for n in found)]
     lines = [
         "# Image networks", "",
-        f"{result['machine']['cpu']}, {result['threads']} threads, f32, one image. All systems of a "
-        "network run interleaved, each in a process of its own and warm at each size; what is timed "
-        "is one call on inputs that are bound outside the clock. “OpenVINO for the size” is compiled "
-        f"anew for each size, torch.compile once for {sides(OWN)} and once for all others. Results "
+        f"{result['machine']['cpu']}, {result['threads']} threads, f32, one image. All systems of "
+        "a network run interleaved, each in a process of its own and warm at each size; what is "
+        "timed is one call on inputs that are bound outside the clock. “OpenVINO for the size” is "
+        "compiled anew for each size, torch.compile once for "
+        f"{sides(OWN)} and once for all others. Results "
         f"agree with PyTorch's within {result['tolerance']:g}, where the deviation of a result is "
         "1. The arithmetic limit is the operations of convolutions and products over the peak of "
         f"multiply-adds that `nimble doctor --measure` finds in the same run, "
@@ -273,7 +274,8 @@ def draw(figure, result):
     left.set_yticks(range(len(found)), [network["title"] for network in found])
     left.invert_yaxis()
     left.set_xlabel(f"at {sides(OWN)}; diamond: default schedules; blue: the bar")
-    right.set_xlabel("over the sizes: quartiles, 5th to 95th percentile; diamond: default schedules")
+    right.set_xlabel("over the sizes: quartiles, 5th to 95th percentile; diamond: default "
+                     "schedules")
     for axis in (left, right):
         axis.axvline(LEAST_MEAN, color="#000000", linewidth=0.8)
         axis.grid(alpha=0.3, axis="x")

@@ -1,5 +1,5 @@
-"""OpenVINO compiled anew for each size of its inputs, outside the clock: what it gains where it knows
-them."""
+"""OpenVINO compiled anew for each size of its inputs, outside the clock: what it gains where it
+knows them."""
 
 from experiments.peers import openvino_cpu
 

@@ -124,7 +124,7 @@ def extent(text, symbols):
 
 
 def attribute(operation, name, otherwise):
-    found = re.search(rf"(?<!\w){name} = (\w+)", operation.attributes)
+    found = re.search(rf'(?<!\w){name} = "?(\w+)', operation.attributes)
     return found[1] if found else otherwise
 
 

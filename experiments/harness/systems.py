@@ -18,6 +18,8 @@ PEERS = {
     "torch_compile": System("torch_compile", "torch.compile", "#E69F00"),
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
+    "openvino_sized": System("openvino_sized", "OpenVINO for the size", "#56B4E9"),
+    "torch_channels_last": System("torch_channels_last", "torch.compile", "#E69F00"),
     "tensorflow": System("tensorflow_function", "TensorFlow", "#56B4E9", "tensorflow"),
     "xla": System("tensorflow_xla", "TensorFlow XLA", "#000000", "tensorflow"),
     "tvm": System("tvm_relax", "TVM", "#F0E442"),
@@ -34,10 +36,12 @@ PEERS = {
 }
 NIMBLE = {
     "nimble": System("nimble", "nimble", "#D55E00"),
+    "nimble_default": System("nimble", "nimble, default schedules", "#CC79A7"),
     "nimble_loop": System("nimble", "nimble (loop in text IR)", "#CC79A7"),
     "nimble_trees": System("nimble_trees", "nimble", "#D55E00"),
 }
 ONNX_PEERS = ("torch", "torch_compile", "onnxruntime", "openvino")
+IMAGE_PEERS = ("onnxruntime", "openvino", "openvino_sized", "torch_channels_last")
 TABLE_PEERS = (*ONNX_PEERS, "tensorflow", "xla", "tvm", "mxnet")  # of the paper's Tables 1 and 3
 ALL = PEERS | NIMBLE
 

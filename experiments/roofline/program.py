@@ -135,16 +135,16 @@ def build(name, folder, options):
     return files, tuning_of(report)
 
 
-def measure_peaks(threads, seconds):
+def measure_peaks(threads, seconds, study="roofline"):
     from experiments.studies import programs
-    return programs.call_json("roofline", [
+    return programs.call_json(study, [
         "nimble-doctor", "--measure", "--threads", ",".join(map(str, threads)), "--seconds",
         seconds])["measured"]
 
 
-def inspect(file):
+def inspect(file, study="roofline"):
     from experiments.studies import programs
-    return work.read(programs.call_json("roofline", ["nimble-inspect", "--kernels", file]))
+    return work.read(programs.call_json(study, ["nimble-inspect", "--kernels", file]))
 
 
 def measure_once(workers, kernels, length, effort, found):

@@ -6,11 +6,13 @@ import openvino
 class Peer:
     """See experiments/harness/worker.py for when which method is called."""
 
+    PRECISION = "f32"
+
     def __init__(self, experiment, threads, options):
         core = openvino.Core()
         # Without the precision hint the plug-in computes in bf16 where the CPU has AMX.
         self.compiled = core.compile_model(core.read_model(options["onnx_model"]), "CPU", {
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": self.PRECISION,
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,

@@ -181,8 +181,9 @@ class Run:
         return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
 
     def measure_peak(self):
-        from experiments.roofline.program import measure_peaks
-        self.peaks.append(measure_peaks([self.options.threads], self.effort["peak_s"], "images"))
+        from experiments.studies import programs
+        self.peaks.append(programs.measure_peaks("images", [self.options.threads],
+                                                  self.effort["peak_s"]))
 
     def share(self):
         """Returns the time of the next network: what is left, evenly over those that wait."""

@@ -6,6 +6,8 @@ import openvino
 class Peer:
     """See experiments/harness/worker.py for when which method is called."""
 
+    PRECISION = "f32"
+
     def __init__(self, experiment, threads, options):
         self.core, self.threads = openvino.Core(), threads
         self.load(self.core.read_model(options["onnx_model"]))
@@ -16,7 +18,7 @@ class Peer:
     def compile(self, model):
         # Without the precision hint the plug-in computes in bf16 where the CPU has AMX.
         self.compiled = self.core.compile_model(model, "CPU", {
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": self.PRECISION,
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": self.threads,
             "NUM_STREAMS": 1,

@@ -195,7 +195,7 @@ class RunTest(unittest.TestCase):
                     unittest.mock.patch.object(run.models, "tune",
                                                lambda *_: tuned.append(True)), \
                     unittest.mock.patch.object(run.models, "compile_nimble",
-                                               lambda _, options: options.resume), \
+                                               lambda _, options, *rest: options.resume), \
                     contextlib.redirect_stderr(io.StringIO()):
                 made.build()
             return bool(tuned), made.executables["m"]

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nimble::kernels {
@@ -29,5 +30,8 @@ TargetInfo detect_host();
 TargetInfo portable_target(int vector_bits = 512);
 // "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
+// The highest target whose code such hardware runs: `isa` is that of a hardware record, a level of
+// the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if there is no such level.
+TargetInfo target_of_isa(std::string_view isa);
 
 }  // namespace nimble::kernels

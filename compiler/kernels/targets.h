@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/target.h"
@@ -24,10 +23,6 @@ struct TargetRow {
 const std::vector<TargetRow>& all_targets();
 // The row of a level; an internal error if there is none.
 const TargetRow& target_row(const std::string& level);
-
-// The highest target whose code such hardware runs: `isa` is that of a hardware record, a level of
-// the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if there is no such level.
-TargetInfo target_of_isa(std::string_view isa);
 
 // The levels of machine code that are loaded, in the table's order.
 std::vector<std::string> machine_levels();

@@ -64,6 +64,10 @@ CLI::Validator one_target() {
   return read_by(kernels::target_by_name);
 }
 
+std::string machine_target_names() {
+  return fmt::format("native, {}", fmt::join(kernels::machine_levels(), ", "));
+}
+
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
   app.add_option("--random-input", options.random_input,
                  "Give the model one more input of this name, an i64 scalar that its random\n"

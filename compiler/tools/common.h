@@ -32,6 +32,8 @@ std::vector<std::string> split(const std::string& text);
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
 // Checks the name of one target.
 CLI::Validator one_target();
+// "native, x86-64-v2, …": the targets of machine code that are loaded.
+std::string machine_target_names();
 // --random-input, --decode and what belongs to it.
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
 // --precision.

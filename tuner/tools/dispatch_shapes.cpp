@@ -1,10 +1,7 @@
 #include "tuner/tools/dispatch_shapes.h"
 
-#include <fmt/ranges.h>
-
 #include <iostream>
 
-#include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "db/store/host_records.h"
 #include "vm/arguments/command_line.h"
@@ -43,8 +40,7 @@ void DispatchShapesCommand::add(CLI::App& sub, const std::string& database) {
                  "Thread counts that it runs with: 1,2 (default: all cores)")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  sub.add_option("--target", options_.model.target,
-                 fmt::format("native, {}", fmt::join(kernels::machine_levels(), ", ")))
+  sub.add_option("--target", options_.model.target, machine_target_names())
       ->capture_default_str()
       ->check(one_target());
   add_format(sub, &format_);

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <thread>
 
-#include "compiler/kernels/targets.h"
+#include "compiler/tools/common.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "tuner/service/model_tasks.h"

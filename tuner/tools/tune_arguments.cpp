@@ -1,10 +1,9 @@
 #include "tuner/tools/tune_arguments.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 
-#include "compiler/kernels/targets.h"
 #include "compiler/tools/common.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/printable.h"
@@ -43,8 +42,7 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--target", options.target,
-                 fmt::format("native, {}", fmt::join(kernels::machine_levels(), ", ")))
+  app.add_option("--target", options.target, machine_target_names())
       ->capture_default_str()
       ->check(one_target());
 }

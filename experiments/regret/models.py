@@ -42,7 +42,7 @@ def drawn(shapes, first):
     for number, (name, shape) in enumerate(shapes.items()):
         summed = shape[0] if len(shape) == 2 else max(1, shape[0] // 8)
         if len(shape) == 4:
-            summed = shape[1] * shape[2] * shape[3]
+            summed = shape[0] * shape[1] * shape[2]  # HWIO
         out[name] = weights.uniform(first + number, shape) / summed ** 0.5
     return {name: value.astype("float32") for name, value in out.items()}
 
@@ -56,7 +56,7 @@ def write_bert(folder):
 
 
 def write_convolution(folder):
-    tensors = drawn({"kernel": (CHANNELS, CHANNELS, 3, 3)}, 120)
+    tensors = drawn({"kernel": (3, 3, CHANNELS, CHANNELS)}, 120)
     return write(folder / "convolution.nir", CONVOLUTION, tensors)
 
 

@@ -1,7 +1,9 @@
 """Tests of the regret study's arithmetic and draws, with numpy alone."""
 
-import tempfile
+import json
 import pathlib
+import re
+import tempfile
 import unittest
 
 from experiments.regret import models, program, tables
@@ -98,6 +100,18 @@ class Draws(unittest.TestCase):
                     "latin-1")
                 for part in text.split('const("')[1:]:
                     self.assertIn(f'"{part.split(chr(34))[0]}"', header)
+
+    def test_the_convolution_keeps_the_extents_of_its_image(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = models.write_convolution(pathlib.Path(folder))
+            text = file.read_text()
+            tensors = pathlib.Path(f"{file}.safetensors").read_bytes()
+        header = json.loads(tensors[8:8 + int.from_bytes(tensors[:8], "little")])
+        self.assertIn('layout = "nhwc"', text)  # so weights are rows, columns, channels, filters
+        top, left, bottom, right = map(int, re.search(r"pads = \[(.*?)\]", text)[1].split(","))
+        channels = int(re.search(r"%x: Tensor\[\(1, h, w, (\d+)\)", text)[1])
+        self.assertEqual(header["kernel"]["shape"],
+                         [top + bottom + 1, left + right + 1, channels, channels])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import re
 import unittest
 
 from experiments.harness.errors import ExperimentError
+from experiments.harness.experiment import ROOT
 from experiments.roofline import program, tables, work
 
 DENSE = """fn @group(%p0: Tensor[(s0, 384), f32], %p1: Tensor[(32, 384, 48), f32], %p2: Tensor[(1536), f32]) -> Tensor[(s0, 1536), f32] {
@@ -58,6 +60,13 @@ def profile(*calls, wall_us=1000.0, runs=2):
 
 
 class Work(unittest.TestCase):
+    def test_each_template_of_the_compiler_has_a_class(self):
+        rows = (ROOT / "compiler" / "kernels" / "Templates.def").read_text(encoding="utf-8")
+        names = re.findall(r'^NIMBLE_TEMPLATE\(\w+, "(\w+)"\)', rows, re.MULTILINE)
+        self.assertEqual(sorted(names), sorted([*work.TEMPLATES, *work.OTHERS]))
+        self.assertEqual({work.TEMPLATES[n] for n in names if "conv" in n or "depthwise" in n},
+                         {"products"})
+
     def test_extents(self):
         symbols = {"s0": 7, "s1": 20}
         for text, value in (("12", 12), ("s0", 7), ("2*s0 + 1", 15), ("-1 + s1", 19),

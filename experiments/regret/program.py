@@ -90,7 +90,7 @@ def execute(options, arguments):
     from experiments.harness import machine
     from experiments.regret import models
     from experiments.studies import output, programs
-    programs.need("nimble-tune", "nimble-dispatch")
+    programs.need("nimble-tune", "nimble-dispatch", "nimble-compile")
     cores = machine.choose_cores(options.threads)
     if len(cores) < options.threads:
         raise ExperimentError(f"--threads {options.threads}: this process may use {len(cores)} "
@@ -104,6 +104,9 @@ def execute(options, arguments):
     folder = pathlib.Path(BUILD / "regret")
     folder.mkdir(parents=True, exist_ok=True)
     files = {"bert": models.write_bert(folder), "convolution": models.write_convolution(folder)}
+    for file in files.values():  # what is wrong with one is told now, not behind the other's hour
+        programs.call("regret", ["nimble-compile", file, "-o", file.with_suffix(".nimble"),
+                                 "--portable=off", "--quiet"])
     found, reports, tuned, bounds = {}, {}, {}, {}
     for name, (title, *_) in MODELS.items():
         campaign, report = measure(name, files[name], folder, effort, options)

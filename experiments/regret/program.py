@@ -5,6 +5,8 @@ try the tables at shapes that another draws.
 """
 
 import argparse
+import hashlib
+import json
 import math
 import pathlib
 import sys
@@ -13,17 +15,20 @@ import time
 from experiments.harness import cli
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
+from experiments.harness.report import write_json
 from experiments.regret import tables
 
 FORMAT = 1
-# Symbols and their largest sizes; the share of the time that tuning and trying take.
+# Symbols and their largest sizes; the share of the time that tuning and trying may take. The last
+# model is tried for whatever the others left.
 MODELS = {"bert": ("BERT-base's products", {"b": 16, "n": 512}, 0.25, 0.62),
-          "convolution": ("convolution", {"h": 128, "w": 128}, 0.04, 0.06)}
+          "convolution": ("convolution", {"h": 128, "w": 128}, 0.06, 0.07)}
 ROWS, TRACE_SEED, TRIED_SEED = 200, 11, 12
 TOP_K, SEARCH_TRIALS = 100, 100
 LOOK = "2s"  # at a shape's candidates; of the largest shapes fewer than TOP_K take part
-# Of each workload. BERT's layer has five, so they make 300 and 40 together.
-FULL = {"within": "20m", "bert": (40, 4), "convolution": (100, 20)}
+# Of each workload. BERT's layer has five, so they make 300 and 40 together, less the shapes that
+# tuning measured.
+FULL = {"within": "40m", "bert": (40, 4), "convolution": (160, 20)}
 QUICK = {"within": "100s", "bert": (3, 1), "convolution": (4, 1)}
 SHAPES, SEARCHES = 300, 40
 
@@ -43,6 +48,8 @@ def parse_arguments(arguments):
     parser.add_argument("--shapes", type=int, metavar="N",
                         help="of each workload (default: so many that all together are "
                              f"{SHAPES}); {SEARCHES} searches are spread over them")
+    parser.add_argument("--resume", action="store_true",
+                        help="take what an earlier run with the same options measured of a model")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a few shapes")
     options = parser.parse_args(arguments)
@@ -66,24 +73,46 @@ def write_trace(path, ranges):
     return f"{path}:{','.join(ranges)}"
 
 
-def measure(name, model, folder, effort, options):
-    """Tunes a model and tries its tables; returns (campaign, report)."""
+def measure(name, model, folder, effort, options, spent):
+    """Tunes a model and tries its tables, `spent` seconds after the run began; returns what is
+    kept of both."""
     from experiments.studies import programs
     _, ranges, tuning, trying = MODELS[name]
-    whole = cli.in_seconds(effort["within"])
+    whole, begin = cli.in_seconds(effort["within"]), time.monotonic()
     database = programs.fresh(folder / f"{name}.db")
     common = [model, "--db", database, "--threads", options.threads, "--quiet"]
     campaign = programs.call_json("regret", [
         "nimble-tune", *common, "--trace", write_trace(folder / f"{name}.tsv", ranges),
         "--budget", f"{math.ceil(tuning * whole)}s"])
+    seconds = trying * whole
+    if name == list(MODELS)[-1]:
+        seconds = max(seconds, whole - spent - (time.monotonic() - begin))
     shapes, searches = effort[name]
     report = programs.call_json("regret", [
-        "nimble-dispatch", "report", *common, "--budget", f"{math.ceil(trying * whole)}s",
+        "nimble-dispatch", "report", *common, "--budget", f"{math.ceil(seconds)}s",
         *(word for s, most in ranges.items() for word in ("--range", f"{s}=1..{most}")),
         "--shapes", shapes, "--seed", TRIED_SEED, "--top-k", TOP_K, "--searches", searches,
         "--search-trials", SEARCH_TRIALS, "--look", LOOK,
         "--heat-map", folder / f"{name}.svg"])
-    return campaign, report
+    return {"tuned": campaign["consumed_s"], "bounds": tables.bounds_of(campaign),
+            "report": report, "seconds": time.monotonic() - begin}
+
+
+def measured(name, model, folder, effort, options, spent):
+    """Returns what `measure` does, or what an earlier run left of it in the folder."""
+    file = folder / f"{name}.json"
+    key = {"format": FORMAT, "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+           "threads": options.threads, "within": effort["within"], "effort": list(effort[name]),
+           "seeds": [TRACE_SEED, TRIED_SEED], "search": [TOP_K, SEARCH_TRIALS, LOOK, ROWS]}
+    if options.resume and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            print(f"regret: {MODELS[name][0]}: measured {kept['finished']}", file=sys.stderr)
+            return kept
+    found = {"key": key, **measure(name, model, folder, effort, options, spent),
+             "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
+    write_json(file, found)
+    return found
 
 
 def execute(options, arguments):
@@ -107,23 +136,23 @@ def execute(options, arguments):
     for file in files.values():  # what is wrong with one is told now, not behind the other's hour
         programs.call("regret", ["nimble-compile", file, "-o", file.with_suffix(".nimble"),
                                  "--portable=off", "--quiet"])
-    found, reports, tuned, bounds = {}, {}, {}, {}
+    found, reports, tuned, bounds, seconds = {}, {}, {}, {}, time.monotonic() - begin
     for name, (title, *_) in MODELS.items():
-        campaign, report = measure(name, files[name], folder, effort, options)
-        tuned[name] = campaign["consumed_s"]
-        bounds[title] = tables.bounds_of(campaign)
-        found[title] = tables.summarise(report, bounds[title])
-        reports[title] = report
+        kept = measured(name, files[name], folder, effort, options, seconds)
+        seconds += kept["seconds"]
+        tuned[name], bounds[title], reports[title] = kept["tuned"], kept["bounds"], kept["report"]
+        found[title] = tables.summarise(kept["report"], kept["bounds"])
         print(f"regret: {title}: {found[title]['shapes']} shapes, {found[title]['searches']} "
-              f"searches, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+              f"searches, {seconds:.0f} s", file=sys.stderr, flush=True)
     result = {"format": FORMAT, "experiment": "regret", **machine.provenance(arguments),
               "machine": machine.describe(cores), "threads": options.threads, "tuned": tuned,
               "top_k": TOP_K, "look": LOOK, "search_trials": SEARCH_TRIALS,
               "seeds": {"tuned": TRACE_SEED, "tried": TRIED_SEED}, "within": effort["within"],
-              "seconds": time.monotonic() - begin, "bounds": bounds, "models": found,
+              "seconds": seconds, "bounds": bounds, "models": found,
               "reports": reports,
               "bars": tables.bars(found, *((0, 0) if options.quick else (SHAPES, SEARCHES)))}
-    part = options.quick or options.within or options.shapes or options.threads != 2
+    part = options.quick or options.shapes or options.threads != 2 or \
+        cli.in_seconds(effort["within"]) < cli.in_seconds(FULL["within"])
     output.write("regret-part" if part else "regret", result, tables.markdown(result),
                  lambda figure: tables.draw(figure, result))
     return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0

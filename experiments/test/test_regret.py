@@ -1,10 +1,14 @@
 """Tests of the regret study's arithmetic and draws, with numpy alone."""
 
+import argparse
+import contextlib
+import io
 import json
 import pathlib
 import re
 import tempfile
 import unittest
+import unittest.mock
 
 from experiments.regret import models, program, tables
 
@@ -90,6 +94,33 @@ class Draws(unittest.TestCase):
             self.assertLessEqual(max(sizes), largest)
         # Evenly by ratio: half of the lengths lie below the root.
         self.assertLess(abs(sum(row[1] < 23 for row in rows) / 400 - 0.5), 0.1)
+
+    def test_a_model_that_was_measured_is_not_measured_again(self):
+        calls = []
+
+        def measure(name, *_):
+            calls.append(name)
+            return {"tuned": 1.0, "bounds": {}, "report": {}, "seconds": 2.0}
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(program, "measure", measure), \
+                contextlib.redirect_stderr(io.StringIO()):
+            folder = pathlib.Path(folder)
+            model = folder / "m.nir"
+            model.write_text("a")
+            effort = {"within": "1m", "bert": (3, 1)}
+
+            def run(**options):
+                return program.measured("bert", model, folder, effort,
+                                        argparse.Namespace(threads=2, **options), 0)
+            first = run(resume=True)
+            self.assertEqual(run(resume=True), first)
+            self.assertEqual(calls, ["bert"])
+            run(resume=False)
+            model.write_text("b")
+            run(resume=True)
+            effort["within"] = "2m"
+            run(resume=True)
+            self.assertEqual(len(calls), 4)
 
     def test_models_are_written_with_their_weights(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ LOOK = "2s"  # at a shape's candidates; of the largest shapes fewer than TOP_K t
 # Of each workload. BERT's layer has five, so they make 300 and 40 together.
 FULL = {"within": "20m", "bert": (40, 4), "convolution": (100, 20)}
 QUICK = {"within": "100s", "bert": (3, 1), "convolution": (4, 1)}
-SHAPES, SEARCHES = 300, 40
+SHAPES, SEARCHES = {"bert": 200, "convolution": 100}, 40  # at least
 
 
 def parse_arguments(arguments):
@@ -42,7 +42,7 @@ def parse_arguments(arguments):
                              f"{QUICK['within']})")
     parser.add_argument("--shapes", type=int, metavar="N",
                         help="of each workload (default: so many that all together are "
-                             f"{SHAPES}); {SEARCHES} searches are spread over them")
+                             f"{sum(SHAPES.values())}); {SEARCHES} searches are spread over them")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a few shapes")
     options = parser.parse_args(arguments)
@@ -122,7 +122,10 @@ def execute(options, arguments):
               "seeds": {"tuned": TRACE_SEED, "tried": TRIED_SEED}, "within": effort["within"],
               "seconds": time.monotonic() - begin, "bounds": bounds, "models": found,
               "reports": reports,
-              "bars": tables.bars(found, *((0, 0) if options.quick else (SHAPES, SEARCHES)))}
+              "bars": tables.bars(
+                  found, {title: 0 if options.quick else SHAPES[name]
+                          for name, (title, *_) in MODELS.items()},
+                  0 if options.quick else SEARCHES)}
     part = options.quick or options.within or options.shapes or options.threads != 2
     output.write("regret-part" if part else "regret", result, tables.markdown(result),
                  lambda figure: tables.draw(figure, result))

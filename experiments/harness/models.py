@@ -11,7 +11,7 @@ from experiments.harness.experiment import BUILD, ROOT, load
 
 BIN = ROOT / "build" / "bin"
 BUILD_COMMAND = "scripts/quickstart, or cmake --preset release && cmake --build --preset release"
-QUOTED = 600  # bytes of a program's last words
+QUOTED = 200  # bytes of a program's last words, where its error stands
 EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 

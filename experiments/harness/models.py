@@ -11,7 +11,7 @@ from experiments.harness.experiment import BUILD, ROOT, load
 
 BIN = ROOT / "build" / "bin"
 BUILD_COMMAND = "scripts/quickstart, or cmake --preset release && cmake --build --preset release"
-QUOTED = 600  # bytes of a program's last words
+QUOTED = 200  # bytes of a program's last words, where its error stands
 EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
@@ -78,13 +78,13 @@ def tune(experiment, options, only=None):
     options.database.parent.mkdir(parents=True, exist_ok=True)
     for system, model in experiment.nimble_models(folder(experiment)).items():
         if only in (None, system):
-            run_nimble(experiment, system, tune_command(
-                experiment, system, model, options.database, options.tune))
+            run_nimble(experiment, tune_command(
+                experiment, system, model, options.database, options.tune), system)
 
 
-def run_nimble(experiment, system, command):
-    """Runs a program for a system, whose error quotes what it printed last, unless a terminal shows
-    its progress."""
+def run_nimble(experiment, command, system="nimble"):
+    """Runs a program for a system of nimble's, to which a failure is put down; the error quotes
+    what was printed last, unless a terminal shows progress."""
     print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr, flush=True)
     quoted = not sys.stderr.isatty()
     with subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr,
@@ -135,7 +135,7 @@ def compile_nimble(experiment, options, only=None):
                    str(target)]
         if not options.untuned:
             command += ["--db", str(options.database)]
-        run_nimble(experiment, system, command)
+        run_nimble(experiment, command, system)
     return executables
 
 

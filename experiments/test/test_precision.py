@@ -349,7 +349,7 @@ class Runs(unittest.TestCase):
             self.assertEqual(made.verdict(result), WRONG_RESULT)
 
     def test_nimble_without_the_option_is_listed_with_its_words(self):
-        def run_nimble(_, system, command):
+        def run_nimble(_, command, system):
             if "--precision" in command:
                 raise ExperimentError(f"{system}: nimble compile: unknown option --precision "
                                       "(status 2); see `…`", system=system)
@@ -374,9 +374,9 @@ class Harness(unittest.TestCase):
         loud = types.SimpleNamespace(name="m")
         with unittest.mock.patch.object(models.sys, "stderr", Stream()) as shown, \
                 self.assertRaises(ExperimentError) as caught:
-            models.run_nimble(loud, "nimble", ["sh", "-c", "echo no  option >&2; exit 2"])
+            models.run_nimble(loud, ["sh", "-c", "echo no  option >&2; exit 2"], "nimble_bf16")
         self.assertEqual(run.reason(caught.exception), "no option (status 2)")
-        self.assertEqual(caught.exception.system, "nimble")
+        self.assertEqual(caught.exception.system, "nimble_bf16")
         self.assertIn("no  option", shown.text)
 
 

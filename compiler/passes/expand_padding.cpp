@@ -44,7 +44,14 @@ ir::Module expand_padding(const ir::Module& m, PassContext& context) {
     } else {
       context.count("expand-padding.padded");
       const auto& pads = ir::attr<std::vector<int64_t>>(e.attrs, "pads");
-      const std::vector<Dim> before = {0, pads[0], pads[1], 0}, after = {0, pads[2], pads[3], 0};
+      // A packed convolution may read images with channels first.
+      const ir::ImageLayout axes =
+          *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
+      std::vector<Dim> before(4, Dim(0)), after(4, Dim(0));
+      for (size_t i = 0; i < 2; ++i) {
+        before[axes.spatial[i]] = Dim(pads[i]);
+        after[axes.spatial[i]] = Dim(pads[2 + i]);
+      }
       const ir::Type image = ir::type_of(e.args[0]);
       std::vector<Dim> dims = image->dims;
       for (size_t i = 0; i < dims.size(); ++i) dims[i] = dims[i] + before[i] + after[i];

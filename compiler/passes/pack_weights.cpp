@@ -122,106 +122,105 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
-    Rewriter rewriter(
-        [&, function = f](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
-          const Expr& e = *b.value;
-          const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
-            context.count("pack-weights.packed");
-            return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}},
-                          "packed", e.location);
-          };
-          const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
-          // The value in place of the binding's. The next product in a row asks for its type.
-          const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
-            ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
-            y->type = b.var->type;
-            return y;
-          };
-          const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
-                                   bool transpose) -> Atom {
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
-            return call("packed_matmul", {x, pack(w, layout, transpose)},
-                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
-          };
-          // Of operands narrower than the result, where a kernel takes these packed.
-          const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
-                                          int64_t n, bool transpose) -> std::optional<Atom> {
-            const ir::Type in = ir::type_of(x);
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
-            const ir::ExprRef packed = ir::make_call(
-                "packed_matmul", {},
-                {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
-            const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
-            if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
-            return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
-          };
-          switch (ir::traits_of(e).packs) {
-            case ir::Packs::kNothing:
-              return std::nullopt;
-            case ir::Packs::kMatrix: {
-              const DType rows = ir::type_of(e.args[0])->dtype;
-              if (!is_packable_product(e, rows, ir::type_of(e.args[1])->dtype)) return std::nullopt;
-              const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
-              const Ints& shape = e.args[1].constant->shape;
-              const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
-              if (e.attrs.contains("out"))
-                return narrow_product(e.args[0], e.args[1], e.args[1].constant->dtype, k, n,
-                                      transpose);
-              if (rows != DType::kF32) return std::nullopt;
-              return product(e.args[0], e.args[1], k, n, transpose);
-            }
-            case ir::Packs::kFilters: {
-              const bool narrow = e.attrs.contains("out");
-              const DType pixels = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
-              const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
-              if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
-              const Ints& shape = e.args[1].constant->shape;
-              const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-              const int64_t per_group = n / ir::attr<int64_t>(e.attrs, "groups");
-              if (is_product_of_pixels(e)) {
-                const Atom matrix = filters(e, n, false, o);
-                const std::optional<Atom> y =
-                    narrow ? narrow_product(e.args[0], matrix, type, k, n, false)
-                           : product(e.args[0], matrix, k, n, false);
-                return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
-              }
-              const auto image = narrow ? std::nullopt : channels_first(definitions, e);
-              const ir::Layout layout =
-                  panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
-              ir::Attrs attrs = {
-                  {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-              for (const char* same :
-                   {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
-                if (const auto it = e.attrs.find(same); it != e.attrs.end())
-                  attrs[same] = it->second;
-              std::vector<Atom> args = e.args;
-              if (narrow) {
-                const auto packed = ir::make_call("packed_conv2d", {}, attrs);
-                std::vector<ir::Type> types;
-                for (const Atom& a : args) types.push_back(ir::type_of(a));
-                types[1] = ir::tensor_type(
-                    layout.packed_dims(k, (per_group + layout.width - 1) / layout.width *
-                                              layout.width * (n / per_group)),
-                    type);
-                if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
-              }
-              args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
-              if (image) {
-                args[0] = *image;
-                attrs["image_layout"] = std::string("nchw");
-              }
-              return call("packed_conv2d", std::move(args), std::move(attrs));
-            }
-            case ir::Packs::kGates: {
-              if (!is_packable(e.args[3], DType::kF32, 2)) return std::nullopt;
-              const Atom step = step_of(*function, definitions, e);
-              return call("packed_lstm_cell",
-                          {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
-                          {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
-            }
-          }
+    Definitions rewritten;  // of what stays, reading what was put in place of its operands
+    Rewriter rewriter([&, function = f](const ir::Binding& b,
+                                        ir::BlockBuilder& o) -> std::optional<Atom> {
+      const Expr& e = *b.value;
+      rewritten[b.var.get()] = &e;
+      const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
+        context.count("pack-weights.packed");
+        return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}}, "packed",
+                      e.location);
+      };
+      const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
+      // The value in place of the binding's. The next product in a row asks for its type.
+      const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
+        ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
+        y->type = b.var->type;
+        return y;
+      };
+      const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                               bool transpose) -> Atom {
+        const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
+        return call("packed_matmul", {x, pack(w, layout, transpose)},
+                    {{"k", k}, {"n", n}, {"layout", layout.str()}});
+      };
+      // Of operands narrower than the result, where a kernel takes these packed.
+      const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
+                                      int64_t n, bool transpose) -> std::optional<Atom> {
+        const ir::Type in = ir::type_of(x);
+        const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
+        const ir::ExprRef packed = ir::make_call(
+            "packed_matmul", {},
+            {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
+        const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
+        if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
+        return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
+      };
+      switch (ir::traits_of(e).packs) {
+        case ir::Packs::kNothing:
           return std::nullopt;
-        });
+        case ir::Packs::kMatrix: {
+          const DType rows = ir::type_of(e.args[0])->dtype;
+          if (!is_packable_product(e, rows, ir::type_of(e.args[1])->dtype)) return std::nullopt;
+          const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
+          const Ints& shape = e.args[1].constant->shape;
+          const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
+          if (e.attrs.contains("out"))
+            return narrow_product(e.args[0], e.args[1], e.args[1].constant->dtype, k, n, transpose);
+          if (rows != DType::kF32) return std::nullopt;
+          return product(e.args[0], e.args[1], k, n, transpose);
+        }
+        case ir::Packs::kFilters: {
+          const bool narrow = e.attrs.contains("out");
+          const DType pixels = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
+          const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
+          if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
+          const Ints& shape = e.args[1].constant->shape;
+          const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+          const int64_t per_group = n / ir::attr<int64_t>(e.attrs, "groups");
+          if (is_product_of_pixels(e)) {
+            const Atom matrix = filters(e, n, false, o);
+            const std::optional<Atom> y = narrow
+                                              ? narrow_product(e.args[0], matrix, type, k, n, false)
+                                              : product(e.args[0], matrix, k, n, false);
+            return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
+          }
+          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
+          const ir::Layout layout =
+              panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
+          ir::Attrs attrs = {
+              {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
+          for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
+            if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
+          std::vector<Atom> args = e.args;
+          if (narrow) {
+            const auto packed = ir::make_call("packed_conv2d", {}, attrs);
+            std::vector<ir::Type> types;
+            for (const Atom& a : args) types.push_back(ir::type_of(a));
+            types[1] = ir::tensor_type(
+                layout.packed_dims(k, (per_group + layout.width - 1) / layout.width * layout.width *
+                                          (n / per_group)),
+                type);
+            if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
+          }
+          args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
+          if (image) {
+            args[0] = *image;
+            attrs["image_layout"] = std::string("nchw");
+          }
+          return call("packed_conv2d", std::move(args), std::move(attrs));
+        }
+        case ir::Packs::kGates: {
+          if (!is_packable(e.args[3], DType::kF32, 2)) return std::nullopt;
+          const Atom step = step_of(*function, definitions, e);
+          return call("packed_lstm_cell",
+                      {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
+                      {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
+        }
+      }
+      return std::nullopt;
+    });
     f = rewriter.rewrite(f);
   }
   return out;

@@ -115,8 +115,7 @@ std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& ou
   attrs["out"] = DType::kI32;
   const Atom sums =
       call(e.op.c_str(), {q, Atom::of(columns->values)}, std::move(attrs), shape, DType::kI32);
-  const Atom centred =
-      call("sub", {sums, Atom::of(columns->offsets)}, {}, shape, DType::kI32);
+  const Atom centred = call("sub", {sums, Atom::of(columns->offsets)}, {}, shape, DType::kI32);
   const Atom real = call("cast", {centred}, {{"dtype", DType::kF32}}, shape, DType::kF32);
   return f32("mul", {f32("mul", {real, scale}, shape), Atom::of(columns->scales)}, shape);
 }
@@ -128,8 +127,7 @@ ir::Module quantise_products(const ir::Module& m, PassContext& context) {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall) return std::nullopt;
     const PrecisionRule* rule = rule_of(context.precision, ir::traits_of(e).packs);
-    if (!rule || rule->operands != DType::kI8 ||
-        !is_packable_product(e, DType::kF32, DType::kF32))
+    if (!rule || rule->operands != DType::kI8 || !is_packable_product(e, DType::kF32, DType::kF32))
       return std::nullopt;
     auto y = quantised_product(b, o);
     if (y) context.count("quantise-products.products");

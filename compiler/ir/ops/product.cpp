@@ -78,9 +78,9 @@ DType dtype_of_product(RelationContext& c) {
     return dtype(c, 0);
   }
   const DType a = dtype(c, 0), b = dtype(c, 1), out = attr<DType>(c.call.attrs, "out");
-  const bool known = std::any_of(
-      std::begin(kWideProducts), std::end(kWideProducts),
-      [&](const WideProduct& w) { return w.a == a && w.b == b && w.out == out; });
+  const bool known =
+      std::any_of(std::begin(kWideProducts), std::end(kWideProducts),
+                  [&](const WideProduct& w) { return w.a == a && w.b == b && w.out == out; });
   if (!known) {
     c.fail(fmt::format("products of {} and {} are not made in {}", name_of(a), name_of(b),
                        name_of(out)),

@@ -457,14 +457,20 @@ TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
   // What is as wide as its operands, or narrower, or of other numbers.
   const std::vector<std::pair<DType, DType>> refused = {
       {DType::kF32, DType::kF32},  {DType::kF32, DType::kF64}, {DType::kBF16, DType::kBF16},
-      {DType::kBF16, DType::kF64}, {DType::kF16, DType::kI32}, {DType::kI8, DType::kI32}};
+      {DType::kBF16, DType::kF64}, {DType::kF16, DType::kI32}, {DType::kI8, DType::kI64}};
   for (const auto& [in, out] : refused) {
     const Outcome o =
         relate("matmul", {narrow({n, 300}, in), narrow({300, 70}, in)}, {{"out", out}});
     EXPECT_TRUE(o.refused) << name_of(in) << " " << name_of(out);
-    EXPECT_THAT(o.message, testing::HasSubstr("out = f32 for operands of bf16 or f16"));
+    EXPECT_THAT(o.message, testing::HasSubstr("out = f32 for two operands of bf16 or of f16"));
   }
   EXPECT_TRUE(relate("matmul", {narrow({n, 300}), f32({300, 70})}, wide).refused);
+  for (const DType a : {DType::kU8, DType::kI8})
+    for (const DType b : {DType::kU8, DType::kI8})
+      EXPECT_EQ(
+          str(relate("matmul", {narrow({n, 300}, a), narrow({300, 70}, b)}, {{"out", DType::kI32}})
+                  .type),
+          "Tensor[(n, 70), i32]");
 }
 
 TEST(Relation, RefusesWithARemedy) {

@@ -91,6 +91,9 @@ Table table_of(const tuner::DispatchReport& report) {
                  })}};
     if (!w.table.empty()) row["table"] = w.table;
     if (w.note.empty() && w.table.empty()) row["note"] = "no active table: the default schedule";
+    if (w.note.empty() && !w.overrides.empty())
+      row["note"] = fmt::format("{}with {} override{}", w.table.empty() ? "no active table, " : "",
+                                w.overrides.size(), w.overrides.size() > 1 ? "s" : "");
     if (w.failed > 0 && w.note.empty()) row["note"] = fmt::format("{} shapes failed", w.failed);
     if (!w.shapes.empty()) {
       const auto add = [&](const char* name, const tuner::RegretSummary& s) {

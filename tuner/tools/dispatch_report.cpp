@@ -158,7 +158,11 @@ int DispatchReportCommand::run() {
   options_.campaign.database = *database_;
   arguments_.read(options_.campaign);
   options_.look_s = tuner::parse_duration(look_);
-  for (const std::string& text : ranges_) options_.shapes.ranges.insert(range_of(text));
+  for (const std::string& text : ranges_)
+    if (const auto range = range_of(text); !options_.shapes.ranges.insert(range).second)
+      throw Error(Status::kInvalidArgument, "--range " + printable(text),
+                  fmt::format("{} has a range already", printable(range.first)),
+                  "give one for each symbol");
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::DispatchReport report = report_dispatch(options_, *backend, interrupted);

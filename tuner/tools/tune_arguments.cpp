@@ -108,7 +108,11 @@ void TuneArguments::read(tuner::CampaignOptions& options) const {
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = shapes_of(shapes);
   if (policy != "auto") options.policy_class = policy;
-  for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
+  for (const std::string& text : fixed)
+    if (const auto symbol = fixed_symbol(text); !options.fixed.insert(symbol).second)
+      throw Error(Status::kInvalidArgument, "--fix " + printable(text),
+                  fmt::format("{} has a value already", printable(symbol.first)),
+                  "fix each symbol once");
 }
 
 std::string command_of(const std::string& program, int argc, char** argv) {

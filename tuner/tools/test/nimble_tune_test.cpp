@@ -33,6 +33,10 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
     EXPECT_EQ(wrong.exit_code, 2) << arguments;
     EXPECT_EQ(wrong.out.find(std::string("nimble tune: error: ") + message), 0u) << wrong.out;
   }
+  const CommandResult twice = run("--fix n=1 --fix n=2");
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_NE(twice.out.find("--fix n=2: n has a value already"), std::string::npos) << twice.out;
+  EXPECT_FALSE(std::filesystem::exists(database));
   // There is such a target, but nothing to measure its code on: no usage error, no stale database.
   EXPECT_EQ(run("--target portable").exit_code, 1);
   std::filesystem::remove_all(folder);

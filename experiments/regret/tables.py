@@ -79,7 +79,9 @@ def summarise(report, bounds):
 
 
 def bars(models, shapes, searches):
-    """models: {title: summary}; shapes, searches: how many there are to be in all."""
+    """models: {title: summary}; shapes: {title: how many there are to be at least}; searches: how
+    many in all. Regret at workloads of several symbols has bars of its own, lest those of one
+    symbol, which are easier, hide it."""
     out = []
 
     def bar(name, value, limit, sense, count=False):
@@ -89,10 +91,14 @@ def bars(models, shapes, searches):
         regret = model["regret"] or {"median": None, "p95": None}
         bar(f"{title}: median regret", regret["median"], MOST_MEDIAN, "most")
         bar(f"{title}: 95th percentile", regret["p95"], MOST_P95, "most")
+        several = model["regret_several"] or {"median": None, "p95": None}
+        bar(f"{title}, several symbols: median regret", several["median"], MOST_MEDIAN, "most")
+        bar(f"{title}, several symbols: 95th percentile", several["p95"], MOST_P95, "most")
         bar(f"{title}: shapes within the bound that was stated before", model["within"],
             LEAST_WITHIN, "least")
-    bar("shapes that were measured", sum(m["shapes"] for m in models.values()), shapes, "least",
-        True)
+        bar(f"{title}: shapes that were measured", model["shapes"], shapes[title], "least", True)
+    bar("shapes that were measured", sum(m["shapes"] for m in models.values()),
+        sum(shapes.values()), "least", True)
     bar("of them with a search from nothing", sum(m["searches"] for m in models.values()), searches,
         "least", True)
     return out

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "db/store/host_records.h"
+#include "tuner/fleet/case_record.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
@@ -185,13 +186,19 @@ class Driver {
         r.threads = threads;
         r.calls = t.calls;
         r.workload = db::key_of(tuned::workload_record(t.workload(), target_, threads));
-        for (const db::DispatchTable& table : store_->tables(r.workload, hardware_))
-          if (table.status == db::TableStatus::kActive && table.policy_class == policy_.name) {
-            r.table = table.uuid;
-            r.entries = table.entries.size();
-            for (const db::DispatchEntry& e : table.entries)
-              r.regret = std::max(r.regret, e.regret.value_or(0));
-          }
+        // Of this toolchain: another's may be active beside it.
+        db::NewDispatchTable slot;
+        slot.workload = r.workload;
+        slot.hardware = hardware_;
+        slot.toolchain = toolchain_;
+        slot.policy = db::key_of(policy_record(policy_, threads));
+        if (const std::optional<db::Uuid> active = store_->active_in_slot(slot)) {
+          const db::DispatchTable table = *store_->table(*active);
+          r.table = table.uuid;
+          r.entries = table.entries.size();
+          for (const db::DispatchEntry& e : table.entries)
+            r.regret = std::max(r.regret, e.regret.value_or(0));
+        }
         if (!r.table) r.note = "keeps the default schedule";
         report_.tasks.push_back(std::move(r));
       }

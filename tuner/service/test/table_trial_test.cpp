@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "compiler/tuned/tuned.h"
 #include "tuner/service/test/two_speeds.h"
 
 namespace nimble::tuner {
@@ -123,6 +124,28 @@ TEST_F(TableTrialTest, AnInterruptedTrialLeavesTheTableAsItWas) {
   EXPECT_EQ(draft().status, db::TableStatus::kDraft);
   EXPECT_EQ(db::Store::open(campaign.database)->campaign(t.campaign)->state,
             db::CampaignState::kInterrupted);
+}
+
+// A finished campaign tells the table that a compiler would use, which another toolchain's is not.
+TEST_F(TableTrialTest, AFinishedCampaignTellsNoTableOfAnotherToolchain) {
+  tune();
+  {
+    const auto store = db::Store::open(campaign.database);
+    db::NewDispatchTable copy = table;
+    copy.campaign.reset();
+    db::Toolchain toolchain = tuned::toolchain_record();
+    toolchain.compiler = "another compiler";
+    copy.toolchain = store->put(toolchain);
+    store->activate(store->create_table(copy), "tuned with another compiler");
+  }
+  const CampaignReport told = run_campaign(campaign, backend, kNever);
+  ASSERT_TRUE(told.nothing_to_do);
+  EXPECT_EQ(told.tasks.at(0).table, table.uuid);
+  db::Store::open(campaign.database)->roll_back(table.uuid, "nothing of one's own is left");
+  const CampaignReport none = run_campaign(campaign, backend, kNever);
+  ASSERT_TRUE(none.nothing_to_do);
+  EXPECT_FALSE(none.tasks.at(0).table);
+  EXPECT_EQ(none.tasks[0].note, "keeps the default schedule");
 }
 
 TEST_F(TableTrialTest, WhatCannotBeTriedIsRefused) {

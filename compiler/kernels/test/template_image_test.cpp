@@ -123,6 +123,29 @@ TEST(Conv2dNhwc, PackedWeights) {
   }
 }
 
+// Windows that meet no pixel at all: what they give is the bias, and nothing is read of the image.
+TEST(ImagesNhwc, NothingButPadding) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 5, 9},
+                          {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 3, 24},
+                          {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 24, 24, 24}}) {
+    SCOPED_TRACE(f.str());
+    Case c = convolution(f, f.groups == f.in ? "depthwise_nhwc" : "conv2d_nhwc");
+    c.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}};
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+  Case mean;
+  mean.text =
+      "fn @f(%x: Tensor[(b, h, w, 9), f32]) { let %y = avg_pool2d(%x) {kernel = [2, 2], "
+      "strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = false, "
+      "layout = \"nhwc\", count_include_pad = true}; %y }";
+  mean.served_by = "pool2d_nhwc";
+  mean.oracle = by_reference(mean.text);
+  mean.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 1, 1}};
+  check(mean);
+}
+
 // At extents that are known, only the borders that there are have code; with a residual image.
 TEST(Conv2dNhwc, KnownExtents) {
   for (const auto& [h, w] :

@@ -1,6 +1,6 @@
 """The program behind `experiments/report`: all results on one page that needs no other file.
 
-First come all bars: what was found, what was asked. Each experiment's section is made of what its
+First come all bars: what was found, what was asked, and which experiments were not run. Each experiment's section is made of what its
 run wrote: NAME.md as the text, NAME.svg as the picture, NAME.json for machine, command and the times
 by length; NAME-LABEL.* follow. What a paper says about it stands beside, from the file paper.json in
 the experiment's folder: one or a list of {"source", "table", "title", "unit", "columns", "rows":
@@ -87,7 +87,7 @@ def bars_of(result):
 
 
 def bars_table(rows):
-    """rows: (experiment, *bar) each."""
+    """rows: (stem of a result, *bar) each."""
     verdicts = {True: "kept", False: "not kept", None: ""}
     return "<table><tr><th></th><th>bar</th><th>found</th><th>asked</th><th></th></tr>" + "".join(
         f"<tr><td><a href='#{html.escape(name)}'>{html.escape(name)}</a></td>"
@@ -155,6 +155,8 @@ def section(name, results, parts):
     stem = find_stem(name, results, parts)
     papers = "".join(map(paper_table, papers_of(name)))
     title = f"<h2 id='{html.escape(name)}'>{html.escape(name)}</h2>"
+    if stem not in (None, name):  # bars lead to it by this name
+        title += f"<a id='{html.escape(stem)}'></a>"
     if stem is None:
         return (f"{title}<p class=missing>not run: <code>experiments/run {html.escape(name)}"
                 f"</code></p>{papers}"), None
@@ -196,13 +198,19 @@ def page(names, results, parts):
     for name in names:
         text, machine = section(name, results, parts)
         sections.append(text)
-        for stem in labelled_stems(name, results, names):
-            sections.append(f"<h3>{html.escape(stem)}</h3>" + content(
-                stem, read_json(results / f"{stem}.json"), results, "", ""))
         stem = find_stem(name, results, parts)
         result = read_json(results / f"{stem}.json") if stem else None
         if isinstance(result, dict):
-            bars += [(name, *bar) for bar in bars_of(result)]
+            # A run that left something out is called NAME-part there: its bars ask for less.
+            bars += [(stem, *bar) for bar in bars_of(result)]
+        if stem is None:
+            bars.append((name, "not run", "–", "", None))
+        for stem_of_label in labelled_stems(name, results, names):
+            labelled = read_json(results / f"{stem_of_label}.json")
+            sections.append(f"<h3 id='{html.escape(stem_of_label)}'>{html.escape(stem_of_label)}"
+                            f"</h3>" + content(stem_of_label, labelled, results, "", ""))
+            if isinstance(labelled, dict):
+                bars += [(stem_of_label, *bar) for bar in bars_of(labelled)]
         if machine:
             # The same machine counts once, whatever its load was.
             known = {key: value for key, value in machine.items() if key != "load_before"}

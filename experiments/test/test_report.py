@@ -178,10 +178,31 @@ class Page(unittest.TestCase):
                 (folder / f"{stem}.md").write_text(f"text of {stem}.")
             self.assertEqual(page.labelled_stems("budget", folder, names), ["budget-exporters"])
             self.assertEqual(page.labelled_stems("budget-more", folder, names), ["budget-more-x"])
+            (folder / "budget-exporters.json").write_text(json.dumps({"bars": [
+                {"name": "of a label", "value": 2, "most": 1, "kept": False}]}))
             text, _ = page.page(names, folder, False)
         self.assertFalse(parsed(text).open)
         self.assertIn("text of budget-exporters.", text)
         self.assertNotIn("text of budget-part.", text)
+        top = text[:text.index("<h2 id='budget'>")]
+        self.assertIn("<td><a href='#budget-exporters'>budget-exporters</a></td>"
+                      "<td>of a label</td><td>2</td><td>at most 1</td>", top)
+        self.assertIn("<h3 id='budget-exporters'>", text)
+
+    def test_bars_of_a_part_are_called_so_and_what_was_not_run_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "regret-part.json").write_text(json.dumps({"bars": [
+                {"name": "shapes", "value": 3, "least": 0, "kept": True}]}))
+            with_parts, _ = page.page(["regret", "method"], folder, True)
+            without, _ = page.page(["regret", "method"], folder, False)
+        for text in (with_parts, without):
+            self.assertFalse(parsed(text).open)
+            self.assertIn("<td><a href='#method'>method</a></td><td>not run</td>", text)
+        self.assertIn("<td><a href='#regret-part'>regret-part</a></td><td>shapes</td>", with_parts)
+        self.assertIn("<a id='regret-part'></a>", with_parts)
+        self.assertNotIn("regret-part", without)
+        self.assertIn("<td><a href='#regret'>regret</a></td><td>not run</td>", without)
 
     def test_each_study_has_a_section(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,13 @@
 """The program behind `experiments/report`: all results on one page that needs no other file.
 
-First come all bars: what was found, what was asked, and which experiments were not run. Each experiment's section is made of what its
-run wrote: NAME.md as the text, NAME.svg as the picture, NAME.json for machine, command and the times
-by length; NAME-LABEL.* follow. What a paper says about it stands beside, from the file paper.json in
-the experiment's folder: one or a list of {"source", "table", "title", "unit", "columns", "rows":
-{label: numbers or null}, "note"}. What is asked of an experiment that compares speeds stands in
-bars.json there: a list of {"case", "least"}, of the best peer's time over nimble's: its mean, or with
-"from" and "to" the lowest at any length between them, or with "length" at the one nearest to it.
+First come all bars: what was found, what was asked, and which experiments were not run. Each
+experiment's section is made of what its run wrote: NAME.md as the text, NAME.svg as the picture,
+NAME.json for machine, command and the times by length; NAME-LABEL.* follow. What a paper says about
+it stands beside, from the file paper.json in the experiment's folder: one or a list of {"source",
+"table", "title", "unit", "columns", "rows": {label: numbers or null}, "note"}. What is asked of an
+experiment that compares speeds stands in bars.json there: a list of {"case", "least"}, of the best
+peer's time over nimble's: its mean, or with "from" and "to" the lowest at any length between them,
+or with "length" at the one nearest to it.
 """
 
 import argparse

@@ -98,6 +98,15 @@ class Tables(unittest.TestCase):
         self.assertIn("[2] MXNet: ImportError: no <mxnet> | at all.", text)
         self.assertIn("other lengths than those reported: 10, 12", text)
 
+    def test_page_tells_where_the_schedules_come_from(self):
+        run_with = {**result(), "executables": {"nimble": "digest"}}
+        for more, text in (({"untuned": True, "tuning_budget": None}, "it was not tuned."),
+                           ({"untuned": False, "tuning_budget": "5m"}, "was tuned for 5m ahead"),
+                           ({"untuned": False, "tuning_budget": None},
+                            "nothing was tuned for this run.")):
+            self.assertIn(text, report.markdown({**run_with, **more}))
+        self.assertEqual(report.tuning_text({"executables": {}, "untuned": True}), "")
+
     def test_long_lists_of_lengths_are_cut(self):
         self.assertEqual(report.spans(range(20, 40, 2)), "20, 22, …, 38")
 

@@ -100,9 +100,11 @@ def measure(name, model, folder, effort, options, spent):
 
 
 def measured(name, model, folder, effort, options, spent):
-    """Returns what `measure` does, or what an earlier run left of it in the folder."""
+    """Returns what `measure` does, or what an earlier run at this commit left of it in the folder:
+    the result names one commit for all of its figures."""
+    from experiments.harness import machine
     file = folder / f"{name}.json"
-    key = {"format": FORMAT, "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+    key = {"format": FORMAT, "commit": machine.provenance([])["commit"], "model": hashlib.sha256(model.read_bytes()).hexdigest(),
            "threads": options.threads, "within": effort["within"], "effort": list(effort[name]),
            "seeds": [TRACE_SEED, TRIED_SEED], "search": [TOP_K, SEARCH_TRIALS, LOOK, ROWS]}
     if options.resume and file.exists():

@@ -107,12 +107,25 @@ def markdown(result):
         lines += [f"Within {result['effort']['within']} of measuring: " + ", ".join(
             f"{len(case['lengths'])} of {result['lengths_of_workload']} lengths ({case['name']})"
             for case in cases) + ". Every sentence counts for the nearest measured length.", ""]
+    if how := tuning_text(result):
+        lines += [how, ""]
     if result["tuned_for_lengths"]:
         lines += ["nimble was tuned for other lengths than those reported: "
                   f"{spans(result['tuned_for_lengths'])}.", ""]
     lines += [f"- {ALL[name].label} {info['version']}: {info['settings']}"
               for name, info in result["systems"].items()]
     return "\n".join(lines) + "\n"
+
+
+def tuning_text(result):
+    """Returns where nimble's schedules come from; of a run without nimble nothing."""
+    if not result.get("executables"):
+        return ""
+    if result.get("untuned"):
+        return "nimble's schedules are the default ones: it was not tuned."
+    if result.get("tuning_budget"):
+        return f"nimble was tuned for {result['tuning_budget']} ahead of it, each of its models."
+    return "nimble's schedules are what the tuning database held: nothing was tuned for this run."
 
 
 def spans(numbers):

@@ -254,7 +254,7 @@ class Run:
                 except ExperimentError as error:
                     give_up(name, error)
             self.examine_case(case, workers, give_up)
-            share = self.share()
+            share, before = self.share(), self.measured_seconds
             order = from_the_middle(self.lengths)
             if share.seconds is not None:  # the ends must not be what the time does not suffice for
                 order = list(dict.fromkeys([order[0], min(order), max(order), *order]))
@@ -266,13 +266,14 @@ class Run:
                 case.done[str(length)] = self.measure_length(case, workers, reference, length,
                                                              give_up)
                 self.drop_slow(case, workers, reference, share.of_a_peer(self.peer_seconds))
+                # Whoever goes on from here has no more time than is left.
+                self.measured_seconds = before + share.clock() - share.start
                 self.save()
                 entry = case.done[str(length)]
                 found = entry["systems"]
                 best = min(found, key=lambda name: found[name]["median"])
                 ratio = f", ratio {entry['ratio']:.2f}" if entry["ratio"] else ""
                 progress.step(f"{case.name}, length {length}: fastest {best}{ratio}")
-            self.measured_seconds += share.clock() - share.start
         case.ended = True
         progress.leave_out(len(self.lengths) - len(case.done))
         self.save()

@@ -146,6 +146,13 @@ def markdown(result):
               two(row["regret_searched"]), percent(row["bound"], 1), percent(row["within"]),
               percent(row["gain"]["median"], 1, "+")] for row in model["rows"]])
         lines += [*(f"- left out: {text}" for text in model["skipped"]), ""]
+        bounded = [row for row in model["rows"] if row["bound"] is not None]
+        if bounded:
+            loosest = max(bounded, key=lambda row: row["bound"])
+            lines += [f"The loosest bound is {percent(loosest['bound'], 1)} ({loosest['label']}), "
+                      f"where the largest regret is {percent(loosest['regret']['worst'], 1)}: one so "
+                      "far above what is found says little.", ""] \
+                if loosest["bound"] > 2 * max(MOST_P95, loosest["regret"]["worst"]) else []
     lines += ["The bound of a workload is stated before any of these shapes is measured: the largest "
               "regret of its table where it was made or at the shapes that the campaign held out, and "
               "how far two times of one schedule lay apart in the campaign.",

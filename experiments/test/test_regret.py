@@ -102,7 +102,20 @@ class Tables(unittest.TestCase):
             "within": "1m", "bars": tables.bars({"M": found}, {"M": 1}, 0)})
         self.assertIn("| w a | b, n | 2 | 20 (20 – 40) | 2.0 % / 3.0 % | 1.0 % / 1.5 % |", text)
         self.assertIn("- M: median regret: 2.0 %, at most 2.0 %: kept", text)
+        self.assertNotIn("loosest bound", text)
         self.assertIn("- shapes that were measured: 2, at least 1: kept", text)
+
+
+    def test_a_bound_that_says_little_is_named(self):
+        def page(bound):
+            found = tables.summarise(report([workload("a", [0.01, 0.03])]), {"a": bound})
+            return tables.markdown({
+                "machine": {"cpu": "c"}, "threads": 1, "tuned": {"bert": 1.0, "convolution": 2.0},
+                "top_k": 100, "look": "2s", "search_trials": 100, "models": {"M": found},
+                "seconds": 60.0, "within": "1m", "bars": tables.bars({"M": found}, {"M": 1}, 0)})
+        self.assertIn("The loosest bound is 250.0 % (w a), where the largest regret is 3.0 %",
+                      page(2.5))
+        self.assertNotIn("loosest bound", page(0.1))
 
 
 class Draws(unittest.TestCase):
@@ -143,6 +156,10 @@ class Draws(unittest.TestCase):
             effort["within"] = "2m"
             run(resume=True)
             self.assertEqual(len(calls), 4)
+            with unittest.mock.patch("experiments.harness.machine.provenance",
+                                     lambda _: {"commit": "another"}):
+                run(resume=True)
+            self.assertEqual(len(calls), 5)  # what another commit measured is no figure of this one
 
     def test_models_are_written_with_their_weights(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -98,6 +98,15 @@ class Tables(unittest.TestCase):
         self.assertIn("[2] MXNet: ImportError: no <mxnet> | at all.", text)
         self.assertIn("other lengths than those reported: 10, 12", text)
 
+    def test_page_tells_where_the_schedules_come_from(self):
+        run_with = {**result(), "executables": {"nimble": "digest"}}
+        for more, text in (({"untuned": True, "tuning_budget": None}, "it was not tuned."),
+                           ({"untuned": False, "tuning_budget": "5m"}, "was tuned for 5m ahead"),
+                           ({"untuned": False, "tuning_budget": None},
+                            "nothing was tuned for this run.")):
+            self.assertIn(text, report.markdown({**run_with, **more}))
+        self.assertEqual(report.tuning_text({"executables": {}, "untuned": True}), "")
+
     def test_long_lists_of_lengths_are_cut(self):
         self.assertEqual(report.spans(range(20, 40, 2)), "20, 22, …, 38")
 
@@ -167,6 +176,30 @@ class Page(unittest.TestCase):
         self.assertIn("<td>none</td><td>–</td>", top)
         self.assertIn("<td>c</td><td>f</td><td></td><td>kept</td>", top)
         self.assertIn("<td>m, 1 thread: best peer / nimble</td><td>1.817, lowest 1.500</td>", top)
+
+    def test_speeds_are_held_against_what_is_asked_of_them(self):
+        case = result()["cases"][0]  # ratios 2 at 10, 1.5 at 20, by occurrence 1.817
+        name = case["name"]
+        asked = [{"case": name, "least": 1.8}, {"case": name, "least": 1.9},
+                 {"case": name, "from": 1, "to": 15, "least": 2},
+                 {"case": name, "from": 1, "to": 20, "least": 2},
+                 {"case": name, "from": 30, "to": 40, "least": 0.1},
+                 {"case": name, "length": 17, "least": 1.5},
+                 {"case": "another", "least": 0.1}, {"case": "another", "length": 3, "least": 0.1}]
+        found = page.bars_of(result(), asked)[1:]
+        self.assertEqual([bar[3] for bar in found],
+                         [True, False, True, False, False, True, False, False])
+        self.assertEqual(found[3][:3], (f"{name}: best peer / nimble, lowest of 2 lengths from 1 to "
+                                        "20", "1.5", "at least 2"))
+        self.assertIn("at 20, the nearest to 17", found[5][0])
+        self.assertEqual(found[6][1], "–")
+
+    def test_every_bar_names_a_case_of_the_recorded_results(self):
+        for name in page.experiments.NAMES:
+            recorded = page.read_json(page.RESULTS / f"{name}.json")
+            for bar in page.asked_of(name) if recorded else []:
+                self.assertIn(bar["case"], [case["name"] for case in recorded["cases"]])
+                self.assertTrue(bar["least"] > 0 and ("from" in bar) == ("to" in bar))
 
     def test_results_under_a_label_follow_their_experiment(self):
         names = ["budget", "budget-more"]

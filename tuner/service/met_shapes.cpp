@@ -7,8 +7,8 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
-#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
@@ -112,8 +112,7 @@ MetShapesReport count_met_shapes(db::Store& store, const MetShapesOptions& optio
   };
   const ModelTasks model = tasks_of_model(options.model, target, points, &report.left_out);
   report.runs = trace.total;
-  std::vector<int64_t> threads = options.model.threads;
-  if (threads.empty()) threads = {host_cpu().usable_threads()};
+  const std::vector<int64_t> threads = threads_of(options.model);
   const db::Machine machine = db::host_machine();
   const std::string source =
       options.source.empty()

@@ -13,6 +13,7 @@
 #include "compiler/tools/common.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/status.h"
 #include "tuner/service/submission.h"
@@ -88,8 +89,7 @@ int submit(const Arguments& a, const std::string& command) {
   tuner::Submission s;
   s.tasks = std::move(model.tasks);
   s.policy = model.policy;
-  s.threads = a.options.threads;
-  if (s.threads.empty()) s.threads = {host_cpu().usable_threads()};
+  s.threads = tuner::threads_of(a.options);
   s.target = target.level;
   s.top_k = a.options.top_k;
   s.only_hot = a.options.only_hot;

@@ -195,6 +195,15 @@ TEST_F(DispatchReportTest, AnOverrideIsWhatIsChosen) {
   for (const ShapeRegret& s : without.workloads[0].shapes) EXPECT_NE(s.chosen, config);
 }
 
+TEST_F(DispatchReportTest, ANumberOfThreadsThatIsNamedTwiceCountsOnce) {
+  tune();
+  campaign.threads = options.campaign.threads = {1, 1};
+  const CampaignReport again = run_campaign(campaign, backend, kNever);
+  EXPECT_TRUE(again.nothing_to_do) << "it is another campaign";
+  EXPECT_EQ(again.tasks.size(), 1u);
+  EXPECT_EQ(report().workloads.size(), 1u);
+}
+
 TEST_F(DispatchReportTest, ShapesThatTheTableWasMadeFromAreLeftOut) {
   tune();
   options.shapes.ranges["n"] = {128, 128};

@@ -11,8 +11,8 @@ namespace nimble::kernels {
 
 // A row is a pixel of the result, the columns are a group's output channels (n), and k runs over
 // (kh, kw, c_in), of images with channels first over (c_in, kh, kw). Packed, each group has panels
-// of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a group
-// of a pixel's channels, which are a multiple of it.
+// of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a
+// group of a pixel's channels, which are a multiple of it.
 struct ConvProduct : ConvNhwc, Panels {
   // An image is so many planes, one behind the other, of pixels with so many channels each.
   int64_t planes() const { return channels_first ? channels : 1; }

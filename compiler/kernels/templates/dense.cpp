@@ -70,8 +70,8 @@ struct Product : Panels {
   BufferRef lhs, rhs;
   DType dtype{};                          // of the sums and the result
   std::optional<kir::Fragment> fragment;  // if the operands are narrower
-  std::vector<Dim> row_dims;  // the result's axes but the last
-  Dim m;                      // rows: their product
+  std::vector<Dim> row_dims;              // the result's axes but the last
+  Dim m;                                  // rows: their product
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -154,9 +154,7 @@ class DenseLowering {
   }
 
  private:
-  int64_t lines_per_body() const {
-    return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype);
-  }
+  int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
   // All tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {

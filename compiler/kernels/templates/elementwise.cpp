@@ -138,7 +138,7 @@ class ElementwiseLowering {
     constexpr int64_t kMostTurns = 8;  // each has code of its own
     const ir::Binding* turn = formed_by("transpose", a);
     if (turn == nullptr) return std::nullopt;
-    const std::vector<Dim>& in = ir::type_of(turn->value->args[0])->dims;
+    const std::vector<Dim> in = ir::type_of(turn->value->args[0])->dims;
     const size_t rank = in.size();
     if (rank < 2 || place_of_axis(*turn, rank - 2) != rank - 1) return std::nullopt;
     const auto turns = in[rank - 2].as_constant(), length = in[rank - 1].as_constant();
@@ -146,7 +146,7 @@ class ElementwiseLowering {
     const ir::Atom source = strip_reshapes(group, turn->value->args[0]);
     const ir::Expr* concat = group.definition(source);
     if (concat == nullptr || concat->op != "concat") return std::nullopt;
-    const std::vector<Dim>& joined = ir::type_of(source)->dims;
+    const std::vector<Dim> joined = ir::type_of(source)->dims;
     if (ir::axis_of(*concat) + 1 != joined.size() || !joined.back().is_constant(*turns * *length))
       return std::nullopt;
     Shuffle out{source.var.get(), {}, place_of_axis(*turn, rank - 1)};
@@ -261,7 +261,7 @@ class ElementwiseLowering {
       std::vector<StmtRef> stores;
       for (size_t r : results) {
         const kir::BufferRef& buffer = frame_.results[r];
-        const std::vector<Dim>& dims = ir::type_of(atoms[r])->dims;
+        const std::vector<Dim> dims = ir::type_of(atoms[r])->dims;
         kir::ValueRef v = group.value_along(atoms[r], at, steps, lanes, s.valid);
         v = kb::cast(buffer->dtype, v);
         const Dim stride = scalar ? Dim(1) : flat_offset(dims, steps);

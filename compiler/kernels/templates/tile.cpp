@@ -72,9 +72,8 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     auto lhs = [&] {
       const Dim index = t.lhs_index(r, k);
       const int of_row = group_of(t.fragment);
-      kir::ValueRef group = t.lhs_valid
-                                ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
-                                : kb::load(t.lhs, index, of_row);
+      kir::ValueRef group = t.lhs_valid ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
+                                        : kb::load(t.lhs, index, of_row);
       return kb::broadcast(std::move(group), t.operand_lanes());
     };
     const std::string a = prefix + "a";

@@ -7,11 +7,11 @@
 // 32 registers, needs 15 loads for 26 and touches more cache lines of the left-hand side than
 // the first-level cache has ways when rows lie a multiple of 4 KiB apart.
 //
-// Narrow operands (bf16, 8-bit integers) are multiplied in groups of successive k, by an instruction
-// that adds up the products of a group in a wider type (Fragments.def): a step of k is then a group,
-// an element of the left-hand side the group of a row, and a vector of the panel holds the group of
-// each column side by side (layout "panel48x2"). Registers and loads are as many as with f32, and a
-// step does two or four times the work.
+// Narrow operands (bf16, 8-bit integers) are multiplied in groups of successive k, by an
+// instruction that adds up the products of a group in a wider type (Fragments.def): a step of k is
+// then a group, an element of the left-hand side the group of a row, and a vector of the panel
+// holds the group of each column side by side (layout "panel48x2"). Registers and loads are as many
+// as with f32, and a step does two or four times the work.
 //
 // Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
 // measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
@@ -36,7 +36,7 @@ using kir::Dim;
 
 struct TileProduct {
   int rows = 1, vectors = 1, lanes = 1;
-  int first_row = 0;  // of the accumulators' rows, those from here on; with one chain
+  int first_row = 0;          // of the accumulators' rows, those from here on; with one chain
   DType dtype = DType::kF32;  // of the sums; of the operands too but by a fragment
   // Multiplies operands of its own types in groups of k; everything that counts k here counts
   // groups.
@@ -46,7 +46,7 @@ struct TileProduct {
   kir::BufferRef accumulators;  // register buffer of >= chains*rows*vectors vectors
   kir::BufferRef panel;         // register buffer of >= vectors vectors; of `operand_lanes()`
   kir::BufferRef lhs, rhs;
-  std::function<Dim(const Dim& row, const Dim& k)> lhs_index;      // of one element, a group's first
+  std::function<Dim(const Dim& row, const Dim& k)> lhs_index;  // of one element, a group's first
   std::function<Dim(const Dim& k)> lhs_valid;  // of a group's elements; may be empty: all
   std::function<Dim(const Dim& vector, const Dim& k)> rhs_index;   // of a vector's first element
   std::function<std::optional<Dim>(const Dim& vector)> rhs_valid;  // may be empty: all lanes

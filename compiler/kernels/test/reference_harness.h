@@ -17,6 +17,7 @@
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/half.h"
 
 namespace nimble::kernels {
 

@@ -194,10 +194,10 @@ TEST_P(ProductTest, DenseOfPairsStoresPairs) {
   const ir::VarRef x = g.parameter(ir::tensor_type({kM, 6}, DType::kBF16));
   const ir::VarRef w =
       g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(6, 24), DType::kBF16));
-  ir::VarRef y = g.call("packed_matmul", {x, w},
-                        {{"n", int64_t{24}}, {"k", int64_t{6}}, {"layout", layout},
-                         {"out", DType::kF32}},
-                        f32({kM, 24}));
+  ir::VarRef y =
+      g.call("packed_matmul", {x, w},
+             {{"n", int64_t{24}}, {"k", int64_t{6}}, {"layout", layout}, {"out", DType::kF32}},
+             f32({kM, 24}));
   y = g.call("relu", {y}, {}, f32({kM, 24}));
   y = g.call("cast", {y}, {{"dtype", DType::kBF16}}, ir::tensor_type({kM, 24}, DType::kBF16));
   check_configurations(g.finish(y), target_, "dense", one_size, 8);
@@ -211,8 +211,8 @@ TEST_P(ProductTest, AnOddRowOfPairsEndsWhereItEnds) {
   const uint16_t one = bf16_from_f32(1), infinite = bf16_from_f32(INFINITY);
   std::vector<uint16_t> x = {one, one, one, infinite, one, one};
   const auto weights = ir::parse_layout(dense_layout(target_, DType::kBF16, 5));
-  std::vector<uint16_t> packed(
-      static_cast<size_t>(weights->panel_elements(3) * ((5 + weights->width - 1) / weights->width)));
+  std::vector<uint16_t> packed(static_cast<size_t>(weights->panel_elements(3) *
+                                                   ((5 + weights->width - 1) / weights->width)));
   for (int64_t row = 0; row < 3; ++row)
     for (int64_t column = 0; column < 5; ++column)
       packed[static_cast<size_t>(weights->index_of(row, column, 3))] = one;

@@ -184,6 +184,14 @@ TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 
+TEST(Conv2d, OperandsNarrowerThanTheResultAreNotTaken) {
+  const Workload w = workload_of(
+      "fn @f(%x: Tensor[(b, 4, h, w), bf16], %w: Tensor[(8, 4, 3, 3), bf16]) { "
+      "let %y = conv2d(%x, %w) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], "
+      "groups = 1, out = f32}; %y }");
+  EXPECT_EQ(template_for(w, mode().targets.front()), nullptr);
+}
+
 // Windows that meet no pixel at all: what they give is the bias, and nothing is read of the image.
 TEST(ImagesNhwc, NothingButPadding) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 5, 9},

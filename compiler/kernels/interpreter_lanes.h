@@ -246,6 +246,17 @@ inline float flushed(float x) {
   return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
 }
 
+// a * b + c, rounded once, and zero of its sign where rounding to 24 bits, however small the
+// exponent, leaves it below the normal numbers. What std::fma rounds up to the least of these may
+// lie below it still, which the same in larger numbers tells.
+inline float flushed_fma(float a, float b, float c) {
+  constexpr float kLeast = std::numeric_limits<float>::min(), kScale = 0x1p64F;
+  const float t = std::fma(a, b, c);
+  if (t == 0 || !(std::fabs(t) <= kLeast)) return t;
+  const float exact = std::fma(a * kScale, b, c * kScale);
+  return std::fabs(exact) < kLeast * kScale ? std::copysign(0.0F, t) : t;
+}
+
 // One lane of a dot: its group of a and of b, and its sum (Fragments.def).
 inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
   Lane out;
@@ -254,7 +265,7 @@ inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
     case Fragment::kBf16Pairs: {
       const auto number = [](Lane v) { return flushed(f32_from_bf16(static_cast<uint16_t>(v.i))); };
       float t = flushed(sum.f32);
-      for (const int i : {1, 0}) t = flushed(std::fma(number(a[i]), number(b[i]), t));
+      for (const int i : {1, 0}) t = flushed_fma(number(a[i]), number(b[i]), t);
       out.f32 = t;
       return out;
     }

@@ -25,8 +25,8 @@ std::string backend_version();
 
 struct CompiledFunction {
   std::string name;
-  std::string code_hash;    // of the kernel's text and its machine code; independent of `name`
-                            // and of the other functions of its object
+  std::string code_hash;    // of the kernel's text, the target's processor and its machine code;
+                            // independent of `name` and of the other functions of its object
   uint64_t code_bytes = 0;  // of machine code, without constants
 };
 

@@ -167,12 +167,15 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   passes::PassContext context;
   context.target = options.target;
   context.device = options.device;
+  context.precision = options.precision;
   say("running passes");
   ir::Module lowered =
       passes::run_pipeline(typed, context, options.pipeline, report ? &report->passes : nullptr);
   if (report) report->passes_ms = ms_since(begin);
 
-  const passes::CrashScope scope(typed, "code generation", "--target " + options.target.level,
+  const passes::CrashScope scope(typed, "code generation",
+                                 fmt::format("--target {} --precision {}", options.target.level,
+                                             passes::name_of(options.precision)),
                                  passes::CrashScope::Program::kCompile);
   exec::Executable out;
   const std::string policy_class =
@@ -185,6 +188,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   out.provenance.toolchain = codegen::backend_version();
   out.provenance.model = module.source;
   out.provenance.database = options.tuned ? options.tuned->identity() : "";
+  out.provenance.options["precision"] = passes::name_of(options.precision);
   exec::verify(out, "compiled executable");
   if (report) {
     report->policy_class = policy_class;

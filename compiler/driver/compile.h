@@ -19,7 +19,8 @@ struct CompileOptions {
   // the load takes the best that the machine runs. What is measured and packed is so for `target`:
   // here every kernel has its template's default schedule.
   std::vector<kernels::TargetInfo> more_targets;
-  int32_t device = 0;  // vm/base/device_number.h: what nothing constrains runs there
+  int32_t device = 0;                // vm/base/device_number.h: what nothing constrains runs there
+  passes::Precision precision = {};  // what is computed in narrower numbers than the model says
   passes::PipelineOptions pipeline;
   tuned::TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
   // The class of measuring policy whose records are asked for (compiler/tuned/policy_class.h);

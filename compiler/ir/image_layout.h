@@ -8,9 +8,12 @@
 //           c_out).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/expr.h"
 
@@ -38,6 +41,12 @@ inline std::optional<ImageLayout> parse_image_layout(const std::string& text) {
 // Of a call whose type relation has accepted it.
 inline ImageLayout image_layout_of(const Attrs& attrs) {
   return *parse_image_layout(attr_or<std::string>(attrs, "layout", "nchw"));
+}
+
+// Whether the attribute `pads` adds anything around the images.
+inline bool has_padding(const Attrs& attrs) {
+  const auto& pads = attr<std::vector<int64_t>>(attrs, "pads");
+  return std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; });
 }
 
 }  // namespace nimble::ir

@@ -6,11 +6,14 @@
 // so an inner loop reads consecutive cache lines and the next panel starts where one ends.
 //
 //   "panel48"  a matrix (k, n) becomes (ceil(n / 48), k, 48); missing columns are zero.
+//   "panel48x2"  the same in groups of 2 rows, (ceil(n / 48), ceil(k / 2), 48, 2): the rows of a
+//              group stand side by side, column by column, as instructions take them that add up
+//              the products of narrow elements by twos or fours. Missing rows are zero too.
 //   "gate16"   a recurrent matrix (h, g * h) of g gates becomes (ceil(h / 16), h, g, 16): a panel
 //              holds all gates of 16 hidden units, so their cells can be updated from registers.
 //              Missing units are zero.
 //
-// The number is any positive integer. One constant has one layout per target.
+// The numbers are any positive integers up to 4096. One constant has one layout per target.
 #pragma once
 
 #include <optional>
@@ -26,10 +29,15 @@ struct Layout {
   enum class Kind { kPanel, kGate };
   Kind kind = Kind::kPanel;
   int64_t width = 0;  // kPanel: columns of a panel; kGate: hidden units of a panel
+  int64_t group = 1;  // kPanel: rows that stand side by side; kGate: always 1
 
   std::string str() const;
   // Extents after packing a matrix of `rows` x `columns`. For kGate, columns is a multiple of rows.
   std::vector<Dim> packed_dims(const Dim& rows, const Dim& columns) const;
+  // Of kPanel: how many elements a panel of a matrix of so many rows has, and where in the packed
+  // matrix an element lies.
+  int64_t panel_elements(int64_t rows) const;
+  int64_t index_of(int64_t row, int64_t column, int64_t rows) const;
 };
 
 // Nothing if `text` is no layout.

@@ -181,22 +181,23 @@ ValueRef cast(DType t, ValueRef a) {
 
 ValueRef bitcast(DType t, ValueRef a) {
   if (a->dtype == t) return a;
-  NIMBLE_CHECK(size_of(a->dtype) == size_of(t));
-  auto v = make(ValueKind::kBitcast, t, a->lanes);
+  const size_t bytes = size_of(a->dtype) * static_cast<size_t>(a->lanes);
+  NIMBLE_CHECK(bytes % size_of(t) == 0, "{} bytes as {}", bytes, nimble::name_of(t));
+  auto v = make(ValueKind::kBitcast, t, static_cast<int>(bytes / size_of(t)));
   v->operands = {std::move(a)};
   return v;
 }
 
-ValueRef broadcast(ValueRef scalar, int lanes) {
-  if (lanes == scalar->lanes) return scalar;
-  NIMBLE_CHECK(scalar->lanes == 1, "broadcast of {} lanes", scalar->lanes);
-  if (scalar->kind == ValueKind::kConst) {
-    auto v = std::make_shared<Value>(*scalar);
+ValueRef broadcast(ValueRef a, int lanes) {
+  if (lanes == a->lanes) return a;
+  NIMBLE_CHECK(lanes % a->lanes == 0, "broadcast of {} lanes to {}", a->lanes, lanes);
+  if (a->kind == ValueKind::kConst) {  // all its lanes are alike
+    auto v = std::make_shared<Value>(*a);
     v->lanes = lanes;
     return v;
   }
-  auto v = make(ValueKind::kBroadcast, scalar->dtype, lanes);
-  v->operands = {std::move(scalar)};
+  auto v = make(ValueKind::kBroadcast, a->dtype, lanes);
+  v->operands = {std::move(a)};
   return v;
 }
 
@@ -213,6 +214,19 @@ ValueRef extract(ValueRef vector, int lane) {
   auto v = make(ValueKind::kExtract, vector->dtype, 1);
   v->integer = lane;
   v->operands = {std::move(vector)};
+  return v;
+}
+
+ValueRef dot(Fragment f, ValueRef a, ValueRef b, ValueRef sum) {
+  const FragmentRow& row = row_of(f);
+  NIMBLE_CHECK(a->dtype == row.a && b->dtype == row.b && sum->dtype == row.sum,
+               "{} of {}, {} and {}", row.name, nimble::name_of(a->dtype),
+               nimble::name_of(b->dtype), nimble::name_of(sum->dtype));
+  NIMBLE_CHECK(a->lanes == row.group * sum->lanes && b->lanes == a->lanes,
+               "{} of {} and {} lanes for {} sums", row.name, a->lanes, b->lanes, sum->lanes);
+  auto v = make(ValueKind::kDot, row.sum, sum->lanes);
+  v->fragment = f;
+  v->operands = {std::move(a), std::move(b), std::move(sum)};
   return v;
 }
 

@@ -168,7 +168,7 @@ ValueRef GroupEvaluator::value_along(const ir::Atom& a, const Dims& coordinates,
   return at(a, {coordinates, steps, lanes, valid, false});
 }
 
-bool GroupEvaluator::vectorizable(const ir::Atom& a) {
+bool GroupEvaluator::vectorizable(const ir::Atom& a, std::optional<size_t> axis) {
   auto statements = std::exchange(statements_, {});
   auto known = std::exchange(known_, {});
   const int next = next_;
@@ -177,7 +177,9 @@ bool GroupEvaluator::vectorizable(const ir::Atom& a) {
     Dims coordinates;
     for (size_t i = 0; i < ir::type_of(a)->dims.size(); ++i)
       coordinates.push_back(Dim::symbol(fmt::format("{}probe{}", prefix_, i)));
-    value(a, coordinates, 2);
+    Dims steps(coordinates.size(), 0);
+    if (!steps.empty()) steps[axis.value_or(steps.size() - 1)] = 1;
+    value_along(a, coordinates, steps, 2);
   } catch (const NeedsScalar&) {
     yes = false;
   }

@@ -43,9 +43,10 @@ class GroupEvaluator {
   kir::ValueRef value_along(const ir::Atom& a, const std::vector<kir::Dim>& coordinates,
                             const std::vector<kir::Dim>& steps, int lanes,
                             const std::optional<kir::Dim>& valid = std::nullopt);
-  // Whether value() can do more than one lane. Where lanes cross the seam of a concatenation, a
-  // padding, or a reshape that no stride describes, only single elements can be had.
-  bool vectorizable(const ir::Atom& a);
+  // Whether value() can do more than one lane, or with an axis whether lanes may run along that.
+  // Where lanes cross the seam of a concatenation, a padding, or a reshape that no stride
+  // describes, only single elements can be had.
+  bool vectorizable(const ir::Atom& a, std::optional<size_t> axis = std::nullopt);
 
   // Promises that `v`, bound to a concat, is asked for inside its operand `part` only, so that a
   // template can walk the parts one by one.

@@ -280,18 +280,17 @@ class Thread {
       case ValueKind::kCast:
         for (int i = 0; i < n; ++i) out[i] = cast_lane(op.from, v.dtype, a[i]);
         return;
-      case ValueKind::kBitcast:
-        for (int i = 0; i < n; ++i) {
-          std::byte bytes[8];
-          store_lane(op.from, a[i], bytes);
-          out[i] = load_lane(v.dtype, bytes);
-        }
-        return;
-      case ValueKind::kBroadcast: {
-        const Lane x = a[0];
-        std::fill(out, out + n, x);
+      case ValueKind::kBitcast: {
+        std::byte bytes[64 * sizeof(Lane)];
+        for (int i = 0; i < op.from_lanes; ++i)
+          store_lane(op.from, a[i], bytes + static_cast<size_t>(i) * size_of(op.from));
+        for (int i = 0; i < n; ++i)
+          out[i] = load_lane(v.dtype, bytes + static_cast<size_t>(i) * size_of(v.dtype));
         return;
       }
+      case ValueKind::kBroadcast:
+        for (int i = 0; i < n; ++i) out[i] = a[i % op.from_lanes];
+        return;
       case ValueKind::kReduce: {
         Lane lanes[64];
         std::copy_n(a, op.from_lanes, lanes);
@@ -304,6 +303,12 @@ class Thread {
       case ValueKind::kExtract:
         out[0] = a[v.integer];
         return;
+      case ValueKind::kDot: {
+        const int group = row_of(v.fragment).group;
+        for (int i = 0; i < n; ++i)
+          out[i] = dot_lane(v.fragment, a + i * group, b + i * group, c[i]);
+        return;
+      }
     }
   }
 

@@ -241,6 +241,32 @@ inline Lane binary_lane(DType t, BinaryOp op, Lane a, Lane b) {
   return out;
 }
 
+// A subnormal number as zero of its sign.
+inline float flushed(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
+// One lane of a dot: its group of a and of b, and its sum (Fragments.def).
+inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
+  Lane out;
+  out.i = 0;
+  switch (f) {
+    case Fragment::kBf16Pairs: {
+      const auto number = [](Lane v) { return flushed(f32_from_bf16(static_cast<uint16_t>(v.i))); };
+      float t = flushed(sum.f32);
+      for (const int i : {1, 0}) t = flushed(std::fma(number(a[i]), number(b[i]), t));
+      out.f32 = t;
+      return out;
+    }
+    case Fragment::kU8S8Quads:
+      out.i = sum.i;
+      for (int i = 0; i < 4; ++i) out.i += a[i].i * b[i].i;
+      out.i = wrap(DType::kI32, out.i);
+      return out;
+  }
+  return out;
+}
+
 template <class T>
 bool ordered(CompareOp op, T a, T b) {
   switch (op) {

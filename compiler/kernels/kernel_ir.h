@@ -13,7 +13,7 @@
 //
 // Arithmetic is that of the element type: f32 in f32, integers modulo 2^bits. f16 and bf16 are
 // storage formats (load, store, cast, select, bitcast, broadcast, extract); kernels compute in
-// f32. What C leaves undefined has a meaning here:
+// f32, and kDot takes what its row says. What C leaves undefined has a meaning here:
 //   kDiv   integers truncate towards zero; x / 0 is 0, and INT_MIN / -1 wraps.
 //   kMod   integers only, with the divisor's sign; x mod 0 is 0.
 //   kShl, kShr   use the shift amount modulo the width.
@@ -40,6 +40,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,10 +92,12 @@ enum class ValueKind {
   kCompare,    // bool lanes
   kSelect,     // a ? b : c by lane; `rare`: b is dear and seldom needed, so a printer may branch
   kCast,       // numeric conversion to `dtype` (float to int truncates and saturates)
-  kBitcast,    // same size
-  kBroadcast,  // scalar operand to `lanes`
+  kBitcast,    // the same bits in lanes of another type, as many bytes in all; lane 0 comes first
+  kBroadcast,  // operand's lanes over and over to `lanes`: v0 v1 v0 v1 …
   kReduce,     // all lanes of operand a to one scalar by `binary` (order: pairwise halves)
   kExtract,    // lane number `integer` of operand a
+  kDot,  // sum[i] + Σ over the group a[i*group+j] * b[i*group+j], as the fragment's row says;
+         // operands a, b, sum
 };
 
 enum class UnaryOp { kNeg, kAbs, kSqrt, kRsqrt, kFloor, kCeil, kRound /* to even */, kTrunc, kNot };
@@ -115,6 +118,23 @@ enum class BinaryOp {
 };
 enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN, but kNe true
 
+// Products that a machine sums at once; Fragments.def says what each computes, to the bit.
+enum class Fragment {
+#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, feature) id,
+#include "compiler/kernels/Fragments.def"
+#undef NIMBLE_FRAGMENT
+};
+
+struct FragmentRow {
+  Fragment id;
+  std::string_view name;     // in the text of a kernel
+  DType a, b, sum;           // element types
+  int group;                 // lanes of a and of b for one lane of the sum
+  std::string_view feature;  // of a TargetInfo that has an instruction for it
+};
+std::span<const FragmentRow> all_fragments();
+const FragmentRow& row_of(Fragment f);
+
 struct Value {
   ValueKind kind;
   DType dtype;
@@ -124,6 +144,7 @@ struct Value {
   UnaryOp unary{};
   BinaryOp binary{};
   CompareOp compare{};
+  Fragment fragment{};
   std::vector<ValueRef> operands;
   // kLoad, kRegister, kIndex
   BufferRef buffer;
@@ -241,10 +262,12 @@ ValueRef compare(CompareOp op, ValueRef a, ValueRef b);
 ValueRef select(ValueRef c, ValueRef a, ValueRef b);
 ValueRef select_rare(ValueRef c, ValueRef a, ValueRef b);
 ValueRef cast(DType t, ValueRef a);
-ValueRef bitcast(DType t, ValueRef a);
-ValueRef broadcast(ValueRef scalar, int lanes);
+ValueRef bitcast(DType t, ValueRef a);      // of as many lanes of t as a's bytes fill
+ValueRef broadcast(ValueRef v, int lanes);  // v's lanes divide `lanes`
 ValueRef reduce(BinaryOp op, ValueRef vector);
 ValueRef extract(ValueRef vector, int lane);
+// lanes(a) = lanes(b) = group * lanes(sum)
+ValueRef dot(Fragment f, ValueRef a, ValueRef b, ValueRef sum);
 
 StmtRef seq(std::vector<StmtRef> body);
 StmtRef loop(LoopKind kind, const std::string& var, const Dim& begin, const Dim& extent,

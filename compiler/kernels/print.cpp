@@ -143,6 +143,8 @@ class Printer {
         return fmt::format("reduce.{}({})", name_of(v.binary), operands(v));
       case ValueKind::kExtract:
         return fmt::format("extract({}, {})", operands(v), v.integer);
+      case ValueKind::kDot:
+        return fmt::format("dot.{}({})", row_of(v.fragment).name, operands(v));
     }
     NIMBLE_UNREACHABLE();
   }

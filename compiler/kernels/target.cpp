@@ -25,17 +25,17 @@ const TargetRow* find_target(const std::string& level) {
 const std::vector<TargetRow>& all_targets() {
   static const std::vector<TargetRow> all = [] {
     std::vector<TargetRow> out;
-    const auto add = [&](const char* level, Architecture architecture, Loaded loaded, int bits,
-                         int registers, const char* features) {
-      TargetRow row{{level, {}, bits, registers}, architecture, loaded == kLoaded};
+    const auto add = [&](const char* level, Architecture architecture, Loaded loaded,
+                         const char* processor, int bits, int registers, const char* features) {
+      TargetRow row{{level, {}, bits, registers}, architecture, loaded == kLoaded, processor};
       if (!out.empty() && out.back().architecture == architecture)
         row.info.features = out.back().info.features;
       std::istringstream words(features);
       for (std::string word; words >> word;) row.info.features.push_back(word);
       out.push_back(std::move(row));
     };
-#define NIMBLE_TARGET(level, architecture, loaded, bits, registers, features) \
-  add(level, Architecture::architecture, loaded, bits, registers, features);
+#define NIMBLE_TARGET(level, architecture, loaded, processor, bits, registers, features) \
+  add(level, Architecture::architecture, loaded, processor, bits, registers, features);
 #include "compiler/kernels/Targets.def"
 #undef NIMBLE_TARGET
     return out;
@@ -85,6 +85,26 @@ TargetInfo target_by_name(const std::string& name) {
   if (const TargetRow* row = find_target(name)) return row->info;
   throw Error(Status::kInvalidArgument, "target " + name, "there is no such target",
               fmt::format("the targets are {}", fmt::join(loaded_target_names(), ", ")));
+}
+
+TargetInfo target_of_isa(std::string_view isa) {
+  const size_t plus = std::min(isa.find('+'), isa.size());
+  TargetInfo best = target_by_name(std::string(isa.substr(0, plus)));
+  CpuInfo cpu;
+  cpu.features = best.features;
+  std::istringstream extras{std::string(isa.substr(plus))};
+  for (std::string feature; std::getline(extras, feature, '+');)
+    if (!feature.empty()) cpu.features.push_back(feature);
+  for (const TargetRow& row : all_targets())
+    if (is_lower_level(best, row.info) && cpu.missing(row.info.features).empty()) best = row.info;
+  return best;
+}
+
+std::vector<std::string> machine_levels() {
+  std::vector<std::string> out;
+  for (const TargetRow& row : all_targets())
+    if (row.loaded && row.architecture != Architecture::kPortable) out.push_back(row.info.level);
+  return out;
 }
 
 std::vector<std::string> loaded_target_names() {

@@ -15,7 +15,8 @@ enum class Architecture { kX86_64, kAArch64, kPortable };
 struct TargetRow {
   TargetInfo info;
   Architecture architecture = Architecture::kX86_64;
-  bool loaded = false;  // by the runtime; else its code can only be generated
+  bool loaded = false;    // by the runtime; else its code can only be generated
+  std::string processor;  // LLVM's, whose costs its code is made for
 };
 
 // In the table's order: of an architecture the lowest level first.
@@ -23,6 +24,8 @@ const std::vector<TargetRow>& all_targets();
 // The row of a level; an internal error if there is none.
 const TargetRow& target_row(const std::string& level);
 
+// The levels of machine code that are loaded, in the table's order.
+std::vector<std::string> machine_levels();
 // "native", then the levels that are loaded.
 std::vector<std::string> loaded_target_names();
 // As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.

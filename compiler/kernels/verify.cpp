@@ -211,16 +211,17 @@ class Verifier {
         return;
       case ValueKind::kBitcast:
         arity(1);
-        require(v.operands[0]->lanes == v.lanes && v.dtype != DType::kBool &&
-                    v.operands[0]->dtype != DType::kBool &&
-                    size_of(v.dtype) == size_of(v.operands[0]->dtype),
-                "a bitcast between {} and {}", nimble::name_of(v.operands[0]->dtype),
-                nimble::name_of(v.dtype));
+        require(v.dtype != DType::kBool && v.operands[0]->dtype != DType::kBool &&
+                    bytes_of(v) == bytes_of(*v.operands[0]),
+                "a bitcast between {}x{} and {}x{}", nimble::name_of(v.operands[0]->dtype),
+                v.operands[0]->lanes, nimble::name_of(v.dtype), v.lanes);
         return;
       case ValueKind::kBroadcast:
         arity(1);
-        require(v.operands[0]->lanes == 1 && v.operands[0]->dtype == v.dtype,
-                "broadcast takes a scalar of its type");
+        require(v.operands[0]->dtype == v.dtype && v.lanes % v.operands[0]->lanes == 0,
+                "broadcast of {}x{} to {}x{}; it takes lanes of its type that divide its own",
+                nimble::name_of(v.operands[0]->dtype), v.operands[0]->lanes,
+                nimble::name_of(v.dtype), v.lanes);
         return;
       case ValueKind::kReduce:
         arity(1);
@@ -236,7 +237,25 @@ class Verifier {
                     v.integer < v.operands[0]->lanes,
                 "extract of lane {} from {} lanes", v.integer, v.operands[0]->lanes);
         return;
+      case ValueKind::kDot:
+        arity(3);
+        return check_dot(v);
     }
+  }
+
+  static size_t bytes_of(const Value& v) { return size_of(v.dtype) * static_cast<size_t>(v.lanes); }
+
+  static void check_dot(const Value& v) {
+    const FragmentRow& row = row_of(v.fragment);
+    require(v.dtype == row.sum, "{} gives {}, not {}", row.name, nimble::name_of(row.sum),
+            nimble::name_of(v.dtype));
+    const DType types[] = {row.a, row.b, row.sum};
+    const int lanes[] = {row.group * v.lanes, row.group * v.lanes, v.lanes};
+    for (size_t i = 0; i < 3; ++i)
+      require(v.operands[i]->dtype == types[i] && v.operands[i]->lanes == lanes[i],
+              "operand {} of {} is {}x{}; {}x{} is needed", i, row.name,
+              nimble::name_of(v.operands[i]->dtype), v.operands[i]->lanes,
+              nimble::name_of(types[i]), lanes[i]);
   }
 
   static void check_binary(BinaryOp op, DType t) {

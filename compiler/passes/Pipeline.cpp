@@ -65,7 +65,12 @@ const std::vector<std::string>& default_pipeline() {
       // transposes are folded next.
       "channels-last",
       "fold-constants",
+      "expand-padding",
+      // Of weights as they are packed next.
+      "set-precision",
+      "quantise-products",
       "pack-weights",
+      "widen-products",
       // A packed matrix has the type of its layout, which its kernels' workloads need.
       "infer",
       "fold-constants",
@@ -199,6 +204,8 @@ std::string command_options(const PipelineOptions& options, size_t first_pass,
       passes += (passes.empty() ? "" : ",") + options.passes[i];
   std::string out = "--passes " + passes;
   if (!context.target.level.empty()) out += " --target " + context.target.level;
+  if (context.precision != Precision{})
+    out += fmt::format(" --precision {}", name_of(context.precision));
   if (!options.fusion) out += " --no-fusion";
   if (options.verify) out += " --verify";
   if (options.reserialise) out += " --reserialise";

@@ -26,14 +26,14 @@
 #include "compiler/passes/channels_last.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
-#include "compiler/kernels/template.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/ordered_values.h"
+#include "compiler/passes/support/padding.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -72,18 +72,6 @@ bool is_convolution(const Expr& e) {
          !ir::image_layout_of(e.attrs).channels_last();
 }
 
-// Kernels of channels-last images leave out taps that fall into the padding: zeros, times weights
-// that would have to be infinite or NaN to count. What weights of a run are is not known here.
-bool may_skip_padding(const Expr& e) {
-  const Axes pads = ir::attr_or<Axes>(e.attrs, "pads", {});
-  if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return true;
-  if (!e.args[1].is_constant()) return false;
-  const ir::Tensor& weights = *e.args[1].constant;
-  for (int64_t i = 0; i < weights.elements(); ++i)
-    if (!std::isfinite(weights.value(i))) return false;
-  return true;
-}
-
 // A convolution or a pooling with channels last.
 struct Image {
   Expr call;  // its operands are still the program's
@@ -96,6 +84,9 @@ Image with_channels_last(const Binding& b) {
   out.operands[0] = permuted(out.operands[0], kImageOrder);
   if (out.operands.size() > 1) out.operands[1] = permuted(out.operands[1], kWeightOrder);
   out.call.attrs["layout"] = std::string("nhwc");
+  // Kernels of such images leave out taps that fall into the padding.
+  if (out.operands.size() > 1 && ir::has_padding(out.call.attrs))
+    out.call.attrs["skip_padding"] = true;
   return out;
 }
 
@@ -402,22 +393,10 @@ ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
 }
 
 ir::Module channels_last(const ir::Module& m, PassContext& context) {
-  const auto has_kernel = [&](const Expr& call, const std::vector<Type>& operands,
-                              const Type& result) {
-    std::vector<VarRef> parameters;
-    std::vector<Atom> args;
-    for (const Type& t : operands) {
-      parameters.push_back(ir::make_var("p" + std::to_string(parameters.size()), t));
-      args.emplace_back(parameters.back());
-    }
-    BlockBuilder body;
-    const VarRef y = body.call(call.op, std::move(args), call.attrs, "y");
-    y->type = result;
-    const ir::FunctionRef group =
-        ir::make_function_of(std::move(parameters), body.finish(y), result, {{"primitive", true}});
-    return kernels::template_for(*context.workloads->of(*group), context.target) != nullptr;
+  const auto taken = [&](const Expr& call, const std::vector<Type>& operands, const Type& result) {
+    return has_kernel(call, operands, result, context);
   };
-  return channels_last_where(m, has_kernel, context);
+  return channels_last_where(m, taken, context);
 }
 
 }  // namespace nimble::passes

@@ -11,7 +11,8 @@
 //
 // k and c are computed in double and rounded once. The sums are rounded otherwise than the
 // formula's, like those of any convolution that adds in another order. Where a k or c is not
-// finite (a variance of 0 without an epsilon) the formula stays.
+// finite once it is rounded (a variance of 0 without an epsilon, a factor beyond f32) the formula
+// stays; where a filter's weight would not be, the convolution does.
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,6 +40,14 @@ bool is_supported(DType t) {
   return t == DType::kF32 || t == DType::kF64;
 }
 
+// A value as a supported type holds it.
+double rounded(DType t, double value) {
+  return t == DType::kF64 ? value : static_cast<double>(static_cast<float>(value));
+}
+bool stays_finite(DType t, double value) {
+  return std::isfinite(rounded(t, value));
+}
+
 // Nothing unless all of it is known and finite.
 std::optional<Affine> affine_of(const Expr& e) {
   if (e.kind != ir::ExprKind::kCall || e.op != "batch_norm") return std::nullopt;
@@ -51,7 +60,8 @@ std::optional<Affine> affine_of(const Expr& e) {
   for (int64_t i = 0; i < scale.elements(); ++i) {
     const double factor = scale.value(i) / std::sqrt(variance.value(i) + epsilon);
     const double offset = bias.value(i) - mean.value(i) * factor;
-    if (!std::isfinite(factor) || !std::isfinite(offset)) return std::nullopt;
+    if (!stays_finite(scale.dtype, factor) || !stays_finite(scale.dtype, offset))
+      return std::nullopt;
     a.factors.push_back(factor);
     a.offsets.push_back(offset);
   }
@@ -92,23 +102,41 @@ const Var* convolution_of(Atom x, const Definitions& definitions, const UseCount
   return nullptr;
 }
 
-// The convolution with each filter's weights and bias through `a`.
-Atom folded(const Binding& b, const Affine& a, BlockBuilder& out) {
-  const Expr& e = *b.value;
+// A convolution's weights and bias.
+struct Filters {
+  TensorRef weights, bias;
+};
+
+// Each filter of a convolution through `a`; nothing where a finite weight or bias would become too
+// large for its type.
+std::optional<Filters> folded(const Expr& e, const Affine& a) {
   const ir::Tensor& weights = *e.args[1].constant;
   const auto filters = static_cast<int64_t>(a.factors.size());
   const int64_t of_each = weights.elements() / filters;
+  bool fits = true;
+  const auto checked = [&](double made, double from) {
+    fits &= stays_finite(weights.dtype, made) || !std::isfinite(from);
+    return made;
+  };
   std::vector<double> scaled(static_cast<size_t>(weights.elements()));
-  for (int64_t i = 0; i < weights.elements(); ++i)
-    scaled[static_cast<size_t>(i)] = weights.value(i) * a.factors[static_cast<size_t>(i / of_each)];
+  for (int64_t i = 0; i < weights.elements(); ++i) {
+    const double w = weights.value(i);
+    scaled[static_cast<size_t>(i)] = checked(w * a.factors[static_cast<size_t>(i / of_each)], w);
+  }
   std::vector<double> bias = a.offsets;
   if (e.args.size() > 2)
-    for (int64_t i = 0; i < filters; ++i)
-      bias[static_cast<size_t>(i)] +=
-          e.args[2].constant->value(i) * a.factors[static_cast<size_t>(i)];
-  ir::VarRef y = out.call("conv2d",
-                          {e.args[0], Atom::of(constant(weights.dtype, weights.shape, scaled)),
-                           Atom::of(constant(weights.dtype, {filters}, bias))},
+    for (size_t i = 0; i < bias.size(); ++i) {
+      const double b = e.args[2].constant->value(static_cast<int64_t>(i));
+      bias[i] = checked(bias[i] + b * a.factors[i], b);
+    }
+  if (!fits) return std::nullopt;
+  return Filters{constant(weights.dtype, weights.shape, scaled),
+                 constant(weights.dtype, {filters}, bias)};
+}
+
+Atom with_filters(const Binding& b, const Filters& filters, BlockBuilder& out) {
+  const Expr& e = *b.value;
+  ir::VarRef y = out.call("conv2d", {e.args[0], Atom::of(filters.weights), Atom::of(filters.bias)},
                           e.attrs, b.var->name, e.location);
   y->type = b.var->type;
   return y;
@@ -134,19 +162,20 @@ ir::Module fold_batch_norm(const ir::Module& m, PassContext& context) {
   for (auto& [name, f] : out.functions) {
     const Definitions definitions = definitions_of(*f);
     const UseCounts uses = count_uses(*f->body);
-    std::unordered_map<const Var*, Affine> normalised;  // by convolution
-    std::unordered_set<const Var*> gone;                // normalisations of these
+    std::unordered_map<const Var*, Filters> normalised;  // by convolution
+    std::unordered_set<const Var*> gone;                 // normalisations of these
     visit_bindings(*f->body, [&](const Binding& b) {
-      auto affine = affine_of(*b.value);
+      const auto affine = affine_of(*b.value);
       const Var* made = affine ? convolution_of(b.value->args[0], definitions, uses) : nullptr;
-      if (!made) return;
+      auto filters = made ? folded(*definitions.at(made), *affine) : std::nullopt;
+      if (!filters) return;
       gone.insert(b.var.get());
-      normalised.emplace(made, std::move(*affine));
+      normalised.emplace(made, std::move(*filters));
     });
     Rewriter rewriter([&](const Binding& b, BlockBuilder& to) -> std::optional<Atom> {
       if (const auto it = normalised.find(b.var.get()); it != normalised.end()) {
         context.count("fold-batch-norm.folded");
-        return folded(b, it->second, to);
+        return with_filters(b, it->second, to);
       }
       if (gone.contains(b.var.get())) return b.value->args[0];
       const auto affine = b.var->type ? affine_of(*b.value) : std::nullopt;

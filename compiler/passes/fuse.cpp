@@ -10,6 +10,11 @@
 // element of a larger consumer. Operators whose shape depends on data are never fused after
 // others (paper, 3.2).
 //
+// One value of several uses joins a group nevertheless: what is converted to another element type
+// before anything else reads it. The group then has two results, the value and its conversion: a
+// normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
+// nothing passes through memory twice.
+//
 // A group has at most kMostMembers members: each join looks at the whole group anew, which would be
 // quadratic in a long chain, and a value that goes through memory once in so many operators costs
 // nothing.
@@ -19,6 +24,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "compiler/ir/builder.h"
@@ -45,6 +51,7 @@ constexpr size_t kMostMembers = 128;
 
 struct Group {
   std::vector<size_t> members;  // binding indices, ascending; the last is the root
+  std::optional<size_t> kept;   // a member that is a result, too, ahead of the root
   FusionKind kind = FusionKind::kOpaque;
 };
 
@@ -52,6 +59,11 @@ struct Group {
 bool stays_outside(const Expr& e) {
   const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
   return !op || op->fusion == FusionKind::kOutside || is_scalar_op(e);
+}
+
+// Gives the value's elements in another type.
+bool is_conversion(const ir::OpInfo& op) {
+  return op.fusion == FusionKind::kElementwise && op.traits.identity;
 }
 
 bool is_cheap(const ir::OpInfo& op) {
@@ -79,7 +91,7 @@ class BlockFusion {
       if (stays_outside(expr(i))) continue;
       const ir::OpInfo* info = ir::find_op(expr(i).op);
       group_of_[i] = groups_.size();
-      groups_.push_back({{i}, info->fusion});
+      groups_.push_back({{i}, std::nullopt, info->fusion});
     }
   }
 
@@ -92,22 +104,38 @@ class BlockFusion {
       if (group_of_[i] == SIZE_MAX) continue;
       const Var* v = block_.bindings[i].var.get();
       auto use = uses_.find(v);
-      if (use == uses_.end() || use->second != 1) continue;
+      if (use == uses_.end()) continue;
       const auto consumer = reader_of_.find(v);
       if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) continue;
-      try_join(group_of_[i], group_of_[consumer->second], consumer->second);
+      if (use->second > 1 && !is_converted_first(i, consumer->second)) continue;
+      try_join(group_of_[i], group_of_[consumer->second], consumer->second, use->second > 1);
     }
   }
 
-  void try_join(size_t producer, size_t consumer, size_t reader) {
+  // Whether the first to read binding i is a conversion, at `reader`, that is in no group yet.
+  bool is_converted_first(size_t i, size_t reader) const {
+    if (!is_conversion(*ir::find_op(expr(reader).op))) return false;
+    if (groups_[group_of_[reader]].members.size() > 1) return false;
+    bool earlier = false;
+    for (size_t between = i + 1; between < reader; ++between)
+      visit_atoms(expr(between),
+                  [&](const Atom& a) { earlier |= a.is_var() && a.var == block_.bindings[i].var; });
+    return !earlier;
+  }
+
+  // `keep`: others read the producer's value, too.
+  void try_join(size_t producer, size_t consumer, size_t reader, bool keep) {
     Group& p = groups_[producer];
     Group& c = groups_[consumer];
+    // Readers of what p keeps may stand ahead of the joined group; and a view costs nothing.
+    if (p.kept || (keep && (c.kept || only_views(p)))) return;
     if (p.members.size() + c.members.size() > kMostMembers || !kinds_allow(p, c, reader)) return;
     Group joined;
     joined.members = p.members;
     joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
     std::sort(joined.members.begin(), joined.members.end());
     joined.kind = std::max(p.kind, c.kind);
+    joined.kept = keep ? std::optional(p.members.back()) : c.kept;
     if (!served(joined)) return;
     for (size_t m : p.members) group_of_[m] = consumer;
     p.members.clear();
@@ -173,6 +201,7 @@ class BlockFusion {
       return p;
     };
     Atom result;
+    std::vector<Atom> results;
     for (size_t m : g.members) {
       const Binding& b = block_.bindings[m];
       std::vector<Atom> operands;
@@ -182,6 +211,12 @@ class BlockFusion {
       v->type = b.var->type;
       inside[b.var.get()] = v;
       result = v;
+      if (m == g.kept || m == g.members.back()) results.push_back(v);
+    }
+    if (g.kept) {
+      const VarRef both = body.bind(ir::make_tuple(results), "results");
+      both->type = ir::tuple_type({ir::type_of(results[0]), ir::type_of(results[1])});
+      result = both;
     }
     ir::Attrs attrs = {{"primitive", true}};
     if (!scalars.empty()) attrs["scalars"] = scalars;
@@ -209,7 +244,16 @@ class BlockFusion {
         out.append(b);
         continue;
       }
-      out.append({b.var, ir::make_call_primitive(f, std::move(args), b.value->location)});
+      const ir::ExprRef call = ir::make_call_primitive(f, std::move(args), b.value->location);
+      if (g.kept) {
+        const VarRef both = out.bind(call, "results");
+        both->type = f->result_type;
+        out.append({block_.bindings[*g.kept].var, ir::make_get_field(both, 0, b.value->location)});
+        out.append({b.var, ir::make_get_field(both, 1, b.value->location)});
+        context_.count("fuse.kept");
+      } else {
+        out.append({b.var, call});
+      }
       context_.count("fuse.groups");
     }
     return out.finish(block_.result);

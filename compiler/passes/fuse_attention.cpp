@@ -225,7 +225,7 @@ std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::Bloc
   const Type& made = b.var->type;
   if (context.op != "matmul" || !made || made->dims.size() != 4 ||
       ir::attr_or(context.attrs, "transpose_a", false) ||
-      ir::attr_or(context.attrs, "transpose_b", false))
+      ir::attr_or(context.attrs, "transpose_b", false) || context.attrs.contains("out"))
     return std::nullopt;
   const std::optional<Atom> guarded = match.strip_guard(context.args[0]);
   const Expr* softmax = match.op(guarded.value_or(context.args[0]), "softmax");
@@ -248,7 +248,9 @@ std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::Bloc
     }
     if (!product) return std::nullopt;
   }
-  if (ir::attr_or(product->attrs, "transpose_a", false)) return std::nullopt;
+  // The operator has one element type for everything.
+  if (ir::attr_or(product->attrs, "transpose_a", false) || product->attrs.contains("out"))
+    return std::nullopt;
   const Parts parts = parts_of(match, *product, context, scale, out);
   if (!parts.complete()) return std::nullopt;
   const Type flat = ir::type_of(parts.q->flat);

@@ -5,7 +5,13 @@
 // The templates know the widths that suit their register tiles and the number of columns; a
 // recurrent cell takes one vector of units with all its gates. The weights of a convolution of
 // channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
-// single pixels side by side, it is a product of the pixels' rows with that matrix.
+// single pixels side by side, it is a product of the pixels' rows with that matrix. Of several
+// groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
+// channels is only transposed for the convolution, that reads it as it was. Products of narrow
+// operands (set-precision, quantise-products) have their rows packed in groups, and keep their wide
+// result.
+#include "compiler/passes/pack_weights.h"
+
 #include <algorithm>
 
 #include "compiler/ir/image_layout.h"
@@ -16,6 +22,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -26,20 +33,10 @@ using ir::Expr;
 using Ints = std::vector<int64_t>;
 
 // A constant that can be laid out anew, of so many axes.
-bool is_packable(const Atom& a, size_t rank) {
-  return a.is_constant() && a.constant->dtype == DType::kF32 && a.constant->shape.size() == rank &&
+bool is_packable(const Atom& a, DType type, size_t rank) {
+  return a.is_constant() && a.constant->dtype == type && a.constant->shape.size() == rank &&
          std::all_of(a.constant->shape.begin(), a.constant->shape.end(),
                      [](int64_t extent) { return extent > 0; });
-}
-
-bool is_packable_product(const Expr& e) {
-  return is_packable(e.args[1], 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
-         ir::type_of(e.args[0])->dtype == DType::kF32 && ir::type_of(e.args[0])->dims.size() >= 2;
-}
-
-bool is_packable_convolution(const Expr& e) {
-  return is_packable(e.args[1], 4) && ir::image_layout_of(e.attrs).channels_last() &&
-         ir::attr<int64_t>(e.attrs, "groups") == 1 && ir::type_of(e.args[0])->dtype == DType::kF32;
 }
 
 // Whether each pixel of the result is made from the pixel in its place alone.
@@ -49,7 +46,39 @@ bool is_product_of_pixels(const Expr& e) {
     return std::all_of(values.begin(), values.end(), [&](int64_t x) { return x == v; });
   };
   const Ints& weights = e.args[1].constant->shape;
-  return weights[0] == 1 && weights[1] == 1 && all("strides", 1) && all("pads", 0);
+  return ir::attr<int64_t>(e.attrs, "groups") == 1 && weights[0] == 1 && weights[1] == 1 &&
+         all("strides", 1) && all("pads", 0);
+}
+
+// What a convolution reads through a transposition to channels last, of an image with so few
+// channels that a pixel's make no stretch of memory. Nothing if it is another operand.
+std::optional<Atom> channels_first(const Definitions& definitions, const Expr& e) {
+  constexpr int64_t kFew = 4;
+  const Expr* turn = definition(definitions, e.args[0], "transpose");
+  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1} ||
+      ir::attr<int64_t>(e.attrs, "groups") != 1 || e.args[1].constant->shape[2] > kFew)
+    return std::nullopt;
+  return turn->args[0];
+}
+
+// The matrix that a convolution's constant weights are, of several groups side by side, each with
+// zeros behind its columns up to a multiple of `width`. Rows are taps and channels, or channels and
+// taps.
+Atom filters(const Expr& e, int64_t width, bool channels_first, ir::BlockBuilder& o) {
+  using Dims = std::vector<ir::Dim>;
+  const auto call = [&](const char* op, const Atom& a, ir::Attrs attrs) -> Atom {
+    return o.call(op, {a}, std::move(attrs), "filters", e.location);
+  };
+  const Ints& shape = e.args[1].constant->shape;
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  const int64_t k = shape[0] * shape[1] * shape[2], columns = shape[3] / groups;
+  Atom w = e.args[1];
+  if (channels_first) w = call("transpose", w, {{"axes", Ints{2, 0, 1, 3}}});
+  const int64_t missing = groups > 1 ? (width - columns % width) % width : 0;
+  if (missing == 0) return call("reshape", w, {{"shape", Dims{k, shape[3]}}});
+  w = call("reshape", w, {{"shape", Dims{k, groups, columns}}});
+  w = call("pad", w, {{"before", Dims{0, 0, 0}}, {"after", Dims{0, 0, missing}}, {"value", 0.0}});
+  return call("reshape", w, {{"shape", Dims{k, groups * (columns + missing)}}});
 }
 
 // The step number of the loop around a cell: the index with which its input row is taken, through
@@ -72,79 +101,131 @@ Atom step_of(const ir::Function& f, const Definitions& definitions, const Expr& 
 
 }  // namespace
 
+bool is_packable_product(const Expr& e, DType rows, DType weights) {
+  return is_packable(e.args[1], weights, 2) && !ir::attr_or(e.attrs, "transpose_a", false) &&
+         ir::type_of(e.args[0])->dtype == rows && ir::type_of(e.args[0])->dims.size() >= 2;
+}
+
+bool is_packable_convolution(const Expr& e, DType image, DType weights) {
+  if (!is_packable(e.args[1], weights, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
+      ir::type_of(e.args[0])->dtype != image)
+    return false;
+  // A depthwise one has rows of one element.
+  const Ints& shape = e.args[1].constant->shape;
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  return groups == 1 || shape[2] != 1 || shape[3] != groups;
+}
+
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
-    Rewriter rewriter(
-        [&, function = f](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
-          const Expr& e = *b.value;
-          const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
-            context.count("pack-weights.packed");
-            return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}},
-                          "packed", e.location);
-          };
-          const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
-          // The value in place of the binding's. The next product in a row asks for its type.
-          const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
-            ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
-            y->type = b.var->type;
-            return y;
-          };
-          const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
-                                   bool transpose) -> Atom {
-            const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
-            return call("packed_matmul", {x, pack(w, layout, transpose)},
-                        {{"k", k}, {"n", n}, {"layout", layout.str()}});
-          };
-          switch (ir::traits_of(e).packs) {
-            case ir::Packs::kNothing:
-              return std::nullopt;
-            case ir::Packs::kMatrix: {
-              if (!is_packable_product(e)) return std::nullopt;
-              const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
-              const Ints& shape = e.args[1].constant->shape;
-              return product(e.args[0], e.args[1], shape[transpose ? 1 : 0],
-                             shape[transpose ? 0 : 1], transpose);
-            }
-            case ir::Packs::kFilters: {
-              if (!is_packable_convolution(e)) return std::nullopt;
-              const Ints& shape = e.args[1].constant->shape;
-              const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-              const Atom matrix =
-                  o.call("reshape", {e.args[1]}, {{"shape", std::vector<ir::Dim>{k, n}}}, "filters",
-                         e.location);
-              if (is_product_of_pixels(e)) {
-                const Atom y = product(e.args[0], matrix, k, n, false);
-                return e.args.size() == 3 ? call("add", {y, e.args[2]}, {}) : y;
-              }
-              const ir::Layout layout =
-                  panels(kernels::conv2d_nhwc_layout(context.target, DType::kF32, n));
-              ir::Attrs attrs = {
-                  {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-              for (const char* same : {"strides", "pads", "dilations"})
-                attrs[same] = e.attrs.at(same);
-              std::vector<Atom> args = e.args;
-              args[1] = pack(matrix, layout, false);
-              return call("packed_conv2d", std::move(args), std::move(attrs));
-            }
-            case ir::Packs::kGates: {
-              const ir::CellOperands& cell = *ir::traits_of(e).cell;
-              const Atom& weights = e.args[cell.weights];
-              if (!is_packable(weights, 2)) return std::nullopt;
-              std::vector<Atom> args = e.args;
-              args[cell.weights] = pack(weights, gates, false);
-              args.push_back(step_of(*function, definitions, e));
-              ir::Attrs attrs = e.attrs;
-              attrs["hidden"] = weights.constant->shape[0];
-              attrs["layout"] = gates.str();
-              return call(cell.packed, std::move(args), std::move(attrs));
-            }
-          }
+    Definitions rewritten;  // of what stays, reading what was put in place of its operands
+    Rewriter rewriter([&, function = f](const ir::Binding& b,
+                                        ir::BlockBuilder& o) -> std::optional<Atom> {
+      const Expr& e = *b.value;
+      rewritten[b.var.get()] = &e;
+      const auto pack = [&](const Atom& w, const ir::Layout& layout, bool transpose) {
+        context.count("pack-weights.packed");
+        return o.call("pack", {w}, {{"layout", layout.str()}, {"transpose", transpose}}, "packed",
+                      e.location);
+      };
+      const auto panels = [&](const std::string& layout) { return *ir::parse_layout(layout); };
+      // The value in place of the binding's. The next product in a row asks for its type.
+      const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
+        ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
+        y->type = b.var->type;
+        return y;
+      };
+      const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                               bool transpose) -> Atom {
+        const ir::Layout layout = panels(kernels::dense_layout(context.target, DType::kF32, n));
+        return call("packed_matmul", {x, pack(w, layout, transpose)},
+                    {{"k", k}, {"n", n}, {"layout", layout.str()}});
+      };
+      // Of operands narrower than the result, where a kernel takes these packed.
+      const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
+                                      int64_t n, bool transpose) -> std::optional<Atom> {
+        const ir::Type in = ir::type_of(x);
+        const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
+        const ir::ExprRef packed = ir::make_call(
+            "packed_matmul", {},
+            {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
+        const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
+        if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
+        return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
+      };
+      switch (ir::traits_of(e).packs) {
+        case ir::Packs::kNothing:
           return std::nullopt;
-        });
+        case ir::Packs::kMatrix: {
+          const DType rows = ir::type_of(e.args[0])->dtype;
+          if (!is_packable_product(e, rows, ir::type_of(e.args[1])->dtype)) return std::nullopt;
+          const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
+          const Ints& shape = e.args[1].constant->shape;
+          const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
+          if (e.attrs.contains("out"))
+            return narrow_product(e.args[0], e.args[1], e.args[1].constant->dtype, k, n, transpose);
+          if (rows != DType::kF32) return std::nullopt;
+          return product(e.args[0], e.args[1], k, n, transpose);
+        }
+        case ir::Packs::kFilters: {
+          const bool narrow = e.attrs.contains("out");
+          const DType pixels = narrow ? ir::type_of(e.args[0])->dtype : DType::kF32;
+          const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
+          if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
+          const Ints& shape = e.args[1].constant->shape;
+          const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+          const int64_t per_group = n / ir::attr<int64_t>(e.attrs, "groups");
+          if (is_product_of_pixels(e)) {
+            const Atom matrix = filters(e, n, false, o);
+            const std::optional<Atom> y = narrow
+                                              ? narrow_product(e.args[0], matrix, type, k, n, false)
+                                              : product(e.args[0], matrix, k, n, false);
+            return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
+          }
+          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
+          const ir::Layout layout =
+              panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
+          ir::Attrs attrs = {
+              {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
+          for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
+            if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
+          std::vector<Atom> args = e.args;
+          if (narrow) {
+            const auto packed = ir::make_call("packed_conv2d", {}, attrs);
+            std::vector<ir::Type> types;
+            for (const Atom& a : args) types.push_back(ir::type_of(a));
+            types[1] = ir::tensor_type(
+                layout.packed_dims(k, (per_group + layout.width - 1) / layout.width * layout.width *
+                                          (n / per_group)),
+                type);
+            if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
+          }
+          args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
+          if (image) {
+            args[0] = *image;
+            attrs["image_layout"] = std::string("nchw");
+          }
+          return call("packed_conv2d", std::move(args), std::move(attrs));
+        }
+        case ir::Packs::kGates: {
+          const ir::CellOperands& cell = *ir::traits_of(e).cell;
+          const Atom& weights = e.args[cell.weights];
+          if (!is_packable(weights, DType::kF32, 2)) return std::nullopt;
+          std::vector<Atom> args = e.args;
+          args[cell.weights] = pack(weights, gates, false);
+          args.push_back(step_of(*function, definitions, e));
+          ir::Attrs attrs = e.attrs;
+          attrs["hidden"] = weights.constant->shape[0];
+          attrs["layout"] = gates.str();
+          return call(cell.packed, std::move(args), std::move(attrs));
+        }
+      }
+      return std::nullopt;
+    });
     f = rewriter.rewrite(f);
   }
   return out;

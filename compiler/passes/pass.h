@@ -16,6 +16,7 @@
 #include "compiler/ir/expr.h"
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/workload.h"
+#include "compiler/passes/precision.h"
 
 namespace nimble::passes {
 
@@ -24,7 +25,8 @@ struct PassContext {
   int64_t fold_limit_bytes = int64_t{1} << 30;  // larger constants are not folded
   // What passes report of themselves: "fuse.groups" -> 37.
   std::map<std::string, int64_t> statistics;
-  int32_t device = 0;  // of the compilation: what nothing constrains runs there
+  int32_t device = 0;        // of the compilation: what nothing constrains runs there
+  Precision precision = {};  // its policy; the first of the table: that of the model
   // Of the groups that `fuse` tries, and of those that later stages lower and emit.
   std::shared_ptr<kernels::WorkloadCache> workloads = std::make_shared<kernels::WorkloadCache>();
   void count(const std::string& what, int64_t by = 1) { statistics[what] += by; }

@@ -160,21 +160,22 @@ std::optional<Atom> row_of_product(const Site& s) {
   if (!(table->dims[0] == n) || !(table->dims[1] == s.binding.var->type->dims[0]))
     return std::nullopt;
   const auto emit = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs,
-                        std::vector<ir::Dim> dims) {
+                        std::vector<ir::Dim> dims, DType dtype) {
     ir::VarRef v = s.out.call(op, std::move(args), std::move(attrs), "row", s.e.location);
-    v->type = ir::tensor_type(std::move(dims), x->dtype);
+    v->type = ir::tensor_type(std::move(dims), dtype);
     return v;
   };
   const auto shape = [](std::vector<ir::Dim> dims) {
     return ir::Attrs{{"shape", std::move(dims)}, {"allow_zero", true}};
   };
   Atom flat = product->args[0];
-  if (ahead) flat = emit("reshape", {flat}, shape({n, k}), {n, k});
-  const Atom row = emit("take_row", {flat, s.e.args[1]}, {}, {k});
-  const Atom matrix = emit("reshape", {row}, shape({1, k}), {1, k});
+  if (ahead) flat = emit("reshape", {flat}, shape({n, k}), {n, k}, x->dtype);
+  const Atom row = emit("take_row", {flat, s.e.args[1]}, {}, {k}, x->dtype);
+  const Atom matrix = emit("reshape", {row}, shape({1, k}), {1, k}, x->dtype);
   const ir::Dim width = table->dims[1];
-  const Atom made = emit("matmul", {matrix, product->args[1]}, product->attrs, {1, width});
-  return Atom(emit("reshape", {made}, shape({width}), {width}));
+  const Atom made =
+      emit("matmul", {matrix, product->args[1]}, product->attrs, {1, width}, table->dtype);
+  return Atom(emit("reshape", {made}, shape({width}), {width}, table->dtype));
 }
 
 std::optional<Atom> field_of_tuple(const Site& s) {

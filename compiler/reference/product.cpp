@@ -51,19 +51,27 @@ std::vector<Array> matmul(const OpCall& c) {
 std::vector<Array> packed_matmul(const OpCall& c) {
   Array y = c.result();
   auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
-  int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  const int64_t width = layout.width, group = layout.group;
   int64_t rows = n ? y.size() / n : 0;
-  std::vector<double> sums(static_cast<size_t>(width));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t first = 0; first < n; first += width) {
-      std::fill(sums.begin(), sums.end(), 0.0);
-      const double* w = c.in[1].f.data() + first * k;  // a panel: k rows of `width` columns
-      for (int64_t q = 0; q < k; ++q, w += width) {
-        const double x = c.in[0].f[static_cast<size_t>(r * k + q)];
-        for (int64_t col = 0; col < width; ++col) sums[static_cast<size_t>(col)] += x * w[col];
+  const auto multiply = [&](const auto& x, const auto& w, auto& out) {
+    std::vector<typename std::decay_t<decltype(out)>::value_type> sums(static_cast<size_t>(width));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t first = 0; first < n; first += width) {
+        std::fill(sums.begin(), sums.end(), 0);
+        for (int64_t q = 0; q < k; ++q) {
+          const auto left = x[static_cast<size_t>(r * k + q)];
+          const auto* right = w.data() + layout.index_of(q, first, k);
+          for (int64_t col = 0; col < width; ++col)
+            sums[static_cast<size_t>(col)] += left * right[col * group];
+        }
+        std::copy_n(sums.begin(), std::min(width, n - first), out.begin() + r * n + first);
       }
-      std::copy_n(sums.begin(), std::min(width, n - first), y.f.begin() + r * n + first);
-    }
+  };
+  if (y.floating())
+    multiply(c.in[0].f, c.in[1].f, y.f);
+  else
+    multiply(c.in[0].i, c.in[1].i, y.i);
   return {y};
 }
 
@@ -73,6 +81,7 @@ std::vector<Array> conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
   int64_t groups = ir::attr<int64_t>(c.e.attrs, "groups");
   const ir::ImageLayout l = ir::image_layout_of(c.e.attrs);
   const Shape x_steps = strides_of(x.shape), w_steps = strides_of(w.shape);
@@ -89,6 +98,7 @@ std::vector<Array> conv2d(const OpCall& c) {
           int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
           // Padding is zeros, which times an infinite weight are not numbers.
+          if (padding && skip_padding) continue;
           const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
                                r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
           const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
@@ -107,12 +117,23 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
   const auto& dilations = ir::attr<Ints>(c.e.attrs, "dilations");
-  const int64_t columns = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
-  const int64_t height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const bool skip_padding = ir::attr_or(c.e.attrs, "skip_padding", false);
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
+  const ir::ImageLayout l =
+      *ir::parse_image_layout(ir::attr_or<std::string>(c.e.attrs, "image_layout", "nhwc"));
+  const Shape x_steps = strides_of(x.shape);
+  const int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
+  const int64_t channels = x.shape[l.channel] / groups;
   const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t filters = y.shape[3] / groups;
+  const int64_t panels = (filters + layout.width - 1) / layout.width;
+  std::vector<int64_t> rows(static_cast<size_t>(k));  // where each begins in a panel
+  for (int64_t q = 0; q < k; ++q) rows[static_cast<size_t>(q)] = layout.index_of(q, 0, k);
   for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    const int64_t o = at[3];
-    const int64_t panel = o / columns * k * columns + o % columns;
+    const int64_t o = at[3], group = o / filters;
+    const int64_t column =
+        group * panels * layout.panel_elements(k) + layout.index_of(0, o % filters, k);
     double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
     for (int64_t ch = 0; ch < channels; ++ch)
       for (int64_t i = 0; i < kernel[0]; ++i)
@@ -120,8 +141,13 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
           const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
           const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
           const bool padding = r < 0 || r >= height || q < 0 || q >= width;
-          const int64_t from = ((at[0] * height + r) * width + q) * channels + ch;
-          const int64_t tap = panel + ((i * kernel[1] + j) * channels + ch) * columns;
+          if (padding && skip_padding) continue;
+          const int64_t from = at[0] * x_steps[0] + r * x_steps[l.spatial[0]] +
+                               q * x_steps[l.spatial[1]] +
+                               (group * channels + ch) * x_steps[l.channel];
+          const int64_t row = l.channels_last() ? (i * kernel[1] + j) * channels + ch
+                                                : (ch * kernel[0] + i) * kernel[1] + j;
+          const int64_t tap = column + rows[static_cast<size_t>(row)];
           sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
         }
     y.f[static_cast<size_t>(flat)] = sum;

@@ -127,11 +127,15 @@ bool matmul(const DemandCall& c, const Region& out, Demand& d) {
 // are, of `n`.
 Region panels(const DemandCall& c, const Region& out, int64_t k, int64_t n, int64_t* first,
               int64_t* count) {
-  const int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
+  const int64_t width = layout.width;
   Region r = Region::whole(c.operands[1]);
   *first = 0;
   *count = n;
-  if (r.extent.size() == 3 && r.extent[1] == k && r.extent[2] == width) {
+  std::vector<int64_t> one = {1, k, width};
+  if (layout.group > 1) one = {1, (k + layout.group - 1) / layout.group, width, layout.group};
+  if (r.extent.size() == one.size() &&
+      std::equal(one.begin() + 1, one.end(), r.extent.begin() + 1)) {
     const int64_t last = (out.from.back() + out.extent.back() - 1) / width;
     r.from[0] = out.from.back() / width;
     r.extent[0] = last - r.from[0] + 1;
@@ -222,14 +226,18 @@ bool conv2d(const DemandCall& c, const Region& out, Demand& d) {
 bool packed_conv2d(const DemandCall& c, const Region& out, Demand& d) {
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   const auto filters = ir::attr<int64_t>(c.e.attrs, "filters");
+  const auto groups = ir::attr_or<int64_t>(c.e.attrs, "groups", 1);
+  if (ir::attr_or<std::string>(c.e.attrs, "image_layout", "nhwc") != "nhwc") return false;
   const int64_t channels = c.operands[0].back();
-  const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t k = kernel[0] * kernel[1] * channels / groups;
   Region x = out;
   if (!windows(c, ir::kChannelsLast, out, kernel, &x, d)) return false;
   x.from.back() = 0;
   x.extent.back() = channels;
   int64_t first = 0, columns = filters;
-  const Region weights = panels(c, out, k, filters, &first, &columns);
+  // Of several groups all, since panels of each are whole.
+  const Region weights =
+      groups == 1 ? panels(c, out, k, filters, &first, &columns) : Region::whole(c.operands[1]);
   d.attrs["filters"] = columns;
   d.inside.back() = out.from.back() - first;
   d.operands = {x, weights};

@@ -64,6 +64,10 @@ CLI::Validator one_target() {
   return read_by(kernels::target_by_name);
 }
 
+std::string machine_target_names() {
+  return fmt::format("native, {}", fmt::join(kernels::machine_levels(), ", "));
+}
+
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
   app.add_option("--random-input", options.random_input,
                  "Give the model one more input of this name, an i64 scalar that its random\n"
@@ -90,10 +94,24 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
       ->capture_default_str();
 }
 
+void add_precision_argument(CLI::App& app, passes::Precision& precision) {
+  std::string help = "What is computed in which numbers (docs/running.md):";
+  for (const passes::PrecisionInfo& i : passes::all_precisions())
+    help += fmt::format("\n{}: {}", i.name, i.summary);
+  app.add_option_function<std::string>(
+         "--precision",
+         [&precision](const std::string& name) { precision = passes::precision_by_name(name); },
+         help)
+      ->check(read_by(passes::precision_by_name))
+      ->default_str(std::string(passes::name_of(passes::Precision{})));
+}
+
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::ImportOptions& options) {
+                       const frontend::ImportOptions& options, passes::Precision precision) {
   std::string out = shell_word(model);
   for (const std::string& s : shapes) out += " --shape " + shell_word(s);
+  if (precision != passes::Precision{})
+    out += fmt::format(" --precision {}", passes::name_of(precision));
   if (!options.random_input.empty()) out += " --random-input " + shell_word(options.random_input);
   const frontend::DecodeOptions& decode = options.decode;
   if (decode.choice.empty()) return out;
@@ -127,6 +145,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
+  add_precision_argument(app, a.precision);
   app.add_option(
          "--db", a.databases,
          "Tuning database, a file or a URL; default: the environment's NIMBLE_DB. Of several,\n"
@@ -215,6 +234,7 @@ driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSour
   options.target = targets.at(0);
   options.more_targets.assign(targets.begin() + 1, targets.end());
   options.device = device_by_name(a.device).value_or(kCpuDevice);
+  options.precision = a.precision;
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
   options.tuned = tuned;
   if (a.policy != "auto") options.policy_class = a.policy;
@@ -253,7 +273,7 @@ bool require_tuned(const char* program, const ModelArguments& a,
   }
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
-  const std::string text = model_text(a.model, a.shapes, a.import);
+  const std::string text = model_text(a.model, a.shapes, a.import, a.precision);
   fmt::print(
       stderr,
       "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "

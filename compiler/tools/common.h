@@ -19,6 +19,7 @@ struct ModelArguments {
   std::vector<std::string> shapes, disabled;
   frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
+  passes::Precision precision = {};
   std::vector<std::string> databases;     // what counts more first
   std::string hardware, policy = "auto";  // whose records of it
   std::string crash_folder = passes::default_crash_folder();
@@ -31,15 +32,19 @@ std::vector<std::string> split(const std::string& text);
 std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts);
 // Checks the name of one target.
 CLI::Validator one_target();
+// "native, x86-64-v2, …": the targets of machine code that are loaded.
+std::string machine_target_names();
 // --random-input, --decode and what belongs to it.
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
+// --precision.
+void add_precision_argument(CLI::App& app, passes::Precision& precision);
 // The arguments of a shell that name the same model to another program: MODEL, --shape, --decode
-// and what belongs to it, --random-input. Without them that program would make other workloads of
-// it.
+// and what belongs to it, --random-input, --precision. Without them that program would make other
+// workloads of it.
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::ImportOptions& options);
-// MODEL, --decode, --random-input, --shape, --target, --device, --db, --hardware, --policy,
-// --disable-pass, --crash-dir.
+                       const frontend::ImportOptions& options, passes::Precision precision);
+// MODEL, --decode, --random-input, --shape, --target, --device, --precision, --db, --hardware,
+// --policy, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);

@@ -102,14 +102,16 @@ kernels::Workload lstm_workload(int64_t hidden) {
       {false, false, false, true, false});
 }
 
-// A convolution of one channels-last image, its bias and relu. The kernel is square and padded by
-// half of it; depthwise if `filters` is 0.
+// A convolution of one channels-last image (of up to four channels: channels first), its bias and
+// relu. The kernel is square and padded by half of it; depthwise if `filters` is 0.
 struct Image {
-  int64_t size, channels, filters, kernel, stride;
+  int64_t size, channels, filters, kernel, stride, groups = 1;
 
   int64_t outputs() const { return filters == 0 ? channels : filters; }
   int64_t result_size() const { return (size + kernel / 2 * 2 - kernel) / stride + 1; }
-  int64_t sums() const { return kernel * kernel * (filters == 0 ? 1 : channels); }
+  int64_t sums() const { return kernel * kernel * (filters == 0 ? 1 : channels / groups); }
+  int64_t group_outputs() const { return outputs() / groups; }
+  bool channels_first() const { return filters != 0 && channels <= 4; }
   double flops() const {
     return 2.0 * static_cast<double>(result_size() * result_size() * outputs() * sums());
   }
@@ -126,20 +128,26 @@ kernels::Workload conv_workload(const Image& s, bool known) {
   };
   ir::Attrs attrs = {{"strides", Ints{s.stride, s.stride}},
                      {"pads", Ints{pad, pad, pad, pad}},
-                     {"dilations", Ints{1, 1}}};
+                     {"dilations", Ints{1, 1}},
+                     {"skip_padding", true}};
   std::string op = "conv2d", layout = "nhwc";
   ir::Type weights = f32({s.kernel, s.kernel, 1, outputs});
   if (s.filters == 0) {
     attrs["groups"] = s.channels;
   } else {
     op = "packed_conv2d";
-    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), DType::kF32, outputs);
-    weights = f32(ir::parse_layout(layout)->packed_dims(s.sums(), outputs));
+    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), DType::kF32, s.group_outputs());
+    std::vector<Dim> packed = ir::parse_layout(layout)->packed_dims(s.sums(), s.group_outputs());
+    packed[0] = packed[0] * s.groups;
+    weights = f32(std::move(packed));
+    attrs["groups"] = s.groups;
+    if (s.channels_first()) attrs["image_layout"] = std::string("nchw");
     attrs["kernel"] = Ints{s.kernel, s.kernel};
     attrs["filters"] = outputs;
   }
   attrs["layout"] = layout;
-  const ir::VarRef x = ir::make_var("x", f32({1, h, w, s.channels}));
+  const ir::VarRef x = ir::make_var(
+      "x", s.channels_first() ? f32({1, s.channels, h, w}) : f32({1, h, w, s.channels}));
   const ir::VarRef k = ir::make_var("w", weights), b = ir::make_var("b", f32({outputs}));
   const ir::Type type = f32({1, result(h), result(w), outputs});
   ir::BlockBuilder body;
@@ -200,7 +208,7 @@ void conv(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, cons
   const int threads = static_cast<int>(state.range(0));
   rt::ThreadPool& pool = the_pool();
   const auto floats = [](int64_t n) { return static_cast<size_t>(n); };
-  const size_t matrix = floats(s.sums() * ((s.outputs() + 255) / 256 * 256));
+  const size_t matrix = floats(s.sums() * ((s.group_outputs() + 255) / 256 * 256) * s.groups);
   const HugeBuffer x(floats(s.size * s.size * s.channels)),
       y(floats(s.result_size() * s.result_size() * s.outputs())), b(floats(s.outputs())),
       w(matrix * kRotation);
@@ -265,19 +273,24 @@ void add_benchmarks(const kernels::Config& config) {
         if (threads <= rt::ThreadPool::default_threads()) b->Args({m, threads});
   }
   // Layers of residual networks, of VGG and of those with depthwise convolutions.
-  const Image images[] = {{224, 3, 64, 7, 2},   {56, 64, 64, 3, 1},   {28, 128, 128, 3, 1},
-                          {14, 256, 256, 3, 1}, {7, 512, 512, 3, 1},  {56, 128, 128, 3, 2},
-                          {28, 256, 256, 3, 2}, {14, 512, 512, 3, 2}, {56, 256, 512, 1, 2},
-                          {112, 64, 128, 3, 1}, {37, 40, 58, 3, 1},   {224, 3, 32, 3, 2},
-                          {112, 32, 0, 3, 1},   {56, 144, 0, 3, 2},   {28, 192, 0, 3, 1},
-                          {14, 576, 0, 3, 1},   {7, 960, 0, 3, 1},    {14, 480, 0, 5, 1}};
+  const Image images[] = {
+      {224, 3, 64, 7, 2},       {56, 64, 64, 3, 1},       {28, 128, 128, 3, 1},
+      {14, 256, 256, 3, 1},     {7, 512, 512, 3, 1},      {56, 128, 128, 3, 2},
+      {28, 256, 256, 3, 2},     {14, 512, 512, 3, 2},     {56, 256, 512, 1, 2},
+      {112, 64, 128, 3, 1},     {37, 40, 58, 3, 1},       {224, 3, 32, 3, 2},
+      {112, 32, 0, 3, 1},       {56, 144, 0, 3, 2},       {28, 192, 0, 3, 1},
+      {14, 576, 0, 3, 1},       {7, 960, 0, 3, 1},        {14, 480, 0, 5, 1},
+      {28, 104, 104, 3, 1, 13}, {56, 128, 128, 3, 1, 32}, {14, 208, 208, 3, 1, 13},
+      {28, 240, 240, 1, 1, 3}};
   for (const Image& s : images)
     for (const bool known : {true, false}) {
       auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
       const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
       auto* b = benchmark::RegisterBenchmark(
-          fmt::format("conv/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}/{5}", s.size, s.channels, filters,
-                      s.kernel, s.stride, known ? "known" : "any")
+          fmt::format("conv/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}{5}/{6}", s.size, s.channels,
+                      filters, s.kernel, s.stride,
+                      s.groups == 1 ? "" : fmt::format("/groups:{}", s.groups),
+                      known ? "known" : "any")
               .c_str(),
           [=](benchmark::State& state) {
             if (!*kernel) *kernel = std::make_shared<Compiled>(conv_workload(s, known), config);

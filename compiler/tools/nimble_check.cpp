@@ -44,6 +44,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
                                    tuned::TunedSource* tuned) {
   passes::PassContext context;
   context.target = kernels::loaded_target_by_name(o.model.target);
+  context.precision = o.model.precision;
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);

@@ -33,6 +33,7 @@ constexpr char kAbout[] =
     "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
     "  nimble compile model.onnx --target x86-64-v4,x86-64-v3,x86-64-v2 -o model.nimble\n"
     "  nimble compile model.onnx --target portable -o model.nimble\n"
+    "  nimble compile model.onnx --precision bf16 -o model.nimble\n"
     "  nimble compile --batch list.tsv --portable off";
 
 struct Options {
@@ -115,7 +116,8 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
   }
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned, tools::model_text(o.model.model, o.model.shapes, o.model.import),
+               untuned,
+               tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision),
                tools::database_word(o.model));
 }
 

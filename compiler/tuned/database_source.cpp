@@ -13,6 +13,8 @@
 #include <set>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/tuned/overlay.h"
 #include "compiler/tuned/policy_class.h"
 #include "compiler/tuned/tuned.h"
@@ -323,10 +325,44 @@ std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store) {
   return database_source(std::move(store), db::host_hardware());
 }
 
+namespace {
+
+// The lowest level that makes of a workload the code that `target` makes: those that only add
+// instructions of fragments differ for workloads of their types alone, and what is tuned for one
+// serves the others.
+std::string level_of_record(const kernels::Workload& w, const kernels::TargetInfo& target) {
+  const auto may_serve = [&](const std::string& feature) {
+    bool known = false;
+    for (const kir::FragmentRow& row : kir::all_fragments()) {
+      if (row.feature != feature) continue;
+      known = true;
+      for (const exec::KernelArgument& a : w.contract.arguments)
+        if (a.kind == exec::KernelArgument::Kind::kTensor && (a.dtype == row.a || a.dtype == row.b))
+          return true;
+    }
+    return !known;
+  };
+  const kernels::TargetInfo* level = &target;
+  const std::vector<kernels::TargetRow>& rows = kernels::all_targets();
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    const kernels::TargetInfo& lower = row->info;
+    if (!kernels::is_lower_level(lower, *level)) continue;
+    if (lower.vector_bits != level->vector_bits ||
+        lower.vector_registers != level->vector_registers ||
+        std::any_of(level->features.begin(), level->features.end(),
+                    [&](const std::string& f) { return !lower.has(f) && may_serve(f); }))
+      break;
+    level = &lower;
+  }
+  return level->level;
+}
+
+}  // namespace
+
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,
                              int64_t threads) {
   db::Workload out;
-  std::string suffix = fmt::format(" threads={} target={}", threads, target.level);
+  std::string suffix = fmt::format(" threads={} target={}", threads, level_of_record(w, target));
   std::string constants;
   for (bool c : w.constant_parameter) constants += c ? 'c' : 'v';
   out.canonical = w.key + " args=" + constants + suffix;

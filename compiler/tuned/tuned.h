@@ -74,7 +74,8 @@ std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store);
 
 // ---- how compiler and tuner name things in the database
 
-// The record of a workload tuned for `threads` threads on a target.
+// The record of a workload tuned for `threads` threads on a target. Levels that make the same code
+// of it share a record, under the name of the lowest.
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,
                              int64_t threads);
 db::Toolchain toolchain_record();

@@ -48,7 +48,8 @@ Hardware host_hardware() {
   h.model = cpuinfo_number("model");
   h.stepping = cpuinfo_number("stepping");
   h.model_name = cpu.model;
-  h.isa = cpu.level;
+  // A level above the psABI's is its features in short: records of the machine stay its records.
+  h.isa = psabi_level(cpu.level);
   for (const char* extra : {"amx_tile", "avx512_bf16", "avx512_vnni"})
     if (cpu.has(extra)) h.isa += std::string("+") + extra;
   h.caches = cache_text(cpu);

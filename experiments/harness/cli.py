@@ -4,6 +4,7 @@ The work is run.py's, that of `all` everything.py's.
 """
 
 import argparse
+import importlib
 import pathlib
 import re
 import sys
@@ -37,7 +38,8 @@ def parse_arguments(arguments):
                "experiments/results/NAME.json, .md, .svg and .png; a run that leaves something out\n"
                "(--quick, --lengths, --threads, --cases, --peers, --no-nimble, --untuned) writes\n"
                "NAME-part.* instead, or NAME-LABEL.* with --label.\n\n"
-               "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, 130 interrupted")
+               "exit codes: 0 done, 1 failure, 2 usage, 3 wrong result, or a bar that is not kept,\n"
+               "130 interrupted")
     parser.add_argument("name", metavar="NAME", choices=experiments.NAMES,
                         help=f"experiment: {', '.join(experiments.NAMES)}; one that compares no "
                              f"speeds and has its own --help: {', '.join(experiments.PROGRAMS)}; "
@@ -108,8 +110,8 @@ def main():
         return experiments.load_program(name)(sys.argv[2:])
 
     def execute():
-        from experiments.harness.run import Run
-        Run(sys.argv[1:]).execute()
+        chosen = experiments.load(parse_arguments(sys.argv[1:]).name)
+        return importlib.import_module(chosen.runner).Run(sys.argv[1:]).execute()
     return exit_code(execute, "interrupted; --resume goes on from here")
 
 

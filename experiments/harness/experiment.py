@@ -71,6 +71,16 @@ class Experiment:
     # each in tables.
     variants: tuple = ()
     case: str = ""
+    # Of experiments whose systems compute in types of their own: {system: further arguments of
+    # `nimble compile` and `nimble tune`}; the peers that the best is sought among (None: all);
+    # peers whose results alone are asked for.
+    system_options: dict = dataclasses.field(default_factory=dict)
+    rivals: tuple | None = None
+    untimed: tuple = ()
+    # Modules: whose Run carries the experiment out, and whose Server answers for its systems
+    # (harness/worker.py).
+    runner: str = "experiments.harness.run"
+    server: str = "experiments.harness.worker"
 
 
 def _module(name, module):

@@ -14,6 +14,21 @@ SLOW_US = 300_000  # a system whose run takes this long is timed once a burst, b
 ENDLESS_US = 2_000_000  # this long: behind none; waking a pool is less than a thousandth of it
 
 
+def run_once(workers, reference, length):
+    """Runs every system once; returns ({system: output}, {system: ExperimentError}). The
+    reference's own failure is raised."""
+    outputs, errors = {}, {}
+    for system, worker in workers.items():
+        try:
+            outputs[system] = worker.ask("check", length)
+            worker.confine()
+        except ExperimentError as error:
+            if system == reference:
+                raise
+            errors[system] = error
+    return outputs, errors
+
+
 def examine(workers, reference, tolerance, length):
     """Runs every system once and compares its result with the reference's.
 
@@ -21,13 +36,12 @@ def examine(workers, reference, tolerance, length):
     whose result is further away than `tolerance`, has another shape, holds NaN or never came. The
     reference's own failure is raised.
     """
-    expected = workers[reference].ask("check", length)
-    differences, errors = {}, {}
-    for system, worker in workers.items():
+    outputs, errors = run_once(workers, reference, length)
+    differences = {}
+    for system, found in outputs.items():
         try:
-            differences[system] = difference(
-                system, worker.ask("check", length), reference, expected, tolerance, length)
-            worker.confine()
+            differences[system] = difference(system, found, reference, outputs[reference],
+                                             tolerance, length)
         except ExperimentError as error:
             if system == reference:
                 raise

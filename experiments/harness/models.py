@@ -11,6 +11,7 @@ from experiments.harness.experiment import BUILD, ROOT, load
 
 BIN = ROOT / "build" / "bin"
 BUILD_COMMAND = "scripts/quickstart, or cmake --preset release && cmake --build --preset release"
+QUOTED = 200  # bytes of a program's last words, where its error stands
 EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 
 
@@ -59,30 +60,48 @@ def trace_argument(experiment):
     return f"{path.relative_to(ROOT)}:n"
 
 
-def tune_command(experiment, model, database, budget):
+def nimble_options(experiment, system):
+    """Returns what `nimble compile` and `nimble tune` get beside the model."""
+    return (*experiment.nimble_options, *experiment.system_options.get(system, ()))
+
+
+def tune_command(experiment, system, model, database, budget):
     trace = trace_argument(experiment)
-    return [str(BIN / "nimble"), "tune", model, "--db", str(database), *experiment.nimble_options,
-            *(["--trace", trace] if trace else []),
+    return [str(BIN / "nimble"), "tune", model, "--db", str(database),
+            *nimble_options(experiment, system), *(["--trace", trace] if trace else []),
             "--threads", ",".join(map(str, experiment.threads)), "--budget", budget]
 
 
-def tune(experiment, options):
-    """Tunes every model of nimble's for options.tune, into options.database."""
+def tune(experiment, options, only=None):
+    """Tunes every model of nimble's, or that of one system, for options.tune, into
+    options.database."""
     options.database.parent.mkdir(parents=True, exist_ok=True)
-    for model in experiment.nimble_models(folder(experiment)).values():
-        run_nimble(experiment, tune_command(experiment, model, options.database, options.tune))
+    for system, model in experiment.nimble_models(folder(experiment)).items():
+        if only in (None, system):
+            run_nimble(experiment, tune_command(
+                experiment, system, model, options.database, options.tune), system)
 
 
-def run_nimble(experiment, command):
-    print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr)
-    done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr)
-    if done.returncode != 0:
-        raise ExperimentError(f"{experiment.name}: `{shlex.join(command)}` failed with status "
-                              f"{done.returncode}; its message is above")
+def run_nimble(experiment, command, system="nimble"):
+    """Runs a program for a system of nimble's, to which a failure is put down; the error quotes
+    what was printed last, unless a terminal shows progress."""
+    print(f"{experiment.name}: {shlex.join(command)}", file=sys.stderr, flush=True)
+    quoted = not sys.stderr.isatty()
+    with subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr,
+                          stderr=subprocess.PIPE if quoted else None) as process:
+        last = b""
+        while quoted and (piece := process.stderr.read1()):
+            sys.stderr.write(piece.decode(errors="replace"))
+            sys.stderr.flush()
+            last = (last + piece)[-QUOTED:]
+    if process.returncode != 0:
+        words = " ".join(last.decode(errors="replace").split())
+        words = f"{words} (status {process.returncode}); see" if quoted else "failed:"
+        raise ExperimentError(f"{system}: {words} `{shlex.join(command)}`", system=system)
 
 
-def compile_nimble(experiment, options):
-    """Compiles what nimble runs; returns {system: executable}.
+def compile_nimble(experiment, options, only=None):
+    """Compiles what nimble runs, or one system; returns {system: executable}.
 
     options: the command line, of which database, untuned, nimble_file and resume are used.
     Compiles anew unless resuming, so that the figures belong to the compiler and the database of
@@ -99,21 +118,24 @@ def compile_nimble(experiment, options):
                                   "(or measure the peers alone: --no-nimble)")
     models = experiment.nimble_models(folder(experiment))
     if not options.untuned and not options.database.exists():
-        tune = shlex.join(tune_command(experiment, models[experiment.nimble], options.database,
-                                       "30m"))
+        tune = shlex.join(tune_command(experiment, experiment.nimble, models[experiment.nimble],
+                                       options.database, "30m"))
         raise ExperimentError(f"{options.database}: no such tuning database; make it with "
                               f"`{tune}`, or with --tune 30m, or measure default schedules with "
                               "--untuned")
     executables = {}
     for system, model in models.items():
+        if only not in (None, system):
+            continue
         target = folder(experiment) / f"{system}.nimble"
         executables[system] = str(target)
         if options.resume and target.exists():
             continue
-        command = [str(program), "compile", model, *experiment.nimble_options, "-o", str(target)]
+        command = [str(program), "compile", model, *nimble_options(experiment, system), "-o",
+                   str(target)]
         if not options.untuned:
             command += ["--db", str(options.database)]
-        run_nimble(experiment, command)
+        run_nimble(experiment, command, system)
     return executables
 
 

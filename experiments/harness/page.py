@@ -1,16 +1,20 @@
 """The program behind `experiments/report`: all results on one page that needs no other file.
 
-First come all bars: what was found, what was asked. Each experiment's section is made of what its
-run wrote: NAME.md as the text, NAME.svg as the picture, NAME.json for machine, command and the times
-by length; NAME-LABEL.* follow. What a paper says about it stands beside, from the file paper.json in
-the experiment's folder: one or a list of {"source", "table", "title", "unit", "columns", "rows":
-{label: numbers or null}, "note"}.
+First come all bars: what was found, what was asked, and which experiments were not run. Each
+experiment's section is made of what its run wrote: NAME.md as the text, NAME.svg as the picture,
+NAME.json for machine, command and the times by length; NAME-LABEL.* follow. What a paper says about
+it stands beside, from the file paper.json in the experiment's folder: one or a list of {"source",
+"table", "title", "unit", "columns", "rows": {label: numbers or null}, "note"}. What is asked of an
+experiment that compares speeds stands in bars.json there: a list of {"case", "least"}, of the best
+peer's time over nimble's: its mean, or with "from" and "to" the lowest at any length between them,
+or with "length" at the one nearest to it.
 """
 
 import argparse
 import base64
 import html
 import json
+import math
 import pathlib
 import sys
 
@@ -69,9 +73,30 @@ def number(value):
     return "–" if value is None else f"{value:.4g}"
 
 
-def bars_of(result):
+def speed_bar(asked, case):
+    """Returns (name, found, asked, kept) of a bar of bars.json; what was not measured is not
+    kept."""
+    rated = [entry for entry in case["lengths"] if entry.get("ratio")]
+    what, found = "mean", case.get("ratio_to_best_peer")
+    if "length" in asked:
+        nearest = min(rated, default=None, key=lambda entry: abs(
+            math.log(entry["length"] / asked["length"])))
+        found = nearest and nearest["ratio"]
+        what = f"at {nearest['length'] if nearest else '–'}, the nearest to {asked['length']}"
+    elif "from" in asked:
+        within = [entry["ratio"] for entry in rated
+                  if asked["from"] <= entry["length"] <= asked["to"]]
+        found = min(within, default=None)
+        what = f"lowest of {len(within)} lengths from {asked['from']} to {asked['to']}"
+    kept = found is not None and found >= asked["least"]
+    return (f"{case['name']}: best peer / nimble, {what}", number(found),
+            f"at least {number(asked['least'])}", kept)
+
+
+def bars_of(result, asked=()):
     """Returns what a result says of its bars: (name, found, asked, kept) each. Of an experiment
-    that compares speeds what it found, with nothing asked (None)."""
+    that compares speeds what it found, with nothing asked (None), and what bars.json (`asked`) asks
+    of the cases that it has; of one that it lacks nothing is found."""
     found = []
     for bar in result.get("bars") or []:
         sense = "most" if "most" in bar else "least"
@@ -83,11 +108,14 @@ def bars_of(result):
         found += [(f"{case['name']}: best peer / nimble",
                    f"{case['ratio_to_best_peer']:.3f}, lowest {case['lowest_ratio']:.3f}", "", None)
                   for case in result["cases"] if case.get("ratio_to_best_peer")]
+        cases = {case["name"]: case for case in result["cases"]}
+        found += [speed_bar(bar, cases.get(bar["case"], {"name": bar["case"], "lengths": []}))
+                  for bar in asked]
     return found
 
 
 def bars_table(rows):
-    """rows: (experiment, *bar) each."""
+    """rows: (stem of a result, *bar) each."""
     verdicts = {True: "kept", False: "not kept", None: ""}
     return "<table><tr><th></th><th>bar</th><th>found</th><th>asked</th><th></th></tr>" + "".join(
         f"<tr><td><a href='#{html.escape(name)}'>{html.escape(name)}</a></td>"
@@ -118,6 +146,10 @@ def paper_table(paper):
             f"{html.escape(paper['title'])}</h3><table><tr><th>{html.escape(paper['unit'])}</th>"
             f"{head}</tr>{rows}</table><p><small>{html.escape(paper.get('note', ''))} "
             f"{html.escape(paper['source'])}.</small></p></div>")
+
+
+def asked_of(name):
+    return read_json(folder_of(name) / "bars.json") or []
 
 
 def papers_of(name):
@@ -155,6 +187,8 @@ def section(name, results, parts):
     stem = find_stem(name, results, parts)
     papers = "".join(map(paper_table, papers_of(name)))
     title = f"<h2 id='{html.escape(name)}'>{html.escape(name)}</h2>"
+    if stem not in (None, name):  # bars lead to it by this name
+        title += f"<a id='{html.escape(stem)}'></a>"
     if stem is None:
         return (f"{title}<p class=missing>not run: <code>experiments/run {html.escape(name)}"
                 f"</code></p>{papers}"), None
@@ -196,13 +230,19 @@ def page(names, results, parts):
     for name in names:
         text, machine = section(name, results, parts)
         sections.append(text)
-        for stem in labelled_stems(name, results, names):
-            sections.append(f"<h3>{html.escape(stem)}</h3>" + content(
-                stem, read_json(results / f"{stem}.json"), results, "", ""))
         stem = find_stem(name, results, parts)
         result = read_json(results / f"{stem}.json") if stem else None
         if isinstance(result, dict):
-            bars += [(name, *bar) for bar in bars_of(result)]
+            # A run that left something out is called NAME-part there: its bars ask for less.
+            bars += [(stem, *bar) for bar in bars_of(result, asked_of(name))]
+        if stem is None:
+            bars.append((name, "not run", "–", "", None))
+        for stem_of_label in labelled_stems(name, results, names):
+            labelled = read_json(results / f"{stem_of_label}.json")
+            sections.append(f"<h3 id='{html.escape(stem_of_label)}'>{html.escape(stem_of_label)}"
+                            f"</h3>" + content(stem_of_label, labelled, results, "", ""))
+            if isinstance(labelled, dict):
+                bars += [(stem_of_label, *bar) for bar in bars_of(labelled)]
         if machine:
             # The same machine counts once, whatever its load was.
             known = {key: value for key, value in machine.items() if key != "load_before"}

@@ -21,10 +21,10 @@ def write_json(path, value):
     os.replace(temporary, path)
 
 
-def write_all(result, stem):
-    """Writes stem.json, .md, .svg and .png."""
+def write_all(result, stem, more=""):
+    """Writes stem.json, .md (with `more` behind it), .svg and .png."""
     write_json(stem.with_name(stem.name + ".json"), result)
-    stem.with_name(stem.name + ".md").write_text(markdown(result), encoding="utf-8")
+    stem.with_name(stem.name + ".md").write_text(markdown(result) + more, encoding="utf-8")
     plot(result, stem)
 
 
@@ -100,18 +100,32 @@ def markdown(result):
         f"{case['ratio_to_best_peer']:.3f}, lowest {case['lowest_ratio']:.3f}"
         if case["ratio_to_best_peer"] else "–" for case in cases) + " |")
     lines += [""] + [f"[{number}] {note}." for number, note in enumerate(notes, 1)]
-    lines += ["", f"Timed: {result['timed']}. Results agree with PyTorch's within "
-              f"{result['tolerance']:g}.", ""]
+    agree = result.get("agreement") or (
+        f"Results agree with PyTorch's within {result['tolerance']:g}.")
+    lines += ["", f"Timed: {result['timed']}. {agree}", ""]
     if "within" in result["effort"]:
         lines += [f"Within {result['effort']['within']} of measuring: " + ", ".join(
             f"{len(case['lengths'])} of {result['lengths_of_workload']} lengths ({case['name']})"
             for case in cases) + ". Every sentence counts for the nearest measured length.", ""]
+    if how := tuning_text(result):
+        lines += [how, ""]
     if result["tuned_for_lengths"]:
         lines += ["nimble was tuned for other lengths than those reported: "
                   f"{spans(result['tuned_for_lengths'])}.", ""]
     lines += [f"- {ALL[name].label} {info['version']}: {info['settings']}"
               for name, info in result["systems"].items()]
     return "\n".join(lines) + "\n"
+
+
+def tuning_text(result):
+    """Returns where nimble's schedules come from; of a run without nimble nothing."""
+    if not result.get("executables"):
+        return ""
+    if result.get("untuned"):
+        return "nimble's schedules are the default ones: it was not tuned."
+    if result.get("tuning_budget"):
+        return f"nimble was tuned for {result['tuning_budget']} ahead of it, each of its models."
+    return "nimble's schedules are what the tuning database held: nothing was tuned for this run."
 
 
 def spans(numbers):
@@ -135,7 +149,7 @@ def plot(result, stem):
     figure.suptitle(f"{result['title']}\n{result['machine']['cpu']}")
     for case, column in zip(cases, axes.T):
         draw_times(column[0], case)
-        if rated:
+        if case["ratio_to_best_peer"] is not None:
             draw_ratios(column[1], case)
         column[-1].set_xlabel("length (tokens)")
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
@@ -152,8 +166,15 @@ def draw_times(axis, case):
         def values(key):
             return [entry["systems"][system][key] / entry["length"] for entry in entries]
         axis.plot(lengths, values("median"), color=look.colour, label=look.label, marker=".",
-                  linewidth=2.2 if look.label == "nimble" else 1.3)
+                  linestyle=look.line, linewidth=2.2 if look.module == "nimble" else 1.3)
         axis.fill_between(lengths, values("low"), values("high"), color=look.colour, alpha=0.2)
+    for kind, line in (("arithmetic", ":"), ("memory", "-.")):
+        entries = [entry for entry in case["lengths"]
+                   if entry.get("limits", {}).get(f"{kind}_us") is not None]
+        if entries:
+            axis.plot([entry["length"] for entry in entries],
+                      [entry["limits"][f"{kind}_us"] / entry["length"] for entry in entries],
+                      color="#000000", linestyle=line, linewidth=1, label=f"{kind} limit")
     axis.set_title(case["name"])
     axis.set_ylabel("µs per token")
     axis.set_ylim(bottom=0, top=readable_top(case))
@@ -179,7 +200,8 @@ def readable_top(case):
 
 
 def draw_ratios(axis, case):
-    entries, colour = case["lengths"], ALL["nimble"].colour
+    entries = [entry for entry in case["lengths"] if entry["ratio"] is not None]
+    colour = ALL["nimble"].colour
     lengths = [entry["length"] for entry in entries]
     axis.axhline(1, color="#000000", linewidth=1)
     axis.plot(lengths, [entry["ratio"] for entry in entries], color=colour, marker=".")

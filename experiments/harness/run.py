@@ -100,6 +100,7 @@ class Case:
         model = experiment.case or experiment.name
         self.name = f"{model}, {count_threads(threads)}"
         self.done, self.errors, self.infos = {}, {}, {}
+        self.study = {}  # what is found of the case beside its lengths
         self.ended = False
 
     def running(self):
@@ -107,7 +108,7 @@ class Case:
 
     def saved(self):
         return {"done": self.done, "errors": self.errors, "infos": self.infos,
-                "ended": self.ended}
+                "study": self.study, "ended": self.ended}
 
 
 class Run:
@@ -131,7 +132,7 @@ class Run:
         possible = [peer for model in self.models for peer in model.peers]
         possible = list(dict.fromkeys(possible))
         self.peers = (possible if options.peers is None
-                      else systems.parse_peers(options.peers, possible))
+                      else self.choose_peers(options.peers, possible))
         if not self.peers and options.no_nimble:
             raise ExperimentError("--no-nimble without --peers leaves nothing to measure", USAGE)
         self.cases = [Case(model, threads, [peer for peer in model.peers if peer in self.peers])
@@ -159,6 +160,9 @@ class Run:
                                   USAGE)
         return [model for name, model in names.items() if name in wanted]
 
+    def choose_peers(self, text, possible):
+        return systems.parse_peers(text, possible)
+
     def result_name(self, possible):
         options, name = self.options, self.experiment.name
         if options.label:
@@ -177,11 +181,16 @@ class Run:
         for model in self.models:
             models.export(model)
             if not self.options.no_nimble:
-                if self.options.tune and not self.options.resume:
-                    models.tune(model, self.options)
-                self.executables[model.name] = models.compile_nimble(model, self.options)
+                self.executables[model.name] = self.build_model(model)
+
+    def build_model(self, model, only=None):
+        """Tunes and compiles a model, all of its systems or one; returns {system: executable}."""
+        if self.options.tune and not self.options.resume:
+            models.tune(model, self.options, only)
+        return models.compile_nimble(model, self.options, only)
 
     def execute(self):
+        """Does all of it; returns the exit code."""
         self.build()
         self.unprepared = self.prepare()
         self.load_partial()
@@ -194,10 +203,18 @@ class Run:
             if not case.ended:
                 self.measure_case(case, progress)
         result = self.assemble()
-        report.write_all(result, self.stem)
+        self.write(result)
         self.partial.unlink(missing_ok=True)
-        print("\n\n".join(report.table(case) for case in result["cases"]))
         print(f"wrote {self.stem}.json, .md, .svg and .png", file=sys.stderr)
+        return self.verdict(result)
+
+    def write(self, result):
+        report.write_all(result, self.stem)
+        print("\n\n".join(report.table(case) for case in result["cases"]))
+
+    def verdict(self, result):
+        """Returns the exit code for what was found."""
+        return 0
 
     def prepare(self):
         """Makes what the peers need before they start; returns {peer: error} of the others."""
@@ -222,7 +239,7 @@ class Run:
         reference = case.peers[0] if case.peers else case.experiment.nimble
 
         def give_up(system, error):
-            if system not in case.peers or system == reference:
+            if not self.may_fail(case, system):
                 raise error
             print(f"{case.name}: going on without {system}: {error}", file=sys.stderr)
             case.errors[system] = reason(error)
@@ -230,13 +247,14 @@ class Run:
                 workers.drop(system)
 
         with pool.Pool() as workers:
-            for name in [*case.running(), *executables]:
+            for name in [*case.running(), *(n for n in executables if n not in case.errors)]:
                 try:
                     self.start(workers, name, case, cores, executables.get(name))
                     case.infos[name] = workers.workers[name].ask("info")
                 except ExperimentError as error:
                     give_up(name, error)
-            share = self.share()
+            self.examine_case(case, workers, give_up)
+            share, before = self.share(), self.measured_seconds
             order = from_the_middle(self.lengths)
             if share.seconds is not None:  # the ends must not be what the time does not suffice for
                 order = list(dict.fromkeys([order[0], min(order), max(order), *order]))
@@ -248,16 +266,24 @@ class Run:
                 case.done[str(length)] = self.measure_length(case, workers, reference, length,
                                                              give_up)
                 self.drop_slow(case, workers, reference, share.of_a_peer(self.peer_seconds))
+                # Whoever goes on from here has no more time than is left.
+                self.measured_seconds = before + share.clock() - share.start
                 self.save()
                 entry = case.done[str(length)]
                 found = entry["systems"]
                 best = min(found, key=lambda name: found[name]["median"])
                 ratio = f", ratio {entry['ratio']:.2f}" if entry["ratio"] else ""
                 progress.step(f"{case.name}, length {length}: fastest {best}{ratio}")
-            self.measured_seconds += share.clock() - share.start
         case.ended = True
         progress.leave_out(len(self.lengths) - len(case.done))
         self.save()
+
+    def may_fail(self, case, system):
+        """Whether the run goes on without a system."""
+        return system in case.peers[1:]
+
+    def examine_case(self, case, workers, give_up):
+        """Finds what `case.study` is to hold, before the lengths; a run that goes on has it."""
 
     def share(self):
         """Returns the time of the next case: what is left, evenly over the cases that wait."""
@@ -272,29 +298,40 @@ class Run:
             "cases": {case.key: case.saved() for case in self.cases}})
 
     def measure_length(self, case, workers, reference, length, give_up):
-        differences, errors = measure.examine(workers.workers, reference,
-                                              case.experiment.tolerance, length)
+        figures, errors = self.examine(case, workers.workers, reference, length)
         for system, error in errors.items():
             give_up(system, error)
         while True:
             try:
-                rounds = measure.time_rounds(workers.workers, length, **self.effort,
+                timed = {name: worker for name, worker in workers.workers.items()
+                         if name not in case.experiment.untimed}
+                rounds = measure.time_rounds(timed, length, **self.effort,
                                              long_runs=case.experiment.long_runs)
                 break
             except ExperimentError as error:
                 give_up(error.system, error)
         inputs = case.experiment.inputs_per_run(length)
         rounds = {name: [us / inputs for us in times] for name, times in rounds.items()}
+        nimble = case.experiment.nimble
         found, comparison = stats.summarize(
             rounds, [peer for peer in case.peers if peer in rounds],
-            None if self.options.no_nimble else case.experiment.nimble)
+            nimble if nimble in rounds else None, case.experiment.rivals)
         for name, value in found.items():
-            value["difference"] = differences[name]
+            value.update(figures[name])
         return {"length": length, "count": self.weights[length], "systems": found, **comparison}
+
+    def examine(self, case, workers, reference, length):
+        """Runs every system once, before it is timed; returns ({system: its errors' figures},
+        {system: ExperimentError of a wrong result, or of none})."""
+        differences, errors = measure.examine(workers, reference, case.experiment.tolerance,
+                                              length)
+        return {name: {"difference": value} for name, value in differences.items()}, errors
 
     def drop_slow(self, case, workers, reference, most):
         missing = len(self.lengths) - len(case.done)
-        for system in set(case.running()) & set(workers.workers) - {reference}:
+        for system in set(case.running()) & set(workers.workers):
+            if not self.may_fail(case, system):
+                continue
             if missing and workers.workers[system].seconds > most:
                 reached = sum(system in entry["systems"] for entry in case.done.values())
                 case.errors[system] = (f"stopped after {most:.0f} s, with {reached} of "
@@ -311,6 +348,7 @@ class Run:
             "onnxruntime_model": str(where / "onnxruntime.onnx"),
             "nimble_file": executable,
             "tvm_seconds": self.options.tvm_seconds,
+            "server": case.experiment.server,
         }, row.environment)
         # What it takes to load, build or tune is not held against it.
         workers.workers[name].seconds = 0.0
@@ -343,7 +381,7 @@ class Run:
         for case in self.cases:
             kept = saved["cases"][case.key]
             case.done, case.errors, case.infos = kept["done"], kept["errors"], kept["infos"]
-            case.ended = kept["ended"]
+            case.ended, case.study = kept["ended"], kept["study"]
         self.measured_seconds = saved["measured_seconds"]
 
     def stated_effort(self):

@@ -13,11 +13,12 @@ RESAMPLES = 2000
 INTERVAL = (2.5, 97.5)  # percentiles: 95 %
 
 
-def summarize(rounds, peers, reference):
+def summarize(rounds, peers, reference, rivals=None):
     """Summarises one length.
 
     rounds: {system: one burst median per round}, in µs, round i of all systems taken together;
-    peers: the systems that compete; reference: the system compared with them, or None.
+    peers: the systems that compete; reference: the system compared with them, or None; rivals:
+    those that the best peer is sought among, by default all of them.
     Returns (systems, comparison): systems maps a system to its median, its 95 % interval and the
     rounds themselves (`samples`);
     comparison has best_peer and, with a reference, `ratio` (best peer's median time over the
@@ -39,15 +40,17 @@ def summarize(rounds, peers, reference):
         systems[name] = {"median": float(medians[name]), "low": low, "high": high,
                          "samples": [float(us) for us in rounds[name]]}
     comparison = {"best_peer": None, "ratio": None}
-    if peers:
-        best = min(peers, key=medians.get)
+    rivals = [peer for peer in peers if rivals is None or peer in rivals]
+    if peers and reference is not None:
+        comparison["ratio_to"] = {
+            peer: float(medians[peer] / medians[reference]) for peer in peers}
+    if rivals:
+        best = min(rivals, key=medians.get)
         comparison["best_peer"] = best
         if reference is not None:
             comparison["ratio"] = float(medians[best] / medians[reference])
             comparison["ratio_low"], comparison["ratio_high"] = interval(
                 resampled[best] / resampled[reference])
-            comparison["ratio_to"] = {
-                peer: float(medians[peer] / medians[reference]) for peer in peers}
     return systems, comparison
 
 

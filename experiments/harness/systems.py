@@ -11,6 +11,7 @@ class System:
     label: str
     colour: str  # in plots; Okabe and Ito's palette, distinct for the colour-blind too
     environment: str | None = None  # of harness/environments.py; None: the common one
+    line: str = "-"  # in plots; dashed where another system has the colour
 
 
 PEERS = {
@@ -18,6 +19,13 @@ PEERS = {
     "torch_compile": System("torch_compile", "torch.compile", "#E69F00"),
     "onnxruntime": System("onnx_runtime", "ONNX Runtime", "#0072B2"),
     "openvino": System("openvino_cpu", "OpenVINO", "#009E73"),
+    "openvino_sized": System("openvino_sized", "OpenVINO for the size", "#56B4E9"),
+    "torch_channels_last": System("torch_channels_last", "torch.compile", "#E69F00"),
+    "torch_f64": System("torch_f64", "PyTorch f64", "#000000"),
+    "torch_bf16": System("torch_bf16", "PyTorch eager bf16", "#999999", line="--"),
+    "torch_compile_bf16": System("torch_compile_bf16", "torch.compile bf16", "#E69F00", line="--"),
+    "onnxruntime_bf16": System("onnx_runtime_bf16", "ONNX Runtime bf16", "#0072B2", line="--"),
+    "openvino_bf16": System("openvino_bf16", "OpenVINO bf16", "#009E73", line="--"),
     "tensorflow": System("tensorflow_function", "TensorFlow", "#56B4E9", "tensorflow"),
     "xla": System("tensorflow_xla", "TensorFlow XLA", "#000000", "tensorflow"),
     "tvm": System("tvm_relax", "TVM", "#F0E442"),
@@ -34,10 +42,13 @@ PEERS = {
 }
 NIMBLE = {
     "nimble": System("nimble", "nimble", "#D55E00"),
+    "nimble_default": System("nimble", "nimble, default schedules", "#CC79A7"),
+    "nimble_bf16": System("nimble", "nimble bf16", "#D55E00", line="--"),
     "nimble_loop": System("nimble", "nimble (loop in text IR)", "#CC79A7"),
     "nimble_trees": System("nimble_trees", "nimble", "#D55E00"),
 }
 ONNX_PEERS = ("torch", "torch_compile", "onnxruntime", "openvino")
+IMAGE_PEERS = ("onnxruntime", "openvino", "openvino_sized", "torch_channels_last")
 TABLE_PEERS = (*ONNX_PEERS, "tensorflow", "xla", "tvm", "mxnet")  # of the paper's Tables 1 and 3
 ALL = PEERS | NIMBLE
 

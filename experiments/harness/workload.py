@@ -8,10 +8,10 @@ from experiments.harness.experiment import ROOT
 FILE = ROOT / "experiments" / "workloads" / "mrpc-token-lengths.tsv"
 
 
-def histogram(columns):
-    """Returns {length: occurrences} over the named columns of the file, all parts."""
-    counts = collections.Counter()
-    header = None
+def read(columns, part=None):
+    """Returns the named columns of the file as numbers, a tuple for each pair of sentences: of one
+    part ("train" or "test"), or all."""
+    rows, header = [], None
     with open(FILE, encoding="utf-8") as lines:
         for line in lines:
             if line.startswith("#"):
@@ -19,8 +19,14 @@ def histogram(columns):
             fields = line.rstrip("\n").split("\t")
             if header is None:
                 header = [fields.index(column) for column in columns]
-                continue
-            counts.update(int(fields[i]) for i in header)
+            elif part in (None, fields[0]):
+                rows.append(tuple(int(fields[i]) for i in header))
+    return rows
+
+
+def histogram(columns):
+    """Returns {length: occurrences} over the named columns of the file, all parts."""
+    counts = collections.Counter(length for row in read(columns) for length in row)
     return dict(sorted(counts.items()))
 
 

@@ -38,6 +38,11 @@ def crossed(trials):
     return out
 
 
+def measured_sizes(trials):
+    """Returns the sizes at which a campaign timed anything, whatever it was for."""
+    return {size_of(t) for t in trials if t["median_ns"] is not None}
+
+
 def one_configuration(trials, size, k, weight):
     """Returns the configuration that loses least among the k fastest of the search, as the paper
     keeps one, and how many there were to choose from. weight(size) ≥ 0. Only sizes count at which

@@ -19,7 +19,8 @@ from experiments.method import choice, models, tables
 
 FORMAT = 1
 SEARCHED = 64  # the paper's size
-# Half of them lie outside of what the cross-evaluation measures (tuner/service/points.cpp).
+# Half of them lie outside of what a campaign measures that has time for all of its sizes
+# (tuner/service/points.cpp). What one did measure its trials tell.
 INSIDE = (8, 27, 32, 53, 64, 101, 128, 256)
 OUTSIDE = (11, 21, 43, 59, 90, 113, 180, 230)
 KS = (1, 10, 100)
@@ -108,10 +109,11 @@ class Study:
         return self.compile(model, self.folder / f"{name}.nimble", "--db", copy)
 
     def symbolic(self, name, model, campaigns):
-        """Tunes as the paper does; returns {variant: executable} and what is told of each."""
+        """Tunes as the paper does; returns {variant: executable}, what is told of each, and the
+        sizes at which the campaign that the bars are of timed anything."""
         from experiments.harness import workload
         files = {"default": self.compile(model, self.folder / f"{name}-default.nimble")}
-        about = {"default": {}}
+        about, sizes_seen = {"default": {}}, set()
         share = METHOD * self.whole / len(self.effort["products"])
         ways = {"64": ["--size", SEARCHED]}
         # Where the search runs at one size unasked there is nothing to compare this with.
@@ -127,9 +129,12 @@ class Study:
                                      "entries": found["workloads"][0].get("entries")}
             files[f"table-{way}"] = self.compile(
                 model, self.folder / f"{name}-{way}.nimble", "--db", database)
-            if way != "64" or "table" not in found["workloads"][0]:
+            if way != "64":
                 continue
             trials = self.trials(database, found)
+            sizes_seen = choice.measured_sizes(trials)
+            if "table" not in found["workloads"][0]:
+                continue
             sizes = {s for times in choice.crossed(trials).values() for s in times}
             weights = {"even": lambda size: 1,
                        "mrpc": choice.nearest_weight(workload.histogram(("pair",)), sizes)}
@@ -138,12 +143,12 @@ class Study:
                 config, among = choice.one_configuration(trials, SEARCHED, k, weights[weighed])
                 about[variant] = {"configuration": config, "among": among}
                 files[variant] = self.keep_one(model, f"{name}-{variant}", database, found, config)
-        return files, about
+        return files, about, sizes_seen
 
     def product(self, name, campaigns):
         from experiments.method import timing
         model = models.write(name, self.folder)
-        files, about = self.symbolic(name, model, campaigns)
+        files, about, sizes_seen = self.symbolic(name, model, campaigns)
         each = PER_SHAPE * self.whole / len(self.effort["products"]) / len(self.lengths)
         rows, spent = [], 0.0
         for length in self.lengths:
@@ -153,7 +158,7 @@ class Study:
             spent += found["consumed_s"]
             static = self.compile(model, self.folder / f"{name}-n{length}.nimble", *shape, "--db",
                                   database)
-            rows.append({"length": length, "inside": length in INSIDE,
+            rows.append({"length": length, "inside": length in sizes_seen,
                          "trials": found["workloads"][0]["trials"], "variants": timing.relative(
                 {"static": static, **files}, (length, models.PRODUCTS[name][0]),
                 self.effort["rounds"], self.effort["burst_us"])})
@@ -178,6 +183,9 @@ class Study:
                 rows = self.trials(database, campaign)
                 searched = choice.searched(rows, SEARCHED)
                 # By the default schedule's, the first that is tried: campaigns lie apart in time.
+                if not searched or not searched[0][1]:
+                    raise ExperimentError(f"method: seed {seed}: {budget:.0f} s did not suffice "
+                                          "for the default schedule; give a larger --within")
                 unit = searched[0][1]
                 record[kind] = [ns and ns / unit for _, ns in searched][:trials]
                 if kind == "model":
@@ -208,7 +216,7 @@ def execute(options, arguments):
               "products": products, "campaigns": campaigns, "summary": summary,
               "searches": searches, "searched_product": effort["products"][0],
               "cost_model": cost_model, "seconds": time.monotonic() - begin,
-              "bars": tables.bars(summary, cost_model)}
+              "bars": tables.bars(summary, cost_model, effort["trials"])}
     part = options.quick or options.names or options.seeds or \
         cli.in_seconds(effort["within"]) < cli.in_seconds(FULL["within"])
     output.write("method-part" if part else "method", result, tables.markdown(result),

@@ -39,7 +39,11 @@ def summarise(products):
     method = sum(p["method_s"] for p in products.values())
     single = sum(p["per_shape_s"] for p in products.values())
     return {"variants": variants, "method_s": method, "per_shape_s": single,
-            "time": method / single}
+            "time": method / single,
+            # Of the product that has least of them.
+            "lengths": min(len(p["lengths"]) for p in products.values()),
+            "outside": min(sum(not row["inside"] for row in p["lengths"])
+                           for p in products.values())}
 
 
 def cost_model(searches):
@@ -66,18 +70,23 @@ def cost_model(searches):
                              for number, values in sorted(rounds.items())}}
 
 
-def bars(summary, model):
+def bars(summary, model, trials):
+    """trials: how many each random search is to have. What is compared with one that its budget cut
+    short, or at lengths that were measured, says less: so both are asked for."""
     ours = summary["variants"][OURS]
     out = []
 
-    def bar(name, value, limit, sense):
+    def bar(name, value, limit, sense, count=False):
         kept = value <= limit if sense == "most" else value >= limit
-        out.append({"name": name, "value": value, sense: limit, "kept": kept})
+        out.append({"name": name, "value": value, sense: limit, "kept": kept, "count": count})
     bar("time of the method over that of tuning each length", summary["time"], MOST_TIME, "most")
     bar("speed over builds for single lengths, geometric mean", ours["mean"], LEAST_MEAN, "least")
     bar("the same, the worst product and length", ours["worst"], LEAST_WORST, "least")
+    bar("lengths that the campaign did not measure", summary["outside"],
+        summary["lengths"] // 2, "least", True)
     bar("trials until the cost model is where random search ends, over that one's (median of "
         f"{len(model['shares'])} seeds)", model["median_share"], MOST_TRIALS, "most")
+    bar("trials of the shortest random search", min(model["trials"]), trials, "least", True)
     return out
 
 
@@ -91,8 +100,9 @@ def markdown(result):
         f"{', '.join(result['effort']['products'])} over a symbolic length. Each is searched at "
         f"{result['searched']}, the best k are evaluated at all sizes and one is kept, as the paper "
         "does, or our table is made. Beside them a build for each length, tuned for this length "
-        "alone. All run interleaved; speed is the single length's time over the variant's. Half of "
-        f"the lengths lie outside of the cross-evaluation. {ended}", "",
+        "alone. All run interleaved; speed is the single length's time over the variant's. Of the "
+        f"{summary['lengths']} lengths {summary['outside']} lie outside of what the campaign "
+        f"measured. {ended}", "",
         f"The method took {summary['method_s']:.0f} s, tuning each length "
         f"{summary['per_shape_s']:.0f} s: {percent(summary['time'], 1)}. That share is what the "
         "budgets give it (a seventh, unless searches end before theirs); what is found is the speed "
@@ -113,10 +123,15 @@ def markdown(result):
         among = [f"{LABELS[v]}: of {about['among']}" for v, about in product["about"].items()
                  if "among" in about]
         lines += ["", f"Cross-evaluated at every size: {'; '.join(among)}."] if among else []
+        without = [LABELS[v] for v, about in product["about"].items()
+                   if v.startswith("table-") and not about["entries"]]
+        lines += ["", f"There is no table, so this is the default schedule: {', '.join(without)}."] \
+            if without else []
     lines += ["", "## The cost model", "",
               f"{len(model['shares'])} searches of {result['searched_product']} at "
-              f"{result['searched']} with the cost model, and as many at random, of up to "
-              f"{max(model['trials'])} trials. Times are over the default schedule's.", ""]
+              f"{result['searched']} with the cost model, and as many at random, of "
+              f"{min(model['trials'])} to {max(model['trials'])} trials. Times are over the default "
+              "schedule's.", ""]
     lines += markdown_table(
         ["seed", "random's best", "the model's best", "trials to be as good", "of random's"],
         [[str(record["seed"]), f"{random:.3f}", f"{own:.3f}",

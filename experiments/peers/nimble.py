@@ -7,6 +7,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 import nimble_ctypes  # noqa: E402  (found through the line above)
 
+WARM = 2  # runs before a profile
+
 
 class Peer:
     """See experiments/harness/worker.py for when which method is called."""
@@ -29,3 +31,14 @@ class Peer:
 
     def output(self, name):
         return self.call.outputs()[name].copy()
+
+    def profile(self, runs):
+        """Returns the profile of so many runs on what is bound."""
+        for _ in range(WARM):
+            self.call.run()
+        self.session.set_profiling(True)
+        for _ in range(runs):
+            self.call.run()
+        found = self.session.profile()
+        self.session.set_profiling(False)
+        return found

@@ -6,16 +6,23 @@ import openvino
 class Peer:
     """See experiments/harness/worker.py for when which method is called."""
 
+    PRECISION = "f32"
+
     def __init__(self, experiment, threads, options):
-        core = openvino.Core()
+        self.core, self.threads = openvino.Core(), threads
+        self.load(self.core.read_model(options["onnx_model"]))
+
+    def load(self, model):
+        self.compile(model)
+
+    def compile(self, model):
         # Without the precision hint the plug-in computes in bf16 where the CPU has AMX.
-        self.compiled = core.compile_model(core.read_model(options["onnx_model"]), "CPU", {
-            "INFERENCE_PRECISION_HINT": "f32",
+        self.compiled = self.core.compile_model(model, "CPU", {
+            "INFERENCE_PRECISION_HINT": self.PRECISION,
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_NUM_THREADS": self.threads,
             "NUM_STREAMS": 1,
         })
-        self.threads = threads
         self.request = self.compiled.create_infer_request()
 
     def version(self):

@@ -30,7 +30,7 @@ LOOK = "2s"  # at a shape's candidates; of the largest shapes fewer than TOP_K t
 # tuning measured.
 FULL = {"within": "40m", "bert": (40, 4), "convolution": (160, 20)}
 QUICK = {"within": "100s", "bert": (3, 1), "convolution": (4, 1)}
-SHAPES, SEARCHES = 300, 40
+SHAPES, SEARCHES = {"bert": 150, "convolution": 150}, 40  # at least
 
 
 def parse_arguments(arguments):
@@ -47,7 +47,8 @@ def parse_arguments(arguments):
                              f"{QUICK['within']})")
     parser.add_argument("--shapes", type=int, metavar="N",
                         help="of each workload (default: so many that all together are "
-                             f"{SHAPES}); {SEARCHES} searches are spread over them")
+                             f"{sum(SHAPES.values())} or more); {SEARCHES} searches are spread over "
+                             "them")
     parser.add_argument("--resume", action="store_true",
                         help="take what an earlier run with the same options measured of a model")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
@@ -99,9 +100,11 @@ def measure(name, model, folder, effort, options, spent):
 
 
 def measured(name, model, folder, effort, options, spent):
-    """Returns what `measure` does, or what an earlier run left of it in the folder."""
+    """Returns what `measure` does, or what an earlier run at this commit left of it in the folder:
+    the result names one commit for all of its figures."""
+    from experiments.harness import machine
     file = folder / f"{name}.json"
-    key = {"format": FORMAT, "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+    key = {"format": FORMAT, "commit": machine.provenance([])["commit"], "model": hashlib.sha256(model.read_bytes()).hexdigest(),
            "threads": options.threads, "within": effort["within"], "effort": list(effort[name]),
            "seeds": [TRACE_SEED, TRIED_SEED], "search": [TOP_K, SEARCH_TRIALS, LOOK, ROWS]}
     if options.resume and file.exists():
@@ -150,7 +153,10 @@ def execute(options, arguments):
               "seeds": {"tuned": TRACE_SEED, "tried": TRIED_SEED}, "within": effort["within"],
               "seconds": seconds, "bounds": bounds, "models": found,
               "reports": reports,
-              "bars": tables.bars(found, *((0, 0) if options.quick else (SHAPES, SEARCHES)))}
+              "bars": tables.bars(
+                  found, {title: 0 if options.quick else SHAPES[name]
+                          for name, (title, *_) in MODELS.items()},
+                  0 if options.quick else SEARCHES)}
     part = options.quick or options.shapes or options.threads != 2 or \
         cli.in_seconds(effort["within"]) < cli.in_seconds(FULL["within"])
     output.write("regret-part" if part else "regret", result, tables.markdown(result),

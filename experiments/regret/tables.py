@@ -79,7 +79,9 @@ def summarise(report, bounds):
 
 
 def bars(models, shapes, searches):
-    """models: {title: summary}; shapes, searches: how many there are to be in all."""
+    """models: {title: summary}; shapes: {title: how many there are to be at least}; searches: how
+    many in all. Regret at workloads of several symbols has bars of its own, lest those of one
+    symbol, which are easier, hide it."""
     out = []
 
     def bar(name, value, limit, sense, count=False):
@@ -89,10 +91,14 @@ def bars(models, shapes, searches):
         regret = model["regret"] or {"median": None, "p95": None}
         bar(f"{title}: median regret", regret["median"], MOST_MEDIAN, "most")
         bar(f"{title}: 95th percentile", regret["p95"], MOST_P95, "most")
+        several = model["regret_several"] or {"median": None, "p95": None}
+        bar(f"{title}, several symbols: median regret", several["median"], MOST_MEDIAN, "most")
+        bar(f"{title}, several symbols: 95th percentile", several["p95"], MOST_P95, "most")
         bar(f"{title}: shapes within the bound that was stated before", model["within"],
             LEAST_WITHIN, "least")
-    bar("shapes that were measured", sum(m["shapes"] for m in models.values()), shapes, "least",
-        True)
+        bar(f"{title}: shapes that were measured", model["shapes"], shapes[title], "least", True)
+    bar("shapes that were measured", sum(m["shapes"] for m in models.values()),
+        sum(shapes.values()), "least", True)
     bar("of them with a search from nothing", sum(m["searches"] for m in models.values()), searches,
         "least", True)
     return out
@@ -140,6 +146,13 @@ def markdown(result):
               two(row["regret_searched"]), percent(row["bound"], 1), percent(row["within"]),
               percent(row["gain"]["median"], 1, "+")] for row in model["rows"]])
         lines += [*(f"- left out: {text}" for text in model["skipped"]), ""]
+        bounded = [row for row in model["rows"] if row["bound"] is not None]
+        if bounded:
+            loosest = max(bounded, key=lambda row: row["bound"])
+            lines += [f"The loosest bound is {percent(loosest['bound'], 1)} ({loosest['label']}), "
+                      f"where the largest regret is {percent(loosest['regret']['worst'], 1)}: one so "
+                      "far above what is found says little.", ""] \
+                if loosest["bound"] > 2 * max(MOST_P95, loosest["regret"]["worst"]) else []
     lines += ["The bound of a workload is stated before any of these shapes is measured: the largest "
               "regret of its table where it was made or at the shapes that the campaign held out, and "
               "how far two times of one schedule lay apart in the campaign.",

@@ -65,7 +65,8 @@ def build(experiment, seed, folder, budget):
     for old in folder.glob(f"{database.name}*"):
         old.unlink()
     models.run_nimble(experiment, [
-        *models.tune_command(experiment, model, database, budget), "--seed", str(seed), "--quiet"])
+        *models.tune_command(experiment, "nimble", model, database, budget), "--seed", str(seed),
+        "--quiet"])
     file = folder / f"seed-{seed}.nimble"
     models.run_nimble(experiment, [
         str(models.BIN / "nimble"), "compile", model, *experiment.nimble_options, "-o", str(file),

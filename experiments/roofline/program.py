@@ -135,16 +135,9 @@ def build(name, folder, options):
     return files, tuning_of(report)
 
 
-def measure_peaks(threads, seconds):
+def inspect(file, study="roofline"):
     from experiments.studies import programs
-    return programs.call_json("roofline", [
-        "nimble-doctor", "--measure", "--threads", ",".join(map(str, threads)), "--seconds",
-        seconds])["measured"]
-
-
-def inspect(file):
-    from experiments.studies import programs
-    return work.read(programs.call_json("roofline", ["nimble-inspect", "--kernels", file]))
+    return work.read(programs.call_json(study, ["nimble-inspect", "--kernels", file]))
 
 
 def measure_once(workers, kernels, length, effort, found):
@@ -218,14 +211,14 @@ def execute(options, arguments):
     for (name, threads), cost in zip(plan, costs):
         progress.tell(f"{MODELS[name].title}, {tables.threads_text(threads)}")
         if threads == options.threads[0]:  # the clock of an hour ago may have been another
-            peaks.append(measure_peaks(options.threads, effort["peak_s"]))
+            peaks.append(programs.measure_peaks("roofline", options.threads, effort["peak_s"]))
             files, tuning = built[name]
             kernels = {system: inspect(file) for system, file in files.items()}
         seconds = whole * cost / sum(costs) if whole else None
         measured.append({"name": name, "title": MODELS[name].title, "threads": threads,
                          "tuning": tuning, "lengths": measure_case(files, kernels, threads, effort,
                                                                    seconds)})
-    peaks.append(measure_peaks(options.threads, effort["peak_s"]))
+    peaks.append(programs.measure_peaks("roofline", options.threads, effort["peak_s"]))
     roofs = {str(threads): tables.roofs(peaks, threads) for threads in options.threads}
     cache = tables.last_cache(about["caches"])
     cases = []

@@ -16,13 +16,14 @@ PARTS = (*CLASSES, "other")
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def roofs(measured, threads):
+def roofs(measured, threads, dtype="f32"):
     """Returns the most that any of the measurements of `nimble doctor --measure` found at so many
-    threads: `flops` a second in f32, `bytes` a second of reading memory; and each one's figures."""
+    threads: `flops` a second in a type, `bytes` a second of reading memory; and each one's figures.
+    """
     def values(kind, dtype):
         return [ceiling["value"] for one in measured for ceiling in one["ceilings"]
                 if [ceiling[key] for key in ("kind", "dtype", "threads")] == [kind, dtype, threads]]
-    compute, memory = values("compute", "f32"), values("read_memory", "any")
+    compute, memory = values("compute", dtype), values("read_memory", "any")
     return {"flops": max(compute), "bytes": max(memory),
             "measured": {"flops": compute, "bytes": memory}}
 

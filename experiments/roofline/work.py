@@ -17,9 +17,11 @@ TEMPLATES = {"dense": "products", "conv2d": "products", "conv2d_nhwc": "products
              "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit
+CONVOLUTIONS = ("conv2d", "packed_conv2d")
 PARTS = ("gather", "slice")  # operators that read a part of their first operand
 
 PARAMETER = re.compile(r"%(p\d+): Tensor\[\((.*?)\), (\w+)\]")
+TENSOR = re.compile(r"Tensor\[\((.*?)\), (\w+)\]")
 BINDING = re.compile(r"let %(\w+): Tensor\[\((.*?)\), (\w+)\] = (\w+)\((.*)$", re.MULTILINE)
 
 
@@ -56,12 +58,17 @@ class Kernel:
     kind: str  # of CLASSES
     parameters: dict  # name → Tensor
     operations: tuple
+    results: tuple = ()  # Tensors
 
     def flops(self, symbols):
         """Returns the operations of its products and attention; a multiply-add is two. Others
         count for nothing, so this is less than all of them."""
         tensors = {**self.parameters, **{o.result_name: o.result for o in self.operations}}
         return sum(flops_of(operation, tensors, symbols) for operation in self.operations)
+
+    def bytes(self, symbols):
+        """Returns the bytes of all that a call reads and writes, each once."""
+        return sum(tensor.bytes(symbols) for tensor in (*self.parameters.values(), *self.results))
 
     def constant_bytes(self, symbols):
         """Returns the bytes of constants that a call reads: operands of fixed extents; of a table
@@ -119,8 +126,24 @@ def extent(text, symbols):
 
 
 def attribute(operation, name, otherwise):
-    found = re.search(rf"(?<!\w){name} = (\w+)", operation.attributes)
+    found = re.search(rf'(?<!\w){name} = "?(\w+)', operation.attributes)
     return found[1] if found else otherwise
+
+
+def numbers_of(operation, name):
+    """Returns the integers of an attribute like kernel = [3, 3]."""
+    found = re.search(rf"(?<!\w){name} = \[([\d, ]*)\]", operation.attributes)
+    return [int(number) for number in re.findall(r"\d+", found[1])] if found else []
+
+
+def taps_of(operation, tensors, symbols):
+    """Returns how many products a convolution sums up for each element of its result."""
+    if operation.name == "packed_conv2d":  # images have their channels last
+        inputs = extent(tensors[operation.operands[0]].dims[-1], symbols)
+        return inputs * math.prod(numbers_of(operation, "kernel"))
+    weights = tensors[operation.operands[1]].dims
+    of_a_filter = weights[:-1] if attribute(operation, "layout", "") == "nhwc" else weights[1:]
+    return math.prod(extent(dim, symbols) for dim in of_a_filter)
 
 
 def flops_of(operation, tensors, symbols):
@@ -134,6 +157,8 @@ def flops_of(operation, tensors, symbols):
         summed = dims[-2 if len(dims) > 1 and attribute(operation, "transpose_a", "") == "true"
                       else -1]
         return 2 * extent(summed, symbols) * results.elements(symbols)
+    if operation.name in CONVOLUTIONS:
+        return 2 * taps_of(operation, tensors, symbols) * results.elements(symbols)
     if operation.name == "attention":  # scores, then weighted values: keys × results each
         return 4 * extent(of(1).dims[1], symbols) * results.elements(symbols)
     return 0
@@ -148,11 +173,27 @@ def parse_operations(text):
     return tuple(found)
 
 
-def label_of(source, operations):
+def label_of(source, operations, parameters):
     for operation in operations:
+        if operation.name in CONVOLUTIONS:
+            return f"{source} {convolution_text(operation, parameters)}"
         if operation.name == "packed_matmul":
             return f"{source} k={attribute(operation, 'k', '?')} n={attribute(operation, 'n', '?')}"
     return source
+
+
+def convolution_text(operation, parameters):
+    """Returns like "3x3 /2 64 → 128" what is fixed of a convolution: kernel, stride, channels."""
+    last = operation.name == "packed_conv2d" or attribute(operation, "layout", "") == "nhwc"
+    image, channel = parameters.get(operation.operands[0]), -1 if last else 1
+    kernel = numbers_of(operation, "kernel")
+    if not kernel:
+        weights = parameters.get(operation.operands[1])
+        kernel = weights.dims[:2] if weights and last else weights.dims[2:] if weights else ()
+    strides = numbers_of(operation, "strides")
+    stride = f" /{'x'.join(map(str, strides))}" if set(strides) - {1} else ""
+    return (f"{'x'.join(map(str, kernel))}{stride} {image.dims[channel] if image else '?'} → "
+            f"{operation.result.dims[channel]}")
 
 
 def class_of(templates):
@@ -171,8 +212,10 @@ def read(inspected):
         parameters = {name: Tensor(dims_of(dims), dtype)
                       for name, dims, dtype in PARAMETER.findall(head)}
         kernels[entry["name"]] = Kernel(
-            label_of(entry["source"], operations),
-            class_of([i["template"] for i in entry["implementations"]]), parameters, operations)
+            label_of(entry["source"], operations, parameters),
+            class_of([i["template"] for i in entry["implementations"]]), parameters, operations,
+            tuple(Tensor(dims_of(dims), dtype)
+                  for dims, dtype in TENSOR.findall(head.partition("->")[2])))
     return kernels
 
 

@@ -4,8 +4,6 @@ drawn by the model's own signature, and a profile can be asked for."""
 from experiments.harness import worker
 from experiments.memory_study.probe import draw
 
-WARM = 2  # runs before a profile
-
 
 class Server(worker.Server):
     def __init__(self, options):
@@ -29,11 +27,4 @@ class Server(worker.Server):
     def profile(self, length, runs):
         """Returns the profile of so many runs."""
         self.bind(length)
-        for _ in range(WARM):
-            self.peer.run()
-        self.peer.session.set_profiling(True)
-        for _ in range(runs):
-            self.peer.run()
-        found = self.peer.session.profile()
-        self.peer.session.set_profiling(False)
-        return found
+        return self.peer.profile(runs)

@@ -36,6 +36,13 @@ def call_json(study, command):
     return json.loads(call(study, [*command, "--format", "json"]))
 
 
+def measure_peaks(study, threads, seconds):
+    """Returns what `nimble doctor --measure` finds at these numbers of threads, so long for each
+    figure."""
+    return call_json(study, ["nimble-doctor", "--measure", "--threads",
+                             ",".join(map(str, threads)), "--seconds", seconds])["measured"]
+
+
 def flags(program):
     """Returns the options that a program's --help names."""
     done = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True)

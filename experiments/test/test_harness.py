@@ -31,6 +31,9 @@ class WorkloadTest(unittest.TestCase):
         self.assertEqual((min(pairs), max(pairs), sum(pairs.values())), (19, 104, 5801))
         single = workload.histogram(("first", "second"))
         self.assertEqual((min(single), max(single), sum(single.values())), (9, 54, 2 * 5801))
+        test = workload.read(("first", "pair"), "test")
+        self.assertEqual(len(test), 1725)
+        self.assertEqual(len(test[0]), 2)
         mean = sum(n * count for n, count in pairs.items()) / 5801
         self.assertAlmostEqual(mean, 53.2, delta=0.05)
 
@@ -62,6 +65,14 @@ class StatisticsTest(unittest.TestCase):
         self.assertEqual(comparison["best_peer"], "b")
         self.assertEqual(comparison["ratio"], 2)
         self.assertEqual(comparison["ratio_to"], {"a": 2.75, "b": 2})
+
+    def test_the_best_is_sought_among_rivals(self):
+        rounds = {"a": [10] * 3, "b": [8] * 3, "nimble": [4] * 3}
+        _, comparison = statistics.summarize(rounds, ["a", "b"], "nimble", ("a", "c"))
+        self.assertEqual((comparison["best_peer"], comparison["ratio"]), ("a", 2.5))
+        self.assertEqual(comparison["ratio_to"], {"a": 2.5, "b": 2})
+        _, comparison = statistics.summarize(rounds, ["a", "b"], "nimble", ("c",))
+        self.assertEqual((comparison["best_peer"], comparison["ratio"]), (None, None))
 
     def test_interval_holds_the_median_and_pairs_rounds(self):
         # Both systems slow down together: the ratio is certain though the times are not.

@@ -43,6 +43,10 @@ class Choice(unittest.TestCase):
         self.assertEqual(choice.one_configuration(alone, 64, 10, lambda size: 1)[0], "a")
         self.assertEqual(choice.one_configuration([], 64, 10, lambda size: 1), (None, 0))
 
+    def test_sizes_count_that_anything_was_timed_at(self):
+        self.assertEqual(choice.measured_sizes(TRIALS), {8, 17, 64, 256})
+        self.assertEqual(choice.measured_sizes([trial("a", 32, None)]), set())
+
     def test_ranks(self):
         self.assertEqual(list(choice.ranks([3, 1, 3, 2])), [2.5, 0, 2.5, 1])
         self.assertAlmostEqual(choice.rank_correlation([1, 2, 3, 4], [1, 4, 9, 16]), 1)
@@ -68,7 +72,9 @@ class Tables(unittest.TestCase):
             "static": {"us": 10.0, "speed": 1.0}, tables.OURS: {"us": 10.0, "speed": speed},
             "one-100": {"us": 10.0, "speed": 0.8}}} for n in (8, 11)]
         return {"p": {"lengths": rows, "per_shape_s": 60.0, "method_s": 10.0,
-                      "about": {tables.OURS: {"seconds": 10.0}, "one-100": {"among": 5}}}}
+                      "about": {tables.OURS: {"seconds": 10.0, "entries": 2},
+                                "table-medoids": {"seconds": 1.0, "entries": None},
+                                "one-100": {"among": 5}}}}
 
     def searches(self):
         return [{"seed": 1, "model": [1.0, 0.8, 0.7], "random": [1.0, 0.9, 0.9, 0.8],
@@ -84,10 +90,20 @@ class Tables(unittest.TestCase):
 
     def test_bars(self):
         model = tables.cost_model(self.searches())
-        kept = tables.bars(tables.summarise(self.products(0.97)), model)
-        self.assertEqual([bar["kept"] for bar in kept], [True] * 4)
-        kept = tables.bars(tables.summarise(self.products(0.89)), model)
-        self.assertEqual([bar["kept"] for bar in kept], [True, False, False, True])
+        kept = tables.bars(tables.summarise(self.products(0.97)), model, 2)
+        self.assertEqual([bar["kept"] for bar in kept], [True] * 6)
+        kept = tables.bars(tables.summarise(self.products(0.89)), model, 2)
+        self.assertEqual([bar["kept"] for bar in kept], [True, False, False, True, True, True])
+
+    def test_a_search_that_was_cut_short_and_lengths_that_were_measured_keep_no_bar(self):
+        model = tables.cost_model(self.searches())
+        products = self.products(0.97)
+        for row in products["p"]["lengths"]:
+            row["inside"] = True
+        bars = {bar["name"]: bar for bar in tables.bars(tables.summarise(products), model, 64)}
+        shortest = bars["trials of the shortest random search"]
+        self.assertEqual((shortest["value"], shortest["kept"]), (2, False))
+        self.assertFalse(bars["lengths that the campaign did not measure"]["kept"])
 
     def test_the_page(self):
         products = self.products(0.97)
@@ -97,11 +113,14 @@ class Tables(unittest.TestCase):
                                                 "max_trials": 5},
             "searched": 64, "summary": summary, "products": products, "cost_model": model,
             "searches": self.searches(), "searched_product": "p", "seconds": 60.0,
-            "ended_by_trials": False, "bars": tables.bars(summary, model)})
+            "ended_by_trials": False, "bars": tables.bars(summary, model, 2)})
         self.assertIn("The method took 10 s, tuning each length 60 s: 16.7 %.", text)
         self.assertIn("| 11 (outside) | 10 | 80.0 % | 97.0 % |", text)
         self.assertIn("geometric mean: 97.0 %, at least 97.0 %: kept", text)
         self.assertIn("| 2 | 0.900 | 1.000 | - | not reached |", text)
+        self.assertIn("Of the 2 lengths 1 lie outside of what the campaign measured.", text)
+        self.assertIn("of 2 to 4 trials", text)
+        self.assertIn("so this is the default schedule: our table, searched at medoids.", text)
 
 
 class Lengths(unittest.TestCase):

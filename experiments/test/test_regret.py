@@ -62,25 +62,60 @@ class Tables(unittest.TestCase):
 
     def test_bars(self):
         found = tables.summarise(report([workload("a", [0.01] * 20)]), {"a": 0.02})
-        kept = tables.bars({"M": found}, 20, 0)
-        self.assertEqual([bar["kept"] for bar in kept], [True] * 5)
-        self.assertEqual([bar["kept"] for bar in tables.bars({"M": found}, 21, 1)],
-                         [True, True, True, False, False])
+        kept = tables.bars({"M": found}, {"M": 20}, 0)
+        self.assertEqual([bar["kept"] for bar in kept], [True] * 8)
+        self.assertEqual([bar["kept"] for bar in tables.bars({"M": found}, {"M": 21}, 1)],
+                         [True] * 5 + [False] * 3)
         nothing = tables.summarise(report([]), {})
-        self.assertFalse(any(bar["kept"] for bar in tables.bars({"M": nothing}, 1, 1)))
+        self.assertFalse(any(bar["kept"] for bar in tables.bars({"M": nothing}, {"M": 1}, 1)))
         worse = tables.summarise(report([workload("a", [0.01] * 18 + [0.09, 0.1])]), {"a": 0.02})
-        self.assertEqual([bar["kept"] for bar in tables.bars({"M": worse}, 1, 0)],
-                         [True, False, False, True, True])
+        self.assertEqual([bar["kept"] for bar in tables.bars({"M": worse}, {"M": 1}, 0)],
+                         [True, False, True, False, False, True, True, True])
+
+    def test_many_easy_shapes_hide_no_regret_at_several_symbols(self):
+        easy = workload("a", [0.0] * 190, symbols=("n",))
+        found = tables.summarise(report([easy, workload("b", [0.05] * 5 + [0.2] * 5)]),
+                                 {"a": 1.0, "b": 1.0})
+        bars = {bar["name"]: bar for bar in tables.bars({"M": found}, {"M": 200}, 0)}
+        self.assertTrue(bars["M: median regret"]["kept"] and bars["M: 95th percentile"]["kept"])
+        for name in ("median regret", "95th percentile"):
+            self.assertFalse(bars[f"M, several symbols: {name}"]["kept"])
+        # Without any such shape nothing is known of them.
+        found = tables.summarise(report([easy]), {"a": 1.0})
+        bars = {bar["name"]: bar for bar in tables.bars({"M": found}, {"M": 190}, 0)}
+        self.assertFalse(bars["M, several symbols: median regret"]["kept"])
+
+    def test_shapes_of_one_model_do_not_stand_in_for_those_of_another(self):
+        many = tables.summarise(report([workload("a", [0.01] * 20)]), {"a": 0.02})
+        few = tables.summarise(report([workload("b", [0.01] * 2)]), {"b": 0.02})
+        bars = {bar["name"]: bar for bar in
+                tables.bars({"many": many, "few": few}, {"many": 10, "few": 5}, 0)}
+        self.assertTrue(bars["shapes that were measured"]["kept"])
+        self.assertTrue(bars["many: shapes that were measured"]["kept"])
+        self.assertFalse(bars["few: shapes that were measured"]["kept"])
 
     def test_the_page(self):
         found = tables.summarise(report([workload("a", [0.01, 0.03]), workload("b", [])]), {})
         text = tables.markdown({
             "machine": {"cpu": "c"}, "threads": 1, "tuned": {"bert": 1.0, "convolution": 2.0},
             "top_k": 100, "look": "2s", "search_trials": 100, "models": {"M": found}, "seconds": 60.0,
-            "within": "1m", "bars": tables.bars({"M": found}, 1, 0)})
+            "within": "1m", "bars": tables.bars({"M": found}, {"M": 1}, 0)})
         self.assertIn("| w a | b, n | 2 | 20 (20 – 40) | 2.0 % / 3.0 % | 1.0 % / 1.5 % |", text)
         self.assertIn("- M: median regret: 2.0 %, at most 2.0 %: kept", text)
+        self.assertNotIn("loosest bound", text)
         self.assertIn("- shapes that were measured: 2, at least 1: kept", text)
+
+
+    def test_a_bound_that_says_little_is_named(self):
+        def page(bound):
+            found = tables.summarise(report([workload("a", [0.01, 0.03])]), {"a": bound})
+            return tables.markdown({
+                "machine": {"cpu": "c"}, "threads": 1, "tuned": {"bert": 1.0, "convolution": 2.0},
+                "top_k": 100, "look": "2s", "search_trials": 100, "models": {"M": found},
+                "seconds": 60.0, "within": "1m", "bars": tables.bars({"M": found}, {"M": 1}, 0)})
+        self.assertIn("The loosest bound is 250.0 % (w a), where the largest regret is 3.0 %",
+                      page(2.5))
+        self.assertNotIn("loosest bound", page(0.1))
 
 
 class Draws(unittest.TestCase):
@@ -121,6 +156,10 @@ class Draws(unittest.TestCase):
             effort["within"] = "2m"
             run(resume=True)
             self.assertEqual(len(calls), 4)
+            with unittest.mock.patch("experiments.harness.machine.provenance",
+                                     lambda _: {"commit": "another"}):
+                run(resume=True)
+            self.assertEqual(len(calls), 5)  # what another commit measured is no figure of this one
 
     def test_models_are_written_with_their_weights(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -98,6 +98,15 @@ class Tables(unittest.TestCase):
         self.assertIn("[2] MXNet: ImportError: no <mxnet> | at all.", text)
         self.assertIn("other lengths than those reported: 10, 12", text)
 
+    def test_page_tells_where_the_schedules_come_from(self):
+        run_with = {**result(), "executables": {"nimble": "digest"}}
+        for more, text in (({"untuned": True, "tuning_budget": None}, "it was not tuned."),
+                           ({"untuned": False, "tuning_budget": "5m"}, "was tuned for 5m ahead"),
+                           ({"untuned": False, "tuning_budget": None},
+                            "nothing was tuned for this run.")):
+            self.assertIn(text, report.markdown({**run_with, **more}))
+        self.assertEqual(report.tuning_text({"executables": {}, "untuned": True}), "")
+
     def test_long_lists_of_lengths_are_cut(self):
         self.assertEqual(report.spans(range(20, 40, 2)), "20, 22, …, 38")
 
@@ -168,6 +177,30 @@ class Page(unittest.TestCase):
         self.assertIn("<td>c</td><td>f</td><td></td><td>kept</td>", top)
         self.assertIn("<td>m, 1 thread: best peer / nimble</td><td>1.817, lowest 1.500</td>", top)
 
+    def test_speeds_are_held_against_what_is_asked_of_them(self):
+        case = result()["cases"][0]  # ratios 2 at 10, 1.5 at 20, by occurrence 1.817
+        name = case["name"]
+        asked = [{"case": name, "least": 1.8}, {"case": name, "least": 1.9},
+                 {"case": name, "from": 1, "to": 15, "least": 2},
+                 {"case": name, "from": 1, "to": 20, "least": 2},
+                 {"case": name, "from": 30, "to": 40, "least": 0.1},
+                 {"case": name, "length": 17, "least": 1.5},
+                 {"case": "another", "least": 0.1}, {"case": "another", "length": 3, "least": 0.1}]
+        found = page.bars_of(result(), asked)[1:]
+        self.assertEqual([bar[3] for bar in found],
+                         [True, False, True, False, False, True, False, False])
+        self.assertEqual(found[3][:3], (f"{name}: best peer / nimble, lowest of 2 lengths from 1 to "
+                                        "20", "1.5", "at least 2"))
+        self.assertIn("at 20, the nearest to 17", found[5][0])
+        self.assertEqual(found[6][1], "–")
+
+    def test_every_bar_names_a_case_of_the_recorded_results(self):
+        for name in page.experiments.NAMES:
+            recorded = page.read_json(page.RESULTS / f"{name}.json")
+            for bar in page.asked_of(name) if recorded else []:
+                self.assertIn(bar["case"], [case["name"] for case in recorded["cases"]])
+                self.assertTrue(bar["least"] > 0 and ("from" in bar) == ("to" in bar))
+
     def test_results_under_a_label_follow_their_experiment(self):
         names = ["budget", "budget-more"]
         with tempfile.TemporaryDirectory() as folder:
@@ -178,10 +211,31 @@ class Page(unittest.TestCase):
                 (folder / f"{stem}.md").write_text(f"text of {stem}.")
             self.assertEqual(page.labelled_stems("budget", folder, names), ["budget-exporters"])
             self.assertEqual(page.labelled_stems("budget-more", folder, names), ["budget-more-x"])
+            (folder / "budget-exporters.json").write_text(json.dumps({"bars": [
+                {"name": "of a label", "value": 2, "most": 1, "kept": False}]}))
             text, _ = page.page(names, folder, False)
         self.assertFalse(parsed(text).open)
         self.assertIn("text of budget-exporters.", text)
         self.assertNotIn("text of budget-part.", text)
+        top = text[:text.index("<h2 id='budget'>")]
+        self.assertIn("<td><a href='#budget-exporters'>budget-exporters</a></td>"
+                      "<td>of a label</td><td>2</td><td>at most 1</td>", top)
+        self.assertIn("<h3 id='budget-exporters'>", text)
+
+    def test_bars_of_a_part_are_called_so_and_what_was_not_run_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "regret-part.json").write_text(json.dumps({"bars": [
+                {"name": "shapes", "value": 3, "least": 0, "kept": True}]}))
+            with_parts, _ = page.page(["regret", "method"], folder, True)
+            without, _ = page.page(["regret", "method"], folder, False)
+        for text in (with_parts, without):
+            self.assertFalse(parsed(text).open)
+            self.assertIn("<td><a href='#method'>method</a></td><td>not run</td>", text)
+        self.assertIn("<td><a href='#regret-part'>regret-part</a></td><td>shapes</td>", with_parts)
+        self.assertIn("<a id='regret-part'></a>", with_parts)
+        self.assertNotIn("regret-part", without)
+        self.assertIn("<td><a href='#regret'>regret</a></td><td>not run</td>", without)
 
     def test_each_study_has_a_section(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -174,8 +174,9 @@ class RunTest(unittest.TestCase):
         made = self.make_run(workers)
         with self.assertRaises(ExperimentError):
             self.measure(made, workers)
-        self.assertEqual(set(json.loads(made.partial.read_text())["cases"]["m:1"]["done"]),
-                         {"10", "20"})
+        saved = json.loads(made.partial.read_text())
+        self.assertEqual(set(saved["cases"]["m:1"]["done"]), {"10", "20"})
+        self.assertGreater(saved["measured_seconds"], 0)  # of --within, which goes on, too
         workers["nimble"] = FakeWorker("nimble")
         again = self.make_run(workers)
         again.load_partial()
@@ -195,7 +196,7 @@ class RunTest(unittest.TestCase):
                     unittest.mock.patch.object(run.models, "tune",
                                                lambda *_: tuned.append(True)), \
                     unittest.mock.patch.object(run.models, "compile_nimble",
-                                               lambda _, options: options.resume), \
+                                               lambda _, options, *rest: options.resume), \
                     contextlib.redirect_stderr(io.StringIO()):
                 made.build()
             return bool(tuned), made.executables["m"]

@@ -98,6 +98,11 @@ double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<cons
       return std::numeric_limits<double>::quiet_NaN();
     }
     if (std::isnan(w) || g == w) continue;
+    // No quotient below tells: infinity over infinity is no number, and no number exceeds any.
+    if (std::isinf(w)) {
+      *worst = static_cast<int64_t>(i);
+      return std::numeric_limits<double>::infinity();
+    }
     const double off = std::abs(g - w) / (scale + std::abs(w));
     if (off > most) most = off, *worst = static_cast<int64_t>(i);
   }

@@ -29,8 +29,9 @@ void fill_tensor(const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
                  std::span<uint8_t> bytes);
 
 // max |got - want| / (scale + |want|), where scale is the root mean square of `want`; integers
-// must be equal (error 1 if not). NaN if one side is NaN and the other is not. `worst`, if given,
-// gets the element that the result is of; it is left alone where all are equal or sizes differ.
+// must be equal (error 1 if not), and so must infinities (infinity if not). NaN if one side is NaN
+// and the other is not. `worst`, if given, gets the element that the result is of; it is left alone
+// where all are equal or sizes differ.
 double compare_tensors(DType dtype, std::span<const uint8_t> got, std::span<const uint8_t> want,
                        int64_t* worst = nullptr);
 

@@ -379,8 +379,14 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     for (uint32_t i : which) all_there &= kept_.at(c.entries[i].executable).loaded;
     if (!all_there) continue;
     Lost lost;
+    bool whole = false;
     until_ms_ = end_ms;
-    const bool whole = attempt(c, which, results, have, &lost);
+    try {
+      whole = attempt(c, which, results, have, &lost);
+    } catch (...) {
+      until_ms_ = 0;  // the limit is this case's, not that of what comes next
+      throw;
+    }
     until_ms_ = 0;
     if (whole) continue;
     if (lost.late) {

@@ -58,6 +58,7 @@ class Walk {
   }
 
   double flops = 0, scalar_flops = 0, expensive = 0;
+  std::map<kir::Fragment, double> dots;  // part of `flops`
   double loads = 0, stores = 0, prefetches = 0, branches = 0, barriers = 0, masked = 0, gathers = 0;
   double load_bytes = 0, store_bytes = 0, statements = 0, unrolled = 1, lanes = 1, threaded = 0;
   std::vector<Loop> loops;  // in the order of the walk
@@ -173,6 +174,12 @@ class Walk {
         flops += 2 * times * v.lanes;
         if (v.lanes == 1) scalar_flops += 2 * times;
         break;
+      case ValueKind::kDot: {
+        const double all = 2.0 * kir::row_of(v.fragment).group * v.lanes * times;
+        flops += all;
+        dots[v.fragment] += all;
+        break;
+      }
       case ValueKind::kUnary:
       case ValueKind::kBinary:
         if (number) flops += times * v.lanes;
@@ -276,8 +283,13 @@ std::vector<float> features_of(const kir::Function& f, std::span<const int64_t> 
              l3 = static_cast<double>(target.l3_bytes);
   const double to_l1 = traffic(w.loops, l1), to_l2 = traffic(w.loops, l2);
   const double share = std::ceil(std::max(1.0, w.threaded) / threads) * threads;
-  // Cycles if arithmetic, or if L2 alone, were the limit: 2 FMAs and 32 bytes a cycle.
-  const double compute = w.flops / (4.0 * target.lanes_f32()) + w.scalar_flops;
+  // Cycles if arithmetic, or if L2 alone, were the limit: 2 FMAs and 32 bytes a cycle. An
+  // instruction for a group takes the time of one for an element.
+  double steps = w.flops;
+  for (const auto& [fragment, flops] : w.dots)
+    if (const kir::FragmentRow& row = kir::row_of(fragment); target.has(std::string(row.feature)))
+      steps -= flops - flops / row.group;
+  const double compute = steps / (4.0 * target.lanes_f32()) + w.scalar_flops;
   const double memory = to_l1 / 32 + to_l2 / 8;
   std::vector<float> out = {lg(w.flops),
                             static_cast<float>(w.flops > 0 ? w.scalar_flops / w.flops : 0),

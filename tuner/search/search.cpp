@@ -57,9 +57,10 @@ void Search::begin_with(CostModel earlier) {
 }
 
 const Search::Features& Search::features(const tuned::Candidate& c) {
-  auto [it, fresh] = feature_cache_.try_emplace(text_of(c));
-  if (fresh) it->second = make_features(c);
-  return it->second;
+  const std::string text = text_of(c);
+  const auto known = feature_cache_.find(text);
+  if (known != feature_cache_.end()) return known->second;
+  return feature_cache_.emplace(text, make_features(c)).first->second;
 }
 
 Search::Features Search::make_features(const tuned::Candidate& c) const {
@@ -197,19 +198,21 @@ std::vector<Proposal> Search::propose(size_t count) {
 std::vector<Proposal> Search::choose(const std::vector<tuned::Candidate>& pool, size_t count,
                                      const CostModel& ranks) {
   // Lowering the pool is what a proposal costs; most of it is new.
-  std::vector<std::pair<const tuned::Candidate*, Features*>> missing;
+  std::vector<const tuned::Candidate*> missing;
   for (const tuned::Candidate& c : pool)
-    if (auto [it, fresh] = feature_cache_.try_emplace(text_of(c)); fresh)
-      missing.emplace_back(&c, &it->second);
+    if (!feature_cache_.contains(text_of(c))) missing.push_back(&c);
+  // They are kept once all are made: one that fails leaves no empty ones behind.
+  std::vector<Features> made(missing.size());
   std::atomic<size_t> next{0};
   const auto lower = [&] {
-    for (size_t i = next++; i < missing.size(); i = next++)
-      *missing[i].second = make_features(*missing[i].first);
+    for (size_t i = next++; i < missing.size(); i = next++) made[i] = make_features(*missing[i]);
   };
   std::vector<std::future<void>> others;
   for (int i = 1; i < options_.jobs; ++i) others.push_back(std::async(std::launch::async, lower));
   lower();
   for (auto& f : others) f.get();
+  for (size_t i = 0; i < missing.size(); ++i)
+    feature_cache_.emplace(text_of(*missing[i]), std::move(made[i]));
 
   const size_t shapes = options_.shapes.size();
   std::vector<std::vector<double>> predicted, at;  // by shape; by point
@@ -270,10 +273,10 @@ void Search::tell(const tuned::Candidate& c, std::optional<double> time_ns, size
       checked_[shape].emplace_back(*predicted, *time_ns);
       predicted.reset();
     }
-  const auto [it, fresh] = point_of_.try_emplace(text, points_.size());
-  if (fresh) {
-    points_.push_back({c, {}, features(c)});
-    points_.back().times_ns.resize(options_.shapes.size());
+  auto it = point_of_.find(text);
+  if (it == point_of_.end()) {
+    points_.push_back({c, std::vector<std::optional<double>>(options_.shapes.size()), features(c)});
+    it = point_of_.emplace(text, points_.size() - 1).first;
   }
   points_[it->second].times_ns.at(shape) = *time_ns;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "db/store/host_records.h"
+#include "tuner/fleet/case_record.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
@@ -65,6 +66,7 @@ class Driver {
     }
     const CampaignFiles files(options_.database, *store_, campaign_.uuid);
     const CampaignLock lock(*store_, files.lock, campaign_.uuid);
+    take_campaign();
     WorkCache cache(files.work);
     release_dead(*store_, campaign_.uuid, machine_);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
@@ -159,19 +161,29 @@ class Driver {
       campaign_ = *found;
       report_.resumed = true;
       // The budget is not part of the key: a larger one lets a campaign go on.
-      const bool more = options_.budget_s > campaign_.budget_s;
-      if (more) store_->set_budget(campaign_.uuid, options_.budget_s);
-      if (!campaign_.resumable() && !more) report_.nothing_to_do = true;
-      campaign_.budget_s = std::max(campaign_.budget_s, options_.budget_s);
-      if (!report_.nothing_to_do) {
-        continued_ = !campaign_.resumable();
-        store_->set_campaign_state(campaign_.uuid, db::CampaignState::kRunning);
-      }
+      report_.nothing_to_do = !campaign_.resumable() && options_.budget_s <= campaign_.budget_s;
     } else {
       campaign_ =
           *store_->campaign(store_->create_campaign(key, options_.budget_s, options_.command));
     }
     report_.campaign = campaign_.uuid;
+    report_.budget_s = campaign_.budget_s;
+    report_.consumed_s = campaign_.consumed_s;
+  }
+
+  // Behind its lock: one that another process has stays as it is, and what that did since the
+  // campaign was found counts.
+  void take_campaign() {
+    if (!report_.resumed) return;
+    store_->transaction([&] {
+      campaign_ = *store_->campaign(campaign_.uuid);
+      continued_ = !campaign_.resumable();
+      if (options_.budget_s > campaign_.budget_s) {
+        store_->set_budget(campaign_.uuid, options_.budget_s);
+        campaign_.budget_s = options_.budget_s;
+      }
+      store_->set_campaign_state(campaign_.uuid, db::CampaignState::kRunning);
+    });
     report_.budget_s = campaign_.budget_s;
     report_.consumed_s = campaign_.consumed_s;
   }
@@ -185,13 +197,19 @@ class Driver {
         r.threads = threads;
         r.calls = t.calls;
         r.workload = db::key_of(tuned::workload_record(t.workload(), target_, threads));
-        for (const db::DispatchTable& table : store_->tables(r.workload, hardware_))
-          if (table.status == db::TableStatus::kActive && table.policy_class == policy_.name) {
-            r.table = table.uuid;
-            r.entries = table.entries.size();
-            for (const db::DispatchEntry& e : table.entries)
-              r.regret = std::max(r.regret, e.regret.value_or(0));
-          }
+        // Of this toolchain: another's may be active beside it.
+        db::NewDispatchTable slot;
+        slot.workload = r.workload;
+        slot.hardware = hardware_;
+        slot.toolchain = toolchain_;
+        slot.policy = db::key_of(policy_record(policy_, threads));
+        if (const std::optional<db::Uuid> active = store_->active_in_slot(slot)) {
+          const db::DispatchTable table = *store_->table(*active);
+          r.table = table.uuid;
+          r.entries = table.entries.size();
+          for (const db::DispatchEntry& e : table.entries)
+            r.regret = std::max(r.regret, e.regret.value_or(0));
+        }
         if (!r.table) r.note = "keeps the default schedule";
         report_.tasks.push_back(std::move(r));
       }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/frontend/frontend.h"
+#include "compiler/passes/precision.h"
 #include "tuner/service/task_run.h"
 
 namespace nimble::tuner {
@@ -15,6 +16,7 @@ struct CampaignOptions {
   std::string model, database;
   frontend::ImportOptions import;
   std::string target = "native";
+  passes::Precision precision = {};
   std::string trace;  // "file.tsv:column,column"
   std::vector<std::string> trace_symbols;
   std::map<std::string, int64_t> fixed;  // symbols with one value

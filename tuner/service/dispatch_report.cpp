@@ -117,7 +117,8 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
         }
         if (before)
           for (WorkloadRegret& known : before->workloads)
-            if (known.workload == out.workload && known.table == out.table) {
+            if (known.workload == out.workload && known.table == out.table &&
+                known.overrides == out.overrides) {
               out.shapes = std::move(known.shapes);
               out.candidates = known.candidates;
             }

@@ -5,7 +5,7 @@
 // The few that are fastest there run again, side by side with the table's and with the default
 // twice, a fixed number of interleaved samples each. Three are then compared:
 //
-//   chosen   what the table's tree sends the shape to
+//   chosen   what the table's tree, or an override in force, sends the shape to
 //   pool     the fastest of the table's configurations: chosen over pool is the tree's regret
 //   oracle   the fastest of all: pool over oracle is the regret of the pool
 //
@@ -66,6 +66,7 @@ struct WorkloadRegret {
   int64_t threads = 1;
   std::vector<std::string> symbols;
   db::Uuid table;  // empty: there is none, and the default schedule is what is chosen
+  std::vector<db::Uuid> overrides;  // laid over it, the latest first
   size_t pool = 0, candidates = 0;
   std::vector<ShapeRegret> shapes;  // in the order measured
   // Of the shapes drawn: distinct for this workload, those that the database has times of already,

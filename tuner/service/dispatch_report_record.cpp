@@ -63,6 +63,7 @@ Json json_of(const WorkloadRegret& w) {
               {"drawn", w.drawn},       {"candidates", w.candidates},
               {"known", w.known},       {"failed", w.failed},
               {"note", w.note},         {"shapes", Json::array()}};
+  if (!w.overrides.empty()) out["overrides"] = w.overrides;
   for (const ShapeRegret& s : w.shapes) out["shapes"].push_back(json_of(s));
   if (!w.shapes.empty()) {
     out["tree_regret"] = json_of(summary_of(w.shapes, &ShapeRegret::tree_regret));
@@ -76,6 +77,7 @@ WorkloadRegret workload_of(const Json& json, const std::string& place) {
   WorkloadRegret w;
   w.workload = json.at("workload").get<std::string>();
   w.table = json.at("table").get<std::string>();
+  if (json.contains("overrides")) w.overrides = json["overrides"].get<std::vector<std::string>>();
   if (json.contains("candidates")) w.candidates = integer_at<size_t>(json, "candidates", place);
   for (const Json& s : json.at("shapes")) w.shapes.push_back(shape_of(s, place));
   return w;

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <random>
 
+#include "compiler/tuned/overlay.h"
+#include "compiler/tuned/tuned.h"
+#include "db/store/host_records.h"
 #include "tuner/measure/statistics.h"
 #include "vm/base/error.h"
 #include "vm/executable/dispatch_json.h"
@@ -132,20 +135,54 @@ void DispatchSubject::measure() {
   expectations_.release_memory();
 }
 
+// What a compiler of this toolchain would take: a table that it may use, of just this class, and
+// the overrides that are laid over it.
 void DispatchSubject::find_table(const std::string& policy_class) {
-  for (const db::DispatchTable& t : context_.store.tables(records_.workload(), context_.hardware))
-    if (t.status == db::TableStatus::kActive && t.policy_class == policy_class) {
-      table_ = t;
-      break;
+  const db::LookupResult found = context_.store.lookup(
+      {tuned::workload_record(task_.workload(), context_.target, records_.threads()),
+       db::host_hardware(),
+       tuned::toolchain_record(),
+       tuned::template_versions(),
+       {policy_class}});
+  if (found.outcome == db::LookupOutcome::kHardMismatch)
+    context_.meter.note(fmt::format("{}: {}", label(), found.reason));
+  tree_ = exec::DispatchTree::single(0);
+  if (found.table && found.table->policy_class == policy_class) {
+    table_ = found.table;
+    out_.table = table_->uuid;
+    tree_ = exec::tree_from_json(table_->tree, out_.symbols);
+    const std::string fault = tree_.verify(static_cast<uint32_t>(out_.symbols.size()),
+                                           static_cast<uint32_t>(table_->entries.size()));
+    if (!fault.empty())
+      throw Error(Status::kCorrupt, "dispatch table " + table_->uuid, fault,
+                  "tune the workload again");
+    for (const db::DispatchEntry& e : table_->entries) leaves_.push_back(e.config);
+  } else {
+    leaves_.push_back(records_.default_config());
+  }
+  std::vector<tuned::Layer> layers;
+  for (const db::Override& o : found.overrides) {
+    // The compiler passes over one that it cannot use, too.
+    try {
+      tuned::Layer layer = tuned::layer_of(o, out_.symbols);
+      if (!can_be_generated(records_.candidate(o.config))) continue;
+      layer.leaf = static_cast<uint32_t>(leaves_.size());
+      layers.push_back(std::move(layer));
+    } catch (const Error& e) {
+      context_.meter.note(fmt::format("{}: {}", label(), e.what()));
+      continue;
     }
-  if (!table_) return;
-  out_.table = table_->uuid;
-  tree_ = exec::tree_from_json(table_->tree, out_.symbols);
-  const std::string fault = tree_.verify(static_cast<uint32_t>(out_.symbols.size()),
-                                         static_cast<uint32_t>(table_->entries.size()));
-  if (!fault.empty())
-    throw Error(Status::kCorrupt, "dispatch table " + table_->uuid, fault,
-                "tune the workload again");
+    leaves_.push_back(o.config);
+    out_.overrides.push_back(o.uuid);
+  }
+  if (!layers.empty()) tree_ = tuned::lay_over(layers, tree_);
+}
+
+bool DispatchSubject::can_be_generated(const tuned::Candidate& c) const {
+  if (!c.vendor.empty()) return true;
+  const kernels::Template* t = kernels::find_template(c.template_name);
+  return t && t->accepts(task_.workload(), context_.target) &&
+         t->valid(task_.workload(), c.config, context_.target);
 }
 
 std::vector<db::Result> DispatchSubject::known_results() const {
@@ -184,13 +221,10 @@ void DispatchSubject::choose_candidates(const std::vector<db::Result>& results, 
       candidates_.push_back(config);
   };
   add(records_.default_config());
-  if (table_)
-    for (const db::DispatchEntry& e : table_->entries) {
-      add(e.config);
-      pool_.insert(e.config);
-    }
-  else
-    pool_.insert(records_.default_config());
+  for (const db::Hash& config : leaves_) {
+    add(config);
+    pool_.insert(config);
+  }
   out_.pool = pool_.size();
   if (const std::optional<tuned::Candidate> vendor = records_.space().vendor_candidate())
     add(records_.put(*vendor));
@@ -280,9 +314,8 @@ bool DispatchSubject::search(size_t point) {
 std::optional<ShapeRegret> DispatchSubject::compare(size_t point,
                                                     const std::vector<db::Hash>& candidates) {
   const std::vector<int64_t>& symbols = task_.points[point].symbols;
-  const uint32_t leaf =
-      table_ ? tree_.choose(symbols, static_cast<int32_t>(records_.threads())) : 0;
-  const db::Hash chosen = table_ ? table_->entries[leaf].config : records_.default_config();
+  const uint32_t leaf = tree_.choose(symbols, static_cast<int32_t>(records_.threads()));
+  const db::Hash chosen = leaves_[leaf];
   // Finalists.
   std::vector<std::pair<double, db::Hash>> fast;
   const std::vector<EntryResult> first =
@@ -337,7 +370,8 @@ std::optional<ShapeRegret> DispatchSubject::compare(size_t point,
       out.oracle_ns = telling;
     }
   }
-  if (table_) out.foretold = table_->entries[leaf].regret;
+  // Of what an override sends somewhere, no table says anything.
+  if (table_ && leaf < table_->entries.size()) out.foretold = table_->entries[leaf].regret;
   if (task_.points[point].flops > 0)
     ns_per_flop_ = out.default_ns / static_cast<double>(task_.points[point].flops);
   return out;

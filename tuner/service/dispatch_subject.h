@@ -18,7 +18,8 @@ namespace nimble::tuner {
 
 class DispatchSubject {
  public:
-  // The active table of this class of policy is what is tried. What is found goes to `out`.
+  // What is tried is what this program would compile with: the active table of this class of policy
+  // that its toolchain may use, and the overrides in force. What is found goes to `out`.
   // Error(kCorrupt) for a table whose tree is none.
   DispatchSubject(CampaignContext& context, const TuningTask& task, int64_t threads,
                   const std::string& policy_class, WorkloadRegret& out);
@@ -38,6 +39,7 @@ class DispatchSubject {
 
  private:
   void find_table(const std::string& policy_class);
+  bool can_be_generated(const tuned::Candidate& c) const;
   std::vector<db::Result> known_results() const;
   void choose_candidates(const std::vector<db::Result>& results, size_t top_k);
   void build();
@@ -58,7 +60,10 @@ class DispatchSubject {
   Expectations expectations_;
   WorkloadRegret& out_;
   std::optional<db::DispatchTable> table_;
+  // With the overrides; its leaves are indices into `leaves_`: the table's entries, or else the
+  // default, then the overrides.
   exec::DispatchTree tree_;
+  std::vector<db::Hash> leaves_;
   std::set<db::Hash> pool_;
   std::vector<db::Hash> candidates_;
   std::vector<size_t> left_, searches_;

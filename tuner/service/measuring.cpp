@@ -1,5 +1,6 @@
 #include "tuner/service/measuring.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "db/store/host_records.h"
@@ -27,8 +28,11 @@ RunnerOptions runner_options(const CampaignOptions& options, const std::atomic<b
 }
 
 std::vector<int64_t> threads_of(const CampaignOptions& options) {
-  return options.threads.empty() ? std::vector<int64_t>{host_cpu().usable_threads()}
-                                 : options.threads;
+  if (options.threads.empty()) return {host_cpu().usable_threads()};
+  std::vector<int64_t> out;
+  for (const int64_t n : options.threads)
+    if (std::find(out.begin(), out.end(), n) == out.end()) out.push_back(n);
+  return out;
 }
 
 CampaignContext measuring_context(const CampaignOptions& options, db::Store& store,

@@ -14,7 +14,7 @@ MachineLock lock_machine(const CampaignOptions& options, const std::string& doin
                          const std::atomic<bool>& cancel);
 RunnerOptions runner_options(const CampaignOptions& options, const std::atomic<bool>& cancel);
 
-// What the options name, or all that may be used.
+// What the options name, each once, or all that may be used.
 std::vector<int64_t> threads_of(const CampaignOptions& options);
 
 // Of this machine and this program. Whoever stores trials says of which campaign and owner they

@@ -7,8 +7,8 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
-#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
@@ -63,12 +63,14 @@ Trace trace_of_session(const std::string& text, const std::string& file, const s
         refuse("lists a shape without its extents or its count");
       std::vector<int64_t> row;
       for (const Json& extent : s.at("extents")) {
-        if (!extent.is_number_integer() || extent.get<int64_t>() > kLargestSize)
-          refuse("tells an extent that is none");
+        // What no input told is -1.
+        const bool fits = extent.is_number_unsigned()
+                              ? extent.get<uint64_t>() <= static_cast<uint64_t>(kLargestSize)
+                              : extent.is_number_integer() && extent.get<int64_t>() == -1;
+        if (!fits) refuse("tells an extent that is none");
         row.push_back(extent.get<int64_t>());
       }
       const auto count = s.at("count").get<int64_t>();
-      // What no input told is -1.
       if (count == 0 || std::ranges::any_of(row, [](int64_t n) { return n < 0; })) continue;
       trace.counts[std::move(row)] += count;
       trace.total += count;
@@ -110,8 +112,7 @@ MetShapesReport count_met_shapes(db::Store& store, const MetShapesOptions& optio
   };
   const ModelTasks model = tasks_of_model(options.model, target, points, &report.left_out);
   report.runs = trace.total;
-  std::vector<int64_t> threads = options.model.threads;
-  if (threads.empty()) threads = {host_cpu().usable_threads()};
+  const std::vector<int64_t> threads = threads_of(options.model);
   const db::Machine machine = db::host_machine();
   const std::string source =
       options.source.empty()

@@ -45,6 +45,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   passes::PassContext context;
   context.target = target;
+  context.precision = options.precision;
   const ir::Module lowered = passes::run_pipeline(typed, context);
   ModelTasks out;
   out.policy = options.policy;

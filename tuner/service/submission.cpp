@@ -171,6 +171,8 @@ Submission submission_of(const std::string& text) {
     for (const int64_t t : s.threads)
       if (t < 1 || t > kMostThreadsEach)
         corrupt_submission("threads", fmt::format("{} is no number of threads", t));
+    if (std::set(s.threads.begin(), s.threads.end()).size() != s.threads.size())
+      corrupt_submission("threads", "name a number twice");
     const int64_t top_k = integer_at<int64_t>(j, "top_k", kPlace);
     if (top_k < 1 || top_k > 1'000'000) corrupt_submission("top_k", "is out of range");
     s.top_k = static_cast<size_t>(top_k);

@@ -201,8 +201,8 @@ std::optional<std::vector<int64_t>> workload_symbols(const driver::WorkloadUse& 
     for (const ir::Dim& d : use.primitive->parameters[i]->type->dims)
       shape.push_back(evaluate(d, at, otherwise));
     while (shape.size() > a.dims.size()) {
-      if (!a.collapse_leading) return std::nullopt;
-      shape[1] *= shape[0];
+      if (!a.collapse_leading || __builtin_mul_overflow(shape[0], shape[1], &shape[1]))
+        return std::nullopt;
       shape.erase(shape.begin());
     }
     if (shape.size() != a.dims.size()) return std::nullopt;

@@ -91,6 +91,9 @@ Table table_of(const tuner::DispatchReport& report) {
                  })}};
     if (!w.table.empty()) row["table"] = w.table;
     if (w.note.empty() && w.table.empty()) row["note"] = "no active table: the default schedule";
+    if (w.note.empty() && !w.overrides.empty())
+      row["note"] = fmt::format("{}with {} override{}", w.table.empty() ? "no active table, " : "",
+                                w.overrides.size(), w.overrides.size() > 1 ? "s" : "");
     if (w.failed > 0 && w.note.empty()) row["note"] = fmt::format("{} shapes failed", w.failed);
     if (!w.shapes.empty()) {
       const auto add = [&](const char* name, const tuner::RegretSummary& s) {
@@ -155,7 +158,11 @@ int DispatchReportCommand::run() {
   options_.campaign.database = *database_;
   arguments_.read(options_.campaign);
   options_.look_s = tuner::parse_duration(look_);
-  for (const std::string& text : ranges_) options_.shapes.ranges.insert(range_of(text));
+  for (const std::string& text : ranges_)
+    if (const auto range = range_of(text); !options_.shapes.ranges.insert(range).second)
+      throw Error(Status::kInvalidArgument, "--range " + printable(text),
+                  fmt::format("{} has a range already", printable(range.first)),
+                  "give one for each symbol");
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::DispatchReport report = report_dispatch(options_, *backend, interrupted);

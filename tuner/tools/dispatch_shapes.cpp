@@ -40,7 +40,7 @@ void DispatchShapesCommand::add(CLI::App& sub, const std::string& database) {
                  "Thread counts that it runs with: 1,2 (default: all cores)")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  sub.add_option("--target", options_.model.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+  sub.add_option("--target", options_.model.target, machine_target_names())
       ->capture_default_str()
       ->check(one_target());
   add_format(sub, &format_);

@@ -10,8 +10,10 @@
 #include <iostream>
 #include <thread>
 
+#include "compiler/tools/common.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
+#include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/status.h"
 #include "tuner/service/submission.h"
@@ -67,10 +69,10 @@ int submit(const Arguments& a, const std::string& command) {
   const auto store = open(a, true, true);  // before the model is read: what fails here fails first
   const bool here = a.hardware.empty() || a.hardware == "this";
   const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
-  // "native" is the level of the machine that will measure: "x86-64-v4" of "x86-64-v4+amx".
+  // "native" is the level of the machine that will measure.
   const bool native = a.options.target == "native";
-  const kernels::TargetInfo target = kernels::target_by_name(
-      native && !here ? hardware.isa.substr(0, hardware.isa.find('+')) : a.options.target);
+  const kernels::TargetInfo target = native && !here ? kernels::target_of_isa(hardware.isa)
+                                                     : kernels::target_by_name(a.options.target);
   if (here && !host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + a.options.target,
@@ -87,8 +89,7 @@ int submit(const Arguments& a, const std::string& command) {
   tuner::Submission s;
   s.tasks = std::move(model.tasks);
   s.policy = model.policy;
-  s.threads = a.options.threads;
-  if (s.threads.empty()) s.threads = {host_cpu().usable_threads()};
+  s.threads = tuner::threads_of(a.options);
   s.target = target.level;
   s.top_k = a.options.top_k;
   s.only_hot = a.options.only_hot;

@@ -198,7 +198,7 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, arguments.shapes, options.import),
+        tools::model_text(options.model, arguments.shapes, options.import, options.precision),
         shell_word(db::printable_place(options.database)));
   }
   return report.interrupted ? kExitInterrupted : kExitOk;

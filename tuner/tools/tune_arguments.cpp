@@ -1,5 +1,7 @@
 #include "tuner/tools/tune_arguments.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "compiler/tools/common.h"
@@ -33,13 +35,14 @@ void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("model", options.model, "ONNX file, Hugging Face folder or text IR")->required();
   app.add_option("--shape", shapes, kShapeHelp)->check(read_by(frontend::parse_shapes));
   add_import_arguments(app, options.import);
+  add_precision_argument(app, options.precision);
 }
 
 void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--target", options.target, "native, x86-64-v2, x86-64-v3, x86-64-v4")
+  app.add_option("--target", options.target, machine_target_names())
       ->capture_default_str()
       ->check(one_target());
 }
@@ -108,7 +111,11 @@ void TuneArguments::read(tuner::CampaignOptions& options) const {
   options.only_hot = tuner::parse_share(only_hot);
   options.import.shapes = shapes_of(shapes);
   if (policy != "auto") options.policy_class = policy;
-  for (const std::string& text : fixed) options.fixed.insert(fixed_symbol(text));
+  for (const std::string& text : fixed)
+    if (const auto symbol = fixed_symbol(text); !options.fixed.insert(symbol).second)
+      throw Error(Status::kInvalidArgument, "--fix " + printable(text),
+                  fmt::format("{} has a value already", printable(symbol.first)),
+                  "fix each symbol once");
 }
 
 std::string command_of(const std::string& program, int argc, char** argv) {

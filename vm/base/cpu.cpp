@@ -1,9 +1,10 @@
 // Detection by cpuid, with xgetbv telling which register files the operating system saves: AVX
 // counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. The levels are those of
-// the x86-64 psABI. Caches and cores come from sysfs, limits from the affinity mask and from the
-// control groups (v2, then v1).
+// the x86-64 psABI and two above them, for which it has no names. Caches and cores come from sysfs,
+// limits from the affinity mask and from the control groups (v2, then v1).
 #include "vm/base/cpu.h"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,13 +27,12 @@
 namespace nimble {
 namespace {
 
-// Level at which the psABI asks for a feature; 0: no level does.
 struct FeatureBit {
   const char* name;
   unsigned leaf, subleaf;
   char reg;  // 'a' … 'd'
   int bit;
-  int level;
+  int level;      // that asks for it first, counted from 1 (kLevels); 0: none does
   uint64_t xcr0;  // register files that the system must save
 };
 
@@ -59,8 +59,8 @@ constexpr FeatureBit kFeatures[] = {
     {"avx512cd", 7, 0, 'b', 28, 4, kAvx512},
     {"avx512dq", 7, 0, 'b', 17, 4, kAvx512},
     {"avx512vl", 7, 0, 'b', 31, 4, kAvx512},
-    {"avx512_vnni", 7, 0, 'c', 11, 0, kAvx512},
-    {"avx512_bf16", 7, 1, 'a', 5, 0, kAvx512},
+    {"avx512_vnni", 7, 0, 'c', 11, 5, kAvx512},
+    {"avx512_bf16", 7, 1, 'a', 5, 6, kAvx512},
     {"avx512_fp16", 7, 0, 'd', 23, 0, kAvx512},
     {"avx512_vbmi", 7, 0, 'c', 1, 0, kAvx512},
     {"avx_vnni", 7, 1, 'a', 4, 0, kAvx},
@@ -69,7 +69,9 @@ constexpr FeatureBit kFeatures[] = {
     {"amx_bf16", 7, 0, 'd', 22, 0, kAmx},
 };
 
-constexpr const char* kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+constexpr std::string_view kLevels[] = {"x86-64",    "x86-64-v2",      "x86-64-v3",
+                                        "x86-64-v4", "x86-64-v4-vnni", "x86-64-v4-bf16"};
+constexpr int kLevelCount = static_cast<int>(std::size(kLevels)), kPsabiLevels = 4;
 
 // A feature's name without separators; where LLVM's name differs from /proc/cpuinfo's, the latter.
 std::string plain(std::string_view name) {
@@ -80,7 +82,7 @@ std::string plain(std::string_view name) {
 }
 
 int level_number(std::string_view level) {
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < kLevelCount; ++i)
     if (level == kLevels[i]) return i + 1;
   return 0;
 }
@@ -127,7 +129,8 @@ void detect_instructions(CpuInfo* cpu) {
   while (!cpu->model.empty() && cpu->model.back() == ' ') cpu->model.pop_back();
 
   const uint64_t saved = saved_register_files();
-  bool complete[5] = {true, true, true, true, true};
+  bool complete[kLevelCount + 1];
+  std::fill(std::begin(complete), std::end(complete), true);
   for (const FeatureBit& f : kFeatures) {
     const bool there =
         (cpuid(f.leaf, f.subleaf).of(f.reg) >> f.bit & 1) && (saved & f.xcr0) == f.xcr0;
@@ -137,7 +140,7 @@ void detect_instructions(CpuInfo* cpu) {
       complete[f.level] = false;
   }
   int level = 1;
-  while (level < 4 && complete[level + 1]) ++level;
+  while (level < kLevelCount && complete[level + 1]) ++level;
   cpu->level = kLevels[level - 1];
 }
 #else
@@ -274,6 +277,14 @@ void detect_cores(CpuInfo* cpu) {
 
 }  // namespace
 
+std::span<const std::string_view> cpu_levels() {
+  return kLevels;
+}
+
+std::string_view psabi_level(std::string_view level) {
+  return level_number(level) > kPsabiLevels ? kLevels[kPsabiLevels - 1] : level;
+}
+
 CpuInfo detect_cpu() {
   CpuInfo cpu;
   detect_instructions(&cpu);
@@ -327,7 +338,7 @@ CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
   if (asked == 0)
     throw Error(Status::kInvalidArgument, "NIMBLE_CPU_LEVEL",
                 fmt::format("\"{}\" is not a CPU level", level),
-                "use x86-64, x86-64-v2, x86-64-v3 or x86-64-v4");
+                fmt::format("the levels are {}", fmt::join(kLevels, ", ")));
   if (asked >= level_number(cpu.level)) return cpu;
   cpu.level = std::string(level);
   // What belongs to a higher level, or to none but needs its registers, goes.

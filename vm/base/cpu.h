@@ -22,7 +22,7 @@ struct CpuCache {
 struct CpuInfo {
   std::string vendor;                 // "GenuineIntel", "AuthenticAMD"
   std::string model;                  // brand string
-  std::string level;                  // "x86-64", "x86-64-v2", "x86-64-v3" or "x86-64-v4"
+  std::string level;                  // the highest of cpu_levels(), "x86-64-v3"
   std::vector<std::string> features;  // sorted; spelled as in /proc/cpuinfo ("avx512f")
   std::vector<CpuCache> caches;       // of the machine's first CPU
   int logical_cpus = 1;               // online in the machine
@@ -48,6 +48,12 @@ struct CpuInfo {
 const CpuInfo& host_cpu();
 // The same, detected anew: what the machine is stays, what this process may use of it can change.
 CpuInfo detect_cpu();
+
+// The levels of x86-64, the lowest first: those of its psABI, then those that ask for instructions
+// for products of narrow types ("x86-64-v4-bf16").
+std::span<const std::string_view> cpu_levels();
+// The highest level of the psABI up to `level`: "x86-64-v4" of "x86-64-v4-bf16"; else `level`.
+std::string_view psabi_level(std::string_view level);
 
 // The parts that can be tested on any machine:
 // The quota of one cpu.max file ("max 100000" or "150000 100000") in CPUs.

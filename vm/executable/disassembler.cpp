@@ -343,6 +343,8 @@ std::string disassemble(const Executable& e, const DisassembleOptions& options) 
         std::pair("toolchain", e.provenance.toolchain), std::pair("model", e.provenance.model),
         std::pair("database", e.provenance.database)})
     if (!value.empty()) out += fmt::format("; {}: {}\n", label, one_line(value));
+  for (const auto& [option, value] : e.provenance.options)
+    out += fmt::format("; option {}: {}\n", one_line(option), one_line(value));
   for (const std::string& t : e.texts) out += "text " + quoted(t) + "\n";
   for (size_t i = 0; i < e.constants.size(); ++i) out += constant_text(e.constants[i], i, options);
   for (size_t i = 0; i < e.scalar_functions.size(); ++i)

@@ -157,6 +157,7 @@ struct Provenance {
   std::string model;                           // source name
   std::string database;                        // its identity, may be empty
   std::map<std::string, std::string> kernels;  // kernel name -> JSON: evidence of its dispatch
+  std::map<std::string, std::string> options;  // of the compilation: "precision" -> "bf16"
 };
 
 struct Executable {

@@ -20,6 +20,9 @@
 // kernel that has one its index and its code (portable_kernel.h). It is required only if some
 // kernel has nothing else.
 //
+// What the file was compiled with comes in a section of its own, too, which files from before have
+// not: pairs of an option and its value.
+//
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
 // a file with an unknown required section or another format version. The version grows when the
 // meaning of an existing section changes, and then takes in what came as sections of its own; what
@@ -58,15 +61,16 @@ enum class Section : uint32_t {
   kImageData = 10,
   kPortable = 11,  // portable kernels; required if a kernel has nothing else
   kTypes = 12,     // of ports that are not tensors
+  kOptions = 13,   // of the compilation; optional
 };
-inline constexpr uint32_t kSectionCount = 12;
+inline constexpr uint32_t kSectionCount = 13;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
   constexpr std::string_view kNames[] = {
       "",        "functions", "scalar functions", "constants",     "kernels",    "images",
       "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
-      "types"};
+      "types",   "options"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

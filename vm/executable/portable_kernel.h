@@ -59,7 +59,7 @@ enum class PortableTypes : uint8_t {
   kCompare,       // bool from two alike, neither f16 nor bf16
   kSelect,        // bool, then alike
   kCast,          // equal lanes
-  kBitcast,       // equal lanes and sizes, no bool
+  kBitcast,       // equal bytes in all, no bool
   kBroadcast,     // one lane to any, one dtype
   kReduceNumber,  // any lanes to one, one dtype; as kNumber
   kReduceLogic,   // the same as kLogic

@@ -166,8 +166,8 @@ class Verifier {
         return lanes(v[0].lanes == v[1].lanes);
       case PortableTypes::kBitcast:
         for (const PortableValue& x : v) dtype(x.dtype != DType::kBool, info, x);
-        dtype(size_of(v[0].dtype) == size_of(v[1].dtype), info, v[1]);
-        return lanes(v[0].lanes == v[1].lanes);
+        dtype(v[0].lanes != v[1].lanes || size_of(v[0].dtype) == size_of(v[1].dtype), info, v[1]);
+        return lanes(v[0].lanes * size_of(v[0].dtype) == v[1].lanes * size_of(v[1].dtype));
       case PortableTypes::kBroadcast:
         same_dtype();
         return lanes(v[1].lanes == 1);

@@ -106,8 +106,9 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   }
   expect_zeros(file, at, size, place);
   for (uint32_t id = 1; id <= kSectionCount; ++id)
-    if (const auto s = static_cast<Section>(id);
-        !sections[id].data() && s != Section::kProvenance && s != Section::kPortable)
+    if (const auto s = static_cast<Section>(id); !sections[id].data() &&
+                                                 s != Section::kProvenance &&
+                                                 s != Section::kPortable && s != Section::kOptions)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -280,14 +281,18 @@ void get_types(ByteReader* in, Executable* e) {
   }
 }
 
+void get_pairs(ByteReader* in, const char* what, std::map<std::string, std::string>* pairs) {
+  const size_t count = in->count(what, 2, 2 * sizeof(std::string) + 64);
+  for (size_t i = 0; i < count; ++i) {
+    std::string name = in->text();
+    (*pairs)[std::move(name)] = in->text();
+  }
+}
+
 void get_provenance(ByteReader* in, Executable* e) {
   Provenance& p = e->provenance;
   for (std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) *t = in->text();
-  const size_t count = in->count("number of kernels", 2, 2 * sizeof(std::string) + 64);
-  for (size_t i = 0; i < count; ++i) {
-    std::string kernel = in->text();
-    p.kernels[std::move(kernel)] = in->text();
-  }
+  get_pairs(in, "number of kernels", &p.kernels);
 }
 
 // A place in one of the data sections.
@@ -367,6 +372,9 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
        [&](ByteReader* in) { get_images(in, bytes_of(Section::kImageData), owner, &e); });
   if (bytes_of(Section::kProvenance).data())
     with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
+  if (bytes_of(Section::kOptions).data())
+    with(Section::kOptions,
+         [&](ByteReader* in) { get_pairs(in, "number of options", &e.provenance.options); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart

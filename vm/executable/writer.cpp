@@ -165,13 +165,17 @@ void put_types(const Executable& e, ByteWriter* out) {
   }
 }
 
+void put_pairs(const std::map<std::string, std::string>& pairs, ByteWriter* out) {
+  out->varint(pairs.size());
+  for (const auto& [name, value] : pairs) {
+    out->text(name);
+    out->text(value);
+  }
+}
+
 void put_provenance(const Provenance& p, ByteWriter* out) {
   for (const std::string* t : {&p.compiler, &p.toolchain, &p.model, &p.database}) out->text(*t);
-  out->varint(p.kernels.size());
-  for (const auto& [kernel, json] : p.kernels) {
-    out->text(kernel);
-    out->text(json);
-  }
+  put_pairs(p.kernels, out);
 }
 
 // A section as the pieces of which it consists, in order.
@@ -200,7 +204,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      portable;
+      portable, options;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -211,6 +215,7 @@ Layout lay_out(const Executable& e) {
   put_texts(e.texts, &texts);
   put_provenance(e.provenance, &provenance);
   put_portable(e, &portable);
+  put_pairs(e.provenance.options, &options);
 
   constants.varint(e.constants.size());
   for (const Constant& c : e.constants) {
@@ -254,6 +259,7 @@ Layout lay_out(const Executable& e) {
   add(Section::kProvenance, 0, &provenance);
   add(Section::kPortable, needs_portable(e) ? kRequired : 0, &portable);
   add(Section::kTypes, kRequired, &types);
+  add(Section::kOptions, 0, &options);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

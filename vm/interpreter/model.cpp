@@ -228,9 +228,10 @@ void Model::describe() {
   json.key("notes").begin_array();
   for (const std::string& note : notes_) json.value(note);
   json.end_array().key("provenance").begin_object();
-  json.member("compiler", p.compiler)
-      .member("database", p.database)
-      .member("model", p.model)
+  json.member("compiler", p.compiler).member("database", p.database).member("model", p.model);
+  json.key("options").begin_object();
+  for (const auto& [name, value] : p.options) json.member(name, value);
+  json.end_object()
       .member("toolchain", p.toolchain)
       .end_object()
       .member("target", target_)

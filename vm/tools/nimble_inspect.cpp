@@ -281,11 +281,8 @@ Json provenance_json(const exec::Provenance& p) {
         json_nesting(text) <= kDeepestEvidence ? Json::parse(text, nullptr, false) : Json(text);
     kernels[name] = evidence.is_discarded() ? Json(text) : evidence;
   }
-  return {{"compiler", p.compiler},
-          {"toolchain", p.toolchain},
-          {"model", p.model},
-          {"database", p.database},
-          {"kernels", kernels}};
+  return {{"compiler", p.compiler}, {"toolchain", p.toolchain}, {"model", p.model},
+          {"database", p.database}, {"options", p.options},     {"kernels", kernels}};
 }
 
 Table provenance_table(const exec::Provenance& p) {
@@ -294,6 +291,7 @@ Table provenance_table(const exec::Provenance& p) {
   table.add({"toolchain", p.toolchain});
   table.add({"model", p.model});
   table.add({"database", p.database.empty() ? "none" : p.database});
+  for (const auto& [name, value] : p.options) table.add({"option " + name, value});
   for (const auto& [name, text] : p.kernels) table.add({"kernel " + name, text});
   return table;
 }

@@ -6,10 +6,10 @@
 namespace nimble::codegen {
 
 const ArchitectureTraits& architecture_of(const std::string& level) {
-  static constexpr ArchitectureTraits kX86_64 = {"x86_64-unknown-linux-gnu", nullptr, "elf_x86_64",
-                                                 false, false};
-  static constexpr ArchitectureTraits kAArch64 = {"aarch64-unknown-linux-gnu", "generic",
-                                                  "aarch64linux", true, true};
+  static constexpr ArchitectureTraits kX86_64 = {"x86_64-unknown-linux-gnu", "elf_x86_64", false,
+                                                 false};
+  static constexpr ArchitectureTraits kAArch64 = {"aarch64-unknown-linux-gnu", "aarch64linux", true,
+                                                  true};
   switch (kernels::target_row(level).architecture) {
     case kernels::Architecture::kX86_64:
       return kX86_64;

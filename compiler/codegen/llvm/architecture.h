@@ -8,7 +8,6 @@ namespace nimble::codegen {
 
 struct ArchitectureTraits {
   const char* triple;
-  const char* cpu;        // null: the level's name
   const char* emulation;  // of lld
   bool fma;               // multiplies and adds with one rounding
   bool converts_f16;      // to f32 and back

@@ -34,6 +34,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
+#include "compiler/kernels/targets.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 #include "vm/executable/check_status.h"
@@ -69,9 +70,9 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& tar
   const auto level = options.optimize == 0   ? llvm::CodeGenOptLevel::Less
                      : options.optimize == 1 ? llvm::CodeGenOptLevel::Default
                                              : llvm::CodeGenOptLevel::Aggressive;
-  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(
-      architecture.triple, architecture.cpu ? architecture.cpu : target.level, features, o,
-      llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
+  return std::unique_ptr<llvm::TargetMachine>(
+      t->createTargetMachine(architecture.triple, kernels::target_row(target.level).processor,
+                             features, o, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {
@@ -165,7 +166,8 @@ std::vector<CompiledFunction> inspect(std::span<const kir::Function> functions,
     kir::Function anonymous = f;
     anonymous.name = "kernel";
     const llvm::StringRef machine_code = code.at(f.name);
-    std::string text = target.level + "\n" + kir::print(anonymous);
+    // Levels that share a processor make the same code of what their features do not serve.
+    std::string text = kernels::target_row(target.level).processor + "\n" + kir::print(anonymous);
     text.append(machine_code.data(), machine_code.size());
     out.push_back({f.name, hex(hash128(text)), machine_code.size()});
   }

@@ -130,18 +130,18 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
     case ValueKind::kCast:
       return cast(operand(0), v.operands[0]->dtype, v.dtype, v.lanes);
     case ValueKind::kBitcast:
-      // f16 and bf16 are integers already.
+      // f16 and bf16 are integers already. Lanes are in the order of memory, so they may be others.
       return b_.CreateBitCast(operand(0), type(v.dtype, v.lanes));
-    case ValueKind::kBroadcast: {
-      llvm::Value* a = operand(0);
-      return v.lanes == 1 ? a : b_.CreateVectorSplat(v.lanes, a);
-    }
+    case ValueKind::kBroadcast:
+      return broadcast(operand(0), v.operands[0]->lanes, v.lanes);
     case ValueKind::kReduce:
       return reduce(v, operand(0));
     case ValueKind::kExtract: {
       llvm::Value* a = operand(0);
       return v.operands[0]->lanes == 1 ? a : b_.CreateExtractElement(a, v.integer);
     }
+    case ValueKind::kDot:
+      return dot(v);
   }
   NIMBLE_UNREACHABLE();
 }

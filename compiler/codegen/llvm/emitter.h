@@ -87,6 +87,13 @@ class Emitter {
   llvm::Value* compare(const kir::Value& v, llvm::Value* a, llvm::Value* c);
   llvm::Value* reduce(const kir::Value& v, llvm::Value* a);
 
+  // emit_fragment.cpp
+  llvm::Value* broadcast(llvm::Value* v, int from, int to);
+  llvm::Value* dot(const kir::Value& v);
+  llvm::Value* dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::Value* c, llvm::Value* sum,
+                      int lanes);
+  llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
+
   // emit_cast.cpp
   llvm::Value* cast(llvm::Value* v, DType from, DType to, int lanes);
   llvm::Value* narrow_to_f32(llvm::Value* v, DType from, int lanes);

@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/portable/builder.h"
 #include "compiler/codegen/portable/portable.h"
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/math.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
@@ -237,6 +238,11 @@ class Lowering {
 
   // Puts the value into a register buffer's element, without a copy where an operation makes it.
   void set(int64_t element, const kir::ValueRef& v) {
+    if (v->kind == ValueKind::kDot) {
+      const kir::ValueRef in_others = kir::expand_dot(*v);
+      made_.push_back(in_others);
+      return set(element, in_others);
+    }
     if ((v->kind == ValueKind::kBinary && v->binary != kir::BinaryOp::kScale) ||
         v->kind == ValueKind::kFma) {
       std::array<int64_t, 3> o{};
@@ -312,21 +318,50 @@ class Lowering {
         const Placed a = value(v.operands[0]);
         return b_.pure(PortableOp::kExtract, type, a.depth, {a.at, v.integer});
       }
+      case ValueKind::kDot: {
+        const kir::ValueRef in_others = kir::expand_dot(v);
+        made_.push_back(in_others);
+        return value(in_others);
+      }
     }
     NIMBLE_UNREACHABLE();
   }
 
+  // A group of lanes over and over, by broadcasts of scalars: of a word that it fills, else of each
+  // lane to where it belongs.
+  static kir::ValueRef repeated(const kir::ValueRef& group, int lanes) {
+    namespace kb = kir::build;
+    const size_t bytes = size_of(group->dtype) * static_cast<size_t>(group->lanes);
+    if (bytes <= 8 && group->dtype != DType::kBool) {
+      const DType word = bytes == 2 ? DType::kU16 : bytes == 4 ? DType::kU32 : DType::kU64;
+      return kb::bitcast(group->dtype,
+                         kb::broadcast(kb::bitcast(word, group), lanes / group->lanes));
+    }
+    const kir::ValueRef which = kb::binary(kir::BinaryOp::kAnd, kb::iota(lanes),
+                                           kb::integer(DType::kI32, group->lanes - 1));
+    kir::ValueRef out = kb::broadcast(kb::extract(group, 0), lanes);
+    for (int i = 1; i < group->lanes; ++i)
+      out = kb::select(kb::compare(kir::CompareOp::kEq, which, kb::integer(DType::kI32, i)),
+                       kb::broadcast(kb::extract(group, i), lanes), out);
+    return out;
+  }
+
   Placed broadcast(const Value& v) {
     const Value& a = *v.operands[0];
-    if (v.lanes == 1) return value(v.operands[0]);
+    if (v.lanes == a.lanes) return value(v.operands[0]);
     if (a.kind == ValueKind::kConst)
       return b_.constant(type_of(v), bits_of(a.dtype, a.constant, a.integer));
-    if (a.kind == ValueKind::kLoad && !a.valid && !memo_.contains(&a)) {
+    if (a.kind == ValueKind::kLoad && a.lanes == 1 && !a.valid && !memo_.contains(&a)) {
       const PortableBuilder::Address at = b_.address(a.index);
       const int64_t result = b_.temporary(type_of(v));
       b_.emit(PortableOp::kLoadSplat,
               {result, buffers_.at(a.buffer.get()), at.outer, at.inner, at.displacement});
       return {result, b_.depth()};
+    }
+    if (a.lanes > 1) {
+      const kir::ValueRef in_others = repeated(v.operands[0], v.lanes);
+      made_.push_back(in_others);
+      return value(in_others);
     }
     const Placed scalar = value(v.operands[0]);
     return b_.pure(PortableOp::kBroadcast, type_of(v), scalar.depth, {scalar.at});

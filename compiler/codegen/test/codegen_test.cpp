@@ -8,6 +8,7 @@
 
 #include "compiler/codegen/test/native.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/targets.h"
 
 namespace nimble::codegen {
 namespace {
@@ -37,7 +38,10 @@ TEST(CodeHash, DependsOnCodeOnly) {
   EXPECT_EQ(hash_of(scale_kernel("a", 2)), hash);
   EXPECT_EQ(hash_of(scale_kernel("b", 2)), hash) << "the name is not a part of it";
   EXPECT_NE(hash_of(scale_kernel("a", 3)), hash) << "a constant is";
-  EXPECT_NE(hash_of(scale_kernel("a", 2), "x86-64-v4"), hash) << "the target is";
+  const std::string v4 = hash_of(scale_kernel("a", 2), "x86-64-v4");
+  EXPECT_NE(v4, hash) << "the target is";
+  EXPECT_EQ(hash_of(scale_kernel("a", 2), "x86-64-v4-bf16"), v4)
+      << "features that the kernel has no use for are not";
   const std::vector<Function> both = {scale_kernel("c", 3), scale_kernel("d", 2)};
   const CompiledObject object = compile(both, kernels::target_by_name("x86-64-v3"));
   EXPECT_EQ(object.functions.at(1).code_hash, hash) << "companions are not";
@@ -71,14 +75,16 @@ TEST(Link, IsDeterministicAndKeepsEveryKernel) {
 // The parts of an ELF file that decide whether our loader takes it.
 TEST(Link, NeedsNoLibrarySymbolOrRelocationByName) {
   const Function f = scale_kernel("k", 2);
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}) {
+  std::vector<std::string> levels = kernels::machine_levels();
+  levels.push_back("aarch64");
+  for (const std::string& level : levels) {
     const CompiledObject object = compile({&f, 1}, kernels::target_by_name(level));
     const auto image = link({&object, 1});
     Elf64_Ehdr header;
     ASSERT_GT(image.size(), sizeof header);
     std::memcpy(&header, image.data(), sizeof header);
     EXPECT_EQ(header.e_type, ET_DYN);
-    EXPECT_EQ(header.e_machine, std::string(level) == "aarch64" ? EM_AARCH64 : EM_X86_64);
+    EXPECT_EQ(header.e_machine, level == "aarch64" ? EM_AARCH64 : EM_X86_64);
     for (int i = 0; i < header.e_phnum; ++i) {
       Elf64_Phdr segment;
       std::memcpy(&segment, &image[header.e_phoff + i * sizeof segment], sizeof segment);

@@ -8,19 +8,19 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/kernels/interpreter.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/kernels/test/kernel_builder.h"
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/kernel_abi.h"
 #include "vm/runtime/native_image.h"
 
 namespace nimble::codegen::testing {
 
-// Levels of x86-64 whose code this machine can run.
+// Levels whose code this machine can run.
 inline std::vector<std::string> runnable_levels() {
-  const std::string host = kernels::detect_host().level;
-  std::vector<std::string> levels;
-  for (const char* l : {"x86-64-v2", "x86-64-v3", "x86-64-v4"})
-    if (l <= host) levels.push_back(l);
+  std::vector<std::string> levels = kernels::machine_levels();
+  std::erase_if(levels, [](const std::string& level) { return !host_cpu().has(level); });
   return levels;
 }
 

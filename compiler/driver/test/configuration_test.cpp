@@ -7,6 +7,7 @@
 
 #include "compiler/driver/test/differential.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
 #include "vm/base/cpu.h"
 
 namespace nimble::driver::testing {
@@ -81,12 +82,12 @@ std::vector<Program> packed_weights() {
 
 // Weights are packed for the vectors of the target, and its portable forms read the same ones.
 TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
-  for (const char* target : {"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "portable"})
+  for (const std::string& target : kernels::loaded_target_names())
     for (const bool no_native : {false, true}) {
       Configuration c{target + std::string(no_native ? ", no native" : "")};
       c.target = target;
       c.no_native = no_native;
-      if (!no_native && !host_cpu().has(target) && c.target != "native" && c.target != "portable")
+      if (!no_native && !host_cpu().has(target) && target != "native" && target != "portable")
         continue;
       for (const Program& p : packed_weights()) {
         check_program(p, c, 4);
@@ -99,9 +100,9 @@ TEST(PackedWeights, RunPortablyAndNativelyForEveryTarget) {
 // in narrower vectors.
 TEST(SeveralLevels, AgreeWithTheReference) {
   const kernels::TargetInfo host = kernels::detect_host();
-  for (const char* lower : {"x86-64-v3", "x86-64-v2"}) {
+  for (const std::string& lower : kernels::machine_levels()) {
     if (!kernels::is_lower_level(kernels::target_by_name(lower), host)) continue;
-    Configuration c{"code of " + std::string(lower) + " beside this machine's"};
+    Configuration c{"code of " + lower + " beside this machine's"};
     c.image = lower;
     for (const int threads : {1, 2}) {
       c.threads = threads;
@@ -118,7 +119,7 @@ TEST(SeveralLevels, TheLoadTakesTheBestThatTheMachineRuns) {
   const ir::Module m = ir::parse_module(packed_weights()[2].text, "t.nir");
   CompileOptions options;
   options.target = host;
-  for (const char* lower : {"x86-64-v3", "x86-64-v2"})
+  for (const std::string& lower : kernels::machine_levels())
     if (kernels::is_lower_level(kernels::target_by_name(lower), host))
       options.more_targets.push_back(kernels::target_by_name(lower));
   exec::Executable e = compile(m, options);

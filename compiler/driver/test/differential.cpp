@@ -8,6 +8,7 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/passes/pipeline.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/cpu.h"
@@ -298,8 +299,8 @@ std::vector<Configuration> all_configurations() {
     c.disabled_pass = p.name;
     out.push_back(std::move(c));
   }
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-    Configuration c{"for " + std::string(level)};
+  for (const std::string& level : kernels::machine_levels()) {
+    Configuration c{"for " + level};
     c.target = level;
     if (host_cpu().has(level)) out.push_back(c);
     // On a machine without it: its weights are packed as that level wants them.

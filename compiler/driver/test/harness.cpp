@@ -86,6 +86,7 @@ CompileOptions options_of(const Configuration& c) {
   options.target = kernels::target_by_name(c.target);
   if (!c.image.empty()) options.more_targets = {kernels::target_by_name(c.image)};
   options.device = c.device;
+  options.precision = c.precision;
   options.pipeline.verify = true;
   if (!c.disabled_pass.empty()) options.pipeline.disabled.insert(c.disabled_pass);
   options.pipeline.fusion = c.fusion;

@@ -60,7 +60,8 @@ struct Configuration {
   bool no_native = false;   // portable kernels in the checked interpreter
   bool fusion = true;
   bool reserialise = false;  // through the text of the IR, before every pass
-  bool residues = false;     // a kernel per residue wherever a template has them (paper, 3.5)
+  passes::Precision precision = {};
+  bool residues = false;  // a kernel per residue wherever a template has them (paper, 3.5)
   friend void PrintTo(const Configuration& c, std::ostream* out) { *out << c.name; }
 };
 

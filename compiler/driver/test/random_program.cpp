@@ -188,6 +188,12 @@ class Generator {
       case AttrSpec::Kind::kStrings:
         return std::nullopt;
       case AttrSpec::Kind::kDType:
+        // Products are made in the type of their operands, or in f32 of narrower ones.
+        if (spec.name == "out") {
+          const DType t = inputs[0]->dtype;
+          if (t != DType::kF16 && t != DType::kBF16) return std::nullopt;
+          return DType::kF32;
+        }
         return one_of(kTypes);
       case AttrSpec::Kind::kDim:
         // Steps, counts and limits; extents that inference decides are not ours to give.

@@ -7,6 +7,7 @@
 #include "compiler/driver/test/harness.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/reference/reference.h"
 #include "db/store/host_records.h"
 #include "db/store/sqlite.h"
@@ -29,7 +30,7 @@ constexpr const char* kDense = R"(fn @main(%x: Tensor[(n, 24), f32], %c: Tensor[
   %g
 })";
 
-// The one workload of a program that is a product.
+// The first workload of a program with this anchor, or with any.
 WorkloadUse workload_of(const std::string& text, const std::string& anchor) {
   passes::PassContext context;
   context.target = kernels::detect_host();
@@ -40,7 +41,7 @@ WorkloadUse workload_of(const std::string& text, const std::string& anchor) {
   names.erase(std::find(names.begin(), names.end(), "lower-memory"), names.end());
   lowered = passes::run_pipeline(ir::infer_types(ir::parse_module(text)), context, until_fused);
   for (WorkloadUse& u : workloads_of(lowered))
-    if (u.workload.anchor == anchor) return u;
+    if (anchor.empty() || u.workload.anchor == anchor) return u;
   ADD_FAILURE() << "no workload " << anchor;
   return {};
 }
@@ -255,6 +256,29 @@ fn @main(%x: Tensor[(n, 4), f32], %w: Tensor[(4), f32]) {
     keys.insert(use.workload.key);
   }
   EXPECT_GT(uses.size(), keys.size());
+}
+
+// Instructions that a kernel has no use for change neither its code nor what was measured of it.
+TEST_F(Tuned, LevelsOfTheSameCodeShareARecord) {
+  const auto record = [](const WorkloadUse& use, const char* level) {
+    return tuned::workload_record(use.workload, kernels::target_by_name(level), 1).canonical;
+  };
+  for (const char* level : {"x86-64-v4-vnni", "x86-64-v4-bf16"})
+    EXPECT_EQ(record(use_, level), record(use_, "x86-64-v4"));
+  EXPECT_NE(record(use_, "x86-64-v4"), record(use_, "x86-64-v3")) << "vectors are wider";
+  const WorkloadUse bf16 = workload_of(R"(fn @main(%x: Tensor[(n, 24), bf16]) {
+  let %y = cast(%x) {dtype = f32};
+  let %z = relu(%y);
+  %z
+})",
+                                       "");
+  EXPECT_EQ(record(bf16, "x86-64-v4-vnni"), record(bf16, "x86-64-v4"));
+  EXPECT_NE(record(bf16, "x86-64-v4-bf16"), record(bf16, "x86-64-v4"));
+}
+
+// The target of this machine is that of its hardware's record, wherever it is asked for.
+TEST_F(Tuned, HardwareRecordsTellTheTarget) {
+  EXPECT_EQ(kernels::target_of_isa(db::host_hardware().isa).level, kernels::detect_host().level);
 }
 
 TEST_F(Tuned, TablesOfOneAndTwoThreadsAreJoined) {

@@ -1,7 +1,13 @@
 // Quantised tensors: y = saturate(round(x / scale) + zero), x = (y - zero) * scale.
 //
-// Products of quantised tensors are exact: of integers for matrices, in f64 for convolutions, whose
-// sums of products of 8-bit numbers stay far below 2^53. Their speed is that of these types.
+// Products of quantised tensors are exact. Of matrices they are products of u8 and i8 with sums in
+// i32, what the instructions for 8-bit numbers take, and the zero points are subtracted afterwards:
+//
+//   Σ (x - zx) (w - zw)  =  Σ x w  -  zx Σ (w - zw)  -  zw Σ x
+//
+// where the second sum is known if w is, and the third is not needed where zw is 0. An operand of
+// the other sign is moved by 128, and its zero point too. All of it wraps alike, modulo 2^32.
+// Convolutions are computed in f64: sums of products of 8-bit numbers stay far below 2^53.
 #include <cmath>
 
 #include "compiler/frontend/onnx/arithmetic.h"
@@ -122,9 +128,85 @@ Value centred(NodeContext& c, size_t x, size_t zero, int64_t axis, DType type) {
   return a.sub(v, a.cast(z, type));
 }
 
-Values matmul_integer(NodeContext& c) {
+// An 8-bit operand of a product and what is to be subtracted from it, in i32, broadcastable; none
+// is 0.
+struct Operand8 {
+  Value x;
+  std::optional<Value> zero;
+};
+
+// A constant's elements + `shift` in i32.
+Value moved_constant(NodeContext& c, const ir::Tensor& t, int32_t shift) {
+  std::vector<int32_t> moved;
+  for (int64_t i = 0; i < t.elements(); ++i)
+    moved.push_back(static_cast<int32_t>(t.value(i)) + shift);
+  return c.g.constant(ir::Tensor::of<int32_t>(DType::kI32, t.shape, moved));
+}
+
+bool is_zero(const ir::Tensor& t) {
+  for (int64_t i = 0; i < t.elements(); ++i)
+    if (t.value(i) != 0) return false;
+  return true;
+}
+
+// Operand number `x` as numbers of the type `to`, u8 or i8. Its zero point stands alone or along
+// `axis`, the last but one or the last.
+Operand8 operand8(NodeContext& c, size_t x, size_t zero, int64_t axis, DType to) {
   Arithmetic a(c.g);
-  return {a.matmul(centred(c, 0, 2, -2, DType::kI32), centred(c, 1, 3, -1, DType::kI32))};
+  Operand8 out{c.in(x), std::nullopt};
+  const DType from = out.x.dtype();
+  int32_t shift = 0;
+  if (from != to) {  // the highest bit turns i8 + 128 into u8 and u8 - 128 into i8
+    shift = to == DType::kU8 ? 128 : -128;
+    out.x = c.g.call("bitcast", {a.binary("bitwise_xor", out.x, from == DType::kI8 ? -128 : 128)},
+                     {{"dtype", to}});
+  }
+  if (!c.has(zero)) {
+    if (shift != 0) out.zero = c.g.constant(ir::Tensor::of<int32_t>(DType::kI32, {}, {shift}));
+    return out;
+  }
+  Value z = c.in(zero);
+  if (z.is_constant()) {
+    const Value moved = moved_constant(c, *z.atom.constant, shift);
+    if (is_zero(*moved.atom.constant)) return out;
+    z = moved;
+  } else {
+    z = a.cast(z, DType::kI32);
+    if (shift != 0) z = a.add(z, shift);
+  }
+  if (z.rank() == 1 && z.dim(0).is_constant(1)) z = c.g.reshape(z, {});
+  if (z.rank() == 1 && axis == -2) z = a.unsqueeze(z, {1});
+  out.zero = z;
+  return out;
+}
+
+bool is_8_bit(DType t) {
+  return t == DType::kU8 || t == DType::kI8;
+}
+
+// The product of operands `x` and `w`, less their zero points, in i32.
+Value product_of_centred(NodeContext& c, size_t x, size_t x_zero, size_t w, size_t w_zero) {
+  Arithmetic a(c.g);
+  if (!is_8_bit(c.in(x).dtype()) || !is_8_bit(c.in(w).dtype()) || c.in(x).rank() < 2 ||
+      c.in(w).rank() < 2)
+    return a.matmul(centred(c, x, x_zero, -2, DType::kI32), centred(c, w, w_zero, -1, DType::kI32));
+  const Operand8 left = operand8(c, x, x_zero, -2, DType::kU8);
+  const Operand8 right = operand8(c, w, w_zero, -1, DType::kI8);
+  Value y = c.g.call("matmul", {left.x, right.x}, {{"out", DType::kI32}});
+  if (left.zero) {
+    Value columns = a.cast(right.x, DType::kI32);
+    if (right.zero) columns = a.sub(columns, *right.zero);
+    y = a.sub(y, a.mul(*left.zero, a.sum(columns, {right.x.rank() - 2}, true)));
+  }
+  if (right.zero) {
+    const Value rows = a.sum(a.cast(left.x, DType::kI32), {left.x.rank() - 1}, true);
+    y = a.sub(y, a.mul(*right.zero, rows));
+  }
+  return y;
+}
+
+Values matmul_integer(NodeContext& c) {
+  return {product_of_centred(c, 0, 2, 1, 3)};
 }
 
 // Inputs: a, its scale and zero, b, its scale and zero, the result's scale and zero.
@@ -132,8 +214,7 @@ Values qlinear_matmul(NodeContext& c) {
   Arithmetic a(c.g);
   const DType to = c.in(7).dtype();
   require_integers(c, to);
-  const Value product =
-      a.matmul(centred(c, 0, 2, -2, DType::kI32), centred(c, 3, 5, -1, DType::kI32));
+  const Value product = product_of_centred(c, 0, 2, 3, 5);
   const auto scale = [&](size_t i, int64_t axis) {
     Value s = a.cast(c.in(i), DType::kF64);
     if (s.rank() == 1 && s.dim(0).is_constant(1)) return c.g.reshape(s, {});

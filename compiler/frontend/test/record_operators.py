@@ -36,7 +36,7 @@ class Case:
 
     def model(self):
         kinds = {np.float32: TensorProto.FLOAT, np.int64: TensorProto.INT64,
-                 np.bool_: TensorProto.BOOL}
+                 np.bool_: TensorProto.BOOL, np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
         inputs = [helper.make_tensor_value_info(n, kinds[a.dtype.type], dims)
                   for n, (a, dims) in self.inputs.items()]
         outputs = [onnx.ValueInfoProto(name=n) for n in self.outputs]
@@ -44,6 +44,23 @@ class Case:
         graph = helper.make_graph(self.nodes, "g", inputs, outputs, initialisers)
         return helper.make_model(graph, ir_version=8,
                                  opset_imports=[helper.make_opsetid("", self.opset)])
+
+
+def bytes_of(kind, *shape):
+    return RANDOM.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+
+
+def matmul_integer(left, right, zeros=True, constant=True):
+    """With a zero point for the left operand and one for each column of the right, which is a
+    constant or an input."""
+    constants = {"w": bytes_of(right, 6, 4)}
+    if zeros:
+        constants |= {"xz": bytes_of(left), "wz": bytes_of(right, 4)}
+    inputs = {"x": (bytes_of(left, 2, 3, 6), ["b", "m", 6])}
+    if not constant:
+        inputs |= {name: (array, list(array.shape)) for name, array in constants.items()}
+        constants = {}
+    return Case(node("MatMulInteger", "x,w,xz,wz" if zeros else "x,w"), inputs, constants=constants)
 
 
 def node(op, inputs="x", outputs="y", **attributes):
@@ -246,6 +263,15 @@ CASES = {
                         np.float32), ["k", 4]),
          "i": (ints([0, 1, 1, 0]), ["k"])})
        for form in ("half_pixel", "output_half_pixel")},
+    **{f"matmul_integer_{left.__name__}_{right.__name__}": matmul_integer(left, right)
+       for left in (np.uint8, np.int8) for right in (np.uint8, np.int8)},
+    "matmul_integer_computed": matmul_integer(np.int8, np.uint8, constant=False),
+    "matmul_integer_plain": matmul_integer(np.uint8, np.int8, zeros=False),
+    "qlinear_matmul": Case(
+        node("QLinearMatMul", "x,xs,xz,w,ws,wz,ys,yz"), {"x": (bytes_of(np.uint8, 5, 6), ["m", 6])},
+        constants={"xs": np.float32(0.02), "xz": np.uint8(117), "w": bytes_of(np.int8, 6, 4),
+                   "ws": np.abs(floats(4)) + np.float32(0.01), "wz": np.zeros(4, np.int8),
+                   "ys": np.float32(3), "yz": np.uint8(130)}),
 }
 
 

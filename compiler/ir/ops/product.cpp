@@ -60,10 +60,40 @@ void slide(RelationContext& c, const ImageLayout& l, const std::array<int64_t, 2
   }
 }
 
+// Operands of a product and the wider type that `out` may name for them.
+struct WideProduct {
+  DType a, b, out;
+};
+constexpr WideProduct kWideProducts[] = {
+    {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16, DType::kF32},
+    {DType::kU8, DType::kI8, DType::kI32},     {DType::kU8, DType::kU8, DType::kI32},
+    {DType::kI8, DType::kI8, DType::kI32},     {DType::kI8, DType::kU8, DType::kI32},
+};
+
+// The element type of a product: of its operands, which are alike, or the wider one that `out`
+// names.
+DType dtype_of_product(RelationContext& c) {
+  if (!c.call.attrs.contains("out")) {
+    require_same_dtype(c);
+    return dtype(c, 0);
+  }
+  const DType a = dtype(c, 0), b = dtype(c, 1), out = attr<DType>(c.call.attrs, "out");
+  const bool known =
+      std::any_of(std::begin(kWideProducts), std::end(kWideProducts),
+                  [&](const WideProduct& w) { return w.a == a && w.b == b && w.out == out; });
+  if (!known) {
+    c.fail(fmt::format("products of {} and {} are not made in {}", name_of(a), name_of(b),
+                       name_of(out)),
+           "use out = f32 for two operands of bf16 or of f16, out = i32 for 8-bit integers, else "
+           "leave the attribute out");
+  }
+  return out;
+}
+
 }  // namespace
 
 RelationResult relate_matmul(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   require_rank_at_least(c, 1, 1);
@@ -83,7 +113,7 @@ RelationResult relate_matmul(RelationContext& c) {
   Dims out = broadcast_shapes(c, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2));
   if (!vector_a) out.push_back(a[a.size() - 2]);
   if (!vector_b) out.push_back(b[b.size() - 1]);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_pack(RelationContext& c) {
@@ -100,28 +130,30 @@ RelationResult relate_pack(RelationContext& c) {
 }
 
 RelationResult relate_packed_matmul(RelationContext& c) {
-  require_same_dtype(c);
-  require_float(c, 0);
+  const DType type = dtype_of_product(c);
+  require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
   Dims out = dims(c, 0);
   c.require_equal(out.back(), k, "the contracted dim of packed_matmul");
   const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, n), dtype(c, 0));
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, n), dtype(c, 1));
   c.require_equal(element_count(c.inputs[1]), element_count(packed),
                   "the size of the packed matrix");
   out.back() = n;
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_conv2d(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_float(c, 0);
   require_rank(c, 0, 4);
   require_rank(c, 1, 4);
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
   if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
   const ImageLayout l = checked_image_layout(c);
+  if (!l.channels_last() && attr_or<bool>(c.call.attrs, "skip_padding", false))
+    c.fail("skip_padding is of the layout nhwc", "drop the attribute");
   const Dims &x = dims(c, 0), &w = dims(c, 1);
   auto kh = w[l.taps[0]].as_constant(), kw = w[l.taps[1]].as_constant();
   if (!kh || !kw || *kh < 1 || *kw < 1) {
@@ -135,35 +167,49 @@ RelationResult relate_conv2d(RelationContext& c) {
   }
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);
+    require_dtype(c, 2, type);
     c.require_equal(dims(c, 2)[0], filters, "the bias of conv2d");
   }
   Dims out = x;
   out[l.channel] = filters;
   slide(c, l, {*kh, *kw}, false, out);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_packed_conv2d(RelationContext& c) {
-  require_same_dtype(c);
+  const DType type = dtype_of_product(c);
   require_float(c, 0);
   require_rank(c, 0, 4);
   const auto& kernel = ints(c, "kernel", 2, 1);
   const int64_t filters = attr<int64_t>(c.call.attrs, "filters");
   if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
+  const auto groups = attr_or<int64_t>(c.call.attrs, "groups", 1);
+  if (groups < 1) c.fail("groups must be positive", "use 1 for a plain convolution");
+  if (filters % groups != 0)
+    c.fail(fmt::format("{} output channels do not divide into {} groups", filters, groups),
+           "change groups");
+  const auto image_layout = attr_or<std::string>(c.call.attrs, "image_layout", "nhwc");
+  const auto image = parse_image_layout(image_layout);
+  if (!image)
+    c.fail(fmt::format("image_layout \"{}\" is unknown", image_layout), "use nchw or nhwc");
+  if (!image->channels_last() && groups != 1)
+    c.fail("images NCHW are convolved in one group", "transpose the image");
   const Dims& x = dims(c, 0);
-  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * x[kChannelsLast.channel];
+  const Dim all = x[image->channel], channels = c.dims.simplify(floordiv(all, Dim(groups)));
+  c.require_equal(channels * Dim(groups), all, "channels that divide into the groups");
+  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * channels;
   const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters), dtype(c, 0));
-  c.require_equal(element_count(c.inputs[1]), element_count(packed),
+      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters / groups), dtype(c, 1));
+  c.require_equal(element_count(c.inputs[1]), element_count(packed) * Dim(groups),
                   "the size of the packed weights");
   if (c.inputs.size() == 3) {
     require_rank(c, 2, 1);
+    require_dtype(c, 2, type);
     c.require_equal(dims(c, 2)[0], filters, "the bias of packed_conv2d");
   }
-  Dims out = x;
-  out[kChannelsLast.channel] = filters;
+  Dims out = {x[0], x[image->spatial[0]], x[image->spatial[1]], filters};
   slide(c, kChannelsLast, {kernel[0], kernel[1]}, false, out);
-  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+  return {tensor_type(std::move(out), type), std::nullopt};
 }
 
 RelationResult relate_pool2d(RelationContext& c) {

@@ -36,10 +36,11 @@ double sums_of_conv2d(const CallExtents& c) {
 }
 
 double sums_of_packed_conv2d(const CallExtents& c) {
-  double terms = c.operands[0][kChannelsLast.channel];
+  const auto image = parse_image_layout(attr_or<std::string>(c.attrs, "image_layout", "nhwc"));
+  double terms = c.operands[0][image->channel];
   for (int64_t extent : attr<std::vector<int64_t>>(c.attrs, "kernel"))
     terms *= static_cast<double>(extent);
-  return terms;
+  return terms / static_cast<double>(attr_or<int64_t>(c.attrs, "groups", 1));
 }
 
 double sums_of_attention(const CallExtents& c) {

@@ -448,6 +448,43 @@ TEST(Relation, ProductsAndCells) {
       relate("attention", {f32({b, n, 100}), f32({b, n, 100}), f32({b, n, 100})}, heads).refused);
 }
 
+TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
+  const Dim n = Dim::symbol("n");
+  const auto narrow = [](Dims d, DType t = DType::kBF16) { return tensor_type(std::move(d), t); };
+  const Attrs wide = {{"out", DType::kF32}};
+  EXPECT_EQ(str(relate("matmul", {narrow({n, 300}), narrow({300, 70})}, wide).type),
+            "Tensor[(n, 70), f32]");
+  EXPECT_EQ(str(relate("matmul", {narrow({n, 300}), narrow({300, 70})}).type),
+            "Tensor[(n, 70), bf16]");
+  const DType half = DType::kF16;
+  EXPECT_EQ(str(relate("matmul", {narrow({n, 300}, half), narrow({300, 70}, half)}, wide).type),
+            "Tensor[(n, 70), f32]");
+  EXPECT_EQ(str(relate("pack", {narrow({301, 70})}, {{"layout", std::string("panel32x2")}}).type),
+            "Tensor[(3, 151, 32, 2), bf16]");
+  Attrs packed = {{"n", int64_t{70}}, {"k", int64_t{301}}, {"layout", std::string("panel32x2")}};
+  packed["out"] = DType::kF32;
+  EXPECT_EQ(str(relate("packed_matmul", {narrow({n, 301}), narrow({3, 151, 32, 2})}, packed).type),
+            "Tensor[(n, 70), f32]");
+  EXPECT_TRUE(relate("packed_matmul", {narrow({n, 301}), narrow({3, 301, 32})}, packed).refused);
+  // What is as wide as its operands, or narrower, or of other numbers.
+  const std::vector<std::pair<DType, DType>> refused = {
+      {DType::kF32, DType::kF32},  {DType::kF32, DType::kF64}, {DType::kBF16, DType::kBF16},
+      {DType::kBF16, DType::kF64}, {DType::kF16, DType::kI32}, {DType::kI8, DType::kI64}};
+  for (const auto& [in, out] : refused) {
+    const Outcome o =
+        relate("matmul", {narrow({n, 300}, in), narrow({300, 70}, in)}, {{"out", out}});
+    EXPECT_TRUE(o.refused) << name_of(in) << " " << name_of(out);
+    EXPECT_THAT(o.message, testing::HasSubstr("out = f32 for two operands of bf16 or of f16"));
+  }
+  EXPECT_TRUE(relate("matmul", {narrow({n, 300}), f32({300, 70})}, wide).refused);
+  for (const DType a : {DType::kU8, DType::kI8})
+    for (const DType b : {DType::kU8, DType::kI8})
+      EXPECT_EQ(
+          str(relate("matmul", {narrow({n, 300}, a), narrow({300, 70}, b)}, {{"out", DType::kI32}})
+                  .type),
+          "Tensor[(n, 70), i32]");
+}
+
 TEST(Relation, RefusesWithARemedy) {
   const Outcome o = relate("add", {f32({2}), i64({2})});
   EXPECT_TRUE(o.refused);

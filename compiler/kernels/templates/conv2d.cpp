@@ -55,6 +55,8 @@ std::optional<Plan> analyse(const Workload& w) {
   Plan p;
   p.type = frame.anchor->var->type->dtype;
   if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
+  for (const ir::Atom& x : e.args)
+    if (ir::type_of(x)->dtype != p.type) return std::nullopt;
   for (size_t i = 1; i < e.args.size(); ++i)
     // A constant of one element (the bias of a single filter) is part of the group.
     if (!e.args[i].is_constant() && !parameter_buffer(w, frame, e.args[i])) return std::nullopt;

@@ -25,30 +25,28 @@
 // need not wait.
 //
 // Borders cost nothing inside and little at the edge. Rows of taps that lie outside the image are
-// cut off by the loop's bounds. A tap's column is outside for the first few or the last few pixels
-// of a tile only, so the pixels that remain are a range, and ranges are few: with a padding of 1,
-// all pixels, all but the first, all but the last. Each of these has its own product, over a part
-// of the same accumulators, chosen by two comparisons for a tap. Ranges that only images narrower
-// than the window have are computed pixel by pixel. There is no copy of the image and no zero is
-// multiplied. Without blocks, and where columns are not dilated, the taps of a row that lie inside
-// for all pixels are one stretch of memory in image and weights alike, and one loop: three channels
-// of a photograph would make short loops else.
+// cut off by the loop's bounds. The pixels of a tile for which a tap's column lies inside are one
+// of few ranges, each of which has its own product over a part of the same accumulators
+// (tile_border.h). There is no copy of the image and no zero is multiplied. Without blocks, and
+// where columns are not dilated, the taps of a row that lie inside for all pixels are one stretch
+// of memory in image and weights alike, and one loop: three channels of a photograph would make
+// short loops else.
 //
-// A group of channels is a product of its own. Panels are cut from HWIO weights as they stand, too,
-// for groups and for weights that are computed; their rows are then as far apart as the tensor
-// says. Vectors are no wider than a group's channels, rounded up to a power of two.
-#include "compiler/kernels/templates/conv2d_nhwc.h"
-
+// A group of channels is a product of its own, with panels of its own. Panels are cut from HWIO
+// weights as they stand, too, for weights that are computed; their rows are then as far apart as
+// the tensor says. Vectors are no wider than a group's channels, rounded up to a power of two.
+//
+// The first convolution of a network finds the image of three channels as the program has it, one
+// plane for each. It reads it so: a plane is an image of one channel, and the sum goes over the
+// planes, too. There are no blocks of channels then.
 #include <algorithm>
-#include <bit>
-#include <functional>
-#include <set>
 
-#include "compiler/kernels/templates/conv_nhwc.h"
+#include "compiler/kernels/templates/conv_product.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/tile_border.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -62,86 +60,15 @@ using kir::ValueRef;
 
 namespace {
 
-// Two vectors leave room for 14 pixels (6 with 16 registers), a divisor of the usual widths.
-int conv_vectors(int64_t all) {
-  constexpr double kCost[] = {1.3, 1.0, 1.02};
-  return panel_vectors(all, kCost);
-}
-
-int64_t quotient_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
-
-std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const int lanes = lanes_of(t, dtype);
-  const int vectors = conv_vectors(quotient_up(n, lanes));
-  return ir::Layout{ir::Layout::Kind::kPanel, int64_t{vectors} * lanes}.str();
-}
-
-namespace {
-
 constexpr const char* kWeightsStay = "weights";  // neighbouring items share their weights
 constexpr const char* kPixelsStay = "pixels";    // … or their pixels
 
 // A line of more tiles is several items': one line is all that a one-dimensional convolution has.
 constexpr int64_t kTilesOfLine = 16;
 
-// The product that a convolution is.
-struct Product : ConvNhwc {
-  int lanes = 1, vectors = 1;
-  int64_t width = 1;   // columns of a panel: vectors * lanes
-  int64_t stored = 0;  // columns of a panel as it is packed; 0: HWIO
-
-  int64_t k() const { return taps() * channels; }
-  int64_t panels() const { return quotient_up(filters, width); }
-  // Vectors of the last panel that hold columns.
-  int last_vectors() const {
-    return static_cast<int>(quotient_up(filters - (panels() - 1) * width, lanes));
-  }
-  // Elements from a pixel's channels to those of the next.
-  int64_t pixel() const { return groups * channels; }
-  // First element of row `row` of the weights' matrix in a panel of a group.
-  Dim row_of_panel(const Dim& group, const Dim& panel, const Dim& row) const {
-    if (stored == 0) return row * (groups * filters) + group * filters + panel * width;
-    if (stored == width) return (panel * k() + row) * width;
-    const int64_t parts = stored / width;
-    return (ir::floordiv(panel, parts) * k() + row) * stored + ir::mod(panel, parts) * width;
-  }
-};
-
-std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
-  auto conv = analyse_conv_nhwc(w);
-  if (!conv || !conv->weights) return {};
-  Product p;
-  static_cast<ConvNhwc&>(p) = std::move(*conv);
-  p.lanes = lanes_of(t, p.dtype);
-  if (p.layout) {
-    p.stored = p.layout->width;
-    if (p.stored % p.lanes != 0) return {};
-    const int64_t all = p.stored / p.lanes;
-    p.vectors = static_cast<int>(std::min<int64_t>(all, max_tile_vectors(t)));
-    while (all % p.vectors != 0) --p.vectors;
-  } else {
-    const auto narrow = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(p.filters)));
-    p.lanes = static_cast<int>(std::min<int64_t>(p.lanes, narrow));
-    p.vectors = conv_vectors(quotient_up(p.filters, p.lanes));
-  }
-  p.width = int64_t{p.vectors} * p.lanes;
-  return p;
-}
-
-// Pixels [from, to) of a tile for which a tap's column lies inside the image.
-using Range = std::pair<int, int>;
-struct Ranges {
-  std::vector<Range> known;  // those with a product of their own
-  bool others = false;       // whether there may be more
-};
-
 class Conv2dNhwcLowering {
  public:
-  Conv2dNhwcLowering(const Workload& w, const Product& p, const Config& c)
+  Conv2dNhwcLowering(const Workload& w, const ConvProduct& p, const Config& c)
       : w_(w),
         p_(p),
         named_(w),
@@ -149,9 +76,8 @@ class Conv2dNhwcLowering {
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         block_rows_(knob_int(c, "block_rows")),
         weights_stay_(knob_text(c, "order") == kWeightsStay),
-        even_(knob_text(c, "tails") == kTailsEven),
         blocked_(knob_int(c, "c_block") > 0),
-        blocks_(k_blocks(p.channels, knob_int(c, "c_block"), unroll_)),
+        blocks_(k_blocks(p.depth_steps(), knob_int(c, "c_block"), unroll_)),
         vertical_(p.windows[0].with_extents(named_("in_height", p.in[1]),
                                             named_("out_height", p.out[1]))),
         horizontal_(
@@ -159,7 +85,8 @@ class Conv2dNhwcLowering {
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_rows_))),
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.weights->dtype, p.vectors,
+                        p.lanes * group_of(p.fragment));
     const Dim most = ir::max(ir::min(p.out[2], kTilesOfLine * rows_), 1);
     const Dim pixels = blocked_ ? most * block_rows_ : Dim(rows_);
     sums_ = thread_scratch("sums", p.dtype, pixels * p.width);
@@ -230,8 +157,6 @@ class Conv2dNhwcLowering {
     Columns columns;
   };
   using Tile = RowTiles::Tile;
-  // What is done for pixels [first, first + rows) of a tile; the prefix keeps names apart.
-  using Part = std::function<StmtRef(int first, int rows, const std::string& prefix)>;
 
   Dim line() const { return first_line_ + Dim::symbol("line"); }
   StmtRef each_line(StmtRef body) const {
@@ -268,17 +193,20 @@ class Conv2dNhwcLowering {
   StmtRef taps(const TileProduct& tile) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
     const Dim at = Dim::symbol("at");
+    const Dim plane = p_.planes() == 1 ? Dim(0) : Dim::symbol("plane");
     std::vector<StmtRef> all, row;
     // Where the first tap of the row finds the first pixel: perhaps outside the image.
-    row.push_back(
-        kb::let_index("at", kb::index(place(Dim::symbol("top") + i * vertical_.dilation, left))));
-    const int64_t kw = horizontal_.taps;
+    row.push_back(kb::let_index(
+        "at", kb::index(place(plane, Dim::symbol("top") + i * vertical_.dilation, left))));
+    const int64_t kw = horizontal_.taps, depth = p_.depth_steps();
+    const Dim first_tap = (plane * vertical_.taps + i) * kw;
     const auto each_tap = [&](bool whole) {
-      const Part part = [&](int first, int rows, const std::string& prefix) {
+      const TilePart part = [&](int first, int rows, const std::string& prefix) {
         return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
-                       (i * kw + j) * p_.channels, p_.channels, prefix);
+                       (first_tap + j) * depth, depth, prefix);
       };
-      StmtRef one = part_of_tile(tile.rows, left + j * horizontal_.dilation, part, whole);
+      StmtRef one = part_of_tile(horizontal_, tiles_, tile.rows, left + j * horizontal_.dilation,
+                                 part, whole);
       return one ? kb::loop(LoopKind::kSerial, "j", 0, kw, std::move(one)) : nullptr;
     };
     if (merged()) {
@@ -294,14 +222,17 @@ class Conv2dNhwcLowering {
             kb::let_index("j_end", kb::index(ir::max(horizontal_.end_tap(right), begin))));
       }
       row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
-                            (i * kw + begin) * p_.channels, (end - begin) * p_.channels, "f_"));
+                            (first_tap + begin) * depth, (end - begin) * depth, "f_"));
       StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
       if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
     } else {
       row.push_back(each_tap(true));
     }
-    all.push_back(kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
-                           Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row))));
+    StmtRef rows = kb::loop(LoopKind::kSerial, "i", Dim::symbol("i_begin"),
+                            Dim::symbol("i_end") - Dim::symbol("i_begin"), kb::seq(std::move(row)));
+    if (p_.planes() > 1)
+      rows = kb::loop(LoopKind::kSerial, "plane", 0, p_.planes(), std::move(rows));
+    all.push_back(std::move(rows));
     return kb::seq(std::move(all));
   }
 
@@ -332,12 +263,12 @@ class Conv2dNhwcLowering {
 
   StmtRef tile_of_block(const Tile& t, const Panel& panel) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
-    const Dim first_channel = Dim::symbol("cb") * blocks_.size;
-    const Dim channels = blocks_.size * blocks_.count == p_.channels
-                             ? Dim(blocks_.size)
-                             : ir::min(p_.channels - first_channel, blocks_.size);
+    const Dim first_step = Dim::symbol("cb") * blocks_.size;
+    const Dim steps = blocks_.size * blocks_.count == p_.depth_steps()
+                          ? Dim(blocks_.size)
+                          : ir::min(p_.depth_steps() - first_step, blocks_.size);
     const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
-    const Dim row = (i * horizontal_.taps + j) * p_.channels + first_channel;
+    const Dim row = (i * horizontal_.taps + j) * p_.depth_steps() + first_step;
     const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
     TileProduct tile = product_of(t.rows, panel);
     if (prefetches()) {
@@ -345,65 +276,36 @@ class Conv2dNhwcLowering {
       const Dim next = p_.row_of_panel(group_, column_panel_, row + blocks_.size);
       tile.at_body = [=, this](const Dim& body) {
         const Dim share = Dim::symbol("share");
-        const Dim part = (number * (blocks_.size / unroll_) + body) * share * line_elements();
+        const Dim part =
+            (number * (blocks_.size / unroll_) + body) * share * line_elements(p_.weights->dtype);
         return prefetch_share(p_.weights, next + part, number, share, lines_per_body());
       };
     }
-    const Part part = [&](int first, int rows, const std::string& prefix) {
+    const TilePart part = [&](int first, int rows, const std::string& prefix) {
       return kb::seq({sums(true, pixel, first, rows, panel.vectors),
-                      product(tile, first, rows, at, row, channels, prefix),
+                      product(tile, first, rows, at, row, steps, prefix),
                       sums(false, pixel, first, rows, panel.vectors)});
     };
-    StmtRef some = part_of_tile(t.rows, column, part, true);
+    StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
     return kb::seq(
         {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(Dim::symbol("y"), column) + first_channel)),
+         kb::let_index("at", kb::index(place(0, Dim::symbol("y"), column) + first_step * p_.group)),
          std::move(some)});
   }
 
-  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.dtype)); }
   // Cache lines of weights that a loop body of a tile's product takes.
-  int64_t lines_per_body() const { return quotient_up(unroll_ * p_.width, line_elements()); }
+  int64_t lines_per_body() const {
+    return lines_of(unroll_ * p_.width * p_.group, p_.weights->dtype);
+  }
   // Blocks of packed weights lie one behind the other, across panels too.
   bool prefetches() const { return blocked_ && p_.stored == p_.width && blocks_.size >= unroll_; }
 
   // ---- parts of tiles
 
-  // First element of the image's pixel at row `y` and column `x` in the group.
-  Dim place(const Dim& y, const Dim& x) const {
-    return ((image_ * vertical_.in + y) * horizontal_.in + x) * p_.pixel() + group_ * p_.channels;
-  }
-
-  // `part` for the pixels of a tile of n that a tap finds inside the image, the first of them in
-  // column `start`. Null if `whole` is not asked for, being done, and there is nothing else.
-  StmtRef part_of_tile(int n, const Dim& start, const Part& part, bool whole) {
-    if (!horizontal_.clipped) return whole ? part(0, n, "a_") : nullptr;
-    const Dim from = Dim::symbol("from"), to = Dim::symbol("to");
-    const Ranges ranges = ranges_of(n);
-    StmtRef chain;
-    if (ranges.others) {
-      std::vector<StmtRef> pixels;
-      for (int r = 0; r < n; ++r)
-        pixels.push_back(kb::if_then(kb::both(kb::le(from, r), kb::lt(r, to)),
-                                     part(r, 1, "p" + std::to_string(r) + "_")));
-      chain = kb::seq(std::move(pixels));
-    }
-    for (size_t q = ranges.known.size(); q-- > 0;) {
-      const Range& r = ranges.known[q];
-      StmtRef then = part(r.first, r.second - r.first, "q" + std::to_string(q) + "_");
-      chain = kb::if_then(kb::both(kb::eq(from, r.first), kb::eq(to, r.second)), std::move(then),
-                          std::move(chain));
-    }
-    if (!whole && !chain) return nullptr;
-    chain = kb::if_then(kb::both(kb::eq(from, 0), kb::eq(to, n)),
-                        whole ? part(0, n, "a_") : kb::seq({}), std::move(chain));
-    // Pixel r stands in column start + r * stride.
-    const auto clamped = [&](const Dim& d) { return kb::index(ir::max(ir::min(d, n), 0)); };
-    return kb::seq(
-        {kb::let_index("from", clamped(ir::ceildiv(0 - start, horizontal_.stride))),
-         kb::let_index("to",
-                       clamped(ir::floordiv(horizontal_.in - 1 - start, horizontal_.stride) + 1)),
-         std::move(chain)});
+  // First element of a plane's pixel at row `y` and column `x` in the group.
+  Dim place(const Dim& plane, const Dim& y, const Dim& x) const {
+    return (((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x) * p_.pixel() +
+           group_ * p_.depth();
   }
 
   // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
@@ -424,6 +326,7 @@ class Conv2dNhwcLowering {
     t.vectors = panel.vectors;
     t.lanes = p_.lanes;
     t.dtype = p_.dtype;
+    t.fragment = p_.fragment;
     t.unroll = unroll_;
     t.accumulators = accumulators_;
     t.panel = panel_;
@@ -437,73 +340,21 @@ class Conv2dNhwcLowering {
   }
 
   // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads from `at` on, with
-  // `k` rows of the weights' matrix from `row` on.
+  // `k` steps of the weights' matrix from step `row` on.
   StmtRef product(const TileProduct& tile, int first, int rows, const Dim& at, const Dim& row,
                   const Dim& k, const std::string& prefix) {
     TileProduct t = tile;
     t.first_row = first;
     t.rows = rows;
     const int64_t step = horizontal_.stride * p_.pixel();
-    t.lhs_index = [=](const Dim& pixel, const Dim& c) { return at + pixel * step + c; };
+    t.lhs_index = [=, this](const Dim& pixel, const Dim& c) {
+      return at + pixel * step + c * p_.group;
+    };
     t.rhs_index = [=, this](const Dim& v, const Dim& c) {
-      return p_.row_of_panel(group_, column_panel_, row + c) + v * p_.lanes;
+      return p_.row_of_panel(group_, column_panel_, row + c) + p_.distance(0, v * p_.lanes);
     };
     t.k_extent = k;
     return tile_product(t, prefix);
-  }
-
-  // The first pixels and sizes of the tiles of a row, whose width is known.
-  std::vector<std::pair<int64_t, int64_t>> known_tiles(int64_t width) const {
-    std::vector<std::pair<int64_t, int64_t>> tiles;
-    const int64_t count = quotient_up(width, rows_);
-    for (int64_t t = 0, first = 0; t < count; ++t) {
-      const int64_t base = width / count;
-      const int64_t size = even_ ? base + (t < width - base * count ? 1 : 0)
-                                 : std::min<int64_t>(rows_, width - first);
-      tiles.emplace_back(first, size);
-      first += size;
-    }
-    return tiles;
-  }
-
-  // The ranges, other than the whole, that taps may have in tiles of n pixels.
-  Ranges ranges_of(int n) const {
-    constexpr size_t kMost = 4;  // code for more is rather compiled than run
-    const Window& x = horizontal_;
-    Ranges out;
-    if (n == 1) return out;
-    const auto width = x.in.as_constant(), columns = x.out.as_constant();
-    if (width && columns) {
-      std::set<Range> all;
-      for (const auto& [first, size] : known_tiles(*columns)) {
-        if (size != n) continue;
-        for (int64_t j = 0; j < x.taps; ++j) {
-          int from = n, to = 0;
-          for (int r = 0; r < n; ++r) {
-            const int64_t column = (first + r) * x.stride - x.before + j * x.dilation;
-            if (column < 0 || column >= *width) continue;
-            from = std::min(from, r);
-            to = r + 1;
-          }
-          if (from < to && (from > 0 || to < n)) all.emplace(from, to);
-        }
-      }
-      for (const Range& r : all)
-        if (out.known.size() < kMost) out.known.push_back(r);
-      out.others = all.size() > kMost;
-      return out;
-    }
-    // As many pixels of the first tile, and of the last, as the padding reaches into.
-    const int64_t left = quotient_up(x.before, x.stride), right = quotient_up(x.after, x.stride);
-    constexpr int64_t kSide = kMost / 2;
-    for (int cut = 1; cut <= std::min({left, kSide, int64_t{n} - 1}); ++cut)
-      out.known.emplace_back(cut, n);
-    for (int cut = 1; cut <= std::min({right, kSide, int64_t{n} - 1}); ++cut)
-      out.known.emplace_back(0, n - cut);
-    // A tap finds pixels outside on both sides only if the row of the result, at its stride, is
-    // longer than the image's: (out - 1) * stride <= in - 1 + before + after - reach.
-    out.others = left > kSide || right > kSide || x.before + x.after > x.reach() + 1;
-    return out;
   }
 
   // Stores `count` pixels of the line from column `x` on, whose sums are the scratch's from number
@@ -532,11 +383,11 @@ class Conv2dNhwcLowering {
   }
 
   const Workload& w_;
-  const Product& p_;
+  const ConvProduct& p_;
   NamedExtents named_;
   int rows_, unroll_;
   int64_t block_rows_;
-  bool weights_stay_, even_, blocked_;
+  bool weights_stay_, blocked_;
   KBlocks blocks_;  // of a tap's channels
   Window vertical_, horizontal_;
   Dim line_blocks_;
@@ -550,22 +401,23 @@ class Conv2dNhwcLowering {
 }  // namespace
 
 bool Conv2dNhwcTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return analyse(w, t).has_value();
+  return analyse_conv_product(w, t).has_value();
 }
 
 std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo& t) const {
-  const auto p = analyse(w, t);
+  const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
   const int most = max_tile_rows(t, p->vectors);
   Knob rows{"rows", {}, /*tile=*/true};
   for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
-  // Channels of a tap in a block; 0: no blocks.
+  // Steps over a tap's channels in a block; 0: no blocks.
   Knob channels{"c_block", {}};
-  for (int64_t c : {32, 64, 128, 256, 512}) {
-    channels.choices.emplace_back(c);
-    if (c >= p->channels) break;
-  }
+  if (!p->channels_first)
+    for (int64_t c : {32, 64, 128, 256, 512}) {
+      channels.choices.emplace_back(c);
+      if (c >= p->depth_steps()) break;
+    }
   channels.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(channels),
@@ -576,26 +428,28 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
 }
 
 bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  const auto p = analyse(w, t);
+  const auto p = analyse_conv_product(w, t);
   if (!p || !well_formed(knobs(w, t), c)) return false;
+  if (p->channels_first && knob_int(c, "c_block") != 0) return false;
   const int64_t rows = knob_int(c, "rows");
   return rows >= 1 && rows <= max_tile_rows(t, p->vectors) && knob_int(c, "c_block") >= 0 &&
          knob_int(c, "unroll") >= 1 && knob_int(c, "block_rows") >= 1;
 }
 
 Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto p = analyse(w, t);
+  const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
   const int64_t rows = p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors);
   // A block of the panel takes at most half of L1. Blocks pay where each tile would fetch much from
   // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
   // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
-  const int64_t fits = t.l1_bytes / 2 / (p->width * element);
+  const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
+  const int64_t fits = t.l1_bytes / 2 / (p->width * step);
   int64_t c_block = 0;
-  if (p->k() > 16 * fits && p->channels >= 32)
+  if (p->steps() > 16 * fits && p->depth_steps() >= 32)
     for (int64_t c : {32, 64, 128, 256, 512})
-      if (c_block == 0 || (c <= fits && c / 2 < p->channels)) c_block = c;
+      if (c_block == 0 || (c <= fits && c / 2 < p->depth_steps())) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with
   // them as many as leave the weights their place in L1, for each block is fetched once an item.
   int64_t block_rows = 4;
@@ -607,7 +461,7 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
       if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * pixels < 4 * rows)
         block_rows = r;
   }
-  const bool large = p->k() * p->filters * p->groups * element > t.l2_bytes / 2;
+  const bool large = p->steps() * p->filters * p->groups * step > t.l2_bytes / 2;
   // A tall tile's step is work enough for a loop.
   const int64_t unroll = rows * p->vectors >= 12 ? 1 : 4;
   return {{"rows", rows},
@@ -620,7 +474,7 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
 
 Lowered Conv2dNhwcTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                   const std::string& name) const {
-  const auto p = analyse(w, t);
+  const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of conv2d_nhwc", to_json(c));
   return one_kernel(Conv2dNhwcLowering(w, *p, c).run(name));
 }

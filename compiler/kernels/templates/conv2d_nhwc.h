@@ -10,7 +10,7 @@
 namespace nimble::kernels {
 
 // The layout (compiler/ir/layout.h) in which the constant matrix (kh * kw * c_in, n) of a
-// convolution with n output channels should be packed for `t`.
+// convolution, or of a group of one, with n output channels should be packed for `t`.
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n);
 
 }  // namespace nimble::kernels

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
 
@@ -33,12 +34,18 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (!p.frame.anchor) return {};
   const ir::Expr& e = p.call();
   if (!packed && !ir::image_layout_of(e.attrs).channels_last()) return {};
+  if (ir::has_padding(e.attrs) && !ir::attr_or(e.attrs, "skip_padding", false)) return {};
   if (!has_elementwise_epilogue(w, p.frame)) return {};
   p.dtype = p.frame.anchor->var->type->dtype;
   if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
+  if (p.image->dtype != p.dtype) {
+    if (!p.weights) return {};
+    p.fragment = fragment_of(p.image->dtype, p.weights->dtype, p.dtype);
+    if (!p.fragment) return {};
+  }
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;
@@ -48,11 +55,19 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
     p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
-    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
+    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights ||
+        p.layout->group != group_of(p.fragment))
+      return {};
+    const ir::ImageLayout image =
+        *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
+    p.channels_first = !image.channels_last();
+    if (p.channels_first && p.fragment) return {};  // neighbours of a plane are no group
+    if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};
-    p.channels = *channels;
-    p.filters = ir::attr<int64_t>(e.attrs, "filters");
+    p.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);
+    p.channels = *channels / p.groups;
+    p.filters = ir::attr<int64_t>(e.attrs, "filters") / p.groups;
   } else {
     // Of a constant the type is made for the question.
     const std::vector<Dim> weights = ir::type_of(e.args[1])->dims;

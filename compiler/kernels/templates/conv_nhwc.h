@@ -14,11 +14,15 @@
 namespace nimble::kernels {
 
 // A convolution of NHWC images with weights HWIO or packed, an element-wise epilogue behind it.
+// Only with packed weights the image may be NCHW. Taps in the padding are left out, so it has none
+// or says that it may be skipped.
 struct ConvNhwc {
   Frame frame;
-  kir::BufferRef image, weights;  // weights: null if they are one constant element
-  DType dtype{};
-  std::vector<kir::Dim> in, out;                  // NHWC
+  kir::BufferRef image, weights;                  // weights: null if they are one constant element
+  DType dtype{};                                  // of the sums and the result
+  std::optional<kir::Fragment> fragment;          // if image and weights are narrower
+  std::vector<kir::Dim> in, out;                  // NHWC, also of an image that is NCHW in memory
+  bool channels_first = false;                    // it is
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns
   std::optional<ir::Layout> layout;               // of packed weights

@@ -22,6 +22,9 @@
 // without them on weights that are in L2 (its speed is then L2's), three rows 1.25 times, and
 // weights that come from L3 or memory arrive no later.
 //
+// Operands of bf16 and of 8 bits are multiplied in groups by a fragment (tile.h): below, k then
+// counts groups.
+//
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
 #include "compiler/kernels/templates/dense.h"
@@ -45,12 +48,13 @@ using kir::Scope;
 using kir::StmtRef;
 
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const int lanes = lanes_of(t, dtype);
+  const auto fragment = fragment_of(dtype);
+  const int lanes = lanes_of(t, fragment ? kir::row_of(*fragment).sum : dtype);
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
   const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)
                                                : panel_vectors((n + lanes - 1) / lanes, cost16);
-  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes}.str();
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment)}.str();
 }
 
 namespace {
@@ -61,29 +65,13 @@ constexpr int64_t kFewPerLine = 4;
 constexpr int kBusy = 6;
 
 // The problem that a workload states.
-struct Product {
+struct Product : Panels {
   Frame frame;
   BufferRef lhs, rhs;
-  DType dtype{};
-  std::vector<Dim> row_dims;  // the result's axes but the last
-  Dim m;                      // rows: their product
-  int64_t k = 0, n = 0;
-  int64_t stored = 0;  // columns of a panel as it is packed
-  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
-  int lanes = 0, vectors = 0;
-
-  // Counted by what a tile takes, as everything below.
-  int64_t panels() const { return (n + width - 1) / width; }
-  // First element of row k of panel p.
-  Dim row_of_panel(const Dim& p, const Dim& k_row) const {
-    if (stored == width) return (p * k + k_row) * width;
-    const int64_t parts = stored / width;
-    return (ir::floordiv(p, parts) * k + k_row) * stored + ir::mod(p, parts) * width;
-  }
-  // Vectors of the last panel that hold columns.
-  int last_vectors() const {
-    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
-  }
+  DType dtype{};                          // of the sums and the result
+  std::optional<kir::Fragment> fragment;  // if the operands are narrower
+  std::vector<Dim> row_dims;              // the result's axes but the last
+  Dim m;                                  // rows: their product
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -95,19 +83,20 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   p.lhs = parameter_buffer(w, p.frame, call.args[0]);
   p.rhs = parameter_buffer(w, p.frame, call.args[1]);
   if (!p.lhs || !p.rhs || p.lhs == p.rhs) return {};
-  p.dtype = p.lhs->dtype;
-  if (size_of(p.dtype) < 4 || p.rhs->dtype != p.dtype) return {};
+  p.dtype = p.frame.anchor->var->type->dtype;
+  if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
+    p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
+    if (!p.fragment) return {};
+  }
+  if (size_of(p.dtype) < 4) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!layout || layout->kind != ir::Layout::Kind::kPanel) return {};
-  p.n = ir::attr<int64_t>(call.attrs, "n");
-  p.k = ir::attr<int64_t>(call.attrs, "k");
-  p.stored = layout->width;
-  p.lanes = lanes_of(t, p.dtype);
-  if (p.stored % p.lanes != 0) return {};
-  const int64_t all = p.stored / p.lanes;
-  p.vectors = static_cast<int>(std::min<int64_t>(all, max_tile_vectors(t)));
-  while (all % p.vectors != 0) --p.vectors;
-  p.width = int64_t{p.vectors} * p.lanes;
+  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != group_of(p.fragment))
+    return {};
+  const auto panels =
+      cut_panels(ir::attr<int64_t>(call.attrs, "k"), ir::attr<int64_t>(call.attrs, "n"), *layout,
+                 lanes_of(t, p.dtype), max_tile_vectors(t));
+  if (!panels) return {};
+  static_cast<Panels&>(p) = *panels;
   const auto& dims = p.frame.anchor->var->type->dims;
   p.row_dims.assign(dims.begin(), dims.end() - 1);
   p.m = 1;
@@ -124,11 +113,12 @@ class DenseLowering {
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         split_rows_(knob_text(c, "split") == "rows"),
         prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
-        blocks_(k_blocks(p.k, knob_int(c, "k_block"), unroll_)),
+        blocks_(k_blocks(p.steps(), knob_int(c, "k_block"), unroll_)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = kb::buffer("panel", Scope::kRegister, p.dtype, p.vectors, p.lanes);
+    panel_ = kb::buffer("panel", Scope::kRegister, p.rhs->dtype, p.vectors,
+                        p.lanes * static_cast<int>(p.group));
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     sums_ = thread_scratch("sums", p.dtype, waiting * p.width);
   }
@@ -164,17 +154,14 @@ class DenseLowering {
   }
 
  private:
-  int64_t line_elements() const { return 64 / static_cast<int64_t>(size_of(p_.dtype)); }
-  int64_t lines_per_body() const {
-    return (unroll_ * p_.width + line_elements() - 1) / line_elements();
-  }
+  int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
   // All tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {
     const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
     const Dim k0 = kblock * blocks_.size;
-    const bool even = blocks_.size * blocks_.count == p_.k;
-    const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.k - k0, blocks_.size);
+    const bool even = blocks_.size * blocks_.count == p_.steps();
+    const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps() - k0, blocks_.size);
     StmtRef all_tiles = tiles_.for_each(
         Dim::symbol("tile_begin"), extent,
         [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent); },
@@ -209,6 +196,7 @@ class DenseLowering {
     product.vectors = vectors;
     product.lanes = p_.lanes;
     product.dtype = p_.dtype;
+    product.fragment = p_.fragment;
     product.chains = chains(t.rows * vectors);
     product.unroll = unroll_;
     product.accumulators = accumulators_;
@@ -216,16 +204,18 @@ class DenseLowering {
     product.lhs = p_.lhs;
     product.rhs = p_.rhs;
     product.lhs_index = [&](const Dim& r, const Dim& k) {
-      return tiles_.row_of(t, r) * p_.k + k0 + k;
+      return tiles_.row_of(t, r) * p_.k + (k0 + k) * p_.group;
     };
+    if (p_.k % p_.group != 0)  // the last group of a row ends where the next row begins
+      product.lhs_valid = [&](const Dim& k) { return p_.k - (k0 + k) * p_.group; };
     const Dim piece = p_.row_of_panel(p, k0);
     product.rhs_index = [&](const Dim& v, const Dim& k) {
-      return piece + k * p_.stored + v * p_.lanes;
+      return piece + p_.distance(k, v * p_.lanes);
     };
     product.k_extent = k_extent;
-    if (prefetch_ && t.rows * line_elements() > kFewPerLine * p_.lanes)
+    if (prefetch_ && t.rows * line_elements(p_.rhs->dtype) > kFewPerLine * p_.lanes * p_.group)
       product.at_body = [&](const Dim& body) {
-        return prefetches(t, piece + blocks_.size * p_.width, body);
+        return prefetches(t, piece + blocks_.size * (p_.width * p_.group), body);
       };
 
     const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
@@ -250,7 +240,7 @@ class DenseLowering {
   StmtRef prefetches(const RowTiles::Tile& t, const Dim& next, const Dim& body) {
     const Dim share = Dim::symbol("share");
     const int64_t bodies = blocks_.size / unroll_;
-    const Dim first = next + (t.number * bodies + body) * share * line_elements();
+    const Dim first = next + (t.number * bodies + body) * share * line_elements(p_.rhs->dtype);
     return prefetch_share(p_.rhs, first, t.number, share, lines_per_body());
   }
 
@@ -302,7 +292,7 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   Knob k_block{"k_block", {}};
   for (int64_t k : {64, 128, 192, 256, 384, 512, 1024})
-    if (k < p->k) k_block.choices.emplace_back(k);
+    if (k < p->steps()) k_block.choices.emplace_back(k);
   k_block.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(k_block),
@@ -329,10 +319,10 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t rows = default_tile_rows(t, p->vectors);
   // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
   // through memory if there are several.
-  const int64_t row_bytes = p->width * static_cast<int64_t>(size_of(p->dtype));
+  const int64_t row_bytes = p->width * p->group * static_cast<int64_t>(size_of(p->rhs->dtype));
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
-  return {{"rows", rows},         {"k_block", p->k > 2 * fits ? fits : int64_t{0}},
+  return {{"rows", rows},         {"k_block", p->steps() > 2 * fits ? fits : int64_t{0}},
           {"unroll", int64_t{4}}, {"block_rows", int64_t{128}},
           {"prefetch", "spread"}, {"split", columns >= 4 ? "columns" : "rows"},
           {"tails", kTailsEven}};

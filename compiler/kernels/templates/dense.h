@@ -9,7 +9,8 @@
 
 namespace nimble::kernels {
 
-// The layout (compiler/ir/layout.h) in which a constant (k, n) matrix should be packed for `t`.
+// The layout (compiler/ir/layout.h) in which a constant (k, n) matrix of a type should be packed
+// for `t`; narrow ones in groups of rows.
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n);
 
 }  // namespace nimble::kernels

@@ -33,7 +33,7 @@ using kir::ValueRef;
 
 std::optional<ConvNhwc> analyse(const Workload& w) {
   auto p = analyse_conv_nhwc(w);
-  if (!p || !p->depthwise() || p->layout) return {};
+  if (!p || !p->depthwise() || p->layout || p->fragment) return {};
   return p;
 }
 

@@ -3,18 +3,23 @@
 // Element-wise and injective groups.
 //
 // Every result is pulled through GroupEvaluator, a vector along the last axis at a time. Work is
-// cut into items: a row (all axes but the last), or a stretch of `grain` columns of one where rows
-// are long; threads share the items. make_workload() has already made one long row of groups
-// without broadcasting, so that those need no coordinates at all.
+// cut into items: a row (all axes but that one), several where rows are short, or a stretch of
+// `grain` columns of one where rows are long; threads share the items. make_workload() has already
+// made one long row of groups without broadcasting, so that those need no coordinates at all.
 //
-// Two rewrites keep vectors where a plain walk would fall back to single elements:
+// These keep vectors full where a plain walk would fall back to single elements, or to few lanes:
 //  - A result that ends in reshapes is walked in the shape before them; flat offsets are the same.
 //    So (b, h, n, d) -> transpose -> (b, n, h*d) copies stretches of d.
 //  - A concatenation is walked operand by operand: inside one there is no seam.
+//  - Where a transposition leaves a last axis shorter than a vector, lanes run along the axis whose
+//    elements are neighbours in its operand: (n, 3, h, w) -> (n, h, w, 3) reads rows and stores
+//    each third element, as a shuffle of channels, (…, 2, c) -> (…, c, 2), each second one.
+//  - A shuffle of a concatenation takes its operands in turn; each turn is walked by itself.
 // Results of equal dims that need neither share one walk and so their common values.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
@@ -30,6 +35,10 @@ namespace {
 namespace kb = kir::build;
 using kir::Dim;
 using kir::StmtRef;
+
+// Rows of so few elements are not worth the divisions that find their coordinates: an item has
+// several, one behind the other.
+constexpr int64_t kShortRow = 512, kLines = 8;
 
 class ElementwiseLowering {
  public:
@@ -67,8 +76,8 @@ class ElementwiseLowering {
     return group.vectorizable(a);
   }
 
-  // The concatenation that forms a value up to element-wise operators in its own shape.
-  const ir::Binding* concat_of(const ir::Atom& a) const {
+  // The call of `op` that forms a value up to element-wise operators in its own shape.
+  const ir::Binding* formed_by(const std::string& op, const ir::Atom& a) const {
     std::vector<ir::Atom> pending = {a};
     const std::vector<Dim> dims = ir::type_of(a)->dims;
     const auto& bindings = w_.group->body->bindings;
@@ -77,27 +86,109 @@ class ElementwiseLowering {
       for (const ir::Atom& p : pending) wanted |= p.is_var() && p.var == b->var;
       if (!wanted || b->var->type->kind != ir::TypeKind::kTensor || b->var->type->dims != dims)
         continue;
-      if (b->value->op == "concat") return &*b;
+      if (b->value->op == op) return &*b;
       if (b->value->kind == ir::ExprKind::kAtom || has_compute_rule(b->value->op))
         for (const ir::Atom& x : b->value->args) pending.push_back(x);
     }
     return nullptr;
   }
 
+  // A walk over the elements of values that start at `shift` along `axis` of these.
+  struct Walk {
+    std::vector<Dim> dims;
+    size_t lanes = 0;  // the axis along which they run
+    size_t axis = 0;
+    Dim shift = 0;
+  };
+
+  // Over all elements of results of equal dims.
+  Walk whole(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
+             const std::vector<size_t>& results) {
+    const ir::Atom& a = atoms[results[0]];
+    Walk walk{ir::type_of(a)->dims};
+    if (walk.dims.empty()) return walk;
+    walk.lanes = walk.dims.size() - 1;
+    const auto last = walk.dims.back().as_constant();
+    const ir::Binding* turn = last && *last < lanes_ ? formed_by("transpose", a) : nullptr;
+    if (turn == nullptr) return walk;
+    const size_t axis = place_of_axis(*turn, walk.dims.size() - 1);
+    const auto extent = walk.dims[axis].as_constant();
+    if (extent && *extent <= *last) return walk;
+    for (size_t r : results)
+      if (!group.vectorizable(atoms[r], axis)) return walk;
+    walk.lanes = axis;
+    return walk;
+  }
+
+  // Where a transposition puts an axis of its operand.
+  static size_t place_of_axis(const ir::Binding& transpose, size_t axis) {
+    const auto& axes = ir::attr<std::vector<int64_t>>(transpose.value->attrs, "axes");
+    return static_cast<size_t>(std::find(axes.begin(), axes.end(), static_cast<int64_t>(axis)) -
+                               axes.begin());
+  }
+
+  // concat(x, y) -> (…, 2, c) -> transpose -> (…, c, 2): the concatenation, which operand each of
+  // the turns along the last axis takes, and the axis with c elements.
+  struct Shuffle {
+    const ir::Var* concat;
+    std::vector<size_t> parts;
+    size_t axis;
+  };
+  std::optional<Shuffle> shuffle_of(const GroupEvaluator& group, const ir::Atom& a) const {
+    constexpr int64_t kMostTurns = 8;  // each has code of its own
+    const ir::Binding* turn = formed_by("transpose", a);
+    if (turn == nullptr) return std::nullopt;
+    const std::vector<Dim> in = ir::type_of(turn->value->args[0])->dims;
+    const size_t rank = in.size();
+    if (rank < 2 || place_of_axis(*turn, rank - 2) != rank - 1) return std::nullopt;
+    const auto turns = in[rank - 2].as_constant(), length = in[rank - 1].as_constant();
+    if (!turns || !length || *turns < 1 || *turns > kMostTurns || *length < 1) return std::nullopt;
+    const ir::Atom source = strip_reshapes(group, turn->value->args[0]);
+    const ir::Expr* concat = group.definition(source);
+    if (concat == nullptr || concat->op != "concat") return std::nullopt;
+    const std::vector<Dim> joined = ir::type_of(source)->dims;
+    if (ir::axis_of(*concat) + 1 != joined.size() || !joined.back().is_constant(*turns * *length))
+      return std::nullopt;
+    Shuffle out{source.var.get(), {}, place_of_axis(*turn, rank - 1)};
+    int64_t begin = 0;
+    for (size_t part = 0; part < concat->args.size(); ++part) {
+      const auto extent = ir::type_of(concat->args[part])->dims.back().as_constant();
+      // A turn that crosses a seam has two operands.
+      if (!extent || *extent % *length != 0) return std::nullopt;
+      for (; begin < *extent; begin += *length) out.parts.push_back(part);
+      begin = 0;
+    }
+    return out;
+  }
+
   void result(const std::vector<size_t>& together, std::vector<StmtRef>& nests) {
     const ir::Atom& a = frame_.result_atoms[together[0]];
     if (is_plain(a)) {
       GroupEvaluator group = evaluator();
-      nests.push_back(nest(group, frame_.result_atoms, together, ir::type_of(a)->dims, 0, 0));
+      const Walk walk = whole(group, frame_.result_atoms, together);
+      nests.push_back(nest(group, frame_.result_atoms, together, walk));
       return;
     }
     GroupEvaluator probe = evaluator();
     std::vector<ir::Atom> atoms = frame_.result_atoms;
     const ir::Atom inner = strip_reshapes(probe, a);
     atoms[together[0]] = inner;
-    const ir::Binding* concat = inner.is_var() ? concat_of(inner) : nullptr;
+    if (const auto shuffle = shuffle_of(probe, inner)) {
+      for (size_t turn = 0; turn < shuffle->parts.size(); ++turn) {
+        GroupEvaluator group = evaluator();
+        group.choose_part(shuffle->concat, shuffle->parts[turn]);
+        Walk walk{ir::type_of(inner)->dims, shuffle->axis};
+        walk.axis = walk.dims.size() - 1;
+        walk.dims.back() = 1;
+        walk.shift = static_cast<int64_t>(turn);
+        nests.push_back(nest(group, atoms, together, walk));
+      }
+      return;
+    }
+    const ir::Binding* concat = inner.is_var() ? formed_by("concat", inner) : nullptr;
     if (concat == nullptr) {
-      nests.push_back(nest(probe, atoms, together, ir::type_of(inner)->dims, 0, 0));
+      const Walk walk = whole(probe, atoms, together);
+      nests.push_back(nest(probe, atoms, together, walk));
       return;
     }
     const size_t axis = ir::axis_of(*concat->value);
@@ -105,27 +196,42 @@ class ElementwiseLowering {
     for (size_t part = 0; part < concat->value->args.size(); ++part) {
       GroupEvaluator group = evaluator();
       group.choose_part(concat->var.get(), part);
-      std::vector<Dim> dims = ir::type_of(inner)->dims;
-      dims[axis] = ir::type_of(concat->value->args[part])->dims[axis];
-      nests.push_back(nest(group, atoms, together, dims, axis, begin));
-      begin = begin + dims[axis];
+      Walk walk{ir::type_of(inner)->dims};
+      walk.dims[axis] = ir::type_of(concat->value->args[part])->dims[axis];
+      walk.lanes = walk.dims.size() - 1;
+      walk.axis = axis;
+      walk.shift = begin;
+      nests.push_back(nest(group, atoms, together, walk));
+      begin = begin + walk.dims[axis];
     }
   }
 
-  // Walks `dims`, which start at `shift` along `axis` of the values' own.
-  StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
-               const std::vector<size_t>& results, std::vector<Dim> dims, size_t axis,
-               const Dim& shift) {
-    const bool vectors = group.vectorizable(atoms[results[0]]);
-    const int lanes = vectors ? lanes_ : 1;
-    const bool scalar = dims.empty();
-    const Dim columns = scalar ? Dim(1) : dims.back();
-    const std::vector<Dim> outer(dims.begin(), scalar ? dims.end() : dims.end() - 1);
-    Dim rows = 1;
-    for (const Dim& d : outer) rows = rows * d;
+  // Whether telling rows apart takes a division.
+  static bool several(const std::vector<Dim>& axes) {
+    return std::count_if(axes.begin(), axes.end(), [](const Dim& d) { return !d.is_constant(1); }) >
+           1;
+  }
 
+  StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
+               const std::vector<size_t>& results, const Walk& walk) {
+    const bool scalar = walk.dims.empty();
+    const auto along = scalar ? std::nullopt : std::optional<size_t>(walk.lanes);
+    const bool vectors = group.vectorizable(atoms[results[0]], along);
+    const int lanes = vectors ? lanes_ : 1;
+    const Dim columns = scalar ? Dim(1) : walk.dims[walk.lanes];
+    const auto lanes_at = static_cast<std::ptrdiff_t>(walk.lanes);
+    std::vector<Dim> outer = walk.dims, steps(walk.dims.size(), 0);
+    if (!scalar) {
+      outer.erase(outer.begin() + lanes_at);
+      steps[walk.lanes] = 1;
+    }
+    const Dim lines = outer.empty() ? Dim(1) : outer.back();
     const auto known = columns.as_constant();
     const Dim chunks = known && *known <= grain_ ? Dim(1) : ir::ceildiv(columns, grain_);
+    const bool by_lines = chunks.is_constant(1) && known && *known <= kShortRow && several(outer);
+    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    Dim rows = 1;
+    for (const Dim& d : outer) rows = rows * d;
     const std::string item = fmt::format("item{}", next_nest_++);
     const Dim i = Dim::symbol(item);
     std::vector<StmtRef> body;
@@ -143,28 +249,34 @@ class ElementwiseLowering {
                                    ir::SymbolFacts{0, grain_, 1}));
       width = Dim::symbol("width");
     }
-    const std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
+    std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
+    const Dim first_line = by_lines ? outer_at.back() * kLines : Dim(0);
+    if (by_lines) outer_at.back() = Dim::symbol("line");
     const SliceBody slice = [&](const Slice& s) {
       std::vector<Dim> at = outer_at;
       if (!scalar) {
-        at.push_back(s.at);
-        at[axis] = at[axis] + shift;
+        at.insert(at.begin() + lanes_at, s.at);
+        at[walk.axis] = at[walk.axis] + walk.shift;
       }
       std::vector<StmtRef> stores;
       for (size_t r : results) {
         const kir::BufferRef& buffer = frame_.results[r];
-        kir::ValueRef v = group.value(atoms[r], at, lanes, s.valid);
+        const std::vector<Dim> dims = ir::type_of(atoms[r])->dims;
+        kir::ValueRef v = group.value_along(atoms[r], at, steps, lanes, s.valid);
         v = kb::cast(buffer->dtype, v);
-        const Dim offset = flat_offset(ir::type_of(atoms[r])->dims, at);
-        stores.push_back(s.valid ? kb::store_masked(buffer, offset, v, *s.valid)
-                                 : kb::store(buffer, offset, v));
+        const Dim stride = scalar ? Dim(1) : flat_offset(dims, steps);
+        stores.push_back(kb::store_strided(buffer, flat_offset(dims, at), stride, v, s.valid));
       }
       std::vector<StmtRef> all = group.take_statements();
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
     };
-    body.push_back(unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
-                                : vector_loop("c", first, width, lanes, unroll_, slice));
+    StmtRef all = unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
+                               : vector_loop("c", first, width, lanes, unroll_, slice);
+    if (by_lines)
+      all = kb::loop(kir::LoopKind::kSerial, "line", first_line,
+                     ir::min(lines - first_line, kLines), std::move(all));
+    body.push_back(std::move(all));
     return kb::loop(kir::LoopKind::kThread, item, 0, rows * chunks, kb::seq(std::move(body)));
   }
 

@@ -2,9 +2,11 @@
 //
 // Pooling. An item is one output row of one channel. Its columns fall into three stretches: those
 // whose windows lie inside the image take vectors (with the stride of the window between lanes),
-// those at the left and right edge are computed one by one with checks. Rows outside the image
-// are skipped once for the whole output row.
-#include <fmt/format.h>
+// those at the left and right edge are computed one by one. Taps outside the image are cut off by
+// the loops' bounds, rows once for the whole output row, so a window may be far larger than the
+// image and costs what it covers.
+#include <array>
+#include <vector>
 
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
@@ -20,7 +22,6 @@ namespace kb = kir::build;
 using kir::Dim;
 using kir::StmtRef;
 using kir::ValueRef;
-using Ints = std::vector<int64_t>;
 
 class PoolLowering {
  public:
@@ -35,10 +36,10 @@ class PoolLowering {
         lanes_(group_lanes(*w.group, t)),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         average_(call_.op == "avg_pool2d"),
-        with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")),
-        kernel_(ir::attr<Ints>(call_.attrs, "kernel")),
-        windows_(windows_of(call_.attrs, {in_[2], in_[3]}, {out_[2], out_[3]},
-                            {kernel_[0], kernel_[1]})) {
+        with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")) {
+    const auto& kernel = ir::attr<std::vector<int64_t>>(call_.attrs, "kernel");
+    windows_ =
+        windows_of(call_.attrs, {in_[2], in_[3]}, {out_[2], out_[3]}, {kernel[0], kernel[1]});
     NIMBLE_CHECK(x_, "pooling of something but a parameter");
     best_ = kb::buffer("best", kir::Scope::kRegister, type_, 1, lanes_);
     edge_ = kb::buffer("edge", kir::Scope::kRegister, type_, 1, 1);
@@ -50,12 +51,10 @@ class PoolLowering {
         bind_coordinates("x", {out_[0] * out_[1], out_[2]}, Dim::symbol("item"), body);
     image_ = at[0];
     row_ = at[1];
-    top_ = windows_[0].start(row_);
-    const auto bind = [&](const char* symbol, const Dim& d) {
-      if (d.as_constant()) return d;
-      body.push_back(kb::let_index(symbol, kb::index(d)));
-      return Dim::symbol(symbol);
-    };
+    const auto bind = [&](const char* symbol, const Dim& d) { return bound(symbol, d, body); };
+    top_ = bind("top", windows_[0].start(row_));
+    i_begin_ = bind("i_begin", windows_[0].begin_tap(top_));
+    i_end_ = bind("i_end", windows_[0].end_tap(top_));
     const Dim first = bind("first", windows_[1].begin_inside());
     const Dim last = bind("last", windows_[1].end_inside());
     if (average_) rows_ = bind("rows", windows_[0].counted(row_, with_padding_));
@@ -70,36 +69,50 @@ class PoolLowering {
   }
 
  private:
+  // A constant, or a symbol that stands for it.
+  static Dim bound(const std::string& symbol, const Dim& d, std::vector<StmtRef>& out) {
+    if (d.as_constant()) return d;
+    out.push_back(kb::let_index(symbol, kb::index(d)));
+    return Dim::symbol(symbol);
+  }
+
   StmtRef edge(const std::string& var, const Dim& begin, const Dim& extent) {
     return kb::loop(kir::LoopKind::kSerial, var, begin, extent,
                     kb::seq(pool(Dim::symbol(var), 1, std::nullopt, true)));
   }
 
+  // `lanes` columns from `column` on; `clipped`: their taps may lie outside.
   std::vector<StmtRef> pool(const Dim& column, int lanes, const std::optional<Dim>& valid,
-                            bool checked) {
+                            bool clipped) {
+    const Window& window = windows_[1];
     const kir::BufferRef& acc = lanes == 1 && lanes_ != 1 ? edge_ : best_;
-    const ValueRef start = average_ ? kb::number(type_, 0, lanes) : least_of(type_, lanes);
-    const Dim kh = Dim::symbol("kh"), kw = Dim::symbol("kw");
-    const Dim y = top_ + kh * windows_[0].dilation;
-    const Dim x = windows_[1].start(column) + kw * windows_[1].dilation;
+    std::vector<StmtRef> all;
+    Dim left = window.start(column), begin = 0, end = window.taps;
+    if (clipped) {
+      left = bound("left", left, all);
+      begin = bound("j_begin", window.begin_tap(left), all);
+      end = bound("j_end", window.end_tap(left), all);
+    }
+    const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
+    const Dim y = top_ + i * windows_[0].dilation, x = left + j * window.dilation;
     const ValueRef v =
-        kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, windows_[1].stride, lanes, valid);
+        kb::load_strided(x_, (image_ * in_[2] + y) * in_[3] + x, window.stride, lanes, valid);
     StmtRef take =
         kb::set_reg(acc, 0, average_ ? kb::add(kb::reg(acc, 0), v) : kb::max(v, kb::reg(acc, 0)));
-    if (checked) take = kb::if_then(kb::both(kb::le(0, x), kb::lt(x, in_[3])), std::move(take));
-    StmtRef window = kb::loop(
-        kir::LoopKind::kSerial, "kh", 0, kernel_[0],
-        kb::if_then(kb::both(kb::le(0, y), kb::lt(y, in_[2])),
-                    kb::loop(kir::LoopKind::kSerial, "kw", 0, kernel_[1], std::move(take))));
+    all.push_back(
+        kb::set_reg(acc, 0, average_ ? kb::number(type_, 0, lanes) : least_of(type_, lanes)));
+    all.push_back(
+        kb::loop(kir::LoopKind::kSerial, "i", i_begin_, i_end_ - i_begin_,
+                 kb::loop(kir::LoopKind::kSerial, "j", begin, end - begin, std::move(take))));
     ValueRef result = kb::reg(acc, 0);
     if (average_) {
-      const Dim count = ir::max(
-          rows_ * (checked ? windows_[1].counted(column, with_padding_) : Dim(kernel_[1])), 1);
+      const Dim count =
+          ir::max(rows_ * (clipped ? window.counted(column, with_padding_) : Dim(window.taps)), 1);
       result = kb::div(result, kb::broadcast(kb::cast(type_, kb::index(count)), lanes));
     }
     const Dim offset = (image_ * out_[2] + row_) * out_[3] + column;
-    return {kb::set_reg(acc, 0, start), std::move(window),
-            kb::store_strided(frame_.results[0], offset, 1, result, valid)};
+    all.push_back(kb::store_strided(frame_.results[0], offset, 1, result, valid));
+    return all;
   }
 
   const Workload& w_;
@@ -110,10 +123,10 @@ class PoolLowering {
   DType type_;
   int lanes_, unroll_;
   bool average_, with_padding_;
-  Ints kernel_;
   std::array<Window, 2> windows_;
   kir::BufferRef best_, edge_;
-  Dim image_, row_, top_, rows_ = 1;
+  Dim image_, row_, rows_ = 1;
+  Dim top_, i_begin_, i_end_;  // the taps of the row that lie inside
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "compiler/kernels/templates/tile.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -15,12 +16,38 @@ using kir::StmtRef;
 
 namespace {
 
-// Multiply-add in the element type: fused for floats, wrapping for integers.
-kir::ValueRef multiply_add(kir::ValueRef a, kir::ValueRef b, kir::ValueRef c) {
+// Multiply-add in the element type: fused for floats, wrapping for integers; a fragment's own way.
+kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef b,
+                           kir::ValueRef c) {
+  if (t.fragment) return kb::dot(*t.fragment, std::move(a), std::move(b), std::move(c));
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
 }
 
+template <typename Predicate>
+std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
+  for (const kir::FragmentRow& row : kir::all_fragments())
+    if (is_wanted(row)) return row.id;
+  return {};
+}
+
 }  // namespace
+
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
+  return find_fragment(
+      [&](const kir::FragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
+}
+
+int group_of(std::optional<kir::Fragment> fragment) {
+  return fragment ? kir::row_of(*fragment).group : 1;
+}
+
+int TileProduct::operand_lanes() const {
+  return lanes * group_of(fragment);
+}
+
+std::optional<kir::Fragment> fragment_of(DType rhs) {
+  return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
+}
 
 StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
   const Dim i = Dim::symbol(prefix + "z");
@@ -39,17 +66,23 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
       const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
-      return valid ? kb::load_masked(t.rhs, index, t.lanes, *valid)
-                   : kb::load(t.rhs, index, t.lanes);
+      return valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
+                   : kb::load(t.rhs, index, t.operand_lanes());
+    };
+    auto lhs = [&] {
+      const Dim index = t.lhs_index(r, k);
+      const int of_row = group_of(t.fragment);
+      kir::ValueRef group = t.lhs_valid ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
+                                        : kb::load(t.lhs, index, of_row);
+      return kb::broadcast(std::move(group), t.operand_lanes());
     };
     const std::string a = prefix + "a";
     auto columns =
         kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors,
                  kb::set_reg(t.accumulators, element,
-                             multiply_add(kb::local(a, t.dtype, t.lanes), kb::reg(t.panel, v),
-                                          kb::reg(t.accumulators, element))));
-    auto row = kb::seq({kb::let(a, kb::broadcast(kb::load(t.lhs, t.lhs_index(r, k)), t.lanes)),
-                        std::move(columns)});
+                             multiply_add(t, kb::local(a, t.lhs->dtype, t.operand_lanes()),
+                                          kb::reg(t.panel, v), kb::reg(t.accumulators, element))));
+    auto row = kb::seq({kb::let(a, lhs()), std::move(columns)});
     return kb::seq(
         {kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors, kb::set_reg(t.panel, v, rhs())),
          kb::loop(LoopKind::kUnroll, prefix + "r", 0, t.rows, std::move(row))});
@@ -78,9 +111,18 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   return kb::seq(std::move(all));
 }
 
+int64_t line_elements(DType dtype) {
+  return 64 / static_cast<int64_t>(size_of(dtype));
+}
+
+int64_t lines_of(int64_t elements, DType dtype) {
+  const int64_t line = line_elements(dtype);
+  return (elements + line - 1) / line;
+}
+
 StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
                        const Dim& share, int64_t lines) {
-  const int64_t elements = 64 / static_cast<int64_t>(size_of(b->dtype));
+  const int64_t elements = line_elements(b->dtype);
   std::vector<int64_t> steps;  // the values that a share takes
   for (int64_t tiles = lines; tiles >= 1; --tiles) {
     const int64_t s = (lines + tiles - 1) / tiles;
@@ -116,6 +158,22 @@ int panel_vectors(int64_t all, std::span<const double> cost) {
     if (total < least) least = total, best = i;
   }
   return static_cast<int>(best) + 1;
+}
+
+Dim Panels::row_of_panel(const Dim& panel, const Dim& step) const {
+  if (stored == width) return (panel * steps() + step) * (width * group);
+  const int64_t parts = stored / width;
+  return (ir::floordiv(panel, parts) * steps() + step) * (stored * group) +
+         ir::mod(panel, parts) * (width * group);
+}
+
+std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout, int lanes,
+                                 int most) {
+  if (layout.width % lanes != 0) return {};
+  const int64_t all = layout.width / lanes;
+  auto vectors = static_cast<int>(std::min<int64_t>(all, most));
+  while (all % vectors != 0) --vectors;
+  return Panels{k, n, layout.width, int64_t{vectors} * lanes, lanes, vectors, layout.group};
 }
 
 // ---------------------------------------------------------------- rows into tiles
@@ -167,6 +225,16 @@ Dim RowTiles::first_row(const Dim& tile) const {
   // Even split: the first `surplus` tiles have one row more than the others.
   if (tails_ == kTailsEven) return tile * base_ + ir::min(tile, surplus_);
   return tile * rows_;
+}
+
+std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {
+  const int64_t rows = *m_.as_constant(), count = *count_.as_constant();
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t first = *first_row(t).as_constant(), next = *first_row(t + 1).as_constant();
+    all.emplace_back(first, std::min(next, rows) - first);
+  }
+  return all;
 }
 
 Dim RowTiles::row_of(const Tile& t, const Dim& r) const {

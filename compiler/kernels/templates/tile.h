@@ -7,6 +7,12 @@
 // 32 registers, needs 15 loads for 26 and touches more cache lines of the left-hand side than
 // the first-level cache has ways when rows lie a multiple of 4 KiB apart.
 //
+// Narrow operands (bf16, 8-bit integers) are multiplied in groups of successive k, by an
+// instruction that adds up the products of a group in a wider type (Fragments.def): a step of k is
+// then a group, an element of the left-hand side the group of a row, and a vector of the panel
+// holds the group of each column side by side (layout "panel48x2"). Registers and loads are as many
+// as with f32, and a step does two or four times the work.
+//
 // Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
 // measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
 // multiply units busy, while a remainder of 1 or 2 rows does not.
@@ -16,8 +22,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "compiler/ir/layout.h"
 #include "compiler/kernels/kernel_ir.h"
 
 namespace nimble::kernels {
@@ -28,20 +36,33 @@ using kir::Dim;
 
 struct TileProduct {
   int rows = 1, vectors = 1, lanes = 1;
-  int first_row = 0;  // of the accumulators' rows, those from here on; with one chain
-  DType dtype = DType::kF32;
+  int first_row = 0;          // of the accumulators' rows, those from here on; with one chain
+  DType dtype = DType::kF32;  // of the sums; of the operands too but by a fragment
+  // Multiplies operands of its own types in groups of k; everything that counts k here counts
+  // groups.
+  std::optional<kir::Fragment> fragment;
   int chains = 1;  // independent accumulators for each element, over successive k (few rows only)
   int unroll = 4;  // k steps per loop body; a multiple of `chains`
   kir::BufferRef accumulators;  // register buffer of >= chains*rows*vectors vectors
-  kir::BufferRef panel;         // register buffer of >= vectors vectors
+  kir::BufferRef panel;         // register buffer of >= vectors vectors; of `operand_lanes()`
   kir::BufferRef lhs, rhs;
-  std::function<Dim(const Dim& row, const Dim& k)> lhs_index;      // of one element
+  std::function<Dim(const Dim& row, const Dim& k)> lhs_index;  // of one element, a group's first
+  std::function<Dim(const Dim& k)> lhs_valid;  // of a group's elements; may be empty: all
   std::function<Dim(const Dim& vector, const Dim& k)> rhs_index;   // of a vector's first element
   std::function<std::optional<Dim>(const Dim& vector)> rhs_valid;  // may be empty: all lanes
   Dim k_extent;                                                    // steps; k runs from 0
   // Statements at the start of body number `body` (prefetches); may be empty.
   std::function<kir::StmtRef(const Dim& body)> at_body;
+
+  int operand_lanes() const;
 };
+
+// The fragment that multiplies operands of these types into such sums, or the first one for a
+// right-hand side; nothing if there is none.
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
+std::optional<kir::Fragment> fragment_of(DType rhs);
+// How many elements it takes of a row at a time; 1 without one.
+int group_of(std::optional<kir::Fragment> fragment);
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
 // `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of
@@ -50,6 +71,10 @@ kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
 
 // Sets the accumulators of all chains to zero.
 kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
+
+// Elements of a type in a cache line, and the lines that so many neighbouring elements fill.
+int64_t line_elements(DType dtype);
+int64_t lines_of(int64_t elements, DType dtype);
 
 // Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines,
 // tiles)) of them from element `first` of `b` on; tiles beyond the last line, by their number, have
@@ -70,6 +95,34 @@ KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll);
 // By how many vectors a panel should be wide for `all` vectors of columns, where cost[i] is what a
 // vector costs in a panel of i + 1, relative to the others; the last panel may be narrower.
 int panel_vectors(int64_t all, std::span<const double> cost);
+
+// A matrix (k, n) that is packed in panels (compiler/ir/layout.h), as tiles take it.
+struct Panels {
+  int64_t k = 0, n = 0;
+  int64_t stored = 0;  // columns of a panel as it is packed
+  int64_t width = 0;   // those that a tile takes: all, but of panels for a machine of wider vectors
+  int lanes = 0, vectors = 0;  // of a tile: width = lanes * vectors
+  int64_t group = 1;           // rows side by side: those of a step
+
+  // Counted by what a tile takes, as everything below.
+  int64_t panels() const { return (n + width - 1) / width; }
+  // Vectors of the last panel that hold columns.
+  int last_vectors() const {
+    return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
+  }
+  // Groups of rows; the last may not be full.
+  int64_t steps() const { return (k + group - 1) / group; }
+  // First element of step `step` of panel `panel`.
+  Dim row_of_panel(const Dim& panel, const Dim& step) const;
+  // Elements from there to a column so many steps on.
+  Dim distance(const Dim& more_steps, const Dim& column) const {
+    return (more_steps * stored + column) * group;
+  }
+};
+
+// For tiles of at most `most` vectors; nothing if vectors do not divide the columns of a panel.
+std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout, int lanes,
+                                 int most);
 
 // ---------------------------------------------------------------- rows into tiles
 
@@ -106,6 +159,8 @@ class RowTiles {
   kir::StmtRef for_each(const Dim& begin, const Dim& extent,
                         const std::function<kir::StmtRef(const Tile&)>& body,
                         const std::function<kir::StmtRef(const Tile&)>& after) const;
+  // First row and rows of each tile, of a number of rows that is known.
+  std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
   // Row number r of a tile, kept inside the matrix for kTailsMasked.
   Dim row_of(const Tile& t, const Dim& r) const;
 

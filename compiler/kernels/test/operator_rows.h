@@ -148,7 +148,7 @@ inline const Row kOperatorRows[] = {
      "conv2d(%x, %w) {strides = [1, 2], pads = [0, 1, 0, 1], dilations = [1, 1], groups = 1}"},
     {"conv2d", "%x: Tensor[(n, m, 9, 4), f32], %w: Tensor[(3, 1, 2, 6), f32]",
      "conv2d(%x, %w) {strides = [2, 1], pads = [1, 0, 1, 0], dilations = [1, 1], groups = 2, "
-     "layout = \"nhwc\"}"},
+     "layout = \"nhwc\", skip_padding = true}"},
     {"attention",
      "%q: Tensor[(n, m, 8), f32], %k: Tensor[(n, 3, 8), f32], %v: Tensor[(n, 3, 8), f32], "
      "%c: Tensor[(2, 1, 3), f32]",

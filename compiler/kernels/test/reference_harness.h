@@ -17,6 +17,7 @@
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/half.h"
 
 namespace nimble::kernels {
 
@@ -94,14 +95,21 @@ class ReferenceHarness {
         if (input) inputs.push_back(ir::Tensor::scalar_i64(symbols[a.symbol]));
         continue;
       }
-      ASSERT_EQ(a.dtype, DType::kF32);
       std::vector<int64_t> shape;
       for (const exec::DimProgram& d : a.dims) shape.push_back(d.evaluate1(symbols));
       uint8_t* data = nullptr;
       const auto tensor = ir::Tensor::make(a.dtype, shape, &data);
-      auto* values = reinterpret_cast<float*>(data);
-      for (int64_t e = 0; e < tensor->elements(); ++e)
-        values[e] = input ? distribution(random) : std::nanf("");
+      for (int64_t e = 0; e < tensor->elements(); ++e) {
+        const float value = input ? distribution(random) : std::nanf("");
+        if (a.dtype == DType::kF32)
+          reinterpret_cast<float*>(data)[e] = value;
+        else if (a.dtype == DType::kBF16)
+          reinterpret_cast<uint16_t*>(data)[e] = bf16_from_f32(value);
+        else if (size_of(a.dtype) == 1)
+          data[e] = input ? static_cast<uint8_t>(random()) : 0xaa;
+        else
+          ASSERT_FALSE(input) << "no way to fill " << name_of(a.dtype);
+      }
       memory.emplace_back(tensor->bytes.size());
       if (!memory.back().empty()) std::memcpy(memory.back().data(), data, tensor->bytes.size());
       if (input) inputs.push_back(tensor);
@@ -115,11 +123,15 @@ class ReferenceHarness {
     for (size_t r = 0; r < expected.size(); ++r) {
       const auto& bytes = memory[memory.size() - expected.size() + r];
       ASSERT_EQ(bytes.size(), expected[r]->bytes.size());
-      const auto* got = reinterpret_cast<const float*>(bytes.data());
+      uint8_t* data = nullptr;
+      const auto got = ir::Tensor::make(expected[r]->dtype, expected[r]->shape, &data);
+      if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
+      // Sums in another order may be rounded to the neighbour of a storage format.
+      const double allowed = got->dtype == DType::kBF16 ? tolerance + 1.0 / 128 : tolerance;
       for (int64_t e = 0; e < expected[r]->elements(); ++e) {
         const double want = expected[r]->value(e);
-        ASSERT_NEAR(got[e], want, tolerance * std::max(1.0, std::abs(want)))
-            << "result " << r << " element " << e;
+        const double most = is_float(got->dtype) ? allowed * std::max(1.0, std::abs(want)) : 0;
+        ASSERT_NEAR(got->value(e), want, most) << "result " << r << " element " << e;
       }
     }
   }

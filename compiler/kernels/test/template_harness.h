@@ -140,8 +140,10 @@ inline void to_bytes(const Array& a, DType t, std::vector<std::byte>& out) {
     case DType::kF64:
       return put(double{});
     case DType::kF16:
+    case DType::kBF16:
       for (size_t i = 0; i < a.v.size(); ++i) {
-        const uint16_t x = f16_from_f32(static_cast<float>(a.v[i]));
+        const auto v = static_cast<float>(a.v[i]);
+        const uint16_t x = t == DType::kF16 ? f16_from_f32(v) : bf16_from_f32(v);
         std::memcpy(out.data() + i * 2, &x, 2);
       }
       return;
@@ -181,10 +183,11 @@ inline void from_bytes(const std::vector<std::byte>& bytes, DType t, Array& a) {
     case DType::kF64:
       return get(double{});
     case DType::kF16:
+    case DType::kBF16:
       for (size_t i = 0; i < a.v.size(); ++i) {
         uint16_t x;
         std::memcpy(&x, bytes.data() + i * 2, 2);
-        a.v[i] = f32_from_f16(x);
+        a.v[i] = t == DType::kF16 ? f32_from_f16(x) : f32_from_bf16(x);
       }
       return;
     default:
@@ -211,6 +214,7 @@ inline void check_size(const Case& c, const Workload& w, const Lowered& lowered,
         v = real(random);
         if (a.dtype == DType::kF32) v = static_cast<float>(v);
         if (a.dtype == DType::kF16) v = f32_from_f16(f16_from_f32(static_cast<float>(v)));
+        if (a.dtype == DType::kBF16) v = f32_from_bf16(bf16_from_f32(static_cast<float>(v)));
         if (is_int(a.dtype)) v = std::floor(v);
         if (a.dtype == DType::kBool) v = v > (c.low + c.high) / 2 ? 1 : 0;
       }

@@ -1,4 +1,6 @@
 // The templates of channels-last images against the reference interpreter.
+#include <limits>
+
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/test/operator_rows.h"
@@ -11,8 +13,9 @@ struct Filter {
   int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
 
   std::string attributes() const {
-    return fmt::format("strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}]", sh, sw,
-                       top, left, bottom, right, dh, dw);
+    return fmt::format(
+        "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}], skip_padding = true",
+        sh, sw, top, left, bottom, right, dh, dw);
   }
   bool fits(int64_t h, int64_t w) const {
     return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
@@ -101,26 +104,115 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// Weights in panels, which may be made for a machine of wider vectors.
+// Image and weights of `type`, the weights in panels, which may be made for a machine of wider
+// vectors.
+Case packed_convolution(const Filter& f, DType type) {
+  const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
+  const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
+  const ir::Layout panels = *ir::parse_layout(layout);
+  std::string extents;
+  for (const ir::Dim& d : panels.packed_dims(k, n))
+    extents += extents.empty() ? (d * f.groups).str() : ", " + d.str();
+  Case c = convolution(f, "conv2d_nhwc");
+  c.text = fmt::format(
+      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), f32]) {{ "
+      "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
+      "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
+      f.in, name_of(type), extents, name_of(type), f.out, f.kh, f.kw, f.out, f.groups,
+      f.attributes(), layout, type == DType::kF32 ? "" : ", out = f32");
+  c.oracle = by_reference(c.text);
+  c.low = -1, c.high = 1;  // sums of many channels lose little where they cancel
+  return c;
+}
+
 TEST(Conv2dNhwc, PackedWeights) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
                           {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 36, 24},
-                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70}}) {
+                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 3},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 2, 40, 80},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 3, 12, 15},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 5, 20, 20},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kF32));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// By a fragment: a pixel's channels are whole pairs.
+TEST(Conv2dNhwc, PackedPairs) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 70, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kBF16));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Images of few channels as the program has them, channels first.
+TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
+  for (const Filter& f : {Filter{3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 32},
+                          {7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70},
+                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 5},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 2, 3},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 4, 17}}) {
     SCOPED_TRACE(f.str());
     const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, f.out);
     const int64_t width = ir::parse_layout(layout)->width;
     Case c = convolution(f, "conv2d_nhwc");
     c.text = fmt::format(
-        "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}), f32], "
+        "fn @f(%x: Tensor[(b, {}, h, w), f32], %w: Tensor[({}, {}, {}), f32], "
         "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
-        "filters = {}, {}, layout = \"{}\"}}; let %r = relu(%y); %r }}",
+        "filters = {}, {}, layout = \"{}\", image_layout = \"nchw\"}}; let %r = relu(%y); %r }}",
         f.in, (f.out + width - 1) / width, f.kh * f.kw * f.in, width, f.out, f.kh, f.kw, f.out,
         f.attributes(), layout);
     c.oracle = by_reference(c.text);
     check(c);
     if (HasFatalFailure()) return;
   }
+}
+
+TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
+  const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16);
+  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
+}
+
+TEST(Conv2d, OperandsNarrowerThanTheResultAreNotTaken) {
+  const Workload w = workload_of(
+      "fn @f(%x: Tensor[(b, 4, h, w), bf16], %w: Tensor[(8, 4, 3, 3), bf16]) { "
+      "let %y = conv2d(%x, %w) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], "
+      "groups = 1, out = f32}; %y }");
+  EXPECT_EQ(template_for(w, mode().targets.front()), nullptr);
+}
+
+// Windows that meet no pixel at all: what they give is the bias, and nothing is read of the image.
+TEST(ImagesNhwc, NothingButPadding) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 5, 9},
+                          {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 3, 24},
+                          {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 24, 24, 24}}) {
+    SCOPED_TRACE(f.str());
+    Case c = convolution(f, f.groups == f.in ? "depthwise_nhwc" : "conv2d_nhwc");
+    c.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}};
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+  Case mean;
+  mean.text =
+      "fn @f(%x: Tensor[(b, h, w, 9), f32]) { let %y = avg_pool2d(%x) {kernel = [2, 2], "
+      "strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = false, "
+      "layout = \"nhwc\", count_include_pad = true}; %y }";
+  mean.served_by = "pool2d_nhwc";
+  mean.oracle = by_reference(mean.text);
+  mean.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 1, 1}};
+  check(mean);
 }
 
 // At extents that are known, only the borders that there are have code; with a residual image.
@@ -166,6 +258,103 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
         check(c);
         if (HasFatalFailure()) return;
       }
+}
+
+// Elements that change places: images whose few channels become last, and shuffles of channels, of
+// a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
+TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
+  for (const char* text : {
+           "(%x: Tensor[(b, 3, h, w), f32]) { let %y = transpose(%x) {axes = [0, 2, 3, 1]}; %y }",
+           "(%x: Tensor[(b, 3, h, w), f32], %z: Tensor[(b, h, w, 3), f32]) "
+           "{ let %t = transpose(%x) {axes = [0, 2, 3, 1]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
+           "(%x: Tensor[(b, h, 3, w), f32]) { let %y = transpose(%x) {axes = [3, 1, 0, 2]}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32]) { let %r = reshape(%x) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 12), f32]) { let %r = reshape(%x) {shape = (b, h, w, 3, 4)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 12)}; %y }",
+           "(%x: Tensor[(b, h, w, 29), f32], %z: Tensor[(b, h, w, 29), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f32], %z: Tensor[(b, h, w, 14), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 3, 7)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; let %n = neg(%t); "
+           "let %y = reshape(%n) {shape = (b, h, w, 21)}; %y }",
+           "(%x: Tensor[(b, h, w, 5), f32], %z: Tensor[(b, h, w, 13), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 9)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 18)}; %y }",
+           "(%x: Tensor[(b, h, w, 9), f32], %z: Tensor[(b, h, w, 9), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 2}; let %r = reshape(%c) {shape = (b, h, 2*w, 3, "
+           "3)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, 2*w, 9)}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    // Leading axes that nothing tells apart are one.
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, symbols > 1 ? 40 / static_cast<int64_t>(symbols) : 70, 8);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Windows of 2^20 by 2^20 taps: along each axis the first meets the image's first element, the
+// second all others. Kernels whose loops ran over what lies outside would not end.
+TEST(Pool2d, WindowsFarLargerThanTheImage) {
+  constexpr int64_t kTaps = 1 << 20;
+  for (const bool last : {false, true})
+    for (const bool average : {false, true}) {
+      SCOPED_TRACE(fmt::format("channels last {}, average {}", last, average));
+      const int64_t n = last ? 37 : 3;
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[{}, f32]) {{ let %y = {}(%x) {{kernel = [{}, {}], "
+          "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [1, 1], ceil_mode = false, "
+          "layout = \"{}\"{}}}; %y }}",
+          last ? fmt::format("(b, h, w, {})", n) : fmt::format("(b, {}, h, w)", n),
+          average ? "avg_pool2d" : "max_pool2d", kTaps, kTaps, kTaps, kTaps, kTaps - 1, kTaps - 1,
+          kTaps - 1, kTaps - 1, last ? "nhwc" : "nchw",
+          average ? ", count_include_pad = false" : "");
+      c.served_by = last ? "pool2d_nhwc" : "pool2d";
+      c.oracle = [=](const Arrays& in, Arrays& out) {
+        const Array& x = in[0];
+        Array& y = out[0];
+        const size_t row = last ? 1 : 2;
+        const auto at = [&](const Array& a, int64_t b, int64_t ch, int64_t i, int64_t j) {
+          return last ? a.at(b, i, j, ch) : a.at(b, ch, i, j);
+        };
+        const auto taps = [](int64_t window, int64_t extent) {
+          return window == 0 ? std::pair<int64_t, int64_t>{0, 1} : std::pair{int64_t{1}, extent};
+        };
+        for (int64_t b = 0; b < y.dim(0); ++b)
+          for (int64_t ch = 0; ch < n; ++ch)
+            for (int64_t i = 0; i < y.dim(row); ++i)
+              for (int64_t j = 0; j < y.dim(row + 1); ++j) {
+                double sum = 0, top = -std::numeric_limits<double>::infinity();
+                const auto [i0, i1] = taps(i, x.dim(row));
+                const auto [j0, j1] = taps(j, x.dim(row + 1));
+                for (int64_t r = i0; r < i1; ++r)
+                  for (int64_t q = j0; q < j1; ++q) {
+                    sum += at(x, b, ch, r, q);
+                    top = std::max(top, at(x, b, ch, r, q));
+                  }
+                const double value =
+                    average ? sum / static_cast<double>((i1 - i0) * (j1 - j0)) : top;
+                (last ? y.at(b, i, j, ch) : y.at(b, ch, i, j)) = value;
+              }
+      };
+      c.sizes = {{1, 7, 7}, {2, 9, 20}, {1, 1, 5}, {1, 1, 1}, {0, 8, 8}};
+      check(c);
+      if (HasFatalFailure()) return;
+    }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
@@ -51,14 +52,26 @@ struct Group {
   }
 };
 
-Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n,
-                        bool epilogue) {
+// Element types of a product.
+struct Types {
+  DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
+};
+constexpr Types kPairs = {DType::kBF16, DType::kBF16, DType::kF32};
+constexpr Types kQuads = {DType::kU8, DType::kI8, DType::kI32};
+
+Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n, bool epilogue,
+                        const Types& types = {}) {
   Group g;
-  const std::string layout = dense_layout(target, DType::kF32, n);
-  const ir::VarRef x = g.parameter(f32({m, k}));
-  const ir::VarRef w = g.parameter(f32(ir::parse_layout(layout)->packed_dims(k, n)));
+  const std::string layout = dense_layout(target, types.rhs, n);
+  const ir::VarRef x = g.parameter(ir::tensor_type({m, k}, types.lhs));
+  const ir::VarRef w =
+      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
+  ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
+  if (types.lhs != types.sum) attrs["out"] = types.sum;
   ir::VarRef y =
-      g.call("packed_matmul", {x, w}, {{"n", n}, {"k", k}, {"layout", layout}}, f32({m, n}));
+      g.call("packed_matmul", {x, w}, std::move(attrs), ir::tensor_type({m, n}, types.sum));
+  if (epilogue && types.sum != DType::kF32)
+    y = g.call("cast", {y}, {{"dtype", DType::kF32}}, f32({m, n}));
   if (epilogue) {
     const ir::VarRef bias = g.parameter(f32({n})), residual = g.parameter(f32({m, n}));
     y = g.call("add", {y, bias}, {}, f32({m, n}));
@@ -114,7 +127,7 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   }
 }
 
-class ProductTest : public ::testing::TestWithParam<const char*> {
+class ProductTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
@@ -122,8 +135,7 @@ class ProductTest : public ::testing::TestWithParam<const char*> {
   const TargetInfo target_ = target_by_name(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, ProductTest,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4"),
+INSTANTIATE_TEST_SUITE_P(Targets, ProductTest, ::testing::ValuesIn(machine_levels()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -154,6 +166,62 @@ TEST_P(ProductTest, DenseOfConstantRows) {
     check_configurations(
         dense_workload(target_, m, 12, 24, true), target_, "dense",
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 6);
+}
+
+TEST_P(ProductTest, DenseOfPairs) {
+  for (const int64_t k : {1, 2, 20, 21})  // an odd row's last pair has one element
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kPairs), target_, "dense",
+                         one_size, 12);
+}
+
+TEST_P(ProductTest, DenseOfPairsInSeveralBlocks) {
+  for (const int64_t k : {300, 301})
+    check_configurations(
+        dense_workload(target_, kM, k, 50, true, kPairs), target_, "dense",
+        [](int, std::mt19937& r) { return std::vector<int64_t>{static_cast<int64_t>(r() % 40)}; },
+        8);
+}
+
+TEST_P(ProductTest, DenseOfQuads) {
+  for (const int64_t k : {1, 3, 20, 22, 333})
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_, "dense",
+                         one_size, 8);
+}
+
+// What follows a product may be stored as the next one wants it.
+TEST_P(ProductTest, DenseOfPairsStoresPairs) {
+  Group g;
+  const std::string layout = dense_layout(target_, DType::kBF16, 24);
+  const ir::VarRef x = g.parameter(ir::tensor_type({kM, 6}, DType::kBF16));
+  const ir::VarRef w =
+      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(6, 24), DType::kBF16));
+  ir::VarRef y =
+      g.call("packed_matmul", {x, w},
+             {{"n", int64_t{24}}, {"k", int64_t{6}}, {"layout", layout}, {"out", DType::kF32}},
+             f32({kM, 24}));
+  y = g.call("relu", {y}, {}, f32({kM, 24}));
+  y = g.call("cast", {y}, {{"dtype", DType::kBF16}}, ir::tensor_type({kM, 24}, DType::kBF16));
+  check_configurations(g.finish(y), target_, "dense", one_size, 8);
+}
+
+// The row behind an odd one begins with what must not be multiplied, not even by zero.
+TEST_P(ProductTest, AnOddRowOfPairsEndsWhereItEnds) {
+  const Workload w = dense_workload(target_, 2, 3, 5, false, kPairs);
+  const Template& t = *template_for(w, target_);
+  const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
+  const uint16_t one = bf16_from_f32(1), infinite = bf16_from_f32(INFINITY);
+  std::vector<uint16_t> x = {one, one, one, infinite, one, one};
+  const auto weights = ir::parse_layout(dense_layout(target_, DType::kBF16, 5));
+  std::vector<uint16_t> packed(static_cast<size_t>(weights->panel_elements(3) *
+                                                   ((5 + weights->width - 1) / weights->width)));
+  for (int64_t row = 0; row < 3; ++row)
+    for (int64_t column = 0; column < 5; ++column)
+      packed[static_cast<size_t>(weights->index_of(row, column, 3))] = one;
+  std::vector<float> y(10);
+  const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+  const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(packed), bytes(y)};
+  ASSERT_EQ(harness_mode().prepare(lowered.functions.at(0), target_)(buffers, {}, 1), 0);
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(y[i], i < 5 ? 3 : INFINITY) << i;
 }
 
 TEST_P(ProductTest, DenseByFewerResidues) {

@@ -10,6 +10,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
 #include "compiler/reference/region.h"
+#include "vm/base/half.h"
 
 namespace nimble::reference {
 namespace {
@@ -353,6 +354,85 @@ TEST(Operators, PackedConvolutionsEqualPlainOnes) {
   for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
 }
 
+// Panels of several groups lie one behind the other, each filled up with zeros.
+TEST(Operators, PackedConvolutionsOfGroupsEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 6, n, 6), f32], %w: Tensor[(3, 2, 3, 10), f32], %b: Tensor[(10), f32]) {
+  let %k = reshape(%w) {shape = (18, 2, 5)};
+  let %f = pad(%k) {before = (0, 0, 0), after = (0, 0, 3), value = 0.0};
+  let %g = reshape(%f) {shape = (18, 16)};
+  let %p = pack(%g) {layout = "panel4"};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 10, groups = 2, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};
+  let %z = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 2, layout = "nhwc"};
+  let %r = (%y, %z);
+  %r
+})");
+  const auto ramp = [](std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
+  };
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ramp({2, 6, 7, 6}), ramp({3, 2, 3, 10}), ramp({10})});
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+}
+
+// Images with channels first: rows of the weights' matrix have the channel first, too.
+TEST(Operators, PackedConvolutionsOfChannelsFirstEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 3, n, 6), f32], %w: Tensor[(5, 3, 3, 2), f32], %b: Tensor[(5), f32]) {
+  let %k = reshape(%w) {shape = (5, 18)};
+  let %p = pack(%k) {layout = "panel4", transpose = true};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 5, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4", image_layout = "nchw"};
+  let %c = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1};
+  let %z = transpose(%c) {axes = [0, 2, 3, 1]};
+  let %r = (%y, %z);
+  %r
+})");
+  const auto ramp = [](std::vector<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
+  };
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ramp({2, 3, 7, 6}), ramp({5, 3, 3, 2}), ramp({5})});
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+}
+
+// Padding is zeros, which times an infinite weight are NaN, unless it is skipped.
+TEST(Operators, PaddingOfConvolutionsMayBeSkipped) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(1, 1, 2, 1), f32], %w: Tensor[(1, 2, 1, 1), f32]) {
+  let %p = reshape(%w) {shape = (1, 2, 1)};
+  let %a = conv2d(%x, %w) {strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], groups = 1, layout = "nhwc"};
+  let %b = conv2d(%x, %w) {strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], groups = 1, layout = "nhwc", skip_padding = true};
+  let %c = packed_conv2d(%x, %p) {kernel = [1, 2], filters = 1, strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], layout = "panel1"};
+  let %d = packed_conv2d(%x, %p) {kernel = [1, 2], filters = 1, strides = [1, 1], pads = [0, 1, 0, 0], dilations = [1, 1], layout = "panel1", skip_padding = true};
+  let %r = (%a, %b, %c, %d);
+  %r
+})");
+  const std::vector<ir::TensorRef> r = Interpreter(m).run_tensors(
+      "main", {ir::Tensor::of<float>(DType::kF32, {1, 1, 2, 1}, {3, 5}),
+               ir::Tensor::of<float>(DType::kF32, {1, 2, 1, 1}, {HUGE_VALF, 2})});
+  ASSERT_EQ(r.size(), 4u);
+  for (size_t i = 0; i < r.size(); ++i) {
+    if (i % 2 == 0) {
+      EXPECT_TRUE(std::isnan(r[i]->value(0))) << i;
+    } else {
+      EXPECT_EQ(r[i]->value(0), 6) << i;
+    }
+    EXPECT_EQ(r[i]->value(1), HUGE_VAL) << i;
+  }
+}
+
 TEST(Operators, PackedProductsEqualPlainOnes) {
   ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, 3), f32], %w: Tensor[(3, 5), f32]) {
   let %p = pack(%w) {layout = "panel16"};
@@ -368,6 +448,37 @@ TEST(Operators, PackedProductsEqualPlainOnes) {
                                           ir::Tensor::of<float>(DType::kF32, {3, 5}, w)});
   ASSERT_EQ(out[0]->shape, out[1]->shape);
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(out[0]->value(i), out[1]->value(i));
+}
+
+// Of narrow operands the sums are as exact as of f32: 1 + 2^-9, which is no bf16, stays.
+TEST(Operators, NarrowProductsAddUpInTheirResultsType) {
+  ir::Module m = ir::parse_module(R"(fn @main(%x: Tensor[(n, 3), bf16], %w: Tensor[(3, 5), bf16]) {
+  let %p = pack(%w) {layout = "panel4x2"};
+  let %y = packed_matmul(%x, %p) {n = 5, k = 3, layout = "panel4x2", out = f32};
+  let %z = matmul(%x, %w) {out = f32};
+  let %a = cast(%x) {dtype = f32};
+  let %b = cast(%w) {dtype = f32};
+  let %v = matmul(%a, %b);
+  let %r = (%y, %z, %v);
+  %r
+})");
+  const auto bf16 = [](std::vector<int64_t> shape, const std::vector<float>& values) {
+    std::vector<uint16_t> bits;
+    for (float v : values) bits.push_back(bf16_from_f32(v));
+    return ir::Tensor::of<uint16_t>(DType::kBF16, std::move(shape), bits);
+  };
+  std::vector<float> w;
+  for (int i = 0; i < 15; ++i) w.push_back(static_cast<float>(i - 7));
+  w[0] = 1, w[5] = 0x1p-9f, w[10] = 0;
+  std::vector<ir::TensorRef> out =
+      Interpreter(m).run_tensors("main", {bf16({2, 3}, {1, 1, 3, -1, 0.5, 4}), bf16({3, 5}, w)});
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[1]->value(0), 1 + 0x1p-9);
+  for (const ir::TensorRef& t : out) {
+    EXPECT_EQ(t->dtype, DType::kF32);
+    ASSERT_EQ(t->shape, out[2]->shape);
+    for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(t->value(i), out[2]->value(i)) << i;
+  }
 }
 
 }  // namespace

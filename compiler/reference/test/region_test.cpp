@@ -85,6 +85,10 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %r = (%p, %q);)",
           R"((%x: Tensor[(2, 9, 11, 3), f32], %w: Tensor[(3, 18, 4), f32], %b: Tensor[(10), f32]) {
   let %r = packed_conv2d(%x, %w, %b) {kernel = [3, 2], filters = 10, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4"};)",
+          R"((%x: Tensor[(1, 7, 9, 6), f32], %w: Tensor[(4, 6, 4), f32], %b: Tensor[(10), f32]) {
+  let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, groups = 2, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4"};)",
+          R"((%x: Tensor[(1, 3, 7, 9), f32], %w: Tensor[(3, 6, 4), f32], %b: Tensor[(10), f32]) {
+  let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4", image_layout = "nchw"};)",
           // Products, with what stands before and after them.
           R"((%x: Tensor[(3, 7, 5), f32], %w: Tensor[(5, 9), f32], %b: Tensor[(9), f32]) {
   let %n = neg(%x);
@@ -100,6 +104,10 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %a = add(%p, %b);
   let %h = reshape(%a) {shape = [2, 3, 2, 5]};
   let %r = transpose(%h) {axes = [0, 2, 1, 3]};)",
+          R"((%x: Tensor[(6, 5), bf16], %w: Tensor[(3, 3, 4, 2), bf16], %b: Tensor[(10), f32]) {
+  let %p = packed_matmul(%x, %w) {n = 10, k = 5, layout = "panel4x2", out = f32};
+  let %a = add(%p, %b);
+  let %r = cast(%a) {dtype = bf16};)",
           R"((%q: Tensor[(2, 5, 8), f32], %k: Tensor[(2, 7, 8), f32], %m: Tensor[(2, 1, 5, 7), f32]) {
   let %r = attention(%q, %k, %k, %m) {heads = 2, scale = 0.5};)",
           // Rows and axes.

@@ -221,6 +221,8 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
     };
     refused({"--target", "z80"}, {"--target: target z80: there is no such target", "x86-64-v3"});
     refused({"--target", "x86-64-v3,x86-64-v3"}, {"two levels"});
+    refused({"--precision", "fp7"},
+            {"--precision: precision fp7: there is no such precision", "f32, bf16"});
     refused({"--shape", "n"}, {"--shape: 'n' is not SYMBOL=EXTENT"});
     refused({"--shape", "n=x"}, {"extent of n"});
   }
@@ -399,6 +401,32 @@ TEST_F(BadInput, ExecutableOfAnotherMachine) {
   const Ran foreign = with({"nimble-run", "--no-native", file("other.nimble")});
   EXPECT_EQ(foreign.code, 0) << foreign.error;
   EXPECT_EQ(foreign.out, with({"nimble-run", file("model.nimble")}).out);
+}
+
+TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
+  ASSERT_EQ(compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble").code, 0);
+  const Ran told = run({"nimble-inspect", "--provenance", file("narrow.nimble")});
+  EXPECT_NE(told.out.find("option precision"), std::string::npos) << told.out;
+  EXPECT_NE(told.out.find("bf16"), std::string::npos) << told.out;
+  // What it says is next to do is about the same workloads.
+  const Ran next = compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble");
+  EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
+}
+
+// Of two machines that differ in one instruction.
+TEST_F(BadInput, ExecutableOfAHigherLevel) {
+  ASSERT_EQ(compile(file("model.nir"), {"--target", "x86-64-v4-bf16"}, "bf16.nimble").code, 0);
+  const std::vector<std::string> run_it = {"nimble-run", file("bf16.nimble"), "-i", "x=ones:1x4",
+                                           "-i",         "m=ones:1"};
+  const auto as = [](const char* level) {
+    return [level] { setenv("NIMBLE_CPU_LEVEL", level, 1); };
+  };
+  expect_error(run(run_it, as("x86-64-v4-vnni")), {file("bf16.nimble"), "avx512bf16", "--target"});
+  ASSERT_EQ(
+      compile(file("model.nir"), {"--target", "x86-64-v2,x86-64-v4-bf16"}, "both.nimble").code, 0);
+  const Ran both = run({"nimble-run", file("both.nimble"), "-i", "x=ones:1x4", "-i", "m=ones:1"},
+                       as("x86-64-v4-vnni"));
+  EXPECT_EQ(both.code, 0) << both.error;
 }
 
 TEST_F(BadInput, CodeThatNoRuntimeLoadsIsRefused) {

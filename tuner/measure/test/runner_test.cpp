@@ -377,6 +377,21 @@ TEST(Runner, ACaseThatFitsNoContractIsAnError) {
   EXPECT_THROW(runner.measure(c), Error);
 }
 
+TEST(Runner, TheLimitOfACaseThatWasAnErrorEndsWithIt) {
+  Runner runner(options());
+  const uint32_t id = runner.add(fault_executable({"test.copy", "test.pausing"}));
+  Case none = copy_case(id, 1);
+  none.entries[0].kernel = 7;
+  none.limit_ns = 1'000'000;
+  EXPECT_THROW(runner.measure(none), Error);
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // it is over, and so is its grace
+  Case next = copy_case(id, 1);
+  next.entries[0].kernel = 1;
+  std::string why;
+  EXPECT_EQ(runner.run(next, &why), next.expected) << why;
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
 // What the campaign's process knows, a candidate's doesn't.
 TEST(Runner, ACandidateSeesNoEnvironmentAndNoDescriptors) {
   ::setenv("PGPASSWORD", "secret", 1);

@@ -146,6 +146,12 @@ TEST(Inputs, ComparisonSeesNaNsSignsAndSmallErrors) {
   EXPECT_EQ(compare_tensors(DType::kF32, bytes({NAN}), bytes({NAN})), 0);
   EXPECT_EQ(compare_tensors(DType::kF32, bytes({INFINITY}), bytes({INFINITY})), 0);
   EXPECT_TRUE(std::isinf(compare_tensors(DType::kF32, bytes({INFINITY}), bytes({1}))));
+  int64_t worst = -1;
+  for (const float got : {1.0f, -INFINITY, 3e38f})
+    EXPECT_TRUE(
+        std::isinf(compare_tensors(DType::kF32, bytes({5, got}), bytes({5, INFINITY}), &worst)))
+        << got;
+  EXPECT_EQ(worst, 1);
   EXPECT_TRUE(std::isinf(compare_tensors(DType::kF32, bytes({1}), bytes({1, 2}))));
 }
 

@@ -184,6 +184,28 @@ TEST_F(SearchTest, FlopsAreCountedAsTheProductHasThem) {
   EXPECT_LE(flops, 2.0 * 64 * 96 * 80 * 1.7);
 }
 
+// A dot is all products of its groups, in the time of one where there is an instruction for it.
+TEST(Features, CountDots) {
+  using namespace kir::build;  // NOLINT
+  constexpr kir::Fragment kPairs = kir::Fragment::kBf16Pairs;
+  kir::Function f;
+  f.name = "dots";
+  const kir::BufferRef a = buffer("a", kir::Scope::kArgument, DType::kBF16, 32);
+  auto y = std::make_shared<kir::Buffer>(*buffer("y", kir::Scope::kArgument, DType::kF32, 16));
+  y->writable = true;
+  f.arguments = {a, y};
+  f.body = loop(kir::LoopKind::kSerial, "k", 0, 1000,
+                store(y, 0, dot(kPairs, load(a, 0, 32), load(a, 0, 32), kir::build::f32(0, 16))));
+  const auto feature = [&](const char* level, const std::string& name) {
+    const auto& names = feature_names();
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    return features_of(f, {}, 1, kernels::target_by_name(level)).at(static_cast<size_t>(at));
+  };
+  EXPECT_NEAR(std::exp2(feature("x86-64-v4", "flops")), 2.0 * 32 * 1000, 100);
+  EXPECT_EQ(feature("x86-64-v4-bf16", "flops"), feature("x86-64-v4", "flops"));
+  EXPECT_LT(feature("x86-64-v4-bf16", "bound compute"), feature("x86-64-v4", "bound compute"));
+}
+
 TEST_F(SearchTest, NeverProposesAPointTwice) {
   Search search(*space, options);
   std::set<std::string> seen;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/tuned/tuned.h"
 #include "tuner/service/test/two_speeds.h"
 #include "vm/base/cpu.h"
 #include "vm/base/file.h"
@@ -131,6 +132,76 @@ TEST_F(DispatchReportTest, WithoutATableTheDefaultIsChosen) {
     EXPECT_EQ(s.tree_regret(), 0);
     EXPECT_FALSE(s.foretold);
   }
+}
+
+// A compiler takes what its own toolchain may use, however new another's table is.
+TEST_F(DispatchReportTest, ANewerTableOfAnotherToolchainIsNotTried) {
+  tune();
+  db::Uuid other;
+  {
+    const auto store = db::Store::open(campaign.database);
+    db::NewDispatchTable copy = table;
+    copy.campaign.reset();
+    db::Toolchain toolchain = tuned::toolchain_record();
+    toolchain.compiler = "another compiler";
+    copy.toolchain = store->put(toolchain);
+    other = store->create_table(copy);
+    store->activate(other, "tuned with another compiler");
+    ASSERT_EQ(store->table(other)->status, db::TableStatus::kActive);
+    ASSERT_EQ(store->table(table.uuid)->status, db::TableStatus::kActive);
+    EXPECT_EQ(store->tables(table.workload).at(0).uuid, other) << "it is the newest";
+  }
+  EXPECT_EQ(report().workloads.at(0).table, table.uuid);
+  {
+    const auto store = db::Store::open(campaign.database);
+    store->roll_back(table.uuid, "nothing of one's own is left");
+  }
+  std::filesystem::remove(options.file);
+  const DispatchReport r = report();
+  EXPECT_EQ(r.workloads.at(0).table, "");
+  for (const ShapeRegret& s : r.workloads[0].shapes) EXPECT_EQ(s.chosen_ns, s.default_ns);
+}
+
+TEST_F(DispatchReportTest, AnOverrideIsWhatIsChosen) {
+  tune();
+  db::Hash config;  // none of the table's
+  db::Uuid laid;
+  {
+    const auto store = db::Store::open(campaign.database);
+    db::ResultQuery q{table.workload, table.hardware, table.policy};
+    q.codegen_version = tuned::toolchain_record().codegen_version;
+    for (const db::Result& known : store->results(q))
+      if (!table.configs.contains(known.config)) config = known.config;
+    ASSERT_FALSE(config.empty());
+    backend.slow = {text_of_config(*store, config)};
+    laid = store->add(db::NewOverride{table.workload, table.hardware, {}, config, "tried"});
+  }
+  const DispatchReport r = report();
+  const WorkloadRegret& w = r.workloads.at(0);
+  EXPECT_EQ(w.table, table.uuid);
+  EXPECT_EQ(w.overrides, std::vector<db::Uuid>{laid});
+  ASSERT_EQ(w.shapes.size(), 4u) << w.note;
+  for (const ShapeRegret& s : w.shapes) {
+    EXPECT_EQ(s.chosen, config);
+    EXPECT_GT(s.tree_regret(), 5) << "2 ms against a copy";
+    EXPECT_FALSE(s.foretold) << "the table says nothing of it";
+  }
+  EXPECT_EQ(report().workloads.at(0).shapes.at(0).chosen_ns, w.shapes[0].chosen_ns) << "kept";
+  db::Store::open(campaign.database)->withdraw(laid, "tried");
+  // What was measured under it is no answer any more.
+  const DispatchReport without = report();
+  EXPECT_TRUE(without.workloads.at(0).overrides.empty());
+  ASSERT_EQ(without.workloads[0].shapes.size(), 4u);
+  for (const ShapeRegret& s : without.workloads[0].shapes) EXPECT_NE(s.chosen, config);
+}
+
+TEST_F(DispatchReportTest, ANumberOfThreadsThatIsNamedTwiceCountsOnce) {
+  tune();
+  campaign.threads = options.campaign.threads = {1, 1};
+  const CampaignReport again = run_campaign(campaign, backend, kNever);
+  EXPECT_TRUE(again.nothing_to_do) << "it is another campaign";
+  EXPECT_EQ(again.tasks.size(), 1u);
+  EXPECT_EQ(report().workloads.size(), 1u);
 }
 
 TEST_F(DispatchReportTest, ShapesThatTheTableWasMadeFromAreLeftOut) {

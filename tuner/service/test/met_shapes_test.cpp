@@ -119,6 +119,16 @@ TEST_F(MetShapesTest, OtherFilesAreRefused) {
                           "shapes": [{"count": 1, "extents": [1]}]}]})")
                   .what(),
               HasSubstr("without its extents"));
+  // The last is 2^64 - 1, which is -1 where it is taken for a signed number.
+  for (const std::string extent : {"-2", "-9223372036854775808", "2147483649", "1.5", "\"1\"",
+                                   "9223372036854775808", "18446744073709551615"})
+    EXPECT_THAT(refused(R"({"entries": [{"name": "main", "symbols": ["b", "n"],
+                            "shapes": [{"count": 1, "extents": [3, 3]},
+                                       {"count": 1, "extents": [3, )" +
+                        extent + "]}]}]}")
+                    .what(),
+                HasSubstr("an extent that is none"))
+        << extent;
   EXPECT_THAT(refused(R"({"entries": [{"name": "main", "symbols": ["b", "other"],
                           "shapes": [{"count": 1, "extents": [1, 1]}]}]})")
                   .what(),

@@ -117,6 +117,25 @@ TEST(Oracle, DecidesBetweenTheDefaultAndACandidate) {
   EXPECT_TRUE(is_right(p.task(), p.point, e, 0, 5004));
 }
 
+// Sums of narrow operands are held to the bound of their own type.
+TEST(Oracle, OfANarrowProductFindsWhatIsMissing) {
+  const Planted p(R"(
+fn @main(%x: Tensor[(n, 96), bf16], %w: Tensor[(4, 48, 48, 2), bf16]) -> Tensor[(n, 160), f32] {
+  let %y = packed_matmul(%x, %w) {n = 160, k = 96, layout = "panel48x2", out = f32};
+  %y
+})",
+                  149);
+  EXPECT_EQ(p.check(p.truth.outputs), std::nullopt);
+  EXPECT_LT(p.truth.tolerance, 1e-4);
+  EXPECT_TRUE(p.fault(0, 149, 159, 1)) << "the last column";
+  for (int64_t at : {0, 17, 5003, 149 * 160 - 1}) {
+    Outputs out = p.truth.outputs;
+    // As much as a product of two elements near the largest.
+    reinterpret_cast<float*>(out[0].data())[at] += 0.5f;
+    EXPECT_TRUE(p.check(out)) << at;
+  }
+}
+
 TEST(Oracle, ADefaultThatFailsLeavesItToTheReference) {
   const Planted p(kProduct, 149);
   EXPECT_FALSE(p.truth.sampled);

@@ -146,6 +146,7 @@ TEST(Submission, WhatIsOutOfRangeIsRefusedByItsPlace) {
   expect_refused("/target", "x86-64-v9", "target");
   expect_refused("/threads", json::array(), "threads");
   expect_refused("/threads", {0}, "0 is no number of threads");
+  expect_refused("/threads", {2, 1, 2}, "name a number twice");
   expect_refused("/top_k", 0, "top_k");
   expect_refused("/only_hot", -1, "only_hot");
   expect_refused("/patience", 0, "patience");

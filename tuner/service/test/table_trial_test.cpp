@@ -1,8 +1,16 @@
 // Drafts that are timed beside what is active, with kernels whose speed is known.
 #include "tuner/service/table_trial.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <utility>
+
+#include "compiler/tuned/tuned.h"
+#include "tuner/service/campaign_lock.h"
 #include "tuner/service/test/two_speeds.h"
 
 namespace nimble::tuner {
@@ -123,6 +131,59 @@ TEST_F(TableTrialTest, AnInterruptedTrialLeavesTheTableAsItWas) {
   EXPECT_EQ(draft().status, db::TableStatus::kDraft);
   EXPECT_EQ(db::Store::open(campaign.database)->campaign(t.campaign)->state,
             db::CampaignState::kInterrupted);
+}
+
+// Another process may have it though the machine's lock is free: in another container, say.
+TEST_F(TableTrialTest, ACampaignThatAnotherProcessHasStaysAsItIs) {
+  tune();
+  const CampaignFiles files(campaign.database, *db::Store::open(campaign.database),
+                            *table.campaign);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t other = ::fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) {
+    const int fd = ::open(files.lock.c_str(), O_CREAT | O_RDWR, 0644);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    if (fd < 0 || ::fcntl(fd, F_SETLK, &lock) != 0 || ::write(ready[1], "!", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  ::close(ready[1]);
+  char word = 0;
+  EXPECT_EQ(::read(ready[0], &word, 1), 1) << "the other process has no lock";
+  ::close(ready[0]);
+  const double budget_s = std::exchange(campaign.budget_s, 2 * campaign.budget_s);
+  EXPECT_THAT(
+      refusal_of([&] { run_campaign(campaign, backend, kNever); }, Status::kInvalidArgument),
+      HasSubstr("running already, in another process"));
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  const auto known = db::Store::open(campaign.database)->campaign(*table.campaign);
+  EXPECT_EQ(known->state, db::CampaignState::kFinished);
+  EXPECT_EQ(known->budget_s, budget_s);
+}
+
+// A finished campaign tells the table that a compiler would use, which another toolchain's is not.
+TEST_F(TableTrialTest, AFinishedCampaignTellsNoTableOfAnotherToolchain) {
+  tune();
+  {
+    const auto store = db::Store::open(campaign.database);
+    db::NewDispatchTable copy = table;
+    copy.campaign.reset();
+    db::Toolchain toolchain = tuned::toolchain_record();
+    toolchain.compiler = "another compiler";
+    copy.toolchain = store->put(toolchain);
+    store->activate(store->create_table(copy), "tuned with another compiler");
+  }
+  const CampaignReport told = run_campaign(campaign, backend, kNever);
+  ASSERT_TRUE(told.nothing_to_do);
+  EXPECT_EQ(told.tasks.at(0).table, table.uuid);
+  db::Store::open(campaign.database)->roll_back(table.uuid, "nothing of one's own is left");
+  const CampaignReport none = run_campaign(campaign, backend, kNever);
+  ASSERT_TRUE(none.nothing_to_do);
+  EXPECT_FALSE(none.tasks.at(0).table);
+  EXPECT_EQ(none.tasks[0].note, "keeps the default schedule");
 }
 
 TEST_F(TableTrialTest, WhatCannotBeTriedIsRefused) {

@@ -113,6 +113,24 @@ fn @main(%x: Tensor[(n, 16), f32]) {
   }
 }
 
+// Of leading axes that are one to a kernel: 13 times the first of these sizes would wrap around to
+// another that is positive.
+TEST(Workloads, AProductOfSizesBeyond64BitsIsNone) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(b, n, m, 16), f32]) {
+  let %y = softmax(%x) {axis = 3};
+  %y
+})");
+  PointOptions o;
+  o.fixed = {{"b", kLargestSize}, {"n", kLargestSize - 1}};
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, o), target(), nullptr);
+  ASSERT_FALSE(tasks.empty());
+  constexpr int64_t kRows = kLargestSize * (kLargestSize - 1);
+  for (const TuningTask& t : tasks)
+    for (const WorkloadPoint& p : t.points)
+      EXPECT_THAT(p.symbols.at(0), testing::AnyOf(kRows, 2 * kRows));
+}
+
 // Windows of a sound: a size that has none is no size of what works on them.
 TEST(Workloads, SizesWithoutAnythingToComputeAreLeftOut) {
   const ir::Module m = typed(R"(

@@ -169,6 +169,9 @@ TEST_F(DispatchProgram, ReportsWhatATableLosesAtOtherShapes) {
   const CommandResult unknown = run("report " + model + " --quiet --range k=1..4");
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.out, HasSubstr("the model has no symbol k; it has n"));
+  const CommandResult twice = run("report " + model + " --quiet --range n=1..2 --range n=3..4");
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_THAT(twice.out, HasSubstr("--range n=3..4: n has a range already"));
 }
 
 TEST_F(DispatchProgram, ADraftIsTimedBesideWhatItWouldDisplace) {

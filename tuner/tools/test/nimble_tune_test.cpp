@@ -25,6 +25,8 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
       {"--fix q", "--fix: \"q\" fixes nothing; write SYMBOL=SIZE, for example b=4"},
       {"--shape n", "--shape: 'n' is not SYMBOL=EXTENT; write symbols as in b=1,n=128"},
       {"--target arm", "--target: target arm: there is no such target; "},
+      {"--precision fp7",
+       "--precision: precision fp7: there is no such precision; use one of f32, bf16"},
       {"--top-k 0", "--top-k: \"0\" is not a number above 0"},
       {"--bugdet 5m", "unknown option \"--bugdet\"; did you mean --budget?"},
   };
@@ -33,6 +35,10 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
     EXPECT_EQ(wrong.exit_code, 2) << arguments;
     EXPECT_EQ(wrong.out.find(std::string("nimble tune: error: ") + message), 0u) << wrong.out;
   }
+  const CommandResult twice = run("--fix n=1 --fix n=2");
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_NE(twice.out.find("--fix n=2: n has a value already"), std::string::npos) << twice.out;
+  EXPECT_FALSE(std::filesystem::exists(database));
   // There is such a target, but nothing to measure its code on: no usage error, no stale database.
   EXPECT_EQ(run("--target portable").exit_code, 1);
   std::filesystem::remove_all(folder);

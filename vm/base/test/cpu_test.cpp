@@ -40,6 +40,24 @@ TEST(CpuTest, LoweringALevelTakesItsFeatures) {
   EXPECT_THROW(limited_to_level(strong_cpu(), "x86-64-v9"), Error);
 }
 
+TEST(CpuTest, LevelsAboveThePsabis) {
+  CpuInfo cpu = strong_cpu();
+  cpu.level = "x86-64-v4-bf16";
+  cpu.features.insert(cpu.features.begin() + 3, "avx512_bf16");
+  for (const std::string_view level : cpu_levels()) EXPECT_TRUE(cpu.has(level)) << level;
+  EXPECT_FALSE(strong_cpu().has("x86-64-v4-vnni")) << "the level decides, not a feature";
+  const CpuInfo vnni = limited_to_level(cpu, "x86-64-v4-vnni");
+  EXPECT_EQ(vnni.level, "x86-64-v4-vnni");
+  EXPECT_TRUE(vnni.has("avx512vnni") && vnni.has("x86-64-v4"));
+  EXPECT_FALSE(vnni.has("avx512bf16") || vnni.has("x86-64-v4-bf16"));
+  const CpuInfo v4 = limited_to_level(cpu, "x86-64-v4");
+  EXPECT_FALSE(v4.has("avx512vnni"));
+  EXPECT_TRUE(v4.has("avx512f") && v4.has("amx_tile")) << "no level asks for AMX";
+  EXPECT_EQ(psabi_level("x86-64-v4-bf16"), "x86-64-v4");
+  EXPECT_EQ(psabi_level("x86-64-v3"), "x86-64-v3");
+  EXPECT_EQ(psabi_level("generic"), "generic");
+}
+
 TEST(CpuTest, LimitsOfControlGroups) {
   EXPECT_EQ(parse_cpu_max("max 100000"), std::nullopt);
   EXPECT_EQ(parse_cpu_max(""), std::nullopt);

@@ -36,6 +36,7 @@ TEST(FormatTest, MemoryRoundTrip) {
   const Executable back = deserialize(serialize(e));
   expect_same(e, back);
   EXPECT_EQ(back.provenance.kernels.at("dense"), "{\"trials\":12}");
+  EXPECT_EQ(back.provenance.options.at("precision"), "bf16");
   EXPECT_EQ(back.images[1].features, (std::vector<std::string>{"sse4_2", "popcnt"}));
   for (const Constant& c : back.constants)
     EXPECT_EQ(reinterpret_cast<uintptr_t>(c.bytes.data()) % kConstantAlignment, 0u);
@@ -176,7 +177,7 @@ TEST_F(FileFormatTest, FilesOfEarlierVersionsAreRefusedByName) {
 
 TEST_F(FileFormatTest, UnknownSectionsAreSkippedUnlessRequired) {
   std::vector<uint8_t> bytes = serialize(sample());
-  // Provenance is the one optional section: give its entry an unknown number.
+  // Provenance is optional: give its entry an unknown number.
   for (uint32_t i = 0; i < kSectionCount; ++i) {
     uint8_t* entry = bytes.data() + kHeaderSize + i * kTableEntrySize;
     if (entry[0] != static_cast<uint8_t>(Section::kProvenance)) continue;
@@ -190,6 +191,24 @@ TEST_F(FileFormatTest, UnknownSectionsAreSkippedUnlessRequired) {
     reseal(&bytes, kSectionCount);
     EXPECT_THAT(error_of(bytes, Status::kIncompatible), HasSubstr("unknown section 77"));
   }
+}
+
+// Files from before say nothing of options.
+TEST_F(FileFormatTest, OptionsMayBeMissing) {
+  std::vector<uint8_t> bytes = serialize(sample());
+  bool found = false;
+  for (uint32_t i = 0; i < kSectionCount; ++i) {
+    uint8_t* entry = bytes.data() + kHeaderSize + i * kTableEntrySize;
+    if (entry[0] != static_cast<uint8_t>(Section::kOptions)) continue;
+    found = true;
+    EXPECT_EQ(entry[4], 0) << "older readers skip it";
+    entry[0] = 77;
+  }
+  ASSERT_TRUE(found);
+  reseal(&bytes, kSectionCount);
+  const Executable e = deserialize(bytes);
+  EXPECT_EQ(e.provenance.compiler, "nimble 0.1");
+  EXPECT_TRUE(e.provenance.options.empty());
 }
 
 // What runs on the CPU alone needs no reader that knows of devices.

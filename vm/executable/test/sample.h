@@ -177,7 +177,8 @@ inline Executable sample() {
     auto bytes = std::make_shared<std::vector<uint8_t>>(300, static_cast<uint8_t>(target[8]));
     e.images.push_back({target, {"sse4_2", "popcnt"}, *bytes, bytes});
   }
-  e.provenance = {"nimble 0.1", "LLVM 19", "tiny", "db 7", {{"dense", "{\"trials\":12}"}}};
+  e.provenance = {"nimble 0.1",           "LLVM 19", "tiny", "db 7", {{"dense", "{\"trials\":12}"}},
+                  {{"precision", "bf16"}}};
   return e;
 }
 

@@ -385,6 +385,11 @@ TEST(VerifierBounds, PortableOperands) {
   EXPECT_EQ(portable_fault({}, Op::kBitcast, {2, 2}), dtype);
   EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kF32, 4}}, Op::kBitcast, {4, 5}), "");
   EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kF32, 2}}, Op::kBitcast, {4, 5}), lanes);
+  // Other lanes, as long as the bytes are as many.
+  EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kBF16, 8}}, Op::kBitcast, {4, 5}), "");
+  EXPECT_EQ(portable_fault({{DType::kU64, 1}, {DType::kI8, 8}}, Op::kBitcast, {4, 5}), "");
+  EXPECT_EQ(portable_fault({{DType::kI32, 4}, {DType::kBF16, 16}}, Op::kBitcast, {4, 5}), lanes);
+  EXPECT_EQ(portable_fault({{DType::kI32, 2}, {DType::kU8, 4}}, Op::kBitcast, {5, 4}), lanes);
   EXPECT_EQ(portable_fault({{DType::kF32, 2}}, Op::kExtract, {4, 0, 0}), lanes);
   EXPECT_EQ(portable_fault({}, Op::kExtract, {1, 0, 0}), "");
   EXPECT_EQ(portable_fault({}, Op::kExtract, {1, 0, 7}), "");

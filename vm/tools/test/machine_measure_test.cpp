@@ -43,7 +43,7 @@ TEST(CpusToUse, AreDistinctAndAtLeastOne) {
 
 // Each loop runs with the instructions that the CPU has, at each level that it can be limited to.
 TEST(Loops, RunAtEachLevelOfTheMachine) {
-  for (const char* level : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+  for (const std::string_view level : cpu_levels()) {
     const CpuInfo cpu = limited_to_level(host_cpu(), level);
     std::set<std::string> types;
     for (const ComputeLoop& loop : compute_loops(cpu)) {

@@ -127,6 +127,17 @@ TEST_F(ToolsTest, InspectShowsEachView) {
   EXPECT_EQ(json["verification"]["sound"], true);
 }
 
+TEST_F(ToolsTest, InspectShowsOptionsOfTheCompilation) {
+  exec::Executable e = exec::read(path_);
+  e.provenance.options["precision"] = "bf16";
+  exec::write(e, path_);
+  const std::string inspect = "nimble-inspect --provenance " + path_;
+  EXPECT_THAT(run(inspect).out, AllOf(HasSubstr("option precision"), HasSubstr("bf16")));
+  EXPECT_EQ(nlohmann::json::parse(
+                run(inspect + " --format json").out)["provenance"]["options"]["precision"],
+            "bf16");
+}
+
 TEST_F(ToolsTest, InspectReportsDamageInOneLine) {
   std::vector<uint8_t> bytes = read_file(path_);
   bytes[bytes.size() / 2] ^= 1;

@@ -49,6 +49,31 @@ Function masked(const std::function<ValueRef(ValueRef)>& value, DType t = DType:
                       store_masked(y, j, value(load_masked(x, j, 16, n - j)), n - j), 16)});
 }
 
+// The same for dots: the rows' groups are broadcast, the columns' stand side by side.
+Function dots(Fragment fragment, int rows, int vectors, int lanes) {
+  const FragmentRow& row = row_of(fragment);
+  KernelBuilder b("dots");
+  const Dim depth = b.symbol("K"), k = Dim::symbol("k"), i = Dim::symbol("i"), j = Dim::symbol("j");
+  const int width = vectors * lanes, group = row.group;
+  auto a = b.in("A", row.a, rows * 768);
+  auto packed = b.in("B", row.b, depth * width * group);
+  auto c = b.out("C", row.sum, rows * width);
+  auto acc = b.registers("acc", row.sum, rows * vectors, lanes);
+  const auto unroll = [](const std::string& v, int n, StmtRef s) {
+    return loop(LoopKind::kUnroll, v, 0, n, std::move(s));
+  };
+  const Dim at = i * vectors + j;
+  const ValueRef factors = broadcast(load(a, i * 768 + k * group, group), lanes * group);
+  const ValueRef column = load(packed, (k * width + j * lanes) * group, lanes * group);
+  return b.body(
+      {unroll("i", rows, unroll("j", vectors, set_reg(acc, at, number(row.sum, 0, lanes)))),
+       loop(LoopKind::kSerial, "k", 0, depth,
+            unroll("i", rows,
+                   unroll("j", vectors,
+                          set_reg(acc, at, dot(fragment, factors, column, reg(acc, at)))))),
+       unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
+}
+
 Function fill() {
   KernelBuilder b("fill");
   const Dim n = b.symbol("n"), j = Dim::symbol("j");
@@ -68,6 +93,8 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},
     {"exp", [] { return masked([](ValueRef x) { return math::exp(x); }); }},
     {"fill", fill},
+    {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},
+    {"dots-u8s8", [] { return dots(Fragment::kU8S8Quads, 8, 3, 16); }},
 };
 
 int run(int argc, char** argv) {

@@ -66,6 +66,11 @@ void wrong(const LibraryCall& c) {
   static_cast<float*>(c.tensors[1].data)[0] += 1;
 }
 void nothing(const LibraryCall&) {}
+void pausing(const LibraryCall& c) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  copy(c);
+}
+
 void slow(const LibraryCall& c) {
   copy(c);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -171,6 +176,7 @@ int main(int argc, char** argv) {
   add<wrong>("test.wrong");
   add<nothing>("test.nothing");
   add<slow>("test.slow");
+  add<pausing>("test.pausing");
   add<chatty>("test.chatty");
   add<failing>("test.failing");
   add<killed>("test.killed");

@@ -1,0 +1,67 @@
+// The table of fragments, and their expansions. Method: a group fills one or several whole words,
+// so a vector of groups is bitcast to a vector of words, of which shifts and masks take one element
+// of every group at once. No lane moves.
+#include "compiler/kernels/fragments.h"
+
+#include "vm/base/error.h"
+
+namespace nimble::kir {
+namespace {
+
+using namespace build;
+
+constexpr FragmentRow kRows[] = {
+#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, feature) \
+  {Fragment::id, name, DType::a, DType::b, DType::sum, group, feature},
+#include "compiler/kernels/Fragments.def"
+#undef NIMBLE_FRAGMENT
+};
+
+// A bf16 is the upper half of the f32 of the same value.
+ValueRef bf16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
+  const auto lower = [](const ValueRef& v) {
+    const ValueRef words = bitcast(DType::kU32, v);
+    return bitcast(DType::kF32, binary(BinaryOp::kShl, words, integer(DType::kU32, 16)));
+  };
+  const auto upper = [](const ValueRef& v) {
+    const ValueRef words = bitcast(DType::kU32, v);
+    return bitcast(DType::kF32, binary(BinaryOp::kAnd, words, integer(DType::kU32, 0xffff0000)));
+  };
+  return fma(lower(a), lower(b), fma(upper(a), upper(b), sum));
+}
+
+ValueRef u8s8_quads(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
+  // An element goes to the top of its word, and comes back down with zeros or its sign.
+  const auto element = [](DType word, const ValueRef& v, int i) {
+    const ValueRef top = binary(BinaryOp::kShl, bitcast(word, v), integer(word, 24 - 8 * i));
+    return bitcast(DType::kI32, binary(BinaryOp::kShr, top, integer(word, 24)));
+  };
+  ValueRef result = sum;
+  for (int i = 0; i < 4; ++i)
+    result = add(result, mul(element(DType::kU32, a, i), element(DType::kI32, b, i)));
+  return result;
+}
+
+}  // namespace
+
+std::span<const FragmentRow> all_fragments() {
+  return kRows;
+}
+
+const FragmentRow& row_of(Fragment f) {
+  return kRows[static_cast<size_t>(f)];
+}
+
+ValueRef expand_dot(const Value& dot) {
+  NIMBLE_CHECK(dot.kind == ValueKind::kDot);
+  const ValueRef &a = dot.operands[0], &b = dot.operands[1], &sum = dot.operands[2];
+  switch (dot.fragment) {
+    case Fragment::kBf16Pairs:
+      return bf16_pairs(a, b, sum);
+    case Fragment::kU8S8Quads:
+      return u8s8_quads(a, b, sum);
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+}  // namespace nimble::kir

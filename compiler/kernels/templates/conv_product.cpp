@@ -1,0 +1,64 @@
+#include "compiler/kernels/templates/conv_product.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/templates/knobs.h"
+
+namespace nimble::kernels {
+
+namespace {
+
+// Vectors are no wider than a group's channels, rounded up to a power of two.
+int conv_lanes(const TargetInfo& t, DType dtype, int64_t channels) {
+  const auto narrow = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(channels)));
+  return static_cast<int>(std::min<int64_t>(lanes_of(t, dtype), narrow));
+}
+
+// How many vectors of so many channels make a panel. Two leave room for 14 pixels (6 with 16
+// registers), a divisor of the usual widths.
+int conv_vectors(int64_t channels, int lanes) {
+  constexpr double kCost[] = {1.3, 1.0, 1.02};
+  return panel_vectors((channels + lanes - 1) / lanes, kCost);
+}
+
+}  // namespace
+
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
+  const auto fragment = fragment_of(dtype);
+  const int lanes = conv_lanes(t, fragment ? kir::row_of(*fragment).sum : dtype, n);
+  return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
+                    group_of(fragment)}
+      .str();
+}
+
+Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const {
+  if (stored == 0) return step * (groups * filters) + g * filters + panel * width;
+  // Each group begins a panel.
+  const int64_t panels_of_group = (n + stored - 1) / stored * (stored / width);
+  return Panels::row_of_panel(g * panels_of_group + panel, step);
+}
+
+std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
+  const auto conv = analyse_conv_nhwc(w);
+  if (!conv || !conv->weights) return {};
+  ConvProduct p;
+  static_cast<ConvNhwc&>(p) = *conv;
+  Panels& panels = p;
+  const int64_t k = p.taps() * p.channels;
+  const int lanes = conv_lanes(t, p.dtype, p.filters);
+  if (p.layout) {
+    const auto cut = cut_panels(k, p.filters, *p.layout, lanes, max_tile_vectors(t));
+    if (!cut) return {};
+    panels = *cut;
+    if (p.channels % p.group != 0) return {};
+  } else {
+    if (p.fragment) return {};
+    const int vectors = conv_vectors(p.filters, lanes);
+    panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
+  }
+  return p;
+}
+
+}  // namespace nimble::kernels

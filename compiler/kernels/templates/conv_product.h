@@ -1,0 +1,30 @@
+// The matrix product that the template "conv2d_nhwc" takes a convolution for.
+#pragma once
+
+#include <optional>
+
+#include "compiler/kernels/target.h"
+#include "compiler/kernels/templates/conv_nhwc.h"
+#include "compiler/kernels/templates/tile.h"
+
+namespace nimble::kernels {
+
+// A row is a pixel of the result, the columns are a group's output channels (n), and k runs over
+// (kh, kw, c_in), of images with channels first over (c_in, kh, kw). Packed, each group has panels
+// of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a
+// group of a pixel's channels, which are a multiple of it.
+struct ConvProduct : ConvNhwc, Panels {
+  // An image is so many planes, one behind the other, of pixels with so many channels each.
+  int64_t planes() const { return channels_first ? channels : 1; }
+  int64_t depth() const { return channels_first ? 1 : channels; }
+  int64_t depth_steps() const { return depth() / group; }
+  // Elements from a pixel's channels to those of the next.
+  int64_t pixel() const { return groups * depth(); }
+  // First element of step `step` of the weights' matrix in a panel of group `g`.
+  Dim row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const;
+};
+
+// Nothing if the template does not serve the workload.
+std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
+
+}  // namespace nimble::kernels

@@ -1,0 +1,275 @@
+// Each fragment against its definition, written here once more without multiply-adds, and its
+// expansion against the fragment.
+#include "compiler/kernels/fragments.h"
+
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "compiler/kernels/interpreter.h"
+#include "compiler/kernels/test/fragment_cases.h"
+#include "vm/base/half.h"
+
+namespace nimble::kir {
+namespace {
+
+using namespace build;  // NOLINT
+using testing::bytes_of;
+using testing::dot_kernel;
+using testing::DotCase;
+using testing::element_at;
+using ::testing::HasSubstr;
+using testing::KernelBuilder;
+using testing::same_sum;
+
+double flushed(double x) {
+  return std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x;
+}
+
+// x y + z rounded once to f32. The product of two bf16 is exact in f64; the sum is rounded to odd
+// there, after which a second rounding to fewer bits changes nothing.
+float sum_of(double x, double y, double z) {
+  const double p = x * y, s = p + z;
+  if (!std::isfinite(s)) return static_cast<float>(s);
+  const double back = s - p, error = (p - (s - back)) + (z - back);
+  double odd = s;
+  if (error != 0 && (std::bit_cast<uint64_t>(s) & 1) == 0)
+    odd = std::nextafter(s, error > 0 ? INFINITY : -INFINITY);
+  return static_cast<float>(odd);
+}
+
+float bf16_pairs(const DotCase& c, size_t i) {
+  const auto number = [i](const std::vector<std::byte>& v, size_t element) {
+    return flushed(f32_from_bf16(element_at<uint16_t>(v, 2 * i + element)));
+  };
+  double t = flushed(element_at<float>(c.sum, i));
+  for (const size_t element : {1, 0})
+    t = flushed(sum_of(number(c.a, element), number(c.b, element), t));
+  return static_cast<float>(t);
+}
+
+int32_t u8s8_quads(const DotCase& c, size_t i) {
+  auto t = element_at<uint32_t>(c.sum, i);
+  for (size_t element = 0; element < 4; ++element)
+    t += static_cast<uint32_t>(element_at<uint8_t>(c.a, 4 * i + element) *
+                               element_at<int8_t>(c.b, 4 * i + element));
+  return static_cast<int32_t>(t);
+}
+
+void run(const Function& f, DotCase& c, int64_t n, bool fused = true) {
+  ASSERT_EQ(verify(f), "");
+  ASSERT_EQ(Interpreter(f, {.fused = fused}).run(c.arguments(), {{n}}), 0);
+}
+
+template <class Expected>
+void expect_the_row(Fragment fragment, const Expected& expected) {
+  std::mt19937_64 random(1);
+  const FragmentRow& row = row_of(fragment);
+  for (int lanes = 1; lanes * row.group <= 64; lanes *= 2) {
+    const Function f = dot_kernel(fragment, lanes);
+    for (const bool tame : {true, false}) {
+      const int64_t n = 20000 / lanes;
+      DotCase c(fragment, lanes, n, tame, random);
+      run(f, c, n);
+      DotCase want = c;
+      for (size_t i = 0; i < static_cast<size_t>(n * lanes); ++i) {
+        const auto e = expected(c, i);
+        std::memcpy(&want.y[i * sizeof e], &e, sizeof e);
+        ASSERT_TRUE(same_sum(row.sum, c.y, want.y, i))
+            << row.name << " of " << lanes << " sums: " << std::hex << element_at<uint32_t>(c.y, i)
+            << " instead of " << element_at<uint32_t>(want.y, i);
+      }
+    }
+  }
+}
+
+TEST(Fragments, OfBf16FollowTheirRow) {
+  expect_the_row(Fragment::kBf16Pairs, bf16_pairs);
+}
+TEST(Fragments, OfBytesFollowTheirRow) {
+  expect_the_row(Fragment::kU8S8Quads, u8s8_quads);
+}
+
+// What the row fixes where formulas agree: which element comes first, and that zeros keep signs.
+TEST(Fragments, OfBf16TakeTheOddElementFirst) {
+  const auto pair = [](float even, float odd) {
+    return std::vector<uint16_t>{bf16_from_f32(even), bf16_from_f32(odd)};
+  };
+  const Function f = dot_kernel(Fragment::kBf16Pairs, 1);
+  const auto dot_of = [&](std::vector<uint16_t> a, std::vector<uint16_t> b, float sum) {
+    std::vector<float> sums = {sum}, y(1);
+    EXPECT_EQ(Interpreter(f).run({{bytes_of(a), bytes_of(b), bytes_of(sums), bytes_of(y)}}, {{1}}),
+              0);
+    return y[0];
+  };
+  // 2^24 - 2^24 + 1: the cancellation comes first, or the 1 is lost.
+  EXPECT_EQ(dot_of(pair(1, -0x1p24f), pair(1, 1), 0x1p24f), 1);
+  EXPECT_EQ(dot_of(pair(-0x1p24f, 1), pair(1, 1), 0x1p24f), 0);
+  EXPECT_EQ(dot_of(pair(0, 0), pair(1, 1), 0x1p-127f), 0) << "a subnormal sum is zero";
+  EXPECT_TRUE(std::signbit(dot_of(pair(-0.f, -0.f), pair(1, 1), -0x1p-127f)));
+  EXPECT_EQ(dot_of(pair(0x1p-127f, 0), pair(0x1p127f, 1), 2), 2) << "a subnormal factor is zero";
+  EXPECT_TRUE(std::isnan(dot_of(pair(INFINITY, 0), pair(0x1p-127f, 0), 2)));
+}
+
+TEST(Fragments, ExpandToTheSameOnTameNumbers) {
+  std::mt19937_64 random(2);
+  for (const FragmentRow& row : all_fragments())
+    for (int lanes = 1; lanes * row.group <= 64; lanes *= 2) {
+      const int64_t n = 300;
+      DotCase c(row.id, lanes, n, true, random);
+      run(dot_kernel(row.id, lanes), c, n);
+      DotCase expanded = c;
+      run(dot_kernel(row.id, lanes, {.expanded = true}), expanded, n);
+      for (size_t i = 0; i < static_cast<size_t>(n * lanes); ++i)
+        ASSERT_TRUE(same_sum(row.sum, expanded.y, c.y, i)) << row.name;
+    }
+}
+
+TEST(Fragments, OfBytesExpandToTheSameEverywhere) {
+  std::mt19937_64 random(3);
+  const int64_t n = 2000;
+  DotCase c(Fragment::kU8S8Quads, 16, n, false, random);
+  run(dot_kernel(Fragment::kU8S8Quads, 16), c, n);
+  DotCase expanded = c;
+  run(dot_kernel(Fragment::kU8S8Quads, 16, {.expanded = true}), expanded, n);
+  EXPECT_EQ(expanded.y, c.y);
+}
+
+// The bound of Fragments.def: roundings of what is summed, and what is flushed on the way. Checked
+// with and without FMA where nothing overflows.
+TEST(Fragments, OfBf16ExpandWithinTheirBound) {
+  std::mt19937_64 random(4);
+  const int64_t n = 4000;
+  DotCase c(Fragment::kBf16Pairs, 4, n, false, random);
+  run(dot_kernel(Fragment::kBf16Pairs, 4), c, n);
+  for (const bool fused : {true, false}) {
+    DotCase expanded = c;
+    run(dot_kernel(Fragment::kBf16Pairs, 4, {.expanded = true}), expanded, n, fused);
+    int checked = 0;
+    for (size_t i = 0; i < static_cast<size_t>(4 * n); ++i) {
+      double magnitude = std::fabs(element_at<float>(c.sum, i)), lost = magnitude;
+      if (lost >= 0x1p-126) lost = 0;
+      for (size_t element : {2 * i, 2 * i + 1}) {
+        const double x = std::fabs(f32_from_bf16(element_at<uint16_t>(c.a, element))),
+                     y = std::fabs(f32_from_bf16(element_at<uint16_t>(c.b, element)));
+        magnitude += x * y;
+        if (x < 0x1p-126 || y < 0x1p-126) lost += x * y;
+      }
+      if (!(magnitude < 0x1p127)) continue;  // or NaN
+      ++checked;
+      const double bound = 8 * 0x1p-24 * magnitude + lost + 4 * 0x1p-126;
+      ASSERT_NEAR(element_at<float>(expanded.y, i), element_at<float>(c.y, i), bound);
+    }
+    EXPECT_GT(checked, n);
+  }
+}
+
+// --- What goes with them -------------------------------------------------------------------------
+
+TEST(Groups, AreBroadcastLaneByLane) {
+  for (const int group : {1, 2, 4, 16}) {
+    KernelBuilder k("groups");
+    auto x = k.in("x", DType::kI16, 16);
+    auto y = k.out("y", DType::kI16, 16);
+    const Function f = k.body({store(y, 0, broadcast(load(x, 0, group), 16))});
+    ASSERT_EQ(verify(f), "");
+    std::vector<int16_t> in(16), out(16);
+    for (int16_t i = 0; i < 16; ++i) in[i] = static_cast<int16_t>(i - 5);
+    ASSERT_EQ(Interpreter(f).run({{bytes_of(in), bytes_of(out)}}, {}), 0);
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(out[i], in[i % group]) << group;
+  }
+}
+
+TEST(Bitcasts, RegroupLanes) {
+  KernelBuilder k("words");
+  auto x = k.in("x", DType::kU8, 8);
+  auto y = k.out("y", DType::kU32, 2);
+  auto z = k.out("z", DType::kU8, 8);
+  auto w = k.out("w", DType::kI64, 1);
+  const ValueRef bytes = load(x, 0, 8), words = bitcast(DType::kU32, bytes);
+  const Function f = k.body({store(y, 0, words), store(z, 0, bitcast(DType::kU8, words)),
+                             store(w, 0, bitcast(DType::kI64, bytes))});
+  ASSERT_EQ(verify(f), "");
+  std::vector<uint8_t> in = {1, 2, 3, 4, 0xff, 0, 0, 0x80}, back(8);
+  std::vector<uint32_t> out(2);
+  std::vector<int64_t> wide(1);
+  ASSERT_EQ(Interpreter(f).run({{bytes_of(in), bytes_of(out), bytes_of(back), bytes_of(wide)}}, {}),
+            0);
+  EXPECT_EQ(out, (std::vector<uint32_t>{0x04030201, 0x800000ff}));
+  EXPECT_EQ(back, in);
+  EXPECT_EQ(static_cast<uint64_t>(wide[0]), 0x800000ff04030201u);
+}
+
+TEST(Dots, ArePrintedWithTheirFragment) {
+  EXPECT_EQ(print(dot_kernel(Fragment::kBf16Pairs, 16, {.one_group = true})),
+            "kernel dots(a: bf16[32*n], b: bf16[2*n], sum: f32[16*n], out y: f32[16*n]) "
+            "symbols(n) {\n"
+            "  serial j from 0 count n {\n"
+            "    store y[16*j] = dot.bf16_pairs((load.bf16x32 a[32*j]), "
+            "broadcast.bf16x32((load.bf16x2 b[2*j])), (load.f32x16 sum[16*j]))\n"
+            "  }\n"
+            "}\n");
+}
+
+class VerifyDots : public ::testing::Test {
+ protected:
+  // The fault of storing a dot that `change` has spoiled.
+  std::string fault(Fragment fragment, const std::function<void(Value&)>& change) {
+    const FragmentRow& row = row_of(fragment);
+    KernelBuilder k("k");
+    auto y = k.out("y", row.sum, 4);
+    auto v = std::make_shared<Value>(*dot(fragment, number(row.a, 1, 4 * row.group),
+                                          number(row.b, 1, 4 * row.group), number(row.sum, 1, 4)));
+    change(*v);
+    return verify(k.body({store(y, 0, v)}));
+  }
+};
+
+TEST_F(VerifyDots, AcceptsEachFragment) {
+  for (const FragmentRow& row : all_fragments())
+    EXPECT_EQ(fault(row.id, [](Value&) {}), "") << row.name;
+}
+TEST_F(VerifyDots, RejectsOtherTypes) {
+  EXPECT_EQ(
+      fault(Fragment::kBf16Pairs, [](Value& v) { v.operands[0] = number(DType::kF16, 1, 8); }),
+      "operand 0 of bf16_pairs is f16x8; bf16x8 is needed");
+  EXPECT_EQ(fault(Fragment::kU8S8Quads, [](Value& v) { v.operands[1] = v.operands[0]; }),
+            "operand 1 of u8s8_quads is u8x16; i8x16 is needed");
+  EXPECT_EQ(fault(Fragment::kBf16Pairs, [](Value& v) { v.dtype = DType::kBF16; }),
+            "bf16_pairs gives f32, not bf16");
+}
+TEST_F(VerifyDots, RejectsOtherLanes) {
+  EXPECT_EQ(
+      fault(Fragment::kBf16Pairs, [](Value& v) { v.operands[1] = number(DType::kBF16, 1, 4); }),
+      "operand 1 of bf16_pairs is bf16x4; bf16x8 is needed");
+  EXPECT_EQ(
+      fault(Fragment::kU8S8Quads, [](Value& v) { v.operands[2] = number(DType::kI32, 1, 2); }),
+      "operand 2 of u8s8_quads is i32x2; i32x4 is needed");
+}
+TEST_F(VerifyDots, RejectsAMissingOperand) {
+  EXPECT_THAT(fault(Fragment::kBf16Pairs, [](Value& v) { v.operands.pop_back(); }),
+              HasSubstr("2 operands instead of 3"));
+}
+
+TEST(VerifyLanes, RejectsBroadcastsAndBitcastsThatDoNotFit) {
+  KernelBuilder k("k");
+  auto x = k.in("x", DType::kF32, 8);
+  auto y = k.out("y", DType::kF32, 8);
+  const auto fault = [&](const ValueRef& v, int lanes) {
+    auto changed = std::make_shared<Value>(*v);
+    changed->lanes = lanes;
+    return verify(k.body({store(y, 0, changed)}));
+  };
+  const ValueRef group = broadcast(load(x, 0, 4), 8);
+  EXPECT_EQ(fault(group, 8), "");
+  EXPECT_EQ(fault(group, 2),
+            "broadcast of f32x4 to f32x2; it takes lanes of its type that divide its own");
+  const ValueRef floats = bitcast(DType::kF32, bitcast(DType::kI64, load(x, 0, 8)));
+  EXPECT_EQ(fault(floats, 8), "");
+  EXPECT_EQ(fault(floats, 4), "a bitcast between i64x4 and f32x4");
+}
+
+}  // namespace
+}  // namespace nimble::kir

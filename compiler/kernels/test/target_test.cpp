@@ -1,0 +1,53 @@
+// The table of targets agrees with what the runtime knows of CPUs, and with records of hardware.
+#include "compiler/kernels/target.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/targets.h"
+#include "vm/base/cpu.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+namespace {
+
+TEST(Targets, AreLevelsOfCpusInTheSameOrder) {
+  std::vector<std::string_view> known(cpu_levels().begin(), cpu_levels().end());
+  std::vector<std::string_view> ours;
+  for (const TargetRow& row : all_targets())
+    if (row.architecture == Architecture::kX86_64) ours.push_back(row.info.level);
+  known.erase(known.begin());  // there is no code for the first level
+  EXPECT_EQ(ours, known);
+}
+
+// A CPU is of a level only if it has what code for it uses.
+TEST(Targets, AskForNoFeatureBeyondTheirLevel) {
+  for (const TargetRow& row : all_targets())
+    if (row.loaded && host_cpu().has(row.info.level))
+      EXPECT_EQ(host_cpu().missing(row.info.features), std::vector<std::string>())
+          << row.info.level;
+}
+
+TEST(Targets, OfAnIsaAreTheHighestThatItRuns) {
+  const auto level = [](const char* isa) { return target_of_isa(isa).level; };
+  EXPECT_EQ(level("x86-64-v2"), "x86-64-v2");
+  EXPECT_EQ(level("x86-64-v4"), "x86-64-v4");
+  EXPECT_EQ(level("x86-64-v4+avx512_vnni"), "x86-64-v4-vnni");
+  EXPECT_EQ(level("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni"), "x86-64-v4-bf16");
+  EXPECT_EQ(level("x86-64-v4+avx512_bf16"), "x86-64-v4") << "a level includes those below";
+  EXPECT_EQ(level("x86-64-v3+avx512_vnni"), "x86-64-v3");
+  EXPECT_THROW(target_of_isa("x86-64-v9+avx512_vnni"), Error);
+  EXPECT_THROW(target_of_isa(""), Error);
+}
+
+TEST(Targets, HaveTheInstructionsOfFragments) {
+  for (const kir::FragmentRow& row : kir::all_fragments())
+    EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
+      return t.info.has(std::string(row.feature));
+    })) << row.name;
+}
+
+}  // namespace
+}  // namespace nimble::kernels

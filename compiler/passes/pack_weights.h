@@ -1,0 +1,16 @@
+// What the pass pack-weights can lay out, for passes that lead up to it.
+#pragma once
+
+#include "compiler/ir/expr.h"
+#include "vm/base/dtype.h"
+
+namespace nimble::passes {
+
+// Whether a call of an operator that packs a matrix (Packs::kMatrix) is a product of rows with
+// constant weights that can be packed, of these element types.
+bool is_packable_product(const ir::Expr& e, DType rows, DType weights);
+// The same of a convolution (Packs::kFilters) of channels-last images; depthwise ones are not
+// packed.
+bool is_packable_convolution(const ir::Expr& e, DType image, DType weights);
+
+}  // namespace nimble::passes

@@ -1,0 +1,53 @@
+#include "compiler/passes/precision.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "vm/base/error.h"
+#include "vm/base/printable.h"
+
+namespace nimble::passes {
+
+const std::vector<PrecisionInfo>& all_precisions() {
+  static const std::vector<PrecisionInfo> kAll = {
+#define NIMBLE_PRECISION(id, name, summary) {Precision::id, name, summary},
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_RULE
+#undef NIMBLE_PRECISION
+  };
+  return kAll;
+}
+
+std::string_view name_of(Precision p) {
+  for (const PrecisionInfo& i : all_precisions())
+    if (i.id == p) return i.name;
+  NIMBLE_UNREACHABLE("precision {}", static_cast<int>(p));
+}
+
+Precision precision_by_name(std::string_view name) {
+  std::string names;
+  for (const PrecisionInfo& i : all_precisions()) {
+    if (i.name == name) return i.id;
+    names += (names.empty() ? "" : ", ") + std::string(i.name);
+  }
+  throw Error(Status::kInvalidArgument, "precision " + printable(name),
+              "there is no such precision", "use one of " + names);
+}
+
+const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
+  static const std::vector<PrecisionRule> kRules = {
+#define NIMBLE_PRECISION(id, name, summary)
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums) \
+  {Precision::policy, ir::Packs::packs, DType::operands, DType::sums},
+#include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_RULE
+#undef NIMBLE_PRECISION
+  };
+  for (const PrecisionRule& r : kRules)
+    if (r.policy == policy && r.packs == packs) return &r;
+  return nullptr;
+}
+
+}  // namespace nimble::passes

@@ -1,0 +1,38 @@
+// The table Precision.def: what is computed in narrower numbers, by policy.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/traits.h"
+#include "vm/base/dtype.h"
+
+namespace nimble::passes {
+
+enum class Precision {
+#define NIMBLE_PRECISION(id, name, summary) id,
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_RULE
+#undef NIMBLE_PRECISION
+};
+
+struct PrecisionInfo {
+  Precision id;
+  std::string_view name, summary;
+};
+const std::vector<PrecisionInfo>& all_precisions();
+std::string_view name_of(Precision p);
+// Error(kInvalidArgument) if there is none of the name.
+Precision precision_by_name(std::string_view name);
+
+struct PrecisionRule {
+  Precision policy;
+  ir::Packs packs;
+  DType operands, sums;
+};
+// Null where the policy leaves such operators as they are.
+const PrecisionRule* rule_of(Precision policy, ir::Packs packs);
+
+}  // namespace nimble::passes

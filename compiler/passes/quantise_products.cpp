@@ -1,0 +1,138 @@
+// Makes the products that the policy of the compilation computes in 8-bit integers (Precision.def).
+// Their scales are found at run time, one for each row of the left-hand side, and at compile time,
+// one for each column of the constant right-hand side.
+//
+//   x ≈ s (q - 128), s = max |x| / 127 of its row, q = round(x / s) + 128 in 1 … 255 (u8)
+//   w ≈ t v,         t = max |w| / 127 of its column, v = round(w / t) in -127 … 127 (i8)
+//   x w ≈ s t (Σ q v - 128 Σ v)
+//
+// Each of x and w is off by at most half a step, so an element of the product by at most
+// k (max |x| max |w|) / 127, and usually by about a root of k of such steps. A row or column of
+// zeros has zeros as its product, a row with a NaN is NaN; the sums, in i32, are exact.
+//
+// The rows' scales and values are operators of the module like any others, and what follows a
+// product's sums is fused behind it. Nothing is quantised that pack-weights does not lay out, or
+// where a weight is not finite.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "compiler/ir/op.h"
+#include "compiler/passes/pack_weights.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/precision.h"
+#include "compiler/passes/support/rewrite.h"
+#include "vm/base/error.h"
+
+namespace nimble::passes {
+namespace {
+
+using ir::Atom;
+using ir::Dim;
+using ir::Expr;
+
+constexpr int64_t kLargest = 127, kZeroPoint = 128;
+// The longest rows: 255 * 127 of each element, and the correction, fit 31 bits.
+constexpr int64_t kMostRows = 32768;
+// The least that a row's largest element counts as: a row of zeros has a scale, too.
+constexpr float kLeastExtreme = 1e-30F;
+
+struct QuantisedColumns {
+  ir::TensorRef values;   // i8, of the matrix's shape
+  ir::TensorRef scales;   // f32, one for each column
+  ir::TensorRef offsets;  // i32: 128 times a column's sum
+};
+
+Atom scalar(float v) {
+  return Atom::of(ir::Tensor::scalar_f32(v));
+}
+
+// A constant f32 matrix (k, n), stored as (n, k) where `transposed`. Nothing if a weight is not
+// finite, or if there are more than kMostRows rows.
+std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool transposed) {
+  const int64_t k = w.shape[transposed ? 1 : 0], n = w.shape[transposed ? 0 : 1];
+  if (k > kMostRows) return {};
+  const int64_t row_step = transposed ? 1 : n, column_step = transposed ? k : 1;
+  std::vector<int8_t> values(static_cast<size_t>(k * n));
+  std::vector<float> scales(static_cast<size_t>(n));
+  std::vector<int32_t> offsets(static_cast<size_t>(n));
+  for (int64_t column = 0; column < n; ++column) {
+    double extreme = 0;
+    for (int64_t row = 0; row < k; ++row) {
+      const double v = w.value(row * row_step + column * column_step);
+      if (!std::isfinite(v)) return {};
+      extreme = std::max(extreme, std::abs(v));
+    }
+    const auto scale = static_cast<float>(extreme / kLargest);
+    scales[static_cast<size_t>(column)] = scale;
+    if (scale == 0) continue;  // zeros, or too small for a scale: their values are zeros
+    int64_t sum = 0;
+    for (int64_t row = 0; row < k; ++row) {
+      const int64_t at = row * row_step + column * column_step;
+      const double step = std::nearbyint(w.value(at) / scale);
+      const auto v = static_cast<int64_t>(std::clamp<double>(step, -kLargest, kLargest));
+      values[static_cast<size_t>(at)] = static_cast<int8_t>(v);
+      sum += v;
+    }
+    offsets[static_cast<size_t>(column)] = static_cast<int32_t>(kZeroPoint * sum);
+  }
+  return QuantisedColumns{ir::Tensor::of<int8_t>(DType::kI8, w.shape, values),
+                          ir::Tensor::of<float>(DType::kF32, {n}, scales),
+                          ir::Tensor::of<int32_t>(DType::kI32, {n}, offsets)};
+}
+
+// The product written out at the end of `out`, of its type. Nothing as above.
+std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& out) {
+  const Expr& e = *b.value;
+  const auto columns =
+      quantise_columns(*e.args[1].constant, ir::attr_or(e.attrs, "transpose_b", false));
+  if (!columns) return {};
+  const Atom& x = e.args[0];
+  const std::vector<Dim>& dims = ir::type_of(x)->dims;
+  const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs,
+                        std::vector<Dim> shape, DType dtype) {
+    ir::VarRef y = out.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
+    y->type = ir::tensor_type(std::move(shape), dtype);
+    return Atom(y);
+  };
+  const auto f32 = [&](const char* op, std::vector<Atom> args, std::vector<Dim> shape) {
+    return call(op, std::move(args), {}, std::move(shape), DType::kF32);
+  };
+  std::vector<Dim> row = dims;
+  row.back() = 1;
+  const auto last = static_cast<int64_t>(dims.size()) - 1;
+  const Atom extreme =
+      call("reduce_max", {f32("abs", {x}, dims)},
+           {{"axes", std::vector<int64_t>{last}}, {"keepdims", true}}, row, DType::kF32);
+  const Atom scale = f32(
+      "mul", {f32("maximum", {extreme, scalar(kLeastExtreme)}, row), scalar(1.0F / kLargest)}, row);
+  const Atom steps =
+      f32("add", {f32("round", {f32("div", {x, scale}, dims)}, dims), scalar(kZeroPoint)}, dims);
+  const Atom q = call("cast", {steps}, {{"dtype", DType::kU8}}, dims, DType::kU8);
+
+  const std::vector<Dim>& shape = b.var->type->dims;
+  ir::Attrs attrs = e.attrs;
+  attrs["out"] = DType::kI32;
+  const Atom sums =
+      call(e.op.c_str(), {q, Atom::of(columns->values)}, std::move(attrs), shape, DType::kI32);
+  const Atom centred = call("sub", {sums, Atom::of(columns->offsets)}, {}, shape, DType::kI32);
+  const Atom real = call("cast", {centred}, {{"dtype", DType::kF32}}, shape, DType::kF32);
+  return f32("mul", {f32("mul", {real, scale}, shape), Atom::of(columns->scales)}, shape);
+}
+
+}  // namespace
+
+ir::Module quantise_products(const ir::Module& m, PassContext& context) {
+  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
+    const Expr& e = *b.value;
+    if (e.kind != ir::ExprKind::kCall) return std::nullopt;
+    const PrecisionRule* rule = rule_of(context.precision, ir::traits_of(e).packs);
+    if (!rule || rule->operands != DType::kI8 || !is_packable_product(e, DType::kF32, DType::kF32))
+      return std::nullopt;
+    auto y = quantised_product(b, o);
+    if (y) context.count("quantise-products.products");
+    return y;
+  });
+}
+
+}  // namespace nimble::passes

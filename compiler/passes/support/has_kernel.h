@@ -1,0 +1,15 @@
+// Passes that choose between forms of an operator ask the templates which of them they take.
+#pragma once
+
+#include <vector>
+
+#include "compiler/passes/pass.h"
+
+namespace nimble::passes {
+
+// Whether a kernel computes a call of one operator on operands of these types. Of the call only the
+// operator and the attributes count.
+bool has_kernel(const ir::Expr& call, const std::vector<ir::Type>& operands, const ir::Type& result,
+                PassContext& context);
+
+}  // namespace nimble::passes

@@ -1,0 +1,94 @@
+"""Gets the systems a network: its files of ONNX and weights, nimble's executables."""
+
+import hashlib
+import importlib.metadata
+import json
+import pathlib
+import subprocess
+import sys
+import types
+
+from experiments.harness.errors import ExperimentError
+from experiments.harness.experiment import BUILD, ROOT
+from experiments.images import networks, tables
+from experiments.images.networks import NETWORKS
+
+TUNE, QUICK_TUNE = "15m", "60s"  # for a network of which the database has nothing
+EXPORT_PACKAGES = ("torch", "onnx", "numpy")
+NO_SOURCES = ("building.py", "kernels.py", "program.py", "tables.py", "worker.py")
+FOLDER = BUILD / "images"
+
+
+def export_digest():
+    """Returns what an exported network depends on."""
+    found = hashlib.sha256()
+    used = [*pathlib.Path(__file__).parent.glob("*.py"),
+            ROOT / "experiments" / "exporters" / "models" / "images.py",
+            ROOT / "experiments" / "exporters" / "worker.py",
+            ROOT / "experiments" / "memory_study" / "models.py"]
+    for path in sorted(path for path in used if path.name not in NO_SOURCES):
+        found.update(path.read_bytes())
+    for package in EXPORT_PACKAGES:
+        found.update(f"{package} {importlib.metadata.version(package)}".encode())
+    return found.hexdigest()
+
+
+def export(name):
+    """Exports a network unless it was made from the same sources; returns {"output", "flops"}."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    stamp, wanted = FOLDER / f"{name}.sha256", export_digest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"images: exporting {name}", file=sys.stderr, flush=True)
+        with open(FOLDER / f"{name}.log", "wb") as log:
+            done = subprocess.run([sys.executable, "-m", "experiments.images.export", name,
+                                   str(FOLDER)], cwd=ROOT, stdout=log, stderr=log)
+        if done.returncode != 0:
+            raise ExperimentError(f"{name}: the export failed; see {log.name}")
+        stamp.write_text(wanted)
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def compile_network(name, output, database):
+    from experiments.studies import programs
+    return programs.call_json("images", [
+        "nimble-compile", FOLDER / f"{name}.onnx", "-o", output, "--portable=off",
+        *(["--db", database] if database else [])])
+
+
+def tune_command(name, database, threads, budget):
+    from experiments.studies import programs
+    trace = (["--trace", networks.write_trace(FOLDER / "tuned-sizes.tsv")]
+             if NETWORKS[name].any_size else [])
+    return [str(programs.BIN / "nimble-tune"), str(FOLDER / f"{name}.onnx"), "--db", str(database),
+            "--threads", str(threads), "--budget", budget, *trace]
+
+
+def build(name, options):
+    """Tunes where asked for or needed, and compiles; returns ({system: executable}, tuning)."""
+    from experiments.harness import models
+    from experiments.roofline.program import tuning_of, without_tables
+    files = {tables.MAIN: FOLDER / f"{name}.nimble"}
+    if options.untuned:
+        compile_network(name, files[tables.MAIN], None)
+        return files, None
+    files[tables.DEFAULT] = FOLDER / f"{name}-default.nimble"
+    compile_network(name, files[tables.DEFAULT], None)
+    database, threads = options.database, [options.threads]
+
+    def compile_tuned():
+        return compile_network(name, files[tables.MAIN], database)
+
+    def tune(budget):
+        database.parent.mkdir(parents=True, exist_ok=True)
+        models.run_nimble(types.SimpleNamespace(name="images"),
+                          tune_command(name, database, options.threads, budget))
+    if options.tune:
+        tune(options.tune)
+    found = compile_tuned() if database.exists() else None
+    if without_tables(found, threads) and not options.tune:
+        tune(QUICK_TUNE if options.quick else TUNE)
+        found = compile_tuned()
+    if without_tables(found, threads):
+        raise ExperimentError(f"{name}: after tuning {database} has no table of a convolution or "
+                              f"product for {options.threads} threads; give it longer: --tune 30m")
+    return files, tuning_of(found)

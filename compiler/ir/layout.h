@@ -1,5 +1,5 @@
-// Layouts of packed constant matrices: what the attribute `layout` of pack, packed_matmul and
-// packed_lstm_cell means.
+// Layouts of packed constant matrices: what the attribute `layout` of pack, packed_matmul and the
+// packed recurrent cells means.
 //
 // Packing turns the column-major walk of a matrix product into one forward stream. The columns
 // are cut into panels as wide as a register tile; within a panel the rows (k) follow each other,

@@ -46,7 +46,18 @@ enum class Packs {
   kNothing,
   kMatrix,   // the second operand of a product
   kFilters,  // the second operand of a convolution of channels-last images
-  kGates,    // the fourth operand of a recurrent cell
+  kGates,    // the weights of a recurrent cell
+};
+
+// A recurrent cell: one step on the input's part of its gates (operand 0) and its state h
+// (operand 1). The other operands by number.
+struct CellOperands {
+  int64_t gates = 0;             // of a unit: 4 of an LSTM, 3 of a GRU
+  std::optional<size_t> c;       // an LSTM's second state
+  size_t weights = 0;            // the recurrent matrix
+  std::optional<size_t> bias;    // a GRU's recurrent bias
+  std::optional<size_t> step;    // the step's number, last: only with packed weights
+  const char* packed = nullptr;  // the operator on packed weights; null: it is one
 };
 
 // A call's attributes and extents, all of them numbers, for rules that count work.
@@ -85,6 +96,7 @@ struct Traits {
   bool anchors = false;  // injective, and gives the group its name nevertheless
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents
   Packs packs = Packs::kNothing;
+  std::optional<CellOperands> cell;  // it is a recurrent cell
   // ---- work
   WorkRule sums = nullptr;   // terms that an element of the result adds up; default: 1
   WorkRule flops = nullptr;  // operations of a call; default: one an element of the results

@@ -212,11 +212,16 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           return call("packed_conv2d", std::move(args), std::move(attrs));
         }
         case ir::Packs::kGates: {
-          if (!is_packable(e.args[3], DType::kF32, 2)) return std::nullopt;
-          const Atom step = step_of(*function, definitions, e);
-          return call("packed_lstm_cell",
-                      {e.args[0], e.args[1], e.args[2], pack(e.args[3], gates, false), step},
-                      {{"hidden", e.args[3].constant->shape[0]}, {"layout", gates.str()}});
+          const ir::CellOperands& cell = *ir::traits_of(e).cell;
+          const Atom& weights = e.args[cell.weights];
+          if (!is_packable(weights, DType::kF32, 2)) return std::nullopt;
+          std::vector<Atom> args = e.args;
+          args[cell.weights] = pack(weights, gates, false);
+          args.push_back(step_of(*function, definitions, e));
+          ir::Attrs attrs = e.attrs;
+          attrs["hidden"] = weights.constant->shape[0];
+          attrs["layout"] = gates.str();
+          return call(cell.packed, std::move(args), std::move(attrs));
         }
       }
       return std::nullopt;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op.h"
 #include "compiler/reference/operand.h"
 
 namespace nimble::reference {
@@ -12,11 +13,37 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-// One LSTM step; `weight(row, column)` reads the recurrent matrix (h, 4h), gates i, f, g, o.
-template <class Weight>
-std::vector<Array> lstm(const OpCall& c, const Weight& weight) {
+// The recurrent matrix (h, gates * h) of a cell, which has it plain or packed.
+class RecurrentMatrix {
+ public:
+  explicit RecurrentMatrix(const OpCall& c)
+      : cell_(*ir::traits_of(c.e).cell),
+        weights_(c.in[cell_.weights]),
+        hidden_(c.in[1].shape.back()) {
+    if (cell_.step) width_ = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  }
+
+  // Of unit `row` of the old state, for unit `unit` of `gate`.
+  double operator()(int64_t row, int64_t gate, int64_t unit) const {
+    const int64_t gates = cell_.gates;
+    const int64_t at =
+        width_ == 0 ? (row * gates + gate) * hidden_ + unit
+                    : ((unit / width_ * hidden_ + row) * gates + gate) * width_ + unit % width_;
+    return weights_.f[static_cast<size_t>(at)];
+  }
+
+ private:
+  const ir::CellOperands& cell_;
+  const Array& weights_;
+  int64_t hidden_ = 0;
+  int64_t width_ = 0;  // of a packed panel; 0: plain
+};
+
+// One LSTM step: gates i, f, g, o.
+std::vector<Array> lstm(const OpCall& c) {
   Array h_new = c.result(0), c_new = c.result(1);
   const Array &x = c.in[0], &h = c.in[1], &cell = c.in[2];
+  const RecurrentMatrix weight(c);
   int64_t width = h.shape.back(), batch = width ? h.size() / width : 0;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t u = 0; u < width; ++u) {
@@ -24,7 +51,7 @@ std::vector<Array> lstm(const OpCall& c, const Weight& weight) {
       for (int64_t g = 0; g < 4; ++g) {
         gate[g] = x.f[static_cast<size_t>(b * 4 * width + g * width + u)];
         for (int64_t k = 0; k < width; ++k)
-          gate[g] += h.f[static_cast<size_t>(b * width + k)] * weight(k, g * width + u);
+          gate[g] += h.f[static_cast<size_t>(b * width + k)] * weight(k, g, u);
       }
       auto p = static_cast<size_t>(b * width + u);
       double next = sigmoid(gate[1]) * cell.f[p] + sigmoid(gate[0]) * std::tanh(gate[2]);
@@ -34,26 +61,11 @@ std::vector<Array> lstm(const OpCall& c, const Weight& weight) {
   return {h_new, c_new};
 }
 
-std::vector<Array> lstm_cell(const OpCall& c) {
-  int64_t columns = c.in[3].shape[1];
-  return lstm(c, [&](int64_t row, int64_t column) {
-    return c.in[3].f[static_cast<size_t>(row * columns + column)];
-  });
-}
-
-std::vector<Array> packed_lstm_cell(const OpCall& c) {
-  int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
-  auto hidden = ir::attr<int64_t>(c.e.attrs, "hidden");
-  return lstm(c, [&](int64_t row, int64_t column) {
-    int64_t gate = column / hidden, unit = column % hidden;
-    return c.in[3]
-        .f[static_cast<size_t>(((unit / width * hidden + row) * 4 + gate) * width + unit % width)];
-  });
-}
-
-std::vector<Array> gru_cell(const OpCall& c) {
+// One GRU step: gates r, z, n.
+std::vector<Array> gru(const OpCall& c) {
   Array y = c.result();
-  const Array &x = c.in[0], &h = c.in[1], &w = c.in[2], &bias = c.in[3];
+  const Array &x = c.in[0], &h = c.in[1], &bias = c.in[3];
+  const RecurrentMatrix weight(c);
   bool linear = ir::attr_or(c.e.attrs, "linear_before_reset", true);
   int64_t width = h.shape.back(), batch = width ? h.size() / width : 0;
   std::vector<double> reset(static_cast<size_t>(width)), update(static_cast<size_t>(width));
@@ -65,8 +77,7 @@ std::vector<Array> gru_cell(const OpCall& c) {
     auto recurrent = [&](int64_t g, int64_t u, bool with_reset) {
       double sum = 0;
       for (int64_t k = 0; k < width; ++k)
-        sum += old(k) * (with_reset ? reset[static_cast<size_t>(k)] : 1.0) *
-               w.f[static_cast<size_t>(k * 3 * width + g * width + u)];
+        sum += old(k) * (with_reset ? reset[static_cast<size_t>(k)] : 1.0) * weight(k, g, u);
       return sum + bias.f[static_cast<size_t>(g * width + u)];
     };
     for (int64_t u = 0; u < width; ++u) {
@@ -87,7 +98,7 @@ std::vector<Array> gru_cell(const OpCall& c) {
 
 ReferenceFunction find_network(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {
-      {"lstm_cell", lstm_cell}, {"packed_lstm_cell", packed_lstm_cell}, {"gru_cell", gru_cell}};
+      {"lstm_cell", lstm}, {"packed_lstm_cell", lstm}, {"gru_cell", gru}, {"packed_gru_cell", gru}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

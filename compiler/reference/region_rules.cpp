@@ -279,12 +279,13 @@ bool attention(const DemandCall& c, const Region& out, Demand& d) {
   return true;
 }
 
-// Rows of the batch; the operands named by `rows` have one for each.
-bool cell(const DemandCall& c, const Region& out, Demand& d, const std::vector<size_t>& rows) {
+// Rows of the batch: the gates and the states have one for each.
+bool cell(const DemandCall& c, const Region& out, Demand& d) {
   if (out.from.size() != 2) return false;
+  const ir::CellOperands& cell = *ir::traits_of(c.e).cell;
   for (size_t i = 0; i < c.operands.size(); ++i) {
     Region r = Region::whole(c.operands[i]);
-    if (std::find(rows.begin(), rows.end(), i) != rows.end()) {
+    if (i <= 1 || cell.c == i) {
       if (r.from.size() != 2) return false;
       r.from[0] = out.from[0];
       r.extent[0] = out.extent[0];
@@ -292,14 +293,8 @@ bool cell(const DemandCall& c, const Region& out, Demand& d, const std::vector<s
     d.operands.push_back(r);
   }
   d.inside[1] = out.from[1];
-  d.work = 4 * c.operands[1].back();
+  d.work = cell.gates * c.operands[1].back();
   return true;
-}
-bool lstm(const DemandCall& c, const Region& out, Demand& d) {
-  return cell(c, out, d, {0, 1, 2});
-}
-bool gru(const DemandCall& c, const Region& out, Demand& d) {
-  return cell(c, out, d, {0, 1});
 }
 
 }  // namespace
@@ -327,9 +322,10 @@ DemandRule find_demand_rule(const std::string& op) {
                                                            {"max_pool2d", pool2d},
                                                            {"avg_pool2d", pool2d},
                                                            {"attention", attention},
-                                                           {"lstm_cell", lstm},
-                                                           {"packed_lstm_cell", lstm},
-                                                           {"gru_cell", gru}};
+                                                           {"lstm_cell", cell},
+                                                           {"packed_lstm_cell", cell},
+                                                           {"gru_cell", cell},
+                                                           {"packed_gru_cell", cell}};
   const auto it = kTable.find(op);
   if (it != kTable.end()) return it->second;
   const ir::OpInfo* info = ir::find_op(op);

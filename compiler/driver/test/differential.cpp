@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/passes/pipeline.h"
@@ -50,19 +51,13 @@ ir::TensorRef perturbed(const ir::TensorRef& t, std::mt19937& random, double abs
 // the same bits everywhere.
 bool rounds(const ir::Expr& call) {
   static const std::set<std::string> kRounding = {
-      "exp",          "log",           "rsqrt",
-      "tanh",         "sigmoid",       "erf",
-      "gelu",         "gelu_tanh",     "softplus",
-      "sin",          "cos",           "atan",
-      "pow",          "div",           "reciprocal",
-      "batch_norm",   "matmul",        "conv2d",
-      "attention",    "sum",           "mean",
-      "prod",         "softmax",       "cumsum",
-      "log_softmax",  "cumprod",       "l2_normalize",
-      "layer_norm",   "lstm_cell",     "avg_pool2d",
-      "gru_cell",     "packed_matmul", "packed_lstm_cell",
+      "exp",          "log",       "rsqrt",        "tanh",       "sigmoid",    "erf",
+      "gelu",         "gelu_tanh", "softplus",     "sin",        "cos",        "atan",
+      "pow",          "div",       "reciprocal",   "batch_norm", "matmul",     "conv2d",
+      "attention",    "sum",       "mean",         "prod",       "softmax",    "cumsum",
+      "log_softmax",  "cumprod",   "l2_normalize", "layer_norm", "avg_pool2d", "packed_matmul",
       "packed_conv2d"};
-  return kRounding.contains(call.op);
+  return kRounding.contains(call.op) || ir::traits_of(call).cell;
 }
 
 // Whether rounding decides something: a small change of the inputs, and of what operators give,

@@ -198,5 +198,37 @@ std::vector<std::string> fixtures() {
 INSTANTIATE_TEST_SUITE_P(Onnx, OnnxFixture, ::testing::ValuesIn(fixtures()),
                          [](const auto& info) { return info.param; });
 
+// Compiled, with its recurrent weights packed, against the reference: forwards, backwards and both,
+// the reset gate behind the product and ahead of it.
+TEST(Models, GrusAgreeWithTheReferenceInEitherDirection) {
+  for (const auto& [name, directions] : std::map<std::string, int64_t>{
+           {"gru_plain", 1}, {"gru_reverse", 1}, {"gru_both_reset_first", 2}}) {
+    SCOPED_TRACE(name);
+    const fs::path data = kRoot / "compiler/frontend/test/data/operators";
+    Compiled model(frontend::import_model(data / (name + ".onnx")), {"default"});
+    // The weights of the input and of the state.
+    EXPECT_EQ(model.report().statistics.at("pack-weights.packed"), 2 * directions);
+    Program p;
+    p.name = name;
+    unsigned seed = 0;
+    for (const int64_t n : {0, 1, 2, 7, 30})
+      for (const int64_t b : {1, 3, 5}) model.check(p, {{"n", n}, {"b", b}}, ++seed);
+  }
+}
+
+// A GRU step in the text of the IR is the operator, in both forms, and its weights are packed.
+TEST(Models, AGruByHandIsRecognisedAndPacked) {
+  for (const char* name : {"gru.nir", "gru_reset_first.nir"}) {
+    SCOPED_TRACE(name);
+    const fs::path loops = kRoot / "compiler/driver/test/programs/loop";
+    Compiled model(frontend::import_model(loops / name), {"default"});
+    const std::map<std::string, int64_t>& counts = model.report().statistics;
+    ASSERT_TRUE(counts.contains("recognise-cells.gru"));
+    EXPECT_EQ(counts.at("recognise-cells.gru"), 1);
+    EXPECT_EQ(counts.at("hoist-projections.hoisted"), 1);
+    EXPECT_EQ(counts.at("pack-weights.packed"), 2);
+  }
+}
+
 }  // namespace
 }  // namespace nimble::driver::testing

@@ -13,10 +13,10 @@ void relate_gates(RelationContext& c, int64_t parts) {
                   fmt::format("gates are {} times as wide as the state", parts));
 }
 
-void relate_cell_state(RelationContext& c) {
-  require_rank(c, 2, 2);
-  c.require_equal(dims(c, 1)[0], dims(c, 2)[0], "the batch of h and c");
-  c.require_equal(dims(c, 1)[1], dims(c, 2)[1], "the width of h and c");
+void relate_cell_state(RelationContext& c, size_t input) {
+  require_rank(c, input, 2);
+  c.require_equal(dims(c, 1)[0], dims(c, input)[0], "the batch of h and c");
+  c.require_equal(dims(c, 1)[1], dims(c, input)[1], "the width of h and c");
 }
 
 void relate_weights(RelationContext& c, size_t input, int64_t parts) {
@@ -26,40 +26,34 @@ void relate_weights(RelationContext& c, size_t input, int64_t parts) {
                   "columns of the recurrent weights");
 }
 
+void relate_packed_weights(RelationContext& c, size_t input, int64_t parts) {
+  const Dim hidden = attr<int64_t>(c.call.attrs, "hidden");
+  c.require_equal(dims(c, 1)[1], hidden, "the width of the state");
+  const Dim width = layout_of(c, Layout::Kind::kGate).width;
+  c.require_equal(element_count(c.inputs[input]),
+                  ceildiv(hidden, width) * hidden * Dim(parts) * width,
+                  "the size of the packed weights");
+}
+
 }  // namespace
 
-RelationResult relate_lstm_cell(RelationContext& c) {
-  require_same_dtype(c);
+RelationResult relate_cell(RelationContext& c) {
+  const CellOperands& cell = *traits_of(c.call).cell;
+  if (cell.step) {
+    for (size_t i = 1; i < *cell.step; ++i) require_dtype(c, i, dtype(c, 0));
+    require_index(c, *cell.step);
+  } else {
+    require_same_dtype(c);
+  }
   require_float(c, 0);
-  relate_gates(c, 4);
-  relate_cell_state(c);
-  relate_weights(c, 3, 4);
-  return {tuple_type({c.inputs[1], c.inputs[2]}), std::nullopt};
-}
-
-RelationResult relate_packed_lstm_cell(RelationContext& c) {
-  require_float(c, 0);
-  for (size_t i = 1; i <= 3; ++i) require_dtype(c, i, dtype(c, 0));
-  require_index(c, 4);
-  relate_gates(c, 4);
-  relate_cell_state(c);
-  c.require_equal(dims(c, 1)[1], Dim(attr<int64_t>(c.call.attrs, "hidden")),
-                  "the width of the state");
-  const Dim hidden = attr<int64_t>(c.call.attrs, "hidden");
-  const Dim width = layout_of(c, Layout::Kind::kGate).width;
-  c.require_equal(element_count(c.inputs[3]), ceildiv(hidden, width) * hidden * Dim(4) * width,
-                  "the size of the packed weights");
-  return {tuple_type({c.inputs[1], c.inputs[2]}), std::nullopt};
-}
-
-RelationResult relate_gru_cell(RelationContext& c) {
-  require_same_dtype(c);
-  require_float(c, 0);
-  relate_gates(c, 3);
-  relate_weights(c, 2, 3);
-  require_rank(c, 3, 1);
-  c.require_equal(dims(c, 3)[0], Dim(3) * dims(c, 1)[1], "the recurrent bias");
-  return {c.inputs[1], std::nullopt};
+  relate_gates(c, cell.gates);
+  if (cell.c) relate_cell_state(c, *cell.c);
+  (cell.step ? relate_packed_weights : relate_weights)(c, cell.weights, cell.gates);
+  if (cell.bias) {
+    require_rank(c, *cell.bias, 1);
+    c.require_equal(dims(c, *cell.bias)[0], Dim(cell.gates) * dims(c, 1)[1], "the recurrent bias");
+  }
+  return {cell.c ? tuple_type({c.inputs[1], c.inputs[*cell.c]}) : c.inputs[1], std::nullopt};
 }
 
 }  // namespace nimble::ir

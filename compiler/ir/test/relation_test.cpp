@@ -419,6 +419,18 @@ TEST(Relation, ProductsAndCells) {
       "(Tensor[(b, 512), f32], Tensor[(b, 512), f32])");
   EXPECT_TRUE(relate("lstm_cell", {f32({b, 2047}), f32({b, 512}), f32({b, 512}), f32({512, 2048})})
                   .refused);
+  const Type step = tensor_type({}, DType::kI64);
+  Attrs packed = {
+      {"linear_before_reset", true}, {"hidden", int64_t{17}}, {"layout", std::string("gate16")}};
+  const std::vector<Type> gru = {f32({b, 51}), f32({b, 17}), f32({2, 17, 3, 16}), f32({51}), step};
+  EXPECT_EQ(str(relate("packed_gru_cell", gru, packed).type), "Tensor[(b, 17), f32]");
+  packed["hidden"] = int64_t{18};
+  EXPECT_TRUE(relate("packed_gru_cell", gru, packed).refused);
+  packed["hidden"] = int64_t{17};
+  packed["layout"] = std::string("panel16");
+  EXPECT_TRUE(relate("packed_gru_cell", gru, packed).refused);
+  packed["layout"] = std::string("gate8");
+  EXPECT_TRUE(relate("packed_gru_cell", gru, packed).refused);  // 3 panels of 8
   EXPECT_EQ(str(relate("pack", {f32({300, 70})}, {{"layout", std::string("panel32")}}).type),
             "Tensor[(3, 300, 32), f32]");
   EXPECT_EQ(

@@ -62,6 +62,7 @@ TEST(Traits, OfTwinsAreAlike) {
       {"softmax", "log_softmax"},
       {"memory.kill", "memory.release"},
       {"lstm_cell", "packed_lstm_cell"},
+      {"gru_cell", "packed_gru_cell"},
       {"equal", "not_equal"},
       {"less", "greater"},
   };
@@ -78,6 +79,32 @@ TEST(Traits, OfTwinsAreAlike) {
     EXPECT_EQ(x.traits.sums, y.traits.sums);
     EXPECT_EQ(x.traits.flops, y.traits.flops);
   }
+}
+
+// A cell and its packed form differ in the step's number alone, which stands last.
+TEST(Traits, OfACellNameItsPackedForm) {
+  int cells = 0;
+  for (const OpInfo& op : all_ops()) {
+    SCOPED_TRACE(op.name);
+    EXPECT_EQ(op.traits.packs == Packs::kGates, op.traits.cell && !op.traits.cell->step);
+    if (op.traits.packs != Packs::kGates) continue;
+    ++cells;
+    const CellOperands& plain = *op.traits.cell;
+    ASSERT_NE(plain.packed, nullptr);
+    const OpInfo* other = find_op(plain.packed);
+    ASSERT_NE(other, nullptr);
+    ASSERT_TRUE(other->traits.cell);
+    const CellOperands& packed = *other->traits.cell;
+    EXPECT_EQ(plain.gates, packed.gates);
+    EXPECT_EQ(plain.c, packed.c);
+    EXPECT_EQ(plain.weights, packed.weights);
+    EXPECT_EQ(plain.bias, packed.bias);
+    EXPECT_EQ(packed.packed, nullptr);
+    EXPECT_EQ(packed.step, static_cast<size_t>(op.max_args));
+    EXPECT_EQ(other->max_args, op.max_args + 1);
+    for (const AttrSpec& a : op.attrs) EXPECT_TRUE(has_attr(*other, a.name)) << a.name;
+  }
+  EXPECT_EQ(cells, 2);
 }
 
 TEST(Traits, OfNoOperatorAreTheDefaults) {

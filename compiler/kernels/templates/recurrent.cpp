@@ -22,6 +22,7 @@
 #include <map>
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -55,8 +56,8 @@ struct Cell {
   int64_t hidden = 0;
   int64_t stored = 0;  // hidden units of a panel as it is packed: `lanes`, or a multiple of them
   int lanes = 0;
+  int gate_count = 0;  // of a unit
 
-  int gate_count() const { return lstm ? 4 : 3; }
   int64_t panels() const { return (hidden + lanes - 1) / lanes; }
   bool partial() const { return hidden % lanes != 0; }
 };
@@ -86,18 +87,21 @@ std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& f
 
 std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   Cell cell;
-  cell.packed = w.anchor == "packed_lstm_cell";
-  cell.lstm = cell.packed || w.anchor == "lstm_cell";
-  if (!cell.lstm && w.anchor != "gru_cell") return {};
+  const ir::OpInfo* op = ir::find_op(w.anchor);
+  if (!op || !op->traits.cell) return {};
+  const ir::CellOperands& operands = *op->traits.cell;
+  cell.packed = operands.step.has_value();
+  cell.lstm = operands.c.has_value();
+  cell.gate_count = static_cast<int>(operands.gates);
   cell.frame = make_frame(w);
   if (!cell.frame.anchor) return {};
   const ir::Expr& call = *cell.frame.anchor->value;
   auto argument = [&](size_t i) { return parameter_buffer(w, cell.frame, call.args[i]); };
   cell.gates = argument(0);
   cell.h = argument(1);
-  cell.c = cell.lstm ? argument(2) : nullptr;
-  cell.weights = argument(cell.lstm ? 3 : 2);
-  cell.bias = cell.lstm ? nullptr : argument(3);
+  cell.c = operands.c ? argument(*operands.c) : nullptr;
+  cell.weights = argument(operands.weights);
+  cell.bias = operands.bias ? argument(*operands.bias) : nullptr;
   if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
   cell.dtype = cell.h->dtype;
   if (cell.dtype != DType::kF32) return {};
@@ -111,7 +115,7 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
     if (!layout || layout->kind != ir::Layout::Kind::kGate || layout->width % cell.lanes != 0)
       return {};
     cell.stored = layout->width;
-    cell.step = scalar_symbol(w, call.args[4]);
+    cell.step = scalar_symbol(w, call.args[*operands.step]);
   }
   if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
   const auto results = handed_out(w, cell.frame, cell.lstm);
@@ -143,7 +147,7 @@ class CellLowering {
         chains_(static_cast<int>(knob_int(c, "chains"))),
         zigzag_(knob_text(c, "walk") == "zigzag"),
         tiles_(cell.batch, rows_, knob_text(c, "tails"), 0, "b_") {
-    const int gates = cell.gate_count();
+    const int gates = cell.gate_count;
     accumulators_ = kb::buffer("acc", Scope::kRegister, cell.dtype,
                                std::max(rows_ * gates, chains_ * gates), cell.lanes);
     panel_ = kb::buffer("panel", Scope::kRegister, cell.dtype, gates, cell.lanes);
@@ -154,7 +158,7 @@ class CellLowering {
     std::vector<StmtRef> body = tiles_.prologue();
     std::vector<BufferRef> scratch = {sums_};
     if (cell_.lstm || cell_.linear_before_reset) {
-      body.push_back(phase("q", 0, cell_.gate_count(), cell_.h, [&](const Dim& row, const Dim& r) {
+      body.push_back(phase("q", 0, cell_.gate_count, cell_.h, [&](const Dim& row, const Dim& r) {
         return cell_.lstm ? lstm_update(row, r) : gru_update(row, r);
       }));
     } else {
@@ -214,7 +218,7 @@ class CellLowering {
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       return tiles_.row_of(t, r) * cell_.hidden + k;
     };
-    const int64_t gates = cell_.gate_count(), h = cell_.hidden, lanes = cell_.lanes;
+    const int64_t gates = cell_.gate_count, h = cell_.hidden, lanes = cell_.lanes;
     product.rhs_index = [=, this](const Dim& v, const Dim& k) {
       if (cell_.packed && cell_.stored == lanes)
         return ((p * h + k) * gates + first_gate + v) * lanes;
@@ -256,10 +260,10 @@ class CellLowering {
   }
   ValueRef input(const Dim& row, int gate) const {
     return load(cell_.gates,
-                row * (cell_.gate_count() * cell_.hidden) + gate * cell_.hidden + unit());
+                row * (cell_.gate_count * cell_.hidden) + gate * cell_.hidden + unit());
   }
   ValueRef sum(const Dim& r, int gate) const {
-    return kb::load(sums_, (r * cell_.gate_count() + gate) * cell_.lanes, cell_.lanes);
+    return kb::load(sums_, (r * cell_.gate_count + gate) * cell_.lanes, cell_.lanes);
   }
   ValueRef bias(int gate) const { return load(cell_.bias, gate * cell_.hidden + unit()); }
   ValueRef state(const BufferRef& b, const Dim& row) const {
@@ -326,7 +330,7 @@ std::vector<Knob> RecurrentTemplate::knobs(const Workload& w, const TargetInfo& 
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
   Knob rows{"rows", {}, /*tile=*/true};
-  const int most = max_tile_rows(t, cell->gate_count());
+  const int most = max_tile_rows(t, cell->gate_count);
   for (int64_t r : {1, 2, 3, 4, 6, 8})
     if (r <= most) rows.choices.emplace_back(r);
   Knob walk{"walk", {"forward"}};
@@ -340,14 +344,14 @@ bool RecurrentTemplate::valid(const Workload& w, const Config& c, const TargetIn
   if (!cell || !well_formed(knobs(w, t), c)) return false;
   const int64_t rows = knob_int(c, "rows"), chains = knob_int(c, "chains");
   const int64_t unroll = knob_int(c, "unroll");
-  return rows >= 1 && rows <= max_tile_rows(t, cell->gate_count()) && chains >= 1 && unroll >= 1 &&
+  return rows >= 1 && rows <= max_tile_rows(t, cell->gate_count) && chains >= 1 && unroll >= 1 &&
          unroll % chains == 0;
 }
 
 Config RecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell, "workload {} is not for recurrent", w.key);
-  return {{"rows", int64_t{std::min(4, max_tile_rows(t, cell->gate_count()))}},
+  return {{"rows", int64_t{std::min(4, max_tile_rows(t, cell->gate_count))}},
           {"unroll", int64_t{4}},
           {"chains", int64_t{2}},
           {"walk", cell->step ? "zigzag" : "forward"},

@@ -8,7 +8,7 @@
 
 namespace nimble::kernels {
 
-// The layout in which packed_lstm_cell's recurrent weights should be packed for `t`.
+// The layout in which a cell's recurrent weights should be packed for `t`.
 std::string recurrent_layout(const TargetInfo& t, DType dtype);
 
 }  // namespace nimble::kernels

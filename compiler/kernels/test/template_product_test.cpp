@@ -1,6 +1,7 @@
 // The product templates (dense, batch_matmul, recurrent) against the reference interpreter.
 #include "compiler/ir/builder.h"
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
@@ -318,42 +319,55 @@ TEST_P(ProductTest, VectorsOnEitherSide) {
   }
 }
 
-Workload lstm_workload(const TargetInfo& target, int64_t hidden, bool packed) {
+// A cell of so many hidden units, plain or packed; `attrs` are the plain one's.
+Workload cell_workload(const TargetInfo& target, const std::string& op, int64_t hidden, bool packed,
+                       ir::Attrs attrs = {}) {
   Group g;
+  const ir::OpInfo& info = *ir::find_op(op);
+  const ir::CellOperands& cell = *info.traits.cell;
   const std::string layout = recurrent_layout(target, DType::kF32);
-  const ir::Type state = f32({kB, hidden}), both = ir::tuple_type({state, state});
-  const ir::VarRef x = g.parameter(f32({kB, 4 * hidden})), h = g.parameter(state),
-                   c = g.parameter(state);
-  if (!packed) {
-    const ir::VarRef w = g.parameter(f32({hidden, 4 * hidden}));
-    return g.finish(g.call("lstm_cell", {x, h, c, w}, {}, both));
+  const ir::Type state = f32({kB, hidden});
+  const int64_t columns = cell.gates * hidden;
+  std::vector<ir::Atom> args;
+  for (size_t i = 0; i < static_cast<size_t>(info.max_args); ++i) {
+    ir::Type type = i == 0 ? f32({kB, columns}) : i == cell.bias ? f32({columns}) : state;
+    if (i == cell.weights)
+      type = packed ? f32(ir::parse_layout(layout)->packed_dims(hidden, columns))
+                    : f32({hidden, columns});
+    args.emplace_back(g.parameter(type));
   }
-  const ir::VarRef w = g.parameter(f32(ir::parse_layout(layout)->packed_dims(hidden, 4 * hidden)));
-  const ir::VarRef step = g.parameter(ir::tensor_type({}, DType::kI64));
-  g.attrs["scalars"] = std::vector<int64_t>{4};
-  return g.finish(g.call("packed_lstm_cell", {x, h, c, w, step},
-                         {{"hidden", hidden}, {"layout", layout}}, both));
+  const ir::Type result = cell.c ? ir::tuple_type({state, state}) : state;
+  if (!packed) return g.finish(g.call(op, args, attrs, result));
+  g.attrs["scalars"] = std::vector<int64_t>{static_cast<int64_t>(args.size())};
+  args.emplace_back(g.parameter(ir::tensor_type({}, DType::kI64)));
+  attrs["hidden"] = hidden;
+  attrs["layout"] = layout;
+  return g.finish(g.call(cell.packed, args, attrs, result));
+}
+
+void check_cell(const Workload& w, const TargetInfo& target, int times) {
+  check_configurations(
+      w, target, "recurrent",
+      [&](int run, std::mt19937&) {
+        const int64_t batch = size_of_run(run) % 14;
+        if (w.contract.arguments.size() < 5 ||
+            w.contract.arguments[4].kind != exec::KernelArgument::Kind::kScalar)
+          return std::vector<int64_t>{batch};
+        // The batch and the step, in the contract's order.
+        std::vector<int64_t> sizes(2, batch);
+        sizes[w.contract.arguments[4].symbol] = run % 5;
+        return sizes;
+      },
+      times);
 }
 
 TEST_P(ProductTest, LstmCell) {
   for (const int64_t hidden : {32, 19})
-    check_configurations(
-        lstm_workload(target_, hidden, false), target_, "recurrent",
-        [](int run, std::mt19937&) { return std::vector<int64_t>{size_of_run(run) % 14}; }, 12);
+    check_cell(cell_workload(target_, "lstm_cell", hidden, false), target_, 12);
 }
 
 TEST_P(ProductTest, PackedLstmCellWalksEitherWay) {
-  const Workload w = lstm_workload(target_, 19, true);
-  check_configurations(
-      w, target_, "recurrent",
-      [&](int run, std::mt19937&) {
-        // The batch and the step, in the contract's order.
-        std::vector<int64_t> sizes(2);
-        sizes[w.contract.arguments[4].symbol] = run % 5;
-        sizes[1 - w.contract.arguments[4].symbol] = size_of_run(run) % 14;
-        return sizes;
-      },
-      25);
+  check_cell(cell_workload(target_, "lstm_cell", 19, true), target_, 25);
 }
 
 // h' once more, as the rows of a sequence want it; then c' twice, in front.
@@ -376,18 +390,29 @@ TEST_P(ProductTest, ACellStoresAResultWhereverItIsWanted) {
 }
 
 TEST_P(ProductTest, GruCell) {
-  for (const bool linear_before_reset : {false, true}) {
-    Group g;
-    const int64_t hidden = 21;
-    const ir::VarRef x = g.parameter(f32({kB, 3 * hidden})), h = g.parameter(f32({kB, hidden})),
-                     w = g.parameter(f32({hidden, 3 * hidden})),
-                     bias = g.parameter(f32({3 * hidden}));
-    const Workload workload =
-        g.finish(g.call("gru_cell", {x, h, w, bias}, {{"linear_before_reset", linear_before_reset}},
-                        f32({kB, hidden})));
-    check_configurations(
-        workload, target_, "recurrent",
-        [](int run, std::mt19937&) { return std::vector<int64_t>{size_of_run(run) % 14}; }, 12);
+  for (const bool linear_before_reset : {false, true})
+    check_cell(cell_workload(target_, "gru_cell", 21, false,
+                             {{"linear_before_reset", linear_before_reset}}),
+               target_, 12);
+}
+
+TEST_P(ProductTest, PackedGruCellWalksEitherWay) {
+  for (const bool linear_before_reset : {false, true})
+    check_cell(cell_workload(target_, "gru_cell", 19, true,
+                             {{"linear_before_reset", linear_before_reset}}),
+               target_, 25);
+}
+
+// One unit, and vectors of units that are full, one short and one over.
+TEST_P(ProductTest, PackedCellsOfAnyWidth) {
+  const int64_t lanes = ir::parse_layout(recurrent_layout(target_, DType::kF32))->width;
+  for (const int64_t hidden : {int64_t{1}, lanes - 1, lanes, lanes + 1}) {
+    if (hidden == 0) continue;
+    check_cell(cell_workload(target_, "lstm_cell", hidden, true), target_, 4);
+    for (const bool linear_before_reset : {false, true})
+      check_cell(cell_workload(target_, "gru_cell", hidden, true,
+                               {{"linear_before_reset", linear_before_reset}}),
+                 target_, 4);
   }
 }
 

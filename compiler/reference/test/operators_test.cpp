@@ -182,6 +182,20 @@ const Row kRows[] = {
     {"gru_cell(f32[1, 3]{-100, -100, 1}, f32[1, 1]{0.25}, f32[1, 3]{0, 0, 9}, f32[3]{0, 0, 0}) "
      "{linear_before_reset = true}",
      "f32[1, 1]{0.76159416}"},
+    // Two units in panels of one: unit 1's candidate takes 2 of unit 0, unit 0's 1 of unit 1.
+    {"packed_gru_cell(f32[1, 6]{100, 100, -100, -100, 0, 0}, f32[1, 2]{0.5, 0.25}, "
+     "f32[2, 2, 3, 1]{0, 0, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0}, f32[6]{0, 0, 0, 0, 0, 0}, 3i64) "
+     "{linear_before_reset = false, hidden = 2, layout = \"gate1\"}",
+     "f32[1, 2]{0.24491866, 0.76159416}"},
+    // The reset gate is 0: it takes the candidate's bias only where it applies after the product.
+    {"packed_gru_cell(f32[1, 3]{-100, -100, 0}, f32[1, 1]{0.25}, f32[1, 1, 3, 2]{0, 0, 0, 0, 4, "
+     "0}, "
+     "f32[3]{0, 0, 1}, 0i64) {linear_before_reset = true, hidden = 1, layout = \"gate2\"}",
+     "f32[1, 1]{0}"},
+    {"packed_gru_cell(f32[1, 3]{-100, -100, 0}, f32[1, 1]{0.25}, f32[1, 1, 3, 2]{0, 0, 0, 0, 4, "
+     "0}, "
+     "f32[3]{0, 0, 1}, 0i64) {linear_before_reset = false, hidden = 1, layout = \"gate2\"}",
+     "f32[1, 1]{0.76159416}"},
     {"shape_of(f32[2, 0, 3]{})", "i64[3]{2, 0, 3}"},
     {"size() {value = 6}", "i64[]{6}"},
     {"full(5i64) {shape = (2,), dtype = i64}", "i64[2]{5, 5}"},

@@ -140,6 +140,8 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %r = lstm_cell(%x, %h, %h, %w);)",
           R"((%x: Tensor[(3, 9), f32], %h: Tensor[(3, 3), f32], %w: Tensor[(3, 9), f32], %b: Tensor[(9), f32]) {
   let %r = gru_cell(%x, %h, %w, %b) {linear_before_reset = true};)",
+          R"((%x: Tensor[(3, 9), f32], %h: Tensor[(3, 3), f32], %w: Tensor[(2, 3, 3, 2), f32], %b: Tensor[(9), f32], %s: Tensor[(), i64]) {
+  let %r = packed_gru_cell(%x, %h, %w, %b, %s) {linear_before_reset = false, hidden = 3, layout = "gate2"};)",
       })
     compare_parts(fmt::format("fn @main{}\n  %r\n}}", body));
 }

@@ -28,8 +28,8 @@ double flushed(double x) {
   return std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x;
 }
 
-// x y + z rounded once to f32, zero where it is subnormal. The product of two bf16 is exact in f64; the sum is rounded to odd
-// there, after which a second rounding to fewer bits changes nothing.
+// x y + z rounded once to f32, zero where it is subnormal. The product of two bf16 is exact in f64;
+// the sum is rounded to odd there, after which a second rounding to fewer bits changes nothing.
 float sum_of(double x, double y, double z) {
   const double p = x * y, s = p + z;
   if (!std::isfinite(s)) return static_cast<float>(s);

@@ -61,6 +61,8 @@ const std::vector<std::string>& default_pipeline() {
       // asks which of them are known.
       "infer",
       "expand-attention",
+      // What the passes above replaced: weights that nobody reads are not laid out.
+      "eliminate-dead",
       // Behind all that recognises formulas by the axes that exporters give them; the weights'
       // transposes are folded next.
       "channels-last",

@@ -119,9 +119,10 @@ TEST(SeveralLevels, TheLoadTakesTheBestThatTheMachineRuns) {
   const ir::Module m = ir::parse_module(packed_weights()[2].text, "t.nir");
   CompileOptions options;
   options.target = host;
-  for (const std::string& lower : kernels::machine_levels())
-    if (kernels::is_lower_level(kernels::target_by_name(lower), host))
-      options.more_targets.push_back(kernels::target_by_name(lower));
+  const std::vector<std::string> levels = kernels::machine_levels();
+  for (auto lower = levels.rbegin(); lower != levels.rend(); ++lower)
+    if (kernels::is_lower_level(kernels::target_by_name(*lower), host))
+      options.more_targets.push_back(kernels::target_by_name(*lower));
   exec::Executable e = compile(m, options);
   ASSERT_EQ(e.images.size(), options.more_targets.size() + 1);
   rt::LoadOptions trusted;

@@ -154,7 +154,8 @@ class Run:
 
     def execute(self):
         from experiments.studies import output, programs
-        programs.need("nimble-compile", "nimble-tune", "nimble-doctor")
+        programs.need("nimble-compile", "nimble-doctor", "nimble-inspect",
+                      *([] if self.options.untuned else ["nimble-tune"]))
         self.load_partial()
         sizes = {network.name: plan_sizes(network.name, self.count) for network in self.networks}
         ended = [network for network in self.networks if network.record["ended"]]

@@ -67,8 +67,16 @@ class Kernel:
         return sum(flops_of(operation, tensors, symbols) for operation in self.operations)
 
     def bytes(self, symbols):
-        """Returns the bytes of all that a call reads and writes, each once."""
-        return sum(tensor.bytes(symbols) for tensor in (*self.parameters.values(), *self.results))
+        """Returns the bytes of all that a call reads and writes, each once; of an operand that only
+        parts are taken from, these."""
+        total = sum(tensor.bytes(symbols) for tensor in self.results)
+        for name, tensor in self.parameters.items():
+            users = [o for o in self.operations if name in o.operands]
+            whole = tensor.bytes(symbols)
+            if users and all(o.name in PARTS and o.operands[0] == name for o in users):
+                whole = min(whole, sum(o.result.bytes(symbols) for o in users))
+            total += whole
+        return total
 
     def constant_bytes(self, symbols):
         """Returns the bytes of constants that a call reads: operands of fixed extents; of a table
@@ -136,13 +144,21 @@ def numbers_of(operation, name):
     return [int(number) for number in re.findall(r"\d+", found[1])] if found else []
 
 
+def channel_axis(operation):
+    """Returns the axis of a convolution's images that has the channels."""
+    if operation.name == "packed_conv2d":  # its result always has them last
+        return 1 if attribute(operation, "image_layout", "nhwc") == "nchw" else -1
+    return -1 if attribute(operation, "layout", "nchw") == "nhwc" else 1
+
+
 def taps_of(operation, tensors, symbols):
     """Returns how many products a convolution sums up for each element of its result."""
-    if operation.name == "packed_conv2d":  # images have their channels last
-        inputs = extent(tensors[operation.operands[0]].dims[-1], symbols)
+    if operation.name == "packed_conv2d":
+        channels = tensors[operation.operands[0]].dims[channel_axis(operation)]
+        inputs = extent(channels, symbols) // int(attribute(operation, "groups", 1))
         return inputs * math.prod(numbers_of(operation, "kernel"))
     weights = tensors[operation.operands[1]].dims
-    of_a_filter = weights[:-1] if attribute(operation, "layout", "") == "nhwc" else weights[1:]
+    of_a_filter = weights[:-1] if channel_axis(operation) == -1 else weights[1:]
     return math.prod(extent(dim, symbols) for dim in of_a_filter)
 
 
@@ -184,16 +200,16 @@ def label_of(source, operations, parameters):
 
 def convolution_text(operation, parameters):
     """Returns like "3x3 /2 64 → 128" what is fixed of a convolution: kernel, stride, channels."""
-    last = operation.name == "packed_conv2d" or attribute(operation, "layout", "") == "nhwc"
-    image, channel = parameters.get(operation.operands[0]), -1 if last else 1
+    image, axis = parameters.get(operation.operands[0]), channel_axis(operation)
     kernel = numbers_of(operation, "kernel")
     if not kernel:
         weights = parameters.get(operation.operands[1])
-        kernel = weights.dims[:2] if weights and last else weights.dims[2:] if weights else ()
+        kernel = weights.dims[:2] if weights and axis == -1 else weights.dims[2:] if weights else ()
     strides = numbers_of(operation, "strides")
     stride = f" /{'x'.join(map(str, strides))}" if set(strides) - {1} else ""
-    return (f"{'x'.join(map(str, kernel))}{stride} {image.dims[channel] if image else '?'} → "
-            f"{operation.result.dims[channel]}")
+    outputs = operation.result.dims[1 if axis == 1 and operation.name == "conv2d" else -1]
+    return (f"{'x'.join(map(str, kernel))}{stride} {image.dims[axis] if image else '?'} → "
+            f"{outputs}")
 
 
 def class_of(templates):

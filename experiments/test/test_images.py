@@ -23,6 +23,18 @@ PACKED = """fn @group(%p0: Tensor[(1, s0, s1, 64), f32], %p1: Tensor[(4, 576, 32
   %t1
 }
 """
+FIRST = """fn @group(%p0: Tensor[(1, 6, s0, s1), f32], %p1: Tensor[(2, 27, 32), f32], %p2: Tensor[(64), f32]) -> Tensor[(1, floordiv(s0 + 1, 2) - 1, floordiv(s1 + 1, 2) - 1, 64), f32] {
+  let %t0: Tensor[(1, floordiv(s0 + 1, 2) - 1, floordiv(s1 + 1, 2) - 1, 64), f32] = packed_conv2d(%p0, %p1, %p2) {dilations = [1, 1], filters = 64, groups = 2, image_layout = "nchw", kernel = [3, 3], layout = "panel32", pads = [0, 0, 0, 0], strides = [2, 2]};
+  %t0
+}
+"""
+PARTS = """fn @group(%p0: Tensor[(1, s0, 64), f32], %p1: Tensor[(1, s0, 16), f32]) -> (Tensor[(1, s0, 16), f32], Tensor[(1, s0, 8), f32]) {
+  let %t0: Tensor[(1, s0, 16), f32] = slice(%p0) {axes = [2], ends = (16), starts = (0), steps = [1]};
+  let %t1: Tensor[(1, s0, 8), f32] = slice(%p0) {axes = [2], ends = (24), starts = (16), steps = [1]};
+  let %t2: Tensor[(1, s0, 16), f32] = add(%t0, %p1);
+  (%t2, %t1)
+}
+"""
 DEPTHWISE = """fn @group(%p0: Tensor[(1, s0, s1, 32), f32], %p1: Tensor[(3, 3, 1, 32), f32]) -> Tensor[(1, s0, s1, 32), f32] {
   let %t0: Tensor[(1, s0, s1, 32), f32] = conv2d(%p0, %p1) {dilations = [1, 1], groups = 32, layout = "nhwc", pads = [1, 1, 1, 1], strides = [1, 1]};
   %t0
@@ -40,7 +52,8 @@ def compiled():
         {"name": name, "source": source, "workload": text,
          "implementations": [{"template": template}]} for name, source, text, template in (
             ("k0", "packed_conv2d+relu", PACKED, "conv2d_nhwc"),
-            ("k1", "conv2d", DEPTHWISE, "depthwise_nhwc"), ("k2", "conv2d", PLANES, "conv2d"))]})
+            ("k1", "conv2d", DEPTHWISE, "depthwise_nhwc"), ("k2", "conv2d", PLANES, "conv2d"),
+            ("k3", "packed_conv2d", FIRST, "conv2d_nhwc"))]})
 
 
 class Sizes(unittest.TestCase):
@@ -87,15 +100,22 @@ class Kernels(unittest.TestCase):
         self.assertEqual(found["k0"].flops(at), 2 * 576 * 5 * 7 * 128)
         self.assertEqual(found["k1"].flops(at), 2 * 9 * 9 * 14 * 32)
         self.assertEqual(found["k2"].flops(at), 2 * 75 * 16 * 5 * 10)
+        self.assertEqual(found["k3"].flops(at), 2 * 27 * 4 * 6 * 64)  # half of 6 channels
         self.assertEqual({kernel.kind for kernel in found.values()}, {"products"})
 
     def test_labels_have_what_is_fixed(self):
         self.assertEqual([kernel.label for kernel in compiled().values()], [
-            "packed_conv2d+relu 3x3 /2x2 64 → 128", "conv2d 3x3 32 → 32", "conv2d 5x5 3 → 16"])
+            "packed_conv2d+relu 3x3 /2x2 64 → 128", "conv2d 3x3 32 → 32", "conv2d 5x5 3 → 16",
+            "packed_conv2d 3x3 /2x2 6 → 64"])
 
     def test_bytes_are_of_operands_and_results(self):
         found = compiled()["k0"].bytes({"s0": 9, "s1": 14})
         self.assertEqual(found, 4 * (9 * 14 * 64 + 4 * 576 * 32 + 128 + 5 * 7 * 128))
+
+    def test_parts_of_an_operand_are_what_is_read_of_it(self):
+        kernel = work.read({"kernels": [{"name": "k", "source": "slice", "workload": PARTS,
+                                         "implementations": [{"template": "elementwise"}]}]})["k"]
+        self.assertEqual(kernel.bytes({"s0": 5}), 4 * 5 * (16 + 8 + 16 + 16 + 8))
 
     def test_memories_are_the_nearest_first(self):
         def peak(kind, value, threads=2, dtype="any"):

@@ -117,6 +117,13 @@ const PassInfo* pass_of(const PipelineOptions& options, std::string_view name) {
   return name == "fuse" && !options.fusion ? &kApart : passes::find_pass(name);
 }
 
+// pack-weights leaves constants to fold-constants that no kernel makes: without the latter nothing is
+// packed.
+bool is_left_out(const PipelineOptions& options, const std::string& name) {
+  return options.disabled.count(name) > 0 ||
+         (name == "pack-weights" && options.disabled.count("fold-constants") > 0);
+}
+
 // The names of the passes that `is_wanted` takes, "infer, check-inputs".
 template <typename Predicate>
 std::string names_of(Predicate is_wanted) {
@@ -202,7 +209,7 @@ std::string command_options(const PipelineOptions& options, size_t first_pass,
                             const PassContext& context) {
   std::string passes;
   for (size_t i = first_pass; i < options.passes.size(); ++i)
-    if (!options.disabled.count(options.passes[i]))
+    if (!is_left_out(options, options.passes[i]))
       passes += (passes.empty() ? "" : ",") + options.passes[i];
   std::string out = "--passes " + passes;
   if (!context.target.level.empty()) out += " --target " + context.target.level;
@@ -220,7 +227,7 @@ ir::Module run_pipeline(ir::Module m, PassContext& context, const PipelineOption
   bool planned = false;
   for (size_t i = 0; i < options.passes.size(); ++i) {
     const std::string& name = options.passes[i];
-    if (options.disabled.count(name)) continue;
+    if (is_left_out(options, name)) continue;
     if (options.reserialise) m = reserialised(m, name);
     const CrashScope scope(m, "pass '" + name + "'", command_options(options, i, context));
     auto begin = std::chrono::steady_clock::now();

@@ -110,10 +110,9 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
   if (!is_packable(e.args[1], weights, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
       ir::type_of(e.args[0])->dtype != image)
     return false;
-  // A depthwise one has rows of one element.
+  // A depthwise one, also of a single channel, has rows of one element.
   const Ints& shape = e.args[1].constant->shape;
-  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
-  return groups == 1 || shape[2] != 1 || shape[3] != groups;
+  return shape[2] != 1 || shape[3] != ir::attr<int64_t>(e.attrs, "groups");
 }
 
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {

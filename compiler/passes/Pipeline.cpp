@@ -117,8 +117,8 @@ const PassInfo* pass_of(const PipelineOptions& options, std::string_view name) {
   return name == "fuse" && !options.fusion ? &kApart : passes::find_pass(name);
 }
 
-// pack-weights leaves constants to fold-constants that no kernel makes: without the latter nothing is
-// packed.
+// pack-weights leaves constants to fold-constants that no kernel makes: without the latter nothing
+// is packed.
 bool is_left_out(const PipelineOptions& options, const std::string& name) {
   return options.disabled.count(name) > 0 ||
          (name == "pack-weights" && options.disabled.count("fold-constants") > 0);

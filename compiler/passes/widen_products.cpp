@@ -1,5 +1,5 @@
-// Writes products whose result is wider than their operands, and that no kernel takes so, as plain
-// products of the result's type:
+// Writes products and convolutions whose result is wider than their operands, and that no kernel
+// takes so, as plain ones of the result's type:
 //
 //   y = matmul(x, W) {out = f32}    =>    y = matmul(cast(x) {dtype = f32}, cast(W) {dtype = f32})
 //

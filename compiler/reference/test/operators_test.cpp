@@ -330,6 +330,22 @@ TEST(Operators, NoneIsWithoutARow) {
   }
 }
 
+// Runs @main on small whole numbers of these shapes: both of its results are the same.
+void expect_equal_results(const ir::Module& m, const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<ir::TensorRef> inputs;
+  for (const std::vector<int64_t>& shape : shapes) {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
+    inputs.push_back(ir::Tensor::of<float>(DType::kF32, shape, v));
+  }
+  const std::vector<ir::TensorRef> r = Interpreter(m).run_tensors("main", inputs);
+  ASSERT_EQ(r.size(), 2u);
+  ASSERT_EQ(r[0]->shape, r[1]->shape);
+  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+}
+
 TEST(Operators, PackedConvolutionsEqualPlainOnes) {
   ir::Module m = ir::parse_module(
       R"(fn @main(%x: Tensor[(2, 6, n, 3), f32], %w: Tensor[(3, 2, 3, 5), f32], %b: Tensor[(5), f32]) {
@@ -340,18 +356,7 @@ TEST(Operators, PackedConvolutionsEqualPlainOnes) {
   let %r = (%y, %z);
   %r
 })");
-  const auto ramp = [](std::vector<int64_t> shape) {
-    int64_t n = 1;
-    for (int64_t d : shape) n *= d;
-    std::vector<float> v;
-    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
-    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
-  };
-  const std::vector<ir::TensorRef> r =
-      Interpreter(m).run_tensors("main", {ramp({2, 6, 7, 3}), ramp({3, 2, 3, 5}), ramp({5})});
-  ASSERT_EQ(r.size(), 2u);
-  ASSERT_EQ(r[0]->shape, r[1]->shape);
-  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+  expect_equal_results(m, {{2, 6, 7, 3}, {3, 2, 3, 5}, {5}});
 }
 
 // Panels of several groups lie one behind the other, each filled up with zeros.
@@ -367,18 +372,7 @@ TEST(Operators, PackedConvolutionsOfGroupsEqualPlainOnes) {
   let %r = (%y, %z);
   %r
 })");
-  const auto ramp = [](std::vector<int64_t> shape) {
-    int64_t n = 1;
-    for (int64_t d : shape) n *= d;
-    std::vector<float> v;
-    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
-    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
-  };
-  const std::vector<ir::TensorRef> r =
-      Interpreter(m).run_tensors("main", {ramp({2, 6, 7, 6}), ramp({3, 2, 3, 10}), ramp({10})});
-  ASSERT_EQ(r.size(), 2u);
-  ASSERT_EQ(r[0]->shape, r[1]->shape);
-  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+  expect_equal_results(m, {{2, 6, 7, 6}, {3, 2, 3, 10}, {10}});
 }
 
 // Images with channels first: rows of the weights' matrix have the channel first, too.
@@ -393,18 +387,7 @@ TEST(Operators, PackedConvolutionsOfChannelsFirstEqualPlainOnes) {
   let %r = (%y, %z);
   %r
 })");
-  const auto ramp = [](std::vector<int64_t> shape) {
-    int64_t n = 1;
-    for (int64_t d : shape) n *= d;
-    std::vector<float> v;
-    for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<float>(i * 7 % 23 - 11));
-    return ir::Tensor::of<float>(DType::kF32, std::move(shape), v);
-  };
-  const std::vector<ir::TensorRef> r =
-      Interpreter(m).run_tensors("main", {ramp({2, 3, 7, 6}), ramp({5, 3, 3, 2}), ramp({5})});
-  ASSERT_EQ(r.size(), 2u);
-  ASSERT_EQ(r[0]->shape, r[1]->shape);
-  for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+  expect_equal_results(m, {{2, 3, 7, 6}, {5, 3, 3, 2}, {5}});
 }
 
 // Padding is zeros, which times an infinite weight are NaN, unless it is skipped.

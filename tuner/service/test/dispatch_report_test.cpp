@@ -140,13 +140,7 @@ TEST_F(DispatchReportTest, ANewerTableOfAnotherToolchainIsNotTried) {
   db::Uuid other;
   {
     const auto store = db::Store::open(campaign.database);
-    db::NewDispatchTable copy = table;
-    copy.campaign.reset();
-    db::Toolchain toolchain = tuned::toolchain_record();
-    toolchain.compiler = "another compiler";
-    copy.toolchain = store->put(toolchain);
-    other = store->create_table(copy);
-    store->activate(other, "tuned with another compiler");
+    other = copy_of_another_toolchain(*store);
     ASSERT_EQ(store->table(other)->status, db::TableStatus::kActive);
     ASSERT_EQ(store->table(table.uuid)->status, db::TableStatus::kActive);
     EXPECT_EQ(store->tables(table.workload).at(0).uuid, other) << "it is the newest";

@@ -167,15 +167,7 @@ TEST_F(TableTrialTest, ACampaignThatAnotherProcessHasStaysAsItIs) {
 // A finished campaign tells the table that a compiler would use, which another toolchain's is not.
 TEST_F(TableTrialTest, AFinishedCampaignTellsNoTableOfAnotherToolchain) {
   tune();
-  {
-    const auto store = db::Store::open(campaign.database);
-    db::NewDispatchTable copy = table;
-    copy.campaign.reset();
-    db::Toolchain toolchain = tuned::toolchain_record();
-    toolchain.compiler = "another compiler";
-    copy.toolchain = store->put(toolchain);
-    store->activate(store->create_table(copy), "tuned with another compiler");
-  }
+  copy_of_another_toolchain(*db::Store::open(campaign.database));
   const CampaignReport told = run_campaign(campaign, backend, kNever);
   ASSERT_TRUE(told.nothing_to_do);
   EXPECT_EQ(told.tasks.at(0).table, table.uuid);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/tuned/tuned.h"
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "tuner/service/test/quick_campaign.h"
@@ -70,6 +71,17 @@ class TwoSpeedsTest : public QuickCampaignTest {
     std::set<std::string> pool;
     for (const db::DispatchEntry& e : table.entries) pool.insert(text_of_config(*store, e.config));
     return pool;
+  }
+  // Leaves a copy of the campaign's table, active, as another compiler would have made it.
+  db::Uuid copy_of_another_toolchain(db::Store& store) {
+    db::NewDispatchTable copy = table;
+    copy.campaign.reset();
+    db::Toolchain toolchain = tuned::toolchain_record();
+    toolchain.compiler = "another compiler";
+    copy.toolchain = store.put(toolchain);
+    const db::Uuid made = store.create_table(copy);
+    store.activate(made, "tuned with another compiler");
+    return made;
   }
   // What the error says; its status is asked for.
   static std::string refusal_of(const std::function<void()>& call, Status status) {

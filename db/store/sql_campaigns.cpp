@@ -50,6 +50,15 @@ Uuid SqlStore::create_campaign(const CampaignKey& key, double budget_s,
   return uuid;
 }
 
+Store::OpenedCampaign SqlStore::open_campaign(const CampaignKey& key, double budget_s,
+                                              const std::string& command) {
+  Write write = begin_write(true);
+  if (auto found = find_campaign(key)) return {*std::move(found), false};
+  OpenedCampaign made{campaign(create_campaign(key, budget_s, command)).value(), true};
+  write.commit();
+  return made;
+}
+
 std::optional<Campaign> SqlStore::find_campaign(const CampaignKey& key) {
   Statement row = db_->prepare(fmt::format(
       "SELECT {} FROM campaign WHERE digest = ? AND hardware = ? AND seed = ? AND options = ? "

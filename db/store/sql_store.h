@@ -45,6 +45,8 @@ class SqlStore final : public Store {
   std::vector<Toolchain> toolchains() override;
 
   Uuid create_campaign(const CampaignKey&, double budget_s, const std::string& command) override;
+  OpenedCampaign open_campaign(const CampaignKey&, double budget_s,
+                               const std::string& command) override;
   std::optional<Campaign> find_campaign(const CampaignKey&) override;
   std::optional<Campaign> campaign(const Uuid&) override;
   void record_consumed(const Uuid& campaign, double consumed_s) override;

@@ -84,6 +84,14 @@ class Store : public Queue, public Evidence, public Reading {
 
   // ---- campaigns ---------------------------------------------------------------------------
   virtual Uuid create_campaign(const CampaignKey&, double budget_s, const std::string& command) = 0;
+  // The newest campaign of a key, or a new one if there is none: of two processes that ask at once
+  // one makes it.
+  struct OpenedCampaign {
+    Campaign campaign;
+    bool is_new = false;
+  };
+  virtual OpenedCampaign open_campaign(const CampaignKey&, double budget_s,
+                                       const std::string& command) = 0;
   // The newest campaign of that key in any state; ask resumable() whether it goes on.
   virtual std::optional<Campaign> find_campaign(const CampaignKey&) = 0;
   virtual std::optional<Campaign> campaign(const Uuid&) = 0;

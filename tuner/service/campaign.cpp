@@ -157,15 +157,13 @@ class Driver {
       key_options["search_shapes"] = options_.search_shapes;
     if (options_.random_search) key_options["search"] = "random";
     key.options = key_options.dump();
-    if (const auto found = store_->find_campaign(key)) {
-      campaign_ = *found;
-      report_.resumed = true;
-      // The budget is not part of the key: a larger one lets a campaign go on.
-      report_.nothing_to_do = !campaign_.resumable() && options_.budget_s <= campaign_.budget_s;
-    } else {
-      campaign_ =
-          *store_->campaign(store_->create_campaign(key, options_.budget_s, options_.command));
-    }
+    db::Store::OpenedCampaign opened =
+        store_->open_campaign(key, options_.budget_s, options_.command);
+    campaign_ = std::move(opened.campaign);
+    report_.resumed = !opened.is_new;
+    // The budget is not part of the key: a larger one lets a campaign go on.
+    report_.nothing_to_do =
+        report_.resumed && !campaign_.resumable() && options_.budget_s <= campaign_.budget_s;
     report_.campaign = campaign_.uuid;
     report_.budget_s = campaign_.budget_s;
     report_.consumed_s = campaign_.consumed_s;

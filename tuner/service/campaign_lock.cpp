@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "db/store/hash.h"
 #include "db/store/place.h"
 #include "vm/base/error.h"
 
@@ -29,16 +31,33 @@ std::string start_time(int64_t pid) {
   return field;
 }
 
+// Where a process number means the same process: a boot of a kernel and a namespace of process
+// numbers. Hosts may share a name, and containers a kernel.
+std::string where_numbers_hold() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(in, boot);
+  char space[64] = "";
+  const ssize_t n = ::readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  return db::hash_of(boot + std::string(space, static_cast<size_t>(std::max<ssize_t>(n, 0))))
+      .substr(0, 12);
+}
+
+std::string host_part(const db::Machine& machine) {
+  return fmt::format("{}/{}", machine.hostname, where_numbers_hold());
+}
+
 }  // namespace
 
 std::string owner_name(const db::Machine& machine) {
-  return fmt::format("{}:{}:{}", machine.hostname, ::getpid(), start_time(::getpid()));
+  return fmt::format("{}:{}:{}", host_part(machine), ::getpid(), start_time(::getpid()));
 }
 
 void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine) {
+  const std::string here = host_part(machine);
   for (const std::string& owner : store.lease_owners(campaign)) {
     const size_t a = owner.find(':'), b = owner.rfind(':');
-    if (a == std::string::npos || a == b || owner.substr(0, a) != machine.hostname) continue;
+    if (a == std::string::npos || a == b || owner.substr(0, a) != here) continue;
     const int64_t pid = std::atoll(owner.substr(a + 1, b - a - 1).c_str());
     const std::string started = start_time(pid);
     if (started.empty() || started != owner.substr(b + 1)) store.release(campaign, owner);

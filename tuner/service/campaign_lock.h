@@ -7,9 +7,11 @@
 
 namespace nimble::tuner {
 
-// Names this process as an owner of leases: "host:process:start time".
+// Names this process as an owner of leases: "host/where numbers of processes hold:process:start
+// time".
 std::string owner_name(const db::Machine& machine);
-// Gives back what dead processes of this machine hold.
+// Gives back what dead processes of this machine hold. Of one before the last boot, or of another
+// container, nobody here can tell: its leases run out.
 void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine);
 
 // The files that whoever works at a campaign keeps beside its database on this machine

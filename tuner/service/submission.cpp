@@ -228,15 +228,15 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
                        {"codegen", toolchain.codegen_version},
                        {"backend", toolchain.version}}
                       .dump();
-    if (const auto found = store.find_campaign(key)) {
-      campaign = found->uuid;
-      extend(store, *found, budget_s);
+    const db::Store::OpenedCampaign opened = store.open_campaign(key, budget_s, command);
+    campaign = opened.campaign.uuid;
+    if (!opened.is_new) {
+      extend(store, opened.campaign, budget_s);
       // Of one that was merged nothing is done before somebody here wants it.
-      if (found->resumable() && !store.is_at_home(campaign))
+      if (opened.campaign.resumable() && !store.is_at_home(campaign))
         store.set_campaign_state(campaign, db::CampaignState::kRunning);
       return;
     }
-    campaign = store.create_campaign(key, budget_s, command);
     store.put(toolchain);
     std::vector<db::Task> tasks;
     for (const TuningTask& t : submission.tasks)

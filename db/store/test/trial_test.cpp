@@ -53,6 +53,23 @@ TEST_F(StoreTest, FindsACampaignAgainAndItsBudgetOnlyGrows) {
             Status::kInvalidArgument);
 }
 
+TEST_F(StoreTest, OfTwoWhoOpenACampaignAtOnceOneMakesIt) {
+  const CampaignKey key = World(*open()).key;
+  for (int64_t seed = 100; seed < 110; ++seed) {
+    CampaignKey another = key;
+    another.seed = seed;
+    Store::OpenedCampaign opened[2];
+    std::thread threads[2];
+    for (int i = 0; i < 2; ++i)
+      threads[i] = std::thread([&, i, store = std::shared_ptr<Store>(open())] {
+        opened[i] = store->open_campaign(another, 60, "nimble tune");
+      });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(opened[0].campaign.uuid, opened[1].campaign.uuid);
+    EXPECT_NE(opened[0].is_new, opened[1].is_new);
+  }
+}
+
 // A merged database may say so.
 TEST_F(StoreTest, ATrialTriedAsOftenAsCanBeCountedIsStillClaimed) {
   auto store = open();

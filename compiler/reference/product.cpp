@@ -127,7 +127,7 @@ std::vector<Array> conv2d(const OpCall& c) {
 
 std::vector<Array> packed_conv2d(const OpCall& c) {
   Array y = c.result();
-  const Array &x = c.in[0], &w = c.in[1];
+  const Array& x = c.in[0];
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");

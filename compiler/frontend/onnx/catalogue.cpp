@@ -36,7 +36,8 @@ std::vector<const Operator*> all_operators() {
                       attention_operators(),   recurrent_operators(), loop_operators(),
                       index_operators(),       control_operators(),   sequence_operators(),
                       algebra_operators(),     sampling_operators(),  signal_operators(),
-                      resize_operators(),      dynamic_operators(),   random_operators()})
+                      resize_operators(),      dynamic_operators(),   random_operators(),
+                      byte_operators()})
     for (const Operator& op : family) out.push_back(&op);
   return out;
 }

@@ -15,6 +15,11 @@
 // normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
 // nothing passes through memory twice.
 //
+// When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
+// round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
+// of the reduction is a second result, too. It comes last because it takes no value away from
+// groups that need it less: those that read the row's numbers stay as they are.
+//
 // A group has at most kMostMembers members: each join looks at the whole group anew, which would be
 // quadratic in a long chain, and a value that goes through memory once in so many operators costs
 // nothing.
@@ -78,7 +83,10 @@ class BlockFusion {
 
   ir::BlockRef run(const std::function<ir::BlockRef(const Block&)>& nested) {
     form_groups();
-    if (join_) grow();
+    if (join_) {
+      grow();
+      join_rows();
+    }
     return rebuild(nested);
   }
 
@@ -108,8 +116,49 @@ class BlockFusion {
       const auto consumer = reader_of_.find(v);
       if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) continue;
       if (use->second > 1 && !is_converted_first(i, consumer->second)) continue;
-      try_join(group_of_[i], group_of_[consumer->second], consumer->second, use->second > 1);
+      const size_t from = group_of_[i], to = group_of_[consumer->second];
+      if (kinds_allow(groups_[from], groups_[to], consumer->second))
+        try_join(from, to, use->second > 1);
     }
+  }
+
+  // Joins reductions with the element-wise operators that take their results back to the rows.
+  void join_rows() {
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      const auto reader = reader_of_.find(block_.bindings[i].var.get());
+      if (group_of_[i] == SIZE_MAX || reader == reader_of_.end()) continue;
+      const size_t from = group_of_[i], to = group_of_[reader->second];
+      if (to == SIZE_MAX || to == from || groups_[from].members.back() != i ||
+          !goes_back_to_rows(groups_[from], groups_[to], reader->second))
+        continue;
+      if (const auto keep = read_behind(i, groups_[to]); keep && try_join(from, to, *keep))
+        context_.count("fuse.rows");
+    }
+  }
+
+  // Whether a reduction's result is read by an element-wise operator of more elements.
+  bool goes_back_to_rows(const Group& p, const Group& c, size_t reader) const {
+    const ir::Type& made = block_.bindings[p.members.back()].var->type;
+    const ir::Type& read = block_.bindings[reader].var->type;
+    return p.kind == FusionKind::kReduction && c.kind <= FusionKind::kInjective &&
+           ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
+           made->kind == ir::TypeKind::kTensor && read->kind == ir::TypeKind::kTensor &&
+           made->dims.size() == read->dims.size() && made->dims != read->dims;
+  }
+
+  // Whether others than the members of a group read binding i. Nothing where one of them stands
+  // ahead of the group's end.
+  std::optional<bool> read_behind(size_t i, const Group& g) const {
+    const VarRef& v = block_.bindings[i].var;
+    int64_t inside = 0;
+    for (size_t at = i + 1; at <= g.members.back(); ++at) {
+      int64_t reads = 0;
+      visit_atoms(expr(at), [&](const Atom& a) { reads += a.is_var() && a.var == v; });
+      if (reads > 0 && !std::binary_search(g.members.begin(), g.members.end(), at))
+        return std::nullopt;
+      inside += reads;
+    }
+    return static_cast<int64_t>(uses_.at(v.get())) > inside;
   }
 
   // Whether the first to read binding i is a conversion, at `reader`, that is in no group yet.
@@ -124,23 +173,24 @@ class BlockFusion {
   }
 
   // `keep`: others read the producer's value, too.
-  void try_join(size_t producer, size_t consumer, size_t reader, bool keep) {
+  bool try_join(size_t producer, size_t consumer, bool keep) {
     Group& p = groups_[producer];
     Group& c = groups_[consumer];
     // Readers of what p keeps may stand ahead of the joined group; and a view costs nothing.
-    if (p.kept || (keep && (c.kept || only_views(p)))) return;
-    if (p.members.size() + c.members.size() > kMostMembers || !kinds_allow(p, c, reader)) return;
+    if (p.kept || (keep && (c.kept || only_views(p)))) return false;
+    if (p.members.size() + c.members.size() > kMostMembers) return false;
     Group joined;
     joined.members = p.members;
     joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
     std::sort(joined.members.begin(), joined.members.end());
     joined.kind = std::max(p.kind, c.kind);
     joined.kept = keep ? std::optional(p.members.back()) : c.kept;
-    if (!served(joined)) return;
+    if (!served(joined)) return false;
     for (size_t m : p.members) group_of_[m] = consumer;
     p.members.clear();
     c = std::move(joined);
     context_.count("fuse.joined");
+    return true;
   }
 
   bool kinds_allow(const Group& p, const Group& c, size_t reader) const {

@@ -1,6 +1,7 @@
 // The template "reduce": reductions over any axes (sum, mean, reduce_max, reduce_min, prod,
 // argmax) and normalisations (softmax, log_softmax, l2_normalize, layer_norm), each with
-// element-wise operators fused before and behind it.
+// element-wise operators fused before and behind it; behind a reduction of whole rows also those
+// that take its result back to the rows (x / sum(x), round(x / max |x|)).
 //
 // Reductions and row normalisations.
 //
@@ -10,10 +11,11 @@
 //  - If it is kept ("across"), lanes are neighbouring results, each reduced on its own; the
 //    accumulators take turns over the reduced axis. Nothing is added across lanes.
 //
-// A reduction is one pass. Normalisations need two or three over the same row: the maximum (or
-// mean), then the sum of exponentials (or squared deviations), then the results. A row that comes
-// out of fused operators, or whose exponentials would be computed twice, is kept in the thread's
-// scratch between the passes; a plain row is read again, from the first-level cache.
+// A reduction is one pass, and one more where its result goes back to the rows. Normalisations need
+// two or three over the same row: the maximum (or mean), then the sum of exponentials (or squared
+// deviations), then the results. A row that comes out of fused operators, or whose exponentials
+// would be computed twice, is kept in the thread's scratch between the passes; a plain row is read
+// again, from the first-level cache.
 // The variance is the mean of squared deviations, not a difference of squares, which cancels.
 //
 // Threads share the rows; no sum is split between them, so results do not depend on their number.
@@ -54,8 +56,23 @@ struct Plan {
   Dims dims;                  // of the operand
   std::vector<bool> reduced;  // by axis
   bool normalises = false;
-  bool along = false;  // lanes run along the last axis, which is reduced
+  bool along = false;    // lanes run along the last axis, which is reduced
+  bool spreads = false;  // some results have the operand's extents: the row is walked once more
 };
+
+// Whether elements of a row may be computed from the row's result: a plain reduction along the last
+// axis that keeps its axes, over rows that a cache holds. Rows of a length that only the run knows
+// may be few and long, which is work for more threads than there are rows.
+bool may_spread(const Plan& plan) {
+  constexpr int64_t kLongest = 32768;
+  const ir::Expr& e = *plan.anchor->value;
+  if (plan.normalises || !plan.along || e.op == "argmax" || !ir::attr<bool>(e.attrs, "keepdims"))
+    return false;
+  Dim length = 1;
+  for (size_t i = 0; i < plan.dims.size(); ++i)
+    if (plan.reduced[i]) length = length * plan.dims[i];
+  return length.as_constant().value_or(kLongest + 1) <= kLongest;
+}
 
 std::optional<Plan> analyse(const Workload& w) {
   Plan plan;
@@ -88,8 +105,8 @@ std::optional<Plan> analyse(const Workload& w) {
     return std::nullopt;
   plan.along = plan.reduced.back();
 
-  // Results are element-wise over the anchor's shape (up to final reshapes). What depends on the
-  // anchor must not rearrange it.
+  // Results are element-wise over the anchor's shape (up to final reshapes), or over its operand's.
+  // What depends on the anchor must not rearrange it.
   std::set<const ir::Var*> dependent = {plan.anchor->var.get()};
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == plan.anchor || b.value->kind == ir::ExprKind::kTuple) continue;
@@ -102,8 +119,11 @@ std::optional<Plan> analyse(const Workload& w) {
   const GroupEvaluator group(*w.group, frame.parameters);
   for (const ir::Atom& a : frame.result_atoms) {
     const ir::Atom inner = strip_reshapes(group, a);
-    if (inner.is_global() || ir::type_of(inner)->dims != plan.anchor->var->type->dims)
-      return std::nullopt;
+    if (inner.is_global()) return std::nullopt;
+    const Dims& dims = ir::type_of(inner)->dims;
+    if (dims == plan.anchor->var->type->dims) continue;
+    if (dims != plan.dims || !may_spread(plan)) return std::nullopt;
+    plan.spreads = true;
   }
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == plan.anchor || !dependent.contains(b.var.get())) continue;
@@ -155,7 +175,7 @@ class ReduceLowering {
     group_.give(plan_.anchor->var,
                 [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
     bool vectors = group_.vectorizable(x_);
-    if (!plan_.along || plan_.normalises)
+    if (!plan_.along || plan_.normalises || plan_.spreads)
       for (const ir::Atom& a : frame_.result_atoms) vectors &= group_.vectorizable(stripped(a));
     // Lanes across columns need columns: an axis of extent 1 is broadcast, not walked.
     if (!plan_.along && !plan_.dims.empty() && plan_.dims.back().is_constant(1)) vectors = false;
@@ -365,10 +385,25 @@ class ReduceLowering {
       }
     }
     const int lanes = plan_.along ? 1 : lanes_;
+    std::vector<size_t> rows;  // the results that are as long as the operand's rows
     for (size_t r = 0; r < frame_.results.size(); ++r) {
-      StmtRef s = store(r, stripped(frame_.result_atoms[r]), at, lanes, columns, out);
+      const ir::Atom a = stripped(frame_.result_atoms[r]);
+      if (plan_.spreads && ir::type_of(a)->dims == plan_.dims) {
+        rows.push_back(r);
+        continue;
+      }
+      StmtRef s = store(r, a, at, lanes, columns, out);
       out.push_back(std::move(s));
     }
+    if (rows.empty()) return;
+    out.push_back(walk(columns, [&](const Step& s) {
+      std::vector<StmtRef> all;
+      for (const size_t r : rows) {
+        StmtRef one = store(r, stripped(frame_.result_atoms[r]), s.at, lanes_, s.valid, all);
+        all.push_back(std::move(one));
+      }
+      return all;
+    }));
   }
 
   // The first index with the largest value, and a NaN is larger than all numbers: each accumulator

@@ -158,5 +158,41 @@ TEST(QuantisedKernels, ScanAndQuantiseRowsAtOnce) {
   }
 }
 
+// A normalisation quantises its rows itself, and gives them in f32 to the residual.
+TEST(QuantisedKernels, NormalisationsQuantiseTheirRows) {
+  const int64_t k = 32;
+  std::vector<float> weights, ones(static_cast<size_t>(k), 1);
+  for (int64_t i = 0; i < k * k; ++i) weights.push_back(std::sin(static_cast<float>(i)) / 6);
+  const auto constant = [](std::vector<int64_t> shape, const std::vector<float>& values) {
+    return ir::Atom::of(ir::Tensor::of(DType::kF32, std::move(shape), values));
+  };
+  const ir::VarRef x = ir::make_var(
+      "x", ir::tensor_type({ir::Dim::symbol("b"), ir::Dim::symbol("s"), k}, DType::kF32));
+  ir::BlockBuilder body;
+  const ir::VarRef z = body.call(
+      "layer_norm", {ir::Atom(x), constant({k}, ones), constant({k}, std::vector<float>(32, 0.5F))},
+      {{"epsilon", 1e-5}, {"axis", int64_t{-1}}}, "z");
+  const ir::VarRef p = body.call("matmul", {ir::Atom(z), constant({k, k}, weights)}, {}, "p");
+  const ir::VarRef y = body.call("add", {ir::Atom(p), ir::Atom(z)}, {}, "y");
+  ir::Module m;
+  m.set("main", ir::make_function_of({x}, body.finish(y)));
+  Compiled wide(m, {"f32"});
+  for (const int threads : {1, 2}) {
+    Configuration c{"int8"};
+    c.precision = passes::Precision::kInt8;
+    c.threads = threads;
+    Compiled model(m, c);
+    EXPECT_EQ(model.executable().kernels.size(), 2u);
+    EXPECT_EQ(model.report().statistics.at("fuse.rows-again"), 1);
+    for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0, 3}, {1, 1}, {2, 7}}) {
+      std::vector<float> values;
+      for (int64_t i = 0; i < rows[0] * rows[1] * k; ++i)
+        values.push_back(std::cos(static_cast<float>(i * i)));
+      const ir::TensorRef in = ir::Tensor::of(DType::kF32, {rows[0], rows[1], k}, values);
+      EXPECT_EQ(difference_of(model.run("main", {in}), wide.run("main", {in}), 3e-2), "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nimble::driver::testing

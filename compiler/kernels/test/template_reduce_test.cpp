@@ -43,6 +43,30 @@ TEST(Reduce, ResultsGoBackToTheRows) {
     }
 }
 
+// The rows that a normalisation makes go through a reduction in the same kernel.
+TEST(Reduce, NormalisedRowsAreReducedAgain) {
+  const std::string norms[] = {"layer_norm(%p, %g, %g) {epsilon = 1e-5, axis = -1}",
+                               "softmax(%p) {axis = -1}", "log_softmax(%p) {axis = -1}",
+                               "l2_normalize(%p) {axis = -1, epsilon = 1e-12}"};
+  for (const std::string& norm : norms)
+    for (const int64_t k : {1, 7, 16, 33, 130}) {
+      SCOPED_TRACE(fmt::format("{} of {}", norm, k));
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, n, {0}), f32], %g: Tensor[({0}), f32]) {{ let %p = mul(%x, %x); "
+          "let %y = {1}; let %a = abs(%y); "
+          "let %m = reduce_max(%a) {{axes = [2], keepdims = true}}; "
+          "let %s = maximum(%m, 0.001f32); let %d = div(%y, %s); let %r = (%y, %s, %d); %r }}",
+          k, norm);
+      c.served_by = "reduce";
+      c.oracle = by_reference(c.text);
+      c.sizes = {{0}, {1}, {7}, {40}};
+      c.tolerance = 1e-4;
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Rows over more axes than one, and of integers.
 TEST(Reduce, ResultsGoBackToRowsOfSeveralAxes) {
   check({R"(fn @f(%x: Tensor[(n, 3, 5), i32]) {

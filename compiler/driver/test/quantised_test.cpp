@@ -105,9 +105,9 @@ TEST(QuantisedKernels, KeepTheirSums) {
   for (const char* name :
        {"qlinear_conv", "qlinear_conv_photograph", "qlinear_conv_signed_groups",
         "qlinear_conv_pixels", "qdq_convolutions", "qdq_convolutions_signed", "qdq_matmul",
-        "qdq_matmul_signed", "qdq_matmul_transposed", "qdq_gemm", "dynamic_export",
-        "dynamic_export_off_centre", "dynamic_quantize_matmul", "dynamic_quantize_matmul_plain",
-        "matmul_integer_to_float", "dynamic_convolution"}) {
+        "qdq_matmul_signed", "qdq_matmul_transposed", "qdq_matmul_fake", "qdq_gemm",
+        "dynamic_export", "dynamic_export_off_centre", "dynamic_quantize_matmul",
+        "dynamic_quantize_matmul_plain", "matmul_integer_to_float", "dynamic_convolution"}) {
     SCOPED_TRACE(name);
     const Compiled model(frontend::import_model(kModels / (std::string(name) + ".onnx")),
                          {"default"});
@@ -189,7 +189,7 @@ TEST(QuantisedKernels, NormalisationsQuantiseTheirRows) {
       for (int64_t i = 0; i < rows[0] * rows[1] * k; ++i)
         values.push_back(std::cos(static_cast<float>(i * i)));
       const ir::TensorRef in = ir::Tensor::of(DType::kF32, {rows[0], rows[1], k}, values);
-      EXPECT_EQ(difference_of(model.run("main", {in}), wide.run("main", {in}), 3e-2), "");
+      EXPECT_EQ(difference_of(model.run("main", {in}), wide.run("main", {in}), 5e-2), "");
     }
   }
 }

@@ -99,7 +99,7 @@ Products products_of(const std::string& name) {
 TEST(OnnxQuantisedProducts, TakeBytesWhereTheyCan) {
   for (const char* name : {"qlinear_conv", "qlinear_conv_photograph", "qlinear_conv_signed_groups",
                            "qlinear_conv_pixels", "conv_integer", "qdq_matmul", "qdq_matmul_signed",
-                           "qdq_matmul_transposed", "qdq_gemm", "dynamic_export",
+                           "qdq_matmul_transposed", "qdq_matmul_fake", "qdq_gemm", "dynamic_export",
                            "dynamic_quantize_matmul", "dynamic_convolution"})
     EXPECT_EQ(products_of(name), (Products{1, 0})) << name;
   for (const char* name : {"qdq_convolutions", "qdq_convolutions_signed"})

@@ -124,6 +124,11 @@ def qdq_product(form, kind, zero):
         w = m.dequantise("w", "d", m.scales(n), np.zeros(n, np.int8), 0)
         y = m.add("Add", m.add("MatMul", f"{x}," + m.add("Transpose", w, "t", perm=[1, 0]), "p")
                   + ",b", "s")
+    elif form == "fake":  # weights that the model itself quantises, as PyTorch exports them
+        m.constants |= {"v": m.floats(70, n), "vs": m.scales(n), "vz": np.zeros(n, np.int8)}
+        v = m.add("QuantizeLinear", "v,vs,vz", "w", axis=1)
+        w = m.add("DequantizeLinear", f"{v},vs,vz", "d", axis=1)
+        y = m.add("Add", m.add("MatMul", f"{x},{w}", "p") + ",b", "s")
     else:  # weights of u8 about 128, with one scale
         m.constants["w"] = m.bytes(np.uint8, 70, n)
         w = m.dequantise("w", "d", np.float32(0.01), np.uint8(128))
@@ -191,6 +196,7 @@ MODELS = {
     "qdq_matmul": (qdq_product("matmul", np.uint8, 128), MATRICES),
     "qdq_matmul_signed": (qdq_product("matmul", np.int8, 5), MATRICES),
     "qdq_matmul_transposed": (qdq_product("transposed", np.uint8, 100), MATRICES),
+    "qdq_matmul_fake": (qdq_product("fake", np.uint8, 120), MATRICES),
     "qdq_gemm": (qdq_product("gemm", np.uint8, 131), [{"m": 1}, {"m": 190}, {"m": 32}]),
     "dynamic_export": (dynamic_product("MatMulInteger", np.int8), MATRICES),
     "dynamic_export_off_centre": (dynamic_product("MatMulInteger", np.uint8), MATRICES),

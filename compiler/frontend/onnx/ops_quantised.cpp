@@ -54,9 +54,13 @@ void require_integers(NodeContext& c, DType t) {
 
 DynamicallyQuantised quantised_by_range(NodeContext& c, const Value& x) {
   Arithmetic a(c.g);
-  const Axes all = axes_between(0, x.rank());
-  const Value low = a.minimum(a.reduce("reduce_min", x, all, false), 0.0);
-  const Value high = a.maximum(a.reduce("reduce_max", x, all, false), 0.0);
+  // Of each row first: threads share rows.
+  const auto extreme = [&](const char* op) {
+    const Value rows = x.rank() > 1 ? a.reduce(op, x, {x.rank() - 1}, false) : x;
+    return a.reduce(op, rows, axes_between(0, rows.rank()), false);
+  };
+  const Value low = a.minimum(extreme("reduce_min"), 0.0);
+  const Value high = a.maximum(extreme("reduce_max"), 0.0);
   Value scale = a.div(a.sub(high, low), 255.0);
   scale = a.where(a.equal(scale, 0.0), 1.0, scale);
   const Value zero = saturated(c, a.neg(a.div(low, scale)), std::nullopt, DType::kU8);

@@ -183,8 +183,8 @@ class ReduceLowering {
         group_(*w.group, frame_.parameters),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         anchor_(plan_.anchor),
-        call_(anchor_->value.get()),
-        x_(group_.resolve(call_->args[0])),
+        call_(*anchor_->value),
+        x_(group_.resolve(call_.args[0])),
         type_(element_type(ir::type_of(x_)->dtype)) {
     lanes_ = group_lanes(*w.group, t);
     const DType result = compute_type(plan_.anchor->var->type->dtype);
@@ -379,7 +379,7 @@ class ReduceLowering {
   // ------------------------------------------------------------ plain reductions
 
   void reduce(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
-    const std::string& op = call_->op;
+    const std::string& op = call_.op;
     const auto operand = [&](const Step& s, std::vector<StmtRef>& all) { return pull(s, all); };
     ValueRef total;
     if (op == "argmax") {
@@ -397,7 +397,7 @@ class ReduceLowering {
     total = kb::cast(compute_type(anchor_->var->type->dtype), total);
     group_.give(anchor_->var,
                 [total](const Dims&, int lanes) { return kb::broadcast(total, lanes); });
-    const bool keep = ir::attr<bool>(call_->attrs, "keepdims");
+    const bool keep = ir::attr<bool>(call_.attrs, "keepdims");
     Dims at;
     for (size_t i = 0; i < plan_.dims.size(); ++i) {
       if (!plan_.reduced[i]) {
@@ -492,7 +492,7 @@ class ReduceLowering {
   }
 
   void normalise(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
-    const std::string& op = call_->op;
+    const std::string& op = call_.op;
     const bool plain = group_.definition(x_) == nullptr;  // a parameter: reading it twice is free
     const auto keep = [&](const Step& s, ValueRef v, std::vector<StmtRef>& all) {
       v = let(all, "v", v);
@@ -538,7 +538,7 @@ class ReduceLowering {
             return kb::mul(v, v);
           });
       const ValueRef epsilon =
-          kb::number(type_, ir::attr<double>(call_->attrs, "epsilon"), sum->lanes);
+          kb::number(type_, ir::attr<double>(call_.attrs, "epsilon"), sum->lanes);
       const ValueRef norm = kb::max(kb::unary(kir::UnaryOp::kSqrt, sum), epsilon);
       const ValueRef scale = let(out, "scale", kb::div(wide_like(one, sum), norm));
       last = [=](const Step& s, std::vector<StmtRef>& all) {
@@ -555,12 +555,12 @@ class ReduceLowering {
           });
       const ValueRef variance =
           kb::add(kb::div(squares, length),
-                  kb::number(type_, ir::attr<double>(call_->attrs, "epsilon"), squares->lanes));
+                  kb::number(type_, ir::attr<double>(call_.attrs, "epsilon"), squares->lanes));
       const ValueRef scale =
           let(out, "scale", kb::div(one, kb::unary(kir::UnaryOp::kSqrt, variance)));
       last = [=, this](const Step& s, std::vector<StmtRef>& all) {
         const auto parameter = [&](size_t i) {
-          const ir::Atom& a = call_->args[i];
+          const ir::Atom& a = call_.args[i];
           const size_t rank = a.is_constant() ? 0 : ir::type_of(a)->dims.size();
           const Dims at(s.at.end() - static_cast<long>(rank), s.at.end());
           ValueRef v = group_.value(a, at, lanes_, s.valid);
@@ -597,8 +597,8 @@ class ReduceLowering {
       return kb::load(row, at.back(), lanes);
     });
     anchor_ = plan_.second;
-    call_ = anchor_->value.get();
-    x_ = group_.resolve(call_->args[0]);
+    call_ = *anchor_->value;
+    x_ = group_.resolve(call_.args[0]);
     type_ = element_type(ir::type_of(x_)->dtype);
     reduce(columns, out);
   }
@@ -614,7 +614,7 @@ class ReduceLowering {
   int unroll_;
   // The reduction at work: the anchor, then the second.
   const ir::Binding* anchor_;
-  const ir::Expr* call_;
+  ir::Expr call_;
   ir::Atom x_;
   DType type_;
   int lanes_ = 1;

@@ -53,6 +53,7 @@ const std::vector<std::string>& default_pipeline() {
       "fuse-attention",
       "simplify",
       "recognise-activations",
+      "merge-scales",
       "recognise-cells",
       "hoist-projections",
       "merge-products",

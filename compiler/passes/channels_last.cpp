@@ -22,7 +22,8 @@
 //
 // Weights become transposes of constants, which fold-constants carries out. Convolutions and
 // poolings that no template takes with channels last stay as they are, and so do convolutions with
-// padding whose weights are unknown or not finite.
+// padding whose weights are unknown or not finite. Of a convolution that is narrower than its
+// result the question is whether it will have a kernel, packed or widened.
 #include "compiler/passes/channels_last.h"
 
 #include <algorithm>
@@ -30,11 +31,13 @@
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
+#include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/ordered_values.h"
 #include "compiler/passes/support/padding.h"
 #include "compiler/passes/support/rewrite.h"
+#include "compiler/passes/support/wide_form.h"
 
 namespace nimble::passes {
 namespace {
@@ -382,6 +385,20 @@ bool is_affected(const ir::Function& f, const HasKernel& has_kernel) {
   return found;
 }
 
+// Whether a call with `out`, which has kernels once its weights are packed (pack-weights), if at
+// all, has one then, or once it is widened (widen-products).
+bool has_later_kernel(const Expr& call, const std::vector<Type>& operands, const Type& result,
+                      PassContext& context) {
+  if (operands.size() < 2 || !call.attrs.contains("out")) return false;
+  if (has_packed_kernel(call, operands, result, context)) return true;
+  const DType type = wide_type(call, operands[1], result);
+  Expr wide = call;
+  wide.attrs.erase("out");
+  std::vector<Type> types;
+  for (size_t i = 0; i < 2; ++i) types.push_back(ir::tensor_type(operands[i]->dims, type));
+  return has_kernel(wide, types, ir::tensor_type(result->dims, type), context);
+}
+
 }  // namespace
 
 ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
@@ -394,7 +411,8 @@ ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
 
 ir::Module channels_last(const ir::Module& m, PassContext& context) {
   const auto taken = [&](const Expr& call, const std::vector<Type>& operands, const Type& result) {
-    return has_kernel(call, operands, result, context);
+    return has_kernel(call, operands, result, context) ||
+           has_later_kernel(call, operands, result, context);
   };
   return channels_last_where(m, taken, context);
 }

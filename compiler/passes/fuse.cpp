@@ -15,6 +15,12 @@
 // normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
 // nothing passes through memory twice.
 //
+// When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
+// round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
+// of the reduction is a result, too. Then a normalisation joins such a group that reads its rows: a
+// layer norm gives its rows in f32 for the residual, their scales, and in bytes for the next
+// product. All this comes last, so that it takes no value away from groups that need it less.
+//
 // A group has at most kMostMembers members: each join looks at the whole group anew, which would be
 // quadratic in a long chain, and a value that goes through memory once in so many operators costs
 // nothing.
@@ -51,7 +57,7 @@ constexpr size_t kMostMembers = 128;
 
 struct Group {
   std::vector<size_t> members;  // binding indices, ascending; the last is the root
-  std::optional<size_t> kept;   // a member that is a result, too, ahead of the root
+  std::vector<size_t> kept;     // members that are results, too, ahead of the root; ascending
   FusionKind kind = FusionKind::kOpaque;
 };
 
@@ -78,7 +84,11 @@ class BlockFusion {
 
   ir::BlockRef run(const std::function<ir::BlockRef(const Block&)>& nested) {
     form_groups();
-    if (join_) grow();
+    if (join_) {
+      grow();
+      join_rows(&BlockFusion::goes_back_to_rows, "fuse.rows");
+      join_rows(&BlockFusion::is_reduced_again, "fuse.rows-again");
+    }
     return rebuild(nested);
   }
 
@@ -91,7 +101,7 @@ class BlockFusion {
       if (stays_outside(expr(i))) continue;
       const ir::OpInfo* info = ir::find_op(expr(i).op);
       group_of_[i] = groups_.size();
-      groups_.push_back({{i}, std::nullopt, info->fusion});
+      groups_.push_back({{i}, {}, info->fusion});
     }
   }
 
@@ -108,8 +118,62 @@ class BlockFusion {
       const auto consumer = reader_of_.find(v);
       if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) continue;
       if (use->second > 1 && !is_converted_first(i, consumer->second)) continue;
-      try_join(group_of_[i], group_of_[consumer->second], consumer->second, use->second > 1);
+      const size_t from = group_of_[i], to = group_of_[consumer->second];
+      if (kinds_allow(groups_[from], groups_[to], consumer->second))
+        try_join(from, to, use->second > 1);
     }
+  }
+
+  using Rule = bool (BlockFusion::*)(const Group& p, const Group& c, size_t reader) const;
+
+  // Joins each group with the first reader of its result by a rule for reductions, whoever else
+  // reads that behind the joined group.
+  void join_rows(Rule rule, const char* counted) {
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      const auto reader = reader_of_.find(block_.bindings[i].var.get());
+      if (group_of_[i] == SIZE_MAX || reader == reader_of_.end()) continue;
+      const size_t from = group_of_[i], to = group_of_[reader->second];
+      if (to == SIZE_MAX || to == from || groups_[from].members.back() != i ||
+          !(this->*rule)(groups_[from], groups_[to], reader->second))
+        continue;
+      if (const auto keep = read_behind(i, groups_[to]); keep && try_join(from, to, *keep))
+        context_.count(counted);
+    }
+  }
+
+  // Whether a reduction's result is read by an element-wise operator of more elements.
+  bool goes_back_to_rows(const Group& p, const Group& c, size_t reader) const {
+    const ir::Type& made = block_.bindings[p.members.back()].var->type;
+    const ir::Type& read = block_.bindings[reader].var->type;
+    return p.kind == FusionKind::kReduction && c.kind <= FusionKind::kInjective &&
+           ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
+           made->kind == ir::TypeKind::kTensor && read->kind == ir::TypeKind::kTensor &&
+           made->dims.size() == read->dims.size() && made->dims != read->dims;
+  }
+
+  // Whether a row that a reduction made, a normalisation, goes through a reduction again.
+  bool is_reduced_again(const Group& p, const Group& c, size_t reader) const {
+    const ir::Type& made = block_.bindings[p.members.back()].var->type;
+    const ir::Type& read = block_.bindings[reader].var->type;
+    return p.kind == FusionKind::kReduction && c.kind == FusionKind::kReduction &&
+           ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
+           made->kind == ir::TypeKind::kTensor && read->kind == ir::TypeKind::kTensor &&
+           made->dims == read->dims;
+  }
+
+  // Whether others than the members of a group read binding i. Nothing where one of them stands
+  // ahead of the group's end.
+  std::optional<bool> read_behind(size_t i, const Group& g) const {
+    const VarRef& v = block_.bindings[i].var;
+    int64_t inside = 0;
+    for (size_t at = i + 1; at <= g.members.back(); ++at) {
+      int64_t reads = 0;
+      visit_atoms(expr(at), [&](const Atom& a) { reads += a.is_var() && a.var == v; });
+      if (reads > 0 && !std::binary_search(g.members.begin(), g.members.end(), at))
+        return std::nullopt;
+      inside += reads;
+    }
+    return static_cast<int64_t>(uses_.at(v.get())) > inside;
   }
 
   // Whether the first to read binding i is a conversion, at `reader`, that is in no group yet.
@@ -124,23 +188,27 @@ class BlockFusion {
   }
 
   // `keep`: others read the producer's value, too.
-  void try_join(size_t producer, size_t consumer, size_t reader, bool keep) {
+  bool try_join(size_t producer, size_t consumer, bool keep) {
     Group& p = groups_[producer];
     Group& c = groups_[consumer];
     // Readers of what p keeps may stand ahead of the joined group; and a view costs nothing.
-    if (p.kept || (keep && (c.kept || only_views(p)))) return;
-    if (p.members.size() + c.members.size() > kMostMembers || !kinds_allow(p, c, reader)) return;
+    if (!p.kept.empty() || (keep && only_views(p))) return false;
+    if (p.members.size() + c.members.size() > kMostMembers) return false;
     Group joined;
     joined.members = p.members;
     joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
     std::sort(joined.members.begin(), joined.members.end());
     joined.kind = std::max(p.kind, c.kind);
-    joined.kept = keep ? std::optional(p.members.back()) : c.kept;
-    if (!served(joined)) return;
+    joined.kept = c.kept;
+    if (keep)
+      joined.kept.insert(std::upper_bound(c.kept.begin(), c.kept.end(), p.members.back()),
+                         p.members.back());
+    if (!served(joined)) return false;
     for (size_t m : p.members) group_of_[m] = consumer;
     p.members.clear();
     c = std::move(joined);
     context_.count("fuse.joined");
+    return true;
   }
 
   bool kinds_allow(const Group& p, const Group& c, size_t reader) const {
@@ -165,6 +233,10 @@ class BlockFusion {
   }
   bool served(const ir::Function& f) const {
     return kernels::template_for(*context_.workloads->of(f), context_.target) != nullptr;
+  }
+
+  static bool is_kept(const Group& g, size_t member) {
+    return std::binary_search(g.kept.begin(), g.kept.end(), member);
   }
 
   bool only_views(const Group& g) const {
@@ -211,12 +283,14 @@ class BlockFusion {
       v->type = b.var->type;
       inside[b.var.get()] = v;
       result = v;
-      if (m == g.kept || m == g.members.back()) results.push_back(v);
+      if (is_kept(g, m) || m == g.members.back()) results.push_back(v);
     }
-    if (g.kept) {
-      const VarRef both = body.bind(ir::make_tuple(results), "results");
-      both->type = ir::tuple_type({ir::type_of(results[0]), ir::type_of(results[1])});
-      result = both;
+    if (!g.kept.empty()) {
+      std::vector<ir::Type> types;
+      for (const Atom& a : results) types.push_back(ir::type_of(a));
+      const VarRef all = body.bind(ir::make_tuple(results), "results");
+      all->type = ir::tuple_type(std::move(types));
+      result = all;
     }
     ir::Attrs attrs = {{"primitive", true}};
     if (!scalars.empty()) attrs["scalars"] = scalars;
@@ -245,11 +319,13 @@ class BlockFusion {
         continue;
       }
       const ir::ExprRef call = ir::make_call_primitive(f, std::move(args), b.value->location);
-      if (g.kept) {
-        const VarRef both = out.bind(call, "results");
-        both->type = f->result_type;
-        out.append({block_.bindings[*g.kept].var, ir::make_get_field(both, 0, b.value->location)});
-        out.append({b.var, ir::make_get_field(both, 1, b.value->location)});
+      if (!g.kept.empty()) {
+        const VarRef all = out.bind(call, "results");
+        all->type = f->result_type;
+        int64_t field = 0;
+        for (const size_t m : g.kept)
+          out.append({block_.bindings[m].var, ir::make_get_field(all, field++, b.value->location)});
+        out.append({b.var, ir::make_get_field(all, field, b.value->location)});
         context_.count("fuse.kept");
       } else {
         out.append({b.var, call});

@@ -50,6 +50,33 @@ bool is_product_of_pixels(const Expr& e) {
          all("strides", 1) && all("pads", 0);
 }
 
+// A convolution of channels-last images and HWIO weights of this shape and type as one with packed
+// weights: its call, without operands, and their type.
+struct PackedConvolution {
+  ir::ExprRef call;
+  ir::Layout layout;
+  ir::Type weights;
+};
+PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType type,
+                                     const kernels::TargetInfo& target) {
+  const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+  const auto groups = ir::attr<int64_t>(e.attrs, "groups");
+  const int64_t per_group = n / groups;
+  const ir::Layout layout = *ir::parse_layout(kernels::conv2d_nhwc_layout(target, type, per_group));
+  ir::Attrs attrs = {
+      {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
+  for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
+    if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
+  const int64_t panels = (per_group + layout.width - 1) / layout.width;
+  return {ir::make_call("packed_conv2d", {}, std::move(attrs)), layout,
+          ir::tensor_type(layout.packed_dims(k, panels * layout.width * groups), type)};
+}
+
+// A depthwise one, also of a single channel, has rows of one element.
+bool is_depthwise(const Expr& e, const Ints& shape) {
+  return shape[2] == 1 && shape[3] == ir::attr<int64_t>(e.attrs, "groups");
+}
+
 // What a convolution reads through a transposition to channels last, of an image with so few
 // channels that a pixel's make no stretch of memory. Nothing if it is another operand.
 std::optional<Atom> channels_first(const Definitions& definitions, const Expr& e) {
@@ -110,9 +137,22 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
   if (!is_packable(e.args[1], weights, 4) || !ir::image_layout_of(e.attrs).channels_last() ||
       ir::type_of(e.args[0])->dtype != image)
     return false;
-  // A depthwise one, also of a single channel, has rows of one element.
-  const Ints& shape = e.args[1].constant->shape;
-  return shape[2] != 1 || shape[3] != ir::attr<int64_t>(e.attrs, "groups");
+  return !is_depthwise(e, e.args[1].constant->shape);
+}
+
+bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, const ir::Type& result,
+                       PassContext& context) {
+  if (ir::traits_of(e).packs != ir::Packs::kFilters || !e.attrs.contains("out") ||
+      !e.args[1].is_constant() || !ir::image_layout_of(e.attrs).channels_last())
+    return false;
+  Ints shape;
+  for (const ir::Dim& d : operands[1]->dims) shape.push_back(d.as_constant().value_or(0));
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end() || is_depthwise(e, shape))
+    return false;
+  const PackedConvolution packed = packed_convolution(e, shape, operands[1]->dtype, context.target);
+  std::vector<ir::Type> types = operands;
+  types[1] = packed.weights;
+  return has_kernel(*packed.call, types, result, context);
 }
 
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
@@ -177,7 +217,6 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
           const Ints& shape = e.args[1].constant->shape;
           const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-          const int64_t per_group = n / ir::attr<int64_t>(e.attrs, "groups");
           if (is_product_of_pixels(e)) {
             const Atom matrix = filters(e, n, false, o);
             const std::optional<Atom> y = narrow
@@ -185,25 +224,17 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                                               : product(e.args[0], matrix, k, n, false);
             return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
           }
-          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
-          const ir::Layout layout =
-              panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
-          ir::Attrs attrs = {
-              {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
-          for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
-            if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
-          std::vector<Atom> args = e.args;
+          const PackedConvolution packed = packed_convolution(e, shape, type, context.target);
           if (narrow) {
-            const auto packed = ir::make_call("packed_conv2d", {}, attrs);
             std::vector<ir::Type> types;
-            for (const Atom& a : args) types.push_back(ir::type_of(a));
-            types[1] = ir::tensor_type(
-                layout.packed_dims(k, (per_group + layout.width - 1) / layout.width * layout.width *
-                                          (n / per_group)),
-                type);
-            if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
+            for (const Atom& a : e.args) types.push_back(ir::type_of(a));
+            if (!has_packed_kernel(e, types, b.var->type, context)) return std::nullopt;
           }
-          args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
+          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
+          ir::Attrs attrs = packed.call->attrs;
+          std::vector<Atom> args = e.args;
+          args[1] =
+              pack(filters(e, packed.layout.width, image.has_value(), o), packed.layout, false);
           if (image) {
             args[0] = *image;
             attrs["image_layout"] = std::string("nchw");

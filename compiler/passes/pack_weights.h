@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/expr.h"
+#include "compiler/passes/pass.h"
 #include "vm/base/dtype.h"
 
 namespace nimble::passes {
@@ -12,5 +13,10 @@ bool is_packable_product(const ir::Expr& e, DType rows, DType weights);
 // The same of a convolution (Packs::kFilters) of channels-last images; depthwise ones are not
 // packed.
 bool is_packable_convolution(const ir::Expr& e, DType image, DType weights);
+// Whether a kernel takes a convolution of channels-last images, narrower than its result (`out`),
+// once its constant weights are packed. Of the call only the attributes and whether the weights are
+// a constant count; operand 1 is HWIO.
+bool has_packed_kernel(const ir::Expr& e, const std::vector<ir::Type>& operands,
+                       const ir::Type& result, PassContext& context);
 
 }  // namespace nimble::passes

@@ -10,9 +10,10 @@
 // k (max |x| max |w|) / 127, and usually by about a root of k of such steps. A row or column of
 // zeros has zeros as its product, a row with a NaN is NaN; the sums, in i32, are exact.
 //
-// The rows' scales and values are operators of the module like any others, and what follows a
-// product's sums is fused behind it. Nothing is quantised that pack-weights does not lay out, or
-// where a weight is not finite.
+// The rows' scales and values are operators of the module like any others: the pass fuse makes one
+// kernel of them, or puts them into that of a normalisation ahead, and what follows a product's
+// sums behind it. Nothing is quantised that pack-weights does not lay out, or where a weight is not
+// finite.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -75,6 +75,17 @@ std::vector<Array> packed_matmul(const OpCall& c) {
   return {y};
 }
 
+// Calls `body` with the elements of image, weights, bias (null if there is none) and result: all
+// floats or all integers.
+template <typename Body>
+void convolve(const OpCall& c, Array& y, const Body& body) {
+  const bool biased = c.in.size() > 2;
+  if (y.floating())
+    body(c.in[0].f, c.in[1].f, biased ? &c.in[2].f : nullptr, y.f);
+  else
+    body(c.in[0].i, c.in[1].i, biased ? &c.in[2].i : nullptr, y.i);
+}
+
 std::vector<Array> conv2d(const OpCall& c) {
   Array y = c.result();
   const Array &x = c.in[0], &w = c.in[1];
@@ -88,31 +99,35 @@ std::vector<Array> conv2d(const OpCall& c) {
   int64_t channels = w.shape[l.input];
   int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
   int64_t per_group = y.shape[l.channel] / groups;
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    int64_t o = at[l.channel], first = o / per_group * channels;
-    double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
-    for (int64_t ch = 0; ch < channels; ++ch)
-      for (int64_t i = 0; i < w.shape[l.taps[0]]; ++i)
-        for (int64_t j = 0; j < w.shape[l.taps[1]]; ++j) {
-          int64_t r = at[l.spatial[0]] * strides[0] - pads[0] + i * dilations[0];
-          int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
-          const bool padding = r < 0 || r >= height || q < 0 || q >= width;
-          // Padding is zeros, which times an infinite weight are not numbers.
-          if (padding && skip_padding) continue;
-          const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
-                               r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
-          const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
-                              i * w_steps[l.taps[0]] + j * w_steps[l.taps[1]];
-          sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
-        }
-    y.f[static_cast<size_t>(flat)] = sum;
+  convolve(c, y, [&](const auto& image, const auto& weights, const auto* bias, auto& out) {
+    using Number = typename std::decay_t<decltype(out)>::value_type;
+    for_each(y.shape, [&](const Shape& at, int64_t flat) {
+      int64_t o = at[l.channel], first = o / per_group * channels;
+      Number sum = bias ? (*bias)[static_cast<size_t>(o)] : Number{0};
+      for (int64_t ch = 0; ch < channels; ++ch)
+        for (int64_t i = 0; i < w.shape[l.taps[0]]; ++i)
+          for (int64_t j = 0; j < w.shape[l.taps[1]]; ++j) {
+            int64_t r = at[l.spatial[0]] * strides[0] - pads[0] + i * dilations[0];
+            int64_t q = at[l.spatial[1]] * strides[1] - pads[1] + j * dilations[1];
+            const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+            // Padding is zeros, which times an infinite weight are not numbers.
+            if (padding && skip_padding) continue;
+            const int64_t from = at[0] * x_steps[0] + (first + ch) * x_steps[l.channel] +
+                                 r * x_steps[l.spatial[0]] + q * x_steps[l.spatial[1]];
+            const int64_t tap = o * w_steps[l.filter] + ch * w_steps[l.input] +
+                                i * w_steps[l.taps[0]] + j * w_steps[l.taps[1]];
+            sum += (padding ? Number{0} : image[static_cast<size_t>(from)]) *
+                   weights[static_cast<size_t>(tap)];
+          }
+      out[static_cast<size_t>(flat)] = sum;
+    });
   });
   return {y};
 }
 
 std::vector<Array> packed_conv2d(const OpCall& c) {
   Array y = c.result();
-  const Array &x = c.in[0], &w = c.in[1];
+  const Array& x = c.in[0];
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");
   const auto& strides = ir::attr<Ints>(c.e.attrs, "strides");
   const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
@@ -130,27 +145,31 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const int64_t panels = (filters + layout.width - 1) / layout.width;
   std::vector<int64_t> rows(static_cast<size_t>(k));  // where each begins in a panel
   for (int64_t q = 0; q < k; ++q) rows[static_cast<size_t>(q)] = layout.index_of(q, 0, k);
-  for_each(y.shape, [&](const Shape& at, int64_t flat) {
-    const int64_t o = at[3], group = o / filters;
-    const int64_t column =
-        group * panels * layout.panel_elements(k) + layout.index_of(0, o % filters, k);
-    double sum = c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0.0;
-    for (int64_t ch = 0; ch < channels; ++ch)
-      for (int64_t i = 0; i < kernel[0]; ++i)
-        for (int64_t j = 0; j < kernel[1]; ++j) {
-          const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
-          const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
-          const bool padding = r < 0 || r >= height || q < 0 || q >= width;
-          if (padding && skip_padding) continue;
-          const int64_t from = at[0] * x_steps[0] + r * x_steps[l.spatial[0]] +
-                               q * x_steps[l.spatial[1]] +
-                               (group * channels + ch) * x_steps[l.channel];
-          const int64_t row = l.channels_last() ? (i * kernel[1] + j) * channels + ch
-                                                : (ch * kernel[0] + i) * kernel[1] + j;
-          const int64_t tap = column + rows[static_cast<size_t>(row)];
-          sum += (padding ? 0.0 : x.f[static_cast<size_t>(from)]) * w.f[static_cast<size_t>(tap)];
-        }
-    y.f[static_cast<size_t>(flat)] = sum;
+  convolve(c, y, [&](const auto& image, const auto& weights, const auto* bias, auto& out) {
+    using Number = typename std::decay_t<decltype(out)>::value_type;
+    for_each(y.shape, [&](const Shape& at, int64_t flat) {
+      const int64_t o = at[3], group = o / filters;
+      const int64_t column =
+          group * panels * layout.panel_elements(k) + layout.index_of(0, o % filters, k);
+      Number sum = bias ? (*bias)[static_cast<size_t>(o)] : Number{0};
+      for (int64_t ch = 0; ch < channels; ++ch)
+        for (int64_t i = 0; i < kernel[0]; ++i)
+          for (int64_t j = 0; j < kernel[1]; ++j) {
+            const int64_t r = at[1] * strides[0] - pads[0] + i * dilations[0];
+            const int64_t q = at[2] * strides[1] - pads[1] + j * dilations[1];
+            const bool padding = r < 0 || r >= height || q < 0 || q >= width;
+            if (padding && skip_padding) continue;
+            const int64_t from = at[0] * x_steps[0] + r * x_steps[l.spatial[0]] +
+                                 q * x_steps[l.spatial[1]] +
+                                 (group * channels + ch) * x_steps[l.channel];
+            const int64_t row = l.channels_last() ? (i * kernel[1] + j) * channels + ch
+                                                  : (ch * kernel[0] + i) * kernel[1] + j;
+            const int64_t tap = column + rows[static_cast<size_t>(row)];
+            sum += (padding ? Number{0} : image[static_cast<size_t>(from)]) *
+                   weights[static_cast<size_t>(tap)];
+          }
+      out[static_cast<size_t>(flat)] = sum;
+    });
   });
   return {y};
 }

@@ -1,6 +1,8 @@
 // Dots to LLVM IR: the fragment's instruction where the target has it, for vectors of 128, 256 and
 // 512 bits; wider ones are cut in halves, narrower ones are filled up, so that every width gives
-// the row's bits. Elsewhere the expansion in other values.
+// the row's bits. Elsewhere the expansion in other values, but for bytes where a machine adds up
+// pairs of words: the even bytes of both factors are words, and the odd ones are, whose products
+// and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "compiler/codegen/llvm/emitter.h"
@@ -12,7 +14,7 @@ namespace {
 
 using llvm::Intrinsic::ID;
 
-constexpr int kNarrowest = 128, kWidest = 512;  // bits of an instruction's sums
+constexpr int kNarrowest = 128;  // bits of an instruction's sums
 
 // Takes the sums, a and b, in this order.
 ID intrinsic_of(kir::Fragment f, int bits) {
@@ -29,6 +31,24 @@ ID intrinsic_of(kir::Fragment f, int bits) {
                 llvm::Intrinsic::x86_avx512_vpdpbusd_512);
   }
   NIMBLE_UNREACHABLE();
+}
+
+// Takes two vectors of words; gives the sums of neighbouring products.
+ID pairs_of_words(int bits) {
+  return bits == 128   ? llvm::Intrinsic::x86_sse2_pmadd_wd
+         : bits == 256 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                       : llvm::Intrinsic::x86_avx512_pmaddw_d_512;
+}
+
+// The widest vectors of words whose products a target adds up in pairs; 0 if it does not.
+int widest_words(const kernels::TargetInfo& target) {
+  return target.has("avx512bw") ? 512 : target.has("avx2") ? 256 : target.has("ssse3") ? 128 : 0;
+}
+
+// The widest sums that there is a way for; 0: only the expansion.
+int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
+  if (target.has(std::string(row.feature))) return 512;
+  return row.id == kir::Fragment::kU8S8Quads ? widest_words(target) : 0;
 }
 
 }  // namespace
@@ -55,7 +75,7 @@ llvm::Value* Emitter::lanes_of(llvm::Value* v, int first, int from, int to) {
 
 llvm::Value* Emitter::dot(const kir::Value& v) {
   const kir::FragmentRow& row = kir::row_of(v.fragment);
-  if (!target_.has(std::string(row.feature))) {
+  if (widest_sums(row, target_) == 0) {
     const kir::ValueRef in_others = kir::expand_dot(v);
     made_.push_back(in_others);
     return value(in_others);
@@ -69,7 +89,7 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                              llvm::Value* sum, int lanes) {
   const int element = static_cast<int>(8 * size_of(row.sum)), bits = element * lanes;
   const int factors = row.group * lanes;
-  if (bits > kWidest) {
+  if (bits > widest_sums(row, target_)) {
     const int half = lanes / 2;
     const auto part = [&](int i) {
       return dot_of(row, lanes_of(a, i * factors / 2, factors, factors / 2),
@@ -88,12 +108,28 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
+  if (!target_.has(std::string(row.feature))) return dot_by_words(a, c, sum, bits);
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).
   const llvm::FunctionType* signature = llvm::Intrinsic::getType(context_, id);
   return b_.CreateIntrinsic(id, {},
                             {sum, b_.CreateBitCast(a, signature->getParamType(1)),
                              b_.CreateBitCast(c, signature->getParamType(2))});
+}
+
+// Of quads, unsigned times signed, as two products of words.
+llvm::Value* Emitter::dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits) {
+  llvm::Type* words = llvm::FixedVectorType::get(b_.getInt16Ty(), static_cast<unsigned>(bits / 16));
+  const auto number = [&](uint64_t v) { return llvm::ConstantInt::get(words, v); };
+  llvm::Value* x = b_.CreateBitCast(a, words);
+  llvm::Value* y = b_.CreateBitCast(c, words);
+  const auto product = [&](llvm::Value* l, llvm::Value* r) {
+    return b_.CreateIntrinsic(pairs_of_words(bits), {}, {l, r});
+  };
+  llvm::Value* even =
+      product(b_.CreateAnd(x, number(0xff)), b_.CreateAShr(b_.CreateShl(y, number(8)), number(8)));
+  llvm::Value* odd = product(b_.CreateLShr(x, number(8)), b_.CreateAShr(y, number(8)));
+  return b_.CreateAdd(sum, b_.CreateAdd(even, odd));
 }
 
 }  // namespace nimble::codegen

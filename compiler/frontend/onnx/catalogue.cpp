@@ -36,7 +36,8 @@ std::vector<const Operator*> all_operators() {
                       attention_operators(),   recurrent_operators(), loop_operators(),
                       index_operators(),       control_operators(),   sequence_operators(),
                       algebra_operators(),     sampling_operators(),  signal_operators(),
-                      resize_operators(),      dynamic_operators(),   random_operators()})
+                      resize_operators(),      dynamic_operators(),   random_operators(),
+                      byte_operators()})
     for (const Operator& op : family) out.push_back(&op);
   return out;
 }
@@ -65,7 +66,8 @@ std::string onnx_operator_list() {
   std::string out = fmt::format(
       "# ONNX operators\n\n"
       "What `nimble check --operators` prints: every operator of ONNX 1.23 and the operator sets "
-      "that defined a version of it. Models of opset {} to {} are read. All element types of the "
+      "that defined a version of it, and what is read of ONNX Runtime's domain com.microsoft. "
+      "Models of opset {} to {} are read. All element types of the "
       "IR are (bool, integers of 8 to 64 bits, f16, bf16, f32, f64); strings, complex numbers, "
       "8-bit floats and types of less than a byte are not. `nimble check MODEL` says the same of "
       "one model.\n",

@@ -202,7 +202,28 @@ Value GraphBuilder::call(const std::string& op, const std::vector<Value>& args, 
   Value out = bound(std::move(expr), std::move(r.type), std::move(r.contents));
   // Inference takes over the names of extents that only the run knows.
   if (info->shape_mode != ir::ShapeMode::kDataIndependent) out.atom.var->type = out.type;
+  const bool settled =
+      !args.empty() && info->shape_mode == ir::ShapeMode::kDataIndependent &&
+      out.type->kind == ir::TypeKind::kTensor && !info->traits.effect &&
+      !info->traits.names_symbols &&
+      std::all_of(args.begin(), args.end(), [&](const Value& a) { return is_settled(a); }) &&
+      std::all_of(out.dims().begin(), out.dims().end(),
+                  [](const ir::Dim& d) { return d.as_constant().has_value(); });
+  if (settled) settled_.insert(out.atom.var);
   return out;
+}
+
+void GraphBuilder::note_quantised(const Value& v, Quantised q) {
+  if (v.atom.is_var()) quantised_.insert_or_assign(v.atom.var, std::move(q));
+}
+
+std::optional<GraphBuilder::Quantised> GraphBuilder::quantised(const Value& v) const {
+  const auto it = v.atom.is_var() ? quantised_.find(v.atom.var) : quantised_.end();
+  return it == quantised_.end() ? std::nullopt : std::optional(it->second);
+}
+
+bool GraphBuilder::is_settled(const Value& v) const {
+  return v.is_constant() || (v.atom.is_var() && settled_.contains(v.atom.var));
 }
 
 std::vector<Value> GraphBuilder::fields(const Value& tuple) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -122,6 +123,20 @@ class GraphBuilder {
   // The keys of the nodes that name no seed: 2^32, 2^32 + 1, …, beyond what a seed of 32 bits is.
   int64_t next_random_key() { return (int64_t{1} << 32) + random_nodes_++; }
 
+  // A tensor that stands for others: (values - zero) * scale, where scale and zero are one number
+  // each, or one per element of `axis`.
+  struct Quantised {
+    Value values, scale;
+    std::optional<Value> zero;
+    int64_t axis = 0;
+  };
+  // Notes what a value was computed from, for operators that can take that instead.
+  void note_quantised(const Value& v, Quantised q);
+  // What was noted; nothing if nothing was.
+  std::optional<Quantised> quantised(const Value& v) const;
+  // Whether a value is a constant, or will be: computed from constants alone.
+  bool is_settled(const Value& v) const;
+
   // The place of the operators that follow: a node's name, and a name for their results.
   void set_place(ir::Location location, std::string hint) {
     location_ = std::move(location);
@@ -171,6 +186,8 @@ class GraphBuilder {
   // more than there is; what exporters rearrange grows with what the file stores.
   int64_t movable_ = 1 << 20;
   std::unordered_map<const ir::Var*, Dims> elements_;  // named by a read_extents
+  std::unordered_map<ir::VarRef, Quantised> quantised_;
+  std::unordered_set<ir::VarRef> settled_;
   Randomness randomness_;
   int64_t random_nodes_ = 0;
   ir::Location location_;

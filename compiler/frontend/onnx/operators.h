@@ -25,11 +25,22 @@ const Operator* find_operator(const std::string& domain, const std::string& name
 // All rules, in no order.
 std::vector<const Operator*> all_operators();
 
-// A convolution with the attributes of the node, in the operands' dtype.
-Value convolution(NodeContext& c, const Value& x, const Value& w, const std::optional<Value>& bias);
+// A convolution with the attributes of the node, in the operands' dtype. Of bytes with `out`: in
+// that type, which is the bias's, too, and with padding of `zero`, a scalar of i32, instead of 0.
+struct ByteConvolution {
+  DType out;
+  std::optional<Value> zero;
+};
+Value convolution(NodeContext& c, const Value& x, const Value& w, const std::optional<Value>& bias,
+                  const std::optional<ByteConvolution>& bytes = std::nullopt);
 
 // LSTM, GRU or RNN with any weights, activations and lengths.
 Values recurrent_layer(NodeContext& c);
+
+// The node's convolution, without its bias, or a product, of inputs 0 and 1 where both were
+// dequantised and their bytes make the faster way: f32. Nothing where that is not so.
+std::optional<Value> quantised_convolution(NodeContext& c);
+std::optional<Value> quantised_product(NodeContext& c, bool transpose_b);
 
 // The families, each in its own file.
 std::span<const Operator> elementwise_operators();
@@ -37,6 +48,7 @@ std::span<const Operator> shape_operators();
 std::span<const Operator> product_operators();
 std::span<const Operator> math_operators();
 std::span<const Operator> quantised_operators();
+std::span<const Operator> byte_operators();
 std::span<const Operator> convolution_operators();
 std::span<const Operator> pooling_operators();
 std::span<const Operator> normalising_operators();

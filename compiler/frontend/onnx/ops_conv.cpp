@@ -66,18 +66,23 @@ namespace {
 
 class Convolution {
  public:
-  Convolution(NodeContext& c, int64_t groups) : c_(c), a_(c.g), groups_(groups) {}
+  Convolution(NodeContext& c, int64_t groups, std::optional<ByteConvolution> bytes = {})
+      : c_(c), a_(c.g), groups_(groups), bytes_(std::move(bytes)) {}
 
   Value run(Value x, Value w, std::optional<Value> bias, Window window) {
-    const DType type = x.dtype();
+    const DType type = bytes_ ? bytes_->out : x.dtype();
     x = a_.widened(x);
     w = a_.widened(w);
-    if (bias) bias = a_.cast(*bias, x.dtype());
-    if (!window.constant_pads()) {
+    if (bias) bias = a_.cast(*bias, bytes_ ? type : x.dtype());
+    const auto pads = window.constant_pads();
+    const bool known =
+        pads && (!bytes_ || !bytes_->zero ||
+                 std::all_of(pads->begin(), pads->end(), [](int64_t pad) { return pad == 0; }));
+    if (!known) {
       Dims before(x.dims().size(), 0), after = before;
       std::copy(window.before.begin(), window.before.end(), before.begin() + 2);
       std::copy(window.after.begin(), window.after.end(), after.begin() + 2);
-      x = a_.pad(x, before, after);
+      x = padded(x, before, after);
       window.before.assign(window.axes(), 0);
       window.after = window.before;
     }
@@ -85,6 +90,15 @@ class Convolution {
   }
 
  private:
+  Value padded(const Value& x, const Dims& before, const Dims& after) {
+    if (!bytes_ || !bytes_->zero) return a_.pad(x, before, after);
+    const Value& zero = *bytes_->zero;
+    if (zero.is_constant()) return a_.pad(x, before, after, zero.atom.constant->value(0));
+    // Known to the run only: 0 + zero in the padding, x - zero + zero elsewhere, modulo 2^8.
+    const Value byte = a_.cast(zero, x.dtype());
+    return a_.add(a_.pad(a_.sub(x, byte), before, after), byte);
+  }
+
   Value apply(const Value& x, const Value& w, const std::optional<Value>& bias,
               const Window& window) {
     switch (window.axes()) {
@@ -103,11 +117,12 @@ class Convolution {
                  const Window& window) {
     Values args = {x, w};
     if (bias) args.push_back(*bias);
-    return c_.g.call("conv2d", args,
-                     {{"strides", window.strides},
-                      {"pads", *window.constant_pads()},
-                      {"dilations", window.dilations},
-                      {"groups", groups_}});
+    ir::Attrs attrs = {{"strides", window.strides},
+                       {"pads", *window.constant_pads()},
+                       {"dilations", window.dilations},
+                       {"groups", groups_}};
+    if (bytes_) attrs["out"] = bytes_->out;
+    return c_.g.call("conv2d", args, std::move(attrs));
   }
 
   Value one_axis(const Value& x, const Value& w, const std::optional<Value>& bias, Window window) {
@@ -156,6 +171,7 @@ class Convolution {
   NodeContext& c_;
   Arithmetic a_;
   int64_t groups_;
+  std::optional<ByteConvolution> bytes_;
 };
 
 Axes kernel_of(NodeContext& c, const Value& weight) {
@@ -172,6 +188,11 @@ Axes kernel_of(NodeContext& c, const Value& weight) {
 Values conv(NodeContext& c) {
   std::optional<Value> bias;
   if (c.has(2)) bias = c.in(2);
+  if (const auto y = quantised_convolution(c)) {
+    if (!bias) return {*y};
+    Arithmetic a(c.g);
+    return {a.add(*y, a.unsqueeze(a.cast(*bias, y->dtype()), axes_between(1, y->rank() - 1)))};
+  }
   return {convolution(c, c.in(0), c.in(1), bias)};
 }
 
@@ -294,11 +315,11 @@ Values col2im(NodeContext& c) {
 
 }  // namespace
 
-Value convolution(NodeContext& c, const Value& x, const Value& w,
-                  const std::optional<Value>& bias) {
+Value convolution(NodeContext& c, const Value& x, const Value& w, const std::optional<Value>& bias,
+                  const std::optional<ByteConvolution>& bytes) {
   if (w.rank() != x.rank()) c.fail("weight and input differ in rank");
   const Window window = window_of(c, x, kernel_of(c, w));
-  return Convolution(c, c.integer("group", 1)).run(x, w, bias, window);
+  return Convolution(c, c.integer("group", 1), bytes).run(x, w, bias, window);
 }
 
 std::span<const Operator> convolution_operators() {

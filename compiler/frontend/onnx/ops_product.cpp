@@ -12,6 +12,7 @@ Value widened(Arithmetic& a, const Value& x) {
 }
 
 Values matmul(NodeContext& c) {
+  if (auto y = quantised_product(c, /*transpose_b=*/false)) return {*y};
   Arithmetic a(c.g);
   const Value y = a.matmul(widened(a, c.in(0)), widened(a, c.in(1)));
   return {a.cast(y, c.in(0).dtype())};
@@ -22,9 +23,12 @@ Values gemm(NodeContext& c) {
   const Value left = widened(a, c.in(0)), right = widened(a, c.in(1));
   const DType type = left.dtype(), result = c.in(0).dtype();
   ir::Attrs attrs;
-  if (c.integer("transA", 0)) attrs["transpose_a"] = true;
-  if (c.integer("transB", 0)) attrs["transpose_b"] = true;
-  Value y = c.g.call("matmul", {left, right}, attrs);
+  const bool transpose_a = c.integer("transA", 0) != 0, transpose_b = c.integer("transB", 0) != 0;
+  if (transpose_a) attrs["transpose_a"] = true;
+  if (transpose_b) attrs["transpose_b"] = true;
+  const std::optional<Value> of_bytes =
+      transpose_a ? std::nullopt : quantised_product(c, transpose_b);
+  Value y = of_bytes ? *of_bytes : c.g.call("matmul", {left, right}, attrs);
   const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
   if (alpha != 1) y = c.g.call("mul", {y, c.g.scalar(alpha, type)});
   if (!c.has(2) || beta == 0) return {a.cast(y, result)};

@@ -241,7 +241,15 @@ Values unsqueeze(NodeContext& c) {
 Values transpose(NodeContext& c) {
   Axes reversed;
   for (int64_t i = c.in(0).rank(); i-- > 0;) reversed.push_back(i);
-  return {c.g.call("transpose", {c.in(0)}, {{"axes", c.integers("perm", reversed)}})};
+  const Axes axes = c.integers("perm", reversed);
+  const Value y = c.g.call("transpose", {c.in(0)}, {{"axes", axes}});
+  // Weights that exporters quantise lie the other way round than their product reads them.
+  if (auto q = c.g.quantised(c.in(0))) {
+    q->values = c.g.call("transpose", {q->values}, {{"axes", axes}});
+    q->axis = std::find(axes.begin(), axes.end(), q->axis) - axes.begin();
+    c.g.note_quantised(y, *std::move(q));
+  }
+  return {y};
 }
 
 Values concat(NodeContext& c) {

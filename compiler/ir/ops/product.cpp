@@ -90,6 +90,13 @@ DType dtype_of_product(RelationContext& c) {
   return out;
 }
 
+// Of a convolution: floats, or with `out` bytes whose sums are i32.
+DType dtype_of_convolution(RelationContext& c) {
+  const DType type = dtype_of_product(c);
+  if (!c.call.attrs.contains("out")) require_float(c, 0);
+  return type;
+}
+
 }  // namespace
 
 RelationResult relate_matmul(RelationContext& c) {
@@ -145,8 +152,7 @@ RelationResult relate_packed_matmul(RelationContext& c) {
 }
 
 RelationResult relate_conv2d(RelationContext& c) {
-  const DType type = dtype_of_product(c);
-  require_float(c, 0);
+  const DType type = dtype_of_convolution(c);
   require_rank(c, 0, 4);
   require_rank(c, 1, 4);
   const int64_t groups = attr<int64_t>(c.call.attrs, "groups");
@@ -177,8 +183,7 @@ RelationResult relate_conv2d(RelationContext& c) {
 }
 
 RelationResult relate_packed_conv2d(RelationContext& c) {
-  const DType type = dtype_of_product(c);
-  require_float(c, 0);
+  const DType type = dtype_of_convolution(c);
   require_rank(c, 0, 4);
   const auto& kernel = ints(c, "kernel", 2, 1);
   const int64_t filters = attr<int64_t>(c.call.attrs, "filters");

@@ -485,6 +485,33 @@ TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
           "Tensor[(n, 70), i32]");
 }
 
+TEST(Relation, ConvolutionsOfBytesAddUpInI32) {
+  const Dim n = Dim::symbol("n");
+  const auto typed = [](Dims d, DType t) { return tensor_type(std::move(d), t); };
+  const DType image = DType::kU8, weights = DType::kI8, sums = DType::kI32;
+  Attrs conv = {{"strides", Ints{1, 1}},
+                {"pads", Ints{1, 1, 1, 1}},
+                {"dilations", Ints{1, 1}},
+                {"groups", int64_t{1}}};
+  const std::vector<Type> operands = {typed({n, 4, 7, 7}, image), typed({8, 4, 3, 3}, weights),
+                                      typed({8}, sums)};
+  EXPECT_TRUE(relate("conv2d", operands, conv).refused);
+  EXPECT_TRUE(
+      relate("conv2d", {typed({n, 4, 7, 7}, sums), typed({8, 4, 3, 3}, sums)}, conv).refused);
+  conv["out"] = sums;
+  EXPECT_EQ(str(relate("conv2d", operands, conv).type), "Tensor[(n, 8, 7, 7), i32]");
+  EXPECT_TRUE(relate("conv2d", {operands[0], operands[1], f32({8})}, conv).refused);
+  Attrs packed = conv;
+  packed["kernel"] = Ints{3, 3};
+  packed["filters"] = int64_t{8};
+  packed["layout"] = std::string("panel8x4");
+  EXPECT_EQ(
+      str(relate("packed_conv2d",
+                 {typed({n, 7, 7, 4}, image), typed({1, 9, 8, 4}, weights), operands[2]}, packed)
+              .type),
+      "Tensor[(n, 7, 7, 8), i32]");
+}
+
 TEST(Relation, RefusesWithARemedy) {
   const Outcome o = relate("add", {f32({2}), i64({2})});
   EXPECT_TRUE(o.refused);

@@ -37,15 +37,17 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (ir::has_padding(e.attrs) && !ir::attr_or(e.attrs, "skip_padding", false)) return {};
   if (!has_elementwise_epilogue(w, p.frame)) return {};
   p.dtype = p.frame.anchor->var->type->dtype;
-  if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};
+  if (!is_float(p.dtype) && p.dtype != DType::kI32) return {};
+  if (size_of(p.dtype) < 4) return {};
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
   if (p.image->dtype != p.dtype) {
     if (!p.weights) return {};
     p.fragment = fragment_of(p.image->dtype, p.weights->dtype, p.dtype);
-    if (!p.fragment) return {};
   }
+  // Integers are bytes that a fragment sums.
+  if (!p.fragment && (p.image->dtype != p.dtype || !is_float(p.dtype))) return {};
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;

@@ -1,6 +1,7 @@
 // The template "reduce": reductions over any axes (sum, mean, reduce_max, reduce_min, prod,
 // argmax) and normalisations (softmax, log_softmax, l2_normalize, layer_norm), each with
-// element-wise operators fused before and behind it.
+// element-wise operators fused before and behind it; behind a reduction of whole rows also those
+// that take its result back to the rows (x / sum(x), round(x / max |x|)).
 //
 // Reductions and row normalisations.
 //
@@ -10,10 +11,12 @@
 //  - If it is kept ("across"), lanes are neighbouring results, each reduced on its own; the
 //    accumulators take turns over the reduced axis. Nothing is added across lanes.
 //
-// A reduction is one pass. Normalisations need two or three over the same row: the maximum (or
-// mean), then the sum of exponentials (or squared deviations), then the results. A row that comes
-// out of fused operators, or whose exponentials would be computed twice, is kept in the thread's
-// scratch between the passes; a plain row is read again, from the first-level cache.
+// A reduction is one pass, and one more where its result goes back to the rows. The rows may be
+// those of a normalisation ahead, which then stay in the thread's scratch. Normalisations need two
+// or three over the same row: the maximum (or mean), then the sum of exponentials (or squared
+// deviations), then the results. A row that comes out of fused operators, or whose exponentials
+// would be computed twice, is kept in the thread's scratch between the passes; a plain row is read
+// again, from the first-level cache.
 // The variance is the mean of squared deviations, not a difference of squares, which cancels.
 //
 // Threads share the rows; no sum is split between them, so results do not depend on their number.
@@ -51,11 +54,37 @@ bool is_normalisation(const std::string& op) {
 // What is reduced, and which axes of the operand are.
 struct Plan {
   const ir::Binding* anchor = nullptr;
-  Dims dims;                  // of the operand
-  std::vector<bool> reduced;  // by axis
+  const ir::Binding* second = nullptr;  // a plain reduction of the rows that the anchor makes
+  Dims dims;                            // of the operand
+  std::vector<bool> reduced;            // by axis
   bool normalises = false;
-  bool along = false;  // lanes run along the last axis, which is reduced
+  bool along = false;    // lanes run along the last axis, which is reduced
+  bool spreads = false;  // some results have the operand's extents: the row is walked once more
 };
+
+// Whether elements of a row may be computed from what `e`, a plain reduction, makes of the row: one
+// along the last axis that keeps its axes, over rows that a cache holds. Rows of a length that only
+// the run knows may be few and long, which is work for more threads than there are rows.
+bool may_spread(const ir::Expr& e, const Plan& plan) {
+  constexpr int64_t kLongest = 32768;
+  if (is_normalisation(e.op) || !plan.along || e.op == "argmax" ||
+      !ir::attr<bool>(e.attrs, "keepdims"))
+    return false;
+  Dim length = 1;
+  for (size_t i = 0; i < plan.dims.size(); ++i)
+    if (plan.reduced[i]) length = length * plan.dims[i];
+  return length.as_constant().value_or(kLongest + 1) <= kLongest;
+}
+
+// Whether the second reduction takes the rows, of one axis, that the first, a normalisation, makes.
+bool may_follow(const Plan& plan) {
+  const ir::Expr& e = *plan.second->value;
+  if (!plan.normalises || !may_spread(e, plan)) return false;
+  const auto last = static_cast<int64_t>(plan.dims.size()) - 1;
+  return std::count(plan.reduced.begin(), plan.reduced.end(), true) == 1 &&
+         ir::attr<Ints>(e.attrs, "axes") == Ints{last} &&
+         ir::type_of(e.args[0])->dims == plan.dims && plan.anchor->var->type->dtype == DType::kF32;
+}
 
 std::optional<Plan> analyse(const Workload& w) {
   Plan plan;
@@ -64,8 +93,8 @@ std::optional<Plan> analyse(const Workload& w) {
     const ir::OpInfo* op = ir::find_op(b.value->op);
     if (op == nullptr) return std::nullopt;
     if (op->fusion == ir::FusionKind::kReduction) {
-      if (plan.anchor != nullptr) return std::nullopt;
-      plan.anchor = &b;
+      if (plan.second != nullptr) return std::nullopt;
+      (plan.anchor == nullptr ? plan.anchor : plan.second) = &b;
     } else if (!is_pullable(*b.value)) {
       return std::nullopt;
     }
@@ -87,9 +116,10 @@ std::optional<Plan> analyse(const Workload& w) {
   if (std::find(plan.reduced.begin(), plan.reduced.end(), true) == plan.reduced.end())
     return std::nullopt;
   plan.along = plan.reduced.back();
+  if (plan.second != nullptr && !may_follow(plan)) return std::nullopt;
 
-  // Results are element-wise over the anchor's shape (up to final reshapes). What depends on the
-  // anchor must not rearrange it.
+  // Results are element-wise over the anchor's shape (up to final reshapes), or over its operand's.
+  // What depends on the anchor must not rearrange it.
   std::set<const ir::Var*> dependent = {plan.anchor->var.get()};
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == plan.anchor || b.value->kind == ir::ExprKind::kTuple) continue;
@@ -98,15 +128,20 @@ std::optional<Plan> analyse(const Workload& w) {
       depends |= a.is_var() && dependent.contains(a.var.get());
     if (depends) dependent.insert(b.var.get());
   }
+  if (plan.second != nullptr && !dependent.contains(plan.second->var.get())) return std::nullopt;
+  const ir::Binding& reduced = plan.second != nullptr ? *plan.second : *plan.anchor;
   const Frame frame = make_frame(w);
   const GroupEvaluator group(*w.group, frame.parameters);
   for (const ir::Atom& a : frame.result_atoms) {
     const ir::Atom inner = strip_reshapes(group, a);
-    if (inner.is_global() || ir::type_of(inner)->dims != plan.anchor->var->type->dims)
-      return std::nullopt;
+    if (inner.is_global()) return std::nullopt;
+    const Dims& dims = ir::type_of(inner)->dims;
+    if (dims == reduced.var->type->dims) continue;
+    if (dims != plan.dims || !may_spread(*reduced.value, plan)) return std::nullopt;
+    plan.spreads = true;
   }
   for (const ir::Binding& b : w.group->body->bindings) {
-    if (&b == plan.anchor || !dependent.contains(b.var.get())) continue;
+    if (&b == plan.anchor || &b == plan.second || !dependent.contains(b.var.get())) continue;
     if (b.value->kind == ir::ExprKind::kAtom || b.value->kind == ir::ExprKind::kGetField) continue;
     const bool moves = !has_compute_rule(b.value->op);
     const bool reshapes = ir::traits_of(*b.value).memory == ir::Memory::kView;
@@ -147,7 +182,8 @@ class ReduceLowering {
         frame_(make_frame(w)),
         group_(*w.group, frame_.parameters),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
-        call_(*plan_.anchor->value),
+        anchor_(plan_.anchor),
+        call_(*anchor_->value),
         x_(group_.resolve(call_.args[0])),
         type_(element_type(ir::type_of(x_)->dtype)) {
     lanes_ = group_lanes(*w.group, t);
@@ -155,7 +191,13 @@ class ReduceLowering {
     group_.give(plan_.anchor->var,
                 [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
     bool vectors = group_.vectorizable(x_);
-    if (!plan_.along || plan_.normalises)
+    if (plan_.second) {
+      const DType again = compute_type(plan_.second->var->type->dtype);
+      vectors &= group_.vectorizable(plan_.second->value->args[0]);
+      group_.give(plan_.second->var,
+                  [again](const Dims&, int lanes) { return kb::integer(again, 0, lanes); });
+    }
+    if (!plan_.along || plan_.normalises || plan_.spreads)
       for (const ir::Atom& a : frame_.result_atoms) vectors &= group_.vectorizable(stripped(a));
     // Lanes across columns need columns: an axis of extent 1 is broadcast, not walked.
     if (!plan_.along && !plan_.dims.empty() && plan_.dims.back().is_constant(1)) vectors = false;
@@ -352,8 +394,8 @@ class ReduceLowering {
       if (op == "mean")
         total = let(out, "mean", kb::div(total, kb::cast(type_, kb::index(row_length()))));
     }
-    total = kb::cast(compute_type(plan_.anchor->var->type->dtype), total);
-    group_.give(plan_.anchor->var,
+    total = kb::cast(compute_type(anchor_->var->type->dtype), total);
+    group_.give(anchor_->var,
                 [total](const Dims&, int lanes) { return kb::broadcast(total, lanes); });
     const bool keep = ir::attr<bool>(call_.attrs, "keepdims");
     Dims at;
@@ -365,10 +407,25 @@ class ReduceLowering {
       }
     }
     const int lanes = plan_.along ? 1 : lanes_;
+    std::vector<size_t> rows;  // the results that are as long as the operand's rows
     for (size_t r = 0; r < frame_.results.size(); ++r) {
-      StmtRef s = store(r, stripped(frame_.result_atoms[r]), at, lanes, columns, out);
+      const ir::Atom a = stripped(frame_.result_atoms[r]);
+      if (plan_.spreads && ir::type_of(a)->dims == plan_.dims) {
+        rows.push_back(r);
+        continue;
+      }
+      StmtRef s = store(r, a, at, lanes, columns, out);
       out.push_back(std::move(s));
     }
+    if (rows.empty()) return;
+    out.push_back(walk(columns, [&](const Step& s) {
+      std::vector<StmtRef> all;
+      for (const size_t r : rows) {
+        StmtRef one = store(r, stripped(frame_.result_atoms[r]), s.at, lanes_, s.valid, all);
+        all.push_back(std::move(one));
+      }
+      return all;
+    }));
   }
 
   // The first index with the largest value, and a NaN is larger than all numbers: each accumulator
@@ -520,6 +577,10 @@ class ReduceLowering {
     out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       const ValueRef y = let(all, "y", last(s, all));
+      if (plan_.second) {
+        all.push_back(kb::store(row_buffer(), s.place, y));
+        return all;
+      }
       group_.give(plan_.anchor->var, [y](const Dims&, int) { return y; });
       for (size_t r = 0; r < frame_.results.size(); ++r) {
         StmtRef st = store(r, stripped(frame_.result_atoms[r]), s.at, lanes_, s.valid, all);
@@ -527,6 +588,19 @@ class ReduceLowering {
       }
       return all;
     }));
+    if (plan_.second) reduce_again(columns, out);
+  }
+
+  // The second reduction, of the row that lies in the scratch by now: its one axis is the last.
+  void reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+    group_.give(plan_.anchor->var, [row = row_buffer()](const Dims& at, int lanes) {
+      return kb::load(row, at.back(), lanes);
+    });
+    anchor_ = plan_.second;
+    call_ = *anchor_->value;
+    x_ = group_.resolve(call_.args[0]);
+    type_ = element_type(ir::type_of(x_)->dtype);
+    reduce(columns, out);
   }
 
   static ValueRef wide_like(const ValueRef& v, const ValueRef& like) {
@@ -538,7 +612,9 @@ class ReduceLowering {
   Frame frame_;
   GroupEvaluator group_;
   int unroll_;
-  const ir::Expr& call_;
+  // The reduction at work: the anchor, then the second.
+  const ir::Binding* anchor_;
+  ir::Expr call_;
   ir::Atom x_;
   DType type_;
   int lanes_ = 1;

@@ -216,6 +216,7 @@ inline void check_size(const Case& c, const Workload& w, const Lowered& lowered,
         if (a.dtype == DType::kF16) v = f32_from_f16(f16_from_f32(static_cast<float>(v)));
         if (a.dtype == DType::kBF16) v = f32_from_bf16(bf16_from_f32(static_cast<float>(v)));
         if (is_int(a.dtype)) v = std::floor(v);
+        if (is_unsigned_int(a.dtype)) v = std::fabs(v);
         if (a.dtype == DType::kBool) v = v > (c.low + c.high) / 2 ? 1 : 0;
       }
       in.push_back(std::move(x));

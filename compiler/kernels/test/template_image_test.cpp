@@ -104,9 +104,11 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// Image and weights of `type`, the weights in panels, which may be made for a machine of wider
-// vectors.
+// Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
+// same type, but of u8 for i8, whose sums are i32.
 Case packed_convolution(const Filter& f, DType type) {
+  const bool bytes = type == DType::kI8;
+  const DType image = bytes ? DType::kU8 : type, sums = bytes ? DType::kI32 : DType::kF32;
   const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
   const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
   const ir::Layout panels = *ir::parse_layout(layout);
@@ -115,13 +117,15 @@ Case packed_convolution(const Filter& f, DType type) {
     extents += extents.empty() ? (d * f.groups).str() : ", " + d.str();
   Case c = convolution(f, "conv2d_nhwc");
   c.text = fmt::format(
-      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), f32]) {{ "
+      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), {}]) {{ "
       "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
       "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
-      f.in, name_of(type), extents, name_of(type), f.out, f.kh, f.kw, f.out, f.groups,
-      f.attributes(), layout, type == DType::kF32 ? "" : ", out = f32");
+      f.in, name_of(image), extents, name_of(type), f.out, name_of(sums), f.kh, f.kw, f.out,
+      f.groups, f.attributes(), layout,
+      type == sums ? "" : fmt::format(", out = {}", name_of(sums)));
   c.oracle = by_reference(c.text);
   c.low = -1, c.high = 1;  // sums of many channels lose little where they cancel
+  if (bytes) c.low = -127, c.high = 127, c.tolerance = 0;
   return c;
 }
 
@@ -156,6 +160,20 @@ TEST(Conv2dNhwc, PackedPairs) {
   }
 }
 
+// A pixel's channels are whole groups of four, and sums of bytes are exact.
+TEST(Conv2dNhwc, PackedQuads) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kI8));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Images of few channels as the program has them, channels first.
 TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
   for (const Filter& f : {Filter{3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 32},
@@ -181,6 +199,11 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
 
 TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16);
+  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
+}
+
+TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
+  const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 16}, DType::kI8);
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 

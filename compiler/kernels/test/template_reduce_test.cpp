@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/kernels/test/operator_rows.h"
 #include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
@@ -20,6 +21,66 @@ TEST(Reduce, LastAxisWithPrologueAndEpilogue) {
            }
          },
          random_sizes(2, 130, 24), 1e-4});
+}
+
+// Rows go through the same kernel twice: their scale, and the rows by it. The scale is a result of
+// its own, or none.
+TEST(Reduce, ResultsGoBackToTheRows) {
+  for (const int64_t k : {1, 2, 15, 16, 17, 67, 130})
+    for (const bool both : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} {}", k, both));
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, n, {0}), f32], %g: Tensor[({0}), f32]) {{ let %a = abs(%x); "
+          "let %m = reduce_max(%a) {{axes = [2], keepdims = true}}; "
+          "let %s = maximum(%m, 0.001f32); let %d = div(%x, %s); let %y = mul(%d, %g); {1} }}",
+          k, both ? "let %r = (%s, %y); %r" : "%y");
+      c.served_by = "reduce";
+      c.oracle = by_reference(c.text);
+      c.sizes = {{0}, {1}, {7}, {40}};
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// The rows that a normalisation makes go through a reduction in the same kernel.
+TEST(Reduce, NormalisedRowsAreReducedAgain) {
+  const std::string norms[] = {"layer_norm(%p, %g, %g) {epsilon = 1e-5, axis = -1}",
+                               "softmax(%p) {axis = -1}", "log_softmax(%p) {axis = -1}",
+                               "l2_normalize(%p) {axis = -1, epsilon = 1e-12}"};
+  for (const std::string& norm : norms)
+    for (const int64_t k : {1, 7, 16, 33, 130}) {
+      SCOPED_TRACE(fmt::format("{} of {}", norm, k));
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, n, {0}), f32], %g: Tensor[({0}), f32]) {{ let %p = mul(%x, %x); "
+          "let %y = {1}; let %a = abs(%y); "
+          "let %m = reduce_max(%a) {{axes = [2], keepdims = true}}; "
+          "let %s = maximum(%m, 0.001f32); let %d = div(%y, %s); let %r = (%y, %s, %d); %r }}",
+          k, norm);
+      c.served_by = "reduce";
+      c.oracle = by_reference(c.text);
+      c.sizes = {{0}, {1}, {7}, {40}};
+      c.tolerance = 1e-4;
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// Rows over more axes than one, and of integers.
+TEST(Reduce, ResultsGoBackToRowsOfSeveralAxes) {
+  check({R"(fn @f(%x: Tensor[(n, 3, 5), i32]) {
+           let %s = sum(%x) {axes = [1, 2], keepdims = true};
+           let %y = sub(%x, %s); %y })",
+         "reduce",
+         [](const Arrays& in, Arrays& out) {
+           for (int64_t i = 0; i < in[0].dim(0); ++i) {
+             double s = 0;
+             for (int64_t j = 0; j < 15; ++j) s += in[0][i * 15 + j];
+             for (int64_t j = 0; j < 15; ++j) out[0][i * 15 + j] = in[0][i * 15 + j] - s;
+           }
+         },
+         few({0, 1, 6}), 0, -99, 99});
 }
 
 TEST(Reduce, EveryReductionOnBothKindsOfAxes) {

@@ -109,6 +109,10 @@ const Row kRows[] = {
     {"conv2d(f32[1, 1, 2, 2]{1, 2, 3, 4}, f32[1, 1, 2, 2]{1, 10, 100, 1000}, f32[1]{0.5}) {strides "
      "= [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1}",
      "f32[1, 1, 1, 1]{4321.5}"},
+    // Of bytes, the first pixel in the padding; the sums are no bytes.
+    {"conv2d(u8[1, 1, 1, 3]{1, 2, 255}, i8[1, 1, 1, 2]{-1, 3}, i32[1]{10}) {strides = [1, 1], pads "
+     "= [0, 1, 0, 0], dilations = [1, 1], groups = 1, out = i32}",
+     "i32[1, 1, 1, 3]{13, 15, 773}"},
     {"conv2d(f32[1, 2, 1, 3]{1, 2, 3, 4, 5, 6}, f32[2, 1, 1, 1]{10, 100}) {strides = [1, 2], pads "
      "= "
      "[0, 0, 0, 0], dilations = [1, 1], groups = 2}",
@@ -431,6 +435,34 @@ TEST(Operators, PackedProductsEqualPlainOnes) {
                                           ir::Tensor::of<float>(DType::kF32, {3, 5}, w)});
   ASSERT_EQ(out[0]->shape, out[1]->shape);
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(out[0]->value(i), out[1]->value(i));
+}
+
+// Packed weights of bytes are those of the plain convolution, in groups of channels.
+TEST(Operators, PackedConvolutionsOfBytesAreTheConvolution) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(n, 3, 2, 8), u8], %w: Tensor[(1, 2, 4, 6), i8], %b: Tensor[(6), i32]) {
+  let %f = reshape(%w) {shape = (8, 2, 3)};
+  let %z = pad(%f) {before = (0, 0, 0), after = (0, 0, 1), value = 0.0};
+  let %m = reshape(%z) {shape = (8, 8)};
+  let %p = pack(%m) {layout = "panel4x4", transpose = false};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [1, 2], filters = 6, groups = 2, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4x4", out = i32};
+  let %v = conv2d(%x, %w, %b) {strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], groups = 2, layout = "nhwc", out = i32};
+  let %r = (%y, %v);
+  %r
+})");
+  std::vector<uint8_t> x;
+  std::vector<int8_t> w;
+  for (int i = 0; i < 96; ++i) x.push_back(static_cast<uint8_t>(i * 37));
+  for (int i = 0; i < 48; ++i) w.push_back(static_cast<int8_t>(i * 53));
+  const std::vector<ir::TensorRef> out = Interpreter(m).run_tensors(
+      "main", {ir::Tensor::of<uint8_t>(DType::kU8, {2, 3, 2, 8}, x),
+               ir::Tensor::of<int8_t>(DType::kI8, {1, 2, 4, 6}, w),
+               ir::Tensor::of<int32_t>(DType::kI32, {6}, {0, 1, 2, -3, 4, 100000})});
+  ASSERT_EQ(out[0]->shape, (std::vector<int64_t>{2, 3, 3, 6}));
+  ASSERT_EQ(out[0]->shape, out[1]->shape);
+  EXPECT_EQ(out[1]->dtype, DType::kI32);
+  for (int64_t i = 0; i < out[0]->elements(); ++i)
+    EXPECT_EQ(out[0]->integer(i), out[1]->integer(i)) << i;
 }
 
 // Of narrow operands the sums are as exact as of f32: 1 + 2^-9, which is no bf16, stays.

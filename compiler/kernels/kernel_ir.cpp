@@ -108,6 +108,8 @@ std::string_view name_of(Scope scope) {
       return "register";
     case Scope::kShared:
       return "shared";
+    case Scope::kTile:
+      return "tile";
   }
   NIMBLE_UNREACHABLE();
 }

@@ -22,7 +22,8 @@ void unify_lanes(ValueRef& a, ValueRef& b) {
   NIMBLE_CHECK(a->lanes == b->lanes, "lanes {} and {}", a->lanes, b->lanes);
 }
 
-void same_type(const Value& a, const Value& b) {
+template <class T>  // values or buffers
+void same_type(const T& a, const T& b) {
   NIMBLE_CHECK(a.dtype == b.dtype, "{} and {}", nimble::name_of(a.dtype), nimble::name_of(b.dtype));
 }
 
@@ -319,6 +320,53 @@ StmtRef check(Condition c, const std::string& message) {
   return s;
 }
 
+StmtRef with_tiles(std::vector<TileShape> shapes, StmtRef body) {
+  auto s = make(StmtKind::kTiles);
+  s->shapes = std::move(shapes);
+  s->body = {std::move(body)};
+  return s;
+}
+
+StmtRef tile_zero(BufferRef tile, const Dim& number) {
+  auto s = make(StmtKind::kTileZero);
+  s->tiles = {{std::move(tile), number}};
+  return s;
+}
+
+StmtRef tile_load(BufferRef tile, const Dim& number, BufferRef from, const Dim& index,
+                  const Dim& pitch) {
+  same_type(*tile, *from);
+  auto s = make(StmtKind::kTileLoad);
+  s->tiles = {{std::move(tile), number}};
+  s->buffer = std::move(from);
+  s->index = index;
+  s->stride = pitch;
+  return s;
+}
+
+StmtRef tile_store(BufferRef to, const Dim& index, const Dim& pitch, BufferRef tile,
+                   const Dim& number) {
+  same_type(*to, *tile);
+  auto s = make(StmtKind::kTileStore);
+  s->tiles = {{std::move(tile), number}};
+  s->buffer = std::move(to);
+  s->index = index;
+  s->stride = pitch;
+  return s;
+}
+
+StmtRef tile_dot(TileFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
+                 BufferRef b, const Dim& j) {
+  const TileFragmentRow& row = tile_row_of(f);
+  NIMBLE_CHECK(a->dtype == row.a && b->dtype == row.b && sum->dtype == row.sum,
+               "{} of {}, {} and {}", row.name, nimble::name_of(a->dtype),
+               nimble::name_of(b->dtype), nimble::name_of(sum->dtype));
+  auto stmt = make(StmtKind::kTileDot);
+  stmt->tile_fragment = f;
+  stmt->tiles = {{std::move(sum), s}, {std::move(a), i}, {std::move(b), j}};
+  return stmt;
+}
+
 Condition lt(const Dim& a, const Dim& b) {
   return {{{a, Condition::Op::kLt, b}}};
 }
@@ -342,6 +390,12 @@ BufferRef buffer(std::string name, Scope scope, DType t, const Dim& extent, int 
   b->extent = extent;
   b->lanes = lanes;
   b->writable = scope != Scope::kArgument;
+  return b;
+}
+
+BufferRef tile_buffer(std::string name, DType t, int rows, int lanes, int count) {
+  auto b = std::make_shared<Buffer>(*buffer(std::move(name), Scope::kTile, t, count, lanes));
+  b->rows = rows;
   return b;
 }
 

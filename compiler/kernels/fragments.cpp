@@ -14,7 +14,13 @@ constexpr FragmentRow kRows[] = {
 #define NIMBLE_FRAGMENT(id, name, a, b, sum, group, feature) \
   {Fragment::id, name, DType::a, DType::b, DType::sum, group, feature},
 #include "compiler/kernels/Fragments.def"
-#undef NIMBLE_FRAGMENT
+};
+
+constexpr TileFragmentRow kTileRows[] = {
+#define NIMBLE_TILE_FRAGMENT(id, name, a, b, sum, group, rows, row_bytes, registers, feature) \
+  {TileFragment::id, name,      DType::a, DType::b, DType::sum, group, rows,                  \
+   row_bytes,        registers, feature},
+#include "compiler/kernels/Fragments.def"
 };
 
 // A bf16 is the upper half of the f32 of the same value.
@@ -50,6 +56,14 @@ std::span<const FragmentRow> all_fragments() {
 
 const FragmentRow& row_of(Fragment f) {
   return kRows[static_cast<size_t>(f)];
+}
+
+std::span<const TileFragmentRow> all_tile_fragments() {
+  return kTileRows;
+}
+
+const TileFragmentRow& tile_row_of(TileFragment f) {
+  return kTileRows[static_cast<size_t>(f)];
 }
 
 ValueRef expand_dot(const Value& dot) {

@@ -61,13 +61,15 @@ enum class Scope {
   kThread,    // one block per thread in scratch memory (packing buffers, partial rows)
   kRegister,  // per-thread registers: after unrolling every index must be a constant
   kShared,    // a block's on-chip memory (GPU)
+  kTile,      // matrix registers of a thread; only within a kTiles region, indexed as kRegister
 };
 
 struct Buffer {
   std::string name;
   Scope scope = Scope::kArgument;
   DType dtype = DType::kF32;
-  int lanes = 1;          // kRegister only: vector width of one element
+  int lanes = 1;          // kRegister: vector width of one element; kTile: elements of a row
+  int rows = 0;           // kTile only: rows of one matrix register
   Dim extent;             // number of elements (flat; templates compute row-major offsets)
   bool writable = false;  // kArgument: an output or in-out
   int alignment = 0;      // bytes that the base address is guaranteed to have; 0: element size
@@ -122,7 +124,6 @@ enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN
 enum class Fragment {
 #define NIMBLE_FRAGMENT(id, name, a, b, sum, group, feature) id,
 #include "compiler/kernels/Fragments.def"
-#undef NIMBLE_FRAGMENT
 };
 
 struct FragmentRow {
@@ -134,6 +135,24 @@ struct FragmentRow {
 };
 std::span<const FragmentRow> all_fragments();
 const FragmentRow& row_of(Fragment f);
+
+// Products of whole matrix registers, of the same table.
+enum class TileFragment {
+#define NIMBLE_TILE_FRAGMENT(id, name, a, b, sum, group, rows, row_bytes, registers, feature) id,
+#include "compiler/kernels/Fragments.def"
+};
+
+struct TileFragmentRow {
+  TileFragment id;
+  std::string_view name;     // in the text of a kernel
+  DType a, b, sum;           // element types
+  int group;                 // neighbours of a row of a, and of b, for one product of the sum
+  int rows, row_bytes;       // of a matrix register, at most
+  int registers;             // matrix registers of a thread
+  std::string_view feature;  // of a TargetInfo that has an instruction for it
+};
+std::span<const TileFragmentRow> all_tile_fragments();
+const TileFragmentRow& tile_row_of(TileFragment f);
 
 struct Value {
   ValueKind kind;
@@ -172,6 +191,12 @@ enum class StmtKind {
   kPrefetch,
   kBarrier,
   kCheck,
+  kTiles,      // a region with matrix registers: `shapes` says which, and how many of their rows
+  kTileZero,   // a matrix register of zeros
+  kTileLoad,   // row r of a matrix register from buffer[index + stride*r], `lanes` elements
+  kTileStore,  // the reverse
+  kTileDot,    // sum(m, n) += Σ over g, j a(m, g*group+j) * b(g, n*group+j), as the fragment's row
+               // says; `tiles` are sum, a, b
 };
 
 enum class LoopKind {
@@ -194,24 +219,39 @@ struct Condition {
   std::vector<Term> terms;
 };
 
+// Within a kTiles region `rows` rows of each matrix register of a buffer take part: at least one,
+// at most the buffer's.
+struct TileShape {
+  BufferRef tile;
+  Dim rows;
+};
+// One matrix register of a kTile buffer.
+struct TileRef {
+  BufferRef buffer;
+  Dim number;
+};
+
 struct Stmt {
   StmtKind kind;
-  std::vector<StmtRef> body;  // kSeq: all; kFor: one; kIf: then[, else]
+  std::vector<StmtRef> body;  // kSeq: all; kFor, kTiles: one; kIf: then[, else]
   // kFor: `var` runs from `begin` while < begin + extent in steps of `step`
   LoopKind loop = LoopKind::kSerial;
   std::string var;  // kFor, kLetIndex: the new symbol; kLet: the new local's name
   Dim begin, extent;
   int64_t step = 1;
   Condition condition;  // kIf
-  BufferRef buffer;     // kStore, kSetRegister, kPrefetch
+  BufferRef buffer;     // kStore, kSetRegister, kPrefetch, kTileLoad, kTileStore
   Dim index;
-  Dim stride = 1;                        // kStore: elements between lanes
+  Dim stride = 1;                        // kStore: elements between lanes; kTile…: between rows
   std::optional<Dim> valid;              // kStore: only lanes < valid are written
   ValueRef value;                        // kStore, kSetRegister, kLet; kLetIndex: an integer scalar
   std::optional<ir::SymbolFacts> facts;  // kLetIndex: range that a preceding kCheck ensures
   int locality = 3;                      // kPrefetch: 3 = L1, 2 = L2, 1 = L3
   bool for_write = false;                // kPrefetch
-  std::string message;  // kCheck: unless `condition` holds, the kernel returns an error
+  std::string message;            // kCheck: unless `condition` holds, the kernel returns an error
+  std::vector<TileShape> shapes;  // kTiles
+  std::vector<TileRef> tiles;     // kTileZero, kTileLoad, kTileStore: one; kTileDot: sum, a, b
+  TileFragment tile_fragment{};   // kTileDot
 };
 
 struct Function {
@@ -219,13 +259,15 @@ struct Function {
   exec::KernelContract contract;     // arguments and symbols; what the VM checks at Invoke
   std::vector<BufferRef> arguments;  // in the contract's order (tensor arguments only)
   std::vector<BufferRef> scratch;    // kScratch and kThread buffers
-  std::vector<BufferRef> registers;
-  ir::DimContext facts;  // ranges of symbols
+  std::vector<BufferRef> registers;  // kRegister and kTile buffers
+  ir::DimContext facts;              // ranges of symbols
   StmtRef body;
 };
 
 // Bytes of scratch that a call needs; a Dim over the contract's symbols and "threads". Buffers
-// are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies.
+// are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies. So do
+// kTile buffers, behind them: code for a machine without matrix registers keeps them there
+// (tiles.h), and how much a call needs is the same everywhere.
 Dim scratch_bytes(const Function& f);
 // Byte offset of one scratch buffer (of thread 0's copy, and the distance between copies).
 struct ScratchPlace {
@@ -284,11 +326,25 @@ StmtRef let_index(const std::string& symbol, ValueRef v,
 StmtRef prefetch(BufferRef b, const Dim& index, int locality, bool for_write = false);
 StmtRef barrier();
 StmtRef check(Condition c, const std::string& message);
+// Matrix registers exist within `body` alone: their contents are undefined where it begins and gone
+// where it ends. No region stands in another one, and no barrier, check or thread loop in a region.
+StmtRef with_tiles(std::vector<TileShape> shapes, StmtRef body);
+StmtRef tile_zero(BufferRef tile, const Dim& number);
+StmtRef tile_load(BufferRef tile, const Dim& number, BufferRef from, const Dim& index,
+                  const Dim& pitch);
+StmtRef tile_store(BufferRef to, const Dim& index, const Dim& pitch, BufferRef tile,
+                   const Dim& number);
+// Row g of b holds the group g of each column; in their region b takes lanes(a)/group rows, a
+// constant, and a as many as sum. a and b are different buffers.
+StmtRef tile_dot(TileFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
+                 BufferRef b, const Dim& j);
 Condition lt(const Dim& a, const Dim& b);
 Condition le(const Dim& a, const Dim& b);
 Condition eq(const Dim& a, const Dim& b);
 Condition both(Condition a, const Condition& b);
 BufferRef buffer(std::string name, Scope scope, DType t, const Dim& extent, int lanes = 1);
+// `count` matrix registers of `rows` rows of `lanes` elements.
+BufferRef tile_buffer(std::string name, DType t, int rows, int lanes, int count);
 }  // namespace build
 
 // The text of a function: stable, used by tests, `nimble inspect` and as the base of code_hash.

@@ -102,8 +102,9 @@ class Thread {
     symbols_[0] = thread;
     for (size_t i = code_.arguments + code_.scratch; i < code_.buffers.size(); ++i) {
       const Buffer& b = *code_.buffers[i];
-      registers_.push_back({std::vector<Lane>(*b.extent.as_constant() * b.lanes),
-                            std::vector<bool>(*b.extent.as_constant(), false)});
+      const int64_t extent = *b.extent.as_constant();
+      registers_.push_back({std::vector<Lane>(extent * std::max(b.rows, 1) * b.lanes),
+                            std::vector<bool>(extent, false)});
     }
   }
 
@@ -189,10 +190,15 @@ class Thread {
   struct Registers {
     std::vector<Lane> lanes;
     std::vector<bool> defined;
+    int64_t rows = 0;  // of matrix registers that take part in this region
   };
 
+  Registers& all_registers(const AccessCode& a) {
+    return registers_[a.buffer - code_.arguments - code_.scratch];
+  }
+
   Registers& registers(const AccessCode& a, int64_t index, bool write) {
-    Registers& r = registers_[a.buffer - code_.arguments - code_.scratch];
+    Registers& r = all_registers(a);
     const Buffer& b = *code_.buffers[a.buffer];
     if (index < 0 || index >= static_cast<int64_t>(r.defined.size()))
       fault(
@@ -360,6 +366,59 @@ class Thread {
                  element(s.access.buffer, index + i * stride, true));
   }
 
+  // --- Matrix registers
+
+  void tiles(const StmtCode& s) {
+    for (const AccessCode& shape : s.tiles) {
+      const Buffer& b = *code_.buffers[shape.buffer];
+      Registers& r = all_registers(shape);
+      r.rows = dim(shape.index);
+      if (r.rows < 1 || r.rows > b.rows)
+        fault(fmt::format("{} rows of {}, which has 1 to {}", r.rows, b.name, b.rows));
+      r.defined.assign(r.defined.size(), false);
+    }
+    statement(s.body[0]);
+  }
+
+  struct Tile {
+    Lane* lanes;
+    int64_t rows;
+    int columns;
+    Lane* row(int64_t r) const { return lanes + r * columns; }
+  };
+
+  Tile tile(const AccessCode& a, bool write) {
+    const int64_t number = dim(a.index);
+    Registers& r = registers(a, number, write);
+    const Buffer& b = *code_.buffers[a.buffer];
+    return {&r.lanes[number * b.rows * b.lanes], r.rows, b.lanes};
+  }
+
+  void tile_move(const StmtCode& s) {
+    const bool load = s.stmt->kind == StmtKind::kTileLoad;
+    const Tile t = tile(s.tiles[0], load);
+    const DType type = s.stmt->buffer->dtype;
+    const int64_t index = dim(s.access.index), pitch = dim(s.access.stride);
+    for (int64_t r = 0; r < t.rows; ++r)
+      for (int c = 0; c < t.columns; ++c) {
+        std::byte* at = element(s.access.buffer, index + r * pitch + c, !load);
+        if (load)
+          t.row(r)[c] = load_lane(type, at);
+        else
+          store_lane(type, t.row(r)[c], at);
+      }
+  }
+
+  void tile_dot(const StmtCode& s) {
+    const TileFragmentRow& row = tile_row_of(s.stmt->tile_fragment);
+    const Tile sum = tile(s.tiles[0], false), a = tile(s.tiles[1], false),
+               b = tile(s.tiles[2], false);
+    for (int64_t m = 0; m < sum.rows; ++m)
+      for (int n = 0; n < sum.columns; ++n)
+        sum.row(m)[n] = tile_dot_lane(row.id, a.row(m), b.lanes + n * row.group, b.columns,
+                                      static_cast<int>(b.rows), sum.row(m)[n]);
+  }
+
   void statement(const StmtCode& s) {
     switch (s.stmt->kind) {
       case StmtKind::kSeq:
@@ -406,6 +465,18 @@ class Thread {
       case StmtKind::kCheck:
         if (!holds(s)) status_ = s.check;
         return;
+      case StmtKind::kTiles:
+        return tiles(s);
+      case StmtKind::kTileZero: {
+        const Tile t = tile(s.tiles[0], true);
+        std::fill(t.lanes, t.row(t.rows), constant_lane(s.stmt->tiles[0].buffer->dtype, 0, 0));
+        return;
+      }
+      case StmtKind::kTileLoad:
+      case StmtKind::kTileStore:
+        return tile_move(s);
+      case StmtKind::kTileDot:
+        return tile_dot(s);
     }
   }
 

@@ -3,8 +3,9 @@
 // It faults (nimble::Error, Status::kFatal, naming kernel, buffer and index) on whatever code
 // generation may assume away: an element outside a buffer, a write to an input, a read of memory
 // or a register that nothing has written, a symbol outside its stated range, a base address
-// without its stated alignment, index arithmetic beyond 64 bits, a race (two threads touch one
-// element between two barriers, one of them writing), threads that disagree about a barrier.
+// without its stated alignment, more rows of a matrix register than it has, index arithmetic beyond
+// 64 bits, a race (two threads touch one element between two barriers, one of them writing),
+// threads that disagree about a barrier.
 //
 // Threads run one after another up to each barrier, in the order of their numbers, so runs are
 // deterministic. f32 operations round as the machine's do; min, max, casts, shifts and divisions

@@ -59,8 +59,9 @@ struct StmtCode {
   };
   std::vector<Term> condition;
   AccessCode access;
-  std::vector<OpCode> ops;  // computes the statement's value
-  int value = 0;            // where in the frame
+  std::vector<AccessCode> tiles;  // of `tiles`, with their numbers; of `shapes`, with their rows
+  std::vector<OpCode> ops;        // computes the statement's value
+  int value = 0;                  // where in the frame
   int32_t check = 0;
 };
 

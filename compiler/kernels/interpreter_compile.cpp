@@ -123,6 +123,10 @@ class Compiler {
       temporaries_.clear();
       code.value = value(s.value, code.ops);
     }
+    for (const TileShape& t : s.shapes)
+      code.tiles.push_back(access(t.tile, t.rows, 1, std::nullopt));
+    for (const TileRef& t : s.tiles)
+      code.tiles.push_back(access(t.buffer, t.number, 1, std::nullopt));
     switch (s.kind) {
       case StmtKind::kSeq:
         for (const StmtRef& b : s.body) code.body.push_back(statement(*b));
@@ -164,6 +168,16 @@ class Compiler {
         break;
       case StmtKind::kCheck:
         code.check = exec::check_status(s.message);
+        break;
+      case StmtKind::kTiles:
+        code.body.push_back(nested(*s.body[0]));
+        break;
+      case StmtKind::kTileLoad:
+      case StmtKind::kTileStore:
+        code.access = access(s.buffer, s.index, s.stride, std::nullopt);
+        break;
+      case StmtKind::kTileZero:
+      case StmtKind::kTileDot:
         break;
     }
     return code;

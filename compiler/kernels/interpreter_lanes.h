@@ -278,6 +278,32 @@ inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
   return out;
 }
 
+// One sum of a product of matrix registers (Fragments.def): the groups of a row of a, one after the
+// other, and those of a column of b, `pitch` lanes apart.
+inline Lane tile_dot_lane(TileFragment f, const Lane* a, const Lane* b, int pitch, int groups,
+                          Lane sum) {
+  Lane out;
+  out.i = 0;
+  switch (f) {
+    case TileFragment::kBf16Tiles: {
+      const auto number = [](Lane v) { return flushed(f32_from_bf16(static_cast<uint16_t>(v.i))); };
+      float t[2] = {0, 0};
+      for (int g = 0; g < groups; ++g)
+        for (int j = 0; j < 2; ++j)
+          t[j] = flushed_fma(number(a[2 * g + j]), number(b[g * pitch + j]), t[j]);
+      out.f32 = flushed(flushed(sum.f32) + flushed(t[0] + t[1]));
+      return out;
+    }
+    case TileFragment::kU8S8Tiles:
+      out.i = sum.i;
+      for (int g = 0; g < groups; ++g)
+        for (int j = 0; j < 4; ++j) out.i += a[4 * g + j].i * b[g * pitch + j].i;
+      out.i = wrap(DType::kI32, out.i);
+      return out;
+  }
+  return out;
+}
+
 template <class T>
 bool ordered(CompareOp op, T a, T b) {
   switch (op) {

@@ -1,5 +1,7 @@
 #include "compiler/kernels/kernel_ir.h"
 
+#include <algorithm>
+
 #include "vm/base/error.h"
 
 namespace nimble::kir {
@@ -122,29 +124,38 @@ namespace {
 
 constexpr int64_t kScratchAlignment = 64;
 
-Dim aligned_bytes(const Buffer& b) {
-  const Dim bytes = b.extent * Dim(static_cast<int64_t>(size_of(b.dtype)));
-  return ir::ceildiv(bytes, kScratchAlignment) * Dim(kScratchAlignment);
+struct Block {
+  Dim bytes;
+  bool per_thread;
+};
+
+Block block_of(const Buffer& b) {
+  const Dim elements = b.extent * Dim(int64_t{std::max(b.rows, 1)} * (b.rows ? b.lanes : 1));
+  const Dim bytes = elements * Dim(static_cast<int64_t>(size_of(b.dtype)));
+  return {ir::ceildiv(bytes, kScratchAlignment) * Dim(kScratchAlignment),
+          b.scope == Scope::kThread || b.scope == Scope::kTile};
+}
+
+Dim total(const Block& b) {
+  return b.per_thread ? b.bytes * Dim::symbol("threads") : b.bytes;
 }
 
 }  // namespace
 
 Dim scratch_bytes(const Function& f) {
-  Dim total = 0;
-  for (const BufferRef& b : f.scratch) {
-    const Dim bytes = aligned_bytes(*b);
-    total = total + (b->scope == Scope::kThread ? bytes * Dim::symbol("threads") : bytes);
-  }
-  return total;
+  Dim sum = 0;
+  for (const BufferRef& b : f.scratch) sum = sum + total(block_of(*b));
+  for (const BufferRef& b : f.registers)
+    if (b->scope == Scope::kTile) sum = sum + total(block_of(*b));
+  return sum;
 }
 
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer) {
   Dim offset = 0;
   for (const BufferRef& b : f.scratch) {
-    const Dim bytes = aligned_bytes(*b);
-    const bool per_thread = b->scope == Scope::kThread;
-    if (b.get() == &buffer) return {offset, per_thread ? bytes : Dim(0)};
-    offset = offset + (per_thread ? bytes * Dim::symbol("threads") : bytes);
+    const Block block = block_of(*b);
+    if (b.get() == &buffer) return {offset, block.per_thread ? block.bytes : Dim(0)};
+    offset = offset + total(block);
   }
   NIMBLE_UNREACHABLE("buffer {} is not a scratch buffer of {}", buffer.name, f.name);
 }

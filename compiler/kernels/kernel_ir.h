@@ -265,7 +265,9 @@ struct Function {
 };
 
 // Bytes of scratch that a call needs; a Dim over the contract's symbols and "threads". Buffers
-// are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies.
+// are laid out in order, each aligned to 64 bytes; kThread buffers take `threads` copies. So do
+// kTile buffers, behind them: code for a machine without matrix registers keeps them there
+// (tiles.h), and how much a call needs is the same everywhere.
 Dim scratch_bytes(const Function& f);
 // Byte offset of one scratch buffer (of thread 0's copy, and the distance between copies).
 struct ScratchPlace {
@@ -332,8 +334,8 @@ StmtRef tile_load(BufferRef tile, const Dim& number, BufferRef from, const Dim& 
                   const Dim& pitch);
 StmtRef tile_store(BufferRef to, const Dim& index, const Dim& pitch, BufferRef tile,
                    const Dim& number);
-// Row g of b holds the g-th group of each of its columns; b has lanes(a)/group rows. Sum and a
-// have equally many.
+// Row g of b holds the group g of each column; in their region b takes lanes(a)/group rows, a
+// constant, and a as many as sum. a and b are different buffers.
 StmtRef tile_dot(TileFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
                  BufferRef b, const Dim& j);
 Condition lt(const Dim& a, const Dim& b);

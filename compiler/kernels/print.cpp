@@ -49,9 +49,12 @@ class Printer {
   }
 
   static std::string buffer(const Buffer& b) {
+    const std::string type =
+        b.scope == Scope::kTile ? fmt::format("{}x{}x{}", nimble::name_of(b.dtype), b.rows, b.lanes)
+                                : type_of(b.dtype, b.lanes);
     std::string text =
         fmt::format("{}{}: {}[{}]", b.scope == Scope::kArgument && b.writable ? "out " : "", b.name,
-                    type_of(b.dtype, b.lanes), b.extent.str());
+                    type, b.extent.str());
     if (b.scope != Scope::kArgument) text += fmt::format(" {}", name_of(b.scope));
     if (b.alignment != 0) text += fmt::format(" align {}", b.alignment);
     return text;
@@ -158,6 +161,10 @@ class Printer {
     return text.empty() ? "true" : text;
   }
 
+  static std::string tile(const TileRef& t) {
+    return fmt::format("{}[{}]", t.buffer->name, t.number.str());
+  }
+
   void block(const Stmt& s) {
     ++indent_;
     statement(s);
@@ -207,6 +214,28 @@ class Printer {
         return line("barrier");
       case StmtKind::kCheck:
         return line(fmt::format("check {} else \"{}\"", condition(s.condition), s.message));
+      case StmtKind::kTiles: {
+        std::string shapes;
+        for (const TileShape& t : s.shapes)
+          shapes += fmt::format("{}{} of {} rows", shapes.empty() ? "" : ", ", t.tile->name,
+                                t.rows.str());
+        line(fmt::format("tiles {} {{", shapes));
+        block(*s.body[0]);
+        return line("}");
+      }
+      case StmtKind::kTileZero:
+        return line(fmt::format("{} = zero", tile(s.tiles[0])));
+      case StmtKind::kTileLoad:
+        return line(fmt::format("{} = load.tile {}", tile(s.tiles[0]),
+                                access(*s.buffer, s.index, s.stride, std::nullopt)));
+      case StmtKind::kTileStore:
+        return line(fmt::format("store.tile {} = {}",
+                                access(*s.buffer, s.index, s.stride, std::nullopt),
+                                tile(s.tiles[0])));
+      case StmtKind::kTileDot:
+        return line(fmt::format("{} = dot.{}({}, {}, {})", tile(s.tiles[0]),
+                                tile_row_of(s.tile_fragment).name, tile(s.tiles[1]),
+                                tile(s.tiles[2]), tile(s.tiles[0])));
     }
   }
 

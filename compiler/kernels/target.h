@@ -9,7 +9,7 @@
 namespace nimble::kernels {
 
 struct TargetInfo {
-  std::string level;  // of Targets.def: "x86-64-v2", "x86-64-v4-bf16", "aarch64", "portable", …
+  std::string level;  // of Targets.def: "x86-64-v2", "x86-64-v4-amx", "aarch64", "portable", …
   std::vector<std::string> features;  // what the code may use: "avx2", "fma", "avx512f", …
   int vector_bits = 128;
   int vector_registers = 16;
@@ -31,7 +31,8 @@ TargetInfo portable_target(int vector_bits = 512);
 // "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
 // The highest target whose code such hardware runs: `isa` is that of a hardware record, a level of
-// the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if there is no such level.
+// the psABI and features ("x86-64-v4+avx512_vnni"), of which amx_tile stands for the products of
+// tiles, too. nimble::Error if there is no such level.
 TargetInfo target_of_isa(std::string_view isa);
 
 }  // namespace nimble::kernels

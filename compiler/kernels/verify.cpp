@@ -3,6 +3,8 @@
 // numbers (extents, alignment, races) are the interpreter's.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_set>
 
@@ -54,12 +56,29 @@ class Verifier {
     for (const BufferRef& b : f_.scratch)
       add_buffer(b, b->scope == Scope::kScratch || b->scope == Scope::kThread);
     for (const BufferRef& b : f_.registers) {
-      add_buffer(b, b->scope == Scope::kRegister);
+      add_buffer(b, b->scope == Scope::kRegister || b->scope == Scope::kTile);
       const auto extent = b->extent.as_constant();
       require(extent && *extent > 0 && *extent <= 1024,
               "register buffer {} needs a constant extent in [1, 1024]", b->name);
-      check_lanes(b->lanes, b->name);
+      if (b->scope == Scope::kTile)
+        check_tile(*b);
+      else
+        check_lanes(b->lanes, b->name);
     }
+  }
+
+  static void check_tile(const Buffer& b) {
+    int rows = 0;
+    size_t bytes = 0;
+    for (const TileFragmentRow& row : all_tile_fragments()) {
+      rows = std::max(rows, row.rows);
+      bytes = std::max(bytes, static_cast<size_t>(row.row_bytes));
+    }
+    require(b.rows >= 1 && b.rows <= rows, "{}: {} rows; a matrix register has 1 to {}", b.name,
+            b.rows, rows);
+    require(b.lanes >= 1 && size_of(b.dtype) * static_cast<size_t>(b.lanes) <= bytes,
+            "{}: rows of {} {}; a matrix register's have up to {} bytes", b.name, b.lanes,
+            nimble::name_of(b.dtype), bytes);
   }
 
   void add_buffer(const BufferRef& b, bool right_scope) {
@@ -102,6 +121,11 @@ class Verifier {
 
   void check_register(const Buffer& b, const Dim& index) {
     require(b.scope == Scope::kRegister, "{} is not a register buffer", b.name);
+    check_number(b, index);
+  }
+
+  // The number of one register of a buffer.
+  void check_number(const Buffer& b, const Dim& index) {
     check_dim(index, b.name);
     for (const std::string& s : index.symbols())
       require(unrolled_.contains(s), "register {}[{}]: {} is not a constant after unrolling",
@@ -114,7 +138,8 @@ class Verifier {
   void check_memory(const BufferRef& b, const Dim& index, const Dim& stride,
                     const std::optional<Dim>& valid, bool write) {
     check_buffer(b, write);
-    require(b->scope != Scope::kRegister, "register buffer {} is accessed as memory", b->name);
+    require(b->scope != Scope::kRegister && b->scope != Scope::kTile,
+            "register buffer {} is accessed as memory", b->name);
     check_dim(index, b->name);
     check_dim(stride, b->name);
     if (valid) check_dim(*valid, b->name);
@@ -313,6 +338,7 @@ class Verifier {
     const bool gpu =
         s.loop == LoopKind::kGrid || s.loop == LoopKind::kBlock || s.loop == LoopKind::kWarp;
     const bool parallel = s.loop == LoopKind::kThread;
+    require(!parallel || !region_, "thread loop {} among matrix registers", s.var);
     require(!parallel || !in_thread_loop_, "thread loop {} inside a thread loop", s.var);
     require(!parallel || (!varies(s.begin) && !varies(s.extent)),
             "the bounds of thread loop {} differ between threads", s.var);
@@ -388,19 +414,114 @@ class Verifier {
         return;
       case StmtKind::kPrefetch:
         check_buffer(s.buffer, false);
-        require(s.buffer->scope != Scope::kRegister, "prefetch of register buffer {}",
-                s.buffer->name);
+        require(s.buffer->scope != Scope::kRegister && s.buffer->scope != Scope::kTile,
+                "prefetch of register buffer {}", s.buffer->name);
         require(s.locality >= 1 && s.locality <= 3, "prefetch locality {}", s.locality);
         return check_dim(s.index, s.buffer->name);
       case StmtKind::kBarrier:
+        require(!region_, "a barrier among matrix registers, which do not live across it");
         require(!divergent_, "a barrier that not all threads reach alike");
         return;
       case StmtKind::kCheck:
+        require(!region_, "a check among matrix registers, which a failure would not release");
         condition(s.condition);
         require(!has_barrier_ || !(divergent_ || varies(s.condition)),
                 "a check that differs between threads in a function with barriers");
         return;
+      case StmtKind::kTiles:
+        return tiles(s);
+      case StmtKind::kTileZero:
+        require(s.tiles.size() == 1, "a statement of one matrix register has {}", s.tiles.size());
+        return tile(s.tiles[0], true);
+      case StmtKind::kTileLoad:
+      case StmtKind::kTileStore: {
+        const bool load = s.kind == StmtKind::kTileLoad;
+        require(s.tiles.size() == 1, "a statement of one matrix register has {}", s.tiles.size());
+        tile(s.tiles[0], load);
+        check_memory(s.buffer, s.index, s.stride, std::nullopt, !load);
+        require(s.buffer->dtype == s.tiles[0].buffer->dtype,
+                "{} of {} and matrix register {} of {}", s.buffer->name,
+                nimble::name_of(s.buffer->dtype), s.tiles[0].buffer->name,
+                nimble::name_of(s.tiles[0].buffer->dtype));
+        return;
+      }
+      case StmtKind::kTileDot:
+        return tile_dot(s);
     }
+  }
+
+  // --- Matrix registers
+
+  struct Shaped {
+    Dim rows;
+    bool written = false, read = false;
+  };
+
+  void tiles(const Stmt& s) {
+    require(s.body.size() == 1, "a region of matrix registers needs one body");
+    require(!region_, "matrix registers are shaped inside a region that has shaped its own");
+    require(!s.shapes.empty(), "a region of matrix registers without any");
+    int64_t all = 0;
+    int most = 0;
+    for (const TileFragmentRow& row : all_tile_fragments()) most = std::max(most, row.registers);
+    for (const TileShape& t : s.shapes) {
+      check_buffer(t.tile, false);
+      const Buffer& b = *t.tile;
+      require(b.scope == Scope::kTile, "{} holds no matrix registers", b.name);
+      check_dim(t.rows, b.name);
+      require(facts_.less(t.rows, 1) != ir::Proof::kYes &&
+                  facts_.less(b.rows, t.rows) != ir::Proof::kYes,
+              "{} takes {} rows; it has 1 to {}", b.name, t.rows.str(), b.rows);
+      require(shaped_.emplace(&b, Shaped{t.rows}).second, "{} is shaped twice", b.name);
+      all += *b.extent.as_constant();
+    }
+    require(all <= most, "{} matrix registers in one region; a thread has {}", all, most);
+    region_ = true;
+    scoped(s.body[0]);
+    region_ = false;
+    for (const TileShape& t : s.shapes)
+      require(!shaped_.at(t.tile.get()).read || shaped_.at(t.tile.get()).written,
+              "matrix register {} is read in a region that never sets it", t.tile->name);
+    shaped_.clear();
+  }
+
+  void tile(const TileRef& t, bool write) {
+    check_buffer(t.buffer, write);
+    require(t.buffer->scope == Scope::kTile, "{} holds no matrix registers", t.buffer->name);
+    const auto it = shaped_.find(t.buffer.get());
+    require(it != shaped_.end(), "matrix register {} is used where no region shapes it",
+            t.buffer->name);
+    check_number(*t.buffer, t.number);
+    (write ? it->second.written : it->second.read) = true;
+  }
+
+  void tile_dot(const Stmt& s) {
+    const TileFragmentRow& row = tile_row_of(s.tile_fragment);
+    require(s.tiles.size() == 3, "{} takes three matrix registers, not {}", row.name,
+            s.tiles.size());
+    const DType types[] = {row.sum, row.a, row.b};
+    for (size_t i = 0; i < 3; ++i) {
+      tile(s.tiles[i], false);
+      const Buffer& b = *s.tiles[i].buffer;
+      require(b.dtype == types[i], "{} takes {} for {}, which is {}", row.name,
+              nimble::name_of(types[i]), b.name, nimble::name_of(b.dtype));
+      require(b.rows <= row.rows && size_of(b.dtype) * static_cast<size_t>(b.lanes) <=
+                                        static_cast<size_t>(row.row_bytes),
+              "{} takes up to {} rows of {} bytes; {} has more", row.name, row.rows, row.row_bytes,
+              b.name);
+    }
+    const Buffer &sum = *s.tiles[0].buffer, &a = *s.tiles[1].buffer, &b = *s.tiles[2].buffer;
+    require(&a != &b, "both factors of {} are of {}; they need buffers of their own", row.name,
+            a.name);
+    require(a.lanes % row.group == 0, "rows of {} have {} elements; {} takes groups of {}", a.name,
+            a.lanes, row.name, row.group);
+    require(b.lanes == row.group * sum.lanes, "rows of {} have {} elements; {} are needed for {}",
+            b.name, b.lanes, row.group * sum.lanes, sum.name);
+    const Dim groups = a.lanes / row.group;
+    require(shaped_.at(&b).rows == groups, "{} takes {} rows, but rows of {} have {} groups",
+            b.name, shaped_.at(&b).rows.str(), a.name, groups.str());
+    require(shaped_.at(&a).rows == shaped_.at(&sum).rows, "{} takes {} rows, but {} takes {}",
+            a.name, shaped_.at(&a).rows.str(), sum.name, shaped_.at(&sum).rows.str());
   }
 
   const Function& f_;
@@ -409,7 +530,8 @@ class Verifier {
   std::map<std::string, ValueRef> locals_;
   std::unordered_set<const Buffer*> buffers_;
   std::unordered_set<const Value*> seen_;
-  bool in_thread_loop_ = false, divergent_ = false, has_barrier_ = false;
+  std::map<const Buffer*, Shaped> shaped_;  // within a region
+  bool in_thread_loop_ = false, divergent_ = false, has_barrier_ = false, region_ = false;
 };
 
 }  // namespace

@@ -332,15 +332,19 @@ namespace {
 // serves the others.
 std::string level_of_record(const kernels::Workload& w, const kernels::TargetInfo& target) {
   const auto may_serve = [&](const std::string& feature) {
-    bool known = false;
-    for (const kir::FragmentRow& row : kir::all_fragments()) {
-      if (row.feature != feature) continue;
-      known = true;
-      for (const exec::KernelArgument& a : w.contract.arguments)
-        if (a.kind == exec::KernelArgument::Kind::kTensor && (a.dtype == row.a || a.dtype == row.b))
-          return true;
-    }
-    return !known;
+    bool known = false, serves = false;
+    const auto look = [&](const auto& rows) {
+      for (const auto& row : rows) {
+        if (row.feature != feature) continue;
+        known = true;
+        for (const exec::KernelArgument& a : w.contract.arguments)
+          serves |= a.kind == exec::KernelArgument::Kind::kTensor &&
+                    (a.dtype == row.a || a.dtype == row.b);
+      }
+    };
+    look(kir::all_fragments());
+    look(kir::all_tile_fragments());
+    return serves || !known;
   };
   const kernels::TargetInfo* level = &target;
   const std::vector<kernels::TargetRow>& rows = kernels::all_targets();

@@ -27,7 +27,7 @@ struct Hardware {
   int64_t model = 0;
   int64_t stepping = 0;
   std::string model_name;  // the brand string
-  std::string isa;         // what code may use, e.g. "x86-64-v4+amx"; compared as a whole
+  std::string isa;         // what code may use, e.g. "x86-64-v4+avx512_vnni"; compared as a whole
   std::string caches;      // e.g. "L1d 48K/1, L2 2M/1, L3 105M/2"
   std::string topology;    // e.g. "1 socket, 2 cores, 2 threads"
   bool virtualised = false;

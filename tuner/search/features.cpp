@@ -59,6 +59,10 @@ class Walk {
 
   double flops = 0, scalar_flops = 0, expensive = 0;
   std::map<kir::Fragment, double> dots;  // part of `flops`
+  struct TileDots {
+    double flops = 0, rows = 0;  // rows: of sums, all instructions together
+  };
+  std::map<kir::TileFragment, TileDots> tile_dots;  // part of `flops`
   double loads = 0, stores = 0, prefetches = 0, branches = 0, barriers = 0, masked = 0, gathers = 0;
   double load_bytes = 0, store_bytes = 0, statements = 0, unrolled = 1, lanes = 1, threaded = 0;
   std::vector<Loop> loops;  // in the order of the walk
@@ -111,7 +115,36 @@ class Walk {
       case StmtKind::kCheck:
         branches += times;
         return;
+      case StmtKind::kTiles:
+        for (const kir::TileShape& t : s.shapes) {
+          const auto rows = evaluate(t.rows);
+          tile_rows_[t.tile.get()] = static_cast<double>(rows.value_or(t.tile->rows));
+        }
+        return statement(*s.body[0], times);
+      case StmtKind::kTileZero:
+        return;
+      case StmtKind::kTileLoad:
+      case StmtKind::kTileStore:
+        return tile_move(s, times);
+      case StmtKind::kTileDot: {
+        const kir::Buffer &sum = *s.tiles[0].buffer, &a = *s.tiles[1].buffer;
+        const double rows = tile_rows_[&sum], all = 2.0 * rows * sum.lanes * a.lanes * times;
+        flops += all;
+        TileDots& dots = tile_dots[s.tile_fragment];
+        dots.flops += all;
+        dots.rows += rows * times;
+        return;
+      }
     }
+  }
+
+  // Each row is an access of its own.
+  void tile_move(const Stmt& s, double times) {
+    const kir::Buffer& b = *s.tiles[0].buffer;
+    const double rows = tile_rows_[&b], bytes = rows * b.lanes * size(b.dtype) * times;
+    (s.kind == StmtKind::kTileLoad ? loads : stores) += rows * times;
+    (s.kind == StmtKind::kTileLoad ? load_bytes : store_bytes) += bytes;
+    touch(*s.buffer, s.index, static_cast<int>(rows) * b.lanes);
   }
 
   void branch(const Stmt& s, double times) {
@@ -208,7 +241,7 @@ class Walk {
   }
 
   void touch(const kir::Buffer& b, const ir::Dim& index, int lanes_of_access) {
-    if (b.scope == kir::Scope::kRegister) return;
+    if (b.scope == kir::Scope::kRegister || b.scope == kir::Scope::kTile) return;
     std::set<std::string> movers;
     for (const std::string& name : index.symbols()) moved_by(name, movers);
     const auto extent = evaluate(b.extent);
@@ -228,6 +261,7 @@ class Walk {
   std::map<std::string, int64_t> values_;
   std::map<std::string, std::set<std::string>> moves_;
   std::vector<size_t> open_;
+  std::map<const kir::Buffer*, double> tile_rows_;
 };
 
 float lg(double x) {
@@ -289,7 +323,14 @@ std::vector<float> features_of(const kir::Function& f, std::span<const int64_t> 
   for (const auto& [fragment, flops] : w.dots)
     if (const kir::FragmentRow& row = kir::row_of(fragment); target.has(std::string(row.feature)))
       steps -= flops - flops / row.group;
-  const double compute = steps / (4.0 * target.lanes_f32()) + w.scalar_flops;
+  // One for matrix registers takes a cycle for a row of the sum.
+  double cycles = 0;
+  for (const auto& [fragment, dots] : w.tile_dots) {
+    if (!target.has(std::string(kir::tile_row_of(fragment).feature))) continue;
+    steps -= dots.flops;
+    cycles += dots.rows;
+  }
+  const double compute = steps / (4.0 * target.lanes_f32()) + w.scalar_flops + cycles;
   const double memory = to_l1 / 32 + to_l2 / 8;
   std::vector<float> out = {lg(w.flops),
                             static_cast<float>(w.flops > 0 ? w.scalar_flops / w.flops : 0),

@@ -1,7 +1,8 @@
 // Detection by cpuid, with xgetbv telling which register files the operating system saves: AVX
-// counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. The levels are those of
-// the x86-64 psABI and two above them, for which it has no names. Caches and cores come from sysfs,
-// limits from the affinity mask and from the control groups (v2, then v1).
+// counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. A process must also ask
+// Linux for AMX's registers and may be refused. The levels are those of the x86-64 psABI and three
+// above them, for which it has no names. Caches and cores come from sysfs, limits from the affinity
+// mask and from the control groups (v2, then v1).
 #include "vm/base/cpu.h"
 
 #include <fmt/ranges.h>
@@ -64,13 +65,14 @@ constexpr FeatureBit kFeatures[] = {
     {"avx512_fp16", 7, 0, 'd', 23, 0, kAvx512},
     {"avx512_vbmi", 7, 0, 'c', 1, 0, kAvx512},
     {"avx_vnni", 7, 1, 'a', 4, 0, kAvx},
-    {"amx_tile", 7, 0, 'd', 24, 0, kAmx},
-    {"amx_int8", 7, 0, 'd', 25, 0, kAmx},
-    {"amx_bf16", 7, 0, 'd', 22, 0, kAmx},
+    {"amx_tile", 7, 0, 'd', 24, 7, kAmx},
+    {"amx_int8", 7, 0, 'd', 25, 7, kAmx},
+    {"amx_bf16", 7, 0, 'd', 22, 7, kAmx},
 };
 
-constexpr std::string_view kLevels[] = {"x86-64",    "x86-64-v2",      "x86-64-v3",
-                                        "x86-64-v4", "x86-64-v4-vnni", "x86-64-v4-bf16"};
+constexpr std::string_view kLevels[] = {"x86-64",       "x86-64-v2",      "x86-64-v3",
+                                        "x86-64-v4",    "x86-64-v4-vnni", "x86-64-v4-bf16",
+                                        "x86-64-v4-amx"};
 constexpr int kLevelCount = static_cast<int>(std::size(kLevels)), kPsabiLevels = 4;
 
 // A feature's name without separators; where LLVM's name differs from /proc/cpuinfo's, the latter.
@@ -115,7 +117,21 @@ uint64_t saved_register_files() {
   return uint64_t{high} << 32 | low;
 }
 
-void detect_instructions(CpuInfo* cpu) {
+TileRegisters ask_for_tiles() {
+  const FeatureBit& tile = *std::ranges::find(kFeatures, std::string_view("amx_tile"),
+                                              [](const FeatureBit& f) { return f.name; });
+  if (!(cpuid(tile.leaf, tile.subleaf).of(tile.reg) >> tile.bit & 1) ||
+      (saved_register_files() & kAmx) != kAmx)
+    return TileRegisters::kNone;
+#if defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return TileRegisters::kGranted;
+#endif
+  return TileRegisters::kRefused;
+}
+
+// Linux is asked for tile registers only if a level lower than `below` has them.
+void detect_instructions(CpuInfo* cpu, int below) {
   const Registers vendor = cpuid(0, 0);
   for (unsigned word : {vendor.b, vendor.d, vendor.c})
     for (int i = 0; i < 4; ++i) cpu->vendor += static_cast<char>(word >> (8 * i));
@@ -128,7 +144,10 @@ void detect_instructions(CpuInfo* cpu) {
   cpu->model.erase(0, cpu->model.find_first_not_of(' '));
   while (!cpu->model.empty() && cpu->model.back() == ' ') cpu->model.pop_back();
 
-  const uint64_t saved = saved_register_files();
+  uint64_t saved = saved_register_files();
+  const bool tiles = std::ranges::any_of(
+      kFeatures, [&](const FeatureBit& f) { return f.xcr0 == kAmx && f.level < below; });
+  if (!tiles || ask_for_tiles() != TileRegisters::kGranted) saved &= ~kAmx;
   bool complete[kLevelCount + 1];
   std::fill(std::begin(complete), std::end(complete), true);
   for (const FeatureBit& f : kFeatures) {
@@ -144,7 +163,10 @@ void detect_instructions(CpuInfo* cpu) {
   cpu->level = kLevels[level - 1];
 }
 #else
-void detect_instructions(CpuInfo* cpu) {
+TileRegisters ask_for_tiles() {
+  return TileRegisters::kNone;
+}
+void detect_instructions(CpuInfo* cpu, int) {
   cpu->vendor = cpu->model = "unknown";
   cpu->level = "generic";
 }
@@ -287,13 +309,13 @@ std::string_view psabi_level(std::string_view level) {
 
 CpuInfo detect_cpu() {
   CpuInfo cpu;
-  detect_instructions(&cpu);
+  const char* level = std::getenv("NIMBLE_CPU_LEVEL");
+  const bool lowered = level && *level;
+  detect_instructions(&cpu, (lowered ? level_number(level) : kLevelCount) + 1);
   std::sort(cpu.features.begin(), cpu.features.end());
   detect_cores(&cpu);
   detect_control_groups(&cpu);
-  if (const char* level = std::getenv("NIMBLE_CPU_LEVEL"); level && *level)
-    return limited_to_level(std::move(cpu), level);
-  return cpu;
+  return lowered ? limited_to_level(std::move(cpu), level) : cpu;
 }
 
 int CpuInfo::usable_threads() const {
@@ -358,15 +380,8 @@ const CpuInfo& host_cpu() {
   return cpu;
 }
 
-bool enable_amx() {
-#if defined(__x86_64__) && defined(SYS_arch_prctl)
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
-  static const bool granted =
-      host_cpu().has("amx_tile") && ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return granted;
-#else
-  return false;
-#endif
+TileRegisters tile_registers() {
+  return ask_for_tiles();
 }
 
 }  // namespace nimble

@@ -23,7 +23,7 @@ struct CpuInfo {
   std::string vendor;                 // "GenuineIntel", "AuthenticAMD"
   std::string model;                  // brand string
   std::string level;                  // the highest of cpu_levels(), "x86-64-v3"
-  std::vector<std::string> features;  // sorted; spelled as in /proc/cpuinfo ("avx512f")
+  std::vector<std::string> features;  // usable; sorted; spelled as in /proc/cpuinfo ("avx512f")
   std::vector<CpuCache> caches;       // of the machine's first CPU
   int logical_cpus = 1;               // online in the machine
   int physical_cores = 1;             // distinct cores among those
@@ -50,7 +50,7 @@ const CpuInfo& host_cpu();
 CpuInfo detect_cpu();
 
 // The levels of x86-64, the lowest first: those of its psABI, then those that ask for instructions
-// for products of narrow types ("x86-64-v4-bf16").
+// for products of narrow types ("x86-64-v4-bf16", "x86-64-v4-amx").
 std::span<const std::string_view> cpu_levels();
 // The highest level of the psABI up to `level`: "x86-64-v4" of "x86-64-v4-bf16"; else `level`.
 std::string_view psabi_level(std::string_view level);
@@ -63,8 +63,16 @@ int count_cpu_list(std::string_view text);
 // `cpu` without the features beyond `level`; unknown levels are Error(kInvalidArgument).
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level);
 
-// Asks Linux for the tile registers of AMX, which a process must do before it first uses them.
-// True if amx_tile may now be used.
-bool enable_amx();
+// The tile registers of AMX, for which a process must ask Linux before it first uses them. Detecting
+// the CPU asks, unless NIMBLE_CPU_LEVEL is below the levels that have them; a process that was
+// refused has a CPU of a level without them. Linux refuses while a thread's alternative signal stack
+// is too small to save them (and, once it has granted them, refuses such stacks).
+enum class TileRegisters {
+  kNone,     // the CPU or the system has none
+  kRefused,  // this process may not use them
+  kGranted,
+};
+// Asks anew.
+TileRegisters tile_registers();
 
 }  // namespace nimble

@@ -22,21 +22,24 @@ constexpr uint64_t kHotAlignment = 4096;
 // Below this, copying in one thread takes about a millisecond.
 constexpr uint64_t kParallelCopy = uint64_t{8} << 20;
 
-// The features that this CPU lacks for the image. AMX must be asked for before its first use.
-std::vector<std::string> missing_features(const exec::NativeImage& image) {
-  std::vector<std::string> missing = host_cpu().missing(image.features);
-  if (!missing.empty()) return missing;
-  for (const std::string& f : image.features) {
-    const bool amx = f.starts_with("amx");
-    if (amx && !enable_amx()) return {f};
-  }
-  return {};
-}
-
 bool needs_native(const exec::Kernel& k) {
   return std::any_of(
       k.implementations.begin(), k.implementations.end(),
       [](const exec::Implementation& i) { return i.kind == exec::ImplementationKind::kNative; });
+}
+
+// Whether all that is asked for is what Linux refuses this process, on a CPU that has it.
+bool only_refused(const std::vector<std::string>& missing) {
+  return tile_registers() == TileRegisters::kRefused &&
+         std::ranges::all_of(missing, [](const std::string& f) { return f.starts_with("amx"); });
+}
+
+bool has_portable_forms(const exec::Executable& e) {
+  return std::ranges::all_of(e.kernels, [](const exec::Kernel& k) {
+    return k.portable || std::ranges::all_of(k.implementations, [](const exec::Implementation& i) {
+             return i.kind == exec::ImplementationKind::kHost;
+           });
+  });
 }
 
 bool wants_perf_map(const LoadOptions& options) {
@@ -65,8 +68,8 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
     model->take(model->functions_.back().memory(), "its bytecode");
   }
   model->load_image(options);
-  FindNative find_native;  // stays empty without trust
-  if (options.trust)
+  FindNative find_native;  // stays empty without trust, and where portable forms stand in
+  if (options.trust && !model->no_native_)
     find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
@@ -106,7 +109,7 @@ void Model::load_image(const LoadOptions& options) {
   const exec::NativeImage* best = nullptr;
   std::vector<std::string> least_missing;
   for (const exec::NativeImage& image : executable_.images) {
-    std::vector<std::string> missing = missing_features(image);
+    std::vector<std::string> missing = host_cpu().missing(image.features);
     if (missing.empty()) {
       if (!best || image.features.size() > best->features.size()) best = &image;
     } else if (least_missing.empty() || missing.size() < least_missing.size()) {
@@ -117,6 +120,13 @@ void Model::load_image(const LoadOptions& options) {
     if (executable_.images.empty())
       throw Error(Status::kCorrupt, place_, "its kernels' native code is missing",
                   "compile the model again");
+    if (only_refused(least_missing) && has_portable_forms(executable_)) {
+      no_native_ = true;
+      notes_.push_back(
+          "Linux refuses this process the tile registers that native code uses (nimble doctor says "
+          "why that may be); portable kernels run, checked and slower");
+      return;
+    }
     throw Error(Status::kIncompatible, place_,
                 fmt::format("this CPU lacks {}, which the model's kernels use",
                             fmt::join(least_missing, ", ")),

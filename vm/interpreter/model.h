@@ -44,8 +44,8 @@ class Model {
   // Where a constant's bytes are read from: the mapped file, huge pages if it is hot, or its
   // device's memory.
   const uint8_t* constant_data(size_t index) const { return constants_[index]; }
-  // Target of the native image in use; empty if none is: the model has no native code, or it was
-  // loaded without trust.
+  // Target of the native image in use; empty if none is: the model has no native code, it was
+  // loaded without trust, or Linux refuses this process the registers that its code needs.
   const std::string& target() const { return target_; }
   // Whether the caller vouches for the file.
   bool trusted() const { return trusted_; }

@@ -74,8 +74,12 @@ Json cpu_report(const CpuInfo& cpu) {
                       {"bytes", c.bytes},
                       {"line_bytes", c.line_bytes},
                       {"shared_by_cpus", c.shared_by}});
-  return {{"vendor", cpu.vendor},     {"model", cpu.model},         {"level", cpu.level},
-          {"features", cpu.features}, {"amx_usable", enable_amx()}, {"caches", caches}};
+  return {{"vendor", cpu.vendor},
+          {"model", cpu.model},
+          {"level", cpu.level},
+          {"features", cpu.features},
+          {"amx_usable", cpu.has("amx_tile")},
+          {"caches", caches}};
 }
 
 // Kilohertz of a file of cpufreq, in MHz.
@@ -223,8 +227,11 @@ std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
         fmt::format("a control group limits the process to {:.2f} CPUs; threads beyond "
                     "that are throttled, choose --threads accordingly",
                     *cpu.cgroup_cpus));
-  if (cpu.has("amx_tile") && !enable_amx())
-    out.push_back("the CPU has AMX, but the system does not let programs use it");
+  if (tile_registers() == TileRegisters::kRefused)
+    out.push_back(
+        "the CPU has AMX, but Linux refuses this process its tile registers: kernels for it are "
+        "passed over (a thread's alternative signal stack may be too small, or a sandbox forbids "
+        "arch_prctl)");
   if (cores["virtual_machine"] == true)
     out.push_back("this is a virtual machine; compare times only within one run");
   if (report.contains("measured"))

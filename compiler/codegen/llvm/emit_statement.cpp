@@ -37,6 +37,7 @@ void Emitter::bind_symbol(const std::string& name, llvm::Value* value) {
 llvm::Function* Emitter::emit(const kir::Function& f) {
   f_ = &f;
   places_.clear();
+  tile_memory_ = nullptr;
   symbols_.clear();
   unrolled_.clear();
   locals_.clear();
@@ -110,6 +111,7 @@ void Emitter::prologue(const kir::Function& f) {
     }
   }
   for (const kir::BufferRef& b : f.registers) {
+    if (b->scope == kir::Scope::kTile) continue;  // numbered where they are used
     const int64_t extent = constant(b->extent);
     for (int64_t i = 0; i < extent; ++i)
       at(*b).registers.push_back(
@@ -180,6 +182,12 @@ void Emitter::statement(const kir::Stmt& s) {
       return barrier();
     case StmtKind::kCheck:
       return check(s);
+    case StmtKind::kTiles:
+    case StmtKind::kTileZero:
+    case StmtKind::kTileLoad:
+    case StmtKind::kTileStore:
+    case StmtKind::kTileDot:
+      return tile_statement(s);
   }
 }
 

@@ -94,6 +94,12 @@ class Emitter {
                       int lanes);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 
+  // emit_tile.cpp
+  void tile_statement(const kir::Stmt& s);
+  void tiles(const kir::Stmt& s);
+  llvm::Value* tile_config(const kir::Stmt& s);
+  llvm::Value* tile(const kir::TileRef& t);  // its number, an immediate
+
   // emit_cast.cpp
   llvm::Value* cast(llvm::Value* v, DType from, DType to, int lanes);
   llvm::Value* narrow_to_f32(llvm::Value* v, DType from, int lanes);
@@ -118,6 +124,9 @@ class Emitter {
     llvm::MDNode* others = nullptr;            // noalias list: every other buffer
   };
   std::unordered_map<const kir::Buffer*, Place> places_;
+  // Of the region at work: the first matrix register of each buffer.
+  std::unordered_map<const kir::Buffer*, int64_t> tile_numbers_;
+  llvm::AllocaInst* tile_memory_ = nullptr;  // where configurations are loaded from
 
   struct Symbol {
     llvm::Value* value = nullptr;  // i64

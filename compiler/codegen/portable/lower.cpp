@@ -9,6 +9,7 @@
 #include "compiler/codegen/portable/portable.h"
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/tiles.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 #include "vm/executable/check_status.h"
@@ -160,6 +161,12 @@ class Lowering {
       case StmtKind::kPrefetch:
       case StmtKind::kBarrier:
         return;
+      case StmtKind::kTiles:
+      case StmtKind::kTileZero:
+      case StmtKind::kTileLoad:
+      case StmtKind::kTileStore:
+      case StmtKind::kTileDot:
+        NIMBLE_UNREACHABLE("matrix registers, which were expanded");
     }
     memo_.clear();
     made_.clear();
@@ -410,7 +417,9 @@ class Lowering {
 exec::PortableKernel to_portable(const kir::Function& f) {
   const std::string fault = kir::verify(f);
   NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
-  exec::PortableKernel k = Lowering(f).run();
+  exec::PortableKernel k = kir::has_tiles(kernels::portable_target(), f)
+                               ? Lowering(f).run()
+                               : Lowering(kir::expand_tiles(f)).run();
   const auto wrong = exec::verify_portable(k, f.contract);
   NIMBLE_CHECK(!wrong || wrong->rule == 1, "P{} at {}: {}\n{}", wrong->rule, wrong->instruction,
                wrong->message, exec::disassemble(k, f.contract));

@@ -35,7 +35,9 @@ TEST(Targets, OfAnIsaAreTheHighestThatItRuns) {
   EXPECT_EQ(level("x86-64-v2"), "x86-64-v2");
   EXPECT_EQ(level("x86-64-v4"), "x86-64-v4");
   EXPECT_EQ(level("x86-64-v4+avx512_vnni"), "x86-64-v4-vnni");
-  EXPECT_EQ(level("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni"), "x86-64-v4-bf16");
+  EXPECT_EQ(level("x86-64-v4+avx512_bf16+avx512_vnni"), "x86-64-v4-bf16");
+  EXPECT_EQ(level("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni"), "x86-64-v4-amx");
+  EXPECT_EQ(level("x86-64-v4+amx_tile+avx512_vnni"), "x86-64-v4-vnni");
   EXPECT_EQ(level("x86-64-v4+avx512_bf16"), "x86-64-v4") << "a level includes those below";
   EXPECT_EQ(level("x86-64-v3+avx512_vnni"), "x86-64-v3");
   EXPECT_THROW(target_of_isa("x86-64-v9+avx512_vnni"), Error);
@@ -43,10 +45,14 @@ TEST(Targets, OfAnIsaAreTheHighestThatItRuns) {
 }
 
 TEST(Targets, HaveTheInstructionsOfFragments) {
-  for (const kir::FragmentRow& row : kir::all_fragments())
-    EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
-      return t.info.has(std::string(row.feature));
-    })) << row.name;
+  const auto expect_all = [](const auto& rows) {
+    for (const auto& row : rows)
+      EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
+        return t.info.has(std::string(row.feature));
+      })) << row.name;
+  };
+  expect_all(kir::all_fragments());
+  expect_all(kir::all_tile_fragments());
 }
 
 }  // namespace

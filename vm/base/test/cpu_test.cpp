@@ -1,9 +1,16 @@
 #include "vm/base/cpu.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
+
+#include <filesystem>
 
 #include "vm/base/error.h"
+#include "vm/base/test/refuse_tiles.h"
+#include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble {
 namespace {
@@ -42,17 +49,21 @@ TEST(CpuTest, LoweringALevelTakesItsFeatures) {
 
 TEST(CpuTest, LevelsAboveThePsabis) {
   CpuInfo cpu = strong_cpu();
-  cpu.level = "x86-64-v4-bf16";
+  cpu.level = "x86-64-v4-amx";
   cpu.features.insert(cpu.features.begin() + 3, "avx512_bf16");
   for (const std::string_view level : cpu_levels()) EXPECT_TRUE(cpu.has(level)) << level;
   EXPECT_FALSE(strong_cpu().has("x86-64-v4-vnni")) << "the level decides, not a feature";
+  const CpuInfo bf16 = limited_to_level(cpu, "x86-64-v4-bf16");
+  EXPECT_TRUE(bf16.has("avx512bf16"));
+  EXPECT_FALSE(bf16.has("amx_tile") || bf16.has("x86-64-v4-amx"));
   const CpuInfo vnni = limited_to_level(cpu, "x86-64-v4-vnni");
   EXPECT_EQ(vnni.level, "x86-64-v4-vnni");
   EXPECT_TRUE(vnni.has("avx512vnni") && vnni.has("x86-64-v4"));
   EXPECT_FALSE(vnni.has("avx512bf16") || vnni.has("x86-64-v4-bf16"));
   const CpuInfo v4 = limited_to_level(cpu, "x86-64-v4");
-  EXPECT_FALSE(v4.has("avx512vnni"));
-  EXPECT_TRUE(v4.has("avx512f") && v4.has("amx_tile")) << "no level asks for AMX";
+  EXPECT_FALSE(v4.has("avx512vnni") || v4.has("amx_tile"));
+  EXPECT_TRUE(v4.has("avx512f"));
+  EXPECT_EQ(psabi_level("x86-64-v4-amx"), "x86-64-v4");
   EXPECT_EQ(psabi_level("x86-64-v4-bf16"), "x86-64-v4");
   EXPECT_EQ(psabi_level("x86-64-v3"), "x86-64-v3");
   EXPECT_EQ(psabi_level("generic"), "generic");
@@ -120,6 +131,75 @@ TEST(CpuTest, AffinityIsNoPropertyOfTheMachine) {
   EXPECT_EQ(pinned.affinity_cores, 1);
   EXPECT_EQ(pinned.usable_threads(), 1);
 }
+
+// --- Tile registers, which a process has to ask for ----------------------------------------------
+
+constexpr const char* kBelowTiles = "x86-64-v4-bf16";
+
+TEST(TileRegisters, AreThereOrNot) {
+  EXPECT_EQ(host_cpu().has("amx_tile"), tile_registers() == TileRegisters::kGranted &&
+                                            std::getenv("NIMBLE_CPU_LEVEL") == nullptr);
+  if (host_cpu().has("x86-64-v4-amx")) {
+    EXPECT_TRUE(host_cpu().has("amx_tile"));
+  }
+}
+
+TEST(TileRegisters, ThatAreRefusedAreNoPartOfTheCpu) {
+  if (!host_cpu().has("amx_tile")) GTEST_SKIP() << "this machine lacks AMX, or refuses it anyway";
+  const CpuInfo below = limited_to_level(host_cpu(), kBelowTiles);
+  const int code = refused_exit_code([&] {
+    const CpuInfo cpu = detect_cpu();
+    if (tile_registers() != TileRegisters::kRefused) return 1;
+    if (cpu.features != below.features) return 2;
+    return cpu.level == below.level ? 0 : 3;
+  });
+  if (code == kNoRefusal) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(code, 0);
+}
+
+#if defined(__x86_64__)
+
+bool has_permission() {
+  uint64_t granted = 0;
+  constexpr int kGetPermission = 0x1022, kTileData = 18;  // ARCH_GET_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kGetPermission, &granted) == 0 && (granted >> kTileData & 1);
+}
+
+// What is granted stays so until another program begins: the test runs itself anew.
+TEST(TileRegisters, AreAskedForOnlyWhereTheyMayBeUsed) {
+  if (!host_cpu().has("amx_tile")) GTEST_SKIP() << "this machine lacks AMX, or refuses it anyway";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const CommandResult fresh = run_command(fmt::format(
+      "'{}' --gtest_also_run_disabled_tests --gtest_filter='*DISABLED_InAFreshProcess'", self));
+  EXPECT_EQ(fresh.exit_code, 0) << fresh.out;
+  EXPECT_NE(fresh.out.find("1 test ran"), std::string::npos) << fresh.out;
+}
+
+TEST(TileRegisters, DISABLED_InAFreshProcess) {
+  ASSERT_FALSE(has_permission());
+  {
+    const ScopedVariable level("NIMBLE_CPU_LEVEL", kBelowTiles);
+    EXPECT_FALSE(detect_cpu().has("amx_tile"));
+    EXPECT_FALSE(has_permission()) << "nobody asks who does not mean to use them";
+  }
+  // Too small a stack for signals, and Linux refuses.
+  std::vector<char> memory(4096);
+  stack_t small{};
+  small.ss_sp = memory.data();
+  small.ss_size = memory.size();
+  ASSERT_EQ(sigaltstack(&small, nullptr), 0);
+  const CpuInfo refused = detect_cpu();
+  EXPECT_EQ(tile_registers(), TileRegisters::kRefused);
+  EXPECT_FALSE(refused.has("amx_tile") || refused.has("x86-64-v4-amx"));
+  EXPECT_TRUE(refused.has("avx512f"));
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  ASSERT_EQ(sigaltstack(&none, nullptr), 0);
+  EXPECT_TRUE(detect_cpu().has("amx_tile"));
+  EXPECT_TRUE(has_permission());
+}
+
+#endif
 
 }  // namespace
 }  // namespace nimble

@@ -58,7 +58,7 @@ std::optional<Conv> analyse(const Workload& w, const TargetInfo& t) {
   const auto conv = analyse_conv_nhwc(w);
   if (!conv || !conv->weights || !conv->layout || conv->channels_first) return {};
   const auto fragment = tile_fragment_of(t, conv->image->dtype, conv->weights->dtype, conv->dtype);
-  if (!fragment || !has_tiles(*conv->layout, *fragment)) return {};
+  if (!fragment || !fits_tiles(*conv->layout, *fragment)) return {};
   if (conv->taps() > 1 && conv->channels % tile_depth(*fragment) != 0) return {};
   if (conv->channels % conv->layout->group != 0) return {};
   Conv p;

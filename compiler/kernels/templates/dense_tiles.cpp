@@ -31,7 +31,7 @@ std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
   const auto fragment =
       tile_fragment_of(t, p.lhs->dtype, p.rhs->dtype, p.frame.anchor->var->type->dtype);
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!fragment || !layout || !has_tiles(*layout, *fragment)) return {};
+  if (!fragment || !layout || !fits_tiles(*layout, *fragment)) return {};
   p.fragment = *fragment;
   p.layout = *layout;
   p.k = p.depth = p.pitch = ir::attr<int64_t>(call.attrs, "k");

@@ -443,7 +443,7 @@ std::string tile_layout(kir::TileFragment f, int64_t n) {
       .str();
 }
 
-bool has_tiles(const ir::Layout& layout, kir::TileFragment f) {
+bool fits_tiles(const ir::Layout& layout, kir::TileFragment f) {
   return layout.kind == ir::Layout::Kind::kPanel && layout.group == kir::tile_row_of(f).group &&
          layout.width % tile_columns(f) == 0;
 }

@@ -57,7 +57,7 @@ struct TiledProduct {
 };
 
 // Whether panels of that layout can be cut into tiles.
-bool has_tiles(const ir::Layout& layout, kir::TileFragment f);
+bool fits_tiles(const ir::Layout& layout, kir::TileFragment f);
 
 // What the templates answer of their knobs and configurations.
 std::vector<Knob> tiled_knobs(const TiledProduct& p);

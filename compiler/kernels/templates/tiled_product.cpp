@@ -9,7 +9,7 @@
 //
 // Pairs of block and panel are numbered in this order and split over the threads. One region of
 // matrix registers encloses all that a thread does: to shape them takes as long as a dozen
-// products.
+// products. Only where the epilogue checks something (an index, say), each product has its own.
 //
 // A tile product of the CPUs that have it occupies its unit for 16 cycles, in which both loads from
 // L1 and those from L2 keep up at 2 x 2 tiles (64 lines in 64 cycles), so k is not cut into blocks
@@ -87,6 +87,12 @@ bool divides_panel(const TiledProduct& p, int64_t vectors) {
   return vectors >= 1 && p.layout.width % (vectors * tile_columns(p.fragment)) == 0;
 }
 
+// A failed check leaves the function, which must not happen within a region.
+bool has_check(const kir::Stmt& s) {
+  return s.kind == kir::StmtKind::kCheck ||
+         std::any_of(s.body.begin(), s.body.end(), [](const StmtRef& b) { return has_check(*b); });
+}
+
 class TiledLowering {
  public:
   TiledLowering(const Workload& w, const Frame& f, const TiledProduct& p, const Config& c)
@@ -128,11 +134,13 @@ class TiledLowering {
     const Dim first = bind(all, "first_item", ir::floordiv(items * thread, threads));
     const Dim end = bind(all, "end_item", ir::floordiv(items * (thread + 1), threads));
     const Dim first_block = ir::floordiv(first, items_of_block());
-    const Dim shaped = ir::max(ir::min(row_count_, rows_), 1);
-    all.push_back(kb::with_tiles(
-        {{acc_, shaped}, {lhs_tiles_, shaped}, {rhs_tiles_, depth_ / group_}},
-        kb::loop(LoopKind::kSerial, "item_block", first_block,
-                 ir::ceildiv(end, items_of_block()) - first_block, block(first, end))));
+    const auto blocks = [&] {
+      return kb::loop(LoopKind::kSerial, "item_block", first_block,
+                      ir::ceildiv(end, items_of_block()) - first_block, block(first, end));
+    };
+    StmtRef work = blocks();
+    shaped_outside_ = !has_check(*work);
+    all.push_back(shaped_outside_ ? shaped(std::move(work)) : blocks());
     std::vector<BufferRef> scratch = p_.scratch;
     scratch.push_back(sums_);
     if (rest_ > 0) scratch.insert(scratch.end(), {lhs_rest_, rhs_rest_});
@@ -152,6 +160,13 @@ class TiledLowering {
 
   Dim first_row(const Dim& tile) const {
     return ir::min(tile * rows_, ir::max(row_count_ - rows_, 0));
+  }
+
+  // A region of the matrix registers.
+  StmtRef shaped(StmtRef body) const {
+    const Dim rows = ir::max(ir::min(row_count_, rows_), 1);
+    return kb::with_tiles({{acc_, rows}, {lhs_tiles_, rows}, {rhs_tiles_, depth_ / group_}},
+                          std::move(body));
   }
 
   // The items [first, end) of block number "item_block".
@@ -282,7 +297,8 @@ class TiledLowering {
       for (int v = 0; v < vectors; ++v)
         all.push_back(kb::tile_store(sums_, sum_at(rows[i] - row, v), panels_.width, acc_,
                                      i * panels_.vectors + v));
-    return kb::seq(std::move(all));
+    StmtRef whole = kb::seq(std::move(all));
+    return shaped_outside_ ? whole : shaped(std::move(whole));
   }
 
   // The full steps of all pieces of k.
@@ -407,6 +423,7 @@ class TiledLowering {
   int64_t block_tiles_;
   int64_t full_steps_, rest_;  // of a piece of k; the rest in elements
   Operands operands_;
+  bool shaped_outside_ = true;  // by a region around all work, not by one for each product
   BufferRef acc_, lhs_tiles_, rhs_tiles_, sums_, lhs_rest_, rhs_rest_;
   Dim row_count_, tiles_, blocks_;
   // Of a block and of an item.

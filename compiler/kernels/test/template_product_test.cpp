@@ -277,6 +277,29 @@ TEST_F(TilesTest, PanelsOfOtherWidths) {
   }
 }
 
+// A check may leave the function, so matrix registers do not stand around it.
+TEST_F(TilesTest, EpilogueWithACheck) {
+  Group g;
+  const std::string layout = dense_layout(target_, DType::kBF16, 24);
+  const ir::VarRef x = g.parameter(ir::tensor_type({kM, 6}, DType::kBF16));
+  const ir::VarRef w =
+      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(6, 24), DType::kBF16));
+  const ir::VarRef table = g.parameter(f32({10, 24}));
+  const ir::VarRef ids = g.parameter(ir::tensor_type({kM}, DType::kI64));
+  const ir::VarRef y =
+      g.call("packed_matmul", {x, w},
+             {{"n", int64_t{24}}, {"k", int64_t{6}}, {"layout", layout}, {"out", DType::kF32}},
+             f32({kM, 24}));
+  const ir::VarRef row = g.call("gather", {table, ids}, {{"axis", int64_t{0}}}, f32({kM, 24}));
+  const Workload workload = g.finish(g.call("add", {y, row}, {}, f32({kM, 24})));
+  const Template& t = *template_for(workload, target_);
+  ASSERT_EQ(t.name(), "dense_tiles");
+  const Lowered lowered = t.lower(workload, t.default_config(workload, target_), target_, "f");
+  const std::string text = print(lowered.functions.at(0));
+  EXPECT_NE(text.find("out of range"), std::string::npos) << text;
+  EXPECT_EQ(kir::verify(lowered.functions.at(0)), "") << text;
+}
+
 // Registers bound the tiles, and the rows are whole tiles.
 TEST_F(TilesTest, RefusesMoreTilesThanRegisters) {
   const Workload w = dense_workload(target_, kM, 64, 64, false, kPairs, "panel64x2");

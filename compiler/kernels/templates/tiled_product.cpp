@@ -173,7 +173,9 @@ class TiledLowering {
   StmtRef block(const Dim& first, const Dim& end) {
     std::vector<StmtRef> body;
     const Dim number = Dim::symbol("item_block"), blocks = ir::max(blocks_, 1);
-    const Dim block = p_.images.is_constant(1) ? number : ir::mod(number, blocks);
+    const Dim block = blocks_.is_constant(1)     ? Dim(0)
+                      : p_.images.is_constant(1) ? number
+                                                 : ir::mod(number, blocks);
     image_ = p_.images.is_constant(1) ? Dim(0) : bind(body, "image", ir::floordiv(number, blocks));
     tile_begin_ = bind(body, "tile_begin", ir::floordiv(tiles_ * block, blocks));
     tile_count_ =

@@ -11,10 +11,12 @@
 // matrix registers encloses all that a thread does: to shape them takes as long as a dozen
 // products. Only where the epilogue checks something (an index, say), each product has its own.
 //
-// A tile product of the CPUs that have it occupies its unit for 16 cycles, in which both loads from
-// L1 and those from L2 keep up at 2 x 2 tiles (64 lines in 64 cycles), so k is not cut into blocks
-// as for vectors and no sums wait. Weights come from L3 or memory, which do not keep up: each group
-// of row tiles prefetches its share of the next panel into L2, as in "dense".
+// k is not cut into blocks. A step of 2 x 2 tiles takes 64 cycles of the unit that multiplies and
+// 64 cache lines, which L2 delivers in 1.5 times as long. Blocks whose panel's part stays in L1
+// would halve the lines, but their sums would be stored and loaded again, to and from L2 as well:
+// measured, that loses more than it gains. Weights that come from L3 or memory arrive much slower
+// still. The hardware's own prefetches of the forward stream do best; only where several groups of
+// row tiles follow each other they also prefetch a share of the next panel each, as in "dense".
 //
 // Tiles of fewer rows take hardly less time, so rows are cut into as few as there can be: all of
 // 16 rows, and the last begins 16 before the end, over rows of the tile before. It computes the
@@ -42,6 +44,8 @@ using kir::StmtRef;
 namespace {
 
 constexpr int64_t kMostRowTiles = 4;
+// Prefetches are worth their places in the fill buffers if so many groups of row tiles share them.
+constexpr int64_t kSharers = 4;
 constexpr int64_t kMostVectors = 4;
 
 int tile_rows(kir::TileFragment f) {
@@ -354,7 +358,8 @@ class TiledLowering {
     const int64_t bodies = full_steps_ / unroll_ * p_.taps[0] * p_.taps[1];
     const Dim next = rhs_at(0) + panels_.steps() * panels_.width * group_;
     const Dim first = next + (number * bodies + body) * share_ * line_elements(p_.rhs->dtype);
-    return prefetch_share(p_.rhs, first, number, share_, lines_per_body());
+    return kb::if_then(kb::le(share_ * kSharers, lines_per_body()),
+                       prefetch_share(p_.rhs, first, number, share_, lines_per_body()));
   }
 
   // ---- what is left of k

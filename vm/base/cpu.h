@@ -63,10 +63,10 @@ int count_cpu_list(std::string_view text);
 // `cpu` without the features beyond `level`; unknown levels are Error(kInvalidArgument).
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level);
 
-// The tile registers of AMX, for which a process must ask Linux before it first uses them. Detecting
-// the CPU asks, unless NIMBLE_CPU_LEVEL is below the levels that have them; a process that was
-// refused has a CPU of a level without them. Linux refuses while a thread's alternative signal stack
-// is too small to save them (and, once it has granted them, refuses such stacks).
+// The tile registers of AMX, for which a process must ask Linux before it first uses them.
+// Detecting the CPU asks, unless NIMBLE_CPU_LEVEL is below the levels that have them; a process
+// that was refused has a CPU of a level without them. Linux refuses while a thread's alternative
+// signal stack is too small to save them (and, once it has granted them, refuses such stacks).
 enum class TileRegisters {
   kNone,     // the CPU or the system has none
   kRefused,  // this process may not use them

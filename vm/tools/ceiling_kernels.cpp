@@ -2,7 +2,8 @@
 // level of machines has (GCC's and Clang's vector types, no intrinsics), enough chains to cover the
 // latency of a multiply-add, and each loop compiled once per level by a target attribute. Whoever
 // calls them has asked the CPU first. The dot products of bytes and bf16 have no form in the
-// language that compilers turn into the instruction reliably, so these two are asked for by name.
+// language that compilers turn into the instruction reliably, so these two are asked for by name,
+// and so are the products of AMX's tile registers.
 #include "vm/tools/ceiling_kernels.h"
 
 #include <cstring>
@@ -126,6 +127,42 @@ NIMBLE_DOT_LOOP(bf16_avx512, "avx512f,avx512bf16", __m512bh, __m512, _mm512_setz
 #define NIMBLE_DOT_OF_PAIRS(sum, x, y) \
   _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), _mm256_set1_epi16(1)))
 NIMBLE_DOT_LOOP(i8_avx2, "avx2", __m256i, __m256i, _mm256_setzero_si256(), NIMBLE_DOT_OF_PAIRS)
+
+// Of all eight tile registers: 16 rows of 64 bytes. Six hold sums, which cover the latency.
+struct TileShapes {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr int kTileSums = 6;
+
+#define NIMBLE_TILE_LOOP(name, features, dot)                       \
+  __attribute__((target(features))) void name(int64_t steps) {      \
+    TileShapes shapes;                                              \
+    /* GCC 12 knows of the first bytes alone that they are read. */ \
+    asm volatile("" : "+m"(shapes));                                \
+    _tile_loadconfig(&shapes);                                      \
+    _tile_zero(0);                                                  \
+    _tile_zero(1);                                                  \
+    _tile_zero(2);                                                  \
+    _tile_zero(3);                                                  \
+    _tile_zero(4);                                                  \
+    _tile_zero(5);                                                  \
+    _tile_zero(6);                                                  \
+    _tile_zero(7);                                                  \
+    for (int64_t i = 0; i < steps; ++i) {                           \
+      dot(0, 6, 7);                                                 \
+      dot(1, 6, 7);                                                 \
+      dot(2, 6, 7);                                                 \
+      dot(3, 6, 7);                                                 \
+      dot(4, 6, 7);                                                 \
+      dot(5, 6, 7);                                                 \
+    }                                                               \
+    _tile_release();                                                \
+  }
+
+NIMBLE_TILE_LOOP(i8_amx, "amx-tile,amx-int8", _tile_dpbusd)
+NIMBLE_TILE_LOOP(bf16_amx, "amx-tile,amx-bf16", _tile_dpbf16ps)
 #endif
 
 double per_step(double operations_per_vector) {
@@ -148,13 +185,19 @@ std::vector<ComputeLoop> compute_loops(const CpuInfo& cpu) {
     loops = {{"f32", "sse2", per_step(8), f32_baseline},
              {"f64", "sse2", per_step(4), f64_baseline}};
   }
-  if (v4 && cpu.has("avx512_vnni"))
+  const bool tiles = cpu.has("x86-64-v4-amx");
+  constexpr double kTileProducts = kTileSums * 16 * 16;
+  if (tiles)
+    loops.push_back({"i8", "amx_int8", kTileProducts * 128, i8_amx});
+  else if (v4 && cpu.has("avx512_vnni"))
     loops.push_back({"i8", "avx512_vnni", per_step(128), i8_avx512_vnni});
   else if (v3 && cpu.has("avx_vnni"))
     loops.push_back({"i8", "avx_vnni", per_step(64), i8_avx_vnni});
   else if (v3)
     loops.push_back({"i8", "avx2", per_step(64), i8_avx2});
-  if (v4 && cpu.has("avx512_bf16"))
+  if (tiles)
+    loops.push_back({"bf16", "amx_bf16", kTileProducts * 64, bf16_amx});
+  else if (v4 && cpu.has("avx512_bf16"))
     loops.push_back({"bf16", "avx512_bf16", per_step(64), bf16_avx512});
   return loops;
 #else

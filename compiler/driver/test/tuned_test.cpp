@@ -263,7 +263,7 @@ TEST_F(Tuned, LevelsOfTheSameCodeShareARecord) {
   const auto record = [](const WorkloadUse& use, const char* level) {
     return tuned::workload_record(use.workload, kernels::target_by_name(level), 1).canonical;
   };
-  for (const char* level : {"x86-64-v4-vnni", "x86-64-v4-bf16"})
+  for (const char* level : {"x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"})
     EXPECT_EQ(record(use_, level), record(use_, "x86-64-v4"));
   EXPECT_NE(record(use_, "x86-64-v4"), record(use_, "x86-64-v3")) << "vectors are wider";
   const WorkloadUse bf16 = workload_of(R"(fn @main(%x: Tensor[(n, 24), bf16]) {
@@ -274,6 +274,7 @@ TEST_F(Tuned, LevelsOfTheSameCodeShareARecord) {
                                        "");
   EXPECT_EQ(record(bf16, "x86-64-v4-vnni"), record(bf16, "x86-64-v4"));
   EXPECT_NE(record(bf16, "x86-64-v4-bf16"), record(bf16, "x86-64-v4"));
+  EXPECT_NE(record(bf16, "x86-64-v4-amx"), record(bf16, "x86-64-v4-bf16"));
 }
 
 // The target of this machine is that of its hardware's record, wherever it is asked for.

@@ -1,6 +1,8 @@
 // Kernels of dots and elements for them, for the tests of every way to run one.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -94,6 +96,25 @@ T element_at(const std::vector<std::byte>& bytes, size_t i) {
   T out;
   std::memcpy(&out, &bytes[i * sizeof(T)], sizeof(T));
   return out;
+}
+
+inline double flushed(double x) {
+  return std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x;
+}
+
+// x y + z rounded once to f32, zero where it is subnormal. The product of two bf16 is exact in f64;
+// the sum is rounded to odd there, after which a second rounding to fewer bits changes nothing.
+inline float sum_of(double x, double y, double z) {
+  const double p = x * y, s = p + z;
+  if (!std::isfinite(s)) return static_cast<float>(s);
+  const double back = s - p, error = (p - (s - back)) + (z - back);
+  double odd = s;
+  if (error != 0 && (std::bit_cast<uint64_t>(s) & 1) == 0)
+    odd = std::nextafter(s, error > 0 ? INFINITY : -INFINITY);
+  // Whether it counts as subnormal is asked of 24 bits with an exponent that has no end.
+  if (std::fabs(odd) < 0x1p-100 && std::fabs(static_cast<float>(odd * 0x1p64)) < 0x1p-62F)
+    return std::copysign(0.0F, static_cast<float>(odd));
+  return static_cast<float>(odd);
 }
 
 // Equal bits, or two NaNs.

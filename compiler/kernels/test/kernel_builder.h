@@ -40,6 +40,10 @@ class KernelBuilder {
     f_.registers.push_back(build::buffer(name, Scope::kRegister, t, extent, lanes));
     return f_.registers.back();
   }
+  BufferRef tiles(const std::string& name, DType t, int rows, int lanes, int count) {
+    f_.registers.push_back(build::tile_buffer(name, t, rows, lanes, count));
+    return f_.registers.back();
+  }
   Function body(std::vector<StmtRef> statements) {
     f_.body = build::seq(std::move(statements));
     return f_;

@@ -13,7 +13,9 @@
 #include <sstream>
 
 #include "db/store/store.h"
+#include "vm/base/cpu.h"
 #include "vm/base/program.h"
+#include "vm/base/test/refuse_tiles.h"
 
 namespace nimble::tools {
 namespace {
@@ -427,6 +429,36 @@ TEST_F(BadInput, ExecutableOfAHigherLevel) {
   const Ran both = run({"nimble-run", file("both.nimble"), "-i", "x=ones:1x4", "-i", "m=ones:1"},
                        as("x86-64-v4-vnni"));
   EXPECT_EQ(both.code, 0) << both.error;
+}
+
+// Of a machine that has AMX, and a process that may not use it.
+TEST_F(BadInput, ExecutableForRegistersThatLinuxRefuses) {
+  if (tile_registers() != TileRegisters::kGranted) GTEST_SKIP() << "this machine lacks AMX";
+  const auto refused = [] {
+    if (!refuse_tile_registers()) std::abort();
+  };
+  const Ran doctor = run({"nimble-doctor", "--format", "json"}, refused);
+  ASSERT_EQ(doctor.code, 0) << doctor.error;
+  EXPECT_EQ(doctor.out.find("\"amx_tile\""), std::string::npos) << doctor.out;
+  EXPECT_NE(doctor.out.find("Linux refuses this process its tile registers"), std::string::npos);
+  const auto ran = [&](const char* targets) {
+    EXPECT_EQ(compile(file("model.nir"), {"--target", targets}, "amx.nimble").code, 0);
+    const std::vector<std::string> command = {"nimble-run", file("amx.nimble"), "-i", "x=ones:1x4",
+                                              "-i",         "m=ones:1"};
+    const Ran granted = run(command);
+    const Ran without = run(command, refused);
+    EXPECT_EQ(granted.code, 0) << granted.error;
+    EXPECT_EQ(without.code, 0) << targets << ": " << without.error;
+    EXPECT_EQ(without.out, granted.out) << targets;
+  };
+  ran("x86-64-v4-amx");
+  ran("x86-64-v4-amx,x86-64-v4-bf16");
+  // What is compiled for this machine there is for the level below.
+  const Ran native =
+      run({"nimble-compile", file("model.nir"), "-o", file("native.nimble")}, refused);
+  ASSERT_EQ(native.code, 0) << native.error;
+  const Ran inspected = run({"nimble-inspect", file("native.nimble")});
+  EXPECT_NE(inspected.out.find("x86-64-v4-bf16"), std::string::npos) << inspected.out;
 }
 
 TEST_F(BadInput, CodeThatNoRuntimeLoadsIsRefused) {

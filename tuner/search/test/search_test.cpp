@@ -206,6 +206,49 @@ TEST(Features, CountDots) {
   EXPECT_LT(feature("x86-64-v4-bf16", "bound compute"), feature("x86-64-v4", "bound compute"));
 }
 
+// One of matrix registers is all products of its tiles, in a cycle a row where there are registers.
+TEST(Features, CountDotsOfTiles) {
+  using namespace kir::build;  // NOLINT
+  kir::Function f;
+  f.name = "dots";
+  f.contract.symbols = {"m"};
+  const ir::Dim m = ir::Dim::symbol("m");
+  const kir::BufferRef a = buffer("a", kir::Scope::kArgument, DType::kBF16, 512),
+                       b = buffer("b", kir::Scope::kArgument, DType::kBF16, 512);
+  auto y = std::make_shared<kir::Buffer>(*buffer("y", kir::Scope::kArgument, DType::kF32, 256));
+  y->writable = true;
+  f.arguments = {a, b, y};
+  const kir::BufferRef sum = tile_buffer("sum", DType::kF32, 16, 16, 1),
+                       lhs = tile_buffer("lhs", DType::kBF16, 16, 32, 1),
+                       rhs = tile_buffer("rhs", DType::kBF16, 16, 32, 1);
+  f.registers = {sum, lhs, rhs};
+  f.body =
+      with_tiles({{sum, m}, {lhs, m}, {rhs, 16}},
+                 seq({tile_zero(sum, 0),
+                      loop(kir::LoopKind::kSerial, "k", 0, 1000,
+                           seq({tile_load(lhs, 0, a, 0, 32), tile_load(rhs, 0, b, 0, 32),
+                                tile_dot(kir::TileFragment::kBf16Tiles, sum, 0, lhs, 0, rhs, 0)})),
+                      tile_store(y, 0, 16, sum, 0)}));
+  const auto feature = [&](const char* level, const std::string& name, int64_t rows) {
+    const auto& names = feature_names();
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    return std::exp2(features_of(f, {{rows}}, 1, kernels::target_by_name(level))
+                         .at(static_cast<size_t>(at))) -
+           1;
+  };
+  for (const int64_t rows : {1, 5, 16}) {
+    const double flops = 2.0 * static_cast<double>(rows) * 16 * 32 * 1000;
+    EXPECT_NEAR(feature("x86-64-v4", "flops", rows), flops, flops / 1000);
+    EXPECT_NEAR(feature("x86-64-v4-amx", "flops", rows), flops, flops / 1000);
+    const double cycles = static_cast<double>(rows) * 1000;
+    EXPECT_NEAR(feature("x86-64-v4-amx", "bound compute", rows), cycles, cycles / 100);
+    EXPECT_NEAR(feature("x86-64-v4", "bound compute", rows), 16 * cycles, cycles / 10);
+    const double loaded = 1000.0 * (static_cast<double>(rows) + 16);
+    EXPECT_NEAR(feature("x86-64-v4-amx", "loads", rows), loaded, loaded / 100);
+    EXPECT_NEAR(feature("x86-64-v4-amx", "stores", rows), static_cast<double>(rows), 0.1);
+  }
+}
+
 TEST_F(SearchTest, NeverProposesAPointTwice) {
   Search search(*space, options);
   std::set<std::string> seen;

@@ -11,7 +11,9 @@
 #include <cstring>
 #include <random>
 
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
+#include "vm/base/test/refuse_tiles.h"
 #include "vm/executable/assembler.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
@@ -488,6 +490,49 @@ TEST(PortableModelTest, ForeignNativeCodeNamesTheRemedy) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("lacks avx9"), HasSubstr("--no-native")));
   }
+}
+
+// What Linux refuses a process is no other machine's: the file runs all the same.
+TEST(PortableModelTest, StandsInWhereTileRegistersAreRefused) {
+  if (tile_registers() != TileRegisters::kGranted || !host_cpu().has("amx_tile"))
+    GTEST_SKIP() << "this machine lacks AMX, or refuses it anyway";
+  const int code = refused_exit_code(
+      [] { return exit_code_of_test("PortableModelTest.DISABLED_WhereTileRegistersAreRefused"); });
+  if (code == kNoRefusal) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(code, 0);
+}
+
+TEST(PortableModelTest, DISABLED_WhereTileRegistersAreRefused) {
+  ASSERT_EQ(tile_registers(), TileRegisters::kRefused);
+  exec::Executable e = model_with(twice());
+  const LoadOptions trusted{true};
+  const std::vector<std::string> amx = {"avx512f", "amx-bf16", "amx-int8"};
+  e.images[0].features = amx;
+  const auto model = Model::load(e, trusted, "m.nimble");
+  EXPECT_TRUE(model->no_native());
+  EXPECT_TRUE(model->trusted());
+  EXPECT_EQ(model->target(), "");
+  EXPECT_THAT(model->notes(), ElementsAre(HasSubstr("Linux refuses this process")));
+  EXPECT_THAT(run_model(model, {1, 2, 3}), ElementsAre(2, 4, 6));
+  const auto fails = [&](const exec::Executable& file) -> std::string {
+    try {
+      Model::load(file, trusted, "m.nimble");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  // Another image that fits is taken ahead of portable forms; this one is none.
+  exec::Executable both = e;
+  both.images.push_back(both.images[0]);
+  both.images[1].features = {"avx512f"};
+  EXPECT_THAT(fails(both), HasSubstr("ends early"));
+  exec::Executable foreign = e;
+  foreign.images[0].features.push_back("avx9");
+  EXPECT_THAT(fails(foreign), HasSubstr("lacks amx-bf16, amx-int8, avx9"));
+  exec::Executable native = e;
+  native.kernels[0].portable.reset();
+  EXPECT_THAT(fails(native), HasSubstr("lacks amx-bf16, amx-int8"));
 }
 
 TEST(PortableModelTest, WildCodeIsAnErrorOfTheRun) {

@@ -74,6 +74,29 @@ Function dots(Fragment fragment, int rows, int vectors, int lanes) {
        unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
 }
 
+// Two tiles of sums beside each other, of up to 16 rows.
+Function matrix_registers(TileFragment fragment) {
+  const TileFragmentRow& row = tile_row_of(fragment);
+  KernelBuilder b("tiles");
+  const int taken = 16 * row.group;
+  const Dim rows = b.symbol("rows", {1, 16, 1}), depth = b.symbol("depth");
+  const Dim k = Dim::symbol("k"), j = Dim::symbol("j");
+  auto a = b.in("A", row.a, rows * 4096);
+  auto packed = b.in("B", row.b, depth * 32 * taken);
+  auto c = b.out("C", row.sum, rows * 32);
+  auto sum = b.tiles("sum", row.sum, 16, 16, 2), lhs = b.tiles("lhs", row.a, 16, taken, 1),
+       rhs = b.tiles("rhs", row.b, 16, taken, 2);
+  const auto both = [](StmtRef s) { return loop(LoopKind::kUnroll, "j", 0, 2, std::move(s)); };
+  return b.body({with_tiles(
+      {{sum, rows}, {lhs, rows}, {rhs, 16}},
+      seq({both(tile_zero(sum, j)),
+           loop(LoopKind::kSerial, "k", 0, depth,
+                seq({tile_load(lhs, 0, a, k * taken, 4096),
+                     both(seq({tile_load(rhs, j, packed, k * 32 * taken + j * taken, 2 * taken),
+                               tile_dot(fragment, sum, j, lhs, 0, rhs, j)}))})),
+           both(tile_store(c, j * 16, 32, sum, j))}))});
+}
+
 Function fill() {
   KernelBuilder b("fill");
   const Dim n = b.symbol("n"), j = Dim::symbol("j");
@@ -95,6 +118,8 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"fill", fill},
     {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},
     {"dots-u8s8", [] { return dots(Fragment::kU8S8Quads, 8, 3, 16); }},
+    {"tiles-bf16", [] { return matrix_registers(TileFragment::kBf16Tiles); }},
+    {"tiles-u8s8", [] { return matrix_registers(TileFragment::kU8S8Tiles); }},
 };
 
 int run(int argc, char** argv) {

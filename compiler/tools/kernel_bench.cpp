@@ -6,7 +6,8 @@
 // generator on the same threads: on a shared host clocks and neighbours change within
 // milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
-// iteration's part of the highest peak seen.
+// iteration's part of the highest peak seen. Products of bf16 and of 8 bits are measured against
+// the peak of their own instructions, in matrix registers where the machine has them.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -21,6 +22,8 @@
 
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/tiled_product.h"
 #include "compiler/tools/kernel_runner.h"
 
 namespace nimble {
@@ -30,24 +33,22 @@ using namespace bench;
 
 // ---------------------------------------------------------------- the machine's peak
 
-constexpr int kPeakSums = 24;
+namespace kb = kir::build;
+
 constexpr int64_t kPeakSteps = 32000;  // about 0.2 ms, a product's time
 
-// Every thread multiplies and adds in registers; the sums are stored once.
-kir::Function peak_kernel(const kernels::TargetInfo& target) {
-  namespace kb = kir::build;
-  const int lanes = target.lanes_f32();
-  const int sums = std::min(kPeakSums, target.vector_registers - 4);
-  auto out = std::make_shared<kir::Buffer>(
-      *kb::buffer("out", kir::Scope::kArgument, DType::kF32, Dim::symbol("s0") * sums * lanes));
-  out->writable = true;
-  const kir::BufferRef acc = kb::buffer("acc", kir::Scope::kRegister, DType::kF32, sums, lanes);
-  const Dim i = Dim::symbol("i"), t = Dim::symbol("t");
-  auto each = [&](kir::StmtRef s) {
-    return kb::loop(kir::LoopKind::kUnroll, "i", 0, sums, std::move(s));
-  };
-  const kir::BufferRef result = out;
-  kir::Function f;
+// What every thread multiplies and adds in registers, and stores once.
+struct Peak {
+  kir::Function kernel;
+  int64_t results = 0;  // elements of 4 bytes that a thread stores
+  double flops = 0;     // of a thread
+};
+
+// A kernel of one buffer, whose threads each run `body` with their number as "t".
+Peak peak_of(DType sum, int64_t results, double flops, const kir::BufferRef& out,
+             std::vector<kir::BufferRef> registers, kir::StmtRef body) {
+  Peak p{{}, results, flops};
+  kir::Function& f = p.kernel;
   f.name = "peak";
   f.contract.symbols = {"s0"};
   exec::KernelArgument count;
@@ -55,33 +56,99 @@ kir::Function peak_kernel(const kernels::TargetInfo& target) {
   count.dtype = DType::kI64;
   exec::KernelArgument output;
   output.access = exec::Access::kOut;
-  output.dims = {(Dim::symbol("s0") * sums * lanes).to_program({"s0"})};
+  output.dtype = sum;
+  output.dims = {(Dim::symbol("s0") * results).to_program({"s0"})};
   f.contract.arguments = {count, output};
-  f.arguments = {result};
-  f.registers = {acc};
+  f.arguments = {out};
+  f.registers = std::move(registers);
   f.facts.set("s0", {1, 1024, 1});
-  f.body = kb::loop(
-      kir::LoopKind::kThread, "t", 0, Dim::symbol("s0"),
-      kb::seq({each(kb::set_reg(acc, i, kb::load(result, (t * sums + i) * lanes, lanes))),
-               kb::loop(kir::LoopKind::kSerial, "k", 0, kPeakSteps,
-                        each(kb::set_reg(
-                            acc, i,
-                            kb::fma(kb::reg(acc, i), kb::f32(0.5, lanes), kb::f32(0.25, lanes))))),
-               each(kb::store(result, (t * sums + i) * lanes, kb::reg(acc, i)))}));
-  return f;
+  f.body = kb::loop(kir::LoopKind::kThread, "t", 0, Dim::symbol("s0"), std::move(body));
+  return p;
 }
 
-// Multiply-add peak of `threads` threads in GF/s: one short run.
-double measure_peak(rt::ThreadPool& pool, int threads) {
-  const kernels::TargetInfo target = kernels::detect_host();
-  static Kernel kernel(peak_kernel(target));
-  static std::vector<float> out(1024 * kPeakSums * 64);
-  const int sums = std::min(kPeakSums, target.vector_registers - 4);
-  const double start = now();
-  kernel.run(pool, threads, {out.data()}, {threads});
-  const double seconds = now() - start;
-  return 2.0 * sums * target.lanes_f32() * kPeakSteps * threads / seconds / 1e9;
+kir::BufferRef peak_output(DType t, int64_t results) {
+  auto out = std::make_shared<kir::Buffer>(
+      *kb::buffer("out", kir::Scope::kArgument, t, Dim::symbol("s0") * results));
+  out->writable = true;
+  return out;
 }
+
+// In vectors: multiply-adds, or dots of narrow operands.
+Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
+  const int sums = std::min(24, target.vector_registers - 4), lanes = target.lanes_f32();
+  const auto fragment = kernels::fragment_of(types.lhs, types.rhs, types.sum);
+  const int group = kernels::group_of(fragment);
+  const kir::BufferRef out = peak_output(types.sum, int64_t{sums} * lanes);
+  const kir::BufferRef acc = kb::buffer("acc", kir::Scope::kRegister, types.sum, sums, lanes);
+  const Dim i = Dim::symbol("i"), at = (Dim::symbol("t") * sums + i) * lanes;
+  const auto each = [&](kir::StmtRef s) {
+    return kb::loop(kir::LoopKind::kUnroll, "i", 0, sums, std::move(s));
+  };
+  const auto number = [](DType t, int n) {
+    return is_float(t) ? kb::number(t, 0.5, n) : kb::integer(t, 3, n);
+  };
+  const kir::ValueRef sum = kb::reg(acc, i);
+  const kir::ValueRef next = fragment ? kb::dot(*fragment, number(types.lhs, group * lanes),
+                                                number(types.rhs, group * lanes), sum)
+                                      : kb::fma(sum, kb::f32(0.5, lanes), kb::f32(0.25, lanes));
+  return peak_of(
+      types.sum, int64_t{sums} * lanes, 2.0 * group * sums * lanes * kPeakSteps, out, {acc},
+      kb::seq(
+          {each(kb::set_reg(acc, i, kb::load(out, at, lanes))),
+           kb::loop(kir::LoopKind::kSerial, "k", 0, kPeakSteps, each(kb::set_reg(acc, i, next))),
+           each(kb::store(out, at, sum))}));
+}
+
+// In matrix registers: 2 x 2 products a step.
+Peak tile_peak(kir::TileFragment fragment) {
+  const kir::TileFragmentRow& row = kir::tile_row_of(fragment);
+  const int columns = kernels::tile_columns(fragment), depth = kernels::tile_depth(fragment);
+  const int64_t results = int64_t{4} * row.rows * columns, steps = kPeakSteps / 8;
+  const kir::BufferRef out = peak_output(row.sum, results);
+  const kir::BufferRef acc = kb::tile_buffer("acc", row.sum, row.rows, columns, 4);
+  const kir::BufferRef a = kb::tile_buffer("a", row.a, row.rows, depth, 2);
+  const kir::BufferRef b = kb::tile_buffer("b", row.b, depth / row.group, columns * row.group, 2);
+  std::vector<kir::StmtRef> begin, step, end;
+  for (int i = 0; i < 2; ++i) begin.insert(begin.end(), {kb::tile_zero(a, i), kb::tile_zero(b, i)});
+  for (int i = 0; i < 4; ++i) {
+    begin.push_back(kb::tile_zero(acc, i));
+    step.push_back(kb::tile_dot(fragment, acc, i, a, i % 2, b, i / 2));
+    end.push_back(
+        kb::tile_store(out, Dim::symbol("t") * results + i * row.rows * columns, columns, acc, i));
+  }
+  kir::StmtRef body =
+      kb::seq({kb::seq(begin), kb::loop(kir::LoopKind::kSerial, "k", 0, steps, kb::seq(step)),
+               kb::seq(end)});
+  return peak_of(
+      row.sum, results, 8.0 * row.rows * columns * depth * static_cast<double>(steps), out,
+      {acc, a, b},
+      kb::with_tiles({{acc, row.rows}, {a, row.rows}, {b, depth / row.group}}, std::move(body)));
+}
+
+// The machine's multiply-adds of operands of these types, by the fastest of its instructions.
+class PeakMeter {
+ public:
+  explicit PeakMeter(const Types& types) : peak_(make(types)), kernel_(peak_.kernel) {}
+
+  // Of `threads` threads in GF/s: one short run.
+  double measure(rt::ThreadPool& pool, int threads) {
+    out_.resize(static_cast<size_t>(peak_.results * threads));
+    const double start = now();
+    kernel_.run(pool, threads, {out_.data()}, {threads});
+    return peak_.flops * threads / (now() - start) / 1e9;
+  }
+
+ private:
+  static Peak make(const Types& types) {
+    const kernels::TargetInfo target = kernels::detect_host();
+    const auto tiles = kernels::tile_fragment_of(target, types.lhs, types.rhs, types.sum);
+    return tiles ? tile_peak(*tiles) : vector_peak(target, types);
+  }
+
+  Peak peak_;
+  Kernel kernel_;
+  std::vector<float> out_;
+};
 
 // ---------------------------------------------------------------- workloads
 
@@ -118,7 +185,7 @@ struct Image {
 };
 
 // `known`: the kernel is made for this size, else for any.
-kernels::Workload conv_workload(const Image& s, bool known) {
+kernels::Workload conv_workload(const Image& s, bool known, const Types& types) {
   using Ints = std::vector<int64_t>;
   const int64_t pad = s.kernel / 2, outputs = s.outputs();
   const Dim h = known ? Dim(s.size) : Dim::symbol("h");
@@ -136,18 +203,20 @@ kernels::Workload conv_workload(const Image& s, bool known) {
     attrs["groups"] = s.channels;
   } else {
     op = "packed_conv2d";
-    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), DType::kF32, s.group_outputs());
+    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), types.rhs, s.group_outputs());
     std::vector<Dim> packed = ir::parse_layout(layout)->packed_dims(s.sums(), s.group_outputs());
     packed[0] = packed[0] * s.groups;
-    weights = f32(std::move(packed));
+    weights = ir::tensor_type(std::move(packed), types.rhs);
+    if (types.lhs != types.sum) attrs["out"] = types.sum;
     attrs["groups"] = s.groups;
     if (s.channels_first()) attrs["image_layout"] = std::string("nchw");
     attrs["kernel"] = Ints{s.kernel, s.kernel};
     attrs["filters"] = outputs;
   }
   attrs["layout"] = layout;
-  const ir::VarRef x = ir::make_var(
-      "x", s.channels_first() ? f32({1, s.channels, h, w}) : f32({1, h, w, s.channels}));
+  const std::vector<Dim> image = s.channels_first() ? std::vector<Dim>{1, s.channels, h, w}
+                                                    : std::vector<Dim>{1, h, w, s.channels};
+  const ir::VarRef x = ir::make_var("x", ir::tensor_type(image, types.lhs));
   const ir::VarRef k = ir::make_var("w", weights), b = ir::make_var("b", f32({outputs}));
   const ir::Type type = f32({1, result(h), result(w), outputs});
   ir::BlockBuilder body;
@@ -165,13 +234,15 @@ constexpr int kRotation = 6;
 
 // Times `call`, which takes its seconds, against the peak.
 template <typename Call>
-void measure(benchmark::State& state, int threads, double flops, const Call& call) {
+void measure(benchmark::State& state, int threads, double flops, const Types& types,
+             const Call& call) {
   std::vector<double> speeds, peaks, shares;
+  PeakMeter peak(types);
   for (int i = 0; i < kRotation; ++i) call();  // touches every matrix
-  double before = measure_peak(the_pool(), threads);
+  double before = peak.measure(the_pool(), threads);
   for (auto _ : state) {
     const double seconds = call();
-    const double after = measure_peak(the_pool(), threads);
+    const double after = peak.measure(the_pool(), threads);
     speeds.push_back(flops / 1e9 / seconds);
     peaks.push_back((before + after) / 2);
     shares.push_back(speeds.back() / peaks.back());
@@ -187,15 +258,21 @@ void measure(benchmark::State& state, int threads, double flops, const Call& cal
   state.counters["best_share"] = quantile(speeds, 1) / quantile(peaks, 1);
 }
 
-void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t k, int64_t n) {
+// Floats that hold so many elements of a type.
+size_t floats_of(int64_t elements, DType t) {
+  return static_cast<size_t>((elements * static_cast<int64_t>(size_of(t)) + 3) / 4);
+}
+
+void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int64_t k, int64_t n,
+           const Types& types) {
   const int64_t m = state.range(0);
   const int threads = static_cast<int>(state.range(1));
   rt::ThreadPool& pool = the_pool();
-  const size_t matrix = static_cast<size_t>(k * ((n + 255) / 256 * 256));
-  const HugeBuffer x(static_cast<size_t>(m * k)), y(static_cast<size_t>(m * n)),
+  const size_t matrix = floats_of(k * ((n + 255) / 256 * 256), types.rhs);
+  const HugeBuffer x(floats_of(m * k, types.lhs)), y(static_cast<size_t>(m * n)),
       b(static_cast<size_t>(n)), w(matrix * kRotation);
   int64_t turn = 0;
-  measure(state, threads, 2.0 * static_cast<double>(m * k * n), [&] {
+  measure(state, threads, 2.0 * static_cast<double>(m * k * n), types, [&] {
     float* weights = w.data() + matrix * static_cast<size_t>(turn++ % kRotation);
     const double start = now();
     kernel->run(pool, threads, {x.data(), weights, b.data(), y.data()}, {m});
@@ -204,18 +281,19 @@ void dense(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, int
 }
 
 void conv(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, const Image& s,
-          bool known) {
+          bool known, const Types& types) {
   const int threads = static_cast<int>(state.range(0));
   rt::ThreadPool& pool = the_pool();
   const auto floats = [](int64_t n) { return static_cast<size_t>(n); };
-  const size_t matrix = floats(s.sums() * ((s.group_outputs() + 255) / 256 * 256) * s.groups);
-  const HugeBuffer x(floats(s.size * s.size * s.channels)),
+  const size_t matrix =
+      floats_of(s.sums() * ((s.group_outputs() + 255) / 256 * 256) * s.groups, types.rhs);
+  const HugeBuffer x(floats_of(s.size * s.size * s.channels, types.lhs)),
       y(floats(s.result_size() * s.result_size() * s.outputs())), b(floats(s.outputs())),
       w(matrix * kRotation);
   const std::vector<int64_t> symbols =
       known ? std::vector<int64_t>{} : std::vector<int64_t>{s.size, s.size};
   int64_t turn = 0;
-  measure(state, threads, s.flops(), [&] {
+  measure(state, threads, s.flops(), types, [&] {
     float* weights = w.data() + matrix * floats(turn++ % kRotation);
     const double start = now();
     kernel->run(pool, threads, {x.data(), weights, b.data(), y.data()}, symbols);
@@ -256,22 +334,31 @@ void add_benchmarks(const kernels::Config& config) {
                           {384, 1536, "gelu"}, {1536, 384, ""}, {300, 2048, ""}};
   const std::vector<int64_t> rows = {1,  2,  4,  8,  13, 16, 17, 18, 19, 20, 21, 22, 23,  24,
                                      27, 32, 33, 37, 41, 48, 53, 57, 64, 65, 80, 96, 104, 128};
-  for (const Shape& s : shapes) {
-    // Compiled at the first use, so that a filter pays for its own shapes only.
-    auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
-    auto* b = benchmark::RegisterBenchmark(
-        fmt::format("dense/{}x{}{}{}", s.k, s.n, *s.activation ? "+" : "", s.activation).c_str(),
-        [=](benchmark::State& state) {
-          if (!*kernel)
-            *kernel = std::make_shared<Compiled>(
-                dense_workload(Dim::symbol("m"), s.k, s.n, s.activation), config);
-          dense(state, *kernel, s.k, s.n);
-        });
-    b->ArgNames({"m", "threads"})->UseManualTime()->Unit(benchmark::kMicrosecond);
-    for (int64_t m : rows)
-      for (int64_t threads : {1, 2})
-        if (threads <= rt::ThreadPool::default_threads()) b->Args({m, threads});
-  }
+  struct Precision {
+    const char* name;  // in a benchmark's; none for f32
+    Types types;
+  };
+  const Precision precisions[] = {{"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}};
+  for (const Precision& precision : precisions)
+    for (const Shape& s : shapes) {
+      // Compiled at the first use, so that a filter pays for its own shapes only.
+      auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
+      auto* b = benchmark::RegisterBenchmark(
+          fmt::format("dense{}/{}x{}{}{}", precision.name, s.k, s.n, *s.activation ? "+" : "",
+                      s.activation)
+              .c_str(),
+          [=](benchmark::State& state) {
+            if (!*kernel)
+              *kernel = std::make_shared<Compiled>(
+                  dense_workload(Dim::symbol("m"), s.k, s.n, s.activation, precision.types),
+                  config);
+            dense(state, *kernel, s.k, s.n, precision.types);
+          });
+      b->ArgNames({"m", "threads"})->UseManualTime()->Unit(benchmark::kMicrosecond);
+      for (int64_t m : rows)
+        for (int64_t threads : {1, 2})
+          if (threads <= rt::ThreadPool::default_threads()) b->Args({m, threads});
+    }
   // Layers of residual networks, of VGG and of those with depthwise convolutions.
   const Image images[] = {
       {224, 3, 64, 7, 2},       {56, 64, 64, 3, 1},       {28, 128, 128, 3, 1},
@@ -282,24 +369,29 @@ void add_benchmarks(const kernels::Config& config) {
       {14, 576, 0, 3, 1},       {7, 960, 0, 3, 1},        {14, 480, 0, 5, 1},
       {28, 104, 104, 3, 1, 13}, {56, 128, 128, 3, 1, 32}, {14, 208, 208, 3, 1, 13},
       {28, 240, 240, 1, 1, 3}};
-  for (const Image& s : images)
-    for (const bool known : {true, false}) {
-      auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
-      const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
-      auto* b = benchmark::RegisterBenchmark(
-          fmt::format("conv/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}{5}/{6}", s.size, s.channels,
-                      filters, s.kernel, s.stride,
-                      s.groups == 1 ? "" : fmt::format("/groups:{}", s.groups),
-                      known ? "known" : "any")
-              .c_str(),
-          [=](benchmark::State& state) {
-            if (!*kernel) *kernel = std::make_shared<Compiled>(conv_workload(s, known), config);
-            conv(state, *kernel, s, known);
-          });
-      b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
-      for (int64_t threads : {1, 2})
-        if (threads <= rt::ThreadPool::default_threads()) b->Arg(threads);
-    }
+  for (const Precision& precision : {precisions[0], precisions[1]})
+    for (const Image& s : images)
+      for (const bool known : {true, false}) {
+        // Images with channels first and depthwise convolutions are not computed in bf16.
+        if (precision.types.lhs != DType::kF32 && (s.channels_first() || s.filters == 0)) continue;
+        auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
+        const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
+        auto* b = benchmark::RegisterBenchmark(
+            fmt::format("conv{7}/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}{5}/{6}", s.size, s.channels,
+                        filters, s.kernel, s.stride,
+                        s.groups == 1 ? "" : fmt::format("/groups:{}", s.groups),
+                        known ? "known" : "any", precision.name)
+                .c_str(),
+            [=](benchmark::State& state) {
+              if (!*kernel)
+                *kernel =
+                    std::make_shared<Compiled>(conv_workload(s, known, precision.types), config);
+              conv(state, *kernel, s, known, precision.types);
+            });
+        b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
+        for (int64_t threads : {1, 2})
+          if (threads <= rt::ThreadPool::default_threads()) b->Arg(threads);
+      }
   auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
   auto* b = benchmark::RegisterBenchmark("lstm_cell/512", [=](benchmark::State& state) {
     if (!*kernel) *kernel = std::make_shared<Compiled>(lstm_workload(512), config);

@@ -111,23 +111,34 @@ inline ir::Type f32(std::vector<Dim> dims) {
   return ir::tensor_type(std::move(dims), DType::kF32);
 }
 
-// act(x[m, k] * w[k, n] + b[n]) with packed w.
+// Element types of a product's operands and sums.
+struct Types {
+  DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
+};
+inline constexpr Types kBF16Types = {DType::kBF16, DType::kBF16, DType::kF32};
+inline constexpr Types kInt8Types = {DType::kU8, DType::kI8, DType::kI32};
+
+// act(x[m, k] * w[k, n] + b[n]) with packed w; the sums are cast to f32 before b is added.
 inline kernels::Workload dense_workload(const Dim& m, int64_t k, int64_t n,
-                                        const std::string& activation) {
+                                        const std::string& activation, const Types& types = {}) {
   const kernels::TargetInfo target = kernels::detect_host();
-  const std::string layout = kernels::dense_layout(target, DType::kF32, n);
-  const ir::VarRef x = ir::make_var("x", f32({m, k}));
-  const ir::VarRef w = ir::make_var("w", f32(ir::parse_layout(layout)->packed_dims(k, n)));
+  const std::string layout = kernels::dense_layout(target, types.rhs, n);
+  const ir::VarRef x = ir::make_var("x", ir::tensor_type({m, k}, types.lhs));
+  const ir::VarRef w =
+      ir::make_var("w", ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
   const ir::VarRef b = ir::make_var("b", f32({n}));
   ir::BlockBuilder body;
-  ir::VarRef y = body.call("packed_matmul", {x, w}, {{"n", n}, {"k", k}, {"layout", layout}});
-  y->type = f32({m, n});
-  y = body.call("add", {y, b});
-  y->type = f32({m, n});
-  if (!activation.empty()) {
-    y = body.call(activation, {y});
+  ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
+  if (types.lhs != types.sum) attrs["out"] = types.sum;
+  ir::VarRef y = body.call("packed_matmul", {x, w}, std::move(attrs));
+  y->type = ir::tensor_type({m, n}, types.sum);
+  const auto then = [&](const std::string& op, std::vector<ir::Atom> args, ir::Attrs a = {}) {
+    y = body.call(op, std::move(args), std::move(a));
     y->type = f32({m, n});
-  }
+  };
+  if (types.sum != DType::kF32) then("cast", {y}, {{"dtype", DType::kF32}});
+  then("add", {y, b});
+  if (!activation.empty()) then(activation, {y});
   return kernels::make_workload(*ir::make_function_of({x, w, b}, body.finish(y), f32({m, n})),
                                 {false, true, true});
 }

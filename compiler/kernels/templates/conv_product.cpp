@@ -5,6 +5,7 @@
 
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
+#include "compiler/kernels/templates/tiled_product.h"
 
 namespace nimble::kernels {
 
@@ -26,6 +27,8 @@ int conv_vectors(int64_t channels, int lanes) {
 }  // namespace
 
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
+  if (const auto tiles = tile_fragment_of(t, dtype); tiles && n > tile_columns(*tiles) / 2)
+    return tile_layout(*tiles, n);
   const auto fragment = fragment_of(dtype);
   const int lanes = conv_lanes(t, fragment ? kir::row_of(*fragment).sum : dtype, n);
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,

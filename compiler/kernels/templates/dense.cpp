@@ -37,6 +37,7 @@
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/tiled_product.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -48,6 +49,7 @@ using kir::Scope;
 using kir::StmtRef;
 
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
+  if (const auto tiles = tile_fragment_of(t, dtype)) return tile_layout(*tiles, n);
   const auto fragment = fragment_of(dtype);
   const int lanes = lanes_of(t, fragment ? kir::row_of(*fragment).sum : dtype);
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.

@@ -2,8 +2,10 @@
 #include <limits>
 
 #include "compiler/ir/layout.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/test/operator_rows.h"
+#include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
@@ -155,7 +157,10 @@ TEST(Conv2dNhwc, PackedPairs) {
                           {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
     SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kBF16));
+    Case c = packed_convolution(f, DType::kBF16);
+    // A machine's own target may take a window of one pixel in matrix registers.
+    if (mode().targets.front().has("amx-bf16") && f.kh * f.kw == 1) c.served_by = "conv2d_tiles";
+    check(c);
     if (HasFatalFailure()) return;
   }
 }
@@ -172,6 +177,100 @@ TEST(Conv2dNhwc, PackedQuads) {
     check(packed_convolution(f, DType::kI8));
     if (HasFatalFailure()) return;
   }
+}
+
+constexpr const char* kTilesLevel = "x86-64-v4-amx";
+
+// Runs what follows for the target with matrix registers.
+class TilesNhwc : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!harness_mode().runs(kTilesLevel)) GTEST_SKIP() << "this machine lacks " << kTilesLevel;
+    mode().targets = {target_by_name(kTilesLevel)};
+  }
+  void TearDown() override { mode().targets = targets_; }
+  static void check_tiles(const Filter& f, const Sizes& sizes = {}) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kBF16);
+    c.served_by = "conv2d_tiles";
+    c.configurations = 4;
+    if (!sizes.empty()) c.sizes = sizes;
+    check(c);
+  }
+
+ private:
+  const std::vector<TargetInfo> targets_ = mode().targets;
+};
+
+TEST_F(TilesNhwc, WindowsStridesPaddingDilation) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 32, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 32, 33},
+                          {3, 3, 2, 2, 0, 0, 1, 1, 1, 1, 1, 64, 16},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 32, 17},
+                          {3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 32, 24},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 32, 20},
+                          {2, 5, 3, 3, 0, 4, 1, 0, 1, 1, 1, 32, 9},
+                          {2, 2, 1, 1, 0, 0, 0, 0, 2, 1, 1, 32, 64},
+                          {1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 32, 35}}) {
+    check_tiles(f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(TilesNhwc, Groups) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 2, 64, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 3, 96, 99},
+                          {2, 2, 1, 1, 0, 0, 0, 0, 1, 1, 2, 64, 64},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 3, 102, 51}}) {
+    check_tiles(f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Of one tap the channels may be any pairs: all rows are one, or every second pixel is copied.
+TEST_F(TilesNhwc, OneTap) {
+  for (const int64_t channels : {2, 30, 32, 34, 64, 98})
+    for (const int64_t stride : {1, 2})
+      for (const int64_t pad : {0, 1}) {
+        check_tiles({1, 1, stride, stride, pad, pad, 0, pad, 1, 1, 1, channels, 40});
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST_F(TilesNhwc, NothingButPadding) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 32, 9},
+                          {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 32, 24}}) {
+    check_tiles(f, {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}});
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A tap that does not fill a tile's depth, and one filter or few, stay with vectors.
+TEST_F(TilesNhwc, WhatFillsNoTileIsLeftToVectors) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16, 40},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 32, 8}}) {
+    const Case c = packed_convolution(f, DType::kBF16);
+    const Template* t = template_for(workload_of(c.text), mode().targets.front());
+    ASSERT_NE(t, nullptr) << f.str();
+    EXPECT_EQ(t->name(), "conv2d_nhwc") << f.str();
+  }
+}
+
+TEST_F(TilesNhwc, KnownExtents) {
+  for (const auto& [h, w] : {std::pair<int64_t, int64_t>{7, 7}, {14, 14}, {1, 1}, {5, 16}})
+    for (const int64_t stride : {1, 2}) {
+      const Filter f{3, 3, stride, stride, 1, 1, 1, 1, 1, 1, 1, 32, 40};
+      Case c = packed_convolution(f, DType::kBF16);
+      const std::string any = "(b, h, w, ";
+      c.text.replace(c.text.find(any), any.size(), fmt::format("(2, {}, {}, ", h, w));
+      c.oracle = by_reference(c.text);
+      c.served_by = "conv2d_tiles";
+      c.sizes = Sizes{{}};
+      c.configurations = 4;
+      SCOPED_TRACE(c.text);
+      check(c);
+      if (HasFatalFailure()) return;
+    }
 }
 
 // Images of few channels as the program has them, channels first.

@@ -60,9 +60,9 @@ constexpr Types kPairs = {DType::kBF16, DType::kBF16, DType::kF32};
 constexpr Types kQuads = {DType::kU8, DType::kI8, DType::kI32};
 
 Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n, bool epilogue,
-                        const Types& types = {}) {
+                        const Types& types = {}, std::string layout = "") {
   Group g;
-  const std::string layout = dense_layout(target, types.rhs, n);
+  if (layout.empty()) layout = dense_layout(target, types.rhs, n);
   const ir::VarRef x = g.parameter(ir::tensor_type({m, k}, types.lhs));
   const ir::VarRef w =
       g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
@@ -79,6 +79,11 @@ Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64
     y = g.call("add", {residual, y}, {}, f32({m, n}));
   }
   return g.finish(y);
+}
+
+// The template that serves products of narrow operands.
+std::string narrow_dense(const TargetInfo& target) {
+  return target.has("amx-bf16") ? "dense_tiles" : "dense";
 }
 
 // All of 0 … 130 in an order that mixes small and large.
@@ -170,22 +175,22 @@ TEST_P(ProductTest, DenseOfConstantRows) {
 
 TEST_P(ProductTest, DenseOfPairs) {
   for (const int64_t k : {1, 2, 20, 21})  // an odd row's last pair has one element
-    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kPairs), target_, "dense",
-                         one_size, 12);
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kPairs), target_,
+                         narrow_dense(target_), one_size, 12);
 }
 
 TEST_P(ProductTest, DenseOfPairsInSeveralBlocks) {
   for (const int64_t k : {300, 301})
     check_configurations(
-        dense_workload(target_, kM, k, 50, true, kPairs), target_, "dense",
+        dense_workload(target_, kM, k, 50, true, kPairs), target_, narrow_dense(target_),
         [](int, std::mt19937& r) { return std::vector<int64_t>{static_cast<int64_t>(r() % 40)}; },
         8);
 }
 
 TEST_P(ProductTest, DenseOfQuads) {
   for (const int64_t k : {1, 3, 20, 22, 333})
-    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_, "dense",
-                         one_size, 8);
+    check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_,
+                         narrow_dense(target_), one_size, 8);
 }
 
 // What follows a product may be stored as the next one wants it.
@@ -201,7 +206,7 @@ TEST_P(ProductTest, DenseOfPairsStoresPairs) {
              f32({kM, 24}));
   y = g.call("relu", {y}, {}, f32({kM, 24}));
   y = g.call("cast", {y}, {{"dtype", DType::kBF16}}, ir::tensor_type({kM, 24}, DType::kBF16));
-  check_configurations(g.finish(y), target_, "dense", one_size, 8);
+  check_configurations(g.finish(y), target_, narrow_dense(target_), one_size, 8);
 }
 
 // The row behind an odd one begins with what must not be multiplied, not even by zero.
@@ -222,6 +227,98 @@ TEST_P(ProductTest, AnOddRowOfPairsEndsWhereItEnds) {
   const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(packed), bytes(y)};
   ASSERT_EQ(harness_mode().prepare(lowered.functions.at(0), target_)(buffers, {}, 1), 0);
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(y[i], i < 5 ? 3 : INFINITY) << i;
+}
+
+constexpr const char* kTilesLevel = "x86-64-v4-amx";
+
+class TilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!harness_mode().runs(kTilesLevel)) GTEST_SKIP() << "this machine lacks " << kTilesLevel;
+  }
+  // At rows that are, but for a few tiles, 0 … 130, or such as they say.
+  void check(const Dim& m, int64_t k, int64_t n, const Types& types, const std::string& layout,
+             int configurations) {
+    SCOPED_TRACE(fmt::format("m = {}, k = {}, n = {}, {}", m.str(), k, n, layout));
+    const bool constant = m.as_constant().has_value();
+    check_configurations(
+        dense_workload(target_, m, k, n, (k + n) % 2 == 0, types, layout), target_, "dense_tiles",
+        [=](int run, std::mt19937& random) {
+          return constant ? std::vector<int64_t>{} : one_size(run, random);
+        },
+        configurations);
+  }
+  const TargetInfo target_ = target_by_name(kTilesLevel);
+};
+
+// k about the depth of a tile (32 pairs' elements, 64 quads'): of full steps, of a rest alone, of
+// both, the rest's last group full or not.
+TEST_F(TilesTest, DepthsAboutATile) {
+  for (const int64_t k : {1, 31, 32, 33, 62, 64, 65, 100, 128})
+    for (const Types& types : {kPairs, kQuads}) check(kM, k, 40, types, "", 4);
+}
+
+TEST_F(TilesTest, ColumnsAboutATileAndAPanel) {
+  for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 63, 97})
+    for (const Types& types : {kPairs, kQuads}) check(kM, 34, n, types, "", 3);
+}
+
+// Rows that are known have code for the row tiles that they have, and no other.
+TEST_F(TilesTest, KnownRows) {
+  for (const int64_t m : {0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 113, 128})
+    check(m, 70, 33, kPairs, "", 4);
+}
+
+// Panels as other targets want them: of three vectors, of four, and of a single one.
+TEST_F(TilesTest, PanelsOfOtherWidths) {
+  for (const char* width : {"panel16", "panel48", "panel64", "panel96"}) {
+    check(kM, 70, 100, kPairs, std::string(width) + "x2", 8);
+    check(kM, 70, 100, kQuads, std::string(width) + "x4", 4);
+  }
+}
+
+// A check may leave the function, so matrix registers do not stand around it.
+TEST_F(TilesTest, EpilogueWithACheck) {
+  Group g;
+  const std::string layout = dense_layout(target_, DType::kBF16, 24);
+  const ir::VarRef x = g.parameter(ir::tensor_type({kM, 6}, DType::kBF16));
+  const ir::VarRef w =
+      g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(6, 24), DType::kBF16));
+  const ir::VarRef table = g.parameter(f32({10, 24}));
+  const ir::VarRef ids = g.parameter(ir::tensor_type({kM}, DType::kI64));
+  const ir::VarRef y =
+      g.call("packed_matmul", {x, w},
+             {{"n", int64_t{24}}, {"k", int64_t{6}}, {"layout", layout}, {"out", DType::kF32}},
+             f32({kM, 24}));
+  const ir::VarRef row = g.call("gather", {table, ids}, {{"axis", int64_t{0}}}, f32({kM, 24}));
+  const Workload workload = g.finish(g.call("add", {y, row}, {}, f32({kM, 24})));
+  const Template& t = *template_for(workload, target_);
+  ASSERT_EQ(t.name(), "dense_tiles");
+  const Lowered lowered = t.lower(workload, t.default_config(workload, target_), target_, "f");
+  const std::string text = print(lowered.functions.at(0));
+  EXPECT_NE(text.find("out of range"), std::string::npos) << text;
+  EXPECT_EQ(kir::verify(lowered.functions.at(0)), "") << text;
+}
+
+// Registers bound the tiles, and the rows are whole tiles.
+TEST_F(TilesTest, RefusesMoreTilesThanRegisters) {
+  const Workload w = dense_workload(target_, kM, 64, 64, false, kPairs, "panel64x2");
+  const Template& t = *template_for(w, target_);
+  Config c = t.default_config(w, target_);
+  const auto valid = [&](int64_t rows, int64_t vectors) {
+    c["rows"] = rows;
+    c["vectors"] = vectors;
+    c["block_rows"] = int64_t{128};
+    return t.valid(w, c, target_);
+  };
+  EXPECT_TRUE(valid(32, 2));
+  EXPECT_TRUE(valid(16, 4));
+  EXPECT_TRUE(valid(64, 1));
+  EXPECT_FALSE(valid(48, 2));
+  EXPECT_FALSE(valid(32, 4));
+  EXPECT_FALSE(valid(16, 3)) << "does not divide the panel";
+  EXPECT_FALSE(valid(24, 2));
+  EXPECT_FALSE(valid(0, 2));
 }
 
 TEST_P(ProductTest, DenseByFewerResidues) {
@@ -449,6 +546,14 @@ TEST(ResidueDispatch, FewerKernelsThanRemainders) {
     c["tails"] = std::string(tails);
     EXPECT_FALSE(t.valid(w, c, target)) << tails;
   }
+}
+
+TEST(DenseLayout, TilesTakeTwoVectors) {
+  const TargetInfo amx = target_by_name(kTilesLevel);
+  EXPECT_EQ(dense_layout(amx, DType::kBF16, 768), "panel32x2");
+  EXPECT_EQ(dense_layout(amx, DType::kI8, 17), "panel32x4");
+  EXPECT_EQ(dense_layout(amx, DType::kBF16, 16), "panel16x2");
+  EXPECT_EQ(dense_layout(amx, DType::kF32, 768), "panel48") << "no tiles of f32";
 }
 
 TEST(DenseLayout, ChoosesTheWidthThatWastesLeast) {

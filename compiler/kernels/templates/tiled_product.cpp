@@ -1,0 +1,541 @@
+// Matrix product in matrix registers.
+//
+//   for each block of row tiles                  (left-hand rows that stay in the L2 cache)
+//     for each panel of columns
+//       for each few row tiles                   (their sums in matrix registers)
+//         for each step of k                     (a tile's depth)
+//           load the tiles of both sides, multiply each with each
+//         store the sums to a scratch of the thread; epilogue
+//
+// Pairs of block and panel are numbered in this order and split over the threads. One region of
+// matrix registers encloses all that a thread does: to shape them takes as long as a dozen
+// products. Only where the epilogue checks something (an index, say), each product has its own.
+//
+// k is not cut into blocks. A step of 2 x 2 tiles takes 64 cycles of the unit that multiplies and
+// 64 cache lines, which L2 delivers in 1.5 times as long. Blocks whose panel's part stays in L1
+// would halve the lines, but their sums would be stored and loaded again, to and from L2 as well:
+// measured, that loses more than it gains. Weights that come from L3 or memory arrive much slower
+// still. The hardware's own prefetches of the forward stream do best; only where several groups of
+// row tiles follow each other they also prefetch a share of the next panel each, as in "dense".
+//
+// Tiles of fewer rows take hardly less time, so rows are cut into as few as there can be: all of
+// 16 rows, and the last begins 16 before the end, over rows of the tile before. It computes the
+// same sums for them again. So all tiles have the same number of rows, the matrix's if these are
+// less than 16, and one shape serves all.
+//
+// The elements of k behind the last full step are copied, of both sides, into scratch with zeros
+// behind them: a row of the left-hand side must not be read beyond its end, and what stands behind
+// it must not be multiplied, not even by zero. A block's are copied once for all panels.
+#include "compiler/kernels/templates/tiled_product.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/kernels/templates/knobs.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::StmtRef;
+
+namespace {
+
+constexpr int64_t kMostRowTiles = 4;
+// Prefetches are worth their places in the fill buffers if so many groups of row tiles share them.
+constexpr int64_t kSharers = 4;
+constexpr int64_t kMostVectors = 4;
+
+int tile_rows(kir::TileFragment f) {
+  return kir::tile_row_of(f).rows;
+}
+
+template <typename Predicate>
+std::optional<kir::TileFragment> find_fragment(const TargetInfo& t, Predicate is_wanted) {
+  for (const kir::TileFragmentRow& row : kir::all_tile_fragments())
+    if (is_wanted(row) && t.has(std::string(row.feature))) return row.id;
+  return {};
+}
+
+// Matrix registers for the operands of so many row tiles by so many vectors. The side of fewer
+// tiles is held through a step, the other passes through what is left.
+struct Operands {
+  int lhs = 0, rhs = 0;
+};
+std::optional<Operands> operands_of(kir::TileFragment f, int64_t row_tiles, int64_t vectors) {
+  const int64_t held = std::min(row_tiles, vectors), other = std::max(row_tiles, vectors);
+  const int64_t left = kir::tile_row_of(f).registers - row_tiles * vectors - held;
+  if (row_tiles < 1 || vectors < 1 || left < 1) return {};
+  const auto few = static_cast<int>(held), many = static_cast<int>(std::min(left, other));
+  return row_tiles <= vectors ? Operands{few, many} : Operands{many, few};
+}
+
+// The most row tiles, up to kMostRowTiles, beside so many vectors.
+int64_t most_row_tiles(kir::TileFragment f, int64_t vectors) {
+  int64_t n = kMostRowTiles;
+  while (n > 0 && !operands_of(f, n, vectors)) --n;
+  return n;
+}
+
+Panels panels_of(const TiledProduct& p, int64_t vectors) {
+  const auto cut =
+      cut_panels(p.k, p.n, p.layout, tile_columns(p.fragment), static_cast<int>(vectors));
+  NIMBLE_CHECK(cut && cut->vectors == vectors, "{} in panels of {} vectors", p.layout.str(),
+               vectors);
+  return *cut;
+}
+
+bool divides_panel(const TiledProduct& p, int64_t vectors) {
+  return vectors >= 1 && p.layout.width % (vectors * tile_columns(p.fragment)) == 0;
+}
+
+// A failed check leaves the function, which must not happen within a region.
+bool has_check(const kir::Stmt& s) {
+  return s.kind == kir::StmtKind::kCheck ||
+         std::any_of(s.body.begin(), s.body.end(), [](const StmtRef& b) { return has_check(*b); });
+}
+
+class TiledLowering {
+ public:
+  TiledLowering(const Workload& w, const Frame& f, const TiledProduct& p, const Config& c)
+      : w_(w),
+        frame_(f),
+        p_(p),
+        panels_(panels_of(p, knob_int(c, "vectors"))),
+        rows_(tile_rows(p.fragment)),
+        depth_(tile_depth(p.fragment)),
+        group_(kir::tile_row_of(p.fragment).group),
+        row_tiles_(static_cast<int>(knob_int(c, "rows") / rows_)),
+        unroll_(knob_int(c, "unroll")),
+        prefetch_(knob_text(c, "prefetch") == "spread" && panels_.stored == panels_.width),
+        block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+        full_steps_(p.depth / depth_),
+        rest_(p.depth % depth_),
+        operands_(*operands_of(p.fragment, row_tiles_, panels_.vectors)) {
+    NIMBLE_CHECK(rest_ == 0 || p.taps[0] * p.taps[1] == 1, "pieces of {} elements", p.depth);
+    const kir::TileFragmentRow& f_row = kir::tile_row_of(p.fragment);
+    acc_ = kb::tile_buffer("acc", f_row.sum, rows_, panels_.lanes, row_tiles_ * panels_.vectors);
+    lhs_tiles_ = kb::tile_buffer("a", f_row.a, rows_, depth_, operands_.lhs);
+    rhs_tiles_ =
+        kb::tile_buffer("b", f_row.b, depth_ / group_, panels_.lanes * group_, operands_.rhs);
+    // A tile that begins early stands ahead of the first one's place.
+    sums_ = thread_scratch("sums", f_row.sum, (row_tiles_ + 1) * rows_ * panels_.width);
+    if (rest_ > 0) {
+      lhs_rest_ = thread_scratch("lhs_rest", f_row.a, (block_tiles_ + 1) * rows_ * depth_);
+      rhs_rest_ = thread_scratch("rhs_rest", f_row.b, depth_ * panels_.width);
+    }
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> all = p_.ahead;
+    const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+    row_count_ = bind(all, "rows", p_.rows);
+    tiles_ = bind(all, "tiles", ir::ceildiv(row_count_, rows_));
+    blocks_ = bind(all, "blocks", ir::ceildiv(tiles_, block_tiles_));
+    const Dim items = bind(all, "items", p_.images * blocks_ * items_of_block());
+    const Dim first = bind(all, "first_item", ir::floordiv(items * thread, threads));
+    const Dim end = bind(all, "end_item", ir::floordiv(items * (thread + 1), threads));
+    const Dim first_block = ir::floordiv(first, items_of_block());
+    const auto blocks = [&] {
+      return kb::loop(LoopKind::kSerial, "item_block", first_block,
+                      ir::ceildiv(end, items_of_block()) - first_block, block(first, end));
+    };
+    StmtRef work = blocks();
+    shaped_outside_ = !has_check(*work);
+    all.push_back(shaped_outside_ ? shaped(std::move(work)) : blocks());
+    std::vector<BufferRef> scratch = p_.scratch;
+    scratch.push_back(sums_);
+    if (rest_ > 0) scratch.insert(scratch.end(), {lhs_rest_, rhs_rest_});
+    return make_function(w_, frame_, name, std::move(scratch), {acc_, lhs_tiles_, rhs_tiles_},
+                         kb::seq(std::move(all)));
+  }
+
+ private:
+  int64_t items_of_block() const { return p_.groups * panels_.panels(); }
+
+  // A symbol for what is not a constant or one already.
+  static Dim bind(std::vector<StmtRef>& out, const std::string& symbol, const Dim& d) {
+    if (d.as_constant() || d.as_symbol()) return d;
+    out.push_back(kb::let_index(symbol, kb::index(d)));
+    return Dim::symbol(symbol);
+  }
+
+  Dim first_row(const Dim& tile) const {
+    return ir::min(tile * rows_, ir::max(row_count_ - rows_, 0));
+  }
+
+  // A region of the matrix registers.
+  StmtRef shaped(StmtRef body) const {
+    const Dim rows = ir::max(ir::min(row_count_, rows_), 1);
+    return kb::with_tiles({{acc_, rows}, {lhs_tiles_, rows}, {rhs_tiles_, depth_ / group_}},
+                          std::move(body));
+  }
+
+  // The items [first, end) of block number "item_block".
+  StmtRef block(const Dim& first, const Dim& end) {
+    std::vector<StmtRef> body;
+    const Dim number = Dim::symbol("item_block"), blocks = ir::max(blocks_, 1);
+    const Dim block = blocks_.is_constant(1)     ? Dim(0)
+                      : p_.images.is_constant(1) ? number
+                                                 : ir::mod(number, blocks);
+    image_ = p_.images.is_constant(1) ? Dim(0) : bind(body, "image", ir::floordiv(number, blocks));
+    tile_begin_ = bind(body, "tile_begin", ir::floordiv(tiles_ * block, blocks));
+    tile_count_ =
+        bind(body, "tile_count", ir::floordiv(tiles_ * (block + 1), blocks) - tile_begin_);
+    if (prefetch_ && full_steps_ > 0)
+      share_ =
+          bind(body, "share",
+               ir::ceildiv(lines_per_body(), ir::max(ir::ceildiv(tile_count_, row_tiles_), 1)));
+    const Dim before = number * items_of_block(), item = Dim::symbol("item");
+    const Dim begin = bind(body, "begin_here", ir::max(first - before, 0));
+    const Dim count = ir::min(end - before, items_of_block()) - begin;
+    if (rest_ > 0) {
+      // Groups of columns have one left-hand side where there is a rest, or each its own.
+      rest_row_ = bind(body, "rest_row", first_row(tile_begin_));
+      if (p_.groups == 1) body.push_back(copy_lhs_rest(0));
+    }
+    std::vector<StmtRef> panel;
+    column_group_ = p_.groups == 1 ? Dim(0) : ir::floordiv(item, panels_.panels());
+    column_panel_ = p_.groups == 1 ? item : ir::mod(item, panels_.panels());
+    column_group_ = bind(panel, "column_group", column_group_);
+    column_panel_ = bind(panel, "column_panel", column_panel_);
+    if (rest_ > 0 && p_.groups > 1) panel.push_back(copy_lhs_rest(column_group_));
+    const int64_t last = panels_.panels() - 1;
+    StmtRef all = panel_body(panels_.vectors);
+    if (panels_.last_vectors() < panels_.vectors)
+      all = last == 0 ? panel_body(panels_.last_vectors())
+                      : kb::if_then(kb::lt(column_panel_, last), std::move(all),
+                                    panel_body(panels_.last_vectors()));
+    panel.push_back(std::move(all));
+    body.push_back(kb::loop(LoopKind::kSerial, "item", begin, count, kb::seq(std::move(panel))));
+    return kb::seq(std::move(body));
+  }
+
+  // All row tiles of the block with a panel of which the first `vectors` hold columns.
+  StmtRef panel_body(int vectors) {
+    std::vector<StmtRef> body;
+    const Dim number = Dim::symbol("q");
+    const Dim begin = bind(body, "tile", tile_begin_ + number * row_tiles_);
+    const Dim here =
+        bind(body, "tiles_here", ir::min(tile_count_ - number * row_tiles_, row_tiles_));
+    const Dim row = bind(body, "row", begin * rows_);
+    StmtRef chain;
+    for (int t = 1; t <= row_tiles_; ++t) {
+      if (!occurs(t)) continue;
+      StmtRef some = product(t, vectors, begin, row, number);
+      chain =
+          chain ? kb::if_then(kb::eq(here, t), std::move(some), std::move(chain)) : std::move(some);
+    }
+    body.push_back(std::move(chain));
+    body.push_back(epilogue(vectors, row, ir::min(row_count_ - row, here * rows_)));
+    StmtRef loop = kb::loop(LoopKind::kSerial, "q", 0, ir::ceildiv(tile_count_, row_tiles_),
+                            kb::seq(std::move(body)));
+    if (rest_ == 0) return loop;
+    return kb::seq({copy_rhs_rest(vectors), std::move(loop)});
+  }
+
+  // Whether so many row tiles may be multiplied at a time.
+  bool occurs(int row_tiles) const {
+    const auto all = tiles_.as_constant();
+    if (!all || *all == 0 || !blocks_.is_constant(1)) return true;
+    return row_tiles == row_tiles_ ? *all >= row_tiles_ : *all % row_tiles_ == row_tiles;
+  }
+
+  // ---- one product
+
+  // Where the tiles of a side begin.
+  struct Side {
+    BufferRef from;
+    std::function<Dim(int tile)> at;
+    Dim pitch;
+  };
+
+  // Each of the row tiles with each vector of columns, by one step of k.
+  StmtRef step(int row_tiles, int vectors, const Side& lhs, const Side& rhs) const {
+    std::vector<StmtRef> all;
+    const auto load_lhs = [&](int i) {
+      all.push_back(kb::tile_load(lhs_tiles_, i % operands_.lhs, lhs.from, lhs.at(i), lhs.pitch));
+    };
+    const auto load_rhs = [&](int v) {
+      all.push_back(kb::tile_load(rhs_tiles_, v % operands_.rhs, rhs.from, rhs.at(v), rhs.pitch));
+    };
+    const auto dot = [&](int i, int v) {
+      all.push_back(kb::tile_dot(p_.fragment, acc_, i * panels_.vectors + v, lhs_tiles_,
+                                 i % operands_.lhs, rhs_tiles_, v % operands_.rhs));
+    };
+    // Products with the same right-hand tile follow each other, as far as that goes.
+    if (row_tiles_ <= panels_.vectors) {
+      for (int i = 0; i < row_tiles; ++i) load_lhs(i);
+      for (int v = 0; v < vectors; ++v) {
+        load_rhs(v);
+        for (int i = 0; i < row_tiles; ++i) dot(i, v);
+      }
+    } else {
+      for (int v = 0; v < vectors; ++v) load_rhs(v);
+      for (int i = 0; i < row_tiles; ++i) {
+        load_lhs(i);
+        for (int v = 0; v < vectors; ++v) dot(i, v);
+      }
+    }
+    return kb::seq(std::move(all));
+  }
+
+  // Sums of `row_tiles` tiles from number `begin` on, whose rows begin with `row` but for the last
+  // one's, to the scratch.
+  StmtRef product(int row_tiles, int vectors, const Dim& begin, const Dim& row,
+                  const Dim& number) const {
+    std::vector<StmtRef> all;
+    std::vector<Dim> rows;
+    for (int i = 0; i < row_tiles; ++i)
+      rows.push_back(bind(all, "row" + std::to_string(i), first_row(begin + i)));
+    for (int s = 0; s < row_tiles * panels_.vectors; ++s)
+      if (s % panels_.vectors < vectors) all.push_back(kb::tile_zero(acc_, s));
+    if (full_steps_ > 0) all.push_back(pieces(row_tiles, vectors, rows, number));
+    if (rest_ > 0) {
+      const Side lhs{lhs_rest_, [&](int i) { return (rows[i] - rest_row_) * depth_; }, depth_};
+      const Side rhs{rhs_rest_, [&](int v) { return Dim(v * panels_.lanes * group_); },
+                     panels_.width * group_};
+      all.push_back(step(row_tiles, vectors, lhs, rhs));
+    }
+    for (int i = 0; i < row_tiles; ++i)
+      for (int v = 0; v < vectors; ++v)
+        all.push_back(kb::tile_store(sums_, sum_at(rows[i] - row, v), panels_.width, acc_,
+                                     i * panels_.vectors + v));
+    StmtRef whole = kb::seq(std::move(all));
+    return shaped_outside_ ? whole : shaped(std::move(whole));
+  }
+
+  // The full steps of all pieces of k.
+  StmtRef pieces(int row_tiles, int vectors, const std::vector<Dim>& rows,
+                 const Dim& number) const {
+    const Dim i = p_.taps[0] == 1 ? Dim(0) : Dim::symbol("i");
+    const Dim j = p_.taps[1] == 1 ? Dim(0) : Dim::symbol("j");
+    const Dim piece = i * p_.taps[1] + j;
+    std::vector<StmtRef> all;
+    std::vector<Dim> lhs_rows;
+    const Dim left = bind(all, "left", p_.lhs_at(image_, column_group_, i, j));
+    for (int r = 0; r < row_tiles; ++r)
+      lhs_rows.push_back(bind(all, "left" + std::to_string(r), left + rows[r] * p_.pitch));
+    const Dim right = bind(all, "right", rhs_at(piece * (p_.depth / group_)));
+    const auto one = [&](const Dim& s) {
+      const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + s * depth_; }, p_.pitch};
+      const Side rhs{
+          p_.rhs,
+          [&](int v) { return right + panels_.distance(s * (depth_ / group_), v * panels_.lanes); },
+          panels_.stored * group_};
+      return step(row_tiles, vectors, lhs, rhs);
+    };
+    const int64_t bodies = full_steps_ / unroll_;
+    if (bodies > 0) {
+      const Dim at = Dim::symbol("s");
+      std::vector<StmtRef> body;
+      if (prefetch_) body.push_back(prefetches(number, piece * bodies + at));
+      for (int64_t u = 0; u < unroll_; ++u) body.push_back(one(at * unroll_ + u));
+      all.push_back(kb::loop(LoopKind::kSerial, "s", 0, bodies, kb::seq(std::move(body))));
+    }
+    for (int64_t s = bodies * unroll_; s < full_steps_; ++s) all.push_back(one(s));
+    StmtRef loop = kb::seq(std::move(all));
+    if (p_.taps[1] > 1) loop = kb::loop(LoopKind::kSerial, "j", 0, p_.taps[1], std::move(loop));
+    if (p_.taps[0] > 1) loop = kb::loop(LoopKind::kSerial, "i", 0, p_.taps[0], std::move(loop));
+    return loop;
+  }
+
+  // First element of a step of the panel. Each group of columns begins a panel.
+  Dim rhs_at(const Dim& step) const {
+    const int64_t parts = panels_.stored / panels_.width;
+    const int64_t of_group = (panels_.n + panels_.stored - 1) / panels_.stored * parts;
+    return panels_.row_of_panel(column_group_ * of_group + column_panel_, step);
+  }
+
+  int64_t lines_per_body() const {
+    return lines_of(unroll_ * depth_ * panels_.width, p_.rhs->dtype);
+  }
+  // The share of group `number` of row tiles of the lines that one loop body's part of the next
+  // panel holds: panels lie one behind the other.
+  StmtRef prefetches(const Dim& number, const Dim& body) const {
+    const int64_t bodies = full_steps_ / unroll_ * p_.taps[0] * p_.taps[1];
+    const Dim next = rhs_at(0) + panels_.steps() * panels_.width * group_;
+    const Dim first = next + (number * bodies + body) * share_ * line_elements(p_.rhs->dtype);
+    return kb::if_then(kb::le(share_ * kSharers, lines_per_body()),
+                       prefetch_share(p_.rhs, first, number, share_, lines_per_body()));
+  }
+
+  // ---- what is left of k
+
+  // The last elements of the block's rows, and zeros.
+  StmtRef copy_lhs_rest(const Dim& group) const {
+    const Dim r = Dim::symbol("rest_r");
+    const Dim end = ir::min((tile_begin_ + tile_count_) * rows_, row_count_);
+    const Dim from =
+        p_.lhs_at(image_, group, 0, 0) + (rest_row_ + r) * p_.pitch + full_steps_ * depth_;
+    return kb::loop(LoopKind::kSerial, "rest_r", 0, end - rest_row_,
+                    kb::store(lhs_rest_, r * depth_, kb::load_masked(p_.lhs, from, depth_, rest_)));
+  }
+
+  // The last groups of rows of the panel, and zeros.
+  StmtRef copy_rhs_rest(int vectors) const {
+    const int64_t first = full_steps_ * (depth_ / group_), lanes = panels_.lanes * group_;
+    std::vector<StmtRef> all;
+    for (int64_t r = 0; r < depth_ / group_; ++r)
+      for (int v = 0; v < vectors; ++v) {
+        const DType dtype = p_.rhs->dtype;
+        const auto width = static_cast<int>(lanes);
+        const Dim from = rhs_at(first + r) + v * lanes;
+        kir::ValueRef value = first + r < panels_.steps() ? kb::load(p_.rhs, from, width)
+                              : is_float(dtype)           ? kb::number(dtype, 0, width)
+                                                          : kb::integer(dtype, 0, width);
+        all.push_back(
+            kb::store(rhs_rest_, r * (panels_.width * group_) + v * lanes, std::move(value)));
+      }
+    return kb::seq(std::move(all));
+  }
+
+  // ---- what follows
+
+  // Row `r` behind the first of the group of row tiles; as many as a tile has may stand before it.
+  Dim sum_at(const Dim& r, int v) const { return (r + rows_) * panels_.width + v * panels_.lanes; }
+
+  StmtRef epilogue(int vectors, const Dim& row, const Dim& count) const {
+    const auto rows = [&](bool masked) {
+      TiledRows r;
+      r.image = image_;
+      r.group = column_group_;
+      r.column = column_panel_ * panels_.width;
+      r.vectors = vectors;
+      r.lanes = panels_.lanes;
+      r.masked = masked;
+      r.row = row;
+      r.count = count;
+      r.sum = [&](const Dim& at, int v) { return kb::load(sums_, sum_at(at, v), panels_.lanes); };
+      return p_.store(r);
+    };
+    const int64_t full = panels_.n / panels_.width;
+    if (vectors < panels_.vectors || full == 0) return rows(true);
+    if (full == panels_.panels() || panels_.last_vectors() < panels_.vectors) return rows(false);
+    StmtRef whole = rows(false);
+    return kb::if_then(kb::lt(column_panel_, full), std::move(whole), rows(true));
+  }
+
+  const Workload& w_;
+  const Frame& frame_;
+  const TiledProduct& p_;
+  Panels panels_;
+  int rows_, depth_;  // of a tile
+  int64_t group_;
+  int row_tiles_;
+  int64_t unroll_;
+  bool prefetch_;
+  int64_t block_tiles_;
+  int64_t full_steps_, rest_;  // of a piece of k; the rest in elements
+  Operands operands_;
+  bool shaped_outside_ = true;  // by a region around all work, not by one for each product
+  BufferRef acc_, lhs_tiles_, rhs_tiles_, sums_, lhs_rest_, rhs_rest_;
+  Dim row_count_, tiles_, blocks_;
+  // Of a block and of an item.
+  Dim image_, tile_begin_, tile_count_, share_, rest_row_, column_group_, column_panel_;
+};
+
+}  // namespace
+
+std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType lhs, DType rhs,
+                                                  DType sum) {
+  return find_fragment(
+      t, [&](const kir::TileFragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
+}
+
+std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType rhs) {
+  return find_fragment(t, [&](const kir::TileFragmentRow& f) { return f.b == rhs; });
+}
+
+int tile_columns(kir::TileFragment f) {
+  const kir::TileFragmentRow& row = kir::tile_row_of(f);
+  return row.row_bytes / static_cast<int>(size_of(row.sum));
+}
+
+int tile_depth(kir::TileFragment f) {
+  const kir::TileFragmentRow& row = kir::tile_row_of(f);
+  return row.row_bytes / static_cast<int>(size_of(row.a));
+}
+
+std::string tile_layout(kir::TileFragment f, int64_t n) {
+  // Two vectors by two row tiles load least for a product; more columns leave too few registers.
+  const int64_t columns = tile_columns(f);
+  return ir::Layout{ir::Layout::Kind::kPanel, n > columns ? 2 * columns : columns,
+                    kir::tile_row_of(f).group}
+      .str();
+}
+
+bool fits_tiles(const ir::Layout& layout, kir::TileFragment f) {
+  return layout.kind == ir::Layout::Kind::kPanel && layout.group == kir::tile_row_of(f).group &&
+         layout.width % tile_columns(f) == 0;
+}
+
+std::vector<Knob> tiled_knobs(const TiledProduct& p) {
+  Knob rows{"rows", {}, /*tile=*/true}, vectors{"vectors", {}};
+  int64_t most = 0;
+  for (int64_t v = 1; v <= kMostVectors; ++v)
+    if (divides_panel(p, v) && most_row_tiles(p.fragment, v) > 0) {
+      vectors.choices.emplace_back(v);
+      most = std::max(most, most_row_tiles(p.fragment, v));
+    }
+  for (int64_t t = 1; t <= most; ++t) rows.choices.emplace_back(t * tile_rows(p.fragment));
+  return {std::move(rows),
+          std::move(vectors),
+          int_knob("unroll", {1, 2, 4}),
+          int_knob("block_rows", {32, 64, 128, 256, 512}),
+          {"prefetch", {"none", "spread"}}};
+}
+
+bool valid_tiled_config(const TiledProduct& p, const Config& c) {
+  if (!well_formed(tiled_knobs(p), c)) return false;
+  const int64_t rows = knob_int(c, "rows"), vectors = knob_int(c, "vectors");
+  if (rows % tile_rows(p.fragment) != 0 || !divides_panel(p, vectors)) return false;
+  if (vectors > kMostVectors || !operands_of(p.fragment, rows / tile_rows(p.fragment), vectors))
+    return false;
+  return knob_int(c, "unroll") >= 1 && knob_int(c, "unroll") <= 64 &&
+         knob_int(c, "block_rows") >= rows;
+}
+
+Config default_tiled_config(const TiledProduct& p, const TargetInfo& t) {
+  const int64_t height = tile_rows(p.fragment);
+  const auto tiles = ir::ceildiv(p.rows, height).as_constant();
+  // The blocking that multiplies most for what it loads.
+  int64_t row_tiles = 1, vectors = 1;
+  double best = 0;
+  for (int64_t v = 1; v <= kMostVectors; ++v) {
+    if (!divides_panel(p, v)) continue;
+    int64_t r = most_row_tiles(p.fragment, v);
+    if (tiles) r = std::min(r, std::max<int64_t>(*tiles, 1));
+    const double work = static_cast<double>(r * v) / static_cast<double>(r + v);
+    if (r > 0 && work > best) best = work, row_tiles = r, vectors = v;
+  }
+  // The left-hand rows of a block take at most half of L2; where there are few panels to
+  // split over the threads, there are more blocks.
+  const int64_t row_bytes = p.depth * static_cast<int64_t>(size_of(p.lhs->dtype));
+  const int64_t panels = p.groups * panels_of(p, vectors).panels();
+  int64_t block = 512;
+  while (block > 32 && (block * row_bytes > t.l2_bytes / 2 || (panels < 8 && block > 64)))
+    block /= 2;
+  return {{"rows", row_tiles * height},
+          {"vectors", vectors},
+          {"unroll", int64_t{2}},
+          {"block_rows", std::max(block, row_tiles * height)},
+          {"prefetch", "spread"}};
+}
+
+Lowered lower_tiled(const Workload& w, const Frame& f, const TiledProduct& p, const Config& c,
+                    const std::string& name) {
+  // The items, as far as they are known: more threads would find nothing to do.
+  const int64_t block = std::max<int64_t>(1, knob_int(c, "block_rows") / tile_rows(p.fragment));
+  const auto blocks =
+      (p.images * ir::ceildiv(ir::ceildiv(p.rows, tile_rows(p.fragment)), block)).as_constant();
+  int64_t items = 0;
+  if (blocks)
+    items = std::clamp<int64_t>(*blocks * p.groups * panels_of(p, knob_int(c, "vectors")).panels(),
+                                1, 1 << 20);
+  return one_kernel(TiledLowering(w, f, p, c).run(name), static_cast<int>(items));
+}
+
+}  // namespace nimble::kernels

@@ -56,7 +56,7 @@ bool rounds(const ir::Expr& call) {
       "pow",          "div",       "reciprocal",   "batch_norm", "matmul",     "conv2d",
       "attention",    "sum",       "mean",         "prod",       "softmax",    "cumsum",
       "log_softmax",  "cumprod",   "l2_normalize", "layer_norm", "avg_pool2d", "packed_matmul",
-      "packed_conv2d"};
+      "packed_conv2d", "blockwise_matmul"};
   return kRounding.contains(call.op) || ir::traits_of(call).cell;
 }
 

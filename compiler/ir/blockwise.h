@@ -6,9 +6,9 @@
 // q and zeros are unsigned; without zeros they are the middle of the range, 8 or 128.
 //
 // As a model states them, without a layout (ONNX Runtime's MatMulNBits): q are bytes
-// (n, blocks, block * bits / 8), a column's rows one behind the other, of 4 bits the even row in the
-// lower half of a byte; scales and zeros are (n, blocks). The last block is filled up, with what
-// counts for nothing.
+// (n, blocks, block * bits / 8), a column's rows one behind the other, of 4 bits the even row in
+// the lower half of a byte; scales and zeros are (n, blocks). The last block is filled up, with
+// what counts for nothing.
 //
 // As kernels read them, with a layout "panel48x8" of 4 bits or "panel48x4" of 8 (layout.h): a group
 // of rows of a column makes a word of 32 bits, so q are bytes
@@ -37,8 +37,8 @@ struct Blockwise {
 
   static constexpr int64_t kLeastBlock = 16, kLargestBlock = 65536;
 
-  int64_t blocks() const { return (k + block - 1) / block; }  // of a column
-  int64_t per_word() const { return 32 / bits; }              // rows of a packed word
+  int64_t blocks() const { return (k + block - 1) / block; }           // of a column
+  int64_t per_word() const { return 32 / bits; }                       // rows of a packed word
   int64_t words() const { return (k + per_word() - 1) / per_word(); }  // of a packed column
   int64_t middle() const { return int64_t{1} << (bits - 1); }          // the zero by default
 

@@ -14,7 +14,6 @@
 //
 // takes the place of x, filled up to whole blocks.
 #include "compiler/ir/blockwise.h"
-
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"
@@ -67,11 +66,10 @@ class Expansion {
     const DType type = ir::type_of(a)->dtype;
     dims[axis] = to;
     if (to < from)
-      return call("slice", {a},
-                  {{"axes", Axes{static_cast<int64_t>(axis)}},
-                   {"starts", Dims{0}},
-                   {"ends", Dims{to}}},
-                  dims, type);
+      return call(
+          "slice", {a},
+          {{"axes", Axes{static_cast<int64_t>(axis)}}, {"starts", Dims{0}}, {"ends", Dims{to}}},
+          dims, type);
     Dims before(dims.size(), 0), after(dims.size(), 0);
     after[axis] = to - from;
     return call("pad", {a}, {{"before", before}, {"after", after}, {"value", 0.0}}, dims, type);
@@ -126,8 +124,8 @@ class Expansion {
   // The matrix that the weights stand for: (n, blocks * block).
   Atom weights() {
     const Dims dims = {form_.n, form_.blocks(), form_.block};
-    const Atom zeros = e_.args.size() > 3 ? by_block(e_.args[3])
-                                          : number(static_cast<float>(form_.middle()));
+    const Atom zeros =
+        e_.args.size() > 3 ? by_block(e_.args[3]) : number(static_cast<float>(form_.middle()));
     Atom w = call("sub", {to_f32(numbers()), zeros}, {}, dims);
     w = call("mul", {w, by_block(e_.args[2])}, {}, dims);
     return reshape(w, {form_.n, form_.blocks() * form_.block});

@@ -100,7 +100,8 @@ ir::TensorRef whole_zeros(const ir::TensorRef& zeros, int64_t bits) {
 
 // Operands that were packed already, by the constant, its number, and the bits and rows that decide
 // with its shape how: what two products share is packed once.
-using PackedOperands = std::map<std::tuple<const ir::Tensor*, size_t, int64_t, int64_t>, ir::TensorRef>;
+using PackedOperands =
+    std::map<std::tuple<const ir::Tensor*, size_t, int64_t, int64_t>, ir::TensorRef>;
 
 // The operands of a product behind the first, with scales by blocks, laid out for its kernel as
 // `attrs` says from then on. Empty if one is not known, or has a form that no kernel takes.

@@ -11,8 +11,9 @@
 // the one with the smallest sum of squared errors is taken, the first of equals.
 //
 // Products of such weights are made in f32: where rows are few their time is that of reading the
-// weights, and these are an eighth or a quarter. A matrix with a weight that is not finite, or whose
-// scale has no f32, stays as it is; so do embedding tables, whose rows are taken and not multiplied.
+// weights, and these are an eighth or a quarter. A matrix with a weight that is not finite, or
+// whose scale has no f32, stays as it is; so do embedding tables, whose rows are taken and not
+// multiplied.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -115,10 +116,10 @@ ir::Module quantise_weights(const ir::Module& m, PassContext& context) {
     const Weights& weights = at->second;
     if (!weights.numbers) return std::nullopt;
     context.count("quantise-weights.products");
-    const ir::VarRef y = o.call(
-        "blockwise_matmul", {e.args[0], Atom::of(weights.numbers), Atom::of(weights.scales)},
-        {{"bits", form.bits}, {"block", form.block}, {"k", form.k}, {"n", form.n}}, b.var->name,
-        e.location);
+    const ir::VarRef y =
+        o.call("blockwise_matmul", {e.args[0], Atom::of(weights.numbers), Atom::of(weights.scales)},
+               {{"bits", form.bits}, {"block", form.block}, {"k", form.k}, {"n", form.n}},
+               b.var->name, e.location);
     y->type = b.var->type;
     return Atom(y);
   });

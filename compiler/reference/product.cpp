@@ -87,8 +87,9 @@ float round_block(const double* x, int64_t count, double* out) {
   }
   const float scale = extreme / 127 + poison;
   for (int64_t i = 0; i < count; ++i)
-    out[i] = scale > 0 ? std::clamp(std::nearbyint(static_cast<float>(x[i]) / scale), -128.0F, 127.0F)
-                       : 0;
+    out[i] = scale > 0
+                 ? std::clamp(std::nearbyint(static_cast<float>(x[i]) / scale), -128.0F, 127.0F)
+                 : 0;
   return scale;
 }
 
@@ -110,8 +111,8 @@ std::vector<Array> blockwise_matmul(const OpCall& c) {
       double sum = 0;
       for (int64_t b = 0; b < form.blocks(); ++b) {
         const auto at = static_cast<size_t>(form.scale_index(b, column));
-        const double zero =
-            c.in.size() > 3 ? c.in[3].number(static_cast<int64_t>(at)) : static_cast<double>(form.middle());
+        const double zero = c.in.size() > 3 ? c.in[3].number(static_cast<int64_t>(at))
+                                            : static_cast<double>(form.middle());
         double terms = 0;
         for (int64_t q = b * block; q < std::min(k, (b + 1) * block); ++q)
           terms += row[static_cast<size_t>(q)] * (form.number(bytes, q, column) - zero);
@@ -247,12 +248,9 @@ std::vector<Array> attention(const OpCall& c) {
 }  // namespace
 
 ReferenceFunction find_product(const std::string& op) {
-  static const std::map<std::string, ReferenceFunction> kTable = {{"matmul", matmul},
-                                                                  {"packed_matmul", packed_matmul},
-                                                                  {"blockwise_matmul", blockwise_matmul},
-                                                                  {"conv2d", conv2d},
-                                                                  {"packed_conv2d", packed_conv2d},
-                                                                  {"attention", attention}};
+  static const std::map<std::string, ReferenceFunction> kTable = {
+      {"matmul", matmul}, {"packed_matmul", packed_matmul}, {"blockwise_matmul", blockwise_matmul},
+      {"conv2d", conv2d}, {"packed_conv2d", packed_conv2d}, {"attention", attention}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

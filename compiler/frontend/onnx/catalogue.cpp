@@ -64,8 +64,9 @@ std::string onnx_operator_list() {
   using onnx::CatalogueRow;
   std::string out = fmt::format(
       "# ONNX operators\n\n"
-      "What `nimble check --operators` prints: every operator of ONNX 1.23 and the operator sets "
-      "that defined a version of it. Models of opset {} to {} are read. All element types of the "
+      "What `nimble check --operators` prints: every operator of ONNX 1.23, with those of ONNX "
+      "Runtime that are read, and the operator sets that defined a version of it. Models of opset "
+      "{} to {} are read. All element types of the "
       "IR are (bool, integers of 8 to 64 bits, f16, bf16, f32, f64); strings, complex numbers, "
       "8-bit floats and types of less than a byte are not. `nimble check MODEL` says the same of "
       "one model.\n",

@@ -12,8 +12,8 @@ CLASSES = ("products", "attention", "normalisation", "element-wise")
 # Kernel template → class; of the others the last one. A product of two activations is attention's.
 # Reductions are normalisations here, with the few sums of a pooling layer among them. A test knows
 # the compiler's templates: a new one has to be named here, in one place or the other.
-TEMPLATES = {"dense": "products", "conv2d": "products", "conv2d_nhwc": "products",
-             "depthwise_nhwc": "products", "recurrent": "products",
+TEMPLATES = {"dense": "products", "blockwise": "products", "conv2d": "products",
+             "conv2d_nhwc": "products", "depthwise_nhwc": "products", "recurrent": "products",
              "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit

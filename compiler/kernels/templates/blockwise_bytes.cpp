@@ -1,4 +1,6 @@
 // Products with rows that are rounded to bytes, block by block: see blockwise.cpp.
+#include <algorithm>
+
 #include "compiler/kernels/templates/blockwise_product.h"
 #include "compiler/kernels/templates/knobs.h"
 
@@ -13,12 +15,17 @@ using kir::Scope;
 using kir::StmtRef;
 using kir::ValueRef;
 
+// Sums that are added to in turn, enough that none is waited for.
+constexpr int kBusy = 6;
+
 class ByteLowering final : public BlockwiseLowering {
  public:
   ByteLowering(const Workload& w, const BlockwiseProduct& p, const Config& c, int residue)
       : BlockwiseLowering(w, p, c, residue) {
     const int64_t rows = block_tiles_ * rows_;
-    accumulators_ = kb::buffer("acc", Scope::kRegister, DType::kI32, rows_ * vectors_, lanes_);
+    int most = rows_ * vectors_;
+    for (int r = 1; r <= rows_; ++r) most = std::max(most, r * vectors_ * parts(r));
+    accumulators_ = kb::buffer("acc", Scope::kRegister, DType::kI32, most, lanes_);
     totals_ = kb::buffer("totals", Scope::kRegister, DType::kF32, rows_ * vectors_, lanes_);
     extreme_ = kb::buffer("extreme", Scope::kRegister, DType::kF32, 1, lanes_);
     poison_ = kb::buffer("poison", Scope::kRegister, DType::kF32, 1, lanes_);
@@ -47,6 +54,12 @@ class ByteLowering final : public BlockwiseLowering {
         [&](const RowTiles::Tile& t) { return tile(t); },
         [&](const RowTiles::Tile& t) { return store_tile(t); });
   }
+
+  // Rows that a fragment takes at a time, and how many times it does of a word.
+  static constexpr int kGroup = 4;
+  int groups() const { return static_cast<int>(p_.form.per_word() / kGroup); }
+  // Over how many sums each element of so many rows is spread: few rows wait for the sum before.
+  int parts(int rows) const { return rows * vectors_ < kBusy ? groups() : 1; }
 
   int64_t padded() const { return p_.form.blocks() * p_.form.block; }
 
@@ -139,50 +152,54 @@ class ByteLowering final : public BlockwiseLowering {
   StmtRef block_product(const RowTiles::Tile& t, const Dim& block, int64_t words,
                         const std::string& prefix) const {
     const Dim z = Dim::symbol(prefix + "z");
+    const int sums = t.rows * vectors_;
     std::vector<StmtRef> all = {
-        kb::loop(LoopKind::kUnroll, prefix + "z", 0, t.rows * vectors_,
+        kb::loop(LoopKind::kUnroll, prefix + "z", 0, parts(t.rows) * sums,
                  kb::set_reg(accumulators_, z, kb::integer(DType::kI32, 0, lanes_))),
         each_word(prefix, block * words_of_block_, words, words_of_body(words),
                   [&](const Dim& word) { return word_product(t, word, prefix); })};
+    // x<r>: the scale of the row's block; c<r>: its sum, times the zero that all columns have.
     for (int r = 0; r < t.rows; ++r) {
       const Dim of_block = rounded_row(t, r) * p_.form.blocks() + block;
       all.push_back(kb::let(prefix + numbered("x", r),
                             kb::broadcast(kb::load(row_scales_, of_block), lanes_)));
-      all.push_back(
-          kb::let(prefix + numbered("c", r), kb::broadcast(kb::load(row_sums_, of_block), lanes_)));
+      ValueRef sum = kb::load(row_sums_, of_block);
+      if (!p_.zeros) sum = kb::mul(std::move(sum), kb::integer(DType::kI32, p_.form.middle()));
+      all.push_back(kb::let(prefix + numbered("c", r), kb::broadcast(std::move(sum), lanes_)));
     }
     for (int v = 0; v < vectors_; ++v) {
       const std::string scale = prefix + numbered("s", v), zero = prefix + numbered("z", v);
       all.push_back(kb::let(scale, kb::load(p_.scales, scale_at(block, v), lanes_)));
-      all.push_back(kb::let(
-          zero, p_.zeros ? kb::cast(DType::kI32, kb::load(p_.zeros, scale_at(block, v), lanes_))
-                         : kb::integer(DType::kI32, p_.form.middle(), lanes_)));
+      if (p_.zeros)
+        all.push_back(
+            kb::let(zero, kb::cast(DType::kI32, kb::load(p_.zeros, scale_at(block, v), lanes_))));
       for (int r = 0; r < t.rows; ++r) {
         const int element = r * vectors_ + v;
-        const ValueRef excess = kb::mul(kb::local(zero, DType::kI32, lanes_),
-                                        kb::local(prefix + numbered("c", r), DType::kI32, lanes_));
-        const ValueRef sum =
-            kb::cast(DType::kF32, kb::sub(kb::reg(accumulators_, element), excess));
+        ValueRef sum = kb::reg(accumulators_, element);
+        for (int part = 1; part < parts(t.rows); ++part)
+          sum = kb::add(std::move(sum), kb::reg(accumulators_, part * sums + element));
+        ValueRef excess = kb::local(prefix + numbered("c", r), DType::kI32, lanes_);
+        if (p_.zeros) excess = kb::mul(kb::local(zero, DType::kI32, lanes_), std::move(excess));
+        sum = kb::cast(DType::kF32, kb::sub(std::move(sum), std::move(excess)));
         all.push_back(kb::set_reg(
             totals_, element,
-            kb::fma(kb::mul(sum, kb::local(prefix + numbered("x", r), DType::kF32, lanes_)),
-                    kb::local(scale, DType::kF32, lanes_), kb::reg(totals_, element))));
+            kb::fma(
+                kb::mul(std::move(sum), kb::local(prefix + numbered("x", r), DType::kF32, lanes_)),
+                kb::local(scale, DType::kF32, lanes_), kb::reg(totals_, element))));
       }
     }
     return kb::seq(std::move(all));
   }
 
   StmtRef word_product(const RowTiles::Tile& t, const Dim& word, const std::string& prefix) const {
-    constexpr int kGroup = 4;  // rows that a fragment takes at a time
-    const int bytes = kGroup * lanes_;
-    const auto groups = static_cast<int>(p_.form.per_word() / kGroup);
+    const int bytes = kGroup * lanes_, sums = t.rows * vectors_;
     std::vector<StmtRef> all;
     // q<v>_<group>: four rows of each column as bytes.
     for (int v = 0; v < vectors_; ++v) {
       const std::string name = prefix + numbered("q", v);
       all.push_back(kb::let(name, word_bytes(word, v)));
       const ValueRef whole = kb::local(name, DType::kU8, bytes);
-      if (groups == 1) continue;
+      if (groups() == 1) continue;
       const ValueRef mask = kb::integer(DType::kU8, 15, bytes);
       const ValueRef upper =
           kb::bitcast(DType::kU8, kb::binary(BinaryOp::kShr, kb::bitcast(DType::kU32, whole),
@@ -190,14 +207,14 @@ class ByteLowering final : public BlockwiseLowering {
       all.push_back(kb::let(name + "_0", kb::binary(BinaryOp::kAnd, whole, mask)));
       all.push_back(kb::let(name + "_1", kb::binary(BinaryOp::kAnd, upper, mask)));
     }
-    for (int g = 0; g < groups; ++g)
+    for (int g = 0; g < groups(); ++g)
       for (int r = 0; r < t.rows; ++r) {
         const std::string x = prefix + numbered("a", r) + numbered("_", g);
         const Dim at = rounded_row(t, r) * padded() + word * p_.form.per_word() + g * kGroup;
         all.push_back(kb::let(x, kb::broadcast(kb::load(rounded_, at, kGroup), bytes)));
         for (int v = 0; v < vectors_; ++v) {
-          const std::string q = prefix + numbered("q", v) + (groups == 1 ? "" : numbered("_", g));
-          const int element = r * vectors_ + v;
+          const std::string q = prefix + numbered("q", v) + (groups() == 1 ? "" : numbered("_", g));
+          const int element = g % parts(t.rows) * sums + r * vectors_ + v;
           all.push_back(kb::set_reg(
               accumulators_, element,
               kb::dot(kir::Fragment::kU8S8Quads, kb::local(q, DType::kU8, bytes),

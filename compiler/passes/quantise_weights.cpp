@@ -11,9 +11,8 @@
 // the one with the smallest sum of squared errors is taken, the first of equals.
 //
 // Products of such weights are made in f32: where rows are few their time is that of reading the
-// weights, and these are an eighth or a quarter. A matrix with a weight that is not finite, or
-// whose scale has no f32, stays as it is; so do embedding tables, whose rows are taken and not
-// multiplied.
+// weights, and these are an eighth or a quarter. A matrix with a weight that is not finite stays as
+// it is; so do embedding tables, whose rows are taken and not multiplied.
 #include <algorithm>
 #include <array>
 #include <cmath>

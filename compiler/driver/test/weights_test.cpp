@@ -165,7 +165,7 @@ TEST(Weights, OfFewBitsTakeAnEighthOfTheMemory) {
   EXPECT_LT(bytes(with(Precision::kInt8Weights, "default")) * 3, plain);
 }
 
-TEST(Weights, ThePolicyIsToldAndAnotherWorkload) {
+TEST(Weights, ThePolicyIsTold) {
   const ir::Module m = layer(tensor({64, 64}, 1), false);
   const Compiled four(m, with(Precision::kInt4Weights, "default"));
   EXPECT_EQ(four.executable().provenance.options.at("precision"), "int4-weights");

@@ -59,8 +59,9 @@ PLAIN = Experiment(
 
 
 def in_4_bits(level):
+    name, case = quantised.LEVELS[level]
     return dataclasses.replace(
-        PLAIN, name=f"decode/int4-{level}", case=f"4-bit weights, {quantised.LEVELS[level]}",
+        PLAIN, name=f"decode/{name}", case=case,
         export=functools.partial(export_quantised, level),
         sources=(*PLAIN.sources, HERE / "quantised.py"))
 

@@ -13,7 +13,9 @@ import pathlib
 import sys
 
 BITS, BLOCK = 4, 32
-LEVELS = {0: "f32 activations", 4: "activations in bytes"}
+# By accuracy_level: the name of the case, and what it is called in tables.
+LEVELS = {0: ("int4", "4-bit weights, f32 activations"),
+          4: ("int4-bytes", "4-bit weights, activations in bytes")}
 
 
 def quantise(path, level):

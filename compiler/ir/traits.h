@@ -41,12 +41,13 @@ enum class Rows {
 };
 
 // How an operator's constant weights are laid out for its template, by the pass pack-weights. What
-// takes them packed is an operator of its own.
+// takes them packed is an operator of its own; of kBlocks it is the same one with a `layout`.
 enum class Packs {
   kNothing,
   kMatrix,   // the second operand of a product
   kFilters,  // the second operand of a convolution of channels-last images
   kGates,    // the weights of a recurrent cell
+  kBlocks,   // those of a product that have scales by blocks, and these (blockwise.h)
 };
 
 // A recurrent cell: one step on the input's part of its gates (operand 0) and its state h

@@ -72,8 +72,10 @@ const std::vector<std::string>& default_pipeline() {
       // Of weights as they are packed next.
       "set-precision",
       "quantise-products",
+      "quantise-weights",
       "pack-weights",
       "widen-products",
+      "expand-blockwise",
       // A packed matrix has the type of its layout, which its kernels' workloads need.
       "infer",
       "fold-constants",

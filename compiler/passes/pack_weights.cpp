@@ -9,14 +9,19 @@
 // groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
 // channels is only transposed for the convolution, that reads it as it was. Products of narrow
 // operands (set-precision, quantise-products) have their rows packed in groups, and keep their wide
-// result.
+// result. Weights with scales by blocks are repacked here, since they are no matrix of elements.
 #include "compiler/passes/pack_weights.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
 
+#include "compiler/ir/blockwise.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/templates/blockwise.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
@@ -108,6 +113,47 @@ Atom filters(const Expr& e, int64_t width, bool channels_first, ir::BlockBuilder
   return call("reshape", w, {{"shape", Dims{k, groups * (columns + missing)}}});
 }
 
+// Zero points as u8, as the kernels take them. Nothing if one is no number of `bits`.
+ir::TensorRef whole_zeros(const ir::TensorRef& zeros, int64_t bits) {
+  if (zeros->dtype == DType::kU8) return zeros;
+  std::vector<uint8_t> whole;
+  for (int64_t i = 0; i < zeros->elements(); ++i) {
+    const double v = zeros->value(i);
+    if (!(v >= 0 && v < std::exp2(bits)) || v != std::floor(v)) return nullptr;
+    whole.push_back(static_cast<uint8_t>(v));
+  }
+  return ir::Tensor::of<uint8_t>(DType::kU8, zeros->shape, whole);
+}
+
+// Operands that were packed already, by the constant, its number, and the bits and rows that decide
+// with its shape how: what two products share is packed once.
+using PackedOperands =
+    std::map<std::tuple<const ir::Tensor*, size_t, int64_t, int64_t>, ir::TensorRef>;
+
+// The operands of a product behind the first, with scales by blocks, laid out for its kernel as
+// `attrs` says from then on. Empty if one is not known, or has a form that no kernel takes.
+std::vector<Atom> packed_blocks(const Expr& e, const kernels::TargetInfo& target, ir::Attrs& attrs,
+                                PackedOperands& packed) {
+  if (attrs.contains("layout") ||
+      !std::all_of(e.args.begin() + 1, e.args.end(), [](const Atom& a) { return a.is_constant(); }))
+    return {};
+  const ir::Blockwise from = ir::blockwise_of(attrs);
+  attrs["layout"] = kernels::blockwise_layout(target, from.bits, from.n);
+  const ir::Blockwise to = ir::blockwise_of(attrs);
+  std::vector<Atom> out;
+  for (size_t i = 1; i < e.args.size(); ++i) {
+    const ir::TensorRef& given = e.args[i].constant;
+    ir::TensorRef& made = packed[{given.get(), i, from.bits, from.k}];
+    if (!made) {
+      const ir::TensorRef t = i == 3 ? whole_zeros(given, from.bits) : given;
+      if (!t) return {};
+      made = i == 1 ? ir::repack_weights(*t, from, to) : ir::repack_scales(*t, from, to);
+    }
+    out.push_back(Atom::of(made));
+  }
+  return out;
+}
+
 // The step number of the loop around a cell: the index with which its input row is taken, through
 // element-wise operators, else the first scalar integer parameter, else 0. It only sets the
 // direction of the walk over the weights, so any value is right.
@@ -159,6 +205,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
   ir::Module out = m;
+  PackedOperands blocks;  // of the module
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
     Definitions rewritten;  // of what stays, reading what was put in place of its operands
@@ -252,6 +299,14 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           attrs["hidden"] = weights.constant->shape[0];
           attrs["layout"] = gates.str();
           return call(cell.packed, std::move(args), std::move(attrs));
+        }
+        case ir::Packs::kBlocks: {
+          ir::Attrs attrs = e.attrs;
+          std::vector<Atom> args = packed_blocks(e, context.target, attrs, blocks);
+          if (args.empty()) return std::nullopt;
+          args.insert(args.begin(), e.args[0]);
+          context.count("pack-weights.packed");
+          return call(e.op.c_str(), std::move(args), std::move(attrs));
         }
       }
       return std::nullopt;

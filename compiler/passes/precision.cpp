@@ -13,7 +13,9 @@ const std::vector<PrecisionInfo>& all_precisions() {
   static const std::vector<PrecisionInfo> kAll = {
 #define NIMBLE_PRECISION(id, name, summary) {Precision::id, name, summary},
 #define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_WEIGHTS
 #undef NIMBLE_PRECISION_RULE
 #undef NIMBLE_PRECISION
   };
@@ -41,11 +43,29 @@ const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
 #define NIMBLE_PRECISION(id, name, summary)
 #define NIMBLE_PRECISION_RULE(policy, packs, operands, sums) \
   {Precision::policy, ir::Packs::packs, DType::operands, DType::sums},
+#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_WEIGHTS
 #undef NIMBLE_PRECISION_RULE
 #undef NIMBLE_PRECISION
   };
   for (const PrecisionRule& r : kRules)
+    if (r.policy == policy && r.packs == packs) return &r;
+  return nullptr;
+}
+
+const WeightRule* weight_rule_of(Precision policy, ir::Packs packs) {
+  static const std::vector<WeightRule> kRules = {
+#define NIMBLE_PRECISION(id, name, summary)
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block) \
+  {Precision::policy, ir::Packs::packs, bits, block},
+#include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_WEIGHTS
+#undef NIMBLE_PRECISION_RULE
+#undef NIMBLE_PRECISION
+  };
+  for (const WeightRule& r : kRules)
     if (r.policy == policy && r.packs == packs) return &r;
   return nullptr;
 }

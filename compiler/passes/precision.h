@@ -1,6 +1,7 @@
 // The table Precision.def: what is computed in narrower numbers, by policy.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,9 @@ namespace nimble::passes {
 enum class Precision {
 #define NIMBLE_PRECISION(id, name, summary) id,
 #define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
+#undef NIMBLE_PRECISION_WEIGHTS
 #undef NIMBLE_PRECISION_RULE
 #undef NIMBLE_PRECISION
 };
@@ -34,5 +37,13 @@ struct PrecisionRule {
 };
 // Null where the policy leaves such operators as they are.
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs);
+
+struct WeightRule {
+  Precision policy;
+  ir::Packs packs;
+  int64_t bits, block;
+};
+// The same of weights that are kept in few bits.
+const WeightRule* weight_rule_of(Precision policy, ir::Packs packs);
 
 }  // namespace nimble::passes

@@ -1,7 +1,9 @@
 // Reference functions of matrix products, convolution and attention.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "compiler/ir/blockwise.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/reference/operand.h"
@@ -84,6 +86,53 @@ void convolve(const OpCall& c, Array& y, const Body& body) {
     body(c.in[0].f, c.in[1].f, biased ? &c.in[2].f : nullptr, y.f);
   else
     body(c.in[0].i, c.in[1].i, biased ? &c.in[2].i : nullptr, y.i);
+}
+
+// A block of a row of x, rounded to integers and their scale: in f32, as the kernels do it.
+float round_block(const double* x, int64_t count, double* out) {
+  float extreme = 0, poison = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto v = static_cast<float>(x[i]);
+    extreme = std::max(extreme, std::fabs(v));
+    poison += v * 0;  // NaN if anything is no finite number
+  }
+  const float scale = extreme / 127 + poison;
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = scale > 0
+                 ? std::clamp(std::nearbyint(static_cast<float>(x[i]) / scale), -128.0F, 127.0F)
+                 : 0;
+  return scale;
+}
+
+std::vector<Array> blockwise_matmul(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &w = c.in[1], &scales = c.in[2];
+  const ir::Blockwise form = ir::blockwise_of(c.e.attrs);
+  const int64_t k = form.k, n = form.n, block = form.block;
+  const bool rounds = c.e.attrs.contains("activations");
+  const std::vector<uint8_t> bytes(w.i.begin(), w.i.end());
+  std::vector<double> row(static_cast<size_t>(k)), by(static_cast<size_t>(form.blocks()), 1.0);
+  for (int64_t r = 0; r < y.size() / n; ++r) {
+    const double* from = x.f.data() + r * k;
+    std::copy_n(from, k, row.begin());
+    for (int64_t b = 0; rounds && b < form.blocks(); ++b)
+      by[static_cast<size_t>(b)] =
+          round_block(from + b * block, std::min(block, k - b * block), row.data() + b * block);
+    for (int64_t column = 0; column < n; ++column) {
+      double sum = 0;
+      for (int64_t b = 0; b < form.blocks(); ++b) {
+        const auto at = static_cast<size_t>(form.scale_index(b, column));
+        const double zero = c.in.size() > 3 ? c.in[3].number(static_cast<int64_t>(at))
+                                            : static_cast<double>(form.middle());
+        double terms = 0;
+        for (int64_t q = b * block; q < std::min(k, (b + 1) * block); ++q)
+          terms += row[static_cast<size_t>(q)] * (form.number(bytes, q, column) - zero);
+        sum += terms * scales.f[at] * by[static_cast<size_t>(b)];
+      }
+      y.f[static_cast<size_t>(r * n + column)] = sum;
+    }
+  }
+  return {y};
 }
 
 std::vector<Array> conv2d(const OpCall& c) {
@@ -218,11 +267,9 @@ std::vector<Array> attention(const OpCall& c) {
 }  // namespace
 
 ReferenceFunction find_product(const std::string& op) {
-  static const std::map<std::string, ReferenceFunction> kTable = {{"matmul", matmul},
-                                                                  {"packed_matmul", packed_matmul},
-                                                                  {"conv2d", conv2d},
-                                                                  {"packed_conv2d", packed_conv2d},
-                                                                  {"attention", attention}};
+  static const std::map<std::string, ReferenceFunction> kTable = {
+      {"matmul", matmul}, {"packed_matmul", packed_matmul}, {"blockwise_matmul", blockwise_matmul},
+      {"conv2d", conv2d}, {"packed_conv2d", packed_conv2d}, {"attention", attention}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

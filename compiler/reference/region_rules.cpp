@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/axes.h"
+#include "compiler/ir/blockwise.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
@@ -157,6 +158,28 @@ bool packed_matmul(const DemandCall& c, const Region& out, Demand& d) {
   d.inside.back() = out.from.back() - first;
   d.operands = {rows, weights};
   d.work = k;
+  return true;
+}
+
+// Rows of x with the columns of the weights, or the panels that hold them.
+bool blockwise_matmul(const DemandCall& c, const Region& out, Demand& d) {
+  const ir::Blockwise form = ir::blockwise_of(c.e.attrs);
+  const int64_t width = form.layout ? form.layout->width : 1;
+  const int64_t first = out.from.back() / width;
+  const int64_t end = (out.from.back() + out.extent.back() + width - 1) / width;
+  Region rows = out;
+  rows.from.back() = 0;
+  rows.extent.back() = form.k;
+  d.operands = {rows};
+  for (size_t i = 1; i < c.operands.size(); ++i) {
+    Region r = Region::whole(c.operands[i]);
+    r.from[0] = first;
+    r.extent[0] = end - first;
+    d.operands.push_back(r);
+  }
+  d.attrs["n"] = std::min(form.n, end * width) - first * width;
+  d.inside.back() = out.from.back() - first * width;
+  d.work = form.k;
   return true;
 }
 
@@ -317,6 +340,7 @@ DemandRule find_demand_rule(const std::string& op) {
                                                            {"layer_norm", layer_norm},
                                                            {"matmul", matmul},
                                                            {"packed_matmul", packed_matmul},
+                                                           {"blockwise_matmul", blockwise_matmul},
                                                            {"conv2d", conv2d},
                                                            {"packed_conv2d", packed_conv2d},
                                                            {"max_pool2d", pool2d},

@@ -6,11 +6,17 @@ caller, and once more a model with caches for the whole context that its own att
 extends in place; nimble runs the exported step in the loop that `nimble compile --decode greedy`
 puts around it. The times of two lengths give the latency of a step between their positions:
 positions.py.
+
+Two further cases have the matrices in 4 bits (quantised.py), by the same tool for all, with
+activations in f32 and rounded to bytes. The tokens must be equal within each case.
 """
+
+import dataclasses
+import functools
 
 import numpy as np
 
-from experiments.decode import weights
+from experiments.decode import quantised, weights
 from experiments.harness.experiment import ROOT, Experiment
 
 HERE = ROOT / "experiments" / "decode"
@@ -36,7 +42,11 @@ def export(folder):
     shared_cache.export(CONFIG, folder / "onnxruntime.onnx")
 
 
-EXPERIMENT = Experiment(
+def export_quantised(level, folder):
+    quantised.export(CONFIG, folder, level)
+
+
+PLAIN = Experiment(
     name="decode", title="Greedy decoding, 6 layers of 384, 8,000 tokens, f32, prompt of 16",
     histogram=lambda: dict.fromkeys(LENGTHS, 1), threads=(1, 2), output="sequences", tolerance=0,
     inputs=inputs, make_module=make_module, export=export,
@@ -46,3 +56,14 @@ EXPERIMENT = Experiment(
     nimble_options=("--decode", "greedy", "--decode-context", str(CONFIG.context)),
     peers=("onnxruntime_decode", "onnxruntime_shared"), long_runs=True,
     context=CONFIG.context)
+
+
+def in_4_bits(level):
+    name, case = quantised.LEVELS[level]
+    return dataclasses.replace(
+        PLAIN, name=f"decode/{name}", case=case,
+        export=functools.partial(export_quantised, level),
+        sources=(*PLAIN.sources, HERE / "quantised.py"))
+
+
+EXPERIMENT = dataclasses.replace(PLAIN, variants=tuple(map(in_4_bits, quantised.LEVELS)))

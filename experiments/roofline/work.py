@@ -12,13 +12,14 @@ CLASSES = ("products", "attention", "normalisation", "element-wise")
 # Kernel template → class; of the others the last one. A product of two activations is attention's.
 # Reductions are normalisations here, with the few sums of a pooling layer among them. A test knows
 # the compiler's templates: a new one has to be named here, in one place or the other.
-TEMPLATES = {"dense": "products", "dense_tiles": "products",
+TEMPLATES = {"dense": "products", "dense_tiles": "products", "blockwise": "products",
              "conv2d": "products", "conv2d_nhwc": "products", "conv2d_tiles": "products",
              "depthwise_nhwc": "products", "recurrent": "products",
              "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit
 CONVOLUTIONS = ("conv2d", "packed_conv2d")
+PACKED_PRODUCTS = ("packed_matmul", "blockwise_matmul")
 PARTS = ("gather", "slice")  # operators that read a part of their first operand
 
 PARAMETER = re.compile(r"%(p\d+): Tensor\[\((.*?)\), (\w+)\]")
@@ -167,7 +168,7 @@ def flops_of(operation, tensors, symbols):
     def of(operand):
         return tensors[operation.operands[operand]]
     results = operation.result
-    if operation.name == "packed_matmul":
+    if operation.name in PACKED_PRODUCTS:
         return 2 * int(attribute(operation, "k", None)) * results.elements(symbols)
     if operation.name == "matmul":
         dims = of(0).dims
@@ -194,7 +195,7 @@ def label_of(source, operations, parameters):
     for operation in operations:
         if operation.name in CONVOLUTIONS:
             return f"{source} {convolution_text(operation, parameters)}"
-        if operation.name == "packed_matmul":
+        if operation.name in PACKED_PRODUCTS:
             return f"{source} k={attribute(operation, 'k', '?')} n={attribute(operation, 'n', '?')}"
     return source
 

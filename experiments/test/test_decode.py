@@ -1,5 +1,8 @@
 """The decode experiment's own arithmetic, with numpy alone."""
 
+import importlib.util
+import pathlib
+import tempfile
 import unittest
 
 import numpy as np
@@ -67,6 +70,37 @@ class Positions(unittest.TestCase):
         case = {"lengths": [entry(64, 500.0), entry(32, 100.0), entry(128, 1780.0)]}
         self.assertEqual(list(positions.steps(case)),
                          [(32, 64, {"a": 12.5}), (64, 128, {"a": 20.0})])
+
+
+@unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "needs ONNX Runtime")
+class Quantised(unittest.TestCase):
+    def test_all_matrices_of_products_are_in_4_bits(self):
+        import onnx
+
+        from experiments.decode import quantised, shared_cache
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "m.onnx"
+            shared_cache.export(MICRO, path)
+            quantised.quantise(path, 4)
+            nodes = onnx.load(path).graph.node
+        self.assertNotIn("MatMul", [node.op_type for node in nodes])
+        products = [{a.name: a.i for a in node.attribute} for node in nodes
+                    if node.op_type == "MatMulNBits"]
+        self.assertEqual(len(products), 4 * MICRO.layers + 1)
+        for attributes in products:
+            self.assertEqual((attributes["bits"], attributes["block_size"],
+                              attributes["accuracy_level"]), (4, 32, 4))
+
+
+class Cases(unittest.TestCase):
+    def test_each_bar_is_of_a_case(self):
+        import json
+
+        from experiments.decode.experiment import EXPERIMENT, HERE
+        names = {f"{one.case or one.name}, {n} thread{'s' if n > 1 else ''}"
+                 for one in (EXPERIMENT, *EXPERIMENT.variants) for n in one.threads}
+        bars = json.loads((HERE / "bars.json").read_text())
+        self.assertLessEqual({bar["case"] for bar in bars}, names)
 
 
 if __name__ == "__main__":

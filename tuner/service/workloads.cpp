@@ -108,8 +108,23 @@ std::map<size_t, std::vector<ir::Dim>> indices_of(const kernels::Workload& w) {
   return out;
 }
 
+// Parameters that are weights in blocks, or their zero points: all of a byte's bits count.
+std::set<size_t> block_weights_of(const kernels::Workload& w) {
+  std::set<size_t> out;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const ir::Expr& e = *b.value;
+    if (ir::traits_of(e).packs != ir::Packs::kBlocks) continue;
+    for (size_t i = 0; i < w.group->parameters.size(); ++i)
+      for (const ir::Atom& a : e.args)
+        if (a.is_var() && a.var == w.group->parameters[i] && a.var->type->dtype == DType::kU8)
+          out.insert(i);
+  }
+  return out;
+}
+
 std::vector<Fill> fills_of(const kernels::Workload& w, std::map<size_t, ir::Dim>* indexed) {
   const auto indices = indices_of(w);
+  const auto weights = block_weights_of(w);
   const auto scalars = ir::attr_or<std::vector<int64_t>>(w.group->attrs, "scalars", {});
   std::vector<Fill> out;
   for (size_t i = 0; i < w.group->parameters.size(); ++i) {
@@ -118,7 +133,7 @@ std::vector<Fill> fills_of(const kernels::Workload& w, std::map<size_t, ir::Dim>
     Fill f;
     f.constant = i < w.constant_parameter.size() && w.constant_parameter[i];
     const DType t = w.group->parameters[i]->type->dtype;
-    if (!is_float(t)) f.low = 0, f.high = 1;
+    if (!is_float(t)) f.low = 0, f.high = weights.contains(i) ? 255 : 1;
     if (const auto it = indices.find(i); it != indices.end()) {
       // Indices stay inside the smallest extent that they will meet. A symbolic one is known where
       // there is a point.

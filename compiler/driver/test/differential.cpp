@@ -51,12 +51,14 @@ ir::TensorRef perturbed(const ir::TensorRef& t, std::mt19937& random, double abs
 // the same bits everywhere.
 bool rounds(const ir::Expr& call) {
   static const std::set<std::string> kRounding = {
-      "exp",          "log",       "rsqrt",        "tanh",       "sigmoid",    "erf",
-      "gelu",         "gelu_tanh", "softplus",     "sin",        "cos",        "atan",
-      "pow",          "div",       "reciprocal",   "batch_norm", "matmul",     "conv2d",
-      "attention",    "sum",       "mean",         "prod",       "softmax",    "cumsum",
-      "log_softmax",  "cumprod",   "l2_normalize", "layer_norm", "avg_pool2d", "packed_matmul",
-      "packed_conv2d"};
+      "exp",         "log",           "rsqrt",         "tanh",
+      "sigmoid",     "erf",           "gelu",          "gelu_tanh",
+      "softplus",    "sin",           "cos",           "atan",
+      "pow",         "div",           "reciprocal",    "batch_norm",
+      "matmul",      "conv2d",        "attention",     "sum",
+      "mean",        "prod",          "softmax",       "cumsum",
+      "log_softmax", "cumprod",       "l2_normalize",  "layer_norm",
+      "avg_pool2d",  "packed_matmul", "packed_conv2d", "blockwise_matmul"};
   return kRounding.contains(call.op) || ir::traits_of(call).cell;
 }
 

@@ -385,6 +385,49 @@ TEST_F(OnnxFile, ScalesAndFrequenciesWithoutMeaningAreRefused) {
   import(mel(8, 256, 8000));
 }
 
+// Weights by blocks: what of them is not read, and numbers that contradict one another.
+TEST_F(OnnxFile, WeightsInBlocksWithoutMeaningAreRefused) {
+  constexpr int kU8 = 2;
+  struct Form {
+    int64_t k = 40, n = 3, bits = 4, block = 16;
+    std::vector<std::string> w = {"3", "3", "8"}, s = {"9"}, z = {"6"};
+    std::string more;
+  };
+  const auto product = [&](const Form& f,
+                           const std::vector<std::string>& inputs = {"x", "w", "s", "z"}) {
+    GraphParts g = {{},
+                    {},
+                    {value("x", {"m", "40"}), value("w", f.w, kU8), value("s", f.s),
+                     value("z", f.z, kU8), value("i", {"40"}, 6)},
+                    {unshaped("y")}};
+    g.nodes = {node("MatMulNBits", inputs, {"y"},
+                    attribute("K", f.k) + attribute("N", f.n) + attribute("bits", f.bits) +
+                        attribute("block_size", f.block) + f.more,
+                    "the_product", "com.microsoft")};
+    return proto::model(g);
+  };
+  import(product({}));
+  import(product({}, {"x", "w", "s"}));
+  import(product({.s = {"3", "3"}, .z = { "3", "2" }}));
+  const auto refused = [&](const std::string& model, const std::string& why) {
+    EXPECT_THAT(import_error(model).what(),
+                testing::AllOf(testing::HasSubstr("the_product"), testing::HasSubstr(why)));
+  };
+  refused(product({.bits = 2}), "weights of 2 bits");
+  refused(product({}, {"x", "w", "s", "z", "i"}), "g_idx");
+  refused(product({.more = attribute("weight_prepacked", int64_t{1})}), "packed for one runtime");
+  for (const int64_t block : {int64_t{0}, int64_t{8}, int64_t{48}, INT64_MIN})
+    refused(product({.block = block}), "block_size is");
+  for (const int64_t extent : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    refused(product({.k = extent}), "K is");
+    refused(product({.n = extent}), "and N is");
+  }
+  refused(product({.k = 49}), "B has 72 elements");
+  refused(product({.s = {"8"}}), "scales has 8 elements");
+  refused(product({.z = {"9"}}), "zero_points has 9 elements");
+  refused(product({.k = 41}), "contracted dim");
+}
+
 // An operand may lack an axis that its rule looks at, and an extent may be so large that the
 // product of two has no 64 bits.
 TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {

@@ -65,6 +65,35 @@ TEST(OnnxOneHot, NegativeDepthsAreRefused) {
               testing::HasSubstr("the depth of OneHot is -3"));
 }
 
+// The accuracy that a product allows for its activations: bytes at level 4 alone.
+TEST(OnnxMatMulNBits, RoundsActivationsWhereTheModelAllowsIt) {
+  const auto rounds = [](int64_t level) {
+    proto::GraphParts g;
+    g.nodes = {proto::node("MatMulNBits", {"x", "w", "s"}, {"y"},
+                           proto::attribute("K", int64_t{40}) + proto::attribute("N", int64_t{3}) +
+                               proto::attribute("block_size", int64_t{16}) +
+                               proto::attribute("accuracy_level", level),
+                           "", "com.microsoft")};
+    g.inputs = {proto::value("x", {"m", "40"}), proto::value("w", {"3", "3", "8"}, 2),
+                proto::value("s", {"9"})};
+    g.outputs = {proto::value("y", {"m", "3"})};
+    Scratch scratch;
+    scratch.write("m.onnx", proto::model(g));
+    const ir::Module m = import_model(scratch.path("m.onnx"));
+    size_t products = 0, rounded = 0;
+    for (const ir::Binding& b : m.find("main")->body->bindings) {
+      if (b.value->op != "blockwise_matmul") continue;
+      ++products;
+      rounded += b.value->attrs.contains("activations");
+      EXPECT_EQ(ir::attr<int64_t>(b.value->attrs, "bits"), 4);
+    }
+    EXPECT_EQ(products, 1U);
+    return rounded == 1;
+  };
+  for (const int64_t level : {0, 1, 2, 3}) EXPECT_FALSE(rounds(level)) << level;
+  EXPECT_TRUE(rounds(4));
+}
+
 // ONNX Runtime has no batch-first recurrence: it must equal the other layout, transposed.
 TEST(OnnxRecurrentLayout, BatchFirstEqualsSequenceFirst) {
   constexpr int64_t n = 4, b = 2, width = 3, h = 2;

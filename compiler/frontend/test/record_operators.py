@@ -42,8 +42,9 @@ class Case:
         outputs = [onnx.ValueInfoProto(name=n) for n in self.outputs]
         initialisers = [numpy_helper.from_array(a, n) for n, a in self.constants.items()]
         graph = helper.make_graph(self.nodes, "g", inputs, outputs, initialisers)
-        return helper.make_model(graph, ir_version=8,
-                                 opset_imports=[helper.make_opsetid("", self.opset)])
+        domains = {"": self.opset} | {n.domain: 1 for n in self.nodes if n.domain}
+        return helper.make_model(graph, ir_version=8, opset_imports=[
+            helper.make_opsetid(domain, version) for domain, version in domains.items()])
 
 
 def bytes_of(kind, *shape):
@@ -61,6 +62,27 @@ def matmul_integer(left, right, zeros=True, constant=True):
         inputs |= {name: (array, list(array.shape)) for name, array in constants.items()}
         constants = {}
     return Case(node("MatMulInteger", "x,w,xz,wz" if zeros else "x,w"), inputs, constants=constants)
+
+
+def matmul_nbits(k, n, block, bits=4, zeros=None, bias=False, constant=True):
+    """ONNX Runtime's product with weights of 4 or 8 bits in blocks; zeros: None, "bytes", "floats"."""
+    blocks = -(-k // block)
+    names = ["x", "w", "s"]
+    more = {"w": bytes_of(np.uint8, n, blocks, block * bits // 8),
+            "s": np.float32(0.16 / 2**bits) * np.abs(floats(n * blocks))}
+    if zeros == "bytes":
+        more["z"] = bytes_of(np.uint8, n * -(-blocks * bits // 8))
+    elif zeros == "floats":
+        more["z"] = RANDOM.uniform(0, 2**bits, (n * blocks)).astype(np.float32)
+    if bias:
+        more["b"] = floats(n)
+    names += ["z" if zeros else "", "", "b"] if bias else ["z"] if zeros else []
+    inputs = {"x": (floats(2, 3, k), ["b", "m", k])}
+    if not constant:
+        inputs |= {name: (array, list(array.shape)) for name, array in more.items()}
+    return Case(node("MatMulNBits", ",".join(names), domain="com.microsoft", K=k, N=n, bits=bits,
+                     block_size=block),
+                inputs, constants=more if constant else {})
 
 
 def node(op, inputs="x", outputs="y", **attributes):
@@ -272,6 +294,13 @@ CASES = {
         constants={"xs": np.float32(0.02), "xz": np.uint8(117), "w": bytes_of(np.int8, 6, 4),
                    "ws": np.abs(floats(4)) + np.float32(0.01), "wz": np.zeros(4, np.int8),
                    "ys": np.float32(3), "yz": np.uint8(130)}),
+    "matmul_nbits": matmul_nbits(64, 5, 32),
+    "matmul_nbits_bias": matmul_nbits(37, 5, 16, bias=True),
+    "matmul_nbits_zeros": matmul_nbits(37, 6, 16, zeros="bytes", bias=True),
+    "matmul_nbits_float_zeros": matmul_nbits(33, 6, 16, zeros="floats"),
+    "matmul_nbits_bytes": matmul_nbits(40, 7, 32, bits=8),
+    "matmul_nbits_bytes_zeros": matmul_nbits(40, 7, 16, bits=8, zeros="bytes"),
+    "matmul_nbits_computed": matmul_nbits(37, 6, 16, zeros="bytes", constant=False),
 }
 
 

@@ -448,6 +448,58 @@ TEST(Relation, ProductsAndCells) {
       relate("attention", {f32({b, n, 100}), f32({b, n, 100}), f32({b, n, 100})}, heads).refused);
 }
 
+TEST(Relation, WeightsInBlocksHaveTheFormThatTheyState) {
+  const Dim m = Dim::symbol("m");
+  const auto u8 = [](Dims d) { return tensor_type(std::move(d), DType::kU8); };
+  const Attrs four = {
+      {"bits", int64_t{4}}, {"block", int64_t{32}}, {"k", int64_t{70}}, {"n", int64_t{50}}};
+  const auto with = [&](const std::string& name, AttrValue value) {
+    Attrs attrs = four;
+    attrs[name] = std::move(value);
+    return attrs;
+  };
+  const std::vector<Type> stated = {f32({m, 70}), u8({50, 3, 16}), f32({50, 3})};
+  EXPECT_EQ(str(relate("blockwise_matmul", stated, four).type), "Tensor[(m, 50), f32]");
+  std::vector<Type> zeros = stated;
+  zeros.push_back(u8({50, 3}));
+  EXPECT_FALSE(relate("blockwise_matmul", zeros, four).refused);
+  zeros.back() = f32({50, 3});
+  EXPECT_FALSE(relate("blockwise_matmul", zeros, four).refused);
+  const Attrs packed = with("layout", std::string("panel48x8"));
+  EXPECT_EQ(str(relate("blockwise_matmul",
+                       {f32({m, 70}), u8({2, 9, 48, 4}), f32({2, 3, 48}), u8({2, 3, 48})}, packed)
+                    .type),
+            "Tensor[(m, 50), f32]");
+  EXPECT_FALSE(relate("blockwise_matmul", stated, with("activations", DType::kI8)).refused);
+
+  // Other forms, and other numbers.
+  EXPECT_TRUE(relate("blockwise_matmul", stated, packed).refused);
+  EXPECT_TRUE(relate("blockwise_matmul", stated, with("bits", int64_t{8})).refused);
+  EXPECT_TRUE(relate("blockwise_matmul", stated, with("bits", int64_t{3})).refused);
+  for (const int64_t block : {int64_t{0}, int64_t{8}, int64_t{24}, int64_t{1} << 17})
+    EXPECT_TRUE(relate("blockwise_matmul", stated, with("block", block)).refused) << block;
+  for (const int64_t extent : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    EXPECT_TRUE(relate("blockwise_matmul", stated, with("k", extent)).refused) << extent;
+    EXPECT_TRUE(relate("blockwise_matmul", stated, with("n", extent)).refused) << extent;
+  }
+  for (const char* layout : {"panel48", "panel48x4", "gate16", "rows"})
+    EXPECT_TRUE(relate("blockwise_matmul", stated, with("layout", std::string(layout))).refused)
+        << layout;
+  EXPECT_TRUE(relate("blockwise_matmul", stated, with("activations", DType::kU8)).refused);
+  const std::vector<std::vector<Type>> refused = {
+      {f32({m, 71}), u8({50, 3, 16}), f32({50, 3})},
+      {f32({m, 70}), u8({50, 3, 32}), f32({50, 3})},
+      {f32({m, 70}), u8({50, 48}), f32({50, 3})},
+      {f32({m, 70}), u8({50, 3, 16}), f32({50, 2})},
+      {f32({m, 70}), f32({50, 3, 16}), f32({50, 3})},
+      {u8({m, 70}), u8({50, 3, 16}), f32({50, 3})},
+      {f32({m, 70}), u8({50, 3, 16}), f32({50, 3}), u8({50, 2})},
+      {f32({m, 70}), u8({50, 3, 16}), f32({50, 3}), i64({50, 3})},
+  };
+  for (size_t i = 0; i < refused.size(); ++i)
+    EXPECT_TRUE(relate("blockwise_matmul", refused[i], four).refused) << i;
+}
+
 TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
   const Dim n = Dim::symbol("n");
   const auto narrow = [](Dims d, DType t = DType::kBF16) { return tensor_type(std::move(d), t); };

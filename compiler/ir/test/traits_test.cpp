@@ -126,6 +126,8 @@ TEST(Work, OfProductsIsTwoOperationsATerm) {
   EXPECT_EQ(flops("matmul", {{7, 5}, {7, 11}}, 55, {{"transpose_a", true}}), 2 * 5 * 7 * 11);
   EXPECT_EQ(sums("matmul", {{7}, {7, 11}}), 7);
   EXPECT_EQ(flops("packed_matmul", {{5, 7}, {1, 7, 32}}, 55, {{"k", int64_t{7}}}), 2 * 5 * 7 * 11);
+  EXPECT_EQ(flops("blockwise_matmul", {{5, 7}, {11, 1, 8}, {11, 1}}, 55, {{"k", int64_t{7}}}),
+            2 * 5 * 7 * 11);
   // 4 filters of 3 channels, 2 by 5.
   EXPECT_EQ(flops("conv2d", {{1, 3, 9, 9}, {4, 3, 2, 5}}, 160), 2.0 * 160 * 3 * 2 * 5);
   const Attrs last = {{"layout", std::string("nhwc")}};

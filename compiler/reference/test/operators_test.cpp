@@ -260,6 +260,47 @@ const Row kRows[] = {
     {"count.unique(i64[5]{3, 1, 3, 2, 1})", "i64[1]{3}"},
     {"count.repeat(i64[3]{2, 0, 1})", "i64[1]{3}"},
     {"count.range(0i64, 7i64, 2i64)", "i64[1]{4}"},
+    // A byte holds two rows: 0xa3 the numbers 3 and 10, less 8 or a zero point, by a scale.
+    {"blockwise_matmul(f32[2, 2]{1, 2, 3, -1}, u8[1, 1, 8]{163, 0, 0, 0, 0, 0, 0, 0}, f32[1, "
+     "1]{0.5}) "
+     "{bits = 4, block = 16, k = 2, n = 1}",
+     "f32[2, 1]{-0.5, -8.5}"},
+    {"blockwise_matmul(f32[1, 2]{1, 2}, u8[1, 1, 8]{163, 0, 0, 0, 0, 0, 0, 0}, f32[1, 1]{0.5}, "
+     "u8[1, 1]{5}) "
+     "{bits = 4, block = 16, k = 2, n = 1}",
+     "f32[1, 1]{4}"},
+    {"blockwise_matmul(f32[2]{1, 2}, u8[1, 1, 8]{163, 0, 0, 0, 0, 0, 0, 0}, f32[1, 1]{0.5}, f32[1, "
+     "1]{2.5}) "
+     "{bits = 4, block = 16, k = 2, n = 1}",
+     "f32[1]{7.75}"},
+    // Two columns of two blocks: the 17th row has the second scale.
+    {"blockwise_matmul(f32[1, 17]{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10}, u8[2, 2, "
+     "8]{9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, "
+     "0, 0, 0}, "
+     "f32[2, 2]{1, 2, 3, 4}) {bits = 4, block = 16, k = 17, n = 2}",
+     "f32[1, 2]{-19, 148}"},
+    {"blockwise_matmul(f32[1, 2]{1, 2}, u8[1, 1, 16]{130, 120, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "
+     "0, 0}, f32[1, 1]{0.25}) "
+     "{bits = 8, block = 16, k = 2, n = 1}",
+     "f32[1, 1]{-3.5}"},
+    // Packed: a word of a column holds rows 0 to 3 in the lower halves of its bytes, 4 to 7 above.
+    {"blockwise_matmul(f32[1, 5]{1, 1, 1, 1, 1}, u8[1, 1, 4, 4]{122, 9, 8, 12, 0, 0, 0, 0, 0, 0, "
+     "0, 0, 0, 0, 0, 0}, "
+     "f32[1, 1, 4]{0.5, 0, 0, 0}) {bits = 4, block = 16, k = 5, n = 1, layout = \"panel4x8\"}",
+     "f32[1, 1]{3}"},
+    {"blockwise_matmul(f32[1, 2]{1, 2}, u8[1, 1, 2, 4]{130, 120, 0, 0, 1, 2, 0, 0}, "
+     "f32[1, 1, 2]{0.25, 1}, u8[1, 1, 2]{128, 3}) "
+     "{bits = 8, block = 16, k = 2, n = 2, layout = \"panel2x4\"}",
+     "f32[1, 2]{-3.5, -4}"},
+    // Activations in steps of max |x| / 127 of their block, ties to even.
+    {"blockwise_matmul(f32[1, 2]{127, 2.5}, u8[1, 1, 16]{130, 120, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "
+     "0, 0, 0, 0}, f32[1, 1]{0.25}) "
+     "{bits = 8, block = 16, k = 2, n = 1, activations = i8}",
+     "f32[1, 1]{59.5}"},
+    {"blockwise_matmul(f32[3, 2]{nan, 1, -inf, 0, 0, 0}, u8[1, 1, 16]{130, 120, 0, 0, 0, 0, 0, 0, "
+     "0, 0, 0, 0, 0, 0, 0, 0}, "
+     "f32[1, 1]{0.25}) {bits = 8, block = 16, k = 2, n = 1, activations = i8}",
+     "f32[3, 1]{nan, nan, 0}"},
     {"count.range(0.0f32, -1.0f32, 0.5f32)", "i64[1]{0}"},
 };
 

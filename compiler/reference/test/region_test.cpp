@@ -108,6 +108,12 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %p = packed_matmul(%x, %w) {n = 10, k = 5, layout = "panel4x2", out = f32};
   let %a = add(%p, %b);
   let %r = cast(%a) {dtype = bf16};)",
+          R"((%x: Tensor[(6, 20), f32], %w: Tensor[(10, 2, 8), u8], %s: Tensor[(10, 2), f32], %b: Tensor[(10), f32]) {
+  let %p = blockwise_matmul(%x, %w, %s) {bits = 4, block = 16, k = 20, n = 10};
+  let %r = add(%p, %b);)",
+          R"((%x: Tensor[(6, 20), f32], %w: Tensor[(3, 5, 4, 4), u8], %s: Tensor[(3, 2, 4), f32], %z: Tensor[(3, 2, 4), u8]) {
+  let %p = blockwise_matmul(%x, %w, %s, %z) {bits = 8, block = 16, k = 20, n = 10, layout = "panel4x4", activations = i8};
+  let %r = relu(%p);)",
           R"((%q: Tensor[(2, 5, 8), f32], %k: Tensor[(2, 7, 8), f32], %m: Tensor[(2, 1, 5, 7), f32]) {
   let %r = attention(%q, %k, %k, %m) {heads = 2, scale = 0.5};)",
           // Rows and axes.

@@ -1,6 +1,7 @@
 // Faults planted into a default schedule's result: all are found, without computing the whole.
 #include "tuner/service/oracle.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "compiler/ir/infer.h"
@@ -133,6 +134,25 @@ fn @main(%x: Tensor[(n, 96), bf16], %w: Tensor[(4, 48, 48, 2), bf16]) -> Tensor[
     // As much as a product of two elements near the largest.
     reinterpret_cast<float*>(out[0].data())[at] += 0.5f;
     EXPECT_TRUE(p.check(out)) << at;
+  }
+}
+
+// Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
+TEST(Oracle, OfWeightsInBlocksFindsWhatIsMissing) {
+  for (const char* activations : {"", ", activations = i8"}) {
+    const Planted p(fmt::format(R"(
+fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(5, 12, 32, 4), u8], %s: Tensor[(5, 3, 32), f32])
+    -> Tensor[(n, 160), f32] {{
+  let %y = blockwise_matmul(%x, %w, %s) {{bits = 4, block = 32, k = 96, n = 160, layout = "panel32x8"{}}};
+  %y
+}})",
+                                activations),
+                    149);
+    EXPECT_EQ(p.check(p.truth.outputs), std::nullopt);
+    EXPECT_LT(p.truth.tolerance, 1e-4);
+    EXPECT_TRUE(p.fault(144, 5, 0, 160)) << "the rows behind the last whole tile";
+    EXPECT_TRUE(p.fault(0, 149, 159, 1)) << "the last column";
+    EXPECT_TRUE(p.fault(0, 149, 80, 80)) << "the second of two threads' columns";
   }
 }
 

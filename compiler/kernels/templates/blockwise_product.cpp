@@ -1,0 +1,157 @@
+#include "compiler/kernels/templates/blockwise_product.h"
+
+#include <algorithm>
+
+#include "compiler/kernels/templates/knobs.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::StmtRef;
+using kir::ValueRef;
+
+std::optional<BlockwiseProduct> analyse_blockwise(const Workload& w, const TargetInfo& t) {
+  if (w.anchor != "blockwise_matmul") return {};
+  BlockwiseProduct p;
+  p.frame = make_frame(w);
+  if (!has_elementwise_epilogue(w, p.frame)) return {};
+  const ir::Expr& call = *p.frame.anchor->value;
+  p.form = ir::blockwise_of(call.attrs);
+  if (!p.form.layout) return {};
+  p.bytes = call.attrs.contains("activations");
+  p.lhs = parameter_buffer(w, p.frame, call.args[0]);
+  p.weights = parameter_buffer(w, p.frame, call.args[1]);
+  p.scales = parameter_buffer(w, p.frame, call.args[2]);
+  if (!p.lhs || !p.weights || !p.scales) return {};
+  if (call.args.size() > 3) {
+    p.zeros = parameter_buffer(w, p.frame, call.args[3]);
+    if (!p.zeros || p.zeros->dtype != DType::kU8) return {};
+  }
+  const ir::Layout columns{ir::Layout::Kind::kPanel, p.form.layout->width};
+  const int lanes = lanes_of(t, DType::kF32), most = max_tile_vectors(t);
+  const auto words = cut_panels(p.form.words(), p.form.n, columns, lanes, most);
+  const auto blocks = cut_panels(p.form.blocks(), p.form.n, columns, lanes, most);
+  if (!words || !blocks) return {};
+  p.words = *words;
+  p.blocks = *blocks;
+  const auto& dims = p.frame.anchor->var->type->dims;
+  p.row_dims.assign(dims.begin(), dims.end() - 1);
+  p.m = 1;
+  for (const Dim& d : p.row_dims) p.m = p.m * d;
+  return p;
+}
+
+int max_blockwise_rows(const BlockwiseProduct& p, const TargetInfo& t) {
+  const int vectors = p.words.vectors;
+  if (!p.bytes) return max_tile_rows(t, vectors);
+  return std::clamp((t.vector_registers - 6) / (2 * vectors), 1, 8);
+}
+
+BlockwiseLowering::BlockwiseLowering(const Workload& w, const BlockwiseProduct& p, const Config& c,
+                                     int residue)
+    : w_(w),
+      p_(p),
+      vectors_(p.words.vectors),
+      lanes_(p.words.lanes),
+      width_(p.words.width),
+      words_of_block_(p.form.block / p.form.per_word()),
+      rows_(static_cast<int>(knob_int(c, "rows"))),
+      block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+      tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_"),
+      words_(knob_int(c, "words")),
+      split_rows_(knob_text(c, "split") == "rows") {}
+
+int64_t BlockwiseLowering::words_of_body(int64_t words) const {
+  int64_t n = std::clamp<int64_t>(words_, 1, words);
+  while (words % n != 0) --n;
+  return n;
+}
+
+StmtRef BlockwiseLowering::each_word(const std::string& prefix, const Dim& first, const Dim& words,
+                                     int64_t of_body,
+                                     const std::function<StmtRef(const Dim& word)>& body) {
+  const Dim w = Dim::symbol(prefix + "w"), u = Dim::symbol(prefix + "u");
+  return kb::loop(
+      LoopKind::kSerial, prefix + "w", 0, ir::floordiv(words, of_body),
+      kb::loop(LoopKind::kUnroll, prefix + "u", 0, of_body, body(first + w * of_body + u)));
+}
+
+ValueRef BlockwiseLowering::word_bytes(const Dim& word, int v) const {
+  const Dim at = p_.words.row_of_panel(Dim::symbol("p"), word) + v * lanes_;
+  return kb::load(p_.weights, at * 4, 4 * lanes_);
+}
+
+Dim BlockwiseLowering::scale_at(const Dim& block, int v) const {
+  return p_.blocks.row_of_panel(Dim::symbol("p"), block) + v * lanes_;
+}
+
+StmtRef BlockwiseLowering::store_row(const Dim& row, const std::function<ValueRef(int v)>& value,
+                                     const std::string& prefix) const {
+  const Dim p = Dim::symbol("p");
+  const int64_t n = p_.form.n, full = n / width_;
+  const auto stores = [&](bool masked) {
+    std::vector<StmtRef> all;
+    std::vector<Dim> coordinates = unflatten(row, p_.row_dims);
+    coordinates.emplace_back(0);
+    for (int v = 0; v < vectors_; ++v) {
+      const Dim column = p * width_ + v * lanes_;
+      coordinates.back() = column;
+      const std::optional<Dim> valid = masked ? std::optional<Dim>(n - column) : std::nullopt;
+      StmtRef one = store_results(w_, p_.frame, value(v), coordinates, lanes_, valid,
+                                  prefix + numbered("", v) + "_");
+      const bool may_be_beyond = masked && v > 0;
+      all.push_back(may_be_beyond ? kb::if_then(kb::lt(column, n), std::move(one))
+                                  : std::move(one));
+    }
+    return kb::seq(std::move(all));
+  };
+  if (full == 0) return stores(true);
+  if (full == p_.words.panels()) return stores(false);
+  return kb::if_then(kb::lt(p, full), stores(false), stores(true));
+}
+
+StmtRef BlockwiseLowering::tiled() const {
+  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
+            extent = Dim::symbol("tile_count");
+  // With rows split over the threads each has its own range of tiles, else all have all.
+  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+  const Dim first = split_rows_ ? ir::floordiv(tiles_.count() * thread, threads) : Dim(0);
+  const Dim last =
+      split_rows_ ? ir::floordiv(tiles_.count() * (thread + 1), threads) : tiles_.count();
+  std::vector<StmtRef> in_block = {
+      kb::let_index("tile_begin", kb::index(first + block * block_tiles_)),
+      kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles_))),
+      kb::let_index("block_row", kb::index(tiles_.first_row(begin))),
+  };
+  if (StmtRef rows = prepare(begin + extent)) in_block.push_back(std::move(rows));
+  in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
+                              p_.words.panels(), panel()));
+  return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
+                  kb::seq(std::move(in_block)));
+}
+
+Dim BlockwiseLowering::sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {
+  const Dim first = all_wait_ ? t.row - Dim::symbol("block_row") : Dim(0);
+  return (first + row) * width_ + column;
+}
+
+StmtRef BlockwiseLowering::store_tile(const RowTiles::Tile& t) const {
+  const Dim r = Dim::symbol("e_r");
+  return kb::loop(
+      LoopKind::kSerial, "e_r", 0, t.valid,
+      store_row(
+          t.row + r, [&](int v) { return kb::load(sums_, sums_at(t, r, v * lanes_), lanes_); },
+          "e"));
+}
+
+StmtRef BlockwiseLowering::keep_tile(const RowTiles::Tile& t, const BufferRef& registers) const {
+  const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+  return kb::loop(
+      LoopKind::kUnroll, "c_r", 0, t.rows,
+      kb::loop(LoopKind::kUnroll, "c_v", 0, vectors_,
+               kb::store(sums_, sums_at(t, r, v * lanes_), kb::reg(registers, r * vectors_ + v))));
+}
+
+}  // namespace nimble::kernels

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import types
 
-from experiments.harness import cli, measure, pool, report, systems
+from experiments.harness import flags, measure, pool, report, systems
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.harness.run import Progress, Share, digest, merge_infos, reason
@@ -40,7 +40,7 @@ def parse_arguments(arguments):
                "images-part.*.\n\n"
                "exit codes: 0 all bars are kept, 3 not, or a wrong result, 1 failure, 2 usage,\n"
                "130 interrupted")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
+    parser.add_argument("--within", metavar="TIME", type=flags.budget,
                         help="measure for so long in all, like 30m: as many of the sizes as fit, "
                              "the same time for each network. Exporting, tuning, compiling (that "
                              "of the peers too) and starting come on top")
@@ -55,7 +55,7 @@ def parse_arguments(arguments):
     parser.add_argument("--database", type=pathlib.Path, metavar="FILE",
                         default=BUILD / "tuning.db",
                         help="tuning database to compile with (default %(default)s)")
-    parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
+    parser.add_argument("--tune", metavar="BUDGET", type=flags.budget,
                         help="first tune each network for so long, like 5m, into the database "
                              f"(default: {building.TUNE}, with --quick {building.QUICK_TUNE}, "
                              "where it has no table of a convolution or product)")
@@ -190,7 +190,7 @@ class Run:
         """Returns the time of the next network: what is left, evenly over those that wait."""
         if not self.options.within:
             return Share(None)
-        left = cli.in_seconds(self.options.within) - self.measured_seconds
+        left = flags.in_seconds(self.options.within) - self.measured_seconds
         return Share(max(0.0, left) / sum(not one.record["ended"] for one in self.networks))
 
     def prepare(self, network):

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import math
 import pathlib
@@ -13,13 +14,15 @@ import unittest.mock
 import numpy as np
 
 from experiments.bert_base import weights
-from experiments.harness import experiment, models, report, run, statistics, systems
+from experiments.harness import experiment, models, report, run, statistics, systems, workload
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
-from experiments.precision import accuracy, limits, similarity, tables
+from experiments.peers import trial
+from experiments.precision import accuracy, limits, quantise, similarity, tables
 from experiments.precision import run as precision_run
-from experiments.precision.models import BF16, EXACT, ROWS, SINGLE, Encoder, row_of
+from experiments.precision import experiment as precision_experiment
+from experiments.precision.models import BF16, EXACT, INT8, ROWS, SINGLE, Encoder, row_of
 
-BERT, MINILM = ROWS
+BERT, MINILM, BERT_INT8, MINILM_INT8 = ROWS
 EXPECTED = np.linspace(1.0, 2.0, 100)
 
 
@@ -85,8 +88,23 @@ class Models(unittest.TestCase):
     def test_the_references_stay_whichever_peers_are_chosen(self):
         made = precision_run.Run(["precision", "--peers", "openvino_bf16", "--threads", "1"])
         self.assertEqual(made.cases[1].peers, [EXACT, SINGLE, "openvino_bf16"])
+        self.assertEqual(made.cases[3].peers, [EXACT, SINGLE])
         self.assertEqual([case.name for case in made.cases],
-                         ["BERT-base, bf16, 1 thread", "all-MiniLM-L6-v2, bf16, 1 thread"])
+                         ["BERT-base, bf16, 1 thread", "all-MiniLM-L6-v2, bf16, 1 thread",
+                          "BERT-base, int8, 1 thread", "all-MiniLM-L6-v2, int8, 1 thread"])
+
+    def test_cases_may_be_chosen(self):
+        made = precision_run.Run(["precision", "--cases", "bert-base-int8", "--threads", "1"])
+        self.assertEqual([model.name for model in made.models], ["precision/bert-base-int8"])
+        self.assertEqual(made.cases[0].peers[2:], [*INT8.rivals, "openvino", "onnxruntime"])
+
+    def test_quantisers_see_no_length_that_is_reported(self):
+        one = experiment.load("precision/minilm-int8")
+        lengths = [inputs["input_ids"].shape[1] for inputs in one.calibration()]
+        self.assertGreater(len(lengths), 12)
+        self.assertEqual(lengths, workload.quantile_lengths(
+            precision_experiment.tuning_histogram(), precision_experiment.CALIBRATED))
+        self.assertFalse(set(lengths) & set(one.histogram()))
 
 
 class Accuracy(unittest.TestCase):
@@ -147,6 +165,12 @@ class Accuracy(unittest.TestCase):
         self.assertAlmostEqual(found["nimble_bf16"]["difference"], 4e-2)
         self.assertAlmostEqual(found["openvino"]["relative_error"], 1e-7)
 
+    def test_eight_bits_have_the_tolerance_of_a_scale_for_many(self):
+        _, errors, tolerance = accuracy.examine(
+            workers(nimble_int8=0.05, openvino_int8_dynamic=0.2), INT8, 1e-5, 7)
+        self.assertAlmostEqual(tolerance["relative_error"], 1e-7 * 2 ** 24 * 16 / 254)
+        self.assertEqual(set(errors), {"openvino_int8_dynamic"})
+
     def test_the_worst_length_against_the_most_accurate_peer_of_the_same_precision(self):
         entries = [self.entry(5, nimble_bf16=2e-3, openvino_bf16=4e-3, torch_bf16=2e-3, torch=1e-7),
                    self.entry(9, nimble_bf16=3e-3, openvino_bf16=2e-3),
@@ -173,6 +197,127 @@ class Limits(unittest.TestCase):
         self.assertAlmostEqual(found["arithmetic_us"], BERT.work.flops(64) / 2e5)
         self.assertAlmostEqual(found["memory_us"], 2 * BERT.work.weights() / 3e4)
         self.assertIsNone(limits.limits(MINILM, roof, 32 << 20, 64)["memory_us"])  # in the cache
+
+
+class Quantised(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.source = pathlib.Path(folder.name) / "model.onnx"
+        self.source.write_bytes(b"a model")
+
+    def test_columns_have_scales_of_their_own(self):
+        weights = np.array([[1.0, -300.0, 0.0], [-0.5, 100.0, 0.0]], np.float32)
+        integers, scales = quantise.quantise_columns(weights)
+        self.assertEqual(integers.tolist(), [[127, -127, 0], [-64, 42, 0]])
+        self.assertEqual(integers.dtype, np.int8)
+        half = scales / 2 * (1 + 1e-6)
+        self.assertTrue(np.all(np.abs(integers * scales - weights) <= half))
+
+    def test_samples_come_back_in_their_order(self):
+        samples = [{"a/b": np.full((1, n), n), "mask": np.ones((1, n), np.int64)}
+                   for n in range(11, 0, -1)]
+        path = self.source.with_suffix(".npz")
+        quantise.write_samples(path, samples)
+        found = quantise.read_samples(path)
+        self.assertEqual([one["a/b"].shape[1] for one in found], list(range(11, 0, -1)))
+        self.assertEqual(found[3]["mask"].dtype, np.int64)
+
+    def make(self, script, kind="static", samples=({"x": np.ones(2)},)):
+        """Makes with a shell script in the place of the quantiser; returns (file, how often)."""
+        calls = []
+
+        def run(command, **more):
+            calls.append(command)
+            return subprocess_run(["sh", "-c", script, "sh", *command[4:]], **more)
+        subprocess_run = quantise.subprocess.run
+        with unittest.mock.patch.object(quantise.subprocess, "run", run), \
+                contextlib.redirect_stderr(io.StringIO()):
+            return quantise.make(kind, self.source, samples), len(calls)
+
+    def test_a_file_is_made_once_for_a_model_and_its_samples(self):
+        write = 'cp "$1" "$2"; test -s "$3"'
+        file, calls = self.make(write)
+        self.assertEqual((file.name, calls), ("model-static.onnx", 1))
+        self.assertEqual(file.read_bytes(), b"a model")
+        self.assertEqual(self.make(write)[1], 0)
+        self.assertEqual(self.make(write, samples=({"x": np.zeros(2)},))[1], 1)
+        self.source.write_bytes(b"another")
+        self.assertEqual(self.make(write)[1], 1)
+        self.assertEqual(sorted(path.name for path in self.source.parent.iterdir()),
+                         ["model-static.onnx", "model-static.sha256", "model.onnx"])
+
+    def test_a_quantiser_that_fails_is_quoted_and_leaves_nothing_to_go_on_from(self):
+        for _ in range(2):
+            with self.assertRaisesRegex(RuntimeError, r"quantising \(nncf\) ended with 3: no way"):
+                self.make('echo "no   way" >&2; touch "$2"; exit 3', "nncf")
+
+    @unittest.skipUnless(importlib.util.find_spec("onnx"), "needs onnx")
+    def test_constants_of_products_become_integers(self):
+        import onnx
+        from onnx import helper, numpy_helper
+        from onnx.reference import ReferenceEvaluator
+        weights = np.random.default_rng(3).standard_normal((6, 5)).astype(np.float32)
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["a"]),
+             helper.make_node("MatMul", ["x", "w"], ["b"]),
+             helper.make_node("Transpose", ["b"], ["c"]),
+             helper.make_node("MatMul", ["a", "c"], ["y"])], "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 6])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", "n"])],
+            [numpy_helper.from_array(weights, "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]),
+                  self.source)
+        target = self.source.with_name("narrow.onnx")
+        quantise.weights_alone(self.source, target)
+        narrow = onnx.load(target)
+        self.assertEqual([node.op_type for node in narrow.graph.node].count("DequantizeLinear"), 1)
+        self.assertEqual({tensor.name: tensor.data_type for tensor in narrow.graph.initializer},
+                         {"w_i8": onnx.TensorProto.INT8, "w_scales": onnx.TensorProto.FLOAT})
+        x = np.random.default_rng(4).standard_normal((3, 6)).astype(np.float32)
+        integers, scales = quantise.quantise_columns(weights)
+        product = x @ (integers * scales)
+        np.testing.assert_allclose(ReferenceEvaluator(narrow).run(None, {"x": x})[0],
+                                   product @ product.T, rtol=1e-4, atol=1e-4)
+
+
+class Trials(unittest.TestCase):
+    class Peer:
+        """Takes the seconds that it was loaded with."""
+
+        def __init__(self, clock):
+            self.clock, self.loaded = clock, []
+
+        def load(self, seconds):
+            if seconds is None:
+                raise ValueError("none")
+            self.loaded.append(seconds)
+
+        def bind(self, inputs):
+            self.inputs = inputs
+
+        def run(self):
+            self.clock.now += self.loaded[-1]
+
+    def try_all(self, **variants):
+        clock = types.SimpleNamespace(now=0.0)
+        peer = self.Peer(clock)
+        with unittest.mock.patch.object(trial.time, "perf_counter", lambda: clock.now):
+            return peer, trial.Trial(peer, variants, peer.load, "x")
+
+    def test_the_fastest_is_left_loaded(self):
+        peer, found = self.try_all(slow=0.5, fast=0.25, slower=0.75)
+        self.assertEqual((found.chosen, peer.loaded, peer.inputs), ("fast", [0.5, 0.25, 0.75, 0.25],
+                                                                   "x"))
+        self.assertIn("fast (at 53 tokens 500.0 ms slow, 250.0 ms fast", found.text())
+        self.assertEqual(self.try_all(slow=0.5, fast=0.25)[0].loaded, [0.5, 0.25])
+
+    def test_one_that_fails_leaves_the_others(self):
+        peer, found = self.try_all(slow=0.5, none=None)
+        self.assertEqual((found.chosen, found.failed, peer.loaded),
+                         ("slow", {"none": "ValueError"}, [0.5, 0.5]))
+        with self.assertRaisesRegex(ValueError, "none"):
+            self.try_all(none=None, neither=None)
 
 
 class Similarity(unittest.TestCase):
@@ -243,6 +388,21 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.kept(correlation=math.nan), [True, True, False])
         self.assertEqual(self.kept(ours=None), [False] * 3)
         self.assertEqual(len(tables.bars(BERT, case())), 2)
+
+    def test_eight_bits_may_be_no_more_wrong_than_the_best_peer(self):
+        shown = case(error=1e-3)
+        for entry in shown["lengths"]:
+            systems = entry["systems"]
+            systems["nimble_int8"] = systems.pop("nimble_bf16")
+            systems["openvino_int8_dynamic"] = systems.pop("openvino_bf16")
+        shown["similarities"] = {"nimble_int8": {"rank_correlation": 0.996,
+                                                 "largest_difference": 0.01}}
+        found = tables.bars(MINILM_INT8, shown)
+        self.assertEqual([(bar.get("least", bar.get("most")), bar["kept"]) for bar in found],
+                         [(1.1, True), (1.0, True), (0.995, True)])
+        shown["lengths"][0]["systems"]["nimble_int8"]["relative_error"] = 1.01e-3
+        self.assertEqual([bar["kept"] for bar in tables.bars(MINILM_INT8, shown)],
+                         [True, False, True])
 
     def test_the_page(self):
         for ours, time, verdict in ((100.0, "4.8 | 7.1 (OpenVINO bf16) | 1.500", "1.5, at least "

@@ -190,8 +190,8 @@ def kernels_lines(result):
 
 
 def bar_line(bar):
-    value, asked = ((str(bar["value"]), f"at most {bar['most']}") if "most" in bar
-                    else (decimal(bar["value"], 3), f"at least {bar['least']:.2f}"))
+    value = str(bar["value"]) if bar.get("count") else decimal(bar["value"], 3)
+    asked = f"at most {bar['most']:g}" if "most" in bar else f"at least {bar['least']:.2f}"
     return f"- {bar['name']}: {value}, {asked}: {'kept' if bar['kept'] else 'not kept'}"
 
 

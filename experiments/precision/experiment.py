@@ -7,9 +7,8 @@ sees the pairs of even length, the tables report those of odd length.
 import dataclasses
 
 from experiments.harness import experiment, workload
-from experiments.precision.models import BF16, ROWS
+from experiments.precision.models import ROWS
 
-HERE = experiment.ROOT / "experiments" / "precision"
 NAME = "precision"
 CALIBRATED = 24  # lengths that quantisers of peers see
 
@@ -34,12 +33,6 @@ def make(row, name, title="", variants=()):
     base = experiment.load(row.model)
     precision = row.precision
 
-    def export(folder):
-        base.export(folder)
-        if precision is BF16:
-            from experiments.precision.onnx_bf16 import convert
-            convert(folder / "model.onnx", folder / "bf16.onnx")
-
     def nimble_models(folder):
         argument = base.nimble_models(folder)[base.nimble]
         return {precision.nimble: argument, base.nimble: argument}
@@ -47,7 +40,6 @@ def make(row, name, title="", variants=()):
     return dataclasses.replace(
         base, name=name, title=title or row.case, case=row.case, variants=variants,
         histogram=histogram, tuning_histogram=tuning_histogram, trace=None, peers=row.peers,
-        export=export, sources=(*base.sources, HERE / "onnx_bf16.py"),
         nimble_models=nimble_models, nimble=precision.nimble,
         calibration=lambda: calibration(base.inputs),
         system_options={precision.nimble: ("--precision", precision.name)},

@@ -1,4 +1,5 @@
-"""Models in 8-bit integers for the peers, made of an ONNX file by the peers' own quantisers.
+"""Models in narrow types for the peers, made of an ONNX file, by their own quantisers where they
+have one.
 
 `make` runs one in a process of its own, since they leave memory and threads behind, and keeps what
 it made until the model, the samples or a version changes.
@@ -11,6 +12,8 @@ import subprocess
 import sys
 
 import numpy as np
+
+from experiments.precision import onnx_bf16
 
 PACKAGES = ("onnx", "onnxruntime", "openvino", "nncf")
 PRODUCTS = ("MatMul", "Gemm", "Attention")  # what a dynamic quantiser may take
@@ -113,6 +116,7 @@ def nncf(source, target, samples):
 
 # Kind → (function, the file's ending, whether it takes samples).
 KINDS = {
+    "bf16": (onnx_bf16.convert, ".onnx", False),
     "dynamic-channel": (lambda source, target: dynamic(source, target, True), ".onnx", False),
     "dynamic-tensor": (lambda source, target: dynamic(source, target, False), ".onnx", False),
     "static": (static, ".onnx", True),
@@ -137,7 +141,7 @@ def read_samples(path):
 
 def digest(kind, source, samples):
     found = hashlib.sha256(kind.encode())
-    for path in (pathlib.Path(source), pathlib.Path(__file__)):
+    for path in (pathlib.Path(source), pathlib.Path(__file__), pathlib.Path(onnx_bf16.__file__)):
         with open(path, "rb") as file:
             found.update(hashlib.file_digest(file, "sha256").digest())
     for sample in samples:

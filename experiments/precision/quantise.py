@@ -31,10 +31,13 @@ def without_vnni():
 def dynamic(source, target, per_channel):
     """ONNX Runtime's dynamic quantisation: weights ahead, activations by the range of each tensor
     as it comes. Embeddings stay f32, which costs no time and gains accuracy."""
+    from onnx import TensorProto
     from onnxruntime.quantization import QuantType, quantize_dynamic
+    # The type of what its shape inference does not know: results of its own fused operators.
     quantize_dynamic(source, target, op_types_to_quantize=list(PRODUCTS), per_channel=per_channel,
                      reduce_range=without_vnni(), weight_type=QuantType.QInt8,
-                     extra_options={"MatMulConstBOnly": True})
+                     extra_options={"MatMulConstBOnly": True,
+                                    "DefaultTensorType": TensorProto.FLOAT})
 
 
 class Samples:

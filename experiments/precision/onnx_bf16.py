@@ -26,7 +26,7 @@ def convert(source, target):
             continue
         operand, result = node.input[0], node.output[0]
         if operand not in rounded:
-            rounded[operand] = f"{operand}_bf16"
+            rounded[operand] = f"{operand}_rounded"
             nodes.append(helper.make_node("Cast", [operand], [rounded[operand]],
                                           to=TensorProto.BFLOAT16))
         for name in set(names) - used:

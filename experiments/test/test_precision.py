@@ -281,6 +281,41 @@ class Quantised(unittest.TestCase):
                                    product @ product.T, rtol=1e-4, atol=1e-4)
 
 
+    @unittest.skipUnless(importlib.util.find_spec("onnx") and importlib.util.find_spec("ml_dtypes"),
+                         "needs onnx and ml_dtypes")
+    def test_products_and_convolutions_become_bf16(self):
+        """Of a convolution behind a convolution, one with a bias, and a product."""
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+
+        from experiments.precision import onnx_bf16
+        random = np.random.default_rng(5)
+        constants = {"k": (4, 3, 1, 1), "l": (2, 4, 3, 3), "b": (2,), "w": (5, 6)}
+        graph = helper.make_graph(
+            [helper.make_node("Conv", ["x", "k"], ["first"]),
+             helper.make_node("Conv", ["first", "l", "b"], ["second"], pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["first"], ["other"]),
+             helper.make_node("MatMul", ["second", "w"], ["y"])], "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 5])],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+             for name in ("y", "other")],
+            [numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name)
+             for name, shape in constants.items()])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)]),
+                  self.source)
+        target = self.source.with_name("narrow.onnx")
+        onnx_bf16.convert(self.source, target)
+        narrow = onnx.load(target)
+        onnx.checker.check_model(narrow, full_check=True)  # names, types
+        self.assertEqual({tensor.data_type for tensor in narrow.graph.initializer},
+                         {TensorProto.BFLOAT16})
+        kinds = [node.op_type for node in narrow.graph.node]
+        self.assertEqual([kinds.count(kind) for kind in ("Conv", "MatMul", "Cast")], [2, 1, 6])
+        pads = [list(node.attribute[0].ints) for node in narrow.graph.node
+                if node.op_type == "Conv" and node.attribute]
+        self.assertEqual(pads, [[1, 1, 1, 1]])
+
+
 class Trials(unittest.TestCase):
     class Peer:
         """Takes the seconds that it was loaded with."""

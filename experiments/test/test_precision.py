@@ -297,8 +297,8 @@ class Quantised(unittest.TestCase):
              helper.make_node("Relu", ["first"], ["other"]),
              helper.make_node("MatMul", ["second", "w"], ["y"])], "g",
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 5])],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-             for name in ("y", "other")],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 5, 6]),
+             helper.make_tensor_value_info("other", TensorProto.FLOAT, [1, 4, 5, 5])],
             [numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name)
              for name, shape in constants.items()])
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)]),

@@ -33,8 +33,8 @@ def parse_arguments(arguments):
     parser.add_argument("--resume", action="store_true",
                         help="leave out what an interrupted run of the same settings has finished")
     parser.add_argument("--tune", metavar="BUDGET", type=budget,
-                        help=f"tune each model for so long first (default {TUNE}; with --quick "
-                             "none)")
+                        help=f"tune each model for so long first (default {TUNE}; with --quick, "
+                             "and where an experiment divides a --total, none)")
     add_untuned(parser, "measure default schedules")
     add_within(parser, "measure each experiment that compares speeds for so long")
     parser.add_argument("--tvm-tuning", metavar="TIME", type=budget,
@@ -63,7 +63,9 @@ def flags(name, options, known):
     """Returns the arguments of one experiment: of --quick, --untuned, --tune, --within and
     --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its
     --help names."""
-    tune = options.tune or (None if options.quick or options.untuned else TUNE)
+    # What divides a time of its own (--total) tunes in it, unless it is asked for more.
+    alone = options.quick or options.untuned or "--total TIME" in known
+    tune = options.tune or (None if alone else TUNE)
     wanted = [["--quick"]] if options.quick else []
     if options.untuned or (options.quick and not tune and not DATABASE.exists()):
         wanted.append(["--untuned"])

@@ -6,6 +6,7 @@ import time
 TUNING = 0.3  # of a network's time, where the database has no table of it
 COMPILING = 0.35  # of it, that a peer may compile for at most, each time
 FEWEST_SIZES = 5  # that are measured, whatever they take
+LEAST_SHARE = 120  # seconds of a network when those before it have taken all: none is left out
 
 
 def clock_text(seconds):
@@ -35,7 +36,7 @@ class Pace:
 
     def begin(self):
         """Begins the next network."""
-        self.share = self.left() / max(1, self.networks)
+        self.share = max(LEAST_SHARE, self.left() / max(1, self.networks))
         self.end = self.clock() + self.share
         if self.measuring is not None:
             self.measuring_share = max(0.0, self.measuring - self.measured) / max(1, self.networks)

@@ -271,7 +271,7 @@ class Paces(unittest.TestCase):
         self.now = 860  # far beyond its part
         found.ended()
         found.begin()
-        self.assertEqual((found.share, found.compile_seconds(400)), (40, 14))
+        self.assertEqual((found.share, found.compile_seconds(400)), (pace.LEAST_SHARE, 42))
         self.assertEqual(found.left_text(), "0:00:40 left at most")
 
     def test_an_interrupted_run_has_what_is_left(self):
@@ -287,11 +287,11 @@ class Paces(unittest.TestCase):
         self.assertEqual((found.left(), found.end), (250, 500))
 
     def test_a_network_ends_with_its_time_but_not_without_some_sizes(self):
-        found = self.pace(100, 1)
+        found = self.pace(200, 1)
         found.start_measuring()
-        self.now = 99
+        self.now = 199
         self.assertFalse(found.is_over(pace.FEWEST_SIZES))
-        self.now = 101
+        self.now = 201
         self.assertTrue(found.is_over(pace.FEWEST_SIZES))
         self.assertFalse(found.is_over(pace.FEWEST_SIZES - 1))
 

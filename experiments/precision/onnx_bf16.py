@@ -5,6 +5,7 @@ What ONNX Runtime is offered to compute in bf16: it has no option for it.
 
 
 OPERATORS = ("MatMul", "Conv")
+CONVOLUTIONS_FROM = 22  # ONNX's version that has them in bf16
 
 
 def convert(source, target):
@@ -13,8 +14,11 @@ def convert(source, target):
     are."""
     import ml_dtypes
     import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper, numpy_helper, version_converter
     model = onnx.load(str(source))
+    opset = next(one.version for one in model.opset_import if one.domain == "")
+    if opset < CONVOLUTIONS_FROM and any(node.op_type == "Conv" for node in model.graph.node):
+        model = version_converter.convert_version(model, CONVOLUTIONS_FROM)
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer
                  if tensor.data_type == TensorProto.FLOAT}

@@ -54,6 +54,9 @@ class Programs:
     def call_json(self, study, command):
         if command[:2] == ["nimble-dispatch", "show"]:
             return self.tables
+        if command[:3] == ["nimble-db", "show", "workloads"]:
+            return [{"hash": "w1", "workload": "dense text args=[1]", "threads": 1},
+                    {"hash": "w2", "workload": "dense text and more args=[]", "threads": 1}]
         if command[:2] == ["nimble-db", "top"]:
             return self.rows[command[command.index("--workload") + 1]]
         return list(self.trials)
@@ -95,6 +98,27 @@ class Records(unittest.TestCase):
             self.assertEqual(records.lies_in(region, at), inside, region)
         self.assertEqual(work.extent("ceildiv(s0,8)", {"s0": 16}), 2)
 
+    def test_sizes_that_are_met(self):
+        kernels = {"kernels": [{"name": "k0", "workload": "a"}, {"name": "k1", "workload": "b"}]}
+
+        def call(name, **shape):
+            return {"name": name, "shape": shape}
+        found = records.met_sizes(kernels, [
+            {"kernels": [call("k0", s0=5, s1=7), call("k1")]},
+            {"kernels": [call("k0", s0=5, s1=7), call("k0", s0=7, s1=5)]}])
+        self.assertEqual(found, {"a": [{"s0": 5, "s1": 7}, {"s0": 7, "s1": 5}], "b": [{}]})
+        self.assertEqual([records.region_words(symbols) for symbols in (found["a"][0], {})],
+                         [["--region", "s0=5", "--region", "s1=7"], ["--region", "all"]])
+
+    def test_tuning_meets_what_is_run(self):
+        path = self.folder / "sizes.tsv"
+        words = models.MODELS["minilm"].sizes(path)
+        self.assertEqual(words, ["--fix", "b=1", "--trace", f"{path}:n"])
+        self.assertEqual(path.read_text().split(), ["n", "53", "19", "37", "64", "103"])
+        words = models.MODELS["resnet-50"].sizes(path)
+        self.assertEqual(words, ["--trace", f"{path}:h,w"])
+        self.assertEqual(path.read_text().splitlines()[:2], ["h\tw", "224\t224"])
+
     def test_both_sides_at_each_shape(self):
         found = {one["shape"]: (one["own_ns"], one["vendor_ns"]) for one in records.compare(rows())}
         self.assertEqual(found, {"s0=1": (10, 30), "s0=16": (20, 22), "s0=64": (80, 60)})
@@ -112,8 +136,11 @@ class Records(unittest.TestCase):
 
     def test_builds_decide_otherwise_where_they_have_to(self):
         found, _ = self.database()
-        self.assertEqual(found.overrides(OWN), [("t1", ["--entry", "1"], "c8")])
-        self.assertEqual(found.overrides(VENDOR), [("t1", ["--region", "all"], "cv")])
+        met = {"dense text": [{"s0": 53}, {"s0": 9}], "dense text and more": [{"s0": 1}]}
+        self.assertEqual(found.overrides(OWN, {}), [("t1", ["--entry", "1"], "c8")])
+        self.assertEqual(found.overrides(VENDOR, met), [("t1", ["--region", "s0=53"], "cv"),
+                                                        ("t1", ["--region", "s0=9"], "cv")])
+        self.assertEqual(found.overrides(VENDOR, {}), [])
         self.assertEqual([one["table"] for one in found.served()], ["t1"])
         self.assertEqual(found.summary(), [{
             "workload": "w1", "label": "dense", "entries": 2, "vendor_entries": 1, "shapes": 3,
@@ -166,6 +193,8 @@ def case(own=(10, 10, 10), vendor=(20, 20, 20), mixed=(10, False), whole=(100.0,
                  "calls": calls(own, vendor, mixed)}]
     return {"name": "minilm-f32", "title": "MiniLM, f32", "tuned_s": 60.0, "tables": 4,
             "changes": {OWN: {"changed": 1, "missing": 0}, VENDOR: {"changed": 1, "missing": 1}},
+            "refused": tables.refusals({"workloads": [
+                {"no_vendor": "no such"}, {"vendor": {}}, {"no_vendor": "no such"}]}),
             "searched": [{"shapes": 7, "vendor_faster": 2}], **tables.summarise(measured)}
 
 
@@ -216,7 +245,7 @@ class Tables(unittest.TestCase):
                      "| n = 53 | 0.100 | 0.100 | 0.120 | 1.000 (1.000 – 1.000) | 10 % |",
                      "| packed_matmul k=8 n=16 | 1 | 1 | 0 | 2.00 | 2.00 | 2.00 | 0 |",
                      "measured both sides at 7 shapes, and the routine was faster at 2 of them",
-                     "For 1 entries of tables there was no configuration of the other side",
+                     "No routine took part elsewhere: no such (2).", "For 1 entries of tables there was no configuration of the other side",
                      "- MiniLM, bf16: no table",
                      "MiniLM, bf16: oneDNN's time over nimble's, of all of them: –, at least 1: not"):
             self.assertIn(part, text)

@@ -4,15 +4,24 @@ import dataclasses
 from collections.abc import Callable
 
 PRECISIONS = {"f32": (), "bf16": ("--precision", "bf16")}
-PAIRS = "experiments/workloads/mrpc-token-lengths.tsv:pair"
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     title: str
     make: Callable  # (folder) → model argument of `nimble`
-    sizes: Callable  # (folder) → what `nimble tune` is told of sizes
     shapes: tuple  # what it is run at: ((symbol, extent), …) each
+    fixed: dict = dataclasses.field(default_factory=dict)  # symbols of one extent
+
+    def sizes(self, path):
+        """Writes the shapes as a trace; returns what `nimble tune` is told of sizes. A vendor's
+        routine is made ready for single sizes alone, so tuning has to meet those that are run."""
+        symbols = [symbol for symbol, _ in self.shapes[0] if symbol not in self.fixed]
+        rows = ["\t".join(str(dict(shape)[symbol]) for symbol in symbols) for shape in self.shapes]
+        path.write_text("\n".join(["\t".join(symbols), *rows]) + "\n", encoding="utf-8")
+        fixed = [word for symbol, extent in self.fixed.items()
+                 for word in ("--fix", f"{symbol}={extent}")]
+        return [*fixed, "--trace", f"{path}:{','.join(symbols)}"]
 
 
 def sentences(*lengths):
@@ -27,8 +36,7 @@ def sentence_model(name, title):
     def make(folder):
         from experiments.roofline.models import MODELS as found
         return found[name].make(folder)
-    return Model(title, make, lambda folder: ["--fix", "b=1", "--trace", PAIRS],
-                 sentences(53, 19, 37, 64, 103))
+    return Model(title, make, sentences(53, 19, 37, 64, 103), {"b": 1})
 
 
 def image_model(name, title):
@@ -36,11 +44,7 @@ def image_model(name, title):
         from experiments.images import building
         building.export(name)
         return str(building.FOLDER / f"{name}.onnx")
-
-    def sizes(folder):
-        from experiments.images import networks
-        return ["--trace", networks.write_trace(folder / "tuned-sizes.tsv")]
-    return Model(title, make, sizes, images((224, 224), (161, 237), (320, 256)))
+    return Model(title, make, images((224, 224), (161, 237), (320, 256)))
 
 
 MODELS = {"bert-base": sentence_model("bert-base", "BERT-base"),

@@ -1,9 +1,9 @@
 """`experiments/run vendor`: a vendor's library (oneDNN) against nimble's own kernels.
 
 Its routines take part in tuning wherever they can serve a workload. Each case, a model in a type, is
-tuned into a database of its own and compiled three times: by the tables (mixed), with nimble's best
-where they have a vendor's routine (own), and with a routine wherever there is one (vendor). The
-three run interleaved, whole and profiled: so each workload and shape that a routine serves is timed
+tuned at the shapes that it is run at, into a database of its own, and compiled three times: by the
+tables (mixed), with nimble's best where they have a vendor's routine (own), and with a routine
+wherever there is one (vendor). The three run interleaved, whole and profiled: so each workload and shape that a routine serves is timed
 anew on both sides, and no luck of the search counts.
 """
 
@@ -64,18 +64,45 @@ def tune(model, precision, folder, database, seconds, threads):
     from experiments.studies import programs
     return programs.call_json("vendor", [
         "nimble-tune", model.make(folder), "--db", programs.fresh(database), "--threads", threads,
-        "--budget", f"{max(1, round(seconds))}s", "--quiet", *model.sizes(folder),
+        "--budget", f"{max(1, round(seconds))}s", "--quiet",
+        *model.sizes(database.with_suffix(".tsv")),
         *PRECISIONS[precision]])
 
 
-def build(name, folder, found):
+def start(systems, name, files, threads):
+    """Starts a worker for each executable."""
+    from experiments.harness import machine
+    for kind, file in files.items():
+        systems.start(kind, types.SimpleNamespace(name=f"vendor/{name}"), kind, "nimble", threads,
+                      machine.choose_cores(threads), {"nimble_file": str(file),
+                                                      "server": "experiments.vendor.worker"})
+
+
+def inspect(file):
+    from experiments.studies import programs
+    return programs.call_json("vendor", ["nimble-inspect", "--kernels", file])
+
+
+def meet(name, file, threads):
+    """Returns the sizes that the workloads of an executable are met at (records.met_sizes)."""
+    from experiments.harness import pool
+    with pool.Pool() as systems:
+        start(systems, name, {MIXED: file}, threads)
+        profiles = [systems.workers[MIXED].ask("profile", shape, 1)
+                    for shape in MODELS[CASES[name][0]].shapes]
+    return records.met_sizes(inspect(file), profiles)
+
+
+def build(name, folder, found, threads):
     """Compiles the three; returns ({build: file}, {build: how often it decides otherwise and how
     often it could not})."""
     from experiments.studies import programs
     model, precision = CASES[name]
-    files, changes = {}, {}
+    files, changes, met = {}, {}, {}
     for kind in BUILDS:
-        database, changed, missing = found.copy(kind, folder / f"{name}-{kind}.db")
+        if kind == VENDOR:
+            met = meet(name, files[MIXED], threads)
+        database, changed, missing = found.copy(kind, folder / f"{name}-{kind}.db", met)
         changes[kind] = {"changed": changed, "missing": missing}
         files[kind] = folder / f"{name}-{kind}.nimble"
         programs.call("vendor", [
@@ -102,21 +129,15 @@ def measure(name, files, threads, effort, seconds):
     """Returns for each shape {"shape", "rounds": {build: [µs]}, "calls": {build: [calls of a
     pass]}}. Passes go on until there are enough, or the next one would end after so many seconds.
     """
-    from experiments.harness import machine
     from experiments.harness import measure as timing
     from experiments.harness import pool
-    from experiments.studies import programs
     model, precision = CASES[name]
-    kernels = {kind: tables.kernels_of(programs.call_json(
-        "vendor", ["nimble-inspect", "--kernels", file])) for kind, file in files.items()}
-    cores, shapes = machine.choose_cores(threads), MODELS[model].shapes
+    kernels = {kind: tables.kernels_of(inspect(file)) for kind, file in files.items()}
+    shapes = MODELS[model].shapes
     found = [{"shape": shape, "rounds": {kind: [] for kind in files},
               "calls": {kind: [] for kind in files}} for shape in shapes]
     with pool.Pool() as systems:
-        for kind, file in files.items():
-            systems.start(kind, types.SimpleNamespace(name=f"vendor/{name}"), kind, "nimble",
-                          threads, cores, {"nimble_file": str(file),
-                                           "server": "experiments.vendor.worker"})
+        start(systems, name, files, threads)
         for shape in shapes:
             check(systems.workers, shape, TOLERANCES[precision])
         begin = time.monotonic()
@@ -145,11 +166,12 @@ def study(name, folder, effort, options, seconds):
     database = folder / f"{name}.db"
     campaign = tune(MODELS[model], precision, folder, database, TUNING * seconds, options.threads)
     found = records.Database(database, campaign, programs)
-    files, changes = build(name, folder, found)
+    files, changes = build(name, folder, found, options.threads)
     measured = measure(name, files, options.threads, effort,
                        max(0.0, seconds - (time.monotonic() - begin)))
     return {"name": name, "title": models.title_of(name), "tuned_s": campaign["consumed_s"],
             "changes": changes, "tables": len(found.tables), "searched": found.summary(),
+            "refused": tables.refusals(campaign),
             **tables.summarise(measured), "seconds": time.monotonic() - begin}
 
 

@@ -19,6 +19,25 @@ def symbols_of(text):
             (part.partition("=") for part in text.split(",") if part)}
 
 
+def met_sizes(inspected, profiles):
+    """Returns {workload's text: the symbols' values that it was called with, each once} of an
+    executable's kernels (`nimble inspect --kernels`) over profiles of its runs."""
+    texts = {entry["name"]: entry["workload"] for entry in inspected["kernels"]}
+    found = {}
+    for profile in profiles:
+        for call in profile["kernels"]:
+            sizes = found.setdefault(texts[call["name"]], [])
+            if call["shape"] not in sizes:
+                sizes.append(call["shape"])
+    return found
+
+
+def region_words(symbols):
+    """Returns how `nimble dispatch override` is told just these sizes."""
+    return [word for name, value in symbols.items() for word in ("--region", f"{name}={value}")] \
+        or ["--region", "all"]
+
+
 def lies_in(region, symbols):
     """Whether a shape is one of a region like {"s0": [17, 64], "s0*s1": [0, None]}."""
     for feature, (first, last) in region.items():
@@ -84,6 +103,8 @@ class Database:
         self.rows = {table["workload"]: self.ask(
             "nimble-db", "top", "--workload", table["workload"], "--limit", EVERYTHING)
             for table in self.tables}
+        self.texts = {one["hash"]: one["workload"]
+                      for one in self.ask("nimble-db", "show", "workloads")}
         self.hashes = {}
         for trial in self.ask("nimble-db", "show", "trials", campaign["campaign"]):
             self.hashes.setdefault(trial["config"], set()).add(trial["configuration"])
@@ -102,30 +123,38 @@ class Database:
                  if entry.get("knobs") == json.loads(config)} | self.hashes.get(config, set())
         return found.pop() if len(found) == 1 else None
 
-    def overrides(self, build):
+    def sizes_of(self, table, met):
+        """Returns the sizes at which a table's workload is met. A record's text is the workload's,
+        and what is constant of its arguments behind."""
+        record = self.texts.get(table["workload"], "")
+        return [symbols for text, sizes in met.items() if record.startswith(f"{text} args=")
+                for symbols in sizes]
+
+    def overrides(self, build, met):
         """Returns (table, words of --region or --entry, configuration) of what a build decides
         otherwise than the tables: own has nimble's best where they have a vendor's routine, vendor
-        a routine wherever there is one."""
+        a routine wherever there is one, at each size that the model meets (`met_sizes`)."""
         found = []
         for table in self.served():
             rows = self.rows[table["workload"]]
-            places = [(["--region", "all"], {})] if build == VENDOR else [
-                (["--entry", str(number)], entry["range"])
-                for number, entry in enumerate(table["entries"])
-                if entry.get("template") == TEMPLATE]
+            places = [(region_words(symbols), {}) for symbols in self.sizes_of(table, met)] \
+                if build == VENDOR else [
+                    (["--entry", str(number)], entry["range"])
+                    for number, entry in enumerate(table["entries"])
+                    if entry.get("template") == TEMPLATE]
             for words, region in places:
                 config = best(rows, region, build == VENDOR)
                 found.append((table["table"], words, config and self.hash_of(table, config)))
         return found
 
-    def copy(self, build, path):
+    def copy(self, build, path, met=()):
         """Writes a copy that decides as the build asks; returns (its path, how often it decides
         otherwise, how often it could not)."""
         self.programs.fresh(path)
         for file in self.path.parent.glob(f"{self.path.name}*"):
             shutil.copyfile(file, file.with_name(path.name + file.name[len(self.path.name):]))
         changed = missing = 0
-        for table, words, config in self.overrides(build) if build != MIXED else ():
+        for table, words, config in self.overrides(build, dict(met)) if build != MIXED else ():
             if config is None:
                 missing += 1
                 continue

@@ -5,6 +5,8 @@ The unit of the comparison is a kernel's label (its operators, and what is fixed
 a shape that a model meets; what a run calls of it several times counts as often.
 """
 
+import collections
+
 from experiments.harness import statistics
 from experiments.harness.systems import NIMBLE
 from experiments.roofline import work
@@ -16,6 +18,12 @@ from experiments.vendor.records import MIXED, OWN, VENDOR
 # vendor's routines over with them; of what the tables chose, over the better of both.
 LEAST_OVER, LEAST_WHOLE, MOST_CHOSEN = 1.0, 0.98, 1.03
 COLOURS = {OWN: NIMBLE["nimble"].colour, VENDOR: "#0072B2"}
+
+
+def refusals(campaign):
+    """Returns {why no routine took part: of how many workloads} of what `nimble tune` says."""
+    return dict(collections.Counter(one["no_vendor"] for one in campaign["workloads"]
+                                    if one.get("no_vendor")))
 
 
 def kernels_of(inspected):
@@ -172,6 +180,9 @@ def searched_text(case):
             f"serve; tuning, of {case['tuned_s']:.0f} s, measured both sides at {shapes} shapes, and "
             f"the routine was faster at {sum(one['vendor_faster'] for one in found)} of them than "
             "the fastest of nimble's candidates.")
+    if case["refused"]:
+        text += " No routine took part elsewhere: " + "; ".join(
+            f"{why} ({count})" for why, count in case["refused"].items()) + "."
     missing = sum(one["missing"] for one in case["changes"].values())
     if missing:
         text += (f" For {missing} entries of tables there was no configuration of the other side: "
@@ -184,8 +195,8 @@ def markdown(result):
     done = [case for case in cases if "failure" not in case]
     lines = [
         "# oneDNN's routines against nimble's kernels", "",
-        f"{result['machine']['cpu']}, {result['threads']} threads. Each model is tuned with routines "
-        "of oneDNN among the candidates and compiled three times: by the tables, with nimble's best "
+        f"{result['machine']['cpu']}, {result['threads']} threads. Each model is tuned at the shapes "
+        "below, with routines of oneDNN among the candidates, and compiled three times: by the tables, with nimble's best "
         "where they have a routine, and with a routine wherever there is one. The three run "
         "interleaved and profiled; a workload at a shape is won where the 95 % interval of the ratio "
         "lies on one side of 1.", "", *summary_table(cases), ""]

@@ -14,7 +14,7 @@ import sys
 import time
 
 from experiments.churn import chart, visits
-from experiments.harness import cli, systems
+from experiments.harness import flags, systems
 from experiments.harness import experiment as experiments
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 
@@ -50,22 +50,18 @@ def parse_arguments(arguments):
     parser.add_argument("--minutes", type=float, default=FULL_MINUTES, metavar="M",
                         help="that each system gets; it is reported for the shapes that it "
                              "reaches (default %(default)s)")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help="that all systems have together, like 15m: each an equal part, and no "
+    flags.add_within(parser, "that all systems have together, like 15m: each an equal part, and no "
                              "more than --minutes")
     parser.add_argument("--quick", action="store_true",
                         help=f"{QUICK['visits']} shapes, {QUICK['runs']} runs for a median")
     parser.add_argument("--resume", action="store_true",
                         help="go on with an interrupted run of the same settings")
-    parser.add_argument("--database", type=pathlib.Path, metavar="FILE",
-                        default=experiments.BUILD / "tuning.db",
-                        help="tuning database to compile with (default %(default)s)")
-    parser.add_argument("--untuned", action="store_true",
-                        help="compile without a database: default schedules")
+    flags.add_database(parser)
+    flags.add_untuned(parser)
     parser.add_argument("--nimble-file", type=pathlib.Path, metavar="FILE",
                         help="run this compiled model instead of compiling")
     parser.add_argument("--label", metavar="TEXT", help="write churn-TEXT.*")
-    options = parser.parse_args(arguments)
+    options = flags.parse(parser, arguments)
     if options.visits is not None and options.visits < BLOCK:
         parser.error(f"--visits: a block has {BLOCK}")
     return options
@@ -190,7 +186,7 @@ class Run:
         if not self.names:
             raise ExperimentError("--no-nimble without --peers leaves nothing to measure", USAGE)
         if options.within:
-            part = cli.in_seconds(options.within) / 60 / len(self.names)
+            part = flags.in_seconds(options.within) / 60 / len(self.names)
             options.minutes = min(options.minutes, round(part, 2))
         self.cores = machine.choose_cores(options.threads)
         if len(self.cores) < options.threads:

@@ -6,28 +6,16 @@ The work is run.py's, that of `all` everything.py's.
 import argparse
 import importlib
 import pathlib
-import re
 import sys
 
 from experiments.harness import experiment as experiments
-from experiments.harness import systems
+from experiments.harness import flags, systems
 from experiments.harness.errors import USAGE, ExperimentError, exit_code
 
 FULL = {"rounds": 9, "burst_us": 30_000}
 QUICK = {"rounds": 5, "burst_us": 15_000}
 QUICK_LENGTHS = 6
 TVM_SECONDS, QUICK_TVM_SECONDS = 300, 20
-
-
-def budget(text):
-    if not re.fullmatch(r"[1-9]\d*[smh]", text):
-        raise argparse.ArgumentTypeError("a number of seconds, minutes or hours like 90s, 5m or 1h")
-    return text
-
-
-def in_seconds(text):
-    """Returns the seconds of a `budget`."""
-    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 def parse_arguments(arguments):
@@ -54,12 +42,11 @@ def parse_arguments(arguments):
                              "threads, like “loop-2” (default: all)")
     parser.add_argument("--repetitions", type=int, metavar="N",
                         help=f"interleaved rounds at each length (default {FULL['rounds']})")
-    parser.add_argument("--within", metavar="TIME", type=budget,
-                        help="measure for so long in all, like 15m, the same time for each case: "
+    flags.add_within(parser, "measure for so long in all, like 15m, the same time for each case: "
                              "all rounds of as many lengths as fit, from the middle outwards; each "
                              "then stands for those around it. What precedes (exporting, tuning, "
                              "compiling, starting) comes on top")
-    parser.add_argument("--tvm-tuning", metavar="TIME", type=budget,
+    parser.add_argument("--tvm-tuning", metavar="TIME", type=flags.budget,
                         help="that TVM's tuner gets for each model, of which it takes about a minute "
                              f"to begin (default {TVM_SECONDS}s, with --quick "
                              f"{QUICK_TVM_SECONDS}s)")
@@ -70,23 +57,14 @@ def parse_arguments(arguments):
                         help=f"{QUICK_LENGTHS} lengths, {QUICK['rounds']} short rounds")
     parser.add_argument("--resume", action="store_true",
                         help="go on with an interrupted run of the same settings")
-    parser.add_argument("--database", type=pathlib.Path, metavar="FILE",
-                        default=experiments.BUILD / "tuning.db",
-                        help="tuning database to compile with (default %(default)s)")
-    parser.add_argument("--untuned", action="store_true",
-                        help="compile without a database: default schedules")
-    parser.add_argument("--tune", metavar="BUDGET", type=budget,
-                        help="first tune each model for so long, like 5m, into the database; "
-                             "what an earlier run tuned goes on")
+    flags.add_tuning(parser)
     parser.add_argument("--nimble-file", type=pathlib.Path, metavar="FILE",
                         help="run this compiled model instead of compiling")
     parser.add_argument("--label", metavar="TEXT", help="write NAME-TEXT.*")
-    options = parser.parse_args(arguments)
+    options = flags.parse(parser, arguments)
     if options.repetitions is not None and options.repetitions < 3:
         parser.error("--repetitions: an interval needs 3 or more")
-    if options.tune and options.untuned:
-        parser.error("--tune and --untuned exclude each other")
-    options.tvm_seconds = (in_seconds(options.tvm_tuning) if options.tvm_tuning
+    options.tvm_seconds = (flags.in_seconds(options.tvm_tuning) if options.tvm_tuning
                            else QUICK_TVM_SECONDS if options.quick else TVM_SECONDS)
     if options.label is not None and not options.label.replace("-", "").isalnum():
         parser.error("--label: letters, digits and hyphens only")

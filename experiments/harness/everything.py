@@ -13,10 +13,11 @@ import subprocess
 import sys
 import time
 
-from experiments.harness import cli, machine, report
+from experiments.harness import machine, report
 from experiments.harness import experiment as experiments
 from experiments.harness.errors import (FAILURE, INTERRUPTED, USAGE, WRONG_RESULT,
                                         ExperimentError, exit_code)
+from experiments.harness.flags import DATABASE, add_untuned, add_within, budget, parse
 
 STATE = experiments.BUILD / "all.json"
 TUNE = "5m"
@@ -31,22 +32,18 @@ def parse_arguments(arguments):
                         "them (and no tuning but what --tune says)")
     parser.add_argument("--resume", action="store_true",
                         help="leave out what an interrupted run of the same settings has finished")
-    parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
-                        help=f"tune each model for so long first (default {TUNE}; with --quick "
-                             "none)")
-    parser.add_argument("--untuned", action="store_true", help="measure default schedules")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help="measure each experiment that compares speeds for so long")
-    parser.add_argument("--tvm-tuning", metavar="TIME", type=cli.budget,
+    parser.add_argument("--tune", metavar="BUDGET", type=budget,
+                        help=f"tune each model for so long first (default {TUNE}; with --quick, "
+                             "and where an experiment divides a --total, none)")
+    add_untuned(parser, "measure default schedules")
+    add_within(parser, "measure each experiment that compares speeds for so long")
+    parser.add_argument("--tvm-tuning", metavar="TIME", type=budget,
                         help="that TVM's tuner gets for each model")
     parser.add_argument("--only", metavar="N[,N…]", help="these experiments")
     parser.add_argument("--except", metavar="N[,N…]", dest="without",
                         help="all but these experiments")
     parser.add_argument("--list", action="store_true", help="print the commands, run nothing")
-    options = parser.parse_args(arguments)
-    if options.tune and options.untuned:
-        parser.error("--tune and --untuned exclude each other")
-    return options
+    return parse(parser, arguments)
 
 
 def choose(only, without):
@@ -66,10 +63,11 @@ def flags(name, options, known):
     """Returns the arguments of one experiment: of --quick, --untuned, --tune, --within and
     --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its
     --help names."""
-    tune = options.tune or (None if options.quick or options.untuned else TUNE)
+    # What divides a time of its own (--total) tunes in it, unless it is asked for more.
+    alone = options.quick or options.untuned or "--total TIME" in known
+    tune = options.tune or (None if alone else TUNE)
     wanted = [["--quick"]] if options.quick else []
-    if options.untuned or (options.quick and not tune and not (experiments.BUILD
-                                                               / "tuning.db").exists()):
+    if options.untuned or (options.quick and not tune and not DATABASE.exists()):
         wanted.append(["--untuned"])
     elif tune:
         wanted.append(["--tune", tune])

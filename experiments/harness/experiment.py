@@ -45,6 +45,8 @@ class Experiment:
     trace: str | None = None  # --trace argument that tunes for this workload
     # prepare(peers): builds what these peers need, before any is started.
     prepare: Callable = lambda peers: None
+    # calibration() → inputs by name, those that quantisers of peers may see.
+    calibration: Callable | None = None
     any_length: bool = True  # inputs() can make lengths that do not occur
     # Of experiments on trees: make_value(model, tree) → nimble_ctypes.Value; dynet_arguments() →
     # the arrays that peers/dynet.py starts with.

@@ -9,20 +9,31 @@ import sys
 
 from experiments.harness.experiment import ROOT
 
-FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8",
+         "amx_bf16")
 
 
-def describe(cores):
-    """Returns the machine: CPU, features, caches, the cores used, memory, kernel, load."""
+def cpu_fields():
+    """Returns what /proc/cpuinfo says of the first core."""
     fields = {}
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
         for line in lines:
             key, _, value = line.partition(":")
             fields.setdefault(key.strip(), value.strip())
-    flags = set(fields.get("flags", "").split())
+    return fields
+
+
+def flags():
+    """Returns the CPU's features by Linux's names."""
+    return set(cpu_fields().get("flags", "").split())
+
+
+def describe(cores):
+    """Returns the machine: CPU, features, caches, the cores used, memory, kernel, load."""
+    known = flags()
     return {
-        "cpu": fields.get("model name", platform.processor()),
-        "features": [flag for flag in FLAGS if flag in flags],
+        "cpu": cpu_fields().get("model name", platform.processor()),
+        "features": [flag for flag in FLAGS if flag in known],
         "caches": caches(cores[0]),
         "cores": cores,
         "cores_available": len(os.sched_getaffinity(0)),

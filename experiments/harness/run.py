@@ -6,10 +6,10 @@ import os
 import sys
 import time
 
-from experiments.harness import cli, environments, machine, measure, models, pool, report, systems
+from experiments.harness import cli, environments, flags, machine, measure, models, pool, report
 from experiments.harness import experiment as experiments
 from experiments.harness import statistics as stats
-from experiments.harness import workload
+from experiments.harness import systems, workload
 from experiments.harness.errors import USAGE, ExperimentError
 
 FORMAT = 1  # of the result file; what reads it looks for keys, so new ones keep the number
@@ -289,7 +289,7 @@ class Run:
         """Returns the time of the next case: what is left, evenly over the cases that wait."""
         if not self.options.within:
             return Share(None)
-        left = cli.in_seconds(self.options.within) - self.measured_seconds
+        left = flags.in_seconds(self.options.within) - self.measured_seconds
         return Share(max(0.0, left) / sum(not case.ended for case in self.cases))
 
     def save(self):

@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 import types
 
 from experiments.harness.errors import ExperimentError
@@ -13,9 +14,9 @@ from experiments.harness.experiment import BUILD, ROOT
 from experiments.images import networks, tables
 from experiments.images.networks import NETWORKS
 
-TUNE, QUICK_TUNE = "15m", "60s"  # for a network of which the database has nothing
 EXPORT_PACKAGES = ("torch", "onnx", "numpy")
-NO_SOURCES = ("building.py", "kernels.py", "program.py", "tables.py", "worker.py")
+NO_SOURCES = ("arguments.py", "building.py", "kernels.py", "pace.py", "program.py", "tables.py",
+              "worker.py")
 FOLDER = BUILD / "images"
 
 
@@ -48,47 +49,59 @@ def export(name):
     return json.loads((FOLDER / f"{name}.json").read_text())
 
 
-def compile_network(name, output, database):
+def compile_network(file, output, database, more=()):
+    """more: further arguments of `nimble compile`."""
     from experiments.studies import programs
     return programs.call_json("images", [
-        "nimble-compile", FOLDER / f"{name}.onnx", "-o", output, "--portable=off",
+        "nimble-compile", file, "-o", output, "--portable=off", *more,
         *(["--db", database] if database else [])])
 
 
-def tune_command(name, database, threads, budget):
+def tune_command(name, database, threads, budget, more=(), file=None):
+    """more: further arguments of `nimble tune`; file: of a network that is not the exported one.
+    """
     from experiments.studies import programs
     trace = (["--trace", networks.write_trace(FOLDER / "tuned-sizes.tsv")]
              if NETWORKS[name].any_size else [])
-    return [str(programs.BIN / "nimble-tune"), str(FOLDER / f"{name}.onnx"), "--db", str(database),
-            "--threads", str(threads), "--budget", budget, *trace]
+    return [str(programs.BIN / "nimble-tune"), str(file or FOLDER / f"{name}.onnx"), "--db",
+            str(database), "--threads", str(threads), "--budget", budget, *trace, *more]
 
 
-def build(name, options):
-    """Tunes where asked for or needed, and compiles; returns ({system: executable}, tuning)."""
+def build_tuned(name, output, options, pace, more=(), file=None):
+    """Tunes where asked for or needed, and compiles; returns what tuning says. pace: the run's
+    (pace.py); more, file: as of tune_command."""
     from experiments.harness import models
     from experiments.roofline.program import tuning_of, without_tables
-    files = {tables.MAIN: FOLDER / f"{name}.nimble"}
-    if options.untuned:
-        compile_network(name, files[tables.MAIN], None)
-        return files, None
-    files[tables.DEFAULT] = FOLDER / f"{name}-default.nimble"
-    compile_network(name, files[tables.DEFAULT], None)
+    source = file or FOLDER / f"{name}.onnx"
     database, threads = options.database, [options.threads]
 
     def compile_tuned():
-        return compile_network(name, files[tables.MAIN], database)
+        return compile_network(source, output, database, more)
 
     def tune(budget):
         database.parent.mkdir(parents=True, exist_ok=True)
         models.run_nimble(types.SimpleNamespace(name="images"),
-                          tune_command(name, database, options.threads, budget))
+                          tune_command(name, database, options.threads, budget, more, file))
     if options.tune:
+        begin = time.monotonic()
         tune(options.tune)
+        pace.exempt(time.monotonic() - begin)
     found = compile_tuned() if database.exists() else None
     if without_tables(found, threads) and not options.tune:
-        tune(QUICK_TUNE if options.quick else TUNE)
+        tune(f"{pace.tuning_seconds()}s")
         found = compile_tuned()
     if without_tables(found, threads):
         raise ExperimentError(f"{name}: after tuning {database} has no table of a convolution or "
                               f"product for {options.threads} threads; give it longer: --tune 30m")
-    return files, tuning_of(found)
+    return tuning_of(found)
+
+
+def build(name, options, pace):
+    """Tunes where asked for or needed, and compiles; returns ({system: executable}, tuning)."""
+    files, source = {tables.MAIN: FOLDER / f"{name}.nimble"}, FOLDER / f"{name}.onnx"
+    if options.untuned:
+        compile_network(source, files[tables.MAIN], None)
+        return files, None
+    files[tables.DEFAULT] = FOLDER / f"{name}-default.nimble"
+    compile_network(source, files[tables.DEFAULT], None)
+    return files, build_tuned(name, files[tables.MAIN], options, pace)

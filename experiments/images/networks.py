@@ -81,8 +81,9 @@ def write_trace(path):
     return f"{path}:h,w"
 
 
-def inputs(size):
-    """Returns the drawn image of (height, width), the same bits in every process."""
+def inputs(size, number=0):
+    """Returns a drawn image of (height, width), the same bits in every process; each number is
+    another image."""
     import numpy as np
-    image = np.random.default_rng(size).standard_normal((1, CHANNELS, *size))
+    image = np.random.default_rng((*size, number) if number else size).standard_normal((1, CHANNELS, *size))
     return {INPUT: image.astype(np.float32)}

@@ -18,12 +18,13 @@ def key_of(size):
     return "x".join(map(str, size))
 
 
-def summarise_size(size, rounds, differences):
-    """Returns the entry of a size. rounds: {system: [median µs of each round]}."""
+def summarise_size(size, rounds, figures):
+    """Returns the entry of a size. rounds: {system: [median µs of each round]}; figures: {system:
+    of its result}."""
     peers = [name for name in IMAGE_PEERS if name in rounds]
     systems, comparison = statistics.summarize(rounds, peers, MAIN)
     for name, value in systems.items():
-        value["difference"] = differences[name]
+        value.update(figures[name])
     best = comparison["best_peer"]
     return {"size": list(size), "systems": systems, **comparison,
             "default_ratio": (systems[best]["median"] / systems[DEFAULT]["median"]
@@ -31,12 +32,17 @@ def summarise_size(size, rounds, differences):
 
 
 def spread(ratios):
-    """Returns the geometric mean, the 5th percentile, the lowest of the ratios, and the share of
-    those that are 1 or more; None of none."""
+    """Returns the geometric mean and the 95 % interval of it (`low`, `high`), where other sizes might
+    have been drawn; the 5th percentile, the lowest of the ratios, and the share of those that are 1
+    or more; None of none."""
     import numpy as np
     if not ratios:
         return None
+    logs = np.log(np.array(ratios))
+    picks = np.random.default_rng(0).integers(0, len(logs), (statistics.RESAMPLES, len(logs)))
+    low, high = np.exp(np.percentile(logs[picks].mean(axis=1), statistics.INTERVAL))
     return {"mean": statistics.geometric_mean(ratios, [1] * len(ratios)),
+            "low": float(low), "high": float(high),
             "p5": float(np.percentile(ratios, LOW_PERCENTILE)), "lowest": min(ratios),
             "share": sum(ratio >= 1 for ratio in ratios) / len(ratios)}
 
@@ -136,7 +142,9 @@ def own_table(found, systems):
 
 def sizes_table(found):
     def cells(spread):
-        return [decimal(spread and spread[key]) for key in ("mean", "p5", "lowest")]
+        mean = "–" if spread is None else (f"{spread['mean']:.2f} ({spread['low']:.2f} – "
+                                           f"{spread['high']:.2f})")
+        return [mean, *(decimal(spread and spread[key]) for key in ("p5", "lowest"))]
     return markdown_table(
         ["", "sizes", "geometric mean", "5th percentile", "lowest", "at least 1", "bar",
          "default schedules: geometric mean", "5th percentile", "lowest"],
@@ -182,8 +190,8 @@ def kernels_lines(result):
 
 
 def bar_line(bar):
-    value, asked = ((str(bar["value"]), f"at most {bar['most']}") if "most" in bar
-                    else (decimal(bar["value"], 3), f"at least {bar['least']:.2f}"))
+    value = str(bar["value"]) if bar.get("count") else decimal(bar["value"], 3)
+    asked = f"at most {bar['most']:g}" if "most" in bar else f"at least {bar['least']:.2f}"
     return f"- {bar['name']}: {value}, {asked}: {'kept' if bar['kept'] else 'not kept'}"
 
 
@@ -225,8 +233,9 @@ def markdown(result):
     lines += [f"At {sides(OWN)}; the 95 % interval in brackets:", "", *own_table(found, timed)]
     if any(network["sizes"] for network in found):
         low, high = result["range"]
-        lines += ["", f"Best peer / nimble over heights and widths drawn from {low} to {high}:", "",
-                  *sizes_table(found)]
+        lines += ["", f"Best peer / nimble over heights and widths drawn from {low} to {high}, as many "
+                  "as there was time for; in brackets the 95 % interval of the mean, if other sizes "
+                  "had been drawn:", "", *sizes_table(found)]
     alone = [network["title"] for network in found if not network["any_size"]]
     if alone:
         lines += ["", f"Of {sides(OWN)} alone, by their architecture: {', '.join(alone)}."]

@@ -8,10 +8,10 @@ the same extents, with fixed ones: how much more is live at the peak. (The paper
 import argparse
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
+from experiments.harness import flags
 from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD, ROOT
 from experiments.memory_study import tables
@@ -34,10 +34,8 @@ def parse_arguments(arguments):
     parser.add_argument("--only", metavar="NAME[,NAME…]", help="only these image networks")
     parser.add_argument("--threads", type=int, default=2, metavar="N",
                         help="(default %(default)s)")
-    parser.add_argument("--database", type=pathlib.Path, metavar="FILE",
-                        help="tuning database to compile with (default: default schedules, which "
-                             "need the same memory)")
-    return parser.parse_args(arguments)
+    flags.add_database(parser, None, "default schedules, which need the same memory")
+    return flags.parse(parser, arguments)
 
 
 def compile_model(model, output, database, *options):

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 
-from experiments.harness import cli
+from experiments.harness import flags
 from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.method import choice, models, tables
@@ -42,8 +42,7 @@ def parse_arguments(arguments):
         epilog="The table goes to standard output, results to experiments/results/method.json, .md,"
                "\n.svg and .png; a run that leaves something out writes method-part.*.\n\n"
                "exit codes: 0 all bars are kept, 3 not, 1 failure, 2 usage, 130 interrupted")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help="what the campaigns and the timing share (default "
+    flags.add_within(parser, "what the campaigns and the timing share (default "
                              f"{FULL['within']}, with --quick {QUICK['within']})")
     parser.add_argument("--products", metavar="P[,P…]",
                         help=f"of {', '.join(models.PRODUCTS)} (default: all)")
@@ -73,7 +72,7 @@ class Study:
                                   "scripts/build release nimble-programs")
         self.folder = BUILD / "method"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.whole = cli.in_seconds(effort["within"])
+        self.whole = flags.in_seconds(effort["within"])
         self.lengths = sorted(INSIDE[:effort["shapes"]] + OUTSIDE[:effort["shapes"]]) \
             if effort["shapes"] == len(INSIDE) else \
             sorted(INSIDE[-effort["shapes"]:] + OUTSIDE[-effort["shapes"]:])
@@ -218,7 +217,7 @@ def execute(options, arguments):
               "cost_model": cost_model, "seconds": time.monotonic() - begin,
               "bars": tables.bars(summary, cost_model, effort["trials"])}
     part = options.quick or options.names or options.seeds or \
-        cli.in_seconds(effort["within"]) < cli.in_seconds(FULL["within"])
+        flags.in_seconds(effort["within"]) < flags.in_seconds(FULL["within"])
     output.write("method-part" if part else "method", result, tables.markdown(result),
                  lambda figure: tables.draw(figure, result))
     return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0

@@ -1,5 +1,7 @@
 """OpenVINO on its CPU plug-in, in f32."""
 
+import collections
+
 import openvino
 
 
@@ -7,6 +9,7 @@ class Peer:
     """See experiments/harness/worker.py for when which method is called."""
 
     PRECISION = "f32"
+    PRODUCTS = ("FullyConnected", "MatMul", "ScaledDotProductAttention", "MHA", "Convolution")
 
     def __init__(self, experiment, threads, options):
         self.core, self.threads = openvino.Core(), threads
@@ -15,14 +18,13 @@ class Peer:
     def load(self, model):
         self.compile(model)
 
-    def compile(self, model):
+    def properties(self):
         # Without the precision hint the plug-in computes in bf16 where the CPU has AMX.
-        self.compiled = self.core.compile_model(model, "CPU", {
-            "INFERENCE_PRECISION_HINT": self.PRECISION,
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": self.threads,
-            "NUM_STREAMS": 1,
-        })
+        return {"INFERENCE_PRECISION_HINT": self.PRECISION, "PERFORMANCE_HINT": "LATENCY",
+                "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": 1}
+
+    def compile(self, model):
+        self.compiled = self.core.compile_model(model, "CPU", self.properties())
         self.request = self.compiled.create_infer_request()
 
     def version(self):
@@ -31,6 +33,21 @@ class Peer:
     def settings(self):
         precision = self.compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         return f"inference precision {precision}, latency hint, {self.threads} threads, 1 stream"
+
+    def executed(self):
+        """Returns what the plug-in says that it runs its products in: a hint alone binds nothing.
+        """
+        def text(info, key):
+            value = info[key] if key in info else "unknown"
+            return str(getattr(value, "value", value))  # some versions wrap it
+
+        counts = collections.Counter()
+        for node in self.compiled.get_runtime_model().get_ops():
+            info = node.get_rt_info()
+            kind = text(info, "layerType")
+            if kind in self.PRODUCTS:
+                counts[f"{kind} in {text(info, 'runtimePrecision')}"] += 1
+        return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "unknown"
 
     def bind(self, inputs):
         self.inputs = {name: openvino.Tensor(array, shared_memory=True)

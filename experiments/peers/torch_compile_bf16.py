@@ -1,14 +1,10 @@
 """PyTorch with torch.compile(dynamic=True) under autocast to bf16."""
 
-import time
-
 import torch
 
-from experiments.peers import torch_bf16
+from experiments.peers import torch_bf16, trial
 
 VARIANTS = {"without freezing": None, "with freezing": {"freezing": True}}
-LENGTH, RUNS = 53, 9  # tokens at which they are tried: MRPC's mean
-
 
 class Peer(torch_bf16.Peer):
     """Freezing packs the weights once instead of in each run. Whether that is faster depends on
@@ -21,13 +17,13 @@ class Peer(torch_bf16.Peer):
         super().__init__(experiment, threads, options)
 
     def prepare(self, module):
-        self.bind(self.experiment.inputs(LENGTH))
+        self.bind(self.experiment.inputs(trial.LENGTH))
         calls, self.seconds, self.failed = {}, {}, {}
         for name, settings in VARIANTS.items():
             own = self.make_module(self.experiment) if calls else module
             self.call = torch.compile(own, dynamic=True, options=settings)
             try:
-                self.seconds[name] = self.try_out()
+                self.seconds[name] = trial.least_seconds(self.run)
                 calls[name] = self.call
             except Exception as error:  # one that cannot be compiled leaves the other
                 if name == list(VARIANTS)[-1] and not calls:
@@ -36,18 +32,8 @@ class Peer(torch_bf16.Peer):
         self.chosen = min(calls, key=self.seconds.get)
         return calls[self.chosen]
 
-    def try_out(self):
-        """Returns the seconds of the fastest run of some, behind the one that compiles."""
-        self.run()
-        taken = []
-        for _ in range(RUNS):
-            start = time.perf_counter()
-            self.run()
-            taken.append(time.perf_counter() - start)
-        return min(taken)
-
     def settings(self):
         tried = [f"{seconds * 1e3:.1f} ms {name}" for name, seconds in self.seconds.items()]
         tried += [f"{error} {name}" for name, error in self.failed.items()]
-        return (f"torch.compile(dynamic=True), inductor, {self.chosen} (of {LENGTH} tokens "
+        return (f"torch.compile(dynamic=True), inductor, {self.chosen} (of {trial.LENGTH} tokens "
                 f"{', '.join(tried)}); {super().settings()}")

@@ -13,9 +13,6 @@ from experiments.harness.errors import WRONG_RESULT, ExperimentError
 from experiments.harness.statistics import geometric_mean
 from experiments.precision.models import EXACT, F32_ROUNDOFF, SINGLE
 
-# The bar: nimble's error over that of the most accurate peer of the same precision, at any length.
-MOST_ERROR = 1.25
-
 
 def deviation(found, expected):
     """Returns the largest absolute difference (`difference`) and the Euclidean norm of all over

@@ -9,8 +9,8 @@ import dataclasses
 from experiments.harness import experiment, workload
 from experiments.precision.models import ROWS
 
-HERE = experiment.ROOT / "experiments" / "precision"
 NAME = "precision"
+CALIBRATED = 24  # lengths that quantisers of peers see
 
 
 def histogram():
@@ -21,15 +21,17 @@ def tuning_histogram():
     return workload.split(workload.histogram(("pair",)))[0]
 
 
+def calibration(inputs):
+    """Returns what quantisers see: inputs of lengths that tuning sees, too, and no table reports.
+    """
+    return [inputs(length) for length in
+            workload.quantile_lengths(tuning_histogram(), CALIBRATED)]
+
+
 def make(row, name, title="", variants=()):
     """Returns the experiment of a row."""
     base = experiment.load(row.model)
     precision = row.precision
-
-    def export(folder):
-        from experiments.precision.onnx_bf16 import convert
-        base.export(folder)
-        convert(folder / "model.onnx", folder / "bf16.onnx")
 
     def nimble_models(folder):
         argument = base.nimble_models(folder)[base.nimble]
@@ -38,8 +40,8 @@ def make(row, name, title="", variants=()):
     return dataclasses.replace(
         base, name=name, title=title or row.case, case=row.case, variants=variants,
         histogram=histogram, tuning_histogram=tuning_histogram, trace=None, peers=row.peers,
-        export=export, sources=(*base.sources, HERE / "onnx_bf16.py"),
         nimble_models=nimble_models, nimble=precision.nimble,
+        calibration=lambda: calibration(base.inputs),
         system_options={precision.nimble: ("--precision", precision.name)},
         rivals=precision.rivals, untimed=row.peers[:1],
         runner="experiments.precision.run", server="experiments.precision.worker")

@@ -34,19 +34,30 @@ class Precision:
     """A row of `--precision`."""
 
     name: str
-    roundoff: float  # largest relative error of rounding a number to it
+    # Largest relative error of rounding a number to it; where one scale serves many numbers, of
+    # one of a typical size.
+    roundoff: float
     weight_bytes: int
     peak: str  # dtype of the ceiling of `nimble doctor --measure`
+    most_error: float  # the bar: nimble's error over that of the most accurate rival, at any length
     nimble: str  # systems: nimble's, the peers that compute in it
     rivals: tuple
     others: tuple  # and what is shown beside
 
 
 F32_ROUNDOFF = 2.0 ** -24
+BESIDE = ("openvino", "onnxruntime")
 BF16 = Precision(
-    "bf16", roundoff=2.0 ** -8, weight_bytes=2, peak="bf16", nimble="nimble_bf16",
+    "bf16", roundoff=2.0 ** -8, weight_bytes=2, peak="bf16", most_error=1.25, nimble="nimble_bf16",
     rivals=("torch_bf16", "torch_compile_bf16", "openvino_bf16", "onnxruntime_bf16"),
-    others=("openvino", "onnxruntime"))
+    others=BESIDE)
+# A step is 1/127 of the largest of those that share a scale, which is up to 16 times the typical
+# one: activations of transformers have such outliers.
+INT8 = Precision(
+    "int8", roundoff=16 / 254, weight_bytes=1, peak="i8", most_error=1.0, nimble="nimble_int8",
+    rivals=("torch_int8", "onnxruntime_int8", "onnxruntime_int8_tensor", "openvino_int8_dynamic",
+            "openvino_int8_nncf", "openvino_int8_qdq"),
+    others=BESIDE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +85,9 @@ class Row:
 ROWS = (
     Row("bert-base", "BERT-base", Encoder(12, 768, 3072), BF16, least=1.2),
     Row("minilm", "all-MiniLM-L6-v2", Encoder(6, 384, 1536), BF16, least=1.2,
+        least_correlation=0.995),
+    Row("bert-base", "BERT-base", Encoder(12, 768, 3072), INT8, least=1.1),
+    Row("minilm", "all-MiniLM-L6-v2", Encoder(6, 384, 1536), INT8, least=1.1,
         least_correlation=0.995),
 )
 

@@ -1,36 +1,48 @@
-"""A copy of an ONNX model whose products with constants are in bf16.
+"""A copy of an ONNX model whose products and convolutions with constants are in bf16.
 
 What ONNX Runtime is offered to compute in bf16: it has no option for it.
 """
 
 
+OPERATORS = ("MatMul", "Conv")
+CONVOLUTIONS_FROM = 22  # ONNX's version that has them in bf16
+
+
 def convert(source, target):
-    """Writes the model of `source` to `target`: the constant of each MatMul by one in bf16, its
-    other operand rounded to bf16, its result cast to f32. All other nodes stay as they are."""
+    """Writes the model of `source` to `target`: the constants of each MatMul and Conv by ones in
+    bf16, the other operand rounded to bf16, the result cast to f32. All other nodes stay as they
+    are."""
     import ml_dtypes
     import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper, numpy_helper, version_converter
     model = onnx.load(str(source))
+    opset = next(one.version for one in model.opset_import if one.domain == "")
+    if opset < CONVOLUTIONS_FROM and any(node.op_type == "Conv" for node in model.graph.node):
+        model = version_converter.convert_version(model, CONVOLUTIONS_FROM)
     graph = model.graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
+    constants = {tensor.name: tensor for tensor in graph.initializer
+                 if tensor.data_type == TensorProto.FLOAT}
     nodes, rounded, used = [], {}, set()
     for node in graph.node:
-        weight = constants.get(node.input[1]) if node.op_type == "MatMul" else None
-        if weight is None or weight.data_type != TensorProto.FLOAT:
+        names = list(node.input[1:])
+        if node.op_type not in OPERATORS or not all(name in constants for name in names):
             nodes.append(node)
             continue
-        operand, name, result = node.input[0], node.input[1], node.output[0]
+        operand, result = node.input[0], node.output[0]
         if operand not in rounded:
-            rounded[operand] = f"{operand}_bf16"
+            rounded[operand] = f"{operand}_rounded"
             nodes.append(helper.make_node("Cast", [operand], [rounded[operand]],
                                           to=TensorProto.BFLOAT16))
-        if name not in used:
-            used.add(name)
-            array = numpy_helper.to_array(weight).astype(ml_dtypes.bfloat16)
+        for name in set(names) - used:
+            array = numpy_helper.to_array(constants[name]).astype(ml_dtypes.bfloat16)
             graph.initializer.append(numpy_helper.from_array(array, f"{name}_bf16"))
-        nodes.append(helper.make_node("MatMul", [rounded[operand], f"{name}_bf16"],
-                                      [f"{result}_bf16"], name=node.name))
-        nodes.append(helper.make_node("Cast", [f"{result}_bf16"], [result], to=TensorProto.FLOAT))
+        used.update(names)
+        narrow = helper.make_node(node.op_type, [rounded[operand],
+                                                 *(f"{name}_bf16" for name in names)],
+                                  [f"{result}_bf16"], name=node.name)
+        narrow.attribute.extend(node.attribute)
+        nodes += [narrow, helper.make_node("Cast", [f"{result}_bf16"], [result],
+                                           to=TensorProto.FLOAT)]
     if not used:
         raise RuntimeError(f"{source}: no product with a constant to convert")
     left = {name for node in nodes for name in node.input}

@@ -2,13 +2,15 @@
 
 from experiments.harness.report import systems_of
 from experiments.harness.systems import ALL
-from experiments.precision.accuracy import MOST_ERROR, worst_ratio
+from experiments.precision.accuracy import worst_ratio
+from experiments.precision.models import BF16, F32_ROUNDOFF, INT8
 from experiments.studies.output import markdown_table, percent
 
 AGREEMENT = ("Results are compared with PyTorch's in f64: those of systems in f32 within "
              "{tolerance:g}, those in a narrower type within what PyTorch's f32 is wrong by at that "
-             "length, times the quotient of both types' roundoffs (bf16: 65,536), the largest error "
-             "and the relative one alike.")
+             "length, times the quotient of both types' roundoffs (" + ", ".join(
+                 f"{one.name}: {one.roundoff / F32_ROUNDOFF:,.0f}" for one in (BF16, INT8))
+             + "), the largest error and the relative one alike.")
 
 
 def bar(name, value, sense, limit):
@@ -23,7 +25,8 @@ def bars(row, case):
     found = [bar(f"{name}: the best {kind} peer's time over nimble's, geometric mean",
                  case["ratio_to_best_peer"], "least", row.least),
              bar(f"{name}: nimble's error over that of the most accurate {kind} peer, at the worst "
-                 "length", worst_ratio(case["lengths"], row.precision), "most", MOST_ERROR)]
+                 "length", worst_ratio(case["lengths"], row.precision), "most",
+                 row.precision.most_error)]
     if row.least_correlation is not None:
         ours = (case["similarities"] or {}).get(row.precision.nimble)
         found.append(bar(f"{name}: rank correlation of similarities with those of f32",

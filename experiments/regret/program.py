@@ -12,7 +12,7 @@ import pathlib
 import sys
 import time
 
-from experiments.harness import cli
+from experiments.harness import flags
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.harness.report import write_json
@@ -41,10 +41,9 @@ def parse_arguments(arguments):
         epilog="The table goes to standard output, results to experiments/results/regret.json, .md,"
                "\n.svg and .png; a run that leaves something out writes regret-part.*.\n\n"
                "exit codes: 0 all bars are kept, 3 not, 1 failure, 2 usage, 130 interrupted")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help=f"all of it: tuning takes a third, then shapes are tried, then searches "
-                             f"are made until it ends (default {FULL['within']}, with --quick "
-                             f"{QUICK['within']})")
+    flags.add_within(parser, "all of it: tuning takes a third, then shapes are tried, then "
+                             f"searches are made until it ends (default {FULL['within']}, with "
+                             f"--quick {QUICK['within']})")
     parser.add_argument("--shapes", type=int, metavar="N",
                         help="of each workload (default: so many that all together are "
                              f"{sum(SHAPES.values())} or more); {SEARCHES} searches are spread over "
@@ -79,7 +78,7 @@ def measure(name, model, folder, effort, options, spent):
     kept of both."""
     from experiments.studies import programs
     _, ranges, tuning, trying = MODELS[name]
-    whole, begin = cli.in_seconds(effort["within"]), time.monotonic()
+    whole, begin = flags.in_seconds(effort["within"]), time.monotonic()
     database = programs.fresh(folder / f"{name}.db")
     common = [model, "--db", database, "--threads", options.threads, "--quiet"]
     campaign = programs.call_json("regret", [
@@ -158,7 +157,7 @@ def execute(options, arguments):
                           for name, (title, *_) in MODELS.items()},
                   0 if options.quick else SEARCHES)}
     part = options.quick or options.shapes or options.threads != 2 or \
-        cli.in_seconds(effort["within"]) < cli.in_seconds(FULL["within"])
+        flags.in_seconds(effort["within"]) < flags.in_seconds(FULL["within"])
     output.write("regret-part" if part else "regret", result, tables.markdown(result),
                  lambda figure: tables.draw(figure, result))
     return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0

@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import time
 
-from experiments.harness import cli
+from experiments.harness import flags
 from experiments.harness import experiment as experiments
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.repeatability import tables
@@ -39,7 +39,7 @@ def parse_arguments(arguments):
                "exit codes: 0 all bars are kept, 3 not, 1 failure, 2 usage, 130 interrupted")
     parser.add_argument("--models", default=",".join(MODELS), metavar="M[,M…]",
                         help=f"of {names} (default: all)")
-    parser.add_argument("--budget", metavar="TIME", type=cli.budget,
+    parser.add_argument("--budget", metavar="TIME", type=flags.budget,
                         help=f"of each campaign (default {FULL['budget']}, with --quick "
                              f"{QUICK['budget']})")
     parser.add_argument("--pairs", type=int, metavar="N",

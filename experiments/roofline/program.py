@@ -7,12 +7,11 @@ kernels, the kernels tell what they compute and read, `nimble doctor --measure` 
 
 import argparse
 import collections
-import pathlib
 import sys
 import time
 import types
 
-from experiments.harness import cli
+from experiments.harness import flags
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.roofline import tables, work
@@ -50,8 +49,7 @@ def parse_arguments(arguments):
                "roofline-part.*.\n\n"
                "exit codes: 0 all bars are kept, 3 not, or a wrong result, 1 failure, 2 usage,\n"
                "130 interrupted")
-    parser.add_argument("--within", metavar="TIME", type=cli.budget,
-                        help="measure for about so long in all, like 6m: fewer rounds at each "
+    flags.add_within(parser, "measure for about so long in all, like 6m: fewer rounds at each "
                              f"length, {FULL['rounds']} at least (default: "
                              f"{FULL['rounds'] * FULL['passes']} rounds, some ten minutes). "
                              "Exporting, tuning and compiling come on top")
@@ -61,21 +59,13 @@ def parse_arguments(arguments):
                         help="(default 1,2)")
     parser.add_argument("--lengths", type=numbers, metavar="L[,L…]",
                         help=f"(default {','.join(map(str, LENGTHS))})")
-    parser.add_argument("--database", type=pathlib.Path, metavar="FILE",
-                        default=BUILD / "tuning.db",
-                        help="tuning database to compile with (default %(default)s)")
-    parser.add_argument("--tune", metavar="BUDGET", type=cli.budget,
-                        help="first tune each model for so long, like 5m, into the database "
-                             f"(default: {TUNE} where it has no table of a product)")
-    parser.add_argument("--untuned", action="store_true", help="default schedules alone")
+    flags.add_tuning(parser, otherwise=f"{TUNE} where it has no table of a product")
     parser.add_argument("--quick", action="store_true", help="four lengths, three short rounds")
-    options = parser.parse_args(arguments)
+    options = flags.parse(parser, arguments)
     options.names = options.models.split(",")
     unknown = set(options.names) - set(MODELS)
     if unknown:
         parser.error(f"--models: no {', '.join(sorted(unknown))}; there are {names}")
-    if options.tune and options.untuned:
-        parser.error("--tune and --untuned exclude each other")
     return options
 
 
@@ -205,7 +195,7 @@ def execute(options, arguments):
     built = {name: build(name, folder, options) for name in options.names}
     plan = [(name, threads) for name in options.names for threads in options.threads]
     costs = [MODELS[name].cost / threads for name, threads in plan]
-    whole = cli.in_seconds(options.within) if options.within else None
+    whole = flags.in_seconds(options.within) if options.within else None
     progress, measured, peaks = Progress(costs), [], []
     begin = time.monotonic()
     for (name, threads), cost in zip(plan, costs):

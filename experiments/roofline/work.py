@@ -110,7 +110,8 @@ def dims_of(text):
     return tuple(dim for dim in dims if dim)
 
 
-FUNCTIONS = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max,
+FUNCTIONS = {"floordiv": lambda a, b: a // b, "ceildiv": lambda a, b: -(-a // b),
+             "mod": lambda a, b: a % b, "min": min, "max": max,
              "broadcast": lambda a, b: b if a == 1 else a}
 OPERATORS = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b}
 

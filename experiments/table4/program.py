@@ -9,6 +9,7 @@ what of its time is not theirs. (The paper, Table 4.)
 import argparse
 import json
 
+from experiments.harness import flags
 from experiments.harness.errors import WRONG_RESULT, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.table4 import tables
@@ -33,7 +34,7 @@ def parse_arguments(arguments):
     parser.add_argument("--budget", "--tune", default="10m", metavar="BUDGET",
                         help="of tuning, for each of the two builds (default %(default)s); tuning "
                              "goes on where an earlier run left off")
-    parser.add_argument("--untuned", action="store_true", help="default schedules in both")
+    flags.add_untuned(parser, "default schedules in both")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     options = parser.parse_args(arguments)
     try:

@@ -44,6 +44,12 @@ class Choice(unittest.TestCase):
                                           known + " --within TIME"), ["--untuned", "--within", "4m"])
         self.assertEqual(everything.flags("m", options(), "--tune PROGRAM, --tune-twice"), [])
 
+    def test_what_tunes_in_a_time_of_its_own_is_left_to_it(self):
+        known = everything.help_of("images")
+        self.assertIn("--total TIME", known)
+        self.assertEqual(everything.flags("images", options(), known), [])
+        self.assertEqual(everything.flags("images", options(tune="9m"), known), ["--tune", "9m"])
+
     def test_programs_that_know_a_flag_say_so_in_their_help(self):
         self.assertIn("--tune BUDGET", everything.help_of("lstm"))
         self.assertIn("--seconds", everything.help_of("budget"))

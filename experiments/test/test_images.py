@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.harness import pool, run
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
-from experiments.images import building, kernels, networks, program, tables
+from experiments.images import building, kernels, networks, pace, program, tables
 from experiments.images.networks import OWN
 from experiments.roofline import work
 
@@ -157,7 +157,7 @@ def rounds(**milliseconds):
 
 def entry(size, nimble=1.0, default=2.0, **peers):
     found = rounds(nimble=nimble, nimble_default=default, **(peers or {"openvino": 1.0}))
-    return tables.summarise_size(size, found, dict.fromkeys(found, 1e-6))
+    return tables.summarise_size(size, found, dict.fromkeys(found, {"difference": 1e-6}))
 
 
 def record(*entries, failure=None, calls=()):
@@ -182,7 +182,7 @@ class Tables(unittest.TestCase):
         self.assertEqual((found["ratio"], found["default_ratio"]), (1.5, 0.75))
         self.assertEqual(found["systems"]["nimble"]["difference"], 1e-6)
         alone = tables.summarise_size(OWN, rounds(nimble=1.0, openvino=2.0),
-                                      {"nimble": 0.0, "openvino": 0.0})
+                                      {"nimble": {"difference": 0.0}, "openvino": {}})
         self.assertIsNone(alone["default_ratio"])
 
     def test_spread(self):
@@ -191,6 +191,12 @@ class Tables(unittest.TestCase):
         self.assertEqual((found["lowest"], found["p5"]), (0.5, 1.0))
         self.assertAlmostEqual(found["share"], 20 / 21)
         self.assertIsNone(tables.spread([]))
+
+    def test_the_mean_over_sizes_has_an_interval(self):
+        one = tables.spread([1.25])
+        self.assertEqual([round(one[key], 9) for key in ("low", "mean", "high")], [1.25] * 3)
+        few, many = (tables.spread([1.0, 1.5] * n) for n in (3, 30))
+        self.assertTrue(few["low"] < many["low"] < many["mean"] < many["high"] < few["high"])
 
     def test_bars_are_of_the_network(self):
         own = entry(OWN, openvino=1.02)
@@ -239,13 +245,82 @@ class Tables(unittest.TestCase):
                               "flops": 1e6, "bytes": 10}]),
             summarise("vit-b", failure="nimble: gone")))
         for part in ("| ResNet-50 | 1.00 | 2.00 | 1.02 | OpenVINO | 1.02 (1.02 – 1.02) | 0.51 | 1.05",
-                     "| ResNet-50 | 1 | 1.00 | 1.00 | 1.00 | 100 % | 1.05 | 0.50 |",
+                     "| ResNet-50 | 1 | 1.00 (1.00 – 1.00) | 1.00 | 1.00 | 100 % | 1.05 | 0.50 (0.50",
                      "- ResNet-50, torch.compile: too slow", "- ViT-B/16: nimble: gone",
                      "Of 224 × 224 alone, by their architecture: ViT-B/16.",
                      "| ResNet-50: conv | 2 | 10.0 | 2.0 | 5.00 |", "(to 4 MiB 300, beyond 20 GB/s)",
                      "- ViT-B/16 at 224 × 224: best peer / nimble: –, at least 1.00: not kept",
                      "times their limit: 1, at most 0: not kept"):
             self.assertIn(part, text)
+
+
+class Paces(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+
+    def pace(self, *arguments, **more):
+        return pace.Pace(*arguments, clock=lambda: self.now, **more)
+
+    def test_what_a_network_leaves_the_next_ones_have(self):
+        found = self.pace(900, 3)
+        self.assertEqual((found.share, found.tuning_seconds()), (300, 90))
+        self.now = 100
+        found.ended()
+        found.begin()
+        self.assertEqual((found.share, found.end), (400, 500))
+        self.now = 860  # far beyond its part
+        found.ended()
+        found.begin()
+        self.assertEqual((found.share, found.compile_seconds(400)), (pace.LEAST_SHARE, 42))
+        self.assertEqual(found.left_text(), "0:00:40 left at most")
+
+    def test_an_interrupted_run_has_what_is_left(self):
+        found = self.pace(900, 2, spent=500.0)
+        self.assertEqual((found.share, found.left()), (200, 400))
+        self.now = 1000
+        self.assertEqual((found.spent(), found.left()), (1500, 0))
+
+    def test_tuning_that_was_asked_for_comes_on_top(self):
+        found = self.pace(300, 1)
+        self.now = 250
+        found.exempt(200)
+        self.assertEqual((found.left(), found.end), (250, 500))
+
+    def test_a_network_ends_with_its_time_but_not_without_some_sizes(self):
+        found = self.pace(200, 1)
+        found.start_measuring()
+        self.now = 199
+        self.assertFalse(found.is_over(pace.FEWEST_SIZES))
+        self.now = 201
+        self.assertTrue(found.is_over(pace.FEWEST_SIZES))
+        self.assertFalse(found.is_over(pace.FEWEST_SIZES - 1))
+
+    def test_measuring_may_be_bounded_by_itself(self):
+        found = self.pace(10_000, 2, measuring=60, measured=20.0)
+        self.now = 500
+        found.start_measuring()
+        self.now = 610
+        found.pass_over(100)  # what a peer compiled
+        self.assertFalse(found.is_over(9))
+        self.now = 620
+        self.assertTrue(found.is_over(9))
+        found.ended()
+        self.assertEqual(found.measured, 40)
+        found.begin()
+        self.assertEqual(found.measuring_share, 20)
+
+    def test_a_run_that_tunes_nothing_ends_within_its_time(self):
+        """Of twelve networks some of which take all that they may."""
+        found = self.pace(5400, 12)
+        for number in range(12):
+            found.begin()
+            found.start_measuring()
+            sizes = 0
+            while not found.is_over(sizes) and sizes < 100:
+                sizes += 1
+                self.now += 1 + 6 * (number % 3)
+            found.ended()
+        self.assertLess(self.now, 5400 + 13)
 
 
 class FakeWorker:
@@ -298,32 +373,31 @@ class Running(unittest.TestCase):
     def worker(self, system, **more):
         return FakeWorker(system, self.clock, **more)
 
-    def measure(self, sizes=3, seconds=None, **workers):
-        """Returns (what is known of the network, the seconds that count as measured)."""
+    def measure(self, sizes=3, seconds=None, total=1e6, **workers):
+        """Returns what is known of the network; self.seconds are those that count as measured."""
         made = {name: self.worker(name) for name in ("torch", "nimble", "nimble_default")} | workers
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         running = program.Run.__new__(program.Run)
         network = program.Measured("resnet-50")
         running.options = types.SimpleNamespace(names=["resnet-50"], threads=1, within=None,
-                                                untuned=False, tune=None)
+                                                untuned=False, tune=None, total="90m")
         running.peers = [name for name in program.systems.IMAGE_PEERS if name in made]
         running.networks, running.cores, running.count = [network], [0], sizes
-        running.effort = {"rounds": 3, "burst_us": 1000, "compile_s": 99}
-        running.measured_seconds, running.peaks = 0.0, []
+        running.effort = {"rounds": 3, "own_rounds": 4, "burst_us": 1000, "compile_s": 99}
+        running.peaks = []
         running.machine, running.provenance = {"cpu": "x"}, {"commit": "c"}
         running.partial = pathlib.Path(folder.name) / "partial.json"
-        running.progress = run.Progress(sizes + 1, 0)
         running.prepare = lambda _: ({"nimble": "n", "nimble_default": "d"}, "y")
         running.measure_peak = lambda: None
-        running.share = lambda: run.Share(seconds, lambda: self.clock.now)
+        running.pace = pace.Pace(total, 1, measuring=seconds, clock=lambda: self.clock.now)
         with unittest.mock.patch.object(program.pool, "Pool", lambda: FakePool(made)), \
                 unittest.mock.patch("experiments.roofline.program.inspect", lambda *_: {}), \
                 contextlib.redirect_stderr(io.StringIO()):
             try:
                 running.measure_network(network, program.plan_sizes("resnet-50", sizes))
             finally:
-                self.seconds = running.measured_seconds
+                self.seconds = running.pace.measured
         return network.record
 
     def test_all_systems_but_the_reference_are_timed(self):
@@ -333,6 +407,9 @@ class Running(unittest.TestCase):
                          {"nimble", "nimble_default", "onnxruntime"})
         self.assertEqual(found["errors"], {})
         self.assertIn("torch", found["infos"])
+        rounds = {key: len(entry["systems"]["nimble"]["samples"])
+                  for key, entry in found["done"].items()}
+        self.assertEqual((rounds.pop("224x224"), set(rounds.values())), (4, {3}))
 
     def test_a_peer_that_fails_keeps_what_it_had(self):
         second = networks.measured_sizes(3)[0]
@@ -357,12 +434,19 @@ class Running(unittest.TestCase):
         self.assertTrue(5 <= len(found["done"]) < 31)
         self.assertTrue(200 <= self.seconds < 1000)
 
+    def test_the_time_of_all_ends_a_network_whatever_took_it(self):
+        slow = self.worker("torch_channels_last", compile_s=1000.0)
+        found = self.measure(sizes=30, total=2200, torch_channels_last=slow)
+        self.assertTrue(5 <= len(found["done"]) < 31)
+        self.assertTrue(2200 <= self.clock.now < 2300)
+
     def test_arguments(self):
-        options = program.parse_arguments(["--networks", "vit-b,resnet-50", "--within", "6m"])
-        self.assertEqual(options.names, ["resnet-50", "vit-b"])
+        options = program.parse_arguments(["--only", "vit-b,resnet-50", "--within", "6m"])
+        self.assertEqual((options.names, options.total), (["resnet-50", "vit-b"], "90m"))
+        self.assertEqual(program.parse_arguments(["--networks", "vit-b"]).names, ["vit-b"])
         self.assertEqual(program.parse_arguments(["--quick"]).names, ["mobilenet-v2", "squeezenet"])
         self.assertEqual(program.parse_arguments([]).names, list(networks.NETWORKS))
-        for wrong in (["--networks", "lenet"], ["--sizes", "-1"], ["--tune", "5m", "--untuned"],
+        for wrong in (["--only", "lenet"], ["--sizes", "-1"], ["--tune", "5m", "--untuned"],
                       ["--within", "soon"]):
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()):
                 program.parse_arguments(wrong)

@@ -57,7 +57,7 @@ class Names(unittest.TestCase):
     def test_what_does_not_exist_is_told(self):
         import tempfile
         with tempfile.NamedTemporaryFile("w", suffix=".py", dir=ROOT / "experiments") as file:
-            file.write("from experiments.harness import cli\ncli.in_hours('1m')\ncli.in_seconds('1m')\n")
+            file.write("from experiments.harness import flags\nflags.in_hours('1m')\nflags.in_seconds('1m')\n")
             file.flush()
             self.assertEqual([name.split(": ")[1] for name in missing_names(pathlib.Path(file.name))],
-                             ["cli.in_hours"])
+                             ["flags.in_hours"])

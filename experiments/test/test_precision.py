@@ -13,13 +13,14 @@ import unittest.mock
 import numpy as np
 
 from experiments.bert_base import weights
-from experiments.harness import experiment, models, report, run, statistics, systems
+from experiments.harness import experiment, models, report, run, statistics, systems, workload
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
 from experiments.precision import accuracy, limits, similarity, tables
 from experiments.precision import run as precision_run
-from experiments.precision.models import BF16, EXACT, ROWS, SINGLE, Encoder, row_of
+from experiments.precision import experiment as precision_experiment
+from experiments.precision.models import BF16, EXACT, INT8, ROWS, SINGLE, Encoder, row_of
 
-BERT, MINILM = ROWS
+BERT, MINILM, BERT_INT8, MINILM_INT8 = ROWS
 EXPECTED = np.linspace(1.0, 2.0, 100)
 
 
@@ -85,8 +86,23 @@ class Models(unittest.TestCase):
     def test_the_references_stay_whichever_peers_are_chosen(self):
         made = precision_run.Run(["precision", "--peers", "openvino_bf16", "--threads", "1"])
         self.assertEqual(made.cases[1].peers, [EXACT, SINGLE, "openvino_bf16"])
+        self.assertEqual(made.cases[3].peers, [EXACT, SINGLE])
         self.assertEqual([case.name for case in made.cases],
-                         ["BERT-base, bf16, 1 thread", "all-MiniLM-L6-v2, bf16, 1 thread"])
+                         ["BERT-base, bf16, 1 thread", "all-MiniLM-L6-v2, bf16, 1 thread",
+                          "BERT-base, int8, 1 thread", "all-MiniLM-L6-v2, int8, 1 thread"])
+
+    def test_cases_may_be_chosen(self):
+        made = precision_run.Run(["precision", "--cases", "bert-base-int8", "--threads", "1"])
+        self.assertEqual([model.name for model in made.models], ["precision/bert-base-int8"])
+        self.assertEqual(made.cases[0].peers[2:], [*INT8.rivals, "openvino", "onnxruntime"])
+
+    def test_quantisers_see_no_length_that_is_reported(self):
+        one = experiment.load("precision/minilm-int8")
+        lengths = [inputs["input_ids"].shape[1] for inputs in one.calibration()]
+        self.assertGreater(len(lengths), 12)
+        self.assertEqual(lengths, workload.quantile_lengths(
+            precision_experiment.tuning_histogram(), precision_experiment.CALIBRATED))
+        self.assertFalse(set(lengths) & set(one.histogram()))
 
 
 class Accuracy(unittest.TestCase):
@@ -146,6 +162,12 @@ class Accuracy(unittest.TestCase):
         self.assertEqual(found["nimble_bf16"]["largest_relative_error"], 4e-3)
         self.assertAlmostEqual(found["nimble_bf16"]["difference"], 4e-2)
         self.assertAlmostEqual(found["openvino"]["relative_error"], 1e-7)
+
+    def test_eight_bits_have_the_tolerance_of_a_scale_for_many(self):
+        _, errors, tolerance = accuracy.examine(
+            workers(nimble_int8=0.05, openvino_int8_dynamic=0.2), INT8, 1e-5, 7)
+        self.assertAlmostEqual(tolerance["relative_error"], 1e-7 * 2 ** 24 * 16 / 254)
+        self.assertEqual(set(errors), {"openvino_int8_dynamic"})
 
     def test_the_worst_length_against_the_most_accurate_peer_of_the_same_precision(self):
         entries = [self.entry(5, nimble_bf16=2e-3, openvino_bf16=4e-3, torch_bf16=2e-3, torch=1e-7),
@@ -243,6 +265,21 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.kept(correlation=math.nan), [True, True, False])
         self.assertEqual(self.kept(ours=None), [False] * 3)
         self.assertEqual(len(tables.bars(BERT, case())), 2)
+
+    def test_eight_bits_may_be_no_more_wrong_than_the_best_peer(self):
+        shown = case(error=1e-3)
+        for entry in shown["lengths"]:
+            systems = entry["systems"]
+            systems["nimble_int8"] = systems.pop("nimble_bf16")
+            systems["openvino_int8_dynamic"] = systems.pop("openvino_bf16")
+        shown["similarities"] = {"nimble_int8": {"rank_correlation": 0.996,
+                                                 "largest_difference": 0.01}}
+        found = tables.bars(MINILM_INT8, shown)
+        self.assertEqual([(bar.get("least", bar.get("most")), bar["kept"]) for bar in found],
+                         [(1.1, True), (1.0, True), (0.995, True)])
+        shown["lengths"][0]["systems"]["nimble_int8"]["relative_error"] = 1.01e-3
+        self.assertEqual([bar["kept"] for bar in tables.bars(MINILM_INT8, shown)],
+                         [True, False, True])
 
     def test_the_page(self):
         for ours, time, verdict in ((100.0, "4.8 | 7.1 (OpenVINO bf16) | 1.500", "1.5, at least "

@@ -260,6 +260,32 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
       }
 }
 
+// Windows that share columns with their neighbours', or none; some pixels wide and many, with and
+// without an edge, up to more columns than there are registers.
+TEST(Pool2dNhwc, NeighboursTogether) {
+  for (const char* window :
+       {"kernel = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]",
+        "kernel = [3, 3], strides = [2, 2], pads = [0, 0, 0, 0], dilations = [1, 1]",
+        "kernel = [2, 2], strides = [3, 3], pads = [1, 1, 0, 0], dilations = [1, 1]",
+        "kernel = [2, 3], strides = [1, 2], pads = [0, 3, 0, 4], dilations = [2, 3]",
+        "kernel = [1, 13], strides = [1, 1], pads = [0, 6, 0, 6], dilations = [1, 1]",
+        "kernel = [1, 41], strides = [1, 1], pads = [0, 20, 0, 20], dilations = [1, 1]"})
+    for (const bool average : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} average {}", window, average));
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, h, w, 40), f32]) {{ let %y = {}(%x) {{{}, ceil_mode = {}, "
+          "layout = \"nhwc\"{}}}; %y }}",
+          average ? "avg_pool2d" : "max_pool2d", window, average,
+          average ? ", count_include_pad = true" : "");
+      c.served_by = "pool2d_nhwc";
+      c.oracle = by_reference(c.text);
+      c.sizes = {{1, 5, 41}, {2, 4, 17}, {1, 3, 77}, {1, 6, 15}, {0, 8, 8}, {1, 4, 8}, {1, 3, 4}};
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Elements that change places: images whose few channels become last, and shuffles of channels, of
 // a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
 TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {

@@ -13,13 +13,17 @@
 //  - A concatenation is walked operand by operand: inside one there is no seam.
 //  - Where a transposition leaves a last axis shorter than a vector, lanes run along the axis whose
 //    elements are neighbours in its operand: (n, 3, h, w) -> (n, h, w, 3) reads rows and stores
-//    each third element, as a shuffle of channels, (…, 2, c) -> (…, c, 2), each second one.
-//  - A shuffle of a concatenation takes its operands in turn; each turn is walked by itself.
+//    each third element.
+//  - A shuffle of channels, (…, 2, c) -> (…, c, 2), reads a vector of each of the two and stores
+//    both interleaved: lanes twice as wide hold one of each, side by side.
+//  - A shuffle of a concatenation takes its operands in turn; where turns do not interleave, each
+//    is walked by itself.
 // Results of equal dims that need neither share one walk and so their common values.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
@@ -165,6 +169,11 @@ class ElementwiseLowering {
     const ir::Atom& a = frame_.result_atoms[together[0]];
     if (is_plain(a)) {
       GroupEvaluator group = evaluator();
+      if (together.size() == 1)
+        if (StmtRef all = interleaved(group, frame_.result_atoms, together[0])) {
+          nests.push_back(std::move(all));
+          return;
+        }
       const Walk walk = whole(group, frame_.result_atoms, together);
       nests.push_back(nest(group, frame_.result_atoms, together, walk));
       return;
@@ -173,6 +182,10 @@ class ElementwiseLowering {
     std::vector<ir::Atom> atoms = frame_.result_atoms;
     const ir::Atom inner = strip_reshapes(probe, a);
     atoms[together[0]] = inner;
+    if (StmtRef all = interleaved(probe, atoms, together[0])) {
+      nests.push_back(std::move(all));
+      return;
+    }
     if (const auto shuffle = shuffle_of(probe, inner)) {
       for (size_t turn = 0; turn < shuffle->parts.size(); ++turn) {
         GroupEvaluator group = evaluator();
@@ -206,6 +219,71 @@ class ElementwiseLowering {
     }
   }
 
+  // An unsigned integer of so many bytes.
+  static std::optional<DType> bits_of(size_t bytes) {
+    switch (bytes) {
+      case 1:
+        return DType::kU8;
+      case 2:
+        return DType::kU16;
+      case 4:
+        return DType::kU32;
+      case 8:
+        return DType::kU64;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // The nest of a result (…, c, turns) whose lanes run along c, the turns of each stored at once;
+  // null where its form is another one.
+  StmtRef interleaved(GroupEvaluator& probe, const std::vector<ir::Atom>& atoms, size_t r) {
+    const ir::Atom& a = atoms[r];
+    const std::vector<Dim> dims = ir::type_of(a)->dims;
+    const DType type = frame_.results[r]->dtype;
+    if (dims.size() < 2 || type == DType::kBool) return nullptr;
+    const auto turns = dims.back().as_constant();
+    constexpr int64_t kMostLanes = 64;
+    const auto length = dims[dims.size() - 2].as_constant();
+    if (!turns || *turns < 2 || *turns * lanes_ > kMostLanes || (length && *length <= *turns) ||
+        !bits_of(size_of(type) * static_cast<size_t>(*turns)))
+      return nullptr;
+    const ir::Binding* turn = formed_by("transpose", a);
+    const size_t axis = dims.size() - 2;
+    if (turn == nullptr) return nullptr;
+    const size_t last = ir::type_of(turn->value->args[0])->dims.size() - 1;
+    if (place_of_axis(*turn, last) != axis) return nullptr;
+    const auto shuffle = shuffle_of(probe, a);
+    std::vector<GroupEvaluator> groups;
+    for (int64_t t = 0; t < *turns; ++t) {
+      groups.push_back(evaluator());
+      if (shuffle)
+        groups.back().choose_part(shuffle->concat, shuffle->parts[static_cast<size_t>(t)]);
+      if (!groups.back().vectorizable(a, axis)) return nullptr;
+    }
+    Walk walk{dims, axis};
+    walk.axis = dims.size() - 1;
+    walk.dims.back() = 1;
+    return nest(groups, atoms, {r}, walk);
+  }
+
+  // Lane i of each value, one behind the other, then lane i + 1 of each.
+  static kir::ValueRef interleave(const std::vector<kir::ValueRef>& values) {
+    const DType type = values[0]->dtype;
+    const int lanes = values[0]->lanes;
+    const size_t bytes = size_of(type);
+    const DType narrow = *bits_of(bytes), wide = *bits_of(bytes * values.size());
+    kir::ValueRef all;
+    for (size_t i = 0; i < values.size(); ++i) {
+      kir::ValueRef v = kb::cast(wide, kb::bitcast(narrow, values[i]));
+      if (i > 0)
+        v = kb::binary(kir::BinaryOp::kShl, std::move(v),
+                       kb::integer(wide, static_cast<int64_t>(8 * bytes * i), lanes));
+      all = all ? kb::binary(kir::BinaryOp::kOr, std::move(all), std::move(v)) : std::move(v);
+    }
+    return kb::bitcast(type, std::move(all));
+  }
+
   // Whether telling rows apart takes a division.
   static bool several(const std::vector<Dim>& axes) {
     return std::count_if(axes.begin(), axes.end(), [](const Dim& d) { return !d.is_constant(1); }) >
@@ -214,6 +292,13 @@ class ElementwiseLowering {
 
   StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
                const std::vector<size_t>& results, const Walk& walk) {
+    return nest(std::span(&group, 1), atoms, results, walk);
+  }
+
+  // `groups`: of each element along the last axis, where the walk takes all of these together.
+  StmtRef nest(std::span<GroupEvaluator> groups, const std::vector<ir::Atom>& atoms,
+               const std::vector<size_t>& results, const Walk& walk) {
+    GroupEvaluator& group = groups[0];
     const bool scalar = walk.dims.empty();
     const auto along = scalar ? std::nullopt : std::optional<size_t>(walk.lanes);
     const bool vectors = group.vectorizable(atoms[results[0]], along);
@@ -258,16 +343,33 @@ class ElementwiseLowering {
         at.insert(at.begin() + lanes_at, s.at);
         at[walk.axis] = at[walk.axis] + walk.shift;
       }
-      std::vector<StmtRef> stores;
+      std::vector<StmtRef> ahead, stores;
       for (size_t r : results) {
         const kir::BufferRef& buffer = frame_.results[r];
         const std::vector<Dim> dims = ir::type_of(atoms[r])->dims;
+        if (groups.size() > 1) {
+          std::vector<kir::ValueRef> turns;
+          for (GroupEvaluator& one : groups) {
+            at.back() = static_cast<int64_t>(turns.size());
+            turns.push_back(kb::broadcast(
+                kb::cast(buffer->dtype, one.value_along(atoms[r], at, steps, lanes, s.valid)),
+                lanes));
+            for (StmtRef& q : one.take_statements()) ahead.push_back(std::move(q));
+          }
+          at.back() = 0;
+          auto valid = s.valid;
+          if (valid) valid = *valid * static_cast<int64_t>(groups.size());
+          stores.push_back(
+              kb::store_strided(buffer, flat_offset(dims, at), 1, interleave(turns), valid));
+          continue;
+        }
         kir::ValueRef v = group.value_along(atoms[r], at, steps, lanes, s.valid);
         v = kb::cast(buffer->dtype, v);
         const Dim stride = scalar ? Dim(1) : flat_offset(dims, steps);
         stores.push_back(kb::store_strided(buffer, flat_offset(dims, at), stride, v, s.valid));
       }
       std::vector<StmtRef> all = group.take_statements();
+      all.insert(all.end(), ahead.begin(), ahead.end());
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
     };

@@ -313,6 +313,19 @@ TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
            "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 9)}; "
            "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
            "let %y = reshape(%t) {shape = (b, h, w, 18)}; %y }",
+           "(%x: Tensor[(b, h, w, 116), f16]) { let %r = reshape(%x) {shape = (b, h, w, 2, 58)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 116)}; %y }",
+           "(%x: Tensor[(b, h, w, 96), i8]) { let %r = reshape(%x) {shape = (b, h, w, 4, 24)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 96)}; %y }",
+           "(%x: Tensor[(b, h, w, 80), f64]) { let %r = reshape(%x) {shape = (b, h, w, 2, 40)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 80)}; %y }",
+           "(%x: Tensor[(b, 2, n), i32]) { let %y = transpose(%x) {axes = [0, 2, 1]}; %y }",
+           "(%x: Tensor[(2, n), f32], %z: Tensor[(n, 1), f32]) "
+           "{ let %t = transpose(%x) {axes = [1, 0]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
            "(%x: Tensor[(b, h, w, 9), f32], %z: Tensor[(b, h, w, 9), f32]) "
            "{ let %c = concat(%x, %z) {axis = 2}; let %r = reshape(%c) {shape = (b, h, 2*w, 3, "
            "3)}; "

@@ -10,7 +10,10 @@
 // These keep vectors full where a plain walk would fall back to single elements, or to few lanes:
 //  - A result that ends in reshapes is walked in the shape before them; flat offsets are the same.
 //    So (b, h, n, d) -> transpose -> (b, n, h*d) copies stretches of d.
-//  - A concatenation is walked operand by operand: inside one there is no seam.
+//  - A concatenation is walked operand by operand: inside one there is no seam. Short rows (images
+//    side by side along their channels) are made one by one, from the first operand's elements to
+//    the last one's, so that each line of memory is written at once; long ones operand after
+//    operand, so that threads can share a row.
 //  - Where a transposition leaves a last axis shorter than a vector, lanes run along the axis whose
 //    elements are neighbours in its operand: (n, 3, h, w) -> (n, h, w, 3) reads rows and stores
 //    each third element.
@@ -43,6 +46,7 @@ using kir::StmtRef;
 // Rows of so few elements are not worth the divisions that find their coordinates: an item has
 // several, one behind the other.
 constexpr int64_t kShortRow = 512, kLines = 8;
+constexpr int64_t kLongestJoinedRow = 4096;  // of a concatenation that is made row by row
 
 class ElementwiseLowering {
  public:
@@ -204,6 +208,10 @@ class ElementwiseLowering {
       nests.push_back(nest(probe, atoms, together, walk));
       return;
     }
+    if (StmtRef rows = side_by_side(*concat, atoms, together[0])) {
+      nests.push_back(std::move(rows));
+      return;
+    }
     const size_t axis = ir::axis_of(*concat->value);
     Dim begin = 0;
     for (size_t part = 0; part < concat->value->args.size(); ++part) {
@@ -217,6 +225,58 @@ class ElementwiseLowering {
       nests.push_back(nest(group, atoms, together, walk));
       begin = begin + walk.dims[axis];
     }
+  }
+
+  // The nest of a result that a concatenation along the last axis forms, row by row; null where
+  // rows are long or of unknown length.
+  StmtRef side_by_side(const ir::Binding& concat, const std::vector<ir::Atom>& atoms, size_t r) {
+    const ir::Atom& a = atoms[r];
+    const std::vector<Dim> dims = ir::type_of(a)->dims;
+    const auto length = dims.back().as_constant();
+    if (dims.size() < 2 || ir::axis_of(*concat.value) + 1 != dims.size() || !length ||
+        *length > kLongestJoinedRow)
+      return nullptr;
+    std::vector<GroupEvaluator> groups;
+    std::vector<int64_t> extents;
+    for (const ir::Atom& operand : concat.value->args) {
+      const auto extent = ir::type_of(operand)->dims.back().as_constant();
+      groups.push_back(evaluator());
+      groups.back().choose_part(concat.var.get(), extents.size());
+      if (!extent || !groups.back().vectorizable(a)) return nullptr;
+      extents.push_back(*extent);
+    }
+    std::vector<Dim> outer(dims.begin(), dims.end() - 1);
+    const Dim lines = outer.back();
+    const bool by_lines = several(outer);
+    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    Dim count = 1;
+    for (const Dim& d : outer) count = count * d;
+    const std::string item = fmt::format("item{}", next_nest_++);
+    std::vector<StmtRef> body, row;
+    std::vector<Dim> at = bind_coordinates("x", outer, Dim::symbol(item), body);
+    const Dim first_line = by_lines ? at.back() * kLines : Dim(0);
+    if (by_lines) at.back() = Dim::symbol("line");
+    at.emplace_back(0);
+    const kir::BufferRef& buffer = frame_.results[r];
+    int64_t begin = 0;
+    for (size_t part = 0; part < groups.size(); ++part) {
+      const SliceBody slice = [&](const Slice& s) {
+        at.back() = s.at + begin;
+        kir::ValueRef v = kb::cast(buffer->dtype, groups[part].value(a, at, lanes_, s.valid));
+        std::vector<StmtRef> all = groups[part].take_statements();
+        all.push_back(kb::store_strided(buffer, flat_offset(dims, at), 1, std::move(v), s.valid));
+        return all;
+      };
+      row.push_back(
+          vector_loop(fmt::format("c{}", part), 0, extents[part], lanes_, unroll_, slice));
+      begin += extents[part];
+    }
+    StmtRef all = kb::seq(std::move(row));
+    if (by_lines)
+      all = kb::loop(kir::LoopKind::kSerial, "line", first_line,
+                     ir::min(lines - first_line, kLines), std::move(all));
+    body.push_back(std::move(all));
+    return kb::loop(kir::LoopKind::kThread, item, 0, count, kb::seq(std::move(body)));
   }
 
   // An unsigned integer of so many bytes.

@@ -345,6 +345,40 @@ TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
   }
 }
 
+// Images side by side along their channels, with and without what follows; of the last the rows are
+// too long to be made one by one, or of unknown length.
+TEST(Elementwise, ImagesSideBySide) {
+  for (const char* text : {
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, h, w, 40), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32], %z: Tensor[(b, h, w, 1), f32], "
+           "%u: Tensor[(b, h, w, 58), f32]) { let %y = concat(%x, %z, %u) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 32), f32], %z: Tensor[(b, h, w, 32), f32], "
+           "%s: Tensor[(64), f32], %t: Tensor[(64), f32]) { let %c = concat(%x, %z) {axis = 3}; "
+           "let %m = mul(%c, %s); let %a = add(%m, %t); let %y = relu(%a); %y }",
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, 1, 1, 40), f32]) "
+           "{ let %r = relu(%x); let %e = expand(%z) {shape = (b, h, w, 40)}; "
+           "let %y = concat(%r, %e, %x) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f16], %z: Tensor[(b, h, w, 9), f16]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %y = relu(%c); %y }",
+           "(%x: Tensor[(n, 4000), f32], %z: Tensor[(n, 200), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 1}; %y }",
+           "(%x: Tensor[(b, h, c), f32], %z: Tensor[(b, h, 24), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 2}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, 40 / static_cast<int64_t>(symbols), 6);
+    c.configurations = 8;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Windows of 2^20 by 2^20 taps: along each axis the first meets the image's first element, the
 // second all others. Kernels whose loops ran over what lies outside would not end.
 TEST(Pool2d, WindowsFarLargerThanTheImage) {

@@ -186,7 +186,8 @@ class Conv2dNhwcLowering {
 
   // Whether all of a row's taps are one stretch of memory.
   bool merged() const {
-    return p_.groups == 1 && (horizontal_.dilation == 1 || horizontal_.taps == 1);
+    if (p_.groups > 1) return false;
+    return horizontal_.taps == 1 || (horizontal_.dilation == 1 && p_.pixel() == p_.depth());
   }
 
   // The product of a tile over all taps.
@@ -305,7 +306,7 @@ class Conv2dNhwcLowering {
   // First element of a plane's pixel at row `y` and column `x` in the group.
   Dim place(const Dim& plane, const Dim& y, const Dim& x) const {
     return (((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x) * p_.pixel() +
-           group_ * p_.depth();
+           p_.first_channel + group_ * p_.depth();
   }
 
   // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores

@@ -2,6 +2,8 @@
 
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/ir/shapes.h"
+#include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
@@ -26,7 +28,33 @@ ValueRef ConvNhwc::bias(const Workload& w, const Dim& channel, int lanes,
   return valid ? kb::load_masked(b, channel, lanes, *valid) : kb::load(b, channel, lanes);
 }
 
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
+namespace {
+
+// Takes the image from a wider one, if it is a slice of that one's channels.
+void find_slice(const Workload& w, ConvNhwc* p) {
+  using Dims = std::vector<Dim>;
+  const GroupEvaluator group(*w.group, p->frame.parameters);
+  const ir::Expr* e = group.definition(p->call().args[0]);
+  if (!e || e->op != "slice" || e->args.size() != 1) return;
+  const auto& axes = ir::attr<std::vector<int64_t>>(e->attrs, "axes");
+  const Dims steps = ir::attr_or<Dims>(e->attrs, "steps", Dims(axes.size(), 1));
+  if (axes != std::vector<int64_t>{3} || !steps[0].is_constant(1)) return;
+  const kir::BufferRef wide = parameter_buffer(w, p->frame, e->args[0]);
+  if (!wide) return;
+  const Dim channels = ir::type_of(e->args[0])->dims[3];
+  const auto first = ir::slice_bounds(channels, ir::attr<Dims>(e->attrs, "starts")[0],
+                                      ir::attr<Dims>(e->attrs, "ends")[0], 1, ir::DimContext())
+                         .first.as_constant();
+  const auto pitch = channels.as_constant();
+  if (!first || !pitch) return;
+  p->image = wide;
+  p->pitch = *pitch;
+  p->first_channel = *first;
+}
+
+}  // namespace
+
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool slices) {
   const bool packed = w.anchor == "packed_conv2d";
   if (!packed && w.anchor != "conv2d") return {};
   ConvNhwc p;
@@ -40,6 +68,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (p.dtype != DType::kF32 && p.dtype != DType::kF64) return {};
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
+  if (!p.image && slices) find_slice(w, &p);
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
   if (p.image->dtype != p.dtype) {
     if (!p.weights) return {};
@@ -61,6 +90,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     const ir::ImageLayout image =
         *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
     p.channels_first = !image.channels_last();
+    if (p.channels_first && p.pitch > 0) return {};
     if (p.channels_first && p.fragment) return {};  // neighbours of a plane are no group
     if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
@@ -82,6 +112,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     p.filters = shape[3] / p.groups;
   }
   if (p.channels < 1 || p.filters < 1) return {};
+  if (p.pitch == 0) p.pitch = p.groups * p.channels;
   p.windows = windows_of(e.attrs, {p.in[1], p.in[2]}, {p.out[1], p.out[2]}, taps);
   return p;
 }

@@ -18,11 +18,14 @@ namespace nimble::kernels {
 // or says that it may be skipped.
 struct ConvNhwc {
   Frame frame;
-  kir::BufferRef image, weights;                  // weights: null if they are one constant element
-  DType dtype{};                                  // of the sums and the result
-  std::optional<kir::Fragment> fragment;          // if image and weights are narrower
-  std::vector<kir::Dim> in, out;                  // NHWC, also of an image that is NCHW in memory
-  bool channels_first = false;                    // it is
+  kir::BufferRef image, weights;          // weights: null if they are one constant element
+  DType dtype{};                          // of the sums and the result
+  std::optional<kir::Fragment> fragment;  // if image and weights are narrower
+  std::vector<kir::Dim> in, out;          // NHWC, also of an image that is NCHW in memory
+  bool channels_first = false;            // it is
+  // Channels of a pixel in memory, and the first of those that are read: the others belong to a
+  // wider image of which this one is a slice.
+  int64_t pitch = 0, first_channel = 0;
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns
   std::optional<ir::Layout> layout;               // of packed weights
@@ -39,7 +42,7 @@ struct ConvNhwc {
                      const std::optional<kir::Dim>& valid) const;
 };
 
-// Nothing if the workload is another.
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w);
+// Nothing if the workload is another. `slices`: the image may be a slice of channels.
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool slices = false);
 
 }  // namespace nimble::kernels

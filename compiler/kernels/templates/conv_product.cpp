@@ -41,7 +41,7 @@ Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) c
 }
 
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
-  const auto conv = analyse_conv_nhwc(w);
+  const auto conv = analyse_conv_nhwc(w, /*slices=*/true);
   if (!conv || !conv->weights) return {};
   ConvProduct p;
   static_cast<ConvNhwc&>(p) = *conv;

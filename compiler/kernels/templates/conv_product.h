@@ -19,7 +19,7 @@ struct ConvProduct : ConvNhwc, Panels {
   int64_t depth() const { return channels_first ? 1 : channels; }
   int64_t depth_steps() const { return depth() / group; }
   // Elements from a pixel's channels to those of the next.
-  int64_t pixel() const { return groups * depth(); }
+  int64_t pixel() const { return channels_first ? 1 : pitch; }
   // First element of step `step` of the weights' matrix in a panel of group `g`.
   Dim row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const;
 };

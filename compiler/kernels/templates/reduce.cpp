@@ -230,9 +230,10 @@ class ReduceLowering {
   kir::BufferRef registers(const char* name, DType t) { return registers(name, t, unroll_); }
 
   // Loops over the reduced axes; the innermost one by vectors (along) or single steps (across).
-  // Outside of `part_` nothing of its axis; `turns` accumulators take turns.
-  StmtRef walk(const std::optional<Dim>& columns, int turns,
-               const std::function<std::vector<StmtRef>(const Step&)>& body) {
+  // Outside of `part_` nothing of its axis. `turns`: accumulators, if not unroll_.
+  StmtRef walk(const std::optional<Dim>& columns,
+               const std::function<std::vector<StmtRef>(const Step&)>& body,
+               std::optional<int> turns = std::nullopt) {
     std::vector<size_t> axes;
     for (size_t i = 0; i < plan_.dims.size(); ++i)
       if (plan_.reduced[i]) axes.push_back(i);
@@ -248,8 +249,8 @@ class ReduceLowering {
                                           : std::pair(Dim(0), plan_.dims[axis]);
     };
     const auto [begin, extent] = stretch(inner);
-    StmtRef nest = vector_loop(fresh("c"), begin, extent, plan_.along ? lanes_ : 1, turns,
-                               [&](const Slice& s) {
+    StmtRef nest = vector_loop(fresh("c"), begin, extent, plan_.along ? lanes_ : 1,
+                               turns.value_or(unroll_), [&](const Slice& s) {
                                  Step step{at, plan_.along ? s.valid : columns,
                                            plan_.along ? s.valid : std::nullopt, 0, s.slot};
                                  step.at[inner] = s.at;
@@ -307,7 +308,7 @@ class ReduceLowering {
     const kir::BufferRef acc = registers("acc", type_);
     const ValueRef neutral = identity(op, type_, lanes_);
     out.push_back(fill(acc, neutral));
-    out.push_back(walk(columns, unroll_, [&](const Step& s) {
+    out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       ValueRef v = value(s, all);
       if (s.counted && lanes_ > 1) v = kb::select(lane_mask(*s.counted, lanes_), v, neutral);
@@ -549,7 +550,7 @@ class ReduceLowering {
     const kir::BufferRef acc = registers("acc", type_, vectors_ * turns);
     out.push_back(fill(acc, identity(f.op, type_, lanes_), vectors_ * turns));
     const auto slot = [&](int v, int turn) { return turn * vectors_ + v; };
-    out.push_back(walk(std::nullopt, turns, [&](const Step& s) {
+    const auto step = [&](const Step& s) {
       std::vector<StmtRef> all;
       for_vectors(left, [&](int v, const std::optional<Dim>& valid) {
         Step moved = s;
@@ -561,7 +562,8 @@ class ReduceLowering {
         all.push_back(kb::set_reg(acc, slot(v, s.slot), combined(f, before, value)));
       });
       return all;
-    }));
+    };
+    out.push_back(walk(std::nullopt, step, turns));
     for (int turn = 1; turn < turns; ++turn)
       for (int v = 0; v < vectors_; ++v)
         out.push_back(
@@ -583,7 +585,7 @@ class ReduceLowering {
     out.push_back(fill(where, nowhere));
     size_t axis = 0;
     while (!plan_.reduced[axis]) ++axis;
-    out.push_back(walk(columns, unroll_, [&](const Step& s) {
+    out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       const ValueRef v = let(all, "v", pull(s, all));
       ValueRef index = kb::broadcast(kb::index(s.at[axis]), lanes_);
@@ -715,7 +717,7 @@ class ReduceLowering {
       };
     }
 
-    out.push_back(walk(columns, unroll_, [&](const Step& s) {
+    out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       const ValueRef y = let(all, "y", last(s, all));
       group_.give(plan_.anchor->var, [y](const Dims&, int) { return y; });

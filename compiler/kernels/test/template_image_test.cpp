@@ -104,6 +104,32 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
+// Convolutions of some channels of a wider image read them where they lie.
+TEST(ImagesNhwc, SlicesOfChannels) {
+  for (const Filter& f : {Filter{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 58, 58},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 24, 40},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 24},
+                          {3, 5, 2, 2, 0, 2, 1, 2, 1, 1, 1, 3, 16},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 2, 24, 34},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 58, 58, 58},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 24, 24, 24}})
+    for (const char* part : {"starts = (0), ends = (CUT)", "starts = (-CUT), ends = (1000)"}) {
+      SCOPED_TRACE(f.str() + " of " + part);
+      Case c = convolution(f, f.groups == f.in ? "depthwise_nhwc" : "conv2d_nhwc");
+      std::string cut = part;
+      cut.replace(cut.find("CUT"), 3, std::to_string(f.in));
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}, {}), f32], "
+          "%c: Tensor[({}), f32]) {{ let %s = slice(%x) {{axes = [3], {}, steps = (1)}}; "
+          "let %y = conv2d(%s, %w, %c) {{{}, groups = {}, layout = \"nhwc\"}}; "
+          "let %r = relu(%y); %r }}",
+          2 * f.in + 1, f.kh, f.kw, f.in / f.groups, f.out, f.out, cut, f.attributes(), f.groups);
+      c.oracle = by_reference(c.text);
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Image and weights of `type`, the weights in panels, which may be made for a machine of wider
 // vectors.
 Case packed_convolution(const Filter& f, DType type) {

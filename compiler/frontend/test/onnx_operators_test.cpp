@@ -1,6 +1,7 @@
 // Single operators in their variants, against what ONNX Runtime recorded (record_operators.py).
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
+#include "compiler/ir/text.h"
 
 namespace nimble::frontend {
 namespace {

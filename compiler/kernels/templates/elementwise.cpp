@@ -246,16 +246,17 @@ class ElementwiseLowering {
       extents.push_back(*extent);
     }
     std::vector<Dim> outer(dims.begin(), dims.end() - 1);
-    const Dim lines = outer.back();
+    const size_t line_axis = last_of_several(outer);
+    const Dim lines = outer[line_axis];
     const bool by_lines = several(outer);
-    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
     Dim count = 1;
     for (const Dim& d : outer) count = count * d;
     const std::string item = fmt::format("item{}", next_nest_++);
     std::vector<StmtRef> body, row;
     std::vector<Dim> at = bind_coordinates("x", outer, Dim::symbol(item), body);
-    const Dim first_line = by_lines ? at.back() * kLines : Dim(0);
-    if (by_lines) at.back() = Dim::symbol("line");
+    const Dim first_line = by_lines ? at[line_axis] * kLines : Dim(0);
+    if (by_lines) at[line_axis] = Dim::symbol("line");
     at.emplace_back(0);
     const kir::BufferRef& buffer = frame_.results[r];
     int64_t begin = 0;
@@ -350,6 +351,13 @@ class ElementwiseLowering {
            1;
   }
 
+  // The last axis whose extent is not 1, or the first.
+  static size_t last_of_several(const std::vector<Dim>& axes) {
+    size_t last = axes.empty() ? 0 : axes.size() - 1;
+    while (last > 0 && axes[last].is_constant(1)) --last;
+    return last;
+  }
+
   StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
                const std::vector<size_t>& results, const Walk& walk) {
     return nest(std::span(&group, 1), atoms, results, walk);
@@ -370,11 +378,12 @@ class ElementwiseLowering {
       outer.erase(outer.begin() + lanes_at);
       steps[walk.lanes] = 1;
     }
-    const Dim lines = outer.empty() ? Dim(1) : outer.back();
+    const size_t line_axis = last_of_several(outer);
+    const Dim lines = outer.empty() ? Dim(1) : outer[line_axis];
     const auto known = columns.as_constant();
     const Dim chunks = known && *known <= grain_ ? Dim(1) : ir::ceildiv(columns, grain_);
     const bool by_lines = chunks.is_constant(1) && known && *known <= kShortRow && several(outer);
-    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
     Dim rows = 1;
     for (const Dim& d : outer) rows = rows * d;
     const std::string item = fmt::format("item{}", next_nest_++);
@@ -395,8 +404,8 @@ class ElementwiseLowering {
       width = Dim::symbol("width");
     }
     std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
-    const Dim first_line = by_lines ? outer_at.back() * kLines : Dim(0);
-    if (by_lines) outer_at.back() = Dim::symbol("line");
+    const Dim first_line = by_lines ? outer_at[line_axis] * kLines : Dim(0);
+    if (by_lines) outer_at[line_axis] = Dim::symbol("line");
     const SliceBody slice = [&](const Slice& s) {
       std::vector<Dim> at = outer_at;
       if (!scalar) {

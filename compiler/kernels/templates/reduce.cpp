@@ -8,9 +8,8 @@
 //  - If the last axis is reduced ("along"), lanes run along it: `unroll` vector accumulators hide
 //    the latency of their additions, and the lanes are added up at the end of the row.
 //  - If it is kept ("across"), lanes are neighbouring results, each reduced on its own; the
-//    accumulators take turns over the reduced axis. Nothing is added across lanes. A plain fold
-//    takes several neighbouring vectors of columns at a time, which lie in the same cache lines'
-//    neighbourhood and keep the accumulators busy.
+//    accumulators take turns over the reduced axis. Nothing is added across lanes. Plain reductions
+//    take several vectors of columns at a time (fold_columns.h).
 //
 // A reduction is one pass. Normalisations need two or three over the same row: the maximum (or
 // mean), then the sum of exponentials (or squared deviations), then the results. A row that comes
@@ -18,10 +17,8 @@
 // scratch between the passes; a plain row is read again, from the first-level cache.
 // The variance is the mean of squared deviations, not a difference of squares, which cancels.
 //
-// Threads share the rows, or blocks of columns. Where there are few of these and much to fold (the
-// pooling of a whole image with few channels), each fold is cut into kParts parts that threads
-// share and that one of them puts together. Whether it is cut depends on the extents alone, so
-// results do not depend on the number of threads.
+// Threads share the rows; how a sum is split between them (fold_columns.h) does not depend on their
+// number, so results don't either.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,6 +28,7 @@
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/templates/fold_columns.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -48,9 +46,6 @@ using kir::StmtRef;
 using kir::ValueRef;
 using Dims = std::vector<Dim>;
 using Ints = std::vector<int64_t>;
-
-// Blocks of columns enough for all threads, and steps of a fold worth cutting into parts.
-constexpr int64_t kEnoughBlocks = 8, kParts = 16, kManySteps = 128, kLittleWork = 1 << 14;
 
 bool is_normalisation(const std::string& op) {
   return op == "softmax" || op == "log_softmax" || op == "l2_normalize" || op == "layer_norm";
@@ -121,30 +116,6 @@ std::optional<Plan> analyse(const Workload& w) {
     if (moves && !reshapes) return std::nullopt;
   }
   return plan;
-}
-
-// The neutral element of a reduction.
-ValueRef identity(BinaryOp op, DType t, int lanes) {
-  switch (op) {
-    case BinaryOp::kMul:
-      return kb::integer(t, 1, lanes);
-    case BinaryOp::kMax:
-    case BinaryOp::kMin: {
-      const bool max = op == BinaryOp::kMax;
-      if (is_float(t)) {
-        const double infinity = std::numeric_limits<double>::infinity();
-        return kb::number(t, max ? -infinity : infinity, lanes);
-      }
-      const int bits = static_cast<int>(size_of(t)) * 8;
-      if (is_signed_int(t)) {
-        const int64_t low = std::numeric_limits<int64_t>::min() >> (64 - bits);
-        return kb::integer(t, max ? low : ~low, lanes);
-      }
-      return kb::integer(t, max ? 0 : static_cast<int64_t>(~uint64_t{0} >> (64 - bits)), lanes);
-    }
-    default:
-      return kb::integer(t, 0, lanes);
-  }
 }
 
 class ReduceLowering {
@@ -222,18 +193,15 @@ class ReduceLowering {
     return n;
   }
 
-  kir::BufferRef registers(const char* name, DType t, int count) {
-    auto b = kb::buffer(fresh(name), kir::Scope::kRegister, t, count, lanes_);
+  kir::BufferRef registers(const char* name, DType t) {
+    auto b = kb::buffer(fresh(name), kir::Scope::kRegister, t, unroll_, lanes_);
     registers_.push_back(b);
     return b;
   }
-  kir::BufferRef registers(const char* name, DType t) { return registers(name, t, unroll_); }
 
   // Loops over the reduced axes; the innermost one by vectors (along) or single steps (across).
-  // Outside of `part_` nothing of its axis. `turns`: accumulators, if not unroll_.
   StmtRef walk(const std::optional<Dim>& columns,
-               const std::function<std::vector<StmtRef>(const Step&)>& body,
-               std::optional<int> turns = std::nullopt) {
+               const std::function<std::vector<StmtRef>(const Step&)>& body) {
     std::vector<size_t> axes;
     for (size_t i = 0; i < plan_.dims.size(); ++i)
       if (plan_.reduced[i]) axes.push_back(i);
@@ -244,13 +212,8 @@ class ReduceLowering {
       names.push_back(fresh("o"));
       at[axes[k]] = Dim::symbol(names.back());
     }
-    const auto stretch = [&](size_t axis) {
-      return part_ && part_->axis == axis ? std::pair(part_->begin, part_->extent)
-                                          : std::pair(Dim(0), plan_.dims[axis]);
-    };
-    const auto [begin, extent] = stretch(inner);
-    StmtRef nest = vector_loop(fresh("c"), begin, extent, plan_.along ? lanes_ : 1,
-                               turns.value_or(unroll_), [&](const Slice& s) {
+    StmtRef nest = vector_loop(fresh("c"), 0, plan_.dims[inner], plan_.along ? lanes_ : 1, unroll_,
+                               [&](const Slice& s) {
                                  Step step{at, plan_.along ? s.valid : columns,
                                            plan_.along ? s.valid : std::nullopt, 0, s.slot};
                                  step.at[inner] = s.at;
@@ -259,65 +222,47 @@ class ReduceLowering {
                                  if (!plan_.along) step.place = step.place * lanes_;
                                  return body(step);
                                });
-    for (size_t k = axes.size() - 1; k-- > 0;) {
-      const auto outer = stretch(axes[k]);
-      nest = kb::loop(kir::LoopKind::kSerial, names[k], outer.first, outer.second, std::move(nest));
-    }
+    for (size_t k = axes.size() - 1; k-- > 0;)
+      nest = kb::loop(kir::LoopKind::kSerial, names[k], 0, plan_.dims[axes[k]], std::move(nest));
     return nest;
   }
 
-  StmtRef fill(const kir::BufferRef& b, const ValueRef& v, int count) {
+  StmtRef fill(const kir::BufferRef& b, const ValueRef& v) {
     std::vector<StmtRef> all;
-    for (int u = 0; u < count; ++u) all.push_back(kb::set_reg(b, u, v));
+    for (int u = 0; u < unroll_; ++u) all.push_back(kb::set_reg(b, u, v));
     return kb::seq(std::move(all));
   }
-  StmtRef fill(const kir::BufferRef& b, const ValueRef& v) { return fill(b, v, unroll_); }
 
   static ValueRef is_nan(const ValueRef& v) { return kb::compare(kir::CompareOp::kNe, v, v); }
 
-  // A plain reduction: by what it folds, what its result is called, and whether one NaN makes that
-  // NaN.
-  struct Fold {
-    BinaryOp op;
-    const char* name;
-    bool keep_nan;
-  };
+  // How a plain reduction folds.
   Fold plain_fold() const {
     const std::string& op = call_.op;
     if (op == "reduce_max" || op == "reduce_min")
-      return {op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, "m", is_float(type_)};
-    return op == "prod" ? Fold{BinaryOp::kMul, "p", false} : Fold{BinaryOp::kAdd, "sum", false};
-  }
-
-  // The accumulator second: a NaN in it stays.
-  static ValueRef combined(const Fold& f, const ValueRef& acc, const ValueRef& v) {
-    const ValueRef folded = kb::binary(f.op, v, acc);
-    return f.keep_nan ? kb::select(is_nan(v), v, folded) : folded;
+      return {op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, is_float(type_)};
+    return {op == "prod" ? BinaryOp::kMul : BinaryOp::kAdd, false};
   }
 
   // Folds `value` of every step by `op`; the result stands in local `name`: a scalar (along) or a
-  // vector of one result a lane (across). Of a maximum or minimum, `keep_nan` says that one NaN
-  // makes the result NaN; the machine's operations forget it.
+  // vector of one result a lane (across).
   ValueRef fold(std::vector<StmtRef>& out, const std::optional<Dim>& columns, BinaryOp op,
                 const char* name,
                 const std::function<ValueRef(const Step&, std::vector<StmtRef>&)>& value,
                 bool keep_nan = false) {
-    const auto combine = [&](const ValueRef& acc, const ValueRef& v) {
-      return combined({op, name, keep_nan}, acc, v);
-    };
+    const Fold f{op, keep_nan};
     const kir::BufferRef acc = registers("acc", type_);
-    const ValueRef neutral = identity(op, type_, lanes_);
+    const ValueRef neutral = f.start(type_, lanes_);
     out.push_back(fill(acc, neutral));
     out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       ValueRef v = value(s, all);
       if (s.counted && lanes_ > 1) v = kb::select(lane_mask(*s.counted, lanes_), v, neutral);
       if (keep_nan) v = let(all, "v", v);
-      all.push_back(kb::set_reg(acc, s.slot, combine(kb::reg(acc, s.slot), v)));
+      all.push_back(kb::set_reg(acc, s.slot, f.combine(kb::reg(acc, s.slot), v)));
       return all;
     }));
     ValueRef total = kb::reg(acc, 0);
-    for (int u = 1; u < unroll_; ++u) total = combine(total, kb::reg(acc, u));
+    for (int u = 1; u < unroll_; ++u) total = f.combine(total, kb::reg(acc, u));
     if (plan_.along && keep_nan) {
       total = extreme_of_lanes(out, let(out, "lanes", total), op);
     } else if (plan_.along) {
@@ -381,9 +326,10 @@ class ReduceLowering {
     ValueRef total;
     if (op == "argmax") {
       total = arg_max(columns, out);
+    } else if (op == "reduce_max" || op == "reduce_min") {
+      total = fold(out, columns, plain_fold().op, "m", operand, plain_fold().keep_nan);
     } else {
-      const Fold f = plain_fold();
-      total = fold(out, columns, f.op, f.name, operand, f.keep_nan);
+      total = fold(out, columns, plain_fold().op, op == "prod" ? "p" : "sum", operand);
     }
     finish(total, columns, out);
   }
@@ -411,164 +357,28 @@ class ReduceLowering {
     }
   }
 
-  // ------------------------------------------------------------ folds of blocks of columns
-
-  // Whether something in the group checks indices, which no kernel with barriers may do in a share.
-  bool has_checks() const {
-    const auto& all = w_.group->body->bindings;
-    return std::any_of(all.begin(), all.end(), [](const ir::Binding& b) {
-      return b.value->kind == ir::ExprKind::kCall && ir::traits_of(*b.value).indexes;
-    });
-  }
-
+  // A plain reduction across.
   kir::Function run_columns(const std::string& name) {
-    const auto known = plan_.dims.back().as_constant();
-    vectors_ = std::min(unroll_, 4);
-    while (vectors_ > 1 && known && *known <= int64_t{vectors_ / 2} * lanes_) vectors_ /= 2;
-    const int64_t width = int64_t{vectors_} * lanes_;
-    Dims items = plan_.dims;
-    for (size_t i = 0; i < items.size(); ++i)
-      if (plan_.reduced[i]) items[i] = 1;
-    items.back() = ir::ceildiv(items.back(), width);
-    Dim count = 1, elements = 1;
-    for (const Dim& d : items) count = count * d;
-    for (const Dim& d : plan_.dims) elements = elements * d;
-    const Dim steps = row_length();
-    const auto blocks = count.as_constant(), length = steps.as_constant();
-    const auto work = elements.as_constant();
-    const bool never = has_checks() || (blocks && *blocks >= kEnoughBlocks) ||
-                       (length && *length < kManySteps) || (work && *work < kLittleWork);
-    StmtRef body = never ? nullptr : parts(items, count);
-    if (never) {
-      body = whole(items, count);
-    } else if (!blocks || !length) {
-      const kir::Condition few = kb::both(kb::lt(count, kEnoughBlocks), kb::le(kManySteps, steps));
-      body = kb::if_then(few, std::move(body), whole(items, count));
-    }
-    return make_function(w_, frame_, name, scratch_, registers_, std::move(body));
-  }
-
-  // Each item folds its columns.
-  StmtRef whole(const Dims& items, const Dim& count) {
-    std::vector<StmtRef> body;
-    base_ = bind_coordinates("x", items, Dim::symbol("item"), body);
-    body.push_back(block([&](const std::optional<Dim>& left, std::vector<StmtRef>& out) {
-      const kir::BufferRef acc = fold_columns(left, out);
-      for_vectors(left, [&](int v, const std::optional<Dim>& valid) {
-        finish(let(out, "total", kb::reg(acc, v)), valid, out);
-      });
-    }));
-    return kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(body)));
-  }
-
-  // Each item folds a part of its columns' steps; then the parts are put together.
-  StmtRef parts(const Dims& items, const Dim& count) {
-    const Dim item = Dim::symbol("item");
-    const int64_t width = int64_t{vectors_} * lanes_;
-    const kir::BufferRef partial = kb::buffer("partial", kir::Scope::kScratch, type_,
-                                              ir::min(count, kEnoughBlocks) * (kParts * width));
-    scratch_.push_back(partial);
-    Dims split = items;
-    split.push_back(kParts);
-    std::vector<StmtRef> first, second;
-    base_ = bind_coordinates("x", split, item, first);
-    const Dim part = base_.back();
-    base_.pop_back();
-    size_t axis = 0;  // the first with several steps
-    for (size_t i = plan_.dims.size(); i-- > 0;)
-      if (plan_.reduced[i] && (!plan_.dims[i].is_constant(1) || !plan_.reduced[axis])) axis = i;
-    const Dim steps = plan_.dims[axis];
-    const Dim begin = Dim::symbol("begin"), end = Dim::symbol("end");
-    first.push_back(kb::let_index("begin", kb::index(ir::floordiv(steps * part, kParts))));
-    first.push_back(kb::let_index("end", kb::index(ir::floordiv(steps * part + steps, kParts))));
-    part_ = {axis, begin, end - begin};
-    first.push_back(block([&](const std::optional<Dim>& left, std::vector<StmtRef>& out) {
-      const kir::BufferRef acc = fold_columns(left, out);
-      for (int v = 0; v < vectors_; ++v)
-        out.push_back(kb::store(partial, item * width + v * lanes_, kb::reg(acc, v)));
-    }));
-    part_.reset();
-
-    base_ = bind_coordinates("x", items, item, second);
-    second.push_back(block([&](const std::optional<Dim>& left, std::vector<StmtRef>& out) {
-      const kir::BufferRef acc = registers("acc", type_, vectors_);
-      const std::string p = fresh("p");
-      std::vector<StmtRef> take;
-      for (int v = 0; v < vectors_; ++v) {
-        const auto place = [&](const Dim& k) { return (item * kParts + k) * width + v * lanes_; };
-        out.push_back(kb::set_reg(acc, v, kb::load(partial, place(0), lanes_)));
-        const ValueRef next = let(take, "v", kb::load(partial, place(Dim::symbol(p)), lanes_));
-        take.push_back(kb::set_reg(acc, v, combined(plain_fold(), kb::reg(acc, v), next)));
-      }
-      out.push_back(kb::loop(kir::LoopKind::kSerial, p, 1, kParts - 1, kb::seq(std::move(take))));
-      for_vectors(left, [&](int v, const std::optional<Dim>& valid) {
-        finish(let(out, "total", kb::reg(acc, v)), valid, out);
-      });
-    }));
-    return kb::seq(
-        {kb::loop(kir::LoopKind::kThread, "item", 0, count * kParts, kb::seq(std::move(first))),
-         kb::barrier(),
-         kb::loop(kir::LoopKind::kThread, "item", 0, count, kb::seq(std::move(second)))});
-  }
-
-  using Block = std::function<void(const std::optional<Dim>& left, std::vector<StmtRef>& out)>;
-  // The columns from block base_.back() on: `left` of them exist, or all.
-  StmtRef block(const Block& body) {
-    const int64_t width = int64_t{vectors_} * lanes_;
-    base_.back() = base_.back() * width;
-    const Dim left = plan_.dims.back() - base_.back();
-    const auto made = [&](const std::optional<Dim>& some) {
-      std::vector<StmtRef> out;
-      body(some, out);
-      return kb::seq(std::move(out));
+    ColumnFold f;
+    f.fold = plain_fold();
+    f.dims = plan_.dims;
+    f.reduced = plan_.reduced;
+    f.type = type_;
+    f.lanes = lanes_;
+    f.unroll = unroll_;
+    f.facts = &w_.facts;
+    for (const ir::Binding& b : w_.group->body->bindings)
+      f.may_cut &= b.value->kind != ir::ExprKind::kCall || !ir::traits_of(*b.value).indexes;
+    f.element = [&](const Dims& at, const std::optional<Dim>& valid, std::vector<StmtRef>& out) {
+      return pull({at, valid, std::nullopt, 0}, out);
     };
-    if (w_.facts.divisible(plan_.dims.back(), width) == ir::Proof::kYes) return made(std::nullopt);
-    if (left.as_constant()) return made(left);
-    StmtRef full = made(std::nullopt);
-    return kb::if_then(kb::le(width, left), std::move(full), made(left));
-  }
-
-  // Calls `body` for each vector of a block, with base_ at its columns and how many of them exist.
-  void for_vectors(const std::optional<Dim>& left,
-                   const std::function<void(int, const std::optional<Dim>&)>& body) {
-    const Dim first = base_.back();
-    for (int v = 0; v < vectors_; ++v) {
-      std::optional<Dim> valid;
-      if (left) valid = *left - v * lanes_;
-      if (const auto n = valid ? valid->as_constant() : std::nullopt; n && *n >= lanes_)
-        valid.reset();
-      base_.back() = first + v * lanes_;
-      body(v, valid);
-    }
-    base_.back() = first;
-  }
-
-  // Folds all steps, or those of part_, of a block; its vectors are the first registers.
-  kir::BufferRef fold_columns(const std::optional<Dim>& left, std::vector<StmtRef>& out) {
-    const Fold f = plain_fold();
-    const int turns = std::max(1, unroll_ / vectors_);
-    const kir::BufferRef acc = registers("acc", type_, vectors_ * turns);
-    out.push_back(fill(acc, identity(f.op, type_, lanes_), vectors_ * turns));
-    const auto slot = [&](int v, int turn) { return turn * vectors_ + v; };
-    const auto step = [&](const Step& s) {
-      std::vector<StmtRef> all;
-      for_vectors(left, [&](int v, const std::optional<Dim>& valid) {
-        Step moved = s;
-        moved.at.back() = base_.back();
-        moved.valid = valid;
-        ValueRef value = pull(moved, all);
-        if (f.keep_nan) value = let(all, "v", value);
-        const ValueRef before = kb::reg(acc, slot(v, s.slot));
-        all.push_back(kb::set_reg(acc, slot(v, s.slot), combined(f, before, value)));
-      });
-      return all;
+    f.finish = [&](const ValueRef& total, const Dims& at, const std::optional<Dim>& valid,
+                   std::vector<StmtRef>& out) {
+      base_ = at;
+      finish(total, valid, out);
     };
-    out.push_back(walk(std::nullopt, step, turns));
-    for (int turn = 1; turn < turns; ++turn)
-      for (int v = 0; v < vectors_; ++v)
-        out.push_back(
-            kb::set_reg(acc, v, combined(f, kb::reg(acc, v), kb::reg(acc, slot(v, turn)))));
-    return acc;
+    StmtRef body = f.lower();
+    return make_function(w_, frame_, name, f.scratch, f.registers, std::move(body));
   }
 
   // The first index with the largest value, and a NaN is larger than all numbers: each accumulator
@@ -577,7 +387,7 @@ class ReduceLowering {
   ValueRef arg_max(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
     const kir::BufferRef best = registers("best", type_);
     const kir::BufferRef where = registers("where", DType::kI64);
-    const ValueRef lowest = identity(BinaryOp::kMax, type_, lanes_);
+    const ValueRef lowest = Fold{BinaryOp::kMax}.start(type_, lanes_);
     const ValueRef nowhere = kb::integer(DType::kI64, std::numeric_limits<int64_t>::max(), lanes_);
     const auto both = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kAnd, a, b); };
     const auto either = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kOr, a, b); };
@@ -742,14 +552,7 @@ class ReduceLowering {
   ir::Atom x_;
   DType type_;
   int lanes_ = 1;
-  int vectors_ = 1;  // of a block of columns
   Dims base_;
-  // The steps along one reduced axis that an item folds, if not all.
-  struct Part {
-    size_t axis;
-    Dim begin, extent;
-  };
-  std::optional<Part> part_;
   kir::BufferRef row_;
   std::vector<kir::BufferRef> scratch_, registers_;
   int next_ = 0;

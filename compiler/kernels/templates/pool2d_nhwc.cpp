@@ -215,18 +215,20 @@ class PoolNhwcLowering {
                                      const std::optional<Dim>& valid) {
     const std::vector<int64_t> columns = columns_of(pixels);
     const Dim y = Dim::symbol("i_start") + Dim::symbol("i") * windows_[0].dilation;
-    std::vector<StmtRef> all, take;
-    for (size_t k = 0; k < columns.size(); ++k) {
-      const Dim x = Dim::symbol("j_start") + columns[k];
+    const Dim at = Dim::symbol("at"), put = Dim::symbol("put");
+    std::vector<StmtRef> all = {
+        kb::let_index("put", kb::index(to(Dim::symbol("column"), channel)))};
+    std::vector<StmtRef> take = {
+        kb::let_index("at", kb::index(from(y, Dim::symbol("j_start"), channel)))};
+    for (size_t k = 0; k < columns.size(); ++k)
       for (int v = 0; v < vectors; ++v) {
         const Dim place = static_cast<int64_t>(k) * vectors + v;
+        const Dim index = at + columns[k] * in_[3] + v * lanes_;
         all.push_back(kb::set_reg(columns_, place, start()));
         take.push_back(kb::set_reg(
             columns_, place,
-            fold(kb::load_strided(x_, from(y, x, channel + v * lanes_), 1, lanes_, valid),
-                 kb::reg(columns_, place))));
+            fold(kb::load_strided(x_, index, 1, lanes_, valid), kb::reg(columns_, place))));
       }
-    }
     all.push_back(loop_over_taps("i", kb::seq(std::move(take))));
     for (int p = 0; p < pixels; ++p)
       for (int v = 0; v < vectors; ++v) {
@@ -238,8 +240,7 @@ class PoolNhwcLowering {
           const ValueRef column = kb::reg(columns_, place);
           value = value ? fold(column, std::move(value)) : column;
         }
-        all.push_back(kb::store_strided(frame_.results[0],
-                                        to(Dim::symbol("column") + p, channel + v * lanes_), 1,
+        all.push_back(kb::store_strided(frame_.results[0], put + p * in_[3] + v * lanes_, 1,
                                         finish(std::move(value), windows_[1].taps), valid));
       }
     return all;

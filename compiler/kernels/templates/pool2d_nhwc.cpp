@@ -199,12 +199,16 @@ class PoolNhwcLowering {
     const Dim count = ir::max(Dim::symbol("i_count") * counted, 1);
     return kb::div(std::move(folded), kb::broadcast(kb::cast(type_, kb::index(count)), lanes_));
   }
-  // Where a channel of a pixel of the image and of the result lies.
-  Dim from(const Dim& y, const Dim& x, const Dim& channel) const {
-    return ((image_ * in_[1] + y) * in_[2] + x) * in_[3] + channel;
+  // Bind where a channel of a row's first tap lies, and that of the pixel of the result.
+  StmtRef take_at(const Dim& channel) const {
+    const Dim y = Dim::symbol("i_start") + Dim::symbol("i") * windows_[0].dilation;
+    const Dim x = Dim::symbol("j_start");
+    return kb::let_index("at", kb::index(((image_ * in_[1] + y) * in_[2] + x) * in_[3] + channel));
   }
-  Dim to(const Dim& column, const Dim& channel) const {
-    return ((image_ * out_[1] + line_) * out_[2] + column) * in_[3] + channel;
+  StmtRef put_at(const Dim& channel) const {
+    const Dim x = Dim::symbol("column");
+    return kb::let_index("put",
+                         kb::index(((image_ * out_[1] + line_) * out_[2] + x) * in_[3] + channel));
   }
   StmtRef loop_over_taps(const std::string& axis, StmtRef body) const {
     const Dim begin = Dim::symbol(axis + "_begin"), end = Dim::symbol(axis + "_end");
@@ -214,12 +218,8 @@ class PoolNhwcLowering {
   std::vector<StmtRef> pool_together(int pixels, const Dim& channel, int vectors,
                                      const std::optional<Dim>& valid) {
     const std::vector<int64_t> columns = columns_of(pixels);
-    const Dim y = Dim::symbol("i_start") + Dim::symbol("i") * windows_[0].dilation;
     const Dim at = Dim::symbol("at"), put = Dim::symbol("put");
-    std::vector<StmtRef> all = {
-        kb::let_index("put", kb::index(to(Dim::symbol("column"), channel)))};
-    std::vector<StmtRef> take = {
-        kb::let_index("at", kb::index(from(y, Dim::symbol("j_start"), channel)))};
+    std::vector<StmtRef> all = {put_at(channel)}, take = {take_at(channel)};
     for (size_t k = 0; k < columns.size(); ++k)
       for (int v = 0; v < vectors; ++v) {
         const Dim place = static_cast<int64_t>(k) * vectors + v;
@@ -248,20 +248,19 @@ class PoolNhwcLowering {
 
   // `vectors` vectors of channels of a pixel, from `channel` on.
   std::vector<StmtRef> pool(const Dim& channel, int vectors, const std::optional<Dim>& valid) {
-    const Dim y = Dim::symbol("i_start") + Dim::symbol("i") * windows_[0].dilation;
-    const Dim x = Dim::symbol("j_start") + Dim::symbol("j") * windows_[1].dilation;
-    std::vector<StmtRef> all, take, give;
+    const Dim tap = Dim::symbol("at") + Dim::symbol("j") * (in_[3] * windows_[1].dilation);
+    const Dim put = Dim::symbol("put");
+    std::vector<StmtRef> all = {put_at(channel)}, take, give;
     for (int v = 0; v < vectors; ++v) {
       all.push_back(kb::set_reg(best_, v, start()));
       const ValueRef best = kb::reg(best_, v);
       take.push_back(kb::set_reg(
-          best_, v,
-          fold(kb::load_strided(x_, from(y, x, channel + v * lanes_), 1, lanes_, valid), best)));
-      give.push_back(kb::store_strided(frame_.results[0],
-                                       to(Dim::symbol("column"), channel + v * lanes_), 1,
+          best_, v, fold(kb::load_strided(x_, tap + v * lanes_, 1, lanes_, valid), best)));
+      give.push_back(kb::store_strided(frame_.results[0], put + v * lanes_, 1,
                                        finish(best, Dim::symbol("j_count")), valid));
     }
-    all.push_back(loop_over_taps("i", loop_over_taps("j", kb::seq(std::move(take)))));
+    StmtRef row = loop_over_taps("j", kb::seq(std::move(take)));
+    all.push_back(loop_over_taps("i", kb::seq({take_at(channel), std::move(row)})));
     for (StmtRef& s : give) all.push_back(std::move(s));
     return all;
   }

@@ -23,9 +23,13 @@ struct ConvNhwc {
   std::optional<kir::Fragment> fragment;  // if image and weights are narrower
   std::vector<kir::Dim> in, out;          // NHWC, also of an image that is NCHW in memory
   bool channels_first = false;            // it is
-  // Channels of a pixel in memory, and the first of those that are read: the others belong to a
-  // wider image of which this one is a slice.
-  int64_t pitch = 0, first_channel = 0;
+  // Where the channels of the image lie, one source's behind another's: each has the channels from
+  // `first` on of an image with `pitch` of them. Several are an image of one group.
+  struct Source {
+    kir::BufferRef image;
+    int64_t pitch = 0, first = 0, channels = 0;
+  };
+  std::vector<Source> sources;
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns
   std::optional<ir::Layout> layout;               // of packed weights
@@ -42,7 +46,8 @@ struct ConvNhwc {
                      const std::optional<kir::Dim>& valid) const;
 };
 
-// Nothing if the workload is another. `slices`: the image may be a slice of channels.
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool slices = false);
+// Nothing if the workload is another. `parts`: the image may be a slice of another's channels, or
+// such images and slices side by side.
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts = false);
 
 }  // namespace nimble::kernels

@@ -41,7 +41,7 @@ Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) c
 }
 
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
-  const auto conv = analyse_conv_nhwc(w, /*slices=*/true);
+  const auto conv = analyse_conv_nhwc(w, /*parts=*/true);
   if (!conv || !conv->weights) return {};
   ConvProduct p;
   static_cast<ConvNhwc&>(p) = *conv;
@@ -53,6 +53,8 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     if (!cut) return {};
     panels = *cut;
     if (p.channels % p.group != 0) return {};
+    for (const ConvNhwc::Source& s : p.sources)
+      if (s.channels % p.group != 0) return {};
   } else {
     if (p.fragment) return {};
     const int vectors = conv_vectors(p.filters, lanes);

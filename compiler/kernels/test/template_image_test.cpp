@@ -168,6 +168,37 @@ TEST(Conv2dNhwc, PackedWeights) {
   }
 }
 
+// Images side by side along their channels, one of them a slice, are read where they lie.
+TEST(Conv2dNhwc, ImagesSideBySide) {
+  for (const Filter& f : {Filter{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 58, 24},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 128, 16},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
+                          {3, 5, 2, 2, 2, 0, 1, 3, 1, 2, 1, 6, 17}})
+    for (const DType type : {DType::kF32, DType::kBF16})
+      for (const bool packed : {true, false}) {
+        if (!packed && type != DType::kF32) continue;
+        SCOPED_TRACE(fmt::format("{} of {} packed {}", f.str(), name_of(type), packed));
+        Case c = packed ? packed_convolution(f, type) : convolution(f, "conv2d_nhwc");
+        const int64_t first = f.in / 4 * 2, rest = f.in - first;
+        const std::string whole = fmt::format("%x: Tensor[(b, h, w, {}), {}]", f.in, name_of(type));
+        const auto replace = [&](const std::string& from, const std::string& to) {
+          ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
+          c.text.replace(c.text.find(from), from.size(), to);
+        };
+        replace(whole, fmt::format("%x: Tensor[(b, h, w, {0}), {2}], "
+                                   "%z: Tensor[(b, h, w, {1}), {2}]",
+                                   first, rest + 3, name_of(type)));
+        replace("{ let %y", fmt::format("{{ let %s = slice(%z) {{axes = [3], starts = (3), "
+                                        "ends = ({}), steps = (1)}}; "
+                                        "let %i = concat(%x, %s) {{axis = 3}}; let %y",
+                                        rest + 3));
+        replace("conv2d(%x,", "conv2d(%i,");
+        c.oracle = by_reference(c.text);
+        check(c);
+        if (HasFatalFailure()) return;
+      }
+}
+
 // By a fragment: a pixel's channels are whole pairs.
 TEST(Conv2dNhwc, PackedPairs) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},

@@ -473,9 +473,9 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
   const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
-  const int64_t fits = t.l1_bytes / 2 / (p->width * step);
+  const int64_t fits = steps_that_fit(*p, t);
   int64_t c_block = 0;
-  if (may_block(*p) && p->steps() > 16 * fits && p->depth_steps() >= 32)
+  if (may_block(*p) && wants_blocks(*p, t))
     for (int64_t c : {32, 64, 128, 256, 512})
       if (c_block == 0 || (c <= fits && c / 2 < p->depth_steps())) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with

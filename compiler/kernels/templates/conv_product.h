@@ -28,7 +28,13 @@ struct ConvProduct : ConvNhwc, Panels {
   Dim row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const;
 };
 
-// Nothing if the template does not serve the workload.
+// Steps of a panel that fill half of L1, and whether it is so much longer that taking it block by
+// block pays.
+int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t);
+bool wants_blocks(const ConvProduct& p, const TargetInfo& t);
+
+// Nothing if the template does not serve the workload. An image of several sources is taken without
+// blocks, so one that wants them is left to whoever puts it together.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
 }  // namespace nimble::kernels

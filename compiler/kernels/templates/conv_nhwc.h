@@ -17,22 +17,25 @@ namespace nimble::kernels {
 // Only with packed weights the image may be NCHW. Taps in the padding are left out, so it has none
 // or says that it may be skipped.
 struct ConvNhwc {
-  Frame frame;
-  kir::BufferRef image, weights;          // weights: null if they are one constant element
-  DType dtype{};                          // of the sums and the result
-  std::optional<kir::Fragment> fragment;  // if image and weights are narrower
-  std::vector<kir::Dim> in, out;          // NHWC, also of an image that is NCHW in memory
-  bool channels_first = false;            // it is
-  // Where the channels of the image lie, one source's behind another's: each has the channels from
-  // `first` on of an image with `pitch` of them. Several are an image of one group.
+  // Channels of the image, from `first` on of one with `pitch` of them.
   struct Source {
     kir::BufferRef image;
     int64_t pitch = 0, first = 0, channels = 0;
   };
-  std::vector<Source> sources;
+
+  Frame frame;
+  kir::BufferRef image, weights;                  // weights: null if they are one constant element
+  DType dtype{};                                  // of the sums and the result
+  std::optional<kir::Fragment> fragment;          // if image and weights are narrower
+  std::vector<kir::Dim> in, out;                  // NHWC, also of an image that is NCHW in memory
+  bool channels_first = false;                    // it is
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns
   std::optional<ir::Layout> layout;               // of packed weights
+
+  // Where the channels of the image lie, one source's behind another's; several are an image of one
+  // group.
+  std::vector<Source> sources;
 
   const ir::Expr& call() const { return *frame.anchor->value; }
   int64_t taps() const { return windows[0].taps * windows[1].taps; }

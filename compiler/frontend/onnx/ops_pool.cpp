@@ -157,8 +157,7 @@ Values average_pool(NodeContext& c) {
   Arithmetic a(c.g);
   const Window w = window_of(c, c.in(0), c.integers("kernel_shape"));
   const bool with_padding = c.integer("count_include_pad", 0) != 0;
-  if (!(with_padding && c.integer("ceil_mode", 0)))
-    if (auto y = plain_pool(c, w, "avg_pool2d")) return {*y};
+  if (auto y = plain_pool(c, w, "avg_pool2d")) return {*y};
   Pool pool(c, w);
   const Value all = pool.windows(a.widened(c.in(0)), 0);
   const Value sum = a.sum(all, {all.rank() - 1}, false);

@@ -1,6 +1,7 @@
 // Single operators in their variants, against what ONNX Runtime recorded (record_operators.py).
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
+#include "compiler/ir/text.h"
 
 namespace nimble::frontend {
 namespace {
@@ -179,6 +180,27 @@ TEST(OnnxExpand, TakesAShapeOfAsManyExtentsAsThereAreAxes) {
   EXPECT_EQ(run({3}), (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(run({0}), (std::vector<int64_t>{0, 2}));
   EXPECT_THROW(run({3, 1}), Error);
+}
+
+// What a window that was rounded up reaches beyond the padding does not count; one operator does
+// it.
+TEST(OnnxAveragePool, CountsThePaddingOfRoundedUpWindows) {
+  proto::GraphParts g;
+  g.nodes = {proto::node("AveragePool", {"x"}, {"y"},
+                         proto::attribute("kernel_shape", std::vector<int64_t>{1, 3}) +
+                             proto::attribute("strides", std::vector<int64_t>{1, 2}) +
+                             proto::attribute("pads", std::vector<int64_t>{0, 1, 0, 1}) +
+                             proto::attribute("ceil_mode", int64_t{1}) +
+                             proto::attribute("count_include_pad", int64_t{1}))};
+  g.inputs = {proto::value("x", {"1", "1", "1", "w"})};
+  g.outputs = {proto::unshaped("y")};
+  Scratch scratch;
+  scratch.write("m.onnx", proto::model(g));
+  const ir::Module m = import_model(scratch.path("m.onnx"));
+  EXPECT_NE(ir::print(m).find("avg_pool2d("), std::string::npos);
+  const Array x = array_of({1, 1, 1, 6}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  expect_close(run_reference(m, {{"x", x}}).at("y"),
+               array_of({1, 1, 1, 4}, std::vector<float>{1, 3, 5, 3}), 1e-6, "");
 }
 
 // An index outside its own axis is an error, also where it would fall into another row.

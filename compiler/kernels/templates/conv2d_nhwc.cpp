@@ -39,6 +39,11 @@
 // The first convolution of a network finds the image of three channels as the program has it, one
 // plane for each. It reads it so: a plane is an image of one channel, and the sum goes over the
 // planes, too. There are no blocks of channels then.
+//
+// An image of several side by side, or a slice of one's channels, is read where these lie: the sum
+// of a tap goes over one after the other.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "compiler/kernels/templates/conv_product.h"
@@ -157,6 +162,7 @@ class Conv2dNhwcLowering {
     Columns columns;
   };
   using Tile = RowTiles::Tile;
+  using Source = ConvNhwc::Source;
 
   Dim line() const { return first_line_ + Dim::symbol("line"); }
   StmtRef each_line(StmtRef body) const {
@@ -186,24 +192,38 @@ class Conv2dNhwcLowering {
 
   // Whether all of a row's taps are one stretch of memory.
   bool merged() const {
-    return p_.groups == 1 && (horizontal_.dilation == 1 || horizontal_.taps == 1);
+    if (p_.groups > 1 || p_.sources.size() > 1) return false;
+    return horizontal_.taps == 1 ||
+           (horizontal_.dilation == 1 && p_.pixel(p_.sources[0]) == p_.depth());
   }
 
   // The product of a tile over all taps.
   StmtRef taps(const TileProduct& tile) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
-    const Dim at = Dim::symbol("at");
     const Dim plane = p_.planes() == 1 ? Dim(0) : Dim::symbol("plane");
     std::vector<StmtRef> all, row;
     // Where the first tap of the row finds the first pixel: perhaps outside the image.
-    row.push_back(kb::let_index(
-        "at", kb::index(place(plane, Dim::symbol("top") + i * vertical_.dilation, left))));
+    std::vector<Dim> at;
+    for (const Source& s : p_.sources) {
+      const std::string name = at.empty() ? "at" : fmt::format("at{}", at.size());
+      row.push_back(kb::let_index(
+          name, kb::index(place(s, plane, Dim::symbol("top") + i * vertical_.dilation, left))));
+      at.push_back(Dim::symbol(name));
+    }
     const int64_t kw = horizontal_.taps, depth = p_.depth_steps();
     const Dim first_tap = (plane * vertical_.taps + i) * kw;
     const auto each_tap = [&](bool whole) {
       const TilePart part = [&](int first, int rows, const std::string& prefix) {
-        return product(tile, first, rows, at + j * (horizontal_.dilation * p_.pixel()),
-                       (first_tap + j) * depth, depth, prefix);
+        std::vector<StmtRef> products;
+        Dim step = (first_tap + j) * depth;
+        for (size_t s = 0; s < at.size(); ++s) {
+          const Source& source = p_.sources[s];
+          const Dim tap = at[s] + j * (horizontal_.dilation * p_.pixel(source));
+          const int64_t steps = p_.steps_of(source);
+          products.push_back(product(tile, source, first, rows, tap, step, steps, prefix));
+          step = step + steps;
+        }
+        return products.size() == 1 ? products[0] : kb::seq(std::move(products));
       };
       StmtRef one = part_of_tile(horizontal_, tiles_, tile.rows, left + j * horizontal_.dilation,
                                  part, whole);
@@ -221,7 +241,8 @@ class Conv2dNhwcLowering {
         all.push_back(
             kb::let_index("j_end", kb::index(ir::max(horizontal_.end_tap(right), begin))));
       }
-      row.push_back(product(tile, 0, tile.rows, at + begin * p_.pixel(),
+      const Source& only = p_.sources[0];
+      row.push_back(product(tile, only, 0, tile.rows, at[0] + begin * p_.pixel(only),
                             (first_tap + begin) * depth, (end - begin) * depth, "f_"));
       StmtRef edges = horizontal_.clipped ? each_tap(false) : nullptr;
       if (edges) row.push_back(kb::if_then(kb::lt(end - begin, kw), std::move(edges)));
@@ -283,13 +304,14 @@ class Conv2dNhwcLowering {
     }
     const TilePart part = [&](int first, int rows, const std::string& prefix) {
       return kb::seq({sums(true, pixel, first, rows, panel.vectors),
-                      product(tile, first, rows, at, row, steps, prefix),
+                      product(tile, p_.sources[0], first, rows, at, row, steps, prefix),
                       sums(false, pixel, first, rows, panel.vectors)});
     };
     StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
     return kb::seq(
         {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(0, Dim::symbol("y"), column) + first_step * p_.group)),
+         kb::let_index("at", kb::index(place(p_.sources[0], 0, Dim::symbol("y"), column) +
+                                       first_step * p_.group)),
          std::move(some)});
   }
 
@@ -303,9 +325,9 @@ class Conv2dNhwcLowering {
   // ---- parts of tiles
 
   // First element of a plane's pixel at row `y` and column `x` in the group.
-  Dim place(const Dim& plane, const Dim& y, const Dim& x) const {
-    return (((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x) * p_.pixel() +
-           group_ * p_.depth();
+  Dim place(const Source& s, const Dim& plane, const Dim& y, const Dim& x) const {
+    const Dim pixel = ((image_ * p_.planes() + plane) * vertical_.in + y) * horizontal_.in + x;
+    return pixel * p_.pixel(s) + s.first + group_ * p_.depth();
   }
 
   // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
@@ -339,14 +361,15 @@ class Conv2dNhwcLowering {
     return t;
   }
 
-  // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads from `at` on, with
-  // `k` steps of the weights' matrix from step `row` on.
-  StmtRef product(const TileProduct& tile, int first, int rows, const Dim& at, const Dim& row,
-                  const Dim& k, const std::string& prefix) {
+  // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads a source from `at`
+  // on, with `k` steps of the weights' matrix from step `row` on.
+  StmtRef product(const TileProduct& tile, const Source& source, int first, int rows, const Dim& at,
+                  const Dim& row, const Dim& k, const std::string& prefix) {
     TileProduct t = tile;
+    t.lhs = source.image;
     t.first_row = first;
     t.rows = rows;
-    const int64_t step = horizontal_.stride * p_.pixel();
+    const int64_t step = horizontal_.stride * p_.pixel(source);
     t.lhs_index = [=, this](const Dim& pixel, const Dim& c) {
       return at + pixel * step + c * p_.group;
     };
@@ -398,6 +421,11 @@ class Conv2dNhwcLowering {
   Dim first_tile_, tile_count_, first_pixel_, pixels_;  // its part of each line
 };
 
+// Whether a pixel's channels may be taken block by block.
+bool may_block(const ConvProduct& p) {
+  return !p.channels_first && p.sources.size() == 1;
+}
+
 }  // namespace
 
 bool Conv2dNhwcTemplate::accepts(const Workload& w, const TargetInfo& t) const {
@@ -413,7 +441,7 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   // Steps over a tap's channels in a block; 0: no blocks.
   Knob channels{"c_block", {}};
-  if (!p->channels_first)
+  if (may_block(*p))
     for (int64_t c : {32, 64, 128, 256, 512}) {
       channels.choices.emplace_back(c);
       if (c >= p->depth_steps()) break;
@@ -430,7 +458,7 @@ std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo&
 bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   if (!p || !well_formed(knobs(w, t), c)) return false;
-  if (p->channels_first && knob_int(c, "c_block") != 0) return false;
+  if (!may_block(*p) && knob_int(c, "c_block") != 0) return false;
   const int64_t rows = knob_int(c, "rows");
   return rows >= 1 && rows <= max_tile_rows(t, p->vectors) && knob_int(c, "c_block") >= 0 &&
          knob_int(c, "unroll") >= 1 && knob_int(c, "block_rows") >= 1;
@@ -445,9 +473,9 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
   const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
-  const int64_t fits = t.l1_bytes / 2 / (p->width * step);
+  const int64_t fits = steps_that_fit(*p, t);
   int64_t c_block = 0;
-  if (p->steps() > 16 * fits && p->depth_steps() >= 32)
+  if (may_block(*p) && wants_blocks(*p, t))
     for (int64_t c : {32, 64, 128, 256, 512})
       if (c_block == 0 || (c <= fits && c / 2 < p->depth_steps())) c_block = c;
   // Without blocks an item has rows for a few tiles, so that what it begins with is shared; with

@@ -1,7 +1,10 @@
 #include "compiler/kernels/templates/conv_nhwc.h"
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/ir/shapes.h"
+#include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
@@ -26,7 +29,56 @@ ValueRef ConvNhwc::bias(const Workload& w, const Dim& channel, int lanes,
   return valid ? kb::load_masked(b, channel, lanes, *valid) : kb::load(b, channel, lanes);
 }
 
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
+namespace {
+
+using Source = ConvNhwc::Source;
+
+// Where an image, or a slice of the channels of one, lies.
+std::optional<Source> source_of(const Workload& w, const Frame& frame, const GroupEvaluator& group,
+                                const ir::Atom& a) {
+  using Dims = std::vector<Dim>;
+  const auto channels = ir::type_of(a)->dims[3].as_constant();
+  if (!channels) return {};
+  if (const BufferRef whole = parameter_buffer(w, frame, a))
+    return Source{whole, *channels, 0, *channels};
+  const ir::Expr* e = group.definition(a);
+  if (!e || e->op != "slice" || e->args.size() != 1) return {};
+  const auto& axes = ir::attr<std::vector<int64_t>>(e->attrs, "axes");
+  const Dims steps = ir::attr_or<Dims>(e->attrs, "steps", Dims(axes.size(), 1));
+  if (axes != std::vector<int64_t>{3} || !steps[0].is_constant(1)) return {};
+  const BufferRef wide = parameter_buffer(w, frame, e->args[0]);
+  if (!wide) return {};
+  const Dim all = ir::type_of(e->args[0])->dims[3];
+  const auto first = ir::slice_bounds(all, ir::attr<Dims>(e->attrs, "starts")[0],
+                                      ir::attr<Dims>(e->attrs, "ends")[0], 1, ir::DimContext())
+                         .first.as_constant();
+  const auto pitch = all.as_constant();
+  if (!first || !pitch) return {};
+  return Source{wide, *pitch, *first, *channels};
+}
+
+// The sources of an image that is no parameter; none if it is another value.
+std::vector<Source> sources_of(const Workload& w, const Frame& frame, const ir::Atom& image) {
+  constexpr size_t kMost = 8;  // each has code of its own
+  const GroupEvaluator group(*w.group, frame.parameters);
+  std::vector<ir::Atom> parts = {image};
+  if (const ir::Expr* e = group.definition(image); e && e->op == "concat") {
+    if (ir::axis_of(*e) != 3) return {};
+    parts = e->args;
+  }
+  std::vector<Source> all;
+  for (const ir::Atom& a : parts) {
+    const auto source = source_of(w, frame, group, a);
+    if (!source) return {};
+    if (source->channels > 0) all.push_back(*source);
+  }
+  if (all.size() > kMost) all.clear();
+  return all;
+}
+
+}  // namespace
+
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   const bool packed = w.anchor == "packed_conv2d";
   if (!packed && w.anchor != "conv2d") return {};
   ConvNhwc p;
@@ -41,6 +93,8 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   if (size_of(p.dtype) < 4) return {};
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
+  if (!p.image && parts) p.sources = sources_of(w, p.frame, e.args[0]);
+  if (!p.sources.empty()) p.image = p.sources[0].image;
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
   if (p.image->dtype != p.dtype) {
     if (!p.weights) return {};
@@ -63,6 +117,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     const ir::ImageLayout image =
         *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
     p.channels_first = !image.channels_last();
+    if (p.channels_first && !p.sources.empty()) return {};
     if (p.channels_first && p.fragment) return {};  // neighbours of a plane are no group
     if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
@@ -84,6 +139,9 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
     p.filters = shape[3] / p.groups;
   }
   if (p.channels < 1 || p.filters < 1) return {};
+  if (p.sources.size() > 1 && p.groups > 1) return {};
+  const int64_t all = p.groups * p.channels;
+  if (p.sources.empty()) p.sources = {{p.image, all, 0, all}};
   p.windows = windows_of(e.attrs, {p.in[1], p.in[2]}, {p.out[1], p.out[2]}, taps);
   return p;
 }

@@ -17,6 +17,12 @@ namespace nimble::kernels {
 // Only with packed weights the image may be NCHW. Taps in the padding are left out, so it has none
 // or says that it may be skipped.
 struct ConvNhwc {
+  // Channels of the image, from `first` on of one with `pitch` of them.
+  struct Source {
+    kir::BufferRef image;
+    int64_t pitch = 0, first = 0, channels = 0;
+  };
+
   Frame frame;
   kir::BufferRef image, weights;                  // weights: null if they are one constant element
   DType dtype{};                                  // of the sums and the result
@@ -26,6 +32,10 @@ struct ConvNhwc {
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group
   std::array<Window, 2> windows;                  // rows, columns
   std::optional<ir::Layout> layout;               // of packed weights
+
+  // Where the channels of the image lie, one source's behind another's; several are an image of one
+  // group.
+  std::vector<Source> sources;
 
   const ir::Expr& call() const { return *frame.anchor->value; }
   int64_t taps() const { return windows[0].taps * windows[1].taps; }
@@ -39,7 +49,8 @@ struct ConvNhwc {
                      const std::optional<kir::Dim>& valid) const;
 };
 
-// Nothing if the workload is another.
-std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w);
+// Nothing if the workload is another. `parts`: the image may be a slice of another's channels, or
+// such images and slices side by side.
+std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts = false);
 
 }  // namespace nimble::kernels

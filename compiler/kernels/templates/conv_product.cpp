@@ -43,8 +43,17 @@ Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) c
   return Panels::row_of_panel(g * panels_of_group + panel, step);
 }
 
+int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t) {
+  const int64_t step = p.group * static_cast<int64_t>(size_of(p.weights->dtype));  // of a column
+  return t.l1_bytes / 2 / (p.width * step);
+}
+
+bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {
+  return p.steps() > 16 * steps_that_fit(p, t) && p.depth_steps() >= 32;
+}
+
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
-  const auto conv = analyse_conv_nhwc(w);
+  const auto conv = analyse_conv_nhwc(w, /*parts=*/true);
   if (!conv || !conv->weights) return {};
   ConvProduct p;
   static_cast<ConvNhwc&>(p) = *conv;
@@ -56,11 +65,14 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     if (!cut) return {};
     panels = *cut;
     if (p.channels % p.group != 0) return {};
+    for (const ConvNhwc::Source& s : p.sources)
+      if (s.channels % p.group != 0) return {};
   } else {
     if (p.fragment) return {};
     const int vectors = conv_vectors(p.filters, lanes);
     panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }
+  if (p.sources.size() > 1 && wants_blocks(p, t)) return {};
   return p;
 }
 

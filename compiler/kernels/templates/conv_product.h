@@ -18,13 +18,23 @@ struct ConvProduct : ConvNhwc, Panels {
   int64_t planes() const { return channels_first ? channels : 1; }
   int64_t depth() const { return channels_first ? 1 : channels; }
   int64_t depth_steps() const { return depth() / group; }
-  // Elements from a pixel's channels to those of the next.
-  int64_t pixel() const { return groups * depth(); }
+  // Elements from a pixel's channels to those of the next, in a source.
+  int64_t pixel(const Source& s) const { return channels_first ? 1 : s.pitch; }
+  // Steps over what a source has of a pixel in a group.
+  int64_t steps_of(const Source& s) const {
+    return sources.size() == 1 ? depth_steps() : s.channels / group;
+  }
   // First element of step `step` of the weights' matrix in a panel of group `g`.
   Dim row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const;
 };
 
-// Nothing if the template does not serve the workload.
+// Steps of a panel that fill half of L1, and whether it is so much longer that taking it block by
+// block pays.
+int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t);
+bool wants_blocks(const ConvProduct& p, const TargetInfo& t);
+
+// Nothing if the template does not serve the workload. An image of several sources is taken without
+// blocks, so one that wants them is left to whoever puts it together.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
 }  // namespace nimble::kernels

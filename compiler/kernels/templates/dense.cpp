@@ -208,8 +208,11 @@ class DenseLowering {
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       return tiles_.row_of(t, r) * p_.k + (k0 + k) * p_.group;
     };
-    if (p_.k % p_.group != 0)  // the last group of a row ends where the next row begins
+    if (p_.k % p_.group != 0) {  // the last group of a row ends where the next row begins
       product.lhs_valid = [&](const Dim& k) { return p_.k - (k0 + k) * p_.group; };
+      const Dim groups = p_.k / p_.group;
+      product.whole = blocks_.count == 1 ? groups : ir::min(k_extent, groups - k0);
+    }
     const Dim piece = p_.row_of_panel(p, k0);
     product.rhs_index = [&](const Dim& v, const Dim& k) {
       return piece + p_.distance(k, v * p_.lanes);

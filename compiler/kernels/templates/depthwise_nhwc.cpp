@@ -32,8 +32,8 @@ using kir::StmtRef;
 using kir::ValueRef;
 
 std::optional<ConvNhwc> analyse(const Workload& w) {
-  auto p = analyse_conv_nhwc(w);
-  if (!p || !p->depthwise() || p->layout || p->fragment) return {};
+  auto p = analyse_conv_nhwc(w, /*parts=*/true);
+  if (!p || !p->depthwise() || p->layout || p->fragment || p->sources.size() > 1) return {};
   return p;
 }
 
@@ -144,7 +144,8 @@ class DepthwiseLowering {
       tap.push_back(kb::set_reg(panel_, v, p_.weight(weight, lanes_, valid(v))));
     }
     for (int v = 0; v < vectors; ++v) {
-      const Dim index = row_at + (r * horizontal_.stride + j * horizontal_.dilation) * p_.groups +
+      const Dim index = row_at +
+                        (r * horizontal_.stride + j * horizontal_.dilation) * p_.sources[0].pitch +
                         channel_ + v * lanes_;
       ValueRef x = masked ? kb::load_masked(p_.image, index, lanes_, *valid(v))
                           : kb::load(p_.image, index, lanes_);
@@ -163,7 +164,9 @@ class DepthwiseLowering {
       all.push_back(kb::let_index("j_end", kb::index(horizontal_.end_tap(left))));
     }
     const Dim y = Dim::symbol("top") + i * vertical_.dilation;
-    const Dim line_at = ((image_ * vertical_.in + y) * horizontal_.in + left) * p_.groups;
+    const Dim line_at =
+        ((image_ * vertical_.in + y) * horizontal_.in + left) * p_.sources[0].pitch +
+        p_.sources[0].first;
     StmtRef row = kb::seq({kb::let_index("at", kb::index(line_at)),
                            kb::loop(short_taps ? LoopKind::kUnroll : LoopKind::kSerial, "j", begin,
                                     end - begin, kb::seq(std::move(tap)))});

@@ -10,16 +10,23 @@
 // These keep vectors full where a plain walk would fall back to single elements, or to few lanes:
 //  - A result that ends in reshapes is walked in the shape before them; flat offsets are the same.
 //    So (b, h, n, d) -> transpose -> (b, n, h*d) copies stretches of d.
-//  - A concatenation is walked operand by operand: inside one there is no seam.
+//  - A concatenation is walked operand by operand: inside one there is no seam. Short rows (images
+//    side by side along their channels) are made one by one, from the first operand's elements to
+//    the last one's, so that each line of memory is written at once; long ones operand after
+//    operand, so that threads can share a row.
 //  - Where a transposition leaves a last axis shorter than a vector, lanes run along the axis whose
 //    elements are neighbours in its operand: (n, 3, h, w) -> (n, h, w, 3) reads rows and stores
-//    each third element, as a shuffle of channels, (…, 2, c) -> (…, c, 2), each second one.
-//  - A shuffle of a concatenation takes its operands in turn; each turn is walked by itself.
+//    each third element.
+//  - A shuffle of channels, (…, 2, c) -> (…, c, 2), reads a vector of each of the two and stores
+//    both interleaved: lanes twice as wide hold one of each, side by side.
+//  - A shuffle of a concatenation takes its operands in turn; where turns do not interleave, each
+//    is walked by itself.
 // Results of equal dims that need neither share one walk and so their common values.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
@@ -39,6 +46,7 @@ using kir::StmtRef;
 // Rows of so few elements are not worth the divisions that find their coordinates: an item has
 // several, one behind the other.
 constexpr int64_t kShortRow = 512, kLines = 8;
+constexpr int64_t kLongestJoinedRow = 4096;  // of a concatenation that is made row by row
 
 class ElementwiseLowering {
  public:
@@ -165,6 +173,11 @@ class ElementwiseLowering {
     const ir::Atom& a = frame_.result_atoms[together[0]];
     if (is_plain(a)) {
       GroupEvaluator group = evaluator();
+      if (together.size() == 1)
+        if (StmtRef all = interleaved(group, frame_.result_atoms, together[0])) {
+          nests.push_back(std::move(all));
+          return;
+        }
       const Walk walk = whole(group, frame_.result_atoms, together);
       nests.push_back(nest(group, frame_.result_atoms, together, walk));
       return;
@@ -173,6 +186,10 @@ class ElementwiseLowering {
     std::vector<ir::Atom> atoms = frame_.result_atoms;
     const ir::Atom inner = strip_reshapes(probe, a);
     atoms[together[0]] = inner;
+    if (StmtRef all = interleaved(probe, atoms, together[0])) {
+      nests.push_back(std::move(all));
+      return;
+    }
     if (const auto shuffle = shuffle_of(probe, inner)) {
       for (size_t turn = 0; turn < shuffle->parts.size(); ++turn) {
         GroupEvaluator group = evaluator();
@@ -191,6 +208,10 @@ class ElementwiseLowering {
       nests.push_back(nest(probe, atoms, together, walk));
       return;
     }
+    if (StmtRef rows = side_by_side(*concat, atoms, together[0])) {
+      nests.push_back(std::move(rows));
+      return;
+    }
     const size_t axis = ir::axis_of(*concat->value);
     Dim begin = 0;
     for (size_t part = 0; part < concat->value->args.size(); ++part) {
@@ -206,14 +227,146 @@ class ElementwiseLowering {
     }
   }
 
+  // The nest of a result that a concatenation along the last axis forms, row by row; null where
+  // rows are long or of unknown length.
+  StmtRef side_by_side(const ir::Binding& concat, const std::vector<ir::Atom>& atoms, size_t r) {
+    const ir::Atom& a = atoms[r];
+    const std::vector<Dim> dims = ir::type_of(a)->dims;
+    const auto length = dims.back().as_constant();
+    if (dims.size() < 2 || ir::axis_of(*concat.value) + 1 != dims.size() || !length ||
+        *length > kLongestJoinedRow)
+      return nullptr;
+    std::vector<GroupEvaluator> groups;
+    std::vector<int64_t> extents;
+    for (const ir::Atom& operand : concat.value->args) {
+      const auto extent = ir::type_of(operand)->dims.back().as_constant();
+      groups.push_back(evaluator());
+      groups.back().choose_part(concat.var.get(), extents.size());
+      if (!extent || !groups.back().vectorizable(a)) return nullptr;
+      extents.push_back(*extent);
+    }
+    std::vector<Dim> outer(dims.begin(), dims.end() - 1);
+    const size_t line_axis = last_of_several(outer);
+    const Dim lines = outer[line_axis];
+    const bool by_lines = several(outer);
+    if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
+    Dim count = 1;
+    for (const Dim& d : outer) count = count * d;
+    const std::string item = fmt::format("item{}", next_nest_++);
+    std::vector<StmtRef> body, row;
+    std::vector<Dim> at = bind_coordinates("x", outer, Dim::symbol(item), body);
+    const Dim first_line = by_lines ? at[line_axis] * kLines : Dim(0);
+    if (by_lines) at[line_axis] = Dim::symbol("line");
+    at.emplace_back(0);
+    const kir::BufferRef& buffer = frame_.results[r];
+    int64_t begin = 0;
+    for (size_t part = 0; part < groups.size(); ++part) {
+      const SliceBody slice = [&](const Slice& s) {
+        at.back() = s.at + begin;
+        kir::ValueRef v = kb::cast(buffer->dtype, groups[part].value(a, at, lanes_, s.valid));
+        std::vector<StmtRef> all = groups[part].take_statements();
+        all.push_back(kb::store_strided(buffer, flat_offset(dims, at), 1, std::move(v), s.valid));
+        return all;
+      };
+      row.push_back(
+          vector_loop(fmt::format("c{}", part), 0, extents[part], lanes_, unroll_, slice));
+      begin += extents[part];
+    }
+    StmtRef all = kb::seq(std::move(row));
+    if (by_lines)
+      all = kb::loop(kir::LoopKind::kSerial, "line", first_line,
+                     ir::min(lines - first_line, kLines), std::move(all));
+    body.push_back(std::move(all));
+    return kb::loop(kir::LoopKind::kThread, item, 0, count, kb::seq(std::move(body)));
+  }
+
+  // An unsigned integer of so many bytes.
+  static std::optional<DType> bits_of(size_t bytes) {
+    switch (bytes) {
+      case 1:
+        return DType::kU8;
+      case 2:
+        return DType::kU16;
+      case 4:
+        return DType::kU32;
+      case 8:
+        return DType::kU64;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // The nest of a result (…, c, turns) whose lanes run along c, the turns of each stored at once;
+  // null where its form is another one.
+  StmtRef interleaved(GroupEvaluator& probe, const std::vector<ir::Atom>& atoms, size_t r) {
+    const ir::Atom& a = atoms[r];
+    const std::vector<Dim> dims = ir::type_of(a)->dims;
+    const DType type = frame_.results[r]->dtype;
+    if (dims.size() < 2 || type == DType::kBool) return nullptr;
+    const auto turns = dims.back().as_constant();
+    constexpr int64_t kMostLanes = 64;
+    const auto length = dims[dims.size() - 2].as_constant();
+    if (!turns || *turns < 2 || *turns * lanes_ > kMostLanes || (length && *length <= *turns) ||
+        !bits_of(size_of(type) * static_cast<size_t>(*turns)))
+      return nullptr;
+    const ir::Binding* turn = formed_by("transpose", a);
+    const size_t axis = dims.size() - 2;
+    if (turn == nullptr) return nullptr;
+    const size_t last = ir::type_of(turn->value->args[0])->dims.size() - 1;
+    if (place_of_axis(*turn, last) != axis) return nullptr;
+    const auto shuffle = shuffle_of(probe, a);
+    std::vector<GroupEvaluator> groups;
+    for (int64_t t = 0; t < *turns; ++t) {
+      groups.push_back(evaluator());
+      if (shuffle)
+        groups.back().choose_part(shuffle->concat, shuffle->parts[static_cast<size_t>(t)]);
+      if (!groups.back().vectorizable(a, axis)) return nullptr;
+    }
+    Walk walk{dims, axis};
+    walk.axis = dims.size() - 1;
+    walk.dims.back() = 1;
+    return nest(groups, atoms, {r}, walk);
+  }
+
+  // Lane i of each value, one behind the other, then lane i + 1 of each.
+  static kir::ValueRef interleave(const std::vector<kir::ValueRef>& values) {
+    const DType type = values[0]->dtype;
+    const int lanes = values[0]->lanes;
+    const size_t bytes = size_of(type);
+    const DType narrow = *bits_of(bytes), wide = *bits_of(bytes * values.size());
+    kir::ValueRef all;
+    for (size_t i = 0; i < values.size(); ++i) {
+      kir::ValueRef v = kb::cast(wide, kb::bitcast(narrow, values[i]));
+      if (i > 0)
+        v = kb::binary(kir::BinaryOp::kShl, std::move(v),
+                       kb::integer(wide, static_cast<int64_t>(8 * bytes * i), lanes));
+      all = all ? kb::binary(kir::BinaryOp::kOr, std::move(all), std::move(v)) : std::move(v);
+    }
+    return kb::bitcast(type, std::move(all));
+  }
+
   // Whether telling rows apart takes a division.
   static bool several(const std::vector<Dim>& axes) {
     return std::count_if(axes.begin(), axes.end(), [](const Dim& d) { return !d.is_constant(1); }) >
            1;
   }
 
+  // The last axis whose extent is not 1, or the first.
+  static size_t last_of_several(const std::vector<Dim>& axes) {
+    size_t last = axes.empty() ? 0 : axes.size() - 1;
+    while (last > 0 && axes[last].is_constant(1)) --last;
+    return last;
+  }
+
   StmtRef nest(GroupEvaluator& group, const std::vector<ir::Atom>& atoms,
                const std::vector<size_t>& results, const Walk& walk) {
+    return nest(std::span(&group, 1), atoms, results, walk);
+  }
+
+  // `groups`: of each element along the last axis, where the walk takes all of these together.
+  StmtRef nest(std::span<GroupEvaluator> groups, const std::vector<ir::Atom>& atoms,
+               const std::vector<size_t>& results, const Walk& walk) {
+    GroupEvaluator& group = groups[0];
     const bool scalar = walk.dims.empty();
     const auto along = scalar ? std::nullopt : std::optional<size_t>(walk.lanes);
     const bool vectors = group.vectorizable(atoms[results[0]], along);
@@ -225,11 +378,12 @@ class ElementwiseLowering {
       outer.erase(outer.begin() + lanes_at);
       steps[walk.lanes] = 1;
     }
-    const Dim lines = outer.empty() ? Dim(1) : outer.back();
+    const size_t line_axis = last_of_several(outer);
+    const Dim lines = outer.empty() ? Dim(1) : outer[line_axis];
     const auto known = columns.as_constant();
     const Dim chunks = known && *known <= grain_ ? Dim(1) : ir::ceildiv(columns, grain_);
     const bool by_lines = chunks.is_constant(1) && known && *known <= kShortRow && several(outer);
-    if (by_lines) outer.back() = ir::ceildiv(lines, kLines);
+    if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
     Dim rows = 1;
     for (const Dim& d : outer) rows = rows * d;
     const std::string item = fmt::format("item{}", next_nest_++);
@@ -250,24 +404,41 @@ class ElementwiseLowering {
       width = Dim::symbol("width");
     }
     std::vector<Dim> outer_at = bind_coordinates("x", outer, row, body);
-    const Dim first_line = by_lines ? outer_at.back() * kLines : Dim(0);
-    if (by_lines) outer_at.back() = Dim::symbol("line");
+    const Dim first_line = by_lines ? outer_at[line_axis] * kLines : Dim(0);
+    if (by_lines) outer_at[line_axis] = Dim::symbol("line");
     const SliceBody slice = [&](const Slice& s) {
       std::vector<Dim> at = outer_at;
       if (!scalar) {
         at.insert(at.begin() + lanes_at, s.at);
         at[walk.axis] = at[walk.axis] + walk.shift;
       }
-      std::vector<StmtRef> stores;
+      std::vector<StmtRef> ahead, stores;
       for (size_t r : results) {
         const kir::BufferRef& buffer = frame_.results[r];
         const std::vector<Dim> dims = ir::type_of(atoms[r])->dims;
+        if (groups.size() > 1) {
+          std::vector<kir::ValueRef> turns;
+          for (GroupEvaluator& one : groups) {
+            at.back() = static_cast<int64_t>(turns.size());
+            turns.push_back(kb::broadcast(
+                kb::cast(buffer->dtype, one.value_along(atoms[r], at, steps, lanes, s.valid)),
+                lanes));
+            for (StmtRef& q : one.take_statements()) ahead.push_back(std::move(q));
+          }
+          at.back() = 0;
+          auto valid = s.valid;
+          if (valid) valid = *valid * static_cast<int64_t>(groups.size());
+          stores.push_back(
+              kb::store_strided(buffer, flat_offset(dims, at), 1, interleave(turns), valid));
+          continue;
+        }
         kir::ValueRef v = group.value_along(atoms[r], at, steps, lanes, s.valid);
         v = kb::cast(buffer->dtype, v);
         const Dim stride = scalar ? Dim(1) : flat_offset(dims, steps);
         stores.push_back(kb::store_strided(buffer, flat_offset(dims, at), stride, v, s.valid));
       }
       std::vector<StmtRef> all = group.take_statements();
+      all.insert(all.end(), ahead.begin(), ahead.end());
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
     };

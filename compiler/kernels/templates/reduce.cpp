@@ -9,7 +9,8 @@
 //  - If the last axis is reduced ("along"), lanes run along it: `unroll` vector accumulators hide
 //    the latency of their additions, and the lanes are added up at the end of the row.
 //  - If it is kept ("across"), lanes are neighbouring results, each reduced on its own; the
-//    accumulators take turns over the reduced axis. Nothing is added across lanes.
+//    accumulators take turns over the reduced axis. Nothing is added across lanes. Plain reductions
+//    take several vectors of columns at a time (fold_columns.h).
 //
 // A reduction is one pass, and one more where its result goes back to the rows. The rows may be
 // those of a normalisation ahead, which then stay in the thread's scratch. Normalisations need two
@@ -19,7 +20,8 @@
 // again, from the first-level cache.
 // The variance is the mean of squared deviations, not a difference of squares, which cancels.
 //
-// Threads share the rows; no sum is split between them, so results do not depend on their number.
+// Threads share the rows; how a sum is split between them (fold_columns.h) does not depend on their
+// number, so results don't either.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +31,7 @@
 #include "compiler/ir/axes.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/templates/fold_columns.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -150,30 +153,6 @@ std::optional<Plan> analyse(const Workload& w) {
   return plan;
 }
 
-// The neutral element of a reduction.
-ValueRef identity(BinaryOp op, DType t, int lanes) {
-  switch (op) {
-    case BinaryOp::kMul:
-      return kb::integer(t, 1, lanes);
-    case BinaryOp::kMax:
-    case BinaryOp::kMin: {
-      const bool max = op == BinaryOp::kMax;
-      if (is_float(t)) {
-        const double infinity = std::numeric_limits<double>::infinity();
-        return kb::number(t, max ? -infinity : infinity, lanes);
-      }
-      const int bits = static_cast<int>(size_of(t)) * 8;
-      if (is_signed_int(t)) {
-        const int64_t low = std::numeric_limits<int64_t>::min() >> (64 - bits);
-        return kb::integer(t, max ? low : ~low, lanes);
-      }
-      return kb::integer(t, max ? 0 : static_cast<int64_t>(~uint64_t{0} >> (64 - bits)), lanes);
-    }
-    default:
-      return kb::integer(t, 0, lanes);
-  }
-}
-
 class ReduceLowering {
  public:
   ReduceLowering(const Workload& w, Plan plan, const Config& c, const TargetInfo& t)
@@ -188,7 +167,7 @@ class ReduceLowering {
         type_(element_type(ir::type_of(x_)->dtype)) {
     lanes_ = group_lanes(*w.group, t);
     const DType result = compute_type(plan_.anchor->var->type->dtype);
-    group_.give(plan_.anchor->var,
+    group_.give(anchor_->var,
                 [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
     bool vectors = group_.vectorizable(x_);
     if (plan_.second) {
@@ -205,6 +184,8 @@ class ReduceLowering {
   }
 
   kir::Function run(const std::string& name) {
+    if (!plan_.along && !plan_.normalises && call_.op != "argmax" && lanes_ > 1)
+      return run_columns(name);
     // Items: kept coordinates, where across replaces the last axis by blocks of `lanes` columns.
     const size_t rank = plan_.dims.size();
     Dims items = plan_.dims;
@@ -296,31 +277,34 @@ class ReduceLowering {
 
   static ValueRef is_nan(const ValueRef& v) { return kb::compare(kir::CompareOp::kNe, v, v); }
 
+  // How a plain reduction folds.
+  Fold plain_fold() const {
+    const std::string& op = call_.op;
+    if (op == "reduce_max" || op == "reduce_min")
+      return {op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, is_float(type_)};
+    return {op == "prod" ? BinaryOp::kMul : BinaryOp::kAdd, false};
+  }
+
   // Folds `value` of every step by `op`; the result stands in local `name`: a scalar (along) or a
-  // vector of one result a lane (across). Of a maximum or minimum, `keep_nan` says that one NaN
-  // makes the result NaN; the machine's operations forget it.
+  // vector of one result a lane (across).
   ValueRef fold(std::vector<StmtRef>& out, const std::optional<Dim>& columns, BinaryOp op,
                 const char* name,
                 const std::function<ValueRef(const Step&, std::vector<StmtRef>&)>& value,
                 bool keep_nan = false) {
-    // The accumulator second: a NaN in it stays.
-    const auto combine = [&](const ValueRef& acc, const ValueRef& v) {
-      const ValueRef folded = kb::binary(op, v, acc);
-      return keep_nan ? kb::select(is_nan(v), v, folded) : folded;
-    };
+    const Fold f{op, keep_nan};
     const kir::BufferRef acc = registers("acc", type_);
-    const ValueRef neutral = identity(op, type_, lanes_);
+    const ValueRef neutral = f.start(type_, lanes_);
     out.push_back(fill(acc, neutral));
     out.push_back(walk(columns, [&](const Step& s) {
       std::vector<StmtRef> all;
       ValueRef v = value(s, all);
       if (s.counted && lanes_ > 1) v = kb::select(lane_mask(*s.counted, lanes_), v, neutral);
       if (keep_nan) v = let(all, "v", v);
-      all.push_back(kb::set_reg(acc, s.slot, combine(kb::reg(acc, s.slot), v)));
+      all.push_back(kb::set_reg(acc, s.slot, f.combine(kb::reg(acc, s.slot), v)));
       return all;
     }));
     ValueRef total = kb::reg(acc, 0);
-    for (int u = 1; u < unroll_; ++u) total = combine(total, kb::reg(acc, u));
+    for (int u = 1; u < unroll_; ++u) total = f.combine(total, kb::reg(acc, u));
     if (plan_.along && keep_nan) {
       total = extreme_of_lanes(out, let(out, "lanes", total), op);
     } else if (plan_.along) {
@@ -385,15 +369,17 @@ class ReduceLowering {
     if (op == "argmax") {
       total = arg_max(columns, out);
     } else if (op == "reduce_max" || op == "reduce_min") {
-      total = fold(out, columns, op == "reduce_max" ? BinaryOp::kMax : BinaryOp::kMin, "m", operand,
-                   is_float(type_));
-    } else if (op == "prod") {
-      total = fold(out, columns, BinaryOp::kMul, "p", operand);
+      total = fold(out, columns, plain_fold().op, "m", operand, plain_fold().keep_nan);
     } else {
-      total = fold(out, columns, BinaryOp::kAdd, "sum", operand);
-      if (op == "mean")
-        total = let(out, "mean", kb::div(total, kb::cast(type_, kb::index(row_length()))));
+      total = fold(out, columns, plain_fold().op, op == "prod" ? "p" : "sum", operand);
     }
+    finish(total, columns, out);
+  }
+
+  // What follows a reduction whose result at the item's coordinates is `total`.
+  void finish(ValueRef total, const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+    if (call_.op == "mean")
+      total = let(out, "mean", kb::div(total, kb::cast(type_, kb::index(row_length()))));
     total = kb::cast(compute_type(anchor_->var->type->dtype), total);
     group_.give(anchor_->var,
                 [total](const Dims&, int lanes) { return kb::broadcast(total, lanes); });
@@ -428,13 +414,37 @@ class ReduceLowering {
     }));
   }
 
+  // A plain reduction across.
+  kir::Function run_columns(const std::string& name) {
+    ColumnFold f;
+    f.fold = plain_fold();
+    f.dims = plan_.dims;
+    f.reduced = plan_.reduced;
+    f.type = type_;
+    f.lanes = lanes_;
+    f.unroll = unroll_;
+    f.facts = &w_.facts;
+    for (const ir::Binding& b : w_.group->body->bindings)
+      f.may_cut &= b.value->kind != ir::ExprKind::kCall || !ir::traits_of(*b.value).indexes;
+    f.element = [&](const Dims& at, const std::optional<Dim>& valid, std::vector<StmtRef>& out) {
+      return pull({at, valid, std::nullopt, 0}, out);
+    };
+    f.finish = [&](const ValueRef& total, const Dims& at, const std::optional<Dim>& valid,
+                   std::vector<StmtRef>& out) {
+      base_ = at;
+      finish(total, valid, out);
+    };
+    StmtRef body = f.lower();
+    return make_function(w_, frame_, name, f.scratch, f.registers, std::move(body));
+  }
+
   // The first index with the largest value, and a NaN is larger than all numbers: each accumulator
   // keeps the first of its own, then the smallest index among those that hold the overall maximum
   // wins.
   ValueRef arg_max(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
     const kir::BufferRef best = registers("best", type_);
     const kir::BufferRef where = registers("where", DType::kI64);
-    const ValueRef lowest = identity(BinaryOp::kMax, type_, lanes_);
+    const ValueRef lowest = Fold{BinaryOp::kMax}.start(type_, lanes_);
     const ValueRef nowhere = kb::integer(DType::kI64, std::numeric_limits<int64_t>::max(), lanes_);
     const auto both = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kAnd, a, b); };
     const auto either = [](ValueRef a, ValueRef b) { return kb::binary(BinaryOp::kOr, a, b); };
@@ -581,7 +591,7 @@ class ReduceLowering {
         all.push_back(kb::store(row_buffer(), s.place, y));
         return all;
       }
-      group_.give(plan_.anchor->var, [y](const Dims&, int) { return y; });
+      group_.give(anchor_->var, [y](const Dims&, int) { return y; });
       for (size_t r = 0; r < frame_.results.size(); ++r) {
         StmtRef st = store(r, stripped(frame_.result_atoms[r]), s.at, lanes_, s.valid, all);
         all.push_back(std::move(st));
@@ -593,7 +603,7 @@ class ReduceLowering {
 
   // The second reduction, of the row that lies in the scratch by now: its one axis is the last.
   void reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
-    group_.give(plan_.anchor->var, [row = row_buffer()](const Dims& at, int lanes) {
+    group_.give(anchor_->var, [row = row_buffer()](const Dims& at, int lanes) {
       return kb::load(row, at.back(), lanes);
     });
     anchor_ = plan_.second;

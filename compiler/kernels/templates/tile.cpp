@@ -60,8 +60,9 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
   const Dim v = Dim::symbol(prefix + "v");
   const Dim r = Dim::symbol(prefix + "r") + t.first_row;
-  // One k step; `chain` chooses the set of accumulators.
-  auto step = [&](const Dim& k, const Dim& chain) {
+  // One k step; `chain` chooses the set of accumulators, `masked` says that its groups may end
+  // early.
+  auto step = [&](const Dim& k, const Dim& chain, bool masked = false) {
     const Dim element = (chain * t.rows + r) * t.vectors + v;
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
@@ -72,8 +73,8 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     auto lhs = [&] {
       const Dim index = t.lhs_index(r, k);
       const int of_row = group_of(t.fragment);
-      kir::ValueRef group = t.lhs_valid ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
-                                        : kb::load(t.lhs, index, of_row);
+      kir::ValueRef group = masked ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
+                                   : kb::load(t.lhs, index, of_row);
       return kb::broadcast(std::move(group), t.operand_lanes());
     };
     const std::string a = prefix + "a";
@@ -89,7 +90,8 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   };
   std::vector<StmtRef> all;
   const Dim k = Dim::symbol(prefix + "k"), u = Dim::symbol(prefix + "u");
-  const Dim bodies = ir::floordiv(t.k_extent, t.unroll);
+  const Dim whole = t.lhs_valid ? t.whole : t.k_extent;
+  const Dim bodies = ir::floordiv(whole, t.unroll);
   {
     std::vector<StmtRef> body;
     if (t.at_body) body.push_back(t.at_body(k));
@@ -97,9 +99,12 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
                             step(k * t.unroll + u, ir::mod(u, t.chains))));
     all.push_back(kb::loop(LoopKind::kSerial, prefix + "k", 0, bodies, kb::seq(std::move(body))));
   }
-  const Dim rest = t.k_extent - bodies * t.unroll;
+  const Dim rest = whole - bodies * t.unroll;
   if (!rest.is_constant(0))
     all.push_back(kb::loop(LoopKind::kSerial, prefix + "k", bodies * t.unroll, rest, step(k, 0)));
+  if (t.lhs_valid)
+    all.push_back(kb::loop(LoopKind::kSerial, prefix + "k", whole, t.k_extent - whole,
+                           step(k, 0, /*masked=*/true)));
   for (int chain = 1; chain < t.chains; ++chain) {
     const Dim i = Dim::symbol(prefix + "s");
     const Dim other = i + chain * t.rows * t.vectors;

@@ -47,7 +47,9 @@ struct TileProduct {
   kir::BufferRef panel;         // register buffer of >= vectors vectors; of `operand_lanes()`
   kir::BufferRef lhs, rhs;
   std::function<Dim(const Dim& row, const Dim& k)> lhs_index;  // of one element, a group's first
-  std::function<Dim(const Dim& k)> lhs_valid;  // of a group's elements; may be empty: all
+  // Of the elements of a group from step `whole` on, so many exist; may be empty: all.
+  std::function<Dim(const Dim& k)> lhs_valid;
+  Dim whole;  // with lhs_valid: steps ahead of which no group needs a mask, <= k_extent
   std::function<Dim(const Dim& vector, const Dim& k)> rhs_index;   // of a vector's first element
   std::function<std::optional<Dim>(const Dim& vector)> rhs_valid;  // may be empty: all lanes
   Dim k_extent;                                                    // steps; k runs from 0

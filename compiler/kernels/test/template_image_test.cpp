@@ -382,6 +382,89 @@ TEST(Pool2dNhwc, MaximaAndAverages) {
       }
 }
 
+// Convolutions of some channels of a wider image read them where they lie.
+TEST(ImagesNhwc, SlicesOfChannels) {
+  for (const Filter& f : {Filter{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 58, 58},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 24, 40},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 24},
+                          {3, 5, 2, 2, 0, 2, 1, 2, 1, 1, 1, 3, 16},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 2, 24, 34},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 58, 58, 58},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 24, 24, 24}})
+    for (const char* part : {"starts = (0), ends = (CUT)", "starts = (-CUT), ends = (1000)"}) {
+      SCOPED_TRACE(f.str() + " of " + part);
+      Case c = convolution(f, f.groups == f.in ? "depthwise_nhwc" : "conv2d_nhwc");
+      std::string cut = part;
+      cut.replace(cut.find("CUT"), 3, std::to_string(f.in));
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}, {}), f32], "
+          "%c: Tensor[({}), f32]) {{ let %s = slice(%x) {{axes = [3], {}, steps = (1)}}; "
+          "let %y = conv2d(%s, %w, %c) {{{}, groups = {}, layout = \"nhwc\"}}; "
+          "let %r = relu(%y); %r }}",
+          2 * f.in + 1, f.kh, f.kw, f.in / f.groups, f.out, f.out, cut, f.attributes(), f.groups);
+      c.oracle = by_reference(c.text);
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// Images side by side along their channels, one of them a slice, are read where they lie.
+TEST(Conv2dNhwc, ImagesSideBySide) {
+  for (const Filter& f : {Filter{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 58, 24},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 128, 16},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
+                          {3, 5, 2, 2, 2, 0, 1, 3, 1, 2, 1, 6, 17}})
+    for (const DType type : {DType::kF32, DType::kBF16})
+      for (const bool packed : {true, false}) {
+        if (!packed && type != DType::kF32) continue;
+        SCOPED_TRACE(fmt::format("{} of {} packed {}", f.str(), name_of(type), packed));
+        Case c = packed ? packed_convolution(f, type) : convolution(f, "conv2d_nhwc");
+        const int64_t first = f.in / 4 * 2, rest = f.in - first;
+        const std::string whole = fmt::format("%x: Tensor[(b, h, w, {}), {}]", f.in, name_of(type));
+        const auto replace = [&](const std::string& from, const std::string& to) {
+          ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
+          c.text.replace(c.text.find(from), from.size(), to);
+        };
+        replace(whole, fmt::format("%x: Tensor[(b, h, w, {0}), {2}], "
+                                   "%z: Tensor[(b, h, w, {1}), {2}]",
+                                   first, rest + 3, name_of(type)));
+        replace("{ let %y", fmt::format("{{ let %s = slice(%z) {{axes = [3], starts = (3), "
+                                        "ends = ({}), steps = (1)}}; "
+                                        "let %i = concat(%x, %s) {{axis = 3}}; let %y",
+                                        rest + 3));
+        replace("conv2d(%x,", "conv2d(%i,");
+        c.oracle = by_reference(c.text);
+        check(c);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Windows that share columns with their neighbours', or none; some pixels wide and many, with and
+// without an edge, up to more columns than there are registers.
+TEST(Pool2dNhwc, NeighboursTogether) {
+  for (const char* window :
+       {"kernel = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]",
+        "kernel = [3, 3], strides = [2, 2], pads = [0, 0, 0, 0], dilations = [1, 1]",
+        "kernel = [2, 2], strides = [3, 3], pads = [1, 1, 0, 0], dilations = [1, 1]",
+        "kernel = [2, 3], strides = [1, 2], pads = [0, 3, 0, 4], dilations = [2, 3]",
+        "kernel = [1, 13], strides = [1, 1], pads = [0, 6, 0, 6], dilations = [1, 1]",
+        "kernel = [1, 41], strides = [1, 1], pads = [0, 20, 0, 20], dilations = [1, 1]"})
+    for (const bool average : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} average {}", window, average));
+      Case c;
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, h, w, 40), f32]) {{ let %y = {}(%x) {{{}, ceil_mode = {}, "
+          "layout = \"nhwc\"{}}}; %y }}",
+          average ? "avg_pool2d" : "max_pool2d", window, average,
+          average ? ", count_include_pad = true" : "");
+      c.served_by = "pool2d_nhwc";
+      c.oracle = by_reference(c.text);
+      c.sizes = {{1, 5, 41}, {2, 4, 17}, {1, 3, 77}, {1, 6, 15}, {0, 8, 8}, {1, 4, 8}, {1, 3, 4}};
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Elements that change places: images whose few channels become last, and shuffles of channels, of
 // a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
 TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
@@ -409,6 +492,19 @@ TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
            "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 9)}; "
            "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
            "let %y = reshape(%t) {shape = (b, h, w, 18)}; %y }",
+           "(%x: Tensor[(b, h, w, 116), f16]) { let %r = reshape(%x) {shape = (b, h, w, 2, 58)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 116)}; %y }",
+           "(%x: Tensor[(b, h, w, 96), i8]) { let %r = reshape(%x) {shape = (b, h, w, 4, 24)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 96)}; %y }",
+           "(%x: Tensor[(b, h, w, 80), f64]) { let %r = reshape(%x) {shape = (b, h, w, 2, 40)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 80)}; %y }",
+           "(%x: Tensor[(b, 2, n), i32]) { let %y = transpose(%x) {axes = [0, 2, 1]}; %y }",
+           "(%x: Tensor[(2, n), f32], %z: Tensor[(n, 1), f32]) "
+           "{ let %t = transpose(%x) {axes = [1, 0]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
            "(%x: Tensor[(b, h, w, 9), f32], %z: Tensor[(b, h, w, 9), f32]) "
            "{ let %c = concat(%x, %z) {axis = 2}; let %r = reshape(%c) {shape = (b, h, 2*w, 3, "
            "3)}; "
@@ -423,6 +519,40 @@ TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
     // Leading axes that nothing tells apart are one.
     const size_t symbols = workload_of(c.text).contract.symbols.size();
     c.sizes = random_sizes(symbols, symbols > 1 ? 40 / static_cast<int64_t>(symbols) : 70, 8);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Images side by side along their channels, with and without what follows; of the last the rows are
+// too long to be made one by one, or of unknown length.
+TEST(Elementwise, ImagesSideBySide) {
+  for (const char* text : {
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, h, w, 40), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32], %z: Tensor[(b, h, w, 1), f32], "
+           "%u: Tensor[(b, h, w, 58), f32]) { let %y = concat(%x, %z, %u) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 32), f32], %z: Tensor[(b, h, w, 32), f32], "
+           "%s: Tensor[(64), f32], %t: Tensor[(64), f32]) { let %c = concat(%x, %z) {axis = 3}; "
+           "let %m = mul(%c, %s); let %a = add(%m, %t); let %y = relu(%a); %y }",
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, 1, 1, 40), f32]) "
+           "{ let %r = relu(%x); let %e = expand(%z) {shape = (b, h, w, 40)}; "
+           "let %y = concat(%r, %e, %x) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f16], %z: Tensor[(b, h, w, 9), f16]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %y = relu(%c); %y }",
+           "(%x: Tensor[(n, 4000), f32], %z: Tensor[(n, 200), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 1}; %y }",
+           "(%x: Tensor[(b, h, c), f32], %z: Tensor[(b, h, 24), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 2}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, 40 / static_cast<int64_t>(symbols), 6);
+    c.configurations = 8;
     check(c);
     if (HasFatalFailure()) return;
   }

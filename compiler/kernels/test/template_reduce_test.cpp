@@ -312,6 +312,60 @@ TEST(Reduce, L2Normalize) {
        random_sizes(2, 130, 16)});
 }
 
+// Images pooled to one pixel: folds of few columns are cut into parts, those of many are not; what
+// follows is computed once.
+TEST(Reduce, WholeImages) {
+  for (const char* op : {"mean", "reduce_max"})
+    for (const char* channels : {"16", "24", "58", "130", "c"})
+      for (const bool fused : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} of {} channels, fused {}", op, channels, fused));
+        Case c;
+        c.text = fmt::format(
+            "fn @f(%x: Tensor[(b, h, w, {0}), f32], %y: Tensor[({0}), f32]) {{ {1} "
+            "let %s = {2}(%z) {{axes = [1, 2], keepdims = true}}; let %r = {3}; %r }}",
+            channels, fused ? "let %z = mul(%x, %y);" : "let %z = relu(%x);", op,
+            fused ? "sigmoid(%s)" : "add(%s, %y)");
+        c.served_by = "reduce";
+        c.oracle = by_reference(c.text);
+        const bool symbolic = channels == std::string("c");
+        for (std::vector<int64_t> size : Sizes{{1, 7, 7},
+                                               {2, 1, 1},
+                                               {1, 14, 15},
+                                               {3, 13, 31},
+                                               {1, 1, 300},
+                                               {1, 300, 1},
+                                               {0, 9, 9},
+                                               {9, 12, 12}}) {
+          if (symbolic) size.push_back(size[1] == 14 ? 600 : size[1] + 16);
+          c.sizes.push_back(std::move(size));
+        }
+        c.tolerance = 1e-4;
+        c.configurations = 2;
+        check(c);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Known extents have one of the two ways of folding.
+TEST(Reduce, WholeImagesOfKnownSize) {
+  for (const char* shape : {"(1, 112, 113, 24)", "(1, 56, 56, 144)", "(1, 7, 7, 1280)",
+                            "(2, 1, 500, 20)", "(1, 130, 1, 16)", "(1, 3, 5, 8)"}) {
+    SCOPED_TRACE(shape);
+    Case c;
+    c.text = fmt::format(
+        "fn @f(%x: Tensor[{}, f32]) {{ let %s = mean(%x) {{axes = [1, 2], "
+        "keepdims = false}}; %s }}",
+        shape);
+    c.served_by = "reduce";
+    c.oracle = by_reference(c.text);
+    c.sizes = Sizes{{}};
+    c.tolerance = 1e-4;
+    c.configurations = 3;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(Reduce, MaskedMeanPooling) {
   check({R"(fn @f(%x: Tensor[(b, n, 40), f32], %m: Tensor[(b, n), f32], %c: Tensor[(b, 1), f32]) {
            let %u = unsqueeze(%m) {axes = [2]};

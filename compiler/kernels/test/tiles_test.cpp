@@ -104,7 +104,7 @@ TEST(TileFragments, OfBf16SumEvenAndOddElementsApart) {
   };
   EXPECT_EQ(dot_of({0x1p24F, 1, -0x1p24F, 1}, 1), 3)
       << "even ones cancel, odd ones do not meet them";
-  EXPECT_EQ(dot_of({0x1p24F, -0x1p24F, 1, 1}, 0), 0) << "each swallows its 1";
+  EXPECT_EQ(dot_of({0x1p25F, -0x1p25F, 1, 1}, 0), 0) << "each swallows its 1";
   EXPECT_EQ(dot_of({1, 0, 0, 0}, -0x1p24F), -0x1p24F + 1);
   EXPECT_EQ(dot_of({0x1p-127F, 0, 0, 0}, 0x1p-127F), 0) << "subnormal numbers are zero";
   EXPECT_FALSE(std::signbit(dot_of({-0.F, -0.F, -0.F, -0.F}, -0.F))) << "sums begin at +0";
@@ -170,19 +170,19 @@ TEST(Tiles, ArePrinted) {
   buffer lhs: bf16x16x32[1] tile
   buffer rhs: bf16x16x32[2] tile
   thread i from 0 count floordiv(m + 15, 16) {
-    tiles sums of min(m - 16*i, 16) rows, lhs of min(m - 16*i, 16) rows, rhs of 16 rows {
+    tiles sums of min(16, -16*i + m) rows, lhs of min(16, -16*i + m) rows, rhs of 16 rows {
       unroll j from 0 count 2 {
-        sums[j] = load.tile sum[16*j + 512*i : 32]
+        sums[j] = load.tile sum[512*i + 16*j : 32]
       }
       serial step from 0 count depth {
-        lhs[0] = load.tile a[32*step + 512*depth*i : 32*depth]
+        lhs[0] = load.tile a[512*depth*i + 32*step : 32*depth]
         unroll j from 0 count 2 {
           rhs[j] = load.tile b[32*j + 1024*step : 64]
           sums[j] = dot.bf16_tiles(lhs[0], rhs[j], sums[j])
         }
       }
       unroll j from 0 count 2 {
-        store.tile y[16*j + 512*i : 32] = sums[j]
+        store.tile y[512*i + 16*j : 32] = sums[j]
       }
     }
   }

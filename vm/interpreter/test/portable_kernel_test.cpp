@@ -525,6 +525,7 @@ TEST(PortableModelTest, DISABLED_WhereTileRegistersAreRefused) {
   // Another image that fits is taken ahead of portable forms; this one is none.
   exec::Executable both = e;
   both.images.push_back(both.images[0]);
+  both.images[1].target = "x86-64-v8";
   both.images[1].features = {"avx512f"};
   EXPECT_THAT(fails(both), HasSubstr("ends early"));
   exec::Executable foreign = e;

@@ -115,6 +115,10 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
   return shape[2] != 1 || shape[3] != ir::attr<int64_t>(e.attrs, "groups");
 }
 
+bool is_packable_cell(const Expr& e, DType weights) {
+  return is_packable(e.args[ir::traits_of(e).cell->weights], weights, 2);
+}
+
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
@@ -185,14 +189,19 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                                               : product(e.args[0], matrix, k, n, false);
             return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
           }
-          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
           const ir::Layout layout =
               panels(kernels::conv2d_nhwc_layout(context.target, type, per_group));
+          // Neighbours of a plane are no group of rows.
+          const auto image = layout.group > 1 ? std::nullopt : channels_first(rewritten, e);
           ir::Attrs attrs = {
               {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
           for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
             if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
           std::vector<Atom> args = e.args;
+          if (image) {
+            args[0] = *image;
+            attrs["image_layout"] = std::string("nchw");
+          }
           if (narrow) {
             const auto packed = ir::make_call("packed_conv2d", {}, attrs);
             std::vector<ir::Type> types;
@@ -204,16 +213,13 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
             if (!has_kernel(*packed, types, b.var->type, context)) return std::nullopt;
           }
           args[1] = pack(filters(e, layout.width, image.has_value(), o), layout, false);
-          if (image) {
-            args[0] = *image;
-            attrs["image_layout"] = std::string("nchw");
-          }
           return call("packed_conv2d", std::move(args), std::move(attrs));
         }
         case ir::Packs::kGates: {
           const ir::CellOperands& cell = *ir::traits_of(e).cell;
           const Atom& weights = e.args[cell.weights];
-          if (!is_packable(weights, DType::kF32, 2)) return std::nullopt;
+          if (!is_packable_cell(e, DType::kF32) && !is_packable_cell(e, DType::kF16))
+            return std::nullopt;
           std::vector<Atom> args = e.args;
           args[cell.weights] = pack(weights, gates, false);
           args.push_back(step_of(*function, definitions, e));

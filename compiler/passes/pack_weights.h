@@ -12,5 +12,7 @@ bool is_packable_product(const ir::Expr& e, DType rows, DType weights);
 // The same of a convolution (Packs::kFilters) of channels-last images; depthwise ones are not
 // packed.
 bool is_packable_convolution(const ir::Expr& e, DType image, DType weights);
+// The same of the recurrent weights of a cell (Packs::kGates).
+bool is_packable_cell(const ir::Expr& e, DType weights);
 
 }  // namespace nimble::passes

@@ -41,10 +41,14 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w) {
   p.image = parameter_buffer(w, p.frame, e.args[0]);
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
-  if (p.image->dtype != p.dtype) {
+  const DType weights_type = p.weights ? p.weights->dtype : p.dtype;
+  if (p.image->dtype != p.dtype || weights_type != p.dtype) {
     if (!p.weights) return {};
-    p.fragment = fragment_of(p.image->dtype, p.weights->dtype, p.dtype);
-    if (!p.fragment) return {};
+    p.fragment = fragment_of(p.image->dtype, weights_type, p.dtype);
+    // Only packed ones are converted on the way.
+    if (!p.fragment &&
+        !(packed && is_converted(p.image->dtype, p.dtype) && is_converted(weights_type, p.dtype)))
+      return {};
   }
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};

@@ -26,10 +26,9 @@ int conv_vectors(int64_t channels, int lanes) {
 }  // namespace
 
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  const auto fragment = fragment_of(dtype);
-  const int lanes = conv_lanes(t, fragment ? kir::row_of(*fragment).sum : dtype, n);
+  const int lanes = conv_lanes(t, sum_of(dtype), n);
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
-                    group_of(fragment)}
+                    group_of(fragment_of(dtype))}
       .str();
 }
 

@@ -30,6 +30,15 @@ function(nimble_give_source_dir)
   endforeach()
 endfunction()
 
+# Tests are compiled with little optimisation, which takes half as long: what they test is optimised
+# where it is a library's, and machine code of kernels by itself.
+function(nimble_test_options target)
+  nimble_target_options(${target})
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()
+
 # nimble_component(NAME [DIRS dir...] [DEPS target...] [PRIVATE_DEPS target...])
 #   Library nimble_NAME from the *.cpp of this folder and of DIRS, and, when tests are on,
 #   the program nimble-NAME-test from test/*.cpp.
@@ -53,7 +62,7 @@ function(nimble_component name)
   if(NIMBLE_BUILD_TESTS AND tests)
     nimble_give_source_dir(${tests})
     add_executable(nimble-${name}-test ${tests})
-    nimble_target_options(nimble-${name}-test)
+    nimble_test_options(nimble-${name}-test)
     target_link_libraries(nimble-${name}-test PRIVATE nimble_${name} ${ARG_PRIVATE_DEPS}
                                                       GTest::gmock GTest::gtest_main)
     gtest_discover_tests(nimble-${name}-test DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES

@@ -201,6 +201,10 @@ bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, con
   return has_kernel(*packed.call, types, result, context);
 }
 
+bool is_packable_cell(const Expr& e, DType weights) {
+  return is_packable(e.args[ir::traits_of(e).cell->weights], weights, 2);
+}
+
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
@@ -277,7 +281,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
             for (const Atom& a : e.args) types.push_back(ir::type_of(a));
             if (!has_packed_kernel(e, types, b.var->type, context)) return std::nullopt;
           }
-          const auto image = narrow ? std::nullopt : channels_first(rewritten, e);
+          // Neighbours of a plane are no group of rows.
+          const auto image = packed.layout.group > 1 ? std::nullopt : channels_first(rewritten, e);
           ir::Attrs attrs = packed.call->attrs;
           std::vector<Atom> args = e.args;
           args[1] =
@@ -291,7 +296,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
         case ir::Packs::kGates: {
           const ir::CellOperands& cell = *ir::traits_of(e).cell;
           const Atom& weights = e.args[cell.weights];
-          if (!is_packable(weights, DType::kF32, 2)) return std::nullopt;
+          if (!is_packable_cell(e, DType::kF32) && !is_packable_cell(e, DType::kF16))
+            return std::nullopt;
           std::vector<Atom> args = e.args;
           args[cell.weights] = pack(weights, gates, false);
           args.push_back(step_of(*function, definitions, e));

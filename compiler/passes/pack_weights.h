@@ -18,5 +18,7 @@ bool is_packable_convolution(const ir::Expr& e, DType image, DType weights);
 // a constant count; operand 1 is HWIO.
 bool has_packed_kernel(const ir::Expr& e, const std::vector<ir::Type>& operands,
                        const ir::Type& result, PassContext& context);
+// The same of the recurrent weights of a cell (Packs::kGates).
+bool is_packable_cell(const ir::Expr& e, DType weights);
 
 }  // namespace nimble::passes

@@ -4,6 +4,16 @@
 //
 //   y = matmul(x, W)    =>    n = cast(x) {dtype = bf16};  y = matmul(n, W') {out = f32}
 //
+// The other operand stays as it is where no instruction multiplies the narrow type: such weights
+// are storage, converted as they are loaded (f16). Weights that are finite stay so, else the
+// product stays wide.
+//
+// Under every policy a product of f16 or bf16 is made in f32 and rounded at the end, which is what
+// it means; of f16 the other operand is cast up once, where it is made, instead of at each load:
+//
+//   y = matmul(x, W)    =>    v = cast(x) {dtype = f32};  z = matmul(v, W) {out = f32};
+//                             y = cast(z) {dtype = f16}
+//
 // A value is cast once, right behind the operator that makes it, whatever number of products read
 // it: there the cast goes into that operator's kernel (fuse). A value that was cast up from the
 // narrow type is taken as it was before.
@@ -12,6 +22,7 @@
 // weights. These have whole groups of rows (ir::Layout): a product over a number of terms that is
 // no multiple of the group stays wide, since a row of the other operand would end within a group
 // and the kernel read over its end.
+#include <cmath>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,18 +73,34 @@ class Narrowing {
     for (const VarRef& p : f.parameters) made.insert(p.get());
     visit_bindings(*f.body, [&](const Binding& b) {
       made.insert(b.var.get());
-      const PrecisionRule* rule = rule_for(*b.value);
-      if (!rule) return;
-      const Atom x = source(b.value->args[0], *rule);
-      if (x.is_var() && made.contains(x.var.get()) && x.var->type->dtype != rule->operands &&
-          !cast_of(x.var, rule->operands))
-        casts_[x.var.get()].push_back(narrow_variable(x.var, rule->operands));
+      const std::optional<Types> types = types_for(b);
+      if (!types) return;
+      const Atom x = source(b.value->args[0], types->rows);
+      if (x.is_var() && made.contains(x.var.get()) && x.var->type->dtype != types->rows &&
+          !cast_of(x.var, types->rows))
+        casts_[x.var.get()].push_back(cast_variable(x.var, types->rows));
     });
   }
 
+  // What a product is to be made of and in. `rows` are those of its other operand.
+  struct Types {
+    DType rows{}, weights{}, sums{};
+  };
+  // Nothing for what stays as it is.
+  std::optional<Types> types_for(const Binding& b) {
+    const Expr& e = *b.value;
+    if (e.kind != ir::ExprKind::kCall) return {};
+    const ir::Packs packs = ir::traits_of(e).packs;
+    if (packs != ir::Packs::kMatrix && packs != ir::Packs::kFilters) return {};
+    if (const DType type = b.var->type->dtype; is_float(type) && size_of(type) < 4)
+      return Types{kernels::rows_type(type), type, DType::kF32};
+    const PrecisionRule* rule = rule_for(e);
+    if (!rule) return {};
+    return Types{kernels::rows_type(rule->operands), rule->operands, rule->sums};
+  }
+
   // The rule by which a call is narrowed; null if by none.
-  const PrecisionRule* rule_for(const Expr& e) const {
-    if (e.kind != ir::ExprKind::kCall) return nullptr;
+  const PrecisionRule* rule_for(const Expr& e) {
     const PrecisionRule* rule = rule_of(context_.precision, ir::traits_of(e).packs);
     if (!rule || !is_float(rule->operands)) return nullptr;
     int64_t k = 0;  // what lies in a row of the other operand, or in a pixel of a group
@@ -92,13 +119,26 @@ class Narrowing {
       layout = kernels::conv2d_nhwc_layout(context_.target, rule->operands, n);
     }
     const auto packed = ir::parse_layout(layout);
-    return packed && k % packed->group == 0 ? rule : nullptr;
+    return packed && k % packed->group == 0 && stays_finite(e.args[1].constant, rule->operands)
+               ? rule
+               : nullptr;
   }
 
-  // The operand of a product, or what it was before it was cast up from the narrow type.
-  Atom source(const Atom& x, const PrecisionRule& rule) const {
+  // Whether the finite elements of a constant are so as `type`, too.
+  bool stays_finite(const ir::TensorRef& wide, DType type) {
+    const auto [known, is_new] = finite_.try_emplace({wide.get(), type}, true);
+    if (!is_new) return known->second;
+    const ir::TensorRef narrow = constant_as(wide, type, {});
+    for (int64_t i = 0; i < wide->elements() && known->second; ++i)
+      known->second = std::isfinite(narrow->value(i)) || !std::isfinite(wide->value(i));
+    return known->second;
+  }
+
+  // The operand of a product, or what it was before it was cast from the type that is wanted.
+  Atom source(const Atom& x, DType rows) const {
     const Expr* e = definition(definitions_, x, "cast");
-    return e && ir::type_of(e->args[0])->dtype == rule.operands ? e->args[0] : x;
+    const bool widens = e && size_of(rows) < size_of(ir::type_of(x)->dtype);
+    return widens && ir::type_of(e->args[0])->dtype == rows ? e->args[0] : x;
   }
 
   VarRef cast_of(const VarRef& v, DType type) const {
@@ -107,7 +147,7 @@ class Narrowing {
         if (c->type->dtype == type) return c;
     return nullptr;
   }
-  static VarRef narrow_variable(const VarRef& v, DType type) {
+  static VarRef cast_variable(const VarRef& v, DType type) {
     return ir::make_var(v->name + "." + std::string(name_of(type)),
                         ir::tensor_type(v->type->dims, type));
   }
@@ -121,37 +161,67 @@ class Narrowing {
       for (const VarRef& c : it->second) append_cast(c, v, location, out);
   }
 
+  // A recurrent cell with its weights as the policy stores them; null if they stay as they are.
+  ir::ExprRef narrowed_cell(const Expr& e) {
+    if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kGates)
+      return nullptr;
+    const PrecisionRule* rule = rule_of(context_.precision, ir::Packs::kGates);
+    const size_t at = ir::traits_of(e).cell->weights;
+    if (!rule || !is_packable_cell(e, rule->sums)) return nullptr;
+    if (!stays_finite(e.args[at].constant, rule->operands)) return nullptr;
+    context_.count("set-precision.cells");
+    auto copy = std::make_shared<Expr>(e);
+    copy->args[at] = Atom::of(constant_as(e.args[at].constant, rule->operands, e.location));
+    return copy;
+  }
+
   std::optional<Atom> visit(const Binding& b, ir::BlockBuilder& out) {
-    const PrecisionRule* rule = rule_for(*b.value);
-    if (!rule && !casts_.contains(b.var.get())) return std::nullopt;
-    out.append(rule ? Binding{b.var, narrowed(*b.value, *rule, out)} : b);
+    const std::optional<Types> types = types_for(b);
+    const ir::ExprRef cell = narrowed_cell(*b.value);
+    if (!types && !cell && !casts_.contains(b.var.get())) return std::nullopt;
+    if (types) {
+      append_product(b, *types, out);
+    } else {
+      out.append(cell ? Binding{b.var, cell} : b);
+    }
     append_casts(b.var, b.value->location, out);
     return Atom(b.var);
   }
 
-  ir::ExprRef narrowed(const Expr& product, const PrecisionRule& rule, ir::BlockBuilder& out) {
+  void append_product(const Binding& b, const Types& types, ir::BlockBuilder& out) {
     context_.count("set-precision.products");
+    const Expr& product = *b.value;
     auto copy = std::make_shared<Expr>(product);
-    copy->args[0] = narrowed(source(product.args[0], rule), rule.operands, product.location, out);
-    copy->args[1] = narrowed(product.args[1], rule.operands, product.location, out);
-    copy->attrs["out"] = rule.sums;
-    return copy;
+    const auto as = [&](const Atom& a, DType type) {
+      return operand_as(a, type, product.location, out);
+    };
+    copy->args[0] = as(source(product.args[0], types.rows), types.rows);
+    copy->args[1] = as(product.args[1], types.weights);
+    for (size_t i = 2; i < copy->args.size(); ++i)  // a bias
+      copy->args[i] = as(product.args[i], types.sums);
+    copy->attrs["out"] = types.sums;
+    if (b.var->type->dtype == types.sums) return out.append({b.var, copy});
+    const VarRef sums = cast_variable(b.var, types.sums);
+    out.append({sums, copy});
+    append_cast(b.var, sums, product.location, out);
   }
 
-  Atom narrowed(const Atom& a, DType type, const ir::Location& location, ir::BlockBuilder& out) {
+  Atom operand_as(const Atom& a, DType type, const ir::Location& location, ir::BlockBuilder& out) {
     if (ir::type_of(a)->dtype == type) return a;
-    if (a.is_constant()) {
-      ir::TensorRef& narrow = constants_[{a.constant.get(), type}];
-      if (!narrow) {
-        const ir::ExprRef cast = ir::make_call("cast", {a}, {{"dtype", type}}, location);
-        narrow = reference::evaluate_op(*cast, {a.constant}, {}).at(0);
-      }
-      return Atom::of(narrow);
-    }
+    if (a.is_constant()) return Atom::of(constant_as(a.constant, type, location));
     if (VarRef cast = cast_of(a.var, type)) return cast;
-    const VarRef cast = narrow_variable(a.var, type);
+    const VarRef cast = cast_variable(a.var, type);
     append_cast(cast, a, location, out);
     return cast;
+  }
+
+  ir::TensorRef constant_as(const ir::TensorRef& c, DType type, const ir::Location& location) {
+    ir::TensorRef& made = constants_[{c.get(), type}];
+    if (!made) {
+      const ir::ExprRef cast = ir::make_call("cast", {Atom::of(c)}, {{"dtype", type}}, location);
+      made = reference::evaluate_op(*cast, {c}, {}).at(0);
+    }
+    return made;
   }
 
   PassContext& context_;
@@ -159,6 +229,7 @@ class Narrowing {
   std::unordered_map<const Var*, std::vector<VarRef>> casts_;  // of the function
   // Of the module: a matrix that two products share is narrowed once.
   std::map<std::pair<const ir::Tensor*, DType>, ir::TensorRef> constants_;
+  std::map<std::pair<const ir::Tensor*, DType>, bool> finite_;
 };
 
 }  // namespace

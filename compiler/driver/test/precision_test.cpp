@@ -10,6 +10,7 @@
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/cpu.h"
+#include "vm/base/half.h"
 
 namespace nimble::driver::testing {
 namespace {
@@ -18,7 +19,8 @@ using ir::Atom;
 using ir::TensorRef;
 using Shape = std::vector<int64_t>;
 
-const passes::Precision kNarrow = passes::Precision::kBF16;
+const passes::Precision kPolicies[] = {passes::Precision::kBF16, passes::Precision::kF16};
+const passes::Precision kNarrow = kPolicies[0];
 
 TensorRef tensor(const Shape& shape, unsigned seed, float scale = 1) {
   std::mt19937 random(seed);
@@ -126,25 +128,31 @@ class Product {
   Compiled compiled_;
 };
 
-Configuration narrow(std::string name) {
-  Configuration c{std::move(name)};
-  c.precision = kNarrow;
+Configuration narrow(const std::string& name, passes::Precision policy = kNarrow) {
+  Configuration c{fmt::format("{} in {}", name, passes::name_of(policy))};
+  c.precision = policy;
   return c;
 }
 
 std::vector<Configuration> configurations() {
-  std::vector<Configuration> out = {narrow("default"), narrow("two threads"), narrow("no native"),
-                                    narrow("without packing"), narrow("reserialised")};
-  out[1].threads = 2;
-  out[2].no_native = true;
-  out[3].disabled_pass = "pack-weights";
-  out[4].reserialise = out[4].round_trip = true;
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-    if (!host_cpu().has(level)) continue;
-    out.push_back(narrow(level));
-    out.back().target = level;
+  std::vector<Configuration> all;
+  for (const passes::Precision policy : kPolicies) {
+    std::vector<Configuration> out;
+    for (const char* name :
+         {"default", "two threads", "no native", "without packing", "reserialised"})
+      out.push_back(narrow(name, policy));
+    out[1].threads = 2;
+    out[2].no_native = true;
+    out[3].disabled_pass = "pack-weights";
+    out[4].reserialise = out[4].round_trip = true;
+    for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+      if (!host_cpu().has(level)) continue;
+      out.push_back(narrow(level, policy));
+      out.back().target = level;
+    }
+    all.insert(all.end(), out.begin(), out.end());
   }
-  return out;
+  return all;
 }
 
 TEST(Precision, ProductsKeepTheirBoundAtAwkwardSizes) {
@@ -154,7 +162,7 @@ TEST(Precision, ProductsKeepTheirBoundAtAwkwardSizes) {
   for (const Configuration& c : configurations())
     for (const auto& [k, n] : sizes) {
       // All of them as a user compiles, and for each target; of other ways a part.
-      if (c.name != "default" && c.target == "native" && turn++ % 3 != 0) continue;
+      if (!c.name.starts_with("default") && c.target == "native" && turn++ % 3 != 0) continue;
       const bool transposed = (k + n) % 3 == 0;
       Product p(tensor(transposed ? Shape{n, k} : Shape{k, n}, 7), transposed, c);
       for (int64_t rows : {0, 1, 13})
@@ -169,11 +177,14 @@ TEST(Precision, TheBoundFindsWhatIsMissing) {
   const TensorRef w = tensor({k, n}, 7);
   const TensorRef pair = mapped(w, [&](float v, int64_t i) { return i / n >= k - 2 ? 0.0f : v; });
   const TensorRef column = mapped(w, [&](float v, int64_t i) { return i % n == n - 1 ? 0.0f : v; });
-  const Configuration c = narrow("default");
-  EXPECT_EQ(Product(w, false, c).fault(5), "");
-  EXPECT_NE(Product(pair, w, false, c, c).fault(5), "");
-  EXPECT_NE(Product(column, w, false, c, c).fault(5), "");
-  EXPECT_NE(Product(w, w, false, c, Configuration{"as it is"}).fault(5), "");
+  for (const passes::Precision policy : kPolicies) {
+    const Configuration c = narrow("default", policy);
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(Product(w, false, c).fault(5), "");
+    EXPECT_NE(Product(pair, w, false, c, c).fault(5), "");
+    EXPECT_NE(Product(column, w, false, c, c).fault(5), "");
+    EXPECT_NE(Product(w, w, false, c, Configuration{"as it is"}).fault(5), "");
+  }
 }
 
 // Halfway cases, and numbers near both ends of the range.
@@ -189,6 +200,39 @@ TEST(Precision, OperandsRoundToNearestEven) {
   EXPECT_EQ(y->value(3), 0x1p100);
   EXPECT_EQ(y->value(5), 0x1p-120);
   EXPECT_EQ(y->value(7), 1);
+}
+
+TensorRef as_f16(const TensorRef& t) {
+  return mapped(t, [](float v, int64_t) { return f32_from_f16(f16_from_f32(v)); });
+}
+
+// Only weights are rounded to f16: where they are f16 as they stand, nothing is.
+TEST(Precision, WeightsThatAreF16LoseNothing) {
+  const TensorRef w = as_f16(tensor({48, 70}, 7)), x = tensor({13, 48}, 99);
+  const auto y = [&](const Configuration& c) {
+    return Compiled(product(w, false), c).run("main", {x}).at(0);
+  };
+  const TensorRef plain = y(Configuration{"as it is"});
+  const TensorRef narrow_one = y(narrow("default", passes::Precision::kF16));
+  for (int64_t i = 0; i < plain->elements(); ++i)
+    ASSERT_EQ(narrow_one->value(i), plain->value(i)) << i;
+}
+
+// The largest f16 is 65504; from 65520 on a number would become infinite.
+TEST(Precision, WeightsBeyondTheRangeStayAsTheyAre) {
+  const Configuration c = narrow("default", passes::Precision::kF16);
+  const TensorRef one = ir::Tensor::of<float>(DType::kF32, {1, 2}, {1, 1});
+  const auto products = [&](float largest) {
+    const TensorRef w = ir::Tensor::of<float>(DType::kF32, {2, 2}, {largest, 0, 0, -1});
+    Compiled compiled(product(w, false), c);
+    EXPECT_NEAR(compiled.run("main", {one}).at(0)->value(0) / largest, 1, 1e-3);
+    const auto& statistics = compiled.report().statistics;
+    const auto at = statistics.find("set-precision.products");
+    return at == statistics.end() ? 0 : at->second;
+  };
+  EXPECT_EQ(products(65519), 1);
+  EXPECT_EQ(products(65520), 0);
+  EXPECT_EQ(products(1e30f), 0);
 }
 
 constexpr char kPerceptron[] = R"(
@@ -261,6 +305,10 @@ TEST(Precision, NarrowWeightsTakeHalfTheMemory) {
   const Compiled compiled(m, narrow("default"));
   EXPECT_EQ(matrices(compiled.executable(), DType::kBF16), 4);
   EXPECT_EQ(matrices(compiled.executable(), DType::kF32), 0);
+  const Compiled halves(m, narrow("default", passes::Precision::kF16));
+  EXPECT_EQ(matrices(halves.executable(), DType::kF16), 4);
+  EXPECT_EQ(matrices(halves.executable(), DType::kF32), 0);
+  EXPECT_FALSE(halves.report().statistics.contains("set-precision.casts"));
 }
 
 }  // namespace

@@ -66,8 +66,9 @@ struct WideProduct {
 };
 constexpr WideProduct kWideProducts[] = {
     {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16, DType::kF32},
-    {DType::kU8, DType::kI8, DType::kI32},     {DType::kU8, DType::kU8, DType::kI32},
-    {DType::kI8, DType::kI8, DType::kI32},     {DType::kI8, DType::kU8, DType::kI32},
+    {DType::kF32, DType::kF16, DType::kF32},   {DType::kU8, DType::kI8, DType::kI32},
+    {DType::kU8, DType::kU8, DType::kI32},     {DType::kI8, DType::kI8, DType::kI32},
+    {DType::kI8, DType::kU8, DType::kI32},
 };
 
 // The element type of a product: of its operands, which are alike, or the wider one that `out`
@@ -84,8 +85,8 @@ DType dtype_of_product(RelationContext& c) {
   if (!known) {
     c.fail(fmt::format("products of {} and {} are not made in {}", name_of(a), name_of(b),
                        name_of(out)),
-           "use out = f32 for two operands of bf16 or of f16, out = i32 for 8-bit integers, else "
-           "leave the attribute out");
+           "use out = f32 for two operands of bf16 or of f16 and for f32 times f16, out = i32 for "
+           "8-bit integers, else leave the attribute out");
   }
   return out;
 }

@@ -96,12 +96,17 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   if (!p.image && parts) p.sources = sources_of(w, p.frame, e.args[0]);
   if (!p.sources.empty()) p.image = p.sources[0].image;
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
-  if (p.image->dtype != p.dtype) {
+  const DType weights_type = p.weights ? p.weights->dtype : p.dtype;
+  if (p.image->dtype != p.dtype || weights_type != p.dtype) {
     if (!p.weights) return {};
-    p.fragment = fragment_of(p.image->dtype, p.weights->dtype, p.dtype);
+    p.fragment = fragment_of(p.image->dtype, weights_type, p.dtype);
+    // Only packed ones are converted on the way.
+    if (!p.fragment &&
+        !(packed && is_converted(p.image->dtype, p.dtype) && is_converted(weights_type, p.dtype)))
+      return {};
   }
   // Integers are bytes that a fragment sums.
-  if (!p.fragment && (p.image->dtype != p.dtype || !is_float(p.dtype))) return {};
+  if (!p.fragment && !is_float(p.dtype)) return {};
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;

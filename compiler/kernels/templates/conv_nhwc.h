@@ -26,7 +26,7 @@ struct ConvNhwc {
   Frame frame;
   kir::BufferRef image, weights;                  // weights: null if they are one constant element
   DType dtype{};                                  // of the sums and the result
-  std::optional<kir::Fragment> fragment;          // if image and weights are narrower
+  std::optional<kir::Fragment> fragment;          // if it multiplies image and weights
   std::vector<kir::Dim> in, out;                  // NHWC, also of an image that is NCHW in memory
   bool channels_first = false;                    // it is
   int64_t groups = 1, channels = 1, filters = 1;  // input and output channels of a group

@@ -29,10 +29,9 @@ int conv_vectors(int64_t channels, int lanes) {
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
   if (const auto tiles = tile_fragment_of(t, dtype); tiles && n > tile_columns(*tiles) / 2)
     return tile_layout(*tiles, n);
-  const auto fragment = fragment_of(dtype);
-  const int lanes = conv_lanes(t, fragment ? kir::row_of(*fragment).sum : dtype, n);
+  const int lanes = conv_lanes(t, sum_of(dtype), n);
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
-                    group_of(fragment)}
+                    group_of(fragment_of(dtype))}
       .str();
 }
 

@@ -23,7 +23,7 @@
 // weights that come from L3 or memory arrive no later.
 //
 // Operands of bf16 and of 8 bits are multiplied in groups by a fragment (tile.h): below, k then
-// counts groups.
+// counts groups. Weights of f16 are converted as they are loaded.
 //
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
@@ -50,13 +50,17 @@ using kir::StmtRef;
 
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   if (const auto tiles = tile_fragment_of(t, dtype)) return tile_layout(*tiles, n);
-  const auto fragment = fragment_of(dtype);
-  const int lanes = lanes_of(t, fragment ? kir::row_of(*fragment).sum : dtype);
+  const int lanes = lanes_of(t, sum_of(dtype));
   // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
   const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
   const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)
                                                : panel_vectors((n + lanes - 1) / lanes, cost16);
-  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment)}.str();
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment_of(dtype))}.str();
+}
+
+DType rows_type(DType weights) {
+  const auto fragment = fragment_of(weights);
+  return fragment ? kir::row_of(*fragment).a : sum_of(weights);
 }
 
 namespace {
@@ -71,7 +75,7 @@ struct Product : Panels {
   Frame frame;
   BufferRef lhs, rhs;
   DType dtype{};                          // of the sums and the result
-  std::optional<kir::Fragment> fragment;  // if the operands are narrower
+  std::optional<kir::Fragment> fragment;  // if it multiplies the operands
   std::vector<Dim> row_dims;              // the result's axes but the last
   Dim m;                                  // rows: their product
 };
@@ -88,7 +92,9 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   p.dtype = p.frame.anchor->var->type->dtype;
   if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
-    if (!p.fragment) return {};
+    if (!p.fragment &&
+        !(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype)))
+      return {};
   }
   if (size_of(p.dtype) < 4) return {};
   const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
@@ -119,8 +125,7 @@ class DenseLowering {
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = kb::buffer("panel", Scope::kRegister, p.rhs->dtype, p.vectors,
-                        p.lanes * static_cast<int>(p.group));
+    panel_ = panel_registers(p.rhs, p.dtype, p.vectors, p.lanes, p.fragment);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     sums_ = thread_scratch("sums", p.dtype, waiting * p.width);
   }

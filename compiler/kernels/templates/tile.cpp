@@ -23,6 +23,11 @@ kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef 
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
 }
 
+// The type in which an operand is multiplied.
+DType multiplied_type(std::optional<kir::Fragment> fragment, DType operand, DType sum) {
+  return fragment ? operand : sum;
+}
+
 template <typename Predicate>
 std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
   for (const kir::FragmentRow& row : kir::all_fragments())
@@ -49,6 +54,21 @@ std::optional<kir::Fragment> fragment_of(DType rhs) {
   return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
 }
 
+bool is_converted(DType operand, DType sum) {
+  return operand == sum || (operand == DType::kF16 && sum == DType::kF32);
+}
+
+DType sum_of(DType rhs) {
+  if (const auto fragment = fragment_of(rhs)) return kir::row_of(*fragment).sum;
+  return is_converted(rhs, DType::kF32) ? DType::kF32 : rhs;
+}
+
+kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors, int lanes,
+                               std::optional<kir::Fragment> fragment) {
+  return kb::buffer("panel", kir::Scope::kRegister, multiplied_type(fragment, rhs->dtype, sum),
+                    vectors, lanes * group_of(fragment));
+}
+
 StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
   const Dim i = Dim::symbol(prefix + "z");
   return kb::loop(LoopKind::kUnroll, prefix + "z", 0, t.chains * t.rows * t.vectors,
@@ -60,6 +80,10 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
   NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
   const Dim v = Dim::symbol(prefix + "v");
   const Dim r = Dim::symbol(prefix + "r") + t.first_row;
+  const DType lhs_type = multiplied_type(t.fragment, t.lhs->dtype, t.dtype);
+  const auto multiplied = [&](kir::ValueRef loaded) {
+    return t.fragment ? loaded : kb::cast(t.dtype, std::move(loaded));
+  };
   // One k step; `chain` chooses the set of accumulators, `masked` says that its groups may end
   // early.
   auto step = [&](const Dim& k, const Dim& chain, bool masked = false) {
@@ -67,21 +91,21 @@ StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
       const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
-      return valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
-                   : kb::load(t.rhs, index, t.operand_lanes());
+      return multiplied(valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
+                              : kb::load(t.rhs, index, t.operand_lanes()));
     };
     auto lhs = [&] {
       const Dim index = t.lhs_index(r, k);
       const int of_row = group_of(t.fragment);
       kir::ValueRef group = masked ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
                                    : kb::load(t.lhs, index, of_row);
-      return kb::broadcast(std::move(group), t.operand_lanes());
+      return kb::broadcast(multiplied(std::move(group)), t.operand_lanes());
     };
     const std::string a = prefix + "a";
     auto columns =
         kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors,
                  kb::set_reg(t.accumulators, element,
-                             multiply_add(t, kb::local(a, t.lhs->dtype, t.operand_lanes()),
+                             multiply_add(t, kb::local(a, lhs_type, t.operand_lanes()),
                                           kb::reg(t.panel, v), kb::reg(t.accumulators, element))));
     auto row = kb::seq({kb::let(a, lhs()), std::move(columns)});
     return kb::seq(

@@ -13,6 +13,10 @@
 // holds the group of each column side by side (layout "panel48x2"). Registers and loads are as many
 // as with f32, and a step does two or four times the work.
 //
+// An f16 that is summed in f32 is no more than storage: it is converted as it is loaded, of the
+// panel a vector at a time, which is cheap, of the left-hand side element by element, which is not
+// (rows_type, dense.h).
+//
 // Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
 // measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
 // multiply units busy, while a remainder of 1 or 2 rows does not.
@@ -37,14 +41,14 @@ using kir::Dim;
 struct TileProduct {
   int rows = 1, vectors = 1, lanes = 1;
   int first_row = 0;          // of the accumulators' rows, those from here on; with one chain
-  DType dtype = DType::kF32;  // of the sums; of the operands too but by a fragment
+  DType dtype = DType::kF32;  // of the sums; but by a fragment operands are multiplied in it, too
   // Multiplies operands of its own types in groups of k; everything that counts k here counts
   // groups.
   std::optional<kir::Fragment> fragment;
   int chains = 1;  // independent accumulators for each element, over successive k (few rows only)
   int unroll = 4;  // k steps per loop body; a multiple of `chains`
   kir::BufferRef accumulators;  // register buffer of >= chains*rows*vectors vectors
-  kir::BufferRef panel;         // register buffer of >= vectors vectors; of `operand_lanes()`
+  kir::BufferRef panel;         // of >= vectors vectors (panel_registers)
   kir::BufferRef lhs, rhs;
   std::function<Dim(const Dim& row, const Dim& k)> lhs_index;  // of one element, a group's first
   // Of the elements of a group from step `whole` on, so many exist; may be empty: all.
@@ -65,6 +69,14 @@ std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
 std::optional<kir::Fragment> fragment_of(DType rhs);
 // How many elements it takes of a row at a time; 1 without one.
 int group_of(std::optional<kir::Fragment> fragment);
+// Whether without a fragment operands of a type are multiplied in that of the sums: it is theirs,
+// or they are converted as they are loaded.
+bool is_converted(DType operand, DType sum);
+// The type in which products with a right-hand side of a type are summed.
+DType sum_of(DType rhs);
+// The registers that hold a step's part of a panel of `rhs`.
+kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors, int lanes,
+                               std::optional<kir::Fragment> fragment);
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
 // `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of

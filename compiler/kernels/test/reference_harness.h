@@ -105,6 +105,8 @@ class ReferenceHarness {
           reinterpret_cast<float*>(data)[e] = value;
         else if (a.dtype == DType::kBF16)
           reinterpret_cast<uint16_t*>(data)[e] = bf16_from_f32(value);
+        else if (a.dtype == DType::kF16)
+          reinterpret_cast<uint16_t*>(data)[e] = f16_from_f32(value);
         else if (size_of(a.dtype) == 1)
           data[e] = input ? static_cast<uint8_t>(random()) : 0xaa;
         else

@@ -107,10 +107,11 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
 }
 
 // Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
-// same type, but of u8 for i8, whose sums are i32.
-Case packed_convolution(const Filter& f, DType type) {
+// same type, if it is no other one, but of u8 for i8, whose sums are i32.
+Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {}) {
   const bool bytes = type == DType::kI8;
-  const DType image = bytes ? DType::kU8 : type, sums = bytes ? DType::kI32 : DType::kF32;
+  const DType image = of_image.value_or(bytes ? DType::kU8 : type);
+  const DType sums = bytes ? DType::kI32 : DType::kF32;
   const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
   const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
   const ir::Layout panels = *ir::parse_layout(layout);
@@ -143,7 +144,7 @@ TEST(Conv2dNhwc, PackedWeights) {
                           {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 5, 20, 20},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}}) {
     SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kF32));
+    check(packed_convolution(f, DType::kF32, DType::kF32));
     if (HasFatalFailure()) return;
   }
 }
@@ -273,6 +274,20 @@ TEST_F(TilesNhwc, KnownExtents) {
     }
 }
 
+// Converted as they are loaded, of any number of channels.
+TEST(Conv2dNhwc, PackedHalves) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 70, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}})
+    for (const DType image : {DType::kF32, DType::kF16}) {
+      SCOPED_TRACE(f.str());
+      check(packed_convolution(f, DType::kF16, image));
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Images of few channels as the program has them, channels first.
 TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
   for (const Filter& f : {Filter{3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 32},
@@ -284,20 +299,24 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
     const std::string layout = conv2d_nhwc_layout(mode().targets.front(), DType::kF32, f.out);
     const int64_t width = ir::parse_layout(layout)->width;
     Case c = convolution(f, "conv2d_nhwc");
-    c.text = fmt::format(
-        "fn @f(%x: Tensor[(b, {}, h, w), f32], %w: Tensor[({}, {}, {}), f32], "
-        "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
-        "filters = {}, {}, layout = \"{}\", image_layout = \"nchw\"}}; let %r = relu(%y); %r }}",
-        f.in, (f.out + width - 1) / width, f.kh * f.kw * f.in, width, f.out, f.kh, f.kw, f.out,
-        f.attributes(), layout);
-    c.oracle = by_reference(c.text);
-    check(c);
-    if (HasFatalFailure()) return;
+    for (const char* type : {"f32", "f16"}) {  // of the weights
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, {}, h, w), f32], %w: Tensor[({}, {}, {}), {}], "
+          "%c: Tensor[({}), f32]) {{ let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], "
+          "filters = {}, {}, layout = \"{}\", image_layout = \"nchw\"{}}}; "
+          "let %r = relu(%y); %r }}",
+          f.in, (f.out + width - 1) / width, f.kh * f.kw * f.in, width, type, f.out, f.kh, f.kw,
+          f.out, f.attributes(), layout, type == std::string_view("f16") ? ", out = f32" : "");
+      c.oracle = by_reference(c.text);
+      check(c);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
 TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
-  const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16);
+  const Case c =
+      packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16, DType::kBF16);
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 
@@ -307,11 +326,17 @@ TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
 }
 
 TEST(Conv2d, OperandsNarrowerThanTheResultAreNotTaken) {
-  const Workload w = workload_of(
-      "fn @f(%x: Tensor[(b, 4, h, w), bf16], %w: Tensor[(8, 4, 3, 3), bf16]) { "
-      "let %y = conv2d(%x, %w) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], "
-      "groups = 1, out = f32}; %y }");
-  EXPECT_EQ(template_for(w, mode().targets.front()), nullptr);
+  for (const char* type : {"bf16", "f16"})
+    for (const char* layout : {"nchw", "nhwc"}) {
+      const bool last = layout == std::string_view("nhwc");
+      const Workload w = workload_of(fmt::format(
+          "fn @f(%x: Tensor[{}, {}], %w: Tensor[{}, {}]) {{ let %y = conv2d(%x, %w) {{strides = "
+          "[1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1, out = f32, layout = "
+          "\"{}\"}}; %y }}",
+          last ? "(b, h, w, 4)" : "(b, 4, h, w)", type, last ? "(3, 3, 4, 8)" : "(8, 4, 3, 3)",
+          type, layout));
+      EXPECT_EQ(template_for(w, mode().targets.front()), nullptr) << type << " " << layout;
+    }
 }
 
 // Windows that meet no pixel at all: what they give is the bias, and nothing is read of the image.

@@ -57,6 +57,8 @@ struct Types {
   DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
 };
 constexpr Types kPairs = {DType::kBF16, DType::kBF16, DType::kF32};
+constexpr Types kHalfWeights = {DType::kF32, DType::kF16, DType::kF32};
+constexpr Types kHalves = {DType::kF16, DType::kF16, DType::kF32};
 constexpr Types kQuads = {DType::kU8, DType::kI8, DType::kI32};
 
 Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64_t n, bool epilogue,
@@ -67,7 +69,7 @@ Workload dense_workload(const TargetInfo& target, const Dim& m, int64_t k, int64
   const ir::VarRef w =
       g.parameter(ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
   ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
-  if (types.lhs != types.sum) attrs["out"] = types.sum;
+  if (types.rhs != types.sum) attrs["out"] = types.sum;
   ir::VarRef y =
       g.call("packed_matmul", {x, w}, std::move(attrs), ir::tensor_type({m, n}, types.sum));
   if (epilogue && types.sum != DType::kF32)
@@ -185,6 +187,19 @@ TEST_P(ProductTest, DenseOfPairsInSeveralBlocks) {
         dense_workload(target_, kM, k, 50, true, kPairs), target_, narrow_dense(target_),
         [](int, std::mt19937& r) { return std::vector<int64_t>{static_cast<int64_t>(r() % 40)}; },
         8);
+}
+
+// Converted as they are loaded.
+TEST_P(ProductTest, DenseOfHalves) {
+  for (const Types& types : {kHalfWeights, kHalves})
+    for (const int64_t k : {1, 21, 300})
+      check_configurations(
+          dense_workload(target_, kM, k, 40, k == 21, types), target_, "dense",
+          [&](int run, std::mt19937& r) {
+            return k == 300 ? std::vector<int64_t>{static_cast<int64_t>(r() % 40)}
+                            : one_size(run, r);
+          },
+          8);
 }
 
 TEST_P(ProductTest, DenseOfQuads) {
@@ -418,7 +433,7 @@ TEST_P(ProductTest, VectorsOnEitherSide) {
 
 // A cell of so many hidden units, plain or packed; `attrs` are the plain one's.
 Workload cell_workload(const TargetInfo& target, const std::string& op, int64_t hidden, bool packed,
-                       ir::Attrs attrs = {}) {
+                       ir::Attrs attrs = {}, DType weights = DType::kF32) {
   Group g;
   const ir::OpInfo& info = *ir::find_op(op);
   const ir::CellOperands& cell = *info.traits.cell;
@@ -429,8 +444,9 @@ Workload cell_workload(const TargetInfo& target, const std::string& op, int64_t 
   for (size_t i = 0; i < static_cast<size_t>(info.max_args); ++i) {
     ir::Type type = i == 0 ? f32({kB, columns}) : i == cell.bias ? f32({columns}) : state;
     if (i == cell.weights)
-      type = packed ? f32(ir::parse_layout(layout)->packed_dims(hidden, columns))
-                    : f32({hidden, columns});
+      type = ir::tensor_type(packed ? ir::parse_layout(layout)->packed_dims(hidden, columns)
+                                    : std::vector<Dim>{hidden, columns},
+                             weights);
     args.emplace_back(g.parameter(type));
   }
   const ir::Type result = cell.c ? ir::tuple_type({state, state}) : state;
@@ -465,6 +481,15 @@ TEST_P(ProductTest, LstmCell) {
 
 TEST_P(ProductTest, PackedLstmCellWalksEitherWay) {
   check_cell(cell_workload(target_, "lstm_cell", 19, true), target_, 25);
+}
+
+TEST_P(ProductTest, CellsOfHalfWeights) {
+  for (const bool packed : {false, true}) {
+    check_cell(cell_workload(target_, "lstm_cell", 19, packed, {}, DType::kF16), target_, 8);
+    check_cell(cell_workload(target_, "gru_cell", 19, packed, {{"linear_before_reset", false}},
+                             DType::kF16),
+               target_, 8);
+  }
 }
 
 // h' once more, as the rows of a sequence want it; then c' twice, in front.

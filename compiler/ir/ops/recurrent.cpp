@@ -35,12 +35,13 @@ void relate_packed_weights(RelationContext& c, size_t input, int64_t parts) {
                   "the size of the packed weights");
 }
 
-// The recurrent matrix may be f16 where everything else is f32: it is converted as it is read.
+// The recurrent matrix may be f16 or bf16 where everything else is f32: it is converted as it is
+// read.
 void relate_cell_dtypes(RelationContext& c, const CellOperands& cell) {
   const size_t end = cell.step.value_or(c.inputs.size());
   for (size_t i = 1; i < end; ++i) {
-    const bool stored =
-        i == cell.weights && dtype(c, 0) == DType::kF32 && dtype(c, i) == DType::kF16;
+    const bool stored = i == cell.weights && dtype(c, 0) == DType::kF32 &&
+                        (dtype(c, i) == DType::kF16 || dtype(c, i) == DType::kBF16);
     if (!stored) require_dtype(c, i, dtype(c, 0));
   }
   if (cell.step) require_index(c, *cell.step);

@@ -12,7 +12,7 @@
 //    2 MB that is walked in one direction only over 4 MB has always just evicted what comes
 //    next; turning round finds the last-used half again. On one thread 87 -> 61 us a step, on
 //    two 29 -> 20. Software prefetch on top of it made it slower in every variant tried.
-// Several rows (a batch) share each panel by row tiles (tile.h). Weights of f16, which are
+// Several rows (a batch) share each panel by row tiles (tile.h). Weights of f16 or bf16, which are
 // converted as they are loaded, are half the bytes.
 //
 // A GRU whose reset gate applies before the product (linear_before_reset = 0) needs r * h of all

@@ -55,7 +55,8 @@ std::optional<kir::Fragment> fragment_of(DType rhs) {
 }
 
 bool is_converted(DType operand, DType sum) {
-  return operand == sum || (operand == DType::kF16 && sum == DType::kF32);
+  return operand == sum ||
+         ((operand == DType::kF16 || operand == DType::kBF16) && sum == DType::kF32);
 }
 
 DType sum_of(DType rhs) {

@@ -484,12 +484,13 @@ TEST_P(ProductTest, PackedLstmCellWalksEitherWay) {
 }
 
 TEST_P(ProductTest, CellsOfHalfWeights) {
-  for (const bool packed : {false, true}) {
-    check_cell(cell_workload(target_, "lstm_cell", 19, packed, {}, DType::kF16), target_, 8);
-    check_cell(cell_workload(target_, "gru_cell", 19, packed, {{"linear_before_reset", false}},
-                             DType::kF16),
-               target_, 8);
-  }
+  for (const DType stored : {DType::kF16, DType::kBF16})
+    for (const bool packed : {false, true}) {
+      check_cell(cell_workload(target_, "lstm_cell", 19, packed, {}, stored), target_, 8);
+      check_cell(
+          cell_workload(target_, "gru_cell", 19, packed, {{"linear_before_reset", false}}, stored),
+          target_, 8);
+    }
 }
 
 // h' once more, as the rows of a sequence want it; then c' twice, in front.

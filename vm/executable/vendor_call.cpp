@@ -140,8 +140,13 @@ std::optional<int64_t> VendorCall::weight_elements() const {
 }
 
 std::string to_json(const VendorCall& c) {
-  Json j = {{"routine", c.routine}, {"library", c.library}, {"x", c.x}, {"w", c.w},
-            {"y", c.y},             {"k", c.k},             {"n", c.n}};
+  Json j = {{"routine", c.routine},
+            {"library", c.library},
+            {"x", c.x},
+            {"w", c.w},
+            {"y", c.y},
+            {"k", c.k},
+            {"n", c.n}};
   if (c.panel) j["panel"] = {c.panel->width, c.panel->group};
   if (c.image) {
     j["image"] = {{"kernel", c.image->kernel},

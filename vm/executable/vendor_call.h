@@ -42,8 +42,8 @@ bool has_operand(VendorOp op);
 
 struct VendorStep {
   VendorOp op{};
-  uint32_t tensor = 0;         // the second operand, which broadcasts to the result
-  float alpha = 0, beta = 0;   // numbers of the operator (VendorOps.def)
+  uint32_t tensor = 0;        // the second operand, which broadcasts to the result
+  float alpha = 0, beta = 0;  // numbers of the operator (VendorOps.def)
   friend bool operator==(const VendorStep&, const VendorStep&) = default;
 };
 

@@ -29,8 +29,8 @@ struct Way {
 // The bounds after the test has come out as `yes` says; false if that cannot be.
 bool narrow(const DispatchNode& n, bool yes, int32_t threads, std::vector<Bounds>& bounds) {
   if (n.feature.kind == DispatchFeature::Kind::kThreads) {
-    const bool is = n.test == DispatchNode::Test::kEqual ? threads == n.threshold
-                                                         : threads <= n.threshold;
+    const bool is =
+        n.test == DispatchNode::Test::kEqual ? threads == n.threshold : threads <= n.threshold;
     return is == yes;
   }
   if (n.feature.kind != DispatchFeature::Kind::kSymbol) return true;
@@ -92,9 +92,8 @@ class Search {
   // The register to look for before instruction `i`; nothing where the search ends.
   std::optional<uint32_t> source(uint32_t i, uint32_t wanted) {
     exec::find_effects(executable_, f_.code[i], &effects_);
-    const bool writes =
-        std::any_of(effects_.writes.begin(), effects_.writes.end(),
-                    [&](const exec::Write& w) { return w.reg == wanted; });
+    const bool writes = std::any_of(effects_.writes.begin(), effects_.writes.end(),
+                                    [&](const exec::Write& w) { return w.reg == wanted; });
     if (!writes) return wanted;
     const exec::Instruction& in = f_.code[i];
     if (in.op == Opcode::kLoadConst) found_->insert(static_cast<uint32_t>(in.operands[1]));

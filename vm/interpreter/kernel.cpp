@@ -205,8 +205,8 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
   // What serves any shape stands in before what is ready for a few.
   size_t first_at = missing.size();
   for (size_t i = 0; i < missing.size(); ++i)
-    if (missing[i].empty() && (first_at == missing.size() || (out->targets[first_at].routine &&
-                                                              !out->targets[i].routine)))
+    if (missing[i].empty() && (first_at == missing.size() ||
+                               (out->targets[first_at].routine && !out->targets[i].routine)))
       first_at = i;
   const auto first = missing.begin() + static_cast<long>(first_at);
   std::set<std::string_view> told;
@@ -597,8 +597,8 @@ std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is(ObjectKind::kTensor)) continue;
     const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
-    frame->tensors[n] = {
-        t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]), t.data()};
+    frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
+                         t.data()};
     ++n;
   }
   return {frame->tensors.data(), n};

@@ -81,10 +81,10 @@ struct PreparedKernel {
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
-// not there, is of another version than was measured, or does not take this contract, is replaced by the first one of the kernel that is
-// there, and `notes` says so of some; without any, Error(kIncompatible). A missing native symbol is
-// Error(kCorrupt), a missing host operator Error(kUnsupported), a missing portable form that
-// is needed Error(kIncompatible).
+// not there, is of another version than was measured, or does not take this contract, is replaced
+// by the first one of the kernel that is there, and `notes` says so of some; without any,
+// Error(kIncompatible). A missing native symbol is Error(kCorrupt), a missing host operator
+// Error(kUnsupported), a missing portable form that is needed Error(kIncompatible).
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes);
 

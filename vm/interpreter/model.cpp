@@ -81,8 +81,7 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       model->take(2 * model->notes_[i].size(), "notes on its kernels");
   }
   model->place_constants();
-  model->make_routines_ready(options.threads > 0 ? options.threads
-                                                 : ThreadPool::default_threads());
+  model->make_routines_ready(options.threads > 0 ? options.threads : ThreadPool::default_threads());
   model->describe();
   return model;
 }
@@ -239,7 +238,8 @@ void Model::make_routine_ready(size_t kernel, Routine& routine, std::span<const 
   };
   if (!weights) return ready();
   const size_t w = *routine.weights();
-  for (const uint32_t index : constants_passed(executable_, static_cast<uint32_t>(kernel), *weights)) {
+  for (const uint32_t index :
+       constants_passed(executable_, static_cast<uint32_t>(kernel), *weights)) {
     const exec::Constant& c = executable_.constants[index];
     if (c.dtype != tensors[w].dtype || c.device != kCpuDevice || c.shape != shapes[w]) continue;
     tensors[w].data = const_cast<uint8_t*>(constants_[index]);
@@ -255,8 +255,7 @@ void Model::make_routines_ready(int32_t threads) {
       continue;
     std::string why;
     size_t served = 0, refused = 0;
-    for (const ExactEntry& e :
-         exact_entries(kernel.kernel->dispatch, kernel.symbols, threads)) {
+    for (const ExactEntry& e : exact_entries(kernel.kernel->dispatch, kernel.symbols, threads)) {
       const KernelTarget& target = kernel.targets[e.implementation];
       if (!target.routine) continue;
       const size_t before = vendor_calls_;
@@ -271,10 +270,10 @@ void Model::make_routines_ready(int32_t threads) {
     }
     // A table may send more to the routine than what it is ready for; all of that is served.
     if (refused > 0 || served == 0)
-      notes_.push_back(fmt::format(
-          "kernel {}: a vendor's routine is ready for {} calls{}; others run ours",
-          kernel.kernel->name, served,
-          refused > 0 ? fmt::format(", and not for {} sizes ({})", refused, why) : ""));
+      notes_.push_back(
+          fmt::format("kernel {}: a vendor's routine is ready for {} calls{}; others run ours",
+                      kernel.kernel->name, served,
+                      refused > 0 ? fmt::format(", and not for {} sizes ({})", refused, why) : ""));
   }
 }
 

@@ -169,8 +169,7 @@ class Cutter {
         desc.strides = dense_strides(desc.dims);
       share->operands.push_back(o.rows ? first_row * (o.columns ? y_.back() : 1) : 0);
       // What is added to all rows first is what the library calls the bias.
-      if (i == 0 && s.op == VendorOp::kAdd && !o.rows && o.columns &&
-          desc.dtype == DType::kF32) {
+      if (i == 0 && s.op == VendorOp::kAdd && !o.rows && o.columns && desc.dtype == DType::kF32) {
         if (call_.image) desc = {desc.dtype, {call_.n}, {1}};
         share->problem.bias = std::move(desc);
         continue;
@@ -221,8 +220,8 @@ class Cutter {
     p.y.strides = {rows_out * columns_out * n, 1, columns_out * n, n};
     // The rows of the weights' matrix are (height, width, channel) or (channel, height, width).
     const int64_t kh = image.kernel[0], kw = image.kernel[1], depth = channels / image.groups;
-    const Ints taps = image.channels_first ? Ints{kh * kw * n, kw * n, n}
-                                           : Ints{n, kw * depth * n, depth * n};
+    const Ints taps =
+        image.channels_first ? Ints{kh * kw * n, kw * n, n} : Ints{n, kw * depth * n, depth * n};
     p.w = {type(call_.w), {n / image.groups, depth, kh, kw}, {1, taps[0], taps[1], taps[2]}};
     if (image.groups > 1) {
       p.w.dims.insert(p.w.dims.begin(), image.groups);
@@ -346,8 +345,7 @@ class OneDnnRoutine final : public Routine {
     if (find(tensors)) return 0;
     auto ready = std::make_unique<Ready>(library_, call_, tensors, weights());
     uint64_t bytes = 0;
-    std::vector<ShareOfWork> cut = Cutter(call_, tensors).cut(
-        std::clamp(shares, 1, kMostShares));
+    std::vector<ShareOfWork> cut = Cutter(call_, tensors).cut(std::clamp(shares, 1, kMostShares));
     for (ShareOfWork& work : cut) {
       Ready::Share s;
       s.primitive = &primitive(work.problem);
@@ -421,15 +419,14 @@ std::string contract_fault(const VendorCall& call, const exec::KernelContract& c
     if (exec::has_operand(s.op)) read.push_back(s.tensor);
   for (const uint32_t i : read)
     if (i >= t.size() || t[i]->access != Access::kIn) return "it reads what is no input";
-  if (call.y >= t.size() || t[call.y]->access != Access::kOut)
-    return "it writes what is no output";
+  if (call.y >= t.size() || t[call.y]->access != Access::kOut) return "it writes what is no output";
   if (call.x == call.w) return "rows and weights are one tensor";
   for (size_t i = 0; i < t.size(); ++i)
     if (t[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
   const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;
   const bool f32 = x == DType::kF32 && w == DType::kF32 && y == DType::kF32;
-  const bool bf16 = x == DType::kBF16 && w == DType::kBF16 &&
-                    (y == DType::kF32 || y == DType::kBF16);
+  const bool bf16 =
+      x == DType::kBF16 && w == DType::kBF16 && (y == DType::kF32 || y == DType::kBF16);
   const bool int8 = x == DType::kU8 && w == DType::kI8 && (y == DType::kF32 || y == DType::kI32);
   if (!f32 && !bf16 && !int8)
     return fmt::format("it multiplies no {} and {} to {}", name_of(x), name_of(w), name_of(y));
@@ -479,11 +476,12 @@ std::unique_ptr<Routine> make_onednn_routine(const onednn::Library& library,
 }
 
 std::vector<LibraryKernel> onednn_kernels() {
-  return {row("onednn.matmul", "x (m…, k), w (k, n), operands that broadcast to y -> y (m…, n)",
-              "Product of rows with a matrix, and what follows element by element, by oneDNN."),
-          row("onednn.conv2d",
-              "x (b, h, w, c) or (b, c, h, w), w, operands that broadcast to y -> y (b, h, w, n)",
-              "Convolution with constant weights, and what follows element by element, by oneDNN.")};
+  return {
+      row("onednn.matmul", "x (m…, k), w (k, n), operands that broadcast to y -> y (m…, n)",
+          "Product of rows with a matrix, and what follows element by element, by oneDNN."),
+      row("onednn.conv2d",
+          "x (b, h, w, c) or (b, c, h, w), w, operands that broadcast to y -> y (b, h, w, n)",
+          "Convolution with constant weights, and what follows element by element, by oneDNN.")};
 }
 
 }  // namespace nimble::rt

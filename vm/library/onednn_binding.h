@@ -94,8 +94,7 @@ class Library {
 // For the calling thread alone the library has one thread; afterwards what the program had set.
 class OneThread {
  public:
-  explicit OneThread(const Library& library)
-      : library_(library), before_(library.set_threads(1)) {}
+  explicit OneThread(const Library& library) : library_(library), before_(library.set_threads(1)) {}
   ~OneThread() { library_.set_threads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;

@@ -48,31 +48,31 @@ int data_type(DType t);
 
 // NAME(result, name, parameters): of both versions. A memory descriptor is a structure of the
 // caller's in version 2 and a handle in version 3; either way functions take its address.
-#define NIMBLE_DNNL_FUNCTIONS(NAME)                                                              \
-  NAME(c::Status, dnnl_engine_create, (c::Engine**, int, size_t))                                \
-  NAME(c::Status, dnnl_stream_create, (c::Stream**, c::Engine*, unsigned))                       \
-  NAME(c::Status, dnnl_stream_wait, (c::Stream*))                                                \
-  NAME(c::Status, dnnl_stream_destroy, (c::Stream*))                                             \
-  NAME(c::Status, dnnl_primitive_attr_create, (c::Attributes**))                                 \
-  NAME(c::Status, dnnl_primitive_attr_destroy, (c::Attributes*))                                 \
-  NAME(c::Status, dnnl_primitive_attr_set_scratchpad_mode, (c::Attributes*, int))                \
-  NAME(c::Status, dnnl_primitive_attr_set_post_ops, (c::Attributes*, const c::PostOps*))         \
-  NAME(c::Status, dnnl_post_ops_create, (c::PostOps**))                                          \
-  NAME(c::Status, dnnl_post_ops_destroy, (c::PostOps*))                                          \
-  NAME(c::Status, dnnl_post_ops_append_binary, (c::PostOps*, int, const void*))                  \
-  NAME(c::Status, dnnl_primitive_desc_destroy, (c::PrimitiveDesc*))                              \
-  NAME(const void*, dnnl_primitive_desc_query_md, (const c::PrimitiveDesc*, int, int))           \
-  NAME(c::Status, dnnl_reorder_primitive_desc_create,                                            \
-       (c::PrimitiveDesc**, const void*, c::Engine*, const void*, c::Engine*,                    \
-        const c::Attributes*))                                                                   \
-  NAME(c::Status, dnnl_primitive_create, (c::Primitive**, const c::PrimitiveDesc*))              \
-  NAME(c::Status, dnnl_primitive_destroy, (c::Primitive*))                                       \
-  NAME(c::Status, dnnl_primitive_execute,                                                        \
-       (const c::Primitive*, c::Stream*, int, const c::Argument*))                               \
-  NAME(c::Status, dnnl_memory_create, (c::Memory**, const void*, c::Engine*, void*))             \
-  NAME(c::Status, dnnl_memory_destroy, (c::Memory*))                                             \
-  NAME(c::Status, dnnl_memory_set_data_handle, (c::Memory*, void*))                              \
-  NAME(int, dnnl_memory_desc_equal, (const void*, const void*))                                  \
+#define NIMBLE_DNNL_FUNCTIONS(NAME)                                                      \
+  NAME(c::Status, dnnl_engine_create, (c::Engine**, int, size_t))                        \
+  NAME(c::Status, dnnl_stream_create, (c::Stream**, c::Engine*, unsigned))               \
+  NAME(c::Status, dnnl_stream_wait, (c::Stream*))                                        \
+  NAME(c::Status, dnnl_stream_destroy, (c::Stream*))                                     \
+  NAME(c::Status, dnnl_primitive_attr_create, (c::Attributes**))                         \
+  NAME(c::Status, dnnl_primitive_attr_destroy, (c::Attributes*))                         \
+  NAME(c::Status, dnnl_primitive_attr_set_scratchpad_mode, (c::Attributes*, int))        \
+  NAME(c::Status, dnnl_primitive_attr_set_post_ops, (c::Attributes*, const c::PostOps*)) \
+  NAME(c::Status, dnnl_post_ops_create, (c::PostOps**))                                  \
+  NAME(c::Status, dnnl_post_ops_destroy, (c::PostOps*))                                  \
+  NAME(c::Status, dnnl_post_ops_append_binary, (c::PostOps*, int, const void*))          \
+  NAME(c::Status, dnnl_primitive_desc_destroy, (c::PrimitiveDesc*))                      \
+  NAME(const void*, dnnl_primitive_desc_query_md, (const c::PrimitiveDesc*, int, int))   \
+  NAME(c::Status, dnnl_reorder_primitive_desc_create,                                    \
+       (c::PrimitiveDesc**, const void*, c::Engine*, const void*, c::Engine*,            \
+        const c::Attributes*))                                                           \
+  NAME(c::Status, dnnl_primitive_create, (c::Primitive**, const c::PrimitiveDesc*))      \
+  NAME(c::Status, dnnl_primitive_destroy, (c::Primitive*))                               \
+  NAME(c::Status, dnnl_primitive_execute,                                                \
+       (const c::Primitive*, c::Stream*, int, const c::Argument*))                       \
+  NAME(c::Status, dnnl_memory_create, (c::Memory**, const void*, c::Engine*, void*))     \
+  NAME(c::Status, dnnl_memory_destroy, (c::Memory*))                                     \
+  NAME(c::Status, dnnl_memory_set_data_handle, (c::Memory*, void*))                      \
+  NAME(int, dnnl_memory_desc_equal, (const void*, const void*))                          \
   NAME(size_t, dnnl_memory_desc_get_size, (const void*))
 
 // The functions of an opened library.

@@ -37,7 +37,7 @@ int data_type(DType t) {
 }  // namespace c
 
 std::string Functions::look_up(void* handle) {
-#define NIMBLE_DNNL_LOOK_UP(result, name, parameters)                      \
+#define NIMBLE_DNNL_LOOK_UP(result, name, parameters)                    \
   name = reinterpret_cast<result(*) parameters>(::dlsym(handle, #name)); \
   if (!name) return #name;
   NIMBLE_DNNL_FUNCTIONS(NIMBLE_DNNL_LOOK_UP)
@@ -60,8 +60,7 @@ class Owned {
  public:
   Owned() = default;
   Owned(T* handle, c::Status (*destroy)(T*)) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& o) noexcept
-      : handle_(std::exchange(o.handle_, nullptr)), destroy_(o.destroy_) {}
+  Owned(Owned&& o) noexcept : handle_(std::exchange(o.handle_, nullptr)), destroy_(o.destroy_) {}
   Owned& operator=(Owned&& o) noexcept {
     std::swap(handle_, o.handle_);
     std::swap(destroy_, o.destroy_);
@@ -180,9 +179,9 @@ class OneExecution final : public Execution {
     arguments_.push_back({argument, memories_.back().get()});
   }
   void point(size_t memory, const void* data) {
-    require(handles_.f.dnnl_memory_set_data_handle(memories_[memory].get(),
-                                                   const_cast<void*>(data)),
-            "dnnl_memory_set_data_handle");
+    require(
+        handles_.f.dnnl_memory_set_data_handle(memories_[memory].get(), const_cast<void*>(data)),
+        "dnnl_memory_set_data_handle");
   }
 
   const Handles& handles_;
@@ -213,11 +212,11 @@ class OnePrimitive final : public Primitive {
     const OwnedDesc w(h.f, p.w, p.packs);
     const void* bias = bias_ ? bias_->get() : nullptr;
     c::PrimitiveDesc* desc = nullptr;
-    const c::Status status =
-        p.windows ? h.f.make_convolution(&desc, h.engine, *p.windows, x_.get(), w.get(), bias,
-                                         y_.get(), attributes.get())
-                  : h.f.make_product(&desc, h.engine, x_.get(), w.get(), bias, y_.get(),
-                                     attributes.get());
+    const c::Status status = p.windows
+                                 ? h.f.make_convolution(&desc, h.engine, *p.windows, x_.get(),
+                                                        w.get(), bias, y_.get(), attributes.get())
+                                 : h.f.make_product(&desc, h.engine, x_.get(), w.get(), bias,
+                                                    y_.get(), attributes.get());
     require(status, "making a primitive's descriptor", Status::kUnsupported);
     desc_ = {desc, h.f.dnnl_primitive_desc_destroy};
     primitive_ = h.primitive(desc);
@@ -367,8 +366,8 @@ class OpenedLibrary final : public Library {
         reinterpret_cast<const c::Version* (*)()>(::dlsym(handle, "dnnl_version"));
     const c::Version* v = get_version ? get_version() : nullptr;
     if (!v) return fmt::format("{} tells no version", file);
-    version_ = fmt::format("oneDNN {}.{}.{} {}", v->major, v->minor, v->patch,
-                           v->hash ? v->hash : "");
+    version_ =
+        fmt::format("oneDNN {}.{}.{} {}", v->major, v->minor, v->patch, v->hash ? v->hash : "");
     if (v->major != functions_->major() || v->minor < functions_->least_minor())
       return fmt::format("{} is oneDNN {}.{}, {}.{} or later of {} is wanted", file, v->major,
                          v->minor, functions_->major(), functions_->least_minor(),

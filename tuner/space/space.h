@@ -1,5 +1,5 @@
 // What the search may choose from: every template that accepts a workload, each with the product
-// of its knobs less what it rejects, and the vendor's routine where the contract fits.
+// of its knobs less what it rejects, and the vendor's routine where it computes the workload.
 //
 // A point is a Candidate as the compiler takes it. All randomness comes from a generator that the
 // caller seeds: equal seeds walk equal ways.
@@ -56,7 +56,6 @@ class Space {
   };
   const Part* part_of(const tuned::Candidate& c) const;
   bool valid(const Part& p, const kernels::Config& c) const;
-  std::string find_vendor();
 
   const kernels::Workload& workload_;
   const kernels::TargetInfo& target_;

@@ -269,13 +269,17 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
   // Without the vendor's library, and at sizes for which it has nothing, ours serves.
   if (own.empty() && !e.fixed) {
     const kernels::Template* t = kernels::template_for(e.workload, target_);
-    auto [config, function] = default_form(e, *t, target_, e.name + "_default", messages);
+    const kernels::Config config = t->default_config(e.workload, target_);
+    kernels::Lowered lowered = t->lower(e.workload, config, target_, e.name + "_default");
+    NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+    collect_messages(*lowered.functions[0].body, messages);
     exec::Implementation i;
-    i.symbol = function.name;
+    i.symbol = lowered.functions[0].name;
     i.config = kernels::to_json(config);
     i.template_name = t->name();
+    i.max_threads = lowered.max_threads;
     kernel.implementations.push_back(std::move(i));
-    own.push_back(std::move(function));
+    own.push_back(std::move(lowered.functions[0]));
   }
   std::vector<kir::Function> others;
   if (!own.empty())

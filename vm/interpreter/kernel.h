@@ -30,7 +30,7 @@ struct KernelTarget {
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
   // Of the library's kernels that are made ready before they run.
-  std::shared_ptr<Routine> routine;
+  std::shared_ptr<VendorRoutine> routine;
   bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
   // What runs: itself, or the implementation that stands in for a vendor's that is missing. The

@@ -215,7 +215,7 @@ void Model::place_constants() {
   for (const auto& [index, offset] : hot) constants_[index] = hot_ + offset;
 }
 
-void Model::make_routine_ready(size_t kernel, Routine& routine, std::span<const int64_t> symbols,
+void Model::make_routine_ready(size_t kernel, VendorRoutine& routine, std::span<const int64_t> symbols,
                                int32_t threads) {
   const exec::Kernel& k = executable_.kernels[kernel];
   std::vector<std::vector<int64_t>> shapes;

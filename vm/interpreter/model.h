@@ -75,7 +75,7 @@ class Model {
   const uint8_t* place_on_device(const exec::Constant& c);
   // Makes vendors' routines ready for the exact entries of the kernels' dispatch trees.
   void make_routines_ready(int32_t threads);
-  void make_routine_ready(size_t kernel, Routine& routine, std::span<const int64_t> symbols,
+  void make_routine_ready(size_t kernel, VendorRoutine& routine, std::span<const int64_t> symbols,
                           int32_t threads);
   void describe();
 

@@ -331,7 +331,7 @@ size_t hash_of(std::span<const LibraryTensor> tensors, std::optional<size_t> wei
   return h;
 }
 
-class OneDnnRoutine final : public Routine {
+class OneDnnRoutine final : public VendorRoutine {
  public:
   OneDnnRoutine(const onednn::Library& library, VendorCall call)
       : library_(library), call_(std::move(call)) {}
@@ -442,7 +442,7 @@ std::string contract_fault(const VendorCall& call, const exec::KernelContract& c
   return {};
 }
 
-std::unique_ptr<Routine> prepare(const std::string& configuration,
+std::unique_ptr<VendorRoutine> prepare(const std::string& configuration,
                                  const exec::KernelContract& contract) {
   return make_onednn_routine(onednn::library(), configuration, contract);
 }
@@ -461,7 +461,7 @@ LibraryKernel row(const char* name, const char* signature, const char* summary) 
 
 }  // namespace
 
-std::unique_ptr<Routine> make_onednn_routine(const onednn::Library& library,
+std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& library,
                                              const std::string& configuration,
                                              const exec::KernelContract& contract) {
   VendorCall call = exec::vendor_call_of(configuration);

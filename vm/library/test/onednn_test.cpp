@@ -202,7 +202,7 @@ class OneDnn : public ::testing::TestWithParam<int> {
     if (!library_->problem().empty()) GTEST_SKIP() << library_->problem();
   }
 
-  std::unique_ptr<Routine> routine(VendorCall call, const std::vector<Data>& tensors) {
+  std::unique_ptr<VendorRoutine> routine(VendorCall call, const std::vector<Data>& tensors) {
     call.library = library_->version();
     return make_onednn_routine(*library_, to_json(call), contract_of(tensors, call.y));
   }
@@ -210,7 +210,7 @@ class OneDnn : public ::testing::TestWithParam<int> {
   // Runs the call on threads of which there are fewer and more than shares.
   void check(const VendorCall& call, std::vector<Data> tensors,
              const std::function<double(const Ints&)>& sum, int32_t shares, double tolerance) {
-    const std::unique_ptr<Routine> r = routine(call, tensors);
+    const std::unique_ptr<VendorRoutine> r = routine(call, tensors);
     Data& y = tensors[call.y];
     std::vector<LibraryTensor> t = views(tensors);
     EXPECT_EQ(r->find(t), nullptr);
@@ -421,7 +421,7 @@ TEST_P(OneDnn, OnlyWhatIsReadyIsFound) {
   call.k = 24;
   call.n = 40;
   call.panel = VendorCall::Panel{48, 1};
-  const std::unique_ptr<Routine> r = routine(call, tensors);
+  const std::unique_ptr<VendorRoutine> r = routine(call, tensors);
   EXPECT_EQ(r->weights(), std::optional<size_t>(1));
   std::vector<LibraryTensor> t = views(tensors);
   const uint64_t first = r->make_ready(t, 1);
@@ -456,7 +456,7 @@ TEST_P(OneDnn, SizesThatDoNotFitAreRefusedBeforeTheLibrarySeesThem) {
   call.n = 40;
   call.panel = VendorCall::Panel{48, 1};
   call.then = {{VendorOp::kAdd, 2}};
-  const std::unique_ptr<Routine> r = routine(call, good);
+  const std::unique_ptr<VendorRoutine> r = routine(call, good);
   const auto refused = [&](size_t tensor, Ints shape) {
     std::vector<Data> bad = good;
     std::vector<LibraryTensor> t = views(bad);

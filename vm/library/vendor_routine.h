@@ -24,9 +24,9 @@ class ReadyCall {
   virtual void run(const LibraryCall& call, int32_t thread, int32_t threads) const = 0;
 };
 
-class Routine {
+class VendorRoutine {
  public:
-  virtual ~Routine() = default;
+  virtual ~VendorRoutine() = default;
 
   // The constant weights' place among the tensors; nothing if they come with each call.
   virtual std::optional<size_t> weights() const = 0;

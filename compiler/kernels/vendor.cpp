@@ -1,6 +1,7 @@
 #include "compiler/kernels/vendor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "compiler/ir/image_layout.h"
@@ -53,6 +54,8 @@ class Reader {
       if (&b < &*anchor) read_alias(b);
     read_anchor(*anchor->value);
     value_ = anchor->var.get();
+    if (anchor->var->type->kind != ir::TypeKind::kTensor) throw Refused{"it has several results"};
+    dims_ = anchor->var->type->dims;
     for (auto b = anchor + 1; b != bindings.end(); ++b) {
       const auto next = b + 1;
       if (next != bindings.end() && is_swish(*b, *next)) {
@@ -207,6 +210,8 @@ class Reader {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall)
       throw Refused{"the vendor's routine has one result, the last value"};
+    if (b.var->type->kind != ir::TypeKind::kTensor || b.var->type->dims != dims_)
+      throw Refused{"what follows has other extents"};
     const DType from = ir::type_of(e.args[0])->dtype, to = b.var->type->dtype;
     if (e.op == "cast" && is_value(e.args[0])) {
       // Values are f32 on the way. Where ours are rounded, theirs must be.
@@ -221,6 +226,7 @@ class Reader {
     if (row == std::end(kOps)) throw Refused{"the vendor's routine has no " + e.op + " behind it"};
     if (to != DType::kF32 && to != DType::kI32)
       throw Refused{"the vendor's routine rounds elsewhere"};
+    if (const std::optional<VendorStep> linear = with_number(*row, e)) return add(*linear);
     VendorStep step{row->op};
     if (!row->alpha.empty()) step.alpha = number(e, row->alpha);
     if (!row->beta.empty()) step.beta = number(e, row->beta);
@@ -236,6 +242,27 @@ class Reader {
       throw Refused{"the vendor's routine has no such operands"};
     }
     add(step);
+  }
+
+  // A sum, a difference or a product of the value with a number that stands in the program.
+  std::optional<VendorStep> with_number(const OpRow& row, const Expr& e) const {
+    if (e.args.size() != 2) return std::nullopt;
+    const bool turned = is_value(e.args[1]);
+    const Atom& other = e.args[turned ? 0 : 1];
+    if (!other.is_constant() || other.constant->elements() != 1) return std::nullopt;
+    const auto v = static_cast<float>(other.constant->value(0));
+    if (!std::isfinite(v)) return std::nullopt;
+    switch (row.op) {
+      case VendorOp::kAdd:
+        return VendorStep{VendorOp::kLinear, 0, 1, v};
+      case VendorOp::kMul:
+        return VendorStep{VendorOp::kLinear, 0, v, 0};
+      case VendorOp::kSub:
+        return turned ? VendorStep{VendorOp::kLinear, 0, -1, v}
+                      : VendorStep{VendorOp::kLinear, 0, 1, -v};
+      default:
+        return std::nullopt;
+    }
   }
 
   static float number(const Expr& e, std::string_view name) {
@@ -254,6 +281,7 @@ class Reader {
   VendorCall out_;
   std::map<const ir::Var*, uint32_t> tensor_;   // the contract's, by what names it
   std::map<const ir::Var*, size_t> parameter_;  // its place among the parameters
+  std::vector<ir::Dim> dims_;                   // of every value
   const ir::Var* value_ = nullptr;              // so far
 };
 

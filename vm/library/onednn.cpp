@@ -443,7 +443,7 @@ std::string contract_fault(const VendorCall& call, const exec::KernelContract& c
 }
 
 std::unique_ptr<VendorRoutine> prepare(const std::string& configuration,
-                                 const exec::KernelContract& contract) {
+                                       const exec::KernelContract& contract) {
   return make_onednn_routine(onednn::library(), configuration, contract);
 }
 
@@ -462,8 +462,8 @@ LibraryKernel row(const char* name, const char* signature, const char* summary) 
 }  // namespace
 
 std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& library,
-                                             const std::string& configuration,
-                                             const exec::KernelContract& contract) {
+                                                   const std::string& configuration,
+                                                   const exec::KernelContract& contract) {
   VendorCall call = exec::vendor_call_of(configuration);
   if (std::string fault = contract_fault(call, contract); !fault.empty()) refuse(fault);
   if (!library.problem().empty()) refuse(library.problem());

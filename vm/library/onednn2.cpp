@@ -10,13 +10,11 @@
 namespace nimble::rt::onednn {
 namespace {
 
-// dnnl_memory_desc_t has 696 bytes in 2.6, dnnl_convolution_desc_t 5976. The library fills in what
-// it has; room behind that is for later minor versions.
 struct alignas(16) MemoryDesc {
-  unsigned char bytes[1024];
+  unsigned char bytes[kMemoryDescBytes];
 };
 struct alignas(16) OperationDesc {
-  unsigned char bytes[12288];
+  unsigned char bytes[kOperationDescBytes];
 };
 
 class Version2 final : public Functions {
@@ -35,6 +33,8 @@ class Version2 final : public Functions {
         return 0x2f;
       case Op::kGelu:
         return 0x30;
+      case Op::kLinear:
+        return 0x7f;
       case Op::kSigmoid:
         return 0xaf;
       case Op::kGeluTanh:

@@ -23,6 +23,8 @@ class Version3 final : public Functions {
         return 0x20;
       case Op::kTanh:
         return 0x21;
+      case Op::kLinear:
+        return 0x26;
       case Op::kSigmoid:
         return 0x29;
       case Op::kGeluTanh:

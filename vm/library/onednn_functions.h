@@ -117,6 +117,11 @@ class Functions {
   virtual std::string look_up_own(void* handle) = 0;
 };
 
+// Room for version 2's structures: in 2.6 dnnl_memory_desc_t has 696 bytes and
+// dnnl_convolution_desc_t, the largest of an operation, 5976. The library fills in what it has;
+// what is behind is for later minor versions.
+inline constexpr size_t kMemoryDescBytes = 1024, kOperationDescBytes = 12288;
+
 std::unique_ptr<Functions> functions_of_version2();
 std::unique_ptr<Functions> functions_of_version3();
 

@@ -2,7 +2,8 @@
 // and routines of vendor libraries, opened at run time. Bytecode reaches them through the
 // implementations of a kernel (kind kHost or kVendor) by name. Both run like native kernels: once
 // per thread of a region, after the VM has checked the kernel's contract. A vendor's routine is
-// told by its implementation's configuration what to compute, and made ready at load (vendor_routine.h).
+// told by its implementation's configuration what to compute, and made ready at load
+// (vendor_routine.h).
 #pragma once
 
 #include <cstdint>
@@ -88,7 +89,7 @@ struct LibraryKernel {
   // A routine that is made ready before it runs; then `run` is nullptr. Error(kCorrupt,
   // kUnsupported, kIncompatible): this implementation cannot be used here. nullptr: it needs none.
   std::unique_ptr<VendorRoutine> (*prepare)(const std::string& configuration,
-                                      const exec::KernelContract& contract) = nullptr;
+                                            const exec::KernelContract& contract) = nullptr;
 
   // "" if a kernel of this contract may be served: `rule` and `check`.
   std::string refusal(const exec::KernelContract& contract) const;

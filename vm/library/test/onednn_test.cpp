@@ -166,6 +166,9 @@ double after(const std::vector<VendorStep>& steps, const std::vector<Data>& tens
       case VendorOp::kGeluTanh:
         v = v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
         break;
+      case VendorOp::kLinear:
+        v = s.alpha * v + s.beta;
+        break;
       case VendorOp::kSwish:
         v = v / (1 + std::exp(-v));
         break;
@@ -310,6 +313,7 @@ TEST_P(OneDnn, WhatFollowsIsInTheSameCall) {
                       VendorOp::kGeluTanh, VendorOp::kSwish})
     product({{step(VendorOp::kAdd), f32({40})}, {step(op), {}}});
   product({{step(VendorOp::kLeakyRelu, 0.25F), {}}});
+  product({{step(VendorOp::kLinear, 0.5F, -2), {}}, {step(VendorOp::kRelu), {}}});
   product({{step(VendorOp::kClip, -0.5F, 0.75F), {}}});
   product({{step(VendorOp::kAdd), f32({40})}, {step(VendorOp::kAdd), f32({3, 7, 40})}});
   product({{step(VendorOp::kAdd), f32({3, 7, 40})}, {step(VendorOp::kRelu), {}}});

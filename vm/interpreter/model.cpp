@@ -215,8 +215,8 @@ void Model::place_constants() {
   for (const auto& [index, offset] : hot) constants_[index] = hot_ + offset;
 }
 
-void Model::make_routine_ready(size_t kernel, VendorRoutine& routine, std::span<const int64_t> symbols,
-                               int32_t threads) {
+void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
+                               std::span<const int64_t> symbols, int32_t threads) {
   const exec::Kernel& k = executable_.kernels[kernel];
   std::vector<std::vector<int64_t>> shapes;
   std::vector<LibraryTensor> tensors;

@@ -99,9 +99,7 @@ std::vector<tuned::Candidate> Space::enumerate(int64_t limit) const {
 
 std::optional<tuned::Candidate> Space::sample(Random& random) const {
   for (int draw = 0; draw < kDraws; ++draw) {
-    const size_t part = below(random, parts_.size() + (vendor_.empty() ? 0 : 1));
-    if (part == parts_.size()) return tuned::Candidate{tuned::kVendorTemplate, {}, vendor_};
-    const Part& p = parts_[part];
+    const Part& p = parts_[below(random, parts_.size())];
     tuned::Candidate c{std::string(p.schedule->name()), {}, {}};
     for (const kernels::Knob& k : p.knobs)
       c.config[k.name] = k.choices[below(random, k.choices.size())];

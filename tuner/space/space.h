@@ -28,7 +28,8 @@ class Space {
   tuned::Candidate default_candidate() const;
   // Every point if there are at most `limit` (rejected ones not counted), else nothing.
   std::vector<tuned::Candidate> enumerate(int64_t limit) const;
-  // A random point; nothing if none was found in a thousand draws.
+  // A random point of a template; nothing if none was found in a thousand draws. Of the vendor's
+  // routine there is but one, which is no matter of chance.
   std::optional<tuned::Candidate> sample(Random& random) const;
   // Up to `changes` knobs of `from` moved: mostly to a neighbouring choice, sometimes anywhere.
   std::optional<tuned::Candidate> mutate(const tuned::Candidate& from, Random& random,

@@ -142,7 +142,11 @@ Bench::Bench(Progress* progress) : progress_(progress), blocks_(std::make_shared
 Bench::~Bench() = default;
 
 const Arguments& Bench::arguments_for(const exec::KernelContract& contract, const Case& c) {
-  if (kept_ && kept_->serves(contract, c)) return *kept_->arguments;
+  if (kept_ && kept_->serves(contract, c)) {
+    if (kept_->c.threads != c.threads) forget_ready();  // it is cut into shares of another number
+    kept_->c.threads = c.threads;
+    return *kept_->arguments;
+  }
   kept_.reset();  // before there is a second one
   forget_ready();
   auto made =

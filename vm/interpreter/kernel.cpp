@@ -704,7 +704,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   }
   if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
     fail_check(k, status, symbols);
-  return {target.implementation, threads};
+  return {target.implementation, threads, ready};
 }
 
 }  // namespace nimble::rt

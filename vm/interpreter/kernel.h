@@ -118,6 +118,7 @@ struct KernelFrame {
 struct KernelCallResult {
   uint32_t implementation = 0;
   int32_t threads = 1;
+  const ReadyCall* ready = nullptr;  // of a vendor's routine, if one ran
 };
 
 // Scratch memory that a session keeps from call to call.

@@ -2,9 +2,11 @@
 // program, everything else served by what stands in.
 #include "vm/library/vendor_routine.h"
 
+#include <cstring>
 #include <map>
 
 #include "vm/interpreter/kernel.h"
+#include "vm/interpreter/replay.h"
 #include "vm/interpreter/test/harness.h"
 
 namespace nimble::rt {
@@ -133,6 +135,24 @@ TEST_F(Vendors, WhatIsNotReadyAndHasNoStandInSaysSo) {
   std::string text = model("0: 0", "vendor \"test.fake\" config \"right\"");
   load(text, {}, true);
   EXPECT_THAT(failure({{{3}, {1, 2, 3}}}, Status::kUnsupported), HasSubstr("not ready"));
+}
+
+TEST_F(Vendors, AReplayRunsWhatTheRunDid) {
+  load(model("0: n == 3 ? 1 : 2  1: 0  2: 1", kBoth), {}, true);
+  const std::vector<float> x = {1, 2, 3};
+  const std::vector<int64_t> shape = {3};
+  const InputTensor in{x.data(), DType::kF32, shape, {}, true};
+  OutputTensor out;
+  KernelLog log;
+  session_->set_profiling(true);
+  session_->record_kernels(&log);
+  session_->run(0, {&in, 1}, {&out, 1});
+  session_->record_kernels(nullptr);
+  KernelReplay replay(log, session_->pool());
+  replay.run();
+  std::vector<float> y(3);
+  std::memcpy(y.data(), replay.at(out.data), sizeof(float) * 3);
+  EXPECT_THAT(y, ElementsAre(1011, 1022, 1033));
 }
 
 TEST_F(Vendors, LoadingCountsWhatTheyKeep) {

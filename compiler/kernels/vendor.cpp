@@ -127,8 +127,8 @@ class Reader {
         const ir::Type w = ir::type_of(e.args[1]);
         if (w->dims.size() != 2 || ir::type_of(e.args[0])->dims.size() < 2)
           throw Refused{"the vendor's routine takes one matrix on the right"};
-        out_.k = constant(w->dims[0]);
-        out_.n = constant(w->dims[1]);
+        out_.k = std::max<int64_t>(0, w->dims[0].as_constant().value_or(0));
+        out_.n = std::max<int64_t>(0, w->dims[1].as_constant().value_or(0));
       } else {
         out_.k = ir::attr<int64_t>(e.attrs, "k");
         out_.n = ir::attr<int64_t>(e.attrs, "n");

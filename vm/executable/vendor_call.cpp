@@ -90,8 +90,9 @@ VendorCall read(const Json& j) {
   out.x = static_cast<uint32_t>(number(j, "x", 0, UINT16_MAX));
   out.w = static_cast<uint32_t>(number(j, "w", 0, UINT16_MAX));
   out.y = static_cast<uint32_t>(number(j, "y", 0, UINT16_MAX));
-  out.k = number(j, "k", 1, kLargest);
-  out.n = number(j, "n", 1, kLargest);
+  const int64_t least = j.contains("panel") || j.contains("image") ? 1 : 0;
+  out.k = number(j, "k", least, kLargest);
+  out.n = number(j, "n", least, kLargest);
   if (j.contains("panel")) {
     const auto panel = numbers<2>(j, "panel", 1);
     if (panel[0] > 4096 || panel[1] > 4096) corrupt("its panels are too wide");
@@ -116,7 +117,7 @@ VendorCall read(const Json& j) {
     if (!it->is_array() || it->size() > kMostSteps) corrupt("then is no list of a few steps");
     for (const Json& step : *it) out.then.push_back(step_of(step));
   }
-  if (!out.weight_elements()) corrupt("its weights are too many");
+  if (out.k > 0 && out.n > 0 && !out.weight_elements()) corrupt("its weights are too many");
   return out;
 }
 
@@ -131,6 +132,7 @@ bool has_operand(VendorOp op) {
 }
 
 std::optional<int64_t> VendorCall::weight_elements() const {
+  if (k == 0 || n == 0) return std::nullopt;
   if (!panel) return try_mul(k, n);
   const int64_t groups = image ? image->groups : 1;
   const int64_t panels = (n / groups + panel->width - 1) / panel->width;

@@ -63,13 +63,15 @@ struct VendorCall {
   };
   std::string routine, library;
   uint32_t x = 0, w = 0, y = 0;
-  // Of a convolution: k counts the taps of one group's channels, n all filters.
+  // Of a convolution: k counts the taps of one group's channels, n all filters. Of a product with
+  // weights row-major either may be 0: then it is what their tensor says.
   int64_t k = 0, n = 0;
   std::optional<Panel> panel;
   std::optional<Image> image;
   std::vector<VendorStep> then;
 
-  // Elements of the weights as the contract's tensor holds them; nothing if there are too many.
+  // Elements of the weights as the contract's tensor holds them; nothing if there are too many, or
+  // if k or n is 0.
   std::optional<int64_t> weight_elements() const;
   friend bool operator==(const VendorCall&, const VendorCall&) = default;
 };

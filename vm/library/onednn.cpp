@@ -70,8 +70,11 @@ struct ShareOfWork {
 class Cutter {
  public:
   Cutter(const VendorCall& call, std::span<const LibraryTensor> tensors)
-      : call_(call), tensors_(tensors), x_(shape(call.x)), y_(shape(call.y)) {
-    const std::optional<int64_t> weights = call.weight_elements();
+      : call_(sized(call, tensors[call.w].shape)),
+        tensors_(tensors),
+        x_(shape(call.x)),
+        y_(shape(call.y)) {
+    const std::optional<int64_t> weights = call_.weight_elements();
     if (!weights || product(shape(call.w)) != *weights) refuse("the weights have another size");
     if (product(x_) == 0 || product(y_) == 0) refuse("there is nothing to compute");
     if (call.image)
@@ -239,7 +242,16 @@ class Cutter {
     return out;
   }
 
-  const VendorCall& call_;
+  // With k and n as the weights' tensor has them where they are left to it.
+  static VendorCall sized(VendorCall call, std::span<const int64_t> weights) {
+    if (call.k > 0 && call.n > 0) return call;
+    if (weights.size() != 2) refuse("the weights are no matrix");
+    if (call.k == 0) call.k = weights[0];
+    if (call.n == 0) call.n = weights[1];
+    return call;
+  }
+
+  const VendorCall call_;
   std::span<const LibraryTensor> tensors_;
   std::span<const int64_t> x_, y_;
 };

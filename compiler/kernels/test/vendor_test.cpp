@@ -99,6 +99,14 @@ fn @main(%x: Tensor[(b, n, 64), f32], %w: Tensor[(64, 32), f32]) {
   EXPECT_FALSE(call->panel);
   EXPECT_FALSE(call->image);
   EXPECT_EQ(call->k, 64);
+  const auto open = vendor_call_of(workload(R"(
+fn @main(%x: Tensor[(n, k), f32], %w: Tensor[(k, 32), f32]) {
+  let %y = matmul(%x, %w);
+  %y
+})"));
+  ASSERT_TRUE(open);
+  EXPECT_EQ(open->k, 0);
+  EXPECT_EQ(open->n, 32);
   const auto turned = workload(R"(
 fn @main(%x: Tensor[(n, 64), f32], %w: Tensor[(32, 64), f32]) {
   let %y = matmul(%x, %w) {transpose_b = true};

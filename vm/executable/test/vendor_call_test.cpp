@@ -87,6 +87,9 @@ TEST(VendorCall, WeightsThatOverflowAreNone) {
   EXPECT_EQ(huge.weight_elements(), std::optional<int64_t>(int64_t{1} << 62));
   huge.n *= 4;
   EXPECT_EQ(huge.weight_elements(), std::nullopt);
+  huge.n = 0;  // as the tensor says
+  EXPECT_EQ(huge.weight_elements(), std::nullopt);
+  EXPECT_EQ(vendor_call_of(to_json(huge)), huge);
 }
 
 // Against the layout's own rule (compiler/ir/layout.h), in numbers worked out by hand.

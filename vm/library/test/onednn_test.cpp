@@ -300,6 +300,33 @@ TEST_P(OneDnn, ProductsAgreeWithPlainLoops) {
         check_product(DType::kF32, DType::kF32, DType::kF32, panel, {m}, k, 33, {}, 2, 1e-5);
 }
 
+TEST_P(OneDnn, ExtentsOfPlainWeightsMayBeTheTensors) {
+  std::vector<Data> tensors = {random_data(DType::kF32, {5, 7}, random_),
+                               random_data(DType::kF32, {7, 9}, random_),
+                               {DType::kF32, {5, 9}, {}, {}}};
+  VendorCall call;
+  call.routine = "onednn.matmul";
+  call.w = 1;
+  call.y = 2;
+  const Data x = tensors[0], w = tensors[1];
+  check(
+      call, tensors,
+      [&](const Ints& at) {
+        double sum = 0;
+        for (int64_t i = 0; i < 7; ++i)
+          sum += x.values[static_cast<size_t>(at[0] * 7 + i)] *
+                 w.values[static_cast<size_t>(i * 9 + at[1])];
+        return sum;
+      },
+      2, 1e-5);
+  const std::unique_ptr<VendorRoutine> r = routine(call, tensors);
+  tensors[2].store();
+  std::vector<LibraryTensor> t = views(tensors);
+  const Ints other = {8, 9};
+  t[1].shape = other;
+  EXPECT_THROW(r->make_ready(t, 1), Error);
+}
+
 TEST_P(OneDnn, WhatFollowsIsInTheSameCall) {
   const auto f32 = [&](Ints shape) { return random_data(DType::kF32, std::move(shape), random_); };
   const auto step = [](VendorOp op, float alpha = 0, float beta = 0) {

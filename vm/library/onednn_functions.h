@@ -50,6 +50,7 @@ int data_type(DType t);
 // caller's in version 2 and a handle in version 3; either way functions take its address.
 #define NIMBLE_DNNL_FUNCTIONS(NAME)                                                      \
   NAME(c::Status, dnnl_engine_create, (c::Engine**, int, size_t))                        \
+  NAME(c::Status, dnnl_engine_destroy, (c::Engine*))                                     \
   NAME(c::Status, dnnl_stream_create, (c::Stream**, c::Engine*, unsigned))               \
   NAME(c::Status, dnnl_stream_wait, (c::Stream*))                                        \
   NAME(c::Status, dnnl_stream_destroy, (c::Stream*))                                     \

@@ -344,6 +344,12 @@ class OpenedLibrary final : public Library {
   OpenedLibrary(std::unique_ptr<Functions> functions, const std::string& file)
       : functions_(std::move(functions)), problem_(open(file)) {}
 
+  ~OpenedLibrary() override {
+    if (handles_) functions_->dnnl_engine_destroy(handles_->engine);
+  }
+  OpenedLibrary(const OpenedLibrary&) = delete;
+  OpenedLibrary& operator=(const OpenedLibrary&) = delete;
+
   const std::string& problem() const override { return problem_; }
   const std::string& version() const override { return version_; }
   std::unique_ptr<Primitive> make(const Problem& problem) const override {

@@ -567,7 +567,7 @@ Config default_tiled_config(const TiledProduct& p, const TargetInfo& t) {
     block /= 2;
   return {{"rows", row_tiles * height},
           {"vectors", vectors},
-          {"unroll", int64_t{2}},
+          {"unroll", int64_t{1}},
           {"block_rows", std::max(block, row_tiles * height)},
           {"prefetch", "spread"}};
 }

@@ -30,7 +30,8 @@
 //
 // The elements of k behind the last full step are copied, of both sides, into scratch with zeros
 // behind them: a row of the left-hand side must not be read beyond its end, and what stands behind
-// it must not be multiplied, not even by zero. A block's are copied once for all panels.
+// it must not be multiplied, not even by zero. A block's are copied once for all panels, and not at
+// all where zeros stand there already.
 #include "compiler/kernels/templates/tiled_product.h"
 
 #include <algorithm>
@@ -119,17 +120,18 @@ class TiledLowering {
         full_steps_(p.depth / depth_),
         rest_(p.depth % depth_),
         operands_(*operands_of(p.fragment, row_tiles_, panels_.vectors)) {
-    NIMBLE_CHECK(rest_ == 0 || p.taps[0] * p.taps[1] == 1, "pieces of {} elements", p.depth);
+    const int64_t pieces = p.taps[0] * p.taps[1];
+    NIMBLE_CHECK(rest_ == 0 || pieces == 1 || (p.filled && p.depth % group_ == 0),
+                 "pieces of {} elements", p.depth);
     const kir::TileFragmentRow& f_row = kir::tile_row_of(p.fragment);
     acc_ = kb::tile_buffer("acc", f_row.sum, rows_, panels_.lanes, row_tiles_ * panels_.vectors);
     lhs_tiles_ = kb::tile_buffer("a", f_row.a, rows_, depth_, operands_.lhs);
     rhs_tiles_ =
         kb::tile_buffer("b", f_row.b, depth_ / group_, panels_.lanes * group_, operands_.rhs);
     sums_ = thread_scratch("sums", f_row.sum, 2 * sums_of_job());
-    if (rest_ > 0) {
+    if (rest_ > 0) rhs_rest_ = thread_scratch("rhs_rest", f_row.b, pieces * depth_ * panels_.width);
+    if (copies_lhs())
       lhs_rest_ = thread_scratch("lhs_rest", f_row.a, (block_tiles_ + 1) * rows_ * depth_);
-      rhs_rest_ = thread_scratch("rhs_rest", f_row.b, depth_ * panels_.width);
-    }
   }
 
   kir::Function run(const std::string& name) {
@@ -151,12 +153,14 @@ class TiledLowering {
     all.push_back(shaped_outside_ ? shaped(std::move(work)) : blocks());
     std::vector<BufferRef> scratch = p_.scratch;
     scratch.push_back(sums_);
-    if (rest_ > 0) scratch.insert(scratch.end(), {lhs_rest_, rhs_rest_});
+    if (rest_ > 0) scratch.push_back(rhs_rest_);
+    if (copies_lhs()) scratch.push_back(lhs_rest_);
     return make_function(w_, frame_, name, std::move(scratch), {acc_, lhs_tiles_, rhs_tiles_},
                          kb::seq(std::move(all)));
   }
 
  private:
+  bool copies_lhs() const { return rest_ > 0 && !p_.filled; }
   int64_t items_of_block() const { return p_.groups * panels_.panels(); }
 
   // A symbol for what is not a constant or one already.
@@ -197,7 +201,7 @@ class TiledLowering {
     const Dim count = ir::min(end - before, items_of_block()) - first_item_;
     row_groups_ = bind(body, "row_groups", ir::max(ir::ceildiv(tile_count_, row_tiles_), 1));
     const Dim jobs = bind(body, "jobs", ir::max(count, 0) * row_groups_);
-    if (rest_ > 0) {
+    if (copies_lhs()) {
       // Groups of columns have one left-hand side where there is a rest, or each its own.
       rest_row_ = bind(body, "rest_row", first_row(tile_begin_));
       if (p_.groups == 1) body.push_back(copy_lhs_rest(0));
@@ -242,7 +246,7 @@ class TiledLowering {
     last.count = bind(body, "last_stored", last.count * ir::min(number, 1));
     if (rest_ > 0) {
       std::vector<StmtRef> copies;
-      if (p_.groups > 1) copies.push_back(copy_lhs_rest(now.group));
+      if (copies_lhs() && p_.groups > 1) copies.push_back(copy_lhs_rest(now.group));
       copies.push_back(copy_rhs_rest(now));
       work.push_back(kb::if_then(kb::eq(now.number, 0), kb::seq(std::move(copies))));
     }
@@ -318,13 +322,11 @@ class TiledLowering {
     for (int i = 0; i < row_tiles; ++i)
       rows.push_back(bind(all, "row" + std::to_string(i), first_row(now.tile + i)));
     for (int s = 0; s < row_tiles * panels_.vectors; ++s) all.push_back(kb::tile_zero(acc_, s));
-    if (full_steps_ > 0) all.push_back(pieces(row_tiles, rows, now, last));
+    if (full_steps_ > 0 || p_.filled) all.push_back(pieces(row_tiles, rows, now, last));
     if (shaped_outside_ && bodies() == 0) all.push_back(epilogue(last, 0, last.count));
-    if (rest_ > 0) {
+    if (copies_lhs()) {
       const Side lhs{lhs_rest_, [&](int i) { return (rows[i] - rest_row_) * depth_; }, depth_};
-      const Side rhs{rhs_rest_, [&](int v) { return Dim(v * panels_.lanes * group_); },
-                     panels_.width * group_};
-      all.push_back(step(row_tiles, lhs, rhs));
+      all.push_back(step(row_tiles, lhs, rhs_rest(0)));
     }
     for (int i = 0; i < row_tiles; ++i)
       for (int v = 0; v < panels_.vectors; ++v)
@@ -368,6 +370,10 @@ class TiledLowering {
       all.push_back(kb::loop(LoopKind::kSerial, "s", 0, bodies, kb::seq(std::move(body))));
     }
     for (int64_t s = bodies * unroll_; s < full_steps_; ++s) all.push_back(one(s));
+    if (p_.filled && rest_ > 0) {
+      const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + full_steps_ * depth_; }, p_.pitch};
+      all.push_back(step(row_tiles, lhs, rhs_rest(piece)));
+    }
     StmtRef loop = kb::seq(std::move(all));
     if (p_.taps[1] > 1) loop = kb::loop(LoopKind::kSerial, "j", 0, p_.taps[1], std::move(loop));
     if (p_.taps[0] > 1) loop = kb::loop(LoopKind::kSerial, "i", 0, p_.taps[0], std::move(loop));
@@ -405,22 +411,31 @@ class TiledLowering {
                     kb::store(lhs_rest_, r * depth_, kb::load_masked(p_.lhs, from, depth_, rest_)));
   }
 
-  // The last groups of rows of the panel, and zeros.
+  // The copy of the panel's last groups of rows of a piece.
+  Side rhs_rest(const Dim& piece) const {
+    const Dim first = piece * (depth_ * panels_.width);
+    return {rhs_rest_, [=, this](int v) { return first + v * panels_.lanes * group_; },
+            panels_.width * group_};
+  }
+
+  // The last groups of rows of each piece of the panel, and zeros.
   StmtRef copy_rhs_rest(const Job& now) const {
-    const int64_t first = full_steps_ * (depth_ / group_);
+    const int64_t first = full_steps_ * (depth_ / group_), steps = (p_.depth + group_ - 1) / group_;
     const int width = panels_.lanes * static_cast<int>(group_);
     const DType dtype = p_.rhs->dtype;
+    const Dim piece = Dim::symbol("rest_piece");
+    const Side to = rhs_rest(piece);
     std::vector<StmtRef> all;
     for (int64_t r = 0; r < depth_ / group_; ++r)
       for (int v = 0; v < panels_.vectors; ++v) {
-        const Dim from = rhs_at(now, first + r) + v * width;
-        kir::ValueRef value = first + r < panels_.steps() ? kb::load(p_.rhs, from, width)
-                              : is_float(dtype)           ? kb::number(dtype, 0, width)
-                                                          : kb::integer(dtype, 0, width);
-        all.push_back(
-            kb::store(rhs_rest_, r * (panels_.width * group_) + v * width, std::move(value)));
+        const Dim from = rhs_at(now, piece * steps + first + r) + v * width;
+        kir::ValueRef value = first + r < steps ? kb::load(p_.rhs, from, width)
+                              : is_float(dtype) ? kb::number(dtype, 0, width)
+                                                : kb::integer(dtype, 0, width);
+        all.push_back(kb::store(rhs_rest_, to.at(v) + r * to.pitch, std::move(value)));
       }
-    return kb::seq(std::move(all));
+    return kb::loop(LoopKind::kSerial, "rest_piece", 0, p_.taps[0] * p_.taps[1],
+                    kb::seq(std::move(all)));
   }
 
   // ---- what follows

@@ -244,12 +244,14 @@ class TiledLowering {
     const Job now = job_of(body, "", number);
     Job last = job_of(body, "last_", ir::max(number - 1, 0));
     last.count = bind(body, "last_stored", last.count * ir::min(number, 1));
-    if (rest_ > 0) {
-      std::vector<StmtRef> copies;
-      if (copies_lhs() && p_.groups > 1) copies.push_back(copy_lhs_rest(now.group));
-      copies.push_back(copy_rhs_rest(now));
-      work.push_back(kb::if_then(kb::eq(now.number, 0), kb::seq(std::move(copies))));
+    if (copies_lhs() && p_.groups > 1) {
+      // For the panels of a group, the first of which a thread may enter anywhere.
+      const auto first = kb::both(kb::eq(now.number, 0), kb::eq(now.panel, 0));
+      work.push_back(kb::if_then(first, copy_lhs_rest(now.group)));
+      work.push_back(
+          kb::if_then(kb::both(kb::eq(number, 0), kb::lt(0, now.panel)), copy_lhs_rest(now.group)));
     }
+    if (rest_ > 0) work.push_back(kb::if_then(kb::eq(now.number, 0), copy_rhs_rest(now)));
     StmtRef chain;
     for (int t = 1; t <= row_tiles_; ++t) {
       if (!occurs(t)) continue;

@@ -79,7 +79,8 @@ TEST(Reduce, ResultsThatMoveAreNotTakenBackToTheRows) {
       EXPECT_EQ(template_for(workload_of(as_row + "let %d = div(%x, %r); %d }"), target), nullptr);
       // Behind the last operator a result may have any extents.
       EXPECT_NE(template_for(workload_of(as_row + "%r }"), target), nullptr);
-      EXPECT_NE(template_for(workload_of(head + first + "let %d = div(%x, %s); "
+      EXPECT_NE(template_for(workload_of(head + first +
+                                         "let %d = div(%x, %s); "
                                          "let %r = reshape(%d) {shape = (2, 8)}; %r }"),
                              target),
                 nullptr);

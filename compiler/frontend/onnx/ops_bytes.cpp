@@ -58,7 +58,9 @@ bool is_zero(const ir::Tensor& t) {
 // w - zero in i8, the zero points along `axis`; null where that does not fit.
 ir::TensorRef centred_bytes(const ir::Tensor& w, const ir::Tensor& zero, int64_t axis) {
   const auto at = static_cast<size_t>(axis);
-  if (zero.elements() != 1 && zero.elements() != w.shape[at]) return nullptr;
+  // Zero points of more axes may be those of a stack of matrices.
+  if (zero.elements() != 1 && (zero.shape.size() != 1 || zero.elements() != w.shape[at]))
+    return nullptr;
   int64_t inner = 1;
   for (size_t i = at + 1; i < w.shape.size(); ++i) inner *= w.shape[i];
   std::vector<int8_t> out;
@@ -196,6 +198,9 @@ Values qlinear_matmul(NodeContext& c) {
 // Inputs of ONNX Runtime's operators: a, b, their scales, their zero points, a bias.
 Values matmul_integer_to_float(NodeContext& c) {
   Arithmetic a(c.g);
+  if (!stands_alone(c.in(2)) || (c.has(4) && !stands_alone(c.in(4))))
+    c.unsupported("scales or zero points of A that are more than one number",
+                  "quantise A with one scale");
   const Value y = scaled(c, product_of_centred(c, 0, 4, 1, 5), c.in(2), c.in(3));
   return {c.has(6) ? a.add(y, c.in(6)) : y};
 }

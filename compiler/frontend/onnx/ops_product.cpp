@@ -101,7 +101,7 @@ Values matmul_n_bits(NodeContext& c) {
   ir::Attrs attrs = {{"bits", bits}, {"block", block}, {"k", k}, {"n", n}};
   if (c.integer("accuracy_level", 0) == 4) attrs["activations"] = DType::kI8;
   Value y = c.g.call("blockwise_matmul", args, std::move(attrs));
-  if (c.has(kBias)) y = a.add(y, a.cast(c.in(kBias), DType::kF32));
+  if (c.has(kBias)) y = a.add(y, a.cast(of(kBias, {n}, "bias"), DType::kF32));
   return {a.cast(y, type)};
 }
 

@@ -398,7 +398,7 @@ TEST_F(OnnxFile, WeightsInBlocksWithoutMeaningAreRefused) {
     GraphParts g = {{},
                     {},
                     {value("x", {"m", "40"}), value("w", f.w, kU8), value("s", f.s),
-                     value("z", f.z, kU8), value("i", {"40"}, 6)},
+                     value("z", f.z, kU8), value("i", {"40"}, 6), value("b", {"4"})},
                     {unshaped("y")}};
     g.nodes = {node("MatMulNBits", inputs, {"y"},
                     attribute("K", f.k) + attribute("N", f.n) + attribute("bits", f.bits) +
@@ -426,6 +426,26 @@ TEST_F(OnnxFile, WeightsInBlocksWithoutMeaningAreRefused) {
   refused(product({.s = {"8"}}), "scales has 8 elements");
   refused(product({.z = {"9"}}), "zero_points has 9 elements");
   refused(product({.k = 41}), "contracted dim");
+  refused(product({}, {"x", "w", "s", "z", "", "b"}), "bias has 4 elements");
+}
+
+// ONNX Runtime's product of bytes has one scale and zero point of its first operand. More would
+// meet the columns of the result.
+TEST_F(OnnxFile, ScalesOfRowsOfMatMulIntegerToFloatAreRefused) {
+  const auto product = [](const std::string& scales, const std::string& zeros) {
+    GraphParts g = {{node("MatMulIntegerToFloat", {"x", "w", "s", "t", "z"}, {"y"}, "",
+                          "the_product", "com.microsoft")},
+                    {},
+                    {value("x", {"3", "5"}, 2), value("w", {"5", "3"}, 3), value("s", {scales}),
+                     value("t", {"3"}), value("z", {zeros}, 2)},
+                    {unshaped("y")}};
+    return proto::model(g);
+  };
+  import(product("1", "1"));
+  for (const bool scales : {true, false})
+    EXPECT_THAT(import_error(product(scales ? "3" : "1", scales ? "1" : "3")).what(),
+                testing::AllOf(testing::HasSubstr("the_product"),
+                               testing::HasSubstr("scales or zero points of A")));
 }
 
 // An operand may lack an axis that its rule looks at, and an extent may be so large that the

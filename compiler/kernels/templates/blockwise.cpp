@@ -73,7 +73,10 @@ class FloatLowering final : public BlockwiseLowering {
     all_wait_ = pieces_.count > 1;
     sums_ =
         thread_scratch("sums", DType::kF32, (all_wait_ ? block_tiles_ * rows_ : rows_) * width_);
-    unpacked_ = thread_scratch("unpacked", DType::kF32, blocks_of_piece() * p.form.block * width_);
+    // A block may be far longer than k.
+    const int64_t unpacked =
+        std::min(blocks_of_piece() * p.form.block, p.form.words() * p.form.per_word());
+    unpacked_ = thread_scratch("unpacked", DType::kF32, unpacked * width_);
   }
 
   kir::Function run(const std::string& name) const {

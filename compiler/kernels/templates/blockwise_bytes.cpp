@@ -61,7 +61,11 @@ class ByteLowering final : public BlockwiseLowering {
   // Over how many sums each element of so many rows is spread: few rows wait for the sum before.
   int parts(int rows) const { return rows * vectors_ < kBusy ? groups() : 1; }
 
-  int64_t padded() const { return p_.form.blocks() * p_.form.block; }
+  // From one rounded row to the next: its words, up to whole vectors, which divide a block. A block
+  // may be far longer than k.
+  int64_t padded() const {
+    return std::min(p_.form.blocks() * p_.form.block, (k() + 63) / 64 * 64);
+  }
 
   // Rounds the rows of a block of tiles that ends before tile `end`.
   StmtRef prepare(const Dim& end) const override {

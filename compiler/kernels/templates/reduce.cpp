@@ -143,13 +143,24 @@ std::optional<Plan> analyse(const Workload& w) {
     if (dims != plan.dims || !may_spread(*reduced.value, plan)) return std::nullopt;
     plan.spreads = true;
   }
+  // Where rows are walked again an element meets what its own row made. Under other extents that is
+  // another row's: the sums of a square's rows, taken for one row.
+  const auto moved = [&](const ir::Atom& a) {
+    const ir::Atom inner = strip_reshapes(group, a);
+    return inner.is_var() && dependent.contains(inner.var.get()) &&
+           ir::type_of(inner)->dims != ir::type_of(a)->dims;
+  };
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == plan.anchor || &b == plan.second || !dependent.contains(b.var.get())) continue;
     if (b.value->kind == ir::ExprKind::kAtom || b.value->kind == ir::ExprKind::kGetField) continue;
     const bool moves = !has_compute_rule(b.value->op);
     const bool reshapes = ir::traits_of(*b.value).memory == ir::Memory::kView;
     if (moves && !reshapes) return std::nullopt;
+    if (!plan.spreads && plan.second == nullptr) continue;
+    if (!reshapes && std::any_of(b.value->args.begin(), b.value->args.end(), moved))
+      return std::nullopt;
   }
+  if (plan.second != nullptr && moved(plan.second->value->args[0])) return std::nullopt;
   return plan;
 }
 

@@ -138,6 +138,22 @@ TEST_P(BlockwiseTest, InPanelsOfWiderVectors) {
     }
 }
 
+// A block far longer than k takes no more memory than k rows do.
+TEST_P(BlockwiseTest, OfABlockThatIsLongerThanAll) {
+  for (const bool bytes : {false, true}) {
+    const Form f{4, 65536, 37, 20, true, bytes};
+    check_rows(f, 2);
+    const Workload w = workload(target_, "m", f);
+    const Template& t = *template_for(w, target_);
+    const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
+    for (const kir::BufferRef& b : lowered.functions.at(0).scratch) {
+      const auto elements = b->extent.as_constant();
+      ASSERT_TRUE(elements) << b->name;
+      EXPECT_LE(*elements, 1 << 15) << b->name;
+    }
+  }
+}
+
 TEST_P(BlockwiseTest, RefusesOtherKnobs) {
   for (const bool bytes : {false, true}) {
     const Workload w = workload(target_, "m", Form{4, 32, 70, 50, false, bytes});

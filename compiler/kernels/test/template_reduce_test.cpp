@@ -67,6 +67,27 @@ TEST(Reduce, NormalisedRowsAreReducedAgain) {
     }
 }
 
+// The sums of a square's rows as one row: an element meets the sum of another row than its own.
+TEST(Reduce, ResultsThatMoveAreNotTakenBackToTheRows) {
+  const std::string head = "fn @f(%x: Tensor[(4, 4), f32]) { ";
+  const std::string sums = "let %s = sum(%x) {axes = [1], keepdims = true}; ";
+  const std::string norm =
+      "let %y = softmax(%x) {axis = 1}; let %s = sum(%y) {axes = [1], keepdims = true}; ";
+  for (const std::string& first : {sums, norm}) {
+    const std::string as_row = head + first + "let %r = reshape(%s) {shape = (1, 4)}; ";
+    for (const TargetInfo& target : mode().targets) {
+      EXPECT_EQ(template_for(workload_of(as_row + "let %d = div(%x, %r); %d }"), target), nullptr);
+      // Behind the last operator a result may have any extents.
+      EXPECT_NE(template_for(workload_of(as_row + "%r }"), target), nullptr);
+      EXPECT_NE(template_for(workload_of(head + first +
+                                         "let %d = div(%x, %s); "
+                                         "let %r = reshape(%d) {shape = (2, 8)}; %r }"),
+                             target),
+                nullptr);
+    }
+  }
+}
+
 // Rows over more axes than one, and of integers.
 TEST(Reduce, ResultsGoBackToRowsOfSeveralAxes) {
   check({R"(fn @f(%x: Tensor[(n, 3, 5), i32]) {

@@ -35,7 +35,6 @@
 #include "compiler/kernels/templates/tiled_product.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/kernels/templates/knobs.h"
 #include "vm/base/error.h"

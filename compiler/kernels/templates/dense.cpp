@@ -23,7 +23,8 @@
 // weights that come from L3 or memory arrive no later.
 //
 // Operands of bf16 and of 8 bits are multiplied in groups by a fragment (tile.h): below, k then
-// counts groups. Weights of f16 are converted as they are loaded.
+// counts groups. Weights of f16 are converted as they are loaded, and where several tiles would
+// convert the same piece of a panel, once ahead of them, into a scratch.
 //
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
@@ -78,6 +79,9 @@ struct Product : Panels {
   std::optional<kir::Fragment> fragment;  // if it multiplies the operands
   std::vector<Dim> row_dims;              // the result's axes but the last
   Dim m;                                  // rows: their product
+
+  // Whether the weights are converted on the way.
+  bool converts() const { return !fragment && rhs->dtype != dtype; }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -128,6 +132,7 @@ class DenseLowering {
     panel_ = panel_registers(p.rhs, p.dtype, p.vectors, p.lanes, p.fragment);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     sums_ = thread_scratch("sums", p.dtype, waiting * p.width);
+    if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);
   }
 
   kir::Function run(const std::string& name) {
@@ -156,7 +161,9 @@ class DenseLowering {
                                 p_.panels(), std::move(panel)));
     body.push_back(kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
                             kb::seq(std::move(in_block))));
-    return make_function(w_, p_.frame, name, {sums_}, {accumulators_, panel_},
+    std::vector<BufferRef> scratch = {sums_};
+    if (converted_) scratch.push_back(converted_);
+    return make_function(w_, p_.frame, name, std::move(scratch), {accumulators_, panel_},
                          kb::seq(std::move(body)));
   }
 
@@ -169,16 +176,33 @@ class DenseLowering {
     const Dim k0 = kblock * blocks_.size;
     const bool even = blocks_.size * blocks_.count == p_.steps();
     const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps() - k0, blocks_.size);
-    StmtRef all_tiles = tiles_.for_each(
-        Dim::symbol("tile_begin"), extent,
-        [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent); },
-        [&](const RowTiles::Tile& t) {
-          StmtRef finish = epilogue(t, p, vectors);
-          return blocks_.count == 1
-                     ? finish
-                     : kb::if_then(kb::eq(kblock, blocks_.count - 1), std::move(finish));
-        });
+    const auto tiles = [&](bool converted) {
+      return tiles_.for_each(
+          Dim::symbol("tile_begin"), extent,
+          [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent, converted); },
+          [&](const RowTiles::Tile& t) {
+            StmtRef finish = epilogue(t, p, vectors);
+            return blocks_.count == 1
+                       ? finish
+                       : kb::if_then(kb::eq(kblock, blocks_.count - 1), std::move(finish));
+          });
+    };
+    StmtRef all_tiles = tiles(false);
+    if (converted_)
+      all_tiles =
+          kb::if_then(kb::lt(1, extent), kb::seq({convert(p, vectors, k0, k_extent), tiles(true)}),
+                      std::move(all_tiles));
     return kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+  }
+
+  // A block of the panel in the type of the sums.
+  StmtRef convert(const Dim& p, int vectors, const Dim& k0, const Dim& k_extent) {
+    const Dim k = Dim::symbol("q_k"), v = Dim::symbol("q_v");
+    const Dim from = p_.row_of_panel(p, k0) + p_.distance(k, v * p_.lanes);
+    StmtRef one = kb::store(converted_, k * p_.width + v * p_.lanes,
+                            kb::cast(p_.dtype, kb::load(p_.rhs, from, p_.lanes)));
+    return kb::loop(LoopKind::kSerial, "q_k", 0, k_extent,
+                    kb::loop(LoopKind::kUnroll, "q_v", 0, vectors, std::move(one)));
   }
 
   // Over how many sums a tile of so many vectors spreads each element. A multiply-add waits four
@@ -196,8 +220,9 @@ class DenseLowering {
     return (first + row) * p_.width + column;
   }
 
+  // `converted`: the block of the panel lies in the scratch.
   StmtRef tile(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& k0,
-               const Dim& k_extent) {
+               const Dim& k_extent, bool converted) {
     TileProduct product;
     product.rows = t.rows;
     product.vectors = vectors;
@@ -209,7 +234,7 @@ class DenseLowering {
     product.accumulators = accumulators_;
     product.panel = panel_;
     product.lhs = p_.lhs;
-    product.rhs = p_.rhs;
+    product.rhs = converted ? converted_ : p_.rhs;
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       return tiles_.row_of(t, r) * p_.k + (k0 + k) * p_.group;
     };
@@ -220,7 +245,7 @@ class DenseLowering {
     }
     const Dim piece = p_.row_of_panel(p, k0);
     product.rhs_index = [&](const Dim& v, const Dim& k) {
-      return piece + p_.distance(k, v * p_.lanes);
+      return converted ? k * p_.width + v * p_.lanes : piece + p_.distance(k, v * p_.lanes);
     };
     product.k_extent = k_extent;
     if (prefetch_ && t.rows * line_elements(p_.rhs->dtype) > kFewPerLine * p_.lanes * p_.group)
@@ -285,6 +310,7 @@ class DenseLowering {
   int64_t block_tiles_;
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_;
+  BufferRef converted_;  // null if the weights are multiplied as they are
 };
 
 }  // namespace
@@ -329,7 +355,9 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t rows = default_tile_rows(t, p->vectors);
   // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
   // through memory if there are several.
-  const int64_t row_bytes = p->width * p->group * static_cast<int64_t>(size_of(p->rhs->dtype));
+  auto element = static_cast<int64_t>(size_of(p->rhs->dtype));
+  if (p->converts()) element += static_cast<int64_t>(size_of(p->dtype));  // in both types
+  const int64_t row_bytes = p->width * p->group * element;
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
   return {{"rows", rows},         {"k_block", p->steps() > 2 * fits ? fits : int64_t{0}},

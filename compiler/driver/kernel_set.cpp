@@ -19,6 +19,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/vendor.h"
 #include "vm/base/hash.h"
 #include "vm/library/registry.h"
 
@@ -55,6 +56,18 @@ exec::DimProgram scratch_program(const exec::KernelContract& contract,
 void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
   if (s.kind == kir::StmtKind::kCheck) out->insert(s.message);
   for (const kir::StmtRef& b : s.body) collect_messages(*b, out);
+}
+
+// What the routine is told: what to compute, and by which version of its library, for what was
+// measured with one tells nothing of another. Empty if it does not compute the workload; then the
+// runtime passes over it.
+std::string vendor_configuration(const kernels::Workload& w, const std::string& routine) {
+  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w);
+  if (!call || call->routine != routine) return {};
+  const rt::LibraryKernel* known =
+      rt::find_library_kernel(exec::ImplementationKind::kVendor, routine);
+  if (known && known->version) call->library = known->version();
+  return exec::to_json(*call);
 }
 
 std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
@@ -132,6 +145,7 @@ uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
                               const tuned::Candidate& candidate, const std::string& name) {
   Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, name);
   e.name = name;
+  e.fixed = true;
   e.candidates = {candidate};
   e.tree = exec::DispatchTree::single(0);
   entries_.push_back(std::move(e));
@@ -228,6 +242,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
       i.kind = exec::ImplementationKind::kVendor;
       i.symbol = candidate.vendor;
       i.template_name = tuned::kVendorTemplate;
+      i.config = vendor_configuration(e.workload, candidate.vendor);
       kernel.implementations.push_back(std::move(i));
       tails.push_back(exec::DispatchTree::single(0));
       e.pieces.push_back({base.back(), 1, tails.back()});
@@ -251,6 +266,21 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
     e.pieces.push_back({base.back(), kernel.implementations.size() - base.back(), tails.back()});
   }
   kernel.dispatch = e.tree.graft(tails, base);
+  // Without the vendor's library, and at sizes for which it has nothing, ours serves.
+  if (own.empty() && !e.fixed) {
+    const kernels::Template* t = kernels::template_for(e.workload, target_);
+    const kernels::Config config = t->default_config(e.workload, target_);
+    kernels::Lowered lowered = t->lower(e.workload, config, target_, e.name + "_default");
+    NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+    collect_messages(*lowered.functions[0].body, messages);
+    exec::Implementation i;
+    i.symbol = lowered.functions[0].name;
+    i.config = kernels::to_json(config);
+    i.template_name = t->name();
+    i.max_threads = lowered.max_threads;
+    kernel.implementations.push_back(std::move(i));
+    own.push_back(std::move(lowered.functions[0]));
+  }
   std::vector<kir::Function> others;
   if (!own.empty())
     for (const kernels::TargetInfo& target : more)

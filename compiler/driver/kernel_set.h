@@ -51,7 +51,8 @@ class KernelSet {
   struct Entry {
     kernels::Workload workload;
     std::string name, source;
-    std::string host;  // the host operator that computes it; empty: templates do
+    std::string host;    // the host operator that computes it; empty: templates do
+    bool fixed = false;  // a tuning candidate: itself and nothing that stands in for it
     tuned::Lookup lookup;
     std::vector<tuned::Candidate> candidates;
     exec::DispatchTree tree;

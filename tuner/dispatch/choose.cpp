@@ -19,8 +19,11 @@ using Kind = DispatchFeature::Kind;
 constexpr size_t kLeastOfRemainder = 3;
 
 void require_usable(const CrossTable& t) {
-  for (const auto& row : t.times)
-    if (std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); })) return;
+  for (size_t c = 0; c < t.times.size(); ++c)
+    if ((!t.is_exact_only(c) || t.symbols.empty()) &&
+        std::all_of(t.times[c].begin(), t.times[c].end(),
+                    [](double x) { return std::isfinite(x); }))
+      return;
   throw Error(Status::kInvalidArgument, "cross-evaluation",
               "no configuration is usable at every shape", "measure the default schedule too");
 }
@@ -114,6 +117,16 @@ Halved halved(const CrossTable& t) {
   return out;
 }
 
+// What serves exact sizes alone serves nothing near them. Without symbols there is but one size.
+CostMatrix costs_of(const Halved& h) {
+  CostMatrix cost = weighted_regrets(h.table);
+  for (size_t c = 0; c < cost.size(); ++c)
+    for (size_t s = 0; s < cost[c].size(); ++s)
+      if (h.table.is_exact_only(c) && !h.table.symbols.empty() && !h.is_exact[s])
+        cost[c][s] = kUnserved;
+  return cost;
+}
+
 // The entries' shapes as they were given: a shape belongs to where its exact part goes.
 void rejoin(const Halved& h, Table& table) {
   std::vector<size_t> home(h.origin.size());  // given shape → entry
@@ -193,8 +206,8 @@ class Chooser {
       : options_(options),
         halved_(halved(t)),
         t_(halved_.table),
-        cost_(weighted_regrets(t_)),
-        symbols_(independent_symbols(t_)),
+        cost_(costs_of(halved_)),
+        symbols_(asked_symbols()),
         features_(features_of(halved_, symbols_)) {}
 
   Table single() {
@@ -221,6 +234,12 @@ class Chooser {
   }
 
  private:
+  // Where all sizes are one, what serves it alone still needs a test for it.
+  std::vector<uint32_t> asked_symbols() const {
+    std::vector<uint32_t> out = independent_symbols(t_);
+    if (out.empty() && !t_.symbols.empty() && std::ranges::count(t_.exact_only, 1) > 0) out = {0};
+    return out;
+  }
   Table made() const {
     Table out = build_table(t_, features_, *best_.root);
     out.cost = best_.cost;

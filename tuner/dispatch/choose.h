@@ -24,6 +24,9 @@
 // search of the tree, of the same times: the exact one, which such a test tells from all others,
 // and what is near.
 //
+// What serves such sizes alone (CrossTable::exact_only) is chosen for nothing else: each symbol is
+// asked for, and beside it stands the best of the others for what comes the same way.
+//
 // Beyond the measured sizes the outermost region goes on: larger sizes are served as the largest
 // measured one of the same remainders, smaller ones as the smallest. No time is claimed there.
 #pragma once

@@ -65,6 +65,7 @@ class Builder {
     add(root, {});
     const double mass = std::accumulate(t_.weights.begin(), t_.weights.end(), 0.0);
     for (const TableEntry& e : out_.entries) {
+      if (e.stands_in) continue;
       out_.worst_regret = std::max(out_.worst_regret, e.worst_regret);
       for (size_t s : e.shapes)
         out_.regret += (mass > 0 ? t_.weights[s] / mass : 0) * regret_[e.configuration][s];
@@ -75,12 +76,9 @@ class Builder {
  private:
   uint32_t add(const PlannedNode& n, const Region& region) {
     const auto at = static_cast<uint32_t>(out_.tree.nodes.size());
-    if (n.is_leaf()) {
-      out_.tree.nodes.push_back(
-          {DispatchNode::Test::kLeaf, {}, 0, static_cast<uint32_t>(out_.entries.size()), 0});
-      out_.entries.push_back(entry(n, region));
-      return at;
-    }
+    if (n.is_leaf())
+      return t_.is_exact_only(n.configuration) ? add_exact(n, n.shapes, 0, region)
+                                               : add_leaf(n, region);
     const TreeFeature& f = features_[n.feature];
     if (f.equals) return add_equal(n, f, region);
     int64_t low = INT64_MIN, high = INT64_MAX;
@@ -99,6 +97,69 @@ class Builder {
     out_.tree.nodes[at].yes = yes;
     out_.tree.nodes[at].no = no;
     return at;
+  }
+
+  uint32_t add_leaf(const PlannedNode& n, const Region& region, bool stands_in = false) {
+    const auto at = static_cast<uint32_t>(out_.tree.nodes.size());
+    out_.tree.nodes.push_back(
+        {DispatchNode::Test::kLeaf, {}, 0, static_cast<uint32_t>(out_.entries.size()), 0});
+    out_.entries.push_back(entry(n, region));
+    out_.entries.back().stands_in = stands_in;
+    return at;
+  }
+
+  // A leaf whose configuration serves `shapes` and nothing else: every symbol from `symbol` on is
+  // asked for its very size, unless the region has one size of it. What comes along beside them is
+  // served by the best of those that serve anything.
+  uint32_t add_exact(const PlannedNode& n, const std::vector<uint32_t>& shapes, uint32_t symbol,
+                     const Region& region) {
+    if (symbol == t_.symbols.size()) {
+      PlannedNode own = n;
+      own.shapes = shapes;
+      return add_leaf(own, region);
+    }
+    const DispatchFeature f{Kind::kSymbol, symbol, 0, 1};
+    const std::string name = text_of(f, t_.symbols);
+    const auto known = region.find(name);
+    if (known != region.end() && known->second.first == known->second.second)
+      return add_exact(n, shapes, symbol + 1, region);
+    const int64_t size = t_.shapes[shapes[0]][symbol];
+    std::vector<uint32_t> same, others;
+    for (const uint32_t s : shapes) (t_.shapes[s][symbol] == size ? same : others).push_back(s);
+    const auto at = static_cast<uint32_t>(out_.tree.nodes.size());
+    out_.tree.nodes.push_back({DispatchNode::Test::kEqual, f, size, 0, 0});
+    Region just = region;
+    just[name] = {size, size};
+    uint32_t no = 0;
+    if (others.empty()) {
+      PlannedNode rest = n;
+      rest.shapes = shapes;
+      rest.configuration = best_of_all_sizes(shapes);
+      no = add_leaf(rest, region, true);
+    } else {
+      no = add_exact(n, others, symbol, region);
+    }
+    const uint32_t yes = add_exact(n, same, symbol + 1, just);
+    out_.tree.nodes[at].yes = yes;
+    out_.tree.nodes[at].no = no;
+    return at;
+  }
+
+  // Of the configurations that serve any size, the one that loses least at these.
+  size_t best_of_all_sizes(const std::vector<uint32_t>& shapes) const {
+    size_t best = t_.times.size();
+    double least = HUGE_VAL;
+    for (size_t c = 0; c < t_.times.size(); ++c) {
+      if (t_.is_exact_only(c)) continue;
+      double sum = 0;
+      for (const uint32_t s : shapes) sum += regret_[c][s];
+      if (best == t_.times.size() || sum < least) {
+        best = c;
+        least = sum;
+      }
+    }
+    NIMBLE_CHECK(best < t_.times.size(), "no configuration serves any size");
+    return best;
   }
 
   uint32_t add_equal(const PlannedNode& n, const TreeFeature& f, const Region& region) {

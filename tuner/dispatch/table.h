@@ -23,6 +23,12 @@ struct CrossTable {
   // The part of each shape's weight that is met at just this shape, as a trace knows it; the rest
   // is met near it. Empty: nothing is known, and no entry is of one exact size.
   std::vector<double> exact = {};
+  // By configuration: 1 where it serves sizes that have an entry of their own alone, as a vendor's
+  // routine, which is made ready for those. Empty: none is such.
+  std::vector<uint8_t> exact_only = {};
+  bool is_exact_only(size_t configuration) const {
+    return configuration < exact_only.size() && exact_only[configuration] != 0;
+  }
 };
 
 struct TableEntry {
@@ -34,7 +40,10 @@ struct TableEntry {
   // Those of the cross table that fall into it; of an entry that has none but sizes near such as
   // have an exact entry, these.
   std::vector<size_t> shapes;
-  double expected_ns = 0;  // weighted mean over them
+  // Behind an entry that serves one exact size alone: for all others that come this way, of which
+  // none was measured. What it says of times is of that size, and counts in no sum.
+  bool stands_in = false;
+  double expected_ns = 0;  // weighted mean over the shapes
   double regret = 0;       // weighted mean over them
   double worst_regret = 0;
 };

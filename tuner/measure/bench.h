@@ -48,6 +48,7 @@ class Bench {
   rt::ThreadPool& pool(int32_t threads);
   void at(Phase phase, uint32_t entry);
   const std::shared_ptr<const rt::Model>& model_of(const EntryRef& e) const;
+  void forget_ready();
   const Arguments& arguments_for(const exec::KernelContract& contract, const Case& c);
 
   Progress* progress_;

@@ -98,6 +98,7 @@ std::vector<Proposal> Search::draw(size_t count) {
   std::vector<tuned::Candidate> pool;
   std::set<std::string> seen;
   add(pool, seen, space_.default_candidate());
+  add(pool, seen, space_.vendor_candidate());
   std::vector<tuned::Candidate> all = all_;
   std::shuffle(all.begin(), all.end(), random_);
   for (const tuned::Candidate& c : all) add(pool, seen, c);
@@ -168,6 +169,7 @@ std::vector<Proposal> Search::propose(size_t count) {
     add(first, taken, space_.default_candidate());
     for (const tuned::Candidate& c : options_.seeds)
       if (space_.contains(c)) add(first, taken, c);
+    add(first, taken, space_.vendor_candidate());
   }
   if (!ranks) {
     // Nothing to rank by: the default, what was good elsewhere, what is near it, then chance.

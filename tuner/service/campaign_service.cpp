@@ -208,6 +208,7 @@ std::vector<db::Hash> CampaignService::finalists(size_t t, const plan::CrossEvid
     e.configs.push_back(config);
     e.cross.times.push_back(ratios);
   }
+  mark_exact_only(shared_.store, e);
   std::vector<db::Hash> out = finalists_of(e);
   // What a new table would displace, side by side with what displaces it.
   const TableMaker maker(shared_.store, task.publisher->records(), shared_.target, uuid(),
@@ -392,6 +393,7 @@ void CampaignService::make_table(size_t t) {
     e.cross.times.push_back(std::move(row));
   }
   if (e.configs.empty()) return;
+  mark_exact_only(shared_.store, e);
   put_first(e, records.default_config());
   order.verified = task.verified;
   order.noise = task.noise();

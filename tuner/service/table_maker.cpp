@@ -52,6 +52,17 @@ void put_first(TableEvidence& e, const db::Hash& config) {
   const auto at = own - e.configs.begin();
   std::rotate(e.configs.begin(), own, own + 1);
   std::rotate(e.cross.times.begin(), e.cross.times.begin() + at, e.cross.times.begin() + at + 1);
+  auto& exact_only = e.cross.exact_only;
+  if (!exact_only.empty())
+    std::rotate(exact_only.begin(), exact_only.begin() + at, exact_only.begin() + at + 1);
+}
+
+void mark_exact_only(db::Store& store, TableEvidence& e) {
+  e.cross.exact_only.clear();
+  for (const db::Hash& config : e.configs) {
+    const std::optional<db::ConfigInfo> info = store.config(config);
+    e.cross.exact_only.push_back(info && info->template_name == tuned::kVendorTemplate ? 1 : 0);
+  }
 }
 
 std::vector<db::Hash> finalists_of(const TableEvidence& e) {

@@ -20,6 +20,8 @@ struct TableEvidence {
   std::vector<size_t> points;  // of the task; the columns of `cross`
   CrossTable cross;
 };
+// Says of each configuration whether it serves exact sizes alone: a vendor's routine does.
+void mark_exact_only(db::Store& store, TableEvidence& e);
 // Among equals the first configuration is the one: the default, where it has times.
 void put_first(TableEvidence& e, const db::Hash& config);
 

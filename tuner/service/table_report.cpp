@@ -87,6 +87,41 @@ void TaskRun::report_held_out(const Table& table, const TableEvidence& e, size_t
   report_.held_out_single_regret = regret_against(single_times, best, alike).mean;
 }
 
+void TaskRun::report_vendor() {
+  constexpr double kBehind = 0.05;
+  report_.no_vendor = records_.space().no_vendor();
+  if (!vendor_) return;
+  const TableEvidence e = evidence({db::Role::kCross});
+  const auto own = std::find(e.configs.begin(), e.configs.end(), *vendor_);
+  if (own == e.configs.end() || e.configs.size() < 2) return;
+  const auto row = static_cast<size_t>(own - e.configs.begin());
+  TaskReport::Vendor out;
+  double faster = 0, slower = 0;
+  for (size_t s = 0; s < e.points.size(); ++s) {
+    double ours = HUGE_VAL;
+    for (size_t c = 0; c < e.configs.size(); ++c)
+      if (c != row) ours = std::min(ours, e.cross.times[c][s]);
+    const double ratio = ours / e.cross.times[row][s];
+    ++out.sizes;
+    if (ratio > 1) {
+      ++out.wins;
+      faster += std::log(ratio);
+    } else {
+      slower -= std::log(ratio);
+    }
+    if (ratio - 1 > kBehind) {
+      db::Dims& size = out.ours_behind.emplace_back();
+      for (size_t i = 0; i < e.cross.symbols.size(); ++i)
+        size[e.cross.symbols[i]] = e.cross.shapes[s][i];
+    }
+    out.worst = std::max(out.worst, ratio - 1);
+  }
+  if (out.wins > 0) out.faster = std::exp(faster / static_cast<double>(out.wins));
+  if (out.sizes > out.wins)
+    out.slower = std::exp(slower / static_cast<double>(out.sizes - out.wins));
+  report_.vendor = std::move(out);
+}
+
 void TaskRun::report_table(const Table& table, const TableEvidence& e,
                            const std::vector<double>& best) {
   const std::vector<double> chosen = chosen_times(table, e.cross);
@@ -101,6 +136,7 @@ void TaskRun::report_table(const Table& table, const TableEvidence& e,
   if (e.configs[0] == records_.default_config())
     report_.default_ns = weighted(e.cross, e.cross.times[0]);
   report_.estimated = false;
+  report_vendor();
 }
 
 }  // namespace nimble::tuner

@@ -93,6 +93,13 @@ void TaskRun::cross(size_t top_k, double until_s) {
   });
   if (std::find(chosen.begin(), chosen.end(), records_.default_config()) == chosen.end())
     chosen.push_back(records_.default_config());
+  // The vendor's routine, whatever the search thinks of it: who wins, and where, is reported.
+  if (const std::optional<tuned::Candidate> vendor = records_.space().vendor_candidate()) {
+    vendor_ = records_.put(*vendor);
+    if (over_best.contains(*vendor_) && !wrong.contains(*vendor_) &&
+        std::find(chosen.begin(), chosen.end(), *vendor_) == chosen.end())
+      chosen.push_back(*vendor_);
+  }
   if (found.size() > 0)
     usable_ = static_cast<double>(chosen.size()) / static_cast<double>(found.size());
   finishing_ = {};
@@ -156,6 +163,7 @@ void TaskRun::drop_worst(std::vector<db::Hash>& configs, size_t keep) {
       for (size_t p = 0; p < r[c].size(); ++p) regret[e.configs[c]] += e.cross.weights[p] * r[c][p];
   }
   regret[records_.default_config()] = -1;  // stays: it is what everything is compared with
+  if (vendor_) regret[*vendor_] = -0.5;    // and so does the other side
   std::stable_sort(configs.begin(), configs.end(),
                    [&](const db::Hash& a, const db::Hash& b) { return regret[a] < regret[b]; });
   configs.resize(std::min(configs.size(), keep));

@@ -49,6 +49,7 @@ TableEvidence TaskRun::compared(const std::map<db::Hash, std::map<size_t, double
     out.configs.push_back(config);
     out.cross.times.push_back(std::move(line));
   }
+  mark_exact_only(context_.store, out);
   return out;
 }
 

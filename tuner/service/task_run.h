@@ -58,6 +58,16 @@ struct TaskReport {
   // Sizes that the search runs at, as the contract's symbols, with the share of the weight that
   // each stands for.
   std::vector<std::pair<db::Dims, double>> searched_at;
+  // The vendor's routine beside the fastest of ours, in the same cases of the cross-evaluation.
+  // Nothing where it took no part, or was not right at each size.
+  struct Vendor {
+    size_t sizes = 0, wins = 0;         // where it was faster than all of ours
+    double faster = 1, slower = 1;      // geometric means: ours over its where it wins, and back
+    std::vector<db::Dims> ours_behind;  // sizes at which ours takes over 5 % more
+    double worst = 0;                   // the most that ours takes more, as a share
+  };
+  std::optional<Vendor> vendor;
+  std::string no_vendor;     // why it took no part
   std::string search_ended;  // why it did before its time; empty: it did not
   // A/A pairs: how far two medians of the default schedule, taken side by side, lie apart (median
   // over the sizes); and the default's time at the end over its time at the start, less one.
@@ -143,6 +153,7 @@ class TaskRun {
   // the database does not have it and the campaign has the time.
   void keep_code(const db::NewDispatchTable& table);
   // At the sizes that no choice saw.
+  void report_vendor();
   void report_held_out(const Table& table, const TableEvidence& e, size_t single);
 
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;
@@ -244,7 +255,8 @@ class TaskRun {
   size_t sizes_left_ = 0;       // of that
   size_t verifying_ = 0;        // sizes that verify() has before it
   mutable double schedules_ = -1;
-  std::set<size_t> cut_;  // sizes at which the cross-evaluation had not enough time
+  std::optional<db::Hash> vendor_;  // the vendor's routine, of the cross-evaluation
+  std::set<size_t> cut_;            // sizes at which the cross-evaluation had not enough time
   // Finalists measured side by side, in this session, by size; complete or empty.
   std::map<db::Hash, std::map<size_t, double>> verified_;
   TaskReport report_;

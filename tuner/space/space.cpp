@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "compiler/ir/expr.h"
+#include "compiler/kernels/vendor.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
 namespace {
 
-constexpr char kVendorMatmul[] = "onednn.matmul";
 constexpr int kDraws = 1000;
 
 size_t index_of(const kernels::Knob& k, const kernels::Config& c) {
@@ -32,34 +31,7 @@ Space::Space(const kernels::Workload& w, const kernels::TargetInfo& t) : workloa
     throw Error(Status::kUnsupported, "workload " + w.anchor,
                 fmt::format("no kernel template serves it on {}", t.level),
                 "nimble check lists what is served");
-  no_vendor_ = find_vendor();
-}
-
-// The vendor's routine computes x·w + b on plain row-major f32 operands and nothing else.
-// Constant weights are packed for our templates and one layout per constant is the rule, so it
-// competes only for products whose right-hand side is computed at run time.
-std::string Space::find_vendor() {
-  const auto& bindings = workload_.group->body->bindings;
-  if (workload_.anchor == "packed_matmul")
-    return "the weights are packed, the vendor's routine reads them row-major";
-  if (workload_.anchor != "matmul") return "the vendor has no routine for " + workload_.anchor;
-  const ir::Expr& product = *bindings[0].value;
-  const auto flag = [&](const char* name) { return ir::attr_or(product.attrs, name, false); };
-  if (bindings.size() != 1 || product.op != "matmul" || flag("transpose_a") || flag("transpose_b"))
-    return "the vendor's routine has neither this epilogue nor transposed operands";
-  const auto& arguments = workload_.contract.arguments;
-  if (arguments.size() != 3) return "the vendor's routine takes two operands here";
-  for (const exec::KernelArgument& a : arguments)
-    if (a.kind != exec::KernelArgument::Kind::kTensor || a.dtype != DType::kF32)
-      return "the vendor's routine takes f32 tensors only";
-  const auto &x = arguments[0], &m = arguments[1], &y = arguments[2];
-  if (m.dims.size() != 2 || x.dims.size() < 2 || y.dims.size() != x.dims.size())
-    return "the vendor's routine takes one matrix on the right";
-  for (size_t i = 0; i < 2; ++i)
-    if (!product.args[i].is_var() || product.args[i].var != workload_.group->parameters[i])
-      return "the operands come in another order";
-  vendor_ = kVendorMatmul;
-  return {};
+  if (const auto call = kernels::vendor_call_of(w, &no_vendor_)) vendor_ = call->routine;
 }
 
 std::optional<tuned::Candidate> Space::vendor_candidate() const {
@@ -127,9 +99,7 @@ std::vector<tuned::Candidate> Space::enumerate(int64_t limit) const {
 
 std::optional<tuned::Candidate> Space::sample(Random& random) const {
   for (int draw = 0; draw < kDraws; ++draw) {
-    const size_t part = below(random, parts_.size() + (vendor_.empty() ? 0 : 1));
-    if (part == parts_.size()) return tuned::Candidate{tuned::kVendorTemplate, {}, vendor_};
-    const Part& p = parts_[part];
+    const Part& p = parts_[below(random, parts_.size())];
     tuned::Candidate c{std::string(p.schedule->name()), {}, {}};
     for (const kernels::Knob& k : p.knobs)
       c.config[k.name] = k.choices[below(random, k.choices.size())];

@@ -1,5 +1,5 @@
 // What the search may choose from: every template that accepts a workload, each with the product
-// of its knobs less what it rejects, and the vendor's routine where the contract fits.
+// of its knobs less what it rejects, and the vendor's routine where it computes the workload.
 //
 // A point is a Candidate as the compiler takes it. All randomness comes from a generator that the
 // caller seeds: equal seeds walk equal ways.
@@ -28,7 +28,8 @@ class Space {
   tuned::Candidate default_candidate() const;
   // Every point if there are at most `limit` (rejected ones not counted), else nothing.
   std::vector<tuned::Candidate> enumerate(int64_t limit) const;
-  // A random point; nothing if none was found in a thousand draws.
+  // A random point of a template; nothing if none was found in a thousand draws. Of the vendor's
+  // routine there is but one, which is no matter of chance.
   std::optional<tuned::Candidate> sample(Random& random) const;
   // Up to `changes` knobs of `from` moved: mostly to a neighbouring choice, sometimes anywhere.
   std::optional<tuned::Candidate> mutate(const tuned::Candidate& from, Random& random,
@@ -56,7 +57,6 @@ class Space {
   };
   const Part* part_of(const tuned::Candidate& c) const;
   bool valid(const Part& p, const kernels::Config& c) const;
-  std::string find_vendor();
 
   const kernels::Workload& workload_;
   const kernels::TargetInfo& target_;

@@ -255,7 +255,8 @@ NIMBLE_API nimble_status nimble_model_constructor(const nimble_model* model, int
 NIMBLE_API int64_t nimble_model_find_tag(const nimble_model* model, const char* constructor);
 
 /* What the loader chose, as JSON: target, no_native, available and replaced vendor implementations,
- * bytes of constants, provenance, notes. */
+ * bytes of constants, what vendors' routines keep beside them (vendor_bytes) and for how many calls
+ * (vendor_calls), provenance, notes. */
 NIMBLE_API const char* nimble_model_info(const nimble_model* model);
 
 /* ---- sessions -------------------------------------------------------------------------- */

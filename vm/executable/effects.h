@@ -1,5 +1,6 @@
 // What instructions do to registers, as the data-flow rules see it: what each one reads, in which
-// order and what it needs there, and what it leaves. Internal to the verifier.
+// order and what it needs there, and what it leaves. For the verifier, and for who asks where a
+// value comes from.
 #pragma once
 
 #include <cstdint>

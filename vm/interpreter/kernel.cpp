@@ -152,6 +152,19 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
 // Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
 constexpr size_t kMostNotes = 8;
 
+// Makes the routine that the implementation describes, where the library's kernel is such; why it
+// cannot, else "".
+std::string prepare_routine(const exec::KernelContract& contract, const exec::Implementation& impl,
+                            KernelTarget* target) {
+  if (!target->library->prepare) return {};
+  try {
+    target->routine = target->library->prepare(impl.config, contract);
+    return {};
+  } catch (const Error& e) {
+    return e.problem();
+  }
+}
+
 // Fills out->targets and, where needed, out->portable.
 void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                      const std::string& place, std::vector<std::string>* notes,
@@ -185,10 +198,17 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
       const auto [found, is_new] = why.try_emplace(target.library);
       if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
       missing[i] = found->second;
+      if (missing[i].empty()) missing[i] = prepare_routine(kernel.contract, impl, &target);
     }
-    out->targets.push_back(target);
+    out->targets.push_back(std::move(target));
   }
-  const auto first = std::find(missing.begin(), missing.end(), "");
+  // What serves any shape stands in before what is ready for a few.
+  size_t first_at = missing.size();
+  for (size_t i = 0; i < missing.size(); ++i)
+    if (missing[i].empty() && (first_at == missing.size() ||
+                               (out->targets[first_at].routine && !out->targets[i].routine)))
+      first_at = i;
+  const auto first = missing.begin() + static_cast<long>(first_at);
   std::set<std::string_view> told;
   for (size_t i = 0; i < missing.size(); ++i) {
     if (missing[i].empty()) continue;
@@ -210,6 +230,17 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
     if (told.size() < kMostNotes && told.insert(symbol).second)
       notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
                                    kernel.name, symbol, missing[i], stand_in));
+  }
+  const bool routines = std::any_of(out->targets.begin(), out->targets.end(),
+                                    [](const KernelTarget& t) { return t.routine != nullptr; });
+  if (!routines) return;
+  if (!out->targets[first_at].routine) {
+    out->stand_in = out->targets[first_at];
+  } else if (kernel.portable) {
+    out->stand_in = out->targets[first_at];
+    out->stand_in->library = nullptr;
+    out->stand_in->routine = nullptr;
+    use_portable(kernel, &*out->stand_in, out);
   }
 }
 
@@ -416,6 +447,7 @@ struct Region {
   nimble_kernel_args args;
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
+  const ReadyCall* ready = nullptr;  // of the library's, if it is a routine
   LibraryCall call;
   ThreadPool* pool = nullptr;
   std::atomic<int32_t> status{0};
@@ -435,7 +467,10 @@ void native_body(void* context, int32_t thread, int32_t threads, nimble_barrier*
 void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
   Region& r = *static_cast<Region*>(context);
   try {
-    r.library->run(r.call, thread, threads, barrier);
+    if (r.ready)
+      r.ready->run(r.call, thread, threads);
+    else
+      r.library->run(r.call, thread, threads, barrier);
   } catch (...) {
     if (!r.failed.test_and_set()) r.error = std::current_exception();
     if (threads > 1) r.pool->barrier().abandon();
@@ -554,7 +589,45 @@ void refuse_overlap(const PreparedKernel& k, std::span<const Value> arguments,
   }
 }
 
+// The tensors of a bound call as the library sees them.
+std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
+                                               std::span<const Value> arguments,
+                                               KernelFrame* frame) {
+  size_t n = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor)) continue;
+    const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
+    frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
+                         t.data()};
+    ++n;
+  }
+  return {frame->tensors.data(), n};
+}
+
+const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& routine) {
+  if (!k.stand_in)
+    throw Error(Status::kUnsupported, "",
+                fmt::format("{}: {} is not ready for these sizes, and nothing stands in for it",
+                            kernel_text(k), routine.library->name),
+                "compile the model again, or without vendor kernels");
+  return *k.stand_in;
+}
+
 }  // namespace
+
+uint64_t make_ready(const PreparedKernel& k, std::span<const Value> arguments, int32_t shares,
+                    KernelFrame* frame) {
+  uint64_t bytes = 0;
+  for (const KernelTarget& target : k.targets)
+    if (target.routine)
+      bytes += target.routine->make_ready(library_tensors(k, arguments, frame), shares);
+  return bytes;
+}
+
+void forget_ready(const PreparedKernel& k) {
+  for (const KernelTarget& target : k.targets)
+    if (target.routine) target.routine->forget();
+}
 
 KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> arguments,
                             int32_t threads, ThreadPool& pool, Scratch& scratch,
@@ -562,7 +635,13 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
   const uint32_t leaf =
       k.single ? k.kernel->dispatch.nodes[0].yes : k.kernel->dispatch.choose(symbols, threads);
-  const KernelTarget& target = k.targets[leaf];
+  const KernelTarget* chosen = &k.targets[leaf];
+  const ReadyCall* ready = nullptr;
+  if (chosen->routine) [[unlikely]] {
+    ready = chosen->routine->find(library_tensors(k, arguments, frame));
+    if (!ready) chosen = &stand_in_of(k, *chosen);
+  }
+  const KernelTarget& target = *chosen;
   if (target.portable) {
     run_portable(k, arguments, scratch, frame);
     return {target.implementation, 1};
@@ -599,15 +678,13 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     const bool few = arguments.size() <= kFewArguments;
     if (!few) [[unlikely]]
       refuse_overlaps(k, arguments, frame);
-    size_t n = 0, scalars = 0, values = 0;
+    const std::span<const LibraryTensor> tensors = library_tensors(k, arguments, frame);
+    size_t scalars = 0, values = 0;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const Value& v = arguments[i];
       if (v.is(ObjectKind::kTensor)) {
-        const Tensor& t = *static_cast<const Tensor*>(v.object);
-        const PreparedKernel::Argument& a = k.arguments[i];
-        if (a.access != Access::kIn && few) refuse_overlap(k, arguments, t, i);
-        frame->tensors[n] = {t.dtype, contract_shape(t, a.rank, &frame->collapsed[n]), t.data()};
-        ++n;
+        if (k.arguments[i].access != Access::kIn && few)
+          refuse_overlap(k, arguments, *static_cast<const Tensor*>(v.object), i);
       } else if (v.is_object()) {
         frame->values[values++] = static_cast<const Cell*>(v.object);
       } else {
@@ -615,15 +692,19 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
       }
     }
     region.library = target.library;
-    region.call = {{frame->tensors.data(), n},       symbols,
-                   {frame->scalars.data(), scalars}, region.args.scratch,
-                   {frame->values.data(), values},   &frame->meter};
+    region.ready = ready;
+    region.call = {tensors,
+                   symbols,
+                   {frame->scalars.data(), scalars},
+                   region.args.scratch,
+                   {frame->values.data(), values},
+                   &frame->meter};
     pool.run(&library_body, &region, threads);
     if (region.error) std::rethrow_exception(region.error);
   }
   if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
     fail_check(k, status, symbols);
-  return {target.implementation, threads};
+  return {target.implementation, threads, ready};
 }
 
 }  // namespace nimble::rt

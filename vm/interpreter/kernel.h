@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ namespace nimble::rt {
 struct KernelTarget {
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
+  // Of the library's kernels that are made ready before they run.
+  std::shared_ptr<VendorRoutine> routine;
   bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
   // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
@@ -58,6 +61,8 @@ struct PreparedKernel {
   std::vector<Argument> arguments;
   std::vector<Dim> dims;
   std::vector<KernelTarget> targets;
+  // What serves a call for which a routine has nothing ready.
+  std::optional<KernelTarget> stand_in;
   std::shared_ptr<const PortableProgram> portable;  // if any target needs it
   uint32_t tensors = 0;
   uint32_t symbols = 0;
@@ -76,10 +81,10 @@ struct PreparedKernel {
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
 
 // `kernel` must be verified and outlive the result. An implementation of a vendor library that is
-// not there, or does not take this contract, is replaced by the first one of the kernel that is
-// there, and `notes` says so of some; without any, Error(kIncompatible). A missing native symbol is
-// Error(kCorrupt), a missing host operator Error(kUnsupported), a missing portable form that
-// is needed Error(kIncompatible).
+// not there, is of another version than was measured, or does not take this contract, is replaced
+// by the first one of the kernel that is there, and `notes` says so of some; without any,
+// Error(kIncompatible). A missing native symbol is Error(kCorrupt), a missing host operator
+// Error(kUnsupported), a missing portable form that is needed Error(kIncompatible).
 PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
                               const std::string& place, std::vector<std::string>* notes);
 
@@ -113,6 +118,7 @@ struct KernelFrame {
 struct KernelCallResult {
   uint32_t implementation = 0;
   int32_t threads = 1;
+  const ReadyCall* ready = nullptr;  // of a vendor's routine, if one ran
 };
 
 // Scratch memory that a session keeps from call to call.
@@ -134,7 +140,15 @@ class Scratch {
 // argument, expected and actual extents (or devices). Fills frame.buffers and frame.symbols.
 void bind_arguments(const PreparedKernel& kernel, std::span<const Value> arguments,
                     KernelFrame* frame);
-// Runs a bound kernel on up to `threads` threads of `pool`.
+// Makes the kernel's routines ready for a call of these arguments, which are bound, in so many
+// shares; returns the bytes that they keep for it. Error(kUnsupported) if one has nothing for them.
+// Not while anyone runs the kernel, and nothing that is ready may outlive the arguments' weights:
+// forget_ready() drops it.
+uint64_t make_ready(const PreparedKernel& kernel, std::span<const Value> arguments, int32_t shares,
+                    KernelFrame* frame);
+void forget_ready(const PreparedKernel& kernel);
+// Runs a bound kernel on up to `threads` threads of `pool`. Where dispatch chooses a routine that
+// has nothing ready for the call, the kernel's stand-in runs.
 KernelCallResult run_kernel(const PreparedKernel& kernel, std::span<const Value> arguments,
                             int32_t threads, ThreadPool& pool, Scratch& scratch,
                             KernelFrame* frame);

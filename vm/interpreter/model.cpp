@@ -10,8 +10,10 @@
 #include "vm/base/json_writer.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
+#include "vm/interpreter/exact_entries.h"
 #include "vm/runtime/device.h"
 #include "vm/runtime/thread.h"
+#include "vm/runtime/thread_pool.h"
 
 namespace nimble::rt {
 namespace {
@@ -82,6 +84,7 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       model->take(2 * model->notes_[i].size(), "notes on its kernels");
   }
   model->place_constants();
+  model->make_routines_ready(options.threads > 0 ? options.threads : ThreadPool::default_threads());
   model->describe();
   return model;
 }
@@ -222,6 +225,68 @@ void Model::place_constants() {
   for (const auto& [index, offset] : hot) constants_[index] = hot_ + offset;
 }
 
+void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
+                               std::span<const int64_t> symbols, int32_t threads) {
+  const exec::Kernel& k = executable_.kernels[kernel];
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<LibraryTensor> tensors;
+  std::optional<size_t> weights;  // among the arguments
+  for (size_t i = 0; i < k.contract.arguments.size(); ++i) {
+    const exec::KernelArgument& a = k.contract.arguments[i];
+    if (a.kind != exec::KernelArgument::Kind::kTensor) continue;
+    if (routine.weights() == shapes.size()) weights = i;
+    std::vector<int64_t>& shape = shapes.emplace_back();
+    for (const exec::DimProgram& dim : a.dims) shape.push_back(dim.evaluate1(symbols));
+    tensors.push_back({a.dtype, {}, nullptr});
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].shape = shapes[i];
+  const auto ready = [&] {
+    const uint64_t bytes = routine.make_ready(tensors, threads);
+    take(bytes, "weights as vendors' routines want them");
+    vendor_bytes_ += bytes;
+    ++vendor_calls_;
+  };
+  if (!weights) return ready();
+  const size_t w = *routine.weights();
+  for (const uint32_t index :
+       constants_passed(executable_, static_cast<uint32_t>(kernel), *weights)) {
+    const exec::Constant& c = executable_.constants[index];
+    if (c.dtype != tensors[w].dtype || c.device != kCpuDevice || c.shape != shapes[w]) continue;
+    tensors[w].data = const_cast<uint8_t*>(constants_[index]);
+    ready();
+  }
+}
+
+void Model::make_routines_ready(int32_t threads) {
+  for (size_t k = 0; k < kernels_.size(); ++k) {
+    const PreparedKernel& kernel = kernels_[k];
+    if (std::none_of(kernel.targets.begin(), kernel.targets.end(),
+                     [](const KernelTarget& t) { return t.routine != nullptr; }))
+      continue;
+    std::string why;
+    size_t served = 0, refused = 0;
+    for (const ExactEntry& e : exact_entries(kernel.kernel->dispatch, kernel.symbols, threads)) {
+      const KernelTarget& target = kernel.targets[e.implementation];
+      if (!target.routine) continue;
+      const size_t before = vendor_calls_;
+      try {
+        make_routine_ready(k, *target.routine, e.symbols, threads);
+      } catch (const Error& error) {
+        if (error.status() == Status::kExhausted) throw;
+        ++refused;
+        why = error.problem();
+      }
+      served += vendor_calls_ - before;
+    }
+    // A table may send more to the routine than what it is ready for; all of that is served.
+    if (refused > 0 || served == 0)
+      notes_.push_back(
+          fmt::format("kernel {}: a vendor's routine is ready for {} calls{}; others run ours",
+                      kernel.kernel->name, served,
+                      refused > 0 ? fmt::format(", and not for {} sizes ({})", refused, why) : ""));
+  }
+}
+
 void Model::describe() {
   uint64_t bytes = 0;
   for (const exec::Constant& c : executable_.constants) bytes += c.bytes.size();
@@ -234,7 +299,9 @@ void Model::describe() {
       .member("hot_bytes", hot_bytes_)
       .member("kernels", executable_.kernels.size())
       .member("native_bytes", image_ ? image_->mapped_bytes() : 0)
-      .member("no_native", no_native_);
+      .member("no_native", no_native_)
+      .member("vendor_bytes", vendor_bytes_)
+      .member("vendor_calls", vendor_calls_);
   json.key("notes").begin_array();
   for (const std::string& note : notes_) json.value(note);
   json.end_array().key("provenance").begin_object();

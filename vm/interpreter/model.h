@@ -23,6 +23,9 @@ struct LoadOptions {
   // Write /tmp/perf-<pid>.map. Also on when the environment has NIMBLE_PERF_MAP=1.
   bool perf_map = false;
   exec::LoadLimits limits{};
+  // The threads that sessions will have: vendors' routines are made ready in as many shares, for
+  // the table of so many threads. 0: ThreadPool::default_threads().
+  int32_t threads = 0;
 };
 
 class Model {
@@ -51,9 +54,14 @@ class Model {
   bool trusted() const { return trusted_; }
   // Whether portable forms stand in for native code that the file has.
   bool no_native() const { return no_native_; }
-  // Remarks for the user: vendor implementations that are missing here.
+  // Remarks for the user: vendor implementations that are missing here, and sizes for which one has
+  // nothing.
   const std::vector<std::string>& notes() const { return notes_; }
   uint64_t hot_bytes() const { return hot_bytes_; }
+  // What vendors' routines keep beside the constants: weights copied as their library wants them,
+  // and scratchpads. And the calls, of one size and one constant each, that they are ready for.
+  uint64_t vendor_bytes() const { return vendor_bytes_; }
+  size_t vendor_calls() const { return vendor_calls_; }
   // All of the above and the provenance as JSON.
   const std::string& info() const { return info_; }
 
@@ -65,6 +73,10 @@ class Model {
   void place_constants();
   // Copies a constant that a device reads into its memory.
   const uint8_t* place_on_device(const exec::Constant& c);
+  // Makes vendors' routines ready for the exact entries of the kernels' dispatch trees.
+  void make_routines_ready(int32_t threads);
+  void make_routine_ready(size_t kernel, VendorRoutine& routine, std::span<const int64_t> symbols,
+                          int32_t threads);
   void describe();
 
   exec::Executable executable_;
@@ -75,7 +87,8 @@ class Model {
   std::vector<const uint8_t*> constants_;
   std::vector<std::string> notes_;
   uint8_t* hot_ = nullptr;
-  uint64_t hot_bytes_ = 0;
+  uint64_t hot_bytes_ = 0, vendor_bytes_ = 0;
+  size_t vendor_calls_ = 0;
   struct DeviceBlock {
     Device* device;
     void* data;

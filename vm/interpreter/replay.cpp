@@ -56,6 +56,7 @@ void KernelLog::add(const PreparedKernel& k, std::span<const Value> arguments,
   if (k.device->number() != kCpuDevice) refuse(k, "it runs on another device");
   call.native = target->native;
   call.library = target->library;
+  call.ready = result.ready;
   call.threads = result.threads;
   call.symbols.assign(frame.symbols.begin(), frame.symbols.begin() + k.symbols);
   if (k.uses_scratch)
@@ -93,6 +94,7 @@ struct KernelReplay::Prepared {
   nimble_kernel_args args{};
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
+  const ReadyCall* ready = nullptr;
   int32_t threads = 1;
   std::vector<void*> buffers;
   std::vector<int64_t> symbols, scalars;
@@ -110,7 +112,10 @@ struct KernelReplay::Prepared {
       good = p.native(&p.args, thread, threads, barrier) == 0;
     } else {
       try {
-        p.library->run(p.call, thread, threads, barrier);
+        if (p.ready)
+          p.ready->run(p.call, thread, threads);
+        else
+          p.library->run(p.call, thread, threads, barrier);
         good = true;
       } catch (...) {  // what failed here did not in the run: there is no message to keep
       }
@@ -158,6 +163,7 @@ KernelReplay::KernelReplay(const KernelLog& log, ThreadPool& pool) : pool_(pool)
     Prepared& p = *calls_.emplace_back(std::make_unique<Prepared>());
     p.native = c.native;
     p.library = c.library;
+    p.ready = c.ready;
     p.threads = c.threads;
     p.symbols = c.symbols;
     p.scalars = c.scalars;

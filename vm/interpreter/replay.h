@@ -42,6 +42,7 @@ class KernelLog {
   struct Call {
     nimble_kernel_fn native = nullptr;
     const LibraryKernel* library = nullptr;
+    const ReadyCall* ready = nullptr;  // of the library's, if it is a vendor's routine
     int32_t threads = 1;
     uint64_t scratch = 0;
     std::vector<Buffer> buffers;

@@ -1,247 +1,499 @@
-// oneDNN, opened at run time with its C interface of major version 2 (Debian 12's 2.6; version 3
-// changed the descriptors, so it is refused by name). Nothing of it is linked.
+// oneDNN's products and convolutions inside our regions.
 //
-// The library brings its own OpenMP threads, which would fight with ours. So it runs inside our
-// region: each thread takes an even share of the rows and calls a primitive of its own with
-// OpenMP set to one thread. A primitive is generated code for one (rows, k, n): a thread keeps
-// those it has used, as many as a model with a few hundred shapes needs.
+// The library brings its own OpenMP threads, which would fight with ours. So each thread of the
+// region calls a primitive of its own share with OpenMP set to one thread: rows of a product; whole
+// images of a convolution, or of a single one rows of pixels with the padding that is theirs.
+// Shares of one size have one primitive.
+//
+// Sizes come from the tensors at which a call is made ready, and are compared here with what the
+// configuration says; a call's must be the very same. So the library sees no size that a file could
+// have made up, and reads and writes nothing but whole tensors.
 #include "vm/library/onednn.h"
 
-#include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
-
-#include <list>
-#include <map>
-#include <optional>
-#include <tuple>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <unordered_map>
 
 #include "vm/base/checked.h"
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
-
-#if DNNL_VERSION_MAJOR != 2
-#error "nimble's oneDNN binding is written for interface version 2 (Debian package libdnnl-dev)"
-#endif
+#include "vm/library/onednn_binding.h"
 
 namespace nimble::rt {
 namespace {
 
-constexpr char kFile[] = "libdnnl.so.2";
-constexpr size_t kPrimitivesPerThread = 512;
+using exec::Access;
+using exec::KernelArgument;
+using exec::VendorCall;
+using exec::VendorOp;
+using onednn::Desc;
+using onednn::Problem;
+using Ints = std::vector<int64_t>;
 
-// The formatter never agrees with itself about this list.
-// clang-format off
-#define NIMBLE_DNNL_FUNCTIONS(X)                                                        \
-  X(dnnl_engine_create)                                                                 \
-  X(dnnl_stream_create)                                                                 \
-  X(dnnl_stream_wait)                                                                   \
-  X(dnnl_stream_destroy)                                                                \
-  X(dnnl_memory_desc_init_by_tag)                                                       \
-  X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create) X(dnnl_primitive_desc_destroy) \
-      X(dnnl_primitive_create) X(dnnl_primitive_destroy) X(dnnl_memory_create)          \
-          X(dnnl_memory_destroy) X(dnnl_memory_set_data_handle) X(dnnl_primitive_execute)
-// clang-format on
+constexpr int32_t kMostShares = 1024;
+// As many steps as a configuration has at most.
+constexpr size_t kMostOperands = 32;
 
-struct Library {
-  std::string problem;  // empty if usable
-  std::string version;  // empty if it is not there
-#define NIMBLE_DNNL_POINTER(name) decltype(&::name) name = nullptr;
-  NIMBLE_DNNL_FUNCTIONS(NIMBLE_DNNL_POINTER)
-#undef NIMBLE_DNNL_POINTER
-  void (*omp_set_num_threads)(int) = nullptr;
-  dnnl_engine_t engine = nullptr;
+[[noreturn]] void refuse(const std::string& problem) {
+  throw Error(Status::kUnsupported, "oneDNN", problem);
+}
 
-  Library() {
-    problem = open();
+Ints dense_strides(const Ints& dims) {
+  Ints out(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) out[i - 1] = out[i] * dims[i];
+  return out;
+}
+
+// The product of extents that are not empty. Whoever has them has a tensor of that many elements.
+int64_t product(std::span<const int64_t> dims) {
+  const std::optional<int64_t> n = try_element_count(dims);
+  if (!n) refuse("it has too many elements");
+  return *n;
+}
+
+// ---- what a call is cut into
+
+// A tensor of a share: its description and where it begins, in elements.
+struct Part {
+  Desc desc;
+  int64_t first = 0;
+};
+
+struct ShareOfWork {
+  Problem problem;
+  int64_t x = 0, y = 0;           // elements before the share's own
+  std::vector<int64_t> operands;  // of bias and steps, as VendorCall::then has them
+};
+
+// The sizes of a call, checked against what it is to compute, and its shares.
+class Cutter {
+ public:
+  Cutter(const VendorCall& call, std::span<const LibraryTensor> tensors)
+      : call_(sized(call, tensors[call.w].shape)),
+        tensors_(tensors),
+        x_(shape(call.x)),
+        y_(shape(call.y)) {
+    const std::optional<int64_t> weights = call_.weight_elements();
+    if (!weights || product(shape(call.w)) != *weights) refuse("the weights have another size");
+    if (product(x_) == 0 || product(y_) == 0) refuse("there is nothing to compute");
+    if (call.image)
+      check_images();
+    else
+      check_rows();
+  }
+
+  std::vector<ShareOfWork> cut(int32_t shares) const {
+    std::vector<ShareOfWork> out;
+    const int64_t whole = pieces(), count = std::min<int64_t>(shares, whole);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t begin = whole * i / count, end = whole * (i + 1) / count;
+      out.push_back(call_.image ? images(begin, end) : rows(begin, end));
+    }
+    return out;
   }
 
  private:
-  std::string open() {
-    void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);  // never closed: primitives live on
-    if (!handle) return fmt::format("{} is not installed (Debian package libdnnl2)", kFile);
-    const auto get_version =
-        reinterpret_cast<decltype(&::dnnl_version)>(::dlsym(handle, "dnnl_version"));
-    if (const dnnl_version_t* v = get_version ? get_version() : nullptr)
-      version =
-          fmt::format("oneDNN {}.{}.{} {}", v->major, v->minor, v->patch, v->hash ? v->hash : "");
-    if (!get_version || get_version()->major != DNNL_VERSION_MAJOR || get_version()->minor < 6)
-      return fmt::format("{} has another interface than 2.6", kFile);
-#define NIMBLE_DNNL_LOOK_UP(name)                                     \
-  name = reinterpret_cast<decltype(&::name)>(::dlsym(handle, #name)); \
-  if (!name) return fmt::format("{} lacks {}", kFile, #name);
-    NIMBLE_DNNL_FUNCTIONS(NIMBLE_DNNL_LOOK_UP)
-#undef NIMBLE_DNNL_LOOK_UP
-    // Missing where the library was built without OpenMP; then it starts no threads either.
-    omp_set_num_threads = reinterpret_cast<void (*)(int)>(::dlsym(handle, "omp_set_num_threads"));
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
-      return fmt::format("{} finds no CPU engine", kFile);
-    return {};
+  std::span<const int64_t> shape(uint32_t tensor) const { return tensors_[tensor].shape; }
+  DType type(uint32_t tensor) const { return tensors_[tensor].dtype; }
+
+  // What is divided among the threads.
+  int64_t pieces() const {
+    if (!call_.image) return product(y_.first(y_.size() - 1));
+    return splits_pixels() ? y_[1] : y_[0];
   }
+  // One image NHWC; rows of pixels of an image NCHW do not lie together.
+  bool splits_pixels() const { return y_[0] == 1 && !call_.image->channels_first; }
+
+  void check_rows() const {
+    if (x_.size() < 2 || y_.size() != x_.size() || x_.back() != call_.k || y_.back() != call_.n ||
+        !std::equal(x_.begin(), x_.end() - 1, y_.begin()))
+      refuse("it is no product of rows");
+  }
+
+  void check_images() const {
+    const VendorCall::Image& image = *call_.image;
+    if (x_.size() != 4 || y_.size() != 4) refuse("images have four axes");
+    const int64_t channels = image.channels_first ? x_[1] : x_[3];
+    if (x_[0] != y_[0] || y_[3] != call_.n ||
+        try_mul(channels, image.kernel[0] * image.kernel[1]) != try_mul(call_.k, image.groups))
+      refuse("images and weights differ in their channels");
+    for (size_t axis = 0; axis < 2; ++axis) {
+      const auto window = try_mul(image.kernel[axis] - 1, image.dilations[axis]);
+      const int64_t padded = height_of(axis) + image.pads[axis] + image.pads[axis + 2];
+      if (!window || *window >= padded ||
+          (padded - *window - 1) / image.strides[axis] + 1 != y_[1 + axis])
+        refuse("the result has other extents than the windows");
+    }
+  }
+  int64_t height_of(size_t axis) const { return x_[(call_.image->channels_first ? 2 : 1) + axis]; }
+
+  // The second operand of a step seen as a matrix beside y's (rows, n): of one row or as many, of
+  // one column or as many.
+  struct Operand {
+    bool rows = false, columns = false;  // has as many, not one
+  };
+  Operand operand(uint32_t tensor) const {
+    const auto dims = shape(tensor);
+    if (dims.size() > y_.size()) refuse("an operand has more axes than the result");
+    const size_t missing = y_.size() - dims.size();
+    bool all = true, none = true;  // of the axes but the last
+    for (size_t axis = 0; axis + 1 < y_.size(); ++axis) {
+      const int64_t extent = axis < missing ? 1 : dims[axis - missing];
+      if (extent != 1 && extent != y_[axis]) refuse("an operand does not broadcast to the result");
+      all &= extent == y_[axis];
+      none &= extent == 1;
+    }
+    if (!all && !none) refuse("an operand broadcasts along some rows");
+    const int64_t last = dims.empty() ? 1 : dims.back();
+    if (last != 1 && last != y_.back()) refuse("an operand does not broadcast to the result");
+    return {all && !none, last == y_.back()};
+  }
+
+  // `count` pieces of y from `begin` on: `dims` as the library counts them, from what (rows,
+  // columns) an operand has.
+  void add_steps(ShareOfWork* share, int64_t first_row, const Ints& full_dims,
+                 const Ints& full_strides, const Ints& one_row_dims) const {
+    const size_t columns_axis = call_.image ? 1 : full_dims.size() - 1;
+    for (size_t i = 0; i < call_.then.size(); ++i) {
+      const exec::VendorStep& s = call_.then[i];
+      if (!exec::has_operand(s.op)) {
+        share->problem.steps.push_back({s.op, s.alpha, s.beta, {}});
+        continue;
+      }
+      const Operand o = operand(s.tensor);
+      Desc desc{type(s.tensor), o.rows ? full_dims : one_row_dims, {}};
+      if (!o.columns) desc.dims[columns_axis] = 1;
+      if (o.rows && o.columns)
+        desc.strides = full_strides;
+      else if (o.rows && call_.image)
+        desc.strides = {desc.dims[2] * desc.dims[3], 1, desc.dims[3], 1};
+      else
+        desc.strides = dense_strides(desc.dims);
+      share->operands.push_back(o.rows ? first_row * (o.columns ? y_.back() : 1) : 0);
+      // What is added to all rows first is what the library calls the bias.
+      if (i == 0 && s.op == VendorOp::kAdd && !o.rows && o.columns && desc.dtype == DType::kF32) {
+        if (call_.image) desc = {desc.dtype, {call_.n}, {1}};
+        share->problem.bias = std::move(desc);
+        continue;
+      }
+      share->problem.steps.push_back({s.op, s.alpha, s.beta, std::move(desc)});
+    }
+  }
+
+  ShareOfWork rows(int64_t begin, int64_t end) const {
+    const int64_t m = end - begin, k = call_.k, n = call_.n;
+    ShareOfWork out;
+    out.problem.x = {type(call_.x), {m, k}, {k, 1}};
+    out.problem.w = {type(call_.w), {k, n}, {n, 1}};
+    out.problem.y = {type(call_.y), {m, n}, {n, 1}};
+    out.problem.packs = call_.panel.has_value();
+    out.x = begin * k;
+    out.y = begin * n;
+    add_steps(&out, begin, {m, n}, {n, 1}, {1, n});
+    return out;
+  }
+
+  ShareOfWork images(int64_t begin, int64_t end) const {
+    const VendorCall::Image& image = *call_.image;
+    const bool pixels = splits_pixels();
+    const int64_t count = pixels ? 1 : end - begin, n = call_.n;
+    const int64_t channels = image.channels_first ? x_[1] : x_[3], width = height_of(1);
+    const int64_t rows_out = pixels ? end - begin : y_[1], columns_out = y_[2];
+    // The rows of the image under the windows, and the padding that is left of them.
+    int64_t top = 0, bottom = height_of(0), before = image.pads[0], after = image.pads[2];
+    if (pixels) {
+      const int64_t reach = (image.kernel[0] - 1) * image.dilations[0];
+      const int64_t from = begin * image.strides[0] - image.pads[0];
+      const int64_t to = (end - 1) * image.strides[0] - image.pads[0] + reach + 1;
+      top = std::clamp<int64_t>(from, 0, height_of(0));
+      bottom = std::clamp<int64_t>(to, top, height_of(0));
+      before = std::max<int64_t>(0, -from);
+      after = std::max<int64_t>(0, to - height_of(0));
+      if (top == bottom) refuse("a thread's windows would lie in the padding alone");
+    }
+    const int64_t height = bottom - top;
+    ShareOfWork out;
+    Problem& p = out.problem;
+    p.x = {type(call_.x), {count, channels, height, width}, {}};
+    p.x.strides = image.channels_first
+                      ? dense_strides(p.x.dims)
+                      : Ints{height * width * channels, 1, width * channels, channels};
+    p.y = {type(call_.y), {count, n, rows_out, columns_out}, {}};
+    p.y.strides = {rows_out * columns_out * n, 1, columns_out * n, n};
+    // The rows of the weights' matrix are (height, width, channel) or (channel, height, width).
+    const int64_t kh = image.kernel[0], kw = image.kernel[1], depth = channels / image.groups;
+    const Ints taps =
+        image.channels_first ? Ints{kh * kw * n, kw * n, n} : Ints{n, kw * depth * n, depth * n};
+    p.w = {type(call_.w), {n / image.groups, depth, kh, kw}, {1, taps[0], taps[1], taps[2]}};
+    if (image.groups > 1) {
+      p.w.dims.insert(p.w.dims.begin(), image.groups);
+      p.w.strides.insert(p.w.strides.begin(), n / image.groups);
+    }
+    p.packs = true;
+    p.windows = Problem::Windows{{image.strides[0], image.strides[1]},
+                                 {image.dilations[0] - 1, image.dilations[1] - 1},
+                                 {before, image.pads[1]},
+                                 {after, image.pads[3]}};
+    const int64_t first_row = pixels ? begin * columns_out : begin * y_[1] * columns_out;
+    out.x = pixels ? top * width * channels : begin * channels * height * width;
+    out.y = first_row * n;
+    add_steps(&out, first_row, p.y.dims, p.y.strides, {1, n, 1, 1});
+    return out;
+  }
+
+  // With k and n as the weights' tensor has them where they are left to it.
+  static VendorCall sized(VendorCall call, std::span<const int64_t> weights) {
+    if (call.k > 0 && call.n > 0) return call;
+    if (weights.size() != 2) refuse("the weights are no matrix");
+    if (call.k == 0) call.k = weights[0];
+    if (call.n == 0) call.n = weights[1];
+    return call;
+  }
+
+  const VendorCall call_;
+  std::span<const LibraryTensor> tensors_;
+  std::span<const int64_t> x_, y_;
 };
 
-const Library& library() {
-  static const Library* const opened = new Library;
-  return *opened;
-}
+// ---- what is ready
 
-void require(dnnl_status_t status, const char* what) {
-  if (status != dnnl_success)
-    throw Error(Status::kInternal, "onednn.matmul",
-                fmt::format("{} failed with oneDNN status {}", what, static_cast<int>(status)),
-                "compile the model without vendor kernels");
-}
+struct Copy {
+  const void* from = nullptr;
+  const onednn::Primitive* like = nullptr;
+  std::unique_ptr<onednn::Weights> weights;
+};
 
-// y[m, n] = x[m, k] · w[k, n] (+ bias[n]), all dense row-major f32.
-class MatmulPrimitive {
+class Ready final : public ReadyCall {
  public:
-  MatmulPrimitive(int64_t m, int64_t k, int64_t n, bool bias) {
-    const Library& lib = library();
-    dnnl_memory_desc_t descs[4];
-    auto describe = [&](int i, int64_t rows, int64_t columns) {
-      const dnnl_dims_t dims = {rows, columns};
-      require(lib.dnnl_memory_desc_init_by_tag(&descs[i], 2, dims, dnnl_f32, dnnl_ab),
-              "dnnl_memory_desc_init_by_tag");
+  struct Share {
+    ShareOfWork work;
+    const onednn::Primitive* primitive = nullptr;
+    const onednn::Weights* weights = nullptr;
+    // For one call at a time.
+    std::unique_ptr<onednn::Execution> execution;
+    std::unique_ptr<std::atomic_flag> busy;
+  };
+
+  Ready(const onednn::Library& library, const VendorCall& call,
+        std::span<const LibraryTensor> tensors, std::optional<size_t> weights)
+      : library_(library), call_(call), weights_(weights) {
+    for (const LibraryTensor& t : tensors) shapes_.emplace_back(t.shape.begin(), t.shape.end());
+    if (weights_) data_ = tensors[*weights_].data;
+  }
+  std::vector<Share> shares;
+
+  bool serves(std::span<const LibraryTensor> tensors) const {
+    if (tensors.size() != shapes_.size() || (weights_ && tensors[*weights_].data != data_))
+      return false;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!std::ranges::equal(tensors[i].shape, shapes_[i])) return false;
+    return true;
+  }
+
+  void run(const LibraryCall& call, int32_t thread, int32_t threads) const override {
+    const onednn::OneThread one(library_);
+    for (size_t i = static_cast<size_t>(thread); i < shares.size();
+         i += static_cast<size_t>(threads)) {
+      const Share& s = shares[i];
+      if (!s.busy->test_and_set(std::memory_order_acquire)) {
+        struct Release {
+          std::atomic_flag& flag;
+          ~Release() { flag.clear(std::memory_order_release); }
+        } const release{*s.busy};
+        run_share(call, s, *s.execution);
+      } else {  // another session is there
+        run_share(call, s, *s.primitive->execution(s.weights));
+      }
+    }
+  }
+
+ private:
+  void run_share(const LibraryCall& call, const Share& s, onednn::Execution& execution) const {
+    const auto at = [&](uint32_t tensor, int64_t elements) -> uint8_t* {
+      const LibraryTensor& t = call.tensors[tensor];
+      return static_cast<uint8_t*>(t.data) + elements * static_cast<int64_t>(size_of(t.dtype));
     };
-    describe(kX, m, k);
-    describe(kW, k, n);
-    describe(kBias, 1, n);
-    describe(kY, m, n);
-    dnnl_matmul_desc_t desc;
-    require(lib.dnnl_matmul_desc_init(&desc, &descs[kX], &descs[kW], bias ? &descs[kBias] : nullptr,
-                                      &descs[kY]),
-            "dnnl_matmul_desc_init");
-    dnnl_primitive_desc_t primitive_desc = nullptr;
-    require(lib.dnnl_primitive_desc_create(&primitive_desc, &desc, nullptr, lib.engine, nullptr),
-            "dnnl_primitive_desc_create");
-    const dnnl_status_t made = lib.dnnl_primitive_create(&primitive_, primitive_desc);
-    lib.dnnl_primitive_desc_destroy(primitive_desc);
-    require(made, "dnnl_primitive_create");
-    constexpr int kArguments[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
-    for (int i : {kX, kW, kBias, kY}) {
-      if (i == kBias && !bias) continue;
-      dnnl_memory_t memory = nullptr;
-      require(lib.dnnl_memory_create(&memory, &descs[i], lib.engine, DNNL_MEMORY_NONE),
-              "dnnl_memory_create");
-      memories_[i] = memory;
-      arguments_[count_++] = {kArguments[i], memory};
+    const void* bias = nullptr;
+    std::array<const void*, kMostOperands> operands;
+    size_t count = 0, number = 0;
+    for (const exec::VendorStep& step : call_.then) {
+      if (!exec::has_operand(step.op)) continue;
+      const void* data = at(step.tensor, s.work.operands[number]);
+      if (number++ == 0 && s.work.problem.bias)
+        bias = data;
+      else
+        operands[count++] = data;
     }
-  }
-  ~MatmulPrimitive() {
-    for (dnnl_memory_t m : memories_)
-      if (m) library().dnnl_memory_destroy(m);
-    if (primitive_) library().dnnl_primitive_destroy(primitive_);
-  }
-  MatmulPrimitive(const MatmulPrimitive&) = delete;
-
-  void run(dnnl_stream_t stream, const float* x, const float* w, const float* bias, float* y) {
-    const void* data[4] = {x, w, bias, y};
-    for (int i : {kX, kW, kBias, kY})
-      if (memories_[i])
-        require(library().dnnl_memory_set_data_handle(memories_[i], const_cast<void*>(data[i])),
-                "dnnl_memory_set_data_handle");
-    require(library().dnnl_primitive_execute(primitive_, stream, count_, arguments_),
-            "dnnl_primitive_execute");
-    require(library().dnnl_stream_wait(stream), "dnnl_stream_wait");
+    execution.run(at(call_.x, s.work.x), at(call_.w, 0), bias, {operands.data(), count},
+                  at(call_.y, s.work.y));
   }
 
- private:
-  enum { kX = 0, kW = 1, kBias = 2, kY = 3 };
-  dnnl_primitive_t primitive_ = nullptr;
-  dnnl_memory_t memories_[4] = {};
-  dnnl_exec_arg_t arguments_[4];
-  int count_ = 0;
+  const onednn::Library& library_;
+  const VendorCall& call_;
+  const std::optional<size_t> weights_;
+  std::vector<Ints> shapes_;
+  const void* data_ = nullptr;
 };
 
-// A thread's primitives, the least recently used one dropped first.
-class PrimitiveCache {
+size_t hash_of(std::span<const LibraryTensor> tensors, std::optional<size_t> weights) {
+  size_t h = weights ? reinterpret_cast<size_t>(tensors[*weights].data) >> 6 : 0;
+  for (const LibraryTensor& t : tensors)
+    for (const int64_t extent : t.shape) h = h * 0x9e3779b97f4a7c15 + static_cast<size_t>(extent);
+  return h;
+}
+
+class OneDnnRoutine final : public VendorRoutine {
  public:
-  PrimitiveCache() {
-    require(library().dnnl_stream_create(&stream_, library().engine, dnnl_stream_default_flags),
-            "dnnl_stream_create");
+  OneDnnRoutine(const onednn::Library& library, VendorCall call)
+      : library_(library), call_(std::move(call)) {}
+
+  std::optional<size_t> weights() const override {
+    if (!call_.panel && !call_.image) return std::nullopt;
+    return call_.w;
   }
-  ~PrimitiveCache() { library().dnnl_stream_destroy(stream_); }
-  PrimitiveCache(const PrimitiveCache&) = delete;
-  PrimitiveCache& operator=(const PrimitiveCache&) = delete;
-  MatmulPrimitive& get(int64_t m, int64_t k, int64_t n, bool bias) {
-    const Key key{m, k, n, bias};
-    const auto found = index_.find(key);
-    if (found != index_.end()) {
-      order_.splice(order_.begin(), order_, found->second);
-      return found->second->second;
+
+  uint64_t make_ready(std::span<const LibraryTensor> tensors, int32_t shares) override {
+    if (find(tensors)) return 0;
+    auto ready = std::make_unique<Ready>(library_, call_, tensors, weights());
+    uint64_t bytes = 0;
+    std::vector<ShareOfWork> cut = Cutter(call_, tensors).cut(std::clamp(shares, 1, kMostShares));
+    for (ShareOfWork& work : cut) {
+      Ready::Share s;
+      s.primitive = &primitive(work.problem);
+      s.work = std::move(work);
+      if (s.work.problem.packs) {
+        const Copy& copy = copied(tensors[call_.w], *s.primitive, &bytes);
+        s.weights = copy.weights.get();
+      }
+      s.execution = s.primitive->execution(s.weights);
+      s.busy = std::make_unique<std::atomic_flag>();
+      bytes += s.primitive->scratchpad_bytes();
+      ready->shares.push_back(std::move(s));
     }
-    if (order_.size() == kPrimitivesPerThread) {
-      index_.erase(order_.back().first);
-      order_.pop_back();
-    }
-    order_.emplace_front(std::piecewise_construct, std::forward_as_tuple(key),
-                         std::forward_as_tuple(m, k, n, bias));
-    index_[key] = order_.begin();
-    return order_.front().second;
+    ready_.emplace(hash_of(tensors, weights()), std::move(ready));
+    return bytes;
   }
-  dnnl_stream_t stream() const { return stream_; }
+
+  const ReadyCall* find(std::span<const LibraryTensor> tensors) const override {
+    const auto [begin, end] = ready_.equal_range(hash_of(tensors, weights()));
+    for (auto it = begin; it != end; ++it)
+      if (it->second->serves(tensors)) return it->second.get();
+    return nullptr;
+  }
+
+  void forget() override {
+    ready_.clear();
+    copies_.clear();
+  }
 
  private:
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
-  using Order = std::list<std::pair<Key, MatmulPrimitive>>;
-  dnnl_stream_t stream_ = nullptr;
-  Order order_;
-  std::map<Key, Order::iterator> index_;
+  const onednn::Primitive& primitive(const Problem& problem) {
+    for (const auto& [known, made] : primitives_)
+      if (known == problem) return *made;
+    primitives_.emplace_back(problem, library_.make(problem));
+    return *primitives_.back().second;
+  }
+
+  // The weights as the primitive wants them; `bytes` grows by what is new.
+  const Copy& copied(const LibraryTensor& w, const onednn::Primitive& like, uint64_t* bytes) {
+    for (const Copy& c : copies_)
+      if (c.from == w.data && like.shares_weights_with(*c.like)) return c;
+    const onednn::OneThread one(library_);
+    const auto* data = static_cast<const uint8_t*>(w.data);
+    Copy made{w.data, &like, nullptr};
+    if (call_.panel) {
+      const std::vector<uint8_t> plain = exec::unpack_panels(call_, w.dtype, data);
+      made.weights = like.pack(plain.data());
+    } else {
+      made.weights = like.pack(data);
+    }
+    *bytes += made.weights->bytes();
+    copies_.push_back(std::move(made));
+    return copies_.back();
+  }
+
+  const onednn::Library& library_;
+  const VendorCall call_;
+  std::vector<std::pair<Problem, std::unique_ptr<onednn::Primitive>>> primitives_;
+  std::vector<Copy> copies_;
+  std::unordered_multimap<size_t, std::unique_ptr<Ready>> ready_;
 };
 
-std::string check_matmul(const exec::KernelContract& contract) {
-  using exec::Access;
-  std::vector<const exec::KernelArgument*> t;
-  for (const auto& a : contract.arguments)
-    if (a.kind == exec::KernelArgument::Kind::kTensor) t.push_back(&a);
-  if (t.size() != 3 && t.size() != 4) return "it takes x, w, perhaps a bias, and y";
-  const auto &x = *t.front(), &w = *t[1], &y = *t.back();
-  for (size_t i = 0; i < t.size(); ++i) {
-    if (t[i]->dtype != DType::kF32) return "all tensors must be f32";
-    if (t[i]->access != (i + 1 == t.size() ? Access::kOut : Access::kIn))
-      return "x, w and bias are read, y is written";
-  }
-  if (x.dims.size() < 2 || y.dims.size() != x.dims.size() || w.dims.size() != 2)
-    return "x and y have as many dims, two or more; w has two";
-  for (size_t i = 0; i + 1 < x.dims.size(); ++i)
-    if (x.dims[i] != y.dims[i]) return "x and y differ in their rows";
-  if (x.dims.back() != w.dims[0]) return "the last dim of x is not the first of w";
-  if (y.dims.back() != w.dims[1]) return "the last dim of y is not that of w";
-  if (t.size() == 4 && (t[2]->dims.size() != 1 || t[2]->dims[0] != w.dims[1]))
-    return "the bias is not as long as the rows of y";
+// ---- what a contract must be
+
+std::string contract_fault(const VendorCall& call, const exec::KernelContract& contract) {
+  std::vector<const KernelArgument*> t;
+  for (const KernelArgument& a : contract.arguments)
+    if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
+  std::vector<uint32_t> read = {call.x, call.w};
+  for (const exec::VendorStep& s : call.then)
+    if (exec::has_operand(s.op)) read.push_back(s.tensor);
+  for (const uint32_t i : read)
+    if (i >= t.size() || t[i]->access != Access::kIn) return "it reads what is no input";
+  if (call.y >= t.size() || t[call.y]->access != Access::kOut) return "it writes what is no output";
+  if (call.x == call.w) return "rows and weights are one tensor";
+  for (size_t i = 0; i < t.size(); ++i)
+    if (t[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
+  const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;
+  const bool f32 = x == DType::kF32 && w == DType::kF32 && y == DType::kF32;
+  const bool bf16 =
+      x == DType::kBF16 && w == DType::kBF16 && (y == DType::kF32 || y == DType::kBF16);
+  const bool int8 = x == DType::kU8 && w == DType::kI8 && (y == DType::kF32 || y == DType::kI32);
+  if (!f32 && !bf16 && !int8)
+    return fmt::format("it multiplies no {} and {} to {}", name_of(x), name_of(w), name_of(y));
+  // Steps are computed in f32, which has not all values of i32.
+  if (y == DType::kI32 && !call.then.empty()) return "its sums are integers to the end";
+  // Without such instructions pairs of products saturate at 16 bits.
+  if (int8 && !host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni"))
+    return "8-bit products are not exact on this CPU";
+  for (const exec::VendorStep& s : call.then)
+    if (exec::has_operand(s.op) && t[s.tensor]->dtype != DType::kF32 &&
+        t[s.tensor]->dtype != DType::kI32 && t[s.tensor]->dtype != DType::kBF16)
+      return fmt::format("an operand is {}", name_of(t[s.tensor]->dtype));
   return {};
 }
 
-void run_matmul(const LibraryCall& call, int32_t thread, int32_t threads, nimble_barrier*) {
-  const bool bias = call.tensors.size() == 4;
-  const LibraryTensor& x = call.tensors.front();
-  const LibraryTensor& w = call.tensors[1];
-  const int64_t k = w.shape[0], n = w.shape[1];
-  std::optional<int64_t> elements = try_element_count(call.tensors.back().shape);
-  if (elements.value_or(0) == 0) return;
-  const int64_t m = *elements / n;
-  const int64_t begin = m * thread / threads, rows = m * (thread + 1) / threads - begin;
-  if (rows == 0) return;
-  const float* b = bias ? static_cast<const float*>(call.tensors[2].data) : nullptr;
-  float* y = static_cast<float*>(call.tensors.back().data) + begin * n;
-  if (k == 0) {  // oneDNN leaves y alone then; an empty sum is zero
-    for (int64_t i = 0; i < rows * n; ++i) y[i] = b ? b[i % n] : 0.0f;
-    return;
-  }
-  thread_local PrimitiveCache cache;
-  // A setting of the calling thread only, and set each time because the program may change it.
-  if (library().omp_set_num_threads) library().omp_set_num_threads(1);
-  cache.get(rows, k, n, bias)
-      .run(cache.stream(), static_cast<const float*>(x.data) + begin * k,
-           static_cast<const float*>(w.data), b, y);
+std::unique_ptr<VendorRoutine> prepare(const std::string& configuration,
+                                       const exec::KernelContract& contract) {
+  return make_onednn_routine(onednn::library(), configuration, contract);
+}
+
+LibraryKernel row(const char* name, const char* signature, const char* summary) {
+  LibraryKernel k;
+  k.name = name;
+  k.kind = exec::ImplementationKind::kVendor;
+  k.signature = signature;
+  k.summary = summary;
+  k.unavailable = [] { return onednn::library().problem(); };
+  k.version = [] { return onednn::library().version(); };
+  k.prepare = prepare;
+  return k;
 }
 
 }  // namespace
 
+std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& library,
+                                                   const std::string& configuration,
+                                                   const exec::KernelContract& contract) {
+  VendorCall call = exec::vendor_call_of(configuration);
+  if (std::string fault = contract_fault(call, contract); !fault.empty()) refuse(fault);
+  if (!library.problem().empty()) refuse(library.problem());
+  if (call.library != library.version())
+    throw Error(Status::kIncompatible, "oneDNN",
+                fmt::format("it was measured with {}, here is {}",
+                            call.library.empty() ? "another" : call.library, library.version()),
+                "tune the model here");
+  return std::make_unique<OneDnnRoutine>(library, std::move(call));
+}
+
 std::vector<LibraryKernel> onednn_kernels() {
-  return {{"onednn.matmul", exec::ImplementationKind::kVendor,
-           "x f32 (m…, k), w f32 (k, n) [, bias f32 (n)] -> y f32 (m…, n)",
-           "Matrix product with optional bias by oneDNN, rows split over the region's threads.",
-           check_matmul, [] { return library().problem; }, run_matmul, std::nullopt,
-           [] { return library().version; }}};
+  return {
+      row("onednn.matmul", "x (m…, k), w (k, n), operands that broadcast to y -> y (m…, n)",
+          "Product of rows with a matrix, and what follows element by element, by oneDNN."),
+      row("onednn.conv2d",
+          "x (b, h, w, c) or (b, c, h, w), w, operands that broadcast to y -> y (b, h, w, n)",
+          "Convolution with constant weights, and what follows element by element, by oneDNN.")};
 }
 
 }  // namespace nimble::rt

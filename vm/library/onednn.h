@@ -1,4 +1,4 @@
-// oneDNN's matrix product as an implementation that dispatch may choose.
+// oneDNN's products and convolutions as implementations that dispatch may choose.
 #pragma once
 
 #include <vector>
@@ -8,5 +8,15 @@
 namespace nimble::rt {
 
 std::vector<LibraryKernel> onednn_kernels();
+
+namespace onednn {
+class Library;
+}
+
+// A routine by this library; Error(kCorrupt) for a configuration that is none, kUnsupported for one
+// that the contract does not fit, kIncompatible if it was measured with another version.
+std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& library,
+                                                   const std::string& configuration,
+                                                   const exec::KernelContract& contract);
 
 }  // namespace nimble::rt

@@ -53,7 +53,7 @@ std::vector<const LibraryKernel*> library_kernels() {
 }
 
 void add_library_kernel(LibraryKernel kernel) {
-  NIMBLE_CHECK((kernel.check || kernel.rule) && kernel.run, "{}", kernel.name);
+  NIMBLE_CHECK(kernel.prepare || ((kernel.check || kernel.rule) && kernel.run), "{}", kernel.name);
   Registry& r = registry();
   std::lock_guard guard(r.lock);
   const std::string name = kernel.name;

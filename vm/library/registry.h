@@ -1,10 +1,13 @@
 // Kernels that are not machine code inside the executable: host operators, written in C++ here,
 // and routines of vendor libraries, opened at run time. Bytecode reaches them through the
 // implementations of a kernel (kind kHost or kVendor) by name. Both run like native kernels: once
-// per thread of a region, after the VM has checked the kernel's contract.
+// per thread of a region, after the VM has checked the kernel's contract. A vendor's routine is
+// told by its implementation's configuration what to compute, and made ready at load
+// (vendor_routine.h).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +18,7 @@
 #include "vm/base/kernel_abi.h"
 #include "vm/executable/contract.h"
 #include "vm/executable/executable.h"
+#include "vm/library/vendor_routine.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/work_meter.h"
 
@@ -82,6 +86,10 @@ struct LibraryKernel {
   // The library behind it and its version ("oneDNN 2.6.3"): what was measured of one version tells
   // nothing sure of another. "" where the library is not installed; nullptr: part of nimble.
   std::string (*version)() = nullptr;
+  // A routine that is made ready before it runs; then `run` is nullptr. Error(kCorrupt,
+  // kUnsupported, kIncompatible): this implementation cannot be used here. nullptr: it needs none.
+  std::unique_ptr<VendorRoutine> (*prepare)(const std::string& configuration,
+                                            const exec::KernelContract& contract) = nullptr;
 
   // "" if a kernel of this contract may be served: `rule` and `check`.
   std::string refusal(const exec::KernelContract& contract) const;

@@ -145,7 +145,7 @@ std::vector<Configuration> configurations() {
     out[2].no_native = true;
     out[3].disabled_pass = "pack-weights";
     out[4].reserialise = out[4].round_trip = true;
-    for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"}) {
       if (!host_cpu().has(level)) continue;
       out.push_back(narrow(level, policy));
       out.back().target = level;
@@ -165,7 +165,7 @@ TEST(Precision, ProductsKeepTheirBoundAtAwkwardSizes) {
       if (!c.name.starts_with("default") && c.target == "native" && turn++ % 3 != 0) continue;
       const bool transposed = (k + n) % 3 == 0;
       Product p(tensor(transposed ? Shape{n, k} : Shape{k, n}, 7), transposed, c);
-      for (int64_t rows : {0, 1, 13})
+      for (int64_t rows : {0, 1, 13, 33})
         EXPECT_EQ(p.fault(rows), "") << c.name << ": " << rows << " x " << k << " x " << n;
     }
 }

@@ -15,8 +15,8 @@
 // of which a tap reads one as at stride 1. With a window of one pixel, stride 1 and no padding,
 // lines and images are all one.
 //
-// A tap's channels must fill the depth of a tile's product, unless there is one tap alone (the last
-// elements of a row, tiled_product.cpp): three taps of 16 channels are left to "conv2d_nhwc".
+// A tap's channels should fill the depth of a tile's product. Where they don't, and there is more
+// than one tap, the copy has zeros behind each pixel's.
 #include <algorithm>
 
 #include "compiler/ir/op.h"
@@ -40,14 +40,20 @@ namespace {
 struct Conv : TiledProduct {
   ConvNhwc conv;
 
-  int64_t pixel() const { return groups * depth; }  // elements from a pixel to the next
   const Window& vertical() const { return conv.windows[0]; }
   const Window& horizontal() const { return conv.windows[1]; }
   bool clipped() const { return vertical().clipped || horizontal().clipped; }
   bool strided() const { return vertical().stride != 1 || horizontal().stride != 1; }
   // Whether pixels of the result are those of the image, one by one.
   bool flat() const { return conv.taps() == 1 && !clipped() && !strided(); }
-  bool copied() const { return clipped() || strided(); }
+  bool copied() const { return clipped() || strided() || filled; }
+
+  // Elements from a group of a pixel to the next, and from a pixel to the next, of what is read.
+  int64_t group_pitch() const {
+    const int64_t step = tile_depth(fragment);
+    return filled ? (depth + step - 1) / step * step : depth;
+  }
+  int64_t pixel() const { return groups * group_pitch(); }
 };
 
 // Whether something in the group checks an index.
@@ -79,6 +85,7 @@ std::optional<Conv> analyse(const Workload& w, const TargetInfo& t) {
   p.n = conv->filters;
   p.groups = conv->groups;
   p.depth = conv->channels;
+  p.filled = conv->taps() > 1 && p.depth % tile_depth(*fragment) != 0;
   p.pitch = p.pixel();
   p.taps = {conv->windows[0].taps, conv->windows[1].taps};
   // Who copies the image waits for the others, so nobody may leave early because of an index.
@@ -131,7 +138,7 @@ class Lines {
       Dim plane = image;
       if (p_.copied()) plane = image * planes + ir::mod(y, s) * column_planes + ir::mod(x, t);
       return ((plane * height_ + ir::floordiv(y, s)) * width_ + ir::floordiv(x, t)) * p_.pixel() +
-             group * p_.depth;
+             group * p_.group_pitch();
     };
   }
   Lines(const Lines&) = delete;
@@ -190,21 +197,47 @@ class Lines {
                                            : kb::store(p_.lhs, s.at, zero)};
                          });
     };
+    // First element of the image for pixel `x` of the line.
+    const auto source = [&](const Dim& x) {
+      return ((at[0] * in_height + line) * in_width + x * across.stride + shift) *
+             (p_.groups * p_.depth);
+    };
+    const auto copy = [&](const Dim& to, const Dim& from, const std::optional<Dim>& valid) {
+      return kb::store(
+          p_.lhs, to,
+          valid ? kb::load_masked(c.image, from, lanes, *valid) : kb::load(c.image, from, lanes));
+    };
     // So many elements from pixel `first` of the line on.
     const auto elements = [&](const char* var, const Dim& first, const Dim& count) {
-      const Dim source =
-          ((at[0] * in_height + line) * in_width + first * across.stride + shift) * p_.pixel();
       return vector_loop(var, 0, count, lanes, 1, [&](const Slice& s) -> std::vector<StmtRef> {
-        const Dim place = begin + first * p_.pixel() + s.at;
-        if (!s.valid) return {kb::store(p_.lhs, place, kb::load(c.image, source + s.at, lanes))};
-        return {kb::store_masked(
-            p_.lhs, place, kb::load_masked(c.image, source + s.at, lanes, *s.valid), *s.valid)};
+        const Dim place = begin + first * p_.pixel() + s.at, origin = source(first) + s.at;
+        if (!s.valid) return {copy(place, origin, {})};
+        return {kb::store_masked(p_.lhs, place, kb::load_masked(c.image, origin, lanes, *s.valid),
+                                 *s.valid)};
       });
     };
     const Dim x = Dim::symbol("x");
-    StmtRef pixels = across.stride == 1 ? elements("c", from, (to - from) * p_.pixel())
-                                        : kb::loop(LoopKind::kSerial, "x", from, to - from,
-                                                   elements("c", x, p_.pixel()));
+    const auto each_pixel = [&](StmtRef body) {
+      return kb::loop(LoopKind::kSerial, "x", from, to - from, std::move(body));
+    };
+    StmtRef pixels;
+    if (p_.filled) {
+      // A pixel's channels, group by group, and zeros.
+      const Dim g = Dim::symbol("g");
+      const Dim place = begin + x * p_.pixel() + g * p_.group_pitch();
+      const Dim origin = source(x) + g * p_.depth;
+      std::vector<StmtRef> vectors;
+      for (int64_t e = 0; e < p_.depth; e += lanes)
+        vectors.push_back(
+            copy(place + e, origin + e,
+                 p_.depth - e < lanes ? std::optional<Dim>(p_.depth - e) : std::nullopt));
+      pixels =
+          each_pixel(kb::loop(LoopKind::kSerial, "g", 0, p_.groups, kb::seq(std::move(vectors))));
+    } else if (across.stride == 1) {
+      pixels = elements("c", from, (to - from) * p_.pixel());
+    } else {
+      pixels = each_pixel(elements("c", x, p_.pixel()));
+    }
     StmtRef inside = kb::seq({zeros("z", 0, from), std::move(pixels), zeros("z", to, width_ - to)});
     body.push_back(kb::if_then(kb::both(kb::le(0, line), kb::lt(line, in_height)),
                                std::move(inside), zeros("z", 0, width_)));

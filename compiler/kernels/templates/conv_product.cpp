@@ -55,8 +55,6 @@ std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const Con
   if (!conv.weights || !conv.layout || conv.channels_first) return {};
   const auto fragment = tile_fragment_of(t, conv.image->dtype, conv.weights->dtype, conv.dtype);
   if (!fragment || !fits_tiles(*conv.layout, *fragment)) return {};
-  // A tap's channels fill the depth of a tile's product, unless there is one tap alone.
-  if (conv.taps() > 1 && conv.channels % tile_depth(*fragment) != 0) return {};
   if (conv.channels % conv.layout->group != 0) return {};
   return fragment;
 }

@@ -5,7 +5,8 @@
 //       for each few row tiles                   (their sums in matrix registers)
 //         for each step of k                     (a tile's depth)
 //           load the tiles of both sides, multiply each with each
-//         store the sums to a scratch of the thread; epilogue
+//           a share of the epilogue of the product before
+//         store the sums to a scratch of the thread
 //
 // Pairs of block and panel are numbered in this order and split over the threads. One region of
 // matrix registers encloses all that a thread does: to shape them takes as long as a dozen
@@ -18,6 +19,10 @@
 // still. The hardware's own prefetches of the forward stream do best; only where several groups of
 // row tiles follow each other they also prefetch a share of the next panel each, as in "dense".
 //
+// What follows a product (bias, activation, stores) is work for the vectors, while its unit is
+// idle; the next product is work for that unit, and waits for memory. So they are done together: a
+// loop body of a product stores a few rows of the one before, whose sums wait in the scratch.
+//
 // Tiles of fewer rows take hardly less time, so rows are cut into as few as there can be: all of
 // 16 rows, and the last begins 16 before the end, over rows of the tile before. It computes the
 // same sums for them again. So all tiles have the same number of rows, the matrix's if these are
@@ -25,7 +30,8 @@
 //
 // The elements of k behind the last full step are copied, of both sides, into scratch with zeros
 // behind them: a row of the left-hand side must not be read beyond its end, and what stands behind
-// it must not be multiplied, not even by zero. A block's are copied once for all panels.
+// it must not be multiplied, not even by zero. A block's are copied once for all panels, and not at
+// all where zeros stand there already.
 #include "compiler/kernels/templates/tiled_product.h"
 
 #include <algorithm>
@@ -114,18 +120,18 @@ class TiledLowering {
         full_steps_(p.depth / depth_),
         rest_(p.depth % depth_),
         operands_(*operands_of(p.fragment, row_tiles_, panels_.vectors)) {
-    NIMBLE_CHECK(rest_ == 0 || p.taps[0] * p.taps[1] == 1, "pieces of {} elements", p.depth);
+    const int64_t pieces = p.taps[0] * p.taps[1];
+    NIMBLE_CHECK(rest_ == 0 || pieces == 1 || (p.filled && p.depth % group_ == 0),
+                 "pieces of {} elements", p.depth);
     const kir::TileFragmentRow& f_row = kir::tile_row_of(p.fragment);
     acc_ = kb::tile_buffer("acc", f_row.sum, rows_, panels_.lanes, row_tiles_ * panels_.vectors);
     lhs_tiles_ = kb::tile_buffer("a", f_row.a, rows_, depth_, operands_.lhs);
     rhs_tiles_ =
         kb::tile_buffer("b", f_row.b, depth_ / group_, panels_.lanes * group_, operands_.rhs);
-    // A tile that begins early stands ahead of the first one's place.
-    sums_ = thread_scratch("sums", f_row.sum, (row_tiles_ + 1) * rows_ * panels_.width);
-    if (rest_ > 0) {
+    sums_ = thread_scratch("sums", f_row.sum, 2 * sums_of_job());
+    if (rest_ > 0) rhs_rest_ = thread_scratch("rhs_rest", f_row.b, pieces * depth_ * panels_.width);
+    if (copies_lhs())
       lhs_rest_ = thread_scratch("lhs_rest", f_row.a, (block_tiles_ + 1) * rows_ * depth_);
-      rhs_rest_ = thread_scratch("rhs_rest", f_row.b, depth_ * panels_.width);
-    }
   }
 
   kir::Function run(const std::string& name) {
@@ -147,12 +153,14 @@ class TiledLowering {
     all.push_back(shaped_outside_ ? shaped(std::move(work)) : blocks());
     std::vector<BufferRef> scratch = p_.scratch;
     scratch.push_back(sums_);
-    if (rest_ > 0) scratch.insert(scratch.end(), {lhs_rest_, rhs_rest_});
+    if (rest_ > 0) scratch.push_back(rhs_rest_);
+    if (copies_lhs()) scratch.push_back(lhs_rest_);
     return make_function(w_, frame_, name, std::move(scratch), {acc_, lhs_tiles_, rhs_tiles_},
                          kb::seq(std::move(all)));
   }
 
  private:
+  bool copies_lhs() const { return rest_ > 0 && !p_.filled; }
   int64_t items_of_block() const { return p_.groups * panels_.panels(); }
 
   // A symbol for what is not a constant or one already.
@@ -188,52 +196,78 @@ class TiledLowering {
       share_ =
           bind(body, "share",
                ir::ceildiv(lines_per_body(), ir::max(ir::ceildiv(tile_count_, row_tiles_), 1)));
-    const Dim before = number * items_of_block(), item = Dim::symbol("item");
-    const Dim begin = bind(body, "begin_here", ir::max(first - before, 0));
-    const Dim count = ir::min(end - before, items_of_block()) - begin;
-    if (rest_ > 0) {
+    const Dim before = number * items_of_block();
+    first_item_ = bind(body, "begin_here", ir::max(first - before, 0));
+    const Dim count = ir::min(end - before, items_of_block()) - first_item_;
+    row_groups_ = bind(body, "row_groups", ir::max(ir::ceildiv(tile_count_, row_tiles_), 1));
+    const Dim jobs = bind(body, "jobs", ir::max(count, 0) * row_groups_);
+    if (copies_lhs()) {
       // Groups of columns have one left-hand side where there is a rest, or each its own.
       rest_row_ = bind(body, "rest_row", first_row(tile_begin_));
       if (p_.groups == 1) body.push_back(copy_lhs_rest(0));
     }
-    std::vector<StmtRef> panel;
-    column_group_ = p_.groups == 1 ? Dim(0) : ir::floordiv(item, panels_.panels());
-    column_panel_ = p_.groups == 1 ? item : ir::mod(item, panels_.panels());
-    column_group_ = bind(panel, "column_group", column_group_);
-    column_panel_ = bind(panel, "column_panel", column_panel_);
-    if (rest_ > 0 && p_.groups > 1) panel.push_back(copy_lhs_rest(column_group_));
-    const int64_t last = panels_.panels() - 1;
-    StmtRef all = panel_body(panels_.vectors);
-    if (panels_.last_vectors() < panels_.vectors)
-      all = last == 0 ? panel_body(panels_.last_vectors())
-                      : kb::if_then(kb::lt(column_panel_, last), std::move(all),
-                                    panel_body(panels_.last_vectors()));
-    panel.push_back(std::move(all));
-    body.push_back(kb::loop(LoopKind::kSerial, "item", begin, count, kb::seq(std::move(panel))));
+    body.push_back(kb::loop(LoopKind::kSerial, "job", 0, jobs + 1, one_job(jobs)));
     return kb::seq(std::move(body));
   }
 
-  // All row tiles of the block with a panel of which the first `vectors` hold columns.
-  StmtRef panel_body(int vectors) {
-    std::vector<StmtRef> body;
-    const Dim number = Dim::symbol("q");
-    const Dim begin = bind(body, "tile", tile_begin_ + number * row_tiles_);
-    const Dim here =
-        bind(body, "tiles_here", ir::min(tile_count_ - number * row_tiles_, row_tiles_));
-    const Dim row = bind(body, "row", begin * rows_);
+  // ---- jobs
+
+  // A product of a few row tiles by a panel. The jobs of a block are numbered, panel by panel.
+  struct Job {
+    Dim group, panel;         // of columns
+    Dim number, tile, tiles;  // of the block's groups of row tiles; the first tile; how many
+    Dim row, count;           // rows that are to be stored
+    Dim sums;                 // their place in the scratch
+  };
+
+  Job job_of(std::vector<StmtRef>& out, const std::string& prefix, const Dim& number) const {
+    const auto name = [&](const char* symbol, const Dim& d) {
+      return bind(out, prefix + symbol, d);
+    };
+    Job j;
+    const Dim item = name("item", first_item_ + ir::floordiv(number, row_groups_));
+    j.group = p_.groups == 1 ? Dim(0) : name("group", ir::floordiv(item, panels_.panels()));
+    j.panel = p_.groups == 1 ? item : name("panel", ir::mod(item, panels_.panels()));
+    j.number = name("q", ir::mod(number, row_groups_));
+    j.tile = name("tile", tile_begin_ + j.number * row_tiles_);
+    j.tiles = name("tiles_here", ir::min(tile_count_ - j.number * row_tiles_, row_tiles_));
+    j.row = name("row", j.tile * rows_);
+    j.count = name("count", ir::min(row_count_ - j.row, j.tiles * rows_));
+    j.sums = name("sums", ir::mod(number, 2) * sums_of_job());
+    return j;
+  }
+
+  // The product of job number "job", and what follows of the job before it, if there are these.
+  StmtRef one_job(const Dim& jobs) {
+    std::vector<StmtRef> body, work;
+    const Dim number = Dim::symbol("job");
+    const Job now = job_of(body, "", number);
+    Job last = job_of(body, "last_", ir::max(number - 1, 0));
+    last.count = bind(body, "last_stored", last.count * ir::min(number, 1));
+    if (copies_lhs() && p_.groups > 1) {
+      // For the panels of a group, the first of which a thread may enter anywhere.
+      const auto first = kb::both(kb::eq(now.number, 0), kb::eq(now.panel, 0));
+      work.push_back(kb::if_then(first, copy_lhs_rest(now.group)));
+      work.push_back(
+          kb::if_then(kb::both(kb::eq(number, 0), kb::lt(0, now.panel)), copy_lhs_rest(now.group)));
+    }
+    if (rest_ > 0) work.push_back(kb::if_then(kb::eq(now.number, 0), copy_rhs_rest(now)));
     StmtRef chain;
     for (int t = 1; t <= row_tiles_; ++t) {
       if (!occurs(t)) continue;
-      StmtRef some = product(t, vectors, begin, row, number);
-      chain =
-          chain ? kb::if_then(kb::eq(here, t), std::move(some), std::move(chain)) : std::move(some);
+      StmtRef some = product(t, now, last);
+      chain = chain ? kb::if_then(kb::eq(now.tiles, t), std::move(some), std::move(chain))
+                    : std::move(some);
     }
-    body.push_back(std::move(chain));
-    body.push_back(epilogue(vectors, row, ir::min(row_count_ - row, here * rows_)));
-    StmtRef loop = kb::loop(LoopKind::kSerial, "q", 0, ir::ceildiv(tile_count_, row_tiles_),
-                            kb::seq(std::move(body)));
-    if (rest_ == 0) return loop;
-    return kb::seq({copy_rhs_rest(vectors), std::move(loop)});
+    work.push_back(std::move(chain));
+    StmtRef alone = epilogue(last, 0, last.count);
+    if (shaped_outside_) {
+      body.push_back(kb::if_then(kb::lt(number, jobs), kb::seq(std::move(work)), std::move(alone)));
+    } else {
+      body.push_back(std::move(alone));
+      body.push_back(kb::if_then(kb::lt(number, jobs), kb::seq(std::move(work))));
+    }
+    return kb::seq(std::move(body));
   }
 
   // Whether so many row tiles may be multiplied at a time.
@@ -253,8 +287,9 @@ class TiledLowering {
   };
 
   // Each of the row tiles with each vector of columns, by one step of k.
-  StmtRef step(int row_tiles, int vectors, const Side& lhs, const Side& rhs) const {
+  StmtRef step(int row_tiles, const Side& lhs, const Side& rhs) const {
     std::vector<StmtRef> all;
+    const int vectors = panels_.vectors;
     const auto load_lhs = [&](int i) {
       all.push_back(kb::tile_load(lhs_tiles_, i % operands_.lhs, lhs.from, lhs.at(i), lhs.pitch));
     };
@@ -262,11 +297,11 @@ class TiledLowering {
       all.push_back(kb::tile_load(rhs_tiles_, v % operands_.rhs, rhs.from, rhs.at(v), rhs.pitch));
     };
     const auto dot = [&](int i, int v) {
-      all.push_back(kb::tile_dot(p_.fragment, acc_, i * panels_.vectors + v, lhs_tiles_,
-                                 i % operands_.lhs, rhs_tiles_, v % operands_.rhs));
+      all.push_back(kb::tile_dot(p_.fragment, acc_, i * vectors + v, lhs_tiles_, i % operands_.lhs,
+                                 rhs_tiles_, v % operands_.rhs));
     };
     // Products with the same right-hand tile follow each other, as far as that goes.
-    if (row_tiles_ <= panels_.vectors) {
+    if (row_tiles_ <= vectors) {
       for (int i = 0; i < row_tiles; ++i) load_lhs(i);
       for (int v = 0; v < vectors; ++v) {
         load_rhs(v);
@@ -282,60 +317,65 @@ class TiledLowering {
     return kb::seq(std::move(all));
   }
 
-  // Sums of `row_tiles` tiles from number `begin` on, whose rows begin with `row` but for the last
-  // one's, to the scratch.
-  StmtRef product(int row_tiles, int vectors, const Dim& begin, const Dim& row,
-                  const Dim& number) const {
+  // The sums of a job with so many row tiles, to the scratch; beside it, what follows of `last`.
+  StmtRef product(int row_tiles, const Job& now, const Job& last) const {
     std::vector<StmtRef> all;
     std::vector<Dim> rows;
     for (int i = 0; i < row_tiles; ++i)
-      rows.push_back(bind(all, "row" + std::to_string(i), first_row(begin + i)));
-    for (int s = 0; s < row_tiles * panels_.vectors; ++s)
-      if (s % panels_.vectors < vectors) all.push_back(kb::tile_zero(acc_, s));
-    if (full_steps_ > 0) all.push_back(pieces(row_tiles, vectors, rows, number));
-    if (rest_ > 0) {
+      rows.push_back(bind(all, "row" + std::to_string(i), first_row(now.tile + i)));
+    for (int s = 0; s < row_tiles * panels_.vectors; ++s) all.push_back(kb::tile_zero(acc_, s));
+    if (full_steps_ > 0 || p_.filled) all.push_back(pieces(row_tiles, rows, now, last));
+    if (shaped_outside_ && bodies() == 0) all.push_back(epilogue(last, 0, last.count));
+    if (copies_lhs()) {
       const Side lhs{lhs_rest_, [&](int i) { return (rows[i] - rest_row_) * depth_; }, depth_};
-      const Side rhs{rhs_rest_, [&](int v) { return Dim(v * panels_.lanes * group_); },
-                     panels_.width * group_};
-      all.push_back(step(row_tiles, vectors, lhs, rhs));
+      all.push_back(step(row_tiles, lhs, rhs_rest(0)));
     }
     for (int i = 0; i < row_tiles; ++i)
-      for (int v = 0; v < vectors; ++v)
-        all.push_back(kb::tile_store(sums_, sum_at(rows[i] - row, v), panels_.width, acc_,
+      for (int v = 0; v < panels_.vectors; ++v)
+        all.push_back(kb::tile_store(sums_, sum_at(now, rows[i] - now.row, v), panels_.width, acc_,
                                      i * panels_.vectors + v));
     StmtRef whole = kb::seq(std::move(all));
     return shaped_outside_ ? whole : shaped(std::move(whole));
   }
 
+  // Loop bodies of a product: those of each piece of k, and of all.
+  int64_t bodies_of_piece() const { return full_steps_ / unroll_; }
+  int64_t bodies() const { return bodies_of_piece() * p_.taps[0] * p_.taps[1]; }
+
   // The full steps of all pieces of k.
-  StmtRef pieces(int row_tiles, int vectors, const std::vector<Dim>& rows,
-                 const Dim& number) const {
+  StmtRef pieces(int row_tiles, const std::vector<Dim>& rows, const Job& now,
+                 const Job& last) const {
     const Dim i = p_.taps[0] == 1 ? Dim(0) : Dim::symbol("i");
     const Dim j = p_.taps[1] == 1 ? Dim(0) : Dim::symbol("j");
     const Dim piece = i * p_.taps[1] + j;
     std::vector<StmtRef> all;
     std::vector<Dim> lhs_rows;
-    const Dim left = bind(all, "left", p_.lhs_at(image_, column_group_, i, j));
+    const Dim left = bind(all, "left", p_.lhs_at(image_, now.group, i, j));
     for (int r = 0; r < row_tiles; ++r)
       lhs_rows.push_back(bind(all, "left" + std::to_string(r), left + rows[r] * p_.pitch));
-    const Dim right = bind(all, "right", rhs_at(piece * (p_.depth / group_)));
+    const Dim right = bind(all, "right", rhs_at(now, piece * (p_.depth / group_)));
     const auto one = [&](const Dim& s) {
       const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + s * depth_; }, p_.pitch};
       const Side rhs{
           p_.rhs,
           [&](int v) { return right + panels_.distance(s * (depth_ / group_), v * panels_.lanes); },
           panels_.stored * group_};
-      return step(row_tiles, vectors, lhs, rhs);
+      return step(row_tiles, lhs, rhs);
     };
-    const int64_t bodies = full_steps_ / unroll_;
+    const int64_t bodies = bodies_of_piece();
     if (bodies > 0) {
-      const Dim at = Dim::symbol("s");
+      const Dim at = Dim::symbol("s"), number = piece * bodies + at;
       std::vector<StmtRef> body;
-      if (prefetch_) body.push_back(prefetches(number, piece * bodies + at));
+      if (prefetch_) body.push_back(prefetches(now, number));
       for (int64_t u = 0; u < unroll_; ++u) body.push_back(one(at * unroll_ + u));
+      if (shaped_outside_) body.push_back(slice(last, number));
       all.push_back(kb::loop(LoopKind::kSerial, "s", 0, bodies, kb::seq(std::move(body))));
     }
     for (int64_t s = bodies * unroll_; s < full_steps_; ++s) all.push_back(one(s));
+    if (p_.filled && rest_ > 0) {
+      const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + full_steps_ * depth_; }, p_.pitch};
+      all.push_back(step(row_tiles, lhs, rhs_rest(piece)));
+    }
     StmtRef loop = kb::seq(std::move(all));
     if (p_.taps[1] > 1) loop = kb::loop(LoopKind::kSerial, "j", 0, p_.taps[1], std::move(loop));
     if (p_.taps[0] > 1) loop = kb::loop(LoopKind::kSerial, "i", 0, p_.taps[0], std::move(loop));
@@ -343,23 +383,22 @@ class TiledLowering {
   }
 
   // First element of a step of the panel. Each group of columns begins a panel.
-  Dim rhs_at(const Dim& step) const {
+  Dim rhs_at(const Job& now, const Dim& step) const {
     const int64_t parts = panels_.stored / panels_.width;
     const int64_t of_group = (panels_.n + panels_.stored - 1) / panels_.stored * parts;
-    return panels_.row_of_panel(column_group_ * of_group + column_panel_, step);
+    return panels_.row_of_panel(now.group * of_group + now.panel, step);
   }
 
   int64_t lines_per_body() const {
     return lines_of(unroll_ * depth_ * panels_.width, p_.rhs->dtype);
   }
-  // The share of group `number` of row tiles of the lines that one loop body's part of the next
-  // panel holds: panels lie one behind the other.
-  StmtRef prefetches(const Dim& number, const Dim& body) const {
-    const int64_t bodies = full_steps_ / unroll_ * p_.taps[0] * p_.taps[1];
-    const Dim next = rhs_at(0) + panels_.steps() * panels_.width * group_;
-    const Dim first = next + (number * bodies + body) * share_ * line_elements(p_.rhs->dtype);
+  // The job's share of the lines that one loop body's part of the next panel holds: panels lie one
+  // behind the other.
+  StmtRef prefetches(const Job& now, const Dim& body) const {
+    const Dim next = rhs_at(now, 0) + panels_.steps() * panels_.width * group_;
+    const Dim first = next + (now.number * bodies() + body) * share_ * line_elements(p_.rhs->dtype);
     return kb::if_then(kb::le(share_ * kSharers, lines_per_body()),
-                       prefetch_share(p_.rhs, first, number, share_, lines_per_body()));
+                       prefetch_share(p_.rhs, first, now.number, share_, lines_per_body()));
   }
 
   // ---- what is left of k
@@ -374,48 +413,71 @@ class TiledLowering {
                     kb::store(lhs_rest_, r * depth_, kb::load_masked(p_.lhs, from, depth_, rest_)));
   }
 
-  // The last groups of rows of the panel, and zeros.
-  StmtRef copy_rhs_rest(int vectors) const {
-    const int64_t first = full_steps_ * (depth_ / group_), lanes = panels_.lanes * group_;
+  // The copy of the panel's last groups of rows of a piece.
+  Side rhs_rest(const Dim& piece) const {
+    const Dim first = piece * (depth_ * panels_.width);
+    return {rhs_rest_, [=, this](int v) { return first + v * panels_.lanes * group_; },
+            panels_.width * group_};
+  }
+
+  // The last groups of rows of each piece of the panel, and zeros.
+  StmtRef copy_rhs_rest(const Job& now) const {
+    const int64_t first = full_steps_ * (depth_ / group_), steps = (p_.depth + group_ - 1) / group_;
+    const int width = panels_.lanes * static_cast<int>(group_);
+    const DType dtype = p_.rhs->dtype;
+    const Dim piece = Dim::symbol("rest_piece");
+    const Side to = rhs_rest(piece);
     std::vector<StmtRef> all;
     for (int64_t r = 0; r < depth_ / group_; ++r)
-      for (int v = 0; v < vectors; ++v) {
-        const DType dtype = p_.rhs->dtype;
-        const auto width = static_cast<int>(lanes);
-        const Dim from = rhs_at(first + r) + v * lanes;
-        kir::ValueRef value = first + r < panels_.steps() ? kb::load(p_.rhs, from, width)
-                              : is_float(dtype)           ? kb::number(dtype, 0, width)
-                                                          : kb::integer(dtype, 0, width);
-        all.push_back(
-            kb::store(rhs_rest_, r * (panels_.width * group_) + v * lanes, std::move(value)));
+      for (int v = 0; v < panels_.vectors; ++v) {
+        const Dim from = rhs_at(now, piece * steps + first + r) + v * width;
+        kir::ValueRef value = first + r < steps ? kb::load(p_.rhs, from, width)
+                              : is_float(dtype) ? kb::number(dtype, 0, width)
+                                                : kb::integer(dtype, 0, width);
+        all.push_back(kb::store(rhs_rest_, to.at(v) + r * to.pitch, std::move(value)));
       }
-    return kb::seq(std::move(all));
+    return kb::loop(LoopKind::kSerial, "rest_piece", 0, p_.taps[0] * p_.taps[1],
+                    kb::seq(std::move(all)));
   }
 
   // ---- what follows
 
-  // Row `r` behind the first of the group of row tiles; as many as a tile has may stand before it.
-  Dim sum_at(const Dim& r, int v) const { return (r + rows_) * panels_.width + v * panels_.lanes; }
+  // Elements of a job's sums. As many rows as a tile has may stand ahead of the first.
+  int64_t sums_of_job() const { return (row_tiles_ + 1) * rows_ * panels_.width; }
+  Dim sum_at(const Job& j, const Dim& row, int v) const {
+    return j.sums + (row + rows_) * panels_.width + v * panels_.lanes;
+  }
 
-  StmtRef epilogue(int vectors, const Dim& row, const Dim& count) const {
+  // A loop body's share of the epilogue.
+  StmtRef slice(const Job& last, const Dim& body) const {
+    const int64_t all = int64_t{row_tiles_} * rows_, share = (all + bodies() - 1) / bodies();
+    const Dim from = body * share;
+    return kb::if_then(kb::lt(from, last.count),
+                       epilogue(last, from, ir::min(last.count - from, share)));
+  }
+
+  // Stores `count` rows of a job from its row `from` on.
+  StmtRef epilogue(const Job& j, const Dim& from, const Dim& count) const {
     const auto rows = [&](bool masked) {
       TiledRows r;
       r.image = image_;
-      r.group = column_group_;
-      r.column = column_panel_ * panels_.width;
-      r.vectors = vectors;
+      r.row = j.row + from;
+      r.count = count;
+      r.group = j.group;
+      r.column = j.panel * panels_.width;
+      r.vectors = panels_.vectors;
       r.lanes = panels_.lanes;
       r.masked = masked;
-      r.row = row;
-      r.count = count;
-      r.sum = [&](const Dim& at, int v) { return kb::load(sums_, sum_at(at, v), panels_.lanes); };
+      r.sum = [&](const Dim& at, int v) {
+        return kb::load(sums_, sum_at(j, from + at, v), panels_.lanes);
+      };
       return p_.store(r);
     };
     const int64_t full = panels_.n / panels_.width;
-    if (vectors < panels_.vectors || full == 0) return rows(true);
-    if (full == panels_.panels() || panels_.last_vectors() < panels_.vectors) return rows(false);
+    if (full == panels_.panels()) return rows(false);
+    if (full == 0) return rows(true);
     StmtRef whole = rows(false);
-    return kb::if_then(kb::lt(column_panel_, full), std::move(whole), rows(true));
+    return kb::if_then(kb::lt(j.panel, full), std::move(whole), rows(true));
   }
 
   const Workload& w_;
@@ -433,8 +495,8 @@ class TiledLowering {
   bool shaped_outside_ = true;  // by a region around all work, not by one for each product
   BufferRef acc_, lhs_tiles_, rhs_tiles_, sums_, lhs_rest_, rhs_rest_;
   Dim row_count_, tiles_, blocks_;
-  // Of a block and of an item.
-  Dim image_, tile_begin_, tile_count_, share_, rest_row_, column_group_, column_panel_;
+  // Of a block.
+  Dim image_, tile_begin_, tile_count_, share_, rest_row_, first_item_, row_groups_;
 };
 
 }  // namespace
@@ -461,8 +523,10 @@ int tile_depth(kir::TileFragment f) {
 
 std::string tile_layout(kir::TileFragment f, int64_t n) {
   // Two vectors by two row tiles load least for a product; more columns leave too few registers.
-  const int64_t columns = tile_columns(f);
-  return ir::Layout{ir::Layout::Kind::kPanel, n > columns ? 2 * columns : columns,
+  // Columns that are none are multiplied, too, so few columns are not filled up to two vectors.
+  const int64_t columns = tile_columns(f), over = n % (2 * columns);
+  const bool wide = n > columns && (over == 0 || over > columns || n > 6 * columns);
+  return ir::Layout{ir::Layout::Kind::kPanel, wide ? 2 * columns : columns,
                     kir::tile_row_of(f).group}
       .str();
 }
@@ -520,7 +584,7 @@ Config default_tiled_config(const TiledProduct& p, const TargetInfo& t) {
     block /= 2;
   return {{"rows", row_tiles * height},
           {"vectors", vectors},
-          {"unroll", int64_t{2}},
+          {"unroll", int64_t{1}},
           {"block_rows", std::max(block, row_tiles * height)},
           {"prefetch", "spread"}};
 }

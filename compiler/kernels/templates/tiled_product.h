@@ -36,8 +36,8 @@ struct TiledRows {
 };
 
 // What a workload states: `images` products of as many rows each. k runs over taps[0] * taps[1]
-// pieces of `depth` elements; of several, each is a multiple of tile_depth(). Columns are cut into
-// groups of `n`, and each of these into panels of its own.
+// pieces of `depth` elements. Columns are cut into groups of `n`, and each of these into panels of
+// its own.
 struct TiledProduct {
   kir::TileFragment fragment{};
   kir::BufferRef lhs, rhs;
@@ -47,6 +47,9 @@ struct TiledProduct {
   int64_t pitch = 0;          // elements of the left-hand side from a row to the next
   int64_t groups = 1, depth = 0;
   std::array<int64_t, 2> taps = {1, 1};
+  // Whether zeros follow each piece of a row, up to a multiple of tile_depth(). Several pieces need
+  // them where they are none.
+  bool filled = false;
   // First element of row 0 of piece (i, j), in the left-hand side.
   std::function<kir::Dim(const kir::Dim& image, const kir::Dim& group, const kir::Dim& i,
                          const kir::Dim& j)>

@@ -159,8 +159,9 @@ TEST(Conv2dNhwc, PackedPairs) {
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
     SCOPED_TRACE(f.str());
     Case c = packed_convolution(f, DType::kBF16);
-    // A machine's own target may take a window of one pixel in matrix registers.
-    if (mode().targets.front().has("amx-bf16") && f.kh * f.kw == 1) c.served_by = "conv2d_tiles";
+    // A machine's own target may take more than a few filters in matrix registers.
+    if (mode().targets.front().has("amx-bf16") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
     check(c);
     if (HasFatalFailure()) return;
   }
@@ -246,10 +247,22 @@ TEST_F(TilesNhwc, NothingButPadding) {
   }
 }
 
-// A tap that does not fill a tile's depth, and one filter or few, stay with vectors.
+// Channels that do not fill a tile's depth have zeros behind them in the copy of the image.
+TEST_F(TilesNhwc, FewChannelsAndOddOnes) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 40},
+                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 16, 33},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 40, 24},
+                          {2, 3, 1, 2, 0, 1, 1, 1, 2, 1, 2, 68, 40},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72}}) {
+    check_tiles(f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Few filters stay with vectors.
 TEST_F(TilesNhwc, WhatFillsNoTileIsLeftToVectors) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16, 40},
-                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 32, 8}}) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 32, 8},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 4, 128, 32}}) {
     const Case c = packed_convolution(f, DType::kBF16);
     const Template* t = template_for(workload_of(c.text), mode().targets.front());
     ASSERT_NE(t, nullptr) << f.str();
@@ -291,7 +304,7 @@ TEST_F(TilesNhwc, ImagesInPartsAreNotTaken) {
   };
   EXPECT_EQ(taken({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 64, 40}), nullptr);
   EXPECT_EQ(taken({1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 20, 40}), nullptr);
-  const Template* vectors = taken({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40});
+  const Template* vectors = taken({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 8});
   ASSERT_NE(vectors, nullptr);
   EXPECT_EQ(vectors->name(), "conv2d_nhwc");
 }
@@ -482,8 +495,7 @@ TEST(Conv2dNhwc, ImagesSideBySide) {
       for (const bool packed : {true, false}) {
         if (!packed && type != DType::kF32) continue;
         // A machine's own target may want matrix registers, which take one image.
-        if (type == DType::kBF16 && mode().targets.front().has("amx-bf16") && f.kh * f.kw == 1)
-          continue;
+        if (type == DType::kBF16 && mode().targets.front().has("amx-bf16")) continue;
         SCOPED_TRACE(fmt::format("{} of {} packed {}", f.str(), name_of(type), packed));
         Case c = packed ? packed_convolution(f, type) : convolution(f, "conv2d_nhwc");
         const int64_t first = f.in / 4 * 2, rest = f.in - first;

@@ -422,5 +422,67 @@ TEST(Choose, ManyShapesAndConfigurationsTakeNoLongerThanTheirSteps) {
   EXPECT_EQ(choose(t).tree, table.tree);  // the same on any machine, at any load
 }
 
+// ---- configurations that serve exact sizes alone
+
+// What each size is sent to.
+size_t served(const Table& table, const std::vector<int64_t>& size) {
+  return table.entries[table.tree.choose(size, 1)].configuration;
+}
+
+TEST(Choose, WhatServesExactSizesAloneIsChosenForNoOther) {
+  CrossTable t = with_likely(0.3, 0.0005, 2);
+  // Twice as fast everywhere, but ready for the likely size alone.
+  for (size_t s = 0; s < t.shapes.size(); ++s) t.times[1][s] = t.times[0][s] / 2;
+  EXPECT_EQ(served(choose(t), {64}), 1u);
+  t.exact_only = {0, 1};
+  const Table table = choose(t);
+  EXPECT_EQ(table.tree.verify(1, static_cast<uint32_t>(table.entries.size())), "");
+  EXPECT_EQ(served(table, {37}), 1u);
+  for (int64_t n : {0, 1, 8, 36, 38, 64, 128, 5000}) EXPECT_EQ(served(table, {n}), 0u) << n;
+  EXPECT_EQ(choose_single(t).entries[0].configuration, 0u);
+  // Where no size is known to be met exactly, it serves none.
+  t.exact.clear();
+  for (const auto& size : t.shapes) EXPECT_EQ(served(choose(t), size), 0u);
+  // And there must be something for all the others.
+  t.exact_only = {1, 1};
+  EXPECT_THROW(choose(t), Error);
+}
+
+TEST(Choose, EachSymbolOfAnExactSizeIsAskedFor) {
+  CrossTable t;
+  t.symbols = {"s0", "s1"};
+  t.shapes = {{8, 10}, {16, 20}, {64, 5}};
+  t.weights = {0.2, 0.6, 0.2};
+  t.exact = {0, 0.55, 0};
+  t.times = {{100, 100, 100}, {50, 50, 50}};
+  t.exact_only = {0, 1};
+  const Table table = choose(t);
+  EXPECT_EQ(table.tree.verify(2, static_cast<uint32_t>(table.entries.size())), "");
+  EXPECT_EQ(served(table, {16, 20}), 1u);
+  for (const std::vector<int64_t>& other :
+       {std::vector<int64_t>{16, 21}, {16, 19}, {15, 20}, {8, 20}, {16, 5}, {8, 10}, {64, 5}})
+    EXPECT_EQ(served(table, other), 0u) << other[0] << " " << other[1];
+  for (const TableEntry& e : table.entries) EXPECT_FALSE(e.shapes.empty());
+  EXPECT_NEAR(table.regret, 0.4 * 1 + 0.05, 1e-9);  // what is near loses as much as the rest
+}
+
+TEST(Choose, OneSizeIsExactWhereATraceSaysSo) {
+  CrossTable t;
+  t.symbols = {"s0"};
+  t.shapes = {{128}};
+  t.weights = {1};
+  t.exact = {0.9};
+  t.times = {{100}, {50}};
+  t.exact_only = {0, 1};
+  const Table table = choose(t);
+  EXPECT_EQ(served(table, {128}), 1u);
+  EXPECT_EQ(served(table, {127}), 0u);
+  // Without symbols there is but one size.
+  t.symbols.clear();
+  t.shapes = {{}};
+  t.exact = {0};
+  EXPECT_EQ(served(choose(t), {}), 1u);
+}
+
 }  // namespace
 }  // namespace nimble::tuner

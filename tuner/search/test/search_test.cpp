@@ -263,11 +263,13 @@ TEST_F(SearchTest, NeverProposesAPointTwice) {
   EXPECT_EQ(seen.size(), 96u);
 }
 
-TEST_F(SearchTest, TheFirstRoundHoldsTheDefault) {
+TEST_F(SearchTest, TheFirstRoundHoldsTheDefaultAndTheVendorsRoutine) {
   Search search(*space, options);
   const auto first = search.propose(8);
   ASSERT_FALSE(first.empty());
   EXPECT_EQ(text_of(first[0].candidate), text_of(space->default_candidate()));
+  ASSERT_TRUE(space->vendor_candidate());
+  EXPECT_EQ(text_of(first[1].candidate), text_of(*space->vendor_candidate()));
 }
 
 TEST_F(SearchTest, TheFirstRoundHoldsWhatWasGoodElsewhere) {
@@ -369,7 +371,7 @@ TEST_F(SearchTest, BegunWithAnEarlierModelItsFirstRoundIsNoChance) {
     double sum = 0;
     for (const Proposal& p : round) {
       sum += time_of(p.candidate);
-      EXPECT_EQ(!p.predicted_ns.empty(), with && &p != round.data());
+      EXPECT_EQ(!p.predicted_ns.empty(), with && &p != round.data() && p.candidate.vendor.empty());
     }
     return sum / 16;
   };

@@ -1,0 +1,177 @@
+// What the vendor's routine is told of a workload, and what it is not asked for.
+#include "compiler/kernels/vendor.h"
+
+#include <gmock/gmock.h>
+
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+
+namespace nimble::kernels {
+namespace {
+
+using exec::VendorCall;
+using exec::VendorOp;
+using exec::VendorStep;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Workload workload(const std::string& text, std::vector<bool> constant = {}) {
+  return make_workload(*ir::infer_types(ir::parse_module(text)).functions.at(0).second,
+                       std::move(constant));
+}
+
+// A product of f32 rows with packed weights, behind which `rest` follows; its value is %y, it has
+// the bias %b, the numbers %r of each row and the residual %z.
+Workload product(const std::string& rest, const std::string& result = "y") {
+  return workload(R"(
+fn @main(%x: Tensor[(n, 24), f32], %w: Tensor[(2, 24, 32), f32], %b: Tensor[(40), f32],
+         %r: Tensor[(n, 1), f32], %z: Tensor[(n, 40), f32]) {
+  let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32"};
+)" + rest + "  %" + result +
+                      "\n}\n",
+                  {false, true, true, false, false});
+}
+
+std::string why_not(const Workload& w) {
+  std::string why;
+  const bool told = vendor_call_of(w, &why).has_value();
+  EXPECT_EQ(told, why.empty()) << why;
+  return told ? "it is one" : why;
+}
+
+TEST(Vendor, IsToldOfPackedWeightsAndWhatFollows) {
+  const auto call = vendor_call_of(product(R"(
+  let %s = add(%y, %b);
+  let %t = add(%z, %s);
+  let %u = gelu(%t);
+)",
+                                           "u"));
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->routine, "onednn.matmul");
+  EXPECT_EQ(call->k, 24);
+  EXPECT_EQ(call->n, 40);
+  EXPECT_EQ(call->x, 0u);
+  EXPECT_EQ(call->w, 1u);
+  EXPECT_EQ(call->panel, (VendorCall::Panel{32, 1}));
+  EXPECT_THAT(call->then, ElementsAre(VendorStep{VendorOp::kAdd, 2}, VendorStep{VendorOp::kAdd, 4},
+                                      VendorStep{VendorOp::kGelu}));
+  EXPECT_EQ(call->y, 5u);
+  EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+}
+
+TEST(Vendor, KnowsSwishNumbersAndLimits) {
+  const auto call = vendor_call_of(product(R"(
+  let %a = mul(%y, 0.5f32);
+  let %c = sub(1f32, %a);
+  let %s = sigmoid(%c);
+  let %t = mul(%s, %c);
+  let %u = clip(%t) {min = -1.0, max = 6.0};
+  let %v = mul(%u, %r);
+)",
+                                           "v"));
+  ASSERT_TRUE(call);
+  EXPECT_THAT(call->then,
+              ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F, 0},
+                          VendorStep{VendorOp::kLinear, 0, -1, 1}, VendorStep{VendorOp::kSwish},
+                          VendorStep{VendorOp::kClip, 0, -1, 6}, VendorStep{VendorOp::kMul, 3}));
+}
+
+TEST(Vendor, SaysWhatItIsNotAskedFor) {
+  EXPECT_EQ(why_not(product("")), "it is one");
+  EXPECT_THAT(why_not(product("  let %s = sin(%y);\n", "s")), HasSubstr("no sin"));
+  EXPECT_THAT(why_not(product("  let %s = sub(%b, %y);\n", "s")), HasSubstr("on the right"));
+  EXPECT_THAT(why_not(product("  let %s = mul(%y, %y);\n", "s")), HasSubstr("meets itself"));
+  EXPECT_THAT(why_not(product("  let %e = exp(%z);\n  let %s = add(%y, %e);\n", "s")),
+              HasSubstr("same kernel"));
+  EXPECT_THAT(why_not(product("  let %s = relu(%y);\n  let %t = add(%s, %y);\n", "t")),
+              HasSubstr("same kernel"));
+  EXPECT_THAT(why_not(workload("fn @main(%x: Tensor[(n, 4), f32]) { let %y = relu(%x); %y }")),
+              HasSubstr("no routine"));
+}
+
+TEST(Vendor, IsToldOfPlainProducts) {
+  const auto call = vendor_call_of(workload(R"(
+fn @main(%x: Tensor[(b, n, 64), f32], %w: Tensor[(64, 32), f32]) {
+  let %y = matmul(%x, %w);
+  %y
+})"));
+  ASSERT_TRUE(call);
+  EXPECT_FALSE(call->panel);
+  EXPECT_FALSE(call->image);
+  EXPECT_EQ(call->k, 64);
+  const auto open = vendor_call_of(workload(R"(
+fn @main(%x: Tensor[(n, k), f32], %w: Tensor[(k, 32), f32]) {
+  let %y = matmul(%x, %w);
+  %y
+})"));
+  ASSERT_TRUE(open);
+  EXPECT_EQ(open->k, 0);
+  EXPECT_EQ(open->n, 32);
+  const auto turned = workload(R"(
+fn @main(%x: Tensor[(n, 64), f32], %w: Tensor[(32, 64), f32]) {
+  let %y = matmul(%x, %w) {transpose_b = true};
+  %y
+})");
+  EXPECT_THAT(why_not(turned), HasSubstr("transposed"));
+}
+
+TEST(Vendor, NarrowProductsAreRoundedWhereOursAre) {
+  const auto bytes = vendor_call_of(workload(R"(
+fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40), i32],
+         %r: Tensor[(n, 1), f32]) {
+  let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32x4", out = i32};
+  let %s = sub(%y, %o);
+  let %t = cast(%s) {dtype = f32};
+  let %u = mul(%t, %r);
+  %u
+})",
+                                             {false, true, true, false}));
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(bytes->panel, (VendorCall::Panel{32, 4}));
+  EXPECT_THAT(bytes->then,
+              ElementsAre(VendorStep{VendorOp::kSub, 2}, VendorStep{VendorOp::kMul, 3}));
+  const auto half = [](const std::string& rest, const std::string& result) {
+    return workload(R"(
+fn @main(%x: Tensor[(n, 24), bf16], %w: Tensor[(2, 12, 32, 2), bf16]) {
+  let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32x2", out = f32};
+)" + rest + "  %" + result +
+                        "\n}\n",
+                    {false, true});
+  };
+  EXPECT_EQ(why_not(half("  let %s = cast(%y) {dtype = bf16};\n", "s")), "it is one");
+  EXPECT_THAT(why_not(half("  let %s = cast(%y) {dtype = bf16};\n"
+                           "  let %t = cast(%s) {dtype = f32};\n",
+                           "t")),
+              HasSubstr("rounds elsewhere"));
+  // Sums that stay integers are exact; in f32 they would not be.
+  EXPECT_THAT(why_not(workload(R"(
+fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40), i32]) {
+  let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32x4", out = i32};
+  let %s = sub(%y, %o);
+  %s
+})",
+                               {false, true, true})),
+              HasSubstr("in f32"));
+}
+
+TEST(Vendor, IsToldOfConvolutions) {
+  std::string why;
+  const auto call = vendor_call_of(workload(R"(
+fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(4, 36, 8), f32], %b: Tensor[(20), f32]) {
+  let %y = packed_conv2d(%x, %f, %b) {kernel = [3, 3], filters = 20, strides = [2, 1],
+      pads = [1, 0, 1, 2], dilations = [1, 2], layout = "panel8", groups = 2};
+  let %z = relu(%y);
+  %z
+})",
+                                            {false, true, true}),
+                                   &why);
+  ASSERT_TRUE(call) << why;
+  EXPECT_EQ(call->routine, "onednn.conv2d");
+  EXPECT_EQ(call->k, 36);
+  EXPECT_EQ(call->n, 20);
+  EXPECT_EQ(call->image, (VendorCall::Image{{3, 3}, {2, 1}, {1, 2}, {1, 0, 1, 2}, 2, false}));
+  EXPECT_THAT(call->then, ElementsAre(VendorStep{VendorOp::kAdd, 2}, VendorStep{VendorOp::kRelu}));
+}
+
+}  // namespace
+}  // namespace nimble::kernels

@@ -1,0 +1,86 @@
+// What a vendor's routine is to compute for a kernel, as data: the configuration of an
+// implementation of kind kVendor, which the compiler writes and the runtime reads.
+//
+//   {"routine": "onednn.matmul",          the implementation's name
+//    "library": "oneDNN 2.6.3 …",         that it was measured with: another one is not called
+//    "x": 0, "w": 1, "y": 3,              tensors of the contract, counted from 0
+//    "k": 768, "n": 3072,                 the weights as a matrix
+//    "panel": [48, 1],                    constant weights in panels of so many columns, rows in
+//                                         such groups (compiler/ir/layout.h); none: row-major
+//    "image": {"kernel": [3, 3], …},      a convolution's windows; none: a product
+//    "then": [{"op": "add", "tensor": 2}, {"op": "gelu"}]}   what follows, on f32 values
+//
+// Nothing here is believed: sizes are compared with the tensors' before a primitive is made, and a
+// call's tensors with those.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "vm/base/dtype.h"
+
+namespace nimble::exec {
+
+// An operator on the value so far.
+enum class VendorOp : uint8_t {
+#define NIMBLE_VENDOR_OP(name, ...) k##name,
+#include "vm/executable/VendorOps.def"
+#undef NIMBLE_VENDOR_OP
+};
+inline constexpr int kVendorOps = 0
+#define NIMBLE_VENDOR_OP(name, ...) +1
+#include "vm/executable/VendorOps.def"
+#undef NIMBLE_VENDOR_OP
+    ;
+// As the configuration spells it.
+const char* name_of(VendorOp op);
+// Whether it has a tensor as its second operand.
+bool has_operand(VendorOp op);
+
+struct VendorStep {
+  VendorOp op{};
+  uint32_t tensor = 0;        // the second operand, which broadcasts to the result
+  float alpha = 0, beta = 0;  // numbers of the operator (VendorOps.def)
+  friend bool operator==(const VendorStep&, const VendorStep&) = default;
+};
+
+struct VendorCall {
+  struct Image {
+    std::array<int64_t, 2> kernel{}, strides{}, dilations{};
+    std::array<int64_t, 4> pads{};  // top, left, bottom, right
+    int64_t groups = 1;
+    // Images NCHW, and the weights' rows are channels and taps, not taps and channels. The result
+    // is NHWC all the same.
+    bool channels_first = false;
+    friend bool operator==(const Image&, const Image&) = default;
+  };
+  struct Panel {
+    int64_t width = 0, group = 1;
+    friend bool operator==(const Panel&, const Panel&) = default;
+  };
+  std::string routine, library;
+  uint32_t x = 0, w = 0, y = 0;
+  // Of a convolution: k counts the taps of one group's channels, n all filters. Of a product with
+  // weights row-major either may be 0: then it is what their tensor says.
+  int64_t k = 0, n = 0;
+  std::optional<Panel> panel;
+  std::optional<Image> image;
+  std::vector<VendorStep> then;
+
+  // Elements of the weights as the contract's tensor holds them; nothing if there are too many, or
+  // if k or n is 0.
+  std::optional<int64_t> weight_elements() const;
+  friend bool operator==(const VendorCall&, const VendorCall&) = default;
+};
+
+std::string to_json(const VendorCall& call);
+// Error(kCorrupt) for text that is no such object or has numbers out of range.
+VendorCall vendor_call_of(const std::string& json);
+
+// The weights of `call` as a dense row-major matrix (k, n) of elements of `type`, from panels.
+std::vector<uint8_t> unpack_panels(const VendorCall& call, DType type, const uint8_t* packed);
+
+}  // namespace nimble::exec

@@ -31,6 +31,7 @@
 // Whatever else used the intermediates keeps them; eliminate-dead sweeps the rest.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -333,7 +334,7 @@ std::optional<Atom> rewrite(const Matcher& match, const ir::Binding& b, ir::Bloc
   if (ir::attr_or(product->attrs, "transpose_a", false) || product->attrs.contains("out"))
     return std::nullopt;
   const Parts parts = parts_of(match, *product, context, scores.scale, out);
-  if (!parts.complete()) return std::nullopt;
+  if (!parts.complete() || !std::isfinite(parts.scale)) return std::nullopt;
   const Type flat = ir::type_of(parts.q->flat);
   const int64_t heads = parts.q->heads;
   const auto width = ir::type_of(parts.v->flat)->dims[2];

@@ -17,7 +17,10 @@
 //
 // A tap's channels should fill the depth of a tile's product. Where they don't, and there is more
 // than one tap, the copy has zeros behind each pixel's.
-#include "compiler/kernels/templates/conv_nhwc.h"
+#include <algorithm>
+
+#include "compiler/ir/op.h"
+#include "compiler/kernels/templates/conv_product.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
@@ -53,6 +56,14 @@ struct Conv : TiledProduct {
   int64_t pixel() const { return groups * group_pitch(); }
 };
 
+// Whether something in the group checks an index.
+bool has_index(const Workload& w) {
+  const auto& calls = w.group->body->bindings;
+  return std::any_of(calls.begin(), calls.end(), [](const ir::Binding& b) {
+    return b.value->kind == ir::ExprKind::kCall && ir::traits_of(*b.value).indexes;
+  });
+}
+
 // The planes along an axis that its taps read.
 int64_t planes_of(const Window& x) {
   int64_t last = 0;
@@ -62,10 +73,8 @@ int64_t planes_of(const Window& x) {
 
 std::optional<Conv> analyse(const Workload& w, const TargetInfo& t) {
   const auto conv = analyse_conv_nhwc(w);
-  if (!conv || !conv->weights || !conv->layout || conv->channels_first) return {};
-  const auto fragment = tile_fragment_of(t, conv->image->dtype, conv->weights->dtype, conv->dtype);
-  if (!fragment || !fits_tiles(*conv->layout, *fragment)) return {};
-  if (conv->channels % conv->layout->group != 0) return {};
+  const auto fragment = conv ? tile_fragment_of(t, *conv) : std::nullopt;
+  if (!fragment) return {};
   Conv p;
   p.conv = *conv;
   p.fragment = *fragment;
@@ -79,6 +88,8 @@ std::optional<Conv> analyse(const Workload& w, const TargetInfo& t) {
   p.filled = conv->taps() > 1 && p.depth % tile_depth(*fragment) != 0;
   p.pitch = p.pixel();
   p.taps = {conv->windows[0].taps, conv->windows[1].taps};
+  // Who copies the image waits for the others, so nobody may leave early because of an index.
+  if (p.copied() && has_index(w)) return {};
   const auto& out = conv->out;
   if (p.flat()) {
     p.rows = out[0] * out[1] * out[2];

@@ -51,6 +51,14 @@ bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {
   return p.steps() > 16 * steps_that_fit(p, t) && p.depth_steps() >= 32;
 }
 
+std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const ConvNhwc& conv) {
+  if (!conv.weights || !conv.layout || conv.channels_first) return {};
+  const auto fragment = tile_fragment_of(t, conv.image->dtype, conv.weights->dtype, conv.dtype);
+  if (!fragment || !fits_tiles(*conv.layout, *fragment)) return {};
+  if (conv.channels % conv.layout->group != 0) return {};
+  return fragment;
+}
+
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t) {
   const auto conv = analyse_conv_nhwc(w, /*parts=*/true);
   if (!conv || !conv->weights) return {};
@@ -72,6 +80,8 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }
   if (p.sources.size() > 1 && wants_blocks(p, t)) return {};
+  const bool in_parts = !parameter_buffer(w, p.frame, p.call().args[0]);
+  if (in_parts && tile_fragment_of(t, p)) return {};
   return p;
 }
 

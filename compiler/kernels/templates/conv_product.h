@@ -33,8 +33,13 @@ struct ConvProduct : ConvNhwc, Panels {
 int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t);
 bool wants_blocks(const ConvProduct& p, const TargetInfo& t);
 
+// The product of the target's matrix registers that a convolution's operands fill, were its image
+// one tensor; nothing if there is none.
+std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const ConvNhwc& conv);
+
 // Nothing if the template does not serve the workload. An image of several sources is taken without
-// blocks, so one that wants them is left to whoever puts it together.
+// blocks, so one that wants them is left to whoever puts it together; and so is every image that is
+// not one tensor where matrix registers would take it then, for they are worth the copy.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
 }  // namespace nimble::kernels

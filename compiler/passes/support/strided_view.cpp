@@ -131,7 +131,8 @@ bool index(const Expr& e, size_t at, StridedView* v) {
   if (!axis || !which.is_constant() || which.constant->elements() != 1) return false;
   const auto extent = axis->extent.as_constant();
   if (!extent) return false;
-  const int64_t i = ir::axis_from_front(which.constant->integer(0), *extent);
+  int64_t i = which.constant->integer(0);
+  if (e.op == "gather") i = ir::axis_from_front(i, *extent);  // take_row has no end to count from
   if (i < 0 || i >= *extent) return false;
   v->offset = v->offset + axis->stride * i;
   const auto place = v->axes.erase(v->axes.begin() + static_cast<std::ptrdiff_t>(at));

@@ -159,6 +159,8 @@ const char* const kInterleaved = R"(
   let %v = gather(%first, 2i64) {axis = 0};
 )";
 const char* const kScaled = "let %scores = mul(%products, 1.5f32);";
+const char* const kNegative = "let %scores = div(%products, -0.7f32);";
+const char* const kZero = "let %scores = mul(0f32, %products);";
 const char* const kBias = "let %scores = add(%bias, %products);";
 // Two images of three windows: the mask is one of windows.
 const char* const kWindows = R"(
@@ -189,7 +191,14 @@ TEST_P(Merged, IsOneOperatorThatReadsSlicesAndComputesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, Merged,
                          testing::Combine(testing::Values(kSplit, kIndexed, kCut),
-                                          testing::Values(kScaled, kBias, kWindows)));
+                                          testing::Values(kScaled, kNegative, kZero, kBias,
+                                                          kWindows)));
+
+// Infinities of the scores, some of them NaN, are not those of their factors' product.
+TEST(FuseAttention, LeavesScoresDividedByZero) {
+  ir::Module m = parts_of_one(kSplit, "let %scores = div(%products, 0f32);");
+  EXPECT_EQ(fused(m), 0);
+}
 
 TEST(FuseAttention, LeavesHeadsWhoseColumnsLieApart) {
   ir::Module m = parts_of_one(kInterleaved, kBias);

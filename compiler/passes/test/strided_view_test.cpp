@@ -60,6 +60,17 @@ TEST(StridedView, IndicesCountFromTheEndToo) {
   EXPECT_TRUE(v.views.back().offset.is_constant(16));
 }
 
+// A row is counted from the front alone: a negative one is an error of the run.
+TEST(StridedView, RowsCountFromTheFront) {
+  const std::string rows = R"(
+  let %r = reshape(%x) {shape = (b, n, 3, 8)};
+  let %t = transpose(%r) {axes = [2, 0, 1, 3]};)";
+  const Viewed v = views_in(rows + "let %y = take_row(%t, 2i64);");
+  EXPECT_EQ(steps(v.views.back()), "b:24*n n:24 8:1 ");
+  EXPECT_TRUE(v.views.back().offset.is_constant(16));
+  EXPECT_EQ(views_in(rows + "let %y = take_row(%t, -1i64);").views.size(), 1);
+}
+
 // (b, 2, n, 12) of which b and 2 do not lie in each other, joined and parted again.
 TEST(StridedView, JoinedAxesComeApartAgain) {
   const std::string joined = R"(

@@ -176,7 +176,11 @@ TEST(Conv2dNhwc, PackedQuads) {
                           {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
     SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kI8));
+    Case c = packed_convolution(f, DType::kI8);
+    // A machine's own target may have matrix registers for bytes, but not for few filters.
+    if (mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
+    check(c);
     if (HasFatalFailure()) return;
   }
 }

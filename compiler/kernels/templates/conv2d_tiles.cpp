@@ -191,8 +191,7 @@ class Lines {
     const auto zeros = [&](const char* var, const Dim& first, const Dim& count) {
       return vector_loop(var, begin + first * p_.pixel(), count * p_.pixel(), lanes, 1,
                          [&](const Slice& s) -> std::vector<StmtRef> {
-                           ValueRef zero = is_float(dtype) ? kb::number(dtype, 0, lanes)
-                                                           : kb::integer(dtype, 0, lanes);
+                           ValueRef zero = kb::number(dtype, 0, lanes);
                            return {s.valid ? kb::store_masked(p_.lhs, s.at, zero, *s.valid)
                                            : kb::store(p_.lhs, s.at, zero)};
                          });

@@ -127,9 +127,8 @@ bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
   // by indices of the lanes, say, is not.
   GroupEvaluator group(*w.group, f.parameters);
   const DType dtype = compute_type(shape->dtype);
-  group.give(f.anchor->var, [dtype](const std::vector<Dim>&, int lanes) {
-    return is_float(dtype) ? kb::number(dtype, 0, lanes) : kb::integer(dtype, 0, lanes);
-  });
+  group.give(f.anchor->var,
+             [dtype](const std::vector<Dim>&, int lanes) { return kb::number(dtype, 0, lanes); });
   return std::all_of(f.result_atoms.begin(), f.result_atoms.end(),
                      [&](const ir::Atom& a) { return group.vectorizable(a); });
 }

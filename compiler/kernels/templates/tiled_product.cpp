@@ -430,9 +430,8 @@ class TiledLowering {
     for (int64_t r = 0; r < depth_ / group_; ++r)
       for (int v = 0; v < panels_.vectors; ++v) {
         const Dim from = rhs_at(now, piece * steps + first + r) + v * width;
-        kir::ValueRef value = first + r < steps ? kb::load(p_.rhs, from, width)
-                              : is_float(dtype) ? kb::number(dtype, 0, width)
-                                                : kb::integer(dtype, 0, width);
+        kir::ValueRef value =
+            first + r < steps ? kb::load(p_.rhs, from, width) : kb::number(dtype, 0, width);
         all.push_back(kb::store(rhs_rest_, to.at(v) + r * to.pitch, std::move(value)));
       }
     return kb::loop(LoopKind::kSerial, "rest_piece", 0, p_.taps[0] * p_.taps[1],

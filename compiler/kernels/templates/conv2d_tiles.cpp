@@ -259,20 +259,16 @@ class Lines {
 
 // The columns of a pixel at `coordinates`, whose sums are row `row` of the group's.
 StmtRef store_pixel(const Workload& w, const Conv& p, const TiledRows& rows,
-                    std::vector<Dim> coordinates, const Dim& row) {
-  std::vector<StmtRef> all;
-  coordinates.push_back(0);
-  for (int v = 0; v < rows.vectors; ++v) {
-    const Dim column = rows.column + v * rows.lanes;
-    const auto valid = rows.masked ? std::optional<Dim>(p.n - column) : std::nullopt;
-    coordinates.back() = rows.group * p.n + column;
-    ValueRef sum = rows.sum(row, v);
-    if (ValueRef bias = p.conv.bias(w, coordinates.back(), rows.lanes, valid))
-      sum = kb::add(std::move(sum), std::move(bias));
-    all.push_back(store_results(w, p.conv.frame, std::move(sum), coordinates, rows.lanes, valid,
-                                "e" + std::to_string(v) + "_"));
-  }
-  return kb::seq(std::move(all));
+                    const std::vector<Dim>& coordinates, const Dim& row) {
+  ColumnVectors columns{rows.vectors, rows.lanes, rows.group * p.n + rows.column, {}};
+  if (rows.masked) columns.valid = p.n - rows.column;
+  return store_columns(w, p.conv.frame, coordinates, columns,
+                       [&](int v, const Dim& channel, const std::optional<Dim>& valid) {
+                         ValueRef sum = rows.sum(row, v);
+                         if (ValueRef bias = p.conv.bias(w, channel, rows.lanes, valid))
+                           sum = kb::add(std::move(sum), std::move(bias));
+                         return sum;
+                       });
 }
 
 }  // namespace

@@ -155,6 +155,21 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
   return kb::seq(std::move(all));
 }
 
+kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<Dim>& row,
+                           const ColumnVectors& columns, const ColumnValue& value) {
+  std::vector<kir::StmtRef> all;
+  std::vector<Dim> coordinates = row;
+  coordinates.emplace_back(0);
+  for (int v = 0; v < columns.vectors; ++v) {
+    const Dim ahead = v * columns.lanes;
+    coordinates.back() = columns.first + ahead;
+    const auto valid = columns.valid ? std::optional<Dim>(*columns.valid - ahead) : std::nullopt;
+    all.push_back(store_results(w, f, value(v, coordinates.back(), valid), coordinates,
+                                columns.lanes, valid, "e" + std::to_string(v) + "_"));
+  }
+  return kb::seq(std::move(all));
+}
+
 BufferRef thread_scratch(const std::string& name, DType dtype, const Dim& extent) {
   kir::Buffer b = *kb::buffer(name, kir::Scope::kThread, dtype, extent);
   b.alignment = 64;

@@ -109,10 +109,8 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
                  lanes_of(t, p.dtype), max_tile_vectors(t));
   if (!panels) return {};
   static_cast<Panels&>(p) = *panels;
-  const auto& dims = p.frame.anchor->var->type->dims;
-  p.row_dims.assign(dims.begin(), dims.end() - 1);
-  p.m = 1;
-  for (const Dim& d : p.row_dims) p.m = p.m * d;
+  p.row_dims = row_dims(p.frame);
+  p.m = count_of(p.row_dims);
   return p;
 }
 

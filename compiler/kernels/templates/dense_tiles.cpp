@@ -36,10 +36,8 @@ std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
   p.layout = *layout;
   p.k = p.depth = p.pitch = ir::attr<int64_t>(call.attrs, "k");
   p.n = ir::attr<int64_t>(call.attrs, "n");
-  const auto& dims = p.frame.anchor->var->type->dims;
-  p.row_dims.assign(dims.begin(), dims.end() - 1);
-  p.rows = 1;
-  for (const Dim& d : p.row_dims) p.rows = p.rows * d;
+  p.row_dims = row_dims(p.frame);
+  p.rows = count_of(p.row_dims);
   p.lhs_at = [](const Dim&, const Dim&, const Dim&, const Dim&) { return Dim(0); };
   return p;
 }

@@ -192,6 +192,17 @@ kir::Function make_function(const Workload& w, const Frame& f, const std::string
   return function;
 }
 
+std::vector<Dim> row_dims(const Frame& f) {
+  const auto& dims = f.anchor->var->type->dims;
+  return {dims.begin(), dims.end() - 1};
+}
+
+Dim count_of(const std::vector<Dim>& dims) {
+  Dim count = 1;
+  for (const Dim& d : dims) count = count * d;
+  return count;
+}
+
 std::vector<Dim> unflatten(const Dim& flat, const std::vector<Dim>& dims) {
   std::vector<Dim> coordinates(dims.size());
   Dim rest = flat;

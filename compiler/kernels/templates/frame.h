@@ -61,6 +61,10 @@ kir::Function make_function(const Workload& w, const Frame& f, const std::string
                             std::vector<kir::BufferRef> scratch,
                             std::vector<kir::BufferRef> registers, kir::StmtRef body);
 
+// The axes of the anchor's value but the last.
+std::vector<kir::Dim> row_dims(const Frame& f);
+// Elements of a tensor of `dims`.
+kir::Dim count_of(const std::vector<kir::Dim>& dims);
 // Coordinates of element number `flat` in a row-major tensor of `dims`; one axis needs no division.
 std::vector<kir::Dim> unflatten(const kir::Dim& flat, const std::vector<kir::Dim>& dims);
 

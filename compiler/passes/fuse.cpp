@@ -201,7 +201,7 @@ class BlockFusion {
     joined.kind = std::max(p.kind, c.kind);
     joined.kept = c.kept;
     if (keep)
-      joined.kept.insert(std::upper_bound(c.kept.begin(), c.kept.end(), p.members.back()),
+      joined.kept.insert(std::upper_bound(joined.kept.begin(), joined.kept.end(), p.members.back()),
                          p.members.back());
     if (!served(joined)) return false;
     for (size_t m : p.members) group_of_[m] = consumer;

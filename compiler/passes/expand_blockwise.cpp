@@ -83,7 +83,7 @@ class Expansion {
       const Atom low = call("bitwise_and", {q, byte(15)}, {}, dims, DType::kU8);
       const Atom high = call("shift_right", {q, byte(4)}, {}, dims, DType::kU8);
       if (form_.layout) {  // the upper halves are the later rows
-        dims[3] = 8;
+        dims[3] = form_.per_word();
         q = call("concat", {low, high}, {{"axis", int64_t{3}}}, dims, DType::kU8);
       } else {
         dims.emplace_back(1);

@@ -5,7 +5,7 @@ from experiments.harness.systems import ALL, IMAGE_PEERS
 from experiments.images import kernels
 from experiments.images.networks import LEAST_MEAN, LEAST_P5, MOST_OVER_LIMIT, NETWORKS, OWN
 from experiments.roofline.tables import MOST_OF_PEAK, milliseconds
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import decimal, markdown_table, percent
 
 MAIN, DEFAULT = "nimble", "nimble_default"
 SHOWN = (MAIN, DEFAULT, *IMAGE_PEERS)
@@ -109,10 +109,6 @@ def doubts(found):
 
 def sides(size):
     return " × ".join(map(str, size))
-
-
-def decimal(value, digits=2):
-    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def median_of(entry, system):

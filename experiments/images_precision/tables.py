@@ -4,13 +4,13 @@ import numpy as np
 
 from experiments.harness.systems import ALL
 from experiments.images.networks import LEAST_MEAN, OWN
-from experiments.images.tables import (bar_line, decimal, key_of, median_of, ratio_cell, sides,
+from experiments.images.tables import (bar_line, key_of, median_of, notes, ratio_cell, sides,
                                        spread)
 from experiments.images_precision.models import AIM, KINDS
 from experiments.precision.accuracy import summarise as summarise_errors
 from experiments.precision.accuracy import worst_ratio
 from experiments.roofline.tables import milliseconds
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import decimal, markdown_table, percent
 
 
 def agreement(outputs, exact):
@@ -84,16 +84,6 @@ def errors_table(cases, systems):
         ["", *(ALL[name].label for name in systems), "nimble's over the least of the peers'"],
         [[case["title"], *(cell(case, name) for name in systems), decimal(case["worst_error"])]
          for case in cases])
-
-
-def notes(found):
-    lines = []
-    for case in found:
-        if case["failure"]:
-            lines.append(f"- {case['title']}: {case['failure']}")
-        lines += [f"- {case['title']}, {ALL[system].label}: {error}"
-                  for system, error in case["errors"].items()]
-    return lines
 
 
 def markdown(result):

@@ -45,9 +45,14 @@ def convert(source, target):
                                            to=TensorProto.FLOAT)]
     if not used:
         raise RuntimeError(f"{source}: no product with a constant to convert")
+    replace_nodes(graph, nodes)
+    onnx.save(model, str(target))
+
+
+def replace_nodes(graph, nodes):
+    """Gives an ONNX graph these nodes, and drops the constants that none of them reads."""
     left = {name for node in nodes for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name in left]
     del graph.node[:], graph.initializer[:]
     graph.node.extend(nodes)
     graph.initializer.extend(kept)
-    onnx.save(model, str(target))

@@ -99,11 +99,7 @@ def weights_alone(source, target):
         nodes.append(node)
     if not done:
         raise RuntimeError(f"{source}: no product with a constant to quantise")
-    left = {name for node in nodes for name in node.input}
-    kept = [tensor for tensor in graph.initializer if tensor.name in left]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(kept)
+    onnx_bf16.replace_nodes(graph, nodes)
     onnx.save(model, str(target))
 
 

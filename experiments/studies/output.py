@@ -30,6 +30,10 @@ def percent(value, digits=0, sign=""):
     return "-" if value is None else f"{100 * value:{sign}.{digits}f} %"
 
 
+def decimal(value, digits=2):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
 def markdown_table(header, rows):
     """Returns the lines of a table; the first column is text, the others are numbers."""
     return ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1),

@@ -10,7 +10,7 @@ import collections
 from experiments.harness import statistics
 from experiments.harness.systems import NIMBLE
 from experiments.roofline import work
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import decimal, markdown_table, percent
 from experiments.vendor.models import shape_text
 from experiments.vendor.records import MIXED, OWN, VENDOR
 
@@ -138,10 +138,6 @@ def bars(cases):
         bar("whole model, compiled without oneDNN over with it, geometric mean",
             case.get("whole"), least=LEAST_WHOLE)
     return out
-
-
-def decimal(value, digits=2):
-    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def summary_table(cases):

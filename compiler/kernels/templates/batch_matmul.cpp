@@ -74,8 +74,7 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (p.rhs_batch.empty() && !p.transpose_lhs && !row_lhs) {
     // One right-hand matrix for all: the batch is only more rows.
     p.row_dims.insert(p.row_dims.begin(), p.batch.begin(), p.batch.end());
-    p.m = 1;
-    for (const Dim& d : p.row_dims) p.m = p.m * d;
+    p.m = count_of(p.row_dims);
     p.batch.clear();
     p.lhs_batch.clear();
   }
@@ -120,8 +119,7 @@ class BatchLowering {
 
   kir::Function run(const std::string& name) {
     const Dim panels = ir::ceildiv(p_.n, width_);
-    Dim batches = 1;
-    for (const Dim& d : p_.batch) batches = batches * d;
+    const Dim batches = count_of(p_.batch);
     // A unit of work: one panel of one product, or one group of row tiles of one product.
     const Dim unit = Dim::symbol("unit");
     const Dim groups = ir::ceildiv(tiles_.count(), group_tiles_);

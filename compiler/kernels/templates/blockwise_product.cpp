@@ -36,10 +36,8 @@ std::optional<BlockwiseProduct> analyse_blockwise(const Workload& w, const Targe
   if (!words || !blocks) return {};
   p.words = *words;
   p.blocks = *blocks;
-  const auto& dims = p.frame.anchor->var->type->dims;
-  p.row_dims.assign(dims.begin(), dims.end() - 1);
-  p.m = 1;
-  for (const Dim& d : p.row_dims) p.m = p.m * d;
+  p.row_dims = row_dims(p.frame);
+  p.m = count_of(p.row_dims);
   return p;
 }
 

@@ -385,18 +385,18 @@ class Conv2dNhwcLowering {
                    const Dim& x) {
     const Dim r = Dim::symbol(var);
     const auto pixels = [&](bool masked) {
-      std::vector<StmtRef> all;
-      for (int v = 0; v < panel.vectors; ++v) {
-        const Dim column = column_panel_ * p_.width + v * p_.lanes;
-        const Dim channel = group_ * p_.filters + column;
-        const std::optional<Dim> valid =
-            masked ? std::optional<Dim>(p_.filters - column) : std::nullopt;
-        ValueRef sum = kb::load(sums_, (pixel + r) * p_.width + v * p_.lanes, p_.lanes);
-        if (ValueRef bias = p_.bias(w_, channel, p_.lanes, valid)) sum = kb::add(sum, bias);
-        all.push_back(store_results(w_, p_.frame, std::move(sum), {image_, line(), x + r, channel},
-                                    p_.lanes, valid, "e" + std::to_string(v) + "_"));
-      }
-      return kb::loop(LoopKind::kSerial, var, 0, count, kb::seq(std::move(all)));
+      const Dim column = column_panel_ * p_.width;
+      ColumnVectors columns{panel.vectors, p_.lanes, group_ * p_.filters + column, {}};
+      if (masked) columns.valid = p_.filters - column;
+      StmtRef one = store_columns(w_, p_.frame, {image_, line(), x + r}, columns,
+                                  [&](int v, const Dim& channel, const std::optional<Dim>& valid) {
+                                    ValueRef sum = kb::load(
+                                        sums_, (pixel + r) * p_.width + v * p_.lanes, p_.lanes);
+                                    if (ValueRef bias = p_.bias(w_, channel, p_.lanes, valid))
+                                      sum = kb::add(sum, bias);
+                                    return sum;
+                                  });
+      return kb::loop(LoopKind::kSerial, var, 0, count, std::move(one));
     };
     if (panel.columns != Columns::kAsk) return pixels(panel.columns == Columns::kSome);
     StmtRef whole = pixels(false);

@@ -191,8 +191,7 @@ class Lines {
     const auto zeros = [&](const char* var, const Dim& first, const Dim& count) {
       return vector_loop(var, begin + first * p_.pixel(), count * p_.pixel(), lanes, 1,
                          [&](const Slice& s) -> std::vector<StmtRef> {
-                           ValueRef zero = is_float(dtype) ? kb::number(dtype, 0, lanes)
-                                                           : kb::integer(dtype, 0, lanes);
+                           ValueRef zero = kb::number(dtype, 0, lanes);
                            return {s.valid ? kb::store_masked(p_.lhs, s.at, zero, *s.valid)
                                            : kb::store(p_.lhs, s.at, zero)};
                          });
@@ -260,20 +259,16 @@ class Lines {
 
 // The columns of a pixel at `coordinates`, whose sums are row `row` of the group's.
 StmtRef store_pixel(const Workload& w, const Conv& p, const TiledRows& rows,
-                    std::vector<Dim> coordinates, const Dim& row) {
-  std::vector<StmtRef> all;
-  coordinates.push_back(0);
-  for (int v = 0; v < rows.vectors; ++v) {
-    const Dim column = rows.column + v * rows.lanes;
-    const auto valid = rows.masked ? std::optional<Dim>(p.n - column) : std::nullopt;
-    coordinates.back() = rows.group * p.n + column;
-    ValueRef sum = rows.sum(row, v);
-    if (ValueRef bias = p.conv.bias(w, coordinates.back(), rows.lanes, valid))
-      sum = kb::add(std::move(sum), std::move(bias));
-    all.push_back(store_results(w, p.conv.frame, std::move(sum), coordinates, rows.lanes, valid,
-                                "e" + std::to_string(v) + "_"));
-  }
-  return kb::seq(std::move(all));
+                    const std::vector<Dim>& coordinates, const Dim& row) {
+  ColumnVectors columns{rows.vectors, rows.lanes, rows.group * p.n + rows.column, {}};
+  if (rows.masked) columns.valid = p.n - rows.column;
+  return store_columns(w, p.conv.frame, coordinates, columns,
+                       [&](int v, const Dim& channel, const std::optional<Dim>& valid) {
+                         ValueRef sum = rows.sum(row, v);
+                         if (ValueRef bias = p.conv.bias(w, channel, rows.lanes, valid))
+                           sum = kb::add(std::move(sum), std::move(bias));
+                         return sum;
+                       });
 }
 
 }  // namespace

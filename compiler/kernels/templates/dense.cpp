@@ -109,10 +109,8 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
                  lanes_of(t, p.dtype), max_tile_vectors(t));
   if (!panels) return {};
   static_cast<Panels&>(p) = *panels;
-  const auto& dims = p.frame.anchor->var->type->dims;
-  p.row_dims.assign(dims.begin(), dims.end() - 1);
-  p.m = 1;
-  for (const Dim& d : p.row_dims) p.m = p.m * d;
+  p.row_dims = row_dims(p.frame);
+  p.m = count_of(p.row_dims);
   return p;
 }
 
@@ -282,19 +280,13 @@ class DenseLowering {
   StmtRef epilogue(const RowTiles::Tile& t, const Dim& p, int vectors) {
     const Dim r = Dim::symbol("e_r");
     auto row_stores = [&](bool masked) {
-      std::vector<StmtRef> all;
-      const Dim row = t.row + r;
-      std::vector<Dim> coordinates = unflatten(row, p_.row_dims);
-      coordinates.push_back(0);
-      for (int v = 0; v < vectors; ++v) {
-        const Dim column = p * p_.width + v * p_.lanes;
-        coordinates.back() = column;
-        const std::optional<Dim> valid = masked ? std::optional<Dim>(p_.n - column) : std::nullopt;
-        all.push_back(store_results(w_, p_.frame,
-                                    kb::load(sums_, sums_at(t, r, v * p_.lanes), p_.lanes),
-                                    coordinates, p_.lanes, valid, "e" + std::to_string(v) + "_"));
-      }
-      return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, kb::seq(std::move(all)));
+      ColumnVectors columns{vectors, p_.lanes, p * p_.width, {}};
+      if (masked) columns.valid = p_.n - columns.first;
+      StmtRef row = store_columns(w_, p_.frame, unflatten(t.row + r, p_.row_dims), columns,
+                                  [&](int v, const Dim&, const std::optional<Dim>&) {
+                                    return kb::load(sums_, sums_at(t, r, v * p_.lanes), p_.lanes);
+                                  });
+      return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, std::move(row));
     };
     const int64_t full = p_.n / p_.width;
     if (vectors < p_.vectors || full == 0) return row_stores(true);

@@ -36,27 +36,20 @@ std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
   p.layout = *layout;
   p.k = p.depth = p.pitch = ir::attr<int64_t>(call.attrs, "k");
   p.n = ir::attr<int64_t>(call.attrs, "n");
-  const auto& dims = p.frame.anchor->var->type->dims;
-  p.row_dims.assign(dims.begin(), dims.end() - 1);
-  p.rows = 1;
-  for (const Dim& d : p.row_dims) p.rows = p.rows * d;
+  p.row_dims = row_dims(p.frame);
+  p.rows = count_of(p.row_dims);
   p.lhs_at = [](const Dim&, const Dim&, const Dim&, const Dim&) { return Dim(0); };
   return p;
 }
 
 StmtRef store(const Workload& w, const Dense& p, const TiledRows& rows) {
   const Dim r = Dim::symbol("e_r");
-  std::vector<StmtRef> all;
-  std::vector<Dim> coordinates = unflatten(rows.row + r, p.row_dims);
-  coordinates.push_back(0);
-  for (int v = 0; v < rows.vectors; ++v) {
-    const Dim column = rows.column + v * rows.lanes;
-    coordinates.back() = column;
-    all.push_back(store_results(w, p.frame, rows.sum(r, v), coordinates, rows.lanes,
-                                rows.masked ? std::optional<Dim>(p.n - column) : std::nullopt,
-                                "e" + std::to_string(v) + "_"));
-  }
-  return kb::loop(LoopKind::kSerial, "e_r", 0, rows.count, kb::seq(std::move(all)));
+  ColumnVectors columns{rows.vectors, rows.lanes, rows.column, {}};
+  if (rows.masked) columns.valid = p.n - rows.column;
+  StmtRef row =
+      store_columns(w, p.frame, unflatten(rows.row + r, p.row_dims), columns,
+                    [&](int v, const Dim&, const std::optional<Dim>&) { return rows.sum(r, v); });
+  return kb::loop(LoopKind::kSerial, "e_r", 0, rows.count, std::move(row));
 }
 
 }  // namespace

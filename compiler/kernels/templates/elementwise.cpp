@@ -250,8 +250,7 @@ class ElementwiseLowering {
     const Dim lines = outer[line_axis];
     const bool by_lines = several(outer);
     if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
-    Dim count = 1;
-    for (const Dim& d : outer) count = count * d;
+    const Dim count = count_of(outer);
     const std::string item = fmt::format("item{}", next_nest_++);
     std::vector<StmtRef> body, row;
     std::vector<Dim> at = bind_coordinates("x", outer, Dim::symbol(item), body);
@@ -384,8 +383,7 @@ class ElementwiseLowering {
     const Dim chunks = known && *known <= grain_ ? Dim(1) : ir::ceildiv(columns, grain_);
     const bool by_lines = chunks.is_constant(1) && known && *known <= kShortRow && several(outer);
     if (by_lines) outer[line_axis] = ir::ceildiv(lines, kLines);
-    Dim rows = 1;
-    for (const Dim& d : outer) rows = rows * d;
+    const Dim rows = count_of(outer);
     const std::string item = fmt::format("item{}", next_nest_++);
     const Dim i = Dim::symbol(item);
     std::vector<StmtRef> body;

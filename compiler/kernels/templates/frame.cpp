@@ -127,9 +127,8 @@ bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
   // by indices of the lanes, say, is not.
   GroupEvaluator group(*w.group, f.parameters);
   const DType dtype = compute_type(shape->dtype);
-  group.give(f.anchor->var, [dtype](const std::vector<Dim>&, int lanes) {
-    return is_float(dtype) ? kb::number(dtype, 0, lanes) : kb::integer(dtype, 0, lanes);
-  });
+  group.give(f.anchor->var,
+             [dtype](const std::vector<Dim>&, int lanes) { return kb::number(dtype, 0, lanes); });
   return std::all_of(f.result_atoms.begin(), f.result_atoms.end(),
                      [&](const ir::Atom& a) { return group.vectorizable(a); });
 }
@@ -156,6 +155,21 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
   return kb::seq(std::move(all));
 }
 
+kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<Dim>& row,
+                           const ColumnVectors& columns, const ColumnValue& value) {
+  std::vector<kir::StmtRef> all;
+  std::vector<Dim> coordinates = row;
+  coordinates.emplace_back(0);
+  for (int v = 0; v < columns.vectors; ++v) {
+    const Dim ahead = v * columns.lanes;
+    coordinates.back() = columns.first + ahead;
+    const auto valid = columns.valid ? std::optional<Dim>(*columns.valid - ahead) : std::nullopt;
+    all.push_back(store_results(w, f, value(v, coordinates.back(), valid), coordinates,
+                                columns.lanes, valid, "e" + std::to_string(v) + "_"));
+  }
+  return kb::seq(std::move(all));
+}
+
 BufferRef thread_scratch(const std::string& name, DType dtype, const Dim& extent) {
   kir::Buffer b = *kb::buffer(name, kir::Scope::kThread, dtype, extent);
   b.alignment = 64;
@@ -176,6 +190,17 @@ kir::Function make_function(const Workload& w, const Frame& f, const std::string
   function.registers = std::move(registers);
   function.body = std::move(body);
   return function;
+}
+
+std::vector<Dim> row_dims(const Frame& f) {
+  const auto& dims = f.anchor->var->type->dims;
+  return {dims.begin(), dims.end() - 1};
+}
+
+Dim count_of(const std::vector<Dim>& dims) {
+  Dim count = 1;
+  for (const Dim& d : dims) count = count * d;
+  return count;
 }
 
 std::vector<Dim> unflatten(const Dim& flat, const std::vector<Dim>& dims) {

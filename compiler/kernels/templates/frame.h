@@ -40,6 +40,19 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
                            const std::vector<kir::Dim>& coordinates, int lanes,
                            const std::optional<kir::Dim>& valid, const std::string& prefix);
 
+// Vectors of neighbouring columns of one row of a result.
+struct ColumnVectors {
+  int vectors = 1, lanes = 1;
+  kir::Dim first;                 // the first vector's first column, a coordinate
+  std::optional<kir::Dim> valid;  // columns from there on that there are; all of them if not given
+};
+// The anchor's value in vector `v`, whose first column is `column`. Lanes from `valid` on are none.
+using ColumnValue = std::function<kir::ValueRef(int v, const kir::Dim& column,
+                                                const std::optional<kir::Dim>& valid)>;
+// store_results of each vector; `row` are the coordinates but the last.
+kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<kir::Dim>& row,
+                           const ColumnVectors& columns, const ColumnValue& value);
+
 // Scratch that each thread has for itself, from the beginning of a cache line on.
 kir::BufferRef thread_scratch(const std::string& name, DType dtype, const kir::Dim& extent);
 
@@ -48,6 +61,10 @@ kir::Function make_function(const Workload& w, const Frame& f, const std::string
                             std::vector<kir::BufferRef> scratch,
                             std::vector<kir::BufferRef> registers, kir::StmtRef body);
 
+// The axes of the anchor's value but the last.
+std::vector<kir::Dim> row_dims(const Frame& f);
+// Elements of a tensor of `dims`.
+kir::Dim count_of(const std::vector<kir::Dim>& dims);
 // Coordinates of element number `flat` in a row-major tensor of `dims`; one axis needs no division.
 std::vector<kir::Dim> unflatten(const kir::Dim& flat, const std::vector<kir::Dim>& dims);
 

@@ -203,8 +203,7 @@ class ReduceLowering {
     for (size_t i = 0; i < rank; ++i)
       if (plan_.reduced[i]) items[i] = 1;
     if (!plan_.along) items.back() = ir::ceildiv(plan_.dims.back(), lanes_);
-    Dim count = 1;
-    for (const Dim& d : items) count = count * d;
+    const Dim count = count_of(items);
     std::vector<StmtRef> body;
     base_ = bind_coordinates("x", items, Dim::symbol("item"), body);
     if (plan_.along) {
@@ -667,8 +666,7 @@ Lowered ReduceTemplate::lower(const Workload& w, const Config& c, const TargetIn
                               const std::string& name) const {
   auto plan = analyse(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of reduce", to_json(c));
-  Dim elements = 1;
-  for (const Dim& d : plan->dims) elements = elements * d;
+  const Dim elements = count_of(plan->dims);
   return one_kernel(ReduceLowering(w, std::move(*plan), c, t).run(name), threads_for(elements));
 }
 

@@ -55,8 +55,7 @@ Lowered ScanTemplate::lower(const Workload& w, const Config& c, const TargetInfo
   std::vector<Dim> items = dims;
   items[axis] = 1;
   if (across) items.back() = ir::ceildiv(dims.back(), lanes);
-  Dim count = 1;
-  for (const Dim& d : items) count = count * d;
+  const Dim count = count_of(items);
   std::vector<StmtRef> body;
   std::vector<Dim> at = bind_coordinates("x", items, Dim::symbol("item"), body);
   std::optional<Dim> valid;

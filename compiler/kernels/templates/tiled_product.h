@@ -1,5 +1,5 @@
 // A matrix product whose sums stand in matrix registers (kernel_ir.h, kTiles): what the templates
-// that use such registers share. How it walks its operands is told in the .cpp file.
+// that use such registers share. How it walks its operands is told in tiled_lowering.cpp.
 #pragma once
 
 #include <array>

@@ -1,7 +1,9 @@
 #include "vm/executable/vendor_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "vm/base/checked.h"
@@ -23,8 +25,18 @@ constexpr bool kHasOperand[] = {
 #undef NIMBLE_VENDOR_OP
 };
 
-// No extent, stride or padding of a model is larger. Products are checked.
-constexpr int64_t kLargest = int64_t{1} << 31;
+// Which numbers an operator has: alpha, beta.
+constexpr bool kHasNumbers[][2] = {
+#define NIMBLE_VENDOR_OP(name, spelling, op, has_operand, alpha, beta) \
+  {sizeof(alpha) > 1 || VendorOp::k##name == VendorOp::kLinear,        \
+   sizeof(beta) > 1 || VendorOp::k##name == VendorOp::kLinear},
+#include "vm/executable/VendorOps.def"
+#undef NIMBLE_VENDOR_OP
+};
+
+// No extent, stride or padding of a model is larger, and libraries count in 32 bits. Products are
+// checked.
+constexpr int64_t kLargest = INT32_MAX;
 constexpr size_t kMostSteps = 32;
 
 [[noreturn]] void corrupt(const std::string& problem) {
@@ -58,7 +70,10 @@ float real(const Json& j, const char* name) {
   const auto it = j.find(name);
   if (it == j.end()) return 0;
   if (!it->is_number()) corrupt(fmt::format("{} is no number", name));
-  return it->get<float>();
+  const auto v = it->get<double>();
+  if (!(std::abs(v) <= std::numeric_limits<float>::max()))
+    corrupt(fmt::format("{} is {}, beyond f32", name, v));
+  return static_cast<float>(v);
 }
 
 std::string text(const Json& j, const char* name) {
@@ -75,8 +90,13 @@ VendorStep step_of(const Json& j) {
     VendorStep out;
     out.op = static_cast<VendorOp>(i);
     if (kHasOperand[i]) out.tensor = static_cast<uint32_t>(number(j, "tensor", 0, UINT16_MAX));
-    out.alpha = real(j, "alpha");
-    out.beta = real(j, "beta");
+    const auto number_of = [&](const char* which, bool has) -> float {
+      // The library might take it for what the operator has not, such as a slope of relu.
+      if (!has && j.contains(which)) corrupt(fmt::format("{} takes no {}", name, which));
+      return has ? real(j, which) : 0;
+    };
+    out.alpha = number_of("alpha", kHasNumbers[i][0]);
+    out.beta = number_of("beta", kHasNumbers[i][1]);
     return out;
   }
   corrupt(fmt::format("it asks for an operator {} that this runtime does not know", name));

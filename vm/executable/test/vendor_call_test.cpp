@@ -70,6 +70,14 @@ TEST(VendorCall, WhatIsOutOfRangeIsCorrupt) {
                                  replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1]"),
                                  replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1,-2]"),
                                  replaced("\"op\":\"clip\"", "\"op\":\"cosh\""),
+                                 // A relu with a slope is none; nor has one of the others numbers.
+                                 replaced("\"op\":\"leaky_relu\"", "\"op\":\"relu\""),
+                                 replaced("\"op\":\"clip\"", "\"op\":\"leaky_relu\""),
+                                 replaced("\"op\":\"clip\"", "\"op\":\"swish\""),
+                                 replaced("\"alpha\":0.25", "\"alpha\":1e39"),
+                                 replaced("\"alpha\":0.25", "\"alpha\":1e999"),
+                                 replaced("\"alpha\":0.25", "\"alpha\":null"),
+                                 replaced("\"strides\":[2,1]", "\"strides\":[2147483648,1]"),
                                  replaced("\"op\":\"add\",\"tensor\":3", "\"op\":\"add\"")})
     try {
       vendor_call_of(bad);

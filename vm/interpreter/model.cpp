@@ -226,7 +226,8 @@ void Model::place_constants() {
 }
 
 void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
-                               std::span<const int64_t> symbols, int32_t threads) {
+                               std::span<const int64_t> symbols, int32_t threads,
+                               std::map<size_t, std::vector<uint32_t>>* constants) {
   const exec::Kernel& k = executable_.kernels[kernel];
   std::vector<std::vector<int64_t>> shapes;
   std::vector<LibraryTensor> tensors;
@@ -248,8 +249,11 @@ void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
   };
   if (!weights) return ready();
   const size_t w = *routine.weights();
-  for (const uint32_t index :
-       constants_passed(executable_, static_cast<uint32_t>(kernel), *weights)) {
+  // The whole program is looked through for them: once, not for each size.
+  const auto [passed, is_new] = constants->try_emplace(*weights);
+  if (is_new)
+    passed->second = constants_passed(executable_, static_cast<uint32_t>(kernel), *weights);
+  for (const uint32_t index : passed->second) {
     const exec::Constant& c = executable_.constants[index];
     if (c.dtype != tensors[w].dtype || c.device != kCpuDevice || c.shape != shapes[w]) continue;
     tensors[w].data = const_cast<uint8_t*>(constants_[index]);
@@ -265,12 +269,13 @@ void Model::make_routines_ready(int32_t threads) {
       continue;
     std::string why;
     size_t served = 0, refused = 0;
+    std::map<size_t, std::vector<uint32_t>> constants;
     for (const ExactEntry& e : exact_entries(kernel.kernel->dispatch, kernel.symbols, threads)) {
       const KernelTarget& target = kernel.targets[e.implementation];
       if (!target.routine) continue;
       const size_t before = vendor_calls_;
       try {
-        make_routine_ready(k, *target.routine, e.symbols, threads);
+        make_routine_ready(k, *target.routine, e.symbols, threads, &constants);
       } catch (const Error& error) {
         if (error.status() == Status::kExhausted) throw;
         ++refused;

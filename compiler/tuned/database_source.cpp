@@ -84,9 +84,8 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
     std::string why;
     const auto call = kernels::vendor_call_of(w, &why);
     if (!call || call->routine != c.vendor)
-      refuse(place,
-             fmt::format("the vendor's routine {} does not compute it{}{}", printable(c.vendor),
-                         why.empty() ? "" : ": ", why));
+      refuse(place, fmt::format("the vendor's routine {} does not compute it{}{}",
+                                printable(c.vendor), why.empty() ? "" : ": ", why));
     return c;
   }
   c.config = kernels::config_from_json(config.json);

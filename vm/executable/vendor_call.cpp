@@ -8,6 +8,7 @@
 
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::exec {
 namespace {
@@ -34,9 +35,8 @@ constexpr bool kHasNumbers[][2] = {
 #undef NIMBLE_VENDOR_OP
 };
 
-// No extent, stride or padding of a model is larger, and libraries count in 32 bits. Products are
-// checked.
-constexpr int64_t kLargest = INT32_MAX;
+// No extent, stride or padding of a model is larger. Products are checked.
+constexpr int64_t kLargest = int64_t{1} << 31;
 constexpr size_t kMostSteps = 32;
 
 [[noreturn]] void corrupt(const std::string& problem) {
@@ -99,7 +99,8 @@ VendorStep step_of(const Json& j) {
     out.beta = number_of("beta", kHasNumbers[i][1]);
     return out;
   }
-  corrupt(fmt::format("it asks for an operator {} that this runtime does not know", name));
+  corrupt(
+      fmt::format("it asks for an operator {} that this runtime does not know", printable(name)));
 }
 
 VendorCall read(const Json& j) {
@@ -191,8 +192,8 @@ std::string to_json(const VendorCall& c) {
 VendorCall vendor_call_of(const std::string& json) {
   try {
     return read(Json::parse(json));
-  } catch (const Json::exception& e) {
-    corrupt(e.what());
+  } catch (const Json::exception&) {  // its text quotes the file's, at any length
+    corrupt("it is no valid JSON, or a value of it has another type");
   }
 }
 

@@ -19,6 +19,7 @@
 #include "vm/base/checked.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 #include "vm/library/onednn_binding.h"
 
 namespace nimble::rt {
@@ -511,10 +512,11 @@ std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& librar
   if (std::string fault = contract_fault(call, contract); !fault.empty()) refuse(fault);
   if (!library.problem().empty()) refuse(library.problem());
   if (call.library != library.version())
-    throw Error(Status::kIncompatible, "oneDNN",
-                fmt::format("it was measured with {}, here is {}",
-                            call.library.empty() ? "another" : call.library, library.version()),
-                "tune the model here");
+    throw Error(
+        Status::kIncompatible, "oneDNN",
+        fmt::format("it was measured with {}, here is {}",
+                    call.library.empty() ? "another" : printable(call.library), library.version()),
+        "tune the model here");
   return std::make_unique<OneDnnRoutine>(library, std::move(call));
 }
 

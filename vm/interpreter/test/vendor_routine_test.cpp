@@ -140,6 +140,27 @@ TEST_F(Vendors, VeryManyConfigurationsAreNotAllLookedAt) {
   EXPECT_THAT(model_->notes(), ::testing::Contains(HasSubstr("more than 16 routines")));
 }
 
+// A table of very many sizes would make each load take minutes.
+TEST_F(Vendors, SizesBeyondAFewHundredRunOurs) {
+  for (const size_t others : {255u, 256u}) {
+    std::string tree;
+    for (size_t i = 0; i <= others; ++i)
+      tree += fmt::format("{}: n == {} ? {} : {}  {}: 0  ", 2 * i, i == others ? 3 : 1000 + i,
+                          2 * i + 1, 2 * i + 2, 2 * i + 1);
+    tree += fmt::format("{}: 1", 2 * others + 2);
+    Fake::made = 0;
+    load(model(tree, kBoth), {}, true);
+    const bool ready = others < 256;
+    EXPECT_EQ(Fake::made, ready ? 1 : 0);
+    if (ready)
+      EXPECT_THAT(model_->notes(), IsEmpty());
+    else
+      EXPECT_THAT(model_->notes(), ElementsAre(HasSubstr("a kernel has at most 256")));
+    EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats,
+                ready ? ElementsAre(1011, 1022, 1033) : ElementsAre(11, 22, 33));
+  }
+}
+
 // Several leaves of a table with one configuration have one routine, and weights are copied once.
 TEST_F(Vendors, OneConfigurationIsOneRoutine) {
   Fake::prepared = 0;

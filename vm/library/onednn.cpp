@@ -454,7 +454,8 @@ class OneDnnRoutine final : public VendorRoutine {
 
 // ---- what a contract must be
 
-std::string contract_fault(const VendorCall& call, const exec::KernelContract& contract) {
+std::string contract_fault(const onednn::Library& library, const VendorCall& call,
+                           const exec::KernelContract& contract) {
   std::vector<const KernelArgument*> t;
   for (const KernelArgument& a : contract.arguments)
     if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
@@ -477,8 +478,9 @@ std::string contract_fault(const VendorCall& call, const exec::KernelContract& c
   // Steps are computed in f32, which has not all values of i32.
   if (y == DType::kI32 && !call.then.empty()) return "its sums are integers to the end";
   // Without such instructions pairs of products saturate at 16 bits.
-  if (int8 && !host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni"))
-    return "8-bit products are not exact on this CPU";
+  if (int8 && ((!host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni")) ||
+               !library.adds_bytes_exactly()))
+    return "8-bit products are not exact on this CPU, as far as the library may use it";
   for (const exec::VendorStep& s : call.then)
     if (exec::has_operand(s.op) && t[s.tensor]->dtype != DType::kF32 &&
         t[s.tensor]->dtype != DType::kI32 && t[s.tensor]->dtype != DType::kBF16)
@@ -509,8 +511,8 @@ std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& librar
                                                    const std::string& configuration,
                                                    const exec::KernelContract& contract) {
   VendorCall call = exec::vendor_call_of(configuration);
-  if (std::string fault = contract_fault(call, contract); !fault.empty()) refuse(fault);
   if (!library.problem().empty()) refuse(library.problem());
+  if (std::string fault = contract_fault(library, call, contract); !fault.empty()) refuse(fault);
   if (call.library != library.version())
     throw Error(
         Status::kIncompatible, "oneDNN",

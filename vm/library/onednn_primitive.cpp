@@ -352,6 +352,9 @@ class OpenedLibrary final : public Library {
 
   const std::string& problem() const override { return problem_; }
   const std::string& version() const override { return version_; }
+  bool adds_bytes_exactly() const override {
+    return problem_.empty() && (functions_->dnnl_get_effective_cpu_isa() & functions_->vnni()) != 0;
+  }
   std::unique_ptr<Primitive> make(const Problem& problem) const override {
     NIMBLE_CHECK(problem_.empty(), "{}", problem_);
     const OneThread one(*this);

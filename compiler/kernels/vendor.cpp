@@ -158,8 +158,9 @@ class Reader {
       const auto& weights = ir::type_of(e.args[1])->dims;
       if (!ir::image_layout_of(e.attrs).channels_last())
         throw Refused{"the vendor's routine takes images with channels last"};
-      const size_t place = parameter_.at(e.args[1].var.get());
-      if (place >= w_.constant_parameter.size() || !w_.constant_parameter[place])
+      const auto place = parameter_.find(e.args[1].var.get());  // none of what is widened here
+      if (place == parameter_.end() || place->second >= w_.constant_parameter.size() ||
+          !w_.constant_parameter[place->second])
         throw Refused{"a convolution's weights must be constant"};
       image.kernel = {constant(weights[0]), constant(weights[1])};
       out_.k = image.kernel[0] * image.kernel[1] * constant(weights[2]);

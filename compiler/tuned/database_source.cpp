@@ -15,6 +15,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/vendor.h"
 #include "compiler/tuned/overlay.h"
 #include "compiler/tuned/policy_class.h"
 #include "compiler/tuned/tuned.h"
@@ -80,6 +81,11 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
       refuse(place,
              fmt::format("the vendor configuration {} names no routine", printable(config.json)));
     c.vendor = json["routine"].get<std::string>();
+    std::string why;
+    const auto call = kernels::vendor_call_of(w, &why);
+    if (!call || call->routine != c.vendor)
+      refuse(place, fmt::format("the vendor's routine {} does not compute it{}{}",
+                                printable(c.vendor), why.empty() ? "" : ": ", why));
     return c;
   }
   c.config = kernels::config_from_json(config.json);

@@ -1,11 +1,14 @@
 #include "vm/executable/vendor_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 
 namespace nimble::exec {
 namespace {
@@ -19,6 +22,15 @@ constexpr const char* kSpellings[] = {
 };
 constexpr bool kHasOperand[] = {
 #define NIMBLE_VENDOR_OP(name, spelling, op, has_operand, ...) has_operand,
+#include "vm/executable/VendorOps.def"
+#undef NIMBLE_VENDOR_OP
+};
+
+// Which numbers an operator has: alpha, beta.
+constexpr bool kHasNumbers[][2] = {
+#define NIMBLE_VENDOR_OP(name, spelling, op, has_operand, alpha, beta) \
+  {sizeof(alpha) > 1 || VendorOp::k##name == VendorOp::kLinear,        \
+   sizeof(beta) > 1 || VendorOp::k##name == VendorOp::kLinear},
 #include "vm/executable/VendorOps.def"
 #undef NIMBLE_VENDOR_OP
 };
@@ -58,7 +70,10 @@ float real(const Json& j, const char* name) {
   const auto it = j.find(name);
   if (it == j.end()) return 0;
   if (!it->is_number()) corrupt(fmt::format("{} is no number", name));
-  return it->get<float>();
+  const auto v = it->get<double>();
+  if (!(std::abs(v) <= std::numeric_limits<float>::max()))
+    corrupt(fmt::format("{} is {}, beyond f32", name, v));
+  return static_cast<float>(v);
 }
 
 std::string text(const Json& j, const char* name) {
@@ -75,11 +90,17 @@ VendorStep step_of(const Json& j) {
     VendorStep out;
     out.op = static_cast<VendorOp>(i);
     if (kHasOperand[i]) out.tensor = static_cast<uint32_t>(number(j, "tensor", 0, UINT16_MAX));
-    out.alpha = real(j, "alpha");
-    out.beta = real(j, "beta");
+    const auto number_of = [&](const char* which, bool has) -> float {
+      // The library might take it for what the operator has not, such as a slope of relu.
+      if (!has && j.contains(which)) corrupt(fmt::format("{} takes no {}", name, which));
+      return has ? real(j, which) : 0;
+    };
+    out.alpha = number_of("alpha", kHasNumbers[i][0]);
+    out.beta = number_of("beta", kHasNumbers[i][1]);
     return out;
   }
-  corrupt(fmt::format("it asks for an operator {} that this runtime does not know", name));
+  corrupt(
+      fmt::format("it asks for an operator {} that this runtime does not know", printable(name)));
 }
 
 VendorCall read(const Json& j) {
@@ -171,8 +192,8 @@ std::string to_json(const VendorCall& c) {
 VendorCall vendor_call_of(const std::string& json) {
   try {
     return read(Json::parse(json));
-  } catch (const Json::exception& e) {
-    corrupt(e.what());
+  } catch (const Json::exception&) {  // its text quotes the file's, at any length
+    corrupt("it is no valid JSON, or a value of it has another type");
   }
 }
 

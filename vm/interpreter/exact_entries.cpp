@@ -13,6 +13,8 @@ using exec::DispatchNode;
 using exec::Opcode;
 
 constexpr size_t kMostWays = 4096;
+// Each way that is open keeps bounds of all symbols; a tree may be as deep as there are ways.
+constexpr size_t kMostSymbols = 64;
 // Instructions looked at for one kernel, all its calls together.
 constexpr size_t kMostInstructions = size_t{1} << 24;
 
@@ -114,6 +116,7 @@ class Search {
 std::vector<ExactEntry> exact_entries(const exec::DispatchTree& tree, size_t symbols,
                                       int32_t threads) {
   std::vector<ExactEntry> out;
+  if (symbols > kMostSymbols) return out;
   std::vector<Way> open = {{0, std::vector<Bounds>(symbols)}};
   for (size_t ways = 0; !open.empty() && ways < kMostWays; ++ways) {
     const Way way = std::move(open.back());

@@ -19,7 +19,7 @@ struct ExactEntry {
 // The leaves of a verified tree that one tuple of sizes alone reaches, in a region of so many
 // threads: each symbol is asked for an exact size on the way, or between equal bounds. Without
 // symbols the one leaf that is chosen. Trees with very many ways to their leaves are not looked
-// through to the end.
+// through to the end, those over more than 64 symbols not at all.
 std::vector<ExactEntry> exact_entries(const exec::DispatchTree& tree, size_t symbols,
                                       int32_t threads);
 

@@ -152,18 +152,39 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
 // Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
 constexpr size_t kMostNotes = 8;
 
-// Makes the routine that the implementation describes, where the library's kernel is such; why it
-// cannot, else "".
-std::string prepare_routine(const exec::KernelContract& contract, const exec::Implementation& impl,
-                            KernelTarget* target) {
-  if (!target->library->prepare) return {};
-  try {
-    target->routine = target->library->prepare(impl.config, contract);
-    return {};
-  } catch (const Error& e) {
-    return e.problem();
+// Makes the routines that implementations of one kernel describe.
+class Routines {
+ public:
+  explicit Routines(const exec::KernelContract& contract) : contract_(contract) {}
+
+  // Where the library's kernel is such; why it cannot, else "".
+  std::string prepare(const exec::Implementation& impl, KernelTarget* target) {
+    if (!target->library->prepare) return {};
+    const auto [at, is_new] = known_.try_emplace({target->library, impl.config});
+    Known& known = at->second;
+    if (is_new && known_.size() > kMost)
+      known.why = fmt::format("more than {} routines of vendors are told apart", kMost);
+    else if (is_new)
+      try {
+        known.routine = target->library->prepare(impl.config, contract_);
+      } catch (const Error& e) {
+        known.why = e.problem();
+      }
+    target->routine = known.routine;
+    return known.why;
   }
-}
+
+ private:
+  // The compiler writes one for each library. Each is compared with the whole contract, and a file
+  // may have a hundred thousand.
+  static constexpr size_t kMost = 16;
+  struct Known {
+    std::shared_ptr<VendorRoutine> routine;
+    std::string why;
+  };
+  const exec::KernelContract& contract_;
+  std::map<std::pair<const LibraryKernel*, std::string_view>, Known> known_;
+};
 
 // Fills out->targets and, where needed, out->portable.
 void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
@@ -171,6 +192,7 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
                      PreparedKernel* out) {
   std::vector<std::string> missing(kernel.implementations.size());
   std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
+  Routines routines_of(kernel.contract);
   for (size_t i = 0; i < kernel.implementations.size(); ++i) {
     const exec::Implementation& impl = kernel.implementations[i];
     KernelTarget target;
@@ -198,7 +220,7 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
       const auto [found, is_new] = why.try_emplace(target.library);
       if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
       missing[i] = found->second;
-      if (missing[i].empty()) missing[i] = prepare_routine(kernel.contract, impl, &target);
+      if (missing[i].empty()) missing[i] = routines_of.prepare(impl, &target);
     }
     out->targets.push_back(std::move(target));
   }

@@ -23,6 +23,9 @@ namespace {
 constexpr uint64_t kHotAlignment = 4096;
 // Below this, copying in one thread takes about a millisecond.
 constexpr uint64_t kParallelCopy = uint64_t{8} << 20;
+// Sizes of a kernel for which its routines are made ready: each takes milliseconds or more, and a
+// table that is the work of a tuner has a few.
+constexpr size_t kMostReadySizes = 256;
 
 bool needs_native(const exec::Kernel& k) {
   return std::any_of(
@@ -32,8 +35,9 @@ bool needs_native(const exec::Kernel& k) {
 
 // Whether all that is asked for is what Linux refuses this process, on a CPU that has it.
 bool only_refused(const std::vector<std::string>& missing) {
-  return tile_registers() == TileRegisters::kRefused &&
-         std::ranges::all_of(missing, [](const std::string& f) { return f.starts_with("amx"); });
+  // Asking is a change of the process: last.
+  return std::ranges::all_of(missing, [](const std::string& f) { return f.starts_with("amx"); }) &&
+         tile_registers() == TileRegisters::kRefused;
 }
 
 bool has_portable_forms(const exec::Executable& e) {
@@ -226,7 +230,8 @@ void Model::place_constants() {
 }
 
 void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
-                               std::span<const int64_t> symbols, int32_t threads) {
+                               std::span<const int64_t> symbols, int32_t threads,
+                               std::map<size_t, std::vector<uint32_t>>* constants) {
   const exec::Kernel& k = executable_.kernels[kernel];
   std::vector<std::vector<int64_t>> shapes;
   std::vector<LibraryTensor> tensors;
@@ -248,8 +253,11 @@ void Model::make_routine_ready(size_t kernel, VendorRoutine& routine,
   };
   if (!weights) return ready();
   const size_t w = *routine.weights();
-  for (const uint32_t index :
-       constants_passed(executable_, static_cast<uint32_t>(kernel), *weights)) {
+  // The whole program is looked through for them: once, not for each size.
+  const auto [passed, is_new] = constants->try_emplace(*weights);
+  if (is_new)
+    passed->second = constants_passed(executable_, static_cast<uint32_t>(kernel), *weights);
+  for (const uint32_t index : passed->second) {
     const exec::Constant& c = executable_.constants[index];
     if (c.dtype != tensors[w].dtype || c.device != kCpuDevice || c.shape != shapes[w]) continue;
     tensors[w].data = const_cast<uint8_t*>(constants_[index]);
@@ -264,13 +272,19 @@ void Model::make_routines_ready(int32_t threads) {
                      [](const KernelTarget& t) { return t.routine != nullptr; }))
       continue;
     std::string why;
-    size_t served = 0, refused = 0;
+    size_t sizes = 0, served = 0, refused = 0;
+    std::map<size_t, std::vector<uint32_t>> constants;
     for (const ExactEntry& e : exact_entries(kernel.kernel->dispatch, kernel.symbols, threads)) {
       const KernelTarget& target = kernel.targets[e.implementation];
       if (!target.routine) continue;
+      if (++sizes > kMostReadySizes) {
+        ++refused;
+        why = fmt::format("a kernel has at most {}", kMostReadySizes);
+        continue;
+      }
       const size_t before = vendor_calls_;
       try {
-        make_routine_ready(k, *target.routine, e.symbols, threads);
+        make_routine_ready(k, *target.routine, e.symbols, threads, &constants);
       } catch (const Error& error) {
         if (error.status() == Status::kExhausted) throw;
         ++refused;

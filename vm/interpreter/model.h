@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,8 +76,9 @@ class Model {
   const uint8_t* place_on_device(const exec::Constant& c);
   // Makes vendors' routines ready for the exact entries of the kernels' dispatch trees.
   void make_routines_ready(int32_t threads);
+  // `constants`: by argument of the kernel, what the program may pass there, as far as it is known.
   void make_routine_ready(size_t kernel, VendorRoutine& routine, std::span<const int64_t> symbols,
-                          int32_t threads);
+                          int32_t threads, std::map<size_t, std::vector<uint32_t>>* constants);
   void describe();
 
   exec::Executable executable_;

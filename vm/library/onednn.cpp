@@ -6,8 +6,9 @@
 // Shares of one size have one primitive.
 //
 // Sizes come from the tensors at which a call is made ready, and are compared here with what the
-// configuration says; a call's must be the very same. So the library sees no size that a file could
-// have made up, and reads and writes nothing but whole tensors.
+// configuration says; a call's must be the very same, so that the library reads and writes nothing
+// but whole tensors. At load they are what a table's entry says: sizes that no tensor has are
+// refused before the library sees them.
 #include "vm/library/onednn.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "vm/base/checked.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 #include "vm/library/onednn_binding.h"
 
 namespace nimble::rt {
@@ -34,6 +36,12 @@ using Ints = std::vector<int64_t>;
 constexpr int32_t kMostShares = 1024;
 // As many steps as a configuration has at most.
 constexpr size_t kMostOperands = 32;
+// What a file may make up: the sizes of its tables' entries. Of larger ones nobody has tensors, or
+// the library, which counts much in 32 bits, might lose count.
+constexpr int64_t kMostBytes = int64_t{1} << 40;       // of a tensor
+constexpr int64_t kMostImageBytes = int64_t{1} << 30;  // of an image, or a convolution's weights
+constexpr int64_t kLargestWindow = 65535;
+constexpr uint64_t kMostScratchpad = uint64_t{1} << 30;  // of a share
 
 [[noreturn]] void refuse(const std::string& problem) {
   throw Error(Status::kUnsupported, "oneDNN", problem);
@@ -50,6 +58,15 @@ int64_t product(std::span<const int64_t> dims) {
   const std::optional<int64_t> n = try_element_count(dims);
   if (!n) refuse("it has too many elements");
   return *n;
+}
+
+void require_countable(std::span<const LibraryTensor> tensors) {
+  for (const LibraryTensor& t : tensors) {
+    const auto bytes = try_byte_size(t.dtype, t.shape);
+    if (!bytes || *bytes > kMostBytes ||
+        std::ranges::any_of(t.shape, [](int64_t extent) { return extent > INT32_MAX; }))
+      refuse("a tensor is larger than the library counts");
+  }
 }
 
 // ---- what a call is cut into
@@ -74,6 +91,7 @@ class Cutter {
         tensors_(tensors),
         x_(shape(call.x)),
         y_(shape(call.y)) {
+    require_countable(tensors);
     const std::optional<int64_t> weights = call_.weight_elements();
     if (!weights || product(shape(call.w)) != *weights) refuse("the weights have another size");
     if (product(x_) == 0 || product(y_) == 0) refuse("there is nothing to compute");
@@ -118,13 +136,25 @@ class Cutter {
     if (x_[0] != y_[0] || y_[3] != call_.n ||
         try_mul(channels, image.kernel[0] * image.kernel[1]) != try_mul(call_.k, image.groups))
       refuse("images and weights differ in their channels");
+    if (bytes_of(call_.x, 1) > kMostImageBytes || bytes_of(call_.y, 1) > kMostImageBytes ||
+        bytes_of(call_.w, 0) > kMostImageBytes)
+      refuse("an image or the weights are larger than the library counts");
     for (size_t axis = 0; axis < 2; ++axis) {
       const auto window = try_mul(image.kernel[axis] - 1, image.dilations[axis]);
       const int64_t padded = height_of(axis) + image.pads[axis] + image.pads[axis + 2];
       if (!window || *window >= padded ||
           (padded - *window - 1) / image.strides[axis] + 1 != y_[1 + axis])
         refuse("the result has other extents than the windows");
+      if (*window > kLargestWindow || image.strides[axis] > kLargestWindow ||
+          image.dilations[axis] > kLargestWindow)
+        refuse("its windows are larger than the library counts");
+      if (image.pads[axis] > *window || image.pads[axis + 2] > *window)
+        refuse("a window would lie in the padding alone");
     }
+  }
+  // Of a tensor without its first axes.
+  int64_t bytes_of(uint32_t tensor, size_t axes) const {
+    return product(shape(tensor).subspan(axes)) * static_cast<int64_t>(size_of(type(tensor)));
   }
   int64_t height_of(size_t axis) const { return x_[(call_.image->channels_first ? 2 : 1) + axis]; }
 
@@ -361,6 +391,8 @@ class OneDnnRoutine final : public VendorRoutine {
     for (ShareOfWork& work : cut) {
       Ready::Share s;
       s.primitive = &primitive(work.problem);
+      if (s.primitive->scratchpad_bytes() > kMostScratchpad)
+        refuse("the library wants too much memory to work in");
       s.work = std::move(work);
       if (s.work.problem.packs) {
         const Copy& copy = copied(tensors[call_.w], *s.primitive, &bytes);
@@ -422,7 +454,8 @@ class OneDnnRoutine final : public VendorRoutine {
 
 // ---- what a contract must be
 
-std::string contract_fault(const VendorCall& call, const exec::KernelContract& contract) {
+std::string contract_fault(const onednn::Library& library, const VendorCall& call,
+                           const exec::KernelContract& contract) {
   std::vector<const KernelArgument*> t;
   for (const KernelArgument& a : contract.arguments)
     if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
@@ -445,8 +478,9 @@ std::string contract_fault(const VendorCall& call, const exec::KernelContract& c
   // Steps are computed in f32, which has not all values of i32.
   if (y == DType::kI32 && !call.then.empty()) return "its sums are integers to the end";
   // Without such instructions pairs of products saturate at 16 bits.
-  if (int8 && !host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni"))
-    return "8-bit products are not exact on this CPU";
+  if (int8 && ((!host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni")) ||
+               !library.adds_bytes_exactly()))
+    return "8-bit products are not exact on this CPU, as far as the library may use it";
   for (const exec::VendorStep& s : call.then)
     if (exec::has_operand(s.op) && t[s.tensor]->dtype != DType::kF32 &&
         t[s.tensor]->dtype != DType::kI32 && t[s.tensor]->dtype != DType::kBF16)
@@ -477,13 +511,14 @@ std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& librar
                                                    const std::string& configuration,
                                                    const exec::KernelContract& contract) {
   VendorCall call = exec::vendor_call_of(configuration);
-  if (std::string fault = contract_fault(call, contract); !fault.empty()) refuse(fault);
   if (!library.problem().empty()) refuse(library.problem());
+  if (std::string fault = contract_fault(library, call, contract); !fault.empty()) refuse(fault);
   if (call.library != library.version())
-    throw Error(Status::kIncompatible, "oneDNN",
-                fmt::format("it was measured with {}, here is {}",
-                            call.library.empty() ? "another" : call.library, library.version()),
-                "tune the model here");
+    throw Error(
+        Status::kIncompatible, "oneDNN",
+        fmt::format("it was measured with {}, here is {}",
+                    call.library.empty() ? "another" : printable(call.library), library.version()),
+        "tune the model here");
   return std::make_unique<OneDnnRoutine>(library, std::move(call));
 }
 

@@ -51,6 +51,7 @@ class Version2 final : public Functions {
     NIMBLE_UNREACHABLE("{}", exec::name_of(op));
   }
   int post_op_argument() const override { return 16384; }
+  int vnni() const override { return 0x440; }
 
   c::Status make_desc(void** out, const Desc& desc, bool any) const override {
     c::Dims dims = {}, strides = {};

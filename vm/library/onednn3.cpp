@@ -43,6 +43,7 @@ class Version3 final : public Functions {
     NIMBLE_UNREACHABLE("{}", exec::name_of(op));
   }
   int post_op_argument() const override { return 32768; }
+  int vnni() const override { return 0x48; }
 
   c::Status make_desc(void** out, const Desc& desc, bool any) const override {
     c::Dims dims = {}, strides = {};

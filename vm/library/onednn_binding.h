@@ -84,6 +84,9 @@ class Library {
   virtual const std::string& problem() const = 0;
   // "oneDNN 2.6.3 <revision>"; "" if it is not there.
   virtual const std::string& version() const = 0;
+  // Whether it adds up products of bytes without saturating on the way: by instructions that the
+  // CPU has and that neither the environment nor the program keeps it from.
+  virtual bool adds_bytes_exactly() const = 0;
   // Error(kUnsupported) if the library has nothing for it.
   virtual std::unique_ptr<Primitive> make(const Problem& problem) const = 0;
   // Sets how many threads of OpenMP the library takes on this thread, and tells how many it took

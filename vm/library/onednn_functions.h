@@ -74,7 +74,8 @@ int data_type(DType t);
   NAME(c::Status, dnnl_memory_destroy, (c::Memory*))                                     \
   NAME(c::Status, dnnl_memory_set_data_handle, (c::Memory*, void*))                      \
   NAME(int, dnnl_memory_desc_equal, (const void*, const void*))                          \
-  NAME(size_t, dnnl_memory_desc_get_size, (const void*))
+  NAME(size_t, dnnl_memory_desc_get_size, (const void*))                                 \
+  NAME(int, dnnl_get_effective_cpu_isa, ())
 
 // The functions of an opened library.
 class Functions {
@@ -98,6 +99,9 @@ class Functions {
   virtual int algorithm(exec::VendorOp op) const = 0;
   // Added to an argument's number, of the first post-operation; of the second twice that.
   virtual int post_op_argument() const = 0;
+
+  // What dnnl_cpu_isa_t has of instruction sets with VNNI, of 512 or 256 bits, and of no other.
+  virtual int vnni() const = 0;
 
   // A memory descriptor, its layout left to the library where `any`. It is released by drop_desc().
   virtual c::Status make_desc(void** out, const Desc& desc, bool any) const = 0;

@@ -352,6 +352,9 @@ class OpenedLibrary final : public Library {
 
   const std::string& problem() const override { return problem_; }
   const std::string& version() const override { return version_; }
+  bool adds_bytes_exactly() const override {
+    return problem_.empty() && (functions_->dnnl_get_effective_cpu_isa() & functions_->vnni()) != 0;
+  }
   std::unique_ptr<Primitive> make(const Problem& problem) const override {
     NIMBLE_CHECK(problem_.empty(), "{}", problem_);
     const OneThread one(*this);
@@ -383,9 +386,15 @@ class OpenedLibrary final : public Library {
       return fmt::format("{} was built for threads of neither OpenMP nor none (cpu_runtime {})",
                          file, v->cpu_runtime);
     if (v->cpu_runtime == c::kOpenMp) {
-      omp_set_num_threads_ =
-          reinterpret_cast<void (*)(int)>(::dlsym(handle, "omp_set_num_threads"));
-      omp_get_max_threads_ = reinterpret_cast<int (*)()>(::dlsym(handle, "omp_get_max_threads"));
+      // As the loader finds them for the library: of the program's OpenMP first, which may be
+      // another than the library was linked with. One more thread than a primitive was made for
+      // would leave its scratchpad.
+      const auto find = [&](const char* name) {
+        void* of_program = ::dlsym(RTLD_DEFAULT, name);
+        return of_program ? of_program : ::dlsym(handle, name);
+      };
+      omp_set_num_threads_ = reinterpret_cast<void (*)(int)>(find("omp_set_num_threads"));
+      omp_get_max_threads_ = reinterpret_cast<int (*)()>(find("omp_get_max_threads"));
       if (!omp_set_num_threads_ || !omp_get_max_threads_)
         return fmt::format("{} runs on an OpenMP that is not to be found", file);
     }

@@ -629,6 +629,23 @@ TEST_F(Tuned, AVendorConfigurationWithoutARoutineIsReported) {
   }
 }
 
+// A routine that the runtime would pass over, whatever its name is.
+TEST_F(Tuned, AVendorConfigurationOfAnotherWorkloadIsReported) {
+  for (const char* config : {R"({"routine":"onednn.conv2d"})", R"({"routine":"host.copy"})",
+                             R"({"routine":"no such\u0001"})"}) {
+    std::filesystem::remove_all(folder_ + "/tuning.db");
+    store_ = db::Store::open(folder_ + "/tuning.db");
+    Change change;
+    change.template_name = tuned::kVendorTemplate;
+    change.template_version = 1;
+    change.config = config;
+    table(1, {0}, change);
+    const KernelReport k = compiled();
+    EXPECT_EQ(k.outcome, tuned::Lookup::Outcome::kMismatch) << config;
+    EXPECT_NE(k.reason.find("does not compute it"), std::string::npos) << k.reason;
+  }
+}
+
 TEST_F(Tuned, RecordsOfOtherHardwareAreUsedWhereTheyAreAskedFor) {
   Change other;
   other.model_name = "Epoch 9000";

@@ -80,6 +80,10 @@ Operand8 operand8(NodeContext& c, const Value& x, const std::optional<Value>& ze
   Arithmetic a(c.g);
   Operand8 out{x, std::nullopt};
   const DType from = x.dtype();
+  // Others might be fractions, or beyond what their sums with 128 hold.
+  if (zero && zero->dtype() != from)
+    c.fail(fmt::format("a zero point is {}, what it is subtracted from {}",
+                       nimble::name_of(zero->dtype()), nimble::name_of(from)));
   int32_t shift = 0;
   if (from != to) {  // the highest bit turns i8 + 128 into u8 and u8 - 128 into i8
     shift = to == DType::kU8 ? 128 : -128;

@@ -104,7 +104,8 @@ Values dequantize(NodeContext& c) {
   if (c.has(2)) y = a.sub(y, a.cast(spread(c, c.in(2), x, axis, block), DType::kI32));
   const Value scale = a.cast(spread(c, c.in(1), x, axis, block), DType::kF32);
   const Value real = a.cast(a.mul(a.cast(y, DType::kF32), scale), to);
-  if (block == 0 && is_byte(x.dtype()) && to == DType::kF32 && c.in(1).dtype() == to) {
+  if (block == 0 && is_byte(x.dtype()) && to == DType::kF32 && c.in(1).dtype() == to &&
+      (!c.has(2) || c.in(2).dtype() == x.dtype())) {
     std::optional<Value> zero;
     if (c.has(2)) zero = c.in(2);
     c.g.note_quantised(real, {x, c.in(1), zero, axis});

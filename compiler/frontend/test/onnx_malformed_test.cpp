@@ -1,4 +1,5 @@
 // Files that are damaged, contradictory or hostile: one line, with a place and a remedy, each time.
+#include <cmath>
 #include <random>
 
 #include "compiler/frontend/test/onnx_writer.h"
@@ -446,6 +447,19 @@ TEST_F(OnnxFile, ScalesOfRowsOfMatMulIntegerToFloatAreRefused) {
     EXPECT_THAT(import_error(product(scales ? "3" : "1", scales ? "1" : "3")).what(),
                 testing::AllOf(testing::HasSubstr("the_product"),
                                testing::HasSubstr("scales or zero points of A")));
+}
+
+// They were cut to integers that need not hold them, and added to 128.
+TEST_F(OnnxFile, ZeroPointsOfAnotherTypeThanTheBytesAreRefused) {
+  for (const float zero : {0.5F, 1e30F, NAN}) {
+    GraphParts g = {{node("MatMulInteger", {"x", "w", "z"}, {"y"}, "", "the_product")},
+                    {tensor("z", {}, std::vector<float>{zero})},
+                    {value("x", {"3", "5"}, 3), value("w", {"5", "3"}, 3)},
+                    {unshaped("y", 6)}};
+    EXPECT_THAT(import_error(proto::model(g)).what(),
+                testing::AllOf(testing::HasSubstr("the_product"),
+                               testing::HasSubstr("a zero point is f32")));
+  }
 }
 
 // An operand may lack an axis that its rule looks at, and an extent may be so large that the

@@ -173,5 +173,18 @@ fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(4, 36, 8), f32], %b: Tensor[
   EXPECT_THAT(call->then, ElementsAre(VendorStep{VendorOp::kAdd, 2}, VendorStep{VendorOp::kRelu}));
 }
 
+// It once ended the compilation with an exception of the standard library.
+TEST(Vendor, AConvolutionsWeightsThatAreWidenedAreNoConstants) {
+  const Workload w = workload(R"(
+fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(3, 3, 8, 20), bf16]) {
+  let %w = cast(%f) {dtype = f32};
+  let %y = conv2d(%x, %w) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1,
+      layout = "nhwc"};
+  %y
+})",
+                              {false, true});
+  EXPECT_THAT(why_not(w), HasSubstr("must be constant"));
+}
+
 }  // namespace
 }  // namespace nimble::kernels

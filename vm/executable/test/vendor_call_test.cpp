@@ -48,35 +48,48 @@ TEST(VendorCall, WhatIsOutOfRangeIsCorrupt) {
     EXPECT_NE(at, std::string::npos) << from << " in " << text;
     return text.replace(at, from.size(), to);
   };
-  for (const std::string& bad : {std::string(""),
-                                 std::string("{"),
-                                 std::string("[]"),
-                                 std::string("null"),
-                                 std::string(R"({"routine":"onednn.matmul"})"),
-                                 replaced("\"k\":54", "\"k\":0"),
-                                 replaced("\"k\":54", "\"k\":-54"),
-                                 replaced("\"k\":54", "\"k\":9223372036854775807"),
-                                 replaced("\"k\":54", "\"k\":54.5"),
-                                 replaced("\"k\":54", "\"k\":55"),
-                                 replaced("\"n\":20", "\"n\":21"),
-                                 replaced("\"n\":20", "\"n\":\"20\""),
-                                 replaced("\"x\":0", "\"x\":-1"),
-                                 replaced("\"x\":0", "\"x\":70000"),
-                                 replaced("[16,2]", "[0,2]"),
-                                 replaced("[16,2]", "[16]"),
-                                 replaced("[16,2]", "[16,100000]"),
-                                 replaced("\"groups\":2", "\"groups\":0"),
-                                 replaced("\"strides\":[2,1]", "\"strides\":[0,1]"),
-                                 replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1]"),
-                                 replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1,-2]"),
-                                 replaced("\"op\":\"clip\"", "\"op\":\"cosh\""),
-                                 replaced("\"op\":\"add\",\"tensor\":3", "\"op\":\"add\"")})
+  for (const std::string& bad :
+       {std::string(""), std::string("{"), std::string("[]"), std::string("null"),
+        std::string(R"({"routine":"onednn.matmul"})"), replaced("\"k\":54", "\"k\":0"),
+        replaced("\"k\":54", "\"k\":-54"), replaced("\"k\":54", "\"k\":9223372036854775807"),
+        replaced("\"k\":54", "\"k\":54.5"), replaced("\"k\":54", "\"k\":55"),
+        replaced("\"n\":20", "\"n\":21"), replaced("\"n\":20", "\"n\":\"20\""),
+        replaced("\"x\":0", "\"x\":-1"), replaced("\"x\":0", "\"x\":70000"),
+        replaced("[16,2]", "[0,2]"), replaced("[16,2]", "[16]"), replaced("[16,2]", "[16,100000]"),
+        replaced("\"groups\":2", "\"groups\":0"),
+        replaced("\"strides\":[2,1]", "\"strides\":[0,1]"),
+        replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1]"),
+        replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1,-2]"),
+        replaced("\"op\":\"clip\"", "\"op\":\"cosh\""),
+        // A relu with a slope is none; nor has one of the others numbers.
+        replaced("\"op\":\"leaky_relu\"", "\"op\":\"relu\""),
+        replaced("\"op\":\"clip\"", "\"op\":\"leaky_relu\""),
+        replaced("\"op\":\"clip\"", "\"op\":\"swish\""),
+        replaced("\"alpha\":0.25", "\"alpha\":1e39"), replaced("\"alpha\":0.25", "\"alpha\":1e999"),
+        replaced("\"alpha\":0.25", "\"alpha\":null"),
+        replaced("\"op\":\"add\",\"tensor\":3", "\"op\":\"add\"")})
     try {
       vendor_call_of(bad);
       ADD_FAILURE() << bad;
     } catch (const Error& e) {
       EXPECT_EQ(e.status(), Status::kCorrupt) << e.what();
     }
+}
+
+// Messages become notes of a model, which people read on terminals.
+TEST(VendorCall, MessagesQuoteLittleOfTheFile) {
+  const std::string name = std::string(100000, 'x') + "\\u001b[2J";
+  for (const std::string& op : {"\"" + name + "\"", name, std::string("\"\\u001b[2J\"")}) {
+    std::string text = to_json(sample());
+    text.replace(text.find("\"clip\""), 6, op);
+    try {
+      vendor_call_of(text);
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_LT(e.problem().size(), 200u);
+      EXPECT_EQ(e.problem().find('\x1b'), std::string::npos);
+    }
+  }
 }
 
 TEST(VendorCall, WeightsThatOverflowAreNone) {

@@ -80,6 +80,25 @@ TEST(ExactEntries, WithoutSymbolsTheTreeHasOneSize) {
   EXPECT_THAT(exact_entries(exec::DispatchTree::single(0), 1, 2), IsEmpty());
 }
 
+TEST(ExactEntries, TreesOverVeryManySymbolsAreLeft) {
+  // As deep as there are symbols, each of which is asked for its size.
+  const auto sizes = [](size_t symbols) {
+    exec::DispatchTree t;
+    for (uint32_t i = 0; i < symbols; ++i)
+      t.nodes.push_back({exec::DispatchNode::Test::kEqual,
+                         {exec::DispatchFeature::Kind::kSymbol, i, 0, 1},
+                         3,
+                         i + 1,
+                         static_cast<uint32_t>(symbols) + 1});
+    t.nodes.push_back({exec::DispatchNode::Test::kLeaf, {}, 0, 0, 0});
+    t.nodes.push_back({exec::DispatchNode::Test::kLeaf, {}, 0, 1, 0});
+    return exact_entries(t, symbols, 1).size();
+  };
+  EXPECT_EQ(sizes(64), 1u);
+  EXPECT_EQ(sizes(65), 0u);
+  EXPECT_EQ(sizes(100000), 0u);
+}
+
 std::vector<uint32_t> passed(const std::string& code, size_t argument = 1) {
   const exec::Executable e = exec::assemble(R"(
 constant "a" f32 [1] { 1 }

@@ -30,7 +30,7 @@ class Ready final : public ReadyCall {
 
 class Fake final : public VendorRoutine {
  public:
-  static inline int made = 0;
+  static inline int made = 0, prepared = 0;
   explicit Fake(bool refuses) : refuses_(refuses) {}
   std::optional<size_t> weights() const override { return 1; }
   uint64_t make_ready(std::span<const LibraryTensor> tensors, int32_t) override {
@@ -62,6 +62,7 @@ class Vendors : public Interpreter {
       k.signature = "a, w -> y";
       k.summary = "Made ready.";
       k.prepare = [](const std::string& configuration, const exec::KernelContract&) {
+        ++Fake::prepared;
         if (configuration == "another version")
           throw Error(Status::kIncompatible, "fake", "measured with another version");
         return std::unique_ptr<VendorRoutine>(std::make_unique<Fake>(configuration == "refuses"));
@@ -126,6 +127,48 @@ TEST_F(Vendors, WithoutTrustNothingIsMade) {
   load(model("0: n == 3 ? 1 : 2  1: 0  2: 1", kBoth), {}, false);
   EXPECT_EQ(Fake::made, 0);
   EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+}
+
+// A file may have very many, each with a configuration that is compared with the whole contract.
+TEST_F(Vendors, VeryManyConfigurationsAreNotAllLookedAt) {
+  std::string all;
+  for (int i = 0; i < 1000; ++i) all += fmt::format("vendor \"test.fake\" config \"{}\"\n  ", i);
+  Fake::prepared = 0;
+  load(model("0: n == 3 ? 1 : 2  1: 999  2: 1000", all + "host \"test.add\""), {}, true);
+  EXPECT_EQ(Fake::prepared, 16);
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(11, 22, 33));
+  EXPECT_THAT(model_->notes(), ::testing::Contains(HasSubstr("more than 16 routines")));
+}
+
+// A table of very many sizes would make each load take minutes.
+TEST_F(Vendors, SizesBeyondAFewHundredRunOurs) {
+  for (const size_t others : {255u, 256u}) {
+    std::string tree;
+    for (size_t i = 0; i <= others; ++i)
+      tree += fmt::format("{}: n == {} ? {} : {}  {}: 0  ", 2 * i, i == others ? 3 : 1000 + i,
+                          2 * i + 1, 2 * i + 2, 2 * i + 1);
+    tree += fmt::format("{}: 1", 2 * others + 2);
+    Fake::made = 0;
+    load(model(tree, kBoth), {}, true);
+    const bool ready = others < 256;
+    EXPECT_EQ(Fake::made, ready ? 1 : 0);
+    if (ready)
+      EXPECT_THAT(model_->notes(), IsEmpty());
+    else
+      EXPECT_THAT(model_->notes(), ElementsAre(HasSubstr("a kernel has at most 256")));
+    EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats,
+                ready ? ElementsAre(1011, 1022, 1033) : ElementsAre(11, 22, 33));
+  }
+}
+
+// Several leaves of a table with one configuration have one routine, and weights are copied once.
+TEST_F(Vendors, OneConfigurationIsOneRoutine) {
+  Fake::prepared = 0;
+  load(model("0: n == 3 ? 1 : 2  1: 0  2: n == 4 ? 3 : 4  3: 1  4: 2",
+             "vendor \"test.fake\" config \"right\"\n  " + std::string(kBoth)),
+       {}, true);
+  EXPECT_EQ(Fake::prepared, 1);
+  EXPECT_THAT(run({{{3}, {1, 2, 3}}})[0].floats, ElementsAre(1011, 1022, 1033));
 }
 
 // Of a candidate for measuring nothing stands in, or its time might be another's.

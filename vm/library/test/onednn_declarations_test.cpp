@@ -48,6 +48,11 @@ TEST(OneDnnDeclarations, AgreeWithTheHeader) {
   EXPECT_EQ(c::data_type(DType::kF64), 0);
   const auto ours = DNNL_VERSION_MAJOR == 3 ? functions_of_version3() : functions_of_version2();
   EXPECT_EQ(ours->major(), DNNL_VERSION_MAJOR);
+  for (const int with : {dnnl_cpu_isa_avx2_vnni, dnnl_cpu_isa_avx512_core_vnni,
+                         dnnl_cpu_isa_avx512_core_bf16, dnnl_cpu_isa_avx512_core_amx})
+    EXPECT_NE(ours->vnni() & with, 0) << with;
+  for (const int without : {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core})
+    EXPECT_EQ(ours->vnni() & without, 0) << without;
   for (const int at : {0, 1, 7})
     EXPECT_EQ((at + 1) * ours->post_op_argument() | c::kArgOperand,
               DNNL_ARG_ATTR_MULTIPLE_POST_OP(at) | DNNL_ARG_SRC_1);

@@ -2,6 +2,8 @@
 // and libraries that are refused.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "vm/base/error.h"
 #include "vm/library/onednn_binding.h"
 
@@ -56,6 +58,22 @@ TEST(OneDnnStandin, WhatTheLibraryHasNotIsUnsupported) {
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kUnsupported);
   }
+}
+
+// Without VNNI pairs of products saturate at 16 bits, whatever the CPU could do.
+TEST(OneDnnStandin, BytesAreExactWhereTheLibraryMayUseTheInstructions) {
+  const std::unique_ptr<Library> library = open_library(3, NIMBLE_STANDIN_OMP);
+  const auto exact = [&](const char* isa) {
+    ::setenv("NIMBLE_STANDIN_ISA", isa, 1);
+    const bool is = library->adds_bytes_exactly();
+    ::unsetenv("NIMBLE_STANDIN_ISA");
+    return is;
+  };
+  for (const char* with : {"0xf", "0x1f", "0x67", "0xe7", "0x1ef", "0xfef"})
+    EXPECT_TRUE(exact(with)) << with;
+  for (const char* without : {"0", "0x1", "0x3", "0x7", "0x27"})
+    EXPECT_FALSE(exact(without)) << without;
+  EXPECT_FALSE(open_library(3, "/nowhere/libdnnl.so.3")->adds_bytes_exactly());
 }
 
 TEST(OneDnnStandin, OtherThreadsThanOpenMpsAreRefused) {

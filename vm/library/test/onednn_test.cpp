@@ -506,6 +506,80 @@ TEST_P(OneDnn, SizesThatDoNotFitAreRefusedBeforeTheLibrarySeesThem) {
   refused(3, {0, 40});
 }
 
+// Sizes of entries that a table makes up: no memory lies behind these shapes.
+TEST_P(OneDnn, SizesThatNoTensorHasAreRefusedBeforeTheLibrarySeesThem) {
+  std::vector<Data> good = {random_data(DType::kF32, {4, 24}, random_),
+                            random_data(DType::kF32, {1, 24, 48}, random_),
+                            {DType::kF32, {4, 40}, {}, {}}};
+  VendorCall call;
+  call.routine = "onednn.matmul";
+  call.w = 1;
+  call.y = 2;
+  call.k = 24;
+  call.n = 40;
+  call.panel = VendorCall::Panel{48, 1};
+  const std::unique_ptr<VendorRoutine> r = routine(call, good);
+  for (const Ints& rows : {Ints{int64_t{1} << 31}, Ints{int64_t{1} << 57},
+                           Ints{int64_t{1} << 20, int64_t{1} << 20}, Ints{-2, -3}}) {
+    Ints x = rows, y = rows;
+    x.push_back(24);
+    y.push_back(40);
+    std::vector<LibraryTensor> t = views(good);
+    t[0].shape = x;
+    t[2].shape = y;
+    try {
+      r->make_ready(t, 1);
+      ADD_FAILURE() << rows[0];
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kUnsupported);
+      EXPECT_THAT(e.what(), HasSubstr("larger than the library counts"));
+    }
+    EXPECT_EQ(r->find(t), nullptr);
+  }
+}
+
+TEST_P(OneDnn, WindowsInThePaddingAloneAndHugeOnesAreRefused) {
+  struct Case {
+    VendorCall::Image image;
+    int64_t height, rows;  // of the image and of the result
+    const char* why;
+  };
+  const std::vector<Case> all = {
+      {{{1, 1}, {1, 1}, {1, 1}, {1, 0, 1, 0}, 1, false}, 5, 7, "padding alone"},
+      {{{3, 1}, {1, 1}, {1, 1}, {3, 0, 0, 0}, 1, false}, 5, 6, "padding alone"},
+      {{{3, 1}, {1, 1}, {1, 1}, {0, 0, 3, 0}, 1, false}, 5, 6, "padding alone"},
+      {{{1, 1}, {INT32_MAX, 1}, {1, 1}, {0, 0, 0, 0}, 1, false}, 5, 1, "windows are larger"},
+      {{{1, 1}, {1, 1}, {INT32_MAX, 1}, {0, 0, 0, 0}, 1, false}, 5, 5, "windows are larger"},
+      {{{2, 1}, {INT32_MAX, 1}, {70000, 1}, {70000, 0, 70000, 0}, 1, false}, 5, 1, "larger"},
+      {{{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, false}, 1 << 26, 1 << 26, "larger"},
+  };
+  for (const Case& c : all) {
+    const int64_t k = c.image.kernel[0] * 8;
+    VendorCall call;
+    call.routine = "onednn.conv2d";
+    call.w = 1;
+    call.y = 2;
+    call.k = k;
+    call.n = 16;
+    call.image = c.image;
+    const Ints x = {1, c.height, 3, 8}, y = {1, c.rows, 3, 16};
+    std::vector<Data> given = {random_data(DType::kF32, {1, 5, 3, 8}, random_),
+                               random_data(DType::kF32, {k, 16}, random_),
+                               {DType::kF32, {1, 5, 3, 16}, {}, {}}};
+    const std::unique_ptr<VendorRoutine> r = routine(call, given);
+    std::vector<LibraryTensor> t = views(given);
+    t[0].shape = x;
+    t[2].shape = y;
+    try {
+      r->make_ready(t, 1);
+      ADD_FAILURE() << c.why;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kUnsupported);
+      EXPECT_THAT(e.what(), HasSubstr(c.why));
+    }
+  }
+}
+
 TEST_P(OneDnn, RefusesContractsThatTheConfigurationDoesNotFit) {
   const std::vector<Data> good = {{DType::kF32, {4, 24}, {}, {}},
                                   {DType::kF32, {24, 40}, {}, {}},

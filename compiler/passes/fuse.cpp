@@ -253,12 +253,12 @@ class BlockFusion {
     std::vector<int64_t> scalars;
     std::map<const ir::Tensor*, Atom> constants;
     ir::BlockBuilder body;
-    auto operand = [&](const Atom& a) -> Atom {
+    auto operand = [&](const Atom& a, bool from_memory) -> Atom {
       if (a.is_var()) {
         auto it = inside.find(a.var.get());
         if (it != inside.end()) return it->second;
       } else if (a.is_constant()) {
-        if (a.constant->elements() == 1) return a;
+        if (a.constant->elements() == 1 && !from_memory) return a;
         auto it = constants.find(a.constant.get());
         if (it != constants.end()) return it->second;
       }
@@ -277,7 +277,10 @@ class BlockFusion {
     for (size_t m : g.members) {
       const Binding& b = block_.bindings[m];
       std::vector<Atom> operands;
-      for (const Atom& a : b.value->args) operands.push_back(operand(a));
+      // Templates of products read matrices of one element, too.
+      const bool anchor = ir::find_op(b.value->op)->fusion == FusionKind::kAnchor;
+      for (size_t i = 0; i < b.value->args.size(); ++i)
+        operands.push_back(operand(b.value->args[i], anchor && i < 2));
       VarRef v = body.call(b.value->op, std::move(operands), b.value->attrs, b.var->name,
                            b.value->location);
       v->type = b.var->type;

@@ -152,8 +152,9 @@ TEST(Weights, RoundingIsNoWorseThanByTheLargest) {
 TEST(Weights, OfFewBitsTakeAnEighthOfTheMemory) {
   const ir::Module m = layer(tensor({1024, 256}, 1), false);
   const auto bytes = [&](const Configuration& c) {
+    const Compiled compiled(m, c);
     size_t all = 0;
-    for (const exec::Constant& k : Compiled(m, c).executable().constants) {
+    for (const exec::Constant& k : compiled.executable().constants) {
       size_t one = size_of(k.dtype);
       for (int64_t d : k.shape) one *= static_cast<size_t>(d);
       all += one;

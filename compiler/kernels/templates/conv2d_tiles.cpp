@@ -104,7 +104,7 @@ std::optional<Conv> analyse(const Workload& w, const TargetInfo& t) {
 // Completes a product whose lines of pixels are one behind the other.
 class Lines {
  public:
-  Lines(const Workload& w, Conv& p) : w_(w), p_(p), named_(w) {
+  Lines(const Workload& w, Conv& p) : p_(p), named_(w) {
     const ConvNhwc& c = p.conv;
     out_height_ = named_("out_height", c.out[1]);
     out_width_ = named_("out_width", c.out[2]);
@@ -251,7 +251,6 @@ class Lines {
     all.push_back(kb::barrier());
   }
 
-  const Workload& w_;
   Conv& p_;
   NamedExtents named_;
   Dim out_height_, out_width_, height_, width_;

@@ -77,15 +77,16 @@ class ReferenceHarness {
   }
 
   // Runs on random data with these values of the contract's symbols and compares all results.
-  void run(const std::vector<int64_t>& symbols, int threads, unsigned seed,
-           double tolerance = 2e-5) {
+  // Floats are drawn from -most to most.
+  void run(const std::vector<int64_t>& symbols, int threads, unsigned seed, double tolerance = 2e-5,
+           float most = 1) {
     std::string trace = "threads " + std::to_string(threads) + ",";
     for (size_t i = 0; i < symbols.size(); ++i)
       trace += " " + w_.contract.symbols[i] + " = " + std::to_string(symbols[i]);
     SCOPED_TRACE(trace);
     ASSERT_EQ(symbols.size(), w_.contract.symbols.size());
     std::mt19937 random(seed);
-    std::uniform_real_distribution<float> distribution(-1, 1);
+    std::uniform_real_distribution<float> distribution(-most, most);
     std::vector<ir::TensorRef> inputs;
     std::vector<std::vector<std::byte>> memory;
     for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {

@@ -64,10 +64,9 @@ void check(const Workload& w, const TargetInfo& target, const Form& f, int confi
     for (int run = 0; run < (c == 0 && symbolic ? 14 : 4) && !::testing::Test::HasFailure();
          ++run) {
       const int64_t rows = kRows[turn++ % std::size(kRows)];
-      // A number is up to 15 or 255 steps from its zero: a term that lacks is one of them, and sums
-      // of a hundred such terms may cancel.
+      // A number is up to 15 or 255 steps from its zero, which small scales and rows make up for.
       harness.run(symbolic ? std::vector<int64_t>{rows} : std::vector<int64_t>{}, 1 + run % 3,
-                  static_cast<unsigned>(turn), f.bits == 4 ? 1e-3 : 2e-2);
+                  static_cast<unsigned>(turn), 5e-5, f.bits == 4 ? 0.25F : 0.0625F);
     }
   }
 }

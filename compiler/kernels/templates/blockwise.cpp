@@ -51,8 +51,6 @@ std::string blockwise_layout(const TargetInfo& t, int64_t bits, int64_t n) {
 namespace {
 
 constexpr int kMantissa = 23;  // bits of f32's
-// Sums enough to keep the multiply-add units busy, of a tile that waits for its weights anyway.
-constexpr int kBusy = 6;
 // Rows whose weights are unpacked in registers, at most.
 constexpr int64_t kMostFew = 8;
 
@@ -163,7 +161,7 @@ class FloatLowering final : public BlockwiseLowering {
   // before it.
   int chains(int rows) const {
     int n = 1;
-    while (n * rows * vectors_ < kBusy && n < 4) n *= 2;
+    while (n * rows * vectors_ < kBusySums && n < 4) n *= 2;
     return n;
   }
 

@@ -15,9 +15,6 @@ using kir::Scope;
 using kir::StmtRef;
 using kir::ValueRef;
 
-// Sums that are added to in turn, enough that none is waited for.
-constexpr int kBusy = 6;
-
 class ByteLowering final : public BlockwiseLowering {
  public:
   ByteLowering(const Workload& w, const BlockwiseProduct& p, const Config& c, int residue)
@@ -59,7 +56,7 @@ class ByteLowering final : public BlockwiseLowering {
   static constexpr int kGroup = 4;
   int groups() const { return static_cast<int>(p_.form.per_word() / kGroup); }
   // Over how many sums each element of so many rows is spread: few rows wait for the sum before.
-  int parts(int rows) const { return rows * vectors_ < kBusy ? groups() : 1; }
+  int parts(int rows) const { return rows * vectors_ < kBusySums ? groups() : 1; }
 
   // From one rounded row to the next: its words, up to whole vectors, which divide a block. A block
   // may be far longer than k.

@@ -87,47 +87,27 @@ Dim BlockwiseLowering::scale_at(const Dim& block, int v) const {
 
 StmtRef BlockwiseLowering::store_row(const Dim& row, const std::function<ValueRef(int v)>& value,
                                      const std::string& prefix) const {
-  const Dim p = Dim::symbol("p");
-  const int64_t n = p_.form.n, full = n / width_;
-  const auto stores = [&](bool masked) {
-    std::vector<StmtRef> all;
-    std::vector<Dim> coordinates = unflatten(row, p_.row_dims);
-    coordinates.emplace_back(0);
-    for (int v = 0; v < vectors_; ++v) {
-      const Dim column = p * width_ + v * lanes_;
-      coordinates.back() = column;
-      const std::optional<Dim> valid = masked ? std::optional<Dim>(n - column) : std::nullopt;
-      StmtRef one = store_results(w_, p_.frame, value(v), coordinates, lanes_, valid,
-                                  prefix + numbered("", v) + "_");
-      const bool may_be_beyond = masked && v > 0;
-      all.push_back(may_be_beyond ? kb::if_then(kb::lt(column, n), std::move(one))
-                                  : std::move(one));
-    }
-    return kb::seq(std::move(all));
+  const Dim p = Dim::symbol("p"), first = p * width_;
+  const auto stores = [&](bool last) {
+    ColumnVectors columns{last ? p_.words.last_vectors() : vectors_, lanes_, first, {}, prefix};
+    if (last) columns.valid = p_.form.n - first;
+    return store_columns(w_, p_.frame, unflatten(row, p_.row_dims), columns,
+                         [&](int v, const Dim&, const std::optional<Dim>&) { return value(v); });
   };
+  const int64_t full = p_.form.n / width_;
   if (full == 0) return stores(true);
   if (full == p_.words.panels()) return stores(false);
   return kb::if_then(kb::lt(p, full), stores(false), stores(true));
 }
 
 StmtRef BlockwiseLowering::tiled() const {
-  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
-            extent = Dim::symbol("tile_count");
-  // With rows split over the threads each has its own range of tiles, else all have all.
-  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-  const Dim first = split_rows_ ? ir::floordiv(tiles_.count() * thread, threads) : Dim(0);
-  const Dim last =
-      split_rows_ ? ir::floordiv(tiles_.count() * (thread + 1), threads) : tiles_.count();
-  std::vector<StmtRef> in_block = {
-      kb::let_index("tile_begin", kb::index(first + block * block_tiles_)),
-      kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles_))),
-      kb::let_index("block_row", kb::index(tiles_.first_row(begin))),
-  };
-  if (StmtRef rows = prepare(begin + extent)) in_block.push_back(std::move(rows));
-  in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
-                              p_.words.panels(), panel()));
-  return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
-                  kb::seq(std::move(in_block)));
+  return tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim& begin, const Dim& count) {
+    std::vector<StmtRef> in_block;
+    if (StmtRef rows = prepare(begin + count)) in_block.push_back(std::move(rows));
+    in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
+                                p_.words.panels(), panel()));
+    return in_block;
+  });
 }
 
 Dim BlockwiseLowering::sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {

@@ -68,8 +68,6 @@ namespace {
 
 // A tile that does at most so many multiply-adds with each line of weights prefetches nothing.
 constexpr int64_t kFewPerLine = 4;
-// Sums enough to keep the multiply-add units nearly busy, of a tile that L2 holds up anyway.
-constexpr int kBusy = 6;
 
 // The problem that a workload states.
 struct Product : Panels {
@@ -135,30 +133,20 @@ class DenseLowering {
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body = tiles_.prologue();
-    const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
-              extent = Dim::symbol("tile_count");
-    // With rows split over the threads each has its own range of tiles, else all have all.
-    const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-    const Dim first = split_rows_ ? ir::floordiv(tiles_.count() * thread, threads) : Dim(0);
-    const Dim last =
-        split_rows_ ? ir::floordiv(tiles_.count() * (thread + 1), threads) : tiles_.count();
-    std::vector<StmtRef> in_block = {
-        kb::let_index("tile_begin", kb::index(first + block * block_tiles_)),
-        kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles_))),
-        kb::let_index("block_row", kb::index(tiles_.first_row(begin))),
-    };
-    if (prefetch_)
-      in_block.push_back(
-          kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(extent, 1)))));
-    StmtRef panel = panel_body(p_.vectors);
-    if (const int64_t last = p_.panels() - 1; p_.last_vectors() < p_.vectors)
-      panel = last == 0 ? panel_body(p_.last_vectors())
-                        : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
-                                      panel_body(p_.last_vectors()));
-    in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
-                                p_.panels(), std::move(panel)));
-    body.push_back(kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles_),
-                            kb::seq(std::move(in_block))));
+    body.push_back(tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim&, const Dim& count) {
+      std::vector<StmtRef> in_block;
+      if (prefetch_)
+        in_block.push_back(
+            kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(count, 1)))));
+      StmtRef panel = panel_body(p_.vectors);
+      if (const int64_t last = p_.panels() - 1; p_.last_vectors() < p_.vectors)
+        panel = last == 0 ? panel_body(p_.last_vectors())
+                          : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
+                                        panel_body(p_.last_vectors()));
+      in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
+                                  p_.panels(), std::move(panel)));
+      return in_block;
+    }));
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
     return make_function(w_, p_.frame, name, std::move(scratch), {accumulators_, panel_},
@@ -207,7 +195,8 @@ class DenseLowering {
   // cycles for the one before it, and two could begin every cycle.
   int chains(int vectors) const {
     int n = 1;
-    while (n * vectors < kBusy && 2 * n * vectors <= rows_ * p_.vectors && unroll_ % (2 * n) == 0)
+    while (n * vectors < kBusySums && 2 * n * vectors <= rows_ * p_.vectors &&
+           unroll_ % (2 * n) == 0)
       n *= 2;
     return n;
   }

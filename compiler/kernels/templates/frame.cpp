@@ -165,7 +165,7 @@ kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<
     coordinates.back() = columns.first + ahead;
     const auto valid = columns.valid ? std::optional<Dim>(*columns.valid - ahead) : std::nullopt;
     all.push_back(store_results(w, f, value(v, coordinates.back(), valid), coordinates,
-                                columns.lanes, valid, "e" + std::to_string(v) + "_"));
+                                columns.lanes, valid, columns.prefix + std::to_string(v) + "_"));
   }
   return kb::seq(std::move(all));
 }

@@ -45,6 +45,7 @@ struct ColumnVectors {
   int vectors = 1, lanes = 1;
   kir::Dim first;                 // the first vector's first column, a coordinate
   std::optional<kir::Dim> valid;  // columns from there on that there are; all of them if not given
+  std::string prefix = "e";       // of names, where several rows are stored one after the other
 };
 // The anchor's value in vector `v`, whose first column is `column`. Lanes from `valid` on are none.
 using ColumnValue = std::function<kir::ValueRef(int v, const kir::Dim& column,

@@ -257,6 +257,24 @@ Dim RowTiles::first_row(const Dim& tile) const {
   return tile * rows_;
 }
 
+StmtRef RowTiles::in_blocks(
+    int64_t block_tiles, bool split,
+    const std::function<std::vector<StmtRef>(const Dim& begin, const Dim& count)>& body) const {
+  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
+            count = Dim::symbol("tile_count");
+  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+  const Dim first = split ? ir::floordiv(count_ * thread, threads) : Dim(0);
+  const Dim last = split ? ir::floordiv(count_ * (thread + 1), threads) : count_;
+  std::vector<StmtRef> in_block = {
+      kb::let_index("tile_begin", kb::index(first + block * block_tiles)),
+      kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles))),
+      kb::let_index("block_row", kb::index(first_row(begin))),
+  };
+  for (StmtRef& s : body(begin, count)) in_block.push_back(std::move(s));
+  return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles),
+                  kb::seq(std::move(in_block)));
+}
+
 std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {
   const int64_t rows = *m_.as_constant(), count = *count_.as_constant();
   std::vector<std::pair<int64_t, int64_t>> all;

@@ -63,6 +63,10 @@ struct TileProduct {
   int operand_lanes() const;
 };
 
+// Sums enough to keep the multiply-add units nearly busy: a tile of fewer spreads each element over
+// several, since a multiply-add waits for the one before it.
+inline constexpr int kBusySums = 6;
+
 // The fragment that multiplies operands of these types into such sums, or the first one for a
 // right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
@@ -173,6 +177,14 @@ class RowTiles {
   kir::StmtRef for_each(const Dim& begin, const Dim& extent,
                         const std::function<kir::StmtRef(const Tile&)>& body,
                         const std::function<kir::StmtRef(const Tile&)>& after) const;
+  // Blocks of `block_tiles` tiles, one after the other, each with the statements that `body` gives
+  // of its first tile and their number. With `split` each thread has a range of tiles of its own,
+  // else all have all. The symbols "tile_begin", "tile_count" and "block_row" name a block's first
+  // tile, its tiles and its first row.
+  kir::StmtRef in_blocks(
+      int64_t block_tiles, bool split,
+      const std::function<std::vector<kir::StmtRef>(const Dim& begin, const Dim& count)>& body)
+      const;
   // First row and rows of each tile, of a number of rows that is known.
   std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
   // Row number r of a tile, kept inside the matrix for kTailsMasked.

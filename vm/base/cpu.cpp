@@ -384,4 +384,10 @@ TileRegisters tile_registers() {
   return ask_for_tiles();
 }
 
+bool needs_tile_registers(std::string_view feature) {
+  const std::string wanted = plain(feature);
+  return std::ranges::any_of(
+      kFeatures, [&](const FeatureBit& f) { return f.xcr0 == kAmx && plain(f.name) == wanted; });
+}
+
 }  // namespace nimble

@@ -74,5 +74,7 @@ enum class TileRegisters {
 };
 // Asks anew.
 TileRegisters tile_registers();
+// Whether code with that feature uses them.
+bool needs_tile_registers(std::string_view feature);
 
 }  // namespace nimble

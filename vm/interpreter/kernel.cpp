@@ -659,8 +659,10 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
       k.single ? k.kernel->dispatch.nodes[0].yes : k.kernel->dispatch.choose(symbols, threads);
   const KernelTarget* chosen = &k.targets[leaf];
   const ReadyCall* ready = nullptr;
+  std::span<const LibraryTensor> tensors;
   if (chosen->routine) [[unlikely]] {
-    ready = chosen->routine->find(library_tensors(k, arguments, frame));
+    tensors = library_tensors(k, arguments, frame);
+    ready = chosen->routine->find(tensors);
     if (!ready) chosen = &stand_in_of(k, *chosen);
   }
   const KernelTarget& target = *chosen;
@@ -700,7 +702,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     const bool few = arguments.size() <= kFewArguments;
     if (!few) [[unlikely]]
       refuse_overlaps(k, arguments, frame);
-    const std::span<const LibraryTensor> tensors = library_tensors(k, arguments, frame);
+    if (!ready) tensors = library_tensors(k, arguments, frame);
     size_t scalars = 0, values = 0;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const Value& v = arguments[i];

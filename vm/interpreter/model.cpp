@@ -36,7 +36,7 @@ bool needs_native(const exec::Kernel& k) {
 // Whether all that is asked for is what Linux refuses this process, on a CPU that has it.
 bool only_refused(const std::vector<std::string>& missing) {
   // Asking is a change of the process: last.
-  return std::ranges::all_of(missing, [](const std::string& f) { return f.starts_with("amx"); }) &&
+  return std::ranges::all_of(missing, needs_tile_registers) &&
          tile_registers() == TileRegisters::kRefused;
 }
 

@@ -294,13 +294,9 @@ std::optional<exec::VendorCall> vendor_call_of(const Workload& w, std::string* w
     std::vector<DType> types;
     for (const KernelArgument& a : w.contract.arguments)
       if (a.kind == KernelArgument::Kind::kTensor) types.push_back(a.dtype);
-    // Sums are integers to the end, or f32 on the way.
-    if (types[call.y] == DType::kI32 && !call.then.empty())
-      throw Refused{"the vendor's routine computes in f32 what follows its sums"};
-    for (const DType t : {types[call.x], types[call.w], types[call.y]})
-      if (t != DType::kF32 && t != DType::kBF16 && t != DType::kU8 && t != DType::kI8 &&
-          t != DType::kI32)
-        throw Refused{fmt::format("the vendor's routine takes no {}", name_of(t))};
+    if (std::string fault = exec::fault_of_types(call, types[call.x], types[call.w], types[call.y]);
+        !fault.empty())
+      throw Refused{std::move(fault)};
     return call;
   } catch (const Refused& refused) {
     if (why) *why = refused.why;

@@ -189,6 +189,19 @@ std::string to_json(const VendorCall& c) {
   return j.dump();
 }
 
+std::string fault_of_types(const VendorCall& call, DType x, DType w, DType y) {
+  const bool f32 = x == DType::kF32 && w == DType::kF32 && y == DType::kF32;
+  const bool bf16 =
+      x == DType::kBF16 && w == DType::kBF16 && (y == DType::kF32 || y == DType::kBF16);
+  const bool int8 = x == DType::kU8 && w == DType::kI8 && (y == DType::kF32 || y == DType::kI32);
+  if (!f32 && !bf16 && !int8)
+    return fmt::format("it multiplies no {} and {} to {}", name_of(x), name_of(w), name_of(y));
+  // Steps are computed in f32, which has not all values of i32.
+  if (y == DType::kI32 && !call.then.empty())
+    return "it computes in f32 what follows its sums, which are integers to the end";
+  return {};
+}
+
 VendorCall vendor_call_of(const std::string& json) {
   try {
     return read(Json::parse(json));

@@ -76,6 +76,10 @@ struct VendorCall {
   friend bool operator==(const VendorCall&, const VendorCall&) = default;
 };
 
+// Why a routine does not compute `call` on tensors of these element types; "" if it does. Sums are
+// in f32, or in i32 to the end.
+std::string fault_of_types(const VendorCall& call, DType x, DType w, DType y);
+
 std::string to_json(const VendorCall& call);
 // Error(kCorrupt) for text that is no such object or has numbers out of range.
 VendorCall vendor_call_of(const std::string& json);

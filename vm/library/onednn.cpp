@@ -469,17 +469,10 @@ std::string contract_fault(const onednn::Library& library, const VendorCall& cal
   for (size_t i = 0; i < t.size(); ++i)
     if (t[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
   const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;
-  const bool f32 = x == DType::kF32 && w == DType::kF32 && y == DType::kF32;
-  const bool bf16 =
-      x == DType::kBF16 && w == DType::kBF16 && (y == DType::kF32 || y == DType::kBF16);
-  const bool int8 = x == DType::kU8 && w == DType::kI8 && (y == DType::kF32 || y == DType::kI32);
-  if (!f32 && !bf16 && !int8)
-    return fmt::format("it multiplies no {} and {} to {}", name_of(x), name_of(w), name_of(y));
-  // Steps are computed in f32, which has not all values of i32.
-  if (y == DType::kI32 && !call.then.empty()) return "its sums are integers to the end";
+  if (std::string fault = exec::fault_of_types(call, x, w, y); !fault.empty()) return fault;
   // Without such instructions pairs of products saturate at 16 bits.
-  if (int8 && ((!host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni")) ||
-               !library.adds_bytes_exactly()))
+  if (w == DType::kI8 && ((!host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni")) ||
+                          !library.adds_bytes_exactly()))
     return "8-bit products are not exact on this CPU, as far as the library may use it";
   for (const exec::VendorStep& s : call.then)
     if (exec::has_operand(s.op) && t[s.tensor]->dtype != DType::kF32 &&

@@ -143,6 +143,14 @@ fn @main(%x: Tensor[(n, 24), bf16], %w: Tensor[(2, 12, 32, 2), bf16]) {
                            "  let %t = cast(%s) {dtype = f32};\n",
                            "t")),
               HasSubstr("rounds elsewhere"));
+  // What load would refuse is not proposed.
+  EXPECT_THAT(why_not(workload(R"(
+fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), u8]) {
+  let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32x4", out = i32};
+  %y
+})",
+                               {false, true})),
+              HasSubstr("multiplies no u8 and u8 to i32"));
   // Sums that stay integers are exact; in f32 they would not be.
   EXPECT_THAT(why_not(workload(R"(
 fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40), i32]) {

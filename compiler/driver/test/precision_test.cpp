@@ -1,15 +1,11 @@
 // Programs compiled under a policy of precision, against the reference interpreter of the module as
 // the policy rounds it: what a kernel adds to the error of that rounding is as little as in f32.
-#include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "compiler/driver/test/harness.h"
-#include "compiler/ir/infer.h"
+#include "compiler/driver/test/policies.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
-#include "vm/base/cpu.h"
 #include "vm/base/half.h"
 
 namespace nimble::driver::testing {
@@ -21,16 +17,7 @@ using Shape = std::vector<int64_t>;
 
 const passes::Precision kPolicies[] = {passes::Precision::kBF16, passes::Precision::kF16};
 const passes::Precision kNarrow = kPolicies[0];
-
-TensorRef tensor(const Shape& shape, unsigned seed, float scale = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> real(-scale, scale);
-  int64_t elements = 1;
-  for (int64_t d : shape) elements *= d;
-  std::vector<float> values;
-  for (int64_t i = 0; i < elements; ++i) values.push_back(real(random));
-  return ir::Tensor::of(DType::kF32, shape, values);
-}
+const char* const kLastPass = "set-precision";
 
 // The tensor with f(its element, its number) as elements.
 template <typename F>
@@ -76,18 +63,6 @@ ir::Module with_weights(const std::string& text) {
   return out;
 }
 
-// The module with what the policy says written into it.
-ir::Module rounded(const ir::Module& m, const Configuration& c) {
-  passes::PassContext context;
-  context.target = kernels::target_by_name(c.target);
-  context.precision = c.precision;
-  passes::PipelineOptions options;
-  const auto last = std::find(options.passes.begin(), options.passes.end(), "set-precision");
-  EXPECT_NE(last, options.passes.end());
-  options.passes.erase(last + 1, options.passes.end());
-  return ir::infer_types(passes::run_pipeline(ir::infer_types(m), context, options));
-}
-
 TensorRef evaluated(const ir::Module& m, const TensorRef& x) {
   return reference::Interpreter(m).run_tensors("main", {x}).at(0);
 }
@@ -110,8 +85,8 @@ class Product {
   Product(const TensorRef& made, const TensorRef& w, bool transposed, const Configuration& c,
           const Configuration& compiled_as)
       : k_(w->shape[transposed ? 1 : 0]),
-        want_(rounded(product(w, transposed), c)),
-        terms_(rounded(product(magnitudes(w), transposed), c)),
+        want_(rounded(product(w, transposed), c, kLastPass)),
+        terms_(rounded(product(magnitudes(w), transposed), c, kLastPass)),
         compiled_(product(made, transposed), compiled_as) {}
   Product(const TensorRef& w, bool transposed, const Configuration& c)
       : Product(w, w, transposed, c, c) {}
@@ -128,30 +103,10 @@ class Product {
   Compiled compiled_;
 };
 
-Configuration narrow(const std::string& name, passes::Precision policy = kNarrow) {
-  Configuration c{fmt::format("{} in {}", name, passes::name_of(policy))};
-  c.precision = policy;
-  return c;
-}
-
 std::vector<Configuration> configurations() {
   std::vector<Configuration> all;
-  for (const passes::Precision policy : kPolicies) {
-    std::vector<Configuration> out;
-    for (const char* name :
-         {"default", "two threads", "no native", "without packing", "reserialised"})
-      out.push_back(narrow(name, policy));
-    out[1].threads = 2;
-    out[2].no_native = true;
-    out[3].disabled_pass = "pack-weights";
-    out[4].reserialise = out[4].round_trip = true;
-    for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"}) {
-      if (!host_cpu().has(level)) continue;
-      out.push_back(narrow(level, policy));
-      out.back().target = level;
-    }
-    all.insert(all.end(), out.begin(), out.end());
-  }
+  for (const passes::Precision policy : kPolicies)
+    for (Configuration& c : ways_to_compile(policy)) all.push_back(std::move(c));
   return all;
 }
 
@@ -178,7 +133,7 @@ TEST(Precision, TheBoundFindsWhatIsMissing) {
   const TensorRef pair = mapped(w, [&](float v, int64_t i) { return i / n >= k - 2 ? 0.0f : v; });
   const TensorRef column = mapped(w, [&](float v, int64_t i) { return i % n == n - 1 ? 0.0f : v; });
   for (const passes::Precision policy : kPolicies) {
-    const Configuration c = narrow("default", policy);
+    const Configuration c = under(policy);
     SCOPED_TRACE(c.name);
     EXPECT_EQ(Product(w, false, c).fault(5), "");
     EXPECT_NE(Product(pair, w, false, c, c).fault(5), "");
@@ -193,7 +148,7 @@ TEST(Precision, OperandsRoundToNearestEven) {
   const std::vector<float> values = {1 + 0x1p-8f, 1 + 3 * 0x1p-8f, -1 - 0x1p-8f, 0x1p100f,
                                      3.3e38f,     0x1p-120f,       -0.0f,        1.0f};
   const TensorRef x = ir::Tensor::of<float>(DType::kF32, {4, 2}, values);
-  const TensorRef y = Compiled(product(w, false), narrow("default")).run("main", {x}).at(0);
+  const TensorRef y = Compiled(product(w, false), under(kNarrow)).run("main", {x}).at(0);
   EXPECT_EQ(y->value(0), 1);
   EXPECT_EQ(y->value(1), 1 + 0x1p-6);
   EXPECT_EQ(y->value(2), -1);
@@ -213,14 +168,14 @@ TEST(Precision, WeightsThatAreF16LoseNothing) {
     return Compiled(product(w, false), c).run("main", {x}).at(0);
   };
   const TensorRef plain = y(Configuration{"as it is"});
-  const TensorRef narrow_one = y(narrow("default", passes::Precision::kF16));
+  const TensorRef narrow_one = y(under(passes::Precision::kF16));
   for (int64_t i = 0; i < plain->elements(); ++i)
     ASSERT_EQ(narrow_one->value(i), plain->value(i)) << i;
 }
 
 // The largest f16 is 65504; from 65520 on a number would become infinite.
 TEST(Precision, WeightsBeyondTheRangeStayAsTheyAre) {
-  const Configuration c = narrow("default", passes::Precision::kF16);
+  const Configuration c = under(passes::Precision::kF16);
   const TensorRef one = ir::Tensor::of<float>(DType::kF32, {1, 2}, {1, 1});
   const auto products = [&](float largest) {
     const TensorRef w = ir::Tensor::of<float>(DType::kF32, {2, 2}, {largest, 0, 0, -1});
@@ -269,7 +224,7 @@ TEST(Precision, ModelsAreTheirRoundedSelves) {
       SCOPED_TRACE(c.name);
       const ir::Module m = with_weights(text);
       Compiled compiled(m, c);
-      const ir::Module reference = rounded(m, c);
+      const ir::Module reference = rounded(m, c, kLastPass);
       for (int64_t n : {0, 1, 7, 33}) {
         const TensorRef x =
             tensor(text == kLayer ? Shape{2, n, 64} : Shape{n, 64}, static_cast<unsigned>(n));
@@ -281,7 +236,7 @@ TEST(Precision, ModelsAreTheirRoundedSelves) {
 
 TEST(Precision, OfALayerProductsAreNarrowAndTheRestIsNot) {
   const ir::Module m = with_weights(kLayer);
-  const Compiled compiled(m, narrow("default"));
+  const Compiled compiled(m, under(kNarrow));
   // Those of q, k and v are one by then (merge-products).
   EXPECT_EQ(compiled.report().statistics.at("set-precision.products"), 4);
   // x, the attention's result, the normalised rows and the activations.
@@ -302,10 +257,10 @@ TEST(Precision, NarrowWeightsTakeHalfTheMemory) {
       return c.dtype == type && c.shape.size() > 2;
     });
   };
-  const Compiled compiled(m, narrow("default"));
+  const Compiled compiled(m, under(kNarrow));
   EXPECT_EQ(matrices(compiled.executable(), DType::kBF16), 4);
   EXPECT_EQ(matrices(compiled.executable(), DType::kF32), 0);
-  const Compiled halves(m, narrow("default", passes::Precision::kF16));
+  const Compiled halves(m, under(passes::Precision::kF16));
   EXPECT_EQ(matrices(halves.executable(), DType::kF16), 4);
   EXPECT_EQ(matrices(halves.executable(), DType::kF32), 0);
   EXPECT_FALSE(halves.report().statistics.contains("set-precision.casts"));

@@ -2,16 +2,13 @@
 // reference interpreter of the module as that rounds it.
 #include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "compiler/driver/test/harness.h"
+#include "compiler/driver/test/policies.h"
 #include "compiler/ir/blockwise.h"
-#include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
-#include "vm/base/cpu.h"
 
 namespace nimble::driver::testing {
 namespace {
@@ -20,16 +17,6 @@ using ir::Atom;
 using ir::TensorRef;
 using passes::Precision;
 using Shape = std::vector<int64_t>;
-
-TensorRef tensor(const Shape& shape, unsigned seed, float scale = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> real(-scale, scale);
-  int64_t elements = 1;
-  for (int64_t d : shape) elements *= d;
-  std::vector<float> values;
-  for (int64_t i = 0; i < elements; ++i) values.push_back(real(random));
-  return ir::Tensor::of(DType::kF32, shape, values);
-}
 
 // relu(x w + b) of weights (k, n), or if transposed (n, k).
 ir::Module layer(const TensorRef& w, bool transposed) {
@@ -46,40 +33,7 @@ ir::Module layer(const TensorRef& w, bool transposed) {
   return m;
 }
 
-Configuration with(Precision p, std::string name) {
-  Configuration c{std::move(name)};
-  c.precision = p;
-  return c;
-}
-
-std::vector<Configuration> configurations(Precision p) {
-  std::vector<Configuration> out = {with(p, "default"), with(p, "two threads"),
-                                    with(p, "no native"), with(p, "without packing"),
-                                    with(p, "reserialised")};
-  out[1].threads = 2;
-  out[2].no_native = true;
-  out[3].disabled_pass = "pack-weights";
-  out[4].reserialise = out[4].round_trip = true;
-  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-    if (!host_cpu().has(level)) continue;
-    out.push_back(with(p, level));
-    out.back().target = level;
-  }
-  return out;
-}
-
-// The module with what the policy says written into it.
-ir::Module rounded(const ir::Module& m, const Configuration& c) {
-  passes::PassContext context;
-  context.target = kernels::target_by_name(c.target);
-  context.precision = c.precision;
-  passes::PipelineOptions options;
-  const auto last = std::find(options.passes.begin(), options.passes.end(), "quantise-weights");
-  EXPECT_NE(last, options.passes.end());
-  options.passes.erase(last + 1, options.passes.end());
-  return ir::infer_types(passes::run_pipeline(ir::infer_types(m), context, options));
-}
-
+constexpr const char* kLastPass = "quantise-weights";
 constexpr Precision kPolicies[] = {Precision::kInt4Weights, Precision::kInt8Weights};
 
 TEST(Weights, ProductsAreThoseOfTheRoundedWeights) {
@@ -87,15 +41,15 @@ TEST(Weights, ProductsAreThoseOfTheRoundedWeights) {
                                                {32, 48}, {47, 16}, {130, 33}};
   size_t turn = 0;
   for (const Precision p : kPolicies)
-    for (const Configuration& c : configurations(p))
+    for (const Configuration& c : ways_to_compile(p))
       for (const auto& [k, n] : sizes) {
         // All of them as a user compiles; of other ways a part.
-        if (c.name != "default" && turn++ % 3 != 0) continue;
+        if (!c.name.starts_with("default") && turn++ % 3 != 0) continue;
         const bool transposed = (k + n) % 2 == 0;
         const ir::Module m = layer(tensor(transposed ? Shape{n, k} : Shape{k, n}, 7), transposed);
         Compiled compiled(m, c);
         EXPECT_EQ(compiled.report().statistics.at("quantise-weights.products"), 1);
-        const ir::Module reference = rounded(m, c);
+        const ir::Module reference = rounded(m, c, kLastPass);
         for (int64_t rows : {0, 1, 3, 13}) {
           const TensorRef x = tensor({rows, k}, 99);
           EXPECT_EQ(difference_of(compiled.run("main", {x}),
@@ -127,7 +81,7 @@ TEST(Weights, RoundingIsNoWorseThanByTheLargest) {
   constexpr int64_t k = 70, n = 40;
   for (const Precision p : kPolicies) {
     const TensorRef w = tensor({k, n}, 5);
-    const std::vector<double> got = weights_of(rounded(layer(w, false), with(p, "")));
+    const std::vector<double> got = weights_of(rounded(layer(w, false), under(p), kLastPass));
     ASSERT_EQ(got.size(), static_cast<size_t>(k * n));
     const double steps = p == Precision::kInt4Weights ? 7 : 127;
     for (int64_t column = 0; column < n; ++column)
@@ -162,13 +116,13 @@ TEST(Weights, OfFewBitsTakeAnEighthOfTheMemory) {
     return all;
   };
   const size_t plain = bytes(Configuration{"default"});
-  EXPECT_LT(bytes(with(Precision::kInt4Weights, "default")) * 6, plain);
-  EXPECT_LT(bytes(with(Precision::kInt8Weights, "default")) * 3, plain);
+  EXPECT_LT(bytes(under(Precision::kInt4Weights)) * 6, plain);
+  EXPECT_LT(bytes(under(Precision::kInt8Weights)) * 3, plain);
 }
 
 TEST(Weights, ThePolicyIsTold) {
   const ir::Module m = layer(tensor({64, 64}, 1), false);
-  const Compiled four(m, with(Precision::kInt4Weights, "default"));
+  const Compiled four(m, under(Precision::kInt4Weights));
   EXPECT_EQ(four.executable().provenance.options.at("precision"), "int4-weights");
   const Compiled plain(m, Configuration{"default"});
   EXPECT_FALSE(plain.report().statistics.contains("quantise-weights.products"));

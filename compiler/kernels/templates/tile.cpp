@@ -55,8 +55,7 @@ std::optional<kir::Fragment> fragment_of(DType rhs) {
 }
 
 bool is_converted(DType operand, DType sum) {
-  return operand == sum ||
-         ((operand == DType::kF16 || operand == DType::kBF16) && sum == DType::kF32);
+  return operand == sum || (is_narrow_float(operand) && sum == DType::kF32);
 }
 
 DType sum_of(DType rhs) {

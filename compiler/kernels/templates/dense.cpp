@@ -210,7 +210,7 @@ class DenseLowering {
   // `converted`: the block of the panel lies in the scratch.
   StmtRef tile(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& k0,
                const Dim& k_extent, bool converted) {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors;
     product.lanes = p_.lanes;
